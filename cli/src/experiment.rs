@@ -1,0 +1,302 @@
+//! A published result as data: its source, its set-up, its tables, and every figure expected of a reproduction.
+//!
+//! The data are the files in `experiments/`, part of the binary so that it needs nothing beside it. [`read`] turns
+//! their text into these types or into one line that says what is wrong where.
+
+mod read;
+mod rule;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, anyhow};
+use serde::Deserialize;
+
+use crate::figure::{Figure, Kind};
+pub(crate) use rule::Rule;
+
+/// Every experiment: its id, the file it comes from, the text of that file.
+const BUILTIN: [(&str, &str, &str); 5] = [
+    ("pcid", "experiments/pcid.toml", include_str!("../../experiments/pcid.toml")),
+    ("lazy", "experiments/lazy.toml", include_str!("../../experiments/lazy.toml")),
+    ("batch", "experiments/batch.toml", include_str!("../../experiments/batch.toml")),
+    ("pti", "experiments/pti.toml", include_str!("../../experiments/pti.toml")),
+    ("range", "experiments/range.toml", include_str!("../../experiments/range.toml")),
+];
+
+/// Ids of all experiments, in the order of their documents.
+pub(crate) fn ids() -> [&'static str; 5] {
+    BUILTIN.map(|(id, ..)| id)
+}
+
+/// The document that published the result.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Source {
+    /// Its place among the five.
+    pub(crate) number: u32,
+    /// Its title.
+    pub(crate) document: String,
+    /// Who wrote it.
+    pub(crate) author: String,
+    /// When, as exactly as is known.
+    pub(crate) date: String,
+    /// Where it is kept: a commit or a mailing list.
+    pub(crate) reference: String,
+}
+
+/// A setting of the set-up: a number or a word.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Value {
+    /// A number, in the unit beside it.
+    Number(f64),
+    /// Anything else.
+    Text(String),
+}
+
+/// One number of the set-up, and where it is from.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Parameter {
+    /// The value.
+    pub(crate) value: Value,
+    /// Its unit, if it has one.
+    #[serde(default)]
+    pub(crate) unit: String,
+    /// Where it is from.
+    pub(crate) source: String,
+    /// How much it may be trusted.
+    pub(crate) kind: Kind,
+}
+
+/// One side of the comparison: a preset, and what is changed in it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PolicyChoice {
+    /// Its name in the quantities.
+    pub(crate) id: String,
+    /// Its name in the document.
+    pub(crate) label: String,
+    /// The preset it starts from.
+    pub(crate) preset: String,
+    /// Fields of the policy set otherwise than in the preset.
+    #[serde(default)]
+    pub(crate) settings: BTreeMap<String, String>,
+}
+
+/// What has to run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Setup {
+    /// A machine under `machines/`.
+    pub(crate) machine: String,
+    /// A workload.
+    pub(crate) workload: String,
+    /// What is compared.
+    pub(crate) policies: Vec<PolicyChoice>,
+    /// Every other number.
+    #[serde(default)]
+    pub(crate) parameters: BTreeMap<String, Parameter>,
+}
+
+/// A table as the document prints it; the first column says which row it is.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PublishedTable {
+    /// Its name for [`Experiment::table`].
+    pub(crate) id: String,
+    /// Its heading.
+    pub(crate) title: String,
+    /// Names of the columns.
+    pub(crate) columns: Vec<String>,
+    /// The cells.
+    pub(crate) rows: Vec<Vec<f64>>,
+}
+
+impl PublishedTable {
+    /// The cells under `column`, or none if there is no such column.
+    pub(crate) fn column(&self, column: &str) -> Option<Vec<f64>> {
+        let index = self.columns.iter().position(|name| name == column)?;
+        Some(self.rows.iter().map(|row| row[index]).collect())
+    }
+}
+
+/// A figure that a reproduction must give.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expected {
+    /// Id of the experiment.
+    pub(crate) experiment: String,
+    /// What is measured; unique within the experiment.
+    pub(crate) quantity: String,
+    /// Its unit.
+    pub(crate) unit: String,
+    /// What the document gives, where it gives a number.
+    pub(crate) published: Option<f64>,
+    /// What it may be used for.
+    pub(crate) kind: Kind,
+    /// Lowest and highest acceptable value, in the unit of the quantity.
+    pub(crate) band: Option<[f64; 2]>,
+    /// Where in the document the number stands.
+    pub(crate) source: String,
+    /// Why it is not judged, or anything else a reader should know.
+    pub(crate) note: Option<String>,
+}
+
+/// One published result.
+#[derive(Clone, Debug)]
+pub(crate) struct Experiment {
+    /// Its name on the command line.
+    pub(crate) id: String,
+    /// Its heading.
+    pub(crate) title: String,
+    /// What it is about, in a paragraph.
+    pub(crate) intro: String,
+    /// Why some predictions carry no band; empty where all do.
+    pub(crate) unjudged: String,
+    /// The document.
+    pub(crate) source: Source,
+    /// What has to run.
+    pub(crate) setup: Setup,
+    /// The document's tables.
+    pub(crate) tables: Vec<PublishedTable>,
+    /// What a reproduction must give.
+    pub(crate) expected: Vec<Expected>,
+    /// What must hold of several figures together.
+    pub(crate) rules: Vec<Rule>,
+}
+
+impl Experiment {
+    /// The experiment called `id`.
+    pub(crate) fn builtin(id: &str) -> Result<Experiment> {
+        let (_, file, text) = BUILTIN
+            .iter()
+            .find(|(name, ..)| *name == id)
+            .ok_or_else(|| anyhow!("unknown experiment `{id}`: must be one of {}", ids().join(", ")))?;
+        Experiment::parse(file, text)
+    }
+
+    /// Reads an experiment from `text`; `file` is only named in errors.
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment> {
+        read::experiment(file, text)
+    }
+
+    /// The document's table called `id`.
+    pub(crate) fn table(&self, id: &str) -> Result<&PublishedTable> {
+        self.tables
+            .iter()
+            .find(|table| table.id == id)
+            .ok_or_else(|| anyhow!("experiment `{}` has no table `{id}`", self.id))
+    }
+
+    /// What is expected of `quantity`.
+    pub(crate) fn expected(&self, quantity: &str) -> Result<&Expected> {
+        self.expected
+            .iter()
+            .find(|expected| expected.quantity == quantity)
+            .ok_or_else(|| anyhow!("experiment `{}` expects no figure `{quantity}`", self.id))
+    }
+
+    /// The figure for `quantity` when this implementation gives `ours`.
+    pub(crate) fn figure(&self, quantity: &str, ours: f64) -> Result<Figure> {
+        Ok(Figure::new(self.expected(quantity)?, ours))
+    }
+
+    /// Completes a run: figures in the order of the file, a row for each that is absent, and one for each rule.
+    pub(crate) fn judge(&self, mut figures: Vec<Figure>) -> Vec<Figure> {
+        let mut rows: Vec<Figure> = Vec::with_capacity(self.expected.len() + self.rules.len());
+        for expected in &self.expected {
+            match figures.iter().position(|figure| figure.quantity == expected.quantity) {
+                Some(index) => rows.push(figures.remove(index)),
+                None => rows.push(Figure::absent(expected)),
+            }
+        }
+        rows.append(&mut figures);
+        for rule in &self.rules {
+            let outcome = rule.apply(&self.id, &mut rows);
+            rows.push(outcome);
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figure::{Tally, Verdict, all_ok};
+
+    fn with_published(id: &str, change: impl Fn(&Expected) -> f64) -> Vec<Figure> {
+        let experiment = Experiment::builtin(id).unwrap();
+        let figures = experiment.expected.iter().map(|expected| Figure::new(expected, change(expected))).collect();
+        experiment.judge(figures)
+    }
+
+    /// A value that satisfies the expectation: the published one, or the middle of the band.
+    fn satisfying(expected: &Expected) -> f64 {
+        expected.published.or(expected.band.map(|[low, high]| (low + high) / 2.0)).unwrap_or(1.0)
+    }
+
+    #[test]
+    fn the_published_numbers_reproduce_themselves() {
+        for id in ids() {
+            let figures = with_published(id, satisfying);
+            assert!(all_ok(&figures), "{id}");
+        }
+    }
+
+    #[test]
+    fn every_document_contributes_the_figures_it_is_known_for() {
+        let judged = |id| Tally::of(&with_published(id, satisfying));
+        assert_eq!(judged("pcid").judged, 5);
+        assert_eq!(judged("pcid").not_evidence, 3);
+        assert_eq!(judged("pti").not_evidence, 5, "rows 1 and 129 of two tables, and the base of the compile");
+        assert_eq!(judged("range").not_evidence, 2, "first column at 1 and 2 threads");
+        assert_eq!(judged("range").rules, 2);
+        assert_eq!(Experiment::builtin("pti").unwrap().table("invpcid").unwrap().rows.len(), 25);
+        assert_eq!(Experiment::builtin("pti").unwrap().table("cr3").unwrap().rows.len(), 24);
+    }
+
+    #[test]
+    fn rows_with_few_samples_are_shown_and_not_judged() {
+        let pti = Experiment::builtin("pti").unwrap();
+        assert_eq!(pti.expected("cycles, size 20, invpcid").unwrap().band, None, "73 samples");
+        let judged = pti.expected("cycles, size 133, invpcid").unwrap();
+        assert_eq!(judged.published, Some(73157.0));
+        let [low, high] = judged.band.unwrap();
+        assert!((low / 73157.0 - 0.85).abs() < 1e-12 && (high / 73157.0 - 1.15).abs() < 1e-12);
+    }
+
+    #[test]
+    fn published_tables_agree_with_themselves() {
+        for id in ["invpcid", "cr3"] {
+            let pti = Experiment::builtin("pti").unwrap();
+            for row in &pti.table(id).unwrap().rows {
+                assert!((row[3] / row[0] - row[4]).abs() <= 1.0, "{id} size {}", row[0]);
+            }
+        }
+        let range = Experiment::builtin("range").unwrap();
+        let means = range.table("mean").unwrap();
+        let gains = range.table("gain").unwrap();
+        for column in ["3.4.69", "altershift", "nowalk"] {
+            let of = |name| means.column(name).unwrap();
+            let rates = of(column).into_iter().zip(of("vanilla"));
+            for ((ours, base), gain) in rates.zip(gains.column(column).unwrap()) {
+                assert!(((ours / base - 1.0) * 100.0 - gain).abs() < 0.006, "{column} {ours} {base} {gain}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_figure_that_was_not_produced_fails_the_run() {
+        let experiment = Experiment::builtin("pcid").unwrap();
+        let figures = experiment.judge(Vec::new());
+        assert_eq!(figures.len(), experiment.expected.len());
+        assert!(figures.iter().all(|figure| figure.verdict() == Verdict::Absent));
+        assert!(!all_ok(&figures));
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_known_ones() {
+        let message = Experiment::builtin("pcd").unwrap_err().to_string();
+        assert_eq!(message, "unknown experiment `pcd`: must be one of pcid, lazy, batch, pti, range");
+    }
+}

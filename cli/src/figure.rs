@@ -1,0 +1,306 @@
+//! One figure: what a document published, what this implementation gives, and whether that is good enough.
+//!
+//! `ok` is decided here and nowhere else. A prediction with a band must lie in it; every other figure must only have
+//! a finite value, because nothing is claimed about it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::Expected;
+
+/// What a figure may be used for: only a prediction is evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Kind {
+    /// Set from a source.
+    Input,
+    /// Fitted to the published value.
+    Calibrated,
+    /// Has no source; carries a band.
+    Prior,
+    /// Nothing was fitted to it.
+    Prediction,
+}
+
+impl Kind {
+    /// The word used in tables, TOML and JSON.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Kind::Input => "input",
+            Kind::Calibrated => "calibrated",
+            Kind::Prior => "prior",
+            Kind::Prediction => "prediction",
+        }
+    }
+}
+
+/// Who decides about a figure: itself, or a rule over several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Judged by its own band.
+    Own,
+    /// Its band counts towards a rule, which may forgive a miss.
+    Member,
+    /// The outcome of a rule over other figures.
+    Rule,
+}
+
+/// What a reader is told about a figure, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// A prediction inside its band.
+    InBand,
+    /// A prediction outside its band, or a rule that does not hold.
+    Miss,
+    /// Outside its band, but judged together with others by a rule.
+    Outlier,
+    /// A rule that holds.
+    Holds,
+    /// Fitted, set or assumed: no evidence either way.
+    NotEvidence,
+    /// A prediction that is shown and not judged.
+    Shown,
+    /// There is no value.
+    Absent,
+}
+
+impl Verdict {
+    /// The word in the verdict column.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Verdict::InBand => "in band",
+            Verdict::Miss => "MISS",
+            Verdict::Outlier => "outside",
+            Verdict::Holds => "holds",
+            Verdict::NotEvidence => "-",
+            Verdict::Shown => "shown",
+            Verdict::Absent => "NO VALUE",
+        }
+    }
+}
+
+/// One row of a reproduced result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Figure {
+    /// Id of the experiment.
+    pub(crate) experiment: String,
+    /// What was measured; unique within the experiment.
+    pub(crate) quantity: String,
+    /// Its unit.
+    pub(crate) unit: String,
+    /// What the document gives, where it gives a number.
+    pub(crate) published: Option<f64>,
+    /// What this implementation gives; none if it gave nothing finite.
+    pub(crate) ours: Option<f64>,
+    /// Ours over published, in percent of published.
+    pub(crate) error_pct: Option<f64>,
+    /// What it may be used for.
+    pub(crate) kind: Kind,
+    /// Lowest and highest acceptable value, in the unit of the quantity.
+    pub(crate) band: Option<[f64; 2]>,
+    /// Whether this figure is acceptable taken by itself.
+    pub(crate) ok: bool,
+    /// Why the number is what it is; for readers, not for programs.
+    #[serde(skip)]
+    pub(crate) note: Option<String>,
+    /// Where in the document the number stands.
+    #[serde(skip)]
+    pub(crate) source: String,
+    /// Who decides about it.
+    #[serde(skip)]
+    pub(crate) role: Role,
+}
+
+impl Figure {
+    /// Sets what was obtained beside what was expected.
+    pub(crate) fn new(expected: &Expected, ours: f64) -> Figure {
+        let value = ours.is_finite().then_some(ours);
+        Figure {
+            experiment: expected.experiment.clone(),
+            quantity: expected.quantity.clone(),
+            unit: expected.unit.clone(),
+            published: expected.published,
+            ours: value,
+            error_pct: error_pct(expected.published, value),
+            kind: expected.kind,
+            band: expected.band,
+            ok: acceptable(expected.kind, expected.band, value),
+            note: expected.note.clone(),
+            source: expected.source.clone(),
+            role: Role::Own,
+        }
+    }
+
+    /// The row for an expected figure that the run did not produce: never acceptable, so that it cannot go unseen.
+    pub(crate) fn absent(expected: &Expected) -> Figure {
+        Figure::new(expected, f64::NAN)
+    }
+
+    /// Whether this is a claim that could have failed: a prediction with a band, and not a rule over others.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.kind == Kind::Prediction && self.band.is_some() && self.role != Role::Rule
+    }
+
+    /// What a reader is told about it.
+    pub(crate) fn verdict(&self) -> Verdict {
+        match (self.ours, self.role, self.kind, self.ok) {
+            (None, ..) => Verdict::Absent,
+            (_, Role::Rule, _, true) => Verdict::Holds,
+            (_, Role::Member, _, false) => Verdict::Outlier,
+            (_, _, Kind::Prediction, false) => Verdict::Miss,
+            (_, _, Kind::Prediction, true) if self.band.is_some() => Verdict::InBand,
+            (_, _, Kind::Prediction, true) => Verdict::Shown,
+            _ => Verdict::NotEvidence,
+        }
+    }
+
+    /// One line of the `--json` output.
+    pub(crate) fn json_line(&self) -> String {
+        serde_json::to_string(self).expect("a figure has string keys and finite numbers only")
+    }
+}
+
+/// Whether a run may exit 0: every figure is acceptable, or is a miss that a rule decides about.
+pub(crate) fn all_ok(figures: &[Figure]) -> bool {
+    figures.iter().all(|figure| match figure.verdict() {
+        Verdict::Outlier => true,
+        _ => figure.ok,
+    })
+}
+
+/// How a set of figures came out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Predictions inside their band.
+    pub(crate) in_band: usize,
+    /// Predictions that have a band.
+    pub(crate) judged: usize,
+    /// Rules that hold.
+    pub(crate) rules_held: usize,
+    /// Rules.
+    pub(crate) rules: usize,
+    /// Predictions without a band.
+    pub(crate) shown: usize,
+    /// Calibrated, prior and input figures.
+    pub(crate) not_evidence: usize,
+}
+
+impl Tally {
+    /// Counts `figures`.
+    pub(crate) fn of(figures: &[Figure]) -> Tally {
+        let mut tally = Tally::default();
+        for figure in figures {
+            if figure.role == Role::Rule {
+                tally.rules += 1;
+                tally.rules_held += usize::from(figure.ok);
+            } else if figure.is_judged() {
+                tally.judged += 1;
+                tally.in_band += usize::from(figure.ok);
+            } else if figure.kind == Kind::Prediction {
+                tally.shown += 1;
+            } else {
+                tally.not_evidence += 1;
+            }
+        }
+        tally
+    }
+}
+
+/// Percent by which ours exceeds published; none where the document has no number, or zero.
+fn error_pct(published: Option<f64>, ours: Option<f64>) -> Option<f64> {
+    let published = published.filter(|value| *value != 0.0)?;
+    Some((ours? - published) / published.abs() * 100.0)
+}
+
+/// The rule at the head of this file.
+fn acceptable(kind: Kind, band: Option<[f64; 2]>, ours: Option<f64>) -> bool {
+    let Some(value) = ours else { return false };
+    match (kind, band) {
+        (Kind::Prediction, Some([low, high])) => low <= value && value <= high,
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn expected(kind: Kind, published: Option<f64>, band: Option<[f64; 2]>) -> Expected {
+        Expected {
+            experiment: "pcid".into(),
+            quantity: "time".into(),
+            unit: "us".into(),
+            published,
+            kind,
+            band,
+            source: "list".into(),
+            note: Some("why".into()),
+        }
+    }
+
+    #[test]
+    fn a_prediction_must_lie_in_its_band() {
+        let want = expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0]));
+        for (ours, ok) in [(1.0, true), (3.0, true), (0.99, false), (3.01, false), (f64::NAN, false)] {
+            assert_eq!(Figure::new(&want, ours).ok, ok, "{ours}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_prediction_must_only_be_finite() {
+        let fitted = expected(Kind::Calibrated, Some(2.0), Some([1.0, 3.0]));
+        assert!(Figure::new(&fitted, 99.0).ok);
+        assert!(!Figure::new(&fitted, f64::INFINITY).ok);
+        assert!(Figure::new(&expected(Kind::Prediction, None, None), 99.0).ok);
+    }
+
+    #[test]
+    fn the_error_is_signed_and_absent_where_it_means_nothing() {
+        let error = |published, ours| Figure::new(&expected(Kind::Prediction, published, None), ours).error_pct;
+        assert_eq!(error(Some(2.0), 3.0), Some(50.0));
+        assert_eq!(error(Some(-50.0), -40.0), Some(20.0));
+        assert_eq!(error(Some(0.0), 3.0), None);
+        assert_eq!(error(None, 3.0), None);
+    }
+
+    #[test]
+    fn json_has_exactly_the_promised_keys() {
+        let line = Figure::new(&expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0])), 2.5).json_line();
+        assert_eq!(
+            line,
+            r#"{"experiment":"pcid","quantity":"time","unit":"us","published":2.0,"ours":2.5,"error_pct":25.0,"#
+                .to_owned()
+                + r#""kind":"prediction","band":[1.0,3.0],"ok":true}"#
+        );
+        let absent = Figure::absent(&expected(Kind::Prior, None, None)).json_line();
+        assert!(absent.contains(r#""ours":null,"error_pct":null,"kind":"prior","band":null,"ok":false"#), "{absent}");
+    }
+
+    #[test]
+    fn a_miss_is_forgiven_only_to_a_member_that_has_a_value() {
+        let want = expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0]));
+        let mut miss = Figure::new(&want, 9.0);
+        assert!(!all_ok(std::slice::from_ref(&miss)));
+        assert_eq!(miss.verdict(), Verdict::Miss);
+        miss.role = Role::Member;
+        assert!(all_ok(std::slice::from_ref(&miss)));
+        let mut absent = Figure::absent(&want);
+        absent.role = Role::Member;
+        assert!(!all_ok(&[absent]));
+    }
+
+    #[test]
+    fn a_tally_keeps_evidence_apart_from_the_rest() {
+        let band = Some([1.0, 3.0]);
+        let mut rule = Figure::new(&expected(Kind::Prediction, None, band), 9.0);
+        rule.role = Role::Rule;
+        let figures = [
+            Figure::new(&expected(Kind::Prediction, None, band), 2.0),
+            Figure::new(&expected(Kind::Prediction, None, band), 9.0),
+            Figure::new(&expected(Kind::Prediction, None, None), 9.0),
+            Figure::new(&expected(Kind::Calibrated, None, None), 9.0),
+            rule,
+        ];
+        let want = Tally { in_band: 1, judged: 2, rules_held: 0, rules: 1, shown: 1, not_evidence: 1 };
+        assert_eq!(Tally::of(&figures), want);
+    }
+}

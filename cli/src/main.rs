@@ -1,0 +1,7 @@
+//! The command `tlbkit`.
+
+mod experiment;
+mod figure;
+mod output;
+
+fn main() {}

@@ -1,0 +1,273 @@
+//! The report as one HTML file: nothing to load, no script, readable on a phone, in the dark, and on paper.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::number;
+use super::report::{Report, Section, Table};
+use crate::figure::{Figure, Kind, Role, Tally, Verdict, all_ok};
+
+const STYLE: &str = include_str!("report.css");
+
+/// Writes `index.html` into `folder`, which is made if it is missing, and returns its path.
+///
+/// A reader who reloads during a run never sees half a page: the file is put in place when it is complete.
+pub(crate) fn write(report: &Report, folder: &Path) -> Result<PathBuf> {
+    let path = folder.join("index.html");
+    let part = folder.join("index.html.part");
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
+    std::fs::write(&part, page(report)).with_context(|| format!("cannot write {}", part.display()))?;
+    std::fs::rename(&part, &path).with_context(|| format!("cannot put {} in place", path.display()))?;
+    Ok(path)
+}
+
+/// The whole page.
+pub(crate) fn page(report: &Report) -> String {
+    let body = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (report.title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (report.title) }
+                p { (report.about) }
+                @if !report.command.is_empty() { p.soft { "Made by " code { (report.command) } "." } }
+                (summary(report))
+                @for section in &report.sections { (section_of(section)) }
+                @if !report.compared.is_empty() {
+                    section id="policies" {
+                        h2 { "Policies compared" }
+                        @for table in &report.compared { (table_of(table)) }
+                    }
+                }
+                (fitted(report))
+            }
+        }
+    };
+    body.into_string()
+}
+
+/// One row per result, and how far to trust the whole.
+fn summary(report: &Report) -> Markup {
+    let all: Vec<Figure> = report.sections.iter().flat_map(|section| section.figures.clone()).collect();
+    html! {
+        section id="summary" {
+            div.scroll { table.figures.counts {
+                thead { tr {
+                    th { "result" } th { "predictions in band" } th { "rules" } th { "shown" } th { "fitted or set" }
+                    th.left { "verdict" }
+                } }
+                tbody {
+                    @for section in &report.sections {
+                        (summary_row(&html! { a href={ "#" (section.id) } { (section.title) } }, &section.figures))
+                    }
+                    @if report.sections.len() > 1 { (summary_row(&html! { strong { "all" } }, &all)) }
+                }
+            } }
+            p.soft {
+                "Only predictions are evidence: nothing was fitted to them. A figure that was fitted, or set from a "
+                "source, stands beside them without a verdict."
+            }
+        }
+    }
+}
+
+fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
+    let tally = Tally::of(figures);
+    html! { tr {
+        td { (name) }
+        td.num data-label="in band" { (tally.in_band) " of " (tally.judged) }
+        td.num data-label="rules" {
+            @if tally.rules > 0 { (tally.rules_held) " of " (tally.rules) } @else { (number::NONE) }
+        }
+        td.num data-label="shown" { (tally.shown) }
+        td.num data-label="fitted, set" { (tally.not_evidence) }
+        td.num.left data-label="verdict" {
+            @if all_ok(figures) { span.good { "\u{2713} good" } } @else { span.bad { "\u{2717} misses" } }
+        }
+    } }
+}
+
+fn section_of(section: &Section) -> Markup {
+    let (shown, judged): (Vec<&Figure>, Vec<&Figure>) =
+        section.figures.iter().partition(|figure| figure.verdict() == Verdict::Shown);
+    html! {
+        section id=(section.id) {
+            h2 { (section.title) }
+            p.source { (section.source) }
+            p { (section.intro) }
+            @if !section.plots.is_empty() { div.plots {
+                @for (index, plot) in section.plots.iter().enumerate() {
+                    figure {
+                        figcaption { (plot.title()) }
+                        (PreEscaped(plot.svg(&format!("{}-plot-{}", section.id, index + 1))))
+                    }
+                }
+            } }
+            @if !judged.is_empty() { h3 { "Published against ours" } (figures_of(&judged)) }
+            @if !shown.is_empty() { details {
+                summary { (shown.len()) " more figures, shown and not judged" }
+                @if !section.unjudged.is_empty() { p.soft { (section.unjudged) } }
+                (figures_of(&shown))
+            } }
+            @for table in &section.tables { (table_of(table)) }
+            @if !section.notes.is_empty() {
+                h3 { "Notes" }
+                @for note in &section.notes { p { (note) } }
+            }
+        }
+    }
+}
+
+fn figures_of(figures: &[&Figure]) -> Markup {
+    html! { table.figures {
+        thead { tr {
+            th { "quantity" } th { "published" } th { "ours" } th { "error" } th { "band" } th.left { "kind" }
+            th.left { "verdict" }
+        } }
+        tbody { @for figure in figures { (figure_row(figure)) } }
+    } }
+}
+
+fn figure_row(figure: &Figure) -> Markup {
+    let row = number::row(figure);
+    let kind = if figure.role == Role::Rule { "rule" } else { figure.kind.word() };
+    html! { tr {
+        td {
+            (figure.quantity) " " span.unit { (figure.unit) }
+            @if let Some(note) = &figure.note { span.note { (note) } }
+        }
+        td.num data-label="published" { (row.published) }
+        td.num data-label="ours" { (row.ours) }
+        td.num data-label="error" { (row.error) }
+        td.num data-label="band" { (row.band) }
+        td.num.left data-label="kind" { (kind) }
+        td.num.left data-label="verdict" { (verdict(figure.verdict())) }
+    } }
+}
+
+/// A sign and a word: the colour only repeats them.
+fn verdict(verdict: Verdict) -> Markup {
+    let word = verdict.word();
+    match verdict {
+        Verdict::InBand | Verdict::Holds => html! { span.good { "\u{2713} " (word) } },
+        Verdict::Miss | Verdict::Absent => html! { span.bad { "\u{2717} " (word) } },
+        Verdict::Outlier => html! { span.warn { "\u{25b3} " (word) } },
+        Verdict::Shown | Verdict::NotEvidence => html! { (word) },
+    }
+}
+
+fn table_of(table: &Table) -> Markup {
+    match table {
+        Table::Grid { title, head, rows } => html! {
+            div.scroll { table {
+                caption { (title) }
+                thead { tr { @for cell in head { th { (cell) } } } }
+                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+            } }
+        },
+        Table::Listing { title, lines } => html! { h3 { (title) } pre { (lines.join("\n")) } },
+    }
+}
+
+/// Everything that is no prediction, with its source.
+fn fitted(report: &Report) -> Markup {
+    let figures: Vec<&Figure> = report
+        .sections
+        .iter()
+        .flat_map(|section| &section.figures)
+        .filter(|figure| figure.kind != Kind::Prediction)
+        .collect();
+    html! {
+        section id="fitted" {
+            h2 { "What was fitted" }
+            p { "These numbers were put in or fitted. They say nothing about the model, and everything about what a "
+                "prediction above was allowed to know." }
+            @if !figures.is_empty() { div.scroll { table.figures {
+                thead { tr {
+                    th { "quantity" } th { "published" } th { "ours" } th.left { "kind" } th.left { "source" }
+                } }
+                tbody { @for figure in figures { (fitted_row(figure)) } }
+            } } }
+            @for table in &report.fitted { (table_of(table)) }
+        }
+    }
+}
+
+fn fitted_row(figure: &Figure) -> Markup {
+    let row = number::row(figure);
+    html! { tr {
+        td { (figure.experiment) ": " (figure.quantity) " " span.unit { (figure.unit) } }
+        td.num data-label="published" { (row.published) }
+        td.num data-label="ours" { (row.ours) }
+        td.num.left data-label="kind" { (figure.kind.word()) }
+        td.left data-label="source" { (figure.source) }
+    } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::sample;
+
+    #[test]
+    fn the_page_needs_nothing_beside_itself() {
+        let page = page(&sample::report());
+        for forbidden in ["<script", "<link", "src=", "@import", "url(http", "href=\"http"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+        assert_eq!(page.matches("http").count(), page.matches("http://www.w3.org/2000/svg").count());
+    }
+
+    #[test]
+    fn the_same_report_gives_the_same_bytes() {
+        assert_eq!(page(&sample::report()), page(&sample::report()));
+    }
+
+    #[test]
+    fn ids_are_unique() {
+        let page = page(&sample::report());
+        let mut ids: Vec<&str> = page.split(" id=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        let all = ids.len();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), all);
+        assert!(all > 20, "{all} ids");
+    }
+
+    #[test]
+    fn every_figure_is_on_the_page() {
+        let report = sample::report();
+        let page = page(&report);
+        for figure in report.sections.iter().flat_map(|section| &section.figures) {
+            assert!(page.contains(&format!(">{} <span class=\"unit\">", figure.quantity)), "{}", figure.quantity);
+        }
+    }
+
+    #[test]
+    fn a_miss_is_said_in_words_and_in_the_summary() {
+        let mut report = sample::report();
+        assert!(!page(&report).contains("MISS"));
+        let figure = &mut report.sections[0].figures[1];
+        figure.ok = false;
+        let page = page(&report);
+        assert_eq!(page.matches("\u{2717} MISS").count(), 1);
+        assert_eq!(page.matches("\u{2717} misses").count(), 2, "its section and the whole");
+    }
+
+    #[test]
+    fn the_file_is_put_in_place_whole() {
+        let folder = std::env::temp_dir().join(format!("tlbkit-report-{}", std::process::id()));
+        let path = write(&sample::report(), &folder).unwrap();
+        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["index.html"]);
+        assert!(std::fs::read_to_string(path).unwrap().ends_with("</html>"));
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

@@ -1,0 +1,14 @@
+//! What a person sees: tables on a terminal, and one HTML file with its plots.
+//!
+//! [`report`] holds the plain data that a verb fills in; [`table`] and [`html`] turn figures into text, [`svg`] turns
+//! plots into drawings, [`number`] decides how many digits anybody sees, [`listing`] prints the flush-size table.
+
+pub(crate) mod html;
+pub(crate) mod listing;
+pub(crate) mod number;
+pub(crate) mod report;
+pub(crate) mod svg;
+pub(crate) mod table;
+
+#[cfg(test)]
+mod sample;

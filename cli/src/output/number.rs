@@ -1,0 +1,142 @@
+//! How many digits a person is shown. Programs get all of them, in the JSON lines.
+
+use crate::figure::Figure;
+
+/// Shown where there is no number.
+pub(crate) const NONE: &str = "-";
+
+/// Digits after the point that tell a number of this size from its neighbours.
+fn decimals(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 1000.0 || size == 0.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 1.0 => 2,
+        size if size >= 0.01 => 3,
+        _ => 5,
+    }
+}
+
+/// Formats with a fixed number of digits after the point, and never as "-0".
+pub(crate) fn fixed(value: f64, decimals: usize) -> String {
+    let text = format!("{value:.decimals$}");
+    match text.trim_start_matches('-').chars().all(|c| c == '0' || c == '.') {
+        true => text.trim_start_matches('-').to_owned(),
+        false => text,
+    }
+}
+
+/// One number by itself.
+pub(crate) fn plain(value: f64) -> String {
+    let digits = if value.fract() == 0.0 { 0 } else { decimals(value) };
+    fixed(value, digits)
+}
+
+/// The numbers of one row, all with the same digits so that they can be compared: published, ours, band.
+pub(crate) struct Row {
+    /// What the document gives.
+    pub(crate) published: String,
+    /// What this implementation gives.
+    pub(crate) ours: String,
+    /// Signed, in percent.
+    pub(crate) error: String,
+    /// Lowest and highest acceptable value.
+    pub(crate) band: String,
+}
+
+/// Formats a figure's numbers.
+pub(crate) fn row(figure: &Figure) -> Row {
+    let numbers = || figure.published.into_iter().chain(figure.ours);
+    let whole = numbers().all(|value| value.fract() == 0.0);
+    let size = numbers().map(f64::abs).fold(0.0, f64::max);
+    let digits = if whole { 0 } else { decimals(size) };
+    let shown = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |value| fixed(value, digits));
+    Row {
+        published: shown(figure.published),
+        ours: shown(figure.ours),
+        error: figure.error_pct.map_or_else(|| NONE.to_owned(), error),
+        band: figure.band.map_or_else(|| NONE.to_owned(), band),
+    }
+}
+
+/// Both ends with the same digits: as many as their size asks for, fewer if they are round.
+fn band([low, high]: [f64; 2]) -> String {
+    let ends = || [low, high].into_iter().filter(|end| *end != 0.0);
+    let mut digits = ends().map(decimals).min().unwrap_or(0);
+    let is_hidden = |digits| ends().any(|end| fixed(end, digits).parse() == Ok(0.0));
+    while digits < 9 && is_hidden(digits) {
+        digits += 1;
+    }
+    while digits > 0 && ends().all(|end| fixed(end, digits).ends_with('0')) {
+        digits -= 1;
+    }
+    format!("{} .. {}", fixed(low, digits), fixed(high, digits))
+}
+
+/// A signed percentage with one digit.
+fn error(pct: f64) -> String {
+    match fixed(pct, 1) {
+        text if text.starts_with('-') || text == "0.0" => format!("{text} %"),
+        text => format!("+{text} %"),
+    }
+}
+
+/// A tick of an axis whose ticks are `step` apart: short, so that it fits a phone.
+pub(crate) fn tick(value: f64, step: f64) -> String {
+    match (value.abs(), step.abs()) {
+        (size, step) if size >= 1e6 && step >= 1e5 => format!("{}M", trimmed(value / 1e6)),
+        (size, step) if size >= 1e4 && step >= 1e2 => format!("{}k", trimmed(value / 1e3)),
+        _ => trimmed(value),
+    }
+}
+
+/// At most four digits after the point, without trailing zeros.
+fn trimmed(value: f64) -> String {
+    let text = fixed(value, 4);
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+
+    #[test]
+    fn digits_follow_the_size() {
+        let cases = [
+            (0.0, "0"),
+            (-0.0, "0"),
+            (1.22, "1.22"),
+            (207.0, "207"),
+            (880.45, "880.5"),
+            (7377.91, "7378"),
+            (0.77, "0.770"),
+        ];
+        for (value, text) in cases {
+            assert_eq!(plain(value), text);
+        }
+        assert_eq!(fixed(-0.001, 2), "0.00");
+    }
+
+    #[test]
+    fn a_row_uses_the_same_digits_throughout() {
+        let pcid = Experiment::builtin("pcid").unwrap();
+        let shown = row(&pcid.figure("time, pages 512, pcid", 1.9).unwrap());
+        assert_eq!((&*shown.published, &*shown.ours, &*shown.error), ("1.80", "1.90", "+5.6 %"));
+        assert_eq!(shown.band, "1.53 .. 2.07");
+        let change = row(&Experiment::builtin("batch").unwrap().figure("time, change", -1.05).unwrap());
+        assert_eq!((&*change.ours, &*change.error, &*change.band), ("-1.05", "-5.0 %", "-2.0 .. -0.5"));
+        assert_eq!(band([0.0, 0.05]), "0.00 .. 0.05");
+        assert_eq!(band([750.55, 1015.4]), "751 .. 1015");
+        assert_eq!(band([0.001, 2.0]), "0.001 .. 2.000");
+        let even = row(&pcid.figure("time, pages 0, pcid", 1.22).unwrap());
+        assert_eq!((&*even.error, &*even.band), ("0.0 %", "-"));
+    }
+
+    #[test]
+    fn ticks_are_short() {
+        let cases = [(0.5, 0.5, "0.5"), (7500.0, 500.0, "7500"), (20000.0, 1e4, "20k"), (2.5e6, 5e5, "2.5M")];
+        for (value, step, text) in cases {
+            assert_eq!(tick(value, step), text);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Plots as inline SVG: real text, deterministic bytes, no script.
+//!
+//! Every drawing is 400 units wide, about a phone, so that its text is never scaled below what can be read. Colours
+//! come from classes (`c0` ...) that the page sets for light, dark and print; published and ours differ by outline,
+//! hatching and dashes, not by colour.
+
+mod axis;
+mod bars;
+mod canvas;
+mod chart;
+mod legend;
+mod stacked;
+
+pub(crate) use bars::{BarGroup, Bars};
+pub(crate) use chart::{Chart, Curve, Draw, Point};
+pub(crate) use stacked::{Stacked, StackedRow};
+
+/// Width of every drawing.
+const WIDTH: f64 = 400.0;
+
+/// Whose numbers a mark shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ink {
+    /// The document's: hollow, hatched, dashed.
+    Published,
+    /// This implementation's: solid.
+    Ours,
+}
+
+/// How values are spread along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Evenly, from zero.
+    FromZero,
+    /// Evenly, around the data.
+    Around,
+    /// By their logarithm.
+    Log,
+}
+
+/// What an axis shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    /// Its title.
+    pub(crate) title: String,
+    /// The unit of its numbers; empty for a plain count.
+    pub(crate) unit: String,
+    /// How values are spread.
+    pub(crate) scale: Scale,
+}
+
+impl Axis {
+    /// An axis.
+    pub(crate) fn new(title: &str, unit: &str, scale: Scale) -> Axis {
+        Axis { title: title.to_owned(), unit: unit.to_owned(), scale }
+    }
+
+    /// Title and unit as they are written along it.
+    fn caption(&self) -> String {
+        if self.unit.is_empty() { self.title.clone() } else { format!("{} [{}]", self.title, self.unit) }
+    }
+}
+
+/// Any drawing of a section.
+#[derive(Clone, Debug)]
+pub(crate) enum Plot {
+    /// Upright bars in groups: published and ours side by side.
+    Bars(Bars),
+    /// Lying bars made of parts.
+    Stacked(Stacked),
+    /// Points and lines over two axes, either of which may be logarithmic; with error bars.
+    Chart(Chart),
+}
+
+impl Plot {
+    /// The caption.
+    pub(crate) fn title(&self) -> &str {
+        match self {
+            Plot::Bars(plot) => &plot.title,
+            Plot::Stacked(plot) => &plot.title,
+            Plot::Chart(plot) => &plot.title,
+        }
+    }
+
+    /// What it shows, for those who cannot see it.
+    pub(crate) fn about(&self) -> &str {
+        match self {
+            Plot::Bars(plot) => &plot.about,
+            Plot::Stacked(plot) => &plot.about,
+            Plot::Chart(plot) => &plot.about,
+        }
+    }
+
+    /// The drawing; `id` must be unique in the page.
+    pub(crate) fn svg(&self, id: &str) -> String {
+        let canvas = match self {
+            Plot::Bars(plot) => bars::draw(plot, id),
+            Plot::Stacked(plot) => stacked::draw(plot),
+            Plot::Chart(plot) => chart::draw(plot),
+        };
+        canvas.finish(id, self.title(), self.about())
+    }
+}

@@ -1,0 +1,157 @@
+//! Figures on a terminal: plain ASCII, the same bytes wherever it runs; colour only where a person is looking.
+
+use std::io::IsTerminal;
+
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+
+use super::number;
+use crate::figure::{Figure, Tally, Verdict};
+
+/// Whether the verdict may be coloured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// Bytes that can be compared.
+    Plain,
+    /// For a terminal.
+    Colour,
+}
+
+impl Style {
+    /// Colour if standard output is a terminal and the user has not asked for none.
+    pub(crate) fn of_stdout() -> Style {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if std::io::stdout().is_terminal() && !refused { Style::Colour } else { Style::Plain }
+    }
+}
+
+/// The columns, in order.
+const HEAD: [&str; 7] = ["quantity", "published", "ours", "error", "band", "kind", "verdict"];
+
+/// Figures as an aligned table.
+pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
+    let mut table = bare(style);
+    table.set_header(HEAD);
+    for figure in figures {
+        table.add_row(cells(figure));
+    }
+    align_right(&mut table, 1..5);
+    trim(&table.to_string())
+}
+
+/// Any other table; all but the first column are aligned to the right.
+pub(crate) fn grid(head: &[String], rows: &[Vec<String>]) -> String {
+    let mut table = bare(Style::Plain);
+    table.set_header(head);
+    table.add_rows(rows);
+    align_right(&mut table, 1..head.len());
+    trim(&table.to_string())
+}
+
+/// One line under a table: how the predictions came out.
+pub(crate) fn tally(tally: &Tally) -> String {
+    let rules = match tally.rules {
+        0 => String::new(),
+        rules => format!(", {} of {rules} rules hold", tally.rules_held),
+    };
+    format!(
+        "{} of {} predictions in band{rules}; {} shown, {} fitted or set",
+        tally.in_band, tally.judged, tally.shown, tally.not_evidence
+    )
+}
+
+fn bare(style: Style) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::ASCII_MARKDOWN).set_content_arrangement(ContentArrangement::Disabled);
+    match style {
+        Style::Plain => table.force_no_tty(),
+        Style::Colour => table.enforce_styling(),
+    };
+    table
+}
+
+fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
+    for index in columns {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn cells(figure: &Figure) -> Vec<Cell> {
+    let row = number::row(figure);
+    let name = format!("{} [{}]", figure.quantity, figure.unit);
+    let verdict = coloured(Cell::new(figure.verdict().word()), figure.verdict());
+    let text = [name, row.published, row.ours, row.error, row.band, figure.kind.word().to_owned()];
+    text.into_iter().map(Cell::new).chain([verdict]).collect()
+}
+
+/// The word says the same as the colour, for those who do not see it; a plain table drops the colour.
+fn coloured(cell: Cell, verdict: Verdict) -> Cell {
+    match verdict {
+        Verdict::InBand | Verdict::Holds => cell.fg(Color::Green),
+        Verdict::Miss | Verdict::Absent => cell.fg(Color::Red).add_attribute(Attribute::Bold),
+        Verdict::Outlier => cell.fg(Color::Yellow),
+        Verdict::NotEvidence | Verdict::Shown => cell,
+    }
+}
+
+/// No blanks at the end of a line: editors strip them and snapshots would differ.
+fn trim(text: &str) -> String {
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::Experiment;
+
+    fn some() -> Vec<Figure> {
+        let pcid = Experiment::builtin("pcid").unwrap();
+        let of = |quantity, ours| pcid.figure(quantity, ours).unwrap();
+        vec![
+            of("time, pages 0, pcid", 1.22),
+            of("time, pages 512, pcid", 1.9),
+            of("walks left by pcid, pages 512", 11.0),
+        ]
+    }
+
+    const PLAIN: &str = "\
+| quantity                          | published |  ours |    error |         band | kind       | verdict |
+|-----------------------------------|-----------|-------|----------|--------------|------------|---------|
+| time, pages 0, pcid [us]          |      1.22 |  1.22 |    0.0 % |            - | calibrated | -       |
+| time, pages 512, pcid [us]        |      1.80 |  1.90 |   +5.6 % | 1.53 .. 2.07 | prediction | in band |
+| walks left by pcid, pages 512 [%] |      5.30 | 11.00 | +107.5 % |      2 .. 10 | prediction | MISS    |
+";
+
+    #[test]
+    fn the_plain_table_is_the_same_everywhere() {
+        assert_eq!(figures(&some(), Style::Plain), PLAIN);
+    }
+
+    #[test]
+    fn colour_adds_escapes_and_nothing_else() {
+        let coloured = figures(&some(), Style::Colour);
+        assert!(coloured.contains('\u{1b}') && !figures(&some(), Style::Plain).contains('\u{1b}'));
+        let mut bare = String::new();
+        let mut rest = coloured.as_str();
+        while let Some(start) = rest.find('\u{1b}') {
+            bare.push_str(&rest[..start]);
+            rest = &rest[start..];
+            rest = &rest[rest.find('m').unwrap() + 1..];
+        }
+        bare.push_str(rest);
+        assert_eq!(bare, PLAIN);
+    }
+
+    #[test]
+    fn a_grid_aligns_numbers_to_the_right() {
+        let head = ["policy".to_owned(), "ipis".to_owned()];
+        let rows = [vec!["a".to_owned(), "9".to_owned()], vec!["b".to_owned(), "1234567".to_owned()]];
+        assert!(grid(&head, &rows).contains("| a      |       9 |\n| b      | 1234567 |\n"));
+    }
+
+    #[test]
+    fn the_tally_is_one_line() {
+        assert_eq!(tally(&Tally::of(&some())), "1 of 2 predictions in band; 0 shown, 1 fitted or set");
+    }
+}

@@ -1,0 +1,129 @@
+//! The README is true: every command in its `sh` blocks is run as a reader would type it, in an empty folder.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs, io};
+
+/// What a reader types to run the command from a clone.
+const FROM_CLONE: &str = "cargo run --release -- ";
+/// Lines for somebody with no clone yet, or who wants the developer's tasks, which run this test themselves.
+const NOT_RUN: &[&str] = &["git clone ", "cd ", "cargo xtask ", "cargo bench", "cargo add ", "cargo install "];
+/// What a reproduction that exits 1 must say: which rows missed, or where the reason stands.
+const EXPLANATIONS: &[&str] = &["band", "docs/reproduce.md"];
+
+/// The commands of all `sh` blocks: continued lines joined, comments and empty lines dropped.
+fn commands(readme: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut is_inside = false;
+    let joined = readme.replace("\\\n", " ");
+    for line in joined.lines().map(str::trim) {
+        if let Some(language) = line.strip_prefix("```") {
+            is_inside = !is_inside && language == "sh";
+        } else if is_inside {
+            let command = line.split(" #").next().unwrap_or("").trim();
+            if !command.is_empty() && !command.starts_with('#') {
+                found.push(command.to_owned());
+            }
+        }
+    }
+    found
+}
+
+/// What a README line asks this test to do.
+#[derive(Debug, PartialEq, Eq)]
+enum Duty {
+    /// Run this shell line.
+    Run(String),
+    /// Leave it to the reader.
+    Skip,
+    /// Nobody knows: the README must not promise what nothing tries.
+    Unknown,
+}
+
+fn duty(command: &str) -> Duty {
+    if let Some(arguments) = command.strip_prefix(FROM_CLONE) {
+        return Duty::Run(format!("tlbkit {arguments}"));
+    }
+    if command.starts_with("tlbkit ") {
+        return Duty::Run(command.to_owned());
+    }
+    if NOT_RUN.iter().any(|start| command.starts_with(start)) { Duty::Skip } else { Duty::Unknown }
+}
+
+/// Runs a line in `dir` with the command as built for this test first on the PATH.
+fn run(line: &str, dir: &Path) -> io::Result<Output> {
+    let built = Path::new(env!("CARGO_BIN_EXE_tlbkit")).parent().map(Path::to_path_buf).unwrap_or_default();
+    let path = env::var_os("PATH").unwrap_or_default();
+    let dirs: Vec<PathBuf> = [built].into_iter().chain(env::split_paths(&path)).collect();
+    let path = env::join_paths(dirs).map_err(io::Error::other)?;
+    Command::new("sh").args(["-c", line]).current_dir(dir).env("PATH", path).output()
+}
+
+/// Why this end of `line` is not what the README promises, if it is not.
+fn fault(line: &str, code: Option<i32>, text: &str) -> Option<String> {
+    let is_explained = EXPLANATIONS.iter().any(|word| text.contains(word));
+    match code {
+        Some(0) => None,
+        // A prediction outside its band is a visible miss, not a broken command.
+        Some(1) if line.starts_with("tlbkit reproduce") && is_explained => None,
+        _ => Some(format!("`{line}` ended with {code:?} and said:\n{text}")),
+    }
+}
+
+fn readme() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_command_of_the_readme_works() {
+    let dir = env::temp_dir().join(format!("tlbkit-readme-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("a folder for temporary files");
+    let mut faults = Vec::new();
+    for command in commands(&readme()) {
+        match duty(&command) {
+            Duty::Skip => {}
+            Duty::Unknown => faults.push(format!("`{command}` is none that this test knows how to run")),
+            Duty::Run(line) => {
+                let output = run(&line, &dir).expect("a shell");
+                let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+                faults.extend(fault(&line, output.status.code(), &text.concat()));
+            }
+        }
+    }
+    fs::remove_dir_all(&dir).expect("the folder made above");
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_two_commands_that_matter_stand_first() {
+    let typed: Vec<String> = commands(&readme());
+    let mut first: Vec<&str> = typed.iter().map(String::as_str).collect();
+    first.retain(|command| !command.starts_with("git ") && !command.starts_with("cd "));
+    assert_eq!(first.get(..2), Some(&["cargo run --release -- reproduce", "cargo xtask test"][..]));
+}
+
+#[test]
+fn only_sh_blocks_are_read_and_comments_dropped() {
+    let text = "cargo no\n```rust\ncargo no\n```\n```sh\n# why\ncargo a  # what\n\ntlbkit b \\\n  c\n```\ntlbkit no\n";
+    assert_eq!(commands(text), ["cargo a", "tlbkit b    c"]);
+}
+
+#[test]
+fn each_command_has_one_duty() {
+    assert_eq!(duty("cargo run --release -- list"), Duty::Run("tlbkit list".to_owned()));
+    assert_eq!(duty("tlbkit list | head"), Duty::Run("tlbkit list | head".to_owned()));
+    assert_eq!(duty("cargo xtask test"), Duty::Skip);
+    assert_eq!(duty("make install"), Duty::Unknown);
+}
+
+#[test]
+fn only_an_explained_miss_of_reproduce_may_exit_with_1() {
+    let miss = "1 prediction out of band";
+    assert_eq!(fault("tlbkit reproduce", Some(0), ""), None);
+    assert_eq!(fault("tlbkit reproduce pcid", Some(1), miss), None);
+    assert!(fault("tlbkit reproduce", Some(1), "no").is_some());
+    assert!(fault("tlbkit reproduce", Some(2), miss).is_some());
+    assert!(fault("tlbkit list", Some(1), miss).is_some());
+    assert!(fault("tlbkit reproduce", None, miss).is_some());
+}

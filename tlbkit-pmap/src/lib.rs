@@ -1,0 +1,3 @@
+//! Placeholder head.
+#![no_std]
+#![forbid(unsafe_code)]

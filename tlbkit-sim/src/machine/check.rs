@@ -1,0 +1,142 @@
+//! Reading a machine file, and everything that is checked beyond its shape.
+
+use std::ops::Range;
+
+use super::model::{Index, Machine, Policy, Size, TlbArray};
+use super::quantity::Quantity;
+use super::MachineError;
+
+impl Machine {
+    /// Reads the `text` of a machine file; `file` is what messages call it.
+    ///
+    /// # Errors
+    /// If it says something wrong.
+    pub fn parse(file: &str, text: &str) -> Result<Self, MachineError> {
+        let machine: Self = toml::from_str(text).map_err(|error| shape_error(file, text, &error))?;
+        let mut first = None;
+        machine.visit(&mut |field, quantity, limit| {
+            if first.is_none() {
+                first = limit.complaint(quantity).map(|complaint| Objection::new(field, quantity, complaint));
+            }
+        });
+        match first.or_else(|| machine.objection()) {
+            Some(objection) => Err(objection.into_error(file, text)),
+            None => Ok(machine),
+        }
+    }
+
+    /// What no single field is to blame for.
+    fn objection(&self) -> Option<Objection> {
+        let system = &self.system;
+        let groups = system.sockets.count() * system.smt.count();
+        if !system.cpus.count().is_multiple_of(groups) {
+            let complaint = format!("must be a multiple of sockets times smt, {groups}");
+            return Some(Objection::new("system.cpus".into(), &system.cpus, complaint));
+        }
+        let lines = &self.walk.hot_lines;
+        if lines.count() > 0 && !lines.count().is_power_of_two() {
+            return Some(Objection::new("walk.hot_lines".into(), lines, "must be zero or a power of two".into()));
+        }
+        self.array_objection().or_else(|| self.feature_objection())
+    }
+
+    fn array_objection(&self) -> Option<Objection> {
+        for (level, arrays) in [("l1", &self.tlb.l1), ("stlb", &self.tlb.stlb)] {
+            for (at, array) in arrays.iter().enumerate() {
+                if let Some((field, quantity, complaint)) = shape_complaint(array) {
+                    return Some(Objection::new(format!("tlb.{level}[{at}].{field}"), quantity, complaint));
+                }
+                let taken = |size| arrays[..at].iter().any(|other| other.holds.contains(size));
+                if let Some(size) = array.holds.iter().find(|&size| taken(size)) {
+                    let complaint = format!("{size:?} pages are held by an earlier array of this level");
+                    return Some(Objection::new(format!("tlb.{level}[{at}]"), &array.sets, complaint));
+                }
+            }
+        }
+        let base = self.tlb.l1.iter().any(|array| array.holds.contains(&Size::Small));
+        (!base).then(|| Objection::bare("tlb.l1", "no array holds 4K pages"))
+    }
+
+    fn feature_objection(&self) -> Option<Objection> {
+        let invpcid = self.features.invpcid;
+        let wanted = [
+            ("cr3_keep", &self.cycles.cr3_keep, self.features.pcid),
+            ("invpcid_address", &self.cycles.invpcid_address, invpcid),
+            ("invpcid_single", &self.cycles.invpcid_single, invpcid),
+            ("invpcid_all", &self.cycles.invpcid_all, invpcid),
+        ];
+        for (field, cost, feature) in wanted {
+            let field = format!("cycles.{field}");
+            match cost {
+                None if feature => return Some(Objection::bare(&field, "is missing although the CPU has the feature")),
+                Some(cost) if !feature => {
+                    return Some(Objection::new(field, cost, "is a cost of a feature that the CPU lacks".into()));
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// What is wrong with one array.
+fn shape_complaint(array: &TlbArray) -> Option<(&'static str, &Quantity, String)> {
+    let (sets, ways) = (array.sets.count(), array.ways.count());
+    if !sets.is_power_of_two() {
+        return Some(("sets", &array.sets, "must be a power of two".into()));
+    }
+    if array.index == Index::Xor7 && sets != 128 {
+        return Some(("sets", &array.sets, "must be 128 for the index xor7".into()));
+    }
+    match array.policy {
+        Policy::TreePlru if !ways.is_power_of_two() || ways > 64 => {
+            Some(("ways", &array.ways, "must be a power of two up to 64 for the policy tree-plru".into()))
+        }
+        Policy::RotatingPlru4 if ways != 12 => {
+            Some(("ways", &array.ways, "must be 12 for the policy rotating-plru4".into()))
+        }
+        _ => None,
+    }
+}
+
+/// A complaint about a field, before it is known on which line the field stands.
+struct Objection {
+    field: String,
+    value: String,
+    span: Option<Range<usize>>,
+    limit: String,
+}
+
+impl Objection {
+    fn new(field: String, quantity: &Quantity, limit: String) -> Self {
+        Self { field, value: quantity.value.to_string(), span: Some(quantity.span.clone()), limit }
+    }
+
+    /// About something that the file does not have.
+    fn bare(field: &str, limit: &str) -> Self {
+        Self { field: field.into(), value: "nothing".into(), span: None, limit: limit.into() }
+    }
+
+    fn into_error(self, file: &str, text: &str) -> MachineError {
+        let line = self.span.map_or(1, |span| line_at(text, span.start));
+        MachineError::Invalid { file: file.into(), line, field: self.field, value: self.value, limit: self.limit }
+    }
+}
+
+/// The parser's objection as one line: the field and what it says are those of the line that it points at.
+fn shape_error(file: &str, text: &str, error: &toml::de::Error) -> MachineError {
+    let line = error.span().map_or(1, |span| line_at(text, span.start));
+    let limit = error.message().lines().collect::<Vec<_>>().join(" ");
+    let written = text.lines().nth(line - 1).unwrap_or_default();
+    let missing = limit.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+    let (field, value) = match (missing, written.split_once('=')) {
+        (Some(field), _) => (field, "nothing"),
+        (None, Some((field, value))) => (field.trim(), value.trim()),
+        (None, None) => ("line", written.trim()),
+    };
+    MachineError::Invalid { file: file.into(), line, field: field.into(), value: value.into(), limit }
+}
+
+fn line_at(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|&byte| byte == b'\n').count()
+}

@@ -1,0 +1,132 @@
+//! The files that come with the program, and files that are wrong.
+
+use super::{Kind, Machine, MachineError};
+use crate::mmu::{Fracturing, Mmu, PageSize};
+
+const GOOD: &str = include_str!("../../../machines/skylake-laptop-kvm.toml");
+
+/// The message for the good file with the first `from` replaced.
+fn message_with(from: &str, to: &str) -> String {
+    assert!(GOOD.contains(from), "the file has {from}");
+    Machine::parse("m.toml", &GOOD.replacen(from, to, 1)).expect_err("the file is wrong").to_string()
+}
+
+/// The line, from one, on which `text` first stands in the good file.
+fn line_of(text: &str) -> usize {
+    1 + GOOD.lines().position(|line| line.contains(text)).expect("the file has it")
+}
+
+#[test]
+fn every_machine_of_the_program_is_valid_and_builds() {
+    assert_eq!(Machine::names().count(), 10);
+    for name in Machine::names() {
+        let machine = Machine::builtin(name).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(machine.name, name);
+        let _ = Mmu::new(machine.mmu());
+    }
+}
+
+#[test]
+fn sourced_numbers_arrive_where_they_belong() {
+    let machine = Machine::builtin("skylake-laptop-kvm").unwrap();
+    assert_eq!(machine.system.frequency_mhz.count(), 2300);
+    assert_eq!(machine.cycles.invlpg.cycles(), 195);
+    assert_eq!(machine.cycles.invlpg.kind, Kind::Input);
+    let config = machine.mmu();
+    assert_eq!((config.stlb_pcids, config.l1_keeps_pcids), (Some(4), Some(0)));
+    let shared = config.stlb.iter().find(|array| array.holds.contains(&PageSize::Small)).unwrap();
+    assert_eq!(shared.entries(), 1536);
+    let fractured = Machine::builtin("recent-vm-fractured").unwrap().mmu();
+    assert_eq!(fractured.fracturing, Fracturing::On);
+    assert_eq!(Machine::builtin("recent-vm").unwrap().mmu().fracturing, Fracturing::Off);
+}
+
+#[test]
+fn quantities_are_listed_with_their_names() {
+    let machine = Machine::builtin("server-2008-8cpu").unwrap();
+    let all = machine.quantities();
+    let sets = all.iter().find(|(name, _)| name == "tlb.stlb[0].sets").expect("array sizes are listed");
+    assert_eq!(sets.1.count(), 128);
+    assert!(all.iter().any(|(name, _)| name == "cycles.invlpg"));
+    assert!(!all.iter().any(|(name, _)| name == "cycles.invpcid_all"), "this CPU has no INVPCID");
+}
+
+#[test]
+fn an_unknown_name_lists_the_known_ones() {
+    let error = Machine::builtin("pdp-11").unwrap_err().to_string();
+    assert!(error.contains("pdp-11") && error.contains("zen4"), "{error}");
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Machine::load("no/such/machine.toml").unwrap_err();
+    assert!(matches!(error, MachineError::Read { .. }));
+    assert!(error.to_string().starts_with("no/such/machine.toml: "), "{error}");
+}
+
+#[test]
+fn a_file_is_loaded_by_path() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../machines/zen4.toml");
+    assert_eq!(Machine::load(path).unwrap(), Machine::builtin("zen4").unwrap());
+}
+
+#[test]
+fn wrong_numbers_give_one_line_with_place_value_and_limit() {
+    let line = line_of("frequency_mhz");
+    assert_eq!(
+        message_with("value = 2300,", "value = 23,"),
+        format!("m.toml:{line}: system.frequency_mhz = 23: must be 100 to 10000")
+    );
+    let line = line_of("pml4e");
+    let message = message_with("pml4e = { value = 4,", "pml4e = { value = 4.5,");
+    assert_eq!(message, format!("m.toml:{line}: psc.pml4e = 4.5: must be a whole number"));
+    let message = message_with("cr3_keep = { value = 145,", "cr3_keep = { value = 5,");
+    assert_eq!(message, format!("m.toml:{}: cycles.cr3_keep = 5: must be in its band 100 to 190", line_of("cr3_keep")));
+}
+
+#[test]
+fn a_prior_needs_a_band_and_everything_a_source() {
+    let message = message_with(r#", band = [100, 190]"#, "");
+    assert!(message.ends_with("cycles.cr3_keep = 145: is a prior and needs a band"), "{message}");
+    let message = message_with(r#"source = "a laptop""#, r#"source = " ""#);
+    assert!(message.ends_with("system.sockets = 1: needs a source"), "{message}");
+}
+
+#[test]
+fn wrong_shapes_give_one_line_too() {
+    let line = line_of("invlpg =");
+    let message = message_with("invlpg = {", "invplg = {");
+    assert!(message.starts_with(&format!("m.toml:{line}: invplg = {{")), "{message}");
+    assert!(message.contains("unknown field `invplg`") && !message.contains('\n'), "{message}");
+    let message = message_with("[psc]", "[psc");
+    assert!(message.starts_with(&format!("m.toml:{}: ", line_of("[psc]"))) && !message.contains('\n'), "{message}");
+    let message = message_with("kind = \"input\"", "kind = \"guess\"");
+    assert!(message.contains("unknown variant `guess`"), "{message}");
+    let message = message_with("pge = true\n", "");
+    assert!(message.contains("pge = nothing: missing field `pge`"), "{message}");
+}
+
+#[test]
+fn fields_that_contradict_each_other_are_refused() {
+    let message = message_with("invpcid = true", "invpcid = false");
+    assert!(message.contains("cycles.invpcid_address = 348: is a cost of a feature that the CPU lacks"), "{message}");
+    let cost = GOOD.lines().find(|line| line.starts_with("invpcid_all")).unwrap();
+    let message = message_with(cost, "");
+    assert!(message.contains("cycles.invpcid_all = nothing: is missing"), "{message}");
+    let odd = GOOD.replacen("cpus = { value = 4,", "cpus = { value = 5,", 1);
+    let odd = odd.replacen("smt = { value = 1,", "smt = { value = 2,", 1);
+    let message = Machine::parse("m.toml", &odd).unwrap_err().to_string();
+    assert!(message.contains("system.cpus = 5: must be a multiple of sockets times smt, 2"), "{message}");
+}
+
+#[test]
+fn array_shapes_that_no_policy_fits_are_refused() {
+    let message = message_with("sets = { value = 16,", "sets = { value = 15,");
+    assert!(message.contains("tlb.l1[0].sets = 15: must be a power of two"), "{message}");
+    let message = message_with("policy = \"tree-plru\"", "policy = \"rotating-plru4\"");
+    assert!(message.contains("tlb.l1[0].ways = 4: must be 12"), "{message}");
+    let message = message_with("holds = [\"2M\"]", "holds = [\"4K\"]");
+    assert!(message.contains("tlb.l1[1]") && message.contains("earlier array"), "{message}");
+    let message = message_with("holds = [\"4K\"]", "holds = []");
+    assert!(message.contains("no array holds 4K pages"), "{message}");
+}

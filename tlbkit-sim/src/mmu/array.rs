@@ -1,0 +1,120 @@
+//! One set-associative array of entries. Who is alive is the business of [`Epochs`]; arrays find, fill and remove.
+//!
+//! Storage is taken at the first fill, so a CPU that never runs anything costs nothing.
+
+use super::config::{ArrayConfig, Index, Policy};
+use super::epochs::Epochs;
+use super::narrow::Narrow;
+use super::slots::Slots;
+use super::wide::Wide;
+
+/// What a fill displaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Displaced {
+    /// Nothing that was alive.
+    Nothing,
+    /// Nothing that was alive, and the page itself had been here until a flush took it.
+    FlushedSelf,
+    /// A living entry.
+    Living,
+}
+
+/// An array.
+#[derive(Clone, Debug)]
+pub(super) struct Array {
+    set_mask: u64,
+    xor_shift: u32,
+    store: Store,
+}
+
+#[derive(Clone, Debug)]
+enum Store {
+    Four(Narrow<4>),
+    Eight(Narrow<8>),
+    Twelve(Narrow<12>),
+    Sixteen(Narrow<16>),
+    Wide(Wide),
+}
+
+/// Does the same with whichever store there is.
+macro_rules! each {
+    ($store:expr, $name:ident => $action:expr) => {
+        match $store {
+            Store::Four($name) => $action,
+            Store::Eight($name) => $action,
+            Store::Twelve($name) => $action,
+            Store::Sixteen($name) => $action,
+            Store::Wide($name) => $action,
+        }
+    };
+}
+
+impl Array {
+    pub(super) fn new(config: &ArrayConfig) -> Self {
+        let ArrayConfig { sets, ways, policy, .. } = *config;
+        assert!(sets.is_power_of_two(), "an array has a power of two of sets");
+        assert!((1..=255).contains(&ways), "a set has 1 to 255 ways");
+        assert!(policy != Policy::TreePlru || ways.is_power_of_two() && ways <= 64, "a tree has at most 64 leaves");
+        assert!(policy != Policy::RotatingPlru4 || ways == 12, "the rotating trees have 12 leaves");
+        Self {
+            set_mask: sets as u64 - 1,
+            // A shift of 63 leaves nothing of a page number: linear.
+            xor_shift: if config.index == Index::Xor7 { 7 } else { 63 },
+            store: match ways {
+                4 => Store::Four(Narrow::new(policy)),
+                8 => Store::Eight(Narrow::new(policy)),
+                12 => Store::Twelve(Narrow::new(policy)),
+                16 => Store::Sixteen(Narrow::new(policy)),
+                _ => Store::Wide(Wide::new(policy, ways)),
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn set_of(&self, page: u64) -> usize {
+        ((page ^ page >> self.xor_shift) & self.set_mask) as usize
+    }
+
+    /// The data of `key`, which is noted as used.
+    #[inline(always)]
+    pub(super) fn lookup(&mut self, page: u64, key: u64) -> Option<u64> {
+        let set = self.set_of(page);
+        each!(&mut self.store, store => store.lookup(set, key))
+    }
+
+    /// The slot that holds `key`.
+    pub(super) fn find(&self, page: u64, key: u64) -> Option<usize> {
+        let set = self.set_of(page);
+        each!(&self.store, store => store.find(set, key))
+    }
+
+    /// Puts an entry in: into a dead way if the set has one, else where the policy says.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, page: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced {
+        let (sets, set) = (self.set_mask as usize + 1, self.set_of(page));
+        each!(&mut self.store, store => store.fill(sets, set, (key, data), epochs))
+    }
+
+    /// Empties a slot that was found.
+    pub(super) fn remove(&mut self, slot: usize, epochs: &mut Epochs) {
+        let slots = self.slots_mut();
+        epochs.note_loss(slots.entry(slot).1);
+        slots.clear(slot);
+    }
+
+    /// The slots, for what is not on the path of a hit.
+    pub(super) fn slots(&self) -> &dyn Slots {
+        each!(&self.store, store => store)
+    }
+
+    /// The slots, to be changed.
+    pub(super) fn slots_mut(&mut self) -> &mut dyn Slots {
+        each!(&mut self.store, store => store)
+    }
+
+    /// Keys and data of the living entries.
+    pub(super) fn living<'a>(&'a self, epochs: &'a Epochs) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let slots = self.slots();
+        (0..slots.len()).filter(|&slot| slots.is_live(slot, epochs)).map(|slot| slots.entry(slot))
+    }
+}

@@ -1,0 +1,101 @@
+//! Costs in fixed point: whole cycles leave, fractions are carried, and every host computes the same.
+
+use super::access::{Cost, Overlap, Source};
+use super::config::TranslationCosts;
+
+/// One cycle.
+const ONE: f64 = 256.0;
+const SHIFT: u32 = 8;
+
+/// The costs of one CPU, and the fraction of a cycle that it has not been charged yet.
+#[derive(Clone, Debug)]
+pub(super) struct Meter {
+    stlb: [u32; 2],
+    start: u32,
+    leaf: [u32; 2],
+    upper: [u32; 2],
+    overlap_percent: u32,
+    nested_references: u32,
+    nested: u32,
+    carried: u32,
+}
+
+/// One entry of a table that a walk read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Depth {
+    Upper,
+    Leaf,
+}
+
+/// What a walk has cost so far, in 1/256 cycles.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WalkCost {
+    references: u32,
+    parts: u32,
+}
+
+impl Meter {
+    pub(super) fn new(costs: &TranslationCosts) -> Self {
+        let nested_references = fixed(costs.nested_references);
+        Self {
+            stlb: [fixed(costs.stlb_independent_cycles), fixed(costs.stlb_dependent_cycles)],
+            start: fixed(costs.walk_start_cycles),
+            leaf: [fixed(costs.leaf_cold_cycles), fixed(costs.leaf_hot_cycles)],
+            upper: [fixed(costs.upper_cold_cycles), fixed(costs.upper_hot_cycles)],
+            overlap_percent: costs.overlap_percent as u32,
+            nested_references,
+            nested: fixed(costs.nested_references * costs.nested_reference_cycles),
+            carried: 0,
+        }
+    }
+
+    /// A first-level hit: the reference point.
+    #[inline(always)]
+    pub(super) const fn l1() -> Cost {
+        Cost { source: Source::L1, references: 0, cycles: 0 }
+    }
+
+    /// A second-level hit.
+    #[inline(always)]
+    pub(super) fn stlb(&mut self, overlap: Overlap) -> Cost {
+        Cost { source: Source::Stlb, references: 0, cycles: self.charge(self.stlb[overlap as usize]) }
+    }
+
+    /// A walk begins.
+    #[inline(always)]
+    pub(super) fn walk(&self) -> WalkCost {
+        WalkCost { references: 0, parts: self.start }
+    }
+
+    /// The walk reads an entry; `near` if its line was read not long ago.
+    #[inline(always)]
+    pub(super) fn reference(&self, walk: &mut WalkCost, depth: Depth, near: bool) {
+        let by_heat = match depth {
+            Depth::Leaf => &self.leaf,
+            Depth::Upper => &self.upper,
+        };
+        walk.references += 1;
+        walk.parts += by_heat[usize::from(near)] + self.nested;
+    }
+
+    /// The walk is over.
+    #[inline(always)]
+    pub(super) fn finish(&mut self, walk: WalkCost, overlap: Overlap) -> Cost {
+        let parts = match overlap {
+            Overlap::Dependent => walk.parts,
+            Overlap::Independent => (u64::from(walk.parts) * u64::from(self.overlap_percent) / 100) as u32,
+        };
+        let references = walk.references + (walk.references * self.nested_references >> SHIFT);
+        Cost { source: Source::Walk, references: references as u16, cycles: self.charge(parts) }
+    }
+
+    fn charge(&mut self, parts: u32) -> u32 {
+        let total = parts + self.carried;
+        self.carried = total & ((1 << SHIFT) - 1);
+        total >> SHIFT
+    }
+}
+
+fn fixed(cycles: f64) -> u32 {
+    (cycles * ONE).round() as u32
+}

@@ -1,0 +1,188 @@
+//! Several arrays that share the lifetimes of tags: the first level, the second level, the paging-structure caches.
+//!
+//! Arrays of a level are chosen by *kind*: the page size in the two TLB levels, the table level in the third.
+
+use tlbkit::VirtAddr;
+
+use super::array::{Array, Displaced};
+use super::config::ArrayConfig;
+use super::entry::{GLOBAL, PageSize, Spot, span_of};
+use super::epochs::Epochs;
+
+const ABSENT: u8 = u8::MAX;
+const KINDS: usize = 3;
+
+/// Arrays, lifetimes, and the stamp of the loaded tag.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    arrays: Vec<Array>,
+    by_kind: [u8; KINDS],
+    /// Bit per kind that was ever filled: the others need no look-up.
+    filled: u8,
+    epochs: Epochs,
+    tag: u16,
+    stamp: u32,
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    array: u8,
+    slot: u32,
+}
+
+impl Level {
+    pub(super) fn new(configs: &[ArrayConfig]) -> Self {
+        let mut by_kind = [ABSENT; KINDS];
+        for (at, config) in configs.iter().enumerate() {
+            for &size in &config.holds {
+                assert!(by_kind[size as usize] == ABSENT, "one array per page size and level");
+                by_kind[size as usize] = at as u8;
+            }
+        }
+        let mut epochs = Epochs::new();
+        let stamp = epochs.stamp(0);
+        let arrays = configs.iter().map(Array::new).collect();
+        Self { arrays, by_kind, filled: 0, epochs, tag: 0, stamp }
+    }
+
+    /// True if an array of this level holds the kind.
+    pub(super) fn holds(&self, kind: PageSize) -> bool {
+        self.by_kind[kind as usize] != ABSENT
+    }
+
+    pub(super) fn epochs(&self) -> &Epochs {
+        &self.epochs
+    }
+
+    /// True if an entry of another kind than the smallest was ever filled.
+    #[inline(always)]
+    pub(super) fn has_larger(&self) -> bool {
+        self.filled > 1
+    }
+
+    /// The data of the page under the loaded tag, or else among the globals; noted as used.
+    #[inline(always)]
+    pub(super) fn lookup(&mut self, spot: Spot) -> Option<u64> {
+        let of = self.arrays.get_mut(usize::from(self.by_kind[spot.kind()]))?;
+        let data = of.lookup(spot.page, spot.key(self.stamp));
+        if data.is_some() || self.epochs.live_globals() == 0 {
+            return data;
+        }
+        of.lookup(spot.page, spot.key(self.epochs.global_stamp()))
+    }
+
+    /// Looks under one given tag, loaded or not, and not among the globals.
+    pub(super) fn find_tagged(&self, spot: Spot, tag: u16) -> Option<Place> {
+        self.find_stamped(spot, self.epochs.living_stamp(tag)?)
+    }
+
+    /// Looks among the globals only.
+    pub(super) fn find_global(&self, spot: Spot) -> Option<Place> {
+        if self.epochs.live_globals() == 0 {
+            return None;
+        }
+        self.find_stamped(spot, self.epochs.global_stamp())
+    }
+
+    fn find_stamped(&self, spot: Spot, stamp: u32) -> Option<Place> {
+        let array = self.by_kind[spot.kind()];
+        let slot = self.arrays.get(usize::from(array))?.find(spot.page, spot.key(stamp))?;
+        Some(Place { array, slot: slot as u32 })
+    }
+
+    /// Puts an entry in under the loaded tag, or as a global if its data says so. The kind must be held.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, spot: Spot, data: u64) -> Displaced {
+        let stamp = if data & GLOBAL == 0 { self.stamp } else { self.epochs.global_stamp() };
+        self.filled |= 1 << spot.kind();
+        let array = &mut self.arrays[usize::from(self.by_kind[spot.kind()])];
+        array.fill(spot.page, spot.key(stamp), data, &mut self.epochs)
+    }
+
+    /// Takes an entry out.
+    pub(super) fn remove(&mut self, place: Place) {
+        self.arrays[usize::from(place.array)].remove(place.slot as usize, &mut self.epochs);
+    }
+
+    /// Takes the entries of all sizes out that translate `va` under `tag`, and with `globals` also the global ones.
+    pub(super) fn remove_page(&mut self, va: VirtAddr, tag: u16, globals: Globals) -> u32 {
+        let mut lost = 0;
+        for size in PageSize::ALL {
+            let spot = Spot::of(va, size);
+            if let Some(place) = self.find_tagged(spot, tag) {
+                self.remove(place);
+                lost += 1;
+            }
+            if globals == Globals::Too
+                && let Some(place) = self.find_global(spot)
+            {
+                self.remove(place);
+                lost += 1;
+            }
+        }
+        lost
+    }
+
+    /// Takes out what `doomed` chooses by key and data.
+    pub(super) fn remove_where(&mut self, doomed: impl Fn(u64, u64) -> bool) -> u32 {
+        let epochs = &mut self.epochs;
+        self.arrays.iter_mut().map(|array| array.slots_mut().remove_where(epochs, &doomed)).sum()
+    }
+
+    /// True if a living entry overlaps base pages `first ..= last` and `wanted` accepts its data.
+    pub(super) fn any_within(&self, first: u64, last: u64, wanted: impl Fn(u64) -> bool) -> bool {
+        let overlaps = |key| {
+            let (from, to) = span_of(key);
+            from <= last && to >= first
+        };
+        self.living().any(|(key, data)| overlaps(key) && wanted(data))
+    }
+
+    /// Keys and data of the living entries.
+    pub(super) fn living(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.arrays.iter().flat_map(|array| array.living(&self.epochs))
+    }
+
+    /// Makes `tag` the loaded one.
+    pub(super) fn load(&mut self, tag: u16) {
+        self.tag = tag;
+        self.renew();
+    }
+
+    /// Drops the entries of one tag.
+    pub(super) fn drop_tag(&mut self, tag: u16) -> u32 {
+        let lost = self.epochs.drop_tag(tag);
+        self.renew();
+        lost
+    }
+
+    /// Drops the entries of all tags, and with `globals` the global ones too.
+    pub(super) fn drop_all(&mut self, globals: Globals) -> u32 {
+        let mut lost = self.epochs.drop_tagged();
+        if globals == Globals::Too {
+            lost += self.epochs.drop_globals();
+        }
+        self.renew();
+        lost
+    }
+
+    /// Fetches the stamp of the loaded tag, which a flush may have ended.
+    fn renew(&mut self) {
+        if self.epochs.exhausted() {
+            self.arrays.iter_mut().for_each(|array| array.slots_mut().bury_dead(&self.epochs));
+            self.epochs.renumber();
+            self.arrays.iter_mut().for_each(|array| array.slots_mut().restamp(&self.epochs));
+        }
+        self.stamp = self.epochs.stamp(self.tag);
+    }
+}
+
+/// Whether an operation covers global entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Globals {
+    /// They stay.
+    Stay,
+    /// They go too.
+    Too,
+}

@@ -1,0 +1,89 @@
+//! What narrow and wide arrays have in common: slots that can be read, emptied and searched for the dead.
+//!
+//! Nothing here is on the path of a hit; the two kinds of array bring their own search and replacement.
+
+use super::array::Displaced;
+use super::entry::{restamped, same_page, tag_of};
+use super::epochs::Epochs;
+
+/// Storage of entries: `sets` times `ways` slots, none before the first fill.
+pub(super) trait Slots {
+    /// Slots that exist.
+    fn len(&self) -> usize;
+    /// Slots of one set.
+    fn ways(&self) -> usize;
+    /// Key and data of a slot; the lower half of the key is zero in an empty one.
+    fn entry(&self, slot: usize) -> (u64, u64);
+    /// Replaces the lower half of a key.
+    fn set_rest(&mut self, slot: usize, rest: u32);
+    /// The change number at which all ways of a set were found alive.
+    fn full_at(&mut self, set: usize) -> &mut u32;
+
+    /// True if the slot holds an entry that translates.
+    fn is_live(&self, slot: usize, epochs: &Epochs) -> bool {
+        let (key, data) = self.entry(slot);
+        key as u32 != 0 && epochs.is_live(key, data)
+    }
+
+    /// Empties a slot.
+    fn clear(&mut self, slot: usize) {
+        self.set_rest(slot, 0);
+        *self.full_at(slot / self.ways()) = 0;
+    }
+
+    /// The first way of `set` without a living entry; if there is none, the set is marked as full. A dead entry of the
+    /// very page and tag that `key` and `data` are for is emptied, so that it is counted once.
+    #[cold]
+    fn search_dead(&mut self, set: usize, key: u64, data: u64, epochs: &Epochs) -> Option<(usize, Displaced)> {
+        let base = set * self.ways();
+        let (mut dead, mut displaced) = (None, Displaced::Nothing);
+        for way in 0..self.ways() {
+            if self.is_live(base + way, epochs) {
+                continue;
+            }
+            dead = dead.or(Some(way));
+            let (held, held_data) = self.entry(base + way);
+            if held as u32 != 0 && same_page(held, key) && tag_of(held_data) == tag_of(data) {
+                displaced = Displaced::FlushedSelf;
+                self.set_rest(base + way, 0);
+            }
+        }
+        if dead.is_none() {
+            *self.full_at(set) = epochs.changes();
+        }
+        dead.map(|way| (way, displaced))
+    }
+
+    /// Empties the living slots that `doomed` chooses by key and data, and says how many.
+    fn remove_where(&mut self, epochs: &mut Epochs, doomed: &dyn Fn(u64, u64) -> bool) -> u32 {
+        let mut lost = 0;
+        for slot in 0..self.len() {
+            let (key, data) = self.entry(slot);
+            if self.is_live(slot, epochs) && doomed(key, data) {
+                self.clear(slot);
+                epochs.note_loss(data);
+                lost += 1;
+            }
+        }
+        lost
+    }
+
+    /// Empties dead slots: the first half of a renumbering.
+    fn bury_dead(&mut self, epochs: &Epochs) {
+        for slot in 0..self.len() {
+            if !self.is_live(slot, epochs) {
+                self.clear(slot);
+            }
+        }
+    }
+
+    /// Gives living entries the stamps that `epochs` has after a renumbering: the second half.
+    fn restamp(&mut self, epochs: &Epochs) {
+        for slot in 0..self.len() {
+            let (key, data) = self.entry(slot);
+            if key as u32 != 0 {
+                self.set_rest(slot, restamped(key as u32, epochs.stamp_for(data)));
+            }
+        }
+    }
+}

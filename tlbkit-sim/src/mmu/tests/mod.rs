@@ -1,0 +1,104 @@
+//! Tests of the translation hardware against hand-made tables and against a slow model that cannot be misread.
+
+mod flush;
+mod limits;
+mod model;
+mod policies;
+mod walks;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
+
+use super::{Access, ArrayConfig, Config, Cost, Fault, Hit, Mmu, Mode, Overlap, PageSize, PathCaches, Tables};
+
+const PRESENT: u64 = 1;
+const WRITE: u64 = 2;
+const USER: u64 = 4;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const PAGE: u64 = 1 << 7;
+const GLOBAL: u64 = 1 << 8;
+const NO_EXECUTE: u64 = 1 << 63;
+/// What most pages of these tests have.
+const OPEN: u64 = PRESENT | WRITE | USER;
+
+/// Where the builder puts tables.
+const TABLES: u64 = 1 << 40;
+
+/// Sparse physical memory with a table builder.
+#[derive(Default)]
+struct Memory {
+    words: RefCell<BTreeMap<u64, u64>>,
+    tables: Cell<u64>,
+}
+
+impl Tables for Memory {
+    fn read(&self, pa: PhysAddr) -> u64 {
+        self.get(pa.0)
+    }
+
+    fn set_accessed_dirty(&self, pa: PhysAddr, bits: u64) {
+        self.set(pa.0, self.get(pa.0) | bits);
+    }
+}
+
+impl Memory {
+    fn get(&self, at: u64) -> u64 {
+        self.words.borrow().get(&at).copied().unwrap_or(0)
+    }
+
+    fn set(&self, at: u64, value: u64) {
+        self.words.borrow_mut().insert(at, value);
+    }
+
+    /// The table below the entry at `at`, made if there is none.
+    fn table_below(&self, at: u64) -> u64 {
+        if self.get(at) == 0 {
+            self.tables.set(self.tables.get() + 1);
+            self.set(at, TABLES + 4096 * self.tables.get() | OPEN);
+        }
+        self.get(at) & 0x000f_ffff_ffff_f000
+    }
+
+    /// Where the entry of `va` in the table of `level` is, tables above it made as needed.
+    fn entry_at(&self, root: u64, levels: u32, va: u64, level: u32) -> u64 {
+        let mut table = root;
+        for above in (level + 1..=levels).rev() {
+            table = self.table_below(table + 8 * index(va, above));
+        }
+        table + 8 * index(va, level)
+    }
+
+    fn map(&self, root: u64, va: u64, pa: u64, size: PageSize, flags: u64) {
+        let level = size as u32 + 1;
+        let page = if level > 1 { PAGE } else { 0 };
+        self.set(self.entry_at(root, 4, va, level), pa | flags | page);
+    }
+}
+
+fn index(va: u64, level: u32) -> u64 {
+    va >> (12 + 9 * (level - 1)) & 511
+}
+
+/// Two levels large enough that nothing is lost for want of room.
+fn roomy() -> Config {
+    let all = PageSize::ALL;
+    let (l1, stlb) = (ArrayConfig::lru(&all, 64, 16), ArrayConfig::lru(&all, 256, 16));
+    Config::counting(vec![l1], vec![stlb], PathCaches { pml4e: 16, pdpte: 16, pde: 64 })
+}
+
+fn load(mmu: &mut Mmu, root: u64, pcid: u16) {
+    mmu.write_cr3(Cr3::keeping(PhysAddr(root), Pcid(pcid)));
+}
+
+fn access(mmu: &mut Mmu, memory: &Memory, va: u64, access: Access, mode: Mode) -> Result<Hit, Fault> {
+    mmu.translate(VirtAddr(va), access, mode, Overlap::Dependent, memory)
+}
+
+/// A user load that must succeed.
+fn read(mmu: &mut Mmu, memory: &Memory, va: u64) -> (u64, Cost) {
+    let hit = access(mmu, memory, va, Access::Read, Mode::User).expect("mapped");
+    (hit.pa.0, hit.cost)
+}

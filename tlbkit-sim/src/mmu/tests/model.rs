@@ -1,0 +1,213 @@
+//! The slow model: entries are removed one by one, ages are numbers, trees are nested halves. Compared with the real
+//! arrays access by access on random operations.
+
+use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
+
+use super::*;
+use crate::mmu::{Index, Policy, Source};
+
+/// Whose entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Tag(u16),
+    Everyone,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    owner: Owner,
+    page: u64,
+}
+
+/// One array of base pages.
+struct SlowArray {
+    config: ArrayConfig,
+    ways: Vec<Option<Entry>>,
+    /// Time of the last use of each slot; what the policies need follows from it.
+    used: Vec<u64>,
+    now: u64,
+}
+
+impl SlowArray {
+    fn new(config: &ArrayConfig) -> Self {
+        let slots = config.entries();
+        // Never used: way 0 counts as the most recent, as in the stack after power-on.
+        let used = vec![0; slots];
+        Self { config: config.clone(), ways: vec![None; slots], used, now: 0 }
+    }
+
+    fn slots_of(&self, page: u64) -> std::ops::Range<usize> {
+        let hash = if self.config.index == Index::Xor7 { page ^ page >> 7 } else { page };
+        let base = (hash % self.config.sets as u64) as usize * self.config.ways;
+        base..base + self.config.ways
+    }
+
+    fn touch(&mut self, slot: usize) {
+        self.now += 1;
+        self.used[slot] = self.now;
+    }
+
+    fn lookup(&mut self, page: u64, tag: u16) -> bool {
+        let wanted = |owner| Some(Entry { owner, page });
+        let found = self.slots_of(page).find(|&slot| {
+            self.ways[slot] == wanted(Owner::Tag(tag)) || self.ways[slot] == wanted(Owner::Everyone)
+        });
+        if let Some(slot) = found {
+            self.touch(slot);
+        }
+        found.is_some()
+    }
+
+    fn fill(&mut self, page: u64, owner: Owner) {
+        let slots = self.slots_of(page);
+        let slot = slots.clone().find(|&slot| self.ways[slot].is_none()).unwrap_or_else(|| {
+            let ages: Vec<u64> = self.used[slots.clone()].to_vec();
+            slots.start + victim(self.config.policy, &ages)
+        });
+        self.ways[slot] = Some(Entry { owner, page });
+        self.touch(slot);
+    }
+
+    fn retain(&mut self, keep: impl Fn(Owner, u64) -> bool) {
+        for way in &mut self.ways {
+            *way = way.filter(|entry| keep(entry.owner, entry.page));
+        }
+    }
+
+    fn live(&self) -> u32 {
+        self.ways.iter().flatten().count() as u32
+    }
+}
+
+/// The victim by the times of last use. A tree points away from the half used last; a half never used is the lower one.
+fn victim(policy: Policy, ages: &[u64]) -> usize {
+    let latest = |half: &[u64]| half.iter().copied().max().unwrap_or(0);
+    match policy {
+        Policy::Lru => (0..ages.len()).min_by_key(|&way| ages[way]).unwrap(),
+        Policy::TreePlru if ages.len() == 1 => 0,
+        Policy::TreePlru => {
+            let (low, high) = ages.split_at(ages.len() / 2);
+            let lower_is_recent = latest(low) > latest(high);
+            if lower_is_recent { low.len() + victim(policy, high) } else { victim(policy, low) }
+        }
+        Policy::RotatingPlru4 => {
+            let groups: Vec<&[u64]> = ages.chunks(4).collect();
+            let recent = (0..3).max_by_key(|&group| latest(groups[group])).unwrap();
+            let next = (recent + 1) % 3;
+            4 * next + victim(Policy::TreePlru, groups[next])
+        }
+    }
+}
+
+/// Two levels, one array each.
+struct Slow {
+    l1: SlowArray,
+    stlb: SlowArray,
+    tag: u16,
+}
+
+impl Slow {
+    fn access(&mut self, page: u64, owner: Owner) -> Source {
+        if self.l1.lookup(page, self.tag) {
+            return Source::L1;
+        }
+        let known = self.stlb.lookup(page, self.tag);
+        if !known {
+            self.stlb.fill(page, owner);
+        }
+        self.l1.fill(page, owner);
+        if known { Source::Stlb } else { Source::Walk }
+    }
+
+    fn retain(&mut self, keep: impl Fn(Owner, u64) -> bool) {
+        self.l1.retain(&keep);
+        self.stlb.retain(&keep);
+    }
+}
+
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+}
+
+/// How often a random run flushes.
+#[derive(Clone, Copy)]
+pub(super) enum Flushes {
+    /// One operation in a hundred.
+    Rare,
+    /// Every other operation: stamps run out and are handed out anew.
+    Constant,
+}
+
+/// Random operations on both; every answer and every count of living entries must be the same.
+pub(super) fn compare(l1: ArrayConfig, stlb: ArrayConfig, operations: u32, flushes: Flushes) {
+    let (pages, globals) = (stlb.entries() as u64 * 3 / 2 + 8, 16);
+    let memory = Memory::default();
+    for page in 0..pages + globals {
+        let global = if page < pages { 0 } else { GLOBAL };
+        memory.map(ROOT, page << 12, page << 12, PageSize::Small, OPEN | global);
+    }
+    let mut slow = Slow { l1: SlowArray::new(&l1), stlb: SlowArray::new(&stlb), tag: 1 };
+    let mut mmu = Mmu::new(Config::counting(vec![l1], vec![stlb], PathCaches { pml4e: 2, pdpte: 4, pde: 8 }));
+    load(&mut mmu, ROOT, 1);
+    let mut dice = Dice(0x1234_5678_9abc_def1);
+    let one_in = if matches!(flushes, Flushes::Rare) { 100 } else { 2 };
+    for step in 0..operations {
+        if dice.below(one_in) == 0 {
+            flush_both(&mut mmu, &mut slow, &mut dice, pages + globals);
+        } else {
+            // Half of the accesses go to a tenth of the pages.
+            let span = if dice.below(2) == 0 { (pages + globals) / 10 + 1 } else { pages + globals };
+            let page = pages + globals - 1 - dice.below(span);
+            let owner = if page < pages { Owner::Tag(slow.tag) } else { Owner::Everyone };
+            let source = read(&mut mmu, &memory, page << 12).1.source;
+            assert_eq!(source, slow.access(page, owner), "step {step}, page {page}");
+        }
+        assert_eq!(mmu.live_entries(), (slow.l1.live(), slow.stlb.live()), "step {step}");
+    }
+}
+
+const ROOT: u64 = 0x1000;
+
+fn flush_both(mmu: &mut Mmu, slow: &mut Slow, dice: &mut Dice, pages: u64) {
+    let tag = 1 + dice.below(5) as u16;
+    let page = dice.below(pages);
+    let loaded = slow.tag;
+    match dice.below(12) {
+        0..=3 => {
+            load(mmu, ROOT, tag);
+            slow.tag = tag;
+        }
+        4 | 5 => {
+            mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(tag)));
+            slow.tag = tag;
+            slow.retain(|owner, _| owner != Owner::Tag(tag));
+        }
+        6 | 7 => {
+            mmu.invlpg(VirtAddr(page << 12));
+            slow.retain(|owner, held| held != page || owner != Owner::Tag(loaded) && owner != Owner::Everyone);
+        }
+        8 => {
+            mmu.invpcid(Invpcid::Address(Pcid(tag), VirtAddr(page << 12))).unwrap();
+            slow.retain(|owner, held| held != page || owner != Owner::Tag(tag));
+        }
+        9 => {
+            mmu.invpcid(Invpcid::Single(Pcid(tag))).unwrap();
+            slow.retain(|owner, _| owner != Owner::Tag(tag));
+        }
+        10 => {
+            mmu.invpcid(Invpcid::All).unwrap();
+            slow.retain(|owner, _| owner == Owner::Everyone);
+        }
+        _ => {
+            mmu.toggle_pge();
+            slow.retain(|_, _| false);
+        }
+    }
+}

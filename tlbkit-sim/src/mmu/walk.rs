@@ -1,0 +1,218 @@
+//! The walker: four or five levels of real table frames, entered as deep as the paging-structure caches allow.
+//!
+//! A paging-structure entry holds the table that it leads to and the rights that the levels above have left. Its arrays
+//! are addressed by the kinds of [`Level`]: small = a PDE (leads to a page table), large = a PDPTE, huge = a PML4E. A fifth
+//! level's entries are not cached.
+
+use tlbkit::{PhysAddr, VirtAddr};
+
+use super::access::{Access, Cost, Fault, FaultKind, Mode, Overlap, Source, Tables, rights};
+use super::config::{ArrayConfig, PathCaches};
+use super::cost::{Depth, WalkCost};
+use super::entry::{self, DIRTY, EXECUTE, GLOBAL, GRANT_ALL, PageSize, Spot, USER, WRITE};
+use super::Mmu;
+
+const PRESENT: u64 = 1;
+const ACCESSED: u64 = 1 << 5;
+/// In an entry of a page directory or above: this is a page and not a table.
+const PAGE: u64 = 1 << 7;
+const NO_EXECUTE: u64 = 1 << 63;
+/// Rights in the positions that entries of tables and our data words share.
+const SHARED_RIGHTS: u64 = WRITE | USER;
+
+/// The arrays of the paging-structure caches.
+pub(super) fn path_arrays(caches: &PathCaches) -> Vec<ArrayConfig> {
+    let kinds = [(PageSize::Small, caches.pde), (PageSize::Large, caches.pdpte), (PageSize::Huge, caches.pml4e)];
+    kinds.into_iter().filter(|&(_, ways)| ways > 0).map(|(kind, ways)| ArrayConfig::lru(&[kind], 1, ways)).collect()
+}
+
+/// What an access asks of the walker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) va: VirtAddr,
+    pub(super) access: Access,
+    pub(super) mode: Mode,
+    pub(super) overlap: Overlap,
+}
+
+/// A page that a walk found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaf {
+    /// First byte of the page.
+    pub(super) frame: PhysAddr,
+    /// Its size.
+    pub(super) size: PageSize,
+    /// Rights of all levels together, and whether it is dirty and global.
+    pub(super) flags: u64,
+    /// What finding it cost.
+    pub(super) cost: Cost,
+}
+
+/// A walk on its way down.
+struct Step {
+    /// The table to read next: 1 is a page table, 4 a PML4.
+    level: u32,
+    table: PhysAddr,
+    grants: u64,
+    cost: WalkCost,
+}
+
+impl Mmu {
+    /// Walks, sets A and D, and fills the paging-structure caches. Does not touch the TLB arrays.
+    #[inline]
+    pub(super) fn walk(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Leaf, Fault> {
+        self.counters.walks += 1;
+        let mut step = self.enter(request.va);
+        loop {
+            let at = PhysAddr(step.table.0 + 8 * index_at(request.va, step.level));
+            let entry = self.read_entry(&mut step, at, tables);
+            if entry & PRESENT == 0 {
+                return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
+            }
+            step.grants &= grants_of(entry);
+            if is_leaf(entry, step.level) {
+                return self.finish(request, step, at, entry, tables);
+            }
+            if entry & ACCESSED == 0 {
+                tables.set_accessed_dirty(at, ACCESSED);
+            }
+            step.level -= 1;
+            step.table = PhysAddr(entry::frame_of(entry));
+            self.remember(request.va, &step);
+        }
+    }
+
+    /// The deepest table that a paging-structure entry leads to, else the root.
+    #[inline(always)]
+    fn enter(&mut self, va: VirtAddr) -> Step {
+        match self.path.lookup(path_spot(va, PageSize::Small)) {
+            Some(data) => self.enter_by(data, PageSize::Small),
+            None => self.enter_higher(va),
+        }
+    }
+
+    #[inline(never)]
+    fn enter_higher(&mut self, va: VirtAddr) -> Step {
+        for kind in [PageSize::Large, PageSize::Huge] {
+            if let Some(data) = self.path.lookup(path_spot(va, kind)) {
+                return self.enter_by(data, kind);
+            }
+        }
+        let level = self.config.levels as u32;
+        Step { level, table: self.cr3.root(), grants: GRANT_ALL, cost: self.meter.walk() }
+    }
+
+    #[inline(always)]
+    fn enter_by(&self, data: u64, kind: PageSize) -> Step {
+        let table = PhysAddr(entry::frame_of(data));
+        Step { level: kind as u32 + 1, table, grants: data & GRANT_ALL, cost: self.meter.walk() }
+    }
+
+    #[inline(always)]
+    fn read_entry(&mut self, step: &mut Step, at: PhysAddr, tables: &(impl Tables + ?Sized)) -> u64 {
+        let entry = tables.read(at);
+        let depth = if is_leaf(entry, step.level) { Depth::Leaf } else { Depth::Upper };
+        let near = self.near.touch(at);
+        self.meter.reference(&mut step.cost, depth, near);
+        entry
+    }
+
+    /// Caches the step that led to `step.table`.
+    #[inline(never)]
+    fn remember(&mut self, va: VirtAddr, step: &Step) {
+        let kind = match step.level {
+            1 => PageSize::Small,
+            2 => PageSize::Large,
+            3 => PageSize::Huge,
+            _ => return,
+        };
+        if self.path.holds(kind) {
+            let data = entry::data(step.table, step.grants, kind, self.tag);
+            self.path.fill(path_spot(va, kind), data);
+        }
+    }
+
+    #[inline(always)]
+    fn finish(
+        &mut self,
+        request: Request,
+        step: Step,
+        at: PhysAddr,
+        entry: u64,
+        tables: &(impl Tables + ?Sized),
+    ) -> Result<Leaf, Fault> {
+        let wanted = rights(request.access, request.mode);
+        if step.grants & wanted != wanted {
+            return Err(self.refuse(request, FaultKind::Protection, step.cost));
+        }
+        let marks = if request.access == Access::Write { ACCESSED | DIRTY } else { ACCESSED };
+        if entry & marks != marks {
+            tables.set_accessed_dirty(at, marks);
+        }
+        let global = if self.config.pge { entry & GLOBAL } else { 0 };
+        let size = PageSize::ALL[step.level as usize - 1];
+        let frame = PhysAddr(entry::frame_of(entry) & !(size.bytes() - 1));
+        let flags = step.grants | (entry | marks) & DIRTY | global;
+        Ok(Leaf { frame, size, flags, cost: self.close(step.cost, request.overlap) })
+    }
+
+    /// A fault drops what is cached for the address: its translations and the path to it.
+    #[cold]
+    fn refuse(&mut self, request: Request, kind: FaultKind, cost: WalkCost) -> Fault {
+        let Request { va, access, mode, overlap } = request;
+        self.forget_translation(va);
+        self.forget_path(va, self.tag);
+        self.counters.faults += 1;
+        Fault { va, kind, access, mode, cost: self.close(cost, overlap) }
+    }
+
+    #[inline(always)]
+    fn close(&mut self, cost: WalkCost, overlap: Overlap) -> Cost {
+        let cost = self.meter.finish(cost, overlap);
+        self.counters.walk_cycles += u64::from(cost.cycles);
+        self.counters.walk_references += u64::from(cost.references);
+        cost
+    }
+
+    /// Drops the paging-structure entries of `tag` that map `va`.
+    pub(super) fn forget_path(&mut self, va: VirtAddr, tag: u16) {
+        for kind in PageSize::ALL {
+            if let Some(place) = self.path.find_tagged(path_spot(va, kind), tag) {
+                self.path.remove(place);
+            }
+        }
+    }
+
+    /// The fault of an address that no table can map.
+    #[cold]
+    pub(super) fn refuse_address(&mut self, request: Request) -> Fault {
+        let Request { va, access, mode, .. } = request;
+        self.counters.faults += 1;
+        let cost = Cost { source: Source::Walk, references: 0, cycles: 0 };
+        Fault { va, kind: FaultKind::NonCanonical, access, mode, cost }
+    }
+}
+
+/// Bits of `va` that choose an entry in a table of `level`.
+#[inline(always)]
+const fn index_at(va: VirtAddr, level: u32) -> u64 {
+    va.0 >> (12 + 9 * (level - 1)) & 511
+}
+
+/// Where a paging-structure entry of `kind` for `va` is kept: one level coarser than the page size of the same name.
+#[inline(always)]
+const fn path_spot(va: VirtAddr, kind: PageSize) -> Spot {
+    Spot::new(kind.page_of(va) >> 9, kind)
+}
+
+#[inline(always)]
+const fn is_leaf(entry: u64, level: u32) -> bool {
+    level == 1 || level <= 3 && entry & PAGE != 0
+}
+
+/// What one entry of a table grants.
+#[inline(always)]
+const fn grants_of(entry: u64) -> u64 {
+    let execute = if entry & NO_EXECUTE == 0 { EXECUTE } else { 0 };
+    entry & SHARED_RIGHTS | execute
+}

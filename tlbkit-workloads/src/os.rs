@@ -1,0 +1,97 @@
+//! What a program may ask of its kernel. The simulated kernel and the bare-metal one both implement [`Os`]; a program
+//! written against it runs unchanged on either.
+
+use crate::Task;
+
+/// What backs a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backing {
+    /// Zero-filled, private, copied on write after fork. Reading an untouched page maps the one zero page.
+    AnonPrivate,
+    /// Zero-filled, shared with children.
+    AnonShared,
+    /// A file's pages, private: reads map the file's page, the first write copies it.
+    FilePrivate,
+    /// A file's pages, shared.
+    FileShared,
+}
+
+/// What the program may do with a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protection {
+    /// Nothing.
+    None,
+    /// Loads.
+    Read,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+/// A counter that tasks block on, as eventfd: any task of the run may use any channel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Channel(pub u32);
+
+/// A task that was started, to be joined once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaskId(pub u32);
+
+/// The system calls and the memory of one task. Addresses are bytes; each page holds one checked word, at any offset.
+///
+/// Independent accesses overlap as the machine allows; a dependent chain is said by [`Os::chase`].
+pub trait Os {
+    /// Maps `pages` base pages anywhere and returns the first address.
+    fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64;
+    /// Removes the mappings of `pages` pages from `va` and frees what they alone held.
+    fn unmap(&self, va: u64, pages: u64);
+    /// Changes what the program may do with `pages` pages from `va`.
+    fn protect(&self, va: u64, pages: u64, protection: Protection);
+    /// Gives the frames of `pages` pages back; the next access finds the backing's content again.
+    fn dontneed(&self, va: u64, pages: u64);
+    /// Loads the word of the page at `va`.
+    fn read(&self, va: u64) -> u64;
+    /// Stores the word of the page at `va`.
+    fn write(&self, va: u64, value: u64);
+    /// Loads the word of the page at `va`; the next access depends on it, so nothing overlaps.
+    fn chase(&self, va: u64) -> u64;
+
+    /// Starts `child` in a copy of this address space, on whichever CPU the kernel chooses.
+    fn fork(&self, child: Task) -> TaskId;
+    /// Starts `child` in this address space.
+    fn thread(&self, child: Task) -> TaskId;
+    /// Replaces this address space by an empty one; mappings made before are gone.
+    fn exec(&self);
+    /// Waits until `task` has ended (a task ends when its program returns).
+    fn join(&self, task: TaskId);
+    /// Keeps this task on CPU `cpu % cpus()`.
+    fn pin(&self, cpu: u32);
+
+    /// Blocks until `channel` is above zero and takes one from it.
+    fn wait(&self, channel: Channel);
+    /// Adds one to `channel` and wakes one waiter.
+    fn post(&self, channel: Channel);
+    /// Lets another task of this CPU run.
+    fn yield_now(&self);
+    /// Uses the CPU for `cycles` without memory accesses of interest.
+    fn compute(&self, cycles: u64);
+    /// Reads `pages` pages of the file `file` through a window of the kernel's own space: mapped, copied, unmapped.
+    fn read_file(&self, file: u32, pages: u64);
+
+    /// Adds `units` to the benchmark's score.
+    fn count(&self, units: u64);
+    /// True when the run's time is over; a loop without a fixed number of rounds asks this.
+    fn is_over(&self) -> bool;
+    /// A random number, from this task's own stream of the run's seed.
+    fn random(&self) -> u64;
+    /// CPUs of the machine.
+    fn cpus(&self) -> u32;
+    /// A page held something else than it must hold: a lost flush, or a bug of the kernel. The run fails.
+    fn wrong_value(&self, va: u64, found: u64, expected: u64);
+}
+
+/// Loads the word of the page at `va` and reports it unless it is `expected`.
+pub fn read_expecting(os: &dyn Os, va: u64, expected: u64) {
+    let found = os.read(va);
+    if found != expected {
+        os.wrong_value(va, found, expected);
+    }
+}

@@ -1,0 +1,77 @@
+//! Addresses and CPU numbers: the three integers that must not be mixed up.
+
+use core::fmt;
+
+/// Bytes of a base page.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// A virtual address, canonical or not; the protocol never dereferences it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct VirtAddr(pub u64);
+
+/// A physical address, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PhysAddr(pub u64);
+
+/// A CPU's index in the arrays found at boot: 0, 1, 2 ... and not an APIC id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CpuId(pub u32);
+
+/// The size of one translation: what one INVLPG removes, and the unit of a range.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum Stride {
+    /// 4 KiB.
+    #[default]
+    Page4K = 12,
+    /// 2 MiB.
+    Page2M = 21,
+    /// 1 GiB.
+    Page1G = 30,
+}
+
+impl Stride {
+    /// log2 of the size in bytes.
+    #[must_use]
+    pub const fn shift(self) -> u32 {
+        self as u32
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        1 << self.shift()
+    }
+}
+
+impl VirtAddr {
+    /// The address rounded down to its base page.
+    #[must_use]
+    pub const fn page(self) -> Self {
+        Self(self.0 & !(PAGE_BYTES - 1))
+    }
+
+    /// True for the upper canonical half, which every address space shares.
+    #[must_use]
+    pub const fn is_kernel(self) -> bool {
+        self.0 >> 63 == 1
+    }
+}
+
+impl fmt::Debug for VirtAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "va:{:#x}", self.0)
+    }
+}
+
+impl fmt::Debug for PhysAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pa:{:#x}", self.0)
+    }
+}
+
+impl fmt::Debug for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cpu{}", self.0)
+    }
+}

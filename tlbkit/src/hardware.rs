@@ -1,0 +1,185 @@
+//! The only door from the protocol to a machine.
+//!
+//! Look-alikes, told apart:
+//!
+//! | word | what it is |
+//! |---|---|
+//! | [`Asid`](crate::asid::Asid) | index of a slot in one CPU's table, 0 ..= 14 |
+//! | kernel PCID | slot + 1: what CR3 carries while the kernel half is loaded |
+//! | user PCID | kernel PCID with bit 11 set: the other half under page-table isolation |
+//! | PCID 0 | the kernel's own tables, and code that knows nothing of PCIDs; never a space (INV-8) |
+//!
+//! A machine implements [`Hardware`] once per CPU. Everything that it does must have happened, as the manual defines the
+//! instruction, when the call returns; each implementation also keeps the compiler from moving memory accesses across.
+
+use crate::addr::{CpuId, PhysAddr, VirtAddr};
+use crate::address_space::AddressSpace;
+
+/// A hardware tag, 0 ..= 4095.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Pcid(pub u16);
+
+impl Pcid {
+    /// The tag of the kernel's own tables.
+    pub const KERNEL: Self = Self(0);
+    /// Set in the tag of a user half.
+    pub const USER_BIT: u16 = 1 << 11;
+
+    /// The tag of the user half that belongs to this kernel half.
+    #[must_use]
+    pub const fn user_half(self) -> Self {
+        Self(self.0 | Self::USER_BIT)
+    }
+}
+
+/// A value for CR3: root, tag and the no-flush bit (63). The machine masks bit 63 off when PCIDs are off.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cr3(pub u64);
+
+impl Cr3 {
+    const KEEP: u64 = 1 << 63;
+
+    /// Loads `root` under `pcid` and drops what the tag held.
+    #[must_use]
+    pub const fn flushing(root: PhysAddr, pcid: Pcid) -> Self {
+        Self(root.0 | pcid.0 as u64)
+    }
+
+    /// Loads `root` under `pcid` and keeps what the tag holds: only for a slot known to be current (INV-12).
+    #[must_use]
+    pub const fn keeping(root: PhysAddr, pcid: Pcid) -> Self {
+        Self(root.0 | pcid.0 as u64 | Self::KEEP)
+    }
+
+    /// True if the load keeps the entries of its tag.
+    #[must_use]
+    pub const fn keeps(self) -> bool {
+        self.0 & Self::KEEP != 0
+    }
+
+    /// The tag.
+    #[must_use]
+    pub const fn pcid(self) -> Pcid {
+        Pcid((self.0 & 0xfff) as u16)
+    }
+
+    /// Physical address of the top-level table.
+    #[must_use]
+    pub const fn root(self) -> PhysAddr {
+        PhysAddr(self.0 & 0x000f_ffff_ffff_f000)
+    }
+}
+
+/// The four types of INVPCID.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Invpcid {
+    /// Type 0: one page of one tag; globals stay.
+    Address(Pcid, VirtAddr),
+    /// Type 1: all of one tag; globals stay.
+    Single(Pcid),
+    /// Type 2: all tags and globals.
+    AllAndGlobals,
+    /// Type 3: all tags; globals stay.
+    All,
+}
+
+/// What this CPU can do. Per CPU, because cores of one machine differ (C-84).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Features {
+    /// CR4.PCIDE is set on this CPU.
+    pub pcid: bool,
+    /// INVPCID exists.
+    pub invpcid: bool,
+}
+
+/// Witness that interrupts are off on this CPU: the precondition of whatever changes its slots (C-53).
+///
+/// Cannot leave the CPU: it is neither `Send` nor `Sync`.
+#[derive(Debug)]
+pub struct IrqsOff(core::marker::PhantomData<*const ()>);
+
+impl IrqsOff {
+    /// The caller states that interrupts are off and stay off while the value lives: in an interrupt handler, or between
+    /// `cli` and `sti`. A wrong statement breaks the protocol's invariants, not memory safety.
+    #[must_use]
+    pub const fn assume() -> Self {
+        Self(core::marker::PhantomData)
+    }
+}
+
+/// What the kernel needs to find an [`AddressSpace`] again: a pointer or an index, opaque to the protocol, which only
+/// copies it. It is handed back only while the space is loaded on this CPU or a flush of it is being waited for, so
+/// the space is alive then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceToken(pub u64);
+
+/// Why an invalidation happened. Declared here so that the machine can attribute cost to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A switch found a current slot and kept its entries.
+    SwitchKept,
+    /// A switch had to flush the slot that it loaded.
+    SwitchFlushed,
+    /// A flush began on its initiator: pages (`u32::MAX` for everything).
+    FlushBegin(u32),
+    /// The local half of a flush ended.
+    FlushLocalDone,
+    /// All CPUs have answered.
+    FlushEnd,
+    /// A request is being carried out for another CPU.
+    AnswerBegin(CpuId),
+    /// It has been carried out.
+    AnswerEnd(CpuId),
+    /// A waiting CPU has found another CPU that has not answered yet.
+    Waiting(CpuId),
+    /// An interrupt found nothing left to do: another one did it.
+    AlreadyCurrent,
+    /// An interrupt was for a space that is not loaded here.
+    WrongSpace,
+}
+
+/// One CPU of a machine. `tlbkit-x86` implements it with instructions, `tlbkit-sim` with a model.
+pub trait Hardware {
+    /// What this CPU can do.
+    fn features(&self) -> Features;
+
+    /// MOV to CR3.
+    fn write_cr3(&self, cr3: Cr3);
+
+    /// INVLPG: the page in the current tag, globals for it, and all paging-structure entries of the current tag.
+    fn invlpg(&self, va: VirtAddr);
+
+    /// INVPCID. Called only if [`Features::invpcid`].
+    fn invpcid(&self, what: Invpcid);
+
+    /// Clears and sets CR4.PGE: drops everything, all tags and globals. Called with interrupts off.
+    fn toggle_pge(&self);
+
+    /// Interrupts `to`, which then calls [`Cpu::answer`](crate::Cpu::answer). May be late, may merge, may not be lost.
+    fn send_ipi(&self, to: CpuId);
+
+    /// Interrupts every online CPU but this one.
+    fn send_ipi_to_others(&self);
+
+    /// PAUSE in a loop that waits for another CPU.
+    fn relax(&self);
+
+    /// True if interrupts are on: a wait with interrupts off is an error (INV-7).
+    fn irqs_enabled(&self) -> bool;
+
+    /// Runs `f` with interrupts off and restores what was.
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R;
+
+    /// The space that the kernel named by `token`.
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_>;
+
+    /// Something happened; for counters and traces of the machine. The default does nothing and costs nothing.
+    #[inline(always)]
+    fn event(&self, event: Event) {
+        let _ = event;
+    }
+
+    /// A monotonic clock, in cycles; asked only when statistics are on.
+    fn now_cycles(&self) -> u64;
+}

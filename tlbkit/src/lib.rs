@@ -1,0 +1,2 @@
+//! Protocol.
+#![no_std]

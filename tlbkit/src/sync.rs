@@ -1,0 +1,162 @@
+//! Atomics and fences: core's own, loom's, or core's reported to an observer.
+//!
+//! The protocol uses these names only. In a kernel they *are* `core::sync::atomic`. Under `cfg(loom)` they are loom's, so
+//! that the real source is model-checked. With the feature `observe` each access is first reported, with its address,
+//! to the thread's observer: that is how a simulated cache charges the protocol for its own contention.
+
+pub use core::sync::atomic::Ordering;
+
+#[cfg(not(any(loom, feature = "observe")))]
+pub use core::sync::atomic::{AtomicU32, AtomicU64, fence};
+
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+
+#[cfg(all(feature = "observe", not(loom)))]
+pub use observed::{Access, AtomicU32, AtomicU64, fence, set_observer};
+
+/// A word that only its owning CPU touches, so that no ordering is ever needed: a plain load and store in a shared static.
+pub(crate) struct Owned(core::sync::atomic::AtomicU64);
+
+impl Owned {
+    pub(crate) const fn new(value: u64) -> Self {
+        Self(core::sync::atomic::AtomicU64::new(value))
+    }
+
+    #[inline(always)]
+    pub(crate) fn get(&self) -> u64 {
+        // Relaxed: no partner, the owner alone reads and writes it.
+        self.0.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set(&self, value: u64) {
+        // Relaxed: no partner, as above.
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(feature = "observe", not(loom)))]
+mod observed {
+    extern crate std;
+
+    use super::Ordering;
+    use core::sync::atomic as real;
+    use std::cell::Cell;
+
+    /// What kind of access is about to happen.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Access {
+        /// A plain load.
+        Load,
+        /// A plain store.
+        Store,
+        /// A locked read-modify-write.
+        Rmw,
+        /// A full barrier; the address is 0.
+        Fence,
+    }
+
+    fn nobody(_: Access, _: usize) {}
+
+    std::thread_local! {
+        static OBSERVER: Cell<fn(Access, usize)> = const { Cell::new(nobody) };
+    }
+
+    /// Sets this thread's observer and returns the one before. It is called *before* the access takes effect, with the
+    /// address of the word, and may run other simulated CPUs meanwhile.
+    pub fn set_observer(observer: fn(Access, usize)) -> fn(Access, usize) {
+        OBSERVER.with(|o| o.replace(observer))
+    }
+
+    fn report(access: Access, address: usize) {
+        OBSERVER.with(Cell::get)(access, address);
+    }
+
+    /// A full or partial barrier, reported when it is a full one.
+    pub fn fence(order: Ordering) {
+        if order == Ordering::SeqCst {
+            report(Access::Fence, 0);
+        }
+        real::fence(order);
+    }
+
+    macro_rules! observed {
+        ($name:ident, $int:ty) => {
+            /// An atomic integer whose accesses are reported.
+            #[derive(Debug)]
+            pub struct $name(real::$name);
+
+            impl $name {
+                /// A new atomic.
+                pub const fn new(value: $int) -> Self {
+                    Self(real::$name::new(value))
+                }
+
+                fn address(&self) -> usize {
+                    core::ptr::from_ref(self) as usize
+                }
+
+                /// As core's.
+                pub fn load(&self, order: Ordering) -> $int {
+                    report(Access::Load, self.address());
+                    self.0.load(order)
+                }
+
+                /// As core's.
+                pub fn store(&self, value: $int, order: Ordering) {
+                    report(Access::Store, self.address());
+                    self.0.store(value, order);
+                }
+
+                /// As core's.
+                pub fn swap(&self, value: $int, order: Ordering) -> $int {
+                    report(Access::Rmw, self.address());
+                    self.0.swap(value, order)
+                }
+
+                /// As core's.
+                pub fn fetch_add(&self, value: $int, order: Ordering) -> $int {
+                    report(Access::Rmw, self.address());
+                    self.0.fetch_add(value, order)
+                }
+
+                /// As core's.
+                pub fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
+                    report(Access::Rmw, self.address());
+                    self.0.fetch_sub(value, order)
+                }
+
+                /// As core's.
+                pub fn fetch_or(&self, value: $int, order: Ordering) -> $int {
+                    report(Access::Rmw, self.address());
+                    self.0.fetch_or(value, order)
+                }
+
+                /// As core's.
+                pub fn fetch_and(&self, value: $int, order: Ordering) -> $int {
+                    report(Access::Rmw, self.address());
+                    self.0.fetch_and(value, order)
+                }
+
+                /// As core's.
+                ///
+                /// # Errors
+                /// The value found, if it was not `current`.
+                pub fn compare_exchange(
+                    &self,
+                    current: $int,
+                    new: $int,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$int, $int> {
+                    report(Access::Rmw, self.address());
+                    self.0.compare_exchange(current, new, success, failure)
+                }
+            }
+        };
+    }
+
+    observed!(AtomicU32, u32);
+    observed!(AtomicU64, u64);
+}

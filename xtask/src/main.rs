@@ -1,0 +1,68 @@
+//! Developer tasks, in the project's own language: `cargo xtask help` lists them.
+
+mod browser;
+mod nostd;
+mod setup;
+mod steps;
+mod tidy;
+
+use anyhow::{Result, bail};
+use std::env;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask test          everything: tidy, format, clippy, docs, no_std, tests, the report in a browser
+cargo xtask tidy          the house rules only, in a second
+cargo xtask bench [ARGS]  time and instruction counts of the protocol (ARGS go to cargo bench)
+cargo xtask report-png    report/index.html as a phone and as a desktop show it, into target/
+cargo xtask help          this text";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Runs one verb; false means that it ran and found something wrong.
+fn dispatch(args: &[String]) -> Result<bool> {
+    let root = setup::root()?;
+    let (verb, more) = args.split_first().map_or(("help", args), |(verb, more)| (verb.as_str(), more));
+    if verb != "bench" && !more.is_empty() {
+        bail!("`{verb}` takes no argument, got `{}`", more.join(" "));
+    }
+    match verb {
+        "test" => steps::test(&root),
+        "tidy" => Ok(tidy::run(&root)? == 0),
+        "bench" => steps::bench(&root, more),
+        "report-png" => browser::report_png(&root),
+        "help" | "--help" | "-h" => {
+            println!("{HELP}");
+            Ok(true)
+        }
+        _ => bail!("no verb `{verb}`; there are:\n{HELP}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(args: &[&str]) -> Result<bool> {
+        dispatch(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn unknown_verbs_and_arguments_are_refused_by_name() {
+        let error = outcome(&["frobnicate"]).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.contains("`frobnicate`")));
+        let error = outcome(&["tidy", "now"]).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.contains("`now`")));
+        assert!(outcome(&[]).is_ok_and(|fine| fine));
+    }
+}

@@ -1,0 +1,99 @@
+//! A link inside the repository leads somewhere: to a file or folder that exists, and to a heading that it has.
+
+use super::source::Source;
+use super::{Repo, Report};
+
+pub(super) fn dead_links(repo: &Repo, report: &mut Report<'_>) {
+    for source in repo.ending(".md") {
+        for (line, text) in prose(source) {
+            for target in targets(&text).into_iter().filter(|target| !is_elsewhere(target)) {
+                if let Some(why) = trouble(repo, source, &target) {
+                    report(source, line, format!("link to `{target}`, {why}"));
+                }
+            }
+        }
+    }
+}
+
+/// The numbered lines outside fenced blocks, without their inline code.
+fn prose(source: &Source) -> Vec<(usize, String)> {
+    let mut is_fenced = false;
+    let mut lines = Vec::new();
+    for (at, line) in source.lines.iter().enumerate() {
+        if line.trim_start().starts_with("```") {
+            is_fenced = !is_fenced;
+        } else if !is_fenced {
+            lines.push((at + 1, line.split('`').step_by(2).collect::<Vec<_>>().join("``")));
+        }
+    }
+    lines
+}
+
+/// What stands in the round brackets of `[text](target "title")`, and behind `[name]:`.
+fn targets(line: &str) -> Vec<String> {
+    let inline = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let named = line.strip_prefix('[').and_then(|rest| rest.split_once("]:")).map(|(_, target)| target);
+    inline.chain(named).filter_map(|target| target.split_whitespace().next()).map(str::to_owned).collect()
+}
+
+fn is_elsewhere(target: &str) -> bool {
+    target.contains("://") || target.starts_with("mailto:")
+}
+
+/// What is wrong with a link from `source`, if anything.
+fn trouble(repo: &Repo, source: &Source, target: &str) -> Option<&'static str> {
+    let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+    let path = if file.is_empty() { source.path.clone() } else { resolve(&source.path, file) };
+    let exists = path.is_empty() || repo.paths.contains(&path);
+    if !exists {
+        return Some("which does not exist");
+    }
+    let named = repo.at(&path).filter(|_| !heading.is_empty() && path.ends_with(".md"))?;
+    let has_heading = prose_headings(named).any(|known| known == heading);
+    (!has_heading).then_some("which has no such heading")
+}
+
+/// `link` as seen from the folder of `from`, as a path from the root.
+fn resolve(from: &str, link: &str) -> String {
+    let mut parts: Vec<&str> = if link.starts_with('/') { Vec::new() } else { from.split('/').collect() };
+    parts.pop();
+    for part in link.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
+/// The anchors that a page of Markdown offers: its headings in lower case, spaces as hyphens, punctuation dropped.
+fn prose_headings(source: &Source) -> impl Iterator<Item = String> + '_ {
+    source.lines.iter().filter(|line| line.starts_with('#')).map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::places;
+    use super::*;
+
+    const THERE: (&str, &str) = ("docs/there.md", "# The `one` heading!\n");
+
+    #[test]
+    fn links_that_lead_somewhere_pass() {
+        let text = "[a](there.md) [b](../README.md#top) [c](https://x.y/z) `[d](no.md)` [e](there.md#the-one-heading)\n\
+                    ```\n[f](no.md)\n```\n";
+        assert!(places(dead_links, &[THERE, ("docs/a.md", text), ("README.md", "# Top")]).is_empty());
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_found() {
+        let text = "[a](docs/there.md)\n[b](there.md)\n[c](docs/there.md#nine)\n[d]: docs/gone.md\n[e](#nothing)\n";
+        let found = places(dead_links, &[THERE, ("README.md", text)]);
+        assert_eq!(found, ["README.md:2", "README.md:3", "README.md:4", "README.md:5"]);
+    }
+}
