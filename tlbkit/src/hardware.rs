@@ -137,6 +137,8 @@ pub enum Event {
     AlreadyCurrent,
     /// An interrupt was for a space that is not loaded here.
     WrongSpace,
+    /// The last CPU that held a dying space lazily has left it: the kernel may free its tables.
+    LastLazyReference(SpaceToken),
 }
 
 /// One CPU of a machine. `tlbkit-x86` implements it with instructions, `tlbkit-sim` with a model.

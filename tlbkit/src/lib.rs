@@ -1,2 +1,82 @@
-//! Protocol.
-#![no_std]
+//! The TLB subsystem of an x86-64 kernel.
+//!
+//! Every CPU caches translations, and the page tables that they came from change. A kernel must make sure that no CPU uses
+//! a translation after it was revoked, without interrupting every CPU for every change and without throwing away what is
+//! still true. This crate decides who must flush what and when. It executes nothing itself: [`Hardware`] is its only door
+//! to a machine, so the same source runs in kernels, on a simulated multiprocessor and under model checkers.
+//!
+//! # The rule
+//!
+//! Unhook, then flush everywhere, then free. Everything else is there to make the middle step rare and cheap.
+//!
+//! # Invariants, cited by number wherever they are upheld
+//!
+//! - INV-1 unhook, then flush everywhere, then free; for page-table pages as for frames. (`gather.rs`)
+//! - INV-2 a CPU that joins a space and a CPU that revokes translations cannot both miss the other. (`address_space.rs`)
+//! - INV-3 a slot's generation never exceeds its space's; neither falls; an id is never reused. (`asid.rs`)
+//! - INV-4 pages alone take a slot only from g to g+1, and only if g+1 is the newest; otherwise everything. (`local.rs`)
+//! - INV-5 lazy CPUs are not interrupted unless page tables are freed. (`shootdown.rs`)
+//! - INV-6 when a flush returns, no CPU can use an old translation, and none walks an old table. (`shootdown.rs`)
+//! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang. (`shootdown.rs`)
+//! - INV-8 PCID 0 is never a space; the halves differ in one bit; a recycled slot is flushed before use. (`asid.rs`)
+//! - INV-9 frames in a gather are unreachable until flushed. (`gather.rs`)
+//! - INV-10 under isolation both halves are covered before the next user instruction. (`pti.rs`)
+//! - INV-11 a flush asked with global scope keeps it when collapsed. (`gather.rs`)
+//! - INV-12 a no-flush CR3 load only for a slot whose generation was read as current after joining. (`switch.rs`)
+//!
+//! # Use
+//!
+//! ```
+//! # use tlbkit::*;
+//! fn unmap_one_page<H: Hardware>(cpu: Cpu<'_, '_, H>, space: &AddressSpace<'_>, va: VirtAddr, frame: u64) {
+//!     let mut gather = TlbGather::new(Target::Space(space), Vec::new());
+//!     // 1. unhook: clear the page-table entry, then
+//!     gather.page(&cpu, va, Stride::Page4K, Scope::Local, Reason::RemovePte);
+//!     gather.hold(frame);
+//!     // 2. flush everywhere, 3. free what comes out
+//!     for frame in gather.flush(&cpu).into_frames() {
+//!         println!("frame {frame} is free");
+//!     }
+//! }
+//! ```
+//!
+//! A kernel calls [`Cpu::bring_up`] when a CPU starts, [`Cpu::switch_to`] in its context switch, [`Cpu::enter_lazy`] when
+//! it goes idle, [`Cpu::answer`] in the handler of the shootdown interrupt, and [`TlbGather`] whenever it takes a
+//! translation away. A task's space stays alive while it is loaded by [`Cpu::switch_to`] and until the call that leaves it
+//! returns; [`Cpu::destroy`] deals with the CPUs that hold it lazily.
+#![cfg_attr(not(test), no_std)]
+#![forbid(unsafe_code)]
+
+mod addr;
+mod address_space;
+mod asid;
+mod cpu_set;
+mod cpu_state;
+mod gather;
+mod hardware;
+mod local;
+mod policy;
+mod presets;
+mod pti;
+mod request;
+mod shootdown;
+mod stats;
+mod switch;
+pub mod sync;
+
+pub use addr::{CpuId, PAGE_BYTES, PhysAddr, Stride, VirtAddr};
+pub use address_space::{AddressSpace, Generation, SpaceId};
+pub use asid::{Asid, MAX_SLOTS};
+pub use cpu_set::AtomicCpuSet;
+pub use cpu_state::{Cpu, CpuState, Tlb};
+pub use gather::{Flushed, Scope, TlbGather};
+pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken};
+pub use policy::{
+    Accounting, Batching, Compare, CpuSetUpkeep, Foreign, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
+    LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
+};
+pub use presets::{PRESETS, Preset};
+pub use pti::Knobs;
+pub use request::MAX_PAGES;
+pub use shootdown::{Destroyed, Target};
+pub use stats::{CpuStats, Place, Reason, SIZES, SizeRow};

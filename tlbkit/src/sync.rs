@@ -15,26 +15,34 @@ pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 #[cfg(all(feature = "observe", not(loom)))]
 pub use observed::{Access, AtomicU32, AtomicU64, fence, set_observer};
 
-/// A word that only its owning CPU touches, so that no ordering is ever needed: a plain load and store in a shared static.
-pub(crate) struct Owned(core::sync::atomic::AtomicU64);
+macro_rules! owned {
+    ($name:ident, $atomic:ident, $int:ty) => {
+        /// A word that only its owning CPU touches, so that no ordering is ever needed: a plain load and store in a
+        /// shared static.
+        pub(crate) struct $name(core::sync::atomic::$atomic);
 
-impl Owned {
-    pub(crate) const fn new(value: u64) -> Self {
-        Self(core::sync::atomic::AtomicU64::new(value))
-    }
+        impl $name {
+            pub(crate) const fn new(value: $int) -> Self {
+                Self(core::sync::atomic::$atomic::new(value))
+            }
 
-    #[inline(always)]
-    pub(crate) fn get(&self) -> u64 {
-        // Relaxed: no partner, the owner alone reads and writes it.
-        self.0.load(Ordering::Relaxed)
-    }
+            #[inline(always)]
+            pub(crate) fn get(&self) -> $int {
+                // Relaxed: no partner, the owner alone reads and writes it.
+                self.0.load(Ordering::Relaxed)
+            }
 
-    #[inline(always)]
-    pub(crate) fn set(&self, value: u64) {
-        // Relaxed: no partner, as above.
-        self.0.store(value, Ordering::Relaxed);
-    }
+            #[inline(always)]
+            pub(crate) fn set(&self, value: $int) {
+                // Relaxed: no partner, as above.
+                self.0.store(value, Ordering::Relaxed);
+            }
+        }
+    };
 }
+
+owned!(Owned, AtomicU64, u64);
+owned!(OwnedByte, AtomicU8, u8);
 
 #[cfg(all(feature = "observe", not(loom)))]
 mod observed {

@@ -1,0 +1,193 @@
+//! One set of page tables, and what the protocol must know of it.
+//!
+//! Three generations, told apart:
+//! - the **space's**: how many revocations there have been; only rises (INV-3);
+//! - a **slot's**: up to which of them this CPU's entries under a tag have been flushed; never above the space's;
+//! - a **request's**: the one that a sender wants to have carried out.
+//!
+//! INV-2, the handshake that everything rests on:
+//!
+//! ```text
+//!   a CPU that joins (switch.rs)              a CPU that revokes (shootdown.rs)
+//!   join set; presence := switching           change PTE
+//!   fence(SeqCst)                             advance generation        (AddressSpace::advance)
+//!   read generation                           fence(SeqCst)             (AddressSpace::advance)
+//!   load CR3                                  read set, read presence
+//!   presence := running
+//! ```
+//! Each side writes, then reads what the other writes. With both fences at least one sees the other's write: either the
+//! revoker finds the joiner and interrupts it, or the joiner finds the new generation and flushes. Without either fence
+//! both may miss, and the joiner runs on a translation that was revoked.
+
+use crate::addr::PhysAddr;
+use crate::cpu_set::{AtomicCpuSet, words_for};
+use crate::hardware::SpaceToken;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Names a space for ever: an id is never given out twice (INV-3), so a tag that names a dead space is merely useless.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SpaceId(pub(crate) u64);
+
+impl SpaceId {
+    /// The kernel's own tables: never tagged, no set of CPUs.
+    pub const KERNEL: Self = Self(0);
+
+    /// The id as a number, for traces.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Counts the revocations of one space; starts at 1.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Generation(pub(crate) u64);
+
+impl Generation {
+    /// Of a slot that holds nothing that may be used.
+    pub(crate) const NEVER: Self = Self(0);
+
+    /// The generation as a number, for traces.
+    #[must_use]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+const DYING: u32 = 1 << 31;
+
+/// Page tables shared by the threads of one process: 64 bytes, plus one bit per possible CPU in the kernel's storage.
+#[repr(align(64))]
+pub struct AddressSpace<'k> {
+    pub(crate) id: SpaceId,
+    pub(crate) token: SpaceToken,
+    pub(crate) root: PhysAddr,
+    generation: AtomicU64,
+    /// CPUs that hold the tables lazily, and whether the space is dying; used only when lazy references are counted.
+    lazy_references: AtomicU32,
+    pub(crate) cpus: AtomicCpuSet<'k>,
+}
+
+impl<'k> AddressSpace<'k> {
+    /// A space whose top-level table is at `root`; under page-table isolation the user half's is one page above it.
+    ///
+    /// `id` comes from [`Tlb::fresh_id`](crate::Tlb::fresh_id); `set` holds [`set_words`](Self::set_words) zeros.
+    #[must_use]
+    pub const fn new(id: SpaceId, token: SpaceToken, root: PhysAddr, set: &'k [AtomicU64]) -> Self {
+        Self {
+            id,
+            token,
+            root,
+            generation: AtomicU64::new(1),
+            lazy_references: AtomicU32::new(0),
+            cpus: AtomicCpuSet::new(set),
+        }
+    }
+
+    /// Words of storage that the set of CPUs needs.
+    #[must_use]
+    pub const fn set_words(cpus: usize) -> usize {
+        words_for(cpus)
+    }
+
+    /// Bytes that a space costs on a machine of `cpus` CPUs: the fixed part and one bit per CPU, in whole words.
+    #[must_use]
+    pub const fn bytes(cpus: usize) -> usize {
+        size_of::<Self>() + 8 * words_for(cpus)
+    }
+
+    /// The space's name.
+    #[must_use]
+    pub const fn id(&self) -> SpaceId {
+        self.id
+    }
+
+    /// What the kernel called it.
+    #[must_use]
+    pub const fn token(&self) -> SpaceToken {
+        self.token
+    }
+
+    /// The top-level table.
+    #[must_use]
+    pub const fn root(&self) -> PhysAddr {
+        self.root
+    }
+
+    /// CPUs that may hold translations of it.
+    #[must_use]
+    pub const fn cpus(&self) -> AtomicCpuSet<'k> {
+        self.cpus
+    }
+
+    /// The newest generation. Acquire: partner is the Release in [`advance`](Self::advance), so that whoever flushes
+    /// up to what it read here walks tables that already hold the changes.
+    #[must_use]
+    #[inline(always)]
+    pub fn generation(&self) -> Generation {
+        // Acquire: as above.
+        Generation(self.generation.load(Ordering::Acquire))
+    }
+
+    /// Records that translations were revoked; the page tables have been changed. What is read after it, the set and
+    /// the presence of its CPUs, is read after every CPU that joins can see the new generation (INV-2).
+    pub(crate) fn advance(&self) -> Generation {
+        // Release: the PTE changes come before it; partner is the Acquire in `generation`.
+        let before = self.generation.fetch_add(1, Ordering::Release);
+        // SeqCst: partners are the fences of `switch_between` and `leave_lazy`; the diagram at the head of this file.
+        fence(Ordering::SeqCst);
+        Generation(before + 1)
+    }
+
+    pub(crate) fn count_lazy(&self) {
+        // Relaxed: a count; the CPU that adds is running the space, so it cannot have reached zero.
+        self.lazy_references.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Drops a counted reference; true if it was the last one of a dying space.
+    pub(crate) fn uncount_lazy(&self) -> bool {
+        // AcqRel: whoever frees the tables comes after every CPU that held them; partner is itself on other CPUs.
+        self.lazy_references.fetch_sub(1, Ordering::AcqRel) == DYING + 1
+    }
+
+    /// Marks the space as dying; true if no CPU holds it lazily.
+    pub(crate) fn begin_death(&self) -> bool {
+        // AcqRel: as in `uncount_lazy`, its partner.
+        self.lazy_references.fetch_or(DYING, Ordering::AcqRel) == 0
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_space_costs_a_line_and_a_bit_per_cpu() {
+        assert_eq!([8, 48, 4096].map(AddressSpace::bytes), [64 + 8, 64 + 8, 64 + 512]);
+    }
+
+    #[test]
+    fn inv_3_generations_only_rise() {
+        let words = [const { AtomicU64::new(0) }; 1];
+        let space = AddressSpace::new(SpaceId(1), SpaceToken(0), PhysAddr(0), &words);
+        let before = space.generation();
+        assert_eq!(space.advance(), before.next());
+        assert_eq!(space.generation(), before.next());
+        assert!(before > Generation::NEVER);
+    }
+
+    #[test]
+    fn the_last_lazy_reference_of_a_dying_space_is_told() {
+        let words = [const { AtomicU64::new(0) }; 1];
+        let space = AddressSpace::new(SpaceId(1), SpaceToken(0), PhysAddr(0), &words);
+        space.count_lazy();
+        space.count_lazy();
+        assert!(!space.uncount_lazy());
+        assert!(!space.begin_death());
+        assert!(space.uncount_lazy());
+    }
+}

@@ -1,0 +1,210 @@
+//! Which spaces a CPU's tags hold, and which tag to take for a new one.
+//!
+//! A slot says: "PCID slot + 1 holds translations of space `id`, flushed up to generation `g`". INV-8: PCID 0 is never
+//! a slot's; kernel and user PCID differ in bit 11; a recycled slot is set to generation 0, which no space ever has, so
+//! the load that follows must flush.
+//!
+//! A hint, indexed by the low bits of the id, makes finding a slot independent of its place: Linux scans, at about seven
+//! instructions a slot.
+
+use crate::address_space::{Generation, SpaceId};
+use crate::hardware::Pcid;
+use crate::sync::{Owned, OwnedByte};
+
+/// Index of a slot: 0 ..= 14.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asid(pub(crate) u8);
+
+/// Most slots that a CPU can have: a 16-bit mask of user halves, and four bits for each in the order of use.
+pub const MAX_SLOTS: usize = 15;
+
+const HINTS: usize = 32;
+/// Room for 16 so that an index masked with 15 needs no check; the last is never used.
+const ROOM: usize = 16;
+
+impl Asid {
+    /// The tag of the kernel half.
+    #[must_use]
+    pub const fn pcid(self) -> Pcid {
+        Pcid(self.0 as u16 + 1)
+    }
+
+    /// Index of the slot.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// One CPU's slots. Only their owner touches them, with interrupts off.
+pub(crate) struct Slots {
+    ids: [Owned; ROOM],
+    generations: [Owned; ROOM],
+    hints: [OwnedByte; HINTS],
+    /// Four bits a slot, most recently used first; see [`touch`].
+    order: Owned,
+    next: Owned,
+    count: Owned,
+}
+
+impl Slots {
+    pub(crate) const fn new() -> Self {
+        Self {
+            ids: [const { Owned::new(0) }; ROOM],
+            generations: [const { Owned::new(0) }; ROOM],
+            hints: [const { OwnedByte::new(0) }; HINTS],
+            order: Owned::new(0),
+            next: Owned::new(0),
+            count: Owned::new(1),
+        }
+    }
+
+    /// Forgets everything and uses `count` slots from now on.
+    pub(crate) fn reset(&self, count: usize) {
+        for slot in 0..ROOM {
+            self.ids[slot].set(0);
+            self.generations[slot].set(0);
+        }
+        self.count.set(count as u64);
+        self.next.set(0);
+        self.order.set((0..MAX_SLOTS as u64).fold(0, |order, slot| order | slot << (4 * slot)));
+    }
+
+    /// The slot of `id`, if the hint knows it: five instructions, whatever its place.
+    #[inline(always)]
+    pub(crate) fn recall(&self, id: SpaceId) -> Option<Asid> {
+        let slot = self.hints[id.0 as usize % HINTS].get() % ROOM as u8;
+        (self.ids[slot as usize].get() == id.0).then_some(Asid(slot))
+    }
+
+    /// The slot of `id` when its hint was taken by another space.
+    pub(crate) fn search(&self, id: SpaceId) -> Option<Asid> {
+        let slot = (0..self.count.get() as usize).find(|&slot| self.ids[slot].get() == id.0)?;
+        self.hints[id.0 as usize % HINTS].set(slot as u8);
+        Some(Asid(slot as u8))
+    }
+
+    /// Takes the next slot in turn for `id`; what it held is gone (INV-8).
+    pub(crate) fn take_in_turn(&self, id: SpaceId) -> Asid {
+        let slot = self.next.get();
+        self.next.set(if slot + 1 == self.count.get() { 0 } else { slot + 1 });
+        self.assign(slot as u8, id)
+    }
+
+    /// Takes the slot that was used longest ago for `id`; what it held is gone (INV-8).
+    pub(crate) fn take_oldest(&self, id: SpaceId) -> Asid {
+        let last = self.count.get() - 1;
+        self.assign((self.order.get() >> (4 * last) & 15) as u8, id)
+    }
+
+    fn assign(&self, slot: u8, id: SpaceId) -> Asid {
+        self.ids[slot as usize].set(id.0);
+        self.generations[slot as usize].set(Generation::NEVER.0);
+        self.hints[id.0 as usize % HINTS].set(slot);
+        Asid(slot)
+    }
+
+    #[inline(always)]
+    pub(crate) fn generation(&self, asid: Asid) -> Generation {
+        Generation(self.generations[asid.0 as usize % ROOM].get())
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_generation(&self, asid: Asid, generation: Generation) {
+        let slot = &self.generations[asid.0 as usize % ROOM];
+        debug_assert!(slot.get() <= generation.0, "INV-3: a slot's generation never falls");
+        slot.set(generation.0);
+    }
+
+    /// Makes the slot of `id` unusable, so that the next switch to it joins and flushes.
+    pub(crate) fn forget(&self, id: SpaceId) {
+        if let Some(asid) = self.recall(id).or_else(|| self.search(id)) {
+            self.ids[asid.index()].set(0);
+        }
+    }
+
+    /// Makes every slot but `kept` unusable: what a kernel-range flush owes the other tags under isolation.
+    pub(crate) fn forget_others(&self, kept: Option<Asid>) {
+        for slot in (0..self.count.get() as usize).filter(|&s| kept.is_none_or(|k| k.index() != s)) {
+            self.ids[slot].set(0);
+        }
+    }
+
+    /// Records that `asid` is in use now.
+    pub(crate) fn touch(&self, asid: Asid) {
+        self.order.set(touch(self.order.get(), asid.0));
+    }
+}
+
+/// Moves `slot` to the front of an order of four-bit indices.
+fn touch(order: u64, slot: u8) -> u64 {
+    let place = (0..MAX_SLOTS as u32).find(|p| (order >> (4 * p)) as u8 & 15 == slot).unwrap_or(0);
+    let before = (1u64 << (4 * place)) - 1;
+    let after = !(before << 4 | 15);
+    order & after | (order & before) << 4 | u64::from(slot)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn slots(count: usize) -> Slots {
+        let slots = Slots::new();
+        slots.reset(count);
+        slots
+    }
+
+    #[test]
+    fn inv_8_a_recycled_slot_is_stale_and_never_pcid_0() {
+        let slots = slots(2);
+        for id in 1..=5 {
+            let asid = slots.take_in_turn(SpaceId(id));
+            assert_eq!(slots.generation(asid), Generation::NEVER);
+            slots.set_generation(asid, Generation(7));
+            assert_ne!(asid.pcid(), Pcid::KERNEL);
+            assert_eq!(asid.pcid().user_half().0 ^ asid.pcid().0, Pcid::USER_BIT);
+        }
+        assert_eq!(slots.search(SpaceId(3)), None);
+        assert!(slots.recall(SpaceId(5)).is_some());
+    }
+
+    #[test]
+    fn a_hint_taken_by_another_space_is_found_by_search() {
+        let slots = slots(3);
+        let first = slots.take_in_turn(SpaceId(1));
+        slots.take_in_turn(SpaceId(1 + HINTS as u64));
+        assert_eq!(slots.recall(SpaceId(1)), None);
+        assert_eq!(slots.search(SpaceId(1)), Some(first));
+        assert_eq!(slots.recall(SpaceId(1)), Some(first));
+    }
+
+    #[test]
+    fn an_id_never_matches_an_empty_slot() {
+        let slots = slots(4);
+        assert!((1..100).all(|id| slots.recall(SpaceId(id)).is_none() && slots.search(SpaceId(id)).is_none()));
+    }
+
+    #[test]
+    fn the_oldest_is_recycled_first() {
+        let slots = slots(3);
+        for id in 1..=3 {
+            let asid = slots.take_oldest(SpaceId(id));
+            slots.touch(asid);
+        }
+        slots.touch(slots.recall(SpaceId(1)).unwrap());
+        let taken = slots.take_oldest(SpaceId(4));
+        assert_eq!(slots.search(SpaceId(2)), None);
+        assert!(slots.recall(SpaceId(1)).is_some() && slots.recall(SpaceId(3)).is_some());
+        assert!(taken.index() < 3);
+    }
+
+    #[test]
+    fn order_of_use_is_a_permutation() {
+        let mut order = 0x0edc_ba98_7654_3210;
+        for slot in [3, 14, 0, 3, 7, 14, 14, 1] {
+            order = touch(order, slot);
+            let seen = (0..15).fold(0u32, |seen, p| seen | 1 << (order >> (4 * p) & 15));
+            assert_eq!((seen, order & 15), (0x7fff, u64::from(slot)));
+        }
+    }
+}

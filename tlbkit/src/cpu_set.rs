@@ -1,0 +1,103 @@
+//! A set of CPUs, one bit each, sized by the CPUs found at boot. The storage belongs to the kernel.
+//!
+//! The set of a space may name too many CPUs, never too few (C-07): a CPU joins before it loads the space and leaves
+//! only by its own hand.
+
+use crate::addr::CpuId;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A set that CPUs join and leave concurrently.
+#[derive(Clone, Copy)]
+pub struct AtomicCpuSet<'k> {
+    words: &'k [AtomicU64],
+}
+
+/// Words that a set needs for `cpus` CPUs.
+#[must_use]
+pub const fn words_for(cpus: usize) -> usize {
+    cpus.div_ceil(64)
+}
+
+const fn split(cpu: CpuId) -> (usize, u64) {
+    ((cpu.0 / 64) as usize, 1 << (cpu.0 % 64))
+}
+
+impl<'k> AtomicCpuSet<'k> {
+    /// A set in `words`, which must be zero for an empty one.
+    #[must_use]
+    pub const fn new(words: &'k [AtomicU64]) -> Self {
+        Self { words }
+    }
+
+    /// True if `cpu` is in the set.
+    ///
+    /// # Panics
+    /// If `cpu` is beyond the set's storage; so do the other methods.
+    #[must_use]
+    pub fn contains(&self, cpu: CpuId, order: Ordering) -> bool {
+        let (word, bit) = split(cpu);
+        self.words[word].load(order) & bit != 0
+    }
+
+    /// Adds `cpu` and returns what its word held. The caller orders it: see INV-2 in `switch.rs` and `shootdown.rs`.
+    pub fn add(&self, cpu: CpuId, order: Ordering) -> u64 {
+        let (word, bit) = split(cpu);
+        self.words[word].fetch_or(bit, order)
+    }
+
+    /// Takes `cpu` out.
+    pub fn remove(&self, cpu: CpuId, order: Ordering) {
+        let (word, bit) = split(cpu);
+        self.words[word].fetch_and(!bit, order);
+    }
+
+    /// The words, for whoever iterates or owns them alone.
+    #[must_use]
+    pub fn words(&self) -> &'k [AtomicU64] {
+        self.words
+    }
+}
+
+/// Calls `f` with each CPU named in `bits`, the word at `index` of a set.
+#[inline]
+pub(crate) fn each_cpu(index: usize, mut bits: u64, mut f: impl FnMut(CpuId)) {
+    while bits != 0 {
+        f(CpuId((index * 64) as u32 + bits.trailing_zeros()));
+        bits &= bits - 1;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn cpus_of(set: &AtomicCpuSet<'_>) -> [u32; 3] {
+        let mut found = [u32::MAX; 3];
+        let mut n = 0;
+        for (index, word) in set.words().iter().enumerate() {
+            each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
+                found[n] = cpu.0;
+                n += 1;
+            });
+        }
+        found
+    }
+
+    #[test]
+    fn members_are_iterated_in_order_across_words() {
+        let words = [const { AtomicU64::new(0) }; 2];
+        let set = AtomicCpuSet::new(&words);
+        for cpu in [127, 0, 64] {
+            set.add(CpuId(cpu), Ordering::Relaxed);
+        }
+        assert_eq!(cpus_of(&set), [0, 64, 127]);
+        set.remove(CpuId(64), Ordering::Relaxed);
+        assert!(!set.contains(CpuId(64), Ordering::Relaxed));
+        assert!(set.contains(CpuId(127), Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_word_holds_sixty_four() {
+        assert_eq!([words_for(1), words_for(64), words_for(65), words_for(4096)], [1, 1, 2, 64]);
+    }
+}

@@ -1,0 +1,331 @@
+//! What one CPU has loaded, what it has asked of others, and the machine that they share.
+
+use crate::addr::{CpuId, PhysAddr};
+use crate::address_space::{AddressSpace, SpaceId};
+use crate::asid::{Asid, Slots};
+use crate::cpu_set::{AtomicCpuSet, words_for};
+use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid, SpaceToken};
+use crate::policy::{Accounting, CpuSetUpkeep, Isolation, KernelSet, Lazy, LazyReferences, Policy, Tags};
+use crate::pti::Knobs;
+use crate::request::Mailbox;
+use crate::stats::CpuStats;
+use crate::sync::{AtomicU64, Ordering, Owned, fence};
+
+/// What a CPU tells others of itself, in one word so that a sender cannot read two halves of different moments (C-04).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Presence(pub(crate) u64);
+
+impl Presence {
+    /// Runs the kernel's own tables.
+    pub(crate) const KERNEL: Self = Self(0);
+    /// Between two CR3 values: a target of every flush whose set it is in (INV-2).
+    pub(crate) const SWITCHING: Self = Self(2);
+    const LAZY: u64 = 1;
+
+    pub(crate) const fn running(id: SpaceId) -> Self {
+        Self(id.0 << 2)
+    }
+
+    pub(crate) const fn lazy(id: SpaceId) -> Self {
+        Self(id.0 << 2 | Self::LAZY)
+    }
+
+    pub(crate) const fn is_lazy(self) -> bool {
+        self.0 & Self::LAZY != 0
+    }
+
+    pub(crate) const fn space(self) -> SpaceId {
+        SpaceId(self.0 >> 2)
+    }
+}
+
+/// Bits of [`CpuState::flags`]: what a switch has to do besides the common path.
+pub(crate) mod flag {
+    /// The set is exact: join at each switch, leave after it.
+    pub(crate) const EXACT_SET: u64 = 1;
+    /// Slots are recycled by last use.
+    pub(crate) const LEAST_RECENT: u64 = 1 << 1;
+    /// Lazy references are counted.
+    pub(crate) const COUNTED: u64 = 1 << 2;
+    /// The kernel's own set is written.
+    pub(crate) const KERNEL_SET: u64 = 1 << 3;
+    /// There is no lazy mode.
+    pub(crate) const NOT_LAZY: u64 = 1 << 4;
+    /// Two halves.
+    pub(crate) const ISOLATED: u64 = 1 << 5;
+    /// What makes a switch leave its common path.
+    pub(crate) const SWITCH: u64 = EXACT_SET | LEAST_RECENT | COUNTED | KERNEL_SET;
+    /// What makes entering lazy mode leave its common path.
+    pub(crate) const ENTER_LAZY: u64 = COUNTED | NOT_LAZY;
+}
+
+/// One line, so that what senders read is not disturbed by what the owner writes (C-80).
+#[repr(align(64))]
+pub(crate) struct Line<T>(pub(crate) T);
+
+/// One CPU's part of the protocol. The kernel allocates as many as there are possible CPUs.
+#[repr(C, align(64))]
+pub struct CpuState {
+    // Written and read by the owner alone.
+    pub(crate) slots: Slots,
+    pub(crate) asid: Owned,
+    pub(crate) token: Owned,
+    pub(crate) root: Owned,
+    pub(crate) flags: Owned,
+    pub(crate) cr3_mask: Owned,
+    /// One bit a slot: its user half is flushed at the next return to user mode.
+    pub(crate) pending_user: Owned,
+    /// 1 if entries of the kernel's own tag may be stale.
+    pub(crate) kernel_tag_stale: Owned,
+    /// 1 while this CPU waits for answers: its mailbox is in use.
+    pub(crate) is_sending: Owned,
+    // Written by the owner, read by senders.
+    pub(crate) presence: Line<AtomicU64>,
+    // Written by the owner, read by those whom it asks.
+    pub(crate) mailbox: Mailbox,
+}
+
+impl CpuState {
+    /// The state of a CPU that has not been brought up.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            slots: Slots::new(),
+            asid: Owned::new(0),
+            token: Owned::new(0),
+            root: Owned::new(0),
+            flags: Owned::new(0),
+            cr3_mask: Owned::new(0),
+            pending_user: Owned::new(0),
+            kernel_tag_stale: Owned::new(1),
+            is_sending: Owned::new(0),
+            presence: Line(AtomicU64::new(Presence::KERNEL.0)),
+            mailbox: Mailbox::new(),
+        }
+    }
+}
+
+impl Default for CpuState {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The TLBs of a machine: its CPUs, who has asked whom, and the policy.
+pub struct Tlb<'k> {
+    pub(crate) cpus: &'k [CpuState],
+    /// Rows of bits: who asked CPU n, then whom CPU n still waits for, then the online CPUs, then the kernel's own set.
+    matrix: &'k [AtomicU64],
+    pub(crate) kernel_root: PhysAddr,
+    policy: Policy,
+    knobs: Knobs,
+    stats: Option<&'k [CpuStats]>,
+    next_id: AtomicU64,
+}
+
+impl<'k> Tlb<'k> {
+    /// Words of zeros that [`Tlb::new`] needs for `cpus` CPUs.
+    #[must_use]
+    pub const fn matrix_words(cpus: usize) -> usize {
+        (2 * cpus + 2) * words_for(cpus)
+    }
+
+    /// A machine with one [`CpuState`] a possible CPU; `kernel_root` is the top-level table of the kernel's own space.
+    ///
+    /// # Panics
+    /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words), or the policy's number of slots is not
+    /// 1 to 15.
+    #[must_use]
+    pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
+        assert!(matrix.len() >= Self::matrix_words(cpus.len()), "the matrix is too small for the CPUs");
+        let _checked = policy.slots();
+        let knobs = Knobs::new(&policy);
+        Self { cpus, matrix, kernel_root, policy, knobs, stats: None, next_id: AtomicU64::new(1) }
+    }
+
+    /// Counts into `stats`, one a CPU, if the policy says so.
+    #[must_use]
+    pub fn counting_into(mut self, stats: &'k [CpuStats]) -> Self {
+        self.stats = (self.policy.accounting == Accounting::On).then_some(stats);
+        self
+    }
+
+    /// The policy that the machine was made with.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// What can be changed while the machine runs.
+    #[must_use]
+    pub const fn knobs(&self) -> &Knobs {
+        &self.knobs
+    }
+
+    /// An id that no space has had (INV-3).
+    #[must_use]
+    pub fn fresh_id(&self) -> SpaceId {
+        // Relaxed: only the uniqueness of the number matters.
+        SpaceId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The handle by which CPU `id` calls the protocol. Cheap; make one wherever it is needed.
+    ///
+    /// # Panics
+    /// If there is no such CPU.
+    #[must_use]
+    pub fn cpu<'t, H: Hardware>(&'t self, id: CpuId, hardware: &'t H) -> Cpu<'t, 'k, H> {
+        Cpu { tlb: self, state: &self.cpus[id.0 as usize], id, hardware }
+    }
+
+    fn row(&self, row: usize) -> AtomicCpuSet<'k> {
+        let words = words_for(self.cpus.len());
+        AtomicCpuSet::new(&self.matrix[row * words..(row + 1) * words])
+    }
+
+    /// CPUs that have asked `cpu` for something: where it looks, not what is true.
+    pub(crate) fn inbox(&self, cpu: CpuId) -> AtomicCpuSet<'k> {
+        self.row(cpu.0 as usize)
+    }
+
+    /// CPUs that `cpu` still waits for: the truth about its request.
+    pub(crate) fn outbox(&self, cpu: CpuId) -> AtomicCpuSet<'k> {
+        self.row(self.cpus.len() + cpu.0 as usize)
+    }
+
+    /// CPUs that take part.
+    #[must_use]
+    pub fn online(&self) -> AtomicCpuSet<'k> {
+        self.row(2 * self.cpus.len())
+    }
+
+    /// CPUs that run the kernel's own tables; written only under [`KernelSet::Written`], never read.
+    #[must_use]
+    pub fn kernel_set(&self) -> AtomicCpuSet<'k> {
+        self.row(2 * self.cpus.len() + 1)
+    }
+}
+
+/// One CPU's way into the protocol.
+pub struct Cpu<'t, 'k, H> {
+    pub(crate) tlb: &'t Tlb<'k>,
+    pub(crate) state: &'t CpuState,
+    pub(crate) id: CpuId,
+    pub(crate) hardware: &'t H,
+}
+
+impl<H> Clone for Cpu<'_, '_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Cpu<'_, '_, H> {}
+
+impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
+    /// Which CPU this is.
+    #[must_use]
+    pub const fn id(&self) -> CpuId {
+        self.id
+    }
+
+    /// Its machine.
+    #[must_use]
+    pub const fn hardware(&self) -> &'t H {
+        self.hardware
+    }
+
+    /// The machine's TLBs.
+    #[must_use]
+    pub const fn tlb(&self) -> &'t Tlb<'k> {
+        self.tlb
+    }
+
+    /// Its counters, when flushes are counted.
+    #[must_use]
+    pub fn stats(&self) -> Option<&'k CpuStats> {
+        self.tlb.stats.and_then(|stats| stats.get(self.id.0 as usize))
+    }
+
+    /// True if `space` is loaded here and may be used by the program: what an NMI must ask before it touches user
+    /// memory (C-54).
+    #[must_use]
+    pub fn is_running(&self, space: &AddressSpace<'_>) -> bool {
+        self.presence() == Presence::running(space.id)
+    }
+
+    /// Starts or restarts this CPU: first use, hot-plug, resume. Whatever its TLB held is unknown, so all of it goes.
+    pub fn bring_up(&self, irqs: &IrqsOff) {
+        let policy = self.tlb.policy();
+        let has_tags = self.hardware.features().pcid && policy.tags != Tags::Off;
+        self.state.slots.reset(if has_tags { policy.slots() } else { 1 });
+        self.state.cr3_mask.set(if has_tags { u64::MAX } else { !(1 << 63 | 0xfff) });
+        self.state.flags.set(flags_of(policy));
+        self.state.pending_user.set(u64::MAX);
+        self.state.is_sending.set(0);
+        // SeqCst: joins the online CPUs before the flush below; partner is the fence before a kernel flush reads them.
+        self.tlb.online().add(self.id, Ordering::SeqCst);
+        // SeqCst: as above: either the sender finds this CPU online, or the flush below comes after its PTE change.
+        fence(Ordering::SeqCst);
+        self.set_presence(Presence::KERNEL, Ordering::Relaxed);
+        self.state.root.set(self.tlb.kernel_root.0);
+        self.load_cr3(Cr3::flushing(self.tlb.kernel_root, Pcid::KERNEL));
+        self.flush_all_and_globals(irqs);
+        self.state.kernel_tag_stale.set(0);
+    }
+
+    /// Takes this CPU out: from now on nobody interrupts it, and [`bring_up`](Self::bring_up) must come before it runs
+    /// again.
+    pub fn offline(&self, irqs: &IrqsOff) {
+        self.load_kernel(irqs);
+        self.state.slots.reset(1);
+        // Release: the CPU has left every space before it leaves the set; partner is whoever reads the set.
+        self.tlb.online().remove(self.id, Ordering::Release);
+        self.answer(irqs);
+    }
+
+    pub(crate) fn presence(&self) -> Presence {
+        // Relaxed: no partner, this CPU alone writes its presence.
+        Presence(self.state.presence.0.load(Ordering::Relaxed))
+    }
+
+    /// `order` is said, and its partner named, by the caller.
+    #[inline(always)]
+    pub(crate) fn set_presence(&self, presence: Presence, order: Ordering) {
+        // The caller's `order`.
+        self.state.presence.0.store(presence.0, order);
+    }
+
+    /// The slot whose tag is loaded; meaningful only while a space is.
+    #[inline(always)]
+    pub(crate) fn asid(&self) -> Asid {
+        Asid(self.state.asid.get() as u8)
+    }
+
+    /// Writes CR3, without tag and no-flush bit where this CPU has no tags: what kernels wrote before PCIDs.
+    #[inline(always)]
+    pub(crate) fn load_cr3(&self, cr3: Cr3) {
+        self.hardware.write_cr3(Cr3(cr3.0 & self.state.cr3_mask.get()));
+    }
+
+    #[inline(always)]
+    pub(crate) fn has_flag(&self, flags: u64) -> bool {
+        self.state.flags.get() & flags != 0
+    }
+
+    pub(crate) fn loaded_space(&self) -> &AddressSpace<'_> {
+        self.hardware.space(SpaceToken(self.state.token.get()))
+    }
+}
+
+fn flags_of(policy: &Policy) -> u64 {
+    let mut flags = 0;
+    let mut set = |condition: bool, flag: u64| flags |= if condition { flag } else { 0 };
+    set(policy.cpu_set == CpuSetUpkeep::Exact, flag::EXACT_SET);
+    set(matches!(policy.tags, Tags::LeastRecent(_)), flag::LEAST_RECENT);
+    set(policy.lazy_references == LazyReferences::Counted, flag::COUNTED);
+    set(policy.kernel_set == KernelSet::Written, flag::KERNEL_SET);
+    set(policy.lazy == Lazy::Off, flag::NOT_LAZY);
+    set(policy.isolation == Isolation::On, flag::ISOLATED);
+    flags
+}

@@ -1,0 +1,250 @@
+//! `TlbGather`: unhook, then flush everywhere, then free (INV-1), made unavoidable by type.
+//!
+//! The caller changes page tables, names the pages to the gather and gives it the frames. The frames come out only of
+//! [`TlbGather::flush`], as [`Flushed`]. A gather that is dropped unflushed keeps its frames for ever: a leak, not a
+//! use-after-free (INV-9).
+//!
+//! ```compile_fail
+//! # use tlbkit::{TlbGather, Target};
+//! # fn free(_: Vec<u32>) {}
+//! let gather = TlbGather::new(Target::Kernel, vec![1u32]);
+//! free(gather.frames); // private: freeing before flushing does not compile
+//! ```
+//!
+//! ```compile_fail
+//! # use tlbkit::{Cpu, Hardware, TlbGather};
+//! fn twice<H: Hardware>(cpu: Cpu<'_, '_, H>, gather: TlbGather<'_, '_, Vec<u32>>) {
+//!     let freed = gather.flush(&cpu).into_frames();
+//!     gather.hold(3); // moved: nothing can be added after the flush
+//! }
+//! ```
+
+use core::mem::ManuallyDrop;
+
+use crate::addr::{Stride, VirtAddr};
+use crate::address_space::Generation;
+use crate::cpu_state::Cpu;
+use crate::hardware::{Hardware, SpaceToken};
+use crate::policy::Batching;
+use crate::request::{Extent, MAX_PAGES, Request, scope};
+use crate::shootdown::Target;
+use crate::stats::Reason;
+use crate::{PAGE_BYTES, SpaceId};
+
+/// Whether the entry that was changed had the global bit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// It had not.
+    Local,
+    /// It had: a flush that is collapsed keeps that (INV-11).
+    Global,
+}
+
+/// Frames whose old translations are gone everywhere.
+#[derive(Debug)]
+#[must_use = "the frames in it can be freed now"]
+pub struct Flushed<F>(F);
+
+impl<F> Flushed<F> {
+    /// The frames, to be freed.
+    pub fn into_frames(self) -> F {
+        self.0
+    }
+}
+
+/// Invalidations and frames that wait for one flush. `F` is any collection of frames.
+#[must_use = "a gather that is not flushed leaks its frames"]
+pub struct TlbGather<'s, 'k, F> {
+    target: Target<'s, 'k>,
+    list: [VirtAddr; MAX_PAGES],
+    /// Distinct pages in `list`; `u32::MAX` once they did not fit.
+    count: u32,
+    start: u64,
+    end: u64,
+    stride: Stride,
+    scope: u64,
+    reason: Reason,
+    active_pages: u64,
+    frames: ManuallyDrop<F>,
+}
+
+const TOO_MANY: u32 = u32::MAX;
+
+impl<'s, 'k, F> TlbGather<'s, 'k, F> {
+    /// An empty gather for `target`; `frames` is where [`hold`](Self::hold) puts frames.
+    #[inline]
+    pub const fn new(target: Target<'s, 'k>, frames: F) -> Self {
+        Self {
+            target,
+            list: [VirtAddr(0); MAX_PAGES],
+            count: 0,
+            start: u64::MAX,
+            end: 0,
+            stride: Stride::Page1G,
+            scope: 0,
+            reason: Reason::RemovePte,
+            active_pages: u64::MAX,
+            frames: ManuallyDrop::new(frames),
+        }
+    }
+
+    /// Names one translation of size `stride` at `va` that was revoked. Without batching it is flushed at once.
+    #[inline]
+    pub fn page<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, va: VirtAddr, stride: Stride, scope: Scope, why: Reason) {
+        self.range(cpu, va, 1, stride, scope, why);
+    }
+
+    /// Names `pages` adjoining translations of size `stride` from `va` on.
+    #[inline]
+    pub fn range<H: Hardware>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        pages: u64,
+        stride: Stride,
+        scope: Scope,
+        why: Reason,
+    ) {
+        let first = va.0 & !(stride.bytes() - 1);
+        self.reason = if self.is_empty() { why } else { self.reason };
+        self.note(first, pages, stride, scope);
+        match cpu.tlb().policy().batching {
+            Batching::None => self.send(cpu),
+            Batching::Packet(limit) => self.list_pages(first, pages, stride, u32::from(limit)),
+            Batching::Range => {}
+        }
+    }
+
+    #[inline]
+    fn note(&mut self, first: u64, pages: u64, stride: Stride, scope: Scope) {
+        // The end may be the top of the address space: kept as the last byte, so that it cannot wrap.
+        let last = first.wrapping_add(pages.wrapping_mul(stride.bytes())).wrapping_sub(1);
+        self.start = self.start.min(first);
+        self.end = self.end.max(last);
+        self.stride = self.stride.min(stride);
+        if scope == Scope::Global {
+            self.scope |= scope::GLOBAL;
+        }
+    }
+
+    fn list_pages(&mut self, first: u64, pages: u64, stride: Stride, limit: u32) {
+        let limit = limit.min(MAX_PAGES as u32);
+        for n in 0..pages {
+            if self.count == TOO_MANY {
+                return;
+            }
+            let va = VirtAddr(first.wrapping_add(n * stride.bytes()));
+            if self.list[..self.count as usize].contains(&va) {
+                continue;
+            }
+            if self.count == limit {
+                self.count = TOO_MANY;
+            } else {
+                self.list[self.count as usize] = va;
+                self.count += 1;
+            }
+        }
+    }
+
+    /// True if nothing was named since the last flush.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.start > self.end
+    }
+
+    /// A page-table page is among the frames: paths through it go too, on lazy CPUs as well (C-20, C-21).
+    #[inline]
+    pub const fn tables_freed(&mut self) {
+        self.scope |= scope::TABLES;
+    }
+
+    /// Mapped pages of the space: what the Linux 3.x rule takes for active entries.
+    #[inline]
+    pub const fn set_active_pages(&mut self, pages: u64) {
+        self.active_pages = pages;
+    }
+
+    /// True if the policy wants the page tables searched for large pages before this is flushed page by page.
+    #[must_use]
+    pub fn wants_large_page_walk<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        cpu.tlb().policy().range.walks() && !self.is_empty() && !self.is_over_ceiling(cpu)
+    }
+
+    /// Makes the next flush a full one: a large page was found, or the caller knows better.
+    pub const fn flush_everything(&mut self) {
+        self.scope |= EVERYTHING;
+    }
+
+    /// Keeps `frame` until the flush.
+    #[inline]
+    pub fn hold<T>(&mut self, frame: T)
+    where
+        F: Extend<T>,
+    {
+        self.frames.extend(Some(frame));
+    }
+
+    /// Flushes what was named, everywhere, and gives the frames back.
+    ///
+    /// # Panics
+    /// If another CPU must be told and interrupts are off (INV-7); if called while this CPU waits for another flush.
+    #[inline]
+    pub fn flush<H: Hardware>(mut self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
+        if !self.is_empty() || self.scope & scope::TABLES != 0 {
+            self.send(cpu);
+        }
+        Flushed(ManuallyDrop::into_inner(self.frames))
+    }
+
+    #[inline]
+    fn send<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>) {
+        let (space, token) = match self.target {
+            Target::Space(space) => (space.id, space.token),
+            Target::Kernel => (SpaceId::KERNEL, SpaceToken(0)),
+        };
+        let extent = self.extent(cpu);
+        let request = Request {
+            space,
+            token,
+            generation: Generation::NEVER,
+            extent,
+            stride: self.stride,
+            scope: self.scope & !EVERYTHING,
+        };
+        let listed = if let Extent::List { count } = extent { count as usize } else { 0 };
+        cpu.shoot(self.target, request, &self.list[..listed], self.reason);
+        (self.count, self.start, self.end, self.stride, self.scope) = (0, u64::MAX, 0, Stride::Page1G, 0);
+    }
+
+    #[inline]
+    fn extent<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> Extent {
+        if self.scope & EVERYTHING != 0 || self.is_empty() {
+            return Extent::Everything;
+        }
+        if matches!(cpu.tlb().policy().batching, Batching::Packet(_)) {
+            return if self.count == TOO_MANY { Extent::Everything } else { Extent::List { count: self.count } };
+        }
+        if self.is_over_ceiling(cpu) {
+            return Extent::Everything;
+        }
+        Extent::Range { start: VirtAddr(self.start), pages: self.pages() as u32 }
+    }
+
+    #[inline]
+    const fn pages(&self) -> u64 {
+        ((self.end - self.start) >> self.stride.shift()) + 1
+    }
+
+    #[inline]
+    fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        let pages = self.pages();
+        pages > MOST_PAGES || cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, pages, self.active_pages)
+    }
+}
+
+/// Set in a gather's scope, never in a request's: see [`TlbGather::flush_everything`].
+const EVERYTHING: u64 = 1 << 7;
+
+/// A range of more pages than this is never flushed page by page: 1 GiB of base pages, beyond any TLB.
+const MOST_PAGES: u64 = (1 << 30) / PAGE_BYTES;

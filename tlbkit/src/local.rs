@@ -1,0 +1,151 @@
+//! What a flush does on one CPU: the same for the initiator and for those it asks.
+//!
+//! INV-4: pages alone are flushed only if that takes the slot from its generation to the next, and the next is the
+//! space's newest. Two requests may be carried out in reverse order: if 1 -> 2 wants everything and 2 -> 3 one page, doing
+//! 3 first by its page would mark the slot as "3" with the entries of 2 still there. So 3 first means everything, and 2
+//! then finds nothing left to do.
+
+use crate::addr::{PhysAddr, VirtAddr};
+use crate::asid::Asid;
+use crate::cpu_state::{Cpu, Presence, flag};
+use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff};
+use crate::request::{Extent, Request, scope};
+use crate::sync::Ordering;
+
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Carries out `request`, its own or another CPU's. `list` holds its pages if it names single ones.
+    pub(crate) fn carry_out(&self, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
+        if request.space.0 == 0 {
+            return self.flush_kernel(request, list, irqs);
+        }
+        let presence = self.presence();
+        if presence == Presence::running(request.space) {
+            self.flush_loaded(request, list, irqs);
+        } else if presence == Presence::lazy(request.space) {
+            // Cheaper than a flush, and it ends the walks as well (C-20): whoever comes back finds a stale slot.
+            self.load_kernel(irqs);
+        } else {
+            self.hardware.event(Event::WrongSpace);
+            self.leave_set(request);
+        }
+    }
+
+    /// Trimming happens here alone, on the CPU that leaves, while it runs something else (C-07). The slot goes with the
+    /// bit: a slot names a space only while this CPU is in its set.
+    fn leave_set(&self, request: &Request) {
+        if request.has(scope::TRIM) {
+            self.state.slots.forget(request.space);
+            // Release: nothing of the space is used after it; partner is the fence in `advance`, before the set is read.
+            self.hardware.space(request.token).cpus.remove(self.id, Ordering::Release);
+        }
+    }
+
+    fn flush_loaded(&self, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
+        let asid = self.asid();
+        let held = self.state.slots.generation(asid);
+        if request.generation <= held {
+            return self.hardware.event(Event::AlreadyCurrent);
+        }
+        let newest = self.hardware.space(request.token).generation();
+        let is_next = request.generation == held.next() && newest == request.generation;
+        if is_next && self.flush_extent(request, list) {
+            self.state.slots.set_generation(asid, newest);
+        } else {
+            self.flush_whole_space(asid, request, irqs);
+            self.state.slots.set_generation(asid, newest);
+        }
+    }
+
+    /// Flushes the pages that the request names, in both halves; false if it names everything.
+    #[inline]
+    fn flush_extent(&self, request: &Request, list: &[VirtAddr]) -> bool {
+        let user_now = self.settle_user_half(request);
+        match request.extent {
+            Extent::Everything => return false,
+            Extent::Range { start, pages } => {
+                let mut va = start.0;
+                for _ in 0..pages {
+                    self.flush_page(VirtAddr(va), user_now);
+                    va = va.wrapping_add(request.stride.bytes());
+                }
+            }
+            Extent::List { .. } => list.iter().for_each(|&va| self.flush_page(va, user_now)),
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn flush_page(&self, va: VirtAddr, user_now: UserHalf) {
+        self.hardware.invlpg(va);
+        if user_now == UserHalf::PageByPage {
+            self.flush_user_page(va);
+        }
+    }
+
+    /// Decides the user half's way before the pages are flushed. INVPCID type 0 drops only the path of the address it
+    /// names, so a request that frees tables owes the whole half (C-27).
+    #[inline]
+    fn settle_user_half(&self, request: &Request) -> UserHalf {
+        if !self.has_flag(flag::ISOLATED) {
+            return UserHalf::NotNow;
+        }
+        if !request.has(scope::TABLES) && request.extent != Extent::Everything && self.flushes_user_pages_now() {
+            return UserHalf::PageByPage;
+        }
+        self.owe_user_half();
+        UserHalf::NotNow
+    }
+
+    fn flush_whole_space(&self, asid: Asid, request: &Request, irqs: &IrqsOff) {
+        if self.has_flag(flag::ISOLATED) {
+            self.owe_user_half();
+        }
+        if request.has(scope::GLOBAL) {
+            return self.flush_all_and_globals(irqs);
+        }
+        self.load_cr3(Cr3::flushing(PhysAddr(self.state.root.get()), asid.pcid()));
+    }
+
+    /// Kernel addresses: in every tag of this CPU. Without isolation they are global and INVLPG reaches them all.
+    fn flush_kernel(&self, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
+        let by_page = !request.has(scope::TABLES) && request.extent != Extent::Everything;
+        if !by_page {
+            return self.flush_all_and_globals(irqs);
+        }
+        match request.extent {
+            Extent::Range { start, pages } => {
+                for n in 0..u64::from(pages) {
+                    self.hardware.invlpg(VirtAddr(start.0.wrapping_add(n * request.stride.bytes())));
+                }
+            }
+            _ => list.iter().for_each(|&va| self.hardware.invlpg(va)),
+        }
+        if self.has_flag(flag::ISOLATED) {
+            self.owe_other_tags();
+        }
+    }
+
+    /// Under isolation kernel pages are not global: what other slots and the kernel's own tag hold of them is stale.
+    fn owe_other_tags(&self) {
+        let is_user_loaded = self.presence() != Presence::KERNEL;
+        self.state.slots.forget_others(is_user_loaded.then(|| self.asid()));
+        self.state.kernel_tag_stale.set(u64::from(is_user_loaded));
+        self.state.pending_user.set(u64::MAX);
+    }
+
+    /// Everything in every tag, globals too: INVPCID, or CR4.PGE off and on (C-33, C-51).
+    pub(crate) fn flush_all_and_globals(&self, _irqs: &IrqsOff) {
+        if self.hardware.features().invpcid {
+            self.hardware.invpcid(Invpcid::AllAndGlobals);
+        } else {
+            self.hardware.toggle_pge();
+        }
+    }
+}
+
+/// How the user half's pages are flushed within one request.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UserHalf {
+    PageByPage,
+    NotNow,
+}

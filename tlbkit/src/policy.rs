@@ -1,0 +1,244 @@
+//! Every decision on which kernels differ, as data; each field is independent of the others.
+
+/// How many tags a CPU uses, and which it recycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tags {
+    /// One context, no PCID: CR3 is written as kernels wrote it before PCIDs.
+    Off,
+    /// 1 to 15 slots, recycled in turn.
+    RoundRobin(u8),
+    /// 1 to 15 slots, the one used longest ago is recycled.
+    LeastRecent(u8),
+}
+
+/// What a CPU does with the user space when it goes idle or runs a kernel thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lazy {
+    /// Loads the kernel's tables.
+    Off,
+    /// Keeps the space loaded; the first request interrupts it, and it then loads the kernel's tables and leaves the set.
+    InterruptOnce,
+    /// Keeps the space loaded; is interrupted only when page tables are freed (INV-5).
+    SkipUnlessTablesFreed,
+}
+
+/// When a CPU's bit leaves the set of a space that it no longer runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CpuSetUpkeep {
+    /// At each switch away.
+    Exact,
+    /// Never at a switch. Each `every`-th generation of the space interrupts all CPUs in the set, and those that run
+    /// something else leave it; 0 for never.
+    Trimmed {
+        /// A power of two, or 0.
+        every: u32,
+    },
+}
+
+/// Whether the CPUs that run the kernel's own tables are recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum KernelSet {
+    /// They are not: nobody ever reads the set.
+    Unwritten,
+    /// They are, as kernels did for no reason until 2018: the most contended line of the machine.
+    Written,
+}
+
+/// How a number of pages is compared with its limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compare {
+    /// More than the limit: everything.
+    Above,
+    /// The limit or more: everything.
+    AtLeast,
+}
+
+/// Whether a range is searched for large pages before the choice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LargePageWalk {
+    /// It is: the page tables are walked over the range, and one large page makes it a full flush.
+    Walk,
+    /// It is not.
+    Skip,
+}
+
+/// When a range is flushed page by page and when everything is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeRule {
+    /// A limit in pages of the range's stride; 0 with [`Compare::Above`] for always everything.
+    Ceiling {
+        /// The limit.
+        pages: u32,
+        /// Its comparison.
+        compare: Compare,
+    },
+    /// Linux 3.6 to 3.16: more pages than `min(active pages of the space, entries) >> shift` flush everything.
+    FamilyShift {
+        /// By CPU family; -1 for always everything.
+        shift: i8,
+        /// Entries of the last-level dTLB for 4 KiB pages.
+        entries: u16,
+        /// The page-table walk before it.
+        walk: LargePageWalk,
+    },
+}
+
+/// When invalidations go out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Batching {
+    /// Each at the time of its request.
+    None,
+    /// Up to so many single pages (at most 16) at the update point, then one full flush.
+    Packet(u8),
+    /// One range that covers them all, at the update point, judged by the [`RangeRule`].
+    Range,
+}
+
+/// When a page-table page of a space that is being emptied is freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableFree {
+    /// As soon as it is empty: needs a flush that reaches lazy CPUs.
+    AtOnce,
+    /// At destroy, unless memory is low.
+    AtDestroyUnlessLow,
+}
+
+/// How the page tables of a space that is not loaded are reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Foreign {
+    /// Through an alternate recursive window: each retargeting invalidates it on every CPU.
+    Window,
+    /// By loading the space for as long as it takes.
+    TemporarySwitch,
+    /// Through a direct map of all memory.
+    DirectMap,
+}
+
+/// How the user half is kept true under page-table isolation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isolation {
+    /// One half, kernel pages global.
+    Off,
+    /// Two halves with two PCIDs, kernel pages not global; user pages as the [`UserFlush`] knob says.
+    On,
+}
+
+/// The user half's flush; can be switched while the machine runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UserFlush {
+    /// INVPCID page by page, now.
+    Invpcid,
+    /// One flushing CR3 write on the way back to user mode.
+    DeferredCr3,
+}
+
+/// When the initiator flushes its own TLB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LocalFlush {
+    /// Before it interrupts the others.
+    BeforeRemote,
+    /// While they work.
+    WhileRemote,
+}
+
+/// How a lazily loaded space is kept from being freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LazyReferences {
+    /// By a count on the space, two locked operations an idle period.
+    Counted,
+    /// By nothing: destroy interrupts the CPUs that still hold it.
+    ShotDown,
+}
+
+/// Whether flushes are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accounting {
+    /// They are not, and cost nothing.
+    Off,
+    /// By reason x local, remote, kernel, and by size with cycles.
+    On,
+}
+
+/// A point in the space of all these choices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "each field is documented at its type")]
+pub struct Policy {
+    pub tags: Tags,
+    pub lazy: Lazy,
+    pub cpu_set: CpuSetUpkeep,
+    pub kernel_set: KernelSet,
+    pub range: RangeRule,
+    pub batching: Batching,
+    pub table_free: TableFree,
+    pub foreign: Foreign,
+    pub isolation: Isolation,
+    pub user_flush: UserFlush,
+    pub local_flush: LocalFlush,
+    pub lazy_references: LazyReferences,
+    pub accounting: Accounting,
+}
+
+impl Policy {
+    /// Slots that each CPU uses: 1 without PCIDs.
+    ///
+    /// # Panics
+    /// If the policy asks for 0 or more than 15.
+    #[must_use]
+    pub fn slots(&self) -> usize {
+        let slots = match self.tags {
+            Tags::Off => 1,
+            Tags::RoundRobin(n) | Tags::LeastRecent(n) => usize::from(n),
+        };
+        assert!((1..=crate::asid::MAX_SLOTS).contains(&slots), "1 to 15 slots, not {slots}");
+        slots
+    }
+}
+
+impl RangeRule {
+    /// True if `pages` pages of a space with `active_pages` mapped pages are to be flushed as everything.
+    ///
+    /// The 3.x rule is that of `flush_tlb_mm_range` in Linux 3.13.
+    #[must_use]
+    #[inline]
+    pub const fn is_everything(&self, pages: u64, active_pages: u64) -> bool {
+        match *self {
+            Self::Ceiling { pages: limit, compare: Compare::Above } => pages > limit as u64,
+            Self::Ceiling { pages: limit, compare: Compare::AtLeast } => pages >= limit as u64,
+            Self::FamilyShift { shift, .. } if shift < 0 => true,
+            Self::FamilyShift { shift, entries, .. } => {
+                let active = if active_pages < entries as u64 { active_pages } else { entries as u64 };
+                pages > active >> shift
+            }
+        }
+    }
+
+    /// True if the page tables are to be searched for large pages before a range is flushed page by page.
+    #[must_use]
+    pub const fn walks(&self) -> bool {
+        matches!(self, Self::FamilyShift { walk: LargePageWalk::Walk, .. })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceiling_is_compared_as_said() {
+        let above = RangeRule::Ceiling { pages: 33, compare: Compare::Above };
+        let at_least = RangeRule::Ceiling { pages: 32, compare: Compare::AtLeast };
+        assert!(!above.is_everything(33, 0) && above.is_everything(34, 0));
+        assert!(!at_least.is_everything(31, 0) && at_least.is_everything(32, 0));
+        assert!(RangeRule::Ceiling { pages: 0, compare: Compare::Above }.is_everything(1, 0));
+    }
+
+    #[test]
+    fn the_family_shift_counts_active_entries() {
+        let rule = |shift| RangeRule::FamilyShift { shift, entries: 512, walk: LargePageWalk::Skip };
+        // Ivy Bridge: 129 pages go one by one with shift 1 and at once with shift 2 (documents 003 and 004).
+        assert!(!rule(1).is_everything(129, 100_000));
+        assert!(rule(2).is_everything(129, 100_000));
+        assert!(rule(1).is_everything(33, 64) && !rule(1).is_everything(32, 64));
+        assert!(rule(-1).is_everything(1, 100_000));
+    }
+}

@@ -1,0 +1,256 @@
+//! Who must be told, the request, the receiver, the answer, the wait.
+//!
+//! The outbox is the truth, the inbox a hint where to look:
+//!
+//! ```text
+//!   sender                                    target (answer)
+//!   write mailbox
+//!   outbox[sender] := targets   (Release)     take inbox[target]          (Acquire)
+//!   inbox[target] |= sender     (Release)     is my bit in outbox[sender]? (Acquire)
+//!   interrupt                                 read mailbox, carry it out
+//!   wait until outbox[sender] = 0 (Acquire)   clear my bit                (Release)
+//! ```
+//! A target reads a mailbox only while its bit in that outbox is set, and only the target clears the bit: so the mailbox is
+//! whole while it is read, a request sent twice is answered once, and a stray interrupt is harmless (C-56, C-63). The names
+//! of the CPUs that are late stand in the outbox. INV-7: a waiting CPU answers others, so two senders never deadlock; it
+//! must wait with interrupts on, because the CPU that it waits for may itself wait for an interrupt of another kind.
+
+use crate::addr::{CpuId, VirtAddr};
+use crate::address_space::AddressSpace;
+use crate::cpu_set::each_cpu;
+use crate::cpu_state::{Cpu, Presence, flag};
+use crate::hardware::{Event, Hardware, IrqsOff};
+use crate::policy::{CpuSetUpkeep, Lazy, LazyReferences, LocalFlush};
+use crate::request::{Extent, MAX_PAGES, Request, scope};
+use crate::stats::Reason;
+use crate::sync::{Ordering, fence};
+
+/// Whether a destroyed space's top-level table may be freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Destroyed {
+    /// No CPU has it loaded.
+    Now,
+    /// A CPU still holds it lazily; [`Event::LastLazyReference`] will say when.
+    WhenUnreferenced,
+}
+
+/// Whose translations a flush is about.
+#[derive(Clone, Copy)]
+pub enum Target<'s, 'k> {
+    /// A user space's.
+    Space(&'s AddressSpace<'k>),
+    /// The kernel's addresses, in every space on every CPU.
+    Kernel,
+}
+
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Flushes everywhere what `extent` names; the page tables have been changed. When it returns no CPU can use an old
+    /// translation, nor walk an old table if [`scope::TABLES`] is asked for (INV-6).
+    pub(crate) fn shoot(&self, target: Target<'_, '_>, mut request: Request, list: &[VirtAddr], reason: Reason) {
+        assert!(self.state.is_sending.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
+        self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
+        if let Target::Space(space) = target {
+            request.generation = space.advance();
+            request.scope |= self.trim_scope(&request);
+        } else {
+            // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
+            fence(Ordering::SeqCst);
+        }
+        let timer = self.stats().map(|_| self.hardware.now_cycles());
+        let is_before = self.tlb.policy().local_flush == LocalFlush::BeforeRemote;
+        if is_before {
+            self.flush_here(&request, list);
+        }
+        let told = self.tell(target, &request, list);
+        if !is_before {
+            self.flush_here(&request, list);
+        }
+        if let Some(began) = timer {
+            self.count(&request, reason, told, self.hardware.now_cycles().wrapping_sub(began));
+        }
+        if told != 0 {
+            self.wait();
+        }
+        self.hardware.event(Event::FlushEnd);
+    }
+
+    fn flush_here(&self, request: &Request, list: &[VirtAddr]) {
+        self.hardware.with_irqs_off(|irqs| self.carry_out(request, list, irqs));
+        self.hardware.event(Event::FlushLocalDone);
+    }
+
+    #[inline]
+    fn trim_scope(&self, request: &Request) -> u64 {
+        match self.tlb.policy().cpu_set {
+            CpuSetUpkeep::Trimmed { every } if every != 0 && request.generation.0 & (u64::from(every) - 1) == 0 => {
+                scope::TRIM
+            }
+            _ => 0,
+        }
+    }
+
+    /// Tells every CPU that must know and returns how many.
+    #[inline]
+    fn tell(&self, target: Target<'_, '_>, request: &Request, list: &[VirtAddr]) -> u32 {
+        let candidates = match target {
+            Target::Space(space) => space.cpus,
+            Target::Kernel => self.tlb.online(),
+        };
+        let mut told = 0;
+        for (index, word) in candidates.words().iter().enumerate() {
+            // Relaxed: ordered after the revocation by the fence in `advance` (or in `shoot`, for the kernel).
+            let mut bits = word.load(Ordering::Relaxed);
+            if index == (self.id.0 / 64) as usize {
+                bits &= !(1 << (self.id.0 % 64));
+            }
+            if bits != 0 {
+                told += self.choose(index, bits, request, list, told == 0);
+            }
+        }
+        if told != 0 {
+            self.interrupt(told);
+        }
+        told
+    }
+
+    /// Writes into the outbox those of `bits` that must be told; the mailbox first, before the first of all.
+    #[inline(never)]
+    fn choose(&self, index: usize, bits: u64, request: &Request, list: &[VirtAddr], is_first: bool) -> u32 {
+        let mut chosen = 0;
+        each_cpu(index, bits, |cpu| {
+            if self.must_tell(cpu, request) {
+                chosen |= 1 << (cpu.0 % 64);
+            }
+        });
+        if chosen != 0 {
+            if is_first {
+                self.state.mailbox.post(request, list);
+                self.state.is_sending.set(1);
+            }
+            // Release: the mailbox is whole; partner is the Acquire of the outbox in `answer`.
+            self.tlb.outbox(self.id).words()[index].store(chosen, Ordering::Release);
+        }
+        chosen.count_ones()
+    }
+
+    /// INV-5 and INV-2, sender's side: a CPU in the middle of a switch is a target; one that runs something else is not,
+    /// for it will find the new generation; a lazy one is not, for the same reason, unless tables are freed.
+    #[inline(always)]
+    fn must_tell(&self, cpu: CpuId, request: &Request) -> bool {
+        // Acquire: partner is the Release that ends a switch or begins lazy mode: what that CPU did before is over.
+        let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.0.load(Ordering::Acquire));
+        if seen == Presence::running(request.space) || request.space.0 == 0 || seen == Presence::SWITCHING {
+            return true;
+        }
+        if request.has(scope::TRIM | scope::EVERYONE) {
+            return true;
+        }
+        seen == Presence::lazy(request.space)
+            && (request.has(scope::TABLES) || self.tlb.policy().lazy != Lazy::SkipUnlessTablesFreed)
+    }
+
+    /// Drops the hints and sends the interrupts: one for all if all others are meant.
+    #[inline(never)]
+    fn interrupt(&self, told: u32) {
+        let outbox = self.tlb.outbox(self.id);
+        let online: u32 = self.tlb.online().words().iter().map(|w| w.load(Ordering::Relaxed).count_ones()).sum(); // Relaxed: a choice of means
+        let is_all = told > 1 && told + 1 == online;
+        for (index, word) in outbox.words().iter().enumerate() {
+            // Relaxed: this CPU wrote it, and no target clears its bit before it finds the hint below.
+            each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
+                // Release: the outbox comes before it; partner is the Acquire that takes the inbox in `answer`.
+                let before = self.tlb.inbox(cpu).add(self.id, Ordering::Release);
+                // A hint already there has its interrupt on the way, and that one will find this hint too.
+                if before == 0 && !is_all {
+                    self.hardware.send_ipi(cpu);
+                }
+            });
+        }
+        if is_all {
+            self.hardware.send_ipi_to_others();
+        }
+    }
+
+    /// Waits until every target has answered, and answers others meanwhile.
+    ///
+    /// # Panics
+    /// If interrupts are off (INV-7).
+    #[cold]
+    fn wait(&self) {
+        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off: {:?}", self.id);
+        for (index, word) in self.tlb.outbox(self.id).words().iter().enumerate() {
+            loop {
+                // Acquire: partner is the Release with which a target clears its bit: its flush is over (C-60).
+                let waited_for = word.load(Ordering::Acquire);
+                if waited_for == 0 {
+                    break;
+                }
+                let late = CpuId((index * 64) as u32 + waited_for.trailing_zeros());
+                self.hardware.event(Event::Waiting(late));
+                self.hardware.with_irqs_off(|irqs| self.answer(irqs));
+                self.hardware.relax();
+            }
+        }
+        self.state.is_sending.set(0);
+    }
+
+    /// CPUs that have not answered this CPU's request yet: what a watchdog prints.
+    pub fn late(&self, mut f: impl FnMut(CpuId)) {
+        for (index, word) in self.tlb.outbox(self.id).words().iter().enumerate() {
+            // Relaxed: a report.
+            each_cpu(index, word.load(Ordering::Relaxed), &mut f);
+        }
+    }
+
+    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait.
+    pub fn answer(&self, irqs: &IrqsOff) {
+        for (index, word) in self.tlb.inbox(self.id).words().iter().enumerate() {
+            // Relaxed: a look that saves the exchange; the interrupt comes after the hint.
+            if word.load(Ordering::Relaxed) != 0 {
+                // Acquire: partner is the Release with which a sender drops its hint.
+                each_cpu(index, word.swap(0, Ordering::Acquire), |sender| self.answer_one(sender, irqs));
+            }
+        }
+    }
+
+    fn answer_one(&self, sender: CpuId, irqs: &IrqsOff) {
+        let outbox = self.tlb.outbox(sender);
+        // Acquire: partner is the Release store of the outbox in `choose`: the mailbox is whole.
+        if !outbox.contains(self.id, Ordering::Acquire) {
+            return;
+        }
+        self.hardware.event(Event::AnswerBegin(sender));
+        let mut list = [VirtAddr(0); MAX_PAGES];
+        let request = self.tlb.cpus[sender.0 as usize].mailbox.read(&mut list);
+        let count = if let Extent::List { count } = request.extent { count as usize } else { 0 };
+        self.carry_out(&request, &list[..count], irqs);
+        self.hardware.event(Event::AnswerEnd(sender));
+        // Release: the flush is over; partner is the Acquire in `wait`.
+        outbox.remove(self.id, Ordering::Release);
+    }
+
+    /// Ends `space`: no task runs it any more. When it returns [`Destroyed::Now`] no CPU has it loaded or touches it, and
+    /// everything can be freed; it must be called by a CPU that is not running it, or holds it lazily.
+    ///
+    /// # Panics
+    /// If this CPU runs the space; if interrupts are off.
+    pub fn destroy(&self, space: &AddressSpace<'_>) -> Destroyed {
+        assert!(!self.is_running(space), "destroying a space that runs here");
+        let policy = self.tlb.policy();
+        if policy.lazy_references == LazyReferences::Counted {
+            return if space.begin_death() { Destroyed::Now } else { Destroyed::WhenUnreferenced };
+        }
+        let everyone = if self.has_flag(flag::EXACT_SET) { scope::EVERYONE } else { 0 };
+        let request = Request {
+            space: space.id,
+            token: space.token,
+            generation: space.generation(),
+            extent: Extent::Everything,
+            stride: crate::addr::Stride::Page4K,
+            scope: scope::TABLES | everyone,
+        };
+        self.shoot(Target::Space(space), request, &[], Reason::Destroy);
+        Destroyed::Now
+    }
+}

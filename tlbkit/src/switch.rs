@@ -1,0 +1,243 @@
+//! Which space a CPU has loaded: switching, lazy mode, the kernel's tables, temporary use of a foreign space.
+//!
+//! A slot names a space only while this CPU is in the space's set (unless the set is exact). So a switch to a recent
+//! space touches no shared line but the space's generation, which it reads: the set was written when the slot was taken.
+//!
+//! The race of a lazy CPU that comes back (C-24):
+//!
+//! ```text
+//!   lazy CPU (leave_lazy)                     sender (shootdown.rs)
+//!   presence := running                       change PTE; advance generation
+//!   fence(SeqCst)                             fence(SeqCst)
+//!   read generation                           read presence
+//! ```
+//! Either the sender sees it running and interrupts it, or it sees the new generation and flushes by itself.
+
+use crate::address_space::{AddressSpace, Generation};
+use crate::asid::Asid;
+use crate::cpu_state::{Cpu, Presence, flag};
+use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid, SpaceToken};
+use crate::sync::{Ordering, fence};
+
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Loads `to`, for a task of its own that runs next. Nothing to do if it is loaded and running.
+    #[inline]
+    pub fn switch_to(&self, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+        let presence = self.presence();
+        if presence == Presence::running(to.id) {
+            return;
+        }
+        if presence == Presence::lazy(to.id) {
+            return self.leave_lazy(to, irqs);
+        }
+        self.switch_between(presence, to, irqs);
+    }
+
+    /// Idle or a kernel thread runs next: the user space stays loaded, unused; no shared line is written but this CPU's.
+    #[inline]
+    pub fn enter_lazy(&self, irqs: &IrqsOff) {
+        let presence = self.presence();
+        if self.has_flag(flag::ENTER_LAZY) {
+            return self.enter_lazy_with_work(presence, irqs);
+        }
+        self.become_lazy(presence);
+    }
+
+    #[inline(always)]
+    fn become_lazy(&self, presence: Presence) {
+        if presence != Presence::KERNEL {
+            // Release: the program's accesses are over before a sender may skip this CPU; partner is the Acquire in
+            // `must_tell`.
+            self.set_presence(Presence::lazy(presence.space()), Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn enter_lazy_with_work(&self, presence: Presence, irqs: &IrqsOff) {
+        if self.has_flag(flag::NOT_LAZY) {
+            return self.load_kernel(irqs);
+        }
+        if presence != Presence::KERNEL && !presence.is_lazy() {
+            self.loaded_space().count_lazy();
+        }
+        self.become_lazy(presence);
+    }
+
+    /// The space is still loaded: all that is needed is to be seen, then to look (INV-2).
+    fn leave_lazy(&self, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+        let _ = irqs;
+        // Relaxed: ordered by the fence below.
+        self.set_presence(Presence::running(to.id), Ordering::Relaxed);
+        // SeqCst: partner is the fence in `AddressSpace::advance`; the diagram above.
+        fence(Ordering::SeqCst);
+        if self.has_flag(flag::COUNTED) {
+            self.uncount(to);
+        }
+        let newest = to.generation();
+        if self.state.slots.generation(self.asid()) != newest {
+            self.reload(to, newest);
+        }
+    }
+
+    #[cold]
+    fn uncount(&self, space: &AddressSpace<'_>) {
+        if space.uncount_lazy() {
+            self.hardware.event(Event::LastLazyReference(space.token));
+        }
+    }
+
+    /// Loads the loaded space's tables again and drops all that its tag holds.
+    #[cold]
+    pub(crate) fn reload(&self, space: &AddressSpace<'_>, newest: Generation) {
+        let asid = self.asid();
+        self.state.pending_user.set(self.state.pending_user.get() | 1 << asid.0);
+        self.state.slots.set_generation(asid, newest);
+        self.load_cr3(Cr3::flushing(space.root, asid.pcid()));
+    }
+
+    /// The handshake of INV-2, joiner's side; the diagram is in `address_space.rs`.
+    ///
+    /// No-flush only for a slot whose generation is current, read after joining (INV-12). A slot with a generation that
+    /// is older, or none, is flushed by the same CR3 write; its user half at the next return to user mode (INV-10).
+    fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+        // Relaxed: ordered by the fence below. From here on this CPU is a target for whatever set it is in.
+        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
+        let slots = &self.state.slots;
+        let asid = match slots.recall(to.id) {
+            Some(asid) => asid,
+            None => self.admit(to),
+        };
+        let has_work = self.has_flag(flag::SWITCH);
+        if has_work {
+            self.before_switch(asid, to);
+        }
+        let left_token = SpaceToken(self.state.token.get());
+        // SeqCst: partner is the fence in `AddressSpace::advance`.
+        fence(Ordering::SeqCst);
+        let newest = to.generation();
+        if slots.generation(asid) == newest {
+            self.load_cr3(Cr3::keeping(to.root, asid.pcid()));
+            self.hardware.event(Event::SwitchKept);
+        } else {
+            self.flush_into(asid, to, newest);
+        }
+        self.state.asid.set(u64::from(asid.0));
+        self.state.token.set(to.token.0);
+        self.state.root.set(to.root.0);
+        // Release: CR3 names the new space before a sender can see that the old one was left; partner is the Acquire in
+        // `must_tell`.
+        self.set_presence(Presence::running(to.id), Ordering::Release);
+        if has_work {
+            self.after_leaving(left, left_token, irqs);
+        }
+    }
+
+    #[inline(always)]
+    fn flush_into(&self, asid: Asid, to: &AddressSpace<'_>, newest: Generation) {
+        self.state.pending_user.set(self.state.pending_user.get() | 1 << asid.0);
+        self.state.slots.set_generation(asid, newest);
+        self.load_cr3(Cr3::flushing(to.root, asid.pcid()));
+        self.hardware.event(Event::SwitchFlushed);
+    }
+
+    /// The slot of a space that the hint does not know: found by search, or a recycled one, with the set joined.
+    #[inline(never)]
+    fn admit(&self, to: &AddressSpace<'_>) -> Asid {
+        if let Some(asid) = self.state.slots.search(to.id) {
+            return asid;
+        }
+        self.join(to);
+        if self.has_flag(flag::LEAST_RECENT) {
+            self.state.slots.take_oldest(to.id)
+        } else {
+            self.state.slots.take_in_turn(to.id)
+        }
+    }
+
+    fn join(&self, to: &AddressSpace<'_>) {
+        // Relaxed: only this CPU writes its bit, so it sees the newest.
+        if !to.cpus.contains(self.id, Ordering::Relaxed) {
+            // Relaxed: ordered before the generation is read by the fence in `switch_between`.
+            to.cpus.add(self.id, Ordering::Relaxed);
+        }
+    }
+
+    #[cold]
+    fn before_switch(&self, asid: Asid, to: &AddressSpace<'_>) {
+        if self.has_flag(flag::EXACT_SET) {
+            self.join(to);
+        }
+        if self.has_flag(flag::LEAST_RECENT) {
+            self.state.slots.touch(asid);
+        }
+    }
+
+    /// What the policy owes the space (or the kernel's set) that CR3 no longer names.
+    #[cold]
+    fn after_leaving(&self, left: Presence, token: SpaceToken, _irqs: &IrqsOff) {
+        if left == Presence::KERNEL {
+            if self.has_flag(flag::KERNEL_SET) {
+                // Relaxed: nobody reads this set; it is here for what it costs.
+                self.tlb.kernel_set().remove(self.id, Ordering::Relaxed);
+            }
+            return;
+        }
+        if !self.has_flag(flag::EXACT_SET | flag::COUNTED) {
+            return;
+        }
+        let space = self.hardware.space(token);
+        if self.has_flag(flag::EXACT_SET) {
+            // Release: CR3 was left before (C-06); partner is the fence in `advance`, after which the set is read.
+            space.cpus.remove(self.id, Ordering::Release);
+        }
+        if left.is_lazy() && self.has_flag(flag::COUNTED) {
+            self.uncount(space);
+        }
+    }
+
+    /// Loads the kernel's own tables: deep idle, offline, or a request to a lazy CPU that must leave.
+    pub fn load_kernel(&self, irqs: &IrqsOff) {
+        let left = self.presence();
+        if left == Presence::KERNEL {
+            return;
+        }
+        let token = SpaceToken(self.state.token.get());
+        // Relaxed: until it is KERNEL this CPU stays a target of the space; ordered by the Release below.
+        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
+        let root = self.tlb.kernel_root;
+        if self.state.kernel_tag_stale.get() == 0 {
+            self.load_cr3(Cr3::keeping(root, Pcid::KERNEL));
+        } else {
+            self.state.kernel_tag_stale.set(0);
+            self.load_cr3(Cr3::flushing(root, Pcid::KERNEL));
+        }
+        self.state.root.set(root.0);
+        if self.has_flag(flag::KERNEL_SET) {
+            // Relaxed: nobody reads this set.
+            self.tlb.kernel_set().add(self.id, Ordering::Relaxed);
+        }
+        // Release: CR3 names the kernel's tables before a sender can see it; partner is the Acquire in `must_tell`.
+        self.set_presence(Presence::KERNEL, Ordering::Release);
+        if self.has_flag(flag::SWITCH) {
+            self.after_leaving(left, token, irqs);
+        }
+    }
+
+    /// Runs `f` with `space` loaded, then goes back to the space that was running; a space that was held lazily is not
+    /// loaded again, since it may die meanwhile.
+    pub fn with_space<R>(&self, space: &AddressSpace<'_>, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
+        let left = self.presence();
+        if left.space() == space.id && left != Presence::KERNEL {
+            return f();
+        }
+        let token = SpaceToken(self.state.token.get());
+        self.switch_to(space, irqs);
+        let result = f();
+        if left == Presence::KERNEL || left.is_lazy() {
+            self.load_kernel(irqs);
+        } else {
+            self.switch_to(self.hardware.space(token), irqs);
+        }
+        result
+    }
+}
