@@ -1,3 +1,56 @@
-//! Placeholder head.
+//! What programs do to an address space: published benchmarks as streams of system calls and memory accesses.
+//!
+//! A [`Workload`] is a benchmark with its parameters; a [`Task`] is one process or thread of it. A task runs against
+//! [`Os`], and so unchanged on a simulated kernel and on a real one. Faults, copies and flushes are consequences and
+//! appear nowhere here.
+//!
+//! ```
+//! let mut workload = tlbkit_workloads::by_name("ebizzy-m").expect("a known name");
+//! workload.set("threads=8").expect("a known parameter");
+//! let first = workload.first_task();
+//! assert_eq!(first.role, 0);
+//! ```
+//!
+//! Two rules hold in every stream. Each read says what the page must hold ([`os::read_expecting`]), so that a lost
+//! flush shows as a wrong value. And a number of rounds of 0 means "until the run is over": a kernel must let
+//! [`Os::is_over`], once true for a task, be true for every task that this task wakes afterwards.
+//!
+//! Where to look: `registry` has the names, `parameters` the `key=value` settings, `team` what several tasks share
+//! (start, ring, stop), and each benchmark has a file of its own.
 #![no_std]
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod parameters;
+mod buildsh;
+mod compile;
+mod ebizzy;
+mod flush_sizes;
+mod lat_ctx;
+mod madvise;
+mod mapbench;
+mod memcache;
+mod netperf;
+pub mod os;
+pub mod pattern;
+mod pingpong;
+mod registry;
+mod team;
+mod tlb_flush;
+mod workload;
+
+pub use buildsh::BuildSh;
+pub use compile::Compile;
+pub use ebizzy::{Allocator, Ebizzy};
+pub use flush_sizes::{FLUSH_SIZES, FlushSize, FlushSizes, draw_flush_size, flush_size_weight};
+pub use lat_ctx::LatCtx;
+pub use madvise::Madvise1;
+pub use mapbench::{MapBench, Sharing};
+pub use memcache::Memcache;
+pub use netperf::Netperf;
+pub use os::Os;
+pub use parameters::{Parameter, ParameterError, Parameters};
+pub use pingpong::PingPong;
+pub use registry::{by_name, describe, names};
+pub use tlb_flush::{TlbFlush, TlbFlushMemory};
+pub use workload::{Task, Workload};

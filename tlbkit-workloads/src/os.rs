@@ -2,30 +2,7 @@
 //! written against it runs unchanged on either.
 
 use crate::Task;
-
-/// What backs a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Backing {
-    /// Zero-filled, private, copied on write after fork. Reading an untouched page maps the one zero page.
-    AnonPrivate,
-    /// Zero-filled, shared with children.
-    AnonShared,
-    /// A file's pages, private: reads map the file's page, the first write copies it.
-    FilePrivate,
-    /// A file's pages, shared.
-    FileShared,
-}
-
-/// What the program may do with a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Protection {
-    /// Nothing.
-    None,
-    /// Loads.
-    Read,
-    /// Loads and stores.
-    ReadWrite,
-}
+pub use tlbkit_pmap::{Backing, Protection};
 
 /// A counter that tasks block on, as eventfd: any task of the run may use any channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,7 +14,7 @@ pub struct AtomicCpuSet<'k> {
 
 /// Words that a set needs for `cpus` CPUs.
 #[must_use]
-pub const fn words_for(cpus: usize) -> usize {
+pub(crate) const fn words_for(cpus: usize) -> usize {
     cpus.div_ceil(64)
 }
 

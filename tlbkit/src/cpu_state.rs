@@ -53,6 +53,8 @@ pub(crate) mod flag {
     pub(crate) const NOT_LAZY: u64 = 1 << 4;
     /// Two halves.
     pub(crate) const ISOLATED: u64 = 1 << 5;
+    /// Flushes are counted.
+    pub(crate) const COUNTS: u64 = 1 << 6;
     /// What makes a switch leave its common path.
     pub(crate) const SWITCH: u64 = EXACT_SET | LEAST_RECENT | COUNTED | KERNEL_SET;
     /// What makes entering lazy mode leave its common path.
@@ -120,6 +122,8 @@ pub struct Tlb<'k> {
     policy: Policy,
     knobs: Knobs,
     stats: Option<&'k [CpuStats]>,
+    /// A generation with none of these bits interrupts the whole set, so that it is trimmed.
+    pub(crate) trim_mask: u64,
     next_id: AtomicU64,
 }
 
@@ -140,7 +144,11 @@ impl<'k> Tlb<'k> {
         assert!(matrix.len() >= Self::matrix_words(cpus.len()), "the matrix is too small for the CPUs");
         let _checked = policy.slots();
         let knobs = Knobs::new(&policy);
-        Self { cpus, matrix, kernel_root, policy, knobs, stats: None, next_id: AtomicU64::new(1) }
+        let trim_mask = match policy.cpu_set {
+            CpuSetUpkeep::Trimmed { every } if every != 0 => u64::from(every) - 1,
+            _ => u64::MAX,
+        };
+        Self { cpus, matrix, kernel_root, policy, knobs, stats: None, trim_mask, next_id: AtomicU64::new(1) }
     }
 
     /// Counts into `stats`, one a CPU, if the policy says so.
@@ -327,5 +335,6 @@ fn flags_of(policy: &Policy) -> u64 {
     set(policy.kernel_set == KernelSet::Written, flag::KERNEL_SET);
     set(policy.lazy == Lazy::Off, flag::NOT_LAZY);
     set(policy.isolation == Isolation::On, flag::ISOLATED);
+    set(policy.accounting == Accounting::On, flag::COUNTS);
     flags
 }

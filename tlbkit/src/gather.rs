@@ -72,7 +72,7 @@ const TOO_MANY: u32 = u32::MAX;
 
 impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     /// An empty gather for `target`; `frames` is where [`hold`](Self::hold) puts frames.
-    #[inline]
+    #[inline(always)]
     pub const fn new(target: Target<'s, 'k>, frames: F) -> Self {
         Self {
             target,
@@ -95,7 +95,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     }
 
     /// Names `pages` adjoining translations of size `stride` from `va` on.
-    #[inline]
+    #[inline(always)]
     pub fn range<H: Hardware>(
         &mut self,
         cpu: &Cpu<'_, '_, H>,
@@ -109,13 +109,16 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         self.reason = if self.is_empty() { why } else { self.reason };
         self.note(first, pages, stride, scope);
         match cpu.tlb().policy().batching {
-            Batching::None => self.send(cpu),
+            Batching::None => {
+                self.send(cpu);
+                (self.count, self.start, self.end, self.stride, self.scope) = (0, u64::MAX, 0, Stride::Page1G, 0);
+            }
             Batching::Packet(limit) => self.list_pages(first, pages, stride, u32::from(limit)),
             Batching::Range => {}
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn note(&mut self, first: u64, pages: u64, stride: Stride, scope: Scope) {
         // The end may be the top of the address space: kept as the last byte, so that it cannot wrap.
         let last = first.wrapping_add(pages.wrapping_mul(stride.bytes())).wrapping_sub(1);
@@ -189,8 +192,8 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     ///
     /// # Panics
     /// If another CPU must be told and interrupts are off (INV-7); if called while this CPU waits for another flush.
-    #[inline]
-    pub fn flush<H: Hardware>(mut self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
+    #[inline(always)]
+    pub fn flush<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
         if !self.is_empty() || self.scope & scope::TABLES != 0 {
             self.send(cpu);
         }
@@ -198,13 +201,13 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     }
 
     #[inline]
-    fn send<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>) {
+    fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) {
         let (space, token) = match self.target {
             Target::Space(space) => (space.id, space.token),
             Target::Kernel => (SpaceId::KERNEL, SpaceToken(0)),
         };
         let extent = self.extent(cpu);
-        let request = Request {
+        let mut request = Request {
             space,
             token,
             generation: Generation::NEVER,
@@ -213,8 +216,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             scope: self.scope & !EVERYTHING,
         };
         let listed = if let Extent::List { count } = extent { count as usize } else { 0 };
-        cpu.shoot(self.target, request, &self.list[..listed], self.reason);
-        (self.count, self.start, self.end, self.stride, self.scope) = (0, u64::MAX, 0, Stride::Page1G, 0);
+        cpu.shoot(self.target, &mut request, &self.list[..listed], self.reason);
     }
 
     #[inline]

@@ -20,7 +20,7 @@ use crate::address_space::AddressSpace;
 use crate::cpu_set::each_cpu;
 use crate::cpu_state::{Cpu, Presence, flag};
 use crate::hardware::{Event, Hardware, IrqsOff};
-use crate::policy::{CpuSetUpkeep, Lazy, LazyReferences, LocalFlush};
+use crate::policy::{Lazy, LazyReferences, LocalFlush};
 use crate::request::{Extent, MAX_PAGES, Request, scope};
 use crate::stats::Reason;
 use crate::sync::{Ordering, fence};
@@ -47,27 +47,29 @@ pub enum Target<'s, 'k> {
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes everywhere what `extent` names; the page tables have been changed. When it returns no CPU can use an old
     /// translation, nor walk an old table if [`scope::TABLES`] is asked for (INV-6).
-    pub(crate) fn shoot(&self, target: Target<'_, '_>, mut request: Request, list: &[VirtAddr], reason: Reason) {
+    pub(crate) fn shoot(&self, target: Target<'_, '_>, request: &mut Request, list: &[VirtAddr], reason: Reason) {
         assert!(self.state.is_sending.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
         if let Target::Space(space) = target {
             request.generation = space.advance();
-            request.scope |= self.trim_scope(&request);
+            if request.generation.0 & self.tlb.trim_mask == 0 {
+                request.scope |= scope::TRIM;
+            }
         } else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
         }
-        let timer = self.stats().map(|_| self.hardware.now_cycles());
+        let began = if self.has_flag(flag::COUNTS) { self.hardware.now_cycles() } else { 0 };
         let is_before = self.tlb.policy().local_flush == LocalFlush::BeforeRemote;
         if is_before {
-            self.flush_here(&request, list);
+            self.flush_here(request, list);
         }
-        let told = self.tell(target, &request, list);
+        let told = self.tell(target, request, list);
         if !is_before {
-            self.flush_here(&request, list);
+            self.flush_here(request, list);
         }
-        if let Some(began) = timer {
-            self.count(&request, reason, told, self.hardware.now_cycles().wrapping_sub(began));
+        if self.has_flag(flag::COUNTS) {
+            self.count(request, reason, told, self.hardware.now_cycles().wrapping_sub(began));
         }
         if told != 0 {
             self.wait();
@@ -75,19 +77,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::FlushEnd);
     }
 
+    #[inline(always)]
     fn flush_here(&self, request: &Request, list: &[VirtAddr]) {
         self.hardware.with_irqs_off(|irqs| self.carry_out(request, list, irqs));
         self.hardware.event(Event::FlushLocalDone);
-    }
-
-    #[inline]
-    fn trim_scope(&self, request: &Request) -> u64 {
-        match self.tlb.policy().cpu_set {
-            CpuSetUpkeep::Trimmed { every } if every != 0 && request.generation.0 & (u64::from(every) - 1) == 0 => {
-                scope::TRIM
-            }
-            _ => 0,
-        }
     }
 
     /// Tells every CPU that must know and returns how many.
@@ -242,7 +235,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return if space.begin_death() { Destroyed::Now } else { Destroyed::WhenUnreferenced };
         }
         let everyone = if self.has_flag(flag::EXACT_SET) { scope::EVERYONE } else { 0 };
-        let request = Request {
+        let mut request = Request {
             space: space.id,
             token: space.token,
             generation: space.generation(),
@@ -250,7 +243,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             stride: crate::addr::Stride::Page4K,
             scope: scope::TABLES | everyone,
         };
-        self.shoot(Target::Space(space), request, &[], Reason::Destroy);
+        self.shoot(Target::Space(space), &mut request, &[], Reason::Destroy);
         Destroyed::Now
     }
 }

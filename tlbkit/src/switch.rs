@@ -64,6 +64,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// The space is still loaded: all that is needed is to be seen, then to look (INV-2).
+    #[inline(never)]
     fn leave_lazy(&self, to: &AddressSpace<'_>, irqs: &IrqsOff) {
         let _ = irqs;
         // Relaxed: ordered by the fence below.
@@ -95,41 +96,50 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.load_cr3(Cr3::flushing(space.root, asid.pcid()));
     }
 
+    /// The common path: a recent space whose slot the hint knows, under a policy that owes nothing to the space left.
+    #[inline(always)]
+    fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+        // Relaxed: ordered by the fence in `enter`. From here on this CPU is a target for whatever set it is in.
+        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
+        match self.state.slots.recall(to.id) {
+            Some(asid) if !self.has_flag(flag::SWITCH) => self.enter(asid, to),
+            _ => self.switch_with_work(left, to, irqs),
+        }
+    }
+
+    /// All the others: a new slot, an exact set, slots by last use, counted references.
+    #[inline(never)]
+    fn switch_with_work(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+        let token = SpaceToken(self.state.token.get());
+        let asid = self.admit(to);
+        self.before_switch(asid, to);
+        self.enter(asid, to);
+        if self.has_flag(flag::SWITCH) {
+            self.after_leaving(left, token, irqs);
+        }
+    }
+
     /// The handshake of INV-2, joiner's side; the diagram is in `address_space.rs`.
     ///
     /// No-flush only for a slot whose generation is current, read after joining (INV-12). A slot with a generation that
     /// is older, or none, is flushed by the same CR3 write; its user half at the next return to user mode (INV-10).
-    fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        // Relaxed: ordered by the fence below. From here on this CPU is a target for whatever set it is in.
-        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
-        let slots = &self.state.slots;
-        let asid = match slots.recall(to.id) {
-            Some(asid) => asid,
-            None => self.admit(to),
-        };
-        let has_work = self.has_flag(flag::SWITCH);
-        if has_work {
-            self.before_switch(asid, to);
-        }
-        let left_token = SpaceToken(self.state.token.get());
+    #[inline(always)]
+    fn enter(&self, asid: Asid, to: &AddressSpace<'_>) {
         // SeqCst: partner is the fence in `AddressSpace::advance`.
         fence(Ordering::SeqCst);
         let newest = to.generation();
-        if slots.generation(asid) == newest {
+        self.state.asid.set(u64::from(asid.0));
+        self.state.token.set(to.token.0);
+        self.state.root.set(to.root.0);
+        if self.state.slots.generation(asid) == newest {
             self.load_cr3(Cr3::keeping(to.root, asid.pcid()));
             self.hardware.event(Event::SwitchKept);
         } else {
             self.flush_into(asid, to, newest);
         }
-        self.state.asid.set(u64::from(asid.0));
-        self.state.token.set(to.token.0);
-        self.state.root.set(to.root.0);
         // Release: CR3 names the new space before a sender can see that the old one was left; partner is the Acquire in
         // `must_tell`.
         self.set_presence(Presence::running(to.id), Ordering::Release);
-        if has_work {
-            self.after_leaving(left, left_token, irqs);
-        }
     }
 
     #[inline(always)]
@@ -140,10 +150,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::SwitchFlushed);
     }
 
-    /// The slot of a space that the hint does not know: found by search, or a recycled one, with the set joined.
-    #[inline(never)]
+    /// The slot of a space: the one it has, or a recycled one, with the set joined.
     fn admit(&self, to: &AddressSpace<'_>) -> Asid {
-        if let Some(asid) = self.state.slots.search(to.id) {
+        let slots = &self.state.slots;
+        if let Some(asid) = slots.recall(to.id).or_else(|| slots.search(to.id)) {
             return asid;
         }
         self.join(to);
@@ -162,7 +172,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    #[cold]
+    #[inline(always)]
     fn before_switch(&self, asid: Asid, to: &AddressSpace<'_>) {
         if self.has_flag(flag::EXACT_SET) {
             self.join(to);

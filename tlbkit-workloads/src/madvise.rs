@@ -1,0 +1,59 @@
+//! One thread writes a page and gives it back, again and again, while the other threads of its process spin.
+//!
+//! The micro-benchmark of the series that overlaps local and remote flushes (2019): each page given back concerns
+//! every spinning CPU, and nothing else happens. One unit is one page.
+
+use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::parameters::{MANY, MOST_TASKS};
+use crate::pattern::stamp;
+use crate::team::{Rounds, StopPage, crew};
+use crate::workload::Task;
+
+parameters! {
+    /// Parameters of the micro-benchmark.
+    pub struct Madvise1 {
+        /// Threads, of which one works and the others spin; 0 for one on each CPU
+        threads = 2, 0..=MOST_TASKS;
+        /// Cycles of one turn of the spinning loop; prior
+        spin_cycles = 100, 1..=MANY;
+        /// Pages given back; 0 until the run is over
+        rounds = 0, 0..=MANY;
+        /// Every how many pages the fresh page is read, expecting zero, before it is written; 0 never
+        check_fresh = 0, 0..=MANY;
+    }
+}
+
+impl Madvise1 {
+    pub(crate) fn run(self, task: Task, os: &dyn Os) {
+        os.pin(task.role);
+        if task.role > 0 {
+            return self.spin(StopPage(task.arg), os);
+        }
+        let stop = StopPage::new(os);
+        let threads = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
+        crew(os, 1, threads, &|role| os.thread(task.part(role, stop.0)), &mut || {
+            self.work(os);
+            stop.stop_before(os, 0);
+        });
+    }
+
+    fn work(self, os: &dyn Os) {
+        let page = os.map(1, Backing::AnonPrivate, Protection::ReadWrite);
+        let mut rounds = Rounds::new(self.rounds);
+        while let Some(round) = rounds.next(os) {
+            if self.check_fresh != 0 && round.is_multiple_of(self.check_fresh) {
+                read_expecting(os, page, 0);
+            }
+            os.write(page, stamp(round, 0));
+            os.dontneed(page, 1);
+            os.count(1);
+        }
+    }
+
+    /// Looks at the stop page in each turn: the CPU keeps the space loaded, and a translation with it.
+    fn spin(self, stop: StopPage, os: &dyn Os) {
+        while stop.goes_on(os, 1, 0, 0, 0) {
+            os.compute(self.spin_cycles);
+        }
+    }
+}

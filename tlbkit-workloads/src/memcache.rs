@@ -1,0 +1,87 @@
+//! Requests to the threads of one server process; each thread blocks for its next request, and its CPU goes idle.
+//!
+//! The memcache-like load of the lazy TLB series. Unlike netperf's, the servers share one address space, so that all
+//! their CPUs write one CPU set when they leave it at each idle. One unit is one request.
+
+use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
+use crate::pattern::{page_at, stamp, write_stamps};
+use crate::team::{Keepsake, Ring, crew};
+use crate::workload::Task;
+
+parameters! {
+    /// Parameters of the server and its clients.
+    pub struct Memcache {
+        /// Server threads, each with a client process; 0 for one on every two CPUs
+        workers = 0, 0..=MOST_TASKS / 2;
+        /// Pages of the items, shared by all server threads; prior
+        items = 1024, 1..=MOST_PAGES;
+        /// Pages of items that one request reads, drawn at random; prior
+        reads = 4, 0..=MOST_PAGES;
+        /// User and protocol cycles of the client for one request; prior
+        client_cycles = 10_000, 0..=MANY;
+        /// The same for the server; prior
+        server_cycles = 10_000, 0..=MANY;
+        /// Requests of each client; 0 until the run is over
+        rounds = 0, 0..=MANY;
+    }
+}
+
+/// Owner of the words in the items.
+const ITEMS: u64 = 0x17e;
+/// The server process; role 2 + 2n is client n, role 3 + 2n its server thread.
+const SERVER: u32 = 1;
+
+impl Memcache {
+    pub(crate) fn run(self, task: Task, os: &dyn Os) {
+        match task.role {
+            0 => self.launch(task, os),
+            SERVER => self.serve(task, os),
+            role if role % 2 == 0 => self.client(task, os),
+            _ => self.worker(task, os),
+        }
+    }
+
+    fn launch(self, task: Task, os: &dyn Os) {
+        let keepsake = Keepsake(os.map(1, Backing::AnonPrivate, Protection::ReadWrite));
+        keepsake.write_before_fork(os);
+        // Index 0 is the server, index n + 1 the client n.
+        let start = |index: u32| {
+            let role = if index == 0 { SERVER } else { 2 * index };
+            os.fork(task.part(role, keepsake.0))
+        };
+        crew(os, 0, self.workers(os) + 1, &start, &mut || keepsake.write_after_fork(os));
+        keepsake.check_in_parent(os);
+    }
+
+    fn serve(self, task: Task, os: &dyn Os) {
+        let items = os.map(self.items, Backing::AnonPrivate, Protection::ReadWrite);
+        write_stamps(os, items, self.items, ITEMS);
+        crew(os, 0, self.workers(os), &|index| os.thread(task.part(3 + 2 * index, items)), &mut || ());
+        Keepsake(task.arg).check_in_child(os);
+    }
+
+    fn client(self, task: Task, os: &dyn Os) {
+        let ring = Ring { first: task.role - 2, of: 2, me: 0 };
+        os.pin(task.role - 2);
+        ring.lead(os, self.rounds, &mut |_| os.compute(self.client_cycles));
+        Keepsake(task.arg).check_in_child(os);
+    }
+
+    fn worker(self, task: Task, os: &dyn Os) {
+        let ring = Ring { first: task.role - 3, of: 2, me: 1 };
+        os.pin(task.role - 2);
+        ring.follow(os, self.rounds, &mut |_| {
+            for _ in 0..self.reads {
+                let page = os.random() % self.items;
+                read_expecting(os, page_at(task.arg, page), stamp(ITEMS, page));
+            }
+            os.compute(self.server_cycles);
+            os.count(1);
+        });
+    }
+
+    fn workers(self, os: &dyn Os) -> u32 {
+        if self.workers == 0 { (os.cpus() / 2).max(1) } else { self.workers as u32 }
+    }
+}

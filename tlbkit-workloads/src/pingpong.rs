@@ -1,0 +1,54 @@
+//! Two address spaces on one CPU wake each other by counters, and read zero pages in each turn.
+//!
+//! The program behind the PCID commit (10af6235): eventfd ping-pong, once bare, once touching 512 zero pages. An
+//! *iteration* here, and one unit of the score, is a round: both spaces have had one turn, so two switches and twice
+//! `pages` reads. The commit does not say whether its iteration is that or one switch; who compares with its
+//! microseconds must carry that factor of two.
+
+use crate::os::{Backing, Os, Protection};
+use crate::parameters::{MANY, MOST_PAGES};
+use crate::pattern::{page_at, read_zeros};
+use crate::team::{Keepsake, Ring, crew};
+use crate::workload::Task;
+
+parameters! {
+    /// Parameters of the ping-pong.
+    pub struct PingPong {
+        /// Zero pages read in each turn; the source has 0 and 512
+        pages = 0, 0..=MOST_PAGES;
+        /// Rounds; 0 until the run is over
+        rounds = 0, 0..=MANY;
+    }
+}
+
+impl PingPong {
+    pub(crate) fn run(self, task: Task, os: &dyn Os) {
+        os.pin(0);
+        if task.role == 0 { self.lead(task, os) } else { self.follow(task, os) }
+    }
+
+    /// Never written, the pages all stand for the one zero page: reads miss the TLB and not the cache.
+    fn lead(self, task: Task, os: &dyn Os) {
+        let base = os.map(self.pages + 1, Backing::AnonPrivate, Protection::ReadWrite);
+        let keepsake = Keepsake(page_at(base, self.pages));
+        keepsake.write_before_fork(os);
+        crew(os, 1, 2, &|role| os.fork(task.part(role, base)), &mut || {
+            keepsake.write_after_fork(os);
+            ring(0).lead(os, self.rounds, &mut |_| read_zeros(os, base, self.pages));
+        });
+        keepsake.check_in_parent(os);
+    }
+
+    /// Counts, because its turn completes the round.
+    fn follow(self, task: Task, os: &dyn Os) {
+        ring(1).follow(os, self.rounds, &mut |_| {
+            read_zeros(os, task.arg, self.pages);
+            os.count(1);
+        });
+        Keepsake(page_at(task.arg, self.pages)).check_in_child(os);
+    }
+}
+
+fn ring(me: u32) -> Ring {
+    Ring { first: 0, of: 2, me }
+}

@@ -1,0 +1,119 @@
+//! A benchmark with its parameters, and one process or thread of it.
+
+use crate::os::Os;
+use crate::parameters::{self, ParameterError, Parameters};
+use crate::{
+    Allocator, BuildSh, Compile, Ebizzy, FlushSizes, LatCtx, Madvise1, MapBench, Memcache, Netperf, PingPong, Sharing,
+    TlbFlush, TlbFlushMemory,
+};
+
+/// One process or thread: which benchmark, which part in it, and one number from whoever started it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// The benchmark.
+    pub workload: Workload,
+    /// The part this task plays; 0 is the first task, the rest is the workload's own numbering.
+    pub role: u32,
+    /// What the starter hands over, mostly the address of something that both know.
+    pub arg: u64,
+}
+
+/// A benchmark and its parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Workload {
+    /// Two spaces on one CPU wake each other.
+    PingPong(PingPong),
+    /// A ring of processes, each with an array to sum.
+    LatCtx(LatCtx),
+    /// Request and response between pairs of processes, each with a CPU that idles in between.
+    Netperf(Netperf),
+    /// The same, the servers being threads of one process.
+    Memcache(Memcache),
+    /// Many short processes.
+    BuildSh(BuildSh),
+    /// Compilers that give memory back in the sizes of a kernel build.
+    Compile(Compile),
+    /// Those sizes by themselves.
+    FlushSizes(FlushSizes),
+    /// Threads that allocate, fill, search and free.
+    Ebizzy(Allocator, Ebizzy),
+    /// Threads that each give one page back at a time.
+    TlbFlush(TlbFlushMemory, TlbFlush),
+    /// Threads that map, touch and unmap, alone or for each other.
+    MapBench(Sharing, MapBench),
+    /// One thread gives one page back again and again, the others spin.
+    Madvise1(Madvise1),
+}
+
+impl Task {
+    /// Runs the task to its end.
+    pub fn run(self, os: &dyn Os) {
+        match self.workload {
+            Workload::PingPong(parameters) => parameters.run(self, os),
+            Workload::LatCtx(parameters) => parameters.run(self, os),
+            Workload::Netperf(parameters) => parameters.run(self, os),
+            Workload::Memcache(parameters) => parameters.run(self, os),
+            Workload::BuildSh(parameters) => parameters.run(self, os),
+            Workload::Compile(parameters) => parameters.run(self, os),
+            Workload::FlushSizes(parameters) => parameters.run(os),
+            Workload::Ebizzy(allocator, parameters) => parameters.run(allocator, self, os),
+            Workload::TlbFlush(memory, parameters) => parameters.run(memory, self, os),
+            Workload::MapBench(sharing, parameters) => parameters.run(sharing, self, os),
+            Workload::Madvise1(parameters) => parameters.run(self, os),
+        }
+    }
+
+    /// The same workload in another part.
+    pub(crate) fn part(self, role: u32, arg: u64) -> Self {
+        Self { role, arg, ..self }
+    }
+}
+
+impl Workload {
+    /// The task that starts all others.
+    pub fn first_task(self) -> Task {
+        Task { workload: self, role: 0, arg: 0 }
+    }
+
+    /// The parameters, to list and to read.
+    pub fn parameters(&self) -> &dyn Parameters {
+        match self {
+            Self::PingPong(parameters) => parameters,
+            Self::LatCtx(parameters) => parameters,
+            Self::Netperf(parameters) => parameters,
+            Self::Memcache(parameters) => parameters,
+            Self::BuildSh(parameters) => parameters,
+            Self::Compile(parameters) => parameters,
+            Self::FlushSizes(parameters) => parameters,
+            Self::Ebizzy(_, parameters) => parameters,
+            Self::TlbFlush(_, parameters) => parameters,
+            Self::MapBench(_, parameters) => parameters,
+            Self::Madvise1(parameters) => parameters,
+        }
+    }
+
+    /// Sets one parameter from `key=value`.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the key, the value and the limit.
+    pub fn set<'a>(&mut self, setting: &'a str) -> Result<(), ParameterError<'a>> {
+        parameters::set(self.parameters_mut(), setting)
+    }
+
+    fn parameters_mut(&mut self) -> &mut dyn Parameters {
+        match self {
+            Self::PingPong(parameters) => parameters,
+            Self::LatCtx(parameters) => parameters,
+            Self::Netperf(parameters) => parameters,
+            Self::Memcache(parameters) => parameters,
+            Self::BuildSh(parameters) => parameters,
+            Self::Compile(parameters) => parameters,
+            Self::FlushSizes(parameters) => parameters,
+            Self::Ebizzy(_, parameters) => parameters,
+            Self::TlbFlush(_, parameters) => parameters,
+            Self::MapBench(_, parameters) => parameters,
+            Self::Madvise1(parameters) => parameters,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Time by the median of several rounds; instructions by running this very program under callgrind.
+
+use std::process::Command;
+use std::time::Instant;
+
+use crate::machine::Bench;
+
+type Body = Box<dyn Fn(&Bench, u64)>;
+type Setup = Box<dyn Fn(&Bench)>;
+
+/// One measured path.
+pub(crate) struct Path {
+    name: &'static str,
+    body: Body,
+    /// What the body does besides the path, taken off.
+    rest: Body,
+    setup: Setup,
+    /// The machine on which the rest is measured, if it is another one.
+    rest_setup: Option<Setup>,
+}
+
+impl Path {
+    pub(crate) fn new(name: &'static str, body: impl Fn(&Bench, u64) + 'static) -> Self {
+        Self { name, body: Box::new(body), rest: Box::new(empty_loop), setup: Box::new(|_| ()), rest_setup: None }
+    }
+
+    pub(crate) fn less(mut self, rest: impl Fn(&Bench, u64) + 'static) -> Self {
+        self.rest = Box::new(rest);
+        self
+    }
+
+    pub(crate) fn prepared(mut self, setup: impl Fn(&Bench) + 'static) -> Self {
+        self.setup = Box::new(setup);
+        self
+    }
+
+    /// The same body on a machine prepared otherwise is taken off: the cost of the difference.
+    pub(crate) fn compared_with(mut self, setup: impl Fn(&Bench) + 'static) -> Self {
+        self.rest_setup = Some(Box::new(setup));
+        self
+    }
+
+    fn run(&self, part: Part, n: u64) {
+        let bench = Bench::new();
+        match (part, &self.rest_setup) {
+            (Part::Rest, Some(setup)) => {
+                setup(&bench);
+                (self.body)(&bench, n);
+            }
+            (Part::Rest, None) => {
+                (self.setup)(&bench);
+                (self.rest)(&bench, n);
+            }
+            (Part::Whole, _) => {
+                (self.setup)(&bench);
+                (self.body)(&bench, n);
+            }
+        }
+    }
+}
+
+fn empty_loop(bench: &Bench, n: u64) {
+    let cpu = bench.cpu();
+    (0..n).for_each(|_| Bench::nothing(&cpu, &bench.spaces[0], &bench.irqs));
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Whole,
+    Rest,
+}
+
+const ENV: &str = "TLBKIT_BENCH_PATH";
+
+pub(crate) fn run(paths: &[Path], linux: &[Option<u32>]) {
+    if let Ok(spec) = std::env::var(ENV) {
+        return run_one(paths, &spec);
+    }
+    println!("{:28} {:>9} {:>14} {:>12}", "path", "ns", "instructions", "Linux 7.3 D");
+    for (index, (path, linux)) in paths.iter().zip(linux).enumerate() {
+        let ns = nanoseconds(path);
+        let counted = instructions(index).map_or_else(|why| why, |n| format!("{n:.1}"));
+        let bar = linux.map_or("-".into(), |n| n.to_string());
+        println!("{:28} {ns:>9.1} {counted:>14} {bar:>12}", path.name);
+    }
+}
+
+fn run_one(paths: &[Path], spec: &str) {
+    let mut parts = spec.split(' ').map(|word| word.parse::<u64>().expect("three numbers"));
+    let mut next = || parts.next().expect("three numbers");
+    let (index, is_rest, n) = (next(), next(), next());
+    paths[index as usize].run(if is_rest == 1 { Part::Rest } else { Part::Whole }, n);
+}
+
+fn nanoseconds(path: &Path) -> f64 {
+    const N: u64 = 200_000;
+    let time = |part| {
+        let began = Instant::now();
+        path.run(part, N);
+        began.elapsed().as_nanos() as f64 / N as f64
+    };
+    let mut rounds: Vec<f64> = (0..15).map(|_| time(Part::Whole) - time(Part::Rest)).collect();
+    rounds.sort_by(f64::total_cmp);
+    rounds[rounds.len() / 2]
+}
+
+/// Instructions of one pass: the slope between two lengths, whole less rest, so that set-up and exit drop out.
+fn instructions(index: usize) -> Result<f64, String> {
+    const SHORT: u64 = 1_200;
+    const LONG: u64 = 13_200;
+    let slope = |is_rest: u32| -> Result<f64, String> {
+        let long = callgrind(index, is_rest, LONG)?;
+        let short = callgrind(index, is_rest, SHORT)?;
+        Ok((long - short) as f64 / (LONG - SHORT) as f64)
+    };
+    // The empty function that is taken off has a return of its own.
+    Ok(slope(0)? - slope(1)? + 1.0)
+}
+
+fn callgrind(index: usize, is_rest: u32, n: u64) -> Result<i64, String> {
+    let me = std::env::current_exe().map_err(|e| e.to_string())?;
+    let output = Command::new("valgrind")
+        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+        .args(["--toggle-collect=*finish_elsewhere*", "--collect-atstart=yes"])
+        .arg(me)
+        .env(ENV, format!("{index} {is_rest} {n}"))
+        .output()
+        .map_err(|_| "no valgrind".to_owned())?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find(|line| line.contains("Collected :")).ok_or("no count")?;
+    line.rsplit(' ').next().and_then(|n| n.parse().ok()).ok_or_else(|| "no count".to_owned())
+}

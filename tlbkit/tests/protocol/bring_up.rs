@@ -1,0 +1,67 @@
+//! Bring-up, hot-plug and resume: a TLB of which nothing is known, and a CPU that nobody interrupts.
+
+use tlbkit::{CpuSetUpkeep, Pcid, Policy, Stride, Tags};
+
+use crate::machine::{Did, Entry, Holds, KERNEL, MODERN, Owner, Path, USER, World};
+
+/// Fills every tag of the CPU with what a boot loader, or the time before a suspend, may have left there.
+fn leave_rubbish(world: &World, cpu: usize) {
+    let mut memory = world.memory.borrow_mut();
+    let stamp = memory.map(Owner::Kernel, KERNEL + (1 << 40) + ((cpu as u64) << 30), Stride::Page4K);
+    memory.unhook(Owner::Kernel, KERNEL + (1 << 40) + ((cpu as u64) << 30));
+    memory.free(&[stamp]);
+    let mut tlb = world.cores[cpu].tlb.borrow_mut();
+    for pcid in (0..16).flat_map(|n| [Pcid(n), Pcid(n).user_half()]) {
+        for (start, holds) in [(USER, Holds::Tagged), (KERNEL, Holds::Tagged), (KERNEL, Holds::Global)] {
+            tlb.entries.push(Entry { pcid, start, stride: Stride::Page4K, stamp, holds });
+        }
+        tlb.paths.push(Path { pcid, region: USER >> 21, table: stamp });
+    }
+}
+
+#[test]
+fn inv_12_a_restarted_cpu_keeps_nothing_of_what_its_tlb_held() {
+    let no_invpcid = tlbkit::Features { invpcid: false, ..MODERN };
+    for features in [MODERN, no_invpcid, tlbkit::Features::default()] {
+        let world = World::of(Policy { tags: Tags::RoundRobin(3), ..Policy::default() }, &[features]);
+        let space = world.space();
+        world.map(space, USER);
+        world.map_kernel(KERNEL);
+        world.switch(0, space);
+        leave_rubbish(world, 0);
+        world.bring_up(0);
+        assert!(world.cores[0].tlb.borrow().entries.is_empty() && world.cores[0].tlb.borrow().paths.is_empty());
+        world.switch(0, space);
+        assert!(world.touch(0, USER).is_some() && world.touch_in_kernel(0, KERNEL).is_some());
+    }
+}
+
+#[test]
+fn inv_6_a_cpu_that_was_unplugged_misses_flushes_and_still_comes_back_clean() {
+    let world = World::new(Policy::default(), 2);
+    let space = world.space();
+    world.map(space, USER);
+    world.map_kernel(KERNEL);
+    world.switch(1, space);
+    assert!(world.touch(1, USER).is_some() && world.touch_in_kernel(1, KERNEL).is_some());
+    world.offline(1);
+    world.forget_logs();
+    world.unmap(0, space, &[USER]);
+    world.revoke(0, Owner::Kernel, &[KERNEL]);
+    assert!(!world.log(0).iter().any(|did| matches!(did, Did::Ipi(_) | Did::IpiToOthers)), "nobody is there");
+    world.bring_up(1);
+    world.switch(1, space);
+    assert_eq!((world.touch(1, USER), world.touch_in_kernel(1, KERNEL)), (None, None));
+}
+
+#[test]
+fn inv_7_a_trimming_flush_does_not_wait_for_a_cpu_that_is_offline() {
+    let upkeep = CpuSetUpkeep::Trimmed { every: 1 };
+    let world = World::new(Policy { cpu_set: upkeep, ..Policy::default() }, 2);
+    let space = world.space();
+    world.map(space, USER);
+    world.switch(1, space);
+    world.offline(1);
+    world.switch(0, space);
+    world.unmap(0, space, &[USER]);
+}

@@ -1,0 +1,182 @@
+//! One CPU: the instructions of [`Hardware`], checked as they are executed.
+
+use std::cell::{Cell, OnceCell, RefCell};
+
+use tlbkit::{AddressSpace, Cr3, CpuId, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken, Tags, VirtAddr};
+
+use super::World;
+use super::memory::{Fate, KERNEL_ROOT, Owner, is_user_half, owner_of};
+use super::soft_tlb::SoftTlb;
+
+/// What a CPU has executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Did {
+    Cr3(Cr3),
+    Invlpg(u64),
+    Invpcid(Invpcid),
+    TogglePge,
+    Ipi(u32),
+    IpiToOthers,
+    Event(Event),
+}
+
+/// Whether the program or the kernel executes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    User,
+    Kernel,
+}
+
+/// A CPU and its TLB.
+pub(crate) struct Core {
+    pub(crate) id: u32,
+    pub(crate) world: OnceCell<&'static World>,
+    pub(crate) features: Features,
+    pub(crate) cr3: Cell<Cr3>,
+    pub(crate) irqs: Cell<bool>,
+    pub(crate) is_online: Cell<bool>,
+    pub(crate) has_ipi: Cell<bool>,
+    pub(crate) mode: Cell<Mode>,
+    /// The space that the program here runs in; none when lazy or in the kernel's tables.
+    pub(crate) task: Cell<Option<usize>>,
+    pub(crate) tlb: RefCell<SoftTlb>,
+    pub(crate) log: RefCell<Vec<Did>>,
+    pub(crate) clock_cycles: Cell<u64>,
+}
+
+impl Core {
+    pub(crate) fn new(id: u32, features: Features) -> Self {
+        Self {
+            id,
+            world: OnceCell::new(),
+            features,
+            cr3: Cell::new(Cr3::flushing(KERNEL_ROOT, Pcid::KERNEL)),
+            irqs: Cell::new(true),
+            is_online: Cell::new(true),
+            has_ipi: Cell::new(false),
+            mode: Cell::new(Mode::Kernel),
+            task: Cell::new(None),
+            tlb: RefCell::default(),
+            log: RefCell::default(),
+            clock_cycles: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn world(&self) -> &'static World {
+        self.world.get().expect("a core belongs to a world")
+    }
+
+    fn note(&self, did: Did) {
+        self.log.borrow_mut().push(did);
+    }
+
+    fn has_tags(&self) -> bool {
+        self.features.pcid && self.world().tlb.policy().tags != Tags::Off
+    }
+
+    /// INV-8: tag 0 is the kernel's own, bit 11 the user half's; without tags CR3 is the plain root.
+    fn check_tag(&self, cr3: Cr3) {
+        if !self.has_tags() {
+            return assert_eq!(cr3.0, cr3.root().0, "a tag or the no-flush bit where there are no tags");
+        }
+        let slot = cr3.pcid().0 & !Pcid::USER_BIT;
+        assert_eq!(slot == 0, cr3.root() == KERNEL_ROOT, "INV-8: {cr3:?}");
+        assert!(usize::from(slot) <= self.world().tlb.policy().slots(), "INV-8: a tag beyond the slots: {cr3:?}");
+        assert_eq!(cr3.pcid().0 & Pcid::USER_BIT != 0, is_user_half(cr3.root()), "INV-8: halves mixed up: {cr3:?}");
+    }
+
+    /// INV-12 and INV-10: a load that keeps finds under its tag nothing that was freed, and nobody else's.
+    fn check_kept(&self, cr3: Cr3) {
+        let memory = self.world().memory.borrow();
+        for entry in self.tlb.borrow().entries.iter().filter(|e| e.is_usable(cr3.pcid())) {
+            assert!(!memory.is_freed(entry.stamp), "INV-12: cpu{} keeps a freed translation: {entry:x?}", self.id);
+            let owner = memory.owner(entry.stamp);
+            let is_own = owner == Owner::Kernel || owner == owner_of(cr3.root());
+            assert!(is_own, "INV-8: cpu{} keeps another space's: {entry:x?}", self.id);
+        }
+    }
+}
+
+impl Hardware for Core {
+    fn features(&self) -> Features {
+        self.features
+    }
+
+    fn write_cr3(&self, cr3: Cr3) {
+        self.note(Did::Cr3(cr3));
+        self.check_tag(cr3);
+        if let Owner::Space(space) = owner_of(cr3.root()) {
+            assert_eq!(self.world().memory.borrow().roots[space], Fate::Live, "loaded the root of a dead space");
+        }
+        match (self.features.pcid, cr3.keeps()) {
+            (true, true) => self.check_kept(cr3),
+            (true, false) => self.tlb.borrow_mut().drop_tag(cr3.pcid()),
+            (false, _) => self.tlb.borrow_mut().drop_tagged(),
+        }
+        self.cr3.set(cr3);
+    }
+
+    fn invlpg(&self, va: VirtAddr) {
+        self.note(Did::Invlpg(va.0));
+        self.tlb.borrow_mut().invlpg(self.cr3.get().pcid(), va.0);
+    }
+
+    fn invpcid(&self, what: Invpcid) {
+        assert!(self.features.invpcid, "no INVPCID here");
+        if let Invpcid::Address(pcid, _) | Invpcid::Single(pcid) = what {
+            assert!(self.features.pcid || pcid.0 == 0, "a general protection fault: tags are off");
+        }
+        self.note(Did::Invpcid(what));
+        self.tlb.borrow_mut().invpcid(what);
+    }
+
+    fn toggle_pge(&self) {
+        self.note(Did::TogglePge);
+        self.tlb.borrow_mut().drop_all();
+    }
+
+    fn send_ipi(&self, to: CpuId) {
+        self.note(Did::Ipi(to.0));
+        assert_ne!(to.0, self.id, "an interrupt to itself");
+        self.world().interrupt(to.0 as usize);
+    }
+
+    fn send_ipi_to_others(&self) {
+        self.note(Did::IpiToOthers);
+        let world = self.world();
+        (0..world.cores.len()).filter(|&n| n != self.id as usize).for_each(|n| world.interrupt(n));
+    }
+
+    fn relax(&self) {
+        self.world().while_waiting(self.id as usize);
+    }
+
+    fn irqs_enabled(&self) -> bool {
+        self.irqs.get()
+    }
+
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        let before = self.irqs.replace(false);
+        let result = f(&IrqsOff::assume());
+        self.irqs.set(before);
+        result
+    }
+
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+        let space = token.0 as usize;
+        assert_eq!(self.world().memory.borrow().roots[space], Fate::Live, "asked for a dead space");
+        self.world().spaces.borrow()[space]
+    }
+
+    fn event(&self, event: Event) {
+        self.note(Did::Event(event));
+        if let Event::LastLazyReference(token) = event {
+            self.world().unreferenced(token.0 as usize);
+        }
+    }
+
+    fn now_cycles(&self) -> u64 {
+        self.clock_cycles.set(self.clock_cycles.get() + 100);
+        self.clock_cycles.get()
+    }
+}
