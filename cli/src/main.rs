@@ -1,7 +1,68 @@
-//! The command `tlbkit`.
+//! The command `tlbkit`: what flush policies cost, on a simulated multiprocessor that runs the real protocol.
+//!
+//! Exit status: 0 fine, 1 a result out of its band or a violation, 2 wrong usage or bad input.
 
 mod experiment;
 mod figure;
 mod output;
+mod progress;
+mod reproduce;
+mod settings;
+mod verbs;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// What TLB flush policies cost: the tlbkit library on a simulated x86-64 multiprocessor.
+#[derive(Parser)]
+#[command(name = "tlbkit", version, after_help = "Start with: tlbkit reproduce")]
+struct Arguments {
+    /// JSON Lines on standard output, one object a row
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// The published results beside ours, with the error of each, and a report with plots
+    Reproduce(verbs::reproduce::Options),
+    /// One workload on one machine under several policies, side by side
+    Run(verbs::run::Options),
+    /// Machines, policies, workloads and experiments
+    List(verbs::list::Options),
+}
+
+/// How a verb ended, when it did not fail.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    Fine,
+    OutOfBand,
+}
+
+/// What is written to standard output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Text,
+    Json,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let format = if arguments.json { Format::Json } else { Format::Text };
+    let ending = match arguments.verb {
+        Verb::Reproduce(options) => verbs::reproduce::execute(&options, format),
+        Verb::Run(options) => verbs::run::execute(&options, format),
+        Verb::List(options) => verbs::list::execute(&options, format),
+    };
+    match ending {
+        Ok(Ending::Fine) => ExitCode::SUCCESS,
+        Ok(Ending::OutOfBand) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("tlbkit: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,8 +1,9 @@
-//! What page tables need of physical memory: words of table frames, and frames.
+//! What page tables need of physical memory: words of table frames, frames, and how often each is referenced.
 
 use tlbkit::PhysAddr;
 
-/// A frame of `1 << shift` bytes (12 or 21), owned. Not `Copy`, not `Clone`: freeing it twice does not compile.
+/// One reference to a frame of `1 << shift` bytes. Not `Copy`, not `Clone`: dropping a reference twice does not
+/// compile.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Frame {
     /// Physical address of its first byte.
@@ -14,13 +15,16 @@ pub struct Frame {
 /// What a frame is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A page table: 512 entries, zeroed.
+    /// A page table: 512 entries, zeroed; twice as many when asked for with a shift of 13.
     Table,
     /// Data of a program, zeroed.
     Data,
 }
 
 /// Physical memory. The simulated machine's walker reads the same words.
+///
+/// Every frame has a count of references. [`alloc`](Self::alloc) starts it at one; a page-table entry owns one, unless
+/// it is marked [`ZERO`](crate::Pte::ZERO).
 pub trait Memory {
     /// Reads a page-table entry, or the checked word of a data frame.
     fn load(&self, at: PhysAddr) -> u64;
@@ -35,10 +39,32 @@ pub trait Memory {
     fn compare_exchange(&self, at: PhysAddr, current: u64, new: u64) -> Result<u64, u64>;
     /// Copies a data frame of `1 << shift` bytes.
     fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8);
-    /// A zeroed frame, or nothing if memory is exhausted.
+    /// A zeroed frame of `1 << shift` bytes (12, 21, or 13 for the two halves of an isolated root), aligned to its
+    /// size, referenced once; or nothing if memory is exhausted.
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame>;
-    /// Takes a frame back.
+    /// Takes back a frame whose last reference has been released.
     fn free(&self, frame: Frame);
     /// True if the kernel wants freed page tables back at once rather than at destroy.
     fn is_low(&self) -> bool;
+    /// Adds a reference to the frame that begins at `at`.
+    fn share(&self, at: PhysAddr);
+    /// Drops a reference to the frame that begins at `at`; true if it was the last.
+    fn release(&self, at: PhysAddr) -> bool;
+    /// References to the frame that begins at `at`. A holder that reads 1 is alone, and stays so while it holds it.
+    fn references(&self, at: PhysAddr) -> u32;
+    /// Makes 512 base frames, referenced once each, of the 2 MiB data frame at `at`, whose only reference the caller
+    /// has.
+    fn split(&self, at: PhysAddr);
+    /// The frame of the page cache that holds page `index` of `file`. The cache keeps a reference of its own; the
+    /// caller shares the frame before it maps it.
+    fn file_page(&self, file: u32, index: u64) -> PhysAddr;
+    /// The one base frame of zeros, never written, never freed, not counted.
+    fn zero_page(&self) -> PhysAddr;
+
+    /// Drops a reference and frees the frame if it was the last. Only for what no CPU can reach any more (INV-1).
+    fn put(&self, frame: Frame) {
+        if self.release(frame.at) {
+            self.free(frame);
+        }
+    }
 }

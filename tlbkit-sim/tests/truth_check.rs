@@ -3,7 +3,7 @@
 use tlbkit_sim::mmu::Mmu;
 use tlbkit_sim::mmu::truth::{FlatTables, Trace, reference_config, replay};
 
-/// Accesses of the comparison; without optimisation a tenth, in which the cold start still weighs less than the margin.
+/// Accesses of the comparison; with debug assertions a tenth: the cold start then still weighs less than the margin.
 const ACCESSES: u64 = if cfg!(debug_assertions) { 5_000_000 } else { 50_000_000 };
 const MARGIN_POINTS: f64 = 0.2;
 

@@ -2,9 +2,9 @@
 
 use std::ops::Range;
 
+use super::MachineError;
 use super::model::{Index, Machine, Policy, Size, TlbArray};
 use super::quantity::Quantity;
-use super::MachineError;
 
 impl Machine {
     /// Reads the `text` of a machine file; `file` is what messages call it.

@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use model::{
-    CacheLine, Cycles, Features, Guest, Index, Machine, Policy, Psc, Size, Switch, System, Tlb, TlbArray, Walk,
+    CacheLine, Cycles, Features, Guest, Index, Machine, Policy, Psc, Size, Software, Switch, System, Tlb, TlbArray,
+    Walk,
 };
 pub use quantity::{Kind, Quantity};
 
@@ -82,8 +83,7 @@ impl Machine {
     /// If the file cannot be read or says something wrong.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, MachineError> {
         let path = path.as_ref();
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| MachineError::Read { path: path.into(), source })?;
+        let text = std::fs::read_to_string(path).map_err(|source| MachineError::Read { path: path.into(), source })?;
         Self::parse(&path.display().to_string(), &text)
     }
 

@@ -26,6 +26,8 @@ pub struct Machine {
     pub cycles: Cycles,
     /// Cache lines that CPUs share.
     pub cache_line: CacheLine,
+    /// Kernel code whose instructions are not simulated one by one.
+    pub software: Software,
     /// What a host adds; none on bare metal.
     pub guest: Option<Guest>,
 }
@@ -219,6 +221,24 @@ quantities! {
     }
 }
 
+quantities! {
+    /// What kernel code costs beyond the accesses and instructions that are simulated.
+    Software {
+        /// The protocol's own instructions in one switch, or in one answered interrupt.
+        protocol_entry_cycles: cycles(),
+        /// Setting up one flush: deciding, accounting, preparing requests.
+        flush_entry_cycles: cycles(),
+        /// One access of the kernel to a page-table entry.
+        pte_access_cycles: cycles(),
+        /// PAUSE.
+        pause_cycles: cycles(),
+        /// How long a task runs while others of its CPU wait.
+        time_slice_cycles: cycles(),
+        /// What a program's work costs while the sibling thread of its core works, in percent of working alone.
+        smt_busy_percent: amount(100.0, 400.0),
+    }
+}
+
 /// What a host adds.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -252,6 +272,7 @@ impl Machine {
         self.walk.visit("walk.", each);
         self.cycles.visit("cycles.", each);
         self.cache_line.visit("cache_line.", each);
+        self.software.visit("software.", each);
         if let Some(guest) = &self.guest {
             each("guest.references_per_reference".into(), &guest.references_per_reference, amount(0.0, 35.0));
             each("guest.reference_cycles".into(), &guest.reference_cycles, amount(0.0, 10_000.0));

@@ -16,7 +16,7 @@ pub enum Index {
 pub enum Policy {
     /// Least recently used.
     Lru,
-    /// A binary tree of direction bits; ways are a power of two, at most 32.
+    /// A binary tree of direction bits; ways are a power of two, at most 64.
     TreePlru,
     /// Twelve ways as three groups of four: the group after the one used last, inside it a tree ("(MRU+1)%3 PLRU4").
     RotatingPlru4,

@@ -85,7 +85,7 @@ impl Meter {
             Overlap::Dependent => walk.parts,
             Overlap::Independent => (u64::from(walk.parts) * u64::from(self.overlap_percent) / 100) as u32,
         };
-        let references = walk.references + (walk.references * self.nested_references >> SHIFT);
+        let references = walk.references + ((walk.references * self.nested_references) >> SHIFT);
         Cost { source: Source::Walk, references: references as u16, cycles: self.charge(parts) }
     }
 

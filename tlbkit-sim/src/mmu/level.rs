@@ -69,6 +69,12 @@ impl Level {
         if data.is_some() || self.epochs.live_globals() == 0 {
             return data;
         }
+        self.lookup_global(spot)
+    }
+
+    #[cold]
+    fn lookup_global(&mut self, spot: Spot) -> Option<u64> {
+        let of = self.arrays.get_mut(usize::from(self.by_kind[spot.kind()]))?;
         of.lookup(spot.page, spot.key(self.epochs.global_stamp()))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! What makes it more than a cache: entries outlive the tables that they came from. A stale entry keeps translating until
 //! an instruction whose scope covers it, a fill that needs its room, or a fault on its page removes it. The scope of each
-//! instruction is the whole of [`flush`](self)'s table and not a bit more, unless the machine file says that this CPU
+//! instruction is the table at the head of `flush` and not a bit more, unless the machine file says that this CPU
 //! does more (few remembered tags, fracturing).
 //!
 //! | file | what |

@@ -51,13 +51,7 @@ impl<const WAYS: usize> Narrow<WAYS> {
 
     /// Puts an entry in; the array has `sets` sets.
     #[inline(always)]
-    pub(super) fn fill(
-        &mut self,
-        sets: usize,
-        set: usize,
-        (key, data): (u64, u64),
-        epochs: &mut Epochs,
-    ) -> Displaced {
+    pub(super) fn fill(&mut self, sets: usize, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
         let policy = self.policy;
         if let Some(held) = self.sets.get_mut(set)
             && held.full_at == epochs.changes()

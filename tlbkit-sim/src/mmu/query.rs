@@ -15,9 +15,7 @@ impl Mmu {
     pub fn holds(&self, pcid: Pcid, va: VirtAddr, pages: u64, stride: Stride) -> bool {
         let Some(tag) = self.known_tag(pcid) else { return false };
         let range = Range::new(va, pages, stride);
-        self.levels().any(|level| {
-            level.epochs().live(tag) > 0 && range.overlaps(level, Owner::Tag(tag))
-        })
+        self.levels().any(|level| level.epochs().live(tag) > 0 && range.overlaps(level, Owner::Tag(tag)))
     }
 
     /// True if a global entry translates any of `pages` pages of size `stride` from `va`.

@@ -105,13 +105,8 @@ impl Mmu {
         None
     }
 
-    #[inline(always)]
-    fn walk_and_fill(
-        &mut self,
-        request: Request,
-        held: Held,
-        tables: &(impl Tables + ?Sized),
-    ) -> Result<Hit, Fault> {
+    #[inline(never)]
+    fn walk_and_fill(&mut self, request: Request, held: Held, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
         let leaf = self.walk(request, tables)?;
         let va = request.va;
         if held == Held::Insufficient {

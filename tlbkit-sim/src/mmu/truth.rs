@@ -89,10 +89,10 @@ impl FlatTables {
         tables.write(ROOT + 8 * (CHASE_BASE >> 39 & 511), POINTERS | TABLE);
         tables.write(POINTERS + 8 * (CHASE_BASE >> 30 & 511), DIRECTORY | TABLE);
         for table in 0..leaves / 512 {
-            tables.write(DIRECTORY + 8 * table, LAST_LEVEL + table * 4096 | TABLE);
+            tables.write(DIRECTORY + 8 * table, (LAST_LEVEL + table * 4096) | TABLE);
         }
         for leaf in 0..leaves {
-            tables.write(LAST_LEVEL + 8 * leaf, (1 << 30) + leaf * 4096 | USER_PAGE);
+            tables.write(LAST_LEVEL + 8 * leaf, ((1 << 30) + leaf * 4096) | USER_PAGE);
         }
         tables
     }

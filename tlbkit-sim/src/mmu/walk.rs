@@ -6,11 +6,11 @@
 
 use tlbkit::{PhysAddr, VirtAddr};
 
+use super::Mmu;
 use super::access::{Access, Cost, Fault, FaultKind, Mode, Overlap, Source, Tables, rights};
 use super::config::{ArrayConfig, PathCaches};
 use super::cost::{Depth, WalkCost};
 use super::entry::{self, DIRTY, EXECUTE, GLOBAL, GRANT_ALL, PageSize, Spot, USER, WRITE};
-use super::Mmu;
 
 const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;

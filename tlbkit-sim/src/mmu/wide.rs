@@ -67,22 +67,21 @@ impl Wide {
     #[inline(always)]
     fn way_of(&self, set: usize, key: u64) -> Option<usize> {
         let guess = usize::from(self.sets.get(set)?.hints[hint_of(key)]);
-        let slots = &self.slots[set * self.ways..(set + 1) * self.ways];
-        if slots[guess].key == key {
+        if self.slots[set * self.ways + guess].key == key {
             return Some(guess);
         }
+        self.search(set, key)
+    }
+
+    #[inline(never)]
+    fn search(&self, set: usize, key: u64) -> Option<usize> {
+        let slots = &self.slots[set * self.ways..(set + 1) * self.ways];
         // Emptying a slot clears half of its key; what is left equals no key.
         slots.iter().position(|slot| slot.key == key)
     }
 
     /// Puts an entry in; the array has `sets` sets.
-    pub(super) fn fill(
-        &mut self,
-        sets: usize,
-        set: usize,
-        (key, data): (u64, u64),
-        epochs: &mut Epochs,
-    ) -> Displaced {
+    pub(super) fn fill(&mut self, sets: usize, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
         if self.slots.is_empty() {
             self.allocate(sets);
         }

@@ -2,7 +2,7 @@
 
 use std::mem::size_of_val;
 
-use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit::{Cr3, Pcid, PhysAddr, Stride, VirtAddr};
 
 use super::*;
 use crate::machine::Machine;
@@ -89,6 +89,25 @@ fn the_first_level_keeps_its_tag_and_the_globals_over_cr3_writes() {
     assert_eq!(touch_under(&mut mmu, &memory, &[1]), [Source::L1]);
     load(&mut mmu, ROOT, 2);
     assert_eq!(read(&mut mmu, &memory, VA + 0x1000).1.source, Source::L1);
+}
+
+#[test]
+fn what_is_alive_outlives_the_renumbering_of_stamps() {
+    let memory = one_page();
+    memory.map(ROOT, VA + 0x1000, 0x7100_0000, PageSize::Small, OPEN | GLOBAL);
+    let mut mmu = Mmu::new(roomy());
+    load(&mut mmu, ROOT, 2);
+    read(&mut mmu, &memory, VA);
+    read(&mut mmu, &memory, VA + 0x1000);
+    for _ in 0..140_000 {
+        mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(1)));
+        assert_eq!(read(&mut mmu, &memory, VA).1.source, Source::Walk);
+    }
+    assert_eq!(mmu.live_entries(), (3, 3));
+    assert!(mmu.holds_global(VirtAddr(VA + 0x1000), 1, Stride::Page4K));
+    let table = PhysAddr(memory.entry_at(ROOT, 4, VA, 1) & !0xfff);
+    assert!(mmu.holds_path(Pcid(2), table));
+    assert_eq!(touch_under(&mut mmu, &memory, &[2]), [Source::L1]);
 }
 
 #[test]

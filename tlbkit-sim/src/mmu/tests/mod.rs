@@ -57,7 +57,7 @@ impl Memory {
     fn table_below(&self, at: u64) -> u64 {
         if self.get(at) == 0 {
             self.tables.set(self.tables.get() + 1);
-            self.set(at, TABLES + 4096 * self.tables.get() | OPEN);
+            self.set(at, (TABLES + 4096 * self.tables.get()) | OPEN);
         }
         self.get(at) & 0x000f_ffff_ffff_f000
     }

@@ -49,9 +49,9 @@ impl SlowArray {
 
     fn lookup(&mut self, page: u64, tag: u16) -> bool {
         let wanted = |owner| Some(Entry { owner, page });
-        let found = self.slots_of(page).find(|&slot| {
-            self.ways[slot] == wanted(Owner::Tag(tag)) || self.ways[slot] == wanted(Owner::Everyone)
-        });
+        let found = self
+            .slots_of(page)
+            .find(|&slot| self.ways[slot] == wanted(Owner::Tag(tag)) || self.ways[slot] == wanted(Owner::Everyone));
         if let Some(slot) = found {
             self.touch(slot);
         }

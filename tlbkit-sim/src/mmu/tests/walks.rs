@@ -106,6 +106,23 @@ fn a_store_to_a_cached_read_only_page_asks_the_tables() {
 }
 
 #[test]
+fn a_large_page_is_asked_about_again_too() {
+    let large = VA & !0x1f_ffff;
+    let small_only = vec![ArrayConfig::lru(&[PageSize::Small], 64, 4)];
+    for (config, live) in [(roomy(), (1, 1)), (Config { stlb: small_only, ..roomy() }, (1, 0))] {
+        let memory = Memory::default();
+        memory.map(ROOT, large, 0x4000_0000, PageSize::Large, OPEN & !WRITE);
+        let mut mmu = Mmu::new(config);
+        load(&mut mmu, ROOT, 1);
+        read(&mut mmu, &memory, VA);
+        memory.map(ROOT, large, 0x8000_0000, PageSize::Large, OPEN);
+        let store = access(&mut mmu, &memory, VA, Access::Write, Mode::User).unwrap();
+        assert_eq!((store.pa.0, store.cost.source), (0x8000_0000 + (VA & 0x1f_ffff), Source::Walk));
+        assert_eq!(mmu.live_entries(), live, "the old entry was replaced");
+    }
+}
+
+#[test]
 fn a_fault_drops_the_entry_and_the_path() {
     let (memory, mut mmu) = ready(OPEN & !WRITE);
     read(&mut mmu, &memory, VA);

@@ -5,6 +5,7 @@
 mod core;
 mod memory;
 mod soft_tlb;
+pub(crate) mod thread;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;

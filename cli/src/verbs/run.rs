@@ -1,0 +1,150 @@
+//! `tlbkit run`: one workload on one machine under several policies, side by side.
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use rayon::prelude::*;
+use serde_json::json;
+use tlbkit_sim::engine::Cause;
+use tlbkit_sim::machine::Machine;
+use tlbkit_sim::{Outcome, Run};
+use tlbkit_workloads::Workload;
+
+use crate::output::table::grid;
+use crate::{Ending, Format, progress, settings};
+
+/// What to run.
+#[derive(Args)]
+#[command(after_help = "Example: tlbkit run ebizzy-arena-old --machine ivybridge-8thread \
+    --policy linux-3.13,linux-3.14,linux-6.18:ceiling=0 --set threads=4")]
+pub(crate) struct Options {
+    /// A workload of `tlbkit list workloads`
+    workload: String,
+    /// A machine of `tlbkit list machines`, or a file
+    #[arg(long, default_value = "skylake-desktop-pti")]
+    machine: String,
+    /// Policies: PRESET[:KEY=VALUE[+KEY=VALUE...]], separated by commas; see `tlbkit list policies` and `list settings`
+    #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
+    policy: Vec<String>,
+    /// CPUs; the machine's own number by default
+    #[arg(long)]
+    cpus: Option<usize>,
+    /// A parameter of the workload: KEY=VALUE; may be given again
+    #[arg(long = "set")]
+    parameters: Vec<String>,
+    /// Simulated milliseconds for a workload that does not end by itself
+    #[arg(long, default_value_t = 20)]
+    milliseconds: u64,
+    /// Where random numbers come from
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Runs it.
+pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    let machine = machine(&options.machine)?;
+    let workload = workload(&options.workload, &options.parameters)?;
+    let policies = options
+        .policy
+        .iter()
+        .map(|text| Ok((text.as_str(), settings::policy(text)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let bar = progress::bar(policies.len());
+    let outcomes = policies
+        .par_iter()
+        .map(|(name, policy)| {
+            let mut run = Run::new(&machine, *policy, workload);
+            run.cpus = options.cpus.unwrap_or(run.cpus);
+            run.seed = options.seed;
+            run.limit_cycles = Some((options.milliseconds as f64 * machine.frequency_mhz.value * 1e3) as u64);
+            let outcome = run.execute().with_context(|| format!("{} under {name}", options.workload));
+            bar.inc(1);
+            Ok((*name, outcome?))
+        })
+        .collect::<Result<Vec<_>>>()?;
+    bar.finish_and_clear();
+    match format {
+        Format::Json => outcomes.iter().for_each(|(name, outcome)| println!("{}", json_row(options, name, outcome))),
+        Format::Text => println!("{}", compare(&outcomes)),
+    }
+    Ok(Ending::Fine)
+}
+
+/// A built-in machine, or a file of one.
+pub(crate) fn machine(name: &str) -> Result<Machine> {
+    if Machine::names().any(|known| known == name) {
+        return Ok(Machine::builtin(name)?);
+    }
+    if std::path::Path::new(name).exists() {
+        return Ok(Machine::load(name)?);
+    }
+    let names: Vec<_> = Machine::names().collect();
+    bail!("no machine {name}, and no such file: there are {}", names.join(", "))
+}
+
+/// A workload with its parameters.
+pub(crate) fn workload(name: &str, parameters: &[String]) -> Result<Workload> {
+    let names = || tlbkit_workloads::names().collect::<Vec<_>>().join(", ");
+    let mut workload =
+        tlbkit_workloads::by_name(name).with_context(|| format!("no workload {name}: there are {}", names()))?;
+    for parameter in parameters {
+        workload.set(parameter).map_err(|error| anyhow::anyhow!("workload {name}: {error}"))?;
+    }
+    Ok(workload)
+}
+
+fn json_row(options: &Options, policy: &str, outcome: &Outcome) -> serde_json::Value {
+    json!({
+        "workload": options.workload, "machine": options.machine, "policy": policy, "seed": options.seed,
+        "outcome": outcome,
+    })
+}
+
+type Row = (&'static str, fn(&Outcome) -> String);
+
+/// What is compared, a row a quantity.
+const ROWS: &[Row] = &[
+    ("score a second", |o| format!("{:.0}", o.score_per_second)),
+    ("flush interrupts sent", |o| o.ipis.sent.to_string()),
+    ("  of them needed", |o| ratio(o.flushes.interrupts.needed, o.flushes.interrupts.done)),
+    ("flushes", |o| o.flushes.flushes.to_string()),
+    ("  of everything", |o| o.flushes.full_flushes.to_string()),
+    ("pages invalidated singly", |o| o.flushes.pages.done.to_string()),
+    ("  of them needed", |o| ratio(o.flushes.pages.needed, o.flushes.pages.done)),
+    ("switches that kept entries", |o| o.flushes.switches_kept.to_string()),
+    ("switches that flushed", |o| o.flushes.switches_flushed.to_string()),
+    ("page walks", |o| o.tlb.walks.to_string()),
+    ("  refilling what was flushed", |o| o.tlb.refills.to_string()),
+    ("cycles: user", |o| share(o, Cause::User)),
+    ("cycles: kernel", |o| share(o, Cause::Kernel)),
+    ("cycles: faults", |o| share(o, Cause::Fault)),
+    ("cycles: switch path", |o| share(o, Cause::Switch)),
+    ("cycles: own invalidations", |o| share(o, Cause::FlushLocal)),
+    ("cycles: telling others", |o| share(o, Cause::FlushSend)),
+    ("cycles: waiting for answers", |o| share(o, Cause::FlushWait)),
+    ("cycles: answering", |o| share(o, Cause::Interrupt)),
+    ("cycles: walks, user", |o| share(o, Cause::WalkUser)),
+    ("cycles: walks, kernel", |o| share(o, Cause::WalkKernel)),
+    ("cycles: locks", |o| share(o, Cause::LockSpin)),
+    ("cycles: idle", |o| share(o, Cause::Idle)),
+];
+
+/// A table of `outcomes`, a column a policy.
+pub(crate) fn compare(outcomes: &[(&str, Outcome)]) -> String {
+    let head: Vec<_> = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
+    grid(&head, &compared_rows(outcomes))
+}
+
+/// The rows of that table.
+pub(crate) fn compared_rows(outcomes: &[(&str, Outcome)]) -> Vec<Vec<String>> {
+    ROWS.iter()
+        .map(|(title, cell)| [(*title).to_owned()].into_iter().chain(outcomes.iter().map(|(_, o)| cell(o))).collect())
+        .collect()
+}
+
+fn ratio(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".into() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
+}
+
+fn share(outcome: &Outcome, cause: Cause) -> String {
+    ratio(outcome.cycles(cause), outcome.ledger.idle.total() + outcome.ledger.task.total())
+}

@@ -1,0 +1,97 @@
+//! Reaching the page tables of a space that is not loaded: through a window, by loading it for a while, or by a direct
+//! map.
+//!
+//! The edits themselves always go through [`Memory`](crate::Memory). What the ways cost is done here: the window's
+//! invalidations and the switches.
+
+use crate::held::Unhook;
+use crate::lock::{SpinGuard, SpinLock};
+use crate::memory::Memory;
+use crate::pmap::Pmap;
+use tlbkit::sync::{AtomicU64, Ordering};
+use tlbkit::{AddressSpace, Cpu, Foreign, Hardware, Reason, Scope};
+
+/// Where the alternate recursive mapping of a 512 GiB slot of the kernel half lies, and its base pages.
+const WINDOW: (u64, u64) = (0xffff_ff00_0000_0000, 1 << 27);
+
+/// The machine's one alternate window. Moving it makes what every CPU cached of it wrong.
+pub(crate) struct Window {
+    lock: SpinLock,
+    target: AtomicU64,
+}
+
+/// What the CPU runs while it edits foreign tables, and goes back to.
+#[derive(Clone, Copy)]
+pub(crate) enum Home<'s, 'k> {
+    /// No program's space: a thread that has left its own for good.
+    Nowhere,
+    /// This one.
+    Space(&'s AddressSpace<'k>),
+}
+
+/// Foreign tables in reach until [`leave`](Self::leave).
+#[must_use]
+pub(crate) struct Reach<'w, 's, 'k> {
+    home: Option<Home<'s, 'k>>,
+    _window: Option<SpinGuard<'w>>,
+}
+
+impl Window {
+    pub(crate) const fn new() -> Self {
+        Self { lock: SpinLock::new(), target: AtomicU64::new(0) }
+    }
+
+    /// Brings the tables of `pmap` into reach.
+    pub(crate) fn reach<'w, 's, 'k, H: Hardware>(
+        &'w self,
+        cpu: &Cpu<'_, 'k, H>,
+        mem: &impl Memory,
+        pmap: &Pmap<'_>,
+        home: Home<'s, 'k>,
+    ) -> Reach<'w, 's, 'k> {
+        match cpu.tlb().policy().foreign {
+            Foreign::DirectMap => Reach { home: None, _window: None },
+            Foreign::TemporarySwitch => {
+                // Free if the space is still loaded lazily.
+                cpu.hardware().with_irqs_off(|irqs| cpu.switch_to(pmap.space(), irqs));
+                Reach { home: Some(home), _window: None }
+            }
+            Foreign::Window => {
+                let guard = self.lock.lock(cpu.hardware());
+                self.retarget(cpu, mem, pmap.space().root().0);
+                Reach { home: None, _window: Some(guard) }
+            }
+        }
+    }
+
+    fn retarget<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory, root: u64) {
+        // Relaxed: the window's lock orders it.
+        if self.target.load(Ordering::Relaxed) == root {
+            return;
+        }
+        self.target.store(root, Ordering::Relaxed);
+        let mut unhook = Unhook::<H, _, 0>::of_kernel(cpu, mem);
+        unhook.range(WINDOW.0, WINDOW.1, Scope::Local, Reason::ForeignTables);
+        unhook.finish();
+    }
+
+    /// A root is about to be freed: the window must not be found aimed at its address when that is used again.
+    pub(crate) fn forget(&self, hw: &impl Hardware, root: u64) {
+        let _guard = self.lock.lock(hw);
+        // Relaxed: the window's lock orders it.
+        if self.target.load(Ordering::Relaxed) == root {
+            self.target.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Reach<'_, '_, '_> {
+    /// Goes back to what the CPU ran before.
+    pub(crate) fn leave<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) {
+        cpu.hardware().with_irqs_off(|irqs| match self.home {
+            None => {}
+            Some(Home::Nowhere) => cpu.enter_lazy(irqs),
+            Some(Home::Space(space)) => cpu.switch_to(space, irqs),
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! Fork: parent and child share every frame; private ones become read-only in both until somebody stores.
+//!
+//! One gather covers the whole parent. It is flushed before the child can run, and under the writer's lock, so that no
+//! thread of the parent still stores to what the child believes its own.
+
+use crate::error::Error;
+use crate::fault::{Access, Fault, fill};
+use crate::foreign::Home;
+use crate::memory::Memory;
+use crate::pmap::{Sweep, change_leaf};
+use crate::pte::Pte;
+use crate::region::{Backing, Region};
+use crate::table::{self, Found, Slot};
+use crate::vm::Vm;
+use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason};
+
+/// How the child's tables are reached while they are filled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ChildFill {
+    /// Directly, whatever the policy. For kernels with a window that copy a list of pages here and fill tables by
+    /// faults.
+    DirectMap,
+    /// As the policy says for every foreign table.
+    ByPolicy,
+}
+
+/// What a fork did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Forked {
+    /// Leaves that the child got.
+    pub entries: u32,
+    /// Page tables that the child got.
+    pub table_frames: u32,
+}
+
+impl<'k> Vm<'k> {
+    /// Makes `child`, new and empty, a copy of this space, which runs on this CPU.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; the child then holds a part, and is to be emptied and destroyed.
+    pub fn fork<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        child: &Vm<'k>,
+        fill: ChildFill,
+    ) -> Result<Forked, Error> {
+        let _guard = self.lock.write(cpu.hardware());
+        let _child = child.lock.write(cpu.hardware());
+        let window = &self.kernel.foreign;
+        let reach =
+            (fill == ChildFill::ByPolicy).then(|| window.reach(cpu, mem, &child.pmap, Home::Space(self.space())));
+        let mut unhook = self.pmap.begin(cpu, mem);
+        let mut result = Ok(Forked::default());
+        for region in self.regions.iter() {
+            result = result.and_then(|done| self.fork_region(cpu, mem, child, &region, done, &mut unhook));
+        }
+        child.pmap.set_total_pages(self.pmap.total_pages());
+        // Back first: the flush then finds the parent loaded here.
+        if let Some(reach) = reach {
+            reach.leave(cpu);
+        }
+        self.pmap.end(unhook, &(0..PAGE_BYTES));
+        result
+    }
+
+    fn fork_region<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        child: &Vm<'k>,
+        region: &Region,
+        mut done: Forked,
+        unhook: &mut Sweep<'a, 'k, H, M>,
+    ) -> Result<Forked, Error> {
+        child.regions.insert(*region)?;
+        let _guard = self.pmap.lock(cpu.hardware());
+        let mut va = region.first;
+        while va < region.range().end {
+            match table::find(mem, self.pmap.root(), va) {
+                // Both must find the same page later, so it comes into being now.
+                Found::Hole(level) if region.backing == Backing::AnonShared => {
+                    let filled = fill(&self.pmap, mem, region, va, level, Access::Read)?;
+                    debug_assert!(matches!(filled, Fault::Mapped { .. }));
+                }
+                Found::Hole(level) => va = table::next(va, level),
+                Found::Leaf(slot) => {
+                    done.table_frames += share_leaf(mem, child, va, slot, unhook)?;
+                    done.entries += 1;
+                    va += slot.bytes();
+                }
+            }
+        }
+        Ok(done)
+    }
+}
+
+/// Gives the child the parent's leaf, and takes the write permission of a private one from the parent.
+fn share_leaf<H: Hardware, M: Memory>(
+    mem: &M,
+    child: &Vm<'_>,
+    va: u64,
+    slot: Slot,
+    unhook: &mut Sweep<'_, '_, H, M>,
+) -> Result<u32, Error> {
+    let (place, made) = table::create(mem, child.pmap.root(), va, slot.level).ok_or(Error::OutOfMemory)?;
+    let is_private = !slot.pte.has(Pte::SHARED) && !slot.pte.has(Pte::ZERO);
+    if is_private {
+        change_leaf(mem, va, slot, Reason::Fork, unhook, read_only);
+    }
+    if !slot.pte.has(Pte::ZERO) {
+        mem.share(slot.pte.frame());
+    }
+    let pte = if is_private { read_only(slot.pte) } else { slot.pte };
+    mem.store(place.at, pte.without(Pte::ACCESSED | Pte::DIRTY).0);
+    Ok(made)
+}
+
+const fn read_only(pte: Pte) -> Pte {
+    pte.without(Pte::WRITE).with(Pte::COW)
+}

@@ -1,0 +1,159 @@
+//! Frames on their way out: unhooked, flushed, and only then put back (INV-1, INV-9).
+
+use crate::memory::{Frame, Memory};
+use crate::pmap::Pmap;
+use crate::table::{self, Root};
+use core::ops::Range;
+use tlbkit::{Cpu, Hardware, PhysAddr, Reason, Scope, Stride, Target, TlbGather, VirtAddr};
+
+/// Frames that one gather holds before it must flush: what fits a 4 KiB stack frame.
+pub(crate) const SWEEP: usize = 512;
+
+/// Up to `N` frames, as address and size in one word each. The protocol moves it in and out; nobody looks inside.
+pub(crate) struct Held<const N: usize> {
+    words: [u64; N],
+    count: usize,
+}
+
+impl<const N: usize> Held<N> {
+    const fn new() -> Self {
+        Self { words: [0; N], count: 0 }
+    }
+
+    fn put_all(self, mem: &impl Memory) {
+        for word in &self.words[..self.count] {
+            mem.put(Frame { at: PhysAddr(word & !0xfff), shift: (word & 0xfff) as u8 });
+        }
+    }
+}
+
+impl<const N: usize> Extend<Frame> for Held<N> {
+    fn extend<I: IntoIterator<Item = Frame>>(&mut self, frames: I) {
+        for frame in frames {
+            assert!(self.count < N, "a gather of {N} frames is full");
+            self.words[self.count] = frame.at.0 | u64::from(frame.shift);
+            self.count += 1;
+        }
+    }
+}
+
+/// One operation's invalidations and the frames that wait for them. Every removal of this crate goes through it.
+#[must_use = "frames leak and stale translations live on unless it is finished"]
+pub(crate) struct Unhook<'a, 'k, H: Hardware, M, const N: usize> {
+    cpu: Cpu<'a, 'k, H>,
+    mem: &'a M,
+    target: Target<'a, 'k>,
+    gather: TlbGather<'a, 'k, Held<N>>,
+    held: usize,
+    /// If set, one request for the whole user half, with this reason, stands for the single ones.
+    everything: Option<Reason>,
+    pending: Pending,
+    /// The tables that may have to be searched for large pages, and the addresses named so far.
+    tables: Option<Root>,
+    named: (u64, u64),
+    total_pages: u64,
+}
+
+const NOTHING_NAMED: (u64, u64) = (u64::MAX, 0);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pending {
+    Nothing,
+    Pages,
+    Tables,
+}
+
+const USER_PAGES: u64 = crate::USER_END >> 12;
+
+impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
+    /// For changes of the kernel's own mappings.
+    pub(crate) fn of_kernel(cpu: &Cpu<'a, 'k, H>, mem: &'a M) -> Self {
+        let target = Target::Kernel;
+        let gather = TlbGather::new(target, Held::new());
+        let (everything, pending) = (None, Pending::Nothing);
+        let (tables, named, total_pages) = (None, NOTHING_NAMED, u64::MAX);
+        Self { cpu: *cpu, mem, target, gather, held: 0, everything, pending, tables, named, total_pages }
+    }
+
+    /// For changes of one space's mappings.
+    pub(crate) fn of_space(cpu: &Cpu<'a, 'k, H>, mem: &'a M, pmap: &'a Pmap<'k>) -> Self {
+        let target = Target::Space(pmap.space());
+        let gather = TlbGather::new(target, Held::new());
+        let (tables, total_pages) = (Some(pmap.root()), pmap.total_pages());
+        Self { target, gather, tables, total_pages, ..Self::of_kernel(cpu, mem) }
+    }
+
+    /// From here on each update asks for the whole user half.
+    pub(crate) fn everything(&mut self, reason: Reason) {
+        self.everything = Some(reason);
+    }
+
+    /// A leaf was changed.
+    pub(crate) fn page(&mut self, va: u64, stride: Stride, scope: Scope, reason: Reason) {
+        self.note(Pending::Pages, va..va + stride.bytes());
+        if self.everything.is_none() {
+            self.gather.page(&self.cpu, VirtAddr(va), stride, scope, reason);
+        }
+    }
+
+    /// Leaves were changed, by this operation or by one that has not flushed yet.
+    pub(crate) fn range(&mut self, va: u64, pages: u64, scope: Scope, reason: Reason) {
+        self.note(Pending::Pages, va..va + (pages << 12));
+        self.gather.range(&self.cpu, VirtAddr(va), pages, Stride::Page4K, scope, reason);
+    }
+
+    /// A table was taken out whose first address is `va`; an address under each is named, so that an invalidation by
+    /// address reaches the cached path to it (C-27).
+    pub(crate) fn table(&mut self, va: u64, frame: Frame) {
+        self.note(Pending::Tables, va..va + 1);
+        self.gather.tables_freed();
+        if self.everything.is_none() {
+            self.gather.page(&self.cpu, VirtAddr(va), Stride::Page4K, Scope::Local, Reason::FreeTable);
+        }
+        self.hold(frame);
+    }
+
+    /// Keeps `frame`, already unhooked and named, until the flush.
+    pub(crate) fn hold(&mut self, frame: Frame) {
+        if self.held == N {
+            self.update();
+        }
+        self.gather.hold(frame);
+        self.held += 1;
+    }
+
+    fn note(&mut self, pending: Pending, range: Range<u64>) {
+        self.named = (self.named.0.min(range.start), self.named.1.max(range.end));
+        if self.pending != Pending::Tables {
+            self.pending = pending;
+        }
+    }
+
+    /// Flushes and puts back what was held. A frame held after it is covered too if it was unhooked before.
+    pub(crate) fn update(&mut self) {
+        if let (Some(reason), true) = (self.everything, self.pending != Pending::Nothing) {
+            self.gather.range(&self.cpu, VirtAddr(0), USER_PAGES, Stride::Page4K, Scope::Local, reason);
+        }
+        self.judge_range();
+        let full = core::mem::replace(&mut self.gather, TlbGather::new(self.target, Held::new()));
+        full.flush(&self.cpu).into_frames().put_all(self.mem);
+        self.held = 0;
+        self.pending = Pending::Nothing;
+        self.named = NOTHING_NAMED;
+    }
+
+    /// What the rule of Linux 3.x wants to know before a range is flushed page by page.
+    fn judge_range(&mut self) {
+        self.gather.set_active_pages(self.total_pages);
+        let Some(root) = self.tables else { return };
+        if self.gather.wants_large_page_walk(&self.cpu)
+            && table::has_large_page(self.mem, root, self.named.0..self.named.1)
+        {
+            self.gather.flush_everything();
+        }
+    }
+
+    pub(crate) fn finish(mut self) {
+        self.update();
+    }
+}

@@ -1,0 +1,182 @@
+//! Walking four levels of tables: finding a leaf, making the way to one, and taking tables out.
+
+use crate::memory::{Frame, Memory, Purpose};
+use crate::pte::Pte;
+use core::ops::Range;
+use tlbkit::{Isolation, PhysAddr, Stride, VirtAddr};
+
+/// First address above the user half.
+pub const USER_END: u64 = 1 << 47;
+
+const TOP: u32 = 4;
+const ENTRIES: u64 = 512;
+
+/// log2 of the bytes that one entry of `level` covers.
+pub(crate) const fn span_shift(level: u32) -> u32 {
+    12 + 9 * (level - 1)
+}
+
+/// The first address after `va` that another entry of `level` covers.
+pub(crate) const fn next(va: u64, level: u32) -> u64 {
+    ((va >> span_shift(level)) + 1) << span_shift(level)
+}
+
+fn entry_at(table: PhysAddr, va: u64, level: u32) -> PhysAddr {
+    PhysAddr(table.0 + 8 * ((va >> span_shift(level)) % ENTRIES))
+}
+
+/// A top-level table and whether a user half lies beside it.
+#[derive(Clone, Copy)]
+pub(crate) struct Root {
+    pub(crate) at: PhysAddr,
+    pub(crate) isolation: Isolation,
+}
+
+/// A leaf entry: where it is and what it held.
+#[derive(Clone, Copy)]
+pub(crate) struct Slot {
+    pub(crate) at: PhysAddr,
+    pub(crate) pte: Pte,
+    pub(crate) level: u32,
+}
+
+impl Slot {
+    pub(crate) const fn stride(self) -> Stride {
+        if self.level == 2 { Stride::Page2M } else { Stride::Page4K }
+    }
+
+    pub(crate) const fn bytes(self) -> u64 {
+        1 << span_shift(self.level)
+    }
+}
+
+/// What a walk ends at.
+pub(crate) enum Found {
+    /// A leaf that owns or maps something.
+    Leaf(Slot),
+    /// An empty entry of this level: nothing is mapped in all that it covers.
+    Hole(u32),
+}
+
+/// Walks to `va`.
+pub(crate) fn find(mem: &impl Memory, root: Root, va: u64) -> Found {
+    let mut table = root.at;
+    let mut level = TOP;
+    loop {
+        let at = entry_at(table, va, level);
+        let pte = Pte(mem.load(at));
+        if pte.is_empty() {
+            return Found::Hole(level);
+        }
+        if level == 1 || pte.has(Pte::LARGE) {
+            return Found::Leaf(Slot { at, pte, level });
+        }
+        table = pte.frame();
+        level -= 1;
+    }
+}
+
+/// True if a large page lies in `range`: the walk that Linux 3.x made before it flushed page by page.
+pub(crate) fn has_large_page(mem: &impl Memory, root: Root, range: Range<u64>) -> bool {
+    let mut va = range.start;
+    while va < range.end {
+        let level = match find(mem, root, va) {
+            Found::Leaf(slot) if slot.level == 2 => return true,
+            Found::Leaf(_) => 2,
+            Found::Hole(level) => level,
+        };
+        va = next(va, level.max(2));
+    }
+    false
+}
+
+/// The leaf entry of `va` at `leaf` (1 or 2), with the tables on the way to it, and how many of those are new.
+///
+/// Stops early at a 2 MiB page that already covers `va`. Nothing if memory is exhausted.
+pub(crate) fn create(mem: &impl Memory, root: Root, va: u64, leaf: u32) -> Option<(Slot, u32)> {
+    let mut table = root.at;
+    let mut level = TOP;
+    let mut made = 0;
+    loop {
+        let at = entry_at(table, va, level);
+        let mut pte = Pte(mem.load(at));
+        if level == leaf || pte.has(Pte::LARGE) {
+            return Some((Slot { at, pte, level }, made));
+        }
+        if pte.is_empty() {
+            pte = Pte::new(mem.alloc(12, Purpose::Table)?.at, table_bits(va));
+            set_inner(mem, root, at, level, pte);
+            made += 1;
+        }
+        table = pte.frame();
+        level -= 1;
+    }
+}
+
+const fn table_bits(va: u64) -> u64 {
+    if VirtAddr(va).is_kernel() { Pte::TABLE & !Pte::USER } else { Pte::TABLE }
+}
+
+/// Writes an inner entry; one of the top level in both halves, since the user half translates the same user addresses.
+fn set_inner(mem: &impl Memory, root: Root, at: PhysAddr, level: u32, pte: Pte) {
+    mem.store(at, pte.0);
+    if level == TOP && root.isolation == Isolation::On {
+        mem.store(PhysAddr(at.0 + 4096), pte.0);
+    }
+}
+
+/// Takes out the tables below `root` that lie wholly or partly in `range` and cover only what `is_unused` says is
+/// unused, lowest level first, and hands each with its first address to `take`. Their leaves must be empty.
+pub(crate) fn take_tables(
+    mem: &impl Memory,
+    root: Root,
+    range: Range<u64>,
+    is_unused: &impl Fn(Range<u64>) -> bool,
+    take: &mut impl FnMut(u64, Frame),
+) {
+    take_below(mem, root, (root.at, TOP), range, is_unused, take);
+}
+
+fn take_below(
+    mem: &impl Memory,
+    root: Root,
+    (table, level): (PhysAddr, u32),
+    range: Range<u64>,
+    is_unused: &impl Fn(Range<u64>) -> bool,
+    take: &mut impl FnMut(u64, Frame),
+) {
+    let mut va = range.start >> span_shift(level) << span_shift(level);
+    while va < range.end {
+        let span = va..next(va, level);
+        let at = entry_at(table, va, level);
+        let pte = Pte(mem.load(at));
+        va = span.end;
+        if pte.is_empty() || pte.has(Pte::LARGE) {
+            continue;
+        }
+        let unused = is_unused(span.clone());
+        if level > 2 {
+            // An unused table goes with all below it, also what an earlier emptying left for later.
+            let below = range.start.max(span.start)..range.end.min(span.end);
+            let below = if unused { span.clone() } else { below };
+            take_below(mem, root, (pte.frame(), level - 1), below, is_unused, take);
+        }
+        if unused {
+            set_inner(mem, root, at, level, Pte::EMPTY);
+            take(span.start, Frame { at: pte.frame(), shift: 12 });
+        }
+    }
+}
+
+/// A new top-level table that shares the kernel half of `kernel_root`.
+pub(crate) fn new_root(mem: &impl Memory, kernel_root: PhysAddr, isolation: Isolation) -> Option<Frame> {
+    let shift = if isolation == Isolation::On { 13 } else { 12 };
+    let frame = mem.alloc(shift, Purpose::Table)?;
+    for index in ENTRIES / 2..ENTRIES {
+        let entry = mem.load(PhysAddr(kernel_root.0 + 8 * index));
+        if entry != 0 {
+            mem.store(PhysAddr(frame.at.0 + 8 * index), entry);
+        }
+    }
+    Some(frame)
+}

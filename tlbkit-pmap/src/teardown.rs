@@ -1,0 +1,63 @@
+//! Emptying a space at exec, and its end: what is unhooked, flushed and freed in which order, and with how few flushes.
+//!
+//! Frames need one flush of everything. Page tables need one that reaches lazy CPUs too, unless they wait until
+//! destroy, when the protocol makes sure that no CPU holds them (document 002).
+
+use crate::held::Unhook;
+use crate::memory::{Frame, Memory};
+use crate::pmap::{Pmap, Sweep, take_leaf};
+use crate::table::{self, Found, USER_END};
+use tlbkit::{Batching, Cpu, Hardware, Isolation, PAGE_BYTES, Reason, TableFree};
+
+impl<'k> Pmap<'k> {
+    /// Removes everything from the user half, and its tables if the policy or the lack of memory wants them at once.
+    pub fn remove_all<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
+        let mut unhook = self.begin(cpu, mem);
+        unhook.everything(Reason::RemoveAll);
+        let guard = self.lock(cpu.hardware());
+        self.take_leaves(mem, &mut unhook);
+        let policy = cpu.tlb().policy();
+        if policy.table_free == TableFree::AtOnce || mem.is_low() {
+            if policy.batching == Batching::None {
+                // Each request of its own: the tables are a second one.
+                unhook.update();
+                unhook.everything(Reason::FreeTable);
+            }
+            table::take_tables(mem, self.root(), 0..USER_END, &|_| true, &mut |va, frame| unhook.table(va, frame));
+        }
+        drop(guard);
+        self.end(unhook, &(0..PAGE_BYTES));
+    }
+
+    fn take_leaves<H: Hardware, M: Memory>(&self, mem: &M, unhook: &mut Sweep<'_, 'k, H, M>) {
+        let mut va = 0;
+        while va < USER_END {
+            match table::find(mem, self.root(), va) {
+                Found::Hole(level) => va = table::next(va, level),
+                Found::Leaf(slot) => {
+                    take_leaf(mem, va, slot, Reason::RemoveAll, unhook);
+                    va += slot.bytes();
+                }
+            }
+        }
+    }
+
+    /// Takes out and frees the tables in `range` under which `is_unused` says nothing is mapped any more.
+    pub(crate) fn free_tables<H: Hardware, M: Memory, const N: usize>(
+        &self,
+        mem: &M,
+        range: core::ops::Range<u64>,
+        is_unused: &impl Fn(core::ops::Range<u64>) -> bool,
+        unhook: &mut Unhook<'_, 'k, H, M, N>,
+    ) {
+        table::take_tables(mem, self.root(), range, is_unused, &mut |va, frame| unhook.table(va, frame));
+    }
+
+    /// Frees the tables of an empty space that no CPU has loaded, lazily or not: there is nothing left to flush.
+    pub(crate) fn free_root(&self, mem: &impl Memory) {
+        let root = self.root();
+        table::take_tables(mem, root, 0..USER_END, &|_| true, &mut |_, frame| mem.put(frame));
+        let shift = if root.isolation == Isolation::On { 13 } else { 12 };
+        mem.put(Frame { at: root.at, shift });
+    }
+}

@@ -1,0 +1,240 @@
+//! An address space as a program sees it: regions, and the calls that change them.
+//!
+//! The regions' lock is held throughout each call: by readers for faults and `dontneed`, which only change what is
+//! mapped inside regions, by a writer for what changes the regions.
+
+use crate::error::Error;
+use crate::kernel::KernelMap;
+use crate::lock::RwLock;
+use crate::memory::Memory;
+use crate::pmap::{Change, Pmap};
+use crate::pte::Pte;
+use crate::region::{Backing, Protection, Region, Regions};
+use crate::table::USER_END;
+use core::ops::Range;
+use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
+use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAddr, Reason, SpaceToken, Stride, Tlb};
+
+/// Lowest address that is given out.
+pub const USER_BASE: u64 = 1 << 22;
+
+/// Regions and page tables of one process.
+pub struct Vm<'k> {
+    pub(crate) pmap: Pmap<'k>,
+    pub(crate) regions: Regions,
+    pub(crate) lock: RwLock,
+    pub(crate) kernel: &'k KernelMap<'k>,
+    stage: AtomicU32,
+}
+
+/// Stages of a space's life, in order.
+const LIVE: u32 = 0;
+const EMPTIED: u32 = 1;
+const FREED: u32 = 2;
+
+impl<'k> Vm<'k> {
+    /// An empty space. `set` is zeroed, as [`AddressSpace::new`] asks.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    pub fn new(
+        tlb: &Tlb<'k>,
+        mem: &impl Memory,
+        kernel: &'k KernelMap<'k>,
+        token: SpaceToken,
+        set: &'k [AtomicU64],
+    ) -> Result<Self, Error> {
+        let pmap = Pmap::new(tlb, mem, kernel.root(), token, set)?;
+        let stage = AtomicU32::new(LIVE);
+        Ok(Self { pmap, regions: Regions::new(), lock: RwLock::new(), kernel, stage })
+    }
+
+    /// What to hand to `Cpu::switch_to`.
+    #[must_use]
+    pub const fn space(&self) -> &AddressSpace<'k> {
+        self.pmap.space()
+    }
+
+    /// Its page tables.
+    #[must_use]
+    pub const fn pmap(&self) -> &Pmap<'k> {
+        &self.pmap
+    }
+
+    /// Maps `pages` base pages at the lowest addresses that are free; nothing if there are none or too many regions.
+    pub fn map<H: Hardware>(
+        &self,
+        cpu: &Cpu<'_, 'k, H>,
+        pages: u64,
+        backing: Backing,
+        protection: Protection,
+    ) -> Option<u64> {
+        self.map_region(cpu, Region::new(pages, backing, protection))
+    }
+
+    /// Maps `region` at the lowest addresses that are free and suit its stride; its `first` is not looked at.
+    pub fn map_region<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, region: Region) -> Option<u64> {
+        let _guard = self.lock.write(cpu.hardware());
+        let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0)?;
+        let first = self.regions.gap(USER_BASE, USER_END, bytes, region.stride.bytes())?;
+        self.regions.insert(Region { first, ..region }).ok()?;
+        self.pmap.set_total_pages(self.pmap.total_pages() + region.pages);
+        Some(first)
+    }
+
+    /// Removes `pages` base pages from `va` on, and the page tables that only they used.
+    ///
+    /// # Errors
+    /// [`Error::TooManyRegions`] or [`Error::OutOfMemory`] where a region or a large page must be cut; nothing is
+    /// removed.
+    pub fn unmap<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        va: u64,
+        pages: u64,
+    ) -> Result<(), Error> {
+        let _guard = self.lock.write(cpu.hardware());
+        let range = va..va + pages * PAGE_BYTES;
+        self.regions.room_to_carve()?;
+        self.pmap.cut_out(cpu, mem, &range)?;
+        let mut unhook = self.pmap.begin(cpu, mem);
+        let change = Change::Remove(Reason::RemovePte);
+        let result = self.pmap.sweep_into(cpu, mem, range.clone(), change, &mut unhook);
+        if result.is_ok() {
+            self.regions.carve(&range, |_| None);
+            let guard = self.pmap.lock(cpu.hardware());
+            self.pmap.free_tables(mem, range.clone(), &|span| self.regions.is_unused(&span), &mut unhook);
+            drop(guard);
+        }
+        self.pmap.end(unhook, &range);
+        self.pmap.set_total_pages(self.regions.iter().map(|region| region.pages).sum());
+        result
+    }
+
+    /// Changes what the program may do with `pages` base pages from `va` on.
+    ///
+    /// # Errors
+    /// As [`unmap`](Self::unmap); nothing is changed.
+    pub fn protect<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        va: u64,
+        pages: u64,
+        protection: Protection,
+    ) -> Result<(), Error> {
+        let _guard = self.lock.write(cpu.hardware());
+        let range = va..va + pages * PAGE_BYTES;
+        self.regions.room_to_carve()?;
+        self.pmap.cut_out(cpu, mem, &range)?;
+        self.regions.carve(&range, |region| Some(Region { protection, ..region }));
+        self.pmap.protect(cpu, mem, range, protection)
+    }
+
+    /// Gives the frames of `pages` base pages back; the next access finds the backing's content again. Pages of shared
+    /// anonymous memory are their own backing and stay.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] where a large page must be cut; nothing is given back.
+    pub fn dontneed<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        va: u64,
+        pages: u64,
+    ) -> Result<(), Error> {
+        let _guard = self.lock.read(cpu.hardware());
+        let range = va..va + pages * PAGE_BYTES;
+        self.pmap.cut_out(cpu, mem, &range)?;
+        let mut unhook = self.pmap.begin(cpu, mem);
+        let change = Change::Remove(Reason::RemovePte);
+        let mut result = Ok(());
+        for piece in self.pieces(&range).filter(|piece| piece.backing != Backing::AnonShared) {
+            result = result.and(self.pmap.sweep_into(cpu, mem, piece.range(), change, &mut unhook));
+        }
+        self.pmap.end(unhook, &range);
+        result
+    }
+
+    fn pieces<'r>(&'r self, range: &'r Range<u64>) -> impl Iterator<Item = Region> + 'r {
+        self.regions.iter().filter_map(|region| region.cut(range))
+    }
+
+    /// The base frame and the entry that map `va` now, read under the lock.
+    pub fn extract<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory, va: u64) -> Option<(PhysAddr, Pte)> {
+        self.pmap.extract(cpu, mem, va)
+    }
+
+    /// Empties the space that runs here, as exec does: it goes on under the same id.
+    pub fn clear<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
+        let _guard = self.lock.write(cpu.hardware());
+        self.forget_regions();
+        self.pmap.remove_all(cpu, mem);
+    }
+
+    fn forget_regions(&self) {
+        self.regions.clear();
+        self.pmap.set_total_pages(0);
+    }
+
+    /// The last thread of the space, running it on this CPU, has ended: leaves it and empties it.
+    ///
+    /// Under [`Foreign::Window`] the CPU loads the kernel's tables first and moves the window to reach what it has just
+    /// left. Otherwise the space stays loaded, as far as the policy's lazy mode lets it, while it is torn down.
+    pub fn exit<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
+        use crate::foreign::Home;
+        let _guard = self.lock.write(cpu.hardware());
+        self.forget_regions();
+        cpu.hardware().with_irqs_off(|irqs| match cpu.tlb().policy().foreign {
+            Foreign::Window => cpu.load_kernel(irqs),
+            Foreign::TemporarySwitch => {}
+            Foreign::DirectMap => cpu.enter_lazy(irqs),
+        });
+        let reach = self.kernel.foreign.reach(cpu, mem, &self.pmap, Home::Nowhere);
+        self.pmap.remove_all(cpu, mem);
+        reach.leave(cpu);
+        self.advance(LIVE, EMPTIED);
+    }
+
+    /// Ends a space after [`exit`](Self::exit). `Now`: its tables have been freed. `WhenUnreferenced`: a CPU still
+    /// holds them lazily, and [`reclaim`](Self::reclaim) follows when the protocol says that the last one has let go.
+    ///
+    /// # Panics
+    /// If it was not emptied, or ended before.
+    pub fn destroy<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory) -> Destroyed {
+        let destroyed = cpu.destroy(self.space());
+        if destroyed == Destroyed::Now {
+            self.free(cpu, mem);
+        }
+        destroyed
+    }
+
+    /// Frees the tables of a destroyed space whose last lazy reference is gone.
+    ///
+    /// # Panics
+    /// If it was not emptied, or freed before.
+    pub fn reclaim<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory) {
+        self.free(cpu, mem);
+    }
+
+    fn free<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory) {
+        self.advance(EMPTIED, FREED);
+        self.kernel.foreign.forget(cpu.hardware(), self.space().root().0);
+        self.pmap.free_root(mem);
+    }
+
+    fn advance(&self, from: u32, to: u32) {
+        // AcqRel: who frees comes after who emptied; partner is itself.
+        let moved = self.stage.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        assert_eq!(moved, Ok(from), "a space is emptied once, then freed once");
+    }
+}
+
+impl Region {
+    /// The same region in large pages where one fits.
+    #[must_use]
+    pub const fn large(self) -> Self {
+        Self { stride: Stride::Page2M, ..self }
+    }
+}

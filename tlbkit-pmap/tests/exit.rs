@@ -1,0 +1,113 @@
+//! What exit and foreign tables cost under the policies of document 002.
+
+mod common;
+
+use common::Machine;
+use common::memory::Event;
+use tlbkit::*;
+use tlbkit_pmap::{Backing, ChildFill, Protection, Vm};
+
+struct Cost {
+    interrupts: u32,
+    full_flushes: u32,
+    cr3_writes: u32,
+}
+
+/// A program on CPU 0 that has touched 20 pages, beside another one on CPU 1.
+fn program(policy: Policy) -> (&'static Machine, &'static Vm<'static>) {
+    let m = Machine::new(2, policy);
+    let (vm, other) = (m.space(), m.space());
+    m.run(1, other);
+    let va = vm.map(&m.cpu(0), 20, Backing::AnonPrivate, Protection::ReadWrite).unwrap();
+    (0..20).for_each(|page| m.write(0, vm, va + page * 4096, 1).unwrap());
+    (m, vm)
+}
+
+fn cost_of(m: &'static Machine, f: impl FnOnce()) -> Cost {
+    let now = || Cost {
+        interrupts: m.cpus[1].interrupts.get(),
+        full_flushes: m.cpus[0].full_flushes.get(),
+        cr3_writes: m.cpus[0].cr3_writes.get(),
+    };
+    let before = now();
+    f();
+    m.cpus[1].serve();
+    let after = now();
+    Cost {
+        interrupts: after.interrupts - before.interrupts,
+        full_flushes: after.full_flushes - before.full_flushes,
+        cr3_writes: after.cr3_writes - before.cr3_writes,
+    }
+}
+
+fn preset(name: &str) -> Policy {
+    Policy::preset(name).unwrap()
+}
+
+fn exit(policy: Policy) -> Cost {
+    let (m, vm) = program(policy);
+    cost_of(m, || vm.exit(&m.cpu(0), m.mem))
+}
+
+#[test]
+fn the_window_interrupts_every_cpu_at_exit_and_a_switch_nobody() {
+    let (old, new) = (exit(preset("netbsd-5.0")), exit(preset("netbsd-5.0-batched")));
+    assert_eq!(old.interrupts, 1);
+    assert_eq!(new.interrupts, 0, "no shootdown at exit");
+    assert_eq!(new.cr3_writes, new.full_flushes, "no switch: the only CR3 writes are flushes");
+    assert_eq!((old.full_flushes, new.full_flushes), (2, 1), "the switch and the window, against the one that frees");
+}
+
+#[test]
+fn tables_kept_for_destroy_save_one_whole_flush_at_exit() {
+    let base = Policy { foreign: Foreign::TemporarySwitch, ..preset("netbsd-5.0") };
+    let at_once = exit(base).full_flushes;
+    let kept = exit(Policy { table_free: TableFree::AtDestroyUnlessLow, ..base }).full_flushes;
+    assert_eq!(at_once, kept + 1);
+}
+
+#[test]
+fn tables_wait_for_destroy_unless_memory_is_low() {
+    for is_low in [false, true] {
+        let (m, vm) = program(preset("netbsd-5.0-batched"));
+        m.mem.is_low.set(is_low);
+        m.mem.log.borrow_mut().clear();
+        vm.exit(&m.cpu(0), m.mem);
+        let frees_tables = m.mem.log.borrow().contains(&Event::Freed { is_table: true });
+        assert_eq!(frees_tables, is_low);
+        m.idle(0);
+        assert_eq!(vm.destroy(&m.cpu(0), m.mem), Destroyed::Now);
+        assert_eq!(m.used(), 1, "the other program's root");
+    }
+}
+
+#[test]
+fn fork_by_window_interrupts_others_once_and_by_direct_map_not() {
+    for (fill, interrupts) in [(ChildFill::ByPolicy, 1), (ChildFill::DirectMap, 0)] {
+        let (m, vm) = program(preset("netbsd-5.0"));
+        let child = m.space();
+        let cost = cost_of(m, || assert!(vm.fork(&m.cpu(0), m.mem, child, fill).is_ok()));
+        assert_eq!(cost.interrupts, interrupts, "{fill:?}");
+    }
+}
+
+#[test]
+fn a_batched_fork_flushes_once_and_an_unbatched_one_per_page() {
+    let flushes = |policy| {
+        let (m, vm) = program(policy);
+        let child = m.space();
+        m.mem.log.borrow_mut().clear();
+        vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+        m.mem.log.borrow().len()
+    };
+    assert_eq!(flushes(preset("netbsd-5.0")), 20);
+    assert_eq!(flushes(preset("netbsd-5.0-batched")), 1);
+}
+
+#[test]
+#[should_panic(expected = "emptied once")]
+fn a_space_is_not_freed_before_it_is_emptied() {
+    let (m, vm) = program(preset("tlbkit"));
+    m.idle(0);
+    let _ = vm.destroy(&m.cpu(0), m.mem);
+}

@@ -1,0 +1,297 @@
+//! What a program sees of its memory, and that every frame comes back.
+
+mod common;
+
+use Backing::{AnonPrivate, AnonShared, FilePrivate, FileShared};
+use Protection::{Read, ReadWrite};
+use common::Machine;
+use common::memory::Event;
+use tlbkit::*;
+use tlbkit_pmap::{Backing, ChildFill, Fault, Memory, Protection, Pte, Region, USER_BASE, Vm};
+
+const PAGE: u64 = 4096;
+
+fn end(m: &'static Machine, n: u32, vm: &'static Vm<'static>) {
+    m.run(n, vm);
+    vm.exit(&m.cpu(n), m.mem);
+    m.idle(n);
+    if vm.destroy(&m.cpu(n), m.mem) == Destroyed::WhenUnreferenced {
+        for cpu in &m.cpus {
+            cpu.with_irqs_off(|irqs| m.cpu(cpu.id()).load_kernel(irqs));
+        }
+        assert_eq!(m.last_lazy.borrow_mut().pop(), Some(vm.space().token()));
+        vm.reclaim(&m.cpu(n), m.mem);
+    }
+}
+
+fn on_every_preset(test: impl Fn(&'static Machine)) {
+    for preset in PRESETS {
+        let machine = Machine::new(2, preset.policy);
+        test(machine);
+        assert_eq!(machine.used(), 0, "{}: frames leaked", preset.name);
+    }
+}
+
+fn anon(m: &'static Machine, vm: &'static Vm<'static>, pages: u64) -> u64 {
+    vm.map(&m.cpu(0), pages, AnonPrivate, ReadWrite).unwrap()
+}
+
+#[test]
+fn a_page_reads_zero_then_what_was_written() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 4);
+        assert_eq!(m.read(0, vm, va), Ok(0));
+        assert!(vm.extract(&m.cpu(0), m.mem, va).unwrap().1.has(Pte::ZERO));
+        m.write(0, vm, va, 7).unwrap();
+        assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
+        assert_eq!(m.read(0, vm, va + 4 * PAGE), Err(Fault::Bad));
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn inv_1_inv_9_an_unmapped_frame_is_freed_after_the_flush_on_every_cpu() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 700);
+        for page in 0..700 {
+            m.write(0, vm, va + page * PAGE, page + 1).unwrap();
+            assert_eq!(m.read(1, vm, va + page * PAGE), Ok(page + 1));
+        }
+        m.mem.log.borrow_mut().clear();
+        vm.unmap(&m.cpu(0), m.mem, va, 700).unwrap();
+        let log = m.mem.log.borrow().clone();
+        let first = |event| log.iter().position(|seen| *seen == event).unwrap();
+        assert!(first(Event::Flushed) < first(Event::Freed { is_table: false }), "freed before any flush");
+        assert!(first(Event::Flushed) < first(Event::Freed { is_table: true }));
+        assert!(m.cpus[1].interrupts.get() > 0, "CPU 1 runs the space");
+        assert_eq!((m.read(1, vm, va), m.read(0, vm, va + 699 * PAGE)), (Err(Fault::Bad), Err(Fault::Bad)));
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn dontneed_gives_zeros_on_every_cpu_and_keeps_shared_memory() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let (private, shared) = (anon(m, vm, 2), vm.map(&m.cpu(0), 2, AnonShared, ReadWrite).unwrap());
+        for va in [private, private + PAGE, shared] {
+            m.write(0, vm, va, 5).unwrap();
+            assert_eq!(m.read(1, vm, va), Ok(5));
+        }
+        vm.dontneed(&m.cpu(0), m.mem, private, 4).unwrap();
+        assert_eq!((m.read(1, vm, private), m.read(0, vm, private + PAGE)), (Ok(0), Ok(0)));
+        assert_eq!(m.read(1, vm, shared), Ok(5));
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn protection_narrows_on_every_cpu_and_widens_without_a_flush() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 3);
+        m.write(1, vm, va + PAGE, 9).unwrap();
+        let protect = |protection| vm.protect(&m.cpu(0), m.mem, va + PAGE, 1, protection).unwrap();
+        m.run(0, vm);
+        protect(Read);
+        assert_eq!(m.write(1, vm, va + PAGE, 10), Err(Fault::Bad));
+        protect(Protection::None);
+        assert_eq!(m.read(1, vm, va + PAGE), Err(Fault::Bad));
+        m.mem.log.borrow_mut().clear();
+        protect(ReadWrite);
+        assert!(m.mem.log.borrow().is_empty(), "C-40: widening needs no flush");
+        assert_eq!(m.read(1, vm, va + PAGE), Ok(9));
+        m.write(1, vm, va + PAGE, 10).unwrap();
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn fork_copies_on_write_and_the_last_holder_copies_nothing() {
+    on_every_preset(|m| {
+        let (vm, child) = (m.space(), m.space());
+        let va = anon(m, vm, 2);
+        m.write(0, vm, va, 1).unwrap();
+        m.write(1, vm, va, 2).unwrap();
+        m.run(0, vm);
+        let forked = vm.fork(&m.cpu(0), m.mem, child, ChildFill::ByPolicy).unwrap();
+        assert_eq!((forked.entries, forked.table_frames), (1, 3));
+        // CPU 1 held a writable entry: it must fault, and its store must not reach the child.
+        m.write(1, vm, va, 3).unwrap();
+        assert_eq!((m.read(0, vm, va), m.read(0, child, va)), (Ok(3), Ok(2)));
+        m.run(0, child);
+        let before = m.mem.log.borrow().len();
+        let fault = child.fault(&m.cpu(0), m.mem, va, tlbkit_pmap::Access::Write);
+        assert_eq!(fault, Fault::Mapped { zeroed: 0, copied: 0, table_frames: 0 });
+        assert_eq!(m.mem.log.borrow().len(), before, "only wider: no flush");
+        m.write(0, child, va, 4).unwrap();
+        assert_eq!(m.read(1, vm, va), Ok(3));
+        end(m, 0, child);
+        end(m, 1, vm);
+    });
+}
+
+#[test]
+fn protection_never_makes_a_shared_private_page_writable() {
+    on_every_preset(|m| {
+        let (vm, child) = (m.space(), m.space());
+        let va = anon(m, vm, 1);
+        m.write(0, vm, va, 1).unwrap();
+        vm.protect(&m.cpu(0), m.mem, va, 1, Read).unwrap();
+        vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+        vm.protect(&m.cpu(0), m.mem, va, 1, ReadWrite).unwrap();
+        m.write(0, vm, va, 2).unwrap();
+        assert_eq!(m.read(1, child, va), Ok(1));
+        end(m, 1, child);
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn shared_memory_is_one_before_and_after_fork() {
+    on_every_preset(|m| {
+        let (vm, child) = (m.space(), m.space());
+        let va = vm.map(&m.cpu(0), 3, AnonShared, ReadWrite).unwrap();
+        let hidden = vm.map(&m.cpu(0), 1, AnonShared, Protection::None).unwrap();
+        m.write(0, vm, va, 1).unwrap();
+        vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+        m.write(1, child, va + PAGE, 2).unwrap();
+        m.write(1, child, va, 3).unwrap();
+        assert_eq!((m.read(0, vm, va), m.read(0, vm, va + PAGE)), (Ok(3), Ok(2)));
+        assert_eq!(m.read(0, vm, hidden), Err(Fault::Bad));
+        end(m, 1, child);
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn a_file_is_shared_until_a_private_mapping_writes() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let first = Region { file: 3, file_first: 10, ..Region::new(2, FilePrivate, ReadWrite) };
+        let private = vm.map_region(&m.cpu(0), first).unwrap();
+        let shared = vm.map_region(&m.cpu(0), Region { backing: FileShared, ..first }).unwrap();
+        m.write(0, vm, shared + PAGE, 8).unwrap();
+        assert_eq!(m.mem.load(m.mem.file_page(3, 11)), 8);
+        assert_eq!(m.read(1, vm, private + PAGE), Ok(8));
+        m.write(0, vm, private + PAGE, 9).unwrap();
+        assert_eq!((m.read(1, vm, private + PAGE), m.read(1, vm, shared + PAGE)), (Ok(9), Ok(8)));
+        vm.dontneed(&m.cpu(0), m.mem, private, 2).unwrap();
+        assert_eq!(m.read(1, vm, private + PAGE), Ok(8));
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn a_large_page_is_cut_with_its_old_translation_gone_first() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = vm.map_region(&m.cpu(0), Region::new(1024, AnonPrivate, ReadWrite).large()).unwrap();
+        for page in 0..1024 {
+            m.write(page as u32 % 2, vm, va + page * PAGE, page + 1).unwrap();
+        }
+        assert!(vm.extract(&m.cpu(0), m.mem, va).unwrap().1.has(Pte::LARGE));
+        vm.unmap(&m.cpu(0), m.mem, va + 100 * PAGE, 3).unwrap();
+        vm.protect(&m.cpu(0), m.mem, va + 50 * PAGE, 1, Read).unwrap();
+        assert_eq!(m.write(0, vm, va + 50 * PAGE, 0), Err(Fault::Bad));
+        for page in 0..1024 {
+            let expected = if (100..103).contains(&page) { Err(Fault::Bad) } else { Ok(page + 1) };
+            assert_eq!(m.read(0, vm, va + page * PAGE), expected);
+            assert_eq!(m.read(1, vm, va + page * PAGE), expected);
+        }
+        assert!(vm.extract(&m.cpu(0), m.mem, va + 512 * PAGE).unwrap().1.has(Pte::LARGE));
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn a_large_page_shared_by_fork_is_copied_whole_or_cut_as_a_copy() {
+    on_every_preset(|m| {
+        let (vm, child) = (m.space(), m.space());
+        let va = vm.map_region(&m.cpu(0), Region::new(512, AnonPrivate, ReadWrite).large()).unwrap();
+        m.write(0, vm, va + 7 * PAGE, 1).unwrap();
+        vm.fork(&m.cpu(0), m.mem, child, ChildFill::ByPolicy).unwrap();
+        vm.dontneed(&m.cpu(0), m.mem, va, 1).unwrap();
+        m.write(0, vm, va + 7 * PAGE, 2).unwrap();
+        assert_eq!(m.read(1, child, va + 7 * PAGE), Ok(1));
+        m.write(1, child, va + 8 * PAGE, 3).unwrap();
+        assert_eq!((m.read(0, vm, va + 8 * PAGE), m.read(0, vm, va + 7 * PAGE)), (Ok(0), Ok(2)));
+        end(m, 1, child);
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn exec_empties_the_space_that_runs() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 600);
+        (0..600).for_each(|page| m.write(0, vm, va + page * PAGE, 1).unwrap());
+        vm.clear(&m.cpu(0), m.mem);
+        assert_eq!(m.read(0, vm, va), Err(Fault::Bad));
+        assert_eq!(anon(m, vm, 1), USER_BASE);
+        assert_eq!(m.read(0, vm, va), Ok(0));
+        end(m, 0, vm);
+    });
+}
+
+#[test]
+fn running_out_of_memory_leaks_nothing() {
+    on_every_preset(|m| {
+        for left in 0..12 {
+            let (vm, child) = (m.space(), m.space());
+            let va = anon(m, vm, 3);
+            m.mem.left.set(Some(left));
+            let _ = m.write(0, vm, va, 1);
+            let _ = m.read(0, vm, va + PAGE);
+            m.run(0, vm);
+            let forked = vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap);
+            let _ = m.write(0, vm, va, 2);
+            assert!(forked.is_ok() || left < 7, "{left} frames are enough");
+            m.mem.left.set(None);
+            end(m, 0, child);
+            end(m, 0, vm);
+        }
+    });
+}
+
+#[test]
+fn kernel_windows_are_flushed_everywhere_before_their_frames_go() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let (a, b) = (m.mem.file_page(1, 0), m.mem.file_page(1, 1));
+        m.mem.store(b, 6);
+        m.run(1, vm);
+        let window = m.kernel.map(&m.cpu(0), m.mem, [a, b]).unwrap().unwrap();
+        let va = window.va + PAGE;
+        assert_eq!((m.kernel_read(0, va), m.kernel_read(1, va)), (Some(6), Some(6)));
+        assert_eq!(m.mem.references(b), 2);
+        m.kernel.unmap(&m.cpu(0), m.mem, window);
+        m.cpus[1].serve();
+        assert_eq!((m.kernel_read(0, va), m.kernel_read(1, va)), (None, None));
+        assert_eq!(m.mem.references(b), 1);
+        let again = m.kernel.map(&m.cpu(0), m.mem, [a]).unwrap().unwrap();
+        assert_eq!(again.va + PAGE, va);
+        m.kernel.unmap(&m.cpu(0), m.mem, again);
+        end(m, 1, vm);
+    });
+}
+
+#[test]
+fn under_isolation_the_user_half_translates_the_same_user_addresses_and_no_kernel_ones() {
+    let m = Machine::new(1, Policy::preset("linux-4.15-pti").unwrap());
+    let vm = m.space();
+    let va = anon(m, vm, 1);
+    m.write(0, vm, va, 1).unwrap();
+    let root = vm.space().root().0;
+    let entry = |half: u64, n: u64| m.mem.load(PhysAddr(root + half * PAGE + n * 8));
+    assert_ne!(entry(0, 0), 0);
+    assert!((0..256).all(|n| entry(1, n) == entry(0, n)));
+    assert!((256..512).any(|n| entry(0, n) != 0) && (256..512).all(|n| entry(1, n) == 0));
+    vm.unmap(&m.cpu(0), m.mem, va, 1).unwrap();
+    assert_eq!((entry(0, 0), entry(1, 0)), (0, 0), "tables that are gone are gone from both");
+    end(m, 0, vm);
+    assert_eq!(m.used(), 0);
+}

@@ -1,0 +1,78 @@
+//! A machine file's cycles as the integers that the engine adds up.
+
+use crate::lines::LineCosts;
+use crate::machine::{Machine, Quantity};
+
+/// Everything that costs a fixed number of cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Costs {
+    pub(crate) invlpg: u64,
+    pub(crate) cr3_flush: u64,
+    pub(crate) cr3_keep: u64,
+    pub(crate) cr4_pge_toggle: u64,
+    pub(crate) invpcid_address: u64,
+    pub(crate) invpcid_single: u64,
+    pub(crate) invpcid_all: u64,
+    pub(crate) page_fault: u64,
+    pub(crate) syscall: u64,
+    pub(crate) interrupt: u64,
+    pub(crate) ipi_send: u64,
+    pub(crate) ipi_send_shorthand: u64,
+    pub(crate) ipi_same_socket: u64,
+    pub(crate) ipi_cross_socket: u64,
+    pub(crate) idle_wake: u64,
+    pub(crate) halt_entry: u64,
+    pub(crate) context_switch: u64,
+    pub(crate) zero_page: u64,
+    pub(crate) copy_page: u64,
+    pub(crate) full_fence: u64,
+    pub(crate) protocol_entry: u64,
+    pub(crate) flush_entry: u64,
+    pub(crate) pte_access: u64,
+    pub(crate) pause: u64,
+    pub(crate) time_slice: u64,
+    /// What work costs while the other thread of the core works too, in percent of what it costs alone.
+    pub(crate) smt_percent: u64,
+    pub(crate) lines: LineCosts,
+}
+
+impl Costs {
+    pub(crate) fn new(machine: &Machine) -> Self {
+        let (cycles, software, line) = (&machine.cycles, &machine.software, &machine.cache_line);
+        let optional = |quantity: &Option<Quantity>| quantity.as_ref().map_or(0, Quantity::cycles);
+        Self {
+            invlpg: cycles.invlpg.cycles(),
+            cr3_flush: cycles.cr3_flush.cycles(),
+            cr3_keep: optional(&cycles.cr3_keep),
+            cr4_pge_toggle: cycles.cr4_pge_toggle.cycles(),
+            invpcid_address: optional(&cycles.invpcid_address),
+            invpcid_single: optional(&cycles.invpcid_single),
+            invpcid_all: optional(&cycles.invpcid_all),
+            page_fault: cycles.page_fault_entry_exit.cycles(),
+            syscall: cycles.syscall.cycles(),
+            interrupt: cycles.interrupt_entry_exit.cycles(),
+            ipi_send: cycles.ipi_send.cycles(),
+            ipi_send_shorthand: cycles.ipi_send_shorthand.cycles(),
+            ipi_same_socket: cycles.ipi_deliver_same_socket.cycles(),
+            ipi_cross_socket: cycles.ipi_deliver_cross_socket.cycles(),
+            idle_wake: cycles.idle_wake.cycles(),
+            halt_entry: cycles.halt_entry.cycles(),
+            context_switch: cycles.context_switch_base.cycles(),
+            zero_page: cycles.zero_page.cycles(),
+            copy_page: cycles.copy_page.cycles(),
+            full_fence: line.full_fence_cycles.cycles(),
+            protocol_entry: software.protocol_entry_cycles.cycles(),
+            flush_entry: software.flush_entry_cycles.cycles(),
+            pte_access: software.pte_access_cycles.cycles(),
+            pause: software.pause_cycles.cycles().max(1),
+            time_slice: software.time_slice_cycles.cycles().max(1),
+            smt_percent: software.smt_busy_percent.cycles().max(100),
+            lines: LineCosts {
+                local_cycles: line.local_hit_cycles.cycles(),
+                same_socket_cycles: line.same_socket_cycles.cycles(),
+                cross_socket_cycles: line.cross_socket_cycles.cycles(),
+                locked_cycles: line.locked_op_cycles.cycles(),
+            },
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Physical memory as the simulated kernel uses it: what it does takes time, and others see it.
+
+use tlbkit::PhysAddr;
+use tlbkit_pmap::{Frame, Memory, Purpose};
+
+use super::phys::is_table;
+use crate::engine::world::World;
+
+/// Physical memory as the kernel of one world uses it.
+#[derive(Clone, Copy)]
+pub(crate) struct KernelMemory(pub(crate) &'static World);
+
+impl KernelMemory {
+    fn charge(self, cycles: u64) {
+        if self.0.running_cpu().is_some() {
+            let core = self.0.core();
+            core.spin.borrow_mut().disturb();
+            core.advance(cycles);
+        }
+    }
+
+    /// A change that other CPUs' walkers can see: whoever is behind acts first.
+    fn visible(self, at: PhysAddr) {
+        if is_table(at) && self.0.running_cpu().is_some() {
+            self.charge(self.0.costs.pte_access);
+            self.0.sync(0);
+        }
+    }
+
+    fn changed(self, at: PhysAddr, before: u64, after: u64) {
+        if is_table(at) {
+            self.0.insight.entry_changed(self.0, before, after);
+        }
+    }
+}
+
+impl Memory for KernelMemory {
+    fn load(&self, at: PhysAddr) -> u64 {
+        if is_table(at) {
+            self.charge(self.0.costs.pte_access);
+        }
+        self.0.phys.load(at)
+    }
+
+    fn store(&self, at: PhysAddr, value: u64) {
+        self.swap(at, value);
+    }
+
+    fn swap(&self, at: PhysAddr, value: u64) -> u64 {
+        self.visible(at);
+        let before = self.0.phys.swap(at, value);
+        self.changed(at, before, value);
+        before
+    }
+
+    fn compare_exchange(&self, at: PhysAddr, current: u64, new: u64) -> Result<u64, u64> {
+        self.visible(at);
+        let before = self.0.phys.compare_exchange(at, current, new)?;
+        self.changed(at, before, new);
+        Ok(before)
+    }
+
+    fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8) {
+        self.charge(self.0.costs.copy_page << (shift - 12));
+        self.0.phys.copy(from, to, shift);
+    }
+
+    fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
+        self.charge(self.0.costs.zero_page << (shift - 12));
+        self.0.phys.alloc(shift, purpose)
+    }
+
+    fn free(&self, frame: Frame) {
+        self.0.phys.free(frame);
+    }
+
+    fn is_low(&self) -> bool {
+        self.0.phys.is_low()
+    }
+
+    fn share(&self, at: PhysAddr) {
+        self.0.phys.share(at);
+    }
+
+    fn release(&self, at: PhysAddr) -> bool {
+        self.0.phys.release(at)
+    }
+
+    fn references(&self, at: PhysAddr) -> u32 {
+        self.0.phys.references(at)
+    }
+
+    fn split(&self, at: PhysAddr) {
+        self.0.phys.split(at);
+    }
+
+    fn file_page(&self, file: u32, index: u64) -> PhysAddr {
+        self.0.phys.file_page(file, index)
+    }
+
+    fn zero_page(&self) -> PhysAddr {
+        self.0.phys.zero_page()
+    }
+}

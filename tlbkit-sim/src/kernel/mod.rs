@@ -1,0 +1,175 @@
+//! The simulated kernel: tasks, a run queue per CPU, processes, channels, and the system calls that programs make.
+//!
+//! | file | what |
+//! |---|---|
+//! | `task` | one task |
+//! | `sched` | run queues, switching, blocking, waking, idling |
+//! | `place` | on which CPU a woken task goes |
+//! | `process` | an address space and its threads |
+//! | `calls` | [`tlbkit_workloads::Os`] |
+//! | `touch` | a program's loads, stores and computing |
+//! | `window` | reading files through windows of the kernel's own addresses |
+//! | `phys`, `memory` | physical memory, and what using it costs |
+
+mod calls;
+mod memory;
+pub(crate) mod phys;
+mod place;
+pub(crate) mod process;
+pub(crate) mod sched;
+pub(crate) mod task;
+mod touch;
+mod window;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use tlbkit::sync::AtomicU64;
+
+use crate::engine::core::NEVER;
+use crate::run::keep::Keep;
+use place::IdleSet;
+use process::Process;
+use task::TaskSlot;
+
+/// A task's index.
+pub(crate) type TaskIndex = usize;
+
+/// What a CPU does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Running {
+    /// Its idle thread.
+    Idle,
+    /// A task.
+    Task(TaskIndex),
+}
+
+/// The scheduler's part of a CPU.
+pub(crate) struct CpuRun {
+    pub(crate) running: Cell<Running>,
+    pub(crate) halted: Cell<Halt>,
+    pub(crate) queue: RefCell<VecDeque<TaskIndex>>,
+    pub(crate) slice_end: Cell<u64>,
+}
+
+/// Whether a CPU waits for an interrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Halt {
+    /// It executes.
+    Awake,
+    /// It waits.
+    Halted,
+}
+
+/// Whether the run's time is over, for all tasks as soon as it was for one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Clock {
+    /// Not yet.
+    Running,
+    /// Yes.
+    Over,
+}
+
+/// A counter that tasks block on.
+#[derive(Debug, Default)]
+pub(crate) struct ChannelState {
+    count: u64,
+    waiters: VecDeque<TaskIndex>,
+}
+
+/// What the kernel counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct KernelCounters {
+    /// System calls.
+    pub syscalls: u64,
+    /// Page faults.
+    pub faults: u64,
+    /// Switches between tasks, or from a task to the idle thread and back.
+    pub switches: u64,
+    /// Tasks woken on another CPU than the one that woke them.
+    pub remote_wakes: u64,
+    /// Tasks that lost their CPU to another at the end of a time slice.
+    pub preemptions: u64,
+    /// Processes and threads started.
+    pub tasks: u64,
+}
+
+/// All state of the kernel.
+pub(crate) struct Kernel {
+    pub(crate) runs: Vec<CpuRun>,
+    pub(crate) tasks: RefCell<Vec<Rc<TaskSlot>>>,
+    pub(crate) processes: RefCell<Vec<Keep<Process>>>,
+    pub(crate) sets: RefCell<Vec<Keep<[AtomicU64]>>>,
+    /// Spaces whose last lazy reference is gone.
+    pub(crate) unreferenced: RefCell<Vec<usize>>,
+    pub(crate) idle: IdleSet,
+    pub(crate) queued: Cell<usize>,
+    pub(crate) live_tasks: Cell<usize>,
+    pub(crate) score: Cell<u64>,
+    pub(crate) ended_at: Cell<u64>,
+    pub(crate) counters: Cell<KernelCounters>,
+    pub(crate) wrong_values: Cell<u64>,
+    channels: RefCell<Vec<ChannelState>>,
+    clock: Cell<Clock>,
+    limit_cycles: u64,
+    seed: u64,
+}
+
+impl Kernel {
+    pub(crate) fn new(cpus: usize, seed: u64, limit_cycles: Option<u64>) -> Self {
+        let run = || CpuRun {
+            running: Cell::new(Running::Idle),
+            halted: Cell::new(Halt::Awake),
+            queue: RefCell::default(),
+            slice_end: Cell::new(NEVER),
+        };
+        Self {
+            runs: (0..cpus).map(|_| run()).collect(),
+            tasks: RefCell::default(),
+            processes: RefCell::default(),
+            sets: RefCell::default(),
+            unreferenced: RefCell::default(),
+            idle: IdleSet::new(cpus),
+            queued: Cell::new(0),
+            live_tasks: Cell::new(0),
+            score: Cell::new(0),
+            ended_at: Cell::new(0),
+            counters: Cell::default(),
+            wrong_values: Cell::new(0),
+            channels: RefCell::default(),
+            clock: Cell::new(Clock::Running),
+            limit_cycles: limit_cycles.unwrap_or(NEVER),
+            seed,
+        }
+    }
+
+    pub(crate) fn is_halted(&self, cpu: usize) -> bool {
+        self.runs[cpu].halted.get() == Halt::Halted
+    }
+
+    /// When the task on `cpu` must make room for another, if another waits.
+    pub(crate) fn preempt_at(&self, cpu: usize) -> u64 {
+        let run = &self.runs[cpu];
+        if run.queue.borrow().is_empty() { NEVER } else { run.slice_end.get() }
+    }
+
+    pub(crate) fn task(&self, index: TaskIndex) -> Rc<TaskSlot> {
+        Rc::clone(&self.tasks.borrow()[index])
+    }
+
+    pub(crate) fn count(&self, count: impl FnOnce(&mut KernelCounters)) {
+        let mut counters = self.counters.get();
+        count(&mut counters);
+        self.counters.set(counters);
+    }
+
+    fn with_channel<R>(&self, channel: u32, body: impl FnOnce(&mut ChannelState) -> R) -> R {
+        let mut channels = self.channels.borrow_mut();
+        let index = channel as usize;
+        if channels.len() <= index {
+            channels.resize_with(index + 1, ChannelState::default);
+        }
+        body(&mut channels[index])
+    }
+}

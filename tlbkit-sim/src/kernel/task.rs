@@ -1,0 +1,63 @@
+//! One task: its program's coroutine, where it runs, and who waits for it.
+
+use std::cell::{Cell, RefCell};
+
+use super::TaskIndex;
+use super::process::Process;
+use crate::engine::fiber::Fiber;
+
+/// What a task is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TaskState {
+    /// On a CPU, or on its way off.
+    Running,
+    /// In a run queue.
+    Queued,
+    /// Waiting for a channel or for another task.
+    Blocked,
+    /// Its program has returned.
+    Ended,
+}
+
+/// One task.
+pub(crate) struct TaskSlot {
+    pub(crate) process: &'static Process,
+    pub(crate) state: Cell<TaskState>,
+    pub(crate) fiber: RefCell<Option<Fiber>>,
+    /// Where it runs or ran last.
+    pub(crate) cpu: Cell<usize>,
+    /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
+    pub(crate) on_cpu: Cell<Option<usize>>,
+    pub(crate) pinned: Cell<Option<usize>>,
+    pub(crate) joiners: RefCell<Vec<TaskIndex>>,
+    random: Cell<u64>,
+}
+
+impl TaskSlot {
+    pub(crate) fn new(process: &'static Process, cpu: usize, seed: u64) -> Self {
+        Self {
+            process,
+            state: Cell::new(TaskState::Blocked),
+            fiber: RefCell::new(None),
+            cpu: Cell::new(cpu),
+            on_cpu: Cell::new(None),
+            pinned: Cell::new(None),
+            joiners: RefCell::default(),
+            random: Cell::new(seed),
+        }
+    }
+
+    /// The next number of the task's own stream (SplitMix64).
+    pub(crate) fn random(&self) -> u64 {
+        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.random.set(state);
+        mix(state)
+    }
+}
+
+/// Scrambles 64 bits.
+pub(crate) const fn mix(value: u64) -> u64 {
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}

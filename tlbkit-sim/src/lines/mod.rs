@@ -1,0 +1,166 @@
+//! Cache lines that CPUs share: who holds one, and what the next access to it costs.
+//!
+//! A line has holders, at most one of which may write it, and a time until which a transfer occupies it: later
+//! requests queue behind. Addresses are the host's, but only as names: costs depend on which line an access meets and
+//! never on an address' value, so the host's allocator does not show.
+
+mod holders;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use tlbkit::sync::Access;
+
+use holders::Holders;
+
+/// log2 of a line's bytes.
+const LINE_SHIFT: u32 = 6;
+
+/// A line's name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct LineId(usize);
+
+impl LineId {
+    /// The line of the byte at `address`.
+    pub(crate) fn of(address: usize) -> Self {
+        Self(address >> LINE_SHIFT)
+    }
+}
+
+/// What accesses cost, in cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct LineCosts {
+    pub(crate) local_cycles: u64,
+    pub(crate) same_socket_cycles: u64,
+    pub(crate) cross_socket_cycles: u64,
+    pub(crate) locked_cycles: u64,
+}
+
+/// What one access did.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Charge {
+    /// How long the CPU waits for it.
+    pub(crate) cycles: u64,
+    /// When a store that the CPU does not wait for has reached the line: what a fence waits for.
+    pub(crate) visible_at: u64,
+    /// CPUs that were watching the line and must look again.
+    pub(crate) woken: Vec<u32>,
+}
+
+/// Totals over all lines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
+pub struct LineCounters {
+    /// Accesses answered by the CPU's own cache.
+    pub hits: u64,
+    /// Lines that moved inside a socket, or came from memory.
+    pub same_socket: u64,
+    /// Lines that moved between sockets.
+    pub cross_socket: u64,
+    /// Cycles spent in queues for contended lines.
+    pub queued_cycles: u64,
+}
+
+#[derive(Debug, Default)]
+struct Line {
+    holders: Holders,
+    busy_until: u64,
+    watchers: Vec<u32>,
+}
+
+/// All lines that were ever touched.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    costs: LineCosts,
+    cpus_per_socket: u32,
+    lines: HashMap<LineId, Line, BuildHasherDefault<Spread>>,
+    counters: LineCounters,
+}
+
+impl Lines {
+    pub(crate) fn new(costs: LineCosts, cpus_per_socket: u32) -> Self {
+        Self { costs, cpus_per_socket, lines: HashMap::default(), counters: LineCounters::default() }
+    }
+
+    pub(crate) fn counters(&self) -> LineCounters {
+        self.counters
+    }
+
+    /// True if the access would be answered by the CPU's own cache.
+    pub(crate) fn is_near(&self, cpu: u32, access: Access, id: LineId) -> bool {
+        self.lines.get(&id).is_some_and(|line| match access {
+            Access::Load => line.holders.holds(cpu),
+            _ => line.holders.owns(cpu),
+        })
+    }
+
+    /// Carries out an access that begins at `now`.
+    pub(crate) fn access(&mut self, cpu: u32, access: Access, id: LineId, now: u64) -> Charge {
+        let line = self.lines.entry(id).or_default();
+        let locked = if access == Access::Rmw { self.costs.locked_cycles } else { 0 };
+        let near = if access == Access::Load { line.holders.holds(cpu) } else { line.holders.owns(cpu) };
+        if near {
+            self.counters.hits += 1;
+            let cycles = self.costs.local_cycles + locked;
+            let woken = if access == Access::Load { Vec::new() } else { std::mem::take(&mut line.watchers) };
+            return Charge { cycles, visible_at: now, woken };
+        }
+        let transfer = if line.holders.any_beyond(cpu, self.cpus_per_socket) {
+            self.counters.cross_socket += 1;
+            self.costs.cross_socket_cycles
+        } else {
+            self.counters.same_socket += 1;
+            self.costs.same_socket_cycles
+        };
+        let start = now.max(line.busy_until);
+        self.counters.queued_cycles += start - now;
+        line.busy_until = start + transfer;
+        let arrived = line.busy_until - now;
+        if access == Access::Load {
+            line.holders.share(cpu);
+            return Charge { cycles: arrived, visible_at: now, woken: Vec::new() };
+        }
+        line.holders.own(cpu);
+        let woken = std::mem::take(&mut line.watchers);
+        // A plain store waits in the store buffer, not in the program: only a fence or a locked operation waits for it.
+        let cycles = if access == Access::Rmw { arrived + locked } else { self.costs.local_cycles };
+        Charge { cycles, visible_at: line.busy_until, woken }
+    }
+
+    /// The CPU sleeps until somebody writes the line.
+    pub(crate) fn watch(&mut self, cpu: u32, id: LineId) {
+        let watchers = &mut self.lines.entry(id).or_default().watchers;
+        if !watchers.contains(&cpu) {
+            watchers.push(cpu);
+        }
+    }
+
+    /// The CPU no longer sleeps.
+    pub(crate) fn unwatch(&mut self, cpu: u32, id: LineId) {
+        if let Some(line) = self.lines.get_mut(&id) {
+            line.watchers.retain(|&watcher| watcher != cpu);
+        }
+    }
+}
+
+/// Multiplicative hashing: the same on every host, and the map is never iterated.
+#[derive(Default)]
+struct Spread(u64);
+
+impl Hasher for Spread {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_usize(usize::from(byte));
+        }
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        let mixed = (self.0 ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 32);
+    }
+}

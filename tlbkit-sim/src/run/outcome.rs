@@ -1,0 +1,130 @@
+//! What a run gives.
+
+use serde::Serialize;
+
+use super::insight::FlushCounters;
+use super::sizes::SizeRow;
+use crate::engine::world::World;
+use crate::engine::{Cause, IpiCounters, Ledger};
+use crate::kernel::KernelCounters;
+use crate::lines::LineCounters;
+use crate::mmu::{self, Loss};
+
+/// Translation counters of all CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct TlbCounters {
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses that the first level could not answer.
+    pub l1_misses: u64,
+    /// Of those, accesses that the second level answered.
+    pub stlb_hits: u64,
+    /// Page walks.
+    pub walks: u64,
+    /// Their cycles.
+    pub walk_cycles: u64,
+    /// Walks for pages that a flush had taken.
+    pub refills: u64,
+    /// Second-level entries lost, by cause: INVLPG, INVPCID, CR3, PGE, residency, fracturing, capacity, re-walk.
+    pub lost: [u64; mmu::Cause::ALL.len()],
+    /// Second-level entries lost to flushes that did not name their page.
+    pub collateral: u64,
+}
+
+/// One run's result.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Outcome {
+    /// What the workload counted.
+    pub score: u64,
+    /// Cycles from the first task's start to the last task's end.
+    pub elapsed_cycles: u64,
+    /// The same in seconds of the machine's clock.
+    pub elapsed_seconds: f64,
+    /// Score a second.
+    pub score_per_second: f64,
+    /// Cycles by cause and class, all CPUs together.
+    pub ledger: Ledger,
+    /// The same per CPU.
+    pub ledger_by_cpu: Vec<Ledger>,
+    /// Translation.
+    pub tlb: TlbCounters,
+    /// Interrupts.
+    pub ipis: IpiCounters,
+    /// Flushes, and what perfect knowledge would have left out.
+    pub flushes: FlushCounters,
+    /// Flushes by size.
+    pub sizes: Vec<SizeRow>,
+    /// The kernel.
+    pub kernel: KernelCounters,
+    /// Shared cache lines.
+    pub lines: LineCounters,
+    /// Frames of page tables still in use at the end: those of the kernel.
+    pub tables_left: u64,
+    /// Frames of data still in use at the end: files and the page of zeros.
+    pub data_left: u64,
+}
+
+impl Outcome {
+    pub(super) fn of(world: &World, frequency_mhz: f64) -> Self {
+        let elapsed_cycles = world.kernel.ended_at.get();
+        let elapsed_seconds = elapsed_cycles as f64 / (frequency_mhz * 1e6);
+        let score = world.kernel.score.get();
+        let ledger_by_cpu: Vec<_> = world.cores.iter().map(|core| *core.ledger.borrow()).collect();
+        let mut ledger = Ledger::default();
+        ledger_by_cpu.iter().for_each(|one| ledger.add(one));
+        let (tables_left, data_left) = world.phys.used();
+        Self {
+            score,
+            elapsed_cycles,
+            elapsed_seconds,
+            score_per_second: if elapsed_cycles == 0 { 0.0 } else { score as f64 / elapsed_seconds },
+            ledger,
+            ledger_by_cpu,
+            tlb: translations(world),
+            ipis: interrupts(world),
+            flushes: world.insight.counters(),
+            sizes: world.insight.sizes().rows(),
+            kernel: world.kernel.counters.get(),
+            lines: world.lines.borrow().counters(),
+            tables_left: tables_left as u64,
+            data_left: data_left as u64,
+        }
+    }
+
+    /// Cycles of one cause, all CPUs together.
+    #[must_use]
+    pub fn cycles(&self, cause: Cause) -> u64 {
+        self.ledger.of(cause)
+    }
+}
+
+fn translations(world: &World) -> TlbCounters {
+    let mut sum = TlbCounters::default();
+    for core in &world.cores {
+        let mmu = core.mmu.borrow();
+        let one = mmu.counters();
+        sum.accesses += one.accesses;
+        sum.l1_misses += one.l1_misses;
+        sum.stlb_hits += one.stlb_hits;
+        sum.walks += one.walks;
+        sum.walk_cycles += one.walk_cycles;
+        sum.refills += one.refills;
+        sum.collateral += one.collateral.stlb;
+        for cause in mmu::Cause::ALL {
+            let Loss { stlb, .. } = one.lost[cause];
+            sum.lost[cause as usize] += stlb;
+        }
+    }
+    sum
+}
+
+fn interrupts(world: &World) -> IpiCounters {
+    let mut sum = IpiCounters::default();
+    for core in &world.cores {
+        let one = core.ipis.get();
+        sum.sent += one.sent;
+        sum.received += one.received;
+        sum.wakes_sent += one.wakes_sent;
+    }
+    sum
+}

@@ -1,0 +1,96 @@
+//! Kernel addresses: in every space, on every CPU that is online, whatever it runs.
+
+use tlbkit::{Batching, Isolation, Policy, Stride};
+
+use crate::machine::{Did, KERNEL, Owner, USER, World, invlpgs};
+
+fn policy(isolation: Isolation) -> Policy {
+    Policy { isolation, ..Policy::default() }
+}
+
+/// Four CPUs: running, lazy, in the kernel's tables, and the one that flushes; each has used the page everywhere.
+fn four(policy: Policy) -> &'static World {
+    let world = World::new(policy, 4);
+    let (a, b) = (world.space(), world.space());
+    for va in [KERNEL, KERNEL + 0x1000] {
+        world.map_kernel(va);
+    }
+    for cpu in 0..4 {
+        for load in [a, b] {
+            world.switch(cpu, load);
+            world.touch(cpu, KERNEL);
+            world.touch_in_kernel(cpu, KERNEL);
+        }
+        world.load_kernel(cpu);
+        world.touch_in_kernel(cpu, KERNEL);
+    }
+    world.switch(1, a);
+    world.switch(2, b);
+    world.lazy(2);
+    world.forget_logs();
+    world
+}
+
+/// The page is gone wherever each CPU goes next, user half included.
+fn assert_gone_everywhere(world: &'static World) {
+    for cpu in 0..4 {
+        for space in [1, 0] {
+            assert_eq!(world.touch_in_kernel(cpu, KERNEL), None);
+            world.switch(cpu, space);
+            assert_eq!(world.touch_in_kernel(cpu, KERNEL), None);
+            assert_eq!(world.touch(cpu, KERNEL), None);
+        }
+        world.load_kernel(cpu);
+        assert_eq!(world.touch_in_kernel(cpu, KERNEL), None);
+    }
+}
+
+#[test]
+fn c_08_a_kernel_page_goes_on_all_cpus_and_in_all_tags() {
+    for isolation in [Isolation::Off, Isolation::On] {
+        let world = four(policy(isolation));
+        world.revoke(0, Owner::Kernel, &[KERNEL]);
+        for cpu in 0..4 {
+            assert_eq!(invlpgs(&world.log(cpu)), [KERNEL], "cpu{cpu}, {isolation:?}");
+        }
+        assert_gone_everywhere(world);
+    }
+}
+
+#[test]
+fn all_others_are_interrupted_by_one_message() {
+    let world = four(policy(Isolation::Off));
+    world.revoke(0, Owner::Kernel, &[KERNEL]);
+    assert!(world.log(0).contains(&Did::IpiToOthers));
+}
+
+#[test]
+fn inv_1_a_kernel_table_is_freed_only_when_no_cpu_walks_it() {
+    for isolation in [Isolation::Off, Isolation::On] {
+        let world = four(policy(isolation));
+        world.free_table(0, Owner::Kernel, KERNEL);
+        assert_gone_everywhere(world);
+    }
+}
+
+#[test]
+fn inv_11_a_kernel_packet_that_overflows_flushes_globals_too() {
+    let world = four(Policy { batching: Batching::Packet(1), ..policy(Isolation::Off) });
+    world.touch_in_kernel(1, KERNEL + 0x1000);
+    world.revoke(0, Owner::Kernel, &[KERNEL, KERNEL + 0x1000]);
+    assert_eq!(invlpgs(&world.log(1)), []);
+    assert_gone_everywhere(world);
+}
+
+#[test]
+fn large_kernel_pages_go_by_one_invlpg_each() {
+    let world = four(policy(Isolation::Off));
+    let large = KERNEL + (1 << 30);
+    for n in 0..3u64 {
+        world.memory.borrow_mut().map(Owner::Kernel, large + (n << 21), Stride::Page2M);
+        assert!(world.touch(1, large + (n << 21) + 0x5000).is_some());
+    }
+    world.revoke(0, Owner::Kernel, &[large, large + (1 << 21), large + (2 << 21)]);
+    assert_eq!(invlpgs(&world.log(1)), [large, large + (1 << 21), large + (2 << 21)]);
+    assert_eq!(world.touch(1, large + USER % 4096), None);
+}

@@ -1,0 +1,140 @@
+//! Lazy mode: who is left alone, who is not, what coming back costs, and when a dead space may be freed.
+
+use tlbkit::{CpuSetUpkeep, Destroyed, Event, Lazy, LazyReferences, Policy};
+
+use crate::machine::{Did, Fate, KERNEL_ROOT, Owner, USER, World, cr3s, interrupted};
+
+/// CPU 1 holds a space lazily, with a page and its path cached.
+fn with_lazy_cpu(policy: Policy) -> (&'static World, usize) {
+    let world = World::new(policy, 2);
+    let space = world.space();
+    world.map(space, USER);
+    world.map(space, USER + 0x1000);
+    world.switch(1, space);
+    world.touch(1, USER);
+    world.lazy(1);
+    world.forget_logs();
+    (world, space)
+}
+
+fn told(world: &World) -> bool {
+    !interrupted(&world.log(0)).is_empty()
+}
+
+#[test]
+fn inv_5_a_lazy_cpu_is_skipped_and_sees_the_change_when_it_returns() {
+    let (world, space) = with_lazy_cpu(Policy::default());
+    world.unmap(0, space, &[USER]);
+    assert!(!told(world));
+    assert_eq!(world.log(1), []);
+    world.switch(1, space);
+    assert_eq!(world.touch(1, USER), None);
+    assert!(world.touch(1, USER + 0x1000).is_some());
+}
+
+#[test]
+fn inv_5_what_a_lazy_cpu_fetches_unasked_is_flushed_when_it_returns() {
+    let (world, space) = with_lazy_cpu(Policy::default());
+    assert!(world.walk(1, USER + 0x1000).is_some());
+    world.unmap(0, space, &[USER + 0x1000]);
+    world.switch(1, space);
+    assert_eq!(world.touch(1, USER + 0x1000), None);
+}
+
+#[test]
+fn inv_5_a_freed_table_reaches_a_lazy_cpu() {
+    for lazy in [Lazy::SkipUnlessTablesFreed, Lazy::InterruptOnce] {
+        let (world, space) = with_lazy_cpu(Policy { lazy, ..Policy::default() });
+        world.free_table(0, Owner::Space(space), USER);
+        assert!(told(world));
+        assert_eq!(world.cores[1].cr3.get().root(), KERNEL_ROOT);
+        world.walk(1, USER);
+        world.switch(1, space);
+        assert_eq!(world.touch(1, USER), None);
+    }
+}
+
+#[test]
+fn coming_back_to_an_unchanged_space_costs_no_cr3_write() {
+    let (world, space) = with_lazy_cpu(Policy::default());
+    world.switch(1, space);
+    assert_eq!(cr3s(&world.log(1)), []);
+    assert!(world.cpu(1).is_running(world.at(space)));
+    world.lazy(1);
+    assert!(!world.cpu(1).is_running(world.at(space)), "C-54: a lazy CPU must not touch user memory");
+}
+
+#[test]
+fn without_lazy_mode_idle_loads_the_kernels_tables() {
+    let (world, space) = with_lazy_cpu(Policy { lazy: Lazy::Off, ..Policy::default() });
+    assert_eq!(world.cores[1].cr3.get().root(), KERNEL_ROOT);
+    world.unmap(0, space, &[USER]);
+    assert!(!told(world));
+    world.switch(1, space);
+    assert_eq!(world.touch(1, USER), None);
+}
+
+fn counted(lazy: Lazy) -> Policy {
+    Policy { lazy, lazy_references: LazyReferences::Counted, ..Policy::default() }
+}
+
+fn unreferenced(world: &World, cpu: usize) -> usize {
+    world.log(cpu).iter().filter(|did| matches!(did, Did::Event(Event::LastLazyReference(_)))).count()
+}
+
+#[test]
+fn c_25_a_counted_space_dies_with_its_last_lazy_cpu() {
+    let leave: [fn(&'static World); 4] = [
+        |world| world.load_kernel(1),
+        |world| world.switch(1, world.space()),
+        |world| world.offline(1),
+        |world| drop(world.quiet(1, |cpu, irqs| cpu.with_space(world.at(world.space()), irqs, || ()))),
+    ];
+    for leave in leave {
+        let (world, space) = with_lazy_cpu(counted(Lazy::SkipUnlessTablesFreed));
+        assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
+        world.walk(1, USER);
+        assert_eq!(world.memory.borrow().roots[space], Fate::Live);
+        leave(world);
+        assert_eq!((unreferenced(world, 1), world.memory.borrow().roots[space]), (1, Fate::Freed));
+    }
+}
+
+#[test]
+fn c_25_a_counted_space_that_nobody_holds_dies_at_once() {
+    let (world, space) = with_lazy_cpu(counted(Lazy::SkipUnlessTablesFreed));
+    world.switch(1, space);
+    world.lazy(1);
+    world.lazy(1);
+    world.load_kernel(1);
+    assert_eq!(unreferenced(world, 1), 0);
+    assert_eq!(world.destroy(0, space), Destroyed::Now);
+}
+
+#[test]
+fn c_25_a_counted_space_is_left_by_an_interrupt_too() {
+    let (world, space) = with_lazy_cpu(counted(Lazy::InterruptOnce));
+    world.unmap(0, space, &[USER]);
+    assert_eq!(world.destroy(0, space), Destroyed::Now, "the interrupt made it leave");
+}
+
+#[test]
+fn c_25_destroy_shoots_down_whoever_holds_the_space() {
+    for cpu_set in [CpuSetUpkeep::Exact, CpuSetUpkeep::Trimmed { every: 0 }] {
+        let (world, space) = with_lazy_cpu(Policy { cpu_set, ..Policy::default() });
+        world.switch(0, space);
+        world.lazy(0);
+        assert_eq!(world.destroy(0, space), Destroyed::Now);
+        assert_eq!(world.cores[0].cr3.get().root(), KERNEL_ROOT, "the destroyer held it lazily itself");
+        assert_eq!(world.cores[1].cr3.get().root(), KERNEL_ROOT);
+        world.walk(1, USER);
+    }
+}
+
+#[test]
+#[should_panic(expected = "destroying a space that runs here")]
+fn a_running_space_is_not_destroyed() {
+    let (world, space) = with_lazy_cpu(Policy::default());
+    world.switch(0, space);
+    let _never = world.destroy(0, space);
+}

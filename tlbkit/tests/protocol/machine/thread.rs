@@ -1,0 +1,190 @@
+//! A CPU that is a thread of its own: real atomics, real spinning, interrupts taken where it looks for them.
+
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, Policy};
+use tlbkit::{SpaceToken, Stride, Target, Tlb, TlbGather, VirtAddr};
+use tlbkit::{Reason, Scope};
+
+use super::memory::{KERNEL_ROOT, root_of};
+use super::soft_tlb::{Entry, Holds, SoftTlb};
+use super::{MODERN, USER, leak_words};
+
+/// Pages of each space.
+pub(crate) const PAGES: usize = 8;
+
+/// What the threads share.
+pub(crate) struct Machine {
+    pub(crate) tlb: Tlb<'static>,
+    pub(crate) spaces: Vec<AddressSpace<'static>>,
+    /// The page tables: each entry counts how often it was changed.
+    entries: Vec<[AtomicUsize; PAGES]>,
+    /// The oldest version of each entry that may still be used.
+    floors: Vec<[AtomicUsize; PAGES]>,
+    pub(crate) interrupts: Vec<AtomicBool>,
+    finished: AtomicUsize,
+}
+
+impl Machine {
+    pub(crate) fn new(policy: Policy, cpus: usize, spaces: usize) -> &'static Self {
+        let states: &'static [CpuState] = Vec::leak((0..cpus).map(|_| CpuState::new()).collect());
+        let tlb = Tlb::new(states, leak_words(Tlb::matrix_words(cpus)), KERNEL_ROOT, policy);
+        let zeros = || (0..spaces).map(|_| [const { AtomicUsize::new(0) }; PAGES]).collect();
+        let make = |n| AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root_of(n), leak_words(1));
+        let spaces_made = (0..spaces).map(make).collect();
+        Box::leak(Box::new(Self {
+            spaces: spaces_made,
+            tlb,
+            entries: zeros(),
+            floors: zeros(),
+            interrupts: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
+            finished: AtomicUsize::new(0),
+        }))
+    }
+}
+
+/// One thread's CPU.
+pub(crate) struct Thread {
+    pub(crate) id: usize,
+    pub(crate) machine: &'static Machine,
+    tlb: RefCell<SoftTlb>,
+    cr3: Cell<Cr3>,
+    irqs: Cell<bool>,
+    /// Called with interrupts off after each CR3 write.
+    pub(crate) after_cr3: RefCell<Option<Box<dyn Fn(Cr3)>>>,
+}
+
+impl Thread {
+    pub(crate) fn new(machine: &'static Machine, id: usize) -> Self {
+        let cr3 = Cell::new(Cr3::flushing(KERNEL_ROOT, Pcid::KERNEL));
+        let thread = Self { id, machine, tlb: RefCell::default(), cr3, irqs: Cell::new(true), after_cr3: RefCell::default() };
+        thread.with_irqs_off(|irqs| thread.cpu().bring_up(irqs));
+        thread
+    }
+
+    pub(crate) fn cpu(&self) -> Cpu<'_, 'static, Self> {
+        self.machine.tlb.cpu(CpuId(self.id as u32), self)
+    }
+
+    /// Takes the interrupt that has arrived, if one has.
+    pub(crate) fn poll(&self) {
+        // Acquire: what the sender wrote before it interrupted.
+        if self.machine.interrupts[self.id].swap(false, Ordering::Acquire) {
+            self.with_irqs_off(|irqs| self.cpu().answer(irqs));
+        }
+    }
+
+    pub(crate) fn switch(&self, space: usize) {
+        self.with_irqs_off(|irqs| self.cpu().switch_to(&self.machine.spaces[space], irqs));
+    }
+
+    pub(crate) fn lazy(&self) {
+        self.with_irqs_off(|irqs| self.cpu().enter_lazy(irqs));
+    }
+
+    /// The program, which runs `space`, uses a page: never an older version than was the floor before.
+    pub(crate) fn touch(&self, space: usize, page: usize) {
+        // SeqCst: the floor first, then the use.
+        let floor = self.machine.floors[space][page].load(Ordering::SeqCst);
+        let (pcid, va) = (self.cr3.get().pcid(), USER + page as u64 * 4096);
+        let mut tlb = self.tlb.borrow_mut();
+        let entry = tlb.hit(pcid, va).unwrap_or_else(|| {
+            // Acquire: a walk sees what whoever advanced the generation had written.
+            let stamp = self.machine.entries[space][page].load(Ordering::Acquire);
+            let entry = Entry { pcid, start: va, stride: Stride::Page4K, stamp, holds: Holds::Tagged };
+            tlb.entries.push(entry);
+            entry
+        });
+        assert!(entry.stamp >= floor, "INV-6: cpu{} used version {} after {floor}", self.id, entry.stamp);
+    }
+
+    /// Changes pages of `space`, flushes, and from then on demands what is new.
+    pub(crate) fn revoke(&self, space: usize, pages: &[usize]) {
+        let mut gather = TlbGather::new(Target::Space(&self.machine.spaces[space]), Vec::new());
+        for &page in pages {
+            // SeqCst: one order of all changes.
+            let version = self.machine.entries[space][page].fetch_add(1, Ordering::SeqCst) + 1;
+            let va = VirtAddr(USER + page as u64 * 4096);
+            gather.page(&self.cpu(), va, Stride::Page4K, Scope::Local, Reason::Migrate);
+            gather.hold((page, version));
+        }
+        for (page, version) in gather.flush(&self.cpu()).into_frames() {
+            // SeqCst: partner is the load in `touch`.
+            self.machine.floors[space][page].fetch_max(version, Ordering::SeqCst);
+        }
+    }
+
+    /// Goes on taking interrupts until all CPUs have finished.
+    pub(crate) fn finish(&self) {
+        // SeqCst: a barrier of all threads.
+        self.machine.finished.fetch_add(1, Ordering::SeqCst);
+        // SeqCst: as above.
+        while self.machine.finished.load(Ordering::SeqCst) < self.machine.interrupts.len() {
+            self.poll();
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Hardware for Thread {
+    fn features(&self) -> Features {
+        MODERN
+    }
+
+    fn write_cr3(&self, cr3: Cr3) {
+        if !cr3.keeps() {
+            self.tlb.borrow_mut().drop_tag(cr3.pcid());
+        }
+        self.cr3.set(cr3);
+        if let Some(hook) = self.after_cr3.borrow().as_ref() {
+            hook(cr3);
+        }
+    }
+
+    fn invlpg(&self, va: VirtAddr) {
+        self.tlb.borrow_mut().invlpg(self.cr3.get().pcid(), va.0);
+    }
+
+    fn invpcid(&self, what: Invpcid) {
+        self.tlb.borrow_mut().invpcid(what);
+    }
+
+    fn toggle_pge(&self) {
+        self.tlb.borrow_mut().drop_all();
+    }
+
+    fn send_ipi(&self, to: CpuId) {
+        // Release: partner is the Acquire in `poll`.
+        self.machine.interrupts[to.0 as usize].store(true, Ordering::Release);
+    }
+
+    fn send_ipi_to_others(&self) {
+        (0..self.machine.interrupts.len()).filter(|&n| n != self.id).for_each(|n| self.send_ipi(CpuId(n as u32)));
+    }
+
+    fn relax(&self) {
+        std::thread::yield_now();
+    }
+
+    fn irqs_enabled(&self) -> bool {
+        self.irqs.get()
+    }
+
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        let before = self.irqs.replace(false);
+        let result = f(&IrqsOff::assume());
+        self.irqs.set(before);
+        result
+    }
+
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+        &self.machine.spaces[token.0 as usize]
+    }
+
+    fn event(&self, _: Event) {}
+
+    fn now_cycles(&self) -> u64 {
+        0
+    }
+}

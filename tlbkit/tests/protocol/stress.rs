@@ -1,0 +1,53 @@
+//! Four real threads that switch, idle, use and revoke: no page is used in a version that was revoked.
+
+use tlbkit::{Batching, CpuSetUpkeep, Lazy, Policy, Tags};
+
+use crate::machine::thread::{Machine, PAGES, Thread};
+
+const CPUS: usize = 4;
+const SPACES: usize = 5;
+const ROUNDS: usize = 4_000;
+
+fn live(machine: &'static Machine, id: usize) {
+    let cpu = Thread::new(machine, id);
+    let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(id as u64 + 1);
+    let mut running = None;
+    for _ in 0..ROUNDS {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        let (space, page) = ((state >> 8) as usize % SPACES, (state >> 16) as usize % PAGES);
+        match state >> 32 & 15 {
+            0..=4 => {
+                cpu.switch(space);
+                running = Some(space);
+            }
+            5 => {
+                cpu.lazy();
+                running = None;
+            }
+            6..=7 => cpu.revoke(running.unwrap_or(space), &[page, (page + 3) % PAGES]),
+            8 => cpu.revoke(space, &[page]),
+            _ => {
+                if let Some(space) = running {
+                    (0..PAGES).for_each(|page| cpu.touch(space, page));
+                }
+            }
+        }
+        cpu.poll();
+    }
+    cpu.finish();
+}
+
+#[test]
+fn inv_6_four_threads_never_use_a_revoked_version() {
+    let base = Policy { tags: Tags::LeastRecent(3), ..Policy::default() };
+    for policy in [
+        base,
+        Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 4 }, batching: Batching::Packet(6), ..base },
+        Policy { cpu_set: CpuSetUpkeep::Exact, lazy: Lazy::InterruptOnce, tags: Tags::RoundRobin(2), ..base },
+    ] {
+        let machine = Machine::new(policy, CPUS, SPACES);
+        std::thread::scope(|scope| (0..CPUS).for_each(|id| drop(scope.spawn(move || live(machine, id)))));
+    }
+}

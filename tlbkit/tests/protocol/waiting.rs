@@ -1,0 +1,75 @@
+//! Waiting: with interrupts off it is an error, and whoever waits answers.
+
+use tlbkit::{Event, LocalFlush, Policy};
+
+use crate::machine::{Delivery, Did, USER, World};
+
+fn two(local_flush: LocalFlush) -> &'static World {
+    let world = World::new(Policy { local_flush, ..Policy::default() }, 2);
+    let space = world.space();
+    for cpu in 0..2 {
+        world.map(space, USER + cpu * 0x1000);
+        world.switch(cpu as usize, space);
+        world.touch(cpu as usize, USER);
+    }
+    world.forget_logs();
+    world
+}
+
+#[test]
+#[should_panic(expected = "with interrupts off")]
+fn inv_7_waiting_with_interrupts_off_is_an_error() {
+    let world = two(LocalFlush::WhileRemote);
+    world.enter_kernel(0);
+    world.delivery.set(Delivery::Queued);
+    world.cores[0].irqs.set(false);
+    world.unmap(0, 0, &[USER]);
+}
+
+#[test]
+fn inv_7_flushing_with_interrupts_off_is_fine_where_nobody_must_be_told() {
+    let world = two(LocalFlush::WhileRemote);
+    world.switch(1, world.space());
+    world.enter_kernel(0);
+    world.cores[0].irqs.set(false);
+    world.unmap(0, 0, &[USER]);
+}
+
+#[test]
+fn inv_7_two_cpus_that_wait_for_each_other_answer_each_other() {
+    for local_flush in [LocalFlush::BeforeRemote, LocalFlush::WhileRemote] {
+        let world = two(local_flush);
+        world.delivery.set(Delivery::Queued);
+        world.enter_kernel(0);
+        world.enter_kernel(1);
+        // From here on no interrupt arrives: only the waits themselves answer.
+        world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+            for _ in 0..3 {
+                world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+                    let mut late = Vec::new();
+                    world.cpu(1).late(|cpu| late.push(cpu.0));
+                    assert_eq!(late, [0], "cpu1 cannot be answered yet");
+                }));
+            }
+            world.meanwhile.borrow_mut().push_back(Box::new(|world| world.deliver(0)));
+            world.unmap(1, 0, &[USER + 0x1000]);
+        }));
+        world.unmap(0, 0, &[USER]);
+        assert_eq!((world.touch(0, USER + 0x1000), world.touch(1, USER)), (None, None));
+        let answers = world.log(1).into_iter().filter(|did| matches!(did, Did::Event(Event::AnswerEnd(_)))).count();
+        assert_eq!(answers, 1, "by its wait: its interrupt never came");
+    }
+}
+
+#[test]
+fn the_local_half_goes_first_or_while_the_others_work() {
+    for (local_flush, is_first) in [(LocalFlush::BeforeRemote, true), (LocalFlush::WhileRemote, false)] {
+        let world = two(local_flush);
+        world.unmap(0, 0, &[USER]);
+        let log = world.log(0);
+        let place = |what: Did| log.iter().position(|did| *did == what);
+        let sent = log.iter().position(|did| matches!(did, Did::Ipi(_) | Did::IpiToOthers));
+        assert_eq!(place(Did::Invlpg(USER)) < sent, is_first, "{local_flush:?}");
+        assert!(sent.is_some() && place(Did::Event(Event::FlushLocalDone)) < place(Did::Event(Event::FlushEnd)));
+    }
+}
