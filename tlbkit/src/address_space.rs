@@ -135,10 +135,11 @@ impl<'k> AddressSpace<'k> {
 
     /// Records that translations were revoked; the page tables have been changed. What is read after it, the set and
     /// the presence of its CPUs, is read after every CPU that joins can see the new generation (INV-2).
+    #[inline(always)]
     pub(crate) fn advance(&self) -> Generation {
         // Release: the PTE changes come before it; partner is the Acquire in `generation`.
         let before = self.generation.fetch_add(1, Ordering::Release);
-        // SeqCst: partners are the fences of `switch_between` and `leave_lazy`; the diagram at the head of this file.
+        // SeqCst: partners are the fences of `enter` and `leave_lazy`; the diagram at the head of this file.
         fence(Ordering::SeqCst);
         Generation(before + 1)
     }

@@ -78,13 +78,16 @@ impl Slots {
     }
 
     /// The slot of `id` when its hint was taken by another space.
+    #[inline(always)]
     pub(crate) fn search(&self, id: SpaceId) -> Option<Asid> {
-        let slot = (0..self.count.get() as usize).find(|&slot| self.ids[slot].get() == id.0)?;
+        // The slots beyond the count name no space.
+        let slot = self.ids[..MAX_SLOTS].iter().take(self.count.get() as usize).position(|held| held.get() == id.0)?;
         self.hints[id.0 as usize % HINTS].set(slot as u8);
         Some(Asid(slot as u8))
     }
 
     /// Takes the next slot in turn for `id`; what it held is gone (INV-8).
+    #[inline(always)]
     pub(crate) fn take_in_turn(&self, id: SpaceId) -> Asid {
         let slot = self.next.get();
         self.next.set(if slot + 1 == self.count.get() { 0 } else { slot + 1 });
@@ -97,9 +100,11 @@ impl Slots {
         self.assign((self.order.get() >> (4 * last) & 15) as u8, id)
     }
 
+    #[inline(always)]
     fn assign(&self, slot: u8, id: SpaceId) -> Asid {
-        self.ids[slot as usize].set(id.0);
-        self.generations[slot as usize].set(Generation::NEVER.0);
+        let index = slot as usize % ROOM;
+        self.ids[index].set(id.0);
+        self.generations[index].set(Generation::NEVER.0);
         self.hints[id.0 as usize % HINTS].set(slot);
         Asid(slot)
     }
@@ -138,7 +143,10 @@ impl Slots {
 
 /// Moves `slot` to the front of an order of four-bit indices.
 fn touch(order: u64, slot: u8) -> u64 {
-    let place = (0..MAX_SLOTS as u32).find(|p| (order >> (4 * p)) as u8 & 15 == slot).unwrap_or(0);
+    const ONES: u64 = 0x1111_1111_1111_1111;
+    // The lowest digit that is zero borrows first, so its top bit is the lowest one set: exact without a loop.
+    let differs = order ^ ONES * u64::from(slot);
+    let place = (differs.wrapping_sub(ONES) & !differs & ONES << 3).trailing_zeros() / 4;
     let before = (1u64 << (4 * place)) - 1;
     let after = !(before << 4 | 15);
     order & after | (order & before) << 4 | u64::from(slot)

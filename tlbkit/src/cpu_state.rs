@@ -16,8 +16,8 @@ use crate::sync::{AtomicU64, Ordering, Owned, fence};
 pub(crate) struct Presence(pub(crate) u64);
 
 impl Presence {
-    /// Runs the kernel's own tables.
-    pub(crate) const KERNEL: Self = Self(0);
+    /// Runs the kernel's own tables: lazy in space 0, so that entering lazy mode sets a bit whatever is loaded.
+    pub(crate) const KERNEL: Self = Self(Self::LAZY);
     /// Between two CR3 values: a target of every flush whose set it is in (INV-2).
     pub(crate) const SWITCHING: Self = Self(2);
     const LAZY: u64 = 1;
@@ -28,6 +28,11 @@ impl Presence {
 
     pub(crate) const fn lazy(id: SpaceId) -> Self {
         Self(id.0 << 2 | Self::LAZY)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn as_lazy(self) -> Self {
+        Self(self.0 | Self::LAZY)
     }
 
     pub(crate) const fn is_lazy(self) -> bool {
@@ -120,6 +125,8 @@ pub struct Tlb<'k> {
     matrix: &'k [AtomicU64],
     pub(crate) kernel_root: PhysAddr,
     policy: Policy,
+    /// Words of a row of the matrix.
+    row_words: usize,
     knobs: Knobs,
     stats: Option<&'k [CpuStats]>,
     /// A generation with none of these bits interrupts the whole set, so that it is trimmed.
@@ -148,7 +155,9 @@ impl<'k> Tlb<'k> {
             CpuSetUpkeep::Trimmed { every } if every != 0 => u64::from(every) - 1,
             _ => u64::MAX,
         };
-        Self { cpus, matrix, kernel_root, policy, knobs, stats: None, trim_mask, next_id: AtomicU64::new(1) }
+        let row_words = words_for(cpus.len());
+        let next_id = AtomicU64::new(1);
+        Self { cpus, matrix, kernel_root, policy, row_words, knobs, stats: None, trim_mask, next_id }
     }
 
     /// Counts into `stats`, one a CPU, if the policy says so.
@@ -187,8 +196,7 @@ impl<'k> Tlb<'k> {
     }
 
     fn row(&self, row: usize) -> AtomicCpuSet<'k> {
-        let words = words_for(self.cpus.len());
-        AtomicCpuSet::new(&self.matrix[row * words..(row + 1) * words])
+        AtomicCpuSet::new(&self.matrix[row * self.row_words..][..self.row_words])
     }
 
     /// CPUs that have asked `cpu` for something: where it looks, not what is true.
@@ -292,6 +300,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.answer(irqs);
     }
 
+    #[inline(always)]
     pub(crate) fn presence(&self) -> Presence {
         // Relaxed: no partner, this CPU alone writes its presence.
         Presence(self.state.presence.0.load(Ordering::Relaxed))

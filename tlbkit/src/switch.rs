@@ -21,51 +21,50 @@ use crate::sync::{Ordering, fence};
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads `to`, for a task of its own that runs next. Nothing to do if it is loaded and running.
-    #[inline]
+    #[inline(always)]
     pub fn switch_to(&self, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        let presence = self.presence();
-        if presence == Presence::running(to.id) {
+        let left = self.presence();
+        if left == Presence::running(to.id) {
             return;
         }
-        if presence == Presence::lazy(to.id) {
-            return self.leave_lazy(to, irqs);
+        if left == Presence::lazy(to.id) {
+            return self.leave_lazy(to);
         }
-        self.switch_between(presence, to, irqs);
+        self.switch_between(left, to, irqs);
     }
 
     /// Idle or a kernel thread runs next: the user space stays loaded, unused; no shared line is written but this CPU's.
     #[inline]
     pub fn enter_lazy(&self, irqs: &IrqsOff) {
-        let presence = self.presence();
         if self.has_flag(flag::ENTER_LAZY) {
-            return self.enter_lazy_with_work(presence, irqs);
+            return self.enter_lazy_with_work(irqs);
         }
-        self.become_lazy(presence);
+        self.become_lazy();
     }
 
+    /// Changes nothing for the kernel's own tables, nor for a space that is lazy already.
     #[inline(always)]
-    fn become_lazy(&self, presence: Presence) {
-        if presence != Presence::KERNEL {
-            // Release: the program's accesses are over before a sender may skip this CPU; partner is the Acquire in
-            // `must_tell`.
-            self.set_presence(Presence::lazy(presence.space()), Ordering::Release);
-        }
+    fn become_lazy(&self) {
+        // Release: the program's accesses are over before a sender may skip this CPU; partner is the Acquire in
+        // `must_tell`.
+        self.set_presence(self.presence().as_lazy(), Ordering::Release);
     }
 
     #[cold]
-    fn enter_lazy_with_work(&self, presence: Presence, irqs: &IrqsOff) {
+    fn enter_lazy_with_work(&self, irqs: &IrqsOff) {
         if self.has_flag(flag::NOT_LAZY) {
             return self.load_kernel(irqs);
         }
-        if presence != Presence::KERNEL && !presence.is_lazy() {
+        // The kernel's own tables count as lazy.
+        if !self.presence().is_lazy() {
             self.loaded_space().count_lazy();
         }
-        self.become_lazy(presence);
+        self.become_lazy();
     }
 
     /// The space is still loaded: all that is needed is to be seen, then to look (INV-2).
-    #[inline(never)]
-    fn leave_lazy(&self, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+    #[inline(always)]
+    fn leave_lazy(&self, to: &AddressSpace<'_>) {
         let _ = irqs;
         // Relaxed: ordered by the fence below.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
@@ -103,11 +102,23 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         match self.state.slots.recall(to.id) {
             Some(asid) if !self.has_flag(flag::SWITCH) => self.enter(asid, to),
-            _ => self.switch_with_work(left, to, irqs),
+            _ if self.has_flag(flag::SWITCH) => self.switch_with_work(left, to, irqs),
+            _ => self.switch_unhinted(to),
         }
     }
 
-    /// All the others: a new slot, an exact set, slots by last use, counted references.
+    /// A new slot, or one whose hint was taken by another space, recycled in turn.
+    #[inline(never)]
+    fn switch_unhinted(&self, to: &AddressSpace<'_>) {
+        let slots = &self.state.slots;
+        let asid = slots.search(to.id).unwrap_or_else(|| {
+            self.join(to);
+            slots.take_in_turn(to.id)
+        });
+        self.enter(asid, to);
+    }
+
+    /// All the others: an exact set, slots by last use, counted references.
     #[inline(never)]
     fn switch_with_work(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
         let token = SpaceToken(self.state.token.get());
@@ -164,10 +175,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
+    #[inline(always)]
     fn join(&self, to: &AddressSpace<'_>) {
         // Relaxed: only this CPU writes its bit, so it sees the newest.
         if !to.cpus.contains(self.id, Ordering::Relaxed) {
-            // Relaxed: ordered before the generation is read by the fence in `switch_between`.
+            // Relaxed: ordered before the generation is read by the fence in `enter`.
             to.cpus.add(self.id, Ordering::Relaxed);
         }
     }

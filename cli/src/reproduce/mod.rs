@@ -1,1 +1,122 @@
-//! x
+//! The published results, each by its own file: what it runs, and which figures and pictures it makes of the outcomes.
+
+mod batch;
+mod lazy;
+mod pcid;
+mod pti;
+mod range;
+
+use anyhow::{Context, Result};
+use rayon::prelude::*;
+use tlbkit::Policy;
+use tlbkit_sim::machine::Machine;
+use tlbkit_sim::{Outcome, Run};
+use tlbkit_workloads::Workload;
+
+use crate::experiment::{Experiment, Value};
+use crate::figure::Figure;
+use crate::output::report::Table;
+use crate::output::svg::Plot;
+use crate::settings;
+use crate::verbs::run::{compared_rows, machine, workload};
+
+/// What one experiment gives.
+#[derive(Default)]
+pub(crate) struct Produced {
+    /// Its figures, in any order.
+    pub(crate) figures: Vec<Figure>,
+    /// Pictures.
+    pub(crate) plots: Vec<Plot>,
+    /// Tables beside the figures.
+    pub(crate) tables: Vec<Table>,
+    /// What a reader must know, such as what the model lacks.
+    pub(crate) notes: Vec<String>,
+    /// Its policies side by side, for the comparison at the end of the report.
+    pub(crate) compared: Vec<Table>,
+}
+
+/// An experiment with its machine: what each file runs with.
+pub(crate) struct Lab {
+    pub(crate) experiment: Experiment,
+    pub(crate) machine: Machine,
+}
+
+/// Runs everything that `experiment` needs.
+pub(crate) fn produce(experiment: Experiment) -> Result<(Lab, Produced)> {
+    let machine = machine(&experiment.setup.machine)?;
+    let lab = Lab { experiment, machine };
+    let produced = match lab.experiment.id.as_str() {
+        "pcid" => pcid::produce(&lab),
+        "lazy" => lazy::produce(&lab),
+        "batch" => batch::produce(&lab),
+        "pti" => pti::produce(&lab),
+        _ => range::produce(&lab),
+    };
+    let produced = produced.with_context(|| format!("experiment {}", lab.experiment.id))?;
+    Ok((lab, produced))
+}
+
+impl Lab {
+    /// The policy that the experiment calls `id`.
+    pub(crate) fn policy(&self, id: &str) -> Result<Policy> {
+        let choices = &self.experiment.setup.policies;
+        let choice = choices.iter().find(|choice| choice.id == id).with_context(|| format!("no policy {id}"))?;
+        let mut policy = settings::by_name(&choice.preset)?;
+        for (key, value) in &choice.settings {
+            settings::set(&mut policy, key, value).with_context(|| format!("policy {id}"))?;
+        }
+        Ok(policy)
+    }
+
+    /// A number of the set-up.
+    pub(crate) fn number(&self, parameter: &str) -> Result<f64> {
+        match self.experiment.setup.parameters.get(parameter).map(|parameter| &parameter.value) {
+            Some(Value::Number(number)) => Ok(*number),
+            _ => anyhow::bail!("no number {parameter} in the set-up"),
+        }
+    }
+
+    /// The experiment's workload with `parameters`.
+    pub(crate) fn workload(&self, parameters: &[String]) -> Result<Workload> {
+        workload(&self.experiment.setup.workload, parameters)
+    }
+
+    /// A run on the experiment's machine; without a limit unless the caller sets one.
+    pub(crate) fn run(&self, policy: Policy, workload: Workload) -> Run<'_> {
+        Run::new(&self.machine, policy, workload)
+    }
+
+    /// Cycles of so many simulated milliseconds.
+    pub(crate) fn milliseconds(&self, milliseconds: f64) -> u64 {
+        (milliseconds * self.machine.system.frequency_mhz.value * 1e3) as u64
+    }
+
+    /// The expected figure `quantity` with our value.
+    pub(crate) fn figure(&self, quantity: &str, ours: f64) -> Result<Figure> {
+        self.experiment.figure(quantity, ours)
+    }
+
+    /// What the document gives for `quantity`.
+    pub(crate) fn published(&self, quantity: &str) -> Option<f64> {
+        self.experiment.expected(quantity).ok().and_then(|expected| expected.published)
+    }
+
+    /// The policies side by side.
+    pub(crate) fn compare(&self, title: &str, outcomes: &[(&str, Outcome)]) -> Table {
+        let head = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
+        Table::Grid { title: format!("{title}, {}", self.experiment.setup.machine), head, rows: compared_rows(outcomes) }
+    }
+}
+
+/// Executes `runs` in parallel; the outcomes come in the order of the runs.
+pub(crate) fn execute_all(runs: &[Run<'_>]) -> Result<Vec<Outcome>> {
+    runs.par_iter().map(|run| Ok(run.execute()?)).collect()
+}
+
+/// Mean and sample standard deviation.
+pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
+    let n = values.len() as f64;
+    let mean = values.iter().sum::<f64>() / n;
+    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+    (mean, if values.len() < 2 { 0.0 } else { (squares / (n - 1.0)).sqrt() })
+}

@@ -1,15 +1,128 @@
-//! `tlbkit reproduce`.
-use anyhow::Result;
-use clap::Args;
+//! `tlbkit reproduce`: the published results beside ours, and a report.
 
-use crate::{Ending, Format};
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use tlbkit_sim::machine::Machine;
+
+use crate::experiment::{Experiment, ids};
+use crate::figure::{Figure, Tally, all_ok};
+use crate::output::report::{Report, Section, Table};
+use crate::output::{html, table};
+use crate::reproduce::{Lab, Produced, produce};
+use crate::{Ending, Format, progress};
 
 /// What to reproduce.
 #[derive(Args)]
+#[command(after_help = "Example: tlbkit reproduce pcid pti\n\n\
+    Exit status 1 means that a prediction is out of its band; docs/reproduce.md says what the model lacks there.")]
 pub(crate) struct Options {
+    /// Experiments of `tlbkit list experiments`; all by default
     ids: Vec<String>,
+    /// Folder of the report
+    #[arg(long, default_value = "report")]
+    report: PathBuf,
 }
 
-pub(crate) fn execute(_options: &Options, _format: Format) -> Result<Ending> {
-    Ok(Ending::Fine)
+/// Reproduces it.
+pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    let chosen = choose(&options.ids)?;
+    let bar = progress::bar(chosen.len());
+    let mut report = empty_report();
+    let mut machines = Vec::new();
+    for id in chosen {
+        bar.set_message(id);
+        let (lab, produced) = produce(Experiment::builtin(id)?)?;
+        machines.push(lab.experiment.setup.machine.clone());
+        add(&mut report, &lab, produced, format);
+        bar.inc(1);
+        report.fitted = fitted(&machines)?;
+        // Written after each experiment, so that nothing computed is lost.
+        html::write(&report, &options.report)?;
+    }
+    bar.finish_and_clear();
+    Ok(conclude(&report, options, format))
+}
+
+fn choose(wanted: &[String]) -> Result<Vec<&'static str>> {
+    for id in wanted {
+        if !ids().contains(&id.as_str()) {
+            bail!("no experiment {id}: there are {}", ids().join(", "));
+        }
+    }
+    Ok(ids().into_iter().filter(|id| wanted.is_empty() || wanted.iter().any(|one| one == id)).collect())
+}
+
+fn empty_report() -> Report {
+    Report {
+        title: "Five published results in TLB management, reproduced".into(),
+        about: "Each published figure beside what the tlbkit library gives on a simulated multiprocessor. Calibrated figures \
+                were fitted; nothing was fitted to a prediction."
+            .into(),
+        command: "tlbkit reproduce".into(),
+        sections: Vec::new(),
+        compared: Vec::new(),
+        fitted: Vec::new(),
+    }
+}
+
+fn add(report: &mut Report, lab: &Lab, produced: Produced, format: Format) {
+    let figures = lab.experiment.judge(produced.figures);
+    match format {
+        Format::Json => figures.iter().for_each(|figure| println!("{}", figure.json_line())),
+        Format::Text => print_section(lab, &figures, &produced.notes),
+    }
+    let mut section = Section::new(&lab.experiment, figures);
+    section.plots = produced.plots;
+    section.tables = produced.tables;
+    section.notes = produced.notes;
+    report.sections.push(section);
+    report.compared.extend(produced.compared);
+}
+
+fn print_section(lab: &Lab, figures: &[Figure], notes: &[String]) {
+    println!("{}: {}\n", lab.experiment.id, lab.experiment.title);
+    println!("{}", table::figures(figures, table::Style::of_stdout()));
+    for note in notes {
+        println!("- {note}");
+    }
+    println!();
+}
+
+fn fitted(machines: &[String]) -> Result<Vec<Table>> {
+    let mut names = machines.to_vec();
+    names.sort();
+    names.dedup();
+    names.iter().map(|name| fitted_of(name, &Machine::builtin(name)?)).collect()
+}
+
+/// Every number of a machine that no source gives: fitted, or a prior with its band.
+fn fitted_of(name: &str, machine: &Machine) -> Result<Table> {
+    use tlbkit_sim::machine::Kind;
+    let rows = machine
+        .quantities()
+        .into_iter()
+        .filter(|(_, quantity)| quantity.kind != Kind::Input)
+        .map(|(field, quantity)| {
+            let kind = if quantity.kind == Kind::Calibrated { "calibrated" } else { "prior" };
+            let band = quantity.band.map_or(String::new(), |[low, high]| format!("{low} to {high}"));
+            vec![field, quantity.value.to_string(), band, kind.into(), quantity.source.clone()]
+        })
+        .collect();
+    let head = ["number", "value", "band", "kind", "source"].map(String::from).to_vec();
+    Ok(Table::Grid { title: format!("Machine {name}"), head, rows })
+}
+
+fn conclude(report: &Report, options: &Options, format: Format) -> Ending {
+    let figures: Vec<Figure> = report.sections.iter().flat_map(|section| section.figures.clone()).collect();
+    let ok = all_ok(&figures);
+    if format == Format::Text {
+        println!("{}", table::tally(&Tally::of(&figures)));
+        println!("report: {}", options.report.join("index.html").display());
+        if !ok {
+            println!("Out of band: docs/reproduce.md says what the model lacks.");
+        }
+    }
+    if ok { Ending::Fine } else { Ending::OutOfBand }
 }

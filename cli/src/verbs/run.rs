@@ -55,7 +55,7 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
             let mut run = Run::new(&machine, *policy, workload);
             run.cpus = options.cpus.unwrap_or(run.cpus);
             run.seed = options.seed;
-            run.limit_cycles = Some((options.milliseconds as f64 * machine.frequency_mhz.value * 1e3) as u64);
+            run.limit_cycles = Some((options.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64);
             let outcome = run.execute().with_context(|| format!("{} under {name}", options.workload));
             bar.inc(1);
             Ok((*name, outcome?))

@@ -3,6 +3,7 @@
 use tlbkit::sync::Access;
 
 use super::ledger::{Cause, LineUse};
+use super::spin::Found;
 use super::world::World;
 use crate::lines::LineId;
 
@@ -30,8 +31,10 @@ impl World {
             core.advance_to(core.drained_at.get(), core.cause.get());
         }
         {
+            let held = self.lines.borrow().is_near(cpu as u32, Access::Load, line);
+            let found = if held { Found::Held } else { Found::Fetched };
             let mut spin = core.spin.borrow_mut();
-            if access == Access::Load { spin.load(line) } else { spin.disturb() }
+            if access == Access::Load { spin.load(line, found) } else { spin.disturb() }
         }
         let now = core.clock.get();
         let charge = self.lines.borrow_mut().access(cpu as u32, access, line, now);

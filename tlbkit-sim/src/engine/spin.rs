@@ -8,6 +8,15 @@ use crate::lines::LineId;
 /// More lines than a spin loop looks at.
 const MOST_LINES: usize = 8;
 
+/// Where a load found its line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    /// In this CPU's cache.
+    Held,
+    /// Elsewhere.
+    Fetched,
+}
+
 /// What this CPU has done since it last said that it waits.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
@@ -25,14 +34,16 @@ enum Turn {
 }
 
 impl Spin {
-    pub(crate) fn load(&mut self, line: LineId) {
-        if self.turn == Turn::Eventful || self.loaded.contains(&line) {
+    /// A load of `line`, which this CPU holds or must fetch. One that was loaded in this turn and must be fetched again
+    /// has been written meanwhile, maybe the very word that the turn looked at first.
+    pub(crate) fn load(&mut self, line: LineId, found: Found) {
+        if self.turn == Turn::Eventful {
             return;
         }
-        if self.loaded.len() == MOST_LINES {
-            self.turn = Turn::Eventful;
-        } else {
-            self.loaded.push(line);
+        match (self.loaded.contains(&line), found) {
+            (true, Found::Held) => {}
+            (false, _) if self.loaded.len() < MOST_LINES => self.loaded.push(line),
+            _ => self.turn = Turn::Eventful,
         }
     }
 
@@ -54,17 +65,27 @@ impl Spin {
 mod tests {
     use super::*;
 
+    const LINE: LineId = LineId::of(64);
+
     #[test]
     fn only_a_whole_turn_of_loads_may_be_slept_through() {
-        let line = LineId::of(64);
         let mut spin = Spin::default();
-        spin.load(line);
+        spin.load(LINE, Found::Held);
         assert_eq!(spin.end_turn(), [], "what came before the first turn is unknown");
-        spin.load(line);
-        spin.load(line);
-        assert_eq!(spin.end_turn(), [line]);
-        spin.load(line);
+        spin.load(LINE, Found::Fetched);
+        spin.load(LINE, Found::Held);
+        assert_eq!(spin.end_turn(), [LINE]);
+        spin.load(LINE, Found::Held);
         spin.disturb();
+        assert_eq!(spin.end_turn(), []);
+    }
+
+    #[test]
+    fn a_line_lost_and_fetched_again_within_a_turn_may_have_changed() {
+        let mut spin = Spin::default();
+        spin.end_turn();
+        spin.load(LINE, Found::Held);
+        spin.load(LINE, Found::Fetched);
         assert_eq!(spin.end_turn(), []);
     }
 }

@@ -245,7 +245,7 @@ impl Os for Calls {
         let kernel = &self.world.kernel;
         kernel.wrong_values.set(kernel.wrong_values.get() + 1);
         let cpu = self.world.cpu();
-        let _ = self.world.failure.set(RunError::WrongValue { va, found, expected, cpu });
+        self.world.fail(RunError::WrongValue { va, found, expected, cpu });
     }
 }
 

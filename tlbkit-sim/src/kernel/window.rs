@@ -50,7 +50,7 @@ impl World {
         core.advance(self.costs.copy_page);
         let found = self.phys.word(hit.pa);
         if found != expected {
-            let _ = self.failure.set(RunError::WrongValue { va, found, expected, cpu: self.cpu() });
+            self.fail(RunError::WrongValue { va, found, expected, cpu: self.cpu() });
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct LineId(usize);
 
 impl LineId {
     /// The line of the byte at `address`.
-    pub(crate) fn of(address: usize) -> Self {
+    pub(crate) const fn of(address: usize) -> Self {
         Self(address >> LINE_SHIFT)
     }
 }

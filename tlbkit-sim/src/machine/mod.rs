@@ -1,6 +1,6 @@
 //! Machines as data: what one CPU model has and costs, and where each number came from.
 //!
-//! The files in `machines/` are part of the program, so it works wherever it is put; a file by path is read the same way.
+//! The files in `machines/` are part of the program, so it works wherever it is put; other files are read the same way.
 //! Wrong input gives one line that names the file, the line, the field, what it says and what it may say.
 
 mod builtin;

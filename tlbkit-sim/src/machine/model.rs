@@ -1,4 +1,4 @@
-//! The fields of a machine file. Every number is a [`Quantity`]; a field that the file has and this does not is an error.
+//! The fields of a machine file. Every number is a [`Quantity`]; a field that is not declared here is an error.
 
 use serde::Deserialize;
 

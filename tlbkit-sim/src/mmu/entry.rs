@@ -8,8 +8,8 @@
 //! The low 32 bits of the page number stand alone in the upper half because arrays store the halves apart: a search
 //! compares only those, several at once, and looks at the rest of what they leave.
 //!
-//! Look-alikes, told apart: a *tag index* is the place of a PCID in the order in which this CPU met it; a *stamp* is one
-//! lifetime of such a tag ([`super::epochs`]). A flush gives the tag a new stamp, so the old keys match nothing.
+//! Look-alikes, told apart: a *tag index* is the place of a PCID in the order in which this CPU met it; a *stamp* is
+//! one lifetime of such a tag ([`super::epochs`]). A flush gives the tag a new stamp, so the old keys match nothing.
 //! A key of zero is an empty slot; no stamp is zero.
 
 use tlbkit::{PhysAddr, VirtAddr};

@@ -1,7 +1,7 @@
 //! Flushing in constant time: each tag's entries carry the stamp of the tag's present lifetime.
 //!
-//! Dropping all entries of a tag is forgetting its stamp; dropping those of all tags is raising a floor under which every
-//! stamp is dead. The entries stay where they are and match nothing. Counts of what is alive are kept beside the
+//! Dropping all entries of a tag is forgetting its stamp; dropping those of all tags is raising a floor under which
+//! every stamp is dead. The entries stay where they are and match nothing. Counts of what is alive are kept beside the
 //! stamps, so a flush also knows how many entries it took without looking at one.
 
 use super::array::Displaced;

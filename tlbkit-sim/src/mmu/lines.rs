@@ -1,6 +1,6 @@
 //! Which cache lines of page tables were read not long ago: a direct-mapped filter, one short tag per line.
 //!
-//! The caches themselves are not modelled. A hot reference costs a near hit, a cold one costs what the machine file says.
+//! The caches themselves are not modelled. A hot reference costs a near hit, a cold one what the machine file says.
 
 use tlbkit::PhysAddr;
 

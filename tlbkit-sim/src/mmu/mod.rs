@@ -1,10 +1,10 @@
 //! The translation hardware of one simulated CPU: TLB arrays, paging-structure caches, and a walker that reads the very
 //! page-table frames that the kernel writes.
 //!
-//! What makes it more than a cache: entries outlive the tables that they came from. A stale entry keeps translating until
-//! an instruction whose scope covers it, a fill that needs its room, or a fault on its page removes it. The scope of each
-//! instruction is the table at the head of `flush` and not a bit more, unless the machine file says that this CPU
-//! does more (few remembered tags, fracturing).
+//! What makes it more than a cache: entries outlive the tables that they came from. A stale entry keeps translating
+//! until an instruction whose scope covers it, a fill that needs its room, or a fault on its page removes it. The scope
+//! of each instruction is the table at the head of `flush` and not a bit more, unless the machine file says that this
+//! CPU does more (few remembered tags, fracturing).
 //!
 //! | file | what |
 //! |---|---|

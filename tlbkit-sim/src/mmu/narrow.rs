@@ -85,8 +85,8 @@ impl<const WAYS: usize> Set<WAYS> {
         Self { pages: [0; WAYS], rests: [0; WAYS], order, full_at: 0, data: [0; WAYS] }
     }
 
-    /// All ways are compared whatever is found: without a branch per way the compiler does several at once. Few sets hold
-    /// the page, so the second look is rare.
+    /// All ways are compared whatever is found: without a branch per way the compiler does several at once. Only a set
+    /// that may hold the page is looked at again.
     #[inline(always)]
     fn way_of(&self, key: u64) -> Option<usize> {
         let wanted = (key >> 32) as u32;

@@ -1,5 +1,5 @@
-//! Which tags a level remembers. Hardware keeps few: each has a short internal name, and loading one more forgets the one
-//! that was loaded longest ago, with all its entries.
+//! Which tags a level remembers. Hardware keeps few: each has a short internal name, and loading one more forgets the
+//! one that was loaded longest ago, with all its entries.
 
 /// Tags in the order of their loading, the latest first.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! The walker: four or five levels of real table frames, entered as deep as the paging-structure caches allow.
 //!
 //! A paging-structure entry holds the table that it leads to and the rights that the levels above have left. Its arrays
-//! are addressed by the kinds of [`Level`]: small = a PDE (leads to a page table), large = a PDPTE, huge = a PML4E. A fifth
-//! level's entries are not cached.
+//! are addressed by the kinds of [`Level`]: small = a PDE (leads to a page table), large = a PDPTE, huge = a PML4E. The
+//! entries of a fifth level are not cached.
 
 use tlbkit::{PhysAddr, VirtAddr};
 

@@ -88,13 +88,13 @@ fn c_25_a_counted_space_dies_with_its_last_lazy_cpu() {
         |world| world.load_kernel(1),
         |world| world.switch(1, world.space()),
         |world| world.offline(1),
-        |world| drop(world.quiet(1, |cpu, irqs| cpu.with_space(world.at(world.space()), irqs, || ()))),
+        |world| world.quiet(1, |cpu, irqs| cpu.with_space(world.at(world.space()), irqs, || ())),
     ];
     for leave in leave {
         let (world, space) = with_lazy_cpu(counted(Lazy::SkipUnlessTablesFreed));
         assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
         world.walk(1, USER);
-        assert_eq!(world.memory.borrow().roots[space], Fate::Live);
+        assert_eq!(world.memory.borrow().roots[space], Fate::Unhooked);
         leave(world);
         assert_eq!((unreferenced(world, 1), world.memory.borrow().roots[space]), (1, Fate::Freed));
     }

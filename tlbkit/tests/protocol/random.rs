@@ -65,7 +65,7 @@ fn act(world: &'static World, cpu: usize, space: usize, (kind, arg): (u8, u8)) {
         6 => world.lazy(cpu),
         7 => world.load_kernel(cpu),
         8..=10 => use_pages(world, cpu),
-        11 => drop(world.walk(cpu, va)),
+        11 => _ = world.walk(cpu, va),
         12 => map_missing(world, Owner::Space(space)),
         13 => world.unmap(cpu, space, &[va]),
         14 => world.unmap(cpu, space, &(0..8).filter(|n| arg >> n & 1 != 0).map(address).collect::<Vec<_>>()),
@@ -80,14 +80,13 @@ fn act(world: &'static World, cpu: usize, space: usize, (kind, arg): (u8, u8)) {
 
 /// A program uses all its pages, and the kernel too.
 fn use_pages(world: &'static World, cpu: usize) {
-    for va in (0..8).map(address).chain((0..4).map(|n| KERNEL + n * 4096)) {
-        if world.cores[cpu].task.get().is_some() {
-            world.touch(cpu, va);
-        }
-        world.touch_in_kernel(cpu, va);
+    let kernel = (0..4).map(|n| KERNEL + n * 4096);
+    if world.cores[cpu].task.get().is_none() {
+        return kernel.for_each(|va| _ = world.touch_in_kernel(cpu, va));
     }
-    if world.cores[cpu].task.get().is_some() {
-        world.exit_to_user(cpu);
+    for va in (0..8).map(address).chain(kernel) {
+        world.touch_in_kernel(cpu, va);
+        world.touch(cpu, va);
     }
 }
 

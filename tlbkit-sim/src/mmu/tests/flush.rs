@@ -13,8 +13,8 @@ const FAR: u64 = 0x70_0000_0000;
 const GLOBAL_PAGE: u64 = 0xffff_8000_0000_0000;
 const GLOBAL_NEXT: u64 = 0xffff_8000_0000_1000;
 
-/// What one CPU holds, as letters: near, next, far; lower case for tag 1, upper case for tag 2; `g`, `h` for the globals;
-/// `<` a path of tag 1 to the near table, `>` to the far one, `{` and `}` the same for tag 2.
+/// What one CPU holds, as letters: near, next, far; lower case for tag 1, upper case for tag 2; `g`, `h` for the
+/// globals; `<` a path of tag 1 to the near table, `>` to the far one, `{` and `}` the same for tag 2.
 struct Bench {
     memory: Memory,
     mmu: Mmu,

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 
-use tlbkit::{AddressSpace, Cr3, CpuId, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken, Tags, VirtAddr};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken, Tags, VirtAddr};
 
 use super::World;
 use super::memory::{Fate, KERNEL_ROOT, Owner, is_user_half, owner_of};
@@ -164,7 +164,7 @@ impl Hardware for Core {
 
     fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
         let space = token.0 as usize;
-        assert_eq!(self.world().memory.borrow().roots[space], Fate::Live, "asked for a dead space");
+        assert_ne!(self.world().memory.borrow().roots[space], Fate::Freed, "asked for a dead space");
         self.world().spaces.borrow()[space]
     }
 

@@ -15,9 +15,9 @@ use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, CpuStats, Destroyed, Features, 
 use tlbkit::{Scope, SpaceToken, Stride, Target, Tlb, TlbGather, VirtAddr};
 
 pub(crate) use self::core::{Core, Did, Mode};
-pub(crate) use memory::{Fate, KERNEL_ROOT, Memory, Owner, root_of};
 use memory::owner_of;
-pub(crate) use soft_tlb::{Entry, Holds, Path, SoftTlb};
+pub(crate) use memory::{Fate, KERNEL_ROOT, Memory, Owner, root_of};
+pub(crate) use soft_tlb::{Entry, Holds, Path};
 
 /// First user and kernel addresses of the tests.
 pub(crate) const USER: u64 = 0x4000_0000;
@@ -199,7 +199,7 @@ impl World {
         let (root, pcid) = (core.cr3.get().root(), core.cr3.get().pcid());
         let memory = self.memory.borrow();
         if let Owner::Space(space) = owner_of(root) {
-            assert_eq!(memory.roots[space], Fate::Live, "cpu{cpu} walks a dead space");
+            assert_ne!(memory.roots[space], Fate::Freed, "cpu{cpu} walks a dead space");
         }
         let owner = if VirtAddr(va).is_kernel() { Owner::Kernel } else { owner_of(root) };
         let mut tlb = core.tlb.borrow_mut();
@@ -286,6 +286,7 @@ impl World {
     pub(crate) fn destroy(&'static self, cpu: usize, space: usize) -> Destroyed {
         self.enter_kernel(cpu);
         self.waits.set(0);
+        self.memory.borrow_mut().roots[space] = Fate::Unhooked;
         let ended = self.cpu(cpu).destroy(self.at(space));
         if ended == Destroyed::Now {
             self.unreferenced(space);

@@ -4,8 +4,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, Policy};
-use tlbkit::{SpaceToken, Stride, Target, Tlb, TlbGather, VirtAddr};
 use tlbkit::{Reason, Scope};
+use tlbkit::{SpaceToken, Stride, Target, Tlb, TlbGather, VirtAddr};
 
 use super::memory::{KERNEL_ROOT, root_of};
 use super::soft_tlb::{Entry, Holds, SoftTlb};
@@ -58,7 +58,8 @@ pub(crate) struct Thread {
 impl Thread {
     pub(crate) fn new(machine: &'static Machine, id: usize) -> Self {
         let cr3 = Cell::new(Cr3::flushing(KERNEL_ROOT, Pcid::KERNEL));
-        let thread = Self { id, machine, tlb: RefCell::default(), cr3, irqs: Cell::new(true), after_cr3: RefCell::default() };
+        let thread =
+            Self { id, machine, tlb: RefCell::default(), cr3, irqs: Cell::new(true), after_cr3: RefCell::default() };
         thread.with_irqs_off(|irqs| thread.cpu().bring_up(irqs));
         thread
     }

@@ -1,0 +1,115 @@
+//! Whole machines: deterministic, live, and honest about lost flushes.
+
+use tlbkit::{Policy, Tags};
+use tlbkit_sim::machine::Machine;
+use tlbkit_sim::run::Fault;
+use tlbkit_sim::{Outcome, Run, RunError};
+use tlbkit_workloads::Workload;
+
+fn workload(name: &str) -> Workload {
+    tlbkit_workloads::by_name(name).unwrap_or_else(|| panic!("{name} is a workload"))
+}
+
+fn policy(name: &str) -> Policy {
+    Policy::preset(name).unwrap_or_else(|| panic!("{name} is a preset"))
+}
+
+fn run_on<'m>(machine: &'m Machine, name: &str, cpus: usize) -> Run<'m> {
+    Run { cpus, limit_cycles: Some(3_000_000), ..Run::new(machine, policy("linux-4.14"), workload(name)) }
+}
+
+fn server() -> Machine {
+    Machine::builtin("server-2018-48cpu").unwrap()
+}
+
+fn execute(run: &Run<'_>) -> Outcome {
+    run.execute().unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn the_same_seed_gives_the_same_outcome_whatever_the_host_did_before() {
+    let outcome = |garbage: usize| {
+        std::thread::spawn(move || {
+            let litter: Vec<Vec<u8>> = (1..garbage).map(|size| vec![1; size % 977 + 1]).collect();
+            let machine = server();
+            let outcome = execute(&run_on(&machine, "ebizzy-m", 6));
+            drop(litter);
+            format!("{outcome:?}")
+        })
+        .join()
+        .unwrap()
+    };
+    assert_eq!(outcome(0), outcome(12_345));
+}
+
+#[test]
+fn another_seed_gives_another_outcome() {
+    let machine = server();
+    let first = Run { seed: 1, ..run_on(&machine, "compile", 4) };
+    let second = Run { seed: 2, ..first.clone() };
+    assert_ne!(execute(&first).elapsed_cycles, execute(&second).elapsed_cycles);
+}
+
+#[test]
+fn every_workload_ends_well_on_four_cpus() {
+    let machine = server();
+    for name in tlbkit_workloads::names() {
+        let outcome = run_on(&machine, name, 4).execute();
+        assert!(outcome.is_ok(), "{name}: {}", outcome.unwrap_err());
+    }
+}
+
+#[test]
+fn every_preset_runs_a_workload_that_shoots_down() {
+    let machine = server();
+    for preset in tlbkit::PRESETS {
+        let run = Run { policy: policy(preset.name), ..run_on(&machine, "tlb-flush1", 4) };
+        let outcome = run.execute().unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+        assert!(outcome.ipis.sent > 0, "{}", preset.name);
+    }
+}
+
+#[test]
+fn interrupts_are_sent_and_all_are_answered() {
+    let machine = server();
+    let outcome = execute(&run_on(&machine, "madvise1", 3));
+    assert!(outcome.ipis.sent > 10, "{:?}", outcome.ipis);
+    assert!(outcome.ipis.received <= outcome.ipis.sent && outcome.ipis.received + 3 >= outcome.ipis.sent);
+}
+
+#[test]
+fn tags_save_walks_and_time() {
+    let machine = Machine::builtin("skylake-laptop-kvm").unwrap();
+    let mut pingpong = workload("pingpong");
+    for setting in ["pages=512", "rounds=200"] {
+        pingpong.set(setting).unwrap();
+    }
+    let tagged = Run { cpus: 1, ..Run::new(&machine, policy("linux-4.14"), pingpong) };
+    let untagged = Run { policy: Policy { tags: Tags::Off, ..tagged.policy }, ..tagged.clone() };
+    let (with, without) = (execute(&tagged), execute(&untagged));
+    assert!(with.tlb.walks * 10 < without.tlb.walks, "{} against {}", with.tlb.walks, without.tlb.walks);
+    assert!(with.elapsed_cycles < without.elapsed_cycles);
+    assert_eq!(with.score, 200);
+}
+
+#[test]
+fn a_machine_that_loses_invalidations_is_caught() {
+    let machine = server();
+    let run = Run { fault: Fault::InvalidationsAfter(0), ..run_on(&machine, "madvise1", 2) };
+    assert!(matches!(run.execute(), Err(RunError::WrongValue { .. })), "{:?}", run.execute());
+}
+
+#[test]
+fn a_machine_that_loses_interrupts_gets_stuck_and_says_where() {
+    let machine = server();
+    let run = Run { fault: Fault::InterruptsAfter(0), ..run_on(&machine, "tlb-flush1", 2) };
+    let error = run.execute().unwrap_err();
+    assert!(matches!(error, RunError::Stuck { .. }), "{error}");
+    assert!(error.to_string().contains("FlushWait"), "{error}");
+}
+
+#[test]
+fn an_impossible_number_of_cpus_is_refused() {
+    let machine = server();
+    assert_eq!(run_on(&machine, "madvise1", 0).execute(), Err(RunError::Cpus(0)));
+}
