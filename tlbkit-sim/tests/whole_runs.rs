@@ -77,6 +77,17 @@ fn interrupts_are_sent_and_all_are_answered() {
     assert!(outcome.ipis.received <= outcome.ipis.sent && outcome.ipis.received + 3 >= outcome.ipis.sent);
 }
 
+/// The other thread looks at the stop page only: of all interrupts it needs the one for the store that stops it.
+#[test]
+fn of_the_interrupts_only_the_one_for_a_page_that_the_other_thread_holds_was_needed() {
+    let machine = server();
+    let interrupts = execute(&run_on(&machine, "madvise1", 2)).flushes.interrupts;
+    assert!(interrupts.done > 10, "{interrupts:?}");
+    assert_eq!(interrupts.needed, 1, "of {}", interrupts.done);
+    let shared = execute(&run_on(&machine, "mapbench-global", 4)).flushes.interrupts;
+    assert!(shared.needed > 10, "{shared:?}");
+}
+
 #[test]
 fn tags_save_walks_and_time() {
     let machine = Machine::builtin("skylake-laptop-kvm").unwrap();
@@ -92,11 +103,37 @@ fn tags_save_walks_and_time() {
     assert_eq!(with.score, 200);
 }
 
+/// Two threads of which one gives back a page again and again, and first looks whether the fresh one holds zero.
+fn giving_back<'m>(machine: &'m Machine, check_fresh: &str) -> Run<'m> {
+    let mut workload = workload("madvise1");
+    workload.set(check_fresh).unwrap();
+    Run { workload, ..run_on(machine, "madvise1", 2) }
+}
+
 #[test]
 fn a_machine_that_loses_invalidations_is_caught() {
     let machine = server();
-    let run = Run { fault: Fault::InvalidationsAfter(0), ..run_on(&machine, "madvise1", 2) };
-    assert!(matches!(run.execute(), Err(RunError::WrongValue { .. })), "{:?}", run.execute());
+    let run = giving_back(&machine, "check_fresh=1");
+    execute(&run);
+    let error = Run { fault: Fault::InvalidationsAfter(0), ..run }.execute().unwrap_err();
+    assert!(matches!(error, RunError::WrongValue { expected: 0, .. }), "{error}");
+}
+
+/// Nobody checks the fresh page here, but the other thread waits for a word on a page that it never sees change.
+#[test]
+fn a_run_that_a_lost_invalidation_keeps_from_ending_is_given_up() {
+    let machine = server();
+    let run = giving_back(&machine, "check_fresh=0");
+    let error = Run { fault: Fault::InvalidationsAfter(0), ..run }.execute().unwrap_err();
+    assert!(matches!(error, RunError::Overrun { tasks: 2, limit_cycles: 3_000_000, .. }), "{error}");
+}
+
+#[test]
+fn a_fault_that_no_handler_repairs_ends_the_run() {
+    let machine = server();
+    let run = Run { fault: Fault::RepairsAfter(3), ..run_on(&machine, "ebizzy-m", 2) };
+    let error = run.execute().unwrap_err();
+    assert!(matches!(error, RunError::FaultLoop { .. }), "{error}");
 }
 
 #[test]

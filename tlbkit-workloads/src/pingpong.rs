@@ -16,6 +16,9 @@ parameters! {
     pub struct PingPong {
         /// Zero pages read in each turn; the source has 0 and 512
         pages = 0, 0..=MOST_PAGES;
+        /// Pages of its own that each turn touches anyway; prior, counted from what such a loop cannot do without: its
+        /// text, its table of addresses, the C library's read and write, the stack
+        own_pages = 5, 0..=64;
         /// Rounds; 0 until the run is over
         rounds = 0, 0..=MANY;
     }
@@ -29,23 +32,27 @@ impl PingPong {
 
     /// Never written, the pages all stand for the one zero page: reads miss the TLB and not the cache.
     fn lead(self, task: Task, os: &dyn Os) {
-        let base = os.map(self.pages + 1, Backing::AnonPrivate, Protection::ReadWrite);
-        let keepsake = Keepsake(page_at(base, self.pages));
+        let base = os.map(self.touched() + 1, Backing::AnonPrivate, Protection::ReadWrite);
+        let keepsake = Keepsake(page_at(base, self.touched()));
         keepsake.write_before_fork(os);
         crew(os, 1, 2, &|role| os.fork(task.part(role, base)), &mut || {
             keepsake.write_after_fork(os);
-            ring(0).lead(os, self.rounds, &mut |_| read_zeros(os, base, self.pages));
+            ring(0).lead(os, self.rounds, &mut |_| read_zeros(os, base, self.touched()));
         });
         keepsake.check_in_parent(os);
+    }
+
+    fn touched(self) -> u64 {
+        self.pages + self.own_pages
     }
 
     /// Counts, because its turn completes the round.
     fn follow(self, task: Task, os: &dyn Os) {
         ring(1).follow(os, self.rounds, &mut |_| {
-            read_zeros(os, task.arg, self.pages);
+            read_zeros(os, task.arg, self.touched());
             os.count(1);
         });
-        Keepsake(page_at(task.arg, self.pages)).check_in_child(os);
+        Keepsake(page_at(task.arg, self.touched())).check_in_child(os);
     }
 }
 

@@ -36,7 +36,7 @@ fn record(source: u64, buffer: u64, tail: u64) -> Vec<Op> {
 
 #[test]
 fn a_turn_of_the_ping_pong_reads_each_page_once() {
-    let log = log("pingpong", &["pages=3", "rounds=2"], 1);
+    let log = log("pingpong", &["pages=1", "own_pages=2", "rounds=2"], 1);
     let Op::Read(base) = log[2] else { panic!("{log:?}") };
     let turn =
         [Op::Wait(1), Op::Read(base), Op::Read(page(base, 1)), Op::Read(page(base, 2)), Op::Count(1), Op::Post(0)];

@@ -56,7 +56,8 @@ impl<F> Flushed<F> {
 #[must_use = "a gather that is not flushed leaks its frames"]
 pub struct TlbGather<'s, 'k, F> {
     target: Target<'s, 'k>,
-    list: [VirtAddr; MAX_PAGES],
+    /// Written under [`Batching::Packet`] alone.
+    list: Option<[VirtAddr; MAX_PAGES]>,
     /// Distinct pages in `list`; `u32::MAX` once they did not fit.
     count: u32,
     start: u64,
@@ -76,7 +77,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     pub const fn new(target: Target<'s, 'k>, frames: F) -> Self {
         Self {
             target,
-            list: [VirtAddr(0); MAX_PAGES],
+            list: None,
             count: 0,
             start: u64::MAX,
             end: 0,
@@ -109,10 +110,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         self.reason = if self.is_empty() { why } else { self.reason };
         self.note(first, pages, stride, scope);
         match cpu.tlb().policy().batching {
-            Batching::None => {
-                self.send(cpu);
-                (self.count, self.start, self.end, self.stride, self.scope) = (0, u64::MAX, 0, Stride::Page1G, 0);
-            }
+            Batching::None => self.send_now(cpu),
             Batching::Packet(limit) => self.list_pages(first, pages, stride, u32::from(limit)),
             Batching::Range => {}
         }
@@ -130,20 +128,28 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         }
     }
 
+    #[cold]
+    fn send_now<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>) {
+        self.send(cpu);
+        (self.count, self.start, self.end, self.stride, self.scope) = (0, u64::MAX, 0, Stride::Page1G, 0);
+    }
+
+    #[inline(never)]
     fn list_pages(&mut self, first: u64, pages: u64, stride: Stride, limit: u32) {
         let limit = limit.min(MAX_PAGES as u32);
+        let list = self.list.get_or_insert([VirtAddr(0); MAX_PAGES]);
         for n in 0..pages {
             if self.count == TOO_MANY {
                 return;
             }
             let va = VirtAddr(first.wrapping_add(n * stride.bytes()));
-            if self.list[..self.count as usize].contains(&va) {
+            if list[..self.count as usize].contains(&va) {
                 continue;
             }
             if self.count == limit {
                 self.count = TOO_MANY;
             } else {
-                self.list[self.count as usize] = va;
+                list[self.count as usize] = va;
                 self.count += 1;
             }
         }
@@ -192,7 +198,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     ///
     /// # Panics
     /// If another CPU must be told and interrupts are off (INV-7); if called while this CPU waits for another flush.
-    #[inline(always)]
+    #[inline(never)]
     pub fn flush<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
         if !self.is_empty() || self.scope & scope::TABLES != 0 {
             self.send(cpu);
@@ -200,14 +206,14 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         Flushed(ManuallyDrop::into_inner(self.frames))
     }
 
-    #[inline]
+    #[inline(always)]
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) {
         let (space, token) = match self.target {
             Target::Space(space) => (space.id, space.token),
             Target::Kernel => (SpaceId::KERNEL, SpaceToken(0)),
         };
         let extent = self.extent(cpu);
-        let mut request = Request {
+        let request = Request {
             space,
             token,
             generation: Generation::NEVER,
@@ -215,11 +221,14 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             stride: self.stride,
             scope: self.scope & !EVERYTHING,
         };
-        let listed = if let Extent::List { count } = extent { count as usize } else { 0 };
-        cpu.shoot(self.target, &mut request, &self.list[..listed], self.reason);
+        let list = match (&self.list, extent) {
+            (Some(list), Extent::List { count }) => &list[..count as usize],
+            _ => &[],
+        };
+        cpu.shoot(self.target, request, list, self.reason);
     }
 
-    #[inline]
+    #[inline(always)]
     fn extent<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> Extent {
         if self.scope & EVERYTHING != 0 || self.is_empty() {
             return Extent::Everything;
@@ -238,7 +247,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         ((self.end - self.start) >> self.stride.shift()) + 1
     }
 
-    #[inline]
+    #[inline(always)]
     fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         let pages = self.pages();
         pages > MOST_PAGES || cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, pages, self.active_pages)

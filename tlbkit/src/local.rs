@@ -6,6 +6,7 @@
 //! then finds nothing left to do.
 
 use crate::addr::{PhysAddr, VirtAddr};
+use crate::address_space::AddressSpace;
 use crate::asid::Asid;
 use crate::cpu_state::{Cpu, Presence, flag};
 use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff};
@@ -20,13 +21,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         let presence = self.presence();
         if presence == Presence::running(request.space) {
-            self.flush_loaded(request, list, irqs);
-        } else if presence == Presence::lazy(request.space) {
+            return self.flush_loaded(self.hardware.space(request.token), request, list, irqs);
+        }
+        if presence == Presence::lazy(request.space) {
             // Cheaper than a flush, and it ends the walks as well (C-20): whoever comes back finds a stale slot.
             self.load_kernel(irqs);
         } else {
             self.hardware.event(Event::WrongSpace);
             self.leave_set(request);
+        }
+        if request.has(scope::GLOBAL) {
+            self.flush_all_and_globals(irqs);
         }
     }
 
@@ -40,13 +45,19 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    fn flush_loaded(&self, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
+    /// `space` is the one that the request names, and it runs here.
+    #[inline(always)]
+    pub(crate) fn flush_loaded(&self, space: &AddressSpace<'_>, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
         let asid = self.asid();
         let held = self.state.slots.generation(asid);
         if request.generation <= held {
+            // Generations say nothing of global entries: what made the slot current may have been a CR3 write (INV-11).
+            if request.has(scope::GLOBAL) {
+                self.flush_all_and_globals(irqs);
+            }
             return self.hardware.event(Event::AlreadyCurrent);
         }
-        let newest = self.hardware.space(request.token).generation();
+        let newest = space.generation();
         let is_next = request.generation == held.next() && newest == request.generation;
         if is_next && self.flush_extent(request, list) {
             self.state.slots.set_generation(asid, newest);
@@ -57,7 +68,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Flushes the pages that the request names, in both halves; false if it names everything.
-    #[inline]
+    #[inline(always)]
     fn flush_extent(&self, request: &Request, list: &[VirtAddr]) -> bool {
         let user_now = self.settle_user_half(request);
         match request.extent {
@@ -84,7 +95,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Decides the user half's way before the pages are flushed. INVPCID type 0 drops only the path of the address it
     /// names, so a request that frees tables owes the whole half (C-27).
-    #[inline]
+    #[inline(always)]
     fn settle_user_half(&self, request: &Request) -> UserHalf {
         if !self.has_flag(flag::ISOLATED) {
             return UserHalf::NotNow;
@@ -96,6 +107,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         UserHalf::NotNow
     }
 
+    #[inline(never)]
     fn flush_whole_space(&self, asid: Asid, request: &Request, irqs: &IrqsOff) {
         if self.has_flag(flag::ISOLATED) {
             self.owe_user_half();
@@ -134,6 +146,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Everything in every tag, globals too: INVPCID, or CR4.PGE off and on (C-33, C-51).
+    #[cold]
     pub(crate) fn flush_all_and_globals(&self, _irqs: &IrqsOff) {
         if self.hardware.features().invpcid {
             self.hardware.invpcid(Invpcid::AllAndGlobals);

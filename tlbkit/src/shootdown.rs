@@ -23,7 +23,7 @@ use crate::hardware::{Event, Hardware, IrqsOff};
 use crate::policy::{Lazy, LazyReferences, LocalFlush};
 use crate::request::{Extent, MAX_PAGES, Request, scope};
 use crate::stats::Reason;
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Whether a destroyed space's top-level table may be freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,18 +47,44 @@ pub enum Target<'s, 'k> {
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes everywhere what `extent` names; the page tables have been changed. When it returns no CPU can use an old
     /// translation, nor walk an old table if [`scope::TABLES`] is asked for (INV-6).
-    pub(crate) fn shoot(&self, target: Target<'_, '_>, request: &mut Request, list: &[VirtAddr], reason: Reason) {
+    #[inline(always)]
+    pub(crate) fn shoot(&self, target: Target<'_, '_>, mut request: Request, list: &[VirtAddr], reason: Reason) {
         assert!(self.state.is_sending.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
-        if let Target::Space(space) = target {
-            request.generation = space.advance();
-            if request.generation.0 & self.tlb.trim_mask == 0 {
-                request.scope |= scope::TRIM;
-            }
-        } else {
+        let Target::Space(space) = target else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
+            return self.shoot_others(target, &request, list, reason);
+        };
+        request.generation = space.advance();
+        if request.generation.0 & self.tlb.trim_mask == 0 {
+            request.scope |= scope::TRIM;
         }
+        let runs_here = self.presence() == Presence::running(space.id);
+        if request.has(scope::GLOBAL) || !runs_here || self.has_flag(flag::COUNTS) || !self.is_alone_with(space) {
+            return self.shoot_others(target, &request, list, reason);
+        }
+        // The common path: a program on one CPU. Whoever joins from here on finds the new generation (INV-2).
+        self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, list, irqs));
+        self.hardware.event(Event::FlushLocalDone);
+        self.hardware.event(Event::FlushEnd);
+    }
+
+    /// True if no other CPU can hold translations of `space`.
+    #[inline(always)]
+    fn is_alone_with(&self, space: &AddressSpace<'_>) -> bool {
+        let own_word = (self.id.0 / 64) as usize;
+        let own_bit = 1 << (self.id.0 % 64);
+        // Relaxed: ordered after the revocation by the fence in `advance`.
+        let others = |(index, word): (usize, &AtomicU64)| {
+            word.load(Ordering::Relaxed) & !if index == own_word { own_bit } else { 0 } // Relaxed: as above
+        };
+        space.cpus.words().iter().enumerate().all(|word| others(word) == 0)
+    }
+
+    /// The second half of [`shoot`](Self::shoot), when others may have to be told or flushes are counted.
+    #[inline(never)]
+    fn shoot_others(&self, target: Target<'_, '_>, request: &Request, list: &[VirtAddr], reason: Reason) {
         let began = if self.has_flag(flag::COUNTS) { self.hardware.now_cycles() } else { 0 };
         let is_before = self.tlb.policy().local_flush == LocalFlush::BeforeRemote;
         if is_before {
@@ -77,18 +103,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::FlushEnd);
     }
 
-    #[inline(always)]
     fn flush_here(&self, request: &Request, list: &[VirtAddr]) {
         self.hardware.with_irqs_off(|irqs| self.carry_out(request, list, irqs));
         self.hardware.event(Event::FlushLocalDone);
     }
 
     /// Tells every CPU that must know and returns how many.
-    #[inline]
     fn tell(&self, target: Target<'_, '_>, request: &Request, list: &[VirtAddr]) -> u32 {
         let candidates = match target {
-            Target::Space(space) => space.cpus,
-            Target::Kernel => self.tlb.online(),
+            Target::Space(space) if !request.has(scope::GLOBAL) => space.cpus,
+            // A global entry belongs to no tag: whoever has ever run the space may hold it.
+            _ => self.tlb.online(),
         };
         let mut told = 0;
         for (index, word) in candidates.words().iter().enumerate() {
@@ -136,8 +161,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if seen == Presence::running(request.space) || request.space.0 == 0 || seen == Presence::SWITCHING {
             return true;
         }
+        if request.has(scope::GLOBAL) {
+            return true; // the candidates are online
+        }
         if request.has(scope::TRIM | scope::EVERYONE) {
-            return true;
+            // Relaxed: a CPU that went offline keeps its bits, and answers nobody.
+            return self.tlb.online().contains(cpu, Ordering::Relaxed);
         }
         seen == Presence::lazy(request.space)
             && (request.has(scope::TABLES) || self.tlb.policy().lazy != Lazy::SkipUnlessTablesFreed)
@@ -235,7 +264,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return if space.begin_death() { Destroyed::Now } else { Destroyed::WhenUnreferenced };
         }
         let everyone = if self.has_flag(flag::EXACT_SET) { scope::EVERYONE } else { 0 };
-        let mut request = Request {
+        let request = Request {
             space: space.id,
             token: space.token,
             generation: space.generation(),
@@ -243,7 +272,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             stride: crate::addr::Stride::Page4K,
             scope: scope::TABLES | everyone,
         };
-        self.shoot(Target::Space(space), &mut request, &[], Reason::Destroy);
+        self.shoot(Target::Space(space), request, &[], Reason::Destroy);
         Destroyed::Now
     }
 }

@@ -65,7 +65,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The space is still loaded: all that is needed is to be seen, then to look (INV-2).
     #[inline(always)]
     fn leave_lazy(&self, to: &AddressSpace<'_>) {
-        let _ = irqs;
         // Relaxed: ordered by the fence below.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`; the diagram above.
@@ -98,8 +97,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The common path: a recent space whose slot the hint knows, under a policy that owes nothing to the space left.
     #[inline(always)]
     fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        // Relaxed: ordered by the fence in `enter`. From here on this CPU is a target for whatever set it is in.
-        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         match self.state.slots.recall(to.id) {
             Some(asid) if !self.has_flag(flag::SWITCH) => self.enter(asid, to),
             _ if self.has_flag(flag::SWITCH) => self.switch_with_work(left, to, irqs),
@@ -136,6 +133,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// is older, or none, is flushed by the same CR3 write; its user half at the next return to user mode (INV-10).
     #[inline(always)]
     fn enter(&self, asid: Asid, to: &AddressSpace<'_>) {
+        let running = Presence::running(to.id);
+        // Relaxed: ordered by the fence below. From here on this CPU is a target for whatever set it is in.
+        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`.
         fence(Ordering::SeqCst);
         let newest = to.generation();
@@ -150,7 +150,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         // Release: CR3 names the new space before a sender can see that the old one was left; partner is the Acquire in
         // `must_tell`.
-        self.set_presence(Presence::running(to.id), Ordering::Release);
+        self.set_presence(running, Ordering::Release);
     }
 
     #[inline(always)]
@@ -249,7 +249,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// loaded again, since it may die meanwhile.
     pub fn with_space<R>(&self, space: &AddressSpace<'_>, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
         let left = self.presence();
-        if left.space() == space.id && left != Presence::KERNEL {
+        if left == Presence::running(space.id) {
             return f();
         }
         let token = SpaceToken(self.state.token.get());

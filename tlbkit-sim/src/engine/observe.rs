@@ -30,14 +30,13 @@ impl World {
         if access == Access::Rmw {
             core.advance_to(core.drained_at.get(), core.cause.get());
         }
+        let now = core.clock.get();
+        let charge = self.lines.borrow_mut().access(cpu as u32, access, line, now);
+        let found = if charge.was_held { Found::Held } else { Found::Fetched };
         {
-            let held = self.lines.borrow().is_near(cpu as u32, Access::Load, line);
-            let found = if held { Found::Held } else { Found::Fetched };
             let mut spin = core.spin.borrow_mut();
             if access == Access::Load { spin.load(line, found) } else { spin.disturb() }
         }
-        let now = core.clock.get();
-        let charge = self.lines.borrow_mut().access(cpu as u32, access, line, now);
         core.drained_at.set(core.drained_at.get().max(charge.visible_at));
         core.advance_line(charge.cycles, self.line_use(address));
         for watcher in charge.woken {

@@ -186,7 +186,8 @@ impl World {
     pub(crate) fn refresh_limit(&self, cpu: usize) {
         let core = &self.cores[cpu];
         let ahead = self.horizon.get().saturating_add(self.touch_lookahead() + 1);
-        core.limit.set(ahead.min(core.takes_at()).min(self.kernel.preempt_at(cpu)));
+        let kernel = &self.kernel;
+        core.limit.set(ahead.min(core.takes_at()).min(kernel.preempt_at(cpu)).min(kernel.overdue_at()));
     }
 
     /// Lets CPUs that are behind catch up, unless this one is at most `lookahead` cycles ahead; takes due interrupts.

@@ -74,7 +74,11 @@ impl World {
         core.advance(self.costs.page_fault);
         self.insight.begin_range(self, process.space().root(), va, 1);
         let access = if access == Access::Write { FaultAccess::Write } else { FaultAccess::Read };
-        let fault = self.with_cpu(cpu, |handle| process.vm.fault(&handle, &KernelMemory(self), va, access));
+        let fault = if self.sabotage.loses_repair() {
+            Fault::Spurious
+        } else {
+            self.with_cpu(cpu, |handle| process.vm.fault(&handle, &KernelMemory(self), va, access))
+        };
         self.insight.end_operation(self);
         match fault {
             Fault::Bad => self.fail(RunError::BadAccess { va }),

@@ -28,10 +28,14 @@ use std::rc::Rc;
 use tlbkit::sync::AtomicU64;
 
 use crate::engine::core::NEVER;
+use crate::run::RunError;
 use crate::run::keep::Keep;
-use place::IdleSet;
+use place::CpuBits;
 use process::Process;
 use task::TaskSlot;
+
+/// What a task may need to end once the run is over: far more than the slowest exit of a workload.
+const END_CYCLES: u64 = 100_000_000;
 
 /// A task's index.
 pub(crate) type TaskIndex = usize;
@@ -50,6 +54,8 @@ pub(crate) struct CpuRun {
     pub(crate) running: Cell<Running>,
     pub(crate) halted: Cell<Halt>,
     pub(crate) queue: RefCell<VecDeque<TaskIndex>>,
+    /// Tasks in the queue that are not pinned.
+    loose: Cell<usize>,
     pub(crate) slice_end: Cell<u64>,
 }
 
@@ -103,8 +109,9 @@ pub(crate) struct Kernel {
     pub(crate) sets: RefCell<Vec<Keep<[AtomicU64]>>>,
     /// Spaces whose last lazy reference is gone.
     pub(crate) unreferenced: RefCell<Vec<usize>>,
-    pub(crate) idle: IdleSet,
-    pub(crate) queued: Cell<usize>,
+    pub(crate) idle: CpuBits,
+    /// CPUs whose queues hold a task that is not pinned.
+    pub(crate) loose: CpuBits,
     pub(crate) live_tasks: Cell<usize>,
     pub(crate) score: Cell<u64>,
     pub(crate) ended_at: Cell<u64>,
@@ -122,6 +129,7 @@ impl Kernel {
             running: Cell::new(Running::Idle),
             halted: Cell::new(Halt::Awake),
             queue: RefCell::default(),
+            loose: Cell::new(0),
             slice_end: Cell::new(NEVER),
         };
         Self {
@@ -130,8 +138,8 @@ impl Kernel {
             processes: RefCell::default(),
             sets: RefCell::default(),
             unreferenced: RefCell::default(),
-            idle: IdleSet::new(cpus),
-            queued: Cell::new(0),
+            idle: CpuBits::new(cpus),
+            loose: CpuBits::new(cpus),
             live_tasks: Cell::new(0),
             score: Cell::new(0),
             ended_at: Cell::new(0),
@@ -154,8 +162,39 @@ impl Kernel {
         if run.queue.borrow().is_empty() { NEVER } else { run.slice_end.get() }
     }
 
+    /// When a run that does not end is given up: long after its limit, and later with every task that has to end.
+    pub(crate) fn overdue_at(&self) -> u64 {
+        let ending = END_CYCLES.saturating_mul(self.live_tasks.get() as u64);
+        self.limit_cycles.saturating_mul(4).saturating_add(ending)
+    }
+
+    /// The error of a run that does not end.
+    pub(crate) fn overrun(&self, at_cycles: u64) -> RunError {
+        RunError::Overrun { tasks: self.live_tasks.get(), at_cycles, limit_cycles: self.limit_cycles }
+    }
+
     pub(crate) fn task(&self, index: TaskIndex) -> Rc<TaskSlot> {
         Rc::clone(&self.tasks.borrow()[index])
+    }
+
+    /// A task was put into the queue of `cpu`.
+    fn note_queued(&self, cpu: usize, task: &TaskSlot) {
+        if task.pinned.get().is_none() {
+            let loose = &self.runs[cpu].loose;
+            loose.set(loose.get() + 1);
+            self.loose.insert(cpu);
+        }
+    }
+
+    /// A task was taken out of the queue of `cpu`.
+    fn note_dequeued(&self, cpu: usize, task: &TaskSlot) {
+        if task.pinned.get().is_none() {
+            let loose = &self.runs[cpu].loose;
+            loose.set(loose.get() - 1);
+            if loose.get() == 0 {
+                self.loose.remove(cpu);
+            }
+        }
     }
 
     pub(crate) fn count(&self, count: impl FnOnce(&mut KernelCounters)) {

@@ -9,10 +9,10 @@ use crate::engine::world::World;
 /// CPU.
 const NEIGHBOURS: usize = 8;
 
-/// CPUs that have nothing to do.
-pub(crate) struct IdleSet(RefCell<Vec<u64>>);
+/// Some of the CPUs.
+pub(crate) struct CpuBits(RefCell<Vec<u64>>);
 
-impl IdleSet {
+impl CpuBits {
     pub(crate) fn new(cpus: usize) -> Self {
         Self(RefCell::new(vec![0; cpus.div_ceil(64)]))
     }
@@ -29,7 +29,7 @@ impl IdleSet {
         self.0.borrow()[cpu / 64] >> (cpu % 64) & 1 == 1
     }
 
-    /// The first idle CPU from `cpu` upwards, around the end.
+    /// The first of them from `cpu` upwards, around the end.
     pub(crate) fn from(&self, cpu: usize) -> Option<usize> {
         let words = self.0.borrow();
         let above = words[cpu / 64] >> (cpu % 64) << (cpu % 64);
@@ -62,17 +62,17 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use super::IdleSet;
+    use super::CpuBits;
 
     #[test]
     fn the_search_goes_round() {
-        let idle = IdleSet::new(130);
-        assert_eq!(idle.from(5), None);
-        idle.insert(3);
-        assert_eq!(idle.from(5), Some(3));
-        idle.insert(129);
-        assert_eq!((idle.from(5), idle.from(0)), (Some(129), Some(3)));
-        idle.remove(129);
-        assert_eq!(idle.from(129), Some(3));
+        let set = CpuBits::new(130);
+        assert_eq!(set.from(5), None);
+        set.insert(3);
+        assert_eq!(set.from(5), Some(3));
+        set.insert(129);
+        assert_eq!((set.from(5), set.from(0)), (Some(129), Some(3)));
+        set.remove(129);
+        assert_eq!(set.from(129), Some(3));
     }
 }

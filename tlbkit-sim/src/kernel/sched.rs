@@ -58,7 +58,7 @@ impl World {
             task.cpu.set(cpu);
         }
         self.kernel.runs[cpu].queue.borrow_mut().push_back(index);
-        self.kernel.queued.set(self.kernel.queued.get() + 1);
+        self.kernel.note_queued(cpu, &task);
         let was_idle = self.kernel.idle.contains(cpu);
         self.kernel.idle.remove(cpu);
         match self.running_cpu() {
@@ -124,30 +124,41 @@ impl World {
 
     fn dequeue(&self, cpu: usize) -> Option<TaskIndex> {
         let index = self.kernel.runs[cpu].queue.borrow_mut().pop_front()?;
-        self.kernel.queued.set(self.kernel.queued.get() - 1);
+        self.kernel.note_dequeued(cpu, &self.kernel.tasks.borrow()[index]);
         Some(index)
     }
 
-    /// A CPU without work takes what waits elsewhere, unless it is pinned or still being left.
+    /// A CPU without work takes what waits elsewhere, unless it is pinned or still being left. Only CPUs whose queues
+    /// hold a task that is not pinned are looked at: with thousands of CPUs, looking at all is what a run would do.
     fn steal(&self, cpu: usize) -> Option<TaskIndex> {
-        if self.kernel.queued.get() == 0 {
-            return None;
-        }
         let cpus = self.cores.len();
-        (1..cpus).map(|step| (cpu + step) % cpus).find_map(|victim| {
-            let mut queue = self.kernel.runs[victim].queue.borrow_mut();
-            let may_leave = |&index: &TaskIndex| {
-                let task = &self.kernel.tasks.borrow()[index];
-                task.pinned.get().is_none() && task.on_cpu.get().is_none()
-            };
-            // A lone task of a CPU that is about to run it stays.
-            if queue.len() < 2 && self.kernel.runs[victim].running.get() == Running::Idle {
+        let mut step = 1;
+        while step < cpus {
+            let start = (cpu + step) % cpus;
+            let victim = self.kernel.loose.from(start)?;
+            step += (victim + cpus - start) % cpus;
+            if step >= cpus {
                 return None;
             }
-            let at = queue.iter().position(may_leave)?;
-            self.kernel.queued.set(self.kernel.queued.get() - 1);
-            queue.remove(at)
-        })
+            if let Some(index) = self.steal_from(victim) {
+                return Some(index);
+            }
+            step += 1;
+        }
+        None
+    }
+
+    fn steal_from(&self, victim: usize) -> Option<TaskIndex> {
+        let mut queue = self.kernel.runs[victim].queue.borrow_mut();
+        // A lone task of a CPU that is about to run it stays.
+        if queue.len() < 2 && self.kernel.runs[victim].running.get() == Running::Idle {
+            return None;
+        }
+        let tasks = self.kernel.tasks.borrow();
+        let may_leave = |index: &TaskIndex| tasks[*index].pinned.get().is_none() && tasks[*index].on_cpu.get().is_none();
+        let index = queue.iter().position(may_leave).and_then(|at| queue.remove(at))?;
+        self.kernel.note_dequeued(victim, &tasks[index]);
+        Some(index)
     }
 
     /// Runs the protocol for whoever is next.

@@ -7,11 +7,16 @@ use super::sched::Fate;
 use crate::engine::ledger::Cause;
 use crate::engine::world::World;
 use crate::mmu::{Access, Hit, Mode, Overlap, Source};
+use crate::run::RunError;
+
+/// Faults in a row at one address: another thread may undo a repair before the access is tried again, but not so often.
+const MOST_FAULTS: u32 = 64;
 
 impl World {
     /// Translates one access of the running program, faults included, and returns where it went.
     #[inline]
     pub(crate) fn touch(&'static self, me: TaskIndex, va: u64, access: Access, overlap: Overlap) -> tlbkit::PhysAddr {
+        let mut faults = 0;
         loop {
             let core = self.core();
             if core.clock.get() >= core.limit.get() {
@@ -26,6 +31,10 @@ impl World {
                 }
                 Err(fault) => {
                     core.advance_for(Cause::WalkUser, u64::from(fault.cost.cycles));
+                    faults += 1;
+                    if faults > MOST_FAULTS {
+                        self.fail(RunError::FaultLoop { va, faults, cpu: self.cpu() });
+                    }
                     self.page_fault(me, va, access);
                 }
             }
@@ -51,7 +60,11 @@ impl World {
     pub(crate) fn pace(&'static self, me: TaskIndex) {
         self.sync(self.touch_lookahead());
         let cpu = self.cpu();
-        if self.kernel.preempt_at(cpu) <= self.cores[cpu].clock.get() {
+        let now = self.cores[cpu].clock.get();
+        if now >= self.kernel.overdue_at() {
+            self.fail(self.kernel.overrun(now));
+        }
+        if self.kernel.preempt_at(cpu) <= now {
             self.kernel.count(|counters| counters.preemptions += 1);
             self.enter_kernel();
             self.switch_away(me, Fate::Queue);

@@ -33,7 +33,7 @@ impl World {
             for page in 0..count {
                 self.copy_from(window.va + page * PAGE_BYTES, file_pattern(file, first + page));
             }
-            self.insight.begin_range(self, self.map.root(), window.va, count);
+            self.insight.begin_kernel_range(self, window.va, count);
             self.map.unmap(&cpu, &memory, window);
             self.insight.end_operation(self);
         });

@@ -1,6 +1,6 @@
 //! The set of CPUs that hold a line: one word while CPUs are few, more words only for a line that needs them.
 
-/// Who holds a line. The owner, if there is one, is the only holder and may write.
+/// Who holds a line. The owner, if there is one, is the only holder and may write; it is in no word.
 #[derive(Debug, Default)]
 pub(super) struct Holders {
     owner: Option<u32>,
@@ -14,12 +14,14 @@ impl Holders {
     }
 
     pub(super) fn holds(&self, cpu: u32) -> bool {
-        self.word(cpu / 64) >> (cpu % 64) & 1 == 1
+        self.owns(cpu) || self.word(cpu / 64) >> (cpu % 64) & 1 == 1
     }
 
     /// Adds a reader; the owner stays a reader.
     pub(super) fn share(&mut self, cpu: u32) {
-        self.owner = None;
+        if let Some(owner) = self.owner.take() {
+            self.set(owner);
+        }
         self.set(cpu);
     }
 
@@ -27,7 +29,6 @@ impl Holders {
     pub(super) fn own(&mut self, cpu: u32) {
         self.low = 0;
         self.high.clear();
-        self.set(cpu);
         self.owner = Some(cpu);
     }
 
@@ -35,6 +36,9 @@ impl Holders {
     pub(super) fn any_beyond(&self, cpu: u32, cpus_per_socket: u32) -> bool {
         let first = cpu / cpus_per_socket * cpus_per_socket;
         let end = first + cpus_per_socket;
+        if let Some(owner) = self.owner {
+            return !(first..end).contains(&owner);
+        }
         (0..=self.high.len() as u32).any(|at| self.word(at) & !window(at, first, end) != 0)
     }
 

@@ -45,6 +45,8 @@ pub(crate) struct Charge {
     pub(crate) cycles: u64,
     /// When a store that the CPU does not wait for has reached the line: what a fence waits for.
     pub(crate) visible_at: u64,
+    /// Whether the CPU held the line before.
+    pub(crate) was_held: bool,
     /// CPUs that were watching the line and must look again.
     pub(crate) woken: Vec<u32>,
 }
@@ -99,12 +101,13 @@ impl Lines {
     pub(crate) fn access(&mut self, cpu: u32, access: Access, id: LineId, now: u64) -> Charge {
         let line = self.lines.entry(id).or_default();
         let locked = if access == Access::Rmw { self.costs.locked_cycles } else { 0 };
-        let near = if access == Access::Load { line.holders.holds(cpu) } else { line.holders.owns(cpu) };
+        let was_held = line.holders.holds(cpu);
+        let near = if access == Access::Load { was_held } else { line.holders.owns(cpu) };
         if near {
             self.counters.hits += 1;
             let cycles = self.costs.local_cycles + locked;
             let woken = if access == Access::Load { Vec::new() } else { std::mem::take(&mut line.watchers) };
-            return Charge { cycles, visible_at: now, woken };
+            return Charge { cycles, visible_at: now, was_held, woken };
         }
         let transfer = if line.holders.any_beyond(cpu, self.cpus_per_socket) {
             self.counters.cross_socket += 1;
@@ -119,13 +122,13 @@ impl Lines {
         let arrived = line.busy_until - now;
         if access == Access::Load {
             line.holders.share(cpu);
-            return Charge { cycles: arrived, visible_at: now, woken: Vec::new() };
+            return Charge { cycles: arrived, visible_at: now, was_held, woken: Vec::new() };
         }
         line.holders.own(cpu);
         let woken = std::mem::take(&mut line.watchers);
         // A plain store waits in the store buffer, not in the program: only a fence or a locked operation waits for it.
         let cycles = if access == Access::Rmw { arrived + locked } else { self.costs.local_cycles };
-        Charge { cycles, visible_at: line.busy_until, woken }
+        Charge { cycles, visible_at: line.busy_until, was_held, woken }
     }
 
     /// The CPU sleeps until somebody writes the line.

@@ -32,6 +32,11 @@ impl Mmu {
         self.levels().any(|level| level.epochs().live(tag) > 0)
     }
 
+    /// The tags that this CPU has met.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = Pcid> {
+        self.met.iter().copied()
+    }
+
     /// True if a paging-structure entry of `pcid` leads to the table at `table`.
     #[must_use]
     pub fn holds_path(&self, pcid: Pcid, table: PhysAddr) -> bool {

@@ -12,6 +12,8 @@ pub enum Fault {
     InvalidationsAfter(u64),
     /// Every flush interrupt after so many.
     InterruptsAfter(u64),
+    /// What the handler of every page fault after so many would have repaired.
+    RepairsAfter(u64),
 }
 
 /// The machine's way of losing it.
@@ -33,6 +35,11 @@ impl Sabotage {
     /// Counts an interrupt; true if it must not arrive.
     pub(crate) fn loses_interrupt(&self) -> bool {
         matches!(self.fault, Fault::InterruptsAfter(spared) if self.count() >= spared)
+    }
+
+    /// Counts a page fault; true if it must stay unrepaired.
+    pub(crate) fn loses_repair(&self) -> bool {
+        matches!(self.fault, Fault::RepairsAfter(spared) if self.count() >= spared)
     }
 
     fn count(&self) -> u64 {

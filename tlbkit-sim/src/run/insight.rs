@@ -1,18 +1,28 @@
 //! What the machine knows that no kernel can: which interrupts and invalidations were needed.
 //!
-//! An interrupt is needed only by a CPU that has the space loaded and holds an entry of the range being changed, or a
-//! cached path through a table that was taken out; an invalidation only where it removed something.
+//! An interrupt is needed only by a CPU that runs the space and holds an entry of the range being changed, in either
+//! half of an isolated space, or a cached path through a table that was taken out. A CPU that keeps the space loaded
+//! while it idles uses no entry; only the path matters, which its walker may follow at any time. The kernel's own space
+//! runs everywhere, under every tag. An invalidation is needed only where it removed something.
+
+#[cfg(test)]
+mod tests;
 
 use std::cell::{Cell, RefCell};
 
 use serde::Serialize;
-use tlbkit::{Event, PhysAddr, Stride, VirtAddr};
+use tlbkit::{Event, Pcid, PhysAddr, Stride, VirtAddr};
 
 use super::sizes::FlushSizes;
 use crate::engine::ledger::Cause;
 use crate::engine::world::World;
+use crate::kernel::Running;
 use crate::kernel::phys::is_table;
 use crate::mmu::Mmu;
+
+/// The first table of the user half lies one frame above the kernel's, and its tag differs in one bit.
+const USER_HALF_BYTES: u64 = 4096;
+const USER_BIT: u16 = 1 << 11;
 
 /// Needed against done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -57,10 +67,28 @@ pub struct FlushCounters {
     pub switches_flushed: u64,
 }
 
+/// Whose mappings an operation changes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Owner {
+    /// The space with its first table there.
+    Space(PhysAddr),
+    /// The kernel: every space contains them.
+    Kernel,
+}
+
+/// What the CPU does to which an interrupt goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Use {
+    /// It runs a program.
+    Runs,
+    /// It idles, whatever it has loaded.
+    Idles,
+}
+
 /// What a CPU is changing.
 #[derive(Clone, Debug)]
 struct Operation {
-    root: PhysAddr,
+    owner: Owner,
     range: Option<(u64, u64)>,
     unhooked: Vec<PhysAddr>,
 }
@@ -93,12 +121,17 @@ impl Insight {
 
     /// The running CPU begins to change `pages` pages from `va` of the space at `root`.
     pub(crate) fn begin_range(&self, world: &World, root: PhysAddr, va: u64, pages: u64) {
-        self.begin(world, Operation { root, range: Some((va, pages)), unhooked: Vec::new() });
+        self.begin(world, Operation { owner: Owner::Space(root), range: Some((va, pages)), unhooked: Vec::new() });
     }
 
     /// The running CPU begins to change all of the space at `root`.
     pub(crate) fn begin_everything(&self, world: &World, root: PhysAddr) {
-        self.begin(world, Operation { root, range: None, unhooked: Vec::new() });
+        self.begin(world, Operation { owner: Owner::Space(root), range: None, unhooked: Vec::new() });
+    }
+
+    /// The running CPU begins to change `pages` pages from `va` of the kernel's own.
+    pub(crate) fn begin_kernel_range(&self, world: &World, va: u64, pages: u64) {
+        self.begin(world, Operation { owner: Owner::Kernel, range: Some((va, pages)), unhooked: Vec::new() });
     }
 
     fn begin(&self, world: &World, operation: Operation) {
@@ -130,7 +163,9 @@ impl Insight {
         let operations = self.operations.borrow();
         let operation = world.running_cpu().and_then(|cpu| operations[cpu].as_ref());
         let mmu = world.cores[to].mmu.borrow();
-        let needed = operation.is_some_and(|operation| operation.concerns(&mmu));
+        let idles = world.kernel.runs[to].running.get() == Running::Idle;
+        let by = if idles { Use::Idles } else { Use::Runs };
+        let needed = operation.is_some_and(|operation| operation.concerns(&mmu, by));
         self.count(|counters| counters.interrupts.count(u64::from(needed)));
     }
 
@@ -191,17 +226,32 @@ impl Insight {
 
 impl Operation {
     /// True if the CPU would go wrong without the interrupt.
-    fn concerns(&self, mmu: &Mmu) -> bool {
-        let loaded = mmu.cr3().root();
-        if loaded != self.root && loaded.0 != self.root.0 + 4096 {
-            return false;
+    fn concerns(&self, mmu: &Mmu, by: Use) -> bool {
+        match self.owner {
+            Owner::Kernel => self.holds_global(mmu) || mmu.tags().any(|tag| self.holds(mmu, tag)),
+            Owner::Space(root) => {
+                let loaded = mmu.cr3().root();
+                if loaded != root && loaded.0 != root.0 + USER_HALF_BYTES {
+                    return false;
+                }
+                let halves = [mmu.pcid(), Pcid(mmu.pcid().0 ^ USER_BIT)];
+                halves.into_iter().any(|tag| {
+                    by == Use::Runs && self.holds(mmu, tag)
+                        || self.unhooked.iter().any(|&table| mmu.holds_path(tag, table))
+                })
+            }
         }
-        let pcid = mmu.pcid();
-        let holds = match self.range {
-            Some((va, pages)) => mmu.holds(pcid, VirtAddr(va), pages, Stride::Page4K),
-            None => mmu.holds_any(pcid),
-        };
-        holds || self.unhooked.iter().any(|&table| mmu.holds_path(pcid, table))
+    }
+
+    fn holds(&self, mmu: &Mmu, tag: Pcid) -> bool {
+        match self.range {
+            Some((va, pages)) => mmu.holds(tag, VirtAddr(va), pages, Stride::Page4K),
+            None => mmu.holds_any(tag),
+        }
+    }
+
+    fn holds_global(&self, mmu: &Mmu) -> bool {
+        self.range.is_some_and(|(va, pages)| mmu.holds_global(VirtAddr(va), pages, Stride::Page4K))
     }
 }
 

@@ -64,6 +64,26 @@ pub enum RunError {
         /// The address.
         va: u64,
     },
+    /// A program faults at one address for ever.
+    #[error("cpu{cpu}: {faults} faults in a row at {va:#x}, each said to be repaired")]
+    FaultLoop {
+        /// The address.
+        va: u64,
+        /// How many.
+        faults: u32,
+        /// On which CPU.
+        cpu: usize,
+    },
+    /// Programs go on long after the end of the run: somebody does not see that it is over.
+    #[error("{tasks} tasks still run at cycle {at_cycles} of a run of {limit_cycles}")]
+    Overrun {
+        /// Tasks that have not ended.
+        tasks: usize,
+        /// When the run was given up.
+        at_cycles: u64,
+        /// When it was over.
+        limit_cycles: u64,
+    },
     /// The kernel could not do what a program asked.
     #[error("the simulated kernel gave up: {0}")]
     Kernel(String),

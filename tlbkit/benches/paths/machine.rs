@@ -74,8 +74,47 @@ pub(crate) enum Mode {
     Lazy,
 }
 
-/// A call that is counted, or [`Bench::nothing`] in its place.
+/// A call that is counted, or [`nothing`] in its place.
 pub(crate) type Call = fn(&Cpu<'_, 'static, Nothing>, &AddressSpace<'_>, &IrqsOff);
+
+/// The calls that are counted, each as one function that a kernel would call; `measure.rs` knows them by this module's name.
+pub(crate) mod counted {
+    use super::{AddressSpace, Cpu, IrqsOff, Nothing, Reason, Scope, Stride, Target, TlbGather, VirtAddr};
+
+    type ThisCpu<'t> = Cpu<'t, 'static, Nothing>;
+
+    #[inline(never)]
+    pub(crate) fn switch(cpu: &ThisCpu<'_>, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+        cpu.switch_to(to, irqs);
+    }
+
+    #[inline(never)]
+    pub(crate) fn enter_lazy(cpu: &ThisCpu<'_>, irqs: &IrqsOff) {
+        cpu.enter_lazy(irqs);
+    }
+
+    #[inline(never)]
+    pub(crate) fn flush_range(cpu: &ThisCpu<'_>, space: &AddressSpace<'static>, va: VirtAddr, pages: u64) {
+        let mut gather = TlbGather::new(Target::Space(space), ());
+        gather.range(cpu, va, pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
+        gather.flush(cpu).into_frames();
+    }
+
+    #[inline(never)]
+    pub(crate) fn gather(cpu: &ThisCpu<'_>, space: &AddressSpace<'static>, va: VirtAddr, pages: u64) {
+        let mut gather = TlbGather::new(Target::Space(space), ());
+        for page in 0..pages {
+            gather.page(cpu, VirtAddr(va.0 + page * 4096), Stride::Page4K, Scope::Local, Reason::RemovePte);
+        }
+        gather.flush(cpu).into_frames();
+    }
+}
+
+/// A function that does nothing: what a call and its loop cost, taken off each path's time.
+#[inline(never)]
+pub(crate) fn nothing(_: &Cpu<'_, 'static, Nothing>, _: &AddressSpace<'_>, _: &IrqsOff) {
+    std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
+}
 
 pub(crate) struct Bench {
     tlb: &'static Tlb<'static>,
@@ -116,30 +155,6 @@ impl Bench {
         self.tlb.cpu(CpuId(0), &self.hardware)
     }
 
-    /// The calls that are counted, each as one function that a kernel would call.
-    #[inline(never)]
-    pub(crate) fn switch(cpu: &Cpu<'_, 'static, Nothing>, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        cpu.switch_to(to, irqs);
-    }
-
-    #[inline(never)]
-    pub(crate) fn enter_lazy(cpu: &Cpu<'_, 'static, Nothing>, irqs: &IrqsOff) {
-        cpu.enter_lazy(irqs);
-    }
-
-    #[inline(never)]
-    pub(crate) fn flush_range(cpu: &Cpu<'_, 'static, Nothing>, space: &AddressSpace<'static>, va: VirtAddr, pages: u64) {
-        let mut gather = TlbGather::new(Target::Space(space), ());
-        gather.range(cpu, va, pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
-        gather.flush(cpu).into_frames();
-    }
-
-    /// A function that does nothing: what a call and its loop cost, taken off each path.
-    #[inline(never)]
-    pub(crate) fn nothing(_: &Cpu<'_, 'static, Nothing>, _: &AddressSpace<'_>, _: &IrqsOff) {
-        std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
-    }
-
     /// Lets another CPU run space 0, or hold it lazily.
     pub(crate) fn join(&self, cpu: u32, mode: Mode) {
         let cpu = self.tlb.cpu(CpuId(cpu), &self.hardware);
@@ -168,16 +183,11 @@ impl Bench {
 
     pub(crate) fn flush(&self, n: u64, pages: u64) {
         let cpu = self.cpu();
-        (0..n).for_each(|_| Self::flush_range(&cpu, &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages));
+        (0..n).for_each(|_| counted::flush_range(&cpu, &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages));
     }
 
     pub(crate) fn gather(&self, pages: u64) {
-        let mut gather = TlbGather::new(Target::Space(&self.spaces[0]), ());
-        for page in 0..pages {
-            let va = VirtAddr(black_box(0x7000_0000) + page * 4096);
-            gather.page(&self.cpu(), va, Stride::Page4K, Scope::Local, Reason::RemovePte);
-        }
-        gather.flush(&self.cpu()).into_frames();
+        counted::gather(&self.cpu(), &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages);
     }
 
     /// Revokes something of space `n` that this CPU does not run, so that its slot is stale: a flush that tells nobody.

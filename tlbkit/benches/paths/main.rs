@@ -7,7 +7,7 @@
 mod machine;
 mod measure;
 
-use machine::{Bench, Mode};
+use machine::{Bench, Mode, counted, nothing};
 use measure::Path;
 
 /// Linux 7.3.4, build D: `own + other` instructions of tlb.o and of what it calls.
@@ -33,7 +33,7 @@ fn main() {
     measure::run(&paths, &LINUX_D);
 }
 
-/// Each path is a loop of calls; the same loop of calls of an empty function is taken off.
+/// Each path is a loop of calls; of its time, the same loop of calls of an empty function is taken off.
 fn paths() -> Vec<Path> {
     let mut paths = vec![
         switches("switch to the same space", &[0]),
@@ -44,23 +44,23 @@ fn paths() -> Vec<Path> {
             let cpu = bench.cpu();
             for i in 0..n {
                 bench.make_stale((i % 2) as usize);
-                Bench::switch(&cpu, &bench.spaces[(i % 2) as usize], &bench.irqs);
+                counted::switch(&cpu, &bench.spaces[(i % 2) as usize], &bench.irqs);
             }
         })
-        .prepared(|bench| bench.switch_around(2, &[0, 1], Bench::switch))
+        .prepared(|bench| bench.switch_around(2, &[0, 1], counted::switch))
         .less(|bench, n| {
             let cpu = bench.cpu();
             for i in 0..n {
                 bench.make_stale((i % 2) as usize);
-                Bench::nothing(&cpu, &bench.spaces[(i % 2) as usize], &bench.irqs);
+                nothing(&cpu, &bench.spaces[(i % 2) as usize], &bench.irqs);
             }
         }),
         switches("switch, new slot", &[0, 1, 2, 3, 4, 5, 6, 7]),
         Path::new("enter lazy", |bench, n| {
             let cpu = bench.cpu();
-            (0..n).for_each(|_| Bench::enter_lazy(&cpu, &bench.irqs));
+            (0..n).for_each(|_| counted::enter_lazy(&cpu, &bench.irqs));
         }),
-        Path::new("leave lazy", |bench, n| bench.idle(n, Bench::switch)).less(|bench, n| bench.idle(n, Bench::nothing)),
+        Path::new("leave lazy", |bench, n| bench.idle(n, counted::switch)).less(|bench, n| bench.idle(n, nothing)),
         Path::new("flush 1 page, local", |bench, n| bench.flush(n, 1)),
         Path::new("flush 33 pages, local", |bench, n| bench.flush(n, 33)),
         Path::new("gather 512 pages, flush", |bench, n| (0..n).for_each(|_| bench.gather(512))),
@@ -70,12 +70,12 @@ fn paths() -> Vec<Path> {
 }
 
 fn switches(name: &'static str, order: &'static [usize]) -> Path {
-    Path::new(name, |bench, n| bench.switch_around(n, order, Bench::switch))
-        .less(|bench, n| bench.switch_around(n, order, Bench::nothing))
+    Path::new(name, |bench, n| bench.switch_around(n, order, counted::switch))
+        .less(|bench, n| bench.switch_around(n, order, nothing))
 }
 
 fn current_slot(name: &'static str, order: &'static [usize]) -> Path {
-    switches(name, order).prepared(|bench| bench.switch_around(6, &[0, 1, 2, 3, 4, 5], Bench::switch))
+    switches(name, order).prepared(|bench| bench.switch_around(6, &[0, 1, 2, 3, 4, 5], counted::switch))
 }
 
 /// The cost of one more CPU: a flush with four others in the set, less one with three.

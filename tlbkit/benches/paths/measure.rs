@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::machine::Bench;
+use crate::machine::{Bench, nothing};
 
 type Body = Box<dyn Fn(&Bench, u64)>;
 type Setup = Box<dyn Fn(&Bench)>;
@@ -61,7 +61,7 @@ impl Path {
 
 fn empty_loop(bench: &Bench, n: u64) {
     let cpu = bench.cpu();
-    (0..n).for_each(|_| Bench::nothing(&cpu, &bench.spaces[0], &bench.irqs));
+    (0..n).for_each(|_| nothing(&cpu, &bench.spaces[0], &bench.irqs));
 }
 
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ pub(crate) fn run(paths: &[Path], linux: &[Option<u32>]) {
     println!("{:28} {:>9} {:>14} {:>12}", "path", "ns", "instructions", "Linux 7.3 D");
     for (index, (path, linux)) in paths.iter().zip(linux).enumerate() {
         let ns = nanoseconds(path);
-        let counted = instructions(index).map_or_else(|why| why, |n| format!("{n:.1}"));
+        let counted = instructions(index, path).map_or_else(|why| why, |n| format!("{n:.1}"));
         let bar = linux.map_or("-".into(), |n| n.to_string());
         println!("{:28} {ns:>9.1} {counted:>14} {bar:>12}", path.name);
     }
@@ -104,8 +104,8 @@ fn nanoseconds(path: &Path) -> f64 {
     rounds[rounds.len() / 2]
 }
 
-/// Instructions of one pass: the slope between two lengths, whole less rest, so that set-up and exit drop out.
-fn instructions(index: usize) -> Result<f64, String> {
+/// Instructions of one pass: the slope between two lengths, so that what the set-up calls drops out.
+fn instructions(index: usize, path: &Path) -> Result<f64, String> {
     const SHORT: u64 = 1_200;
     const LONG: u64 = 13_200;
     let slope = |is_rest: u32| -> Result<f64, String> {
@@ -113,15 +113,17 @@ fn instructions(index: usize) -> Result<f64, String> {
         let short = callgrind(index, is_rest, SHORT)?;
         Ok((long - short) as f64 / (LONG - SHORT) as f64)
     };
-    // The empty function that is taken off has a return of its own.
-    Ok(slope(0)? - slope(1)? + 1.0)
+    let rest = if path.rest_setup.is_some() { slope(1)? } else { 0.0 };
+    Ok(slope(0)? - rest)
 }
 
+/// Counts while a function of the module `counted` runs, from its first instruction to its return, with all that it calls
+/// but the other CPU's answer: loops, calls and set-up are outside.
 fn callgrind(index: usize, is_rest: u32, n: u64) -> Result<i64, String> {
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .args(["--toggle-collect=*finish_elsewhere*", "--collect-atstart=yes"])
+        .args(["--toggle-collect=*counted*", "--toggle-collect=*finish_elsewhere*"])
         .arg(me)
         .env(ENV, format!("{index} {is_rest} {n}"))
         .output()

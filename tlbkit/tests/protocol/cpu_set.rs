@@ -93,7 +93,7 @@ fn a_switch_between_two_known_spaces_writes_nothing_shared() {
     let (a, b) = (world.space(), world.space());
     world.switch(0, a);
     world.switch(0, b);
-    // A bit that the protocol has no reason to look at disappears if the words are written by more than their bit; a bit
+    // A bit that the protocol has no reason to look at disappears if the words are written beyond their bit; a bit
     // of this CPU's own that was taken away comes back if the set is joined again.
     for space in [a, b] {
         world.at(space).cpus().remove(CpuId(0), Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Random programs on three CPUs under random policies, with interrupts as late as can be and the oracle on.
 //!
-//! A program is a queue of steps. Whoever waits for another CPU takes the next step too, so that steps of free CPUs, late
+//! A program is a queue of steps. Whoever waits for another CPU takes the next step, so that steps of free CPUs, late
 //! interrupts and second flushes happen in the middle of a flush; a CPU that is in one is skipped.
 
 use std::cell::RefCell;

@@ -27,7 +27,7 @@ fn inv_7_two_cpus_that_flush_at_each_other_both_finish() {
     });
 }
 
-/// CPU 1 stops behind its CR3 write, before it says that it runs the space; CPU 0 flushes the space meanwhile. CPU 1 goes
+/// CPU 1 stops after its CR3 write, before it says it runs the space; CPU 0 flushes the space meanwhile. CPU 1 goes
 /// on when it was interrupted or the flush has returned: the first must come first.
 fn flush_meets_switch(policy: Policy) {
     static FLUSHED: AtomicBool = AtomicBool::new(false);

@@ -1,6 +1,6 @@
 //! Page tables as maps, and what became of every mapping and table that was ever made.
 //!
-//! A *stamp* names one mapping, or one table, for ever. Its fate says whether hardware may still reach it: live, unhooked
+//! A *stamp* names one mapping, or one table, for ever. Its fate says whether hardware may reach it: live, unhooked
 //! but not flushed yet, or freed. Reaching something freed is the one error that all tests look for.
 
 use std::collections::BTreeMap;
