@@ -33,7 +33,7 @@ pub(crate) enum Home<'s, 'k> {
 #[must_use]
 pub(crate) struct Reach<'w, 's, 'k> {
     home: Option<Home<'s, 'k>>,
-    _window: Option<SpinGuard<'w>>,
+    window: Option<(&'w Window, SpinGuard<'w>)>,
 }
 
 impl Window {
@@ -50,26 +50,25 @@ impl Window {
         home: Home<'s, 'k>,
     ) -> Reach<'w, 's, 'k> {
         match cpu.tlb().policy().foreign {
-            Foreign::DirectMap => Reach { home: None, _window: None },
+            Foreign::DirectMap => Reach { home: None, window: None },
             Foreign::TemporarySwitch => {
                 // Free if the space is still loaded lazily.
                 cpu.hardware().with_irqs_off(|irqs| cpu.switch_to(pmap.space(), irqs));
-                Reach { home: Some(home), _window: None }
+                Reach { home: Some(home), window: None }
             }
             Foreign::Window => {
                 let guard = self.lock.lock(cpu.hardware());
-                self.retarget(cpu, mem, pmap.space().root().0);
-                Reach { home: None, _window: Some(guard) }
+                // Relaxed: the window's lock orders it. It was empty, so no CPU caches anything of it.
+                self.target.store(pmap.space().root().0, Ordering::Relaxed);
+                Reach { home: None, window: Some((self, guard)) }
             }
         }
     }
 
-    fn retarget<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory, root: u64) {
+    /// Takes the foreign tables out of the window, after each use as NetBSD 5.0 did: every CPU drops what it cached.
+    fn empty<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         // Relaxed: the window's lock orders it.
-        if self.target.load(Ordering::Relaxed) == root {
-            return;
-        }
-        self.target.store(root, Ordering::Relaxed);
+        self.target.store(0, Ordering::Relaxed);
         let mut unhook = Unhook::<H, _, 0>::of_kernel(cpu, mem);
         unhook.range(WINDOW.0, WINDOW.1, Scope::Local, Reason::ForeignTables);
         unhook.finish();
@@ -87,7 +86,10 @@ impl Window {
 
 impl Reach<'_, '_, '_> {
     /// Goes back to what the CPU ran before.
-    pub(crate) fn leave<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) {
+    pub(crate) fn leave<H: Hardware>(self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
+        if let Some((window, _guard)) = self.window {
+            window.empty(cpu, mem);
+        }
         cpu.hardware().with_irqs_off(|irqs| match self.home {
             None => {}
             Some(Home::Nowhere) => cpu.enter_lazy(irqs),

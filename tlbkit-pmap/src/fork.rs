@@ -58,7 +58,7 @@ impl<'k> Vm<'k> {
         child.pmap.set_total_pages(self.pmap.total_pages());
         // Back first: the flush then finds the parent loaded here.
         if let Some(reach) = reach {
-            reach.leave(cpu);
+            reach.leave(cpu, mem);
         }
         self.pmap.end(unhook, &(0..PAGE_BYTES));
         result

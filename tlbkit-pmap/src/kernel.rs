@@ -88,16 +88,18 @@ impl<'k> KernelMap<'k> {
     /// Unmaps a window on every CPU and releases its frames.
     pub fn unmap<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory, window: KernelWindow) {
         let mut unhook = Unhook::<H, _, { WINDOW_PAGES as usize }>::of_kernel(cpu, mem);
+        let mut scope = Scope::Local;
         for va in (0..window.pages).map(|page| window.va + page * PAGE_BYTES) {
             let guard = self.lock.lock(cpu.hardware());
             if let Found::Leaf(slot) = table::find(mem, self.root, va) {
                 let old = Pte(mem.swap(slot.at, 0));
-                let scope = if old.has(Pte::GLOBAL) { Scope::Global } else { Scope::Local };
                 drop(guard);
-                unhook.page(va, slot.stride(), scope, Reason::KernelRemove);
+                scope = if old.has(Pte::GLOBAL) { Scope::Global } else { scope };
                 unhook.hold(Frame { at: old.frame(), shift: 12 });
             }
         }
+        // One request for the window, even by kernels that send each at once: NetBSD 5.0 did so too.
+        unhook.range(window.va, window.pages, scope, Reason::KernelRemove);
         unhook.finish();
         self.give_back((window.va - BASE) / PAGE_BYTES / WINDOW_PAGES);
     }

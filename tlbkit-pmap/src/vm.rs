@@ -18,7 +18,8 @@ use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAd
 /// Lowest address that is given out.
 pub const USER_BASE: u64 = 1 << 22;
 
-/// Regions and page tables of one process.
+/// Regions and page tables of one process. Aligned, so that its fields share cache lines in the same way everywhere.
+#[repr(align(64))]
 pub struct Vm<'k> {
     pub(crate) pmap: Pmap<'k>,
     pub(crate) regions: Regions,
@@ -185,15 +186,22 @@ impl<'k> Vm<'k> {
     pub fn exit<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
         use crate::foreign::Home;
         let _guard = self.lock.write(cpu.hardware());
+        let regions = self.regions.len();
         self.forget_regions();
         cpu.hardware().with_irqs_off(|irqs| match cpu.tlb().policy().foreign {
             Foreign::Window => cpu.load_kernel(irqs),
             Foreign::TemporarySwitch => {}
             Foreign::DirectMap => cpu.enter_lazy(irqs),
         });
-        let reach = self.kernel.foreign.reach(cpu, mem, &self.pmap, Home::Nowhere);
+        let reach = || self.kernel.foreign.reach(cpu, mem, &self.pmap, Home::Nowhere);
+        // A kernel with a window takes the regions out one by one, and opens it for each; all leaves go with the last.
+        let windows = if cpu.tlb().policy().foreign == Foreign::Window { regions } else { 1 };
+        for _ in 1..windows {
+            reach().leave(cpu, mem);
+        }
+        let reach = reach();
         self.pmap.remove_all(cpu, mem);
-        reach.leave(cpu);
+        reach.leave(cpu, mem);
         self.advance(LIVE, EMPTIED);
     }
 

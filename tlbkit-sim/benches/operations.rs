@@ -2,6 +2,7 @@
 //!
 //! An operation is a system call, a page fault or an interrupt answered. Every size does about as many of them, all on
 //! all of its CPUs. The time is the processor's where the host tells it, so that other work on the host does not count.
+//! Arguments choose workloads by name and sizes by their numbers of CPUs; without any, everything runs.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     let machine = Machine::builtin("server-2018-48cpu")?;
     let policy = Policy::preset("linux-6.18").ok_or("no such preset")?;
-    for (name, rounds_in_all) in [("netperf", 65_536), ("buildsh", 4096)] {
+    for (name, rounds_in_all) in [("netperf", 262_144), ("buildsh", 4096)] {
         for cpus in CPUS {
             let rounds = format!("rounds={}", (rounds_in_all / cpus).max(1));
             report(name, &Run { cpus, ..Run::new(&machine, policy, workload(name, &[&rounds])?) })?;
@@ -28,7 +29,12 @@ fn main() -> Result<(), Failure> {
         let limit_cycles = Some(limit_cycles);
         report("tlb-flush2", &Run { cpus, limit_cycles, ..Run::new(&machine, policy, workload) })?;
     }
-    for (name, settings) in [("pingpong", &["pages=512", "rounds=20000"]), ("ebizzy-modern", &["threads=1", "rounds=50000"])] {
+    for (name, settings) in
+        [("pingpong", &["pages=512", "rounds=20000"]), ("ebizzy-modern", &["threads=1", "rounds=50000"])]
+    {
+        if !is_wanted(name, 1) {
+            continue;
+        }
         let (outcome, seconds) = timed(&Run { cpus: 1, ..Run::new(&machine, policy, workload(name, settings)?) })?;
         let touches = outcome.tlb.accesses as f64;
         println!("{name:10} 1 cpu: {:.1} million touches a second", touches / seconds / 1e6);
@@ -44,7 +50,18 @@ fn workload(name: &str, settings: &[&str]) -> Result<Workload, Failure> {
     Ok(workload)
 }
 
+/// True if the arguments name the workload and the size, or name nothing of the kind.
+fn is_wanted(name: &str, cpus: usize) -> bool {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with('-')).collect();
+    let (sizes, names): (Vec<_>, Vec<_>) = arguments.iter().partition(|argument| argument.parse::<usize>().is_ok());
+    (names.is_empty() || names.iter().any(|wanted| *wanted == name))
+        && (sizes.is_empty() || sizes.iter().any(|wanted| **wanted == cpus.to_string()))
+}
+
 fn report(name: &str, run: &Run<'_>) -> Result<(), Failure> {
+    if !is_wanted(name, run.cpus) {
+        return Ok(());
+    }
     let (outcome, seconds) = timed(run)?;
     let operations = (outcome.kernel.syscalls + outcome.kernel.faults + outcome.ipis.received) as f64;
     let (rate, nanos) = (operations / seconds, seconds * 1e9 / operations);

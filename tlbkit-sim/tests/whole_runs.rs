@@ -59,6 +59,16 @@ fn every_workload_ends_well_on_four_cpus() {
     }
 }
 
+/// Eight shells fork at the same time: each space must be known by a token of its own.
+#[test]
+fn spaces_made_at_the_same_time_are_told_apart() {
+    let machine = server();
+    let mut build = workload("buildsh");
+    build.set("rounds=60").unwrap();
+    let outcome = execute(&Run { cpus: 8, ..Run::new(&machine, policy("linux-6.18"), build) });
+    assert_eq!(outcome.score, 480);
+}
+
 #[test]
 fn every_preset_runs_a_workload_that_shoots_down() {
     let machine = server();

@@ -198,7 +198,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     ///
     /// # Panics
     /// If another CPU must be told and interrupts are off (INV-7); if called while this CPU waits for another flush.
-    #[inline(never)]
+    #[inline(always)]
     pub fn flush<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
         if !self.is_empty() || self.scope & scope::TABLES != 0 {
             self.send(cpu);
@@ -206,7 +206,8 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         Flushed(ManuallyDrop::into_inner(self.frames))
     }
 
-    #[inline(always)]
+    // By reference and out of line, so that the gather is not moved.
+    #[inline(never)]
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) {
         let (space, token) = match self.target {
             Target::Space(space) => (space.id, space.token),

@@ -46,7 +46,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// `space` is the one that the request names, and it runs here.
-    #[inline(always)]
+    #[inline(never)]
     pub(crate) fn flush_loaded(&self, space: &AddressSpace<'_>, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
         let asid = self.asid();
         let held = self.state.slots.generation(asid);
@@ -70,27 +70,19 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes the pages that the request names, in both halves; false if it names everything.
     #[inline(always)]
     fn flush_extent(&self, request: &Request, list: &[VirtAddr]) -> bool {
-        let user_now = self.settle_user_half(request);
-        match request.extent {
-            Extent::Everything => return false,
-            Extent::Range { start, pages } => {
-                let mut va = start.0;
-                for _ in 0..pages {
-                    self.flush_page(VirtAddr(va), user_now);
-                    va = va.wrapping_add(request.stride.bytes());
-                }
-            }
-            Extent::List { .. } => list.iter().for_each(|&va| self.flush_page(va, user_now)),
+        if request.extent == Extent::Everything {
+            return false;
+        }
+        // Two loops, so that the common one decides nothing for each page.
+        if self.settle_user_half(request) == UserHalf::PageByPage {
+            each_page(request, list, |va| {
+                self.hardware.invlpg(va);
+                self.flush_user_page(va);
+            });
+        } else {
+            each_page(request, list, |va| self.hardware.invlpg(va));
         }
         true
-    }
-
-    #[inline(always)]
-    fn flush_page(&self, va: VirtAddr, user_now: UserHalf) {
-        self.hardware.invlpg(va);
-        if user_now == UserHalf::PageByPage {
-            self.flush_user_page(va);
-        }
     }
 
     /// Decides the user half's way before the pages are flushed. INVPCID type 0 drops only the path of the address it
@@ -100,7 +92,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if !self.has_flag(flag::ISOLATED) {
             return UserHalf::NotNow;
         }
-        if !request.has(scope::TABLES) && request.extent != Extent::Everything && self.flushes_user_pages_now() {
+        if !request.has(scope::TABLES) && self.flushes_user_pages_now() {
             return UserHalf::PageByPage;
         }
         self.owe_user_half();
@@ -124,14 +116,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if !by_page {
             return self.flush_all_and_globals(irqs);
         }
-        match request.extent {
-            Extent::Range { start, pages } => {
-                for n in 0..u64::from(pages) {
-                    self.hardware.invlpg(VirtAddr(start.0.wrapping_add(n * request.stride.bytes())));
-                }
-            }
-            _ => list.iter().for_each(|&va| self.hardware.invlpg(va)),
-        }
+        each_page(request, list, |va| self.hardware.invlpg(va));
         if self.has_flag(flag::ISOLATED) {
             self.owe_other_tags();
         }
@@ -153,6 +138,21 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         } else {
             self.hardware.toggle_pge();
         }
+    }
+}
+
+/// Calls `f` with the address of each page that a request of pages names.
+#[inline(always)]
+fn each_page(request: &Request, list: &[VirtAddr], f: impl Fn(VirtAddr)) {
+    if let Extent::Range { start, pages } = request.extent {
+        let (mut va, mut left, step) = (start.0, pages, request.stride.bytes());
+        while left != 0 {
+            f(VirtAddr(va));
+            va = va.wrapping_add(step);
+            left -= 1;
+        }
+    } else {
+        list.iter().for_each(|&va| f(va));
     }
 }
 

@@ -15,8 +15,8 @@
 //! of the CPUs that are late stand in the outbox. INV-7: a waiting CPU answers others, so two senders never deadlock; it
 //! must wait with interrupts on, because the CPU that it waits for may itself wait for an interrupt of another kind.
 
-use crate::addr::{CpuId, VirtAddr};
-use crate::address_space::AddressSpace;
+use crate::addr::{CpuId, Stride, VirtAddr};
+use crate::address_space::{AddressSpace, Generation};
 use crate::cpu_set::each_cpu;
 use crate::cpu_state::{Cpu, Presence, flag};
 use crate::hardware::{Event, Hardware, IrqsOff};
@@ -68,6 +68,25 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, list, irqs));
         self.hardware.event(Event::FlushLocalDone);
         self.hardware.event(Event::FlushEnd);
+    }
+
+    /// Flushes `pages` adjoining translations of `space` everywhere, at once: for a change that frees nothing, such as a
+    /// permission taken away. Whoever frees something uses [`TlbGather`](crate::TlbGather).
+    ///
+    /// # Panics
+    /// As [`TlbGather::flush`](crate::TlbGather::flush).
+    #[inline]
+    pub fn flush_range(&self, space: &AddressSpace<'_>, va: VirtAddr, pages: u32, stride: Stride, why: Reason) {
+        let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
+        let request = Request {
+            space: space.id,
+            token: space.token,
+            generation: Generation::NEVER,
+            extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
+            stride,
+            scope: 0,
+        };
+        self.shoot(Target::Space(space), request, &[], why);
     }
 
     /// True if no other CPU can hold translations of `space`.
@@ -269,7 +288,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             token: space.token,
             generation: space.generation(),
             extent: Extent::Everything,
-            stride: crate::addr::Stride::Page4K,
+            stride: Stride::Page4K,
             scope: scope::TABLES | everyone,
         };
         self.shoot(Target::Space(space), request, &[], Reason::Destroy);

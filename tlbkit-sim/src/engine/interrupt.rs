@@ -19,11 +19,8 @@ impl World {
     /// Makes an interrupt due on `to`; sending was charged by the caller.
     pub(crate) fn deliver(&self, to: usize, vector: Vector) {
         let from = self.core().clock.get();
-        let transit = if self.same_socket(self.cpu(), to) {
-            self.costs.ipi_same_socket
-        } else {
-            self.costs.ipi_cross_socket
-        };
+        let transit =
+            if self.same_socket(self.cpu(), to) { self.costs.ipi_same_socket } else { self.costs.ipi_cross_socket };
         let core = &self.cores[to];
         let wake = if self.kernel.is_halted(to) { self.costs.idle_wake } else { 0 };
         let due = match vector {

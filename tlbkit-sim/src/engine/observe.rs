@@ -53,7 +53,11 @@ impl World {
 
     fn line_use(&self, address: usize) -> LineUse {
         let sets = self.set_words.borrow();
-        if sets.range(..=address).next_back().is_some_and(|(_, &end)| address < end) { LineUse::CpuSet } else { LineUse::Other }
+        if sets.range(..=address).next_back().is_some_and(|(_, &end)| address < end) {
+            LineUse::CpuSet
+        } else {
+            LineUse::Other
+        }
     }
 
     /// PAUSE: sleeps through turns of a loop that cannot see anything new.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use tlbkit::{AddressSpace, Cr3, CpuId, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
 
 use super::core::{Core, Irqs};
 use super::interrupt::Vector;
@@ -124,7 +124,7 @@ impl Hardware for Port {
     }
 
     fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        self.world.spaces.borrow()[token.0 as usize]
+        self.world.spaces.borrow()[token.0 as usize].expect("a space that was made").space()
     }
 
     fn event(&self, event: Event) {

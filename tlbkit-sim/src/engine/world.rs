@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
 
-use tlbkit::{AddressSpace, Cpu, CpuId, Tlb};
+use tlbkit::{Cpu, CpuId, Tlb};
 use tlbkit_pmap::KernelMap;
 
 use super::agenda::Agenda;
@@ -14,6 +14,7 @@ use super::ledger::Cause;
 use super::port::Port;
 use crate::kernel::Kernel;
 use crate::kernel::phys::Phys;
+use crate::kernel::process::Process;
 use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::run::fault_injection::Sabotage;
@@ -37,7 +38,8 @@ pub(crate) struct World {
     pub(crate) insight: Insight,
     pub(crate) sabotage: Sabotage,
     pub(crate) features: tlbkit::Features,
-    pub(crate) spaces: RefCell<Vec<&'static AddressSpace<'static>>>,
+    /// Processes by the tokens of their spaces; none while one is being made.
+    pub(crate) spaces: RefCell<Vec<Option<&'static Process>>>,
     /// Bytes that hold the CPU sets of address spaces, for accounting.
     pub(crate) set_words: RefCell<BTreeMap<usize, usize>>,
     /// The kernel's own page tables.

@@ -91,9 +91,9 @@ impl World {
 
 impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
-        let region = Region { file: pattern::MAPPED_FILE, ..Region::new(pages, backing_of(backing), protection_of(protection)) };
-        let mapped =
-            self.call(|world| world.with_cpu(world.cpu(), |cpu| self.process.vm.map_region(&cpu, region)));
+        let region =
+            Region { file: pattern::MAPPED_FILE, ..Region::new(pages, backing_of(backing), protection_of(protection)) };
+        let mapped = self.call(|world| world.with_cpu(world.cpu(), |cpu| self.process.vm.map_region(&cpu, region)));
         mapped.unwrap_or_else(|| self.world.fail(RunError::Kernel("no room for another mapping".into())))
     }
 
@@ -106,7 +106,9 @@ impl Os for Calls {
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let done = self.on_range(va, pages, |world, memory| {
-            world.with_cpu(world.cpu(), |cpu| self.process.vm.protect(&cpu, &memory, va, pages, protection_of(protection)))
+            world.with_cpu(world.cpu(), |cpu| {
+                self.process.vm.protect(&cpu, &memory, va, pages, protection_of(protection))
+            })
         });
         self.expect(done);
     }
@@ -138,9 +140,8 @@ impl Os for Calls {
             let process = world.new_process();
             let memory = KernelMemory(world);
             world.insight.begin_everything(world, self.process.space().root());
-            let done = world.with_cpu(world.cpu(), |cpu| {
-                self.process.vm.fork(&cpu, &memory, &process.vm, ChildFill::DirectMap)
-            });
+            let done = world
+                .with_cpu(world.cpu(), |cpu| self.process.vm.fork(&cpu, &memory, &process.vm, ChildFill::DirectMap));
             world.insight.end_operation(world);
             self.expect(done);
             self.start(world, child, process)

@@ -34,7 +34,7 @@ impl Process {
             return;
         }
         let memory = KernelMemory(world);
-        world.insight.begin_everything(world, self.space().root());
+        world.insight.begin_exit(world, self.space().root());
         world.with_cpu(world.cpu(), |cpu| {
             self.vm.exit(&cpu, &memory);
             if cpu.is_running(self.space()) {
@@ -42,7 +42,7 @@ impl Process {
             }
             let _freed_now_or_by_reclaim = self.vm.destroy(&cpu, &memory);
         });
-        world.insight.end_operation(world);
+        world.insight.end_exit(world);
     }
 }
 
@@ -51,7 +51,7 @@ impl World {
     pub(crate) fn new_process(&'static self) -> &'static Process {
         self.reclaim();
         let set = self.new_set();
-        let token = SpaceToken(self.spaces.borrow().len() as u64);
+        let token = self.new_token();
         let memory = KernelMemory(self);
         let vm = match Vm::new(&self.tlb, &memory, self.map, token, set) {
             Ok(vm) => vm,
@@ -59,16 +59,23 @@ impl World {
         };
         let process = Keep::new(Box::new(Process { vm, threads: Cell::new(0) }));
         let lent = process.get();
-        self.spaces.borrow_mut().push(lent.space());
+        self.spaces.borrow_mut()[token.0 as usize] = Some(lent);
         self.kernel.processes.borrow_mut().push(process);
         lent
+    }
+
+    /// Takes the next token. The space comes later: making it takes time, in which other CPUs make spaces too.
+    fn new_token(&self) -> SpaceToken {
+        let mut spaces = self.spaces.borrow_mut();
+        spaces.push(None);
+        SpaceToken(spaces.len() as u64 - 1)
     }
 
     /// Frees what was left of spaces that a CPU had held lazily beyond their end.
     fn reclaim(&'static self) {
         let Some(cpu) = self.running_cpu() else { return };
         for index in self.kernel.unreferenced.take() {
-            let process = self.kernel.processes.borrow()[index].get();
+            let Some(process) = self.spaces.borrow()[index] else { unreachable!("it has been destroyed") };
             self.with_cpu(cpu, |handle| process.vm.reclaim(&handle, &KernelMemory(self)));
         }
     }

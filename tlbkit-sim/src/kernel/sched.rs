@@ -155,7 +155,8 @@ impl World {
             return None;
         }
         let tasks = self.kernel.tasks.borrow();
-        let may_leave = |index: &TaskIndex| tasks[*index].pinned.get().is_none() && tasks[*index].on_cpu.get().is_none();
+        let may_leave =
+            |index: &TaskIndex| tasks[*index].pinned.get().is_none() && tasks[*index].on_cpu.get().is_none();
         let index = queue.iter().position(may_leave).and_then(|at| queue.remove(at))?;
         self.kernel.note_dequeued(victim, &tasks[index]);
         Some(index)

@@ -14,7 +14,8 @@ pub(super) struct Meter {
     start: u32,
     leaf: [u32; 2],
     upper: [u32; 2],
-    overlap_percent: u32,
+    /// Share of a walk that is left when others overlap it, in 1/65536.
+    overlap: u32,
     nested_references: u32,
     nested: u32,
     carried: u32,
@@ -42,7 +43,7 @@ impl Meter {
             start: fixed(costs.walk_start_cycles),
             leaf: [fixed(costs.leaf_cold_cycles), fixed(costs.leaf_hot_cycles)],
             upper: [fixed(costs.upper_cold_cycles), fixed(costs.upper_hot_cycles)],
-            overlap_percent: costs.overlap_percent as u32,
+            overlap: (costs.overlap_percent / 100.0 * 65_536.0).round() as u32,
             nested_references,
             nested: fixed(costs.nested_references * costs.nested_reference_cycles),
             carried: 0,
@@ -83,7 +84,7 @@ impl Meter {
     pub(super) fn finish(&mut self, walk: WalkCost, overlap: Overlap) -> Cost {
         let parts = match overlap {
             Overlap::Dependent => walk.parts,
-            Overlap::Independent => (u64::from(walk.parts) * u64::from(self.overlap_percent) / 100) as u32,
+            Overlap::Independent => ((u64::from(walk.parts) * u64::from(self.overlap)) >> 16) as u32,
         };
         let references = walk.references + ((walk.references * self.nested_references) >> SHIFT);
         Cost { source: Source::Walk, references: references as u16, cycles: self.charge(parts) }

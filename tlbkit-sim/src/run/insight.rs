@@ -65,6 +65,12 @@ pub struct FlushCounters {
     pub switches_kept: u64,
     /// Switches that flushed the slot.
     pub switches_flushed: u64,
+    /// Processes that ended.
+    pub exits: u64,
+    /// Flush interrupts sent while a process ended.
+    pub exit_interrupts: u64,
+    /// Flushes of everything begun while a process ended.
+    pub exit_full_flushes: u64,
 }
 
 /// Whose mappings an operation changes.
@@ -98,6 +104,8 @@ pub(crate) struct Insight {
     counters: Cell<FlushCounters>,
     operations: RefCell<Vec<Option<Operation>>>,
     begun: RefCell<Vec<(u32, u64)>>,
+    /// CPUs on which a process is ending.
+    ending: RefCell<Vec<bool>>,
     sizes: RefCell<FlushSizes>,
 }
 
@@ -107,6 +115,7 @@ impl Insight {
             counters: Cell::default(),
             operations: RefCell::new(vec![None; cpus]),
             begun: RefCell::new(vec![(0, 0); cpus]),
+            ending: RefCell::new(vec![false; cpus]),
             sizes: RefCell::default(),
         }
     }
@@ -147,6 +156,29 @@ impl Insight {
         }
     }
 
+    /// A process begins to end on the running CPU, which does nothing else until [`end_exit`](Self::end_exit).
+    pub(crate) fn begin_exit(&self, world: &World, root: PhysAddr) {
+        self.begin_everything(world, root);
+        self.count(|counters| counters.exits += 1);
+        self.set_ending(world, true);
+    }
+
+    /// It has ended.
+    pub(crate) fn end_exit(&self, world: &World) {
+        self.set_ending(world, false);
+        self.end_operation(world);
+    }
+
+    fn set_ending(&self, world: &World, ending: bool) {
+        if let Some(cpu) = world.running_cpu() {
+            self.ending.borrow_mut()[cpu] = ending;
+        }
+    }
+
+    fn is_ending(&self, world: &World) -> bool {
+        world.running_cpu().is_some_and(|cpu| self.ending.borrow()[cpu])
+    }
+
     /// A page-table entry changed: was a table taken out?
     pub(crate) fn entry_changed(&self, world: &World, before: u64, after: u64) {
         let table = PhysAddr(before & 0x000f_ffff_ffff_f000);
@@ -166,7 +198,11 @@ impl Insight {
         let idles = world.kernel.runs[to].running.get() == Running::Idle;
         let by = if idles { Use::Idles } else { Use::Runs };
         let needed = operation.is_some_and(|operation| operation.concerns(&mmu, by));
-        self.count(|counters| counters.interrupts.count(u64::from(needed)));
+        let ending = self.is_ending(world);
+        self.count(|counters| {
+            counters.interrupts.count(u64::from(needed));
+            counters.exit_interrupts += u64::from(ending);
+        });
     }
 
     /// Executes an invalidation of one page.
@@ -201,10 +237,12 @@ impl Insight {
     }
 
     fn begin_flush(&self, world: &World, cpu: usize, pages: u32) {
+        let ending = self.ending.borrow()[cpu];
         self.count(|counters| {
             counters.flushes += 1;
             if pages == u32::MAX {
                 counters.full_flushes += 1;
+                counters.exit_full_flushes += u64::from(ending);
             } else {
                 counters.flush_pages += u64::from(pages);
             }

@@ -18,7 +18,7 @@ use crate::machine::Machine;
 
 pub use fault_injection::Fault;
 pub use insight::{FlushCounters, Needed};
-pub use outcome::{Outcome, TlbCounters};
+pub use outcome::{Outcome, ReasonRow, TlbCounters};
 pub use phys::Pressure;
 pub use sizes::SizeRow;
 

@@ -1,6 +1,7 @@
 //! What a run gives.
 
 use serde::Serialize;
+use tlbkit::{CpuStats, Place, Reason};
 
 use super::insight::FlushCounters;
 use super::sizes::SizeRow;
@@ -31,6 +32,34 @@ pub struct TlbCounters {
     pub collateral: u64,
 }
 
+/// What the protocol counted for one reason, all CPUs together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct ReasonRow {
+    /// Number of the reason in [`tlbkit::Reason::ALL`].
+    pub reason: usize,
+    /// Flushes of user addresses on the CPU that asked.
+    pub local: u64,
+    /// Interrupts sent.
+    pub remote: u64,
+    /// Flushes of kernel addresses on the CPU that asked.
+    pub kernel: u64,
+}
+
+/// One row a reason; none for a run that was not counted.
+pub(super) fn reasons(stats: &[CpuStats]) -> Vec<ReasonRow> {
+    if stats.is_empty() {
+        return Vec::new();
+    }
+    let sum = |reason, place| stats.iter().map(|one| one.events(reason, place)).sum();
+    let row = |reason: Reason| ReasonRow {
+        reason: reason as usize,
+        local: sum(reason, Place::Local),
+        remote: sum(reason, Place::Remote),
+        kernel: sum(reason, Place::Kernel),
+    };
+    Reason::ALL.map(row).to_vec()
+}
+
 /// One run's result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Outcome {
@@ -58,6 +87,8 @@ pub struct Outcome {
     pub kernel: KernelCounters,
     /// Shared cache lines.
     pub lines: LineCounters,
+    /// Flushes by reason, where the policy counts them.
+    pub reasons: Vec<ReasonRow>,
     /// Frames of page tables still in use at the end: those of the kernel.
     pub tables_left: u64,
     /// Frames of data still in use at the end: files and the page of zeros.
@@ -86,6 +117,7 @@ impl Outcome {
             sizes: world.insight.sizes().rows(),
             kernel: world.kernel.counters.get(),
             lines: world.lines.borrow().counters(),
+            reasons: Vec::new(),
             tables_left: tables_left as u64,
             data_left: data_left as u64,
         }

@@ -1,13 +1,14 @@
 //! Putting a world up, letting it run, and taking it down.
 
 use tlbkit::sync::{AtomicU64, set_observer};
-use tlbkit::{CpuState, IrqsOff, Tlb};
+use tlbkit::{Accounting, AddressSpace, CpuState, CpuStats, IrqsOff, Tlb};
 use tlbkit_pmap::KernelMap;
 
 use super::fault_injection::Sabotage;
 use super::insight::Insight;
 use super::keep::Keep;
-use super::{Outcome, Run, RunError};
+use super::outcome::{Outcome, reasons};
+use super::{Run, RunError};
 use crate::engine::core::{Irqs, NEVER};
 use crate::engine::fiber::{Fiber, Progress};
 use crate::engine::observe::observe;
@@ -26,6 +27,7 @@ struct Stage {
     world: Keep<World>,
     _map: Keep<KernelMap<'static>>,
     _states: Keep<[CpuState]>,
+    stats: Keep<[CpuStats]>,
     _words: [Keep<[AtomicU64]>; 2],
 }
 
@@ -49,6 +51,10 @@ impl Stage {
         let map = KernelMap::new(&phys, &aligned(&words[1])[..WINDOW_WORDS]);
         let map = Keep::new(Box::new(map.map_err(|error| RunError::Kernel(error.to_string()))?));
         let tlb = Tlb::new(states.get(), aligned(&words[0]), map.get().root(), run.policy);
+        // Big, so only for runs that ask.
+        let counted = if run.policy.accounting == Accounting::On { run.cpus } else { 0 };
+        let stats = Keep::new((0..counted).map(|_| CpuStats::new()).collect::<Box<[_]>>());
+        let tlb = if counted > 0 { tlb.counting_into(stats.get()) } else { tlb };
         let parts = Parts {
             tlb,
             phys,
@@ -58,7 +64,9 @@ impl Stage {
             sabotage: Sabotage::new(run.fault),
         };
         let world = Keep::new(Box::new(World::new(run.machine, run.cpus, parts)));
-        Ok(Self { idle_fibers: Vec::new(), world, _map: map, _states: states, _words: words })
+        let (start, end) = kernel_set(&words[0], run.cpus);
+        world.get().set_words.borrow_mut().insert(start, end);
+        Ok(Self { idle_fibers: Vec::new(), world, _map: map, _states: states, stats, _words: words })
     }
 
     fn act(&mut self, world: &'static World, run: &Run<'_>) -> Result<Outcome, RunError> {
@@ -74,7 +82,11 @@ impl Stage {
         match world.failure.get() {
             Some(error) => Err(error.clone()),
             None if world.kernel.live_tasks.get() > 0 => Err(stuck(world)),
-            None => Ok(Outcome::of(world, run.machine.system.frequency_mhz.value)),
+            None => {
+                let mut outcome = Outcome::of(world, run.machine.system.frequency_mhz.value);
+                outcome.reasons = reasons(self.stats.get());
+                Ok(outcome)
+            }
         }
     }
 
@@ -129,6 +141,13 @@ fn aligned(words: &Keep<[AtomicU64]>) -> &'static [AtomicU64] {
     let all = words.get();
     let first = (0..LINE_WORDS).find(|&at| (&raw const all[at]).addr().is_multiple_of(64)).unwrap_or(0);
     &all[first..]
+}
+
+/// Where the set of CPUs that run the kernel's own tables lies: the last row of the protocol's words.
+fn kernel_set(words: &Keep<[AtomicU64]>, cpus: usize) -> (usize, usize) {
+    let bytes = 8 * AddressSpace::set_words(cpus);
+    let end = aligned(words).as_ptr().addr() + 8 * Tlb::matrix_words(cpus);
+    (end - bytes, end)
 }
 
 fn stuck(world: &World) -> RunError {

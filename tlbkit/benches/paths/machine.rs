@@ -95,9 +95,7 @@ pub(crate) mod counted {
 
     #[inline(never)]
     pub(crate) fn flush_range(cpu: &ThisCpu<'_>, space: &AddressSpace<'static>, va: VirtAddr, pages: u64) {
-        let mut gather = TlbGather::new(Target::Space(space), ());
-        gather.range(cpu, va, pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
-        gather.flush(cpu).into_frames();
+        cpu.flush_range(space, va, pages as u32, Stride::Page4K, Reason::WriteProtect);
     }
 
     #[inline(never)]
@@ -186,8 +184,9 @@ impl Bench {
         (0..n).for_each(|_| counted::flush_range(&cpu, &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages));
     }
 
-    pub(crate) fn gather(&self, pages: u64) {
-        counted::gather(&self.cpu(), &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages);
+    pub(crate) fn gather(&self, n: u64, pages: u64) {
+        let cpu = self.cpu();
+        (0..n).for_each(|_| counted::gather(&cpu, &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages));
     }
 
     /// Revokes something of space `n` that this CPU does not run, so that its slot is stale: a flush that tells nobody.

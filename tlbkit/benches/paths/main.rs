@@ -11,7 +11,7 @@ use machine::{Bench, Mode, counted, nothing};
 use measure::Path;
 
 /// Linux 7.3.4, build D: `own + other` instructions of tlb.o and of what it calls.
-const LINUX_D: [Option<u32>; 14] = [
+const LINUX_D: [Option<u32>; 15] = [
     Some(19),
     Some(99),
     Some(120),
@@ -22,6 +22,7 @@ const LINUX_D: [Option<u32>; 14] = [
     Some(30),
     Some(122),
     Some(346),
+    None,
     None,
     Some(95),
     Some(37),
@@ -63,7 +64,8 @@ fn paths() -> Vec<Path> {
         Path::new("leave lazy", |bench, n| bench.idle(n, counted::switch)).less(|bench, n| bench.idle(n, nothing)),
         Path::new("flush 1 page, local", |bench, n| bench.flush(n, 1)),
         Path::new("flush 33 pages, local", |bench, n| bench.flush(n, 33)),
-        Path::new("gather 512 pages, flush", |bench, n| (0..n).for_each(|_| bench.gather(512))),
+        Path::new("gather 1 page, flush", |bench, n| bench.gather(n, 1)),
+        Path::new("gather 512 pages, flush", |bench, n| bench.gather(n, 512)),
     ];
     paths.extend(remote());
     paths

@@ -214,6 +214,21 @@ fn paths_belong_to_tags_and_have_so_much_room() {
 }
 
 #[test]
+fn a_fraction_of_a_percent_of_overlap_counts() {
+    let cycles = |percent| {
+        let (memory, _) = ready(OPEN);
+        let mut config = roomy();
+        config.costs.leaf_cold_cycles = 10_000.0;
+        config.costs.overlap_percent = percent;
+        let mut mmu = Mmu::new(config);
+        load(&mut mmu, ROOT, 1);
+        let hit = mmu.translate(VirtAddr(VA), Access::Read, Mode::User, Overlap::Independent, &memory);
+        hit.unwrap().cost.cycles
+    };
+    assert_eq!((cycles(62.0), cycles(62.5)), (6201, 6251), "10,003 cycles of latency");
+}
+
+#[test]
 fn costs_add_up_and_fractions_are_carried() {
     let (memory, _) = ready(OPEN);
     memory.map(ROOT, VA - 0x1000, PA, PageSize::Small, OPEN);
