@@ -107,6 +107,8 @@ pub(crate) struct PublishedTable {
     pub(crate) id: String,
     /// Its heading.
     pub(crate) title: String,
+    /// What its numbers may be used for.
+    pub(crate) kind: Kind,
     /// Names of the columns.
     pub(crate) columns: Vec<String>,
     /// The cells.

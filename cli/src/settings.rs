@@ -31,7 +31,8 @@ pub(crate) fn policy(text: &str) -> Result<Policy> {
     let (preset, settings) = text.split_once(':').unwrap_or((text, ""));
     let mut policy = by_name(preset)?;
     for setting in settings.split('+').filter(|setting| !setting.is_empty()) {
-        let (key, value) = setting.split_once('=').with_context(|| format!("policy {text}: {setting} is no KEY=VALUE"))?;
+        let (key, value) =
+            setting.split_once('=').with_context(|| format!("policy {text}: {setting} is no KEY=VALUE"))?;
         set(&mut policy, key, value).with_context(|| format!("policy {text}"))?;
     }
     Ok(policy)

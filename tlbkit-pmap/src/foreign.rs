@@ -45,7 +45,6 @@ impl Window {
     pub(crate) fn reach<'w, 's, 'k, H: Hardware>(
         &'w self,
         cpu: &Cpu<'_, 'k, H>,
-        mem: &impl Memory,
         pmap: &Pmap<'_>,
         home: Home<'s, 'k>,
     ) -> Reach<'w, 's, 'k> {

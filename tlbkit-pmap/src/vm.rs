@@ -193,7 +193,7 @@ impl<'k> Vm<'k> {
             Foreign::TemporarySwitch => {}
             Foreign::DirectMap => cpu.enter_lazy(irqs),
         });
-        let reach = || self.kernel.foreign.reach(cpu, mem, &self.pmap, Home::Nowhere);
+        let reach = || self.kernel.foreign.reach(cpu, &self.pmap, Home::Nowhere);
         // A kernel with a window takes the regions out one by one, and opens it for each; all leaves go with the last.
         let windows = if cpu.tlb().policy().foreign == Foreign::Window { regions } else { 1 };
         for _ in 1..windows {

@@ -4,8 +4,8 @@
 //! a slot's; kernel and user PCID differ in bit 11; a recycled slot is set to generation 0, which no space ever has, so
 //! the load that follows must flush.
 //!
-//! A hint, indexed by the low bits of the id, makes finding a slot independent of its place: Linux scans, at about seven
-//! instructions a slot.
+//! A hint, indexed by the low bits of the id, makes finding a slot independent of its place: Linux scans, at about
+//! seven instructions a slot.
 
 use crate::address_space::{Generation, SpaceId};
 use crate::hardware::Pcid;

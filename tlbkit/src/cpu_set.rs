@@ -71,11 +71,14 @@ pub(crate) fn each_cpu(index: usize, mut bits: u64, mut f: impl FnMut(CpuId)) {
 mod tests {
     use super::*;
 
+    /// Relaxed: the tests have one thread.
+    const ORDER: Ordering = Ordering::Relaxed;
+
     fn cpus_of(set: &AtomicCpuSet<'_>) -> [u32; 3] {
         let mut found = [u32::MAX; 3];
         let mut n = 0;
         for (index, word) in set.words().iter().enumerate() {
-            each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
+            each_cpu(index, word.load(ORDER), |cpu| {
                 found[n] = cpu.0;
                 n += 1;
             });
@@ -88,12 +91,12 @@ mod tests {
         let words = [const { AtomicU64::new(0) }; 2];
         let set = AtomicCpuSet::new(&words);
         for cpu in [127, 0, 64] {
-            set.add(CpuId(cpu), Ordering::Relaxed);
+            set.add(CpuId(cpu), ORDER);
         }
         assert_eq!(cpus_of(&set), [0, 64, 127]);
-        set.remove(CpuId(64), Ordering::Relaxed);
-        assert!(!set.contains(CpuId(64), Ordering::Relaxed));
-        assert!(set.contains(CpuId(127), Ordering::Relaxed));
+        set.remove(CpuId(64), ORDER);
+        assert!(!set.contains(CpuId(64), ORDER));
+        assert!(set.contains(CpuId(127), ORDER));
     }
 
     #[test]

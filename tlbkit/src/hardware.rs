@@ -9,8 +9,9 @@
 //! | user PCID | kernel PCID with bit 11 set: the other half under page-table isolation |
 //! | PCID 0 | the kernel's own tables, and code that knows nothing of PCIDs; never a space (INV-8) |
 //!
-//! A machine implements [`Hardware`] once per CPU. Everything that it does must have happened, as the manual defines the
-//! instruction, when the call returns; each implementation also keeps the compiler from moving memory accesses across.
+//! A machine implements [`Hardware`] once per CPU. Everything that it does must have happened, as the manual
+//! defines the instruction, when the call returns; each implementation also keeps the compiler from moving memory
+//! accesses across.
 
 use crate::addr::{CpuId, PhysAddr, VirtAddr};
 use crate::address_space::AddressSpace;
@@ -99,8 +100,8 @@ pub struct Features {
 pub struct IrqsOff(core::marker::PhantomData<*const ()>);
 
 impl IrqsOff {
-    /// The caller states that interrupts are off and stay off while the value lives: in an interrupt handler, or between
-    /// `cli` and `sti`. A wrong statement breaks the protocol's invariants, not memory safety.
+    /// The caller states that interrupts are off and stay off while the value lives: in an interrupt handler, or
+    /// between `cli` and `sti`. A wrong statement breaks the protocol's invariants, not memory safety.
     #[must_use]
     pub const fn assume() -> Self {
         Self(core::marker::PhantomData)

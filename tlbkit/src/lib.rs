@@ -1,9 +1,10 @@
 //! The TLB subsystem of an x86-64 kernel.
 //!
-//! Every CPU caches translations, and the page tables that they came from change. A kernel must make sure that no CPU uses
-//! a translation after it was revoked, without interrupting every CPU for every change and without throwing away what is
-//! still true. This crate decides who must flush what and when. It executes nothing itself: [`Hardware`] is its only door
-//! to a machine, so the same source runs in kernels, on a simulated multiprocessor and under model checkers.
+//! Every CPU caches translations, and the page tables that they came from change. A kernel must make sure that no
+//! CPU uses a translation after it was revoked, without interrupting every CPU for every change and without
+//! throwing away what is still true. This crate decides who must flush what and when. It executes nothing itself:
+//! [`Hardware`] is its only door to a machine, so the same source runs in kernels, on a simulated multiprocessor
+//! and under model checkers.
 //!
 //! # The rule
 //!
@@ -12,9 +13,9 @@
 //! # Invariants, cited by number wherever they are upheld
 //!
 //! - INV-1 unhook, then flush everywhere, then free; for page-table pages as for frames. (`gather.rs`)
-//! - INV-2 a CPU that joins a space and a CPU that revokes translations cannot both miss the other. (`address_space.rs`)
+//! - INV-2 a CPU that joins a space and one that revokes translations cannot both miss the other. (`address_space.rs`)
 //! - INV-3 a slot's generation never exceeds its space's; neither falls; an id is never reused. (`asid.rs`)
-//! - INV-4 pages alone take a slot only from g to g+1, and only if g+1 is the newest; otherwise everything. (`local.rs`)
+//! - INV-4 pages alone take a slot only from g to g+1, and only if g+1 is the newest; else everything. (`local.rs`)
 //! - INV-5 lazy CPUs are not interrupted unless page tables are freed. (`shootdown.rs`)
 //! - INV-6 when a flush returns, no CPU can use an old translation, and none walks an old table. (`shootdown.rs`)
 //! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang. (`shootdown.rs`)
@@ -40,10 +41,11 @@
 //! }
 //! ```
 //!
-//! A kernel calls [`Cpu::bring_up`] when a CPU starts, [`Cpu::switch_to`] in its context switch, [`Cpu::enter_lazy`] when
-//! it goes idle, [`Cpu::answer`] in the handler of the shootdown interrupt, and [`TlbGather`] whenever it takes a
-//! translation away. A task's space stays alive while it is loaded by [`Cpu::switch_to`] and until the call that leaves it
-//! returns; [`Cpu::destroy`] deals with the CPUs that hold it lazily.
+//! A kernel calls [`Cpu::bring_up`] when a CPU starts, [`Cpu::switch_to`] in its context switch,
+//! [`Cpu::enter_lazy`] when it goes idle, [`Cpu::answer`] in the handler of the shootdown interrupt, and
+//! [`TlbGather`] whenever it takes a translation away. A task's space stays alive while it is loaded by
+//! [`Cpu::switch_to`] and until the call that leaves it returns; [`Cpu::destroy`] deals with the CPUs that hold it
+//! lazily.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 

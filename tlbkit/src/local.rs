@@ -1,9 +1,9 @@
 //! What a flush does on one CPU: the same for the initiator and for those it asks.
 //!
 //! INV-4: pages alone are flushed only if that takes the slot from its generation to the next, and the next is the
-//! space's newest. Two requests may be carried out in reverse order: if 1 -> 2 wants everything and 2 -> 3 one page, doing
-//! 3 first by its page would mark the slot as "3" with the entries of 2 still there. So 3 first means everything, and 2
-//! then finds nothing left to do.
+//! space's newest. Two requests may be carried out in reverse order: if 1 -> 2 wants everything and 2 -> 3 one
+//! page, doing 3 first by its page would mark the slot as "3" with the entries of 2 still there. So 3 first means
+//! everything, and 2 then finds nothing left to do.
 
 use crate::addr::{PhysAddr, VirtAddr};
 use crate::address_space::AddressSpace;
@@ -40,7 +40,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn leave_set(&self, request: &Request) {
         if request.has(scope::TRIM) {
             self.state.slots.forget(request.space);
-            // Release: nothing of the space is used after it; partner is the fence in `advance`, before the set is read.
+            // Release: nothing of the space is used after it; partner is the fence in `advance`, before the set is
+            // read.
             self.hardware.space(request.token).cpus.remove(self.id, Ordering::Release);
         }
     }

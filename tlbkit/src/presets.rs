@@ -69,7 +69,8 @@ const NETBSD_5_0_BATCHED: Policy = Policy {
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "tlbkit",
-        description: "our own default: six slots least recently used, lazy references shot down, set trimmed, local flush while remote",
+        description: "our own default: six slots least recently used, lazy references shot down, set trimmed, \
+            local flush while remote",
         policy: Policy {
             tags: Tags::LeastRecent(6),
             lazy_references: LazyReferences::ShotDown,
@@ -84,23 +85,27 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "linux-3.13",
-        description: "range flush by family shift (here Ivy Bridge's 1) after a page-table walk, flushes counted; huge-page VMAs are not told apart",
+        description: "range flush by family shift (here Ivy Bridge's 1) after a page-table walk, flushes \
+            counted; huge-page VMAs are not told apart",
         policy: LINUX_3_13,
     },
     Preset {
         name: "linux-3.13-altershift",
-        description: "3.13 with Ivy Bridge's shift at 2, walk kept, counted only for debugging: the first step of document 004",
+        description: "3.13 with Ivy Bridge's shift at 2, walk kept, counted only for debugging: the first step \
+            of document 004",
         policy: Policy { range: ivy_bridge(2, LargePageWalk::Walk), accounting: Accounting::Off, ..LINUX_3_4 },
     },
     Preset {
         name: "linux-3.14",
-        description: "3.13 with Ivy Bridge's shift at 2, no walk, counted only for debugging: all of document 004",
+        description: "3.13 with Ivy Bridge's shift at 2, no walk, counted only for debugging: all of document \
+            004",
         policy: LINUX_3_14,
     },
     Preset { name: "linux-4.13", description: "one ceiling of 33 pages; no PCID", policy: LINUX_4_13 },
     Preset {
         name: "linux-4.14",
-        description: "six PCIDs in turn; idle loads the kernel's tables and writes both sets; its short-lived lazy heuristics are not expressed",
+        description: "six PCIDs in turn; idle loads the kernel's tables and writes both sets; its short-lived \
+            lazy heuristics are not expressed",
         policy: LINUX_4_14,
     },
     Preset {
@@ -110,22 +115,25 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "linux-4.20",
-        description: "lazy CPUs keep the space and are skipped unless tables are freed; the set still cleared at switches",
+        description: "lazy CPUs keep the space and are skipped unless tables are freed; the set still cleared at \
+            switches",
         policy: LINUX_4_20,
     },
     Preset {
         name: "linux-6.18",
-        description: "the set is kept at switches and trimmed (here by generations, there once a second); local flush while remote; global ASIDs of AMD are not expressed",
+        description: "the set is kept at switches and trimmed (here by generations, there once a second); local \
+            flush while remote; global ASIDs of AMD are not expressed",
         policy: LINUX_6_18,
     },
     Preset {
         name: "netbsd-5.0",
-        description: "each invalidation sent at once, alternate window for foreign tables; its one global mailbox is not expressed",
+        description: "each invalidation sent at once, alternate window for foreign tables; its one global \
+            mailbox is not expressed",
         policy: NETBSD_5_0,
     },
     Preset {
         name: "netbsd-5.0-batched",
-        description: "document 002: packets of six, tables freed at destroy, foreign tables by temporary switch",
+        description: "document 002: packets of six, tables freed at destroy, foreign tables by temporary switch \
         policy: NETBSD_5_0_BATCHED,
     },
     Preset {
@@ -135,7 +143,8 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "freebsd-14",
-        description: "no lazy mode, ceiling of 4,096 pages; its whole PCID namespace is expressed as 15 slots, answers before flushing are not",
+        description: "no lazy mode, ceiling of 4,096 pages; its whole PCID namespace is expressed as 15 slots, \
+            answers before flushing are not",
         policy: Policy {
             tags: Tags::RoundRobin(15),
             lazy: Lazy::Off,
@@ -152,7 +161,8 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "xnu",
-        description: "every flush of a space is a full one, under PCIDs; its shared tags are expressed as 15 slots, least recently used",
+        description: "every flush of a space is a full one, under PCIDs; its shared tags are expressed as 15 \
+            slots, least recently used",
         policy: Policy {
             tags: Tags::LeastRecent(15),
             lazy: Lazy::Off,

@@ -1,10 +1,10 @@
 //! The user half under page-table isolation: invalidated now, or by the CR3 write on the way out.
 //!
-//! While the kernel runs, CR3 names the kernel half under the slot's PCID; the user half lives one page above the root,
-//! under the same PCID with bit 11. INVLPG reaches only the tag that is loaded, so each flush owes the user half a second
-//! one. INV-10: it is paid by INVPCID at once, or by a bit in `pending_user` that makes the next return to user mode
-//! under *that slot* a flushing one. The bit belongs to the slot and not to the CPU: it survives any number of switches
-//! in between, and a recycled slot starts with it set.
+//! While the kernel runs, CR3 names the kernel half under the slot's PCID; the user half lives one page above the
+//! root, under the same PCID with bit 11. INVLPG reaches only the tag that is loaded, so each flush owes the user
+//! half a second one. INV-10: it is paid by INVPCID at once, or by a bit in `pending_user` that makes the next
+//! return to user mode under *that slot* a flushing one. The bit belongs to the slot and not to the CPU: it
+//! survives any number of switches in between, and a recycled slot starts with it set.
 
 use crate::addr::{PhysAddr, VirtAddr};
 use crate::cpu_state::{Cpu, flag};

@@ -65,8 +65,8 @@ const EVERYTHING: u64 = 0;
 const RANGE: u64 = 1;
 const LIST: u64 = 2;
 
-/// A request in shared memory. Words are Relaxed: the sender writes them before it sets its outbox (Release), and a target
-/// reads them only while its own bit in that outbox is set (Acquire), which the target alone clears.
+/// A request in shared memory. Words are Relaxed: the sender writes them before it sets its outbox (Release), and a
+/// target reads them only while its own bit in that outbox is set (Acquire), which the target alone clears.
 #[repr(C, align(64))]
 pub(crate) struct Mailbox {
     space: AtomicU64,

@@ -10,10 +10,11 @@
 //!   interrupt                                 read mailbox, carry it out
 //!   wait until outbox[sender] = 0 (Acquire)   clear my bit                (Release)
 //! ```
-//! A target reads a mailbox only while its bit in that outbox is set, and only the target clears the bit: so the mailbox is
-//! whole while it is read, a request sent twice is answered once, and a stray interrupt is harmless (C-56, C-63). The names
-//! of the CPUs that are late stand in the outbox. INV-7: a waiting CPU answers others, so two senders never deadlock; it
-//! must wait with interrupts on, because the CPU that it waits for may itself wait for an interrupt of another kind.
+//! A target reads a mailbox only while its bit in that outbox is set, and only the target clears the bit: so the
+//! mailbox is whole while it is read, a request sent twice is answered once, and a stray interrupt is harmless
+//! (C-56, C-63). The names of the CPUs that are late stand in the outbox. INV-7: a waiting CPU answers others, so
+//! two senders never deadlock; it must wait with interrupts on, because the CPU that it waits for may itself wait
+//! for an interrupt of another kind.
 
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation};
@@ -70,8 +71,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::FlushEnd);
     }
 
-    /// Flushes `pages` adjoining translations of `space` everywhere, at once: for a change that frees nothing, such as a
-    /// permission taken away. Whoever frees something uses [`TlbGather`](crate::TlbGather).
+    /// Flushes `pages` adjoining translations of `space` everywhere, at once: for a change that frees nothing, such
+    /// as a permission taken away. Whoever frees something uses [`TlbGather`](crate::TlbGather).
     ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
@@ -171,8 +172,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         chosen.count_ones()
     }
 
-    /// INV-5 and INV-2, sender's side: a CPU in the middle of a switch is a target; one that runs something else is not,
-    /// for it will find the new generation; a lazy one is not, for the same reason, unless tables are freed.
+    /// INV-5 and INV-2, sender's side: a CPU in the middle of a switch is a target; one that runs something else is
+    /// not, for it will find the new generation; a lazy one is not, for the same reason, unless tables are freed.
     #[inline(always)]
     fn must_tell(&self, cpu: CpuId, request: &Request) -> bool {
         // Acquire: partner is the Release that ends a switch or begins lazy mode: what that CPU did before is over.
@@ -195,7 +196,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn interrupt(&self, told: u32) {
         let outbox = self.tlb.outbox(self.id);
-        let online: u32 = self.tlb.online().words().iter().map(|w| w.load(Ordering::Relaxed).count_ones()).sum(); // Relaxed: a choice of means
+        // Relaxed: a choice of means; either reaches those that are told.
+        let online: u32 = self.tlb.online().words().iter().map(|w| w.load(Ordering::Relaxed).count_ones()).sum();
         let is_all = told > 1 && told + 1 == online;
         for (index, word) in outbox.words().iter().enumerate() {
             // Relaxed: this CPU wrote it, and no target clears its bit before it finds the hint below.
@@ -271,8 +273,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         outbox.remove(self.id, Ordering::Release);
     }
 
-    /// Ends `space`: no task runs it any more. When it returns [`Destroyed::Now`] no CPU has it loaded or touches it, and
-    /// everything can be freed; it must be called by a CPU that is not running it, or holds it lazily.
+    /// Ends `space`: no task runs it any more. When it returns [`Destroyed::Now`] no CPU has it loaded or touches
+    /// it, and everything can be freed; it must be called by a CPU that is not running it, or holds it lazily.
     ///
     /// # Panics
     /// If this CPU runs the space; if interrupts are off.

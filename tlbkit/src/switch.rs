@@ -1,7 +1,8 @@
 //! Which space a CPU has loaded: switching, lazy mode, the kernel's tables, temporary use of a foreign space.
 //!
-//! A slot names a space only while this CPU is in the space's set (unless the set is exact). So a switch to a recent
-//! space touches no shared line but the space's generation, which it reads: the set was written when the slot was taken.
+//! A slot names a space only while this CPU is in the space's set (unless the set is exact). So a switch to a
+//! recent space touches no shared line but the space's generation, which it reads: the set was written when the
+//! slot was taken.
 //!
 //! The race of a lazy CPU that comes back (C-24):
 //!
@@ -33,7 +34,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.switch_between(left, to, irqs);
     }
 
-    /// Idle or a kernel thread runs next: the user space stays loaded, unused; no shared line is written but this CPU's.
+    /// Idle or a kernel thread runs next: the user space stays loaded, unused; no shared line is written but this
+    /// CPU's.
     #[inline]
     pub fn enter_lazy(&self, irqs: &IrqsOff) {
         if self.has_flag(flag::ENTER_LAZY) {

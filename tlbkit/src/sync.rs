@@ -1,8 +1,9 @@
 //! Atomics and fences: core's own, loom's, or core's reported to an observer.
 //!
-//! The protocol uses these names only. In a kernel they *are* `core::sync::atomic`. Under `cfg(loom)` they are loom's, so
-//! that the real source is model-checked. With the feature `observe` each access is first reported, with its address,
-//! to the thread's observer: that is how a simulated cache charges the protocol for its own contention.
+//! The protocol uses these names only. In a kernel they *are* `core::sync::atomic`. Under `cfg(loom)` they are
+//! loom's, so that the real source is model-checked. With the feature `observe` each access is first reported, with
+//! its address, to the thread's observer: that is how a simulated cache charges the protocol for its own
+//! contention.
 
 pub use core::sync::atomic::Ordering;
 

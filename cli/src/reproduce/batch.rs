@@ -1,9 +1,114 @@
-//! Placeholder until the experiment's author writes it.
+//! Document 002: a build under NetBSD 5.0 and with each part of the patch that gathers invalidations, and with all.
+//!
+//! Every run does the same commands, so that counts can be compared. The reasons are counted in runs of their own.
 
 use anyhow::Result;
+use tlbkit::{Accounting, Reason};
+use tlbkit_sim::Outcome;
 
-use super::{Lab, Produced};
+use super::{Lab, Produced, execute_all};
+use crate::output::report::Table;
+use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
-pub(crate) fn produce(_lab: &Lab) -> Result<Produced> {
-    Ok(Produced::default())
+const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowindow"];
+/// Those whose reasons are counted, with their names in the pictures.
+const COUNTED: [(&str, &str); 2] = [("unbatched", "5.0"), ("batched", "batched")];
+
+pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
+    let outcomes = outcomes(lab, &POLICIES, Accounting::Off)?;
+    let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("one outcome a policy") };
+    let interrupts = |o: &Outcome| o.ipis.sent as f64;
+    let invlpg = |o: &Outcome| o.flushes.pages.done as f64;
+    let seconds = |o: &Outcome| o.elapsed_seconds;
+    let whole = |o: &Outcome| o.flushes.exit_full_flushes as f64 / o.flushes.exits as f64;
+    let change = |of: fn(&Outcome) -> f64, to: &Outcome| 100.0 * (of(to) / of(old) - 1.0);
+    let mut produced = Produced::default();
+    produced.figures = [
+        ("shootdown interrupts, change", change(interrupts, new)),
+        ("invlpg executed, change", change(invlpg, new)),
+        ("time, change", change(seconds, new)),
+        ("whole flushes per exit, change", whole(late) - whole(old)),
+        ("shootdowns during exit", new.flushes.exit_interrupts as f64),
+        ("shootdown interrupts, change, only gathering", change(interrupts, gathering)),
+        ("shootdown interrupts, change, only late table frees", change(interrupts, late)),
+        ("shootdown interrupts, change, only no alternate window", change(interrupts, nowindow)),
+    ]
+    .into_iter()
+    .map(|(quantity, ours)| lab.figure(quantity, ours))
+    .collect::<Result<_>>()?;
+    let counted = self::outcomes(lab, &COUNTED.map(|(id, _)| id), Accounting::On)?;
+    produced.plots.push(plot(&counted));
+    produced.tables.push(reasons(&counted));
+    produced.notes = NOTES.map(String::from).to_vec();
+    let compared: Vec<_> = POLICIES.into_iter().zip(outcomes).collect();
+    produced.compared.push(lab.compare("build", &compared));
+    Ok(produced)
+}
+
+const NOTES: [&str; 3] = [
+    "What NetBSD 5.0 sends was read in its source: one request for a kernel range that is unmapped, and one to every CPU \
+     each time the alternate window is given up, once for each mapping that an exit takes out.",
+    "How many mappings a command has and how many files it reads are priors: their ratio sets how much of the interrupts \
+     was the window's, and so the change. Programs of one thread send no other interrupts here.",
+    "User pages extracted under a lock is no policy but a lock: it has no figure of its own.",
+];
+
+fn outcomes(lab: &Lab, policies: &[&str], accounting: Accounting) -> Result<Vec<Outcome>> {
+    let (commands, step) = (lab.number("commands")?, lab.number("step_cycles")?);
+    let workload = lab.workload(&[format!("rounds={commands}"), format!("step_cycles={step}")])?;
+    let runs = policies
+        .iter()
+        .map(|id| {
+            let mut policy = lab.policy(id)?;
+            policy.accounting = accounting;
+            let mut run = lab.run(policy, workload);
+            run.cpus = lab.number("cpus")? as usize;
+            Ok(run)
+        })
+        .collect::<Result<Vec<_>>>()?;
+    execute_all(&runs)
+}
+
+/// Local, remote and kernel events of one reason.
+fn events(outcome: &Outcome, reason: Reason) -> [u64; 3] {
+    let row = outcome.reasons.iter().find(|row| row.reason == reason as usize);
+    row.map_or([0; 3], |row| [row.local, row.remote, row.kernel])
+}
+
+/// Reasons that occur at all.
+fn seen(outcomes: &[Outcome]) -> Vec<Reason> {
+    let occurs = |reason: &Reason| outcomes.iter().any(|outcome| events(outcome, *reason) != [0; 3]);
+    Reason::ALL.into_iter().filter(occurs).collect()
+}
+
+fn reasons(outcomes: &[Outcome]) -> Table {
+    let mut head = vec!["reason".to_owned()];
+    for (_, label) in COUNTED {
+        head.extend(["local", "remote", "kernel"].map(|place| format!("{label}, {place}")));
+    }
+    let row = |reason: Reason| {
+        let cells = outcomes.iter().flat_map(|outcome| events(outcome, reason)).map(|count| count.to_string());
+        [format!("{reason:?}")].into_iter().chain(cells).collect()
+    };
+    Table::Grid { title: "Flushes by reason".into(), head, rows: seen(outcomes).into_iter().map(row).collect() }
+}
+
+fn plot(outcomes: &[Outcome]) -> Plot {
+    let rows = seen(outcomes)
+        .into_iter()
+        .flat_map(|reason| {
+            outcomes.iter().zip(COUNTED).map(move |(outcome, (_, label))| StackedRow {
+                group: format!("{reason:?}"),
+                label: label.into(),
+                values: events(outcome, reason).map(|count| count as f64).to_vec(),
+            })
+        })
+        .collect();
+    Plot::Stacked(Stacked {
+        title: "Flushes by reason".into(),
+        about: "For each reason: local flushes, interrupts to other CPUs, flushes of kernel addresses.".into(),
+        x: Axis::new("events", "", Scale::FromZero),
+        parts: ["local", "remote", "kernel"].map(String::from).to_vec(),
+        rows,
+    })
 }

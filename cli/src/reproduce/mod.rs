@@ -104,7 +104,11 @@ impl Lab {
     /// The policies side by side.
     pub(crate) fn compare(&self, title: &str, outcomes: &[(&str, Outcome)]) -> Table {
         let head = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
-        Table::Grid { title: format!("{title}, {}", self.experiment.setup.machine), head, rows: compared_rows(outcomes) }
+        Table::Grid {
+            title: format!("{title}, {}", self.experiment.setup.machine),
+            head,
+            rows: compared_rows(outcomes),
+        }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Document 000: two address spaces wake each other on one CPU, with and without tags.
 //!
-//! The document's microseconds are taken as those of one turn: with them the cost of a walk that its own two tables imply
-//! is the 20 cycles that other sources give for a hot walk; taken as a round of two turns it would be half of that.
+//! The document's microseconds are taken as those of one turn: with them the cost of a walk that its own two tables
+//! imply is the 20 cycles that other sources give for a hot walk; taken as a round of two turns it would be half of
+//! that.
 
 use anyhow::Result;
 use tlbkit_sim::Outcome;
@@ -30,10 +31,13 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
     }
     let left = 100.0 * walks(&many[0]) / walks(&many[1]);
     produced.figures.push(lab.figure("walks left by pcid, pages 512", left)?);
-    produced.plots = [("Time of a turn, no pages", "time, pages 0", "us"), ("Time of a turn, 512 pages", "time, pages 512", "us"),
-        ("Page walks, 512 pages", "walks, pages 512", "M walks")]
-        .map(|(title, quantity, unit)| plot(lab, &produced, title, quantity, unit))
-        .into();
+    produced.plots = [
+        ("Time of a turn, no pages", "time, pages 0", "us"),
+        ("Time of a turn, 512 pages", "time, pages 512", "us"),
+        ("Page walks, 512 pages", "walks, pages 512", "M walks"),
+    ]
+    .map(|(title, quantity, unit)| plot(lab, &produced, title, quantity, unit))
+    .into();
     let compared: Vec<_> = POLICIES.into_iter().zip(many).collect();
     produced.compared.push(lab.compare("pingpong, 512 pages", &compared));
     produced.notes = NOTES.map(String::from).to_vec();

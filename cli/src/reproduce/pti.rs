@@ -60,8 +60,12 @@ fn add_sizes(lab: &Lab, produced: &mut Produced) -> Result<()> {
             }
         }
         let theirs = published.rows.iter().map(|row| Point::new(row[0], row[3])).collect();
-        let curve = |ink, draw, what: &str, points| {
-            Curve { label: format!("{}, {what}", LABELS[tone]), ink, tone, draw, points }
+        let curve = |ink, draw, what: &str, points| Curve {
+            label: format!("{}, {what}", LABELS[tone]),
+            ink,
+            tone,
+            draw,
+            points,
         };
         curves.push(curve(Ink::Ours, Draw::Line, "ours", ours));
         curves.push(curve(Ink::Published, Draw::Points, "published", theirs));

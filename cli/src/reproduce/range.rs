@@ -67,7 +67,8 @@ fn outcomes(lab: &Lab) -> Result<Vec<Vec<Vec<Outcome>>>> {
             for iteration in 0..iterations {
                 let record_cycles = record_cycles(lab, iteration, iterations)?;
                 // One chunk will do: the program never reads the others.
-                let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}"), "chunks=1".into()];
+                let parameters =
+                    [format!("threads={threads}"), format!("record_cycles={record_cycles}"), "chunks=1".into()];
                 let mut run = lab.run(lab.policy(policy)?, lab.workload(&parameters)?);
                 run.seed = iteration + 1;
                 run.limit_cycles = Some(limit_cycles);
@@ -105,7 +106,8 @@ fn curves(lab: &Lab, rates: &[[Rate; 3]]) -> Result<Plot> {
         let published = column(means).into_iter().zip(column(deviations));
         let ours = rates.iter().map(|row| (row[tone].mean, row[tone].deviation));
         let point = |(&threads, (y, spread)): (&u64, (f64, f64))| Point { x: threads as f64, y, spread: Some(spread) };
-        let curve = |ink, what: &str, points| Curve { label: format!("{id}, {what}"), ink, tone, draw: Draw::Both, points };
+        let curve =
+            |ink, what: &str, points| Curve { label: format!("{id}, {what}"), ink, tone, draw: Draw::Both, points };
         curves.push(curve(Ink::Published, "published", THREADS.iter().zip(published).map(point).collect()));
         curves.push(curve(Ink::Ours, "ours", THREADS.iter().zip(ours).map(point).collect()));
     }

@@ -43,11 +43,8 @@ pub(crate) struct Options {
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     let machine = machine(&options.machine)?;
     let workload = workload(&options.workload, &options.parameters)?;
-    let policies = options
-        .policy
-        .iter()
-        .map(|text| Ok((text.as_str(), settings::policy(text)?)))
-        .collect::<Result<Vec<_>>>()?;
+    let policies =
+        options.policy.iter().map(|text| Ok((text.as_str(), settings::policy(text)?))).collect::<Result<Vec<_>>>()?;
     let bar = progress::bar(policies.len());
     let outcomes = policies
         .par_iter()
@@ -130,7 +127,8 @@ const ROWS: &[Row] = &[
 
 /// A table of `outcomes`, a column a policy.
 pub(crate) fn compare(outcomes: &[(&str, Outcome)]) -> String {
-    let head: Vec<_> = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
+    let head: Vec<_> =
+        ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
     grid(&head, &compared_rows(outcomes))
 }
 

@@ -1,6 +1,7 @@
 //! Physical memory: table frames as the 512 entries that they are, data frames as the one word that is checked.
 //!
-//! Two ranges of addresses, so that an address says which of the two it is. Nothing here takes simulated time: see `memory`.
+//! Two ranges of addresses, so that an address says which of the two it is. Nothing here takes simulated time: see
+//! `memory`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

@@ -1,7 +1,8 @@
 //! Objects that live as long as one run.
 //!
-//! The protocol borrows its arrays and its spaces; coroutines may borrow only what is `'static`. So a run's objects are
-//! kept here, lent out as `'static`, and freed when the run's world is taken down, which is the last thing that happens.
+//! The protocol borrows its arrays and its spaces; coroutines may borrow only what is `'static`. So a run's objects
+//! are kept here, lent out as `'static`, and freed when the run's world is taken down, which is the last thing that
+//! happens.
 
 /// Owns one object and lends it out for the whole run.
 pub(crate) struct Keep<T: ?Sized>(*mut T);

@@ -77,7 +77,8 @@ pub(crate) enum Mode {
 /// A call that is counted, or [`nothing`] in its place.
 pub(crate) type Call = fn(&Cpu<'_, 'static, Nothing>, &AddressSpace<'_>, &IrqsOff);
 
-/// The calls that are counted, each as one function that a kernel would call; `measure.rs` knows them by this module's name.
+/// The calls that are counted, each as one function that a kernel would call; `measure.rs` knows them by this
+/// module's name.
 pub(crate) mod counted {
     use super::{AddressSpace, Cpu, IrqsOff, Nothing, Reason, Scope, Stride, Target, TlbGather, VirtAddr};
 

@@ -117,8 +117,8 @@ fn instructions(index: usize, path: &Path) -> Result<f64, String> {
     Ok(slope(0)? - rest)
 }
 
-/// Counts while a function of the module `counted` runs, from its first instruction to its return, with all that it calls
-/// but the other CPU's answer: loops, calls and set-up are outside.
+/// Counts while a function of the module `counted` runs, from its first instruction to its return, with all that it
+/// calls but the other CPU's answer: loops, calls and set-up are outside.
 fn callgrind(index: usize, is_rest: u32, n: u64) -> Result<i64, String> {
     let me = std::env::current_exe().map_err(|e| e.to_string())?;
     let output = Command::new("valgrind")

@@ -162,6 +162,7 @@ impl Drop for Frame<'_> {
 }
 
 #[test]
+/// INV-9 and INV-1 by behaviour; the type's half is in the compile-fail examples of `gather.rs`.
 fn inv_9_a_gather_that_is_dropped_leaks_and_inv_1_a_flushed_one_gives_back() {
     let world = alone(Batching::Range, CEILING);
     let freed = Cell::new(0);
