@@ -133,7 +133,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "netbsd-5.0-batched",
-        description: "document 002: packets of six, tables freed at destroy, foreign tables by temporary switch \
+        description: "document 002: packets of six, tables freed at destroy, foreign tables by temporary switch",
         policy: NETBSD_5_0_BATCHED,
     },
     Preset {
