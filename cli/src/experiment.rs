@@ -31,6 +31,7 @@ pub(crate) fn ids() -> [&'static str; 5] {
 /// The document that published the result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "parts of it are for readers of the file")]
 pub(crate) struct Source {
     /// Its place among the five.
     pub(crate) number: u32,
@@ -57,6 +58,7 @@ pub(crate) enum Value {
 /// One number of the set-up, and where it is from.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "parts of it are for readers of the file")]
 pub(crate) struct Parameter {
     /// The value.
     pub(crate) value: Value,
@@ -72,6 +74,7 @@ pub(crate) struct Parameter {
 /// One side of the comparison: a preset, and what is changed in it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "parts of it are for readers of the file")]
 pub(crate) struct PolicyChoice {
     /// Its name in the quantities.
     pub(crate) id: String,
@@ -102,6 +105,7 @@ pub(crate) struct Setup {
 /// A table as the document prints it; the first column says which row it is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[allow(dead_code, reason = "parts of it are for readers of the file")]
 pub(crate) struct PublishedTable {
     /// Its name for [`Experiment::table`].
     pub(crate) id: String,

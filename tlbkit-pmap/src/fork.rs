@@ -48,8 +48,7 @@ impl<'k> Vm<'k> {
         let _guard = self.lock.write(cpu.hardware());
         let _child = child.lock.write(cpu.hardware());
         let window = &self.kernel.foreign;
-        let reach =
-            (fill == ChildFill::ByPolicy).then(|| window.reach(cpu, &child.pmap, Home::Space(self.space())));
+        let reach = (fill == ChildFill::ByPolicy).then(|| window.reach(cpu, &child.pmap, Home::Space(self.space())));
         let mut unhook = self.pmap.begin(cpu, mem);
         let mut result = Ok(Forked::default());
         for region in self.regions.iter() {

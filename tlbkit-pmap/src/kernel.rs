@@ -19,6 +19,7 @@ pub const WINDOW_PAGES: u64 = 16;
 const BASE: u64 = 0xffff_9000_0000_0000;
 
 /// The kernel half, shared by every space.
+#[repr(align(64))]
 pub struct KernelMap<'k> {
     root: Root,
     /// One bit a window; set while it is mapped.
@@ -98,7 +99,7 @@ impl<'k> KernelMap<'k> {
                 unhook.hold(Frame { at: old.frame(), shift: 12 });
             }
         }
-        // One request for the window, even by kernels that send each at once: NetBSD 5.0 did so too.
+        // One request for the window, even by kernels that send each at once, as NetBSD did about 5.0.
         unhook.range(window.va, window.pages, scope, Reason::KernelRemove);
         unhook.finish();
         self.give_back((window.va - BASE) / PAGE_BYTES / WINDOW_PAGES);

@@ -145,7 +145,7 @@ impl Slots {
 fn touch(order: u64, slot: u8) -> u64 {
     const ONES: u64 = 0x1111_1111_1111_1111;
     // The lowest digit that is zero borrows first, so its top bit is the lowest one set: exact without a loop.
-    let differs = order ^ ONES * u64::from(slot);
+    let differs = order ^ (ONES * u64::from(slot));
     let place = (differs.wrapping_sub(ONES) & !differs & ONES << 3).trailing_zeros() / 4;
     let before = (1u64 << (4 * place)) - 1;
     let after = !(before << 4 | 15);

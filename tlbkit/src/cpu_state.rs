@@ -38,10 +38,6 @@ impl Presence {
     pub(crate) const fn is_lazy(self) -> bool {
         self.0 & Self::LAZY != 0
     }
-
-    pub(crate) const fn space(self) -> SpaceId {
-        SpaceId(self.0 >> 2)
-    }
 }
 
 /// Bits of [`CpuState::flags`]: what a switch has to do besides the common path.

@@ -17,6 +17,7 @@ pub(crate) struct SizeRow {
 
 impl SizeRow {
     /// A row of a published table with the columns size, percent, cumulative, cycles, cycles a page, samples.
+    #[cfg(test)]
     pub(crate) fn from_cells(cells: &[f64]) -> Option<SizeRow> {
         let &[size, percent, cumulative, cycles, _, samples] = cells else { return None };
         Some(SizeRow { size_pages: size as u32, percent, cumulative, cycles, samples: samples as u64 })

@@ -27,7 +27,9 @@ thread_local! {
     static CURRENT: Cell<Option<&'static World>> = const { Cell::new(None) };
 }
 
-/// One simulated machine with its kernel.
+/// One simulated machine with its kernel. Aligned to a line, so that which fields share lines does not depend on the
+/// host's allocator.
+#[repr(align(64))]
 pub(crate) struct World {
     pub(crate) costs: Costs,
     pub(crate) cores: Vec<Core>,

@@ -59,7 +59,8 @@ impl World {
         };
         let process = Keep::new(Box::new(Process { vm, threads: Cell::new(0) }));
         let lent = process.get();
-        self.spaces.borrow_mut()[token.0 as usize] = Some(lent);
+        let before = self.spaces.borrow_mut()[token.0 as usize].replace(lent);
+        assert!(before.is_none(), "a token names one space");
         self.kernel.processes.borrow_mut().push(process);
         lent
     }

@@ -46,7 +46,8 @@ pub(super) fn play(run: &Run<'_>) -> Result<Outcome, RunError> {
 impl Stage {
     fn new(run: &Run<'_>) -> Result<Self, RunError> {
         let states = Keep::new((0..run.cpus).map(|_| CpuState::new()).collect::<Box<[_]>>());
-        let words = [Tlb::matrix_words(run.cpus), WINDOW_WORDS].map(|words| Keep::new(zeros(words + LINE_WORDS)));
+        let words = [Tlb::matrix_words(run.cpus), WINDOW_WORDS]
+            .map(|words| Keep::new(zeros(words.next_multiple_of(LINE_WORDS) + LINE_WORDS)));
         let phys = Phys::new(run.pressure);
         let map = KernelMap::new(&phys, &aligned(&words[1])[..WINDOW_WORDS]);
         let map = Keep::new(Box::new(map.map_err(|error| RunError::Kernel(error.to_string()))?));

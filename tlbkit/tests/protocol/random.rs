@@ -103,7 +103,7 @@ fn map_missing(world: &'static World, owner: Owner) {
 }
 
 fn turn_knobs(world: &'static World, arg: u8) {
-    let how = if arg % 2 == 0 { UserFlush::Invpcid } else { UserFlush::DeferredCr3 };
+    let how = if arg.is_multiple_of(2) { UserFlush::Invpcid } else { UserFlush::DeferredCr3 };
     world.tlb.knobs().set_user_flush(how);
     world.tlb.knobs().set_ceiling(u32::from(arg / 2 % 8));
 }

@@ -11,7 +11,7 @@ const PAGE: u64 = 0x40_0000_0000;
 const OTHER_PAGE: u64 = PAGE + 4096;
 const GLOBAL: u64 = 1 << 8;
 const KERNEL: Pcid = Pcid(3);
-const USER: Pcid = Pcid(3 | USER_BIT);
+const USER: Pcid = Pcid(0x803);
 
 /// One space with two pages.
 struct Space {

@@ -44,6 +44,9 @@ impl Machine {
     }
 }
 
+/// What a test does when a CPU has written CR3.
+type AfterCr3 = Box<dyn Fn(Cr3)>;
+
 /// One thread's CPU.
 pub(crate) struct Thread {
     pub(crate) id: usize,
@@ -52,7 +55,7 @@ pub(crate) struct Thread {
     cr3: Cell<Cr3>,
     irqs: Cell<bool>,
     /// Called with interrupts off after each CR3 write.
-    pub(crate) after_cr3: RefCell<Option<Box<dyn Fn(Cr3)>>>,
+    pub(crate) after_cr3: RefCell<Option<AfterCr3>>,
 }
 
 impl Thread {
