@@ -64,7 +64,8 @@ impl Window {
         }
     }
 
-    /// Takes the foreign tables out of the window, after each use as NetBSD did about 5.0: every CPU drops what it cached.
+    /// Takes the foreign tables out of the window, after each use as NetBSD did about 5.0: every CPU drops
+    /// what it cached.
     fn empty<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         // Relaxed: the window's lock orders it.
         self.target.store(0, Ordering::Relaxed);

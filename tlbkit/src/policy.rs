@@ -107,7 +107,7 @@ pub enum TableFree {
 /// How the page tables of a space that is not loaded are reached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Foreign {
-    /// Through an alternate recursive window: each retargeting invalidates it on every CPU.
+    /// Through an alternate recursive window, which every CPU drops after each use.
     Window,
     /// By loading the space for as long as it takes.
     TemporarySwitch,

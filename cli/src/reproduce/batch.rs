@@ -46,9 +46,9 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
 }
 
 const NOTES: [&str; 3] = [
-    "What NetBSD 5.0 sends was read in its tree of about that time, not of that very release: one request for a kernel \
-     range that is unmapped, and one each time the alternate window is given up. That an exit gives it up once for each \
-     mapping is inferred. The source sends nothing for kernel pages that were never used; the model always does.",
+    "What NetBSD 5.0 sends was read in its tree of about that time, not of that very release: one request for a \
+     kernel range that is unmapped, and one each time the alternate window is given up. That an exit gives it up once \
+     for each mapping is inferred. The source sends nothing for kernel pages never used; the model does.",
     "How many mappings a command has and how many files it reads are priors: their ratio sets how much of the \
      interrupts was the window's, and so the change. Programs of one thread send no other interrupts here.",
     "User pages extracted under a lock is no policy but a lock: it has no figure of its own.",

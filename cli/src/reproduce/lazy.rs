@@ -65,8 +65,8 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
 const NOTES: [&str; 5] = [
     "The profile names functions; the references to lazy spaces are counted outside them, so the kernel with the \
      series is measured with references that are not counted. The comparison has it with counted ones as well.",
-    "Atomics: a contended line is charged to the CPU that waits for it, in full. The document's half is of samples, and \
-     nothing says how far apart its CPUs were.",
+    "Atomics: a contended line is charged to the CPU that waits for it, in full. The document's half is of samples, \
+     and nothing says how far apart its CPUs were.",
     "Going idle, a server calls only enter_lazy with the series; its own share is counted by the transactions in which \
      its CPU changed spaces. All cycles that the server spends in the path count as enter_lazy's; most of them are \
      the fixed cost of a call into the protocol, a prior of 40 cycles.",
