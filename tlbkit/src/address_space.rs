@@ -125,7 +125,7 @@ impl<'k> AddressSpace<'k> {
         self.cpus
     }
 
-    /// The newest generation. Acquire: partner is the Release in [`advance`](Self::advance), so that whoever flushes
+    /// The newest generation. Acquire: partner is the Release in `advance`, so that whoever flushes
     /// up to what it read here walks tables that already hold the changes.
     #[must_use]
     #[inline(always)]

@@ -287,7 +287,8 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 
     /// Takes this CPU out: from now on nobody interrupts it, and [`bring_up`](Self::bring_up) must come before it runs
-    /// again.
+    /// again. No other CPU may be in the middle of a flush meanwhile: one that has read the online CPUs before, and
+    /// asks after, would wait for ever. Kernels take CPUs out while the others are stopped.
     pub fn offline(&self, irqs: &IrqsOff) {
         self.load_kernel(irqs);
         self.state.slots.reset(1);

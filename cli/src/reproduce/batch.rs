@@ -22,8 +22,7 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
     let seconds = |o: &Outcome| o.elapsed_seconds;
     let whole = |o: &Outcome| o.flushes.exit_full_flushes as f64 / o.flushes.exits as f64;
     let change = |of: fn(&Outcome) -> f64, to: &Outcome| 100.0 * (of(to) / of(old) - 1.0);
-    let mut produced = Produced::default();
-    produced.figures = [
+    let figures = [
         ("shootdown interrupts, change", change(interrupts, new)),
         ("invlpg executed, change", change(invlpg, new)),
         ("time, change", change(seconds, new)),
@@ -36,6 +35,7 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
     .into_iter()
     .map(|(quantity, ours)| lab.figure(quantity, ours))
     .collect::<Result<_>>()?;
+    let mut produced = Produced { figures, ..Produced::default() };
     let counted = self::outcomes(lab, &COUNTED.map(|(id, _)| id), Accounting::On)?;
     produced.plots.push(plot(&counted));
     produced.tables.push(reasons(&counted));

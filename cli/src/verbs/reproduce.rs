@@ -57,8 +57,8 @@ fn choose(wanted: &[String]) -> Result<Vec<&'static str>> {
 fn empty_report() -> Report {
     Report {
         title: "Five published results in TLB management, reproduced".into(),
-        about: "Each published figure beside what the tlbkit library gives on a simulated multiprocessor. Calibrated figures \
-                were fitted; nothing was fitted to a prediction."
+        about: "Each published figure beside what the tlbkit library gives on a simulated multiprocessor. Calibrated \
+                figures were fitted; nothing was fitted to a prediction."
             .into(),
         command: "tlbkit reproduce".into(),
         sections: Vec::new(),
