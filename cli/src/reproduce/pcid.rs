@@ -46,9 +46,10 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
 
 const NOTES: [&str; 2] = [
     "A turn is one side's part of a round: the document does not say which of the two its microseconds are.",
-    "Walks left with PCID: the model's second-level TLB holds both processes' 512 pages in 8 of its 12 ways and loses \
-     none of them. On the laptop something else pushed out one page in twenty: the kernel's and the host's own translations \
-     and instruction fetches share those ways, and the model gives them no entries. No source says how many there are.",
+    "Walks left with PCID: the model's second-level TLB holds both processes' 512 pages in 8 of its 12 ways and \
+     loses none of them. On the laptop something else pushed out one page in twenty: the kernel's and the host's \
+     own translations and instruction fetches share those ways, and the model gives them no entries. No source \
+     says how many there are.",
 ];
 
 fn outcomes(lab: &Lab, pages: u64) -> Result<Vec<Outcome>> {
