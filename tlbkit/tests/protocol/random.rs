@@ -195,6 +195,7 @@ proptest! {
         cases: 600,
         failure_persistence: None,
         rng_seed: RngSeed::Fixed(1),
+        max_shrink_iters: 500,
         ..ProptestConfig::default()
     })]
 
