@@ -44,8 +44,10 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
     Ok(produced)
 }
 
-const NOTES: [&str; 2] = [
+const NOTES: [&str; 3] = [
     "A turn is one side's part of a round: the document does not say which of the two its microseconds are.",
+    "Times without pages, untagged: each turn touches five pages of its own, a prior that was added after these two \
+     had come out 5 % low. They are not blind predictions.",
     "Walks left with PCID: the model's second-level TLB holds both processes' 512 pages in 8 of its 12 ways and \
      loses none of them. On the laptop something else pushed out one page in twenty: the kernel's and the host's \
      own translations and instruction fetches share those ways, and the model gives them no entries. No source \
