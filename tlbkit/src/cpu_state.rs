@@ -20,6 +20,8 @@ impl Presence {
     pub(crate) const KERNEL: Self = Self(Self::LAZY);
     /// Between two CR3 values: a target of every flush whose set it is in (INV-2).
     pub(crate) const SWITCHING: Self = Self(2);
+    /// Not brought up, offline, or stopped: nobody tells it anything.
+    pub(crate) const ABSENT: Self = Self(3);
     const LAZY: u64 = 1;
 
     pub(crate) const fn running(id: SpaceId) -> Self {
@@ -62,11 +64,10 @@ pub(crate) mod flag {
     pub(crate) const ENTER_LAZY: u64 = COUNTED | NOT_LAZY;
 }
 
-/// One line, so that what senders read is not disturbed by what the owner writes (C-80).
-#[repr(align(64))]
-pub(crate) struct Line<T>(pub(crate) T);
-
-/// One CPU's part of the protocol. The kernel allocates as many as there are possible CPUs.
+/// One CPU's part of the protocol, 512 bytes. The kernel allocates as many as there are possible CPUs.
+///
+/// Six lines that no other CPU touches, then two that others read: a switch writes the first of them once, a request
+/// writes both (C-80).
 #[repr(C, align(64))]
 pub struct CpuState {
     // Written and read by the owner alone.
@@ -82,8 +83,10 @@ pub struct CpuState {
     pub(crate) kernel_tag_stale: Owned,
     /// 1 while this CPU waits for answers: its mailbox is in use.
     pub(crate) is_sending: Owned,
+    /// Rounds the owner's part up to whole lines.
+    _rest: Owned,
     // Written by the owner, read by senders.
-    pub(crate) presence: Line<AtomicU64>,
+    pub(crate) presence: AtomicU64,
     // Written by the owner, read by those whom it asks.
     pub(crate) mailbox: Mailbox,
 }
@@ -102,7 +105,8 @@ impl CpuState {
             pending_user: Owned::new(0),
             kernel_tag_stale: Owned::new(1),
             is_sending: Owned::new(0),
-            presence: Line(AtomicU64::new(Presence::KERNEL.0)),
+            _rest: Owned::new(0),
+            presence: AtomicU64::new(Presence::ABSENT.0),
             mailbox: Mailbox::new(),
         }
     }
@@ -267,7 +271,13 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 
     /// Starts or restarts this CPU: first use, hot-plug, resume. Whatever its TLB held is unknown, so all of it goes.
+    ///
+    /// Until the call returns, as while it was away, the CPU must touch only what stays mapped: flushes leave it out.
     pub fn bring_up(&self, irqs: &IrqsOff) {
+        self.state.kernel_tag_stale.set(1);
+        if self.presence() != Presence::ABSENT {
+            self.load_kernel(irqs); // resume: the space that was loaded is still owed what leaving it owes
+        }
         let policy = self.tlb.policy();
         let has_tags = self.hardware.features().pcid && policy.tags != Tags::Off;
         self.state.slots.reset(if has_tags { policy.slots() } else { 1 });
@@ -275,39 +285,44 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.state.flags.set(flags_of(policy));
         self.state.pending_user.set(u64::MAX);
         self.state.is_sending.set(0);
-        // SeqCst: joins the online CPUs before the flush below; partner is the fence before a kernel flush reads them.
-        self.tlb.online().add(self.id, Ordering::SeqCst);
-        // SeqCst: as above: either the sender finds this CPU online, or the flush below comes after its PTE change.
-        fence(Ordering::SeqCst);
+        self.forget_requests();
+        // Relaxed, both: ordered before the flush by the fence below.
+        self.tlb.online().add(self.id, Ordering::Relaxed);
         self.set_presence(Presence::KERNEL, Ordering::Relaxed);
+        // SeqCst: partner is the fence before a kernel flush reads the online CPUs: either the sender finds this CPU
+        // there, or the flush below comes after its PTE change.
+        fence(Ordering::SeqCst);
         self.state.root.set(self.tlb.kernel_root.0);
         self.load_cr3(Cr3::flushing(self.tlb.kernel_root, Pcid::KERNEL));
         self.flush_all_and_globals(irqs);
         self.state.kernel_tag_stale.set(0);
+        // A sender may have found this CPU before its interrupts could arrive; the diagram is in `wait.rs`.
+        self.answer(irqs);
     }
 
-    /// Takes this CPU out: from now on nobody interrupts it, and [`bring_up`](Self::bring_up) must come before it runs
-    /// again. No other CPU may be in the middle of a flush meanwhile: one that has read the online CPUs before, and
-    /// asks after, would wait for ever. Kernels take CPUs out while the others are stopped.
+    /// Takes this CPU out: from now on nobody waits for it, and [`bring_up`](Self::bring_up) must come before it runs
+    /// again. Until then it must touch only what stays mapped.
     pub fn offline(&self, irqs: &IrqsOff) {
         self.load_kernel(irqs);
         self.state.slots.reset(1);
         // Release: the CPU has left every space before it leaves the set; partner is whoever reads the set.
         self.tlb.online().remove(self.id, Ordering::Release);
         self.answer(irqs);
+        // Release: no mailbox is read after it; partner is the Acquire in `withdraw`, diagram in `wait.rs`.
+        self.set_presence(Presence::ABSENT, Ordering::Release);
     }
 
     #[inline(always)]
     pub(crate) fn presence(&self) -> Presence {
         // Relaxed: no partner, this CPU alone writes its presence.
-        Presence(self.state.presence.0.load(Ordering::Relaxed))
+        Presence(self.state.presence.load(Ordering::Relaxed))
     }
 
     /// `order` is said, and its partner named, by the caller.
     #[inline(always)]
     pub(crate) fn set_presence(&self, presence: Presence, order: Ordering) {
         // The caller's `order`.
-        self.state.presence.0.store(presence.0, order);
+        self.state.presence.store(presence.0, order);
     }
 
     /// The slot whose tag is loaded; meaningful only while a space is.
@@ -343,4 +358,15 @@ fn flags_of(policy: &Policy) -> u64 {
     set(policy.isolation == Isolation::On, flag::ISOLATED);
     set(policy.accounting == Accounting::On, flag::COUNTS);
     flags
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_costs_512_bytes_and_what_others_read_begins_a_line() {
+        assert_eq!(size_of::<CpuState>(), 512);
+        assert_eq!(core::mem::offset_of!(CpuState, presence), 384);
+    }
 }

@@ -15,6 +15,7 @@
 
 use crate::addr::{CpuId, PhysAddr, VirtAddr};
 use crate::address_space::AddressSpace;
+use crate::wait::{Late, Missing};
 
 /// A hardware tag, 0 ..= 4095.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -167,6 +168,19 @@ pub trait Hardware {
 
     /// PAUSE in a loop that waits for another CPU.
     fn relax(&self);
+
+    /// Turns of such a loop after which [`late`](Self::late) is asked, again and again. The default is about a
+    /// millisecond of PAUSE.
+    #[inline]
+    fn patience_turns(&self) -> u32 {
+        1 << 14
+    }
+
+    /// CPUs have not answered in time: a kernel prints their names, and may have them interrupted again.
+    fn late(&self, missing: Missing<'_>) -> Late {
+        let _ = missing;
+        Late::Wait
+    }
 
     /// True if interrupts are on: a wait with interrupts off is an error (INV-7).
     fn irqs_enabled(&self) -> bool;

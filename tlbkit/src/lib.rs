@@ -18,7 +18,7 @@
 //! - INV-4 pages alone take a slot only from g to g+1, and only if g+1 is the newest; else everything. (`local.rs`)
 //! - INV-5 lazy CPUs are not interrupted unless page tables are freed. (`shootdown.rs`)
 //! - INV-6 when a flush returns, no CPU can use an old translation, and none walks an old table. (`shootdown.rs`)
-//! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang. (`shootdown.rs`)
+//! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang. (`wait.rs`)
 //! - INV-8 PCID 0 is never a space; the halves differ in one bit; a recycled slot is flushed before use. (`asid.rs`)
 //! - INV-9 frames in a gather are unreachable until flushed. (`gather.rs`)
 //! - INV-10 under isolation both halves are covered before the next user instruction. (`pti.rs`)
@@ -65,6 +65,7 @@ mod shootdown;
 mod stats;
 mod switch;
 pub mod sync;
+mod wait;
 
 pub use addr::{CpuId, PAGE_BYTES, PhysAddr, Stride, VirtAddr};
 pub use address_space::{AddressSpace, Generation, SpaceId};
@@ -82,3 +83,4 @@ pub use pti::Knobs;
 pub use request::MAX_PAGES;
 pub use shootdown::{Destroyed, Target};
 pub use stats::{CpuStats, Place, Reason, SIZES, SizeRow};
+pub use wait::{Late, Missing};

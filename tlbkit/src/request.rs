@@ -3,10 +3,10 @@
 //! A request lives in its sender's [`CpuState`](crate::CpuState), one at a time, so there is no queue to overflow
 //! (C-64). More pages than fit become everything, with the strongest scope asked for (INV-11).
 
-use crate::addr::{Stride, VirtAddr};
+use crate::addr::{PAGE_BYTES, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId};
 use crate::hardware::SpaceToken;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Single pages that a request can name.
 pub const MAX_PAGES: usize = 16;
@@ -67,15 +67,17 @@ const LIST: u64 = 2;
 
 /// A request in shared memory. Words are Relaxed: the sender writes them before it sets its outbox (Release), and a
 /// target reads them only while its own bit in that outbox is set (Acquire), which the target alone clears.
-#[repr(C, align(64))]
+#[repr(C)]
 pub(crate) struct Mailbox {
     space: AtomicU64,
     token: AtomicU64,
     generation: AtomicU64,
     /// kind | scope << 8 | stride << 16 | count << 32
     shape: AtomicU64,
+    /// The first address of a range, the lowest of a list.
     start: AtomicU64,
-    list: [AtomicU64; MAX_PAGES],
+    /// Pages above `start`: half the size of addresses, so that a CPU's state takes eight lines.
+    list: [AtomicU32; MAX_PAGES],
 }
 
 impl Mailbox {
@@ -86,7 +88,7 @@ impl Mailbox {
             generation: AtomicU64::new(0),
             shape: AtomicU64::new(0),
             start: AtomicU64::new(0),
-            list: [const { AtomicU64::new(0) }; MAX_PAGES],
+            list: [const { AtomicU32::new(0) }; MAX_PAGES],
         }
     }
 
@@ -94,7 +96,10 @@ impl Mailbox {
         let (kind, start, count) = match request.extent {
             Extent::Everything => (EVERYTHING, 0, 0),
             Extent::Range { start, pages } => (RANGE, start.0, pages),
-            Extent::List { count } => (LIST, 0, count),
+            Extent::List { count } => match self.post_list(list) {
+                Some(lowest) => (LIST, lowest, count),
+                None => (EVERYTHING, 0, 0),
+            },
         };
         let shape = kind | request.scope << 8 | u64::from(request.stride.shift()) << 16 | u64::from(count) << 32;
         // Relaxed, all of them: published by the Release store of the outbox; see the type.
@@ -102,14 +107,19 @@ impl Mailbox {
         self.token.store(request.token.0, Ordering::Relaxed);
         self.generation.store(request.generation.0, Ordering::Relaxed);
         self.shape.store(shape, Ordering::Relaxed); // Relaxed: as above
-        if kind == RANGE {
+        if kind != EVERYTHING {
             self.start.store(start, Ordering::Relaxed); // Relaxed: as above
         }
-        if kind == LIST {
-            for (word, va) in self.list.iter().zip(list) {
-                word.store(va.0, Ordering::Relaxed); // Relaxed: as above
-            }
+    }
+
+    /// The lowest address; `None` if the list spans too much (16 TiB) to be written relative to it.
+    fn post_list(&self, list: &[VirtAddr]) -> Option<u64> {
+        let lowest = list.iter().map(|va| va.0).min()?;
+        for (word, va) in self.list.iter().zip(list) {
+            let pages_above = u32::try_from((va.0 - lowest) / PAGE_BYTES).ok()?;
+            word.store(pages_above, Ordering::Relaxed); // Relaxed: as in `post`
         }
+        Some(lowest)
     }
 
     /// The request, and its list in `list` if it has one.
@@ -121,8 +131,9 @@ impl Mailbox {
             // Relaxed: as above.
             RANGE => Extent::Range { start: VirtAddr(self.start.load(Ordering::Relaxed)), pages: count },
             LIST => {
+                let lowest = self.start.load(Ordering::Relaxed); // Relaxed: as above
                 for (va, word) in list.iter_mut().zip(&self.list).take(count as usize) {
-                    *va = VirtAddr(word.load(Ordering::Relaxed)); // Relaxed: as above
+                    *va = VirtAddr(lowest + u64::from(word.load(Ordering::Relaxed)) * PAGE_BYTES); // Relaxed: as above
                 }
                 Extent::List { count }
             }
@@ -151,7 +162,7 @@ mod tests {
     #[test]
     fn what_is_posted_is_read() {
         let mailbox = Mailbox::new();
-        let pages = [VirtAddr(0x1000), VirtAddr(0xffff_8000_0000_0000)];
+        let pages = [VirtAddr(0xf000), VirtAddr(0x1000)];
         for extent in
             [Extent::Everything, Extent::Range { start: VirtAddr(0x7000), pages: u32::MAX }, Extent::List { count: 2 }]
         {
@@ -170,5 +181,12 @@ mod tests {
             assert_eq!((read.extent, read.stride, read.scope), (extent, Stride::Page2M, request.scope));
             assert!(!matches!(extent, Extent::List { .. }) || list[..2] == pages);
         }
+    }
+
+    #[test]
+    fn a_list_that_spans_too_much_becomes_everything() {
+        let pages = [VirtAddr(0x1000), VirtAddr(0xffff_8000_0000_0000)];
+        assert_eq!(Mailbox::new().post_list(&pages), None);
+        assert_eq!(Mailbox::new().post_list(&pages[1..]), Some(pages[1].0));
     }
 }

@@ -1,4 +1,4 @@
-//! Who must be told, the request, the receiver, the answer, the wait.
+//! Who must be told, the request, the receiver, the answer.
 //!
 //! The outbox is the truth, the inbox a hint where to look:
 //!
@@ -12,9 +12,7 @@
 //! ```
 //! A target reads a mailbox only while its bit in that outbox is set, and only the target clears the bit: so the
 //! mailbox is whole while it is read, a request sent twice is answered once, and a stray interrupt is harmless
-//! (C-56, C-63). The names of the CPUs that are late stand in the outbox. INV-7: a waiting CPU answers others, so
-//! two senders never deadlock; it must wait with interrupts on, because the CPU that it waits for may itself wait
-//! for an interrupt of another kind.
+//! (C-56, C-63). The names of the CPUs that are late stand in the outbox; the wait is in `wait.rs`.
 
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation};
@@ -176,17 +174,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// not, for it will find the new generation; a lazy one is not, for the same reason, unless tables are freed.
     #[inline(always)]
     fn must_tell(&self, cpu: CpuId, request: &Request) -> bool {
-        // Acquire: partner is the Release that ends a switch or begins lazy mode: what that CPU did before is over.
-        let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.0.load(Ordering::Acquire));
-        if seen == Presence::running(request.space) || request.space.0 == 0 || seen == Presence::SWITCHING {
+        // Acquire: partner is the Release that ends a switch, begins lazy mode or leaves: what that CPU did is over.
+        let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
+        if seen == Presence::running(request.space) || seen == Presence::SWITCHING {
             return true;
         }
-        if request.has(scope::GLOBAL) {
-            return true; // the candidates are online
+        if seen == Presence::ABSENT {
+            return false; // it answers nobody, and flushes everything when it returns
         }
-        if request.has(scope::TRIM | scope::EVERYONE) {
-            // Relaxed: a CPU that went offline keeps its bits, and answers nobody.
-            return self.tlb.online().contains(cpu, Ordering::Relaxed);
+        if request.space.0 == 0 || request.has(scope::GLOBAL | scope::TRIM | scope::EVERYONE) {
+            return true;
         }
         seen == Presence::lazy(request.space)
             && (request.has(scope::TABLES) || self.tlb.policy().lazy != Lazy::SkipUnlessTablesFreed)
@@ -212,37 +209,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         if is_all {
             self.hardware.send_ipi_to_others();
-        }
-    }
-
-    /// Waits until every target has answered, and answers others meanwhile.
-    ///
-    /// # Panics
-    /// If interrupts are off (INV-7).
-    #[cold]
-    fn wait(&self) {
-        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off: {:?}", self.id);
-        for (index, word) in self.tlb.outbox(self.id).words().iter().enumerate() {
-            loop {
-                // Acquire: partner is the Release with which a target clears its bit: its flush is over (C-60).
-                let waited_for = word.load(Ordering::Acquire);
-                if waited_for == 0 {
-                    break;
-                }
-                let late = CpuId((index * 64) as u32 + waited_for.trailing_zeros());
-                self.hardware.event(Event::Waiting(late));
-                self.hardware.with_irqs_off(|irqs| self.answer(irqs));
-                self.hardware.relax();
-            }
-        }
-        self.state.is_sending.set(0);
-    }
-
-    /// CPUs that have not answered this CPU's request yet: what a watchdog prints.
-    pub fn late(&self, mut f: impl FnMut(CpuId)) {
-        for (index, word) in self.tlb.outbox(self.id).words().iter().enumerate() {
-            // Relaxed: a report.
-            each_cpu(index, word.load(Ordering::Relaxed), &mut f);
         }
     }
 

@@ -3,7 +3,7 @@
 //! The protocol uses these names only. In a kernel they *are* `core::sync::atomic`. Under `cfg(loom)` they are
 //! loom's, so that the real source is model-checked. With the feature `observe` each access is first reported, with
 //! its address, to the thread's observer: that is how a simulated cache charges the protocol for its own
-//! contention.
+//! contention, and how a simulated store buffer delays what the protocol has written.
 
 pub use core::sync::atomic::Ordering;
 
@@ -14,7 +14,7 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 #[cfg(all(feature = "observe", not(loom)))]
-pub use observed::{Access, AtomicU32, AtomicU64, fence, set_observer};
+pub use observed::{Access, AtomicU32, AtomicU64, Observer, Word, fence, set_observer};
 
 macro_rules! owned {
     ($name:ident, $atomic:ident, $int:ty) => {
@@ -53,12 +53,12 @@ mod observed {
     use core::sync::atomic as real;
     use std::cell::Cell;
 
-    /// What kind of access is about to happen.
+    /// What kind of access is about to happen, as x86-64 executes it.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Access {
         /// A plain load.
         Load,
-        /// A plain store.
+        /// A plain store. A sequentially consistent one is an exchange, so an `Rmw`.
         Store,
         /// A locked read-modify-write.
         Rmw,
@@ -66,20 +66,43 @@ mod observed {
         Fence,
     }
 
-    fn nobody(_: Access, _: usize) {}
-
-    std::thread_local! {
-        static OBSERVER: Cell<fn(Access, usize)> = const { Cell::new(nobody) };
+    /// A word of shared memory: its address, and its size in bytes (4 or 8).
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub struct Word {
+        /// Host address of the atomic.
+        pub address: usize,
+        /// 4 or 8.
+        pub bytes: usize,
     }
 
-    /// Sets this thread's observer and returns the one before. It is called *before* the access takes effect, with the
-    /// address of the word, and may run other simulated CPUs meanwhile.
-    pub fn set_observer(observer: fn(Access, usize)) -> fn(Access, usize) {
+    /// Who is told of each access of its thread.
+    #[derive(Clone, Copy)]
+    pub struct Observer {
+        /// Called *before* an access takes effect, with the address of its word; may run other simulated CPUs.
+        pub before: fn(Access, usize),
+        /// Asked before a plain store of `value`: true if the observer has taken it, and will write it to the word
+        /// itself, later.
+        pub delay: fn(Word, value: u64) -> bool,
+        /// Asked at each plain load: the value that the loading CPU has not written to the word yet, if there is one.
+        pub forward: fn(Word) -> Option<u64>,
+    }
+
+    impl Observer {
+        /// Sees nothing, delays nothing.
+        pub const NOBODY: Self = Self { before: |_, _| (), delay: |_, _| false, forward: |_| None };
+    }
+
+    std::thread_local! {
+        static OBSERVER: Cell<Observer> = const { Cell::new(Observer::NOBODY) };
+    }
+
+    /// Sets this thread's observer and returns the one before.
+    pub fn set_observer(observer: Observer) -> Observer {
         OBSERVER.with(|o| o.replace(observer))
     }
 
     fn report(access: Access, address: usize) {
-        OBSERVER.with(Cell::get)(access, address);
+        (OBSERVER.with(Cell::get).before)(access, address);
     }
 
     /// A full or partial barrier, reported when it is a full one.
@@ -106,16 +129,25 @@ mod observed {
                     core::ptr::from_ref(self) as usize
                 }
 
+                fn word(&self) -> Word {
+                    Word { address: self.address(), bytes: size_of::<$int>() }
+                }
+
                 /// As core's.
                 pub fn load(&self, order: Ordering) -> $int {
                     report(Access::Load, self.address());
-                    self.0.load(order)
+                    let own = (OBSERVER.with(Cell::get).forward)(self.word());
+                    own.map_or_else(|| self.0.load(order), |value| value as $int)
                 }
 
                 /// As core's.
                 pub fn store(&self, value: $int, order: Ordering) {
-                    report(Access::Store, self.address());
-                    self.0.store(value, order);
+                    // SeqCst: not an ordering of ours; x86-64 makes such a store an exchange.
+                    let is_exchange = order == Ordering::SeqCst;
+                    report(if is_exchange { Access::Rmw } else { Access::Store }, self.address());
+                    if is_exchange || !(OBSERVER.with(Cell::get).delay)(self.word(), u64::from(value)) {
+                        self.0.store(value, order);
+                    }
                 }
 
                 /// As core's.

@@ -1,6 +1,6 @@
 //! Putting a world up, letting it run, and taking it down.
 
-use tlbkit::sync::{AtomicU64, set_observer};
+use tlbkit::sync::{AtomicU64, Observer, set_observer};
 use tlbkit::{Accounting, AddressSpace, CpuState, CpuStats, IrqsOff, Tlb};
 use tlbkit_pmap::KernelMap;
 
@@ -35,7 +35,7 @@ struct Stage {
 pub(super) fn play(run: &Run<'_>) -> Result<Outcome, RunError> {
     let mut stage = Stage::new(run)?;
     let world = stage.world.get();
-    let observer = set_observer(observe);
+    let observer = set_observer(Observer { before: observe, ..Observer::NOBODY });
     World::install(Some(world));
     let result = stage.act(world, run);
     World::install(None);

@@ -9,6 +9,7 @@ mod gather;
 mod generations;
 mod isolation;
 mod kernel_range;
+mod late;
 mod lazy;
 mod random;
 mod stats;

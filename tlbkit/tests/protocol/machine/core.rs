@@ -2,7 +2,8 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken, Tags, VirtAddr};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, Pcid, SpaceToken};
+use tlbkit::{Tags, VirtAddr};
 
 use super::World;
 use super::memory::{Fate, KERNEL_ROOT, Owner, is_user_half, owner_of};
@@ -42,6 +43,9 @@ pub(crate) struct Core {
     pub(crate) tlb: RefCell<SoftTlb>,
     pub(crate) log: RefCell<Vec<Did>>,
     pub(crate) clock_cycles: Cell<u64>,
+    /// What to do about late CPUs, asked every eight turns; and which were late.
+    pub(crate) about_late: Cell<Late>,
+    pub(crate) was_late: RefCell<Vec<u32>>,
 }
 
 impl Core {
@@ -59,6 +63,8 @@ impl Core {
             tlb: RefCell::default(),
             log: RefCell::default(),
             clock_cycles: Cell::new(0),
+            about_late: Cell::new(Late::Wait),
+            was_late: RefCell::default(),
         }
     }
 
@@ -149,6 +155,15 @@ impl Hardware for Core {
 
     fn relax(&self) {
         self.world().while_waiting(self.id as usize);
+    }
+
+    fn patience_turns(&self) -> u32 {
+        8
+    }
+
+    fn late(&self, missing: Missing<'_>) -> Late {
+        missing.each(|cpu| self.was_late.borrow_mut().push(cpu.0));
+        self.about_late.get()
     }
 
     fn irqs_enabled(&self) -> bool {

@@ -32,6 +32,8 @@ pub(crate) enum Delivery {
     AtOnce,
     /// When the sender waits, or a test says so.
     Queued,
+    /// Never.
+    Lost,
 }
 
 /// What another CPU does while somebody waits.
@@ -320,7 +322,7 @@ impl World {
     }
 
     fn interrupt(&'static self, cpu: usize) {
-        self.cores[cpu].has_ipi.set(true);
+        self.cores[cpu].has_ipi.set(self.delivery.get() != Delivery::Lost);
         if self.delivery.get() == Delivery::AtOnce {
             self.deliver(cpu);
         }

@@ -1,0 +1,104 @@
+//! CPUs that do not answer in time: named, asked again, or gone.
+
+use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, Lazy, LazyReferences, Policy};
+
+use crate::machine::{Delivery, Did, Fate, KERNEL, Owner, USER, World};
+
+/// Two CPUs run a space, and no interrupt arrives by itself.
+fn two(policy: Policy) -> (&'static World, usize) {
+    let world = World::new(policy, 2);
+    let space = world.space();
+    world.map(space, USER);
+    (0..2).for_each(|cpu| world.switch(cpu, space));
+    world.touch(1, USER);
+    world.delivery.set(Delivery::Lost);
+    world.forget_logs();
+    (world, space)
+}
+
+/// What happens at the `turn`th turn of the next wait.
+fn at_turn(world: &World, turn: usize, act: impl FnOnce(&'static World) + 'static) {
+    let mut meanwhile = world.meanwhile.borrow_mut();
+    (0..turn).for_each(|_| meanwhile.push_back(Box::new(|_| ())));
+    meanwhile.push_back(Box::new(act));
+}
+
+#[test]
+fn a_late_cpu_is_named_after_the_bound_that_the_kernel_set() {
+    let (world, space) = two(Policy::default());
+    at_turn(world, 20, |world| world.quiet(1, |cpu, irqs| cpu.answer(irqs)));
+    world.unmap(0, space, &[USER]);
+    assert_eq!(*world.cores[0].was_late.borrow(), [1, 1], "after 8 turns and after 16");
+    assert_eq!(world.touch(1, USER), None);
+}
+
+#[test]
+fn c_63_a_lost_interrupt_is_sent_again_and_the_request_carried_out_once() {
+    let (world, space) = two(Policy::default());
+    world.cores[0].about_late.set(Late::AskAgain);
+    at_turn(world, 5, |world| world.delivery.set(Delivery::AtOnce));
+    world.unmap(0, space, &[USER]);
+    let sent = world.log(0).iter().filter(|did| matches!(did, Did::Ipi(1))).count();
+    assert_eq!(sent, 2);
+    assert_eq!(world.touch(1, USER), None);
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].about_late.set(Late::Wait);
+    world.map(space, USER + 0x1000);
+    at_turn(world, 0, |world| world.quiet(1, |cpu, irqs| cpu.answer(irqs)));
+    world.unmap(0, space, &[USER + 0x1000]);
+}
+
+/// `back` is the turn of the sender's wait at which the stopped CPU is brought up again.
+fn stopped_while_asked(target: Owner, back: Option<usize>) {
+    let (world, space) = two(Policy::default());
+    world.map_kernel(KERNEL);
+    world.touch_in_kernel(1, KERNEL);
+    let va = if target == Owner::Kernel { KERNEL } else { USER };
+    at_turn(world, 0, |world| {
+        world.cores[1].is_online.set(false);
+        world.tlb.declare_stopped(CpuId(1));
+    });
+    if let Some(turns) = back {
+        at_turn(world, turns, |world| world.bring_up(1));
+    }
+    world.revoke(0, target, &[va]);
+    if back.is_none() {
+        assert_eq!(*world.cores[0].was_late.borrow(), [], "it was withdrawn, so nobody is missing");
+        world.bring_up(1);
+    }
+    world.switch(1, space);
+    let seen = if target == Owner::Kernel { world.touch_in_kernel(1, va) } else { world.touch(1, va) };
+    assert_eq!(seen, None);
+}
+
+#[test]
+fn inv_7_a_cpu_that_stops_while_it_is_asked_is_not_waited_for_and_comes_back_clean() {
+    for target in [Owner::Kernel, Owner::Space(0)] {
+        stopped_while_asked(target, None);
+        stopped_while_asked(target, Some(2));
+    }
+}
+
+#[test]
+fn a_cpu_that_was_never_brought_up_is_told_nothing() {
+    let world = World::new(Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 1 }, ..Policy::default() }, 3);
+    world.tlb.declare_stopped(CpuId(2));
+    world.map_kernel(KERNEL);
+    world.delivery.set(Delivery::AtOnce);
+    world.forget_logs();
+    world.revoke(0, Owner::Kernel, &[KERNEL]);
+    assert!(!world.log(0).iter().any(|did| matches!(did, Did::Ipi(2))));
+}
+
+#[test]
+fn c_25_a_cpu_that_resumes_drops_the_reference_it_held_lazily() {
+    let policy =
+        Policy { lazy: Lazy::SkipUnlessTablesFreed, lazy_references: LazyReferences::Counted, ..Policy::default() };
+    let (world, space) = two(policy);
+    world.delivery.set(Delivery::AtOnce);
+    world.switch(0, world.space());
+    world.lazy(1);
+    assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
+    world.bring_up(1);
+    assert_eq!(world.memory.borrow().roots[space], Fate::Freed);
+}
