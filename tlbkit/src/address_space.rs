@@ -22,7 +22,7 @@
 use crate::addr::PhysAddr;
 use crate::cpu_set::{AtomicCpuSet, words_for};
 use crate::hardware::SpaceToken;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, const_unless_loom, fence};
 
 /// Names a space for ever: an id is never given out twice (INV-3), so a tag that names a dead space is merely useless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -74,18 +74,20 @@ pub struct AddressSpace<'k> {
 }
 
 impl<'k> AddressSpace<'k> {
-    /// A space whose top-level table is at `root`; under page-table isolation the user half's is one page above it.
-    ///
-    /// `id` comes from [`Tlb::fresh_id`](crate::Tlb::fresh_id); `set` holds [`set_words`](Self::set_words) zeros.
-    #[must_use]
-    pub const fn new(id: SpaceId, token: SpaceToken, root: PhysAddr, set: &'k [AtomicU64]) -> Self {
-        Self {
-            id,
-            token,
-            root,
-            generation: AtomicU64::new(1),
-            lazy_references: AtomicU32::new(0),
-            cpus: AtomicCpuSet::new(set),
+    const_unless_loom! {
+        /// A space whose top-level table is at `root`; under page-table isolation the user half's is one page above it.
+        ///
+        /// `id` comes from [`Tlb::fresh_id`](crate::Tlb::fresh_id); `set` holds [`set_words`](Self::set_words) zeros.
+        #[must_use]
+        pub fn new(id: SpaceId, token: SpaceToken, root: PhysAddr, set: &'k [AtomicU64]) -> Self {
+            Self {
+                id,
+                token,
+                root,
+                generation: AtomicU64::new(1),
+                lazy_references: AtomicU32::new(0),
+                cpus: AtomicCpuSet::new(set),
+            }
         }
     }
 

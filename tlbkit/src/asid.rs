@@ -9,13 +9,13 @@
 
 use crate::address_space::{Generation, SpaceId};
 use crate::hardware::Pcid;
-use crate::sync::{Owned, OwnedByte};
+use crate::sync::{Owned, OwnedByte, OwnedShort};
 
 /// Index of a slot: 0 ..= 14.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asid(pub(crate) u8);
 
-/// Most slots that a CPU can have: a 16-bit mask of user halves, and four bits for each in the order of use.
+/// Most slots that a CPU can have: a 16-bit mask of user halves, and a table of 16 whose index needs no check.
 pub const MAX_SLOTS: usize = 15;
 
 const HINTS: usize = 32;
@@ -41,10 +41,11 @@ pub(crate) struct Slots {
     ids: [Owned; ROOM],
     generations: [Owned; ROOM],
     hints: [OwnedByte; HINTS],
-    /// Four bits a slot, most recently used first; see [`touch`].
-    order: Owned,
-    next: Owned,
-    count: Owned,
+    /// When each slot was last used, in switches; see [`touch`](Self::touch).
+    stamps: [OwnedShort; ROOM],
+    clock: OwnedShort,
+    next: OwnedByte,
+    count: OwnedByte,
 }
 
 impl Slots {
@@ -53,9 +54,10 @@ impl Slots {
             ids: [const { Owned::new(0) }; ROOM],
             generations: [const { Owned::new(0) }; ROOM],
             hints: [const { OwnedByte::new(0) }; HINTS],
-            order: Owned::new(0),
-            next: Owned::new(0),
-            count: Owned::new(1),
+            stamps: [const { OwnedShort::new(0) }; ROOM],
+            clock: OwnedShort::new(0),
+            next: OwnedByte::new(0),
+            count: OwnedByte::new(1),
         }
     }
 
@@ -65,9 +67,9 @@ impl Slots {
             self.ids[slot].set(0);
             self.generations[slot].set(0);
         }
-        self.count.set(count as u64);
+        self.count.set(count as u8);
         self.next.set(0);
-        self.order.set((0..MAX_SLOTS as u64).fold(0, |order, slot| order | slot << (4 * slot)));
+        self.forget_order();
     }
 
     /// The slot of `id`, if the hint knows it: five instructions, whatever its place.
@@ -91,13 +93,15 @@ impl Slots {
     pub(crate) fn take_in_turn(&self, id: SpaceId) -> Asid {
         let slot = self.next.get();
         self.next.set(if slot + 1 == self.count.get() { 0 } else { slot + 1 });
-        self.assign(slot as u8, id)
+        self.assign(slot, id)
     }
 
     /// Takes the slot that was used longest ago for `id`; what it held is gone (INV-8).
+    #[inline(never)]
     pub(crate) fn take_oldest(&self, id: SpaceId) -> Asid {
-        let last = self.count.get() - 1;
-        self.assign((self.order.get() >> (4 * last) & 15) as u8, id)
+        let slots = 0..self.count.get();
+        let oldest = slots.min_by_key(|&slot| self.stamps[slot as usize % ROOM].get());
+        self.assign(oldest.unwrap_or(0), id)
     }
 
     #[inline(always)]
@@ -136,20 +140,22 @@ impl Slots {
     }
 
     /// Records that `asid` is in use now.
+    #[inline(always)]
     pub(crate) fn touch(&self, asid: Asid) {
-        self.order.set(touch(self.order.get(), asid.0));
+        let now = self.clock.get().wrapping_add(1);
+        if now == 0 {
+            return self.forget_order();
+        }
+        self.clock.set(now);
+        self.stamps[asid.0 as usize % ROOM].set(now);
     }
-}
 
-/// Moves `slot` to the front of an order of four-bit indices.
-fn touch(order: u64, slot: u8) -> u64 {
-    const ONES: u64 = 0x1111_1111_1111_1111;
-    // The lowest digit that is zero borrows first, so its top bit is the lowest one set: exact without a loop.
-    let differs = order ^ (ONES * u64::from(slot));
-    let place = (differs.wrapping_sub(ONES) & !differs & ONES << 3).trailing_zeros() / 4;
-    let before = (1u64 << (4 * place)) - 1;
-    let after = !(before << 4 | 15);
-    order & after | (order & before) << 4 | u64::from(slot)
+    /// The clock has wrapped, once in 65,535 switches: from here on any slot is as old as any other.
+    #[cold]
+    fn forget_order(&self) {
+        self.clock.set(0);
+        self.stamps.iter().for_each(|stamp| stamp.set(0));
+    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -207,12 +213,14 @@ mod tests {
     }
 
     #[test]
-    fn order_of_use_is_a_permutation() {
-        let mut order = 0x0edc_ba98_7654_3210;
-        for slot in [3, 14, 0, 3, 7, 14, 14, 1] {
-            order = touch(order, slot);
-            let seen = (0..15).fold(0u32, |seen, p| seen | 1 << (order >> (4 * p) & 15));
-            assert_eq!((seen, order & 15), (0x7fff, u64::from(slot)));
+    fn c_82_the_clock_of_use_may_wrap() {
+        let slots = slots(2);
+        let [first, second] = [1, 2].map(|id| slots.take_in_turn(SpaceId(id)));
+        for _ in 0..u32::from(u16::MAX) + 10 {
+            slots.touch(first);
         }
+        slots.touch(second);
+        slots.touch(first);
+        assert_eq!(slots.take_oldest(SpaceId(3)), second);
     }
 }

@@ -9,7 +9,7 @@ use crate::policy::{Accounting, CpuSetUpkeep, Isolation, KernelSet, Lazy, LazyRe
 use crate::pti::Knobs;
 use crate::request::Mailbox;
 use crate::stats::CpuStats;
-use crate::sync::{AtomicU64, Ordering, Owned, fence};
+use crate::sync::{AtomicU64, Ordering, Owned, OwnedByte, const_unless_loom, fence};
 
 /// What a CPU tells others of itself, in one word so that a sender cannot read two halves of different moments (C-04).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub(crate) mod flag {
     /// Flushes are counted.
     pub(crate) const COUNTS: u64 = 1 << 6;
     /// What makes a switch leave its common path.
-    pub(crate) const SWITCH: u64 = EXACT_SET | LEAST_RECENT | COUNTED | KERNEL_SET;
+    pub(crate) const SWITCH: u64 = EXACT_SET | COUNTED | KERNEL_SET;
     /// What makes entering lazy mode leave its common path.
     pub(crate) const ENTER_LAZY: u64 = COUNTED | NOT_LAZY;
 }
@@ -72,17 +72,17 @@ pub(crate) mod flag {
 pub struct CpuState {
     // Written and read by the owner alone.
     pub(crate) slots: Slots,
-    pub(crate) asid: Owned,
     pub(crate) token: Owned,
     pub(crate) root: Owned,
     pub(crate) flags: Owned,
     pub(crate) cr3_mask: Owned,
     /// One bit a slot: its user half is flushed at the next return to user mode.
     pub(crate) pending_user: Owned,
+    pub(crate) asid: OwnedByte,
     /// 1 if entries of the kernel's own tag may be stale.
-    pub(crate) kernel_tag_stale: Owned,
+    pub(crate) kernel_tag_stale: OwnedByte,
     /// 1 while this CPU waits for answers: its mailbox is in use.
-    pub(crate) is_sending: Owned,
+    pub(crate) is_sending: OwnedByte,
     /// Rounds the owner's part up to whole lines.
     _rest: Owned,
     // Written by the owner, read by senders.
@@ -92,22 +92,24 @@ pub struct CpuState {
 }
 
 impl CpuState {
-    /// The state of a CPU that has not been brought up.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self {
-            slots: Slots::new(),
-            asid: Owned::new(0),
-            token: Owned::new(0),
-            root: Owned::new(0),
-            flags: Owned::new(0),
-            cr3_mask: Owned::new(0),
-            pending_user: Owned::new(0),
-            kernel_tag_stale: Owned::new(1),
-            is_sending: Owned::new(0),
-            _rest: Owned::new(0),
-            presence: AtomicU64::new(Presence::ABSENT.0),
-            mailbox: Mailbox::new(),
+    const_unless_loom! {
+        /// The state of a CPU that has not been brought up.
+        #[must_use]
+        pub fn new() -> Self {
+            Self {
+                slots: Slots::new(),
+                asid: OwnedByte::new(0),
+                token: Owned::new(0),
+                root: Owned::new(0),
+                flags: Owned::new(0),
+                cr3_mask: Owned::new(0),
+                pending_user: Owned::new(0),
+                kernel_tag_stale: OwnedByte::new(1),
+                is_sending: OwnedByte::new(0),
+                _rest: Owned::new(0),
+                presence: AtomicU64::new(Presence::ABSENT.0),
+                mailbox: Mailbox::new(),
+            }
         }
     }
 }
@@ -328,7 +330,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// The slot whose tag is loaded; meaningful only while a space is.
     #[inline(always)]
     pub(crate) fn asid(&self) -> Asid {
-        Asid(self.state.asid.get() as u8)
+        Asid(self.state.asid.get())
     }
 
     /// Writes CR3, without tag and no-flush bit where this CPU has no tags: what kernels wrote before PCIDs.

@@ -127,7 +127,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn owe_other_tags(&self) {
         let is_user_loaded = self.presence() != Presence::KERNEL;
         self.state.slots.forget_others(is_user_loaded.then(|| self.asid()));
-        self.state.kernel_tag_stale.set(u64::from(is_user_loaded));
+        self.state.kernel_tag_stale.set(u8::from(is_user_loaded));
         self.state.pending_user.set(u64::MAX);
     }
 

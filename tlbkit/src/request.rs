@@ -6,7 +6,7 @@
 use crate::addr::{PAGE_BYTES, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId};
 use crate::hardware::SpaceToken;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, const_unless_loom, zeros};
 
 /// Single pages that a request can name.
 pub const MAX_PAGES: usize = 16;
@@ -81,14 +81,16 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    pub(crate) const fn new() -> Self {
-        Self {
-            space: AtomicU64::new(0),
-            token: AtomicU64::new(0),
-            generation: AtomicU64::new(0),
-            shape: AtomicU64::new(0),
-            start: AtomicU64::new(0),
-            list: [const { AtomicU32::new(0) }; MAX_PAGES],
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self {
+                space: AtomicU64::new(0),
+                token: AtomicU64::new(0),
+                generation: AtomicU64::new(0),
+                shape: AtomicU64::new(0),
+                start: AtomicU64::new(0),
+                list: zeros!(AtomicU32; MAX_PAGES),
+            }
         }
     }
 

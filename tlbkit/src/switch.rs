@@ -100,13 +100,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
         match self.state.slots.recall(to.id) {
-            Some(asid) if !self.has_flag(flag::SWITCH) => self.enter(asid, to),
+            Some(asid) if !self.has_flag(flag::SWITCH | flag::LEAST_RECENT) => self.enter(asid, to),
             _ if self.has_flag(flag::SWITCH) => self.switch_with_work(left, to, irqs),
+            hint if self.has_flag(flag::LEAST_RECENT) => self.switch_by_last_use(hint, to),
             _ => self.switch_unhinted(to),
         }
     }
 
-    /// A new slot, or one whose hint was taken by another space, recycled in turn.
+    /// A new slot, or one whose hint was taken by another space, recycled in turn. Apart from [`seat`](Self::seat), so
+    /// that it pays for no other way.
     #[inline(never)]
     fn switch_unhinted(&self, to: &AddressSpace<'_>) {
         let slots = &self.state.slots;
@@ -117,15 +119,42 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.enter(asid, to);
     }
 
-    /// All the others: an exact set, slots by last use, counted references.
+    #[inline(never)]
+    fn switch_by_last_use(&self, hint: Option<Asid>, to: &AddressSpace<'_>) {
+        let asid = hint.unwrap_or_else(|| self.seat(to));
+        self.state.slots.touch(asid);
+        self.enter(asid, to);
+    }
+
+    /// All the others: an exact set, counted references.
     #[inline(never)]
     fn switch_with_work(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
         let token = SpaceToken(self.state.token.get());
-        let asid = self.admit(to);
-        self.before_switch(asid, to);
-        self.enter(asid, to);
-        if self.has_flag(flag::SWITCH) {
-            self.after_leaving(left, token, irqs);
+        let hint = self.state.slots.recall(to.id);
+        if self.has_flag(flag::EXACT_SET) {
+            self.join(to);
+        }
+        self.switch_by_last_use(hint, to);
+        self.after_leaving(left, token, irqs);
+    }
+
+    /// The slot of a space that the hints do not know: the one that it has, or a recycled one, with the set joined.
+    #[inline(never)]
+    fn seat(&self, to: &AddressSpace<'_>) -> Asid {
+        let slots = &self.state.slots;
+        if let Some(asid) = slots.search(to.id) {
+            return asid;
+        }
+        self.join(to);
+        if self.has_flag(flag::LEAST_RECENT) { slots.take_oldest(to.id) } else { slots.take_in_turn(to.id) }
+    }
+
+    #[inline(always)]
+    fn join(&self, to: &AddressSpace<'_>) {
+        // Relaxed: only this CPU writes its bit, so it sees the newest.
+        if !to.cpus.contains(self.id, Ordering::Relaxed) {
+            // Relaxed: ordered before the generation is read by the fence in `enter`.
+            to.cpus.add(self.id, Ordering::Relaxed);
         }
     }
 
@@ -141,7 +170,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // SeqCst: partner is the fence in `AddressSpace::advance`.
         fence(Ordering::SeqCst);
         let newest = to.generation();
-        self.state.asid.set(u64::from(asid.0));
+        self.state.asid.set(asid.0);
         self.state.token.set(to.token.0);
         self.state.root.set(to.root.0);
         if self.state.slots.generation(asid) == newest {
@@ -161,39 +190,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.state.slots.set_generation(asid, newest);
         self.load_cr3(Cr3::flushing(to.root, asid.pcid()));
         self.hardware.event(Event::SwitchFlushed);
-    }
-
-    /// The slot of a space: the one it has, or a recycled one, with the set joined.
-    fn admit(&self, to: &AddressSpace<'_>) -> Asid {
-        let slots = &self.state.slots;
-        if let Some(asid) = slots.recall(to.id).or_else(|| slots.search(to.id)) {
-            return asid;
-        }
-        self.join(to);
-        if self.has_flag(flag::LEAST_RECENT) {
-            self.state.slots.take_oldest(to.id)
-        } else {
-            self.state.slots.take_in_turn(to.id)
-        }
-    }
-
-    #[inline(always)]
-    fn join(&self, to: &AddressSpace<'_>) {
-        // Relaxed: only this CPU writes its bit, so it sees the newest.
-        if !to.cpus.contains(self.id, Ordering::Relaxed) {
-            // Relaxed: ordered before the generation is read by the fence in `enter`.
-            to.cpus.add(self.id, Ordering::Relaxed);
-        }
-    }
-
-    #[inline(always)]
-    fn before_switch(&self, asid: Asid, to: &AddressSpace<'_>) {
-        if self.has_flag(flag::EXACT_SET) {
-            self.join(to);
-        }
-        if self.has_flag(flag::LEAST_RECENT) {
-            self.state.slots.touch(asid);
-        }
     }
 
     /// What the policy owes the space (or the kernel's set) that CR3 no longer names.

@@ -11,10 +11,37 @@ pub use core::sync::atomic::Ordering;
 pub use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 #[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+pub use explored::fence;
+#[cfg(loom)]
+pub use loom::sync::atomic::{AtomicU32, AtomicU64};
 
 #[cfg(all(feature = "observe", not(loom)))]
 pub use observed::{Access, AtomicU32, AtomicU64, Observer, Word, fence, set_observer};
+
+/// `N` atomics that hold 0. Constant, except under loom, which counts each atomic that comes to be.
+macro_rules! zeros {
+    ($atomic:ident; $count:expr) => {{
+        #[cfg(not(loom))]
+        let zeros = [const { $atomic::new(0) }; $count];
+        #[cfg(loom)]
+        let zeros = core::array::from_fn(|_| $atomic::new(0));
+        zeros
+    }};
+}
+
+/// A constructor of something with atomics in it: `const`, except under loom.
+macro_rules! const_unless_loom {
+    ($(#[$attribute:meta])* $visibility:vis fn $($rest:tt)*) => {
+        #[cfg(not(loom))]
+        $(#[$attribute])*
+        $visibility const fn $($rest)*
+        #[cfg(loom)]
+        $(#[$attribute])*
+        $visibility fn $($rest)*
+    };
+}
+
+pub(crate) use {const_unless_loom, zeros};
 
 macro_rules! owned {
     ($name:ident, $atomic:ident, $int:ty) => {
@@ -43,7 +70,27 @@ macro_rules! owned {
 }
 
 owned!(Owned, AtomicU64, u64);
+owned!(OwnedShort, AtomicU16, u16);
 owned!(OwnedByte, AtomicU8, u8);
+
+#[cfg(loom)]
+mod explored {
+    extern crate std;
+
+    use super::{AtomicU32, Ordering};
+
+    loom::lazy_static! {
+        static ref FENCES: AtomicU32 = AtomicU32::new(0);
+    }
+
+    /// loom's fence, after an access to a word that all fences share. For loom a fence is no step of its own: without
+    /// the access it would never let another CPU run between a fence and what stands before it.
+    pub fn fence(order: Ordering) {
+        // Relaxed: no partner, it orders nothing.
+        FENCES.fetch_add(1, Ordering::Relaxed);
+        loom::sync::atomic::fence(order);
+    }
+}
 
 #[cfg(all(feature = "observe", not(loom)))]
 mod observed {

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
     AddressSpace, Cpu, CpuId, CpuState, Cr3, Features, Hardware, Invpcid, IrqsOff, PhysAddr, Policy, Reason, Scope,
-    SpaceToken, Stride, Target, Tlb, TlbGather, VirtAddr,
+    SpaceToken, Stride, Tags, Target, Tlb, TlbGather, VirtAddr,
 };
 
 pub(crate) struct Nothing {
@@ -128,13 +128,16 @@ fn leak<T>(items: impl Iterator<Item = T>) -> &'static [T] {
 
 const CPUS: usize = 16;
 
+/// As Linux has them.
+pub(crate) const IN_TURN: Tags = Tags::RoundRobin(6);
+
 impl Bench {
-    /// Sixteen CPUs, twelve spaces, six slots in turn, as Linux has them; CPU 0 runs space 0.
-    pub(crate) fn new() -> Self {
+    /// Sixteen CPUs, twelve spaces, slots as `tags` says; CPU 0 runs space 0.
+    pub(crate) fn new(tags: Tags) -> Self {
         let cpus = leak((0..CPUS).map(|_| CpuState::new()));
         let matrix = leak((0..Tlb::matrix_words(CPUS)).map(|_| AtomicU64::new(0)));
         let policy = Policy {
-            tags: tlbkit::Tags::RoundRobin(6),
+            tags,
             cpu_set: tlbkit::CpuSetUpkeep::Trimmed { every: 0 },
             ..Policy::default()
         };

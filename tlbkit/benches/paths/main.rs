@@ -9,15 +9,18 @@ mod measure;
 
 use machine::{Bench, Mode, counted, nothing};
 use measure::Path;
+use tlbkit::Tags;
 
 /// Linux 7.3.4, build D: `own + other` instructions of tlb.o and of what it calls.
-const LINUX_D: [Option<u32>; 15] = [
+const LINUX_D: [Option<u32>; 17] = [
     Some(19),
     Some(99),
     Some(120),
     Some(134),
     Some(103),
     Some(145),
+    None,
+    None,
     Some(5),
     Some(30),
     Some(122),
@@ -28,6 +31,9 @@ const LINUX_D: [Option<u32>; 15] = [
     Some(37),
     None,
 ];
+
+/// The default policy's; Linux has no such slots.
+const BY_LAST_USE: Tags = Tags::LeastRecent(6);
 
 fn main() {
     let paths = paths();
@@ -57,6 +63,8 @@ fn paths() -> Vec<Path> {
             }
         }),
         switches("switch, new slot", &[0, 1, 2, 3, 4, 5, 6, 7]),
+        current_slot("switch, current, by last use", &[0, 5]).on(BY_LAST_USE),
+        switches("switch, new, by last use", &[0, 1, 2, 3, 4, 5, 6, 7]).on(BY_LAST_USE),
         Path::new("enter lazy", |bench, n| {
             let cpu = bench.cpu();
             (0..n).for_each(|_| counted::enter_lazy(&cpu, &bench.irqs));

@@ -3,7 +3,9 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::machine::{Bench, nothing};
+use tlbkit::Tags;
+
+use crate::machine::{Bench, IN_TURN, nothing};
 
 type Body = Box<dyn Fn(&Bench, u64)>;
 type Setup = Box<dyn Fn(&Bench)>;
@@ -17,15 +19,23 @@ pub(crate) struct Path {
     setup: Setup,
     /// The machine on which the rest is measured, if it is another one.
     rest_setup: Option<Setup>,
+    tags: Tags,
 }
 
 impl Path {
     pub(crate) fn new(name: &'static str, body: impl Fn(&Bench, u64) + 'static) -> Self {
-        Self { name, body: Box::new(body), rest: Box::new(empty_loop), setup: Box::new(|_| ()), rest_setup: None }
+        let (rest, setup) = (Box::new(empty_loop), Box::new(|_: &Bench| ()));
+        Self { name, body: Box::new(body), rest, setup, rest_setup: None, tags: IN_TURN }
     }
 
     pub(crate) fn less(mut self, rest: impl Fn(&Bench, u64) + 'static) -> Self {
         self.rest = Box::new(rest);
+        self
+    }
+
+    /// On CPUs with these slots.
+    pub(crate) fn on(mut self, tags: Tags) -> Self {
+        self.tags = tags;
         self
     }
 
@@ -41,7 +51,7 @@ impl Path {
     }
 
     fn run(&self, part: Part, n: u64) {
-        let bench = Bench::new();
+        let bench = Bench::new(self.tags);
         match (part, &self.rest_setup) {
             (Part::Rest, Some(setup)) => {
                 setup(&bench);
