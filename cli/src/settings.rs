@@ -55,6 +55,7 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Result<()> {
         ("lazy", "skip") => policy.lazy = Lazy::SkipUnlessTablesFreed,
         ("set", "exact") => policy.cpu_set = CpuSetUpkeep::Exact,
         ("set", "kept") => policy.cpu_set = CpuSetUpkeep::Trimmed { every: 0 },
+        ("set", "with-tables") => policy.cpu_set = CpuSetUpkeep::TrimmedWithTables { every: 0 },
         ("set", _) => policy.cpu_set = CpuSetUpkeep::Trimmed { every: power_of_two(key, value)? },
         ("kernel_set", "written") => policy.kernel_set = KernelSet::Written,
         ("kernel_set", "unwritten") => policy.kernel_set = KernelSet::Unwritten,

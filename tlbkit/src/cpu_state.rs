@@ -7,7 +7,7 @@ use crate::cpu_set::{AtomicCpuSet, words_for};
 use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid, SpaceToken};
 use crate::policy::{Accounting, CpuSetUpkeep, Isolation, KernelSet, Lazy, LazyReferences, Policy, Tags};
 use crate::pti::Knobs;
-use crate::request::Mailbox;
+use crate::request::{Mailbox, scope};
 use crate::stats::CpuStats;
 use crate::sync::{AtomicU64, Ordering, Owned, OwnedByte, const_unless_loom, fence};
 
@@ -133,6 +133,8 @@ pub struct Tlb<'k> {
     stats: Option<&'k [CpuStats]>,
     /// A generation with none of these bits interrupts the whole set, so that it is trimmed.
     pub(crate) trim_mask: u64,
+    /// A request with this scope does too.
+    pub(crate) trims_with: u64,
     next_id: AtomicU64,
 }
 
@@ -154,12 +156,16 @@ impl<'k> Tlb<'k> {
         let _checked = policy.slots();
         let knobs = Knobs::new(&policy);
         let trim_mask = match policy.cpu_set {
-            CpuSetUpkeep::Trimmed { every } if every != 0 => u64::from(every) - 1,
+            CpuSetUpkeep::Trimmed { every } | CpuSetUpkeep::TrimmedWithTables { every } if every != 0 => {
+                u64::from(every) - 1
+            }
             _ => u64::MAX,
         };
+        let trims_with =
+            if matches!(policy.cpu_set, CpuSetUpkeep::TrimmedWithTables { .. }) { scope::TABLES } else { 0 };
         let row_words = words_for(cpus.len());
         let next_id = AtomicU64::new(1);
-        Self { cpus, matrix, kernel_root, policy, row_words, knobs, stats: None, trim_mask, next_id }
+        Self { cpus, matrix, kernel_root, policy, row_words, knobs, stats: None, trim_mask, trims_with, next_id }
     }
 
     /// Counts into `stats`, one a CPU, if the policy says so.

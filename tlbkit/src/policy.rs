@@ -34,6 +34,11 @@ pub enum CpuSetUpkeep {
         /// A power of two, or 0.
         every: u32,
     },
+    /// The same, and whenever page tables are freed, as Linux 6 does.
+    TrimmedWithTables {
+        /// A power of two, or 0.
+        every: u32,
+    },
 }
 
 /// Whether the CPUs that run the kernel's own tables are recorded.

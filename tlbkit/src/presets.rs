@@ -48,8 +48,8 @@ const LINUX_4_13: Policy = Policy { range: ceiling(33, Compare::Above), ..LINUX_
 const LINUX_4_14: Policy =
     Policy { tags: Tags::RoundRobin(6), lazy: Lazy::Off, kernel_set: KernelSet::Written, ..LINUX_4_13 };
 const LINUX_4_20: Policy = Policy { lazy: Lazy::SkipUnlessTablesFreed, kernel_set: KernelSet::Unwritten, ..LINUX_4_14 };
-const LINUX_6_18: Policy =
-    Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 1024 }, local_flush: LocalFlush::WhileRemote, ..LINUX_4_20 };
+const TRIMMED_WITH_TABLES: CpuSetUpkeep = CpuSetUpkeep::TrimmedWithTables { every: 1024 };
+const LINUX_6_18: Policy = Policy { cpu_set: TRIMMED_WITH_TABLES, local_flush: LocalFlush::WhileRemote, ..LINUX_4_20 };
 const NETBSD_5_0: Policy = Policy {
     batching: Batching::None,
     range: ceiling(32, Compare::Above),
@@ -75,6 +75,7 @@ pub const PRESETS: &[Preset] = &[
             tags: Tags::LeastRecent(6),
             lazy_references: LazyReferences::ShotDown,
             table_free: TableFree::AtDestroyUnlessLow,
+            cpu_set: CpuSetUpkeep::Trimmed { every: 1024 },
             ..LINUX_6_18
         },
     },
@@ -121,8 +122,8 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "linux-6.18",
-        description: "the set is kept at switches and trimmed (here by generations, there once a second); local \
-            flush while remote; global ASIDs of AMD are not expressed",
+        description: "the set is kept at switches and trimmed, when tables are freed and besides (here by generations, there \
+            once a second); local flush while remote; global ASIDs of AMD are not expressed",
         policy: LINUX_6_18,
     },
     Preset {

@@ -56,7 +56,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return self.shoot_others(target, &request, list, reason);
         };
         request.generation = space.advance();
-        if request.generation.0 & self.tlb.trim_mask == 0 {
+        if request.generation.0 & self.tlb.trim_mask == 0 || request.has(self.tlb.trims_with) {
             request.scope |= scope::TRIM;
         }
         let runs_here = self.presence() == Presence::running(space.id);

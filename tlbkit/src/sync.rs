@@ -11,9 +11,7 @@ pub use core::sync::atomic::Ordering;
 pub use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 #[cfg(loom)]
-pub use explored::fence;
-#[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU32, AtomicU64};
+pub use explored::{AtomicU32, AtomicU64, fence};
 
 #[cfg(all(feature = "observe", not(loom)))]
 pub use observed::{Access, AtomicU32, AtomicU64, Observer, Word, fence, set_observer};
@@ -77,10 +75,11 @@ owned!(OwnedByte, AtomicU8, u8);
 mod explored {
     extern crate std;
 
-    use super::{AtomicU32, Ordering};
+    use super::Ordering;
+    use loom::sync::atomic as real;
 
     loom::lazy_static! {
-        static ref FENCES: AtomicU32 = AtomicU32::new(0);
+        static ref FENCES: real::AtomicU32 = real::AtomicU32::new(0);
     }
 
     /// loom's fence, after an access to a word that all fences share. For loom a fence is no step of its own: without
@@ -88,8 +87,54 @@ mod explored {
     pub fn fence(order: Ordering) {
         // Relaxed: no partner, it orders nothing.
         FENCES.fetch_add(1, Ordering::Relaxed);
-        loom::sync::atomic::fence(order);
+        real::fence(order);
     }
+
+    macro_rules! explored {
+        ($name:ident, $int:ty, $($rmw:ident),+) => {
+            /// loom's atomic, with a word beside it that each access writes first. loom remembers only the last access
+            /// to an atomic, be it a load: a CPU that reads its own word before it writes it would hide that another
+            /// CPU has read it before, and loom would never try the two the other way round.
+            #[derive(Debug)]
+            pub struct $name {
+                value: real::$name,
+                turn: real::AtomicU32,
+            }
+
+            impl $name {
+                /// A new atomic.
+                pub fn new(value: $int) -> Self {
+                    Self { value: real::$name::new(value), turn: real::AtomicU32::new(0) }
+                }
+
+                fn in_turn(&self) -> &real::$name {
+                    // Relaxed: no partner, it orders nothing.
+                    self.turn.fetch_add(1, Ordering::Relaxed);
+                    &self.value
+                }
+
+                /// As core's.
+                pub fn load(&self, order: Ordering) -> $int {
+                    self.in_turn().load(order)
+                }
+
+                /// As core's.
+                pub fn store(&self, value: $int, order: Ordering) {
+                    self.in_turn().store(value, order);
+                }
+
+                $(
+                    /// As core's.
+                    pub fn $rmw(&self, value: $int, order: Ordering) -> $int {
+                        self.in_turn().$rmw(value, order)
+                    }
+                )+
+            }
+        };
+    }
+
+    explored!(AtomicU32, u32, swap, fetch_add, fetch_sub, fetch_or, fetch_and);
+    explored!(AtomicU64, u64, swap, fetch_add, fetch_sub, fetch_or, fetch_and);
 }
 
 #[cfg(all(feature = "observe", not(loom)))]

@@ -3,7 +3,7 @@
 use tlbkit::sync::Ordering;
 use tlbkit::{CpuId, CpuSetUpkeep, KernelSet, Lazy, LazyReferences, Policy, Tags};
 
-use crate::machine::{USER, World, interrupted};
+use crate::machine::{Owner, USER, World, interrupted};
 
 fn members(world: &World, space: usize) -> Vec<u32> {
     let set = world.at(space).cpus();
@@ -135,5 +135,21 @@ fn inv_5_interrupted_once_a_lazy_cpu_leaves_the_set() {
             world.unmap(0, a, &[USER]);
             assert_eq!((interrupted(&world.log(0)), members(world, a)), (expected, vec![]));
         }
+    }
+}
+
+#[test]
+fn c_07_freed_tables_trim_where_the_policy_says_so() {
+    for (upkeep, is_left) in
+        [(CpuSetUpkeep::TrimmedWithTables { every: 0 }, true), (CpuSetUpkeep::Trimmed { every: 0 }, false)]
+    {
+        let world = World::new(policy(upkeep), 2);
+        let (space, other) = (world.space(), world.space());
+        world.map(space, USER);
+        world.switch(1, space);
+        world.switch(1, other);
+        world.switch(0, space);
+        world.free_table(0, Owner::Space(space), USER);
+        assert_eq!(members(world, space), if is_left { vec![0] } else { vec![0, 1] });
     }
 }

@@ -171,6 +171,7 @@ prop_compose! {
         cpu_set in prop_oneof![
             Just(CpuSetUpkeep::Exact),
             prop::sample::select(vec![0, 1, 2, 8]).prop_map(|every| CpuSetUpkeep::Trimmed { every }),
+            prop::sample::select(vec![0, 8]).prop_map(|every| CpuSetUpkeep::TrimmedWithTables { every }),
         ],
         batching in prop_oneof![Just(Batching::None), (0u8..7).prop_map(Batching::Packet), Just(Batching::Range)],
         isolation in prop::sample::select(vec![Isolation::Off, Isolation::On]),

@@ -1,0 +1,250 @@
+//! From a trace to what a kernel must do about it.
+//!
+//! | file | what |
+//! |---|---|
+//! | `people` | threads, processes, the kernel's own threads |
+//! | `pages` | what is mapped where, and shared with whom |
+//! | `calls` | what each system call takes away |
+//! | this one | who runs where, which space is whose |
+
+mod calls;
+mod pages;
+mod people;
+
+use crate::op::{Cause, Op, Space, Step};
+use pages::{Frames, Pages};
+use people::People;
+use rustc_hash::FxHashMap;
+use tlbkit_trace::{Error, Event, FlushReason, Kind, Name, Source, Syscall};
+
+/// What a trace asks of a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Deduced {
+    /// In the order of the trace.
+    pub ops: Vec<Op>,
+    /// Spaces that ever were.
+    pub spaces: u32,
+    /// CPUs.
+    pub cpus: u32,
+    /// Most pages of each space that were known to be mapped at once.
+    pub most_pages: Vec<u64>,
+    /// First and last event, on the recording's clock.
+    pub span_ns: (u64, u64),
+}
+
+/// Reads the trace that `open` opens, twice, and says what a kernel must do.
+///
+/// # Errors
+/// If the trace cannot be read.
+pub fn deduce(open: impl Fn() -> Result<Box<dyn Source>, Error>) -> Result<Deduced, Error> {
+    let people = People::read(&mut *open()?)?;
+    let mut deducer = Deducer::new(people);
+    let mut source = open()?;
+    while let Some(event) = source.next_event()? {
+        deducer.event(&event);
+    }
+    Ok(deducer.done)
+}
+
+/// A thread of a program.
+struct Task {
+    space: Space,
+    /// The call that it is in: which, with what, and its result is awaited.
+    call: Option<(Syscall, [u64; 5])>,
+    /// Its exec has loaded the new space.
+    has_loaded: bool,
+}
+
+/// What is known while the trace is read.
+pub(super) struct Deducer {
+    people: People,
+    tasks: FxHashMap<i32, Task>,
+    /// Threads that use each space.
+    users: Vec<u32>,
+    pages: Vec<Pages>,
+    frames: Frames,
+    /// What each CPU runs: a thread, or none if it is unknown.
+    running: Vec<Option<i32>>,
+    done: Deduced,
+}
+
+impl Deducer {
+    fn new(people: People) -> Self {
+        let cpus = people.cpus;
+        let done = Deduced { cpus, ..Deduced::default() };
+        Self {
+            people,
+            tasks: FxHashMap::default(),
+            users: Vec::new(),
+            pages: Vec::new(),
+            frames: Frames::default(),
+            running: vec![None; cpus as usize],
+            done,
+        }
+    }
+
+    fn event(&mut self, event: &Event) {
+        if self.done.span_ns.1 == 0 {
+            self.done.span_ns.0 = event.time_ns;
+        }
+        self.done.span_ns.1 = event.time_ns;
+        match event.kind {
+            Kind::Switch { next, .. } => return self.switch(event, next),
+            // It still carries the thread before, except in an exec.
+            Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
+                if self.people.execs_at(event.tid, event.time_ns) {
+                    self.notice(event);
+                    self.exec(event, event.tid);
+                }
+                return;
+            }
+            _ => self.notice(event),
+        }
+        match event.kind {
+            Kind::Fork { parent, child, .. } => self.fork(parent, child),
+            Kind::Exec { tid, old_tid, .. } => self.exec_ends(event, tid, old_tid),
+            Kind::Exit { tid, .. } => self.exit(event, tid),
+            Kind::Fault { address, error_code, .. } => self.fault(event, address, error_code),
+            Kind::Enter { call, args } => self.enter(event, call, args),
+            Kind::Leave { call, result } => self.leave(event, call, result),
+            _ => {}
+        }
+    }
+
+    fn push(&mut self, event: &Event, comm: Name, step: Step) {
+        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, step });
+    }
+
+    fn switch(&mut self, event: &Event, next: i32) {
+        self.running[event.cpu as usize] = Some(next);
+        let Kind::Switch { next_comm, .. } = event.kind else { return };
+        self.run(event, next, next_comm);
+    }
+
+    /// An event on a CPU says who runs there, if no switch did.
+    fn notice(&mut self, event: &Event) {
+        if self.running[event.cpu as usize] != Some(event.tid) {
+            self.running[event.cpu as usize] = Some(event.tid);
+            self.run(event, event.tid, event.comm);
+        }
+    }
+
+    fn run(&mut self, event: &Event, tid: i32, comm: Name) {
+        let step = if self.people.is_program(tid) { Step::Run { space: self.task(tid).space } } else { Step::Idle };
+        self.push(event, comm, step);
+    }
+
+    /// The thread, which was there before the recording if it is not known yet.
+    fn task(&mut self, tid: i32) -> &mut Task {
+        if !self.tasks.contains_key(&tid) {
+            let process = self.people.process_of(tid);
+            let leader = self.tasks.get(&process).map(|leader| leader.space);
+            let space = leader.unwrap_or_else(|| self.new_space(Pages::older()));
+            if leader.is_none() && process != tid {
+                self.tasks.insert(process, Task { space, call: None, has_loaded: false });
+                self.users[space.0 as usize] += 1;
+            }
+            self.users[space.0 as usize] += 1;
+            self.tasks.insert(tid, Task { space, call: None, has_loaded: false });
+        }
+        self.tasks.get_mut(&tid).expect("just inserted")
+    }
+
+    fn new_space(&mut self, pages: Pages) -> Space {
+        self.pages.push(pages);
+        self.users.push(0);
+        self.done.spaces += 1;
+        self.done.most_pages.push(0);
+        Space(self.done.spaces - 1)
+    }
+
+    /// A child shares its parent's space if it is a thread, or until its exec after vfork.
+    fn fork(&mut self, parent: i32, child: i32) {
+        if !self.people.is_program(parent) {
+            return;
+        }
+        let parent_task = self.task(parent);
+        let (space, call) = (parent_task.space, parent_task.call);
+        let is_copy = match call {
+            Some((Syscall::Clone, args)) => args[0] & CLONE_VM == 0,
+            // Its flags are not recorded. A C library calls it for threads and for spawning, which share.
+            Some((Syscall::Clone3 | Syscall::Vfork, _)) => false,
+            // A plain fork is a clone too; this one's call began before the recording.
+            _ => self.people.process_of(child) == child,
+        };
+        let space = if is_copy {
+            let pages = self.pages[space.0 as usize].fork(&mut self.frames);
+            self.new_space(pages)
+        } else {
+            space
+        };
+        self.users[space.0 as usize] += 1;
+        self.tasks.insert(child, Task { space, call: None, has_loaded: false });
+    }
+
+    /// The thread goes on in a new space. Linux builds it with one page at its stack, moves that, and frees the table.
+    fn exec(&mut self, event: &Event, tid: i32) {
+        let old = self.task(tid).space;
+        let space = self.new_space(Pages::default());
+        let task = self.task(tid);
+        (task.space, task.has_loaded) = (space, true);
+        self.users[space.0 as usize] += 1;
+        self.push(event, event.comm, Step::Run { space });
+        let cause = Cause::Call(Syscall::Execve);
+        let stack = calls::STACK_PAGE;
+        let revoke = |pages, frees_tables| Step::Revoke { space, cause, page: stack, pages, frees_tables };
+        self.push(event, event.comm, revoke(1, false));
+        self.push(event, event.comm, revoke(u64::MAX, true));
+        self.let_go(event, old, cause);
+    }
+
+    fn exit(&mut self, event: &Event, tid: i32) {
+        if let Some(task) = self.tasks.remove(&tid) {
+            self.let_go(event, task.space, Cause::Call(Syscall::ExitGroup));
+        }
+    }
+
+    fn let_go(&mut self, event: &Event, space: Space, cause: Cause) {
+        let users = &mut self.users[space.0 as usize];
+        *users = users.saturating_sub(1);
+        if *users == 0 {
+            self.pages[space.0 as usize].discard(&mut self.frames, &(0..u64::MAX));
+            self.push(event, event.comm, Step::Retire { space, cause });
+        }
+    }
+
+    fn fault(&mut self, event: &Event, address: u64, error_code: u32) {
+        if !self.people.is_program(event.tid) || address >= calls::USER_END {
+            return;
+        }
+        let (space, page) = (self.task(event.tid).space, address >> 12);
+        let index = space.0 as usize;
+        let (is_present, is_write) = (error_code & 1 != 0, error_code & 2 != 0);
+        if !is_present {
+            self.pages[index].fault(&mut self.frames, page, is_write);
+        } else if is_write && self.pages[index].store(&mut self.frames, page) {
+            let cause = Cause::CopyOnWrite;
+            self.push(event, event.comm, Step::Revoke { space, cause, page, pages: 1, frees_tables: false });
+        }
+        let most = &mut self.done.most_pages[index];
+        *most = (*most).max(self.pages[index].count() as u64);
+        self.push(event, event.comm, Step::Touch { page });
+    }
+
+    fn enter(&mut self, event: &Event, call: Syscall, args: [u64; 5]) {
+        self.task(event.tid).call = Some((call, args));
+    }
+
+    /// The new space was loaded a moment ago, unless the trace has not shown it. The thread is its process now.
+    fn exec_ends(&mut self, event: &Event, tid: i32, old_tid: i32) {
+        if !std::mem::take(&mut self.task(old_tid).has_loaded) {
+            self.exec(event, old_tid);
+            self.task(old_tid).has_loaded = false;
+        }
+        if let Some(task) = self.tasks.remove(&old_tid) {
+            self.tasks.insert(tid, task);
+        }
+    }
+}
+
+const CLONE_VM: u64 = 0x100;

@@ -1,0 +1,269 @@
+//! What is mapped in one space, as far as faults and system calls tell, and which frames relatives share.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Base pages that Linux maps around a read fault of a file, if they are in memory: 64 KiB.
+const FAULT_AROUND_PAGES: u64 = 16;
+
+/// Where the content of a mapped page comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Frame {
+    /// A file's page or the page of zeros: the first store copies it.
+    Borrowed,
+    /// The program's own, counted in [`Frames`].
+    Own(u32),
+}
+
+/// References to the frames of all spaces.
+#[derive(Default)]
+pub(super) struct Frames(Vec<u32>);
+
+impl Frames {
+    pub(super) fn fresh(&mut self) -> Frame {
+        self.0.push(1);
+        Frame::Own(self.0.len() as u32 - 1)
+    }
+
+    fn share(&mut self, frame: Frame) {
+        if let Frame::Own(n) = frame {
+            self.0[n as usize] += 1;
+        }
+    }
+
+    fn drop(&mut self, frame: Frame) {
+        if let Frame::Own(n) = frame {
+            self.0[n as usize] -= 1;
+        }
+    }
+
+    fn is_shared(&self, frame: Frame) -> bool {
+        match frame {
+            Frame::Borrowed => true,
+            Frame::Own(n) => self.0[n as usize] > 1,
+        }
+    }
+}
+
+/// A mapping that a program asked for, from its first page to the page behind its last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mapping {
+    end: u64,
+    backing: Backing,
+}
+
+/// What is behind a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Backing {
+    /// Anonymous memory of this process.
+    Private,
+    /// A file, read and copied.
+    File,
+    /// Memory or a file that others see too.
+    Shared,
+}
+
+/// One space.
+#[derive(Default)]
+pub(super) struct Pages {
+    mapped: BTreeMap<u64, Frame>,
+    mappings: BTreeMap<u64, Mapping>,
+    /// End of the heap, in bytes.
+    pub(super) brk: u64,
+    /// It was there before the recording, so more is mapped than we know.
+    is_older: bool,
+}
+
+impl Pages {
+    /// A space that was there before the recording.
+    pub(super) fn older() -> Self {
+        Self { is_older: true, ..Self::default() }
+    }
+
+    /// The program asked for `range`, in pages.
+    pub(super) fn map(&mut self, range: Range<u64>, backing: Backing) {
+        self.forget_mappings(&range);
+        self.mappings.insert(range.start, Mapping { end: range.end, backing });
+    }
+
+    fn forget_mappings(&mut self, range: &Range<u64>) {
+        let hit: Vec<u64> = self.mappings.range(..range.end).rev().map(|(&first, _)| first).collect();
+        for first in hit {
+            let old = self.mappings[&first];
+            if old.end <= range.start {
+                break;
+            }
+            self.mappings.remove(&first);
+            if first < range.start {
+                self.mappings.insert(first, Mapping { end: range.start, ..old });
+            }
+            if old.end > range.end {
+                self.mappings.insert(range.end, old);
+            }
+        }
+    }
+
+    fn mapping(&self, page: u64) -> Option<(Range<u64>, Backing)> {
+        let (&first, mapping) = self.mappings.range(..=page).next_back()?;
+        (page < mapping.end).then_some((first..mapping.end, mapping.backing))
+    }
+
+    /// Whether others see the page.
+    fn is_shared(&self, page: u64) -> bool {
+        self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Shared)
+    }
+
+    /// A page that was not mapped is used.
+    pub(super) fn fault(&mut self, frames: &mut Frames, page: u64, is_write: bool) {
+        if is_write {
+            let frame = frames.fresh();
+            self.put(frames, page, frame);
+            return;
+        }
+        let window = page & !(FAULT_AROUND_PAGES - 1);
+        let around = match self.mapping(page) {
+            Some((range, Backing::File | Backing::Shared)) => {
+                range.start.max(window)..range.end.min(window + FAULT_AROUND_PAGES)
+            }
+            // Anonymous memory that is only read: the page of zeros.
+            Some((_, Backing::Private)) => page..page + 1,
+            // What exec mapped by itself: the program and its loader.
+            None => window..window + FAULT_AROUND_PAGES,
+        };
+        for near in around {
+            self.mapped.entry(near).or_insert(Frame::Borrowed);
+        }
+    }
+
+    fn put(&mut self, frames: &mut Frames, page: u64, frame: Frame) {
+        if let Some(old) = self.mapped.insert(page, frame) {
+            frames.drop(old);
+        }
+    }
+
+    /// A store to a page that is mapped but may not be written; true if it got another frame, and so must be flushed.
+    pub(super) fn store(&mut self, frames: &mut Frames, page: u64) -> bool {
+        let is_copied = self.mapped.get(&page).is_none_or(|&frame| frames.is_shared(frame));
+        if is_copied {
+            let frame = frames.fresh();
+            self.put(frames, page, frame);
+        }
+        is_copied
+    }
+
+    /// First and last of the pages in `range` that are mapped, or may be.
+    pub(super) fn span(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        if self.is_older {
+            return Some(range.clone());
+        }
+        let mut inside = self.mapped.range(range.clone());
+        let first = *inside.next()?.0;
+        let last = inside.next_back().map_or(first, |(&page, _)| page);
+        Some(first..last + 1)
+    }
+
+    /// What a flush for frames taken from `range` names, one after the other: Linux flushes shared memory table by table,
+    /// before it believes their dirty bits.
+    pub(super) fn zapped(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        let Some(span) = self.span(range) else { return Vec::new() };
+        if !self.is_shared(span.start) {
+            return vec![span];
+        }
+        let tables = span.start >> 9..=(span.end - 1) >> 9;
+        let piece = |table: u64| self.span(&((table << 9).max(span.start)..((table + 1) << 9).min(span.end)));
+        tables.filter_map(piece).collect()
+    }
+
+    /// Takes the pages in `range` away.
+    pub(super) fn discard(&mut self, frames: &mut Frames, range: &Range<u64>) {
+        let gone: Vec<u64> = self.mapped.range(range.clone()).map(|(&page, _)| page).collect();
+        for page in gone {
+            if let Some(frame) = self.mapped.remove(&page) {
+                frames.drop(frame);
+            }
+        }
+    }
+
+    /// Takes the mapping of `range` away too; true if a page table under it is left without any use.
+    pub(super) fn unmap(&mut self, frames: &mut Frames, range: &Range<u64>) -> bool {
+        let tables = range.start >> 9..=(range.end - 1) >> 9;
+        let had_table = |table: u64, pages: &Self| pages.mapped.range(table << 9..(table + 1) << 9).next().is_some();
+        let before: Vec<u64> = [*tables.start(), *tables.end()].into_iter().filter(|&t| had_table(t, self)).collect();
+        let is_wide = tables.end() - tables.start() > 1 && self.span(range).is_some();
+        self.discard(frames, range);
+        self.forget_mappings(range);
+        is_wide || before.iter().any(|&table| !had_table(table, self) && self.mappings_in(table) == 0)
+    }
+
+    fn mappings_in(&self, table: u64) -> usize {
+        let (first, end) = (table << 9, (table + 1) << 9);
+        self.mappings.range(..end).rev().take_while(|(_, mapping)| mapping.end > first).count()
+    }
+
+    /// What a child gets: the program's own pages, shared until one of them stores.
+    pub(super) fn fork(&self, frames: &mut Frames) -> Self {
+        let own = self.mapped.iter().filter(|(_, frame)| matches!(frame, Frame::Own(_)));
+        let mapped: BTreeMap<u64, Frame> = own.map(|(&page, &frame)| (page, frame)).collect();
+        mapped.values().for_each(|&frame| frames.share(frame));
+        Self { mapped, mappings: self.mappings.clone(), brk: self.brk, is_older: self.is_older }
+    }
+
+    /// Moves what is mapped in `from` to `to`, in pages.
+    pub(super) fn rename(&mut self, from: &Range<u64>, to: u64) {
+        let moved: Vec<(u64, Frame)> = self.mapped.range(from.clone()).map(|(&page, &frame)| (page, frame)).collect();
+        for (page, frame) in moved {
+            self.mapped.remove(&page);
+            self.mapped.insert(page - from.start + to, frame);
+        }
+    }
+
+    /// How many pages are known to be mapped.
+    pub(super) fn count(&self) -> usize {
+        self.mapped.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_writer_after_a_fork_keeps_the_frame() {
+        let (mut frames, mut parent) = (Frames::default(), Pages::default());
+        parent.fault(&mut frames, 7, true);
+        let mut child = parent.fork(&mut frames);
+        assert!(parent.store(&mut frames, 7), "the first writer copies");
+        assert!(!child.store(&mut frames, 7), "the second is alone with it");
+    }
+
+    #[test]
+    fn a_read_of_a_file_maps_what_is_around_it_but_not_beyond_the_mapping() {
+        let (mut frames, mut pages) = (Frames::default(), Pages::default());
+        pages.map(30..40, Backing::File);
+        pages.fault(&mut frames, 33, false);
+        assert_eq!(pages.span(&(0..100)), Some(32..40));
+        pages.map(100..200, Backing::Private);
+        pages.fault(&mut frames, 150, false);
+        assert_eq!(pages.span(&(100..200)), Some(150..151));
+    }
+
+    #[test]
+    fn unmapping_the_middle_leaves_two_mappings() {
+        let (mut frames, mut pages) = (Frames::default(), Pages::default());
+        pages.map(0..100, Backing::File);
+        assert!(!pages.unmap(&mut frames, &(40..60)));
+        assert_eq!((pages.mapping(39), pages.mapping(50)), (Some((0..40, Backing::File)), None));
+        assert_eq!(pages.mapping(60), Some((60..100, Backing::File)));
+    }
+
+    #[test]
+    fn a_table_goes_with_the_last_mapping_under_it() {
+        let (mut frames, mut pages) = (Frames::default(), Pages::default());
+        pages.map(512..520, Backing::Private);
+        pages.map(600..610, Backing::Private);
+        pages.fault(&mut frames, 513, true);
+        pages.fault(&mut frames, 600, true);
+        assert!(!pages.unmap(&mut frames, &(512..520)));
+        assert!(pages.unmap(&mut frames, &(600..610)));
+    }
+}

@@ -1,0 +1,75 @@
+//! Who is who: which thread belongs to which process, and which threads are the kernel's own.
+//!
+//! A switch names the thread that comes, not its process; nothing says that a thread has no user memory; and the space
+//! of an exec is changed before the trace says that the exec succeeded. So the trace is read once before. A thread that
+//! ever faulted in user mode, called, was forked by one that did, or whose coming made the kernel load a space, is a
+//! program's.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use tlbkit_trace::{Error, FaultMode, FlushReason, Kind, Source};
+
+/// What a first reading tells.
+#[derive(Default)]
+pub(super) struct People {
+    process: FxHashMap<i32, i32>,
+    programs: FxHashSet<i32>,
+    /// When execs loaded their new spaces, by thread and time.
+    execs: FxHashSet<(i32, u64)>,
+    /// CPUs that recorded anything.
+    pub(super) cpus: u32,
+}
+
+impl People {
+    /// Reads the whole trace.
+    pub(super) fn read(source: &mut dyn Source) -> Result<Self, Error> {
+        let mut people = Self::default();
+        let mut loaded: FxHashMap<i32, u64> = FxHashMap::default();
+        // The thread that each CPU has just turned to.
+        let mut coming: Vec<i32> = Vec::new();
+        while let Some(event) = source.next_event()? {
+            people.cpus = people.cpus.max(event.cpu + 1);
+            if event.pid > 0 {
+                people.process.entry(event.tid).or_insert(event.pid);
+            }
+            coming.resize(people.cpus as usize, 0);
+            let came = std::mem::take(&mut coming[event.cpu as usize]);
+            match event.kind {
+                Kind::Switch { next, .. } => coming[event.cpu as usize] = next,
+                Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {
+                    people.programs.insert(came);
+                }
+                // A space was loaded without a switch of threads: the last time before its end this was the exec's.
+                Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
+                    loaded.insert(event.tid, event.time_ns);
+                }
+                Kind::Fault { mode: FaultMode::User, .. } | Kind::Enter { .. } | Kind::Leave { .. } => {
+                    people.programs.insert(event.tid);
+                }
+                Kind::Exec { tid, old_tid, .. } => {
+                    people.programs.insert(tid);
+                    people.execs.extend(loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
+                }
+                Kind::Fork { parent, child, .. } if people.programs.contains(&parent) => {
+                    people.programs.insert(child);
+                }
+                _ => {}
+            }
+        }
+        Ok(people)
+    }
+
+    /// True if the thread's exec loaded its new space at this time.
+    pub(super) fn execs_at(&self, tid: i32, time_ns: u64) -> bool {
+        self.execs.contains(&(tid, time_ns))
+    }
+
+    /// True if the thread runs a program.
+    pub(super) fn is_program(&self, tid: i32) -> bool {
+        tid != 0 && self.programs.contains(&tid)
+    }
+
+    /// The process of a thread; itself if nothing says otherwise.
+    pub(super) fn process_of(&self, tid: i32) -> i32 {
+        self.process.get(&tid).copied().unwrap_or(tid)
+    }
+}

@@ -1,0 +1,57 @@
+//! `mutants/*.patch`: a header that says where the bug comes from and what it breaks, then a unified diff.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One historical bug.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Patch {
+    /// The file's name without its ending.
+    pub(super) name: String,
+    /// Who shipped it, or which rule it breaks.
+    pub(super) origin: String,
+    /// The file.
+    pub(super) file: PathBuf,
+}
+
+/// All patches of `folder`, by name.
+pub(super) fn read_all(folder: &Path) -> Result<Vec<Patch>> {
+    let mut patches = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let file = entry?.path();
+        if file.extension().is_some_and(|ending| ending == "patch") {
+            let text = fs::read_to_string(&file)?;
+            patches.push(parse(&file, &text).with_context(|| file.display().to_string())?);
+        }
+    }
+    patches.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(patches)
+}
+
+fn parse(file: &Path, text: &str) -> Result<Patch> {
+    let header = |field: &str| {
+        let value = text.lines().take_while(|line| !line.starts_with("--- ")).find_map(|line| line.strip_prefix(field));
+        value.map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    };
+    let Some(origin) = header("Origin:") else { bail!("no line `Origin: ...` before the diff") };
+    if header("Breaks:").is_none() {
+        bail!("no line `Breaks: ...` before the diff");
+    }
+    let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(Patch { name, origin, file: file.to_path_buf() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_patch_without_an_origin_is_refused() {
+        let good = "Origin: somebody\nBreaks: something\n\n--- a/x\n+++ b/x\n";
+        assert_eq!(parse(Path::new("m/a-bug.patch"), good).map(|p| p.name).ok().as_deref(), Some("a-bug"));
+        for bad in ["Breaks: something\n--- a/x\n", "Origin:\nBreaks: b\n", "--- a/x\nOrigin: late\nBreaks: late\n"] {
+            assert!(parse(Path::new("m/a-bug.patch"), bad).is_err(), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A copy of some crates as a workspace of its own, in which they can be changed and built without touching the tree.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The copy, with a build folder that outlives it, so that only what was changed is built again.
+pub(crate) struct Workshop {
+    /// Root of the copied workspace.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds it.
+    pub(crate) target: PathBuf,
+}
+
+impl Workshop {
+    /// Copies `crates`, each a folder of the workspace at `tree`, to `place`.
+    ///
+    /// # Errors
+    /// If a file cannot be read or written.
+    pub(crate) fn new(tree: &Path, place: &Path, crates: &[&str]) -> Result<Self> {
+        let root = place.join("tree");
+        for name in crates {
+            copy_folder(&tree.join(name), &root.join(name)).with_context(|| format!("copying {name}"))?;
+        }
+        fs::copy(tree.join("Cargo.lock"), root.join("Cargo.lock"))?;
+        write_if_new(&root.join("Cargo.toml"), &manifest(&fs::read_to_string(tree.join("Cargo.toml"))?, crates)?)?;
+        Ok(Self { root, target: place.join("build") })
+    }
+
+    /// Applies a unified diff; an error if it does not apply as it is.
+    pub(crate) fn apply(&self, patch: &Path) -> Result<()> {
+        self.git(&["apply", "--whitespace=nowarn"], patch)
+    }
+
+    /// Takes it back.
+    pub(crate) fn revert(&self, patch: &Path) -> Result<()> {
+        self.git(&["apply", "--whitespace=nowarn", "--reverse"], patch)
+    }
+
+    fn git(&self, args: &[&str], patch: &Path) -> Result<()> {
+        // Without the ceiling git would find the repository around the build folder, and skip what it does not track.
+        let output = Command::new("git")
+            .args(args)
+            .arg(patch)
+            .current_dir(&self.root)
+            .env("GIT_CEILING_DIRECTORIES", self.root.parent().unwrap_or(&self.root))
+            .output()
+            .context("running git apply")?;
+        if !output.status.success() {
+            bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+}
+
+/// The workspace's manifest with `crates` as its only members.
+fn manifest(whole: &str, crates: &[&str]) -> Result<String> {
+    let mut manifest: toml::Table = whole.parse()?;
+    let workspace = manifest.get_mut("workspace").and_then(toml::Value::as_table_mut).context("no [workspace]")?;
+    let members = crates.iter().map(|&name| toml::Value::from(name)).collect::<Vec<_>>();
+    workspace.insert("members".to_owned(), members.into());
+    workspace.remove("default-members");
+    workspace.remove("exclude");
+    Ok(manifest.to_string())
+}
+
+/// Copies what differs and removes what is gone, so that times of unchanged files stay and cargo builds little.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(to)? {
+        let entry = entry?;
+        if !from.join(entry.file_name()).exists() {
+            if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path())? } else { fs::remove_file(entry.path())? }
+        }
+    }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            write_if_new(&target, &fs::read(entry.path())?)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_if_new(file: &Path, content: impl AsRef<[u8]>) -> Result<()> {
+    if fs::read(file).ok().as_deref() != Some(content.as_ref()) {
+        fs::write(file, content)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_copied_manifest_keeps_what_crates_inherit() -> Result<()> {
+        let whole = "[workspace]\nmembers = [\"a\", \"b\"]\nexclude = [\"c\"]\n[workspace.package]\nedition = \"2024\"\n";
+        let copied = manifest(whole, &["b"])?;
+        assert!(copied.contains("members = [\"b\"]") && copied.contains("edition") && !copied.contains("exclude"));
+        Ok(())
+    }
+}
