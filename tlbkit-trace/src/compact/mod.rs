@@ -1,0 +1,58 @@
+//! The compact form: a trace for keeping, at a twentieth of `perf.data`'s size or less.
+//!
+//! # Layout, version 1
+//!
+//! All fixed-size numbers are little-endian. A file is a head, blocks, and an end mark:
+//!
+//! ```text
+//! head    8 bytes "tlbtrace", u16 version, 6 bytes 0
+//! block   4 bytes "BLOK"; u32 events (1 to 131,072), u32 packed bytes, u32 unpacked bytes (up to 2^26),
+//!         u32 CRC-32 of the packed bytes, u32 CRC-32 of the 20 bytes before it; then the packed bytes
+//! end     as a block, with 0 events; its content, not packed, is four u64: events in the file, and how many
+//!         were unused, out of order and damaged when it was written (see `Health`)
+//! ```
+//!
+//! A block can be read without any other: a damaged one costs its own events, and the next is found by its first four
+//! bytes. Its packed bytes are one zstd frame that holds columns. Each column is its length and then as many bytes.
+//! A *number* is LEB128: seven bits a byte, low ones first, the top bit set on all but the last. A *difference* is the
+//! wrapping difference to the previous value of its column (0 at first) as a number, after the sign was moved to bit
+//! 0. In order, the columns are:
+//!
+//! ```text
+//! texts     their count; for each its length and its bytes (UTF-8)
+//! threads   for each, as long as the column lasts: pid, tid (differences to 0), and the text of its name
+//! stacks    for each, as long as the column lasts: its length, and as many places in code
+//! tags      a byte for each event: the tracepoint's number; 255 for lost events
+//! times     for each event: difference, nanoseconds
+//! cpus      for each event: difference
+//! thread    for each event: difference of positions in `threads`
+//! stack     for each event: difference of positions in `stacks` + 1; 0 for none
+//! lost      for each event with tag 255: difference of the count
+//! fields    first, as no column, how many columns follow: five for each tracepoint by number, one a field; in each,
+//!           for each event of that tracepoint a difference
+//! ```
+//!
+//! Texts are named by their position in `texts`. A place in code is an address, or 0x7c0de00000000000 + the position
+//! of the function's name. Tracepoints' numbers and the meaning of their fields are the order of the list in
+//! `tracepoint.rs`, where new ones are only ever added at the end.
+
+mod block;
+mod column;
+mod read;
+mod write;
+
+pub use read::CompactReader;
+pub use write::CompactWriter;
+
+/// The version that is written and read.
+pub const VERSION: u16 = 1;
+
+const MAGIC: &[u8; 8] = b"tlbtrace";
+const HEAD_BYTES: usize = 16;
+const BLOCK_MAGIC: &[u8; 4] = b"BLOK";
+const BLOCK_HEAD_BYTES: usize = 24;
+const END_BYTES: usize = 32;
+/// What a writer puts into one block.
+const BLOCK_EVENTS: u32 = 1 << 15;
+const MAX_BLOCK_EVENTS: u32 = 1 << 17;
+const MAX_UNPACKED_BYTES: u32 = 1 << 26;

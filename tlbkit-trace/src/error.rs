@@ -1,0 +1,157 @@
+//! What can be wrong with a file: what ends the reading, and what only leaves holes.
+
+use std::fmt;
+
+/// Why a file cannot be read, or not any further: one line each.
+#[derive(thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The system's answer.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// The system's answer, or that of zstd where a packed file is cut short, in the middle of a file.
+    #[error("{place}: {source}")]
+    Read {
+        /// How far reading came.
+        place: Place,
+        /// The answer.
+        source: std::io::Error,
+    },
+    /// None of the known forms.
+    #[error("byte 0: {found:?} begins no trace: want perf.data, perf script text or this program's own form")]
+    NotATrace {
+        /// How it begins.
+        found: String,
+    },
+    /// Something lies beyond the end of the file.
+    #[error("byte {offset}: {what} should end at byte {end}, but the file ends at byte {file_bytes}: it was cut short")]
+    Cut {
+        /// Where that something is named.
+        offset: u64,
+        /// What lies beyond.
+        what: &'static str,
+        /// Where it should end.
+        end: u64,
+        /// Where the file ends.
+        file_bytes: u64,
+    },
+    /// A value that no good file has.
+    #[error("byte {offset}: {what} is {value}, limit {limit}")]
+    Value {
+        /// Where it stands.
+        offset: u64,
+        /// What it means.
+        what: &'static str,
+        /// What it is.
+        value: u64,
+        /// What it may be at most, or at least where it is too small.
+        limit: u64,
+    },
+    /// The file lacks what is needed to understand it.
+    #[error("byte {offset}: {what}")]
+    Missing {
+        /// Where it should stand.
+        offset: u64,
+        /// What is lacking.
+        what: &'static str,
+    },
+    /// A version that this program does not know.
+    #[error("byte {offset}: version {found}, but only version {known} is known")]
+    Version {
+        /// Where it stands.
+        offset: u64,
+        /// The file's.
+        found: u16,
+        /// Ours.
+        known: u16,
+    },
+}
+
+/// Place in a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// So many bytes from the start.
+    Byte(u64),
+    /// This line, from 1.
+    Line(u64),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Byte(n) => write!(f, "byte {n}"),
+            Self::Line(n) => write!(f, "line {n}"),
+        }
+    }
+}
+
+/// A part of a file that could not be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Damage {
+    /// Where.
+    pub place: Place,
+    /// What is wrong, value and limit included.
+    pub what: String,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.what)
+    }
+}
+
+/// Damages that are kept word for word; the rest is counted.
+const MAX_KEPT: usize = 16;
+
+/// How far a trace is from complete. What is not zero here belongs beside every result.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Health {
+    /// Events handed out.
+    pub events: u64,
+    /// Events that the recorder lost, by its own count.
+    pub lost: u64,
+    /// Events handed out after a younger one.
+    pub late: u64,
+    /// Events of kinds that this library does not use.
+    pub unused: u64,
+    /// Parts that could not be used.
+    pub damaged: u64,
+    /// The first of them.
+    pub damages: Vec<Damage>,
+    newest_ns: u64,
+}
+
+impl Health {
+    /// Whether everything that was recorded was read, in order.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.lost == 0 && self.late == 0 && self.damaged == 0
+    }
+
+    pub(crate) fn damage(&mut self, place: Place, what: impl Into<String>) {
+        self.damaged += 1;
+        if self.damages.len() < MAX_KEPT {
+            self.damages.push(Damage { place, what: what.into() });
+        }
+    }
+
+    pub(crate) fn saw(&mut self, event: &crate::Event) {
+        self.events += 1;
+        self.late += u64::from(event.time_ns < self.newest_ns);
+        self.newest_ns = self.newest_ns.max(event.time_ns);
+        if let crate::Kind::Lost { count } = event.kind {
+            self.lost = self.lost.saturating_add(count);
+        }
+    }
+}
+
+impl fmt::Display for Health {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} events, {} lost, {} out of order, {} parts unusable",
+            self.events, self.lost, self.late, self.damaged
+        )?;
+        self.damages.first().map_or(Ok(()), |first| write!(f, " (first: {first})"))
+    }
+}

@@ -1,0 +1,46 @@
+//! Traces of live Linux machines: what the kernel itself recorded about its TLB flushes, and what caused them.
+//!
+//! [`open`] finds the form of a file by its first bytes: `perf.data` (file or pipe), the text of `perf script`, or the
+//! compact form of [`compact`], each plain or packed by zstd. All of them give the same [`Event`]s through [`Source`],
+//! in order of time and in constant memory. [`Source::health`] says what is missing; it belongs beside every result.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), tlbkit_trace::Error> {
+//! let mut source = tlbkit_trace::open("perf.data".as_ref())?;
+//! let mut summary = tlbkit_trace::Summary::default();
+//! while let Some(event) = source.next_event()? {
+//!     summary.add(&event, source.names());
+//! }
+//! println!("{} ({})", summary, source.health());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! By file: `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
+//! `script.rs` and `compact/` (the forms), `summary/` (counts and histograms), `perfetto.rs` (a picture of a window).
+#![forbid(unsafe_code)]
+
+pub mod compact;
+mod error;
+mod event;
+mod names;
+mod order;
+mod perf;
+mod perfetto;
+mod script;
+mod source;
+pub mod summary;
+mod symbols;
+mod tracepoint;
+
+pub use compact::{CompactReader, CompactWriter};
+pub use error::{Damage, Error, Health, Place};
+pub use event::{Edge, Event, Fan, FaultMode, FlushReason, FlushSize, Kind, Syscall};
+pub use names::{Code, Name, Names, StackId};
+pub use perf::PerfReader;
+pub use perfetto::PerfettoWriter;
+pub use script::ScriptReader;
+pub use source::{Source, open, open_pipe};
+pub use summary::Summary;
+pub use symbols::Symbols;
+pub use tracepoint::EVENTS;

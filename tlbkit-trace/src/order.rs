@@ -1,0 +1,99 @@
+//! Puts records into order of time, a round at a time.
+//!
+//! The recorder empties one buffer per CPU after the other and then marks the end of a round. What a round brings can
+//! be older than the round's begin, but not older than the newest record of the round before it.
+
+/// Without marks, so many records make a round: what a broken or foreign recorder costs in memory.
+const MAX_ROUND: usize = 1 << 20;
+
+/// Holds back what may still be preceded by something older.
+pub(crate) struct Rounds<T> {
+    /// Ready, youngest first.
+    ready: Vec<(u64, T)>,
+    held: Vec<(u64, T)>,
+    newest_of_last_round_ns: u64,
+    newest_ns: u64,
+    /// Where the last round ends among what is held.
+    held_before_round: usize,
+}
+
+impl<T> Rounds<T> {
+    pub(crate) fn new() -> Self {
+        Self { ready: Vec::new(), held: Vec::new(), newest_of_last_round_ns: 0, newest_ns: 0, held_before_round: 0 }
+    }
+
+    pub(crate) fn push(&mut self, time_ns: u64, record: T) {
+        self.newest_ns = self.newest_ns.max(time_ns);
+        self.held.push((time_ns, record));
+    }
+
+    /// Whether the round grew so long that it must end without a mark.
+    pub(crate) fn is_full(&self) -> bool {
+        self.held.len() - self.held_before_round >= MAX_ROUND
+    }
+
+    /// Whether all is out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.ready.is_empty()
+    }
+
+    /// Ends a round: lets go of what the last one had at its end. Call only when nothing is ready.
+    pub(crate) fn end_round(&mut self) {
+        self.release(self.newest_of_last_round_ns);
+        self.newest_of_last_round_ns = self.newest_ns;
+        self.held_before_round = self.held.len();
+    }
+
+    /// Lets go of everything. Call only when nothing is ready.
+    pub(crate) fn finish(&mut self) {
+        self.release(u64::MAX);
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        self.ready.pop().map(|(_, record)| record)
+    }
+
+    fn release(&mut self, until_ns: u64) {
+        debug_assert!(self.ready.is_empty(), "released twice");
+        // Stable, and quick where it finds runs in order: one for each CPU.
+        self.held.sort_by_key(|&(time_ns, _)| time_ns);
+        let end = self.held.partition_point(|&(time_ns, _)| time_ns <= until_ns);
+        self.ready.extend(self.held.drain(..end).rev());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(rounds: &mut Rounds<u64>) -> Vec<u64> {
+        std::iter::from_fn(|| rounds.pop()).collect()
+    }
+
+    #[test]
+    fn a_record_waits_for_the_round_after_its_own() {
+        let mut rounds = Rounds::new();
+        for time_ns in [10, 30, 20] {
+            rounds.push(time_ns, time_ns);
+        }
+        rounds.end_round();
+        assert!(drain(&mut rounds).is_empty());
+        for time_ns in [40, 25] {
+            rounds.push(time_ns, time_ns);
+        }
+        rounds.end_round();
+        assert_eq!(drain(&mut rounds), [10, 20, 25, 30]);
+        rounds.finish();
+        assert_eq!(drain(&mut rounds), [40]);
+    }
+
+    #[test]
+    fn equal_times_keep_the_files_order() {
+        let mut rounds = Rounds::new();
+        for record in 0..100 {
+            rounds.push(7, record);
+        }
+        rounds.finish();
+        assert!(drain(&mut rounds).into_iter().eq(0..100));
+    }
+}

@@ -1,0 +1,135 @@
+//! What one event of a recording stores with each sample, and where.
+
+use super::bytes::{Bytes, Endianness, Width};
+use linux_perf_event_reader::{AttrFlags, SampleFormat};
+
+/// Size of the first version of `perf_event_attr`, which has all that is needed here.
+const MIN_ATTR_BYTES: u64 = 64;
+
+/// The layout of one event's records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Attr {
+    format: SampleFormat,
+    is_stamped: bool,
+}
+
+/// What is used of a sample.
+pub(super) struct Sample<'a> {
+    pub(super) time_ns: u64,
+    pub(super) cpu: u32,
+    pub(super) pid: i32,
+    pub(super) tid: i32,
+    /// Addresses, innermost first, in the file's byte order.
+    pub(super) stack: Bytes<'a>,
+    /// The tracepoint's own record.
+    pub(super) raw: &'a [u8],
+}
+
+/// Who and when, at the end of every record that is no sample.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Stamp {
+    pub(super) time_ns: u64,
+    pub(super) cpu: u32,
+    pub(super) pid: i32,
+    pub(super) tid: i32,
+}
+
+impl Attr {
+    /// From the kernel's `perf_event_attr`; also its size.
+    pub(super) fn parse(bytes: &[u8], order: Endianness) -> Option<(Self, u64)> {
+        let b = Bytes::new(bytes, order);
+        let size = b.number_at(4, Width::U32).filter(|&size| size >= MIN_ATTR_BYTES)?;
+        let format = SampleFormat::from_bits_truncate(b.number_at(24, Width::U64)?);
+        let flags = b.number_at(40, Width::U64)?;
+        // They are single bits of a C structure: a big-endian machine fills it from the other end.
+        let flags = if matches!(order, Endianness::BigEndian) { flags.reverse_bits() } else { flags };
+        let is_stamped = flags & AttrFlags::SAMPLE_ID_ALL.bits() != 0;
+        Some((Self { format, is_stamped }, size))
+    }
+
+    /// Whether a record says which event it is of in a place common to all events.
+    pub(super) fn has_identifier(&self) -> bool {
+        self.format.contains(SampleFormat::IDENTIFIER)
+    }
+
+    /// Whether a sample says all that an [`Event`](crate::Event) needs.
+    pub(super) fn missing(&self) -> Option<&'static str> {
+        if self.format.contains(SampleFormat::READ) {
+            return Some("samples hold counter values (recorded with :S), which are not understood");
+        }
+        [
+            (SampleFormat::TIME, "samples have no time (record tracepoints, or with -T)"),
+            (SampleFormat::TID, "samples have no thread"),
+            (SampleFormat::CPU, "samples have no CPU (record with -a or --sample-cpu)"),
+            (SampleFormat::RAW, "samples have no tracepoint fields (record tracepoints, or with -R)"),
+        ]
+        .into_iter()
+        .find_map(|(bit, what)| (!self.format.contains(bit)).then_some(what))
+    }
+
+    pub(super) fn sample<'a>(&self, mut b: Bytes<'a>) -> Option<Sample<'a>> {
+        let has = |bit| self.format.contains(bit);
+        let skip = |b: &mut Bytes<'a>, bit| if has(bit) { b.take(8).map(|_| ()) } else { Some(()) };
+        let none = Bytes::new(&[], Endianness::LittleEndian);
+        skip(&mut b, SampleFormat::IDENTIFIER)?;
+        skip(&mut b, SampleFormat::IP)?;
+        let (pid, tid) = if has(SampleFormat::TID) { (b.i32()?, b.i32()?) } else { (-1, -1) };
+        let time_ns = if has(SampleFormat::TIME) { b.u64()? } else { 0 };
+        skip(&mut b, SampleFormat::ADDR)?;
+        skip(&mut b, SampleFormat::ID)?;
+        skip(&mut b, SampleFormat::STREAM_ID)?;
+        let cpu = if has(SampleFormat::CPU) { b.u64_low()? } else { 0 };
+        skip(&mut b, SampleFormat::PERIOD)?;
+        let stack = if has(SampleFormat::CALLCHAIN) {
+            let frames = b.u64()?;
+            b.part(frames.checked_mul(8)?)?
+        } else {
+            none
+        };
+        let raw = if has(SampleFormat::RAW) {
+            let size = b.u32()?;
+            b.take(size.into())?
+        } else {
+            &[]
+        };
+        Some(Sample { time_ns, cpu, pid, tid, stack, raw })
+    }
+
+    /// The stamp at the end of a record that is no sample; zero where the recording has none.
+    pub(super) fn stamp(&self, body: &[u8], order: Endianness) -> Stamp {
+        self.try_stamp(body, order).unwrap_or_default()
+    }
+
+    fn try_stamp(&self, body: &[u8], order: Endianness) -> Option<Stamp> {
+        let has = |bit| self.format.contains(bit);
+        let all = SampleFormat::TID
+            | SampleFormat::TIME
+            | SampleFormat::ID
+            | SampleFormat::STREAM_ID
+            | SampleFormat::CPU
+            | SampleFormat::IDENTIFIER;
+        let size = 8 * (self.format & all).bits().count_ones() as usize;
+        if !self.is_stamped {
+            return None;
+        }
+        let mut b = Bytes::new(&body[body.len().checked_sub(size)?..], order);
+        let (pid, tid) = if has(SampleFormat::TID) { (b.i32()?, b.i32()?) } else { (-1, -1) };
+        let time_ns = if has(SampleFormat::TIME) { b.u64()? } else { 0 };
+        for bit in [SampleFormat::ID, SampleFormat::STREAM_ID] {
+            if has(bit) {
+                b.take(8)?;
+            }
+        }
+        let cpu = if has(SampleFormat::CPU) { b.u64_low()? } else { 0 };
+        Some(Stamp { time_ns, cpu, pid, tid })
+    }
+}
+
+impl Bytes<'_> {
+    /// A 32-bit number that is followed by 32 unused bits.
+    fn u64_low(&mut self) -> Option<u32> {
+        let number = self.u32()?;
+        self.take(4)?;
+        Some(number)
+    }
+}

@@ -1,0 +1,160 @@
+//! From a tracepoint's raw record to its fields in the catalogue's order, planned once for each file.
+
+use super::bytes::{Bytes, Endianness, Width};
+use super::format::{Format, FormatField};
+use crate::event::Kind;
+use crate::names::{Code, Names};
+use crate::symbols::Symbols;
+use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
+use rustc_hash::FxHashMap;
+
+/// State bits below this one say that a thread sleeps, is stopped or ends; above are only marks.
+const NOT_RUNNABLE: u64 = 0xff;
+
+/// Decodes all tracepoints of a file.
+pub(super) struct Decoder {
+    order: Endianness,
+    plans: FxHashMap<u16, Plan>,
+    symbols: Symbols,
+    /// Functions that were looked up before.
+    known: FxHashMap<u64, Code>,
+}
+
+struct Plan {
+    tracepoint: Tracepoint,
+    steps: Vec<Step>,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    Number(usize, Width),
+    Code(usize, Width),
+    Runnable(usize, Width),
+    TextArray {
+        offset: usize,
+        size: usize,
+    },
+    TextLocated(usize),
+    MaskLocated(usize),
+    /// Zero: this kernel does not store it.
+    Nothing,
+}
+
+/// What became of a raw record.
+pub(super) enum Decoded {
+    Kind(Kind),
+    /// A tracepoint that this library does not use.
+    Unused,
+    /// Shorter than its format, or with a number that has no meaning.
+    Bad,
+}
+
+impl Decoder {
+    pub(super) fn new(order: Endianness) -> Self {
+        Self { order, plans: FxHashMap::default(), symbols: Symbols::default(), known: FxHashMap::default() }
+    }
+
+    /// Whether any tracepoint can be decoded.
+    pub(super) fn is_empty(&self) -> bool {
+        self.plans.is_empty()
+    }
+
+    pub(super) fn set_symbols(&mut self, symbols: Symbols) {
+        self.symbols = symbols;
+        self.known.clear();
+    }
+
+    /// Plans for a tracepoint; none of it if the kernel lacks a field that is needed.
+    pub(super) fn add(&mut self, format: &Format) {
+        let known = Tracepoint::all().find(|tracepoint| tracepoint.spec().event == format.event);
+        let Some(tracepoint) = known else { return };
+        let steps = tracepoint.spec().fields.iter().map(|&(name, kind)| step(format, name, kind));
+        if let Some(steps) = steps.collect() {
+            self.plans.insert(format.id, Plan { tracepoint, steps });
+        }
+    }
+
+    pub(super) fn decode(&mut self, raw: &[u8], names: &mut Names) -> Decoded {
+        let b = Bytes::new(raw, self.order);
+        let Some(id) = b.number_at(0, Width::U16) else { return Decoded::Bad };
+        let Some(plan) = self.plans.get(&(id as u16)) else { return Decoded::Unused };
+        let mut fields: Fields = [0; MAX_FIELDS];
+        for (field, &step) in fields.iter_mut().zip(&plan.steps) {
+            let value = match step {
+                Step::Code(offset, width) => {
+                    b.number_at(offset, width).map(|address| code(&mut self.known, &self.symbols, address, names).0)
+                }
+                _ => value(step, b, names),
+            };
+            let Some(value) = value else { return Decoded::Bad };
+            *field = value;
+        }
+        plan.tracepoint.kind(&fields).map_or(Decoded::Bad, Decoded::Kind)
+    }
+
+    /// A frame of a stack.
+    pub(super) fn code(&mut self, address: u64, names: &mut Names) -> Code {
+        code(&mut self.known, &self.symbols, address, names)
+    }
+}
+
+/// User addresses are not looked up, nor remembered: there is no end of them.
+fn code(known: &mut FxHashMap<u64, Code>, symbols: &Symbols, address: u64, names: &mut Names) -> Code {
+    if address.cast_signed() >= 0 {
+        return Code::address(address);
+    }
+    if let Some(&code) = known.get(&address) {
+        return code;
+    }
+    let code = symbols.name(address).map_or(Code::address(address), |name| Code::symbol(names.add(name)));
+    if known.len() < MAX_KNOWN {
+        known.insert(address, code);
+    }
+    code
+}
+
+/// More places in the kernel than this no recording has; a hostile one does not get more memory.
+const MAX_KNOWN: usize = 1 << 18;
+
+fn step(format: &Format, name: &str, kind: FieldKind) -> Option<Step> {
+    // Printed as `pid`, but stored under another name.
+    let stored = [name, if name == "pid" { "parent_pid" } else { name }];
+    let Some(&field) = stored.iter().find_map(|&name| format.fields.get(name)) else {
+        return optional(name);
+    };
+    let FormatField { offset, size, .. } = field;
+    Some(match kind {
+        FieldKind::Text if field.is_located => Step::TextLocated(offset),
+        FieldKind::Text if field.is_array => Step::TextArray { offset, size },
+        FieldKind::CpuMask if field.is_located => Step::MaskLocated(offset),
+        FieldKind::Text | FieldKind::CpuMask => return None,
+        FieldKind::Number => Step::Number(offset, field.width()?),
+        FieldKind::Code => Step::Code(offset, field.width()?),
+        FieldKind::Runnable => Step::Runnable(offset, field.width()?),
+    })
+}
+
+/// `group_dead` is newer than the rest.
+fn optional(name: &str) -> Option<Step> {
+    (name == "group_dead").then_some(Step::Nothing)
+}
+
+fn value(step: Step, b: Bytes<'_>, names: &mut Names) -> Option<u64> {
+    match step {
+        Step::Number(offset, width) | Step::Code(offset, width) => b.number_at(offset, width),
+        Step::Runnable(offset, width) => Some(u64::from(b.number_at(offset, width)? & NOT_RUNNABLE == 0)),
+        Step::TextArray { offset, size } => {
+            let bytes = b.rest().get(offset..)?.get(..size)?;
+            Some(names.add_bytes(bytes).0.into())
+        }
+        Step::TextLocated(offset) => Some(names.add_bytes(located(b, offset)?).0.into()),
+        Step::Nothing => Some(0),
+        Step::MaskLocated(offset) => Some(located(b, offset)?.iter().map(|byte| u64::from(byte.count_ones())).sum()),
+    }
+}
+
+/// The bytes that a field points to within its record.
+fn located(b: Bytes<'_>, offset: usize) -> Option<&[u8]> {
+    let place = b.number_at(offset, Width::U32)? as usize;
+    b.rest().get(place & 0xffff..)?.get(..place >> 16)
+}

@@ -1,0 +1,43 @@
+//! The threads' names: a sample has only their numbers.
+
+use crate::event::Kind;
+use crate::names::{Name, Names};
+use rustc_hash::FxHashMap;
+
+/// More threads than Linux can have at once on common settings; then the names are learned anew.
+const MAX_THREADS: usize = 1 << 20;
+
+pub(super) struct Threads {
+    names: FxHashMap<i32, Name>,
+    idle: Name,
+}
+
+impl Threads {
+    pub(super) fn new(names: &mut Names) -> Self {
+        Self { names: FxHashMap::default(), idle: names.add("swapper") }
+    }
+
+    pub(super) fn name(&self, tid: i32) -> Name {
+        match tid {
+            0 => self.idle,
+            _ => self.names.get(&tid).copied().unwrap_or(Names::UNKNOWN),
+        }
+    }
+
+    pub(super) fn set(&mut self, tid: i32, name: Name) {
+        if self.names.len() >= MAX_THREADS {
+            self.names.clear();
+        }
+        self.names.insert(tid, name);
+    }
+
+    /// Takes the names that an event tells in passing, for threads that were not named before.
+    pub(super) fn learn(&mut self, kind: &Kind) {
+        let Kind::Switch { prev, prev_comm, next, next_comm, .. } = *kind else { return };
+        for (tid, name) in [(prev, prev_comm), (next, next_comm)] {
+            if !self.names.contains_key(&tid) {
+                self.set(tid, name);
+            }
+        }
+    }
+}

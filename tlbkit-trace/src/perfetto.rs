@@ -1,0 +1,197 @@
+//! A picture of a window of time: JSON in Chrome's trace-event form, which Perfetto's viewer opens.
+//!
+//! One track for each CPU: who runs, interrupts, functions called across CPUs, flushes. One for each thread: system
+//! calls and faults.
+
+use crate::error::Error;
+use crate::event::{Edge, Event, Fan, FlushReason, FlushSize, Kind, Syscall};
+use crate::names::Names;
+use rustc_hash::{FxHashMap, FxHashSet};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::ops::Range;
+
+/// The process that the CPUs' tracks stand under: no Linux process has this number.
+const CPUS_PID: i64 = -1;
+
+/// Writes the events of a window. [`PerfettoWriter::finish`] must end it.
+pub struct PerfettoWriter<W> {
+    out: W,
+    window_ns: Range<u64>,
+    is_first: bool,
+    named: FxHashSet<(i64, i64)>,
+    /// What is open on each track, innermost last: an end without its begin is not drawn.
+    open: FxHashMap<(i64, i64), Vec<What>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Running,
+    Interrupt,
+    Function,
+    Call(Syscall),
+}
+
+impl<W: Write> PerfettoWriter<W> {
+    /// Begins a picture of `window_ns`, in nanoseconds of the recording's clock.
+    ///
+    /// # Errors
+    ///
+    /// If `out` does not take it.
+    pub fn new(mut out: W, window_ns: Range<u64>) -> Result<Self, Error> {
+        out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
+        let (named, open) = (FxHashSet::default(), FxHashMap::default());
+        let mut new = Self { out, window_ns, is_first: true, named, open };
+        new.write(&json!({ "ph": "M", "name": "process_name", "pid": CPUS_PID, "args": { "name": "CPUs" } }))?;
+        Ok(new)
+    }
+
+    /// Draws an event, if it lies within the window; `names` are those of its source.
+    ///
+    /// # Errors
+    ///
+    /// If the file does not take it.
+    pub fn add(&mut self, event: &Event, names: &Names) -> Result<(), Error> {
+        if !self.window_ns.contains(&event.time_ns) {
+            return Ok(());
+        }
+        let cpu = self.cpu_track(event.cpu)?;
+        let text = |name| names.text(name).to_owned();
+        match event.kind {
+            Kind::Switch { next, next_comm, .. } => {
+                self.end(event, cpu, What::Running)?;
+                if next != 0 {
+                    self.begin(event, cpu, What::Running, &format!("{} {next}", text(next_comm)), json!({}))?;
+                }
+            }
+            Kind::CallInterrupt { edge: Edge::Begin, fan } => {
+                let name = if fan == Fan::Single { "interrupt" } else { "interrupt (one of several)" };
+                self.begin(event, cpu, What::Interrupt, name, json!({}))?;
+            }
+            Kind::CallInterrupt { edge: Edge::End, .. } => self.end(event, cpu, What::Interrupt)?,
+            Kind::CallRun { edge: Edge::Begin, func, .. } => {
+                self.begin(event, cpu, What::Function, &names.code(func), json!({}))?;
+            }
+            Kind::CallRun { edge: Edge::End, .. } => self.end(event, cpu, What::Function)?,
+            Kind::TlbFlush { reason, size } => self.flush(event, cpu, reason, size, &text(event.comm))?,
+            Kind::IpiSend { cpu: target, callback, .. } => {
+                let args = json!({ "target": target, "callback": names.code(callback) });
+                self.instant(event, cpu, "IPI send", args)?;
+            }
+            Kind::IpiSendMask { targets, callback, .. } => {
+                let args = json!({ "targets": targets, "callback": names.code(callback) });
+                self.instant(event, cpu, "IPI send to several", args)?;
+            }
+            Kind::Lost { count } => self.instant(event, cpu, "lost events", json!({ "count": count }))?,
+            _ => self.add_to_thread(event, names)?,
+        }
+        Ok(())
+    }
+
+    fn add_to_thread(&mut self, event: &Event, names: &Names) -> Result<(), Error> {
+        let track = self.thread_track(event, names)?;
+        match event.kind {
+            Kind::Enter { call, args } => {
+                let names = call.arguments().iter().map(|&name| name.to_owned());
+                let args: serde_json::Map<_, _> = names.zip(args.map(|arg| json!(format!("{arg:#x}")))).collect();
+                self.begin(event, track, What::Call(call), call.label(), Value::Object(args))
+            }
+            Kind::Leave { call, .. } => self.end(event, track, What::Call(call)),
+            Kind::Fault { address, ip, error_code, .. } => {
+                let args = json!({
+                    "address": format!("{address:#x}"), "ip": names.code(ip), "error_code": error_code
+                });
+                self.instant(event, track, "page fault", args)
+            }
+            Kind::Fork { child, .. } => self.instant(event, track, "fork", json!({ "child": child })),
+            Kind::Exec { path, .. } => self.instant(event, track, "exec", json!({ "path": names.text(path) })),
+            Kind::Exit { .. } => self.instant(event, track, "exit", json!({})),
+            _ => Ok(()),
+        }
+    }
+
+    fn flush(
+        &mut self,
+        event: &Event,
+        track: (i64, i64),
+        reason: FlushReason,
+        size: FlushSize,
+        comm: &str,
+    ) -> Result<(), Error> {
+        let pages = if let FlushSize::Pages(pages) = size { json!(pages) } else { json!("all") };
+        let args = json!({ "pages": pages, "reason": reason.label(), "comm": comm, "pid": event.pid });
+        self.instant(event, track, &format!("flush: {}", reason.label()), args)
+    }
+
+    fn cpu_track(&mut self, cpu: u32) -> Result<(i64, i64), Error> {
+        let track = (CPUS_PID, i64::from(cpu));
+        if self.named.insert(track) {
+            self.name("thread_name", track, &format!("CPU {cpu}"))?;
+        }
+        Ok(track)
+    }
+
+    fn thread_track(&mut self, event: &Event, names: &Names) -> Result<(i64, i64), Error> {
+        let track = (event.pid.into(), event.tid.into());
+        if self.named.insert(track) {
+            let comm = names.text(event.comm);
+            self.name("thread_name", track, comm)?;
+            if event.pid == event.tid {
+                self.name("process_name", track, comm)?;
+            }
+        }
+        Ok(track)
+    }
+
+    fn name(&mut self, what: &str, track: (i64, i64), name: &str) -> Result<(), Error> {
+        self.write(&json!({ "ph": "M", "name": what, "pid": track.0, "tid": track.1, "args": { "name": name } }))
+    }
+
+    fn begin(&mut self, event: &Event, track: (i64, i64), what: What, name: &str, args: Value) -> Result<(), Error> {
+        self.open.entry(track).or_default().push(what);
+        let ts = micros(event.time_ns);
+        self.write(&json!({
+            "ph": "B", "name": name, "pid": track.0, "tid": track.1, "ts": ts, "args": args
+        }))
+    }
+
+    /// Ends `what`, and whatever was begun within it and lost its end.
+    fn end(&mut self, event: &Event, track: (i64, i64), what: What) -> Result<(), Error> {
+        let open = self.open.entry(track).or_default();
+        let Some(at) = open.iter().rposition(|&other| other == what) else { return Ok(()) };
+        let ends = open.drain(at..).count();
+        for _ in 0..ends {
+            self.write(&json!({ "ph": "E", "pid": track.0, "tid": track.1, "ts": micros(event.time_ns) }))?;
+        }
+        Ok(())
+    }
+
+    fn instant(&mut self, event: &Event, track: (i64, i64), name: &str, args: Value) -> Result<(), Error> {
+        let ts = micros(event.time_ns);
+        self.write(&json!({
+            "ph": "i", "s": "t", "name": name, "pid": track.0, "tid": track.1, "ts": ts, "args": args
+        }))
+    }
+
+    fn write(&mut self, value: &Value) -> Result<(), Error> {
+        self.out.write_all(if std::mem::replace(&mut self.is_first, false) { b"\n" } else { b",\n" })?;
+        serde_json::to_writer(&mut self.out, value).map_err(std::io::Error::from)?;
+        Ok(())
+    }
+
+    /// Ends the picture; what is still open stays open to its right edge.
+    ///
+    /// # Errors
+    ///
+    /// If the file does not take it.
+    pub fn finish(mut self) -> Result<W, Error> {
+        self.out.write_all(b"\n]}\n")?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// The viewer's unit; nanoseconds stand behind the point.
+fn micros(time_ns: u64) -> f64 {
+    time_ns as f64 / 1000.0
+}

@@ -1,0 +1,95 @@
+//! What flushes were for: the system call that their thread was in, or the fault that it had just before.
+
+use crate::event::{Event, FaultMode, FlushReason, Kind, Syscall};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+
+/// A flush so soon after a user fault of the same thread is counted to the fault: copies of shared pages end sooner,
+/// and in the traces tried nearly no flush was left without cause.
+const FAULT_WINDOW_NS: u64 = 50_000;
+/// More threads than this are forgotten and learned anew.
+const MAX_THREADS: usize = 1 << 18;
+
+/// What a flush was for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// Its thread was in this system call.
+    Call(Syscall),
+    /// Its thread had a user fault just before: a copy of a shared page, mostly.
+    Fault,
+    /// Neither was recorded: reclaim, migration, or a call that is not traced.
+    Unknown,
+}
+
+impl Cause {
+    /// Short name for tables.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Call(call) => call.label(),
+            Self::Fault => "user fault",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Causes {
+    threads: FxHashMap<i32, Doing>,
+    counts: BTreeMap<Cause, u64>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Doing {
+    call: Option<Syscall>,
+    fault_ns: Option<u64>,
+}
+
+impl Causes {
+    /// Follows what the event's thread does.
+    pub(super) fn see(&mut self, event: &Event) {
+        match event.kind {
+            Kind::Enter { call, .. } => self.thread(event.tid).call = Some(call),
+            Kind::Leave { .. } => self.thread(event.tid).call = None,
+            Kind::Fault { mode: FaultMode::User, .. } => self.thread(event.tid).fault_ns = Some(event.time_ns),
+            Kind::Exit { tid, .. } => {
+                // It still flushes when its memory goes: only a new thread of this number begins afresh.
+                self.thread(tid).fault_ns = None;
+            }
+            Kind::Fork { child, .. } => {
+                self.threads.remove(&child);
+            }
+            _ => {}
+        }
+    }
+
+    fn thread(&mut self, tid: i32) -> &mut Doing {
+        if self.threads.len() >= MAX_THREADS {
+            self.threads.clear();
+        }
+        self.threads.entry(tid).or_default()
+    }
+
+    /// Counts a flush that its thread asked for; switches and others' requests have no cause here.
+    pub(super) fn count(&mut self, event: &Event, reason: FlushReason) {
+        use FlushReason::{LocalMmShootdown, LocalShootdown, RemoteSendIpi};
+        if matches!(reason, LocalMmShootdown | LocalShootdown | RemoteSendIpi) {
+            *self.counts.entry(self.cause(event)).or_default() += 1;
+        }
+    }
+
+    fn cause(&self, event: &Event) -> Cause {
+        let Some(doing) = self.threads.get(&event.tid) else { return Cause::Unknown };
+        if let Some(call) = doing.call {
+            return Cause::Call(call);
+        }
+        let is_recent = |fault_ns: u64| event.time_ns.saturating_sub(fault_ns) <= FAULT_WINDOW_NS;
+        if doing.fault_ns.is_some_and(is_recent) { Cause::Fault } else { Cause::Unknown }
+    }
+
+    pub(super) fn rows(&self) -> Vec<(Cause, u64)> {
+        let mut rows: Vec<_> = self.counts.iter().map(|(&cause, &flushes)| (cause, flushes)).collect();
+        rows.sort_by_key(|&(cause, flushes)| (std::cmp::Reverse(flushes), cause));
+        rows
+    }
+}

@@ -1,0 +1,248 @@
+//! The catalogue: which tracepoints are read, which of their fields, and what they mean.
+//!
+//! Every form of a trace meets here. The readers know how a field is written down (bytes at an offset, text behind
+//! a key, a column of differences) and hand over an array of numbers in the catalogue's order; this file alone
+//! turns such an array into a [`Kind`], and back.
+
+use crate::event::{Edge, Fan, FaultMode, FlushReason, FlushSize, Kind, Syscall};
+use crate::names::{Code, Name};
+
+/// The most fields that any tracepoint has here.
+pub(crate) const MAX_FIELDS: usize = 5;
+
+/// The fields of one event, in the catalogue's order; those that the tracepoint lacks are 0.
+pub(crate) type Fields = [u64; MAX_FIELDS];
+
+/// How a field is to be understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum FieldKind {
+    /// A number; negative ones are sign-extended.
+    Number,
+    /// A text.
+    Text,
+    /// A place in code.
+    Code,
+    /// A set of CPUs, of which the size counts.
+    CpuMask,
+    /// The state in which a thread is left: 1 if it would run on.
+    Runnable,
+}
+
+/// A field: Linux's name for it, and how to understand it.
+pub(crate) type Field = (&'static str, FieldKind);
+
+/// What is read of one tracepoint.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    /// As `perf record -e` takes it.
+    pub(crate) event: &'static str,
+    /// In the order in which Linux prints them.
+    pub(crate) fields: &'static [Field],
+}
+
+use FieldKind::{Code as C, CpuMask, Number as N, Runnable, Text as T};
+
+macro_rules! catalogue {
+    ($($tag:ident $event:literal [$($name:literal $kind:expr),*]),+ $(,)?) => {
+        /// A tracepoint that this library reads. The numbers are part of the compact form: new ones go to the end.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(u8)]
+        pub(crate) enum Tracepoint { $($tag),+ }
+
+        const ALL: &[(Tracepoint, Spec)] =
+            &[$((Tracepoint::$tag, Spec { event: $event, fields: &[$(($name, $kind)),*] })),+];
+
+        /// What `perf record -e` must be given so that nothing is missing; a kernel may lack some of them.
+        pub const EVENTS: &[&str] = &[$($event),+];
+    };
+}
+
+catalogue! {
+    TlbFlush "tlb:tlb_flush" ["pages" N, "reason" N],
+    Switch "sched:sched_switch"
+        ["prev_comm" T, "prev_pid" N, "prev_state" Runnable, "next_comm" T, "next_pid" N],
+    Fork "sched:sched_process_fork" ["pid" N, "child_comm" T, "child_pid" N],
+    Exec "sched:sched_process_exec" ["filename" T, "pid" N, "old_pid" N],
+    Exit "sched:sched_process_exit" ["pid" N, "group_dead" N],
+    Migrate "sched:sched_migrate_task" ["pid" N, "orig_cpu" N, "dest_cpu" N],
+    FaultUser "exceptions:page_fault_user" ["address" N, "ip" C, "error_code" N],
+    FaultKernel "exceptions:page_fault_kernel" ["address" N, "ip" C, "error_code" N],
+    EnterMmap "syscalls:sys_enter_mmap" ["addr" N, "len" N, "prot" N, "flags" N, "fd" N],
+    EnterMunmap "syscalls:sys_enter_munmap" ["addr" N, "len" N],
+    EnterMprotect "syscalls:sys_enter_mprotect" ["start" N, "len" N, "prot" N],
+    EnterMadvise "syscalls:sys_enter_madvise" ["start" N, "len_in" N, "behavior" N],
+    EnterBrk "syscalls:sys_enter_brk" ["brk" N],
+    EnterMremap "syscalls:sys_enter_mremap" ["addr" N, "old_len" N, "new_len" N, "flags" N, "new_addr" N],
+    EnterClone "syscalls:sys_enter_clone" ["clone_flags" N],
+    EnterClone3 "syscalls:sys_enter_clone3" ["uargs" N, "size" N],
+    EnterVfork "syscalls:sys_enter_vfork" [],
+    EnterExecve "syscalls:sys_enter_execve" ["filename" N],
+    EnterExitGroup "syscalls:sys_enter_exit_group" ["error_code" N],
+    LeaveMmap "syscalls:sys_exit_mmap" ["ret" N],
+    LeaveMunmap "syscalls:sys_exit_munmap" ["ret" N],
+    LeaveMprotect "syscalls:sys_exit_mprotect" ["ret" N],
+    LeaveMadvise "syscalls:sys_exit_madvise" ["ret" N],
+    LeaveBrk "syscalls:sys_exit_brk" ["ret" N],
+    LeaveMremap "syscalls:sys_exit_mremap" ["ret" N],
+    LeaveClone "syscalls:sys_exit_clone" ["ret" N],
+    LeaveClone3 "syscalls:sys_exit_clone3" ["ret" N],
+    LeaveVfork "syscalls:sys_exit_vfork" ["ret" N],
+    LeaveExecve "syscalls:sys_exit_execve" ["ret" N],
+    LeaveExitGroup "syscalls:sys_exit_exit_group" ["ret" N],
+    SingleBegin "irq_vectors:call_function_single_entry" [],
+    SingleEnd "irq_vectors:call_function_single_exit" [],
+    ManyBegin "irq_vectors:call_function_entry" [],
+    ManyEnd "irq_vectors:call_function_exit" [],
+    IpiSend "ipi:ipi_send_cpu" ["cpu" N, "callsite" C, "callback" C],
+    IpiSendMask "ipi:ipi_send_cpumask" ["cpumask" CpuMask, "callsite" C, "callback" C],
+    CallQueue "csd:csd_queue_cpu" ["cpu" N, "callsite" C, "func" C, "csd" N],
+    CallBegin "csd:csd_function_entry" ["func" C, "csd" N],
+    CallEnd "csd:csd_function_exit" ["func" C, "csd" N],
+}
+
+/// Stands in the compact form for [`Kind::Lost`], which is no tracepoint.
+pub(crate) const LOST_TAG: u8 = 255;
+
+impl Tracepoint {
+    /// Every one.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        ALL.iter().map(|&(tracepoint, _)| tracepoint)
+    }
+
+    pub(crate) fn spec(self) -> &'static Spec {
+        &ALL[self as usize].1
+    }
+
+    pub(crate) fn from_tag(tag: u8) -> Option<Self> {
+        ALL.get(tag as usize).map(|&(tracepoint, _)| tracepoint)
+    }
+
+    fn offset(first: Self, n: u8) -> Self {
+        ALL[first as usize + n as usize].0
+    }
+
+    /// What an event with these fields says; none where a number has no meaning.
+    pub(crate) fn kind(self, f: &Fields) -> Option<Kind> {
+        Some(match self {
+            Self::TlbFlush => Kind::TlbFlush {
+                reason: *FlushReason::ALL.get(usize::try_from(f[1]).ok()?)?,
+                size: if f[0] == u64::MAX { FlushSize::All } else { FlushSize::Pages(f[0]) },
+            },
+            Self::Switch => Kind::Switch {
+                prev: f[1] as i32,
+                prev_comm: Name(f[0] as u32),
+                prev_is_runnable: f[2] != 0,
+                next: f[4] as i32,
+                next_comm: Name(f[3] as u32),
+            },
+            Self::Fork => Kind::Fork { parent: f[0] as i32, child: f[2] as i32, child_comm: Name(f[1] as u32) },
+            Self::Exec => Kind::Exec { path: Name(f[0] as u32), tid: f[1] as i32, old_tid: f[2] as i32 },
+            Self::Exit => Kind::Exit { tid: f[0] as i32, is_last: f[1] != 0 },
+            Self::Migrate => Kind::Migrate { tid: f[0] as i32, from_cpu: f[1] as u32, to_cpu: f[2] as u32 },
+            Self::FaultUser => fault(FaultMode::User, f),
+            Self::FaultKernel => fault(FaultMode::Kernel, f),
+            Self::SingleBegin => Kind::CallInterrupt { edge: Edge::Begin, fan: Fan::Single },
+            Self::SingleEnd => Kind::CallInterrupt { edge: Edge::End, fan: Fan::Single },
+            Self::ManyBegin => Kind::CallInterrupt { edge: Edge::Begin, fan: Fan::Many },
+            Self::ManyEnd => Kind::CallInterrupt { edge: Edge::End, fan: Fan::Many },
+            Self::IpiSend => Kind::IpiSend { cpu: f[0] as u32, callsite: Code(f[1]), callback: Code(f[2]) },
+            Self::IpiSendMask => Kind::IpiSendMask { targets: f[0] as u32, callsite: Code(f[1]), callback: Code(f[2]) },
+            Self::CallQueue => Kind::CallQueue { cpu: f[0] as u32, callsite: Code(f[1]), func: Code(f[2]), csd: f[3] },
+            Self::CallBegin => Kind::CallRun { edge: Edge::Begin, func: Code(f[0]), csd: f[1] },
+            Self::CallEnd => Kind::CallRun { edge: Edge::End, func: Code(f[0]), csd: f[1] },
+            _ => return self.system_call(f),
+        })
+    }
+
+    fn system_call(self, f: &Fields) -> Option<Kind> {
+        let tag = self as u8;
+        let call = |first: Self| Syscall::ALL.get(tag.checked_sub(first as u8)? as usize).copied();
+        if let Some(call) = call(Self::LeaveMmap) {
+            return Some(Kind::Leave { call, result: f[0] as i64 });
+        }
+        call(Self::EnterMmap).map(|call| Kind::Enter { call, args: *f })
+    }
+
+    /// The tracepoint and its fields; none for what is no tracepoint.
+    pub(crate) fn of(kind: &Kind) -> Option<(Self, Fields)> {
+        Some(match *kind {
+            Kind::TlbFlush { reason, size } => {
+                let pages = if let FlushSize::Pages(pages) = size { pages } else { u64::MAX };
+                Self::TlbFlush.with([pages, reason as u64])
+            }
+            Kind::Switch { prev, prev_comm, prev_is_runnable, next, next_comm } => {
+                let (prev_comm, next_comm) = (u64::from(prev_comm.0), u64::from(next_comm.0));
+                Self::Switch.with([prev_comm, prev as u64, prev_is_runnable.into(), next_comm, next as u64])
+            }
+            Kind::Fork { parent, child, child_comm } => {
+                Self::Fork.with([parent as u64, child_comm.0.into(), child as u64])
+            }
+            Kind::Exec { path, tid, old_tid } => Self::Exec.with([path.0.into(), tid as u64, old_tid as u64]),
+            Kind::Exit { tid, is_last } => Self::Exit.with([tid as u64, is_last.into()]),
+            Kind::Migrate { tid, from_cpu, to_cpu } => Self::Migrate.with([tid as u64, from_cpu.into(), to_cpu.into()]),
+            Kind::Fault { mode, address, ip, error_code } => {
+                Self::offset(Self::FaultUser, mode as u8).with([address, ip.0, error_code.into()])
+            }
+            Kind::Enter { call, args } => Self::offset(Self::EnterMmap, call as u8).with(args),
+            Kind::Leave { call, result } => Self::offset(Self::LeaveMmap, call as u8).with([result as u64]),
+            Kind::CallInterrupt { edge, fan } => Self::offset(Self::SingleBegin, fan as u8 * 2 + edge as u8).with([]),
+            Kind::IpiSend { cpu, callsite, callback } => Self::IpiSend.with([cpu.into(), callsite.0, callback.0]),
+            Kind::IpiSendMask { targets, callsite, callback } => {
+                Self::IpiSendMask.with([targets.into(), callsite.0, callback.0])
+            }
+            Kind::CallQueue { cpu, callsite, func, csd } => Self::CallQueue.with([cpu.into(), callsite.0, func.0, csd]),
+            Kind::CallRun { edge, func, csd } => Self::offset(Self::CallBegin, edge as u8).with([func.0, csd]),
+            Kind::Lost { .. } => return None,
+        })
+    }
+
+    fn with<const N: usize>(self, first: [u64; N]) -> (Self, Fields) {
+        let mut fields = [0; MAX_FIELDS];
+        fields[..N].copy_from_slice(&first);
+        (self, fields)
+    }
+}
+
+fn fault(mode: FaultMode, f: &Fields) -> Kind {
+    Kind::Fault { mode, address: f[0], ip: Code(f[1]), error_code: f[2] as u32 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_catalogue_is_in_order_of_its_numbers() {
+        for (index, (tracepoint, _)) in ALL.iter().enumerate() {
+            assert_eq!(*tracepoint as usize, index);
+        }
+    }
+
+    #[test]
+    fn the_arguments_of_system_calls_are_those_of_the_catalogue() {
+        for call in Syscall::ALL {
+            let spec = Tracepoint::offset(Tracepoint::EnterMmap, call as u8).spec();
+            assert_eq!(spec.event, format!("syscalls:sys_enter_{}", call.label()));
+            assert!(spec.fields.iter().map(|field| field.0).eq(call.arguments().iter().copied()));
+            let spec = Tracepoint::offset(Tracepoint::LeaveMmap, call as u8).spec();
+            assert_eq!(spec.event, format!("syscalls:sys_exit_{}", call.label()));
+        }
+    }
+
+    #[test]
+    fn kinds_survive_the_way_to_fields_and_back() {
+        for tracepoint in Tracepoint::all() {
+            let mut fields = [0; MAX_FIELDS];
+            for (i, field) in tracepoint.spec().fields.iter().enumerate() {
+                fields[i] = if field.1 == FieldKind::Runnable || field.0 == "group_dead" { 1 } else { i as u64 + 1 };
+            }
+            let kind = tracepoint.kind(&fields).expect("a kind for each tracepoint");
+            assert_eq!(Tracepoint::of(&kind), Some((tracepoint, fields)), "{}", tracepoint.spec().event);
+        }
+    }
+
+    #[test]
+    fn reasons_that_linux_has_not_are_refused() {
+        assert_eq!(Tracepoint::TlbFlush.kind(&[1, 6, 0, 0, 0]), None);
+    }
+}
