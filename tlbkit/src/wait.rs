@@ -11,7 +11,7 @@
 //!   if so, clear its bit                      presence := absent (Release); reads no mailbox from here on
 //!
 //!                                             CPU that comes back (bring_up)
-//!                                             clear its bits in all outboxes, its inbox too
+//!                                             take its inbox (Acquire); then clear its bits in all outboxes
 //!                                             join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the sender may use it again at once.
@@ -120,13 +120,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Forgets what others asked of this CPU while it was away: it is about to flush everything.
     pub(crate) fn forget_requests(&self) {
+        for word in self.tlb.inbox(self.id).words() {
+            // Acquire: partner is the Release of a hint: whose hint is forgotten here loses its bit below. The other way
+            // round a sender could set both in between, and would wait for a CPU that has forgotten where to look.
+            word.swap(0, Ordering::Acquire);
+        }
         for sender in 0..self.tlb.cpus.len() as u32 {
             // Relaxed: a sender that waits for the bit needs nothing of this CPU but that it flushes before it runs.
             self.tlb.outbox(CpuId(sender)).remove(self.id, Ordering::Relaxed);
-        }
-        for word in self.tlb.inbox(self.id).words() {
-            // Relaxed: a hint without its bit in an outbox means nothing.
-            word.store(0, Ordering::Relaxed);
         }
     }
 }

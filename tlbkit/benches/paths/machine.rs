@@ -136,11 +136,7 @@ impl Bench {
     pub(crate) fn new(tags: Tags) -> Self {
         let cpus = leak((0..CPUS).map(|_| CpuState::new()));
         let matrix = leak((0..Tlb::matrix_words(CPUS)).map(|_| AtomicU64::new(0)));
-        let policy = Policy {
-            tags,
-            cpu_set: tlbkit::CpuSetUpkeep::Trimmed { every: 0 },
-            ..Policy::default()
-        };
+        let policy = Policy { tags, cpu_set: tlbkit::CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() };
         let tlb: &Tlb<'_> = Box::leak(Box::new(Tlb::new(cpus, matrix, PhysAddr(0x1000), policy)));
         let spaces = leak((0..12).map(|n| {
             let set = leak((0..8).map(|_| AtomicU64::new(0)));

@@ -1,0 +1,7 @@
+//! The compact form of a trace.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use tlbkit_trace::CompactReader;
+
+fuzz_target!(|bytes: &[u8]| tlbkit_fuzz::read_trace(CompactReader::new(bytes)));

@@ -1,0 +1,162 @@
+//! What a CPU does with spaces: come up, switch, idle, answer, leave.
+
+use core::ffi::c_void;
+
+use tlbkit::{CpuId, Hardware, IrqsOff};
+
+use crate::machine::{Machine, Need, ThisCpu, enter};
+use crate::policy::UserFlush;
+use crate::space::Space;
+use crate::status::{Status, report};
+use crate::storage::{MachineStorage, Marked, SpaceStorage};
+
+/// Calls `f` on an online CPU whose interrupts are off.
+///
+/// # Safety
+/// The crate's contract for `machine`.
+unsafe fn quiet(machine: *const MachineStorage, cpu: u32, f: impl FnOnce(ThisCpu<'_>, &IrqsOff)) -> Status {
+    report(|| {
+        // SAFETY: the contract.
+        let door = unsafe { enter(machine, cpu, Need::IrqsOff) }?;
+        f(door.cpu(), &IrqsOff::assume());
+        Ok(())
+    })
+}
+
+/// Starts or restarts a CPU: first use, hot-plug, resume. Everything in its TLB goes, and the kernel's own tables are
+/// loaded. Before anything else on this CPU; interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_bring_up(machine: *const MachineStorage, cpu: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let machine = unsafe { Machine::find(machine) }?;
+        let hardware = machine.hardware(cpu)?;
+        if hardware.irqs_enabled() {
+            return Err(Status::IrqsOn);
+        }
+        machine.tlb.cpu(CpuId(cpu), &hardware).bring_up(&IrqsOff::assume());
+        Ok(())
+    })
+}
+
+/// Takes this CPU out until its next `tlbkit_bring_up`. Interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_offline(machine: *const MachineStorage, cpu: u32) -> Status {
+    // SAFETY: the crate's contract.
+    unsafe { quiet(machine, cpu, |cpu, irqs| cpu.offline(irqs)) }
+}
+
+/// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_declare_stopped(machine: *const MachineStorage, stopped: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let machine = unsafe { Machine::find(machine) }?;
+        machine.hardware(stopped)?;
+        machine.tlb.declare_stopped(CpuId(stopped));
+        Ok(())
+    })
+}
+
+/// Loads a space for the task that runs next; nothing if it runs already. In the context switch, interrupts off. The
+/// space that is left stays alive until the call returns.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_switch_to(
+    machine: *const MachineStorage,
+    cpu: u32,
+    space: *const SpaceStorage,
+) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let (door, space) = unsafe { (enter(machine, cpu, Need::IrqsOff)?, Space::find(space)?) };
+        door.cpu().switch_to(&space.inner, &IrqsOff::assume());
+        Ok(())
+    })
+}
+
+/// Idle or a kernel thread runs next: the user space stays loaded, unused, as the policy says. Interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_enter_lazy(machine: *const MachineStorage, cpu: u32) -> Status {
+    // SAFETY: the crate's contract.
+    unsafe { quiet(machine, cpu, |cpu, irqs| cpu.enter_lazy(irqs)) }
+}
+
+/// Loads the kernel's own tables: before deep idle. Interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_load_kernel(machine: *const MachineStorage, cpu: u32) -> Status {
+    // SAFETY: the crate's contract.
+    unsafe { quiet(machine, cpu, |cpu, irqs| cpu.load_kernel(irqs)) }
+}
+
+/// On the way from user mode into the kernel, under isolation; else nothing. Interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_enter_kernel(machine: *const MachineStorage, cpu: u32) -> Status {
+    // SAFETY: the crate's contract.
+    unsafe { quiet(machine, cpu, |cpu, irqs| cpu.enter_kernel(irqs)) }
+}
+
+/// On the way back to user mode, under isolation; else nothing. Interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_exit_to_user(machine: *const MachineStorage, cpu: u32) -> Status {
+    // SAFETY: the crate's contract.
+    unsafe { quiet(machine, cpu, |cpu, irqs| cpu.exit_to_user(irqs)) }
+}
+
+/// Carries out what other CPUs have asked: the handler of the shootdown interrupt. Interrupts off. A stray interrupt
+/// is harmless.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_answer(machine: *const MachineStorage, cpu: u32) -> Status {
+    // SAFETY: the crate's contract.
+    unsafe { quiet(machine, cpu, |cpu, irqs| cpu.answer(irqs)) }
+}
+
+/// True if the space is loaded here and may be used: what an NMI asks before it touches user memory. False on misuse.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_is_running(
+    machine: *const MachineStorage,
+    cpu: u32,
+    space: *const SpaceStorage,
+) -> bool {
+    // SAFETY: the crate's contract.
+    let (door, space) = unsafe { (enter(machine, cpu, Need::Online), Space::find(space)) };
+    door.is_ok_and(|door| space.is_ok_and(|space| door.cpu().is_running(&space.inner)))
+}
+
+/// Calls `each` with every CPU that has not answered this CPU's request: for a watchdog.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_missing(
+    machine: *const MachineStorage,
+    cpu: u32,
+    each: Option<unsafe extern "C" fn(context: *mut c_void, missing: u32)>,
+    context: *mut c_void,
+) -> Status {
+    report(|| {
+        let each = each.ok_or(Status::NullPointer)?;
+        // SAFETY: the crate's contract.
+        let door = unsafe { enter(machine, cpu, Need::Online) }?;
+        // SAFETY: the kernel's function, with the kernel's context.
+        door.cpu().missing().each(|missing| unsafe { each(context, missing.0) });
+        Ok(())
+    })
+}
+
+/// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_set_ceiling(machine: *const MachineStorage, pages: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        unsafe { Machine::find(machine) }?.tlb.knobs().set_ceiling(pages);
+        Ok(())
+    })
+}
+
+/// Flushes the user half this way (an `enum tlbkit_user_flush`) from now on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_set_user_flush(machine: *const MachineStorage, how: u32) -> Status {
+    report(|| {
+        let how = UserFlush::decode(how).ok_or(Status::BadValue)?;
+        // SAFETY: the crate's contract.
+        unsafe { Machine::find(machine) }?.tlb.knobs().set_user_flush(how);
+        Ok(())
+    })
+}

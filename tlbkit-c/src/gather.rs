@@ -1,0 +1,235 @@
+//! The gather in C: frames go in, and come out by a call of the kernel's only after the flush.
+//!
+//! Rust makes freeing before flushing a type error. C cannot, so the gather keeps the frames and frees them itself: it
+//! calls `release` for each, after every CPU has answered. A gather that is never finished leaks its frames.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tlbkit::{Batching, Target, TlbGather};
+
+use crate::flush::{Pages, reason_of, scope_of};
+use crate::machine::{Door, Machine, Need};
+use crate::space::Space;
+use crate::status::{Status, report};
+use crate::storage::{GatherStorage, MachineStorage, Marked, SpaceStorage, check};
+
+/// Where a gather keeps frames, and who frees them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Frames {
+    /// Room for `capacity` frames, until the gather is finished.
+    pub array: *mut u64,
+    /// Frames that fit.
+    pub capacity: usize,
+    /// Frees one frame. Called by `tlbkit_gather_finish` alone.
+    pub release: Option<unsafe extern "C" fn(context: *mut c_void, frame: u64)>,
+    /// The first argument of `release`.
+    pub context: *mut c_void,
+}
+
+impl Frames {
+    const NONE: Self =
+        Self { array: core::ptr::null_mut(), capacity: 0, release: None, context: core::ptr::null_mut() };
+}
+
+/// The frames held so far: a slice of C's array that grows.
+pub(crate) struct Held {
+    frames: Frames,
+    count: usize,
+}
+
+impl Held {
+    /// Of a flush that frees nothing.
+    pub(crate) const NOTHING: Self = Self { frames: Frames::NONE, count: 0 };
+}
+
+impl Extend<u64> for Held {
+    fn extend<I: IntoIterator<Item = u64>>(&mut self, frames: I) {
+        for frame in frames {
+            assert!(self.count < self.frames.capacity, "no room for a frame");
+            // SAFETY: below the capacity of C's array.
+            unsafe { self.frames.array.add(self.count).write(frame) };
+            self.count += 1;
+        }
+    }
+}
+
+/// What a `struct tlbkit_gather` holds.
+#[repr(C)]
+pub(crate) struct Gather {
+    mark: AtomicU64,
+    machine: &'static Machine,
+    inner: TlbGather<'static, 'static, Held>,
+    room: usize,
+}
+
+// SAFETY: `repr(C)`, the mark first; begun and finished below.
+unsafe impl Marked for Gather {
+    type Storage = GatherStorage;
+    const MARK: u64 = 0x746c_626b_6974_4741;
+}
+
+/// An open gather.
+///
+/// # Safety
+/// The crate's contract; nobody else uses the gather while the reference lives.
+unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Gather, Status> {
+    // SAFETY: the contract.
+    unsafe { Gather::find(gather) }?;
+    // SAFETY: as above, and the reference that `find` returned is gone.
+    Ok(unsafe { &mut *gather.cast::<Gather>() })
+}
+
+impl Gather {
+    /// The CPU that works on it.
+    fn door(&self, cpu: u32, need: Need) -> Result<Door<'static>, Status> {
+        self.machine.door(cpu, need)
+    }
+}
+
+/// Begins an empty gather for a space, or for the kernel's addresses if `space` is NULL. `frames` may be NULL if nothing
+/// will be held; it is copied. The space outlives the gather.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_begin(
+    gather: *mut GatherStorage,
+    machine: *const MachineStorage,
+    space: *const SpaceStorage,
+    frames: *const Frames,
+) -> Status {
+    // SAFETY: the crate's contract.
+    report(|| unsafe { begin(gather, machine, space, frames) })
+}
+
+/// # Safety
+/// The crate's contract for every pointer.
+unsafe fn begin(
+    gather: *mut GatherStorage,
+    machine: *const MachineStorage,
+    space: *const SpaceStorage,
+    frames: *const Frames,
+) -> Result<(), Status> {
+    // SAFETY: the contract.
+    let machine = unsafe { Machine::find::<'static>(machine) }?;
+    // SAFETY: the contract: the space outlives the gather.
+    let target = if space.is_null() { Target::Kernel } else { Target::Space(&unsafe { Space::find(space) }?.inner) };
+    // SAFETY: the contract.
+    let frames = unsafe { frames_of(frames) }?;
+    let inner = TlbGather::new(target, Held { frames, count: 0 });
+    let begun = Gather { mark: AtomicU64::new(0), machine, inner, room: frames.capacity };
+    // SAFETY: the contract.
+    unsafe { Gather::make(gather, begun) }
+}
+
+/// # Safety
+/// The crate's contract, or null.
+unsafe fn frames_of(frames: *const Frames) -> Result<Frames, Status> {
+    if frames.is_null() {
+        return Ok(Frames::NONE);
+    }
+    check(frames)?;
+    // SAFETY: not null, aligned, and by the contract a whole struct.
+    let frames = unsafe { *frames };
+    check(frames.array)?;
+    if frames.release.is_none() { Err(Status::NullPointer) } else { Ok(frames) }
+}
+
+/// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed. Where the policy does
+/// not batch they are flushed at once, so interrupts are on.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_range(
+    gather: *mut GatherStorage,
+    cpu: u32,
+    va: u64,
+    pages: u64,
+    stride: u32,
+    scope: u32,
+    reason: u32,
+) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let gather = unsafe { open(gather) }?;
+        let is_sent_now = gather.machine.tlb.policy().batching == Batching::None;
+        let door = gather.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })?;
+        let (range, scope, why) = (Pages::new(va, pages, stride)?, scope_of(scope)?, reason_of(reason)?);
+        gather.inner.range(&door.cpu(), range.va, range.count, range.stride, scope, why);
+        Ok(())
+    })
+}
+
+/// Gives the gather a frame that nothing maps any more. `TLBKIT_STATUS_GATHER_FULL` if it has no room: the frame is still the
+/// caller's, who finishes the gather and begins another for it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_hold(gather: *mut GatherStorage, frame: u64) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let gather = unsafe { open(gather) }?;
+        gather.room = gather.room.checked_sub(1).ok_or(Status::GatherFull)?;
+        gather.inner.hold(frame);
+        Ok(())
+    })
+}
+
+/// A page-table page is among the frames: CPUs that hold the space lazily are told as well.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_tables_freed(gather: *mut GatherStorage) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        unsafe { open(gather) }?.inner.tables_freed();
+        Ok(())
+    })
+}
+
+/// Makes the flush a full one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_everything(gather: *mut GatherStorage) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        unsafe { open(gather) }?.inner.flush_everything();
+        Ok(())
+    })
+}
+
+/// Mapped pages of the space, for the range rules by family shift.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_active_pages(gather: *mut GatherStorage, pages: u64) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        unsafe { open(gather) }?.inner.set_active_pages(pages);
+        Ok(())
+    })
+}
+
+/// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller says
+/// `tlbkit_gather_everything`. False on misuse.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_wants_walk(gather: *mut GatherStorage, cpu: u32) -> bool {
+    // SAFETY: the crate's contract.
+    let Ok(gather) = (unsafe { open(gather) }) else { return false };
+    gather.door(cpu, Need::Online).is_ok_and(|door| gather.inner.wants_large_page_walk(&door.cpu()))
+}
+
+/// Flushes everywhere what was named, then calls `release` for each frame, then ends the gather. Interrupts on,
+/// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error the gather stays open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_finish(gather: *mut GatherStorage, cpu: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let gather = unsafe { open(gather) }?;
+        let door = gather.door(cpu, Need::MayWait)?;
+        // Relaxed: a gather has one owner.
+        gather.mark.store(0, Ordering::Relaxed);
+        // SAFETY: the mark is gone, so nobody reads it again.
+        let inner = unsafe { core::ptr::read(&gather.inner) };
+        release(&inner.flush(&door.cpu()).into_frames());
+        Ok(())
+    })
+}
+
+fn release(held: &Held) {
+    let Some(release) = held.frames.release else { return };
+    for index in 0..held.count {
+        // SAFETY: written by `hold`; a function of the kernel's, with its context.
+        unsafe { release(held.frames.context, held.frames.array.add(index).read()) };
+    }
+}

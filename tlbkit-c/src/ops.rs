@@ -1,0 +1,204 @@
+//! The kernel's table of functions, as the protocol's [`Hardware`].
+
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
+};
+
+use crate::space::Space;
+use crate::status::Status;
+use crate::storage::SpaceStorage;
+
+/// CR4.PCIDE is set on the CPU.
+pub const TLBKIT_FEATURE_PCID: u32 = 1;
+/// INVPCID exists on the CPU.
+pub const TLBKIT_FEATURE_INVPCID: u32 = 2;
+
+/// What to do about a CPU that is late: what `late` of the table returns.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LateChoice {
+    /// Wait on.
+    Wait = 0,
+    /// Interrupt it again.
+    AskAgain = 1,
+}
+
+/// What the library needs of a CPU. Each function is called on the CPU that it names as `cpu`, and what it does must
+/// have happened when it returns. All must be given but those marked as optional, which may be NULL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct HardwareOps {
+    /// What this CPU can do: `TLBKIT_FEATURE_`s, as they are after the kernel has set up CR4.
+    pub features: Option<unsafe extern "C" fn(cpu: u32) -> u32>,
+    /// MOV to CR3. Bit 63 and the tag are set only on CPUs with PCIDs.
+    pub write_cr3: Option<unsafe extern "C" fn(cpu: u32, value: u64)>,
+    /// INVLPG.
+    pub invlpg: Option<unsafe extern "C" fn(cpu: u32, va: u64)>,
+    /// INVPCID of type 0 to 3. Optional if no CPU has it.
+    pub invpcid: Option<unsafe extern "C" fn(cpu: u32, kind: u32, pcid: u32, va: u64)>,
+    /// Clears and sets CR4.PGE. Called with interrupts off.
+    pub toggle_pge: Option<unsafe extern "C" fn(cpu: u32)>,
+    /// Sends the interrupt whose handler calls `tlbkit_answer`.
+    pub send_ipi: Option<unsafe extern "C" fn(cpu: u32, to: u32)>,
+    /// Sends it to every online CPU but this one.
+    pub send_ipi_to_others: Option<unsafe extern "C" fn(cpu: u32)>,
+    /// PAUSE.
+    pub relax: Option<unsafe extern "C" fn(cpu: u32)>,
+    /// Whether interrupts are on.
+    pub irqs_enabled: Option<unsafe extern "C" fn(cpu: u32) -> bool>,
+    /// Turns interrupts off and returns what `irqs_restore` needs.
+    pub irqs_save: Option<unsafe extern "C" fn(cpu: u32) -> u64>,
+    /// Back to what was before `irqs_save`.
+    pub irqs_restore: Option<unsafe extern "C" fn(cpu: u32, saved: u64)>,
+    /// A cycle counter. Optional if the policy does not count.
+    pub now_cycles: Option<unsafe extern "C" fn(cpu: u32) -> u64>,
+    /// CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on.
+    pub late: Option<unsafe extern "C" fn(cpu: u32, missing: u32) -> u32>,
+    /// The last CPU that held this dying space lazily has left it. Needed where lazy references are counted.
+    pub last_lazy_reference: Option<unsafe extern "C" fn(cpu: u32, space: *mut SpaceStorage)>,
+}
+
+/// The table with nothing missing.
+pub(crate) struct Ops {
+    features: unsafe extern "C" fn(u32) -> u32,
+    write_cr3: unsafe extern "C" fn(u32, u64),
+    invlpg: unsafe extern "C" fn(u32, u64),
+    invpcid: unsafe extern "C" fn(u32, u32, u32, u64),
+    toggle_pge: unsafe extern "C" fn(u32),
+    send_ipi: unsafe extern "C" fn(u32, u32),
+    send_ipi_to_others: unsafe extern "C" fn(u32),
+    relax: unsafe extern "C" fn(u32),
+    irqs_enabled: unsafe extern "C" fn(u32) -> bool,
+    irqs_save: unsafe extern "C" fn(u32) -> u64,
+    irqs_restore: unsafe extern "C" fn(u32, u64),
+    now_cycles: unsafe extern "C" fn(u32) -> u64,
+    late: unsafe extern "C" fn(u32, u32) -> u32,
+    last_lazy_reference: unsafe extern "C" fn(u32, *mut SpaceStorage),
+}
+
+impl Ops {
+    pub(crate) fn new(table: &HardwareOps) -> Result<Self, Status> {
+        let missing = Status::NoFunction;
+        Ok(Self {
+            features: table.features.ok_or(missing)?,
+            write_cr3: table.write_cr3.ok_or(missing)?,
+            invlpg: table.invlpg.ok_or(missing)?,
+            invpcid: table.invpcid.unwrap_or(no_invpcid),
+            toggle_pge: table.toggle_pge.ok_or(missing)?,
+            send_ipi: table.send_ipi.ok_or(missing)?,
+            send_ipi_to_others: table.send_ipi_to_others.ok_or(missing)?,
+            relax: table.relax.ok_or(missing)?,
+            irqs_enabled: table.irqs_enabled.ok_or(missing)?,
+            irqs_save: table.irqs_save.ok_or(missing)?,
+            irqs_restore: table.irqs_restore.ok_or(missing)?,
+            now_cycles: table.now_cycles.unwrap_or(no_clock),
+            late: table.late.unwrap_or(wait_on),
+            last_lazy_reference: table.last_lazy_reference.unwrap_or(nobody_waits),
+        })
+    }
+}
+
+extern "C" fn no_invpcid(_cpu: u32, _kind: u32, _pcid: u32, _va: u64) {
+    panic!("a CPU has INVPCID and the table of functions does not");
+}
+
+const extern "C" fn no_clock(_cpu: u32) -> u64 {
+    0
+}
+
+const extern "C" fn wait_on(_cpu: u32, _missing: u32) -> u32 {
+    LateChoice::Wait as u32
+}
+
+const extern "C" fn nobody_waits(_cpu: u32, _space: *mut SpaceStorage) {}
+
+/// One CPU of the kernel's.
+pub(crate) struct OpsHardware<'m> {
+    pub(crate) ops: &'m Ops,
+    pub(crate) cpu: u32,
+}
+
+/// Calls a function of the table.
+macro_rules! call {
+    ($self:ident.$function:ident($($argument:expr),*)) => {
+        // SAFETY: a function of the kernel's table, which lives as long as the machine, called as the header says.
+        unsafe { ($self.ops.$function)($self.cpu $(, $argument)*) }
+    };
+}
+
+impl Hardware for OpsHardware<'_> {
+    fn features(&self) -> Features {
+        let bits = call!(self.features());
+        Features { pcid: bits & TLBKIT_FEATURE_PCID != 0, invpcid: bits & TLBKIT_FEATURE_INVPCID != 0 }
+    }
+
+    fn write_cr3(&self, cr3: Cr3) {
+        call!(self.write_cr3(cr3.0));
+    }
+
+    fn invlpg(&self, va: VirtAddr) {
+        call!(self.invlpg(va.0));
+    }
+
+    fn invpcid(&self, what: Invpcid) {
+        let (kind, pcid, va) = match what {
+            Invpcid::Address(pcid, va) => (0, pcid.0, va.0),
+            Invpcid::Single(pcid) => (1, pcid.0, 0),
+            Invpcid::AllAndGlobals => (2, 0, 0),
+            Invpcid::All => (3, 0, 0),
+        };
+        call!(self.invpcid(kind, u32::from(pcid), va));
+    }
+
+    fn toggle_pge(&self) {
+        call!(self.toggle_pge());
+    }
+
+    fn send_ipi(&self, to: CpuId) {
+        call!(self.send_ipi(to.0));
+    }
+
+    fn send_ipi_to_others(&self) {
+        call!(self.send_ipi_to_others());
+    }
+
+    fn relax(&self) {
+        call!(self.relax());
+    }
+
+    fn late(&self, missing: Missing<'_>) -> Late {
+        let mut choice = Late::Wait;
+        missing.each(|cpu| {
+            if call!(self.late(cpu.0)) == LateChoice::AskAgain as u32 {
+                choice = Late::AskAgain;
+            }
+        });
+        choice
+    }
+
+    fn irqs_enabled(&self) -> bool {
+        call!(self.irqs_enabled())
+    }
+
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        let saved = call!(self.irqs_save());
+        let result = f(&IrqsOff::assume());
+        call!(self.irqs_restore(saved));
+        result
+    }
+
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+        // SAFETY: a token is the address of a made space (`space.rs`), and the protocol asks only while it is alive.
+        unsafe { &(*(token.0 as *const Space)).inner }
+    }
+
+    fn event(&self, event: Event) {
+        if let Event::LastLazyReference(token) = event {
+            call!(self.last_lazy_reference(token.0 as *mut SpaceStorage));
+        }
+    }
+
+    fn now_cycles(&self) -> u64 {
+        call!(self.now_cycles())
+    }
+}

@@ -1,0 +1,186 @@
+//! What C allocates: opaque structs of known size, and how a pointer to one becomes a reference.
+//!
+//! Each struct that can be made and ended begins with a word that says so, its mark: memory that nobody made, or that
+//! has ended, is refused and never read as what it is not.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tlbkit::{CpuState, CpuStats};
+
+use crate::gather::Gather;
+use crate::machine::Machine;
+use crate::space::Space;
+use crate::status::Status;
+
+/// 8-byte words of a machine.
+pub const TLBKIT_MACHINE_WORDS: usize = 32;
+/// 8-byte words of one CPU's state.
+pub const TLBKIT_CPU_STATE_WORDS: usize = 64;
+/// 8-byte words of a space.
+pub const TLBKIT_SPACE_WORDS: usize = 8;
+/// 8-byte words of a gather.
+pub const TLBKIT_GATHER_WORDS: usize = 31;
+/// 8-byte words of one CPU's counters.
+pub const TLBKIT_STATS_WORDS: usize = 1062;
+
+/// The TLBs of a machine. One for a kernel, for ever.
+#[repr(C, align(64))]
+pub struct MachineStorage {
+    opaque: [u64; TLBKIT_MACHINE_WORDS],
+}
+
+/// One CPU's part. As many as there are possible CPUs, for ever.
+#[repr(C, align(64))]
+pub struct CpuStateStorage {
+    opaque: [u64; TLBKIT_CPU_STATE_WORDS],
+}
+
+/// One set of page tables: put it where the process is, on a cache line of its own.
+#[repr(C, align(64))]
+pub struct SpaceStorage {
+    opaque: [u64; TLBKIT_SPACE_WORDS],
+}
+
+/// Translations and frames that wait for one flush: on the stack of an unmap.
+#[repr(C, align(8))]
+pub struct GatherStorage {
+    opaque: [u64; TLBKIT_GATHER_WORDS],
+}
+
+/// One CPU's counters, if flushes are to be counted. As many as there are possible CPUs, for ever.
+#[repr(C, align(8))]
+pub struct StatsStorage {
+    opaque: [u64; TLBKIT_STATS_WORDS],
+}
+
+const fn fits<Inner, Storage>() -> bool {
+    size_of::<Inner>() <= size_of::<Storage>() && align_of::<Inner>() <= align_of::<Storage>()
+}
+
+const _: () = assert!(fits::<Machine, MachineStorage>(), "TLBKIT_MACHINE_WORDS is too small");
+const _: () = assert!(fits::<CpuState, CpuStateStorage>(), "TLBKIT_CPU_STATE_WORDS is too small");
+const _: () = assert!(fits::<Space, SpaceStorage>(), "TLBKIT_SPACE_WORDS is too small");
+const _: () = assert!(fits::<Gather, GatherStorage>(), "TLBKIT_GATHER_WORDS is too small");
+const _: () = assert!(fits::<CpuStats, StatsStorage>(), "TLBKIT_STATS_WORDS is too small");
+
+/// The sizes that the archive was built with, to be compared with the header's.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Bytes of a `struct tlbkit_machine`.
+    pub machine_bytes: u64,
+    /// Bytes of a `struct tlbkit_cpu_state`.
+    pub cpu_state_bytes: u64,
+    /// Bytes of a `struct tlbkit_space`.
+    pub space_bytes: u64,
+    /// Bytes of a `struct tlbkit_gather`.
+    pub gather_bytes: u64,
+    /// Bytes of a `struct tlbkit_stats`.
+    pub stats_bytes: u64,
+    /// Alignment of the largest of them.
+    pub align_bytes: u64,
+}
+
+/// The sizes of this archive. `tlbkit_header_fits()` compares them with the header's.
+#[unsafe(no_mangle)]
+pub extern "C" fn tlbkit_layout() -> Layout {
+    Layout {
+        machine_bytes: size_of::<MachineStorage>() as u64,
+        cpu_state_bytes: size_of::<CpuStateStorage>() as u64,
+        space_bytes: size_of::<SpaceStorage>() as u64,
+        gather_bytes: size_of::<GatherStorage>() as u64,
+        stats_bytes: size_of::<StatsStorage>() as u64,
+        align_bytes: align_of::<CpuStateStorage>() as u64,
+    }
+}
+
+/// Refuses what cannot be pointed at.
+pub(crate) fn check<T>(pointer: *const T) -> Result<(), Status> {
+    if pointer.is_null() {
+        Err(Status::NullPointer)
+    } else if pointer.is_aligned() {
+        Ok(())
+    } else {
+        Err(Status::Misaligned)
+    }
+}
+
+/// Writes `value` where C wants it.
+///
+/// # Safety
+/// The crate's contract for `place`.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Status> {
+    check(place)?;
+    // SAFETY: not null, aligned, and by the contract a `T` of C's.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+/// An inner type with a mark in its first word.
+///
+/// # Safety
+/// The type is `repr(C)` and its first field is an `AtomicU64`, which holds `MARK` while, and only while, the rest is
+/// valid.
+pub(crate) unsafe trait Marked: Sized {
+    /// As C knows it.
+    type Storage;
+    /// Unlike zeros, poison patterns and the marks of the other types.
+    const MARK: u64;
+
+    /// The inner type behind C's pointer.
+    ///
+    /// # Safety
+    /// The crate's contract for `storage`, for as long as the reference is used.
+    unsafe fn find<'a>(storage: *const Self::Storage) -> Result<&'a Self, Status> {
+        check(storage)?;
+        // SAFETY: not null, aligned to more than 8, and C's memory holds a whole struct.
+        let mark = unsafe { &*storage.cast::<AtomicU64>() };
+        // Acquire: what the mark vouches for was written before; partner is the Release in `make`.
+        if mark.load(Ordering::Acquire) != Self::MARK {
+            return Err(Status::NotMade);
+        }
+        // SAFETY: as above, and the mark says that the rest is valid.
+        Ok(unsafe { &*storage.cast::<Self>() })
+    }
+
+    /// Puts `value`, whose mark is still 0, into C's memory and marks it.
+    ///
+    /// # Safety
+    /// The crate's contract for `storage`; nobody else uses it meanwhile.
+    unsafe fn make(storage: *mut Self::Storage, value: Self) -> Result<(), Status> {
+        check(storage)?;
+        // SAFETY: not null, aligned, and large enough: asserted above.
+        unsafe { storage.cast::<Self>().write(value) };
+        // SAFETY: just written.
+        let mark = unsafe { &*storage.cast::<AtomicU64>() };
+        // Release: partner is the Acquire in `find`.
+        mark.store(Self::MARK, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// `count` zeroed words in C's memory.
+///
+/// # Safety
+/// The crate's contract for `words`, for as long as the result is used.
+pub(crate) unsafe fn zeroed<'a>(words: *mut u64, count: usize) -> Result<&'a [AtomicU64], Status> {
+    check(words)?;
+    // SAFETY: by the contract `count` words of C's that nobody uses yet.
+    unsafe { words.write_bytes(0, count) };
+    // SAFETY: as above, and from now on only read and written atomically.
+    Ok(unsafe { core::slice::from_raw_parts(words.cast::<AtomicU64>(), count) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_struct_is_larger_than_it_must_be() {
+        assert_eq!(size_of::<CpuState>(), size_of::<CpuStateStorage>());
+        assert_eq!(size_of::<Space>(), size_of::<SpaceStorage>());
+        assert_eq!(size_of::<CpuStats>(), size_of::<StatsStorage>());
+        assert_eq!(size_of::<Machine>().next_multiple_of(64), size_of::<MachineStorage>());
+        assert_eq!(size_of::<Gather>(), size_of::<GatherStorage>());
+    }
+}

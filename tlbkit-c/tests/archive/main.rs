@@ -1,0 +1,84 @@
+//! The archive keeps a kernel's rules: it links with a kernel's objects, uses no vector or x87 register and no red
+//! zone, and is small.
+//!
+//! What is looked at is a link with `--gc-sections` in which every function of the header is wanted: all of the library,
+//! and of the compiler's support only what it reaches.
+
+mod code;
+#[path = "../tools/mod.rs"]
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tools::{Result, archive, crate_dir, run, scratch};
+
+const TEXT_BYTES_MAX: u64 = 24 * 1024;
+const CPU_BYTES_MAX: u64 = 512;
+/// How a kernel's own objects are compiled.
+const KERNEL_FLAGS: &[&str] = &[
+    "-ffreestanding",
+    "-mno-red-zone",
+    "-mcmodel=kernel",
+    "-mgeneral-regs-only",
+    "-fno-pic",
+    "-O2",
+    "-Werror",
+    "-Wall",
+];
+
+/// The functions of the header: the last word before the first bracket of each declaration.
+fn functions() -> Result<Vec<String>> {
+    let header = std::fs::read_to_string(crate_dir().join("include/tlbkit.h"))?;
+    let declarations = header.lines().filter(|line| !line.starts_with([' ', '/', '#']) && !line.starts_with("static"));
+    let names = declarations.filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next().map(str::to_owned));
+    Ok(names.filter(|name| name.starts_with("tlbkit_")).collect())
+}
+
+/// Links a kernel's object with all of the archive that the header reaches.
+fn link(archive: &Path) -> Result<PathBuf> {
+    let dir = scratch("kernel-link")?;
+    let (source, object, linked) = (dir.join("kernel.c"), dir.join("kernel.o"), dir.join("kernel"));
+    std::fs::write(
+        &source,
+        "#include \"tlbkit.h\"\nbool start(void);\nbool start(void) { return tlbkit_header_fits(); }\n",
+    )?;
+    let mut gcc = Command::new("gcc");
+    gcc.args(KERNEL_FLAGS).arg("-I").arg(crate_dir().join("include")).arg("-c").arg(&source).arg("-o").arg(&object);
+    run(&mut gcc)?;
+    let mut ld = Command::new("ld");
+    ld.args(["--gc-sections", "-static", "-Ttext=0xffffffff80100000", "-e", "start", "--fatal-warnings"]);
+    for name in functions()? {
+        ld.args(["-u", name.as_str(), "--require-defined", name.as_str()]);
+    }
+    run(ld.arg("-o").arg(&linked).arg(&object).arg(archive))?;
+    Ok(linked)
+}
+
+/// The size of one section, in bytes.
+fn section_bytes(sizes: &str, name: &str) -> u64 {
+    let line = sizes.lines().find(|line| line.split_whitespace().next() == Some(name));
+    line.and_then(|line| line.split_whitespace().nth(1)).and_then(|bytes| bytes.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn the_archive_obeys_a_kernels_rules_and_is_small() -> Result<()> {
+    let Some(archive) = archive()? else { return Ok(()) };
+    let linked = link(&archive)?;
+    let listing = run(Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(&linked))?;
+    assert!(listing.lines().count() > 3_000, "only {} lines were disassembled", listing.lines().count());
+    let breaches = code::breaches(&listing);
+    assert!(breaches.is_empty(), "{breaches:#?}");
+
+    let sizes = run(Command::new("size").arg("-A").arg(&linked))?;
+    let names = [".text", ".rodata", ".data.rel.ro", ".data", ".bss"];
+    let bytes = names.map(|name| section_bytes(&sizes, name));
+    let cpu_bytes = tlbkit_c::storage::tlbkit_layout().cpu_state_bytes;
+    println!(
+        "{}, each CPU {cpu_bytes} bytes",
+        names.iter().zip(bytes).map(|(n, b)| format!("{n} {b}")).collect::<Vec<_>>().join(", ")
+    );
+    assert!(bytes[0] > 10_000, "text of {} bytes: the link lost the library", bytes[0]);
+    assert!(bytes[0] <= TEXT_BYTES_MAX, "text of {} bytes, at most {TEXT_BYTES_MAX}", bytes[0]);
+    assert!(cpu_bytes <= CPU_BYTES_MAX, "{cpu_bytes} bytes for each CPU, at most {CPU_BYTES_MAX}");
+    Ok(())
+}

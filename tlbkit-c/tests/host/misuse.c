@@ -1,0 +1,192 @@
+// Wrong use: each mistake has its status, changes nothing, and what no status can tell ends in the hook.
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "machine.h"
+#include "use.h"
+
+#define IS(status, call) CHECK((call) == TLBKIT_STATUS_##status)
+
+static struct tlbkit_setup good_setup(void) {
+    static struct tlbkit_cpu_state cpus[2];
+    static uint64_t matrix[16];
+    return (struct tlbkit_setup){.ops = &hardware, .cpus = cpus, .cpu_count = 2, .matrix = matrix, .matrix_words = 16};
+}
+
+static void a_bad_setup_is_refused(void) {
+    struct tlbkit_machine fresh;
+    struct tlbkit_setup setup = good_setup();
+    memset(&fresh, 0, sizeof fresh);
+    IS(NULL_POINTER, tlbkit_machine_init(NULL, &setup));
+    IS(NULL_POINTER, tlbkit_machine_init(&fresh, NULL));
+    IS(MISALIGNED, tlbkit_machine_init((struct tlbkit_machine *)((char *)&fresh + 8), &setup));
+    setup.cpus = (struct tlbkit_cpu_state *)((char *)setup.cpus + 32);
+    IS(MISALIGNED, tlbkit_machine_init(&fresh, &setup));
+    setup = good_setup(), setup.ops = NULL;
+    IS(NULL_POINTER, tlbkit_machine_init(&fresh, &setup));
+    setup = good_setup(), setup.matrix = NULL;
+    IS(NULL_POINTER, tlbkit_machine_init(&fresh, &setup));
+    setup = good_setup(), setup.cpu_count = 0;
+    IS(BAD_VALUE, tlbkit_machine_init(&fresh, &setup));
+    setup = good_setup(), setup.matrix_words = tlbkit_matrix_words(2) - 1;
+    IS(TOO_SMALL, tlbkit_machine_init(&fresh, &setup));
+    struct tlbkit_hardware_ops holes = hardware;
+    holes.relax = NULL;
+    setup = good_setup(), setup.ops = &holes;
+    IS(NO_FUNCTION, tlbkit_machine_init(&fresh, &setup));
+    struct tlbkit_policy policy;
+    IS(OK, tlbkit_policy_preset("tlbkit", &policy));
+    policy.slots = 16;
+    setup = good_setup(), setup.policy = &policy;
+    IS(BAD_VALUE, tlbkit_machine_init(&fresh, &setup));
+    IS(NOT_MADE, tlbkit_bring_up(&fresh, 0));
+}
+
+static void a_bad_policy_is_refused(void) {
+    struct tlbkit_policy policy;
+    IS(NULL_POINTER, tlbkit_policy_preset(NULL, &policy));
+    IS(NULL_POINTER, tlbkit_policy_preset("tlbkit", NULL));
+    IS(NO_SUCH_PRESET, tlbkit_policy_preset("linux-6.1", &policy));
+    IS(NO_SUCH_PRESET, tlbkit_policy_preset("linux-6.180", &policy));
+    IS(NO_SUCH_PRESET, tlbkit_policy_preset("", &policy));
+    IS(OK, tlbkit_policy_preset("xnu", &policy));
+    IS(OK, tlbkit_policy_check(&policy));
+    policy.trim_every = 3;
+    IS(BAD_VALUE, tlbkit_policy_check(&policy));
+    IS(NULL_POINTER, tlbkit_policy_check(NULL));
+}
+
+static void a_bad_space_is_refused(void) {
+    struct tlbkit_space fresh;
+    uint64_t set[1];
+    memset(&fresh, 0x5a, sizeof fresh);
+    irqs_on[0] = false;
+    IS(NOT_MADE, tlbkit_switch_to(&machine, 0, &fresh));
+    IS(NULL_POINTER, tlbkit_switch_to(&machine, 0, NULL));
+    IS(MISALIGNED, tlbkit_switch_to(&machine, 0, (struct tlbkit_space *)((char *)&fresh + 8)));
+    irqs_on[0] = true;
+    IS(NULL_POINTER, tlbkit_space_init(NULL, &machine, 0x1000, set, 1));
+    IS(NULL_POINTER, tlbkit_space_init(&fresh, NULL, 0x1000, set, 1));
+    IS(NULL_POINTER, tlbkit_space_init(&fresh, &machine, 0x1000, NULL, 1));
+    IS(TOO_SMALL, tlbkit_space_init(&fresh, &machine, 0x1000, set, 0));
+    IS(BAD_VALUE, tlbkit_space_init(&fresh, &machine, 0x1001, set, 1));
+    CHECK(tlbkit_space_id(&fresh) == 0 && tlbkit_space_generation(NULL) == 0);
+    bool may_free;
+    IS(NOT_MADE, tlbkit_space_destroy(&machine, 0, &fresh, &may_free));
+    IS(NULL_POINTER, tlbkit_space_destroy(&machine, 0, &space_a, NULL));
+}
+
+static void a_bad_cpu_is_refused(void) {
+    IS(NO_SUCH_CPU, tlbkit_bring_up(&machine, CPUS));
+    IS(NO_SUCH_CPU, tlbkit_answer(&machine, UINT32_MAX));
+    IS(NO_SUCH_CPU, tlbkit_declare_stopped(&machine, CPUS));
+    IS(NULL_POINTER, tlbkit_answer(NULL, 0));
+    IS(MISALIGNED, tlbkit_answer((struct tlbkit_machine *)((char *)&machine + 4), 0));
+    IS(NULL_POINTER, tlbkit_missing(&machine, 0, NULL, NULL));
+    CHECK(!tlbkit_is_running(&machine, CPUS, &space_a) && !tlbkit_is_running(NULL, 0, &space_a));
+}
+
+static void interrupts_in_the_wrong_state_are_refused(void) {
+    IS(IRQS_ON, tlbkit_bring_up(&machine, 0));
+    IS(IRQS_ON, tlbkit_switch_to(&machine, 0, &space_a));
+    IS(IRQS_ON, tlbkit_enter_lazy(&machine, 0));
+    IS(IRQS_ON, tlbkit_load_kernel(&machine, 0));
+    IS(IRQS_ON, tlbkit_offline(&machine, 0));
+    IS(IRQS_ON, tlbkit_answer(&machine, 0));
+    IS(IRQS_ON, tlbkit_enter_kernel(&machine, 0));
+    IS(IRQS_ON, tlbkit_exit_to_user(&machine, 0));
+    struct tlbkit_gather gather;
+    bool may_free;
+    IS(OK, tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
+    irqs_on[0] = false;
+    IS(IRQS_OFF, tlbkit_flush_range(&machine, 0, &space_a, 0, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+    IS(IRQS_OFF, tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+    IS(IRQS_OFF, tlbkit_space_destroy(&machine, 0, &space_a, &may_free));
+    IS(IRQS_OFF, tlbkit_gather_finish(&gather, 0));
+    irqs_on[0] = true;
+    IS(OK, tlbkit_gather_finish(&gather, 0));
+}
+
+static void bad_numbers_are_refused(void) {
+    const uint32_t k4 = TLBKIT_STRIDE_PAGE4K, why = TLBKIT_REASON_FORK;
+    uint64_t count;
+    IS(BAD_VALUE, tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 0, k4, why));
+    IS(BAD_VALUE, tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, 13, why));
+    IS(BAD_VALUE, tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_DESTROY + 1));
+    IS(BAD_VALUE, tlbkit_flush_kernel_range(&machine, 0, -4096ull, 2, k4, why));
+    IS(OK, tlbkit_flush_kernel_range(&machine, 0, -4096ull, 1, k4, why));
+    IS(BAD_VALUE, tlbkit_flush_kernel_range(&machine, 0, 0, UINT64_MAX, k4, why));
+    IS(BAD_VALUE, tlbkit_set_user_flush(&machine, 2));
+    IS(BAD_VALUE, tlbkit_count(&machine, 0, 12, TLBKIT_PLACE_LOCAL, &count));
+    IS(BAD_VALUE, tlbkit_count(&machine, 0, 0, 3, &count));
+    struct tlbkit_gather gather;
+    IS(OK, tlbkit_gather_begin(&gather, &machine, NULL, NULL));
+    IS(BAD_VALUE, tlbkit_gather_range(&gather, 0, KERNEL_VA, 1, k4, 2, why));
+    IS(GATHER_FULL, tlbkit_gather_hold(&gather, 1));
+    IS(OK, tlbkit_gather_finish(&gather, 0));
+}
+
+static void a_bad_gather_is_refused(void) {
+    struct tlbkit_gather gather;
+    uint64_t array[1];
+    memset(&gather, 0, sizeof gather);
+    IS(NOT_MADE, tlbkit_gather_hold(&gather, 1));
+    IS(NOT_MADE, tlbkit_gather_finish(&gather, 0));
+    IS(NOT_MADE, tlbkit_gather_everything(&gather));
+    IS(NULL_POINTER, tlbkit_gather_tables_freed(NULL));
+    CHECK(!tlbkit_gather_wants_walk(&gather, 0));
+    struct tlbkit_frames nobody_frees = {.array = array, .capacity = 1};
+    IS(NULL_POINTER, tlbkit_gather_begin(&gather, &machine, &space_a, &nobody_frees));
+    IS(NOT_MADE, tlbkit_gather_finish(&gather, 0));
+}
+
+// Exits with a code of its own if the library says what and where.
+static void hook(const struct tlbkit_misuse *misuse) {
+    bool says_what = misuse->message_bytes > 5 && strncmp(misuse->message, "a flush inside the wait", 23) == 0;
+    bool says_where = misuse->file_bytes > 3 && misuse->line != 0;
+    _exit(says_what && says_where ? 42 : 43);
+}
+
+static void flush_again(uint32_t cpu) {
+    while_waiting = NULL;
+    (void)!tlbkit_flush_range(&machine, cpu, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK);
+}
+
+static void a_flush_inside_a_wait_reaches_the_hook(void) {
+    int status;
+    switch_to(0, &space_a);
+    switch_to(1, &space_a);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        tlbkit_set_panic_hook(hook);
+        is_delivery_held = true;
+        while_waiting = flush_again;
+        (void)!tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
+static void every_status_has_its_text(void) {
+    const char *unknown = tlbkit_status_text(TLBKIT_STATUS_NOT_COUNTED + 1);
+    for (uint32_t status = 0; status <= TLBKIT_STATUS_NOT_COUNTED; status++)
+        CHECK(strcmp(tlbkit_status_text(status), unknown) != 0);
+}
+
+void misuse_everything(void) {
+    preset = "misuse";
+    a_bad_setup_is_refused();
+    a_bad_policy_is_refused();
+    machine_begin(NULL);
+    a_bad_space_is_refused();
+    a_bad_cpu_is_refused();
+    interrupts_in_the_wrong_state_are_refused();
+    bad_numbers_are_refused();
+    a_bad_gather_is_refused();
+    a_flush_inside_a_wait_reaches_the_hook();
+    every_status_has_its_text();
+}

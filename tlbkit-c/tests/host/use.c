@@ -1,0 +1,255 @@
+// The whole header as a kernel uses it, under every preset: after each flush no CPU reads through an old translation.
+
+#include "use.h"
+
+#include <string.h>
+
+#include "machine.h"
+
+static const char *const PRESETS[] = {
+    "tlbkit",         "linux-3.4",  "linux-3.13", "linux-3.13-altershift", "linux-3.14", "linux-4.13",
+    "linux-4.14",     "linux-4.20", "linux-6.18", "netbsd-5.0",            "netbsd-10",  "netbsd-5.0-batched",
+    "freebsd-14",     "asterinas",  "xnu",
+};
+
+// Frames in the order in which they were freed.
+static uint64_t freed[PAGES];
+static unsigned freed_count;
+
+// Frees a frame, after looking for a CPU that can still reach it.
+static void release(void *context, uint64_t frame) {
+    CHECK(context == &freed_count);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        for (unsigned page = 0; page < PAGES; page++)
+            if (tlbkit_is_running(&machine, cpu, &space_a))
+                CHECK(touch(cpu, page) != frame);
+    freed[freed_count++] = frame;
+}
+
+static void spaces_and_switches(void) {
+    CHECK(tlbkit_space_id(&space_a) != 0 && tlbkit_space_id(&space_a) != tlbkit_space_id(&space_b));
+    for (unsigned turn = 0; turn < 4; turn++) {
+        switch_to(0, &space_a);
+        CHECK(tlbkit_is_running(&machine, 0, &space_a) && !tlbkit_is_running(&machine, 0, &space_b));
+        CHECK(touch(0, 1) == 2001);
+        switch_to(0, &space_b);
+        CHECK(touch(0, 1) == 3001);
+    }
+}
+
+static void a_range_is_flushed_on_every_cpu(void) {
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++) {
+        switch_to(cpu, &space_a);
+        CHECK(touch(cpu, 3) == 2003);
+    }
+    uint64_t before = tlbkit_space_generation(&space_a);
+    set_page(&space_a, 3, 77);
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA + 3 * 4096, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_WRITE_PROTECT));
+    CHECK(tlbkit_space_generation(&space_a) == before + 1);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch(cpu, 3) == 77);
+}
+
+static void a_gather_flushes_before_it_frees(void) {
+    uint64_t array[3];
+    struct tlbkit_frames frames = {.array = array, .capacity = 3, .release = release, .context = &freed_count};
+    struct tlbkit_gather gather;
+    freed_count = 0;
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        for (unsigned page = 0; page < PAGES; page++)
+            (void)touch(cpu, page);
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
+    OK(tlbkit_gather_active_pages(&gather, PAGES));
+    for (unsigned page = 4; page < 7; page++) {
+        set_page(&space_a, page, NO_FRAME);
+        OK(tlbkit_gather_range(&gather, 1, USER_VA + page * 4096ull, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
+                               TLBKIT_REASON_REMOVE_PTE));
+        OK(tlbkit_gather_hold(&gather, 2000 + page));
+    }
+    if (tlbkit_gather_wants_walk(&gather, 1))
+        OK(tlbkit_gather_everything(&gather));
+    CHECK(tlbkit_gather_hold(&gather, 1) == TLBKIT_STATUS_GATHER_FULL);
+    CHECK(freed_count == 0);
+    OK(tlbkit_gather_finish(&gather, 1));
+    CHECK(freed_count == 3 && freed[0] == 2004 && freed[2] == 2006);
+    CHECK(tlbkit_gather_finish(&gather, 1) == TLBKIT_STATUS_NOT_MADE);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch(cpu, 4) == NO_FRAME && touch(cpu, 6) == NO_FRAME);
+}
+
+static void a_lazy_cpu_finds_the_change_when_it_comes_back(const struct tlbkit_policy *policy) {
+    CHECK(touch(2, 0) == 2000);
+    go_idle(2);
+    CHECK(!tlbkit_is_running(&machine, 2, &space_a));
+    unsigned before = interrupts[2];
+    set_page(&space_a, 0, 88);
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_MIGRATE));
+    if (policy->lazy == TLBKIT_LAZY_SKIP_UNLESS_TABLES_FREED)
+        CHECK(interrupts[2] == before);
+    struct tlbkit_gather gather;
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
+    OK(tlbkit_gather_tables_freed(&gather));
+    OK(tlbkit_gather_finish(&gather, 0));
+    if (policy->lazy != TLBKIT_LAZY_OFF)
+        CHECK(interrupts[2] == before + 1);
+    switch_to(2, &space_a);
+    CHECK(touch(2, 0) == 88);
+}
+
+static void kernel_addresses_are_flushed_in_every_space(void) {
+    switch_to(3, &space_b);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch_kernel(cpu, 2) == 1002);
+    set_page(NULL, 2, 99);
+    OK(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA + 2 * 4096, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_KERNEL_REMOVE));
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch_kernel(cpu, 2) == 99);
+}
+
+static void a_cpu_can_leave_and_come_back(void) {
+    irqs_on[3] = false;
+    OK(tlbkit_offline(&machine, 3));
+    CHECK(tlbkit_enter_lazy(&machine, 3) == TLBKIT_STATUS_CPU_OFFLINE);
+    unsigned before = interrupts[3];
+    set_page(&space_b, 0, 55);
+    OK(tlbkit_flush_range(&machine, 0, &space_b, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_ENTER));
+    CHECK(interrupts[3] == before);
+    OK(tlbkit_bring_up(&machine, 3));
+    irqs_on[3] = true;
+    switch_to(3, &space_b);
+    CHECK(touch(3, 0) == 55);
+    OK(tlbkit_declare_stopped(&machine, 3));
+    set_page(&space_b, 0, 56);
+    OK(tlbkit_flush_range(&machine, 0, &space_b, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_ENTER));
+    CHECK(interrupts[3] == before);
+    irqs_on[3] = false;
+    OK(tlbkit_bring_up(&machine, 3));
+    irqs_on[3] = true;
+}
+
+static void a_space_ends(const struct tlbkit_policy *policy) {
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++) {
+        irqs_on[cpu] = false;
+        OK(tlbkit_load_kernel(&machine, cpu));
+        irqs_on[cpu] = true;
+    }
+    switch_to(1, &space_b);
+    bool may_free = false;
+    CHECK(tlbkit_space_destroy(&machine, 1, &space_b, &may_free) == TLBKIT_STATUS_SPACE_RUNS_HERE);
+    go_idle(1);
+    bool is_counted = policy->lazy_references == TLBKIT_LAZY_REFERENCES_COUNTED && policy->lazy != TLBKIT_LAZY_OFF;
+    OK(tlbkit_space_destroy(&machine, 0, &space_b, &may_free));
+    CHECK(may_free == !is_counted && last_left == NULL);
+    irqs_on[1] = false;
+    OK(tlbkit_load_kernel(&machine, 1));
+    CHECK(last_left == (is_counted ? &space_b : NULL));
+    CHECK(tlbkit_switch_to(&machine, 1, &space_b) == TLBKIT_STATUS_NOT_MADE);
+    irqs_on[1] = true;
+}
+
+static void counters_count(const struct tlbkit_policy *policy) {
+    uint64_t local = 7, remote = 7, kernel = 7;
+    struct tlbkit_size_count size = {7, 7};
+    if (policy->accounting == TLBKIT_ACCOUNTING_OFF) {
+        CHECK(tlbkit_count(&machine, 0, TLBKIT_REASON_MIGRATE, TLBKIT_PLACE_LOCAL, &local) == TLBKIT_STATUS_NOT_COUNTED);
+        CHECK(tlbkit_count_size(&machine, 0, 1, &size) == TLBKIT_STATUS_NOT_COUNTED);
+        return;
+    }
+    OK(tlbkit_count(&machine, 0, TLBKIT_REASON_WRITE_PROTECT, TLBKIT_PLACE_LOCAL, &local));
+    OK(tlbkit_count(&machine, 0, TLBKIT_REASON_WRITE_PROTECT, TLBKIT_PLACE_REMOTE, &remote));
+    OK(tlbkit_count(&machine, 0, TLBKIT_REASON_KERNEL_REMOVE, TLBKIT_PLACE_KERNEL, &kernel));
+    CHECK(local == 1 && remote == CPUS - 1 && kernel == 1);
+    bool is_always_full = policy->range == TLBKIT_RANGE_ABOVE && policy->range_pages == 0;
+    OK(tlbkit_count_size(&machine, 0, is_always_full ? 0 : 1, &size));
+    CHECK(size.samples != 0 && size.cycles != 0);
+    CHECK(tlbkit_count_size(&machine, 0, 513, &size) == TLBKIT_STATUS_BAD_VALUE);
+}
+
+static void everything_under(const struct tlbkit_policy *policy) {
+    machine_begin(policy);
+    spaces_and_switches();
+    a_range_is_flushed_on_every_cpu();
+    a_gather_flushes_before_it_frees();
+    a_lazy_cpu_finds_the_change_when_it_comes_back(policy);
+    kernel_addresses_are_flushed_in_every_space();
+    a_cpu_can_leave_and_come_back();
+    counters_count(policy);
+    a_space_ends(policy);
+}
+
+static void the_user_half_is_owed_a_flush(void) {
+    struct tlbkit_policy policy;
+    preset = "linux-4.15-pti";
+    OK(tlbkit_policy_preset(preset, &policy));
+    for (uint32_t how = TLBKIT_USER_FLUSH_INVPCID; how <= TLBKIT_USER_FLUSH_DEFERRED_CR3; how++) {
+        machine_begin(&policy);
+        OK(tlbkit_set_user_flush(&machine, how));
+        switch_to(0, &space_a);
+        irqs_on[0] = false;
+        OK(tlbkit_exit_to_user(&machine, 0));
+        OK(tlbkit_enter_kernel(&machine, 0));
+        irqs_on[0] = true;
+        unsigned before = invpcids;
+        OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_COPY_ON_WRITE));
+        CHECK(invpcids - before == (how == TLBKIT_USER_FLUSH_INVPCID));
+    }
+}
+
+static void the_ceiling_can_be_set(void) {
+    machine_begin(NULL);
+    preset = "ceiling";
+    switch_to(0, &space_a);
+    CHECK(touch(0, 7) == 2007);
+    set_page(&space_a, 7, 66);
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 2, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+    CHECK(touch(0, 7) == 2007);
+    OK(tlbkit_set_ceiling(&machine, 1));
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 2, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+    CHECK(touch(0, 7) == 66);
+}
+
+static uint32_t missing_seen;
+
+static void see_missing(void *context, uint32_t missing) { *(uint32_t *)context |= 1u << missing; }
+
+static void look_for_missing(uint32_t cpu) { OK(tlbkit_missing(&machine, cpu, see_missing, &missing_seen)); }
+
+static void a_lost_interrupt_is_sent_again(void) {
+    machine_begin(NULL);
+    preset = "late";
+    switch_to(0, &space_a);
+    switch_to(1, &space_a);
+    is_delivery_held = true;
+    late_choice = TLBKIT_LATE_ASK_AGAIN;
+    while_waiting = look_for_missing;
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_ENTER));
+    CHECK(late_calls == 1 && interrupts[1] == 1 && missing_seen == 2);
+}
+
+static void a_cpu_without_tags_toggles_pge(void) {
+    machine_begin(NULL);
+    preset = "no tags";
+    features_of_all = 0;
+    irqs_on[0] = false;
+    toggles = 0;
+    OK(tlbkit_bring_up(&machine, 0));
+    irqs_on[0] = true;
+    CHECK(toggles == 1);
+    spaces_and_switches();
+}
+
+void use_everything(void) {
+    for (unsigned i = 0; i < sizeof PRESETS / sizeof *PRESETS; i++) {
+        struct tlbkit_policy policy;
+        preset = PRESETS[i];
+        OK(tlbkit_policy_preset(preset, &policy));
+        policy.accounting = TLBKIT_ACCOUNTING_OFF;
+        everything_under(&policy);
+        policy.accounting = TLBKIT_ACCOUNTING_ON;
+        everything_under(&policy);
+    }
+    the_user_half_is_owed_a_flush();
+    the_ceiling_can_be_set();
+    a_lost_interrupt_is_sent_again();
+    a_cpu_without_tags_toggles_pge();
+}

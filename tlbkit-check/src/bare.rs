@@ -1,0 +1,209 @@
+//! The machine alone, without a kernel on it: driven by hand, it tells every outcome that an access can have.
+//!
+//! This is how the machine itself is tested: what x86-64 forbids must not be among the outcomes, what it permits must.
+
+use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, VirtAddr};
+use tlbkit_pmap::Pte;
+
+use crate::machine::buffer::{Place, Store};
+use crate::machine::instructions::Exception;
+use crate::machine::memory::Use;
+use crate::machine::tlb::{Broadcast, Globals, Paths, span_shift};
+use crate::machine::{Config, Machine};
+use crate::oracle::Finding;
+use crate::program::Access;
+use crate::schedule::script::Script;
+use crate::timeline::Log;
+
+/// What a load can come to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Seen {
+    /// The frame's value.
+    Value(u64),
+    /// A page fault.
+    Fault,
+}
+
+/// A rule that an instruction broke, in words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Broken(pub String);
+
+impl From<Exception> for Broken {
+    fn from(exception: Exception) -> Self {
+        Self(exception.to_string())
+    }
+}
+
+/// A machine with empty tables.
+pub struct Bare {
+    machine: Machine,
+}
+
+const LEAF: u64 = Pte::PRESENT | Pte::USER | Pte::ACCESSED | Pte::DIRTY;
+const INNER: u64 = LEAF | Pte::WRITE;
+
+impl Bare {
+    /// `cpus` CPUs that run nothing.
+    #[must_use]
+    pub fn new(cpus: usize, config: &Config) -> Self {
+        let config = Config { cpus, ..*config };
+        let mut machine = Machine::new(&config, false, Box::new(Script::new(Vec::new())), Log::none());
+        machine.is_live = true;
+        Self { machine }
+    }
+
+    /// A new top-level table.
+    ///
+    /// # Panics
+    /// If memory is exhausted; so do the other methods that need a frame.
+    pub fn root(&mut self) -> u64 {
+        self.machine.memory.alloc(12, Use::Table).expect("a frame")
+    }
+
+    /// A new frame that holds `value`.
+    pub fn frame(&mut self, value: u64) -> u64 {
+        let at = self.machine.memory.alloc(12, Use::Data).expect("a frame");
+        self.machine.memory.write(at, value);
+        at
+    }
+
+    /// Where the entry of `level` for `va` lies below `root`; tables on the way are made.
+    pub fn entry(&mut self, root: u64, va: u64, level: u32) -> u64 {
+        let mut table = root;
+        for above in (level + 1..=4).rev() {
+            let at = table + 8 * (va >> span_shift(above) & 511);
+            if self.machine.memory.read(at) == 0 {
+                let next = self.machine.memory.alloc(12, Use::Table).expect("a frame");
+                self.machine.write_physical(at, next | INNER, 0);
+            }
+            table = Pte(self.machine.memory.read(at)).frame().0;
+        }
+        table + 8 * (va >> span_shift(level) & 511)
+    }
+
+    /// A leaf for `frame`; `bits` are added to those of a page that can be read.
+    #[must_use]
+    pub const fn leaf(frame: u64, bits: u64) -> u64 {
+        frame | LEAF | bits
+    }
+
+    /// `cpu` stores `value` to the word at `at`, plainly.
+    pub fn store(&mut self, cpu: usize, at: u64, value: u64) {
+        self.machine.cpus[cpu].buffer.push(Store { to: Place::Physical(at), value, op: 0, user: None });
+    }
+
+    /// What `cpu` loads from the word at `at`.
+    #[must_use]
+    pub fn load_word(&self, cpu: usize, at: u64) -> u64 {
+        let own = self.machine.cpus[cpu].buffer.forward(Place::Physical(at));
+        own.unwrap_or_else(|| self.machine.memory.read(at))
+    }
+
+    /// The oldest store of `cpu` reaches memory.
+    pub fn drain_one(&mut self, cpu: usize) {
+        self.machine.drain_one(cpu);
+    }
+
+    /// MFENCE, or any locked operation.
+    pub fn fence(&mut self, cpu: usize) {
+        self.machine.current = cpu;
+        self.machine.drain();
+    }
+
+    /// Walkers look at the page of `va` from now on.
+    pub fn watch(&mut self, va: u64) {
+        self.machine.watch(va);
+    }
+
+    /// Everything that a load of `va` by `cpu` can come to.
+    #[must_use]
+    pub fn loads(&self, cpu: usize, va: u64) -> Vec<Seen> {
+        self.outcomes(cpu, va, Access::Read)
+    }
+
+    /// Everything that a store to `va` by `cpu` can come to, told by what is overwritten.
+    #[must_use]
+    pub fn stores(&self, cpu: usize, va: u64) -> Vec<Seen> {
+        self.outcomes(cpu, va, Access::Write)
+    }
+
+    fn outcomes(&self, cpu: usize, va: u64, access: Access) -> Vec<Seen> {
+        let core = &self.machine.cpus[cpu];
+        let usable: Vec<_> = core.tlb.entries.iter().filter(|entry| entry.matches(core.tag, va)).collect();
+        let outcome =
+            |may_access: bool, at| if may_access { Seen::Value(self.load_word(cpu, at)) } else { Seen::Fault };
+        let seen = usable.iter().map(|entry| outcome(access == Access::Read || entry.may_write, entry.frame.at));
+        let mut all: Vec<_> = seen.collect();
+        if usable.iter().all(|entry| entry.life.revoked.is_some()) {
+            all.push(Seen::Fault);
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// MOV to CR3.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn load_cr3(&mut self, cpu: usize, cr3: Cr3) -> Result<(), Broken> {
+        self.machine.current = cpu;
+        Ok(self.machine.write_cr3(cpu, cr3)?)
+    }
+
+    /// MOV to CR3 of `root` under `pcid`, flushing its tag.
+    ///
+    /// # Panics
+    /// If the machine refuses it.
+    pub fn load(&mut self, cpu: usize, root: u64, pcid: u16) {
+        self.load_cr3(cpu, Cr3::flushing(PhysAddr(root), Pcid(pcid))).expect("a CR3 that breaks no rule");
+    }
+
+    /// INVLPG.
+    pub fn invlpg(&mut self, cpu: usize, va: u64) {
+        self.machine.current = cpu;
+        self.machine.invlpg(cpu, va);
+    }
+
+    /// INVPCID.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn invpcid(&mut self, cpu: usize, what: Invpcid) -> Result<(), Broken> {
+        self.machine.current = cpu;
+        Ok(self.machine.invpcid(cpu, what)?)
+    }
+
+    /// CR4.PGE off and on.
+    pub fn toggle_pge(&mut self, cpu: usize) {
+        self.machine.current = cpu;
+        self.machine.toggle_pge(cpu);
+    }
+
+    /// CR4.PCIDE and what CPUID tells of INVPCID.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn set_features(&mut self, cpu: usize, features: Features) -> Result<(), Broken> {
+        Ok(self.machine.set_pcide(cpu, features)?)
+    }
+
+    /// INVLPGB of `pages` pages and TLBSYNC; global entries stay, cached paths go.
+    pub fn broadcast(&mut self, va: VirtAddr, pages: u64, stride_shift: u32, pcid: Pcid) {
+        let what =
+            Broadcast { va: va.0, pages, stride_shift, tag: pcid.0, globals: Globals::Kept, paths: Paths::Removed };
+        self.machine.invlpgb(&what);
+    }
+
+    /// INVLPGB with its most forceful flags off: final entries alone, or with the global ones too.
+    pub fn broadcast_final_only(&mut self, va: VirtAddr, pages: u64, pcid: Pcid) {
+        let (globals, paths) = (Globals::Removed, Paths::Kept);
+        self.machine.invlpgb(&Broadcast { va: va.0, pages, stride_shift: 12, tag: pcid.0, globals, paths });
+    }
+
+    /// Gives a frame back, and looks whether a CPU can still walk it.
+    pub fn free(&mut self, at: u64) -> Option<Finding> {
+        self.machine.memory.free(at, 12);
+        (0..self.machine.cpus.len()).find_map(|cpu| crate::oracle::inspect(&self.machine, cpu))
+    }
+}

@@ -1,0 +1,151 @@
+//! Many runs: seed after seed until something is found or enough have been made.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use tlbkit::{Features, PRESETS, Policy};
+
+use crate::digest::Random;
+use crate::machine::Config;
+use crate::oracle::Finding;
+use crate::program::Program;
+use crate::program::bytes::Bytes;
+use crate::program::named::{self, Named};
+use crate::run::{Outcome, Setup, run};
+use crate::schedule::exhaustive::Exhaustive;
+use crate::schedule::pct::Pct;
+use crate::schedule::random::RandomChoice;
+use crate::schedule::script::Script;
+use crate::timeline::Log;
+
+/// What the seeds run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plan {
+    /// A program with a name; if there is none, every other seed takes one of those in turn, and the rest have random
+    /// ones of their own.
+    pub program: Option<&'static Named>,
+    /// One policy; each seed's own of all presets if there is none.
+    pub policy: Option<Policy>,
+}
+
+impl Plan {
+    /// What `seed` runs.
+    #[must_use]
+    pub fn setup(&self, seed: u64) -> Setup {
+        let mut random = Random::new(!seed);
+        let policy = PRESETS[random.below(PRESETS.len() as u64) as usize].policy;
+        let features = features(random.below(8));
+        let in_turn = seed.is_multiple_of(2).then(|| &named::ALL[(seed / 2) as usize % named::ALL.len()]);
+        let program = self.program.or(in_turn).map_or_else(|| Program::random(seed), Named::program);
+        Setup { config: Config { features, ..Config::default() }, policy: self.policy.unwrap_or(policy), program }
+    }
+
+    /// Runs `seed`, half of them under a PCT schedule.
+    #[must_use]
+    pub fn run(&self, seed: u64) -> Outcome {
+        let setup = self.setup(seed);
+        if seed % 4 < 2 {
+            return run(&setup, Box::new(RandomChoice::new(seed)), Log::none());
+        }
+        run(&setup, Box::new(Pct::new(seed, setup.program.cpus.len())), Log::none())
+    }
+}
+
+/// Most CPUs have both; some have none, as before 2010, or PCIDs alone, or INVPCID alone, as in some guests.
+fn features(choice: u64) -> Features {
+    match choice {
+        0 => Features { pcid: false, invpcid: false },
+        1 => Features { pcid: true, invpcid: false },
+        2 => Features { pcid: false, invpcid: true },
+        _ => Features { pcid: true, invpcid: true },
+    }
+}
+
+/// Runs the program and the schedule that `bytes` spell: the door for fuzzers. The first byte chooses the policy.
+#[must_use]
+pub fn run_bytes(bytes: &[u8]) -> Outcome {
+    let mut bytes = Bytes::new(bytes);
+    let policy = PRESETS[usize::from(bytes.below(PRESETS.len() as u8))].policy;
+    let features = features(u64::from(bytes.below(8)));
+    let program = Program::read(&mut bytes);
+    let setup = Setup { config: Config { features, ..Config::default() }, policy, program };
+    run(&setup, Box::new(Script::new(bytes.rest().to_vec())), Log::none())
+}
+
+/// What many seeds came to.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Steps of all of them.
+    pub steps: u64,
+    /// The lowest seed that failed, and how.
+    pub failure: Option<(u64, Finding)>,
+}
+
+/// Runs the seeds from `first` on, `count` of them, on `threads` threads, and calls `progress` now and then with how
+/// many are done. All seeds below one that fails are run, so the result does not depend on the threads.
+#[must_use]
+pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
+    let (next, steps, done) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
+    let end = AtomicU64::new(first + count);
+    // Relaxed, all of them: counters of independent runs; the threads are joined before they are read.
+    let work = || {
+        let mut failures = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            // Relaxed: a seed too many does no harm.
+            if seed >= end.load(Ordering::Relaxed) {
+                return failures;
+            }
+            let outcome = plan.run(seed);
+            steps.fetch_add(outcome.steps, Ordering::Relaxed); // Relaxed: as above
+            if let Some(finding) = outcome.finding {
+                end.fetch_min(seed, Ordering::Relaxed); // Relaxed: as above
+                failures.push((seed, finding));
+            }
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1; // Relaxed: as above
+            if done.is_multiple_of(1 << 10) {
+                progress(done);
+            }
+        }
+    };
+    let failure = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let failures = threads.into_iter().flat_map(|thread| thread.join().expect("a worker does not panic"));
+        failures.min_by_key(|(seed, _)| *seed)
+    });
+    let seeds = failure.as_ref().map_or(count, |(seed, _)| seed - first + 1);
+    Report { seeds, steps: steps.into_inner(), failure }
+}
+
+/// What an exhaustive exploration came to.
+#[derive(Clone, Debug)]
+pub struct Explored {
+    /// Distinct states.
+    pub states: usize,
+    /// Runs from the beginning.
+    pub runs: u64,
+    /// Deviations allowed.
+    pub bound: u8,
+    /// True if all was explored within the bound.
+    pub is_complete: bool,
+    /// The first failure: its schedule, and how.
+    pub failure: Option<(Vec<u8>, Finding)>,
+}
+
+/// Explores every schedule of `setup` with at most `bound` deviations, in at most `most_runs` runs or until `stop`.
+#[must_use]
+pub fn exhaust(setup: &Setup, bound: u8, most_runs: u64, stop: &AtomicBool) -> Explored {
+    let exploration = Rc::new(RefCell::new(Exhaustive::new(bound)));
+    let (mut failure, mut is_complete) = (None, false);
+    // Relaxed: a wish to stop; it orders nothing.
+    while failure.is_none() && !is_complete && exploration.borrow().runs < most_runs && !stop.load(Ordering::Relaxed) {
+        let outcome = run(setup, Box::new(Rc::clone(&exploration)), Log::none());
+        failure = outcome.finding.map(|finding| (outcome.choices, finding));
+        is_complete = !exploration.borrow_mut().advance();
+    }
+    let exploration = exploration.borrow();
+    Explored { states: exploration.states(), runs: exploration.runs, bound, is_complete, failure }
+}

@@ -1,0 +1,108 @@
+//! The page tables' door to memory: every store and exchange is a point, and goes through the store buffer.
+
+use std::cell::RefCell;
+
+use tlbkit::PhysAddr;
+use tlbkit_pmap::{Frame, Memory as PhysicalMemory, Purpose};
+
+use super::Machine;
+use super::buffer::Place;
+use super::door;
+use super::memory::{self, Use};
+
+/// Memory as the CPU that executes sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Bus<'m> {
+    pub(crate) machine: &'m RefCell<Machine>,
+}
+
+impl Bus<'_> {
+    fn point() {
+        door::with_world(|world| world.point());
+    }
+
+    fn note(&self, name: &'static str, at: PhysAddr, value: u64) {
+        let mut machine = self.machine.borrow_mut();
+        let (step, cpu) = (machine.step, machine.current);
+        machine.log.table_write(step, cpu, name, at.0, value);
+    }
+}
+
+impl PhysicalMemory for Bus<'_> {
+    fn load(&self, at: PhysAddr) -> u64 {
+        self.machine.borrow_mut().read_physical(at.0)
+    }
+
+    fn store(&self, at: PhysAddr, value: u64) {
+        Self::point();
+        self.note("store", at, value);
+        self.machine.borrow_mut().store_later(Place::Physical(at.0), value);
+    }
+
+    fn swap(&self, at: PhysAddr, value: u64) -> u64 {
+        Self::point();
+        self.note("xchg", at, value);
+        self.machine.borrow_mut().exchange_physical(at.0, value)
+    }
+
+    fn compare_exchange(&self, at: PhysAddr, current: u64, new: u64) -> Result<u64, u64> {
+        Self::point();
+        let mut machine = self.machine.borrow_mut();
+        machine.drain();
+        let found = machine.memory.read(at.0);
+        let cpu = machine.current;
+        machine.cpus[cpu].remember(found);
+        if found != current {
+            return Err(found);
+        }
+        drop(machine);
+        self.note("cmpxchg", at, new);
+        Ok(self.machine.borrow_mut().exchange_physical(at.0, new))
+    }
+
+    fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8) {
+        self.machine.borrow_mut().memory.copy(from.0, to.0, shift);
+    }
+
+    fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
+        let is = if purpose == Purpose::Table { Use::Table } else { Use::Data };
+        let at = PhysAddr(self.machine.borrow_mut().memory.alloc(shift, is)?);
+        Some(Frame { at, shift })
+    }
+
+    fn free(&self, frame: Frame) {
+        let mut machine = self.machine.borrow_mut();
+        machine.memory.free(frame.at.0, frame.shift);
+        let (step, cpu) = (machine.step, machine.current);
+        machine.log.freed(step, cpu, frame.at.0);
+        machine.inspect_everybody();
+    }
+
+    fn is_low(&self) -> bool {
+        self.machine.borrow().memory.is_low()
+    }
+
+    fn share(&self, at: PhysAddr) {
+        self.machine.borrow_mut().memory.share(at.0);
+    }
+
+    fn release(&self, at: PhysAddr) -> bool {
+        self.machine.borrow_mut().memory.release(at.0)
+    }
+
+    fn references(&self, at: PhysAddr) -> u32 {
+        self.machine.borrow().memory.references(at.0)
+    }
+
+    fn split(&self, at: PhysAddr) {
+        self.machine.borrow_mut().memory.split(at.0);
+    }
+
+    fn file_page(&self, _file: u32, index: u64) -> PhysAddr {
+        memory::file_page(index)
+    }
+
+    fn zero_page(&self) -> PhysAddr {
+        memory::zero_page()
+    }
+}

@@ -1,0 +1,97 @@
+//! One CPU: what it has loaded and cached, what it has not written yet, which interrupts are on their way.
+
+use super::buffer::Buffer;
+use super::memory::FrameName;
+use super::tlb::Tlb;
+
+/// What a CPU does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// A program runs: it may touch any address of its space at any time.
+    User,
+    /// The kernel runs.
+    Kernel,
+    /// Offline, or on the way in or out: it touches only what stays mapped.
+    Absent,
+    /// It executes nothing at all.
+    Stopped,
+}
+
+/// Whether interrupts are taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Irqs {
+    /// They wait.
+    Off,
+    /// They may come at any step.
+    On,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Progress {
+    /// It has work.
+    Busy,
+    /// Its program is over; it idles and answers.
+    Idle,
+    /// Everybody's is.
+    Ended,
+}
+
+pub(crate) struct Core {
+    pub(crate) tlb: Tlb,
+    /// The top-level table in CR3, with its epoch when it was loaded.
+    pub(crate) root: FrameName,
+    /// The PCID in CR3.
+    pub(crate) tag: u16,
+    pub(crate) buffer: Buffer,
+    /// Senders whose interrupts have not been taken, a bit each.
+    pub(crate) interrupts: u64,
+    pub(crate) irqs: Irqs,
+    pub(crate) mode: Mode,
+    pub(crate) progress: Progress,
+    /// Set while it spins: the number of changes when it last looked.
+    pub(crate) spins_since: Option<u64>,
+    /// The operation that it carries out.
+    pub(crate) op: u32,
+    /// The CPU that it was last seen waiting for.
+    pub(crate) waits_for: Option<u32>,
+    /// Set while its non-maskable interrupt runs: nothing else happens then.
+    pub(crate) in_nmi: bool,
+    /// A digest of everything that it has read: what decides its next step.
+    pub(crate) history: u64,
+}
+
+impl Core {
+    pub(crate) fn new(root: FrameName) -> Self {
+        Self {
+            tlb: Tlb::default(),
+            root,
+            tag: 0,
+            buffer: Buffer::default(),
+            interrupts: 0,
+            irqs: Irqs::On,
+            mode: Mode::Kernel,
+            progress: Progress::Busy,
+            spins_since: None,
+            op: 0,
+            waits_for: None,
+            in_nmi: false,
+            history: 0,
+        }
+    }
+
+    /// True if its walker may walk.
+    pub(crate) fn walks(&self) -> bool {
+        self.mode != Mode::Stopped && self.root.at != 0
+    }
+
+    /// True if it may touch the kernel's addresses.
+    pub(crate) fn runs_kernel_code(&self) -> bool {
+        matches!(self.mode, Mode::User | Mode::Kernel)
+    }
+
+    /// Takes what it has read into its history.
+    pub(crate) fn remember(&mut self, value: u64) {
+        self.history = crate::digest::mix(self.history, value);
+    }
+}

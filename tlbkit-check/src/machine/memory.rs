@@ -1,0 +1,249 @@
+//! Physical memory: frames with references, page tables as words, and a new epoch for a frame each time it is freed.
+//!
+//! Whoever remembers a frame remembers its epoch too. If the epochs differ, what is remembered was freed meanwhile,
+//! even if the frame has been given out again.
+
+use tlbkit::PhysAddr;
+
+use crate::digest::mix;
+
+/// What a frame is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// Nobody's.
+    Free,
+    /// A page table.
+    Table,
+    /// A program's, or the kernel's data.
+    Data,
+}
+
+#[derive(Clone, Copy)]
+struct Info {
+    is: Use,
+    epoch: u32,
+    references: u32,
+    /// Index of its words, if it is a table.
+    words: u32,
+    /// The one word of a data frame that programs look at.
+    value: u64,
+}
+
+/// A frame at one time of its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct FrameName {
+    pub(crate) at: u64,
+    pub(crate) epoch: u32,
+}
+
+type Words = [u64; 512];
+
+pub(crate) struct Memory {
+    frames: Vec<Info>,
+    tables: Vec<Box<Words>>,
+    free_tables: Vec<u32>,
+    small: Vec<u32>,
+    pairs: Vec<u32>,
+    large: Vec<u32>,
+    /// A digest of all words and of what the frames are: a sum, so that each change takes one step.
+    digest: u64,
+}
+
+const ZERO_PAGE: u32 = 1;
+const FILE_PAGES: std::ops::Range<u32> = 2..10;
+const SMALL: std::ops::Range<u32> = 10..440;
+const PAIRS: std::ops::Range<u32> = 440..512;
+const FRAMES_OF_LARGE: u32 = 512;
+const LARGE: std::ops::Range<u32> = 1..4;
+/// What a freed data frame holds: no program writes it.
+pub(crate) const POISON: u64 = 0xdead_dead_dead_dead;
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        let free = Info { is: Use::Free, epoch: 0, references: 0, words: 0, value: POISON };
+        let mut memory = Self {
+            frames: vec![free; (LARGE.end * FRAMES_OF_LARGE) as usize],
+            tables: Vec::with_capacity(32),
+            free_tables: Vec::new(),
+            small: SMALL.rev().collect(),
+            pairs: PAIRS.step_by(2).collect(),
+            large: LARGE.map(|n| n * FRAMES_OF_LARGE).collect(),
+            digest: 0,
+        };
+        for page in std::iter::once(ZERO_PAGE).chain(FILE_PAGES) {
+            let value = if page == ZERO_PAGE { 0 } else { file_value(u64::from(page - FILE_PAGES.start)) };
+            memory.frames[page as usize] = Info { is: Use::Data, references: 1, value, ..free };
+        }
+        memory
+    }
+
+    fn info(&self, at: u64) -> &Info {
+        &self.frames[(at >> 12) as usize]
+    }
+
+    fn info_mut(&mut self, at: u64) -> &mut Info {
+        &mut self.frames[(at >> 12) as usize]
+    }
+
+    /// The frame's name now.
+    pub(crate) fn name(&self, at: u64) -> FrameName {
+        FrameName { at: at & !0xfff, epoch: self.info(at).epoch }
+    }
+
+    /// What the frame is, if it still is what was remembered.
+    pub(crate) fn still(&self, name: FrameName) -> Option<Use> {
+        let info = self.info(name.at);
+        (info.epoch == name.epoch && info.is != Use::Free).then_some(info.is)
+    }
+
+    pub(crate) fn is_table(&self, at: u64) -> bool {
+        self.info(at).is == Use::Table
+    }
+
+    /// The word at `at`: an entry of a table, or the frame's value.
+    pub(crate) fn read(&self, at: u64) -> u64 {
+        let info = self.info(at);
+        match info.is {
+            Use::Table => self.tables[info.words as usize][(at >> 3 & 511) as usize],
+            _ => info.value,
+        }
+    }
+
+    /// Writes a word and returns what it held.
+    pub(crate) fn write(&mut self, at: u64, value: u64) -> u64 {
+        let info = *self.info(at);
+        let word = match info.is {
+            Use::Table => &mut self.tables[info.words as usize][(at >> 3 & 511) as usize],
+            _ => &mut self.info_mut(at).value,
+        };
+        let before = std::mem::replace(word, value);
+        self.digest = self.digest.wrapping_sub(mix(at, before)).wrapping_add(mix(at, value));
+        before
+    }
+
+    /// A digest of everything in it.
+    pub(crate) const fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    /// What cannot be undone by a write changes the digest for good.
+    fn happened(&mut self, what: u64, at: u64) {
+        self.digest = self.digest.wrapping_add(mix(what << 56, at));
+    }
+
+    pub(crate) fn alloc(&mut self, shift: u8, is: Use) -> Option<u64> {
+        let list = match shift {
+            12 => &mut self.small,
+            13 => &mut self.pairs,
+            _ => &mut self.large,
+        };
+        let first = list.pop()?;
+        for frame in first..first + pages(shift) {
+            let words = if is == Use::Table { self.new_table() } else { 0 };
+            let info = &mut self.frames[frame as usize];
+            *info = Info { is, references: u32::from(frame == first), words, value: 0, ..*info };
+        }
+        self.happened(1, u64::from(first));
+        Some(u64::from(first) << 12)
+    }
+
+    fn new_table(&mut self) -> u32 {
+        if let Some(words) = self.free_tables.pop() {
+            self.tables[words as usize].fill(0);
+            return words;
+        }
+        self.tables.push(Box::new([0; 512]));
+        (self.tables.len() - 1) as u32
+    }
+
+    /// Takes a frame back.
+    pub(crate) fn free(&mut self, at: u64, shift: u8) {
+        let first = (at >> 12) as u32;
+        self.happened(2, u64::from(first));
+        for frame in first..first + pages(shift) {
+            let info = &mut self.frames[frame as usize];
+            if info.is == Use::Table {
+                self.free_tables.push(info.words);
+            }
+            *info = Info { is: Use::Free, epoch: info.epoch + 1, references: 0, words: 0, value: POISON };
+        }
+        match shift {
+            12 if SMALL.contains(&first) => self.small.push(first),
+            // A piece of a large page that was split: never whole again.
+            12 => {}
+            13 => self.pairs.push(first),
+            _ => self.large.push(first),
+        }
+    }
+
+    pub(crate) fn copy(&mut self, from: u64, to: u64, shift: u8) {
+        for n in 0..u64::from(pages(shift)) {
+            self.info_mut(to + (n << 12)).value = self.info(from + (n << 12)).value;
+        }
+    }
+
+    pub(crate) fn share(&mut self, at: u64) {
+        self.happened(3, at);
+        self.info_mut(at).references += 1;
+    }
+
+    /// True if that was the last reference.
+    pub(crate) fn release(&mut self, at: u64) -> bool {
+        self.happened(4, at);
+        let references = &mut self.info_mut(at).references;
+        *references = references.checked_sub(1).expect("a frame is put back once a reference");
+        *references == 0
+    }
+
+    pub(crate) fn references(&self, at: u64) -> u32 {
+        self.info(at).references
+    }
+
+    /// Makes base frames of a large one.
+    pub(crate) fn split(&mut self, at: u64) {
+        for n in 0..u64::from(FRAMES_OF_LARGE) {
+            self.info_mut(at + (n << 12)).references = 1;
+        }
+    }
+
+    /// True if less than a few frames are left.
+    pub(crate) fn is_low(&self) -> bool {
+        self.small.len() < 16
+    }
+}
+
+const fn pages(shift: u8) -> u32 {
+    1 << (shift - 12)
+}
+
+/// What a page of the one file holds.
+pub(crate) const fn file_value(index: u64) -> u64 {
+    0xf11e_0000 + index % (FILE_PAGES.end - FILE_PAGES.start) as u64
+}
+
+/// The frame of the file's page.
+pub(crate) const fn file_page(index: u64) -> PhysAddr {
+    PhysAddr((FILE_PAGES.start as u64 + index % (FILE_PAGES.end - FILE_PAGES.start) as u64) << 12)
+}
+
+/// The frame of zeros.
+pub(crate) const fn zero_page() -> PhysAddr {
+    PhysAddr((ZERO_PAGE as u64) << 12)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_that_comes_back_has_another_name() {
+        let mut memory = Memory::new();
+        let at = memory.alloc(12, Use::Table).unwrap();
+        let name = memory.name(at);
+        memory.write(at + 8, 7);
+        assert_eq!((memory.read(at + 8), memory.still(name)), (7, Some(Use::Table)));
+        memory.free(at, 12);
+        assert_eq!(memory.alloc(12, Use::Data), Some(at));
+        assert_eq!((memory.still(name), memory.read(at)), (None, 0));
+    }
+}

@@ -1,0 +1,177 @@
+//! The adversarial machine: it may do all that x86-64 allows, at any time, and nothing else.
+//!
+//! | file | what |
+//! |---|---|
+//! | `memory` | frames, tables, epochs |
+//! | `core` | one CPU |
+//! | `tlb`, `walk` | what a CPU may have cached |
+//! | `instructions` | what invalidates it, and what faults |
+//! | `errata` | hardware that does less |
+//! | `buffer`, `store`, `touch` | TSO, and what programs read and write |
+//! | `steps` | what can happen next |
+//! | `state` | a digest of all of it |
+//! | `ops` | which operation of the kernel changes the tables, and what its return promises |
+//! | `fiber`, `world`, `door` | the protocol's own code, run in direct style, stopped at each shared access |
+//! | `port`, `bus` | the protocol's door to a CPU and the page tables' to memory |
+
+pub(crate) mod buffer;
+pub(crate) mod bus;
+pub(crate) mod core;
+pub(crate) mod door;
+pub(crate) mod errata;
+pub(crate) mod fiber;
+pub(crate) mod instructions;
+pub(crate) mod memory;
+pub(crate) mod ops;
+pub(crate) mod port;
+pub(crate) mod state;
+pub(crate) mod steps;
+pub(crate) mod store;
+pub(crate) mod tlb;
+pub(crate) mod touch;
+pub(crate) mod walk;
+pub(crate) mod world;
+
+use std::ops::Range;
+
+use crate::oracle::Finding;
+use crate::oracle::value::Values;
+use crate::schedule::Chooser;
+use crate::timeline::Log;
+use errata::Errata;
+use memory::{FrameName, Memory};
+use tlbkit::Features;
+
+/// CPUs, memory, and who decides what happens next.
+pub(crate) struct Machine {
+    pub(crate) memory: Memory,
+    pub(crate) cpus: Vec<core::Core>,
+    pub(crate) ops: Vec<ops::Operation>,
+    pub(crate) values: Values,
+    /// Pages that walkers look at: those that the program uses.
+    pub(crate) watched: Vec<u64>,
+    /// Entries whose A bit a walk has found clear.
+    unaccessed: Vec<u64>,
+    pub(crate) features: Features,
+    pub(crate) errata: Errata,
+    /// Whether the tables have two halves.
+    pub(crate) is_isolated: bool,
+    /// The CPU that executes.
+    pub(crate) current: usize,
+    /// What the scheduler has granted and nobody has taken yet.
+    granted: Option<steps::Action>,
+    pub(crate) chooser: Box<dyn Chooser>,
+    /// Steps so far.
+    pub(crate) step: u64,
+    step_limit: u64,
+    /// Changes of shared memory so far: what a spinning CPU waits for.
+    pub(crate) changes: u64,
+    /// Rounds in which nobody could do anything but look again.
+    idle_rounds: u32,
+    nmis_left: u32,
+    interrupts_sent: u64,
+    /// Set while steps are scheduled: not while the machine is set up.
+    pub(crate) is_live: bool,
+    pub(crate) finding: Option<Finding>,
+    pub(crate) log: Log,
+    /// What was chosen wherever there was a choice.
+    pub(crate) choices: Vec<u8>,
+    /// What the shared words are called, for the log.
+    pub(crate) names: Vec<(Range<usize>, String)>,
+    /// Shared words, numbered for digests.
+    pub(crate) words: state::Words,
+    /// Scratch of the walker and of the scheduler.
+    reached: Vec<walk::Reached>,
+    actions: Vec<steps::Action>,
+}
+
+/// What a machine is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// CPUs, at most 64.
+    pub cpus: usize,
+    /// What each can do.
+    pub features: Features,
+    /// What each fails to do.
+    pub errata: Errata,
+    /// Non-maskable interrupts in a run.
+    pub nmis: u32,
+    /// Steps after which a run is taken for one that never ends.
+    pub step_limit: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        let features = Features { pcid: true, invpcid: true };
+        Self { cpus: 4, features, errata: Errata::NONE, nmis: 2, step_limit: 100_000 }
+    }
+}
+
+impl Machine {
+    pub(crate) fn new(config: &Config, is_isolated: bool, chooser: Box<dyn Chooser>, log: Log) -> Self {
+        let nothing = FrameName { at: 0, epoch: 0 };
+        Self {
+            memory: Memory::new(),
+            cpus: (0..config.cpus).map(|_| core::Core::new(nothing)).collect(),
+            ops: vec![ops::Operation::BOOT],
+            values: Values::default(),
+            watched: Vec::new(),
+            unaccessed: Vec::new(),
+            features: config.features,
+            errata: config.errata,
+            is_isolated,
+            current: 0,
+            granted: None,
+            chooser,
+            step: 0,
+            step_limit: config.step_limit,
+            changes: 0,
+            idle_rounds: 0,
+            nmis_left: config.nmis,
+            interrupts_sent: 0,
+            is_live: false,
+            finding: None,
+            log,
+            choices: Vec::new(),
+            names: Vec::new(),
+            words: state::Words::default(),
+            reached: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Keeps the first finding.
+    pub(crate) fn report(&mut self, finding: impl Into<Option<Finding>>) {
+        if self.finding.is_none() {
+            self.finding = finding.into();
+        }
+    }
+
+    /// From now on walkers look at the page of `va`.
+    pub(crate) fn watch(&mut self, va: u64) {
+        let page = va & !0xfff;
+        if !self.watched.contains(&page) {
+            self.watched.push(page);
+            self.walk_everywhere();
+        }
+    }
+
+    /// A stopped CPU begins again with the kernel's tables: turning paging on has emptied its TLB, but from then on it
+    /// may fetch what is being unmapped.
+    pub(crate) fn restart(&mut self, cpu: usize, kernel_root: u64) {
+        let root = self.memory.name(kernel_root);
+        let core = &mut self.cpus[cpu];
+        core.mode = core::Mode::Absent;
+        (core.root, core.tag) = (root, 0);
+        core.tlb.all();
+        self.walk(cpu);
+    }
+
+    /// In the log the words of `object` are called `name`.
+    pub(crate) fn name_words<T>(&mut self, object: &T, name: &str) {
+        if self.log.is_kept() {
+            let start = std::ptr::from_ref(object).addr();
+            self.names.push((start..start + size_of::<T>(), name.to_owned()));
+        }
+    }
+}

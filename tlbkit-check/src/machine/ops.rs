@@ -1,0 +1,79 @@
+//! Operations of the kernel: who changes the page tables, and what the return of a call promises.
+//!
+//! The promise is the contract of the page tables, stated apart from how the protocol keeps it: when a call that
+//! revokes returns, no CPU can use what it revoked, nor what others had revoked in its range before it began.
+
+use std::ops::Range;
+
+use super::Machine;
+use super::memory::FrameName;
+use super::tlb::Entry;
+
+/// One call of the kernel.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub(crate) name: &'static str,
+    pub(crate) cpu: usize,
+    pub(crate) began: u64,
+    pub(crate) ended: Option<u64>,
+    /// The top-level table of the space whose addresses `promise` names; nothing for the kernel's.
+    pub(crate) root: Option<FrameName>,
+    /// Addresses that are clean when the call returns.
+    pub(crate) promise: Range<u64>,
+    /// When its last flush began and ended.
+    pub(crate) flush: (Option<u64>, Option<u64>),
+}
+
+impl Operation {
+    pub(crate) const BOOT: Self =
+        Self { name: "boot", cpu: 0, began: 0, ended: None, root: None, promise: 0..0, flush: (None, None) };
+}
+
+impl Machine {
+    /// Begins an operation on the CPU that executes.
+    pub(crate) fn begin(&mut self, name: &'static str, root: Option<u64>, promise: Range<u64>) {
+        let (cpu, began) = (self.current, self.step);
+        self.cpus[cpu].op = self.ops.len() as u32;
+        let root = root.map(|at| self.memory.name(at));
+        self.ops.push(Operation { name, cpu, began, ended: None, root, promise, flush: (None, None) });
+        self.log.op(self.step, cpu, name);
+    }
+
+    /// Ends the operation of the CPU that executes: what it has promised must hold now.
+    pub(crate) fn end(&mut self) {
+        let id = self.cpus[self.current].op;
+        let step = self.step;
+        let op = &mut self.ops[id as usize];
+        op.ended = Some(step);
+        let op = op.clone();
+        let is_isolated = self.is_isolated;
+        for entry in self.cpus.iter_mut().flat_map(|core| &mut core.tlb.entries) {
+            let Some(revoked) = entry.life.revoked else { continue };
+            let is_promised = revoked.step < op.began && op.covers(entry, is_isolated);
+            if entry.life.promised_by.is_none() && (revoked.op == id || is_promised) {
+                entry.life.promised_by = Some(id);
+            }
+        }
+        self.log.op_end(step, self.current, op.name);
+        self.inspect_everybody();
+        self.cpus[self.current].op = 0;
+    }
+
+    /// Looks at every CPU for what it must not be able to reach.
+    pub(crate) fn inspect_everybody(&mut self) {
+        (0..self.cpus.len()).for_each(|cpu| self.report(crate::oracle::inspect(self, cpu)));
+    }
+}
+
+impl Operation {
+    fn covers(&self, entry: &Entry, is_isolated: bool) -> bool {
+        let is_same_space = match self.root {
+            None => entry.va >> 63 == 1,
+            Some(root) => {
+                root.epoch == entry.root.epoch
+                    && (root.at == entry.root.at || is_isolated && root.at + 4096 == entry.root.at)
+            }
+        };
+        is_same_space && self.promise.contains(&entry.va)
+    }
+}

@@ -1,0 +1,110 @@
+//! A digest of everything that decides what can happen from here on: two runs in the same state have the same future.
+//!
+//! What a CPU's code has in its registers and on its stack is decided by what it has read, so a digest of all that it
+//! read, in order, stands for it.
+
+use tlbkit::sync::Word;
+
+use super::Machine;
+use super::buffer::Place;
+use super::core::Core;
+use super::door;
+use super::tlb::Entry;
+use crate::digest::mix;
+
+/// Shared words in the order in which they were first used: the same on every host, as their addresses are not.
+#[derive(Default)]
+pub(crate) struct Words(Vec<Word>);
+
+impl Words {
+    /// The number of `word`, whose size counts: a locked access tells only its address.
+    pub(crate) fn number(&mut self, word: Word) -> usize {
+        let place = self.0.iter().position(|known| known.address == word.address).unwrap_or_else(|| {
+            self.0.push(word);
+            self.0.len() - 1
+        });
+        self.0[place].bytes = self.0[place].bytes.max(word.bytes);
+        place
+    }
+}
+
+impl Machine {
+    /// The digest.
+    pub(crate) fn digest(&mut self) -> u64 {
+        let mut digest = mix(self.memory.digest(), self.values.digest());
+        digest = mix(digest, u64::from(self.nmis_left) << 32 | u64::from(self.idle_rounds));
+        digest = self.words.0.iter().fold(digest, |digest, word| mix(digest, door::read_word(*word)));
+        digest = self.unaccessed.iter().fold(digest, |digest, at| mix(digest, *at));
+        for cpu in 0..self.cpus.len() {
+            digest = self.digest_core(digest, cpu);
+        }
+        mix(digest, self.current as u64)
+    }
+
+    fn digest_core(&mut self, mut digest: u64, cpu: usize) -> u64 {
+        let core = &self.cpus[cpu];
+        let spins = match core.spins_since {
+            None => 0,
+            Some(since) => 1 + u64::from(since == self.changes),
+        };
+        let flags = core.mode as u64 | (core.irqs as u64) << 4 | (core.progress as u64) << 8 | spins << 12;
+        for value in [core.history, flags, core.interrupts, core.root.at | u64::from(core.tag), self.digest_tlb(core)] {
+            digest = mix(digest, value);
+        }
+        for store in core.buffer.iter() {
+            let place = match store.to {
+                Place::Physical(at) => at,
+                Place::Shared(word) => 1 << 63 | self.words.number(word) as u64,
+            };
+            digest = mix(mix(digest, place), store.value);
+        }
+        digest
+    }
+
+    /// Entries are a set: their order does not matter.
+    fn digest_tlb(&self, core: &Core) -> u64 {
+        let entries = core.tlb.entries.iter().map(|entry| self.digest_entry(entry));
+        let paths = core.tlb.paths.iter().map(|path| {
+            let place = mix(path.prefix, u64::from(path.level) << 32 | u64::from(path.tag));
+            mix(mix(place, path.table.at), mix(u64::from(path.table.epoch), path.root.at))
+        });
+        entries.chain(paths).fold(0, |sum, digest: u64| sum.wrapping_add(digest))
+    }
+
+    fn digest_entry(&self, entry: &Entry) -> u64 {
+        let rights = u64::from(entry.may_write) | u64::from(entry.is_dirty) << 1 | u64::from(entry.is_global) << 2;
+        let mut digest = mix(entry.va, rights | u64::from(entry.tag) << 8 | u64::from(entry.shift) << 32);
+        for value in [entry.frame.at, u64::from(entry.frame.epoch), entry.pte_at, entry.root.at] {
+            digest = mix(digest, value);
+        }
+        let Some(revoked) = entry.life.revoked else { return digest };
+        // Which of the calls under way began after it: their return will promise that it is gone.
+        let later = self.cpus.iter().enumerate().map(|(cpu, core)| {
+            let began = self.ops[core.op as usize].began;
+            u64::from(core.op == revoked.op) << (2 * cpu) | u64::from(revoked.step < began) << (2 * cpu + 1)
+        });
+        let later = later.fold(0, |bits, bit| bits | bit);
+        mix(mix(digest, 1 + u64::from(entry.life.promised_by.is_some())), later)
+    }
+
+    /// The CPU that executes is about to change the word at `address` by a locked operation, and learns what it holds:
+    /// its low half, which is all of it unless a plain access has told otherwise.
+    pub(crate) fn learn_locked(&mut self, address: usize) {
+        if self.chooser.wants_states() {
+            let number = self.words.number(Word { address, bytes: 4 });
+            self.learn(door::read_word(self.words.0[number]));
+        }
+    }
+
+    /// The CPU that executes reads or writes `word`.
+    pub(crate) fn learn_word(&mut self, word: Word) {
+        if self.chooser.wants_states() {
+            self.words.number(word);
+        }
+    }
+
+    /// The CPU that executes has learnt `value` in a way that memory does not show.
+    pub(crate) fn learn(&mut self, value: u64) {
+        self.cpus[self.current].remember(value);
+    }
+}

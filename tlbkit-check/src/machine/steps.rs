@@ -1,0 +1,162 @@
+//! What can happen next. Every shared access of every CPU is a step; between two steps the hardware may act.
+
+use super::Machine;
+use super::core::{Irqs, Mode, Progress};
+use crate::oracle::progress;
+
+/// Something that can happen next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Action {
+    /// A CPU carries out its next access.
+    Step(usize),
+    /// A CPU takes the interrupts of all senders at once.
+    Interrupt(usize),
+    /// A CPU takes the interrupt of one sender; the others are still on their way.
+    OneInterrupt(usize),
+    /// A CPU takes a non-maskable interrupt.
+    Nmi(usize),
+    /// The oldest store of a CPU reaches memory.
+    Drain(usize),
+    /// The hardware sets an A bit that a walk has found clear.
+    Accessed(usize),
+}
+
+/// What it takes to choose among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// The CPU that executes may go on: that is the first of the actions.
+    GoesOn,
+    /// It cannot.
+    Blocked,
+}
+
+impl Action {
+    pub(crate) const fn cpu(self) -> usize {
+        match self {
+            Self::Step(cpu) | Self::Interrupt(cpu) | Self::OneInterrupt(cpu) | Self::Nmi(cpu) | Self::Drain(cpu) => cpu,
+            Self::Accessed(_) => 0,
+        }
+    }
+}
+
+/// Rounds of looking again in vain after which nobody will ever move.
+const IDLE_ROUNDS: u32 = 40;
+
+impl Machine {
+    /// Decides what happens next and lets the hardware's own actions happen, until a CPU is to act. Nothing if the
+    /// run is over.
+    pub(crate) fn decide(&mut self) -> Option<Action> {
+        let mut actions = std::mem::take(&mut self.actions);
+        let decided = loop {
+            if self.is_over() {
+                break None;
+            }
+            let turn = self.list(&mut actions);
+            if actions.is_empty() {
+                self.let_time_pass();
+                continue;
+            }
+            let index = self.choose(&actions, turn);
+            match actions[index] {
+                Action::Drain(cpu) => {
+                    self.log.drained(self.step, cpu, self.cpus[cpu].buffer.iter().next());
+                    self.drain_one(cpu);
+                }
+                Action::Accessed(index) => self.set_accessed(index),
+                action => break Some(action),
+            }
+        };
+        self.actions = actions;
+        self.granted = decided;
+        decided
+    }
+
+    fn choose(&mut self, actions: &[Action], turn: Turn) -> usize {
+        self.step += 1;
+        if self.step >= self.step_limit {
+            self.report(progress::livelock(self));
+        }
+        if actions.len() == 1 {
+            return 0;
+        }
+        let state = if self.chooser.wants_states() { self.digest() } else { 0 };
+        let index = self.chooser.choose(actions, turn, state);
+        self.choices.push(index as u8);
+        index
+    }
+
+    /// True if nothing more is to happen.
+    pub(crate) fn is_over(&self) -> bool {
+        self.finding.is_some()
+            || self.chooser.has_given_up()
+            || self.cpus.iter().all(|core| core.progress == Progress::Ended)
+    }
+
+    fn list(&self, actions: &mut Vec<Action>) -> Turn {
+        actions.clear();
+        let can_step = |cpu: usize| {
+            let core = &self.cpus[cpu];
+            core.progress != Progress::Ended && core.spins_since != Some(self.changes)
+        };
+        let turn = if can_step(self.current) { Turn::GoesOn } else { Turn::Blocked };
+        if turn == Turn::GoesOn {
+            actions.push(Action::Step(self.current));
+        }
+        let others = (0..self.cpus.len()).filter(|&cpu| cpu != self.current);
+        actions.extend(others.filter(|&cpu| can_step(cpu)).map(Action::Step));
+        for (cpu, core) in self.cpus.iter().enumerate() {
+            let takes = core.irqs == Irqs::On && core.mode != Mode::Stopped && core.progress != Progress::Ended;
+            if core.interrupts != 0 && takes {
+                actions.push(Action::Interrupt(cpu));
+                if !core.interrupts.is_power_of_two() {
+                    actions.push(Action::OneInterrupt(cpu));
+                }
+            }
+            if !core.buffer.is_empty() {
+                actions.push(Action::Drain(cpu));
+            }
+        }
+        actions.extend((0..self.unaccessed.len()).map(Action::Accessed));
+        if self.nmis_left > 0 && turn == Turn::GoesOn && self.cpus[self.current].runs_kernel_code() {
+            actions.push(Action::Nmi(self.current));
+        }
+        turn
+    }
+
+    /// Everybody spins and nothing is on its way: they look again, since patience may end.
+    fn let_time_pass(&mut self) {
+        self.idle_rounds += 1;
+        if self.idle_rounds > IDLE_ROUNDS {
+            self.report(progress::deadlock(self));
+        }
+        for core in &mut self.cpus {
+            core.spins_since = core.spins_since.map(|_| u64::MAX);
+        }
+    }
+
+    /// Which of `n` possible outcomes a step has.
+    pub(crate) fn outcome(&mut self, n: usize) -> usize {
+        if n == 1 {
+            return 0;
+        }
+        let index = self.chooser.outcome(n);
+        self.choices.push(index as u8);
+        self.cpus[self.current].remember(index as u64);
+        index
+    }
+
+    /// Takes the action that was granted.
+    pub(super) fn take_granted(&mut self) -> Option<Action> {
+        self.granted.take()
+    }
+
+    /// The CPU whose turn it is.
+    pub(super) fn granted(&self) -> Option<Action> {
+        self.granted
+    }
+
+    /// One more non-maskable interrupt has happened.
+    pub(super) fn count_nmi(&mut self) {
+        self.nmis_left -= 1;
+    }
+}

@@ -1,0 +1,99 @@
+//! Stores on their way to memory, and what happens when they arrive.
+
+use tlbkit::sync::Word;
+use tlbkit_pmap::Pte;
+
+use super::Machine;
+use super::buffer::{Place, Store};
+use super::door;
+
+impl Machine {
+    /// A plain store: it goes into the buffer, if steps are scheduled.
+    pub(crate) fn store_later(&mut self, to: Place, value: u64) {
+        let store = Store { to, value, op: self.cpus[self.current].op, user: None };
+        if self.is_live {
+            self.cpus[self.current].buffer.push(store);
+        } else {
+            self.arrive(&store);
+        }
+    }
+
+    /// Writes the oldest store of `cpu` to memory.
+    pub(crate) fn drain_one(&mut self, cpu: usize) {
+        if let Some(store) = self.cpus[cpu].buffer.pop() {
+            self.arrive(&store);
+        }
+    }
+
+    /// A locked operation, a fence or a serialising instruction of the CPU that executes.
+    pub(crate) fn drain(&mut self) {
+        while !self.cpus[self.current].buffer.is_empty() {
+            self.drain_one(self.current);
+        }
+    }
+
+    fn arrive(&mut self, store: &Store) {
+        match store.to {
+            Place::Shared(word) => {
+                door::write_word(word, store.value);
+                self.note_change();
+            }
+            Place::Physical(at) => {
+                if let Some(user) = store.user {
+                    let late = crate::oracle::frame::stored(self, &user);
+                    self.report(late);
+                    self.values.stored(user.space, user.va, store.value);
+                }
+                let lost = crate::oracle::dirty::check(self, at, store.value);
+                self.report(lost);
+                self.write_physical(at, store.value, store.op);
+            }
+        }
+    }
+
+    /// Writes a word of physical memory; walkers see it at once.
+    pub(crate) fn write_physical(&mut self, at: u64, value: u64, op: u32) -> u64 {
+        let before = self.memory.write(at, value);
+        if self.memory.is_table(at) && before != value {
+            self.age_entries(at, op);
+            self.walk_everywhere();
+        }
+        self.note_change();
+        before
+    }
+
+    /// A locked exchange by the CPU that executes.
+    pub(crate) fn exchange_physical(&mut self, at: u64, value: u64) -> u64 {
+        self.drain();
+        let op = self.cpus[self.current].op;
+        self.write_physical(at, value, op)
+    }
+
+    /// What the CPU that executes reads at `at`.
+    pub(crate) fn read_physical(&mut self, at: u64) -> u64 {
+        let core = &mut self.cpus[self.current];
+        let value = core.buffer.forward(Place::Physical(at)).unwrap_or_else(|| self.memory.read(at));
+        core.remember(value);
+        value
+    }
+
+    /// What the CPU that executes reads of its own pending stores to `word`.
+    pub(crate) fn forward(&self, word: Word) -> Option<u64> {
+        self.cpus[self.current].buffer.forward(Place::Shared(word))
+    }
+
+    /// The hardware sets an A bit that a walk has found clear, unless the entry is gone.
+    pub(crate) fn set_accessed(&mut self, index: usize) {
+        let at = self.unaccessed.swap_remove(index);
+        let pte = Pte(self.memory.read(at));
+        if self.memory.is_table(at) && pte.has(Pte::PRESENT) {
+            self.memory.write(at, pte.with(Pte::ACCESSED).0);
+        }
+    }
+
+    /// Shared memory has changed: who spins looks again.
+    pub(crate) fn note_change(&mut self) {
+        self.changes += 1;
+        self.idle_rounds = 0;
+    }
+}

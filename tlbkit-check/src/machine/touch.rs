@@ -1,0 +1,84 @@
+//! A program's access: it uses any translation that its CPU may hold, or faults.
+
+use tlbkit_pmap::Pte;
+
+use super::Machine;
+use super::buffer::{Place, Store, UserStore};
+use super::tlb::Entry;
+use crate::oracle;
+use crate::program::Access;
+
+/// What came of an access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Touched {
+    /// It was carried out.
+    Done,
+    /// A page fault.
+    Faulted,
+}
+
+impl Machine {
+    /// The task of `space` on the CPU that executes touches the page at `va`.
+    pub(crate) fn touch(&mut self, space: usize, va: u64, access: Access) -> Touched {
+        let cpu = self.current;
+        let core = &self.cpus[cpu];
+        let usable: Vec<Entry> = core.tlb.entries.iter().filter(|entry| entry.matches(core.tag, va)).copied().collect();
+        // Entries may be gone at any time: without a true one a fresh walk faults.
+        let is_mapped = usable.iter().any(|entry| entry.life.revoked.is_none());
+        let choice = self.outcome(usable.len() + usize::from(!is_mapped));
+        let touched = match usable.get(choice) {
+            Some(entry) if self.may(entry, access) => self.use_entry(space, va, access, *entry),
+            _ => Touched::Faulted,
+        };
+        if touched == Touched::Faulted {
+            let core = &mut self.cpus[cpu];
+            core.tlb.fault(core.tag, va);
+            self.walk(cpu);
+        }
+        let (step, tag) = (self.step, self.cpus[cpu].tag);
+        self.log.touched(step, cpu, || format!("user {access:?} at {va:#x}, PCID {tag:#x}: {touched:?}"));
+        touched
+    }
+
+    /// True if `entry` allows the access. A store through an entry without D sets D in the table first, and that
+    /// looks at the table again.
+    fn may(&mut self, entry: &Entry, access: Access) -> bool {
+        if !entry.is_user || access == Access::Write && !entry.may_write {
+            return false;
+        }
+        if access == Access::Read || entry.is_dirty {
+            return true;
+        }
+        let pte = Pte(self.memory.read(entry.pte_at));
+        let is_true = self.memory.is_table(entry.pte_at)
+            && pte.has(Pte::PRESENT | Pte::WRITE)
+            && self.memory.name(pte.frame().0) == entry.frame;
+        if is_true {
+            self.memory.write(entry.pte_at, pte.with(Pte::ACCESSED | Pte::DIRTY).0);
+            self.walk_everywhere();
+        }
+        is_true
+    }
+
+    fn use_entry(&mut self, space: usize, va: u64, access: Access, entry: Entry) -> Touched {
+        let at = entry.frame.at + if entry.shift > 12 { (va % (1 << entry.shift)) & !0xfff } else { 0 };
+        let place = Place::Physical(at);
+        if access == Access::Write {
+            let value = self.values.fresh();
+            let user = Some(UserStore { space, va, frame: self.memory.name(at) });
+            let store = Store { to: place, value, op: 0, user };
+            self.cpus[self.current].buffer.push(store);
+            if !self.is_live {
+                self.drain();
+            }
+            return Touched::Done;
+        }
+        // What the CPU has not written yet is its own affair.
+        if self.cpus[self.current].buffer.forward(place).is_none() {
+            let value = self.memory.read(at);
+            let finding = oracle::value::check(self, space, va, value);
+            self.report(finding);
+        }
+        Touched::Done
+    }
+}

@@ -1,0 +1,17 @@
+//! A tag that is loaded holds nothing that was fetched for another space (INV-8, C-12, C-13).
+
+use super::{Finding, Oracle, finding, story};
+use crate::machine::Machine;
+
+pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
+    let core = &machine.cpus[cpu];
+    let mut entries = core.tlb.entries.iter().filter(|entry| entry.tag == core.tag && !entry.is_global);
+    let mut paths = core.tlb.paths.iter().filter(|path| path.tag == core.tag);
+    let what = match (entries.find(|entry| entry.root != core.root), paths.find(|path| path.root != core.root)) {
+        (Some(entry), _) => story::of_entry(machine, entry),
+        (None, Some(path)) => format!("a path to a level-{} table, fetched in step {}", path.level, path.fetched),
+        (None, None) => return None,
+    };
+    let text = format!("root {:#x} was loaded under PCID {:#x}, which holds: {what}", core.root.at >> 12, core.tag);
+    Some(finding(machine, Oracle::ForeignSpace, cpu, text))
+}

@@ -1,0 +1,23 @@
+//! No CPU reaches a frame that was given back (INV-1, INV-9).
+
+use super::{Finding, Oracle, finding, story};
+use crate::machine::Machine;
+use crate::machine::buffer::UserStore;
+use crate::machine::tlb::Entry;
+
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+    let is_free = machine.memory.still(entry.frame).is_none();
+    is_free.then(|| {
+        let text = format!("can reach a frame that was freed: {}", story::of_entry(machine, entry));
+        finding(machine, Oracle::FreedFrame, cpu, text)
+    })
+}
+
+/// A program's store reaches memory.
+pub(crate) fn stored(machine: &Machine, store: &UserStore) -> Option<Finding> {
+    let is_free = machine.memory.still(store.frame).is_none();
+    is_free.then(|| {
+        let text = format!("a store of space {} to {:#x} reaches a frame that was freed", store.space, store.va);
+        finding(machine, Oracle::FreedFrame, machine.current, text)
+    })
+}

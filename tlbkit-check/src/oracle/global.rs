@@ -1,0 +1,14 @@
+//! A flush of the kernel's addresses reaches every CPU and, where they are global, every tag; also when it was
+//! collapsed with others (INV-11, C-08, C-35).
+
+use super::{Finding, Oracle, finding, story};
+use crate::machine::Machine;
+use crate::machine::tlb::Entry;
+
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+    entry.life.promised_by?;
+    (entry.is_global || entry.va >> 63 == 1).then(|| {
+        let text = format!("a kernel translation survived its flush: {}", story::of_entry(machine, entry));
+        finding(machine, Oracle::GlobalEntry, cpu, text)
+    })
+}

@@ -1,0 +1,15 @@
+//! Under page-table isolation the user half is covered before the next user instruction (INV-10).
+
+use tlbkit::Pcid;
+
+use super::{Finding, Oracle, finding, story};
+use crate::machine::Machine;
+use crate::machine::tlb::Entry;
+
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+    entry.life.promised_by?;
+    (entry.tag & Pcid::USER_BIT != 0).then(|| {
+        let text = format!("its user half was left behind: {}", story::of_entry(machine, entry));
+        finding(machine, Oracle::UserHalf, cpu, text)
+    })
+}

@@ -1,0 +1,28 @@
+//! Every waiter is served (INV-7): no deadlock, no livelock.
+
+use super::{Finding, Oracle, finding};
+use crate::machine::Machine;
+use crate::machine::core::Progress;
+
+/// Nobody can do anything but look again, and has looked often enough.
+pub(crate) fn deadlock(machine: &Machine) -> Finding {
+    report(machine, "nobody moves any more")
+}
+
+/// The run does not end.
+pub(crate) fn livelock(machine: &Machine) -> Finding {
+    report(machine, "the run does not end")
+}
+
+fn report(machine: &Machine, what: &str) -> Finding {
+    let mut text = what.to_owned();
+    for (cpu, core) in machine.cpus.iter().enumerate().filter(|(_, core)| core.progress == Progress::Busy) {
+        let name = machine.ops[core.op as usize].name;
+        text += &match core.waits_for {
+            Some(late) => format!("; CPU {cpu} in {name} waits for CPU {late}"),
+            None => format!("; CPU {cpu} is in {name}"),
+        };
+    }
+    let stuck = machine.cpus.iter().position(|core| core.progress == Progress::Busy).unwrap_or(machine.current);
+    finding(machine, Oracle::Progress, stuck, text)
+}

@@ -1,0 +1,40 @@
+//! Where an entry comes from, and which flush should have removed it.
+
+use crate::machine::Machine;
+use crate::machine::ops::Operation;
+use crate::machine::tlb::Entry;
+
+/// The entry in words.
+pub(super) fn of_entry(machine: &Machine, entry: &Entry) -> String {
+    let rights = if entry.may_write { "read-write" } else { "read-only" };
+    let size = if entry.shift > 12 { ", 2 MiB" } else { "" };
+    let global = if entry.is_global { ", global" } else { "" };
+    let mut text = format!(
+        "{:#x} -> frame {:#x} ({rights}{size}{global}, PCID {:#x}), fetched by its walker in step {}",
+        entry.va,
+        entry.frame.at >> 12,
+        entry.tag,
+        entry.life.fetched
+    );
+    if let Some(revoked) = entry.life.revoked {
+        let op = &machine.ops[revoked.op as usize];
+        text += &format!(", revoked by {} of CPU {} in step {}", op.name, op.cpu, revoked.step);
+        text += &flush(op);
+    }
+    if let Some(promise) = entry.life.promised_by {
+        let op = &machine.ops[promise as usize];
+        text += &format!("; {} of CPU {} has returned in step {}", op.name, op.cpu, op.ended.unwrap_or(machine.step));
+    }
+    text
+}
+
+/// The flush of an operation in words.
+pub(super) fn flush(op: &Operation) -> String {
+    match op.flush {
+        (None, _) => "; it has not flushed".to_owned(),
+        (Some(began), None) => format!("; its flush began in step {began} and should remove it"),
+        (Some(began), Some(ended)) => {
+            format!("; its flush, step {began} to {ended}, should have removed it")
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! No CPU walks a page table that was given back, lazily or not (INV-6, C-20, C-21).
+
+use super::{Finding, Oracle, finding};
+use crate::machine::Machine;
+use crate::machine::memory::{FrameName, Use};
+
+/// Looks at the loaded root and at every path cached for the loaded tag.
+pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
+    let core = &machine.cpus[cpu];
+    if !core.walks() {
+        return None;
+    }
+    if machine.memory.still(core.root) != Some(Use::Table) {
+        return Some(report(machine, cpu, "its loaded top-level table was freed", core.root, machine.step));
+    }
+    let paths = core.tlb.paths.iter().filter(|path| path.tag == core.tag);
+    let mut freed = paths.filter(|path| machine.memory.still(path.table) != Some(Use::Table));
+    freed.next().map(|path| {
+        let what = format!("a cached path leads to a freed level-{} table", path.level);
+        report(machine, cpu, &what, path.table, path.fetched)
+    })
+}
+
+/// A walk to `va` has read an entry of a freed table.
+pub(crate) fn walked(
+    machine: &Machine,
+    cpu: usize,
+    va: u64,
+    level: u32,
+    table: FrameName,
+    fetched: u64,
+) -> Option<Finding> {
+    Some(report(machine, cpu, &format!("a walk to {va:#x} reads a freed level-{level} table"), table, fetched))
+}
+
+fn report(machine: &Machine, cpu: usize, what: &str, table: FrameName, fetched: u64) -> Finding {
+    let core = &machine.cpus[cpu];
+    let text = format!(
+        "{what}: frame {:#x}, path fetched by its walker in step {fetched}; root {:#x}, PCID {:#x} loaded",
+        table.at >> 12,
+        core.root.at >> 12,
+        core.tag
+    );
+    finding(machine, Oracle::FreedTable, cpu, text)
+}

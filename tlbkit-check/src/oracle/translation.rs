@@ -1,0 +1,12 @@
+//! When a call that revokes translations has returned, no CPU can use one (INV-6).
+
+use super::{Finding, Oracle, finding, story};
+use crate::machine::Machine;
+use crate::machine::tlb::Entry;
+
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+    entry.life.promised_by.map(|_| {
+        let text = format!("can use a revoked translation: {}", story::of_entry(machine, entry));
+        finding(machine, Oracle::StaleTranslation, cpu, text)
+    })
+}

@@ -1,0 +1,161 @@
+//! System calls and faults: what a task does to its memory.
+
+use std::ops::Range;
+
+use tlbkit::{Hardware, PAGE_BYTES};
+use tlbkit_pmap::{Backing, Fault, Protection, Region, USER_END, Vm};
+
+use super::{Access, Content, Rights, pages};
+use crate::machine::core::Mode;
+use crate::machine::port::Protocol;
+use crate::machine::touch::Touched;
+use crate::machine::world::World;
+
+/// Faults in a row after which an access is given up: other CPUs keep taking the page away.
+const RETRIES: usize = 8;
+
+impl<'k> World<'k> {
+    /// One call that changes `range` of `space`: an operation with a promise.
+    pub(super) fn change<R>(
+        &self,
+        cpu: usize,
+        space: usize,
+        name: &'static str,
+        range: &Range<u64>,
+        call: impl FnOnce(Protocol<'_, 'k, '_>, &Vm<'k>) -> R,
+    ) -> R {
+        let vm = self.vm(space);
+        {
+            let mut machine = self.machine.borrow_mut();
+            machine.begin(name, Some(vm.space().root().0), range.clone());
+            machine.values.begin_change(space, range);
+        }
+        let result = self.with_cpu(cpu, |handle| call(handle, vm));
+        let mut machine = self.machine.borrow_mut();
+        machine.values.end_change(space, range);
+        machine.end();
+        result
+    }
+
+    pub(super) fn map(&self, cpu: usize, space: usize, count: u8, content: Content) {
+        let range = pages::range(0, count);
+        let backing = match content {
+            Content::Private | Content::Large => Backing::AnonPrivate,
+            Content::Shared => Backing::AnonShared,
+            Content::File => Backing::FilePrivate,
+        };
+        let pages = if content == Content::Large { 512 } else { (range.end - range.start) / PAGE_BYTES };
+        let region = Region::new(pages, backing, Protection::ReadWrite);
+        let region = if content == Content::Large { region.large() } else { region };
+        // No room is no error: a random program maps what it likes.
+        let _at = self.with_cpu(cpu, |handle| self.vm(space).map_region(&handle, region));
+    }
+
+    pub(super) fn unmap(&self, cpu: usize, space: usize, range: &Range<u64>) {
+        // Too many regions, or no frame to cut a large page with: nothing was done.
+        let _done = self
+            .change(cpu, space, "unmap", range, |handle, vm| vm.unmap(&handle, &self.bus(), range.start, count(range)));
+    }
+
+    pub(super) fn protect(&self, cpu: usize, space: usize, range: &Range<u64>, rights: Rights) {
+        let protection = match rights {
+            Rights::None => Protection::None,
+            Rights::Read => Protection::Read,
+            Rights::ReadWrite => Protection::ReadWrite,
+        };
+        // As above.
+        let _done = self.change(cpu, space, "protect", range, |handle, vm| {
+            vm.protect(&handle, &self.bus(), range.start, count(range), protection)
+        });
+    }
+
+    pub(super) fn dontneed(&self, cpu: usize, space: usize, range: &Range<u64>) {
+        // As above.
+        let _done = self.change(cpu, space, "dontneed", range, |handle, vm| {
+            vm.dontneed(&handle, &self.bus(), range.start, count(range))
+        });
+    }
+
+    pub(super) fn clear(&self, cpu: usize, space: usize) {
+        self.change(cpu, space, "clear", &(0..USER_END), |handle, vm| vm.clear(&handle, &self.bus()));
+    }
+
+    /// Maps the file's first pages into the kernel's addresses, and reads through them.
+    pub(super) fn map_window(&self, cpu: usize) {
+        let frames = [0, 1].map(crate::machine::memory::file_page);
+        let window = self.with_cpu(cpu, |handle| self.kernel_map.map(&handle, &self.bus(), frames));
+        if let Ok(Some(window)) = window {
+            (0..window.pages).for_each(|page| self.machine.borrow_mut().watch(window.va + page * PAGE_BYTES));
+            self.kernel.windows.borrow_mut().push(window);
+        }
+    }
+
+    pub(super) fn unmap_window(&self, cpu: usize) {
+        let Some(window) = self.kernel.windows.borrow_mut().pop() else { return };
+        let range = window.va..window.va + window.pages * PAGE_BYTES;
+        self.machine.borrow_mut().begin("kernel unmap", None, range);
+        self.with_cpu(cpu, |handle| self.kernel_map.unmap(&handle, &self.bus(), window));
+        self.machine.borrow_mut().end();
+    }
+
+    /// The program touches `va`, and faults if it must.
+    pub(super) fn touch(&self, cpu: usize, space: usize, va: u64, access: Access) {
+        self.machine.borrow_mut().watch(va);
+        self.enter_user(cpu);
+        for _ in 0..RETRIES {
+            self.point();
+            let touched = self.machine.borrow_mut().touch(space, va, access);
+            if touched == Touched::Done {
+                break;
+            }
+            self.leave_user(cpu);
+            if !self.resolve(cpu, space, va, access) {
+                return;
+            }
+            self.enter_user(cpu);
+        }
+        self.leave_user(cpu);
+    }
+
+    /// The program computes: it could touch anything at any time.
+    pub(super) fn compute(&self, cpu: usize, steps: u8) {
+        self.enter_user(cpu);
+        (0..steps).for_each(|_| self.point());
+        self.leave_user(cpu);
+    }
+
+    /// True if the access may be tried again.
+    fn resolve(&self, cpu: usize, space: usize, va: u64, access: Access) -> bool {
+        let access = match access {
+            Access::Read => tlbkit_pmap::Access::Read,
+            Access::Write => tlbkit_pmap::Access::Write,
+        };
+        let root = self.vm(space).space().root().0;
+        self.machine.borrow_mut().begin("fault", Some(root), 0..0);
+        let fault = self.with_cpu(cpu, |handle| self.vm(space).fault(&handle, &self.bus(), va, access));
+        self.machine.borrow_mut().end();
+        matches!(fault, Fault::Mapped { .. } | Fault::Spurious)
+    }
+
+    fn enter_user(&self, cpu: usize) {
+        self.with_cpu(cpu, |handle| {
+            handle.hardware().with_irqs_off(|irqs| {
+                handle.exit_to_user(irqs);
+                self.set_mode(cpu, Mode::User);
+            });
+        });
+    }
+
+    fn leave_user(&self, cpu: usize) {
+        self.with_cpu(cpu, |handle| {
+            handle.hardware().with_irqs_off(|irqs| {
+                self.set_mode(cpu, Mode::Kernel);
+                handle.enter_kernel(irqs);
+            });
+        });
+    }
+}
+
+fn count(range: &Range<u64>) -> u64 {
+    (range.end - range.start) / PAGE_BYTES
+}

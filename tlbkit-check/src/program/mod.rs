@@ -1,0 +1,111 @@
+//! Small kernels: what each CPU does, one after another, on a machine under one policy.
+//!
+//! An operation that makes no sense when its turn comes (a page that is not mapped, a space that is dead) does nothing.
+//! So every sequence of operations is a program, which makes random ones, shrunk ones and bytes of a fuzzer alike.
+
+pub(crate) mod bytes;
+mod calls;
+pub(crate) mod execute;
+mod generate;
+pub mod named;
+mod pages;
+mod tasks;
+
+/// Which access.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// A load.
+    Read,
+    /// A store.
+    Write,
+}
+
+/// Permissions that [`Op::Protect`] gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rights {
+    /// None.
+    None,
+    /// Loads.
+    Read,
+    /// Loads and stores.
+    ReadWrite,
+}
+
+/// What is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Content {
+    /// Private memory.
+    Private,
+    /// Memory shared with children.
+    Shared,
+    /// A file, private.
+    File,
+    /// Private memory in a 2 MiB page.
+    Large,
+}
+
+/// What one CPU does next. Pages are numbered from the first that a program can have; spaces from 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Op {
+    /// Switches to a task of a space.
+    Run(u8),
+    /// Idles: the space stays loaded lazily, if the policy has it so.
+    Idle,
+    /// Loads the kernel's own tables.
+    KernelTables,
+    /// Maps pages where there is room.
+    Map(u8, Content),
+    /// The program touches a page.
+    Touch(u8, Access),
+    /// The program computes for some steps.
+    Compute(u8),
+    /// Unmaps pages from a page on.
+    Unmap(u8, u8),
+    /// Changes what the program may do with pages.
+    Protect(u8, u8, Rights),
+    /// Gives the frames of pages back.
+    DontNeed(u8, u8),
+    /// Copies the space into a new one.
+    Fork,
+    /// Empties the space, as exec does.
+    Clear,
+    /// The last task of the space ends; the space is destroyed.
+    Exit,
+    /// Maps a window of kernel addresses.
+    KernelMap,
+    /// Unmaps the oldest window.
+    KernelUnmap,
+    /// The kernel uses a foreign space for a moment.
+    Borrow(u8),
+    /// Goes offline, and comes back after some steps.
+    Offline(u8),
+    /// Is stopped by force, declared so, and restarted after some steps.
+    Stop(u8),
+    /// Sets the ceiling, in pages.
+    Ceiling(u8),
+    /// Flushes user halves by the next CR3 write from now on.
+    DeferUserFlush,
+}
+
+/// What all CPUs do.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Program {
+    /// Done first, in order, before anything can happen at once: CPU and operation.
+    pub setup: Vec<(u8, Op)>,
+    /// Then each CPU does its own.
+    pub cpus: Vec<Vec<Op>>,
+}
+
+impl Program {
+    /// Operations altogether.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.setup.len() + self.cpus.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// True if there is nothing to do.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

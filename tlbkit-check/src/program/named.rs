@@ -1,0 +1,177 @@
+//! Programs with names: the shapes in which kernels have gone wrong.
+
+use super::{Access, Content, Op, Program, Rights};
+use Access::{Read, Write};
+
+/// A program with its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it looks for.
+    pub purpose: &'static str,
+    make: fn() -> Program,
+}
+
+impl Named {
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> Program {
+        (self.make)()
+    }
+
+    /// The program called `name`.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|named| named.name == name)
+    }
+}
+
+/// All of them.
+pub const ALL: &[Named] = &[
+    named("unmap-3-pages", "one CPU unmaps three pages that three others use", unmap_3_pages),
+    named("unmap-1-page", "the same for one page and two CPUs, for exhaustive exploration", unmap_1_page),
+    named("protect", "write permission is taken from a page that others write", protect),
+    named("fork", "pages are shared with a child and copied when written", fork),
+    named("two-senders", "two CPUs flush at once, and each is the other's target", two_senders),
+    named("lazy-exit", "a lazy CPU comes back while its space is changed", lazy_exit),
+    named("lazy-tables", "page tables are freed while a lazy CPU still has them loaded", lazy_tables),
+    named("switch-race", "a CPU switches to a space while it is changed", switch_race),
+    named("slot-reuse", "more spaces than tags, with changes in between", slot_reuse),
+    named("destroy", "a space ends while a lazy CPU still has it loaded", destroy),
+    named("partial-after-full", "flushes of pages and of everything overtake each other", partial_after_full),
+    named("kernel-window", "a kernel mapping is removed that all CPUs use", kernel_window),
+    named("hotplug", "a CPU goes offline and comes back while pages are unmapped", hotplug),
+    named("stopped", "a CPU is stopped by force while it is waited for", stopped),
+    named("dontneed-race", "two CPUs give back the same pages at once", dontneed_race),
+    named("large-page", "a 2 MiB page is split under its readers", large_page),
+    named("borrow", "the kernel uses a foreign space that is being changed", borrow),
+    named("isolation-knob", "the way of flushing user halves changes at run time", isolation_knob),
+];
+
+const fn named(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
+    Named { name, purpose, make }
+}
+
+/// CPU 0 maps and writes pages of space 0, then `others` more CPUs run it and read them.
+pub(super) fn shared(pages: u8, others: u8) -> Vec<(u8, Op)> {
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(pages, Content::Private))];
+    setup.extend((0..pages).map(|page| (0, Op::Touch(page, Write))));
+    for cpu in 1..=others {
+        setup.push((cpu, Op::Run(0)));
+        setup.extend((0..pages).map(|page| (cpu, Op::Touch(page, Read))));
+    }
+    setup
+}
+
+const REMAP: [Op; 3] = [Op::Unmap(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)];
+
+fn unmap_3_pages() -> Program {
+    let user = vec![Op::Compute(6), Op::Touch(0, Read), Op::Touch(2, Write), Op::Idle, Op::Run(0), Op::Compute(6)];
+    let unmapper = vec![Op::Touch(1, Write), Op::Unmap(0, 3), Op::Map(3, Content::Private), Op::Touch(0, Write)];
+    Program { setup: shared(3, 3), cpus: vec![unmapper, user.clone(), user.clone(), user] }
+}
+
+fn unmap_1_page() -> Program {
+    Program { setup: shared(1, 1), cpus: vec![vec![Op::Unmap(0, 1)], vec![Op::Idle, Op::Run(0), Op::Compute(2)]] }
+}
+
+fn protect() -> Program {
+    let user = vec![Op::Touch(0, Write), Op::Compute(4), Op::Touch(0, Write), Op::Compute(4)];
+    let owner = vec![Op::Protect(0, 2, Rights::Read), Op::Protect(0, 2, Rights::ReadWrite), Op::Touch(0, Write)];
+    Program { setup: shared(2, 2), cpus: vec![owner, user.clone(), user] }
+}
+
+fn fork() -> Program {
+    let thread = vec![Op::Touch(0, Write), Op::Compute(4), Op::Touch(1, Write), Op::Compute(4)];
+    let child =
+        vec![Op::Run(2), Op::Touch(0, Read), Op::Touch(0, Write), Op::Idle, Op::Run(2), Op::Touch(1, Write), Op::Exit];
+    Program { setup: shared(2, 1), cpus: vec![vec![Op::Fork, Op::Touch(0, Write), Op::Touch(1, Read)], thread, child] }
+}
+
+fn two_senders() -> Program {
+    let sender = |page| vec![Op::Unmap(page, 1), Op::Touch(1 - page, Read), Op::DontNeed(2, 1), Op::Compute(3)];
+    Program { setup: shared(3, 2), cpus: vec![sender(0), sender(1), vec![Op::Compute(8), Op::Touch(0, Read)]] }
+}
+
+fn lazy_exit() -> Program {
+    let lazy = vec![Op::Idle, Op::Run(0), Op::Compute(3), Op::Idle, Op::Run(0), Op::Compute(3)];
+    let changer = vec![Op::DontNeed(0, 1), Op::Touch(0, Write), Op::Protect(0, 1, Rights::Read)];
+    Program { setup: shared(1, 1), cpus: vec![changer, lazy] }
+}
+
+fn lazy_tables() -> Program {
+    let lazy = vec![Op::Idle, Op::KernelMap, Op::KernelUnmap, Op::Run(0), Op::Compute(3)];
+    Program { setup: shared(1, 2), cpus: vec![[REMAP, REMAP].concat(), lazy.clone(), lazy] }
+}
+
+fn switch_race() -> Program {
+    let switcher = vec![Op::Run(1), Op::Run(0), Op::Compute(3), Op::Run(1), Op::Run(0), Op::Compute(3)];
+    let changer = vec![Op::DontNeed(0, 1), Op::Touch(0, Write), Op::DontNeed(0, 2)];
+    Program { setup: shared(2, 2), cpus: vec![changer, switcher.clone(), switcher] }
+}
+
+fn slot_reuse() -> Program {
+    let mut tour = vec![Op::Fork, Op::Fork, Op::Fork, Op::Fork];
+    for space in [2, 3, 1, 4, 5, 0, 2, 0] {
+        tour.extend([Op::Run(space), Op::Touch(0, Write), Op::Touch(1, Read)]);
+    }
+    let changer = vec![Op::DontNeed(0, 2), Op::Touch(0, Write), Op::Run(2), Op::Touch(0, Read), Op::DontNeed(0, 1)];
+    Program { setup: shared(2, 1), cpus: vec![tour, changer] }
+}
+
+fn destroy() -> Program {
+    let lazy = vec![Op::Idle, Op::Compute(1), Op::Run(1), Op::Map(1, Content::Private), Op::Touch(0, Write), Op::Idle];
+    let last = vec![Op::Touch(0, Write), Op::Exit, Op::Run(1), Op::Exit, Op::KernelTables];
+    Program { setup: shared(2, 2), cpus: vec![last.clone(), lazy, last] }
+}
+
+fn partial_after_full() -> Program {
+    let pages = vec![Op::DontNeed(0, 1), Op::Touch(0, Write), Op::DontNeed(0, 1)];
+    let everything = vec![Op::Ceiling(1), Op::DontNeed(1, 3), Op::Touch(1, Write), Op::Protect(1, 2, Rights::Read)];
+    let user = vec![Op::Compute(6), Op::Touch(1, Read), Op::Compute(6)];
+    Program { setup: shared(4, 3), cpus: vec![pages, everything, user.clone(), user] }
+}
+
+fn kernel_window() -> Program {
+    let mapper = vec![Op::KernelMap, Op::Touch(0, Read), Op::KernelUnmap, Op::KernelMap, Op::KernelUnmap];
+    let user = vec![Op::Run(0), Op::Compute(3), Op::Run(1), Op::Compute(3), Op::Idle, Op::Run(0), Op::Compute(2)];
+    Program { setup: shared(1, 2), cpus: vec![mapper.clone(), user, mapper] }
+}
+
+fn hotplug() -> Program {
+    let leaver = vec![Op::Offline(8), Op::Run(0), Op::Compute(3), Op::Offline(1), Op::Run(0), Op::Compute(3)];
+    let changer = vec![Op::DontNeed(0, 2), Op::KernelMap, Op::KernelUnmap, Op::Touch(0, Write), Op::Unmap(0, 2)];
+    Program { setup: shared(2, 2), cpus: vec![changer, leaver.clone(), leaver] }
+}
+
+fn stopped() -> Program {
+    let victim = vec![Op::Compute(2), Op::Stop(12), Op::Run(0), Op::Compute(3), Op::Stop(3), Op::Run(0)];
+    let changer = vec![Op::DontNeed(0, 2), Op::KernelMap, Op::KernelUnmap, Op::Touch(0, Write), Op::Unmap(0, 2)];
+    Program { setup: shared(2, 2), cpus: vec![changer, victim.clone(), victim] }
+}
+
+fn dontneed_race() -> Program {
+    let racer = vec![Op::DontNeed(0, 3), Op::Compute(2), Op::Touch(0, Write), Op::DontNeed(0, 1)];
+    Program { setup: shared(3, 2), cpus: vec![racer.clone(), racer, vec![Op::Compute(10), Op::Touch(0, Read)]] }
+}
+
+fn large_page() -> Program {
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(1, Content::Large)), (0, Op::Touch(0, Write))];
+    setup.extend([(1, Op::Run(0)), (1, Op::Touch(1, Read))]);
+    let splitter = vec![Op::Protect(1, 1, Rights::Read), Op::Unmap(0, 1), Op::DontNeed(2, 1), Op::Unmap(0, 4)];
+    Program { setup, cpus: vec![splitter, vec![Op::Touch(1, Write), Op::Compute(4), Op::Touch(2, Write)]] }
+}
+
+fn borrow() -> Program {
+    let borrower = vec![Op::Run(1), Op::Borrow(0), Op::Idle, Op::Borrow(0), Op::Run(0), Op::Compute(3)];
+    let changer = vec![Op::DontNeed(0, 2), Op::Touch(0, Write), Op::Unmap(0, 2)];
+    Program { setup: shared(2, 2), cpus: vec![changer, borrower.clone(), borrower] }
+}
+
+fn isolation_knob() -> Program {
+    let user = vec![Op::Compute(3), Op::Run(1), Op::Run(0), Op::Compute(3), Op::Touch(0, Read)];
+    let changer =
+        vec![Op::DontNeed(0, 1), Op::DeferUserFlush, Op::DontNeed(1, 1), Op::Touch(0, Write), Op::Unmap(0, 2)];
+    Program { setup: shared(2, 2), cpus: vec![changer, user.clone(), user] }
+}

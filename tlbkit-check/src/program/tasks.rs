@@ -1,0 +1,120 @@
+//! Which task a CPU runs: switching, idling, going away, and the end of a space.
+
+use tlbkit::{CpuId, Hardware, IrqsOff};
+use tlbkit_pmap::{ChildFill, USER_END};
+
+use crate::machine::core::Mode;
+use crate::machine::port::Protocol;
+use crate::machine::world::World;
+use crate::oracle;
+
+impl<'k> World<'k> {
+    /// Switches to a task of `space`, unless it is dead.
+    pub(super) fn run_space(&self, cpu: usize, space: usize) {
+        let left = self.kernel.runs(cpu);
+        if !self.kernel.is_alive(space) || left == Some(space) {
+            return;
+        }
+        // Both are held while the switch is under way: nobody destroys either.
+        self.kernel.hold(space);
+        self.kernel.set_runs(cpu, None);
+        self.machine.borrow_mut().begin("switch", None, 0..0);
+        self.with_cpu(cpu, |handle| {
+            handle.hardware().with_irqs_off(|irqs| handle.switch_to(self.vm(space).space(), irqs));
+        });
+        self.machine.borrow_mut().end();
+        // As in kernels that look at the current task too: it is the new one only when the switch is over.
+        self.kernel.set_runs(cpu, Some(space));
+        left.into_iter().for_each(|left| self.kernel.unhold(left));
+    }
+
+    /// Leaves the task, if there is one.
+    pub(super) fn leave(&self, cpu: usize, how: impl FnOnce(Protocol<'_, 'k, '_>, &IrqsOff)) {
+        let left = self.kernel.runs(cpu);
+        self.kernel.set_runs(cpu, None);
+        self.with_cpu(cpu, |handle| handle.hardware().with_irqs_off(|irqs| how(handle, irqs)));
+        left.into_iter().for_each(|left| self.kernel.unhold(left));
+    }
+
+    /// Uses a foreign space for a moment, as a kernel does to write another process's memory.
+    pub(super) fn borrow_space(&self, cpu: usize, space: usize) {
+        if !self.kernel.is_alive(space) {
+            return;
+        }
+        self.kernel.hold(space);
+        self.with_cpu(cpu, |handle| {
+            let borrowed = self.vm(space).space();
+            handle.hardware().with_irqs_off(|irqs| {
+                handle.with_space(borrowed, irqs, || {
+                    let mut machine = self.machine.borrow_mut();
+                    let finding = oracle::inspect_from_nmi(&machine, cpu);
+                    machine.report(finding);
+                });
+            });
+        });
+        self.kernel.unhold(space);
+    }
+
+    /// Goes offline, and comes back after `steps` steps.
+    pub(super) fn offline(&self, cpu: usize, steps: u8) {
+        self.leave(cpu, |handle, irqs| {
+            self.set_mode(cpu, Mode::Absent);
+            handle.offline(irqs);
+        });
+        (0..steps).for_each(|_| self.point());
+        self.come_back(cpu);
+    }
+
+    /// Is stopped by force in the middle of its task. After some steps somebody declares it; later it is restarted.
+    pub(super) fn stop(&self, cpu: usize, steps: u8) {
+        self.set_mode(cpu, Mode::Stopped);
+        (0..steps).for_each(|_| self.point());
+        self.machine.borrow_mut().drain();
+        self.tlb.declare_stopped(CpuId(cpu as u32));
+        self.machine.borrow_mut().drain();
+        (0..steps).for_each(|_| self.point());
+        self.machine.borrow_mut().restart(cpu, self.kernel_map.root().0);
+        let left = self.kernel.runs(cpu);
+        self.kernel.set_runs(cpu, None);
+        self.come_back(cpu);
+        left.into_iter().for_each(|left| self.kernel.unhold(left));
+    }
+
+    fn come_back(&self, cpu: usize) {
+        self.with_cpu(cpu, |handle| handle.hardware().with_irqs_off(|irqs| handle.bring_up(irqs)));
+        self.set_mode(cpu, Mode::Kernel);
+    }
+
+    /// Copies the space into a new one, which nobody runs yet.
+    pub(super) fn fork(&self, cpu: usize, space: usize) {
+        let Some(child) = self.make_space() else { return };
+        let forked = self.change(cpu, space, "fork", &(0..USER_END), |handle, vm| {
+            vm.fork(&handle, &self.bus(), self.vm(child), ChildFill::ByPolicy)
+        });
+        if forked.is_ok() {
+            self.machine.borrow_mut().values.forked(space, child);
+            self.kernel.set_alive(child);
+        }
+    }
+
+    /// Ends the space if this is its last task.
+    pub(super) fn exit(&self, cpu: usize, space: usize) {
+        if !self.kernel.begin_exit(space) {
+            return;
+        }
+        self.kernel.set_runs(cpu, None);
+        self.change(cpu, space, "exit", &(0..USER_END), |handle, vm| vm.exit(&handle, &self.bus()));
+        self.kernel.unhold(space);
+        // `WhenUnreferenced` is heard of again in `reclaim`.
+        self.change(cpu, space, "destroy", &(0..0), |handle, vm| {
+            let _when = vm.destroy(&handle, &self.bus());
+        });
+    }
+
+    /// Frees the spaces whose last lazy reference this CPU has dropped.
+    pub(super) fn reclaim(&self, cpu: usize) {
+        while let Some(space) = self.kernel.next_to_reclaim(cpu) {
+            self.change(cpu, space, "reclaim", &(0..0), |handle, vm| vm.reclaim(&handle, &self.bus()));
+        }
+    }
+}

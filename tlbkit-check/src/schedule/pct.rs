@@ -1,0 +1,67 @@
+//! Probabilistic concurrency testing: priorities at random, lowered at a few random moments. A bug that needs `d`
+//! ordered events among `k` steps is found with probability of at least 1 / (n k^(d-1)).
+//!
+//! A CPU's interrupts and its store buffer have priorities of their own, as if they were threads.
+
+use super::Chooser;
+use crate::digest::Random;
+use crate::machine::steps::{Action, Turn};
+
+/// Steps of an average run.
+const LENGTH: u64 = 400;
+/// Kinds of agents a CPU has: itself, interrupts, store buffer, non-maskable interrupts.
+const KINDS: usize = 4;
+
+/// A schedule from a seed.
+#[derive(Debug)]
+pub(crate) struct Pct {
+    random: Random,
+    /// By CPU and kind; higher goes first.
+    priorities: Vec<u64>,
+    /// Steps at which whoever would go is lowered.
+    changes: Vec<u64>,
+    step: u64,
+    lowest: u64,
+}
+
+impl Pct {
+    pub(crate) fn new(seed: u64, cpus: usize) -> Self {
+        let mut random = Random::new(seed);
+        let depth = 1 + random.below(5);
+        let changes = (0..depth).map(|_| random.below(LENGTH)).collect();
+        let priorities = (0..cpus * KINDS).map(|_| (1 << 32) + random.below(1 << 32)).collect();
+        Self { random, priorities, changes, step: 0, lowest: 1 << 32 }
+    }
+
+    fn agent(action: Action) -> usize {
+        let kind = match action {
+            Action::Step(_) | Action::Accessed(_) => 0,
+            Action::Interrupt(_) | Action::OneInterrupt(_) => 1,
+            Action::Drain(_) => 2,
+            Action::Nmi(_) => 3,
+        };
+        action.cpu() * KINDS + kind
+    }
+
+    fn highest(&self, actions: &[Action]) -> usize {
+        let priority = |&index: &usize| self.priorities[Self::agent(actions[index])];
+        (0..actions.len()).max_by_key(priority).expect("at least one action")
+    }
+}
+
+impl Chooser for Pct {
+    fn choose(&mut self, actions: &[Action], _turn: Turn, _state: u64) -> usize {
+        self.step += 1;
+        let index = self.highest(actions);
+        if !self.changes.contains(&self.step) {
+            return index;
+        }
+        self.lowest -= 1;
+        self.priorities[Self::agent(actions[index])] = self.lowest;
+        self.highest(actions)
+    }
+
+    fn outcome(&mut self, n: usize) -> usize {
+        self.random.below(n as u64) as usize
+    }
+}

@@ -1,0 +1,87 @@
+//! The protocol on the adversarial machine, within a few seconds; `tlbkit check` runs it for as long as one likes.
+
+use tlbkit::Policy;
+use tlbkit_check::campaign::{self, Plan};
+use tlbkit_check::program::named::{self, Named};
+use tlbkit_check::schedule::shrink::shrink;
+use tlbkit_check::{Config, Errata, Erratum, Oracle, Outcome, Setup, chrome_trace, two_columns};
+
+const THREADS: usize = 2;
+
+fn plan(program: &str, policy: &str) -> Plan {
+    Plan { program: Named::find(program), policy: Policy::preset(policy) }
+}
+
+/// The first seed's outcome that fails on hardware with `erratum`.
+fn fails_with(erratum: Erratum, program: &str, policy: &str) -> Option<(Setup, Outcome)> {
+    let plan = plan(program, policy);
+    (0..500).find_map(|seed| {
+        let mut setup = plan.setup(seed);
+        setup.config = Config { errata: Errata::NONE.with(erratum), ..Config::default() };
+        let outcome = tlbkit_check::random(&setup, seed);
+        outcome.finding.is_some().then_some((setup, outcome))
+    })
+}
+
+#[test]
+fn every_program_under_every_preset_is_free_of_findings() {
+    let report = campaign::seeds(&Plan::default(), 0, 20_000, THREADS, &|_| ());
+    assert_eq!(report.failure, None);
+}
+
+#[test]
+fn each_named_program_is_free_of_findings() {
+    for named in named::ALL {
+        let report = campaign::seeds(&Plan { program: Some(named), policy: None }, 0, 1000, THREADS, &|_| ());
+        assert_eq!(report.failure, None, "{}", named.name);
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_run_every_time() {
+    let plan = Plan::default();
+    for seed in 0..50 {
+        let [first, second] = [plan.run(seed), plan.run(seed)];
+        assert_eq!((first.steps, first.choices), (second.steps, second.choices), "seed {seed}");
+    }
+}
+
+#[test]
+fn bytes_of_any_kind_are_a_program() {
+    for length in 0..200 {
+        let bytes: Vec<u8> = (0..length).map(|n| (n * 37 + length) as u8).collect();
+        assert_eq!(campaign::run_bytes(&bytes).finding, None, "{bytes:?}");
+    }
+}
+
+#[test]
+fn two_cpus_and_a_page_are_explored_to_the_end_within_a_bound() {
+    let setup = plan("unmap-1-page", "tlbkit").setup(0);
+    let explored = campaign::exhaust(&setup, 1, u64::MAX, &false.into());
+    assert!(explored.is_complete && explored.states > 1000, "{explored:?}");
+    assert_eq!(explored.failure, None);
+}
+
+#[test]
+fn an_erratum_that_keeps_global_entries_is_found_by_name() {
+    // Without table frees the kernel's window goes by INVLPG, which this hardware does not do well.
+    let (_, outcome) = fails_with(Erratum::InvlpgMissesGlobals, "kernel-window", "tlbkit").expect("a finding");
+    assert_eq!(outcome.finding.map(|finding| finding.oracle), Some(Oracle::GlobalEntry));
+}
+
+#[test]
+fn an_erratum_that_keeps_paths_is_found_and_shrunk() {
+    let (setup, outcome) = fails_with(Erratum::InvlpgKeepsPaths, "lazy-tables", "linux-6.18").expect("a finding");
+    assert_eq!(outcome.finding.map(|finding| finding.oracle), Some(Oracle::FreedTable));
+    let failure = shrink(&setup, &outcome.choices, Oracle::FreedTable);
+    assert!(failure.setup.program.len() < setup.program.len());
+    let finding = failure.outcome.finding.clone().expect("it still fails");
+    let text = two_columns(&failure.outcome.lines, finding.cpu, 120);
+    assert!(text.lines().all(|line| line.len() <= 140) && text.contains("frees frame"), "{text}");
+    assert!(chrome_trace(&failure.outcome.lines).starts_with("{\"traceEvents\":["));
+}
+
+#[test]
+fn a_lost_interrupt_is_asked_for_again() {
+    assert!(fails_with(Erratum::InterruptLost, "two-senders", "tlbkit").is_none());
+}

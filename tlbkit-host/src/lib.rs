@@ -1,0 +1,35 @@
+//! What TLB management costs on this host, measured from user space.
+//!
+//! No counter, no kernel module and no privilege: the costs show in the time of loads and of system calls. A chase
+//! through one line a page has steps where the TLB arrays end ([`translation`]); `mprotect` has one where the kernel
+//! stops invalidating page by page ([`revocation`]); warm pages tell by being slow which flush took them along
+//! ([`collateral`]); a ring of processes tells how many address-space tags stay valid ([`ring`]).
+//!
+//! [`Survey::take`] runs all of it. Times are nanoseconds, each a [`Sample`] of repetitions with its spread, because
+//! hosts are shared and virtual: [`Sample::is_noisy`] and [`Disturbance`] say when a figure means little.
+//!
+//! [`recorder`] is apart from that: it has `perf` record what the kernel says about its flushes.
+//!
+//! `unsafe` stands in `sys` alone, which maps memory; all that measures is checked by the compiler.
+
+pub mod collateral;
+mod disturbance;
+mod error;
+mod host;
+pub mod line_fit;
+pub mod partner;
+pub mod primitives;
+pub mod recorder;
+pub mod revocation;
+pub mod ring;
+mod sample;
+mod survey;
+mod sys;
+mod timer;
+pub mod translation;
+
+pub use disturbance::Disturbance;
+pub use error::{Error, Result};
+pub use host::{Host, Place};
+pub use sample::Sample;
+pub use survey::{Effort, PARTS, Survey};

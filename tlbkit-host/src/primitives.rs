@@ -1,0 +1,127 @@
+//! Costs of single instructions and events that a user program can cause: system call, page fault, locked operation.
+
+use std::hint::{black_box, spin_loop};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::thread;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::host::Place;
+use crate::sample::Sample;
+use crate::survey::Effort;
+use crate::sys::{self, Backing, Mapping, PAGE_WORDS};
+use crate::timer::nanoseconds;
+
+/// Times that one operation is done in a repetition.
+const OPERATIONS: usize = 2000;
+/// Pages that are faulted in by one repetition.
+const FAULTS: usize = 256;
+/// Turns of two threads in a repetition.
+const TURNS: u64 = 2000;
+
+/// Nanoseconds of one each.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Primitives {
+    /// A system call that does nothing.
+    pub syscall: Sample,
+    /// A fault that maps the page of zeros.
+    pub read_fault: Sample,
+    /// A fault that takes a new page and zeroes it.
+    pub write_fault: Sample,
+    /// Copying a page that is in a near cache.
+    pub copy_page: Sample,
+    /// A locked addition to a line that this CPU has.
+    pub locked_op: Sample,
+    /// A full fence with an empty store buffer.
+    pub full_fence: Sample,
+    /// PAUSE.
+    pub pause: Sample,
+    /// A line that another CPU wrote last; none on one CPU.
+    pub line_transfer: Option<Sample>,
+}
+
+impl Primitives {
+    /// Measures them on the CPU of `place`, and with its partner.
+    ///
+    /// # Errors
+    /// If the kernel gives no memory.
+    pub fn measure(effort: Effort, place: &Place) -> Result<Self> {
+        let repetitions = effort.many_repetitions();
+        let repeated = |operation: &mut dyn FnMut()| {
+            Sample::collect(repetitions, || {
+                nanoseconds(|| (0..OPERATIONS).for_each(|_| operation())) / OPERATIONS as f64
+            })
+        };
+        let counter = AtomicU64::new(0);
+        let (source, mut target) = ([1_u8; sys::PAGE_BYTES], [0_u8; sys::PAGE_BYTES]);
+        Ok(Self {
+            syscall: repeated(&mut || _ = black_box(rustix::process::getppid())),
+            read_fault: faults(repetitions, |words, at| _ = black_box(words[at]))?,
+            write_fault: faults(repetitions, |words, at| words[at] = 1)?,
+            copy_page: repeated(&mut || black_box(&mut target).copy_from_slice(black_box(&source))),
+            // Partner: none; the cost of the locked instruction is the point.
+            locked_op: repeated(&mut || _ = counter.fetch_add(1, Ordering::Relaxed)),
+            // Partner: none; the cost of the fence is the point.
+            full_fence: repeated(&mut || fence(Ordering::SeqCst)),
+            pause: repeated(&mut || spin_loop()),
+            line_transfer: place.partner.map(|partner| line_transfer(effort, partner)),
+        })
+    }
+}
+
+fn faults(repetitions: usize, access: impl Fn(&mut [usize], usize)) -> Result<Sample> {
+    let mut mapping = Mapping::new(FAULTS, Backing::Small)?;
+    let mut times = Vec::new();
+    for _ in 0..repetitions {
+        mapping.discard(0..FAULTS)?;
+        let words = mapping.words();
+        let all = nanoseconds(|| (0..FAULTS).for_each(|page| access(words, page * PAGE_WORDS)));
+        times.push(all / FAULTS as f64);
+    }
+    Ok(Sample::of(times))
+}
+
+/// Two threads write one line in turn: a turn has one transfer each way.
+fn line_transfer(effort: Effort, partner: usize) -> Sample {
+    let turn = AtomicU64::new(0);
+    let last = TURNS * (effort.repetitions() as u64 + 1);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // Unpinned it may share this CPU, which shows as a very long time.
+            let _ = sys::pin(partner);
+            (0..last).for_each(|at| pass(&turn, 2 * at + 1));
+        });
+        let mut at = 0;
+        Sample::collect(effort.repetitions(), || {
+            let time = nanoseconds(|| (at..at + TURNS).for_each(|at| pass(&turn, 2 * at)));
+            at += TURNS;
+            time / (2 * TURNS) as f64
+        })
+    })
+}
+
+/// Waits for the turn `mine` and gives the next one away.
+fn pass(turn: &AtomicU64, mine: u64) {
+    // Partner: the Release store below, on the other thread.
+    while turn.load(Ordering::Acquire) != mine {
+        spin_loop();
+    }
+    // Partner: the Acquire load above, on the other thread.
+    turn.store(mine + 1, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Primitives;
+    use crate::{Effort, Place};
+
+    #[test]
+    fn costs_have_the_order_that_they_must_have() {
+        let place = Place::choose().unwrap();
+        let costs = Primitives::measure(Effort::Quick, &place).unwrap();
+        assert!(costs.write_fault.median > costs.syscall.median, "{costs:?}");
+        assert!(costs.syscall.median > costs.locked_op.median, "{costs:?}");
+        assert_eq!(costs.line_transfer.is_some(), place.partner.is_some());
+    }
+}

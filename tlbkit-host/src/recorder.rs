@@ -1,0 +1,263 @@
+//! `perf` as a recorder of tracepoints: started, asked for what it has so far, and stopped.
+//!
+//! It is told what to do through a named pipe. `ping` makes it hand out what it has buffered, so a live stream is never
+//! older than the last [`Recorder::nudge`], and its answer to the first one says that everything after is recorded.
+
+mod rights;
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+pub use rights::{Available, available};
+
+use crate::error::{Error, Result};
+
+/// How long `perf` may take to begin.
+const START: Duration = Duration::from_secs(20);
+/// Pages of each CPU's buffer: 16 MiB, some hundred thousand events.
+const BUFFER_PAGES: &str = "4096";
+
+/// Whose events are recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Watched {
+    /// Everybody's.
+    AllCpus,
+    /// Those of one process and what it starts from now on.
+    Process(i32),
+}
+
+/// Whether the flush tracepoint says who called.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stacks {
+    /// It does.
+    Recorded,
+    /// It does not.
+    Absent,
+}
+
+/// What to record.
+#[derive(Clone, Debug)]
+pub struct Order<'a> {
+    /// Tracepoints, as `group:name`.
+    pub events: Vec<&'static str>,
+    /// Whose.
+    pub watched: Watched,
+    /// With call stacks or without.
+    pub stacks: Stacks,
+    /// The file; none for a stream.
+    pub file: Option<&'a Path>,
+}
+
+/// A `perf` that records.
+pub struct Recorder {
+    perf: Child,
+    control: File,
+    answers: File,
+    folder: TempDir,
+}
+
+impl Recorder {
+    /// Starts it. It records when [`Recorder::wait_until_ready`] returns.
+    ///
+    /// # Errors
+    /// If `perf` cannot be started.
+    pub fn start(order: &Order<'_>) -> Result<Self> {
+        let folder = tempfile::tempdir().map_err(Error::kernel("making a folder for pipes"))?;
+        let control = pipe(&folder.path().join("control"))?;
+        let answers = pipe(&folder.path().join("answers"))?;
+        let messages = File::create(messages_path(&folder)).map_err(Error::kernel("making a file for messages"))?;
+        let stdout = if order.file.is_none() { Stdio::piped() } else { Stdio::null() };
+        let mut command = command(order, folder.path());
+        let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(messages).spawn();
+        Ok(Self { perf: perf.map_err(|_| Error::NoPerf)?, control, answers, folder })
+    }
+
+    /// Waits until it records. A stream must be read meanwhile: it begins with more than a pipe holds.
+    ///
+    /// # Errors
+    /// If it does not begin; the message says what it said.
+    pub fn wait_until_ready(&mut self) -> Result<()> {
+        self.nudge()?;
+        let started = Instant::now();
+        let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+        while poll(&mut [PollFd::new(&self.answers, PollFlags::IN)], Some(&moment)).map_err(Error::kernel("poll"))? == 0
+        {
+            if self.is_over() || started.elapsed() > START {
+                return Err(self.failure());
+            }
+        }
+        let mut answer = [0; 16];
+        self.answers.read(&mut answer).map_err(Error::kernel("reading perf's answer")).map(drop)
+    }
+
+    /// The stream, in the piped form of `perf.data`; once, and only if no file was asked for.
+    pub fn stream(&mut self) -> Option<ChildStdout> {
+        self.perf.stdout.take()
+    }
+
+    /// Makes it hand out what it has so far.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn nudge(&mut self) -> Result<()> {
+        self.control.write_all(b"ping\n").map_err(Error::kernel("writing to perf"))
+    }
+
+    /// Whether it ended.
+    pub fn is_over(&mut self) -> bool {
+        !matches!(self.perf.try_wait(), Ok(None))
+    }
+
+    /// CPU time that it has used itself, in seconds; none if it is gone.
+    #[must_use]
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.perf.id())).ok()?;
+        let words = stat.rsplit_once(')')?.1.split_whitespace();
+        let ticks: u64 = words.skip(11).take(2).flat_map(str::parse::<u64>).sum();
+        Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    /// Asks it to write what it has and end. A stream must be read to its end meanwhile.
+    pub fn stop(&self) {
+        // One that ended already is as it should be.
+        let _ = kill_process(Pid::from_child(&self.perf), Signal::INT);
+    }
+
+    /// Waits until it has ended.
+    ///
+    /// # Errors
+    /// If it cannot be waited for.
+    pub fn wait(mut self) -> Result<()> {
+        self.perf.wait().map_err(Error::kernel("waiting for perf")).map(drop)
+    }
+
+    fn failure(&mut self) -> Error {
+        let said = std::fs::read_to_string(messages_path(&self.folder)).unwrap_or_default();
+        Error::PerfFailed { said: complaint(&said).unwrap_or("did not begin, and said nothing").to_owned() }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        if !self.is_over() {
+            self.stop();
+            let _ = self.perf.wait();
+        }
+    }
+}
+
+/// The line that says what is wrong: the first about an error, or the last one.
+fn complaint(said: &str) -> Option<&str> {
+    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.clone().find(|line| line.to_lowercase().contains("error")).or_else(|| lines.next_back())
+}
+
+fn messages_path(folder: &TempDir) -> PathBuf {
+    folder.path().join("messages")
+}
+
+/// A named pipe that both ends may open without waiting for each other.
+fn pipe(path: &Path) -> Result<File> {
+    mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).map_err(Error::kernel("making a pipe"))?;
+    OpenOptions::new().read(true).write(true).open(path).map_err(Error::kernel("opening a pipe"))
+}
+
+fn command(order: &Order<'_>, folder: &Path) -> Command {
+    let mut command = Command::new("perf");
+    let control = format!("fifo:{},{}", folder.join("control").display(), folder.join("answers").display());
+    command.args(["record", "--clockid", "mono", "--no-buildid", "--no-buildid-cache", "--mmap-pages", BUFFER_PAGES]);
+    command.args(["--control", &control, "--event", &events(order)]);
+    match order.watched {
+        Watched::AllCpus => command.arg("--all-cpus"),
+        Watched::Process(pid) => command.args(["--pid", &pid.to_string()]),
+    };
+    command.arg("--output").arg(order.file.unwrap_or(Path::new("-")));
+    command
+}
+
+/// The events for the command line. Tracepoints are not sampled: each one counts.
+fn events(order: &Order<'_>) -> String {
+    let one = |event: &&str| match order.stacks {
+        Stacks::Recorded if *event == rights::FLUSH => format!("{event}/call-graph=fp/"),
+        _ => (*event).to_owned(),
+    };
+    order.events.iter().map(one).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn stacks_are_asked_for_flushes_alone() {
+        let mut order = Order {
+            events: vec!["tlb:tlb_flush", "sched:sched_switch"],
+            watched: Watched::Process(7),
+            stacks: Stacks::Recorded,
+            file: None,
+        };
+        assert_eq!(events(&order), "tlb:tlb_flush/call-graph=fp/,sched:sched_switch");
+        order.stacks = Stacks::Absent;
+        let command = command(&order, Path::new("folder"));
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        assert!(words.ends_with(&["--pid", "7", "--output", "-"].map(String::from)), "{words:?}");
+        assert!(!words.iter().any(|word| word.contains("call-graph")), "{words:?}");
+    }
+
+    #[test]
+    fn a_stream_holds_what_was_nudged_out_and_ends_when_stopped() {
+        let available = match available(&["tlb:tlb_flush"]) {
+            Ok(available) => available,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let order = Order { events: available.events, watched: Watched::AllCpus, stacks: Stacks::Recorded, file: None };
+        let mut recorder = Recorder::start(&order).unwrap();
+        let mut stream = recorder.stream().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            stream.read_to_end(&mut bytes).map(|_| bytes)
+        });
+        match recorder.wait_until_ready() {
+            Err(error) if error.to_string().contains("ermi") => return println!("skipped, no permission: {error}"),
+            ready => ready.unwrap(),
+        }
+        assert!(recorder.cpu_seconds().is_some());
+        recorder.nudge().unwrap();
+        recorder.stop();
+        recorder.wait().unwrap();
+        assert!(reader.join().unwrap().unwrap().starts_with(b"PERFILE2"));
+    }
+
+    #[test]
+    fn of_all_that_perf_says_the_error_counts() {
+        let said = "Lowering default frequency rate\nError:\tNo permission\n\n Usage: perf record\n";
+        assert_eq!(complaint(said), Some("Error:\tNo permission"));
+        assert_eq!(complaint("one\n two \n"), Some("two"));
+        assert_eq!(complaint("\n"), None);
+    }
+
+    #[test]
+    fn what_perf_refuses_is_told_in_its_words() {
+        if let Err(error) = available(&["tlb:tlb_flush"]) {
+            return println!("skipped: {error}");
+        }
+        let order = Order {
+            events: vec!["tlb:no_such_event"],
+            watched: Watched::AllCpus,
+            stacks: Stacks::Absent,
+            file: Some(Path::new("/dev/null")),
+        };
+        let message = Recorder::start(&order).unwrap().wait_until_ready().unwrap_err().to_string();
+        assert_eq!(message, "perf record: event syntax error: 'tlb:no_such_event'");
+    }
+}

@@ -1,0 +1,76 @@
+//! What can be recorded here, and what to run where nothing can.
+
+use std::path::Path;
+use std::{env, fs};
+
+use crate::error::{Error, Result};
+
+/// The tracepoint without which nothing else is worth recording.
+pub(super) const FLUSH: &str = "tlb:tlb_flush";
+/// Where kernels show their tracepoints.
+const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
+
+/// Tracepoints, sorted out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Available {
+    /// Those that this kernel has.
+    pub events: Vec<&'static str>,
+    /// Those that it lacks.
+    pub missing: Vec<&'static str>,
+}
+
+/// Which of `wanted` this kernel has.
+///
+/// # Errors
+/// If nothing can be recorded; the message says what to run.
+pub fn available(wanted: &[&'static str]) -> Result<Available> {
+    if !has_program("perf") {
+        return Err(Error::NoPerf);
+    }
+    let is_root = rustix::process::geteuid().is_root();
+    let folder = FOLDERS.into_iter().find(|folder| has_event(folder, FLUSH));
+    let Some(folder) = folder else { return Err(no_tracepoints(is_root)) };
+    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
+    match level.and_then(|text| text.trim().parse().ok()) {
+        Some(level) if level > -1 && !is_root => return Err(Error::NoRight { level }),
+        _ => {}
+    }
+    let (events, missing) = wanted.iter().partition(|event| has_event(folder, event));
+    Ok(Available { events, missing })
+}
+
+fn no_tracepoints(is_root: bool) -> Error {
+    let run = if is_root { "mount -t tracefs none /sys/kernel/tracing" } else { "the same command with sudo" };
+    Error::NoTracepoints { path: format!("{}/{}/id", FOLDERS[0], FLUSH.replace(':', "/")), run }
+}
+
+/// Whether the kernel has the tracepoint, and this user may see it.
+fn has_event(folder: &str, event: &str) -> bool {
+    fs::read_to_string(Path::new(folder).join(event.replace(':', "/")).join("id")).is_ok()
+}
+
+fn has_program(name: &str) -> bool {
+    env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(name).is_file()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_sorted_out_by_name() {
+        match available(&[FLUSH, "tlb:no_such_event"]) {
+            Ok(available) => {
+                assert_eq!(available, Available { events: vec![FLUSH], missing: vec!["tlb:no_such_event"] });
+            }
+            Err(error) => println!("skipped: {error}"),
+        }
+        assert!(!has_program("no-such-program"));
+    }
+
+    #[test]
+    fn the_way_out_depends_on_the_user() {
+        assert!(no_tracepoints(true).to_string().ends_with("run: mount -t tracefs none /sys/kernel/tracing"));
+        assert!(no_tracepoints(false).to_string().ends_with("with sudo"));
+    }
+}

@@ -1,0 +1,85 @@
+//! The machine under the protocol: store buffers, CR3 and the translations that it caches.
+//!
+//! Hardware reads a page table into a tag whenever the root is loaded, and never drops an entry by itself. The model
+//! lets it read everything at once, as early as it can, because that is the worst case: whatever it may hold later
+//! was then read later, and is at most newer.
+
+use crate::state::{Cpu, CpuNumber, Entry, Half, ITEMS, Root, SpaceNumber, State, Step, Store, TABLE};
+
+impl Cpu {
+    /// What it does next, in the order of the list.
+    pub(crate) fn then(&mut self, steps: &[Step]) {
+        self.steps.extend(steps.iter().rev());
+    }
+
+    /// A plain store: seen by others later.
+    pub(crate) fn store(&mut self, store: Store) {
+        if let Store::Presence(presence) = store {
+            self.own_presence = presence;
+        }
+        self.buffer.push(store);
+    }
+
+    /// The entries of a tag.
+    #[must_use]
+    pub fn cached(&self, half: Half, tag: usize) -> &[Entry; ITEMS] {
+        &self.entries[half as usize][tag]
+    }
+
+    /// The entries that it can use or walk at this moment.
+    #[must_use]
+    pub fn reachable(&self) -> &[Entry; ITEMS] {
+        self.cached(self.root.half, self.root.tag)
+    }
+
+    /// INVLPG: an item of the loaded tag, and all paths of it.
+    pub(crate) fn drop_item(&mut self, half: Half, item: usize) {
+        let tag = &mut self.entries[half as usize][self.root.tag];
+        tag[item] = Entry::default();
+        tag[TABLE] = Entry::default();
+    }
+}
+
+impl State {
+    /// The oldest store of `cpu` reaches memory.
+    pub(crate) fn drain(&mut self, cpu: CpuNumber) {
+        match self.cpus[cpu].buffer.remove(0) {
+            Store::Presence(presence) => self.cpus[cpu].presence = presence,
+            Store::Mailbox(request) => self.cpus[cpu].mailbox = Some(request),
+            Store::Outbox(cpus) => self.cpus[cpu].outbox = cpus,
+            Store::Table(space, item, version) => self.spaces[space].versions[item] = version,
+            Store::Generation(space, generation) => self.spaces[space].generation = generation,
+        }
+    }
+
+    /// MOV to CR3 that drops what the tag holds.
+    pub(crate) fn load_flushing(&mut self, cpu: CpuNumber, root: Root) {
+        self.cpus[cpu].entries[root.half as usize][root.tag] = Default::default();
+        self.load_keeping(cpu, root);
+    }
+
+    /// MOV to CR3 that keeps it.
+    pub(crate) fn load_keeping(&mut self, cpu: CpuNumber, root: Root) {
+        self.cpus[cpu].root = root;
+        self.fill(cpu);
+    }
+
+    /// Hardware reads what the loaded tag does not hold.
+    pub(crate) fn fill(&mut self, cpu: CpuNumber) {
+        let root = self.cpus[cpu].root;
+        if root.id == 0 {
+            return;
+        }
+        let versions = self.spaces[root.space].versions;
+        let tag = &mut self.cpus[cpu].entries[root.half as usize][root.tag];
+        for (entry, version) in tag.iter_mut().zip(versions).filter(|(entry, _)| entry.id == 0) {
+            *entry = Entry { id: root.id, version };
+        }
+    }
+
+    /// The space that has this name, if it is alive.
+    #[must_use]
+    pub fn space_named(&self, id: u8) -> Option<SpaceNumber> {
+        self.spaces.iter().position(|space| space.id == id)
+    }
+}

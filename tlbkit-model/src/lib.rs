@@ -1,0 +1,24 @@
+//! A model of the protocol, small enough to be explored to the end.
+//!
+//! Each CPU is a stack of steps, and a step is one access to what CPUs share; plain stores go through a store buffer,
+//! as x86 has them. An interrupt puts its own steps on top. `docs/model.md` says which function of `tlbkit` each step
+//! stands for, and what is left out.
+#![forbid(unsafe_code)]
+
+mod absence;
+mod answer;
+pub mod deviation;
+pub mod explore;
+pub mod flush;
+mod hardware;
+pub mod kernel;
+pub mod model;
+pub mod properties;
+pub mod setup;
+pub mod state;
+mod switch;
+
+pub use deviation::Deviation;
+pub use explore::{Explored, explore};
+pub use model::Protocol;
+pub use setup::Setup;

@@ -1,0 +1,34 @@
+//! Explores the model to its end, then with each mistake in it, and prints what was found.
+
+use std::process::ExitCode;
+
+use tlbkit_model::{Deviation, Explored, explore, setup};
+
+fn main() -> ExitCode {
+    println!("{:<24} {:>11} {:>11} {:>6} {:>8}  properties", "configuration", "states", "unique", "depth", "seconds");
+    let worlds = setup::small().into_iter().chain(setup::large());
+    let is_sound = worlds.map(|world| print_sound(world.name, &explore(world, None))).fold(true, |all, one| all & one);
+    println!("\n{:<24} {:>11} {:>6} {:>8}  caught by", "mistake", "unique", "depth", "seconds");
+    let is_sharp = Deviation::ALL.into_iter().map(print_caught).fold(true, |all, one| all & one);
+    if is_sound && is_sharp { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn print_sound(name: &str, found: &Explored) -> bool {
+    let Explored { states, unique_states, depth, seconds, broken, .. } = found;
+    let verdict = if broken.is_empty() { "all hold" } else { "BROKEN" };
+    println!("{name:<24} {states:>11} {unique_states:>11} {depth:>6} {seconds:>8.1}  {verdict}");
+    for (property, way) in broken {
+        println!("    {property}: {way:?}");
+    }
+    broken.is_empty()
+}
+
+fn print_caught(deviation: Deviation) -> bool {
+    let (name, property) = deviation.breaks();
+    let found = explore(setup::named(name).deviating(deviation), Some(property));
+    let depth = found.broken.first().map_or(0, |(_, way)| way.len());
+    let verdict = if found.broken.is_empty() { "NOTHING" } else { property };
+    let Explored { unique_states, seconds, .. } = found;
+    println!("{:<24} {unique_states:>11} {depth:>6} {seconds:>8.1}  {verdict}", format!("{deviation:?}"));
+    !found.broken.is_empty()
+}

@@ -1,0 +1,293 @@
+//! The model as stateright sees it: where it begins, what can happen next, and what that does.
+
+use stateright::{Model, Property};
+
+use crate::deviation::Deviation;
+use crate::kernel::Task;
+use crate::properties;
+use crate::setup::Setup;
+use crate::state::{
+    Budget, Cpu, CpuNumber, Half, ITEMS, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Step, Store,
+};
+
+/// The protocol in one setup.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// What is explored.
+    pub setup: Setup,
+    /// The one property to look for; all of them if none.
+    pub only: Option<&'static str>,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// A CPU begins something.
+    Begin(CpuNumber, Task),
+    /// It takes its next step.
+    Step(CpuNumber),
+    /// Its oldest store reaches memory.
+    Drain(CpuNumber),
+    /// It is interrupted.
+    Interrupt(CpuNumber),
+    /// It goes back to its program.
+    ExitToUser(CpuNumber),
+}
+
+pub(crate) fn fresh_space(id: Id) -> Space {
+    Space {
+        id,
+        generation: 1,
+        members: 0,
+        versions: [0; ITEMS],
+        lazy_references: 0,
+        is_dying: false,
+        floor: [0; ITEMS],
+        completed: 0,
+        history: vec![[0; ITEMS]],
+    }
+}
+
+fn fresh_cpu() -> Cpu {
+    Cpu {
+        presence: Presence::Kernel,
+        inbox: 0,
+        outbox: 0,
+        mailbox: None,
+        has_interrupt: false,
+        buffer: Vec::new(),
+        steps: Vec::new(),
+        task: None,
+        leaving: None,
+        own_presence: Presence::Kernel,
+        slots: Default::default(),
+        next_slot: 0,
+        slot: 0,
+        newest: 0,
+        has_joined: false,
+        pending_user: 0,
+        root: Root { id: 0, space: 0, tag: 0, half: Half::Kernel },
+        entries: Default::default(),
+    }
+}
+
+/// True if the step's access is one that x86 performs only when all earlier stores have reached memory.
+const fn needs_empty_buffer(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::Fence
+            | Step::Join(_)
+            | Step::LeaveSet(..)
+            | Step::Count(_)
+            | Step::Uncount(..)
+            | Step::Advance(..)
+            | Step::Hint(_)
+            | Step::TakeInbox
+            | Step::Acknowledge(_)
+            | Step::ForgetOutbox(_)
+    )
+}
+
+/// True if interrupts are on before this step.
+const fn is_interruptible(step: &Step) -> bool {
+    matches!(
+        step,
+        Step::ChangeTable(..)
+            | Step::Advance(..)
+            | Step::LookAlone(_)
+            | Step::ReadSet(_)
+            | Step::ReadPresence { .. }
+            | Step::Hint(_)
+            | Step::Wait
+            | Step::Return(_)
+            | Step::Ended(_)
+    )
+}
+
+impl Protocol {
+    /// The model of `setup`, with all properties.
+    #[must_use]
+    pub const fn new(setup: Setup) -> Self {
+        Self { setup, only: None }
+    }
+
+    pub(crate) fn deviates(&self, deviation: Deviation) -> bool {
+        self.setup.deviation == Some(deviation)
+    }
+
+    fn can_step(&self, state: &State, cpu: CpuNumber) -> bool {
+        let this = &state.cpus[cpu];
+        match this.steps.last() {
+            None => false,
+            Some(Step::Wait) => {
+                let hears = this.inbox != 0 && !self.deviates(Deviation::WaitsDeaf);
+                this.outbox == 0 || hears || self.absent_targets(state, cpu) != 0
+            }
+            Some(Step::Advance(..)) if self.deviates(Deviation::RevokerUnfenced) => true,
+            Some(step) => !needs_empty_buffer(step) || this.buffer.is_empty(),
+        }
+    }
+
+    fn can_be_interrupted(&self, state: &State, cpu: CpuNumber) -> bool {
+        let this = &state.cpus[cpu];
+        let is_deaf = self.deviates(Deviation::WaitsDeaf) && this.steps.last() == Some(&Step::Wait);
+        this.own_presence != Presence::Absent
+            && this.has_interrupt
+            && this.steps.last().is_none_or(is_interruptible)
+            && !is_deaf
+    }
+
+    fn step(&self, state: &mut State, cpu: CpuNumber) {
+        let Some(step) = state.cpus[cpu].steps.pop() else { return };
+        match step {
+            Step::Join(space) => state.spaces[space].members |= 1 << cpu,
+            Step::MarkSwitching(to) => self.mark_switching(state, cpu, to),
+            Step::Fence => {}
+            Step::ReadGeneration(to) => self.read_generation(state, cpu, to),
+            Step::LoadRoot(to) => self.load_root(state, cpu, to),
+            Step::MarkRunning(to) | Step::MarkBack(to) => Self::mark_running(state, cpu, to),
+            Step::LeaveSet(space, id) => Self::leave_set(state, cpu, space, id),
+            Step::Uncount(space, id) => self.uncount(state, space, id),
+            Step::Count(space) => state.spaces[space].lazy_references += 1,
+            Step::MarkLazy => Self::mark_lazy(state, cpu),
+            Step::Recheck(to) => self.recheck(state, cpu, to),
+            Step::Reload(newest) => self.reload(state, cpu, newest),
+            Step::MarkLeaving => state.cpus[cpu].store(Store::Presence(Presence::Switching)),
+            Step::LoadKernel => Self::load_kernel(state, cpu),
+            Step::MarkKernel => state.cpus[cpu].store(Store::Presence(Presence::Kernel)),
+            Step::ChangeTable(space, change) => Self::change_table(state, cpu, space, change),
+            Step::Advance(space, change) => self.advance(state, cpu, space, change),
+            Step::LookAlone(request) => self.look_alone(state, cpu, request),
+            Step::ReadSet(request) => Self::read_set(state, cpu, request),
+            Step::ReadPresence { request, unread, chosen } => self.read_presence(state, cpu, request, unread, chosen),
+            Step::Hint(chosen) => Self::hint(state, cpu, chosen),
+            Step::Wait => self.wait(state, cpu),
+            Step::Return(request) => Self::finish_flush(state, request),
+            Step::Ended(space) => self.end(state, space),
+            Step::TakeInbox => self.take_inbox(state, cpu),
+            Step::ClearInbox => state.cpus[cpu].inbox = 0,
+            Step::CheckOutbox(senders) => Self::check_outbox(state, cpu, senders),
+            Step::ReadMailbox(sender) => self.read_mailbox(state, cpu, sender),
+            Step::CarryOut(request) => self.carry_out(state, cpu, request),
+            Step::FlushLoaded(request, newest) => self.flush_loaded(state, cpu, request, newest),
+            Step::Acknowledge(sender) => state.cpus[sender].outbox &= !(1 << cpu),
+            Step::MarkAbsent => Self::mark_absent(state, cpu),
+            Step::ForgetInbox => state.cpus[cpu].inbox = 0,
+            Step::ForgetOutbox(senders) => Self::forget_outbox(state, cpu, senders),
+            Step::Restart => Self::restart(state, cpu),
+        }
+        let this = &mut state.cpus[cpu];
+        this.leaving = this.leaving.filter(|_| !this.steps.is_empty());
+    }
+
+    fn mark_running(state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
+        let id = state.spaces[to].id;
+        state.cpus[cpu].store(Store::Presence(Presence::Running(id)));
+        state.cpus[cpu].task = Some(to);
+    }
+
+    fn mark_lazy(state: &mut State, cpu: CpuNumber) {
+        if let Presence::Running(id) = state.cpus[cpu].own_presence {
+            state.cpus[cpu].store(Store::Presence(Presence::Lazy(id)));
+        }
+    }
+
+    fn begin(&self, state: &mut State, cpu: CpuNumber, task: Task) {
+        let left = task.budget(&mut state.budget);
+        *left -= 1;
+        if self.is_isolated() {
+            Self::enter_kernel(state, cpu);
+        }
+        if !matches!(task, Task::Flush(..)) {
+            state.cpus[cpu].leaving = state.cpus[cpu].task.take();
+        }
+        match task {
+            Task::Switch(to) => self.begin_switch(state, cpu, to),
+            Task::Idle => self.begin_lazy(state, cpu),
+            Task::LeaveForKernel => self.begin_kernel(state, cpu),
+            Task::GoOffline => self.begin_absence(state, cpu),
+            Task::ComeBack => self.begin_comeback(state, cpu),
+            Task::Flush(space, change) => self.begin_flush(state, cpu, space, change),
+        }
+    }
+
+    fn interrupt(&self, state: &mut State, cpu: CpuNumber) {
+        if self.is_isolated() {
+            Self::enter_kernel(state, cpu);
+        }
+        state.cpus[cpu].has_interrupt = false;
+        state.cpus[cpu].then(&[Step::TakeInbox]);
+    }
+
+    /// The state after the setup's own switches, which are made without mistake.
+    fn first_state(&self) -> State {
+        let right = Self::new(Setup { deviation: None, ..self.setup });
+        let mut state = State {
+            cpus: vec![fresh_cpu(); self.setup.cpus],
+            spaces: std::array::from_fn(|space| fresh_space(space as Id + 1)),
+            next_id: SPACES as Id + 1,
+            budget: Budget { switches: self.setup.before.len() as u8, ..Default::default() },
+            fault: None,
+        };
+        for &(cpu, space) in self.setup.before {
+            right.begin(&mut state, cpu, Task::Switch(space));
+            while !state.cpus[cpu].steps.is_empty() || !state.cpus[cpu].buffer.is_empty() {
+                if right.can_step(&state, cpu) { right.step(&mut state, cpu) } else { state.drain(cpu) }
+            }
+        }
+        state.budget = self.setup.budget;
+        state
+    }
+}
+
+impl Model for Protocol {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        vec![self.first_state()]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        if state.fault.is_some() {
+            return;
+        }
+        let mut budget = state.budget;
+        for (cpu, this) in state.cpus.iter().enumerate() {
+            if this.steps.is_empty() {
+                let tasks = Task::all().filter(|task| *task.budget(&mut budget) != 0);
+                let tasks = tasks.filter(|task| self.may_begin(state, cpu, *task));
+                actions.extend(tasks.map(|task| Action::Begin(cpu, task)));
+                if self.is_isolated() && this.task.is_some() && this.root.half == Half::Kernel {
+                    actions.push(Action::ExitToUser(cpu));
+                }
+            }
+            if self.can_step(state, cpu) {
+                actions.push(Action::Step(cpu));
+            }
+            if !this.buffer.is_empty() {
+                actions.push(Action::Drain(cpu));
+            }
+            if self.can_be_interrupted(state, cpu) {
+                actions.push(Action::Interrupt(cpu));
+            }
+        }
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut state = last.clone();
+        match action {
+            Action::Begin(cpu, task) => self.begin(&mut state, cpu, task),
+            Action::Step(cpu) => self.step(&mut state, cpu),
+            Action::Drain(cpu) => state.drain(cpu),
+            Action::Interrupt(cpu) => self.interrupt(&mut state, cpu),
+            Action::ExitToUser(cpu) => Self::exit_to_user(&mut state, cpu),
+        }
+        Some(state)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let wanted = |property: &Property<Self>| self.only.is_none_or(|only| only == property.name);
+        properties::all().into_iter().filter(wanted).collect()
+    }
+}

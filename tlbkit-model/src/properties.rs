@@ -1,0 +1,141 @@
+//! What must hold in every state, and what must be seen in some.
+//!
+//! Each property is about effects where it can be: what a CPU could use, not which branch it took.
+
+use stateright::{Model, Property};
+
+use crate::model::Protocol;
+use crate::state::{Cpu, Entry, Fault, Half, OTHER_PAGE, PAGE, Presence, Slot, Space, State, Step, TABLE};
+
+/// INV-2.
+pub const NOBODY_MISSED: &str = "INV-2 nobody is missed";
+/// INV-3.
+pub const GENERATIONS: &str = "INV-3 generations";
+/// INV-4.
+pub const PROMISE: &str = "INV-4 what a slot's generation promises";
+/// INV-5.
+pub const LAZY_LEFT_ALONE: &str = "INV-5 lazy CPUs are left alone";
+/// INV-6 for the program.
+pub const USE: &str = "INV-6 no use after the flush";
+/// INV-6 for the walker.
+pub const WALK: &str = "INV-6 no walk of a freed table";
+/// INV-7.
+pub const SERVED: &str = "INV-7 everybody is served";
+/// INV-8.
+pub const TAGS: &str = "INV-8 tags";
+/// INV-12.
+pub const KEPT: &str = "INV-12 kept by right";
+/// The end of a space.
+pub const DEAD: &str = "INV-1 the dead are not touched";
+
+/// All of them.
+#[must_use]
+pub fn all() -> Vec<Property<Protocol>> {
+    vec![
+        Property::always(NOBODY_MISSED, |_, state: &State| state.cpus.iter().all(|cpu| is_told(state, cpu))),
+        Property::always(GENERATIONS, generations_only_rise),
+        Property::always(PROMISE, |_, state: &State| state.cpus.iter().all(|cpu| keeps_promises(state, cpu))),
+        Property::always(LAZY_LEFT_ALONE, |_, state: &State| state.fault != Some(Fault::LazyTold)),
+        Property::always(USE, |_, state: &State| state.cpus.iter().all(|cpu| uses_nothing_old(state, cpu))),
+        Property::always(WALK, |_, state: &State| state.cpus.iter().all(|cpu| walks_nothing_freed(state, cpu))),
+        Property::always(SERVED, |model: &Protocol, state| !is_over(model, state) || is_at_rest(state)),
+        Property::always(TAGS, |_, state: &State| state.cpus.iter().all(has_its_own_tag)),
+        Property::always(KEPT, |_, state: &State| state.fault != Some(Fault::KeptWithoutRight)),
+        Property::always(DEAD, touches_no_dead),
+        Property::sometimes("a load keeps its entries", |_, state: &State| state.cpus.iter().any(is_about_to_keep)),
+        Property::sometimes("a flush meets a switch", flush_meets_switch),
+        Property::sometimes("the end is reached", |model: &Protocol, state| is_over(model, state) && is_at_rest(state)),
+    ]
+}
+
+/// INV-2: a CPU that has looked at the generation, and goes on with the space, knows of every flush that has returned.
+fn is_told(state: &State, cpu: &Cpu) -> bool {
+    let is_bound = |step: &Step| matches!(step, Step::MarkRunning(_));
+    if let Some(Step::LoadRoot(to)) = cpu.steps.last() {
+        return cpu.newest >= state.spaces[*to].completed;
+    }
+    if !cpu.steps.is_empty() && !cpu.steps.last().is_some_and(is_bound) {
+        return true;
+    }
+    let Presence::Running(id) = cpu.own_presence else { return true };
+    let known = cpu.slots[cpu.slot].generation;
+    state.space_named(id).is_none_or(|space| known >= state.spaces[space].completed)
+}
+
+/// INV-3: no slot is ahead of its space, and none ever falls.
+fn generations_only_rise(_: &Protocol, state: &State) -> bool {
+    let is_behind =
+        |slot: &Slot| state.space_named(slot.id).is_none_or(|space| slot.generation <= state.spaces[space].generation);
+    state.fault != Some(Fault::SlotFell) && state.cpus.iter().flat_map(|cpu| &cpu.slots).all(is_behind)
+}
+
+/// INV-4: a slot that says "flushed up to g" holds nothing that was revoked by g or before, in either half.
+fn keeps_promises(state: &State, cpu: &Cpu) -> bool {
+    cpu.slots.iter().enumerate().all(|(index, slot)| {
+        let Some(space) = state.space_named(slot.id).filter(|_| slot.generation != 0) else { return true };
+        let Some(promise) = state.spaces[space].history.get(slot.generation as usize - 1) else { return true };
+        let is_kept = |entries: &[Entry]| {
+            entries.iter().zip(promise).all(|(entry, oldest)| entry.id != slot.id || entry.version >= *oldest)
+        };
+        let is_owed = cpu.pending_user & 1 << index != 0;
+        is_kept(cpu.cached(Half::Kernel, index + 1)) && (is_owed || is_kept(cpu.cached(Half::User, index + 1)))
+    })
+}
+
+fn loaded<'s>(state: &'s State, cpu: &Cpu) -> Option<&'s Space> {
+    Some(&state.spaces[cpu.root.space]).filter(|space| cpu.root.id != 0 && space.id == cpu.root.id)
+}
+
+/// INV-6: a program that can run at this moment finds nothing whose flush has returned.
+fn uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
+    let is_running = cpu.steps.is_empty() && cpu.task.is_some();
+    let Some(space) = loaded(state, cpu).filter(|_| is_running) else { return true };
+    [PAGE, OTHER_PAGE].iter().all(|&item| is_usable(cpu.reachable()[item], space, item))
+}
+
+/// INV-6: hardware, which may walk at any time whatever root is loaded, finds no way to a table that is freed.
+fn walks_nothing_freed(state: &State, cpu: &Cpu) -> bool {
+    loaded(state, cpu).is_none_or(|space| is_usable(cpu.reachable()[TABLE], space, TABLE))
+}
+
+fn is_usable(entry: Entry, space: &Space, item: usize) -> bool {
+    entry.id != space.id || entry.version >= space.floor[item]
+}
+
+/// True if nothing can happen any more.
+fn is_over(model: &Protocol, state: &State) -> bool {
+    let mut actions = Vec::new();
+    model.actions(state, &mut actions);
+    actions.is_empty()
+}
+
+/// INV-7: nobody waits for anybody, and nothing is left undone.
+fn is_at_rest(state: &State) -> bool {
+    let is_heard = |cpu: &Cpu| cpu.own_presence == Presence::Absent || cpu.inbox == 0 && !cpu.has_interrupt;
+    let is_idle = |cpu: &Cpu| cpu.steps.is_empty() && cpu.outbox == 0 && is_heard(cpu);
+    state.fault.is_some() || state.cpus.iter().all(is_idle)
+}
+
+/// INV-8: a space's tag is not 0, and holds the entries of the loaded space alone.
+fn has_its_own_tag(cpu: &Cpu) -> bool {
+    let is_own = |entry: &Entry| entry.id == 0 || entry.id == cpu.root.id;
+    cpu.root.id == 0 || cpu.root.tag != 0 && cpu.reachable().iter().all(is_own)
+}
+
+/// INV-1: no root of a space that has ended is loaded, and nobody writes to one.
+fn touches_no_dead(_: &Protocol, state: &State) -> bool {
+    let is_alive = |cpu: &Cpu| cpu.root.id == 0 || state.spaces[cpu.root.space].id == cpu.root.id;
+    state.fault != Some(Fault::TouchedTheDead) && state.cpus.iter().all(is_alive)
+}
+
+fn is_about_to_keep(cpu: &Cpu) -> bool {
+    matches!(cpu.steps.last(), Some(Step::LoadRoot(_))) && cpu.slots[cpu.slot].generation == cpu.newest
+}
+
+fn flush_meets_switch(_: &Protocol, state: &State) -> bool {
+    let looks_at = |cpu: &Cpu| match cpu.steps.last() {
+        Some(Step::ReadPresence { unread, .. }) => Some(unread.trailing_zeros() as usize),
+        _ => None,
+    };
+    state.cpus.iter().filter_map(looks_at).any(|target| state.cpus[target].presence == Presence::Switching)
+}

@@ -1,0 +1,158 @@
+//! What is explored: how many CPUs, under which policy, from where, and how much may happen.
+
+use tlbkit::{CpuSetUpkeep, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
+
+use crate::deviation::Deviation;
+use crate::state::{Budget, CpuNumber, SpaceNumber};
+
+/// One bounded world.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// What the table calls it.
+    pub name: &'static str,
+    /// 2 or 3.
+    pub cpus: usize,
+    /// The protocol's own policy; the model has 1 or 2 slots, recycled in turn.
+    pub policy: Policy,
+    /// Switches that are over when the exploration begins.
+    pub before: &'static [(CpuNumber, SpaceNumber)],
+    /// What may happen from then on.
+    pub budget: Budget,
+    /// Spaces whose pages are revoked: the first, or both.
+    pub flushed_spaces: usize,
+    /// How the protocol is broken, if it is.
+    pub deviation: Option<Deviation>,
+}
+
+impl Setup {
+    const fn of(name: &'static str, policy: Policy, before: &'static [(CpuNumber, SpaceNumber)], may: Budget) -> Self {
+        Self { name, cpus: 2, policy, before, budget: may, flushed_spaces: 1, deviation: None }
+    }
+
+    const fn flushing_both(self) -> Self {
+        Self { flushed_spaces: 2, ..self }
+    }
+
+    const fn with_three_cpus(self) -> Self {
+        Self { cpus: 3, ..self }
+    }
+
+    /// The same world with a mistake in it.
+    #[must_use]
+    pub const fn deviating(self, deviation: Deviation) -> Self {
+        Self { deviation: Some(deviation), ..self }
+    }
+}
+
+const NOTHING: Budget = Budget { switches: 0, idles: 0, pages: 0, wholes: 0, tables: 0, destroys: 0, absences: 0 };
+
+/// The policy that the others vary: two slots, a set that only grows.
+fn kept() -> Policy {
+    Policy {
+        tags: Tags::RoundRobin(2),
+        lazy: Lazy::SkipUnlessTablesFreed,
+        cpu_set: CpuSetUpkeep::Trimmed { every: 0 },
+        local_flush: LocalFlush::WhileRemote,
+        lazy_references: LazyReferences::ShotDown,
+        isolation: Isolation::Off,
+        ..Policy::default()
+    }
+}
+
+fn one_slot() -> Policy {
+    Policy { tags: Tags::RoundRobin(1), local_flush: LocalFlush::BeforeRemote, ..kept() }
+}
+
+fn exact() -> Policy {
+    Policy { cpu_set: CpuSetUpkeep::Exact, ..kept() }
+}
+
+fn isolated(user_flush: UserFlush) -> Policy {
+    Policy { isolation: Isolation::On, user_flush, ..kept() }
+}
+
+fn counted() -> Policy {
+    Policy { lazy_references: LazyReferences::Counted, ..exact() }
+}
+
+fn trimmed() -> Policy {
+    Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 2 }, ..kept() }
+}
+
+const APART: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 1)];
+const TOGETHER: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0)];
+const BOTH_KNOWN: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (1, 1)];
+const ALL_TOGETHER: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (2, 0)];
+const ONE_APART: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (2, 0), (2, 1)];
+
+/// Worlds that a test explores to the end, one for each part of the protocol.
+#[must_use]
+pub fn small() -> Vec<Setup> {
+    let once = Policy { lazy: Lazy::InterruptOnce, ..exact() };
+    vec![
+        Setup::of("two slots", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
+        Setup::of("one slot", one_slot(), APART, Budget { switches: 2, pages: 1, wholes: 1, ..NOTHING }),
+        Setup::of("lazy", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 1, tables: 1, ..NOTHING }),
+        Setup::of("lazy, pages", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
+        Setup::of("lazy, told once", once, TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
+        Setup::of("exact set", exact(), APART, Budget { switches: 2, idles: 1, tables: 1, ..NOTHING }),
+        Setup::of("trimmed set", trimmed(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
+        Setup::of("end, set kept", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 1, destroys: 1, ..NOTHING }),
+        Setup::of("end, set exact", exact(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
+        Setup::of("end, counted", counted(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
+        Setup::of(
+            "isolation",
+            isolated(UserFlush::Invpcid),
+            TOGETHER,
+            Budget { switches: 1, pages: 1, wholes: 1, ..NOTHING },
+        ),
+        Setup::of(
+            "isolation, deferred",
+            isolated(UserFlush::DeferredCr3),
+            BOTH_KNOWN,
+            Budget { switches: 2, pages: 1, ..NOTHING },
+        ),
+        Setup::of("a CPU leaves", kept(), TOGETHER, Budget { switches: 1, pages: 2, absences: 1, ..NOTHING }),
+        Setup::of("a CPU comes back", kept(), TOGETHER, Budget { switches: 1, pages: 1, absences: 2, ..NOTHING }),
+        Setup::of("two senders", kept(), ALL_TOGETHER, Budget { wholes: 2, ..NOTHING }).with_three_cpus(),
+    ]
+}
+
+/// Larger ones, for the command.
+#[must_use]
+pub fn large() -> Vec<Setup> {
+    vec![
+        Setup::of("two slots, more", kept(), BOTH_KNOWN, Budget { switches: 2, idles: 1, pages: 2, ..NOTHING })
+            .flushing_both(),
+        Setup::of("one slot, more", one_slot(), BOTH_KNOWN, Budget { switches: 3, pages: 2, ..NOTHING })
+            .flushing_both(),
+        Setup::of(
+            "lazy, more",
+            kept(),
+            TOGETHER,
+            Budget { switches: 1, idles: 1, pages: 1, wholes: 1, tables: 1, ..NOTHING },
+        ),
+        Setup::of("three generations", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 3, ..NOTHING }),
+        Setup::of("a CPU comes back, more", kept(), TOGETHER, Budget { switches: 2, pages: 2, absences: 2, ..NOTHING }),
+        Setup::of("end, more", exact(), TOGETHER, Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING }),
+        Setup::of(
+            "end, counted, more",
+            counted(),
+            TOGETHER,
+            Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING },
+        ),
+        Setup::of("one sender, two switch", kept(), ONE_APART, Budget { switches: 2, pages: 1, ..NOTHING })
+            .with_three_cpus(),
+        Setup::of("switch, two senders", kept(), ONE_APART, Budget { switches: 1, pages: 2, ..NOTHING })
+            .with_three_cpus(),
+    ]
+}
+
+/// The small world of this name.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn named(name: &str) -> Setup {
+    small().into_iter().find(|setup| setup.name == name).expect("a name out of `small`")
+}

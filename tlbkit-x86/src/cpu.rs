@@ -1,0 +1,129 @@
+//! [`X86Cpu`]: the instructions as one [`Hardware`], with what only a kernel can supply.
+
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
+
+use crate::apic::{Apic, Destination};
+use crate::{control, interrupts, invalidate};
+
+/// What a kernel supplies.
+pub trait Kernel {
+    /// As [`Hardware::space`].
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_>;
+
+    /// The APIC id of a CPU that is up.
+    fn apic_id(&self, cpu: CpuId) -> u32;
+
+    /// As [`Hardware::event`].
+    #[inline(always)]
+    fn event(&self, event: Event) {
+        let _ = event;
+    }
+}
+
+/// One CPU. Made on the CPU that it stands for, and used there alone.
+pub struct X86Cpu<'k, K> {
+    kernel: &'k K,
+    features: Features,
+    /// What CR3 may carry: without tags neither a tag nor the no-flush bit, which would fault.
+    cr3_mask: u64,
+    apic: Apic,
+    flush_vector: u8,
+}
+
+impl<'k, K: Kernel> X86Cpu<'k, K> {
+    /// This CPU. `features` is what [`enable_tags`](crate::enable_tags) returned; `flush_vector` ends in
+    /// [`Cpu::answer`](tlbkit::Cpu::answer).
+    ///
+    /// # Safety
+    /// For as long as it is used: ring 0, on this CPU; `features` are this CPU's and switched on; the APIC is enabled in
+    /// the mode that `apic` says, and takes `flush_vector`; spaces that the protocol is given map the kernel.
+    #[must_use]
+    pub unsafe fn new(kernel: &'k K, features: Features, apic: Apic, flush_vector: u8) -> Self {
+        let cr3_mask = if features.pcid { u64::MAX } else { !(1 << 63 | 0xfff) };
+        Self { kernel, features, cr3_mask, apic, flush_vector }
+    }
+
+    /// What the kernel supplied.
+    #[must_use]
+    pub const fn kernel(&self) -> &'k K {
+        self.kernel
+    }
+}
+
+impl<K: Kernel> Hardware for X86Cpu<'_, K> {
+    #[inline(always)]
+    fn features(&self) -> Features {
+        self.features
+    }
+
+    #[inline(always)]
+    fn write_cr3(&self, cr3: Cr3) {
+        // SAFETY: ring 0 and tables that map the kernel, by `new`; tag and no-flush bit only if tags are on.
+        unsafe { control::write_cr3(cr3.0 & self.cr3_mask) }
+    }
+
+    #[inline(always)]
+    fn invlpg(&self, va: VirtAddr) {
+        // SAFETY: ring 0, by `new`.
+        unsafe { invalidate::invlpg(va) }
+    }
+
+    #[inline]
+    fn invpcid(&self, what: Invpcid) {
+        // SAFETY: ring 0 by `new`; called only if the features have it.
+        unsafe { invalidate::invpcid(what) }
+    }
+
+    fn toggle_pge(&self) {
+        // SAFETY: ring 0 by `new`; called with interrupts off.
+        unsafe { control::toggle_pge() }
+    }
+
+    fn send_ipi(&self, to: CpuId) {
+        // SAFETY: ring 0 and an enabled APIC, by `new`.
+        unsafe { self.apic.send(Destination::One(self.kernel.apic_id(to)), self.flush_vector) }
+    }
+
+    fn send_ipi_to_others(&self) {
+        // SAFETY: as above.
+        unsafe { self.apic.send(Destination::Others, self.flush_vector) }
+    }
+
+    #[inline(always)]
+    fn relax(&self) {
+        interrupts::pause();
+    }
+
+    #[inline(always)]
+    fn irqs_enabled(&self) -> bool {
+        interrupts::are_on()
+    }
+
+    #[inline(always)]
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        let were_on = interrupts::are_on();
+        // SAFETY: ring 0, by `new`.
+        unsafe { interrupts::off() }
+        let result = f(&IrqsOff::assume());
+        if were_on {
+            // SAFETY: they were on before, so handlers are in place.
+            unsafe { interrupts::on() }
+        }
+        result
+    }
+
+    #[inline(always)]
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+        self.kernel.space(token)
+    }
+
+    #[inline(always)]
+    fn event(&self, event: Event) {
+        self.kernel.event(event);
+    }
+
+    #[inline(always)]
+    fn now_cycles(&self) -> u64 {
+        interrupts::now_cycles()
+    }
+}

@@ -1,0 +1,120 @@
+//! What a CPU says of itself. Each CPU is asked on its own: the cores of one machine differ (C-84).
+
+use core::arch::x86_64::{__cpuid_count, CpuidResult};
+
+use tlbkit::Features;
+
+use crate::broadcast::Broadcast;
+use crate::errata::{self, Overrides, Wrong};
+
+/// Who made the CPU, as far as errata care.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vendor {
+    /// GenuineIntel.
+    Intel,
+    /// AuthenticAMD.
+    Amd,
+    /// Anybody else, an emulator for example.
+    Other,
+}
+
+/// One CPU's own words, and its microcode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "the manual's names")]
+pub struct Identity {
+    pub vendor: Vendor,
+    pub family: u32,
+    pub model: u32,
+    /// CPUID 1, ECX bit 17.
+    pub has_pcid: bool,
+    /// CPUID 7, EBX bit 10.
+    pub has_invpcid: bool,
+    /// CPUID 1, ECX bit 21.
+    pub has_x2apic: bool,
+    /// CPUID 8000_0008, EBX bit 3, and EDX bits 15:0.
+    pub broadcast: Option<Broadcast>,
+    /// CPUID 1, ECX bit 31: a hypervisor, whose word on microcode is worth little (C-85).
+    pub is_guest: bool,
+    /// Revision of the microcode; the kernel reads it, since that takes a privileged register. 0 if it did not.
+    pub microcode: u32,
+}
+
+const HAS_PCID: u32 = 1 << 17;
+const HAS_X2APIC: u32 = 1 << 21;
+const IS_GUEST: u32 = 1 << 31;
+const HAS_INVPCID: u32 = 1 << 10;
+const HAS_INVLPGB: u32 = 1 << 3;
+
+fn ask(leaf: u32) -> CpuidResult {
+    __cpuid_count(leaf, 0)
+}
+
+/// The leaf, if the range that it belongs to reaches it.
+fn ask_if_there(leaf: u32) -> CpuidResult {
+    let highest = ask(leaf & 0x8000_0000).eax;
+    if leaf <= highest { ask(leaf) } else { CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 } }
+}
+
+impl Identity {
+    /// Asks the CPU that this runs on. Allowed in any ring.
+    #[must_use]
+    pub fn of_this_cpu() -> Self {
+        let vendor = match ask(0).ebx.to_le_bytes() {
+            [b'G', b'e', b'n', b'u'] => Vendor::Intel,
+            [b'A', b'u', b't', b'h'] => Vendor::Amd,
+            _ => Vendor::Other,
+        };
+        Self::from_leaves(vendor, ask_if_there(1), ask_if_there(7), ask_if_there(0x8000_0008))
+    }
+
+    fn from_leaves(vendor: Vendor, one: CpuidResult, seven: CpuidResult, sizes: CpuidResult) -> Self {
+        let base = one.eax >> 8 & 0xf;
+        let family = if base == 0xf { base + (one.eax >> 20 & 0xff) } else { base };
+        let broadcast = (sizes.ebx & HAS_INVLPGB != 0).then_some(Broadcast { pages_max: (sizes.edx & 0xffff) + 1 });
+        Self {
+            vendor,
+            family,
+            model: one.eax >> 4 & 0xf | (one.eax >> 16 & 0xf) << 4,
+            has_pcid: one.ecx & HAS_PCID != 0,
+            has_invpcid: seven.ebx & HAS_INVPCID != 0,
+            has_x2apic: one.ecx & HAS_X2APIC != 0,
+            broadcast,
+            is_guest: one.ecx & IS_GUEST != 0,
+            microcode: 0,
+        }
+    }
+
+    /// The same with the microcode that the kernel has read.
+    #[must_use]
+    pub const fn with_microcode(self, microcode: u32) -> Self {
+        Self { microcode, ..self }
+    }
+
+    /// What the protocol may use here: what CPUID says, less what errata forbid.
+    #[must_use]
+    pub fn features(&self, overrides: Overrides) -> Features {
+        let is_wrong = errata::concerns(self, overrides, Wrong::InvlpgMissesGlobals);
+        Features { pcid: self.has_pcid && !is_wrong, invpcid: self.has_invpcid }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leaves_are_read_as_the_manual_says() {
+        let none = CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
+        let one = CpuidResult { eax: 0x000b_0671, ecx: HAS_PCID, ..none };
+        let intel = Identity::from_leaves(Vendor::Intel, one, CpuidResult { ebx: HAS_INVPCID, ..none }, none);
+        assert_eq!((intel.family, intel.model, intel.has_pcid, intel.has_invpcid), (6, 0xb7, true, true));
+        assert_eq!((intel.broadcast, intel.has_x2apic, intel.is_guest), (None, false, false));
+
+        let one = CpuidResult { eax: 0x00a0_0f11, ecx: IS_GUEST | HAS_X2APIC, ..none };
+        let sizes = CpuidResult { ebx: HAS_INVLPGB, edx: 7, ..none };
+        let amd = Identity::from_leaves(Vendor::Amd, one, none, sizes);
+        assert_eq!((amd.family, amd.model), (0x19, 0x01));
+        assert_eq!(amd.broadcast, Some(Broadcast { pages_max: 8 }));
+        assert!(amd.is_guest && amd.has_x2apic && !amd.has_pcid);
+    }
+}

@@ -1,0 +1,142 @@
+//! Where CPUs do not do what their manual says, as data.
+//!
+//! A table can be wrong in both directions, and a hypervisor may report any microcode (C-85): so a kernel's command line
+//! can overrule it, by [`Overrides`].
+
+use crate::cpuid::{Identity, Vendor};
+
+/// What goes wrong.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wrong {
+    /// INVLPG leaves global entries of the page while tags are on: tags stay off.
+    InvlpgMissesGlobals,
+    /// INVLPGB with a step of 2 MiB leaves base pages inside the step. No switch: [`Broadcast`](crate::Broadcast) steps
+    /// by the size of the translations on every CPU, so what is covered never depends on it.
+    BroadcastStepSkips,
+}
+
+/// One CPU model that does it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Erratum {
+    /// What goes wrong.
+    pub wrong: Wrong,
+    /// Who made it.
+    pub vendor: Vendor,
+    /// Its family.
+    pub family: u32,
+    /// Its models, first and last.
+    pub models: (u32, u32),
+    /// The first microcode without it; `None` if there is none.
+    pub fixed_in: Option<u32>,
+    /// Its public name.
+    pub name: &'static str,
+}
+
+const fn invlpg(model: u32, fixed_in: u32, name: &'static str) -> Erratum {
+    let wrong = Wrong::InvlpgMissesGlobals;
+    Erratum { wrong, vendor: Vendor::Intel, family: 6, models: (model, model), fixed_in: Some(fixed_in), name }
+}
+
+/// All that is known. Sources: Intel's specification updates ADL063 and RPL042, with the microcode floors that Linux's
+/// `arch/x86/mm/init.c` lists; FreeBSD's erratum notice EN-26:10.amd64.
+pub const ERRATA: &[Erratum] = &[
+    invlpg(0x97, 0x2e, "ADL063, Alder Lake"),
+    invlpg(0x9a, 0x42c, "ADL063, Alder Lake L"),
+    invlpg(0xbe, 0x11, "ADL063, Gracemont (Alder Lake N)"),
+    invlpg(0xb7, 0x118, "RPL042, Raptor Lake"),
+    invlpg(0xba, 0x4117, "RPL042, Raptor Lake P"),
+    invlpg(0xbf, 0x2e, "RPL042, Raptor Lake S"),
+    Erratum {
+        wrong: Wrong::BroadcastStepSkips,
+        vendor: Vendor::Amd,
+        family: 0x19,
+        models: (0, 0xff),
+        fixed_in: None,
+        name: "EN-26:10, INVLPGB by 2 MiB",
+    },
+];
+
+/// Whether one thing is believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Trust {
+    /// As the table and the microcode say; under a hypervisor, whose microcode nobody can check, as if it were old.
+    #[default]
+    ByTable,
+    /// The CPU is taken to be right: for a host that is known to be mended.
+    Always,
+    /// It is taken to be wrong, whatever its model.
+    Never,
+}
+
+/// What a kernel's command line says against the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Overrides {
+    /// For [`Wrong::InvlpgMissesGlobals`].
+    pub invlpg_with_tags: Trust,
+}
+
+/// True if `wrong` must be reckoned with on this CPU.
+pub(crate) fn concerns(cpu: &Identity, overrides: Overrides, wrong: Wrong) -> bool {
+    let trust = if wrong == Wrong::InvlpgMissesGlobals { overrides.invlpg_with_tags } else { Trust::ByTable };
+    match trust {
+        Trust::Always => false,
+        Trust::Never => true,
+        Trust::ByTable => ERRATA.iter().any(|erratum| erratum.wrong == wrong && erratum.is_of(cpu)),
+    }
+}
+
+impl Erratum {
+    /// True if this CPU has it, as far as can be told.
+    #[must_use]
+    pub fn is_of(&self, cpu: &Identity) -> bool {
+        let is_model = (self.models.0..=self.models.1).contains(&cpu.model);
+        let is_fixed = !cpu.is_guest && self.fixed_in.is_some_and(|floor| cpu.microcode >= floor);
+        self.vendor == cpu.vendor && self.family == cpu.family && is_model && !is_fixed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn raptor_lake(microcode: u32) -> Identity {
+        Identity {
+            vendor: Vendor::Intel,
+            family: 6,
+            model: 0xb7,
+            has_pcid: true,
+            has_invpcid: true,
+            has_x2apic: true,
+            broadcast: None,
+            is_guest: false,
+            microcode,
+        }
+    }
+
+    #[test]
+    fn c_37_tags_stay_off_below_the_microcode_floor() {
+        let tags = |cpu: Identity| cpu.features(Overrides::default()).pcid;
+        assert!(!tags(raptor_lake(0x117)) && tags(raptor_lake(0x118)));
+        assert!(tags(Identity { model: 0x55, ..raptor_lake(0) }), "another model");
+        assert!(tags(Identity { vendor: Vendor::Other, ..raptor_lake(0) }), "another maker");
+        assert!(raptor_lake(0).features(Overrides::default()).invpcid, "only tags are taken away");
+    }
+
+    #[test]
+    fn c_85_a_hypervisor_is_not_believed_and_can_be_overruled() {
+        let guest = Identity { is_guest: true, ..raptor_lake(u32::MAX) };
+        assert!(!guest.features(Overrides::default()).pcid);
+        assert!(guest.features(Overrides { invlpg_with_tags: Trust::Always }).pcid);
+        let fine = Identity { model: 0x55, ..raptor_lake(0) };
+        assert!(!fine.features(Overrides { invlpg_with_tags: Trust::Never }).pcid);
+    }
+
+    #[test]
+    fn every_model_of_the_table_is_found_by_it() {
+        for erratum in ERRATA {
+            let (vendor, family, model) = (erratum.vendor, erratum.family, erratum.models.0);
+            let cpu = Identity { vendor, family, model, ..raptor_lake(0) };
+            assert!(concerns(&cpu, Overrides::default(), erratum.wrong), "{}", erratum.name);
+        }
+    }
+}

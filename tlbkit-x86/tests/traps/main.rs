@@ -1,0 +1,187 @@
+//! The real instructions, with the operands that they really got: in user mode each of them traps, and the handler
+//! decodes it, reads its operands from the interrupted registers, does what a CPU would do, and goes on behind it.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod machine;
+
+use std::cell::UnsafeCell;
+
+use machine::{Did, trace};
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, Pcid, PhysAddr, Scope, SpaceToken, Stride, VirtAddr,
+};
+use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Kernel, X86Cpu};
+
+const VA: VirtAddr = VirtAddr(0x7f12_3456_7000);
+const PCID: Pcid = Pcid(0x805);
+const VECTOR: u8 = 0xf1;
+
+struct NoSpaces;
+
+impl Kernel for NoSpaces {
+    fn space(&self, _token: SpaceToken) -> &AddressSpace<'_> {
+        unreachable!("no test asks for a space")
+    }
+
+    fn apic_id(&self, cpu: CpuId) -> u32 {
+        cpu.0 * 2
+    }
+}
+
+fn cpu(features: Features, apic: Apic) -> X86Cpu<'static, NoSpaces> {
+    // SAFETY: no instruction of it reaches the real CPU: all trap.
+    unsafe { X86Cpu::new(&NoSpaces, features, apic, VECTOR) }
+}
+
+const WITH_TAGS: Features = Features { pcid: true, invpcid: true };
+
+#[test]
+fn invlpg_names_the_address_and_not_the_variable_that_holds_it() {
+    let done = trace(0, CR4_PGE, || cpu(WITH_TAGS, Apic::Registers).invlpg(VA));
+    assert_eq!(done, [Did::Invlpg(VA.0)]);
+}
+
+#[test]
+fn invpcid_has_its_type_and_the_words_of_its_descriptor_in_order() {
+    let types = [Invpcid::Address(PCID, VA), Invpcid::Single(PCID), Invpcid::AllAndGlobals, Invpcid::All];
+    let done =
+        trace(0, CR4_PGE | CR4_PCIDE, || types.iter().for_each(|&kind| cpu(WITH_TAGS, Apic::Registers).invpcid(kind)));
+    let tag = u64::from(PCID.0);
+    let expected = [[0, tag, VA.0], [1, tag, 0], [2, 0, 0], [3, 0, 0]].map(Did::Invpcid);
+    assert_eq!(done, expected);
+}
+
+#[test]
+fn cr3_carries_tag_and_no_flush_bit_only_where_tags_are_on() {
+    let keeping = Cr3::keeping(PhysAddr(0x1234_5000), PCID);
+    let on = trace(0, CR4_PGE | CR4_PCIDE, || cpu(WITH_TAGS, Apic::Registers).write_cr3(keeping));
+    assert_eq!(on, [Did::Cr3(1 << 63 | 0x1234_5805)]);
+    let off = trace(0, CR4_PGE, || cpu(Features::default(), Apic::Registers).write_cr3(keeping));
+    assert_eq!(off, [Did::Cr3(0x1234_5000)]);
+}
+
+#[test]
+fn c_33_pge_is_changed_and_restored_and_nothing_else_is() {
+    let done = trace(0, CR4_PGE | CR4_PCIDE | 1 << 5, || cpu(WITH_TAGS, Apic::Registers).toggle_pge());
+    assert_eq!(done, [Did::Cr4(CR4_PCIDE | 1 << 5), Did::Cr4(CR4_PGE | CR4_PCIDE | 1 << 5)]);
+}
+
+#[test]
+fn c_33_tags_are_switched_on_under_tag_0_after_global_pages() {
+    let mut features = Features::default();
+    // SAFETY: nothing reaches the real CPU.
+    let done = trace(0x1234_5018, 1 << 5, || features = unsafe { tlbkit_x86::enable_tags(WITH_TAGS) });
+    assert_eq!(done, [Did::Cr4(CR4_PGE | 1 << 5), Did::Cr3(0x1234_5000), Did::Cr4(CR4_PCIDE | CR4_PGE | 1 << 5)]);
+    assert_eq!(features, WITH_TAGS);
+}
+
+#[test]
+fn c_33_a_cpu_without_tags_is_not_asked_for_them() {
+    let mut features = WITH_TAGS;
+    let wanted = Features { pcid: false, invpcid: true };
+    // SAFETY: as above.
+    let done = trace(0x1234_5000, 0, || features = unsafe { tlbkit_x86::enable_tags(wanted) });
+    assert_eq!((done.as_slice(), features), (&[Did::Cr4(CR4_PGE)][..], wanted));
+}
+
+#[test]
+fn c_33_tags_are_switched_off_under_tag_0() {
+    // SAFETY: as above.
+    let done = trace(0x1234_5007, CR4_PGE | CR4_PCIDE, || unsafe { tlbkit_x86::without_tags() });
+    assert_eq!(done, [Did::Cr3(0x1234_5000), Did::Cr4(CR4_PGE)]);
+}
+
+fn broadcast(pages: u64, mapped: Stride, scope: Scope) -> Vec<Did> {
+    trace(0, CR4_PGE, || {
+        // SAFETY: as above.
+        Broadcast { pages_max: 8 }.plan(PCID, VA, pages, mapped, scope, |one| unsafe { one.execute() });
+        // SAFETY: as above.
+        unsafe { tlbkit_x86::tlbsync() };
+    })
+}
+
+#[test]
+fn c_36_invlpgb_counts_from_zero_in_pieces_and_always_names_the_asid() {
+    let done = broadcast(9, Stride::Page4K, Scope::Local);
+    let expected = [
+        Did::Invlpgb { rax: VA.0 | 0b111, ecx: 7, edx: 0x805 << 16 },
+        Did::Invlpgb { rax: (VA.0 + 8 * 4096) | 0b111, ecx: 0, edx: 0x805 << 16 },
+        Did::Tlbsync,
+    ];
+    assert_eq!(done, expected);
+}
+
+#[test]
+fn c_36_a_step_of_2_mib_is_for_large_translations_alone() {
+    let done = broadcast(2, Stride::Page2M, Scope::Global);
+    let base = VA.0 & !0x1f_ffff;
+    assert_eq!(done, [Did::Invlpgb { rax: base | 0b1111, ecx: 1 << 31 | 1, edx: 0x805 << 16 }, Did::Tlbsync]);
+    // 512 base pages are 64 instructions, not one.
+    assert_eq!(broadcast(512, Stride::Page4K, Scope::Local).len(), 65);
+    // There is no step of 1 GiB: each goes by itself.
+    assert_eq!(broadcast(3, Stride::Page1G, Scope::Local).len(), 4);
+}
+
+#[test]
+fn x2apic_sends_one_register_write() {
+    let done = trace(0, 0, || {
+        cpu(WITH_TAGS, Apic::Registers).send_ipi(CpuId(3));
+        cpu(WITH_TAGS, Apic::Registers).send_ipi_to_others();
+    });
+    let fixed = 0x4000 | u64::from(VECTOR);
+    assert_eq!(done, [Did::Msr(0x830, 6 << 32 | fixed), Did::Msr(0x830, 0b11 << 18 | fixed)]);
+}
+
+#[test]
+fn xapic_writes_the_destination_first_with_interrupts_off() {
+    let mut registers = [0u32; 0x400 / 4];
+    let apic = Apic::Memory(registers.as_mut_ptr());
+    let done = trace(0, 0, || cpu(WITH_TAGS, apic).send_ipi(CpuId(3)));
+    assert_eq!(done, [Did::Cli, Did::Sti]);
+    assert_eq!((registers[0x310 / 4], registers[0x300 / 4]), (6 << 24, 0x4000 | u32::from(VECTOR)));
+}
+
+#[test]
+fn interrupts_are_off_inside_and_as_before_after() {
+    let done = trace(0, CR4_PGE, || {
+        let cpu = cpu(WITH_TAGS, Apic::Registers);
+        cpu.with_irqs_off(|_| cpu.invlpg(VA));
+    });
+    assert_eq!(done, [Did::Cli, Did::Invlpg(VA.0), Did::Sti]);
+}
+
+/// A word that the compiler must believe others can see.
+struct Shared(UnsafeCell<u64>);
+
+// SAFETY: one test uses it, on one thread and in the handler of that thread's traps.
+unsafe impl Sync for Shared {}
+
+static WORD: Shared = Shared(UnsafeCell::new(0));
+
+fn store(value: u64) {
+    // SAFETY: as above.
+    unsafe { *WORD.0.get() = value }
+}
+
+#[test]
+fn instructions_are_barriers_for_the_compiler() {
+    // A plain store before each instruction: of a `nomem` block the compiler would move or drop it.
+    let seen = machine::watching(WORD.0.get(), || {
+        store(1);
+        cpu(WITH_TAGS, Apic::Registers).invlpg(VA);
+        store(2);
+        cpu(WITH_TAGS, Apic::Registers).invpcid(Invpcid::All);
+        store(3);
+        cpu(WITH_TAGS, Apic::Registers).write_cr3(Cr3(0x1000));
+        store(4);
+        Broadcast { pages_max: 1 }.plan(PCID, VA, 1, Stride::Page4K, Scope::Local, |one| {
+            // SAFETY: nothing reaches the real CPU.
+            unsafe { one.execute() };
+        });
+        store(5);
+        // SAFETY: as above.
+        unsafe { tlbkit_x86::tlbsync() };
+        store(6);
+    });
+    assert_eq!(seen, [1, 2, 3, 4, 5]);
+}

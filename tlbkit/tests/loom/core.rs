@@ -1,0 +1,76 @@
+//! One CPU's TLB: it never evicts, and it fills itself as early as the architecture allows, so that what it holds is as
+//! old as can be.
+
+use std::cell::{Cell, RefCell};
+
+use loom::thread::Thread;
+use tlbkit::sync::AtomicU32;
+use tlbkit::{Cr3, Features, Pcid, PhysAddr};
+
+use crate::memory::KERNEL;
+
+/// One translation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) pcid: Pcid,
+    pub(crate) table: usize,
+    pub(crate) page: usize,
+    pub(crate) is_global: bool,
+}
+
+impl Entry {
+    /// True if an access to `page` of the user's half or the kernel's, under `pcid`, hits it.
+    pub(crate) fn serves(&self, pcid: Pcid, is_kernel: bool, page: usize) -> bool {
+        (self.is_global || self.pcid == pcid) && (self.table == KERNEL) == is_kernel && self.page == page
+    }
+}
+
+/// What is one CPU's own. Only its thread touches it, but for `interrupt`, and `thread` while it rests.
+pub(crate) struct Core {
+    pub(crate) features: Features,
+    pub(crate) cr3: Cell<Cr3>,
+    pub(crate) entries: RefCell<Vec<Entry>>,
+    pub(crate) irqs_on: Cell<bool>,
+    pub(crate) is_in_user_mode: Cell<bool>,
+    /// Takes no interrupts and walks no tables: offline, or stopped.
+    pub(crate) is_off: Cell<bool>,
+    /// Turns of the present wait.
+    pub(crate) turns_waited: Cell<u32>,
+    /// Announcements that it knew of at the last turn.
+    pub(crate) heard: Cell<usize>,
+    /// True if it has answered another CPU and not announced it yet.
+    pub(crate) has_answered: Cell<bool>,
+    /// The interrupt line. Its delivery orders what was written before it was sent, as the protocol demands of it.
+    pub(crate) interrupt: AtomicU32,
+    /// The thread, while it sleeps until an interrupt.
+    pub(crate) sleeper: RefCell<Option<Thread>>,
+}
+
+impl Core {
+    pub(crate) fn new(features: Features) -> Self {
+        Self {
+            features,
+            cr3: Cell::new(Cr3::flushing(PhysAddr(0), Pcid::KERNEL)),
+            entries: RefCell::default(),
+            irqs_on: Cell::new(true),
+            is_in_user_mode: Cell::new(false),
+            is_off: Cell::new(false),
+            turns_waited: Cell::new(0),
+            heard: Cell::new(0),
+            has_answered: Cell::new(false),
+            interrupt: AtomicU32::new(0),
+            sleeper: RefCell::new(None),
+        }
+    }
+
+    /// Drops the entries that `goes` names.
+    pub(crate) fn drop_entries(&self, goes: impl Fn(&Entry) -> bool) {
+        self.entries.borrow_mut().retain(|entry| !goes(entry));
+    }
+
+    /// The translation of `page`, if the TLB holds one.
+    pub(crate) fn hit(&self, is_kernel: bool, page: usize) -> Option<Entry> {
+        let pcid = self.cr3.get().pcid();
+        self.entries.borrow().iter().find(|entry| entry.serves(pcid, is_kernel, page)).copied()
+    }
+}

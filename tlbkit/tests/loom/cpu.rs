@@ -1,0 +1,331 @@
+//! One CPU: what its program and its kernel do, and the door through which the protocol reaches its TLB.
+
+use std::rc::Rc;
+
+use loom::thread;
+use tlbkit::sync::Ordering;
+use tlbkit::{
+    CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, Isolation, Late, Missing, Pcid, Reason, Scope,
+    SpaceToken, Stride, Target, TlbGather, VirtAddr,
+};
+
+use crate::core::{Core, Entry};
+use crate::machine::{Machine, table_of};
+use crate::memory::{KERNEL, address};
+
+/// Turns in which a waiting CPU looks again at once, as a real one does; then it sleeps until something has happened,
+/// so that waiting for ever is a deadlock that loom reports.
+const WAKEFUL_TURNS: u32 = 2;
+
+/// A CPU; a thread of loom holds it.
+pub(crate) struct Cpu {
+    pub(crate) machine: Rc<Machine>,
+    index: usize,
+}
+
+impl Cpu {
+    pub(crate) fn new(machine: Rc<Machine>, index: usize) -> Self {
+        Self { machine, index }
+    }
+
+    pub(crate) fn protocol(&self) -> tlbkit::Cpu<'_, '_, Self> {
+        self.machine.tlb().cpu(CpuId(self.index as u32), self)
+    }
+
+    fn core(&self) -> &Core {
+        &self.machine.cores[self.index]
+    }
+
+    fn quietly(&self, f: impl FnOnce(tlbkit::Cpu<'_, '_, Self>, &IrqsOff)) {
+        self.enter_kernel();
+        self.with_irqs_off(|irqs| f(self.protocol(), irqs));
+    }
+
+    pub(crate) fn bring_up(&self) {
+        self.core().is_off.set(false);
+        self.quietly(|cpu, irqs| cpu.bring_up(irqs));
+        self.announce();
+    }
+
+    pub(crate) fn offline(&self) {
+        self.quietly(|cpu, irqs| cpu.offline(irqs));
+        self.core().is_off.set(true);
+        self.announce();
+    }
+
+    /// Runs a task of the space in table `table` from now on.
+    pub(crate) fn switch(&self, table: usize) {
+        self.quietly(|cpu, irqs| cpu.switch_to(self.machine.space(table), irqs));
+    }
+
+    pub(crate) fn lazy(&self) {
+        self.quietly(|cpu, irqs| cpu.enter_lazy(irqs));
+    }
+
+    pub(crate) fn load_kernel(&self) {
+        self.quietly(|cpu, irqs| cpu.load_kernel(irqs));
+    }
+
+    /// The program reads its page `page`, if it is still there.
+    pub(crate) fn access(&self, page: usize) {
+        self.poll();
+        if self.is_isolated() && !self.core().is_in_user_mode.replace(true) {
+            self.with_irqs_off(|irqs| self.protocol().exit_to_user(irqs));
+        }
+        self.read(table_of(self.core().cr3.get().root()), page);
+    }
+
+    /// The kernel reads its page `page`, if it is still there.
+    pub(crate) fn access_kernel(&self, page: usize) {
+        self.enter_kernel();
+        self.poll();
+        self.read(KERNEL, page);
+    }
+
+    fn read(&self, table: usize, page: usize) {
+        let find = || self.core().hit(table == KERNEL, page);
+        let Some(entry) = find().or_else(|| self.walk(table, page)) else { return };
+        assert_eq!(entry.table, table, "cpu{} used another space's translation", self.index);
+        self.machine.tables[table].pages[page].frame.touch("a program");
+    }
+
+    /// Takes the pages away, flushes, frees the frames.
+    pub(crate) fn unmap(&self, table: usize, pages: &[usize]) {
+        self.revoke(table, pages, false).iter().for_each(|&page| self.machine.tables[table].pages[page].frame.free());
+    }
+
+    /// Takes page 0 away and the tables with it, flushes, frees both.
+    pub(crate) fn unmap_with_tables(&self, table: usize) {
+        self.revoke(table, &[0], true);
+        self.machine.tables[table].pages[0].frame.free();
+        self.machine.tables[table].lower.free();
+    }
+
+    fn revoke(&self, table: usize, pages: &[usize], are_tables_freed: bool) -> Vec<usize> {
+        self.enter_kernel();
+        let target = if table == KERNEL { Target::Kernel } else { Target::Space(self.machine.space(table)) };
+        let mut gather = TlbGather::new(target, Vec::new());
+        for &page in pages {
+            self.machine.tables[table].pages[page].unhook();
+            let scope = if table == KERNEL && !self.is_isolated() { Scope::Global } else { Scope::Local };
+            gather.page(&self.protocol(), address(table, page), Stride::Page4K, scope, Reason::RemovePte);
+            gather.hold(page);
+        }
+        if are_tables_freed {
+            gather.tables_freed();
+        }
+        gather.flush(&self.protocol()).into_frames()
+    }
+
+    /// Ends the space and frees its top-level table, now or when the last CPU leaves it.
+    pub(crate) fn destroy(&self, table: usize) {
+        let root = &self.machine.tables[table].root;
+        root.touch("its destroyer");
+        if self.protocol().destroy(self.machine.space(table)) == Destroyed::Now {
+            root.free();
+        }
+    }
+
+    /// Stops for ever, without a word; whoever finds it says so.
+    pub(crate) fn stop(&self) {
+        self.core().is_off.set(true);
+        self.machine.tlb().declare_stopped(CpuId(self.index as u32));
+        self.announce();
+    }
+
+    /// The program has ended: answers interrupts until all programs have.
+    pub(crate) fn rest(&self) {
+        let machine = &self.machine;
+        machine.busy.set(machine.busy.get() - 1);
+        self.announce();
+        while machine.busy.get() != 0 {
+            if !self.poll() && machine.busy.get() != 0 {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Until an interrupt, or until another CPU has something to announce.
+    fn sleep(&self) {
+        *self.core().sleeper.borrow_mut() = Some(thread::current());
+        thread::park();
+    }
+
+    /// Tells CPUs that sleep while they wait that what they wait for may have happened.
+    fn announce(&self) {
+        self.machine.announcements.set(self.machine.announcements.get() + 1);
+        self.machine.cores.iter().for_each(wake);
+    }
+
+    /// Where an interrupt may be taken. True if one was.
+    fn poll(&self) -> bool {
+        let core = self.core();
+        if core.is_off.get() {
+            return false;
+        }
+        self.speculate();
+        // Acquire: partner is the Release in `send_ipi`.
+        if !core.irqs_on.get() || core.interrupt.swap(0, Ordering::Acquire) == 0 {
+            return false;
+        }
+        self.quietly(|cpu, irqs| cpu.answer(irqs));
+        self.announce();
+        true
+    }
+
+    fn is_isolated(&self) -> bool {
+        self.machine.setup.policy.isolation == Isolation::On
+    }
+
+    fn enter_kernel(&self) {
+        if self.core().is_in_user_mode.replace(false) {
+            self.with_irqs_off(|irqs| self.protocol().enter_kernel(irqs));
+        }
+    }
+
+    /// A walk that nobody asked for, now: from the loaded root, and below it along every path that is remembered.
+    fn speculate(&self) {
+        let (core, walker) = (self.core(), "a speculative walk");
+        let cr3 = core.cr3.get();
+        self.machine.tables[table_of(cr3.root())].root.touch(walker);
+        let entries = core.entries.borrow();
+        let remembered = entries.iter().filter(|entry| entry.pcid == cr3.pcid());
+        remembered.for_each(|entry| self.machine.tables[entry.table].lower.touch(walker));
+    }
+
+    fn walk(&self, table: usize, page: usize) -> Option<Entry> {
+        self.machine.tables[table].root.touch("a walk");
+        if !self.machine.tables[table].pages[page].is_present() {
+            return None;
+        }
+        self.machine.tables[table].lower.touch("a walk");
+        let is_global = table == KERNEL && !self.is_isolated();
+        let entry = Entry { pcid: self.core().cr3.get().pcid(), table, page, is_global };
+        self.core().entries.borrow_mut().push(entry);
+        Some(entry)
+    }
+
+    /// Fills the TLB with all that the loaded root maps.
+    fn fill(&self) {
+        let cr3 = self.core().cr3.get();
+        let is_user_half = cr3.pcid().0 & Pcid::USER_BIT != 0;
+        for table in [KERNEL, table_of(cr3.root())] {
+            let is_mapped = table != KERNEL || !is_user_half;
+            for page in 0..self.machine.tables[table].pages.len() {
+                if is_mapped && self.core().hit(table == KERNEL, page).is_none() {
+                    self.walk(table, page);
+                }
+            }
+        }
+    }
+
+    /// Drops the entries that `goes` names; what is still mapped comes back at once.
+    fn invalidate(&self, goes: impl Fn(&Entry) -> bool) {
+        self.core().drop_entries(goes);
+        self.fill();
+    }
+}
+
+/// Wakes a CPU that sleeps.
+fn wake(core: &Core) {
+    if let Some(thread) = core.sleeper.borrow_mut().take() {
+        thread.unpark();
+    }
+}
+
+impl Hardware for Cpu {
+    fn features(&self) -> Features {
+        self.core().features
+    }
+
+    fn write_cr3(&self, cr3: Cr3) {
+        self.speculate();
+        self.core().cr3.set(cr3);
+        self.invalidate(|entry| !cr3.keeps() && entry.pcid == cr3.pcid() && !entry.is_global);
+    }
+
+    fn invlpg(&self, va: VirtAddr) {
+        let (pcid, page) = (self.core().cr3.get().pcid(), page_of(va));
+        self.invalidate(|entry| entry.serves(pcid, va.is_kernel(), page));
+    }
+
+    fn invpcid(&self, what: Invpcid) {
+        self.invalidate(|entry| match what {
+            Invpcid::Address(pcid, va) => !entry.is_global && entry.serves(pcid, va.is_kernel(), page_of(va)),
+            Invpcid::Single(pcid) => !entry.is_global && entry.pcid == pcid,
+            Invpcid::AllAndGlobals => true,
+            Invpcid::All => !entry.is_global,
+        });
+    }
+
+    fn toggle_pge(&self) {
+        self.invalidate(|_| true);
+    }
+
+    fn send_ipi(&self, to: CpuId) {
+        let core = &self.machine.cores[to.0 as usize];
+        // Release: what was written before an interrupt is seen by its handler; partner is the Acquire in `poll`.
+        core.interrupt.fetch_or(1, Ordering::Release);
+        wake(core);
+    }
+
+    fn send_ipi_to_others(&self) {
+        (0..self.machine.cores.len()).filter(|&n| n != self.index).for_each(|n| self.send_ipi(CpuId(n as u32)));
+    }
+
+    fn relax(&self) {
+        let (core, machine) = (self.core(), &self.machine);
+        if core.has_answered.replace(false) {
+            self.announce();
+        }
+        let turn = core.turns_waited.replace(core.turns_waited.get() + 1);
+        let had_news = self.poll() || core.heard.get() != machine.announcements.get();
+        if had_news || turn < WAKEFUL_TURNS {
+            thread::yield_now();
+        } else {
+            self.sleep();
+        }
+        core.heard.set(machine.announcements.get());
+    }
+
+    fn patience_turns(&self) -> u32 {
+        1
+    }
+
+    fn late(&self, _missing: Missing<'_>) -> Late {
+        self.machine.setup.late
+    }
+
+    fn irqs_enabled(&self) -> bool {
+        self.core().irqs_on.get()
+    }
+
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        let were_on = self.core().irqs_on.replace(false);
+        let result = f(&IrqsOff::assume());
+        self.core().irqs_on.set(were_on);
+        result
+    }
+
+    fn space(&self, token: SpaceToken) -> &tlbkit::AddressSpace<'_> {
+        self.machine.space(token.0 as usize)
+    }
+
+    fn event(&self, event: Event) {
+        match event {
+            Event::FlushBegin(_) => self.core().turns_waited.set(0),
+            Event::AnswerEnd(_) => self.core().has_answered.set(true),
+            Event::LastLazyReference(token) => self.machine.tables[token.0 as usize].root.free(),
+            _ => {}
+        }
+        self.poll();
+    }
+
+    fn now_cycles(&self) -> u64 {
+        0
+    }
+}
+
+fn page_of(va: VirtAddr) -> usize {
+    (va.0 >> 12 & 0xff) as usize
+}

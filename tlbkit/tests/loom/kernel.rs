@@ -1,0 +1,69 @@
+//! INV-6 for the kernel's own pages: CPUs that come, go, and stop while one of them is revoked.
+
+use crate::machine::{Setup, check};
+use crate::memory::KERNEL;
+
+fn setup() -> Setup {
+    Setup { kernel_pages: 1, ..Setup::default() }
+}
+
+#[test]
+fn inv_6_bring_up_meets_a_kernel_flush() {
+    check(
+        setup(),
+        |[_, cpu]| cpu.offline(),
+        [
+            |cpu| cpu.unmap(KERNEL, &[0]),
+            |cpu| {
+                cpu.bring_up();
+                cpu.access_kernel(0);
+            },
+        ],
+    );
+}
+
+#[test]
+fn inv_6_offline_meets_a_kernel_flush() {
+    check(
+        setup(),
+        |_| {},
+        [
+            |cpu| cpu.unmap(KERNEL, &[0]),
+            |cpu| {
+                cpu.access_kernel(0);
+                cpu.offline();
+            },
+        ],
+    );
+}
+
+/// A CPU that resumes was never taken out: it may be asked at any moment of its start.
+#[test]
+fn inv_7_resume_meets_a_kernel_flush() {
+    check(
+        Setup { preemptions: 2, ..setup() },
+        |_| {},
+        [
+            |cpu| cpu.unmap(KERNEL, &[0]),
+            |cpu| {
+                cpu.bring_up();
+                cpu.access_kernel(0);
+            },
+        ],
+    );
+}
+
+#[test]
+fn inv_7_nobody_waits_for_a_cpu_that_stopped() {
+    check(
+        setup(),
+        |_| {},
+        [
+            |cpu| cpu.unmap(KERNEL, &[0]),
+            |cpu| {
+                cpu.access_kernel(0);
+                cpu.stop();
+            },
+        ],
+    );
+}

@@ -1,0 +1,77 @@
+//! Page tables and frames. What is freed is a plain cell for loom: whoever touches it must come before the free by
+//! happens-before, not by luck, or loom reports the race.
+
+use std::cell::Cell;
+
+use loom::cell::UnsafeCell;
+use tlbkit::sync::{AtomicU64, Ordering};
+use tlbkit::{PAGE_BYTES, VirtAddr};
+
+/// The table that holds the kernel's pages; spaces come after it.
+pub(crate) const KERNEL: usize = 0;
+
+/// A frame, or the page-table pages of a space.
+pub(crate) struct Frame {
+    content: UnsafeCell<()>,
+    is_freed: Cell<bool>,
+}
+
+impl Frame {
+    fn new() -> Self {
+        Self { content: UnsafeCell::new(()), is_freed: Cell::new(false) }
+    }
+
+    /// A CPU reads it, through a translation or by a walk.
+    pub(crate) fn touch(&self, who: &str) {
+        assert!(!self.is_freed.get(), "INV-6: {who} reached what was freed");
+        self.content.with(|_| ());
+    }
+
+    /// Its owner has it for itself again.
+    pub(crate) fn free(&self) {
+        assert!(!self.is_freed.replace(true), "freed twice");
+        self.content.with_mut(|_| ());
+    }
+}
+
+/// One page: its entry in the tables, and the frame that the entry named first and last.
+pub(crate) struct Page {
+    present: AtomicU64,
+    pub(crate) frame: Frame,
+}
+
+impl Page {
+    /// The walker's look at the entry.
+    pub(crate) fn is_present(&self) -> bool {
+        // Relaxed: a walk orders nothing; the protocol must.
+        self.present.load(Ordering::Relaxed) != 0
+    }
+
+    /// A plain x86 store.
+    pub(crate) fn unhook(&self) {
+        // Relaxed: a page-table write orders nothing; the protocol must.
+        self.present.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The tables of one space.
+pub(crate) struct Table {
+    /// The top level: any walk of a CPU that has it loaded reads it.
+    pub(crate) root: Frame,
+    /// All levels below it: a walk reads them if it finds an entry present, or remembers the way.
+    pub(crate) lower: Frame,
+    pub(crate) pages: Vec<Page>,
+}
+
+impl Table {
+    /// Tables that map `pages` pages.
+    pub(crate) fn new(pages: usize) -> Self {
+        let page = |_| Page { present: AtomicU64::new(1), frame: Frame::new() };
+        Self { root: Frame::new(), lower: Frame::new(), pages: (0..pages).map(page).collect() }
+    }
+}
+
+/// The address of page `page` of table `table`.
+pub(crate) fn address(table: usize, page: usize) -> VirtAddr {
+    VirtAddr(u64::from(table == KERNEL) << 63 | page as u64 * PAGE_BYTES)
+}

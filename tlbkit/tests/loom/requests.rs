@@ -1,0 +1,62 @@
+//! INV-6 and INV-7: a request, its answer, and all that can come between them.
+
+use tlbkit::Late;
+
+use crate::machine::{Setup, check};
+
+#[test]
+fn inv_6_what_the_target_did_is_over_when_the_flush_returns() {
+    check(
+        Setup::default(),
+        |[_, cpu]| cpu.switch(1),
+        [|cpu| cpu.unmap(1, &[0]), |cpu| (0..2).for_each(|_| cpu.access(0))],
+    );
+}
+
+/// Each finds the other's hint while it waits, before the interrupt comes or after.
+#[test]
+fn inv_7_two_senders_answer_each_other() {
+    check(
+        Setup { pages: 2, preemptions: 2, ..Setup::default() },
+        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
+        [
+            |cpu| {
+                cpu.access(1);
+                cpu.unmap(1, &[0]);
+            },
+            |cpu| {
+                cpu.access(0);
+                cpu.unmap(1, &[1]);
+            },
+        ],
+    );
+}
+
+/// The second sender finds a hint there and sends no interrupt: the first one's must do for both.
+#[test]
+fn inv_7_two_senders_share_an_interrupt() {
+    check(
+        Setup { pages: 2, preemptions: 2, ..Setup::default() },
+        |[_, target, _]| target.switch(1),
+        [|cpu| cpu.unmap(1, &[0]), |cpu| cpu.access(0), |cpu| cpu.unmap(1, &[1])],
+    );
+}
+
+/// A hint of the request before is still there when the next one is written: the mailbox must be whole all the same.
+#[test]
+fn inv_7_a_request_sent_again_is_carried_out_once() {
+    check(
+        Setup { pages: 2, late: Late::AskAgain, ..Setup::default() },
+        |[_, cpu]| cpu.switch(1),
+        [
+            |cpu| {
+                cpu.unmap(1, &[0]);
+                cpu.unmap(1, &[1]);
+            },
+            |cpu| {
+                cpu.access(1);
+                cpu.access(1);
+            },
+        ],
+    );
+}
