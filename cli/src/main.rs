@@ -31,6 +31,12 @@ enum Verb {
     Reproduce(verbs::reproduce::Options),
     /// One workload on one machine under several policies, side by side
     Run(verbs::run::Options),
+    /// This machine's flushes, live
+    Observe(verbs::observe::Options),
+    /// This machine's flushes and what caused them, into a file
+    Record(verbs::record::Options),
+    /// What this host costs, as a machine file
+    Calibrate(verbs::calibrate::Options),
     /// Machines, policies, workloads and experiments
     List(verbs::list::Options),
 }
@@ -55,6 +61,9 @@ fn main() -> ExitCode {
     let ending = match arguments.verb {
         Verb::Reproduce(options) => verbs::reproduce::execute(&options, format),
         Verb::Run(options) => verbs::run::execute(&options, format),
+        Verb::Observe(options) => verbs::observe::execute(&options, format),
+        Verb::Record(options) => verbs::record::execute(&options, format),
+        Verb::Calibrate(options) => verbs::calibrate::execute(&options, format),
         Verb::List(options) => verbs::list::execute(&options, format),
     };
     match ending {

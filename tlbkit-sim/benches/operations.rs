@@ -1,9 +1,11 @@
-//! Host speed of whole machines: simulated operations a second by CPUs, and page touches a second.
+//! Host speed of whole machines: nanoseconds an operation by CPUs, and page touches a second.
 //!
-//! An operation is a system call, a page fault or an interrupt answered. Every size does about as many of them, all on
-//! all of its CPUs. The time is the processor's where the host tells it, so that other work on the host does not count.
+//! An operation is a system call, a page fault or an interrupt answered. Each size does the same for each of its CPUs, so
+//! starting and ending weigh the same in all of them; small sizes are run again and again until the time is long enough
+//! to be measured. The time is the processor's where the host tells it, so that other work on the host does not count.
 //! Arguments choose workloads by name and sizes by their numbers of CPUs; without any, everything runs.
 
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 use tlbkit::Policy;
@@ -12,25 +14,41 @@ use tlbkit_sim::{Outcome, Run};
 use tlbkit_workloads::Workload;
 
 const CPUS: [usize; 5] = [1, 8, 64, 512, 4096];
+/// Shorter measurements are repeated.
+const ENOUGH: Duration = Duration::from_millis(500);
 
 type Failure = Box<dyn std::error::Error>;
+
+/// A workload's settings on a machine of so many CPUs.
+type Settings = fn(usize) -> Vec<String>;
+
+/// Workloads, and what each CPU does in them.
+///
+/// `buildsh` uses no windows of the kernel's own space, whose flushes interrupt every CPU of the machine. The threads of
+/// `tlb-flush2` share a space and each page interrupts the CPUs of all others, so nearly all operations are interrupts:
+/// at most 32 threads, on machines of any size.
+const ROWS: [(&str, Settings); 3] = [
+    ("netperf", |_| vec!["rounds=256".into()]),
+    ("buildsh", |_| vec!["files=0".into(), "rounds=1".into()]),
+    ("tlb-flush2", |cpus| vec!["rounds=1".into(), "pages=64".into(), format!("threads={}", cpus.min(32))]),
+];
 
 fn main() -> Result<(), Failure> {
     let machine = Machine::builtin("server-2018-48cpu")?;
     let policy = Policy::preset("linux-6.18").ok_or("no such preset")?;
-    for cpus in CPUS {
-        let rounds = format!("rounds={}", 262_144 / cpus);
-        report("netperf", &Run { cpus, ..Run::new(&machine, policy, workload("netperf", &[&rounds])?) })?;
-    }
-    // Without windows of the kernel's own space, whose flushes interrupt every CPU of the machine.
-    for cpus in CPUS {
-        let rounds = format!("rounds={}", (2048 / cpus).max(1));
-        report("buildsh", &Run { cpus, ..Run::new(&machine, policy, workload("buildsh", &["files=0", &rounds])?) })?;
-    }
-    for (cpus, limit_cycles) in CPUS.into_iter().zip([400_000_000, 40_000_000, 2_000_000, 1_000_000, 8_000_000]) {
-        let workload = workload("tlb-flush2", &[&format!("threads={cpus}")])?;
-        let limit_cycles = Some(limit_cycles);
-        report("tlb-flush2", &Run { cpus, limit_cycles, ..Run::new(&machine, policy, workload) })?;
+    println!("ns an operation |{}", CPUS.map(|cpus| format!("{cpus:>6} |")).concat());
+    for (name, settings) in ROWS {
+        if !CPUS.into_iter().any(|cpus| is_wanted(name, cpus)) {
+            continue;
+        }
+        print!("{name:15} |");
+        for cpus in CPUS {
+            let run = Run { cpus, ..Run::new(&machine, policy, workload(name, &settings(cpus))?) };
+            let shown = if is_wanted(name, cpus) { format!("{:.0}", nanos_each(&run)?) } else { "-".into() };
+            print!("{shown:>6} |");
+            std::io::stdout().flush()?;
+        }
+        println!();
     }
     // Touches that hit the second level, twice, and the first.
     for (name, settings) in [
@@ -41,14 +59,15 @@ fn main() -> Result<(), Failure> {
         if !is_wanted(name, 1) {
             continue;
         }
-        let (outcome, seconds) = timed(&Run { cpus: 1, ..Run::new(&machine, policy, workload(name, settings)?) })?;
+        let settings = settings.map(String::from);
+        let (outcome, spent) = timed(&Run { cpus: 1, ..Run::new(&machine, policy, workload(name, &settings)?) })?;
         let touches = outcome.tlb.accesses as f64;
-        println!("{name:10} 1 cpu: {:.1} million touches a second", touches / seconds / 1e6);
+        println!("{name:15} | {:.1} million touches a second on one CPU", touches / spent.as_secs_f64() / 1e6);
     }
     Ok(())
 }
 
-fn workload(name: &str, settings: &[&str]) -> Result<Workload, Failure> {
+fn workload(name: &str, settings: &[String]) -> Result<Workload, Failure> {
     let mut workload = tlbkit_workloads::by_name(name).ok_or("no such workload")?;
     for setting in settings {
         workload.set(setting).map_err(|error| error.to_string())?;
@@ -64,25 +83,25 @@ fn is_wanted(name: &str, cpus: usize) -> bool {
         && (sizes.is_empty() || sizes.iter().any(|wanted| **wanted == cpus.to_string()))
 }
 
-fn report(name: &str, run: &Run<'_>) -> Result<(), Failure> {
-    if !is_wanted(name, run.cpus) {
-        return Ok(());
+/// Host time of one operation.
+fn nanos_each(run: &Run<'_>) -> Result<f64, Failure> {
+    let (mut operations, mut spent) = (0, Duration::ZERO);
+    while spent < ENOUGH {
+        let (outcome, time) = timed(run)?;
+        operations += outcome.kernel.syscalls + outcome.kernel.faults + outcome.ipis.received;
+        spent += time;
     }
-    let (outcome, seconds) = timed(run)?;
-    let operations = (outcome.kernel.syscalls + outcome.kernel.faults + outcome.ipis.received) as f64;
-    let (rate, nanos) = (operations / seconds, seconds * 1e9 / operations);
-    println!("{name:10} {:5} cpus: {operations:9} operations, {rate:9.0} a second, {nanos:6.0} ns each", run.cpus);
-    Ok(())
+    Ok(spent.as_nanos() as f64 / operations as f64)
 }
 
-fn timed(run: &Run<'_>) -> Result<(Outcome, f64), tlbkit_sim::RunError> {
+fn timed(run: &Run<'_>) -> Result<(Outcome, Duration), tlbkit_sim::RunError> {
     let (start, wall) = (processor_time(), Instant::now());
     let outcome = run.execute()?;
     let elapsed = match (start, processor_time()) {
         (Some(start), Some(end)) => end - start,
         _ => wall.elapsed(),
     };
-    Ok((outcome, elapsed.as_secs_f64()))
+    Ok((outcome, elapsed))
 }
 
 /// Nanoseconds that this thread has run, as Linux gives them.

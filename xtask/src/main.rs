@@ -1,10 +1,14 @@
 //! Developer tasks, in the project's own language: `cargo xtask help` lists them.
 
 mod browser;
+mod fences;
+mod mutants;
 mod nostd;
+mod qemu;
 mod setup;
 mod steps;
 mod tidy;
+mod workshop;
 
 use anyhow::{Result, bail};
 use std::env;
@@ -14,6 +18,9 @@ const HELP: &str = "\
 cargo xtask test          everything: tidy, format, clippy, docs, no_std, tests, the report in a browser
 cargo xtask tidy          the house rules only, in a second
 cargo xtask bench [ARGS]  time and instruction counts of the protocol (ARGS go to cargo bench)
+cargo xtask qemu [PART]    the test kernel in emulators: compare, faults, soak [MINUTES], bochs; all of them by default
+cargo xtask fences [--json]  each fence and ordering of the protocol weakened in turn: loom must notice (minutes)
+cargo xtask mutants [--json] [--quick] [NAME]  each historical bug in a copy of the protocol: must be caught
 cargo xtask report-png    report/index.html as a phone and as a desktop show it, into target/
 cargo xtask help          this text";
 
@@ -33,13 +40,16 @@ fn main() -> ExitCode {
 fn dispatch(args: &[String]) -> Result<bool> {
     let root = setup::root()?;
     let (verb, more) = args.split_first().map_or(("help", args), |(verb, more)| (verb.as_str(), more));
-    if verb != "bench" && !more.is_empty() {
+    if !["bench", "fences", "mutants", "qemu"].contains(&verb) && !more.is_empty() {
         bail!("`{verb}` takes no argument, got `{}`", more.join(" "));
     }
     match verb {
         "test" => steps::test(&root),
         "tidy" => Ok(tidy::run(&root)? == 0),
         "bench" => steps::bench(&root, more),
+        "qemu" => qemu::run(&root, more),
+        "fences" => fences::run(&root, more),
+        "mutants" => mutants::run(&root, more),
         "report-png" => browser::report_png(&root),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -1,5 +1,8 @@
 //! One verb, one file.
 
+pub(crate) mod calibrate;
 pub(crate) mod list;
+pub(crate) mod observe;
+pub(crate) mod record;
 pub(crate) mod reproduce;
 pub(crate) mod run;

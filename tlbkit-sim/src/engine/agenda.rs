@@ -1,5 +1,8 @@
-//! Which CPU acts next: a binary heap of (time, CPU) in which a CPU's time can be brought forward.
+//! Which CPU acts next: a heap of (time, CPU) in which a CPU's time can be brought forward. Each node has four children
+//! next to each other: half the levels of a binary heap.
 
+/// Children of a node.
+const CHILDREN: usize = 4;
 /// Not in the heap.
 const ABSENT: u32 = u32::MAX;
 
@@ -58,7 +61,7 @@ impl Agenda {
 
     fn rise(&mut self, mut at: usize) -> usize {
         while at > 0 {
-            let parent = (at - 1) / 2;
+            let parent = (at - 1) / CHILDREN;
             if self.heap[parent] <= self.heap[at] {
                 break;
             }
@@ -70,7 +73,8 @@ impl Agenda {
 
     fn sink(&mut self, mut at: usize) {
         loop {
-            let children = 2 * at + 1..(2 * at + 3).min(self.heap.len());
+            let first = CHILDREN * at + 1;
+            let children = first..(first + CHILDREN).min(self.heap.len());
             let Some(child) = children.min_by_key(|&child| self.heap[child]) else { return };
             if self.heap[at] <= self.heap[child] {
                 return;
@@ -104,5 +108,25 @@ mod tests {
         let order: Vec<_> = std::iter::from_fn(|| agenda.pop()).collect();
         assert_eq!(order, [(5, 2), (20, 1), (20, 3), (30, 0), (35, 4)]);
         assert_eq!(agenda.when(4), None);
+    }
+
+    #[test]
+    fn a_large_heap_agrees_with_a_sorted_set() {
+        const CPUS: u32 = 300;
+        let (mut agenda, mut sorted) = (Agenda::new(CPUS as usize), std::collections::BTreeSet::new());
+        for step in 0..2000_u32 {
+            let (cpu, at) = (step * 7919 % CPUS, u64::from(step * step % 1009));
+            if let Some(before) = agenda.when(cpu) {
+                sorted.remove(&(before, cpu));
+            }
+            agenda.set(cpu, at);
+            sorted.insert((at, cpu));
+            if step % 3 == 0 {
+                assert_eq!(agenda.pop(), sorted.pop_first());
+            }
+        }
+        assert!(sorted.len() > 100, "the heap has many levels");
+        std::iter::from_fn(|| agenda.pop()).for_each(|next| assert_eq!(Some(next), sorted.pop_first()));
+        assert!(sorted.is_empty());
     }
 }

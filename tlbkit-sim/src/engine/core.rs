@@ -39,29 +39,31 @@ pub struct IpiCounters {
     pub wakes_sent: u64,
 }
 
-/// One CPU.
+/// One CPU. What each of its turns looks at fills the first two lines of the host; what is large lies elsewhere, so
+/// that thousands of CPUs taking turns find the next one in the host's caches.
+#[repr(C, align(64))]
 pub(crate) struct Core {
     pub(crate) clock: Cell<u64>,
     /// Beyond this time a touch must let others run, or an interrupt is due.
     pub(crate) limit: Cell<u64>,
-    pub(crate) irqs: Cell<Irqs>,
-    pub(crate) ring: Cell<Ring>,
     /// When the earliest flush interrupt that was not taken yet is due; requests merge.
     pub(crate) flush_due: Cell<u64>,
     /// When the earliest wake-up or preemption interrupt is due.
     pub(crate) kick_due: Cell<u64>,
     /// When stores that left the CPU's buffer will have reached their lines.
     pub(crate) drained_at: Cell<u64>,
+    pub(crate) ledger: Box<RefCell<Ledger>>,
+    pub(crate) mmu: Box<RefCell<Mmu>>,
+    pub(crate) irqs: Cell<Irqs>,
+    pub(crate) ring: Cell<Ring>,
     pub(crate) cause: Cell<Cause>,
     /// The account on which a flush that is under way began.
     pub(crate) outer: Cell<Cause>,
     pub(crate) class: Cell<Class>,
-    pub(crate) ledger: RefCell<Ledger>,
-    pub(crate) mmu: RefCell<Mmu>,
+    /// First-level hits since the last whole cycle: two loads fit in one.
+    pub(crate) half: Cell<u8>,
     pub(crate) spin: RefCell<Spin>,
     pub(crate) ipis: Cell<IpiCounters>,
-    /// First-level hits since the last whole cycle: two loads fit in one.
-    pub(crate) half: Cell<u64>,
 }
 
 impl Core {
@@ -69,19 +71,19 @@ impl Core {
         Self {
             clock: Cell::new(0),
             limit: Cell::new(NEVER),
-            irqs: Cell::new(Irqs::On),
-            ring: Cell::new(Ring::Kernel),
             flush_due: Cell::new(NEVER),
             kick_due: Cell::new(NEVER),
             drained_at: Cell::new(0),
+            ledger: Box::default(),
+            mmu: Box::new(RefCell::new(Mmu::new(Arc::clone(config)))),
+            irqs: Cell::new(Irqs::On),
+            ring: Cell::new(Ring::Kernel),
             cause: Cell::new(Cause::Idle),
             outer: Cell::new(Cause::Kernel),
             class: Cell::new(Class::Idle),
-            ledger: RefCell::default(),
-            mmu: RefCell::new(Mmu::new(Arc::clone(config))),
+            half: Cell::new(0),
             spin: RefCell::default(),
             ipis: Cell::default(),
-            half: Cell::new(0),
         }
     }
 

@@ -23,7 +23,8 @@ impl World {
             return;
         }
         let cpu = self.cpu();
-        let (core, line) = (&self.cores[cpu], LineId::of(address));
+        let core = &self.cores[cpu];
+        let line = self.lines.borrow_mut().line_of(address);
         // Until another CPU could have taken the line away, a hit is nobody else's business.
         let near = self.lines.borrow().is_near(cpu as u32, access, line);
         self.sync(if near { self.costs.lines.same_socket_cycles } else { 0 });
@@ -38,7 +39,7 @@ impl World {
             if access == Access::Load { spin.load(line, found) } else { spin.disturb() }
         }
         core.drained_at.set(core.drained_at.get().max(charge.visible_at));
-        core.advance_line(charge.cycles, self.line_use(address));
+        core.advance_line(charge.cycles, self.line_use(line, address));
         for watcher in charge.woken {
             self.wake(watcher as usize, now);
         }
@@ -51,13 +52,8 @@ impl World {
         self.sync(0);
     }
 
-    fn line_use(&self, address: usize) -> LineUse {
-        let sets = self.set_words.borrow();
-        if sets.range(..=address).next_back().is_some_and(|(_, &end)| address < end) {
-            LineUse::CpuSet
-        } else {
-            LineUse::Other
-        }
+    fn line_use(&self, line: LineId, address: usize) -> LineUse {
+        if self.lines.borrow().is_in_set(line, address) { LineUse::CpuSet } else { LineUse::Other }
     }
 
     /// PAUSE: sleeps through turns of a loop that cannot see anything new.

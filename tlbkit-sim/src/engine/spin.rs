@@ -65,7 +65,7 @@ impl Spin {
 mod tests {
     use super::*;
 
-    const LINE: LineId = LineId::of(64);
+    const LINE: LineId = LineId(1);
 
     #[test]
     fn only_a_whole_turn_of_loads_may_be_slept_through() {

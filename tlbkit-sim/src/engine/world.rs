@@ -1,7 +1,6 @@
 //! Everything of one run, and how its CPUs yield, sleep and wake each other.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::collections::BTreeMap;
 
 use tlbkit::{Cpu, CpuId, Tlb};
 use tlbkit_pmap::KernelMap;
@@ -42,8 +41,6 @@ pub(crate) struct World {
     pub(crate) features: tlbkit::Features,
     /// Processes by the tokens of their spaces; none while one is being made.
     pub(crate) spaces: RefCell<Vec<Option<&'static Process>>>,
-    /// Bytes that hold the CPU sets of address spaces, for accounting.
-    pub(crate) set_words: RefCell<BTreeMap<usize, usize>>,
     /// The kernel's own page tables.
     pub(crate) map: &'static KernelMap<'static>,
     pub(crate) failure: OnceCell<crate::run::RunError>,
@@ -85,7 +82,6 @@ impl World {
             sabotage,
             features: tlbkit::Features { pcid: machine.features.pcid, invpcid: machine.features.invpcid },
             spaces: RefCell::default(),
-            set_words: RefCell::default(),
             failure: OnceCell::new(),
             cpus_per_socket,
             threads_per_core: machine.system.smt.count(),

@@ -9,35 +9,56 @@ use crate::engine::world::World;
 /// CPU.
 const NEIGHBOURS: usize = 8;
 
-/// Some of the CPUs.
-pub(crate) struct CpuBits(RefCell<Vec<u64>>);
+/// Some of the CPUs: a bit for each, and a bit for each word of those that is not zero.
+pub(crate) struct CpuBits {
+    words: RefCell<Vec<u64>>,
+    summary: RefCell<Vec<u64>>,
+}
 
 impl CpuBits {
     pub(crate) fn new(cpus: usize) -> Self {
-        Self(RefCell::new(vec![0; cpus.div_ceil(64)]))
+        let words = cpus.div_ceil(64);
+        Self { words: RefCell::new(vec![0; words]), summary: RefCell::new(vec![0; words.div_ceil(64)]) }
     }
 
     pub(crate) fn insert(&self, cpu: usize) {
-        self.0.borrow_mut()[cpu / 64] |= 1 << (cpu % 64);
+        self.words.borrow_mut()[cpu / 64] |= 1 << (cpu % 64);
+        self.summary.borrow_mut()[cpu / 64 / 64] |= 1 << (cpu / 64 % 64);
     }
 
     pub(crate) fn remove(&self, cpu: usize) {
-        self.0.borrow_mut()[cpu / 64] &= !(1 << (cpu % 64));
+        let word = &mut self.words.borrow_mut()[cpu / 64];
+        *word &= !(1 << (cpu % 64));
+        if *word == 0 {
+            self.summary.borrow_mut()[cpu / 64 / 64] &= !(1 << (cpu / 64 % 64));
+        }
     }
 
     pub(crate) fn contains(&self, cpu: usize) -> bool {
-        self.0.borrow()[cpu / 64] >> (cpu % 64) & 1 == 1
+        self.words.borrow()[cpu / 64] >> (cpu % 64) & 1 == 1
     }
 
     /// The first of them from `cpu` upwards, around the end.
     pub(crate) fn from(&self, cpu: usize) -> Option<usize> {
-        let words = self.0.borrow();
-        let above = words[cpu / 64] >> (cpu % 64) << (cpu % 64);
-        let first = std::iter::once((cpu / 64, above));
-        let rest = (1..=words.len()).map(|step| (cpu / 64 + step) % words.len()).map(|at| (at, words[at]));
-        let found = first.chain(rest).find(|&(_, word)| word != 0);
-        found.map(|(at, word)| at * 64 + word.trailing_zeros() as usize)
+        self.at_or_above(cpu).or_else(|| self.at_or_above(0))
     }
+
+    fn at_or_above(&self, cpu: usize) -> Option<usize> {
+        let words = self.words.borrow();
+        if let Some(bit) = first_bit(&words[cpu / 64..=cpu / 64], cpu % 64) {
+            return Some(cpu / 64 * 64 + bit);
+        }
+        let word = first_bit(&self.summary.borrow(), cpu / 64 + 1)?;
+        Some(word * 64 + words[word].trailing_zeros() as usize)
+    }
+}
+
+/// The first set bit from `from` upwards.
+fn first_bit(words: &[u64], from: usize) -> Option<usize> {
+    let above = |at: usize, word: u64| if at == from / 64 { word >> (from % 64) << (from % 64) } else { word };
+    let mut rest = words.iter().enumerate().skip(from / 64).map(|(at, &word)| (at, above(at, word)));
+    let (at, word) = rest.find(|&(_, word)| word != 0)?;
+    Some(at * 64 + word.trailing_zeros() as usize)
 }
 
 impl World {
@@ -63,6 +84,28 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::CpuBits;
+
+    #[test]
+    fn the_search_finds_what_looking_at_every_cpu_finds() {
+        const CPUS: usize = 8192;
+        let set = CpuBits::new(CPUS);
+        let mut members = std::collections::BTreeSet::new();
+        for step in 0..400 {
+            let cpu = step * step * 37 % CPUS;
+            if members.insert(cpu) {
+                set.insert(cpu);
+            } else {
+                members.remove(&cpu);
+                set.remove(cpu);
+            }
+            for start in [0, cpu, (cpu + 1) % CPUS, step * 20, CPUS - 1] {
+                let expected = members.range(start..).next().or(members.first());
+                assert_eq!(set.from(start), expected.copied(), "from {start}");
+            }
+        }
+        members.into_iter().for_each(|cpu| set.remove(cpu));
+        assert_eq!(set.from(63), None);
+    }
 
     #[test]
     fn the_search_goes_round() {

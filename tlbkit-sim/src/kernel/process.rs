@@ -91,7 +91,7 @@ impl World {
         let first = (0..LINE_WORDS).find(|&at| (&raw const all[at]).addr().is_multiple_of(64)).unwrap_or(0);
         let set = &all[first..first + words];
         let start = set.as_ptr().addr();
-        self.set_words.borrow_mut().insert(start, start + 8 * words);
+        self.lines.borrow_mut().mark_set(start, start + 8 * words);
         self.kernel.sets.borrow_mut().push(kept);
         set
     }

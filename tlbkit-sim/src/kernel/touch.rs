@@ -49,7 +49,7 @@ impl World {
             Source::L1 => {
                 let half = core.half.get() + 1;
                 core.half.set(half & 1);
-                core.advance_for(Cause::User, half >> 1);
+                core.advance_for(Cause::User, u64::from(half >> 1));
             }
             Source::Stlb => core.advance_for(Cause::User, u64::from(hit.cost.cycles)),
             Source::Walk => core.advance_for(Cause::WalkUser, u64::from(hit.cost.cycles)),

@@ -1,65 +1,84 @@
-//! The set of CPUs that hold a line: one word while CPUs are few, more words only for a line that needs them.
+//! The set of CPUs that hold a line: by number while they are few, as bits only for a line that many read.
 
-/// Who holds a line. The owner, if there is one, is the only holder and may write; it is in no word.
-#[derive(Debug, Default)]
+/// No CPU.
+const NOBODY: u32 = u32::MAX;
+/// CPUs that are kept by number: with them a line of the model is a line of the host.
+const FEW: usize = 5;
+
+/// Who holds a line. The owner, if there is one, is the only holder and may write; it is nowhere else.
+#[derive(Debug)]
 pub(super) struct Holders {
-    owner: Option<u32>,
-    low: u64,
-    high: Vec<u64>,
+    owner: u32,
+    few: [u32; FEW],
+    /// Whoever came when there were no more places.
+    many: Box<[u64]>,
+}
+
+impl Default for Holders {
+    fn default() -> Self {
+        Self { owner: NOBODY, few: [NOBODY; FEW], many: Box::default() }
+    }
 }
 
 impl Holders {
     pub(super) fn owns(&self, cpu: u32) -> bool {
-        self.owner == Some(cpu)
+        self.owner == cpu
     }
 
     pub(super) fn holds(&self, cpu: u32) -> bool {
-        self.owns(cpu) || self.word(cpu / 64) >> (cpu % 64) & 1 == 1
+        self.owns(cpu) || self.shares(cpu)
     }
 
     /// Adds a reader; the owner stays a reader.
     pub(super) fn share(&mut self, cpu: u32) {
-        if let Some(owner) = self.owner.take() {
-            self.set(owner);
+        let owner = std::mem::replace(&mut self.owner, NOBODY);
+        if owner != NOBODY {
+            self.add(owner);
         }
-        self.set(cpu);
+        self.add(cpu);
     }
 
     /// Everybody else loses the line.
     pub(super) fn own(&mut self, cpu: u32) {
-        self.low = 0;
-        self.high.clear();
-        self.owner = Some(cpu);
+        self.owner = cpu;
+        // Places are taken in order, and more only when there are none left.
+        if self.few[FEW - 1] != NOBODY {
+            self.many.fill(0);
+        }
+        self.few = [NOBODY; FEW];
     }
 
     /// True if a holder is on another socket than `cpu`.
     pub(super) fn any_beyond(&self, cpu: u32, cpus_per_socket: u32) -> bool {
         let first = cpu / cpus_per_socket * cpus_per_socket;
         let end = first + cpus_per_socket;
-        if let Some(owner) = self.owner {
-            return !(first..end).contains(&owner);
+        let is_beyond = |holder: u32| holder != NOBODY && !(first..end).contains(&holder);
+        if is_beyond(self.owner) || self.few.into_iter().any(is_beyond) {
+            return true;
         }
-        (0..=self.high.len() as u32).any(|at| self.word(at) & !window(at, first, end) != 0)
+        let beyond_of = |(at, &word): (usize, &u64)| word & !window(at as u32, first, end);
+        self.many.iter().enumerate().any(|word| beyond_of(word) != 0)
     }
 
-    fn word(&self, at: u32) -> u64 {
-        match at {
-            0 => self.low,
-            _ => self.high.get(at as usize - 1).copied().unwrap_or(0),
-        }
+    fn shares(&self, cpu: u32) -> bool {
+        self.few.contains(&cpu) || self.many.get((cpu / 64) as usize).is_some_and(|word| word >> (cpu % 64) & 1 == 1)
     }
 
-    fn set(&mut self, cpu: u32) {
-        let bit = 1 << (cpu % 64);
-        let at = (cpu / 64) as usize;
-        if at == 0 {
-            self.low |= bit;
+    fn add(&mut self, cpu: u32) {
+        if self.shares(cpu) {
             return;
         }
-        if self.high.len() < at {
-            self.high.resize(at, 0);
+        if let Some(place) = self.few.iter_mut().find(|place| **place == NOBODY) {
+            *place = cpu;
+            return;
         }
-        self.high[at - 1] |= bit;
+        let at = (cpu / 64) as usize;
+        if self.many.len() <= at {
+            let mut more = vec![0; at + 1];
+            more[..self.many.len()].copy_from_slice(&self.many);
+            self.many = more.into();
+        }
+        self.many[at] |= 1 << (cpu % 64);
     }
 }
 

@@ -8,7 +8,7 @@ mod holders;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use tlbkit::sync::Access;
@@ -18,16 +18,9 @@ use holders::Holders;
 /// log2 of a line's bytes.
 const LINE_SHIFT: u32 = 6;
 
-/// A line's name.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct LineId(usize);
-
-impl LineId {
-    /// The line of the byte at `address`.
-    pub(crate) const fn of(address: usize) -> Self {
-        Self(address >> LINE_SHIFT)
-    }
-}
+/// A line's name: its place among the lines of the run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct LineId(pub(crate) u32);
 
 /// What accesses cost, in cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,11 +57,16 @@ pub struct LineCounters {
     pub queued_cycles: u64,
 }
 
+/// One line: as large as a line of the host, because with thousands of CPUs looking at one misses the host's caches.
 #[derive(Debug, Default)]
+#[repr(align(64))]
 struct Line {
     holders: Holders,
     busy_until: u64,
-    watchers: Vec<u32>,
+    /// Bit per word that belongs to a CPU set.
+    set_words: u8,
+    /// Whether there may be watchers.
+    is_watched: bool,
 }
 
 /// All lines that were ever touched.
@@ -76,37 +74,69 @@ struct Line {
 pub(crate) struct Lines {
     costs: LineCosts,
     cpus_per_socket: u32,
-    lines: HashMap<LineId, Line, BuildHasherDefault<Spread>>,
+    /// Places by address.
+    places: HashMap<usize, LineId, BuildHasherDefault<Spread>>,
+    lines: Vec<Line>,
+    /// CPUs that sleep until somebody writes a line.
+    watchers: BTreeMap<LineId, Vec<u32>>,
     counters: LineCounters,
 }
 
 impl Lines {
     pub(crate) fn new(costs: LineCosts, cpus_per_socket: u32) -> Self {
-        Self { costs, cpus_per_socket, lines: HashMap::default(), counters: LineCounters::default() }
+        Self {
+            costs,
+            cpus_per_socket,
+            places: HashMap::default(),
+            lines: Vec::new(),
+            watchers: BTreeMap::new(),
+            counters: LineCounters::default(),
+        }
     }
 
     pub(crate) fn counters(&self) -> LineCounters {
         self.counters
     }
 
+    /// The line of the byte at `address`.
+    pub(crate) fn line_of(&mut self, address: usize) -> LineId {
+        let next = LineId(self.lines.len() as u32);
+        let id = *self.places.entry(address >> LINE_SHIFT).or_insert(next);
+        if id == next {
+            self.lines.push(Line::default());
+        }
+        id
+    }
+
+    /// The words at `start .. end` hold a CPU set, for accounting.
+    pub(crate) fn mark_set(&mut self, start: usize, end: usize) {
+        for address in (start..end).step_by(8) {
+            let id = self.line_of(address);
+            self.lines[id.0 as usize].set_words |= word_bit(address);
+        }
+    }
+
+    /// True if the word at `address`, in the line `id`, belongs to a CPU set.
+    pub(crate) fn is_in_set(&self, id: LineId, address: usize) -> bool {
+        self.lines[id.0 as usize].set_words & word_bit(address) != 0
+    }
+
     /// True if the access would be answered by the CPU's own cache.
     pub(crate) fn is_near(&self, cpu: u32, access: Access, id: LineId) -> bool {
-        self.lines.get(&id).is_some_and(|line| match access {
-            Access::Load => line.holders.holds(cpu),
-            _ => line.holders.owns(cpu),
-        })
+        let holders = &self.lines[id.0 as usize].holders;
+        if access == Access::Load { holders.holds(cpu) } else { holders.owns(cpu) }
     }
 
     /// Carries out an access that begins at `now`.
     pub(crate) fn access(&mut self, cpu: u32, access: Access, id: LineId, now: u64) -> Charge {
-        let line = self.lines.entry(id).or_default();
+        let line = &mut self.lines[id.0 as usize];
         let locked = if access == Access::Rmw { self.costs.locked_cycles } else { 0 };
         let was_held = line.holders.holds(cpu);
         let near = if access == Access::Load { was_held } else { line.holders.owns(cpu) };
         if near {
             self.counters.hits += 1;
             let cycles = self.costs.local_cycles + locked;
-            let woken = if access == Access::Load { Vec::new() } else { std::mem::take(&mut line.watchers) };
+            let woken = if access == Access::Load { Vec::new() } else { self.take_watchers(id) };
             return Charge { cycles, visible_at: now, was_held, woken };
         }
         let transfer = if line.holders.any_beyond(cpu, self.cpus_per_socket) {
@@ -125,15 +155,24 @@ impl Lines {
             return Charge { cycles: arrived, visible_at: now, was_held, woken: Vec::new() };
         }
         line.holders.own(cpu);
-        let woken = std::mem::take(&mut line.watchers);
+        let visible_at = line.busy_until;
+        let woken = self.take_watchers(id);
         // A plain store waits in the store buffer, not in the program: only a fence or a locked operation waits for it.
         let cycles = if access == Access::Rmw { arrived + locked } else { self.costs.local_cycles };
-        Charge { cycles, visible_at: line.busy_until, was_held, woken }
+        Charge { cycles, visible_at, was_held, woken }
+    }
+
+    fn take_watchers(&mut self, id: LineId) -> Vec<u32> {
+        if !std::mem::take(&mut self.lines[id.0 as usize].is_watched) {
+            return Vec::new();
+        }
+        self.watchers.remove(&id).unwrap_or_default()
     }
 
     /// The CPU sleeps until somebody writes the line.
     pub(crate) fn watch(&mut self, cpu: u32, id: LineId) {
-        let watchers = &mut self.lines.entry(id).or_default().watchers;
+        self.lines[id.0 as usize].is_watched = true;
+        let watchers = self.watchers.entry(id).or_default();
         if !watchers.contains(&cpu) {
             watchers.push(cpu);
         }
@@ -141,10 +180,15 @@ impl Lines {
 
     /// The CPU no longer sleeps.
     pub(crate) fn unwatch(&mut self, cpu: u32, id: LineId) {
-        if let Some(line) = self.lines.get_mut(&id) {
-            line.watchers.retain(|&watcher| watcher != cpu);
+        if let Some(watchers) = self.watchers.get_mut(&id) {
+            watchers.retain(|&watcher| watcher != cpu);
         }
     }
+}
+
+/// The bit of the word at `address` within its line.
+const fn word_bit(address: usize) -> u8 {
+    1 << (address >> 3 & 7)
 }
 
 /// Multiplicative hashing: the same on every host, and the map is never iterated.

@@ -5,10 +5,17 @@ use super::*;
 const COSTS: LineCosts =
     LineCosts { local_cycles: 4, same_socket_cycles: 100, cross_socket_cycles: 300, locked_cycles: 20 };
 
-const LINE: LineId = LineId(7);
+const LINE: LineId = LineId(0);
 
+/// Three sockets of two CPUs, and one line.
 fn lines() -> Lines {
-    Lines::new(COSTS, 2)
+    with_one_line(2)
+}
+
+fn with_one_line(cpus_per_socket: u32) -> Lines {
+    let mut lines = Lines::new(COSTS, cpus_per_socket);
+    assert_eq!(lines.line_of(64), LINE);
+    lines
 }
 
 #[test]
@@ -57,9 +64,31 @@ fn a_store_wakes_those_who_watch() {
 }
 
 #[test]
-fn holders_beyond_the_first_word_are_told_apart_by_socket() {
-    let mut lines = Lines::new(COSTS, 100);
+fn holders_are_told_apart_by_socket() {
+    let mut lines = with_one_line(100);
     lines.access(150, Access::Load, LINE, 0);
     assert_eq!(lines.access(199, Access::Load, LINE, 1000).cycles, 100);
     assert_eq!(lines.access(99, Access::Load, LINE, 2000).cycles, 300);
+}
+
+#[test]
+fn a_crowd_of_holders_is_remembered_and_forgotten_like_a_few() {
+    let mut lines = with_one_line(100);
+    for cpu in (0..100).chain([399]) {
+        lines.access(cpu, Access::Load, LINE, 0);
+    }
+    assert!((0..100).chain([399]).all(|cpu| lines.is_near(cpu, Access::Load, LINE)));
+    assert!(!lines.is_near(100, Access::Load, LINE) && !lines.is_near(4000, Access::Load, LINE));
+    assert_eq!(lines.access(7, Access::Rmw, LINE, 50_000).cycles, 320, "the last of them sits on another socket");
+    assert_eq!(lines.access(8, Access::Load, LINE, 60_000).cycles, 100, "whoever is left is on this one");
+    assert_eq!((0..400).filter(|&cpu| lines.is_near(cpu, Access::Load, LINE)).count(), 2);
+}
+
+#[test]
+fn a_set_is_known_word_by_word() {
+    let mut lines = with_one_line(2);
+    lines.mark_set(64 + 56, 64 + 72);
+    let next = lines.line_of(128);
+    let of_set = [(LINE, 112), (LINE, 120), (next, 128), (next, 136)].map(|(id, at)| lines.is_in_set(id, at));
+    assert_eq!(of_set, [false, true, true, false]);
 }

@@ -111,26 +111,16 @@ impl Fault {
     }
 }
 
-/// What a page must grant.
+/// What a cached entry must show: the rights that the access takes, and for a store that D needs no setting.
 #[inline(always)]
-pub(super) const fn rights(access: Access, mode: Mode) -> u64 {
+pub(super) const fn needed(access: Access, mode: Mode) -> u64 {
     let user = match mode {
         Mode::User => USER,
         Mode::Kernel => 0,
     };
     user | match access {
         Access::Read => 0,
-        Access::Write => WRITE,
+        Access::Write => WRITE | DIRTY,
         Access::Execute => EXECUTE,
     }
-}
-
-/// What a cached entry must show: the rights, and for a store that D needs no setting.
-#[inline(always)]
-pub(super) const fn needed(access: Access, mode: Mode) -> u64 {
-    let dirty = match access {
-        Access::Write => DIRTY,
-        Access::Read | Access::Execute => 0,
-    };
-    rights(access, mode) | dirty
 }

@@ -27,7 +27,9 @@ pub(super) struct Array {
     store: Store,
 }
 
+/// The tag stands apart: hiding it in a vector's capacity would cost every look-up the arithmetic to find it.
 #[derive(Clone, Debug)]
+#[repr(u8)]
 enum Store {
     Four(Narrow<4>),
     Eight(Narrow<8>),
@@ -61,13 +63,18 @@ impl Array {
             // A shift of 63 leaves nothing of a page number: linear.
             xor_shift: if config.index == Index::Xor7 { 7 } else { 63 },
             store: match ways {
-                4 => Store::Four(Narrow::new(policy)),
-                8 => Store::Eight(Narrow::new(policy)),
-                12 => Store::Twelve(Narrow::new(policy)),
-                16 => Store::Sixteen(Narrow::new(policy)),
-                _ => Store::Wide(Wide::new(policy, ways)),
+                4 => Store::Four(Narrow::new(policy, sets)),
+                8 => Store::Eight(Narrow::new(policy, sets)),
+                12 => Store::Twelve(Narrow::new(policy, sets)),
+                16 => Store::Sixteen(Narrow::new(policy, sets)),
+                _ => Store::Wide(Wide::new(policy, sets, ways)),
             },
         }
+    }
+
+    /// An array for a kind that is not held: nothing is found in it, and nothing may be filled.
+    pub(super) const fn absent() -> Self {
+        Self { set_mask: 0, xor_shift: 63, store: Store::Four(Narrow::new(Policy::Lru, 0)) }
     }
 
     #[inline(always)]
@@ -91,8 +98,8 @@ impl Array {
     /// Puts an entry in: into a dead way if the set has one, else where the policy says.
     #[inline(always)]
     pub(super) fn fill(&mut self, page: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced {
-        let (sets, set) = (self.set_mask as usize + 1, self.set_of(page));
-        each!(&mut self.store, store => store.fill(sets, set, (key, data), epochs))
+        let set = self.set_of(page);
+        each!(&mut self.store, store => store.fill(set, (key, data), epochs))
     }
 
     /// Empties a slot that was found.

@@ -12,12 +12,11 @@ const SHIFT: u32 = 8;
 pub(super) struct Meter {
     stlb: [u32; 2],
     start: u32,
-    leaf: [u32; 2],
-    upper: [u32; 2],
+    /// An entry of a table, with its nested references: by depth, and then whether its line is near.
+    reference: [[u32; 2]; 2],
     /// Share of a walk that is left when others overlap it, in 1/65536.
     overlap: u32,
     nested_references: u32,
-    nested: u32,
     carried: u32,
 }
 
@@ -37,15 +36,16 @@ pub(super) struct WalkCost {
 
 impl Meter {
     pub(super) fn new(costs: &TranslationCosts) -> Self {
-        let nested_references = fixed(costs.nested_references);
+        let nested = fixed(costs.nested_references * costs.nested_reference_cycles);
+        let reference = |cold, hot| [fixed(cold) + nested, fixed(hot) + nested];
+        let upper = reference(costs.upper_cold_cycles, costs.upper_hot_cycles);
+        let leaf = reference(costs.leaf_cold_cycles, costs.leaf_hot_cycles);
         Self {
             stlb: [fixed(costs.stlb_independent_cycles), fixed(costs.stlb_dependent_cycles)],
             start: fixed(costs.walk_start_cycles),
-            leaf: [fixed(costs.leaf_cold_cycles), fixed(costs.leaf_hot_cycles)],
-            upper: [fixed(costs.upper_cold_cycles), fixed(costs.upper_hot_cycles)],
+            reference: [upper, leaf],
             overlap: (costs.overlap_percent / 100.0 * 65_536.0).round() as u32,
-            nested_references,
-            nested: fixed(costs.nested_references * costs.nested_reference_cycles),
+            nested_references: fixed(costs.nested_references),
             carried: 0,
         }
     }
@@ -71,12 +71,8 @@ impl Meter {
     /// The walk reads an entry; `near` if its line was read not long ago.
     #[inline(always)]
     pub(super) fn reference(&self, walk: &mut WalkCost, depth: Depth, near: bool) {
-        let by_heat = match depth {
-            Depth::Leaf => &self.leaf,
-            Depth::Upper => &self.upper,
-        };
         walk.references += 1;
-        walk.parts += by_heat[usize::from(near)] + self.nested;
+        walk.parts += self.reference[depth as usize][usize::from(near)];
     }
 
     /// The walk is over.

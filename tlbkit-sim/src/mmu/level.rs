@@ -1,6 +1,7 @@
 //! Several arrays that share the lifetimes of tags: the first level, the second level, the paging-structure caches.
 //!
-//! Arrays of a level are chosen by *kind*: the page size in the two TLB levels, the table level in the third.
+//! Arrays of a level are chosen by *kind*: the page size in the two TLB levels, the table level in the third. An array
+//! lies at the place of the smallest kind that it holds, so base pages need not ask where.
 
 use tlbkit::VirtAddr;
 
@@ -9,19 +10,35 @@ use super::config::ArrayConfig;
 use super::entry::{GLOBAL, PageSize, Spot, span_of};
 use super::epochs::Epochs;
 
-const ABSENT: u8 = u8::MAX;
-const KINDS: usize = 3;
+const KINDS: usize = PageSize::ALL.len();
 
 /// Arrays, lifetimes, and the stamp of the loaded tag.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
-    arrays: Vec<Array>,
-    by_kind: [u8; KINDS],
-    /// Bit per kind that was ever filled: the others need no look-up.
-    filled: u8,
+    /// By the smallest kind held.
+    arrays: [Array; KINDS],
+    /// The place of each kind's array.
+    places: [u8; KINDS],
+    /// Bit per kind that an array holds.
+    held: u8,
+    /// An entry of another kind than the smallest was filled once: until then none need be looked for.
+    has_larger: bool,
     epochs: Epochs,
     tag: u16,
     stamp: u32,
+    recent: Recent,
+}
+
+/// The entry that was used last: what its set would say is known, and it is the latest of its set already.
+#[derive(Clone, Copy, Debug)]
+struct Recent {
+    /// No key is zero.
+    key: u64,
+    data: u64,
+}
+
+impl Recent {
+    const NOTHING: Self = Self { key: 0, data: 0 };
 }
 
 /// Where an entry is.
@@ -33,22 +50,24 @@ pub(super) struct Place {
 
 impl Level {
     pub(super) fn new(configs: &[ArrayConfig]) -> Self {
-        let mut by_kind = [ABSENT; KINDS];
-        for (at, config) in configs.iter().enumerate() {
+        let (mut arrays, mut places, mut held) = ([const { Array::absent() }; KINDS], [0, 1, 2], 0_u8);
+        for config in configs {
+            let Some(&place) = config.holds.iter().min() else { continue };
             for &size in &config.holds {
-                assert!(by_kind[size as usize] == ABSENT, "one array per page size and level");
-                by_kind[size as usize] = at as u8;
+                assert!(held >> size as u8 & 1 == 0, "one array per page size and level");
+                held |= 1 << size as u8;
+                places[size as usize] = place as u8;
             }
+            arrays[place as usize] = Array::new(config);
         }
         let mut epochs = Epochs::new();
         let stamp = epochs.stamp(0);
-        let arrays = configs.iter().map(Array::new).collect();
-        Self { arrays, by_kind, filled: 0, epochs, tag: 0, stamp }
+        Self { arrays, places, held, has_larger: false, epochs, tag: 0, stamp, recent: Recent::NOTHING }
     }
 
     /// True if an array of this level holds the kind.
     pub(super) fn holds(&self, kind: PageSize) -> bool {
-        self.by_kind[kind as usize] != ABSENT
+        self.held >> kind as u8 & 1 == 1
     }
 
     pub(super) fn epochs(&self) -> &Epochs {
@@ -58,24 +77,41 @@ impl Level {
     /// True if an entry of another kind than the smallest was ever filled.
     #[inline(always)]
     pub(super) fn has_larger(&self) -> bool {
-        self.filled > 1
+        self.has_larger
+    }
+
+    /// The data of the page under the loaded tag if it was used last.
+    #[inline(always)]
+    pub(super) fn lookup_again(&self, spot: Spot) -> Option<u64> {
+        (self.recent.key == spot.key(self.stamp)).then_some(self.recent.data)
     }
 
     /// The data of the page under the loaded tag, or else among the globals; noted as used.
     #[inline(always)]
     pub(super) fn lookup(&mut self, spot: Spot) -> Option<u64> {
-        let of = self.arrays.get_mut(usize::from(self.by_kind[spot.kind()]))?;
-        let data = of.lookup(spot.page, spot.key(self.stamp));
-        if data.is_some() || self.epochs.live_globals() == 0 {
-            return data;
-        }
-        self.lookup_global(spot)
+        let data = self.lookup_stamped(spot, self.stamp);
+        if data.is_some() || self.epochs.live_globals() == 0 { data } else { self.lookup_global(spot) }
     }
 
     #[cold]
     fn lookup_global(&mut self, spot: Spot) -> Option<u64> {
-        let of = self.arrays.get_mut(usize::from(self.by_kind[spot.kind()]))?;
-        of.lookup(spot.page, spot.key(self.epochs.global_stamp()))
+        self.lookup_stamped(spot, self.epochs.global_stamp())
+    }
+
+    #[inline(always)]
+    fn lookup_stamped(&mut self, spot: Spot, stamp: u32) -> Option<u64> {
+        let (place, key) = (self.place_of(spot), spot.key(stamp));
+        let data = self.arrays[place].lookup(spot.page, key)?;
+        self.recent = Recent { key, data };
+        Some(data)
+    }
+
+    #[inline(always)]
+    fn place_of(&self, spot: Spot) -> usize {
+        match spot.kind() {
+            0 => 0,
+            larger => usize::from(self.places[larger]),
+        }
     }
 
     /// Looks under one given tag, loaded or not, and not among the globals.
@@ -92,22 +128,25 @@ impl Level {
     }
 
     fn find_stamped(&self, spot: Spot, stamp: u32) -> Option<Place> {
-        let array = self.by_kind[spot.kind()];
-        let slot = self.arrays.get(usize::from(array))?.find(spot.page, spot.key(stamp))?;
-        Some(Place { array, slot: slot as u32 })
+        let array = self.place_of(spot);
+        let slot = self.arrays[array].find(spot.page, spot.key(stamp))?;
+        Some(Place { array: array as u8, slot: slot as u32 })
     }
 
     /// Puts an entry in under the loaded tag, or as a global if its data says so. The kind must be held.
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, data: u64) -> Displaced {
+        debug_assert!(self.held >> spot.kind() & 1 == 1, "an array holds the kind");
         let stamp = if data & GLOBAL == 0 { self.stamp } else { self.epochs.global_stamp() };
-        self.filled |= 1 << spot.kind();
-        let array = &mut self.arrays[usize::from(self.by_kind[spot.kind()])];
-        array.fill(spot.page, spot.key(stamp), data, &mut self.epochs)
+        let (place, key) = (self.place_of(spot), spot.key(stamp));
+        self.has_larger |= spot.kind() > 0;
+        self.recent = Recent { key, data };
+        self.arrays[place].fill(spot.page, key, data, &mut self.epochs)
     }
 
     /// Takes an entry out.
     pub(super) fn remove(&mut self, place: Place) {
+        self.recent = Recent::NOTHING;
         self.arrays[usize::from(place.array)].remove(place.slot as usize, &mut self.epochs);
     }
 
@@ -132,6 +171,7 @@ impl Level {
 
     /// Takes out what `doomed` chooses by key and data.
     pub(super) fn remove_where(&mut self, doomed: impl Fn(u64, u64) -> bool) -> u32 {
+        self.recent = Recent::NOTHING;
         let epochs = &mut self.epochs;
         self.arrays.iter_mut().map(|array| array.slots_mut().remove_where(epochs, &doomed)).sum()
     }
@@ -176,6 +216,7 @@ impl Level {
     /// Fetches the stamp of the loaded tag, which a flush may have ended.
     fn renew(&mut self) {
         if self.epochs.exhausted() {
+            self.recent = Recent::NOTHING;
             self.arrays.iter_mut().for_each(|array| array.slots_mut().bury_dead(&self.epochs));
             self.epochs.renumber();
             self.arrays.iter_mut().for_each(|array| array.slots_mut().restamp(&self.epochs));

@@ -79,6 +79,8 @@ pub struct Mmu {
     stlb_residents: Residency,
     pieces: Pieces,
     unused_bits: u32,
+    /// The G bit where it means something.
+    global: u64,
     /// The size in which a page of each size is cached.
     cached_as: [PageSize; 3],
 }
@@ -117,6 +119,7 @@ impl Mmu {
             stlb_residents: Residency::new(config.stlb_pcids, 0),
             pieces: Pieces::None,
             unused_bits: translate::unused_bits(config.levels),
+            global: if config.pge { entry::GLOBAL } else { 0 },
             l1,
             config,
         }

@@ -25,13 +25,15 @@ struct Set<const WAYS: usize> {
 /// All sets of one array.
 #[derive(Clone, Debug)]
 pub(super) struct Narrow<const WAYS: usize> {
+    count: usize,
+    /// None before the first fill, then `count`.
     sets: Vec<Set<WAYS>>,
     policy: Policy,
 }
 
 impl<const WAYS: usize> Narrow<WAYS> {
-    pub(super) fn new(policy: Policy) -> Self {
-        Self { sets: Vec::new(), policy }
+    pub(super) const fn new(policy: Policy, count: usize) -> Self {
+        Self { count, sets: Vec::new(), policy }
     }
 
     /// The data of `key`, which is noted as used.
@@ -49,9 +51,9 @@ impl<const WAYS: usize> Narrow<WAYS> {
         self.sets.get(set)?.way_of(key).map(|way| set * WAYS + way)
     }
 
-    /// Puts an entry in; the array has `sets` sets.
+    /// Puts an entry in.
     #[inline(always)]
-    pub(super) fn fill(&mut self, sets: usize, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
+    pub(super) fn fill(&mut self, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
         let policy = self.policy;
         if let Some(held) = self.sets.get_mut(set)
             && held.full_at == epochs.changes()
@@ -60,15 +62,15 @@ impl<const WAYS: usize> Narrow<WAYS> {
             held.put(way, Displaced::Living, (key, data), epochs);
             return Displaced::Living;
         }
-        self.fill_room(sets, set, (key, data), epochs)
+        self.fill_room(set, (key, data), epochs)
     }
 
     /// Fills a set that may have dead ways.
     #[inline(never)]
-    fn fill_room(&mut self, sets: usize, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
+    fn fill_room(&mut self, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
         let policy = self.policy;
         if self.sets.is_empty() {
-            self.sets = vec![Set::unused(policy); sets];
+            self.sets = vec![Set::unused(policy); self.count];
         }
         let room = self.search_dead(set, key, data, epochs);
         let set = &mut self.sets[set];

@@ -8,7 +8,7 @@ use super::config::Levels;
 use super::cost::Meter;
 use super::counters::{Cause, Loss};
 use super::entry::{self, PageSize, Spot};
-use super::level::Globals;
+use super::level::{Globals, Level};
 use super::walk::{Leaf, Request};
 use super::{Mmu, Pieces};
 
@@ -27,92 +27,65 @@ impl Mmu {
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {
         self.counters.accesses += 1;
-        let request = Request { va, access, mode, overlap };
+        let need = needed(access, mode);
         if !is_canonical(va, self.unused_bits) {
-            return Err(self.refuse_address(request));
+            return Err(self.refuse_address(Request { va, need, access, mode, overlap }));
         }
-        let small = PageSize::Small;
-        let (spot, need) = (Spot::of(va, small), needed(access, mode));
+        match self.l1.lookup_again(Spot::of(va, PageSize::Small)) {
+            Some(data) if data & need == need => Ok(Hit { pa: address(data, va, PageSize::Small), cost: Meter::l1() }),
+            _ => self.search(Request { va, need, access, mode, overlap }, tables),
+        }
+    }
+
+    /// An access to another page than the last, or one that its entry does not allow.
+    #[inline(never)]
+    fn search(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
+        let va = request.va;
         let mut held = Held::Nothing;
-        if let Some(data) = self.l1.lookup(spot) {
-            if data & need == need {
-                return Ok(Hit { pa: address(data, va, small), cost: Meter::l1() });
-            }
-            held = Held::Insufficient;
-        }
-        if self.l1.has_larger()
-            && let Some(pa) = self.larger_in_first_level(va, need, &mut held)
-        {
-            return Ok(Hit { pa, cost: Meter::l1() });
+        if let Some((size, data)) = find(&mut self.l1, va, request.need, &mut held) {
+            return Ok(Hit { pa: address(data, va, size), cost: Meter::l1() });
         }
         self.counters.l1_misses += 1;
-        self.beyond_first_level(request, need, held, tables)
-    }
-
-    #[inline(never)]
-    fn larger_in_first_level(&mut self, va: VirtAddr, need: u64, held: &mut Held) -> Option<PhysAddr> {
-        for size in [PageSize::Large, PageSize::Huge] {
-            if let Some(data) = self.l1.lookup(Spot::of(va, size)) {
-                if data & need == need {
-                    return Some(address(data, va, size));
-                }
-                *held = Held::Insufficient;
-            }
-        }
-        None
-    }
-
-    fn beyond_first_level(
-        &mut self,
-        request: Request,
-        need: u64,
-        mut held: Held,
-        tables: &(impl Tables + ?Sized),
-    ) -> Result<Hit, Fault> {
-        if let Some((size, data)) = self.second_level(request.va, need, &mut held) {
+        if let Some((size, data)) = find(&mut self.stlb, va, request.need, &mut held) {
             self.counters.stlb_hits += 1;
             if held == Held::Insufficient {
-                self.forget_first_level(request.va);
+                self.forget_first_level(va);
             }
-            self.fill_l1(Spot::of(request.va, size), data);
-            return Ok(Hit { pa: address(data, request.va, size), cost: self.meter.stlb(request.overlap) });
+            self.fill_l1(Spot::of(va, size), data);
+            return Ok(Hit { pa: address(data, va, size), cost: self.meter.stlb(request.overlap) });
         }
-        self.walk_and_fill(request, held, tables)
+        self.walk(request, held, tables)
     }
 
-    /// What the second level holds for the access. An entry that does not allow it is no hit: the tables decide.
+    /// Fills both levels with what a walk found.
     #[inline(always)]
-    fn second_level(&mut self, va: VirtAddr, need: u64, held: &mut Held) -> Option<(PageSize, u64)> {
-        if let Some(data) = self.stlb.lookup(Spot::of(va, PageSize::Small)) {
-            if data & need == need {
-                return Some((PageSize::Small, data));
-            }
-            *held = Held::Insufficient;
-        }
-        if self.stlb.has_larger() { self.larger_in_second_level(va, need, held) } else { None }
-    }
-
-    #[inline(never)]
-    fn larger_in_second_level(&mut self, va: VirtAddr, need: u64, held: &mut Held) -> Option<(PageSize, u64)> {
-        for size in [PageSize::Large, PageSize::Huge] {
-            if let Some(data) = self.stlb.lookup(Spot::of(va, size)) {
-                if data & need == need {
-                    return Some((size, data));
-                }
-                *held = Held::Insufficient;
-            }
-        }
-        None
-    }
-
-    #[inline(never)]
-    fn walk_and_fill(&mut self, request: Request, held: Held, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
-        let leaf = self.walk(request, tables)?;
-        let va = request.va;
+    pub(super) fn fill(&mut self, va: VirtAddr, held: Held, leaf: &Leaf) -> PhysAddr {
         if held == Held::Insufficient {
             self.forget_translation(va);
         }
-        let (size, data) = self.cached_piece(va, &leaf);
+        if leaf.size != PageSize::Small {
+            return self.fill_larger(va, leaf);
+        }
+        let data = entry::data(leaf.frame, leaf.flags, PageSize::Small, self.tag);
+        self.fill_both(va, PageSize::Small, data);
+        address(data, va, PageSize::Small)
+    }
+
+    /// Fills the part of a page around `va` that this CPU caches as one.
+    #[inline(never)]
+    fn fill_larger(&mut self, va: VirtAddr, leaf: &Leaf) -> PhysAddr {
+        let size = self.cached_as[leaf.size as usize];
+        if size != leaf.size {
+            self.pieces = Pieces::Some;
+        }
+        let within = va.0 & (leaf.size.bytes() - 1) & !(size.bytes() - 1);
+        let data = entry::data(PhysAddr(leaf.frame.0 + within), leaf.flags, leaf.size, self.tag);
+        self.fill_both(va, size, data);
+        address(data, va, size)
+    }
+
+    #[inline(always)]
+    fn fill_both(&mut self, va: VirtAddr, size: PageSize, data: u64) {
         let spot = Spot::of(va, size);
         if self.stlb.holds(size) {
             match self.stlb.fill(spot, data) {
@@ -122,7 +95,6 @@ impl Mmu {
             }
         }
         self.fill_l1(spot, data);
-        Ok(Hit { pa: address(data, va, size), cost: leaf.cost })
     }
 
     #[inline(always)]
@@ -130,20 +102,6 @@ impl Mmu {
         if let Displaced::Living = self.l1.fill(spot, data) {
             self.counters.lost.add(Cause::Capacity, Loss { l1: 1, stlb: 0 });
         }
-    }
-
-    /// The entry for the part of a page around `va` that this CPU caches as one.
-    #[inline(always)]
-    fn cached_piece(&mut self, va: VirtAddr, leaf: &Leaf) -> (PageSize, u64) {
-        if leaf.size == PageSize::Small {
-            return (leaf.size, entry::data(leaf.frame, leaf.flags, leaf.size, self.tag));
-        }
-        let size = self.cached_as[leaf.size as usize];
-        if size != leaf.size {
-            self.pieces = Pieces::Some;
-        }
-        let within = va.0 & (leaf.size.bytes() - 1) & !(size.bytes() - 1);
-        (size, entry::data(PhysAddr(leaf.frame.0 + within), leaf.flags, leaf.size, self.tag))
     }
 
     /// Drops what both levels hold for `va` under the loaded tag and globally: it did not suffice, or its page faulted.
@@ -161,11 +119,36 @@ impl Mmu {
 
 /// What the arrays held for an access that they could not answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Held {
+pub(super) enum Held {
     /// Nothing.
     Nothing,
-    /// An entry that does not allow the access, or whose D bit is not known to be set.
+    /// An entry that does not allow the access, or whose D bit is not known to be set: no hit, the tables decide.
     Insufficient,
+}
+
+/// What a level holds for the page around `va`, if it suffices.
+#[inline(always)]
+fn find(level: &mut Level, va: VirtAddr, need: u64, held: &mut Held) -> Option<(PageSize, u64)> {
+    if let Some(data) = level.lookup(Spot::of(va, PageSize::Small)) {
+        if data & need == need {
+            return Some((PageSize::Small, data));
+        }
+        *held = Held::Insufficient;
+    }
+    if level.has_larger() { find_larger(level, va, need, held) } else { None }
+}
+
+#[inline(never)]
+fn find_larger(level: &mut Level, va: VirtAddr, need: u64, held: &mut Held) -> Option<(PageSize, u64)> {
+    for size in [PageSize::Large, PageSize::Huge] {
+        if let Some(data) = level.lookup(Spot::of(va, size)) {
+            if data & need == need {
+                return Some((size, data));
+            }
+            *held = Held::Insufficient;
+        }
+    }
+    None
 }
 
 /// The physical address of the byte at `va` in a page of `size`.

@@ -7,10 +7,11 @@
 use tlbkit::{PhysAddr, VirtAddr};
 
 use super::Mmu;
-use super::access::{Access, Cost, Fault, FaultKind, Mode, Overlap, Source, Tables, rights};
+use super::access::{Access, Cost, Fault, FaultKind, Hit, Mode, Overlap, Source, Tables};
 use super::config::{ArrayConfig, PathCaches};
 use super::cost::{Depth, WalkCost};
-use super::entry::{self, DIRTY, EXECUTE, GLOBAL, GRANT_ALL, PageSize, Spot, USER, WRITE};
+use super::entry::{self, DIRTY, EXECUTE, GRANT_ALL, PageSize, Spot, USER, WRITE};
+use super::translate::Held;
 
 const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;
@@ -30,6 +31,8 @@ pub(super) fn path_arrays(caches: &PathCaches) -> Vec<ArrayConfig> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) va: VirtAddr,
+    /// The rights that it takes, and D for a store.
+    pub(super) need: u64,
     pub(super) access: Access,
     pub(super) mode: Mode,
     pub(super) overlap: Overlap,
@@ -44,8 +47,6 @@ pub(super) struct Leaf {
     pub(super) size: PageSize,
     /// Rights of all levels together, and whether it is dirty and global.
     pub(super) flags: u64,
-    /// What finding it cost.
-    pub(super) cost: Cost,
 }
 
 /// A walk on its way down.
@@ -58,20 +59,47 @@ struct Step {
 }
 
 impl Mmu {
-    /// Walks, sets A and D, and fills the paging-structure caches. Does not touch the TLB arrays.
-    #[inline]
-    pub(super) fn walk(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Leaf, Fault> {
+    /// Walks, sets A and D, fills the paging-structure caches and then the arrays. What each step finds is worked up on
+    /// the spot: most walks read one entry, and handing that through results takes longer than finding it.
+    #[inline(always)]
+    pub(super) fn walk(&mut self, request: Request, held: Held, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
         self.counters.walks += 1;
-        let mut step = self.enter(request.va);
-        loop {
-            let at = PhysAddr(step.table.0 + 8 * index_at(request.va, step.level));
-            let entry = self.read_entry(&mut step, at, tables);
+        match self.path.lookup(path_spot(request.va, PageSize::Small)) {
+            Some(data) => {
+                let step = self.enter_by(data, PageSize::Small);
+                self.read_page_table(request, held, step, tables)
+            }
+            None => self.walk_from_above(request, held, tables),
+        }
+    }
+
+    /// The last step of walks that find no larger page.
+    #[inline(always)]
+    fn read_page_table(
+        &mut self,
+        request: Request,
+        held: Held,
+        mut step: Step,
+        tables: &(impl Tables + ?Sized),
+    ) -> Result<Hit, Fault> {
+        step.level = 1;
+        let (at, entry) = self.read_entry(&mut step, request.va, tables);
+        if entry & PRESENT == 0 {
+            return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
+        }
+        self.finish(request, held, step, (at, entry), tables)
+    }
+
+    #[inline(never)]
+    fn walk_from_above(&mut self, request: Request, held: Held, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
+        let mut step = self.enter_higher(request.va);
+        while step.level > 1 {
+            let (at, entry) = self.read_entry(&mut step, request.va, tables);
             if entry & PRESENT == 0 {
                 return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
             }
-            step.grants &= grants_of(entry);
             if is_leaf(entry, step.level) {
-                return self.finish(request, step, at, entry, tables);
+                return self.finish(request, held, step, (at, entry), tables);
             }
             if entry & ACCESSED == 0 {
                 tables.set_accessed_dirty(at, ACCESSED);
@@ -80,18 +108,10 @@ impl Mmu {
             step.table = PhysAddr(entry::frame_of(entry));
             self.remember(request.va, &step);
         }
+        self.read_page_table(request, held, step, tables)
     }
 
-    /// The deepest table that a paging-structure entry leads to, else the root.
-    #[inline(always)]
-    fn enter(&mut self, va: VirtAddr) -> Step {
-        match self.path.lookup(path_spot(va, PageSize::Small)) {
-            Some(data) => self.enter_by(data, PageSize::Small),
-            None => self.enter_higher(va),
-        }
-    }
-
-    #[inline(never)]
+    /// The deepest directory that a paging-structure entry leads to, else the root.
     fn enter_higher(&mut self, va: VirtAddr) -> Step {
         for kind in [PageSize::Large, PageSize::Huge] {
             if let Some(data) = self.path.lookup(path_spot(va, kind)) {
@@ -108,13 +128,16 @@ impl Mmu {
         Step { level: kind as u32 + 1, table, grants: data & GRANT_ALL, cost: self.meter.walk() }
     }
 
+    /// Reads the entry for `va` in the table of the step, which keeps the rights that are left.
     #[inline(always)]
-    fn read_entry(&mut self, step: &mut Step, at: PhysAddr, tables: &(impl Tables + ?Sized)) -> u64 {
+    fn read_entry(&mut self, step: &mut Step, va: VirtAddr, tables: &(impl Tables + ?Sized)) -> (PhysAddr, u64) {
+        let at = PhysAddr(step.table.0 + 8 * index_at(va, step.level));
         let entry = tables.read(at);
         let depth = if is_leaf(entry, step.level) { Depth::Leaf } else { Depth::Upper };
         let near = self.near.touch(at);
         self.meter.reference(&mut step.cost, depth, near);
-        entry
+        step.grants &= grants_of(entry);
+        (at, entry)
     }
 
     /// Caches the step that led to `step.table`.
@@ -132,34 +155,35 @@ impl Mmu {
         }
     }
 
+    /// The step found a page.
     #[inline(always)]
     fn finish(
         &mut self,
         request: Request,
+        held: Held,
         step: Step,
-        at: PhysAddr,
-        entry: u64,
+        (at, entry): (PhysAddr, u64),
         tables: &(impl Tables + ?Sized),
-    ) -> Result<Leaf, Fault> {
-        let wanted = rights(request.access, request.mode);
+    ) -> Result<Hit, Fault> {
+        let wanted = request.need & GRANT_ALL;
         if step.grants & wanted != wanted {
             return Err(self.refuse(request, FaultKind::Protection, step.cost));
         }
-        let marks = if request.access == Access::Write { ACCESSED | DIRTY } else { ACCESSED };
+        let marks = ACCESSED | request.need & DIRTY;
         if entry & marks != marks {
             tables.set_accessed_dirty(at, marks);
         }
-        let global = if self.config.pge { entry & GLOBAL } else { 0 };
         let size = PageSize::ALL[step.level as usize - 1];
         let frame = PhysAddr(entry::frame_of(entry) & !(size.bytes() - 1));
-        let flags = step.grants | (entry | marks) & DIRTY | global;
-        Ok(Leaf { frame, size, flags, cost: self.close(step.cost, request.overlap) })
+        let flags = step.grants | (entry | marks) & DIRTY | entry & self.global;
+        let cost = self.close(step.cost, request.overlap);
+        Ok(Hit { pa: self.fill(request.va, held, &Leaf { frame, size, flags }), cost })
     }
 
     /// A fault drops what is cached for the address: its translations and the path to it.
     #[cold]
     fn refuse(&mut self, request: Request, kind: FaultKind, cost: WalkCost) -> Fault {
-        let Request { va, access, mode, overlap } = request;
+        let Request { va, access, mode, overlap, .. } = request;
         self.forget_translation(va);
         self.forget_path(va, self.tag);
         self.counters.faults += 1;

@@ -1,7 +1,7 @@
 //! Arrays of any other shape, in practice fully associative: 32 paging-structure entries, 64 to 96 first-level ones.
 //!
-//! A look-up first tries the way where the page was used last. LRU is a doubly linked list, so that noting a use costs
-//! the same for 96 ways as for five.
+//! A look-up first tries the way where the page was used last. LRU is a rank for each way, zero for the one used last:
+//! noting a use adds one to all lower ranks, sixteen at a time.
 
 use super::array::Displaced;
 use super::config::Policy;
@@ -11,25 +11,16 @@ use super::slots::Slots;
 
 /// Guesses of one set.
 const HINTS: usize = 256;
+/// Ranks that are compared at once.
+const LANES: usize = 16;
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    key: u64,
-    data: u64,
-}
-
-/// Neighbours in a list of ways: `newer` towards the most recently used.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    newer: u8,
-    older: u8,
-}
-
-/// What is known of a whole set.
+/// One set.
 #[derive(Clone, Debug)]
 struct Set {
-    newest: u8,
-    oldest: u8,
+    /// Keys and data.
+    entries: Box<[(u64, u64)]>,
+    /// How many ways were used after this one.
+    ranks: Box<[[u8; LANES]]>,
     full_at: u32,
     tree: u64,
     /// Way of the last use, by low bits of the page number: only a guess.
@@ -41,104 +32,102 @@ struct Set {
 pub(super) struct Wide {
     ways: usize,
     policy: Policy,
-    slots: Vec<Slot>,
-    links: Vec<Link>,
+    count: usize,
+    /// None before the first fill, then `count`.
     sets: Vec<Set>,
 }
 
 impl Wide {
-    pub(super) fn new(policy: Policy, ways: usize) -> Self {
-        Self { ways, policy, slots: Vec::new(), links: Vec::new(), sets: Vec::new() }
+    pub(super) const fn new(policy: Policy, count: usize, ways: usize) -> Self {
+        Self { ways, policy, count, sets: Vec::new() }
     }
 
     /// The data of `key`, which is noted as used.
     #[inline(always)]
     pub(super) fn lookup(&mut self, set: usize, key: u64) -> Option<u64> {
-        let way = self.way_of(set, key)?;
-        self.touch(set, way, key);
-        Some(self.slots[set * self.ways + way].data)
+        let policy = self.policy;
+        let set = self.sets.get_mut(set)?;
+        let way = set.way_of(key)?;
+        set.touch(way, key, policy);
+        Some(set.entries[way].1)
     }
 
     /// The slot of `key`.
     pub(super) fn find(&self, set: usize, key: u64) -> Option<usize> {
-        self.way_of(set, key).map(|way| set * self.ways + way)
+        self.sets.get(set)?.way_of(key).map(|way| set * self.ways + way)
     }
 
-    #[inline(always)]
-    fn way_of(&self, set: usize, key: u64) -> Option<usize> {
-        let guess = usize::from(self.sets.get(set)?.hints[hint_of(key)]);
-        if self.slots[set * self.ways + guess].key == key {
-            return Some(guess);
-        }
-        self.search(set, key)
-    }
-
-    #[inline(never)]
-    fn search(&self, set: usize, key: u64) -> Option<usize> {
-        let slots = &self.slots[set * self.ways..(set + 1) * self.ways];
-        // Emptying a slot clears half of its key; what is left equals no key.
-        slots.iter().position(|slot| slot.key == key)
-    }
-
-    /// Puts an entry in; the array has `sets` sets.
-    pub(super) fn fill(&mut self, sets: usize, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
-        if self.slots.is_empty() {
-            self.allocate(sets);
+    /// Puts an entry in.
+    pub(super) fn fill(&mut self, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
+        if self.sets.is_empty() {
+            self.sets = vec![Set::unused(self.ways); self.count];
         }
         let mut room = None;
         if self.sets[set].full_at != epochs.changes() {
             room = self.search_dead(set, key, data, epochs);
         }
-        let (way, displaced) = room.unwrap_or_else(|| (self.victim(set), Displaced::Living));
-        let slot = &mut self.slots[set * self.ways + way];
-        epochs.note_exchange(displaced, slot.key as u32, &slot.data, key, data);
-        *slot = Slot { key, data };
-        self.touch(set, way, key);
+        let policy = self.policy;
+        let set = &mut self.sets[set];
+        let (way, displaced) = room.unwrap_or_else(|| (set.victim(policy), Displaced::Living));
+        set.put(way, displaced, (key, data), epochs);
+        set.touch(way, key, policy);
         displaced
     }
+}
 
-    #[inline(always)]
-    fn touch(&mut self, set: usize, way: usize, key: u64) {
-        let state = &mut self.sets[set];
-        state.hints[hint_of(key)] = way as u8;
-        if self.policy == Policy::TreePlru {
-            state.tree = tree_touched(state.tree, way, self.ways);
-        } else if usize::from(state.newest) != way {
-            self.move_to_front(set, way);
-        }
-    }
-
-    fn victim(&self, set: usize) -> usize {
-        match self.policy {
-            Policy::TreePlru => tree_victim(self.sets[set].tree, self.ways),
-            Policy::Lru | Policy::RotatingPlru4 => usize::from(self.sets[set].oldest),
+impl Set {
+    /// The last way is the first to be filled once dead ways are used up: it has the highest rank. Places beyond it
+    /// rank higher still, and are never looked at.
+    fn unused(ways: usize) -> Self {
+        let rank_block = |block: usize| std::array::from_fn(|lane| (block * LANES + lane) as u8);
+        Self {
+            entries: vec![(0, 0); ways].into(),
+            ranks: (0..ways.div_ceil(LANES)).map(rank_block).collect(),
+            full_at: 0,
+            tree: 0,
+            hints: Box::new([0; HINTS]),
         }
     }
 
     #[inline(always)]
-    fn move_to_front(&mut self, set: usize, way: usize) {
-        let links = &mut self.links[set * self.ways..(set + 1) * self.ways];
-        let state = &mut self.sets[set];
-        let Link { newer, older } = links[way];
-        links[usize::from(newer)].older = older;
-        if usize::from(state.oldest) == way {
-            state.oldest = newer;
-        } else {
-            links[usize::from(older)].newer = newer;
-        }
-        links[way].older = state.newest;
-        links[usize::from(state.newest)].newer = way as u8;
-        state.newest = way as u8;
+    fn way_of(&self, key: u64) -> Option<usize> {
+        let guess = usize::from(self.hints[hint_of(key)]);
+        if self.entries[guess].0 == key { Some(guess) } else { self.search(key) }
     }
 
-    fn allocate(&mut self, sets: usize) {
-        let last = (self.ways - 1) as u8;
-        let hints = || Box::new([0; HINTS]);
-        let set = || Set { newest: 0, oldest: last, full_at: 0, tree: 0, hints: hints() };
-        let link = |way: usize| Link { newer: (way as u8).wrapping_sub(1), older: (way as u8).wrapping_add(1) };
-        self.slots = vec![Slot::default(); sets * self.ways];
-        self.links = (0..sets * self.ways).map(|slot| link(slot % self.ways)).collect();
-        self.sets = (0..sets).map(|_| set()).collect();
+    #[inline(never)]
+    fn search(&self, key: u64) -> Option<usize> {
+        // Emptying a slot clears half of its key; what is left equals no key.
+        self.entries.iter().position(|&(held, _)| held == key)
+    }
+
+    fn put(&mut self, way: usize, displaced: Displaced, (key, data): (u64, u64), epochs: &mut Epochs) {
+        let (held, held_data) = self.entries[way];
+        epochs.note_exchange(displaced, held as u32, &held_data, key, data);
+        self.entries[way] = (key, data);
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, way: usize, key: u64, policy: Policy) {
+        self.hints[hint_of(key)] = way as u8;
+        if policy == Policy::TreePlru {
+            self.tree = tree_touched(self.tree, way, self.entries.len());
+            return;
+        }
+        let rank = self.ranks[way / LANES][way % LANES];
+        for block in &mut self.ranks {
+            let passed = |other: u8| if other == rank { 0 } else { other + u8::from(other < rank) };
+            *block = block.map(passed);
+        }
+    }
+
+    fn victim(&self, policy: Policy) -> usize {
+        if policy == Policy::TreePlru {
+            return tree_victim(self.tree, self.entries.len());
+        }
+        let last = (self.entries.len() - 1) as u8;
+        let oldest = self.ranks.as_flattened().iter().position(|&rank| rank == last);
+        oldest.expect("ranks are a permutation")
     }
 }
 
@@ -150,7 +139,7 @@ const fn hint_of(key: u64) -> usize {
 
 impl Slots for Wide {
     fn len(&self) -> usize {
-        self.slots.len()
+        self.sets.len() * self.ways
     }
 
     fn ways(&self) -> usize {
@@ -158,11 +147,11 @@ impl Slots for Wide {
     }
 
     fn entry(&self, slot: usize) -> (u64, u64) {
-        (self.slots[slot].key, self.slots[slot].data)
+        self.sets[slot / self.ways].entries[slot % self.ways]
     }
 
     fn set_rest(&mut self, slot: usize, rest: u32) {
-        let key = &mut self.slots[slot].key;
+        let key = &mut self.sets[slot / self.ways].entries[slot % self.ways].0;
         *key = *key >> 32 << 32 | u64::from(rest);
     }
 

@@ -66,7 +66,7 @@ impl Stage {
         };
         let world = Keep::new(Box::new(World::new(run.machine, run.cpus, parts)));
         let (start, end) = kernel_set(&words[0], run.cpus);
-        world.get().set_words.borrow_mut().insert(start, end);
+        world.get().lines.borrow_mut().mark_set(start, end);
         Ok(Self { idle_fibers: Vec::new(), world, _map: map, _states: states, stats, _words: words })
     }
 

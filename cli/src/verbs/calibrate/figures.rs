@@ -1,0 +1,220 @@
+//! What a person sees of a survey: each figure with its spread, what was found out, and what must not be believed.
+
+use serde_json::{Value, json};
+use tlbkit_host::collateral::Fracturing;
+use tlbkit_host::partner::Company;
+use tlbkit_host::revocation::Call;
+use tlbkit_host::{Sample, Survey};
+
+/// One measured time.
+pub(super) struct Figure {
+    name: String,
+    sample: Sample,
+    cycles: f64,
+}
+
+impl Figure {
+    pub(super) fn json_row(&self) -> Value {
+        let Sample { low, median, high, repetitions } = self.sample;
+        json!({
+            "figure": self.name, "unit": "ns", "value": median, "low": low, "high": high, "repetitions": repetitions,
+            "cycles": self.cycles, "noisy": self.sample.is_noisy(),
+        })
+    }
+
+    pub(super) fn text_row(&self) -> Vec<String> {
+        let spread = format!("{:.0} %", 100.0 * self.sample.spread());
+        let remark = if self.sample.is_noisy() { "too noisy" } else { "" };
+        let (time, cycles) = (format!("{:.2}", self.sample.median), format!("{:.1}", self.cycles));
+        vec![self.name.clone(), time, spread, cycles, remark.into()]
+    }
+}
+
+/// Everything with a time.
+pub(super) fn all(survey: &Survey) -> Vec<Figure> {
+    let named = loads(survey).into_iter().chain(revocation(survey)).chain(rings(survey));
+    single(survey).into_iter().chain(figures(survey, named)).collect()
+}
+
+/// What depends on no number of pages or processes.
+pub(super) fn single(survey: &Survey) -> Vec<Figure> {
+    let remote = survey.revocation.remote().map(|sample| ("telling a running thread".to_owned(), sample));
+    let named = primitives(survey).into_iter().chain(translation(survey)).chain(remote).chain(collateral(survey));
+    figures(survey, named)
+}
+
+fn figures(survey: &Survey, named: impl Iterator<Item = Named>) -> Vec<Figure> {
+    let cycles = |sample: &Sample| sample.median * survey.host.tsc_mhz / 1e3;
+    named.map(|(name, sample)| Figure { name, cycles: cycles(&sample), sample }).collect()
+}
+
+type Named = (String, Sample);
+
+fn primitives(survey: &Survey) -> Vec<Named> {
+    let costs = &survey.primitives;
+    let always = [
+        ("system call", costs.syscall),
+        ("fault, page of zeros", costs.read_fault),
+        ("fault, new page", costs.write_fault),
+        ("copying a page", costs.copy_page),
+        ("locked addition", costs.locked_op),
+        ("full fence", costs.full_fence),
+        ("pause", costs.pause),
+    ];
+    let transfer = costs.line_transfer.map(|sample| ("line from another CPU", sample));
+    always.into_iter().chain(transfer).map(|(name, sample)| (name.to_owned(), sample)).collect()
+}
+
+fn translation(survey: &Survey) -> Vec<Named> {
+    let translation = &survey.translation;
+    let derived = [
+        ("second-level hit", translation.stlb_hit),
+        ("second-level hit, overlapped", translation.stlb_hit_overlapped),
+        ("walk, near tables", translation.walk_warm),
+        ("walk, near tables, overlapped", translation.walk_overlapped),
+        ("walk, far tables", translation.walk_cold),
+    ];
+    let stride = |&(count, sample): &(usize, Sample)| (format!("load, {count} pages of 2M"), sample);
+    let derived = derived.into_iter().map(|(name, sample)| (name.to_owned(), sample));
+    derived.chain(translation.large_strides.iter().map(stride)).collect()
+}
+
+fn loads(survey: &Survey) -> Vec<Named> {
+    let mut named = Vec::new();
+    for point in &survey.translation.curve {
+        named.push((format!("load, {} pages of 4K", point.pages), point.small));
+        named.extend(point.large.map(|sample| (format!("load, {} pages, backed by 2M", point.pages), sample)));
+        named.push((format!("load, {} lines side by side", point.pages), point.dense));
+    }
+    named
+}
+
+/// What a call is called.
+pub(super) fn call_word(call: Call) -> &'static str {
+    match call {
+        Call::Munmap => "munmap",
+        Call::Madvise => "madvise",
+        Call::Mprotect => "mprotect",
+    }
+}
+
+fn revocation(survey: &Survey) -> Vec<Named> {
+    let mut named = Vec::new();
+    for row in &survey.revocation.rows {
+        let cases =
+            [(Company::Alone, Some(row.alone)), (Company::Asleep, row.asleep), (Company::Spinning, row.spinning)];
+        for (company, sample) in cases {
+            let name = format!("{}, {} pages, {}", call_word(row.call), row.pages, company_word(company));
+            named.extend(sample.map(|sample| (name, sample)));
+        }
+    }
+    named
+}
+
+fn company_word(company: Company) -> &'static str {
+    match company {
+        Company::Alone => "alone",
+        Company::Asleep => "thread asleep",
+        Company::Spinning => "thread running",
+    }
+}
+
+fn collateral(survey: &Survey) -> Vec<Named> {
+    let collateral = &survey.collateral;
+    let cases = [("nothing", collateral.after_none), ("1 page", collateral.after_one), ("all", collateral.after_all)];
+    cases.map(|(what, sample)| (format!("512 warm pages after a flush of {what}"), sample)).into()
+}
+
+fn rings(survey: &Survey) -> Vec<Named> {
+    let row = |row: &tlbkit_host::ring::Row| {
+        let name = |pages| format!("hop, {} processes, {pages} pages", row.processes);
+        [(name(0), row.idle), (name(256), row.few_pages), (name(512), row.many_pages)]
+    };
+    survey.rings.rows.iter().flat_map(row).collect()
+}
+
+/// Something that follows from the times.
+pub(super) struct Finding {
+    pub(super) name: &'static str,
+    pub(super) value: String,
+    pub(super) remark: String,
+}
+
+/// All of it, doubts included.
+pub(super) fn findings(survey: &Survey) -> Vec<Finding> {
+    let entries = |count: Option<usize>| count.map_or("no step seen".to_owned(), |count| count.to_string());
+    let finding = |name, value, remark: &str| Finding { name, value, remark: remark.to_owned() };
+    let translation = &survey.translation;
+    vec![
+        finding("first-level entries", entries(translation.l1_entries), "the largest chase that misses nothing"),
+        finding("second-level entries", entries(translation.stlb_entries), "the largest chase that walks nothing"),
+        fracturing(survey),
+        ceiling(survey),
+        tags(survey),
+        company(survey),
+        hypervisor(survey),
+        noise(survey),
+    ]
+}
+
+fn fracturing(survey: &Survey) -> Finding {
+    let (value, remark) = match survey.collateral.fracturing() {
+        Fracturing::On => ("on", "the flush of one page slows other pages as much as a flush of everything"),
+        Fracturing::Off => ("off", "the flush of one page leaves other pages as fast as they were"),
+        Fracturing::Unclear => ("unclear", "a flush of everything hardly shows, or the times lie between both cases"),
+    };
+    Finding { name: "fracturing", value: value.into(), remark: remark.into() }
+}
+
+fn ceiling(survey: &Survey) -> Finding {
+    let (value, remark) = match &survey.revocation.ceiling {
+        Some(step) => (
+            step.last.to_string(),
+            format!(
+                "mprotect grows by {:.0} ns a page up to here, drops by {:.0} ns and grows by {:.0} ns a page",
+                step.slope_before, step.drop, step.slope_after
+            ),
+        ),
+        None => {
+            ("no step seen".into(), "page by page and everything at once cost the same, or the host is noisy".into())
+        }
+    };
+    Finding { name: "ceiling in pages", value, remark }
+}
+
+fn tags(survey: &Survey) -> Finding {
+    let (value, remark) = match survey.tags() {
+        Some(tags) => (tags.to_string(), "processes in a ring that keep their translations; Linux has six tags a CPU"),
+        None => ("no limit seen".into(), "rings of up to eight processes pay the same for a page"),
+    };
+    Finding { name: "address-space tags", value, remark: remark.into() }
+}
+
+fn company(survey: &Survey) -> Finding {
+    let (value, remark) = match survey.revocation.remote() {
+        Some(_) => ("measured", "with a thread asleep and one running on another CPU"),
+        None => ("not measured", "this process may use one CPU only, so interrupts cost what they do elsewhere"),
+    };
+    Finding { name: "other CPUs", value: value.into(), remark: remark.into() }
+}
+
+fn hypervisor(survey: &Survey) -> Finding {
+    let (value, remark) = if survey.host.is_virtual {
+        ("virtual", "walks are nested and interrupts pass the host below: the file holds for guests of this host only")
+    } else {
+        ("bare metal", "no hypervisor shows itself")
+    };
+    Finding { name: "host", value: value.into(), remark: remark.into() }
+}
+
+fn noise(survey: &Survey) -> Finding {
+    let disturbance = &survey.disturbance;
+    let value = format!("{:.1} % others, {:.1} % stolen", disturbance.others_percent, disturbance.stolen_percent);
+    let noisy = all(survey).iter().filter(|figure| figure.sample.is_noisy()).count();
+    let remark = if disturbance.is_too_much() {
+        format!("too much for figures to mean anything, {noisy} of them scatter widely: measure again when it is quiet")
+    } else {
+        format!("quiet enough; {noisy} figures scatter widely and are priors in the file")
+    };
+    Finding { name: "CPU time meanwhile", value, remark }
+}

@@ -1,0 +1,190 @@
+//! From a survey to fields of a machine file: which field each measurement gives, and on what it rests.
+
+use std::collections::BTreeMap;
+
+use tlbkit_host::{Host, Sample, Survey};
+use tlbkit_sim::machine::{Kind, Machine};
+
+/// Who measured what, and when.
+pub(super) struct Origin<'a> {
+    /// The machine's name.
+    pub(super) machine: String,
+    pub(super) host: &'a Host,
+    pub(super) date: String,
+    /// The built-in machine that has the rest.
+    pub(super) base: &'a str,
+}
+
+/// A number for one field.
+pub(super) struct Entry {
+    pub(super) value: f64,
+    pub(super) band: Option<[f64; 2]>,
+    pub(super) kind: Kind,
+    /// What was measured, and what was taken off.
+    pub(super) how: String,
+}
+
+/// Numbers by dotted field name.
+pub(super) type Entries = BTreeMap<&'static str, Entry>;
+
+/// Everything that the survey says about `base`'s fields.
+pub(super) fn entries(survey: &Survey, base: &Machine) -> Entries {
+    let mut sheet = Sheet { survey, base, entries: Entries::new() };
+    sheet.system();
+    sheet.arrays();
+    sheet.walks();
+    sheet.instructions();
+    sheet.revocation();
+    sheet.lines();
+    sheet.entries
+}
+
+struct Sheet<'a> {
+    survey: &'a Survey,
+    base: &'a Machine,
+    entries: Entries,
+}
+
+impl Sheet<'_> {
+    /// Time, as cycles of the time-stamp counter. What scatters too much is a prior with its band.
+    fn time(&mut self, field: &'static str, kind: Kind, nanoseconds: &Sample, how: &str) {
+        let cycles = nanoseconds.times(self.survey.host.tsc_mhz / 1e3);
+        let kind = if nanoseconds.is_noisy() { Kind::Prior } else { kind };
+        let round = |value: f64| (value * 10.0).round() / 10.0;
+        let entry = Entry {
+            value: round(cycles.median),
+            band: Some([round(cycles.low), round(cycles.high)]),
+            kind,
+            how: how.into(),
+        };
+        self.entries.insert(field, entry);
+    }
+
+    fn count(&mut self, field: &'static str, value: usize, how: &str) {
+        let entry = Entry { value: value as f64, band: None, kind: Kind::Input, how: how.into() };
+        self.entries.insert(field, entry);
+    }
+
+    fn system(&mut self) {
+        let host = &self.survey.host;
+        self.count("system.frequency_mhz", host.tsc_mhz.round() as usize, "the time-stamp counter's rate");
+        self.count("system.cpus", host.cpus, "/proc/cpuinfo");
+        self.count("system.sockets", host.sockets, "/proc/cpuinfo");
+        self.count("system.smt", host.smt, "/proc/cpuinfo");
+    }
+
+    fn arrays(&mut self) {
+        let translation = &self.survey.translation;
+        if let Some(entries) = translation.l1_entries {
+            self.count("tlb.l1[0].sets", 1, "fully associative; not resolved");
+            self.count("tlb.l1[0].ways", entries, "the last size without a step in a chase");
+        }
+        if let Some(entries) = translation.stlb_entries {
+            let (sets, ways) = shape(entries);
+            let how = format!("{entries} entries, before the second step of a chase; the split is not resolved");
+            self.count("tlb.stlb[0].sets", sets, &how);
+            self.count("tlb.stlb[0].ways", ways, &how);
+        }
+        // Of all steps, this is the one that a busy host moves.
+        let is_telling = self.survey.host.has_pcid && !self.survey.disturbance.is_too_much();
+        if let Some(tags) = self.survey.tags().filter(|_| is_telling) {
+            // Linux itself has six tags a CPU: a hardware that keeps more cannot show it.
+            let band = Some([tags as f64, if tags < 6 { tags as f64 + 1.0 } else { 4096.0 }]);
+            let how = "rings of processes; Linux gives out six tags".into();
+            self.entries.insert("tlb.stlb_pcids", Entry { value: tags as f64, band, kind: Kind::Calibrated, how });
+        }
+    }
+
+    fn walks(&mut self) {
+        let translation = &self.survey.translation;
+        let nested = self.nested_nanoseconds();
+        let how = "a walk in a chase, less the nested references of the machine that it is taken from";
+        self.time("walk.leaf_hot_cycles", Kind::Calibrated, &translation.walk_warm.minus(&nested), how);
+        self.time("walk.leaf_cold_cycles", Kind::Calibrated, &translation.walk_cold.minus(&nested), how);
+        let (single, overlapped) = (translation.walk_warm.median, translation.walk_overlapped.median);
+        if single > 0.0 {
+            let value = (100.0 * overlapped / single).round().clamp(1.0, 100.0);
+            let how = "a near walk where loads overlap, beside one in a chain".into();
+            self.entries.insert("walk.overlap_percent", Entry { value, band: None, kind: Kind::Calibrated, how });
+        }
+        let how = "384 pages less as many lines";
+        self.time("cycles.stlb_hit_dependent", Kind::Input, &translation.stlb_hit, how);
+        self.time("cycles.stlb_hit_independent", Kind::Input, &translation.stlb_hit_overlapped, how);
+    }
+
+    /// What the nested references of one leaf cost by the base machine.
+    fn nested_nanoseconds(&self) -> Sample {
+        let cycles = self
+            .base
+            .guest
+            .as_ref()
+            .map_or(0.0, |guest| guest.references_per_reference.value * guest.reference_cycles.value);
+        let own = cycles * 1e3 / self.base.system.frequency_mhz.value;
+        Sample { low: own, median: own, high: own, repetitions: usize::MAX }
+    }
+
+    fn instructions(&mut self) {
+        let primitives = &self.survey.primitives;
+        self.time("cycles.syscall", Kind::Input, &primitives.syscall, "getppid");
+        self.time("cycles.copy_page", Kind::Input, &primitives.copy_page, "between near caches");
+        let how = "a fault that maps the page of zeros, with the handler";
+        self.time("cycles.page_fault_entry_exit", Kind::Calibrated, &primitives.read_fault, how);
+        let zero = primitives.write_fault.minus(&primitives.read_fault);
+        let how = "a fault that takes a new page, less one that takes the page of zeros; with allocation";
+        self.time("cycles.zero_page", Kind::Calibrated, &zero, how);
+        self.time("software.pause_cycles", Kind::Input, &primitives.pause, "PAUSE in a loop");
+        if let Some(row) = self.survey.rings.ping_pong() {
+            let keep = self.base.cycles.cr3_keep.as_ref().map_or(0.0, |cost| cost.value);
+            let keep = keep * 1e3 / self.survey.host.tsc_mhz;
+            let keep = Sample { low: keep, median: keep, high: keep, repetitions: usize::MAX };
+            let hop = row.idle.minus(&primitives.syscall.times(2.0)).minus(&keep);
+            let how = "a hop between two processes by eventfd, less two system calls and a kept CR3";
+            self.time("cycles.context_switch_base", Kind::Calibrated, &hop, how);
+        }
+    }
+
+    fn revocation(&mut self) {
+        if let Some(step) = &self.survey.revocation.ceiling {
+            let value = (step.slope_before - step.slope_after) * self.survey.host.tsc_mhz / 1e3;
+            let how = format!("mprotect: growth up to {} pages less growth beyond", step.last);
+            let entry = Entry { value: value.max(0.0).round(), band: None, kind: Kind::Calibrated, how };
+            self.entries.insert("cycles.invlpg", entry);
+        }
+        let Some(remote) = self.survey.revocation.remote() else { return };
+        let cycles = &self.base.cycles;
+        let (send, deliver) = (cycles.ipi_send.value, cycles.ipi_deliver_same_socket.value);
+        let share = |part: f64| remote.times(part / (send + deliver + cycles.interrupt_entry_exit.value));
+        let how = "what a running thread elsewhere adds to the flush of one page, split as there";
+        for (field, part) in [("cycles.ipi_send", send), ("cycles.ipi_deliver_same_socket", deliver)] {
+            self.time(field, Kind::Calibrated, &share(part), how);
+        }
+    }
+
+    fn lines(&mut self) {
+        let primitives = &self.survey.primitives;
+        if let Some(transfer) = &primitives.line_transfer {
+            self.time("cache_line.same_socket_cycles", Kind::Input, transfer, "two threads that write in turn");
+        }
+        self.time("cache_line.locked_op_cycles", Kind::Input, &primitives.locked_op, "a locked addition in a loop");
+        self.time("cache_line.full_fence_cycles", Kind::Input, &primitives.full_fence, "a fence in a loop");
+    }
+}
+
+/// Sets and ways of an array: sets must be a power of two, and ways are 16 at most where that is possible.
+fn shape(entries: usize) -> (usize, usize) {
+    let mut ways = entries >> entries.trailing_zeros();
+    while ways * 2 <= 16 && entries.is_multiple_of(ways * 2) {
+        ways *= 2;
+    }
+    (entries / ways, ways)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shape;
+
+    #[test]
+    fn arrays_have_a_power_of_two_of_sets() {
+        assert_eq!([512, 1536, 2048, 2560, 3072].map(shape), [(32, 16), (128, 12), (128, 16), (256, 10), (256, 12)]);
+    }
+}

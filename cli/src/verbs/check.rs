@@ -1,0 +1,174 @@
+//! `tlbkit check`: the real protocol on a machine that may do all that x86-64 allows.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+use tlbkit::{PRESETS, Policy};
+use tlbkit_check::campaign::{self, Explored, Plan, Report};
+use tlbkit_check::program::named::{self, Named};
+use tlbkit_check::schedule::shrink::{Failure, shrink};
+use tlbkit_check::{Finding, Setup, chrome_trace, two_columns};
+
+use crate::{Ending, Format, progress};
+
+/// What to check.
+#[derive(Args)]
+#[command(after_help = "Examples: tlbkit check --seeds 100000\n          tlbkit check --program unmap-3-pages --policy \
+    linux-6.18\n          tlbkit check --program unmap-1-page --exhaustive\n          tlbkit check --replay 2398 --trace \
+    run.json")]
+pub(crate) struct Options {
+    /// Random schedules to run
+    #[arg(long, default_value_t = 20_000)]
+    seeds: u64,
+    /// All schedules of a program with at most --bound deviations from running one CPU after the other
+    #[arg(long, requires = "program")]
+    exhaustive: bool,
+    /// Deviations of --exhaustive
+    #[arg(long, default_value_t = 2)]
+    bound: u8,
+    /// One seed again, step by step
+    #[arg(long, value_name = "SEED", conflicts_with = "exhaustive")]
+    replay: Option<u64>,
+    /// A program with a name (`list` shows them); all of them and random ones by default
+    #[arg(long)]
+    program: Option<String>,
+    /// A policy of `tlbkit list policies`; all of them in turn by default
+    #[arg(long)]
+    policy: Option<String>,
+    /// Where to write a failing run as a trace for Perfetto or Chrome
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+}
+
+/// Checks it.
+pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    if options.program.as_deref() == Some("list") {
+        list(format);
+        return Ok(Ending::Fine);
+    }
+    let plan = Plan {
+        program: options.program.as_deref().map(program).transpose()?,
+        policy: options.policy.as_deref().map(policy).transpose()?,
+    };
+    let failure = match options.replay {
+        Some(seed) => replay(&plan, seed, format),
+        None if options.exhaustive => exhaust(&plan, options, format),
+        None => seeds(&plan, options.seeds, format),
+    };
+    let Some(failure) = failure else { return Ok(Ending::Fine) };
+    tell(&failure, format);
+    if let Some(path) = &options.trace {
+        let trace = chrome_trace(&failure.outcome.lines);
+        std::fs::write(path, trace).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(Ending::OutOfBand)
+}
+
+fn program(name: &str) -> Result<&'static Named> {
+    let names = || named::ALL.iter().map(|named| named.name).collect::<Vec<_>>().join(", ");
+    Named::find(name).with_context(|| format!("no program {name}: there are {}", names()))
+}
+
+fn policy(name: &str) -> Result<Policy> {
+    if let Some(policy) = Policy::preset(name) {
+        return Ok(policy);
+    }
+    let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
+    bail!("no policy {name}: there are {}", names.join(", "))
+}
+
+fn list(format: Format) {
+    for named in named::ALL {
+        match format {
+            Format::Json => println!("{}", json!({ "program": named.name, "purpose": named.purpose })),
+            Format::Text => println!("{:<20} {}", named.name, named.purpose),
+        }
+    }
+}
+
+fn seeds(plan: &Plan, count: u64, format: Format) -> Option<Failure> {
+    let bar = progress::bar(usize::try_from(count).unwrap_or(usize::MAX));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let began = Instant::now();
+    let report = campaign::seeds(plan, 0, count, threads, &|done| bar.set_position(done));
+    bar.finish_and_clear();
+    tell_seeds(&report, began.elapsed().as_secs_f64(), format);
+    let (seed, finding) = report.failure?;
+    Some(shortest(&plan.setup(seed), &plan.run(seed).choices, &finding))
+}
+
+fn replay(plan: &Plan, seed: u64, format: Format) -> Option<Failure> {
+    let outcome = plan.run(seed);
+    match (&outcome.finding, format) {
+        (None, Format::Text) => println!("seed {seed}: nothing found in {} steps", outcome.steps),
+        (found, Format::Json) => {
+            println!("{}", json!({ "seed": seed, "steps": outcome.steps, "found": found.is_some() }));
+        }
+        (Some(_), Format::Text) => {}
+    }
+    let finding = outcome.finding?;
+    Some(shortest(&plan.setup(seed), &outcome.choices, &finding))
+}
+
+fn exhaust(plan: &Plan, options: &Options, format: Format) -> Option<Failure> {
+    let setup = plan.setup(0);
+    let began = Instant::now();
+    let explored = campaign::exhaust(&setup, options.bound, u64::MAX, &AtomicBool::new(false));
+    tell_explored(&explored, began.elapsed().as_secs_f64(), format);
+    let (choices, finding) = explored.failure?;
+    Some(shortest(&setup, &choices, &finding))
+}
+
+fn shortest(setup: &Setup, choices: &[u8], finding: &Finding) -> Failure {
+    eprintln!("found: {finding}\nlooking for the shortest run that fails so ...");
+    shrink(setup, choices, finding.oracle)
+}
+
+fn tell_seeds(report: &Report, seconds: f64, format: Format) {
+    let a_minute = report.seeds as f64 / seconds * 60.0;
+    match format {
+        Format::Json => println!(
+            "{}",
+            json!({ "seeds": report.seeds, "steps": report.steps, "seconds": seconds, "seeds_a_minute": a_minute,
+                "seed": report.failure.as_ref().map(|(seed, _)| seed) })
+        ),
+        Format::Text => println!("{} seeds, {} steps, {a_minute:.0} seeds a minute", report.seeds, report.steps),
+    }
+}
+
+fn tell_explored(explored: &Explored, seconds: f64, format: Format) {
+    match format {
+        Format::Json => println!(
+            "{}",
+            json!({ "states": explored.states, "runs": explored.runs, "bound": explored.bound,
+                "complete": explored.is_complete, "seconds": seconds })
+        ),
+        Format::Text => println!(
+            "{} states, {} runs, at most {} deviations, {seconds:.1} s: {}",
+            explored.states,
+            explored.runs,
+            explored.bound,
+            if explored.is_complete { "all explored" } else { "stopped at the first finding" }
+        ),
+    }
+}
+
+fn tell(failure: &Failure, format: Format) {
+    let Some(finding) = &failure.outcome.finding else { return };
+    match format {
+        Format::Json => println!(
+            "{}",
+            json!({ "finding": finding.oracle.name(), "cpu": finding.cpu, "step": finding.step, "story": finding.story,
+                "deviations": failure.deviations(), "program": format!("{:?}", failure.setup.program) })
+        ),
+        Format::Text => {
+            println!("{:?}\n{:?}\n", failure.setup.program, failure.setup.policy);
+            println!("{}", two_columns(&failure.outcome.lines, finding.cpu, 150));
+            println!("{finding}\n{} deviations from running one CPU after the other", failure.deviations());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! `tlbkit observe`: this machine's flushes, live.
+//!
+//! One thread keeps the recorder handing out what it has; this one reads the stream and shows an interval when the
+//! first event after it comes. So what is shown is whole, and the clock is the kernel's.
+
+mod screen;
+mod tables;
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use tlbkit_host::Host;
+use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
+use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
+
+use crate::verbs::record::subject::{LOOK, Run, Subject, Watching};
+use crate::{Ending, Format};
+use screen::Screen;
+use tables::Observed;
+
+/// How many times an interval the recorder is asked for what it has.
+const NUDGES: u32 = 4;
+
+/// Whom to observe.
+#[derive(Args)]
+#[command(after_help = "Example: tlbkit observe -- make -j4\n         tlbkit observe --all-cpus")]
+pub(crate) struct Options {
+    /// Seconds from one picture to the next
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+    #[command(flatten)]
+    subject: Subject,
+}
+
+/// Observes it.
+pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    options.subject.check()?;
+    let interval = options.interval;
+    ensure!((0.1..=3600.0).contains(&interval), "--interval {interval}: must be 0.1 to 3600");
+    let available = available(EVENTS)?;
+    let order = Order {
+        events: available.events,
+        watched: options.subject.watched(),
+        stacks: if options.subject.stacks { Stacks::Recorded } else { Stacks::Absent },
+        file: None,
+    };
+    let mut recorder = Recorder::start(&order)?;
+    let stream = recorder.stream().context("the recorder has no stream")?;
+    let interval = Duration::from_secs_f64(interval);
+    let mut observed = Observed::new(Host::ask()?.tsc_mhz, available.missing);
+    let mut screen = Screen::new(format);
+    thread::scope(|scope| {
+        let keeper = scope.spawn(|| keep(recorder, &options.subject, interval / NUDGES));
+        let source = open_pipe(stream).and_then(|mut source| {
+            read(source.as_mut(), interval, &mut observed, &mut screen)?;
+            Ok(source)
+        });
+        // What the recorder complains of explains what is wrong with its stream.
+        let run = keeper.join().map_err(|_| anyhow::anyhow!("the thread that keeps the recorder failed"))??;
+        let source = source?;
+        screen.end(&observed, source.names(), source.health(), &run);
+        Ok(Ending::Fine)
+    })
+}
+
+/// Makes the recorder hand out what it has, until the watching is over; then ends it, and with it the stream.
+fn keep(mut recorder: Recorder, subject: &Subject, pause: Duration) -> Result<Run> {
+    recorder.wait_until_ready()?;
+    let mut watching = Watching::start(subject)?;
+    let mut since_nudge = Duration::ZERO;
+    while !watching.is_over()? && !recorder.is_over() {
+        thread::sleep(LOOK);
+        since_nudge += LOOK;
+        if since_nudge >= pause {
+            recorder.nudge()?;
+            since_nudge = Duration::ZERO;
+        }
+    }
+    let run = watching.finish()?;
+    recorder.stop();
+    recorder.wait()?;
+    Ok(run)
+}
+
+/// Reads to the end of the stream, and shows each interval.
+fn read(
+    source: &mut dyn Source,
+    interval: Duration,
+    observed: &mut Observed,
+    screen: &mut Screen,
+) -> Result<(), Error> {
+    let interval_ns = interval.as_nanos() as u64;
+    let mut end_ns = None;
+    let mut window = Summary::default();
+    while let Some(event) = source.next_event()? {
+        let end = *end_ns.get_or_insert(event.time_ns + interval_ns);
+        if event.time_ns >= end {
+            screen.interval(&window, observed, source.names(), source.health());
+            window = Summary::default();
+            end_ns = Some(end + interval_ns * (1 + (event.time_ns - end) / interval_ns));
+        }
+        window.add(&event, source.names());
+        observed.total.add(&event, source.names());
+    }
+    Ok(())
+}
+
+/// What belongs beside every figure.
+fn doubts(health: &Health) -> String {
+    if health.is_whole() { String::new() } else { format!("INCOMPLETE: {health}") }
+}

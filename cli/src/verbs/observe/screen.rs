@@ -1,0 +1,149 @@
+//! Where a picture goes: in place on a terminal, lines elsewhere, JSON where that is asked for.
+
+use std::io::Write;
+
+use console::Term;
+use serde_json::{Value, json};
+use tlbkit_trace::summary::{CpuRow, ProcessRow, SizeRow};
+use tlbkit_trace::{FlushReason, FlushSize, Health, Names, Summary};
+
+use super::doubts;
+use super::tables::{Observed, call_sites};
+use crate::Format;
+use crate::verbs::record::subject::Run;
+
+/// Rows of each table that a picture has.
+const FEW: usize = 5;
+/// Rows that the last one has.
+const MANY: usize = 20;
+
+/// One of three ways to show.
+enum Way {
+    InPlace(Term),
+    Lines,
+    Json,
+}
+
+/// What shows intervals, and the sum at the end.
+pub(super) struct Screen {
+    way: Way,
+}
+
+impl Screen {
+    pub(super) fn new(format: Format) -> Self {
+        let term = Term::stdout();
+        let way = match format {
+            Format::Json => Way::Json,
+            Format::Text if term.is_term() => Way::InPlace(term),
+            Format::Text => Way::Lines,
+        };
+        Self { way }
+    }
+
+    /// Shows what happened in the interval that just ended.
+    pub(super) fn interval(&mut self, window: &Summary, observed: &Observed, names: &Names, health: &Health) {
+        match &mut self.way {
+            Way::Json => println!("{}", row("interval", window, observed, names, health)),
+            Way::Lines => println!("{}", line(window, health)),
+            Way::InPlace(term) => {
+                let head = format!("flushes; Ctrl-C ends with a summary  {}\n\n", doubts(health));
+                let picture = head + &observed.text(window, names, FEW);
+                let shown: String =
+                    picture.lines().take(term.size().0 as usize - 1).map(|l| format!("{l}\n")).collect();
+                // A terminal that went away shows nothing, and the recording ends by itself.
+                let _ = term.clear_screen().and_then(|()| term.write_all(shown.as_bytes()));
+            }
+        }
+    }
+
+    /// Shows the sum.
+    pub(super) fn end(&mut self, observed: &Observed, names: &Names, health: &Health, run: &Run) {
+        if let Way::Json = self.way {
+            println!("{}", row("summary", &observed.total, observed, names, health));
+            return;
+        }
+        if let Way::InPlace(term) = &self.way {
+            let _ = term.clear_screen();
+        }
+        println!("{}", observed.text(&observed.total, names, MANY));
+        println!("{}", observed.notes());
+        println!("{:.3} s: {health}", run.seconds);
+        if let Some(status) = run.status.filter(|status| *status != 0) {
+            println!("the command ended with status {status}");
+        }
+    }
+}
+
+/// Events a second.
+pub(super) fn rate(count: u64, summary: &Summary) -> f64 {
+    count as f64 * 1e9 / summary.length_ns().max(1) as f64
+}
+
+/// An interval in a line.
+fn line(window: &Summary, health: &Health) -> String {
+    let reasons = FlushReason::ALL.into_iter().filter(|reason| window.flushes(*reason) > 0);
+    let reasons: Vec<_> =
+        reasons.map(|reason| format!("{} {:.0}", reason.label(), rate(window.flushes(reason), window))).collect();
+    let interrupts: Vec<_> = window.cpus().iter().map(|cpu| format!("{:.0}", rate(cpu.interrupts, window))).collect();
+    let most = window
+        .processes()
+        .first()
+        .map_or(String::new(), |row| format!("; most: {} [{}] {:.0}", row.comm, row.pid, rate(row.total(), window)));
+    let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
+    let line = format!("a second: {reasons}; interrupts by CPU {}{most} {}", interrupts.join(" "), doubts(health));
+    line.trim_end().to_owned()
+}
+
+/// An interval, or the sum, as JSON.
+fn row(kind: &str, summary: &Summary, observed: &Observed, names: &Names, health: &Health) -> Value {
+    let sites = call_sites(summary, names).into_iter().take(MANY);
+    let sites: Vec<_> = sites.map(|(site, count)| json!({ "site": site, "flushes": count })).collect();
+    let causes = summary.causes();
+    let causes: Vec<_> =
+        causes.iter().map(|(cause, count)| json!({ "cause": cause.label(), "flushes": count })).collect();
+    json!({
+        "kind": kind, "seconds": summary.length_ns() as f64 / 1e9, "flushes": flushes(summary),
+        "processes": processes(summary), "causes": causes, "cpus": cpus(summary), "call_sites": sites,
+        "floor_ns": observed.total.floor_ns(), "lost": health.lost, "damaged": health.damaged,
+    })
+}
+
+fn flushes(summary: &Summary) -> Vec<Value> {
+    let one = |reason: FlushReason| {
+        let count = summary.flushes(reason);
+        let per_second = rate(count, summary);
+        let sizes = sizes(summary, reason);
+        json!({ "reason": reason.label(), "count": count, "per_second": per_second, "sizes": sizes })
+    };
+    FlushReason::ALL.map(one).to_vec()
+}
+
+fn processes(summary: &Summary) -> Vec<Value> {
+    let one = |row: &ProcessRow| {
+        let per_second = rate(row.total(), summary);
+        json!({ "pid": row.pid, "comm": row.comm, "flushes": row.total(), "per_second": per_second })
+    };
+    summary.processes().iter().take(MANY).map(one).collect()
+}
+
+fn cpus(summary: &Summary) -> Vec<Value> {
+    let one = |(cpu, row): (usize, &CpuRow)| {
+        let CpuRow { ipis_sent_to, interrupts, remote_flushes } = row;
+        json!({ "cpu": cpu, "interrupts": interrupts, "sent_to": ipis_sent_to, "remote_flushes": remote_flushes })
+    };
+    summary.cpus().iter().enumerate().map(one).collect()
+}
+
+fn sizes(summary: &Summary, reason: FlushReason) -> Vec<Value> {
+    let one = |row: &SizeRow| {
+        let pages = match row.size {
+            FlushSize::Pages(pages) => json!(pages),
+            FlushSize::All => json!("all"),
+        };
+        json!({
+            "pages": pages, "samples": row.samples, "percent": row.percent, "timed": row.timed,
+            "mean_ns": row.mean_ns, "min_ns": row.min_ns,
+        })
+    };
+    summary.sizes(reason).rows().iter().map(one).collect()
+}

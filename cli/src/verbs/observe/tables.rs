@@ -1,0 +1,145 @@
+//! A summary as tables: by reason, by size with time, by process, by cause, by call site, by CPU.
+
+use std::collections::BTreeMap;
+
+use tlbkit_trace::summary::{CpuRow, SizeRow};
+use tlbkit_trace::{FlushReason, FlushSize, Names, Summary};
+
+use super::screen::rate;
+use crate::output::table::grid;
+
+/// Frames that a call site is named by.
+const FRAMES: usize = 6;
+/// Reasons whose sizes are of interest: those that a shootdown has.
+const SIZED: [FlushReason; 3] =
+    [FlushReason::LocalMmShootdown, FlushReason::RemoteShootdown, FlushReason::LocalShootdown];
+
+/// Everything so far, and what is needed to show it.
+pub(super) struct Observed {
+    pub(super) total: Summary,
+    tsc_mhz: f64,
+    missing: Vec<&'static str>,
+}
+
+impl Observed {
+    pub(super) fn new(tsc_mhz: f64, missing: Vec<&'static str>) -> Self {
+        Self { total: Summary::default(), tsc_mhz, missing }
+    }
+
+    /// All tables, each with `most` rows at most; those without a row are left out.
+    pub(super) fn text(&self, summary: &Summary, names: &Names, most: usize) -> String {
+        let mut tables = vec![reasons(summary)];
+        tables.extend(SIZED.into_iter().filter(|reason| summary.flushes(*reason) > 0).map(|reason| {
+            sizes(&format!("{}, pages", reason.label()), &summary.sizes(reason).rows(), self.tsc_mhz, most)
+        }));
+        let processes = summary.processes();
+        let processes = processes.iter().map(|row| (format!("{} [{}]", row.comm, row.pid), row.total()));
+        tables.push(counts("process", processes, summary, most));
+        let causes = summary.causes();
+        let causes = causes.iter().map(|(cause, count)| (cause.label().to_owned(), *count));
+        tables.push(counts("cause of own flushes", causes, summary, most));
+        tables.push(counts("call site", call_sites(summary, names).into_iter(), summary, most));
+        tables.push(cpus(summary));
+        tables.retain(|table| !table.is_empty());
+        tables.join("\n")
+    }
+
+    /// What the figures do not say by themselves.
+    pub(super) fn notes(&self) -> String {
+        let mut notes = match self.total.floor_ns() {
+            Some(floor_ns) => {
+                format!("- times include the two tracepoints around each flush: {floor_ns} ns at least\n")
+            }
+            None => "- no time of the tracepoints themselves could be taken\n".to_owned(),
+        };
+        notes += "- timed are flushes in a call across CPUs (csd:csd_function_entry and exit)\n";
+        notes += if self.total.stacks().is_empty() {
+            "- no call sites: they need --stacks\n"
+        } else {
+            "- times include walking the stack of each flush: without --stacks they are shorter\n"
+        };
+        if !self.missing.is_empty() {
+            notes += &format!("- not in this kernel, so not counted: {}\n", self.missing.join(", "));
+        }
+        notes
+    }
+}
+
+fn head(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn reasons(summary: &Summary) -> String {
+    let row = |reason: FlushReason| {
+        let count = summary.flushes(reason);
+        let nothing = summary.sizes(reason).of(FlushSize::Pages(0));
+        vec![
+            reason.label().to_owned(),
+            format!("{:.0}", rate(count, summary)),
+            count.to_string(),
+            nothing.to_string(),
+            summary.sizes(reason).of(FlushSize::All).to_string(),
+        ]
+    };
+    grid(&head(&["reason", "a second", "flushes", "nothing to do", "everything"]), &FlushReason::ALL.map(row))
+}
+
+/// The columns of the published table of Linux flush sizes, and the shortest time.
+fn sizes(title: &str, rows: &[SizeRow], tsc_mhz: f64, most: usize) -> String {
+    let mut shown: Vec<_> = rows.iter().collect();
+    if shown.len() > most {
+        shown.sort_by_key(|row| std::cmp::Reverse(row.samples));
+        shown.truncate(most);
+        shown.sort_by_key(|row| row.size);
+    }
+    let cell = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.0}"));
+    let row = |row: &SizeRow| {
+        let pages = match row.size {
+            FlushSize::Pages(pages) => pages.to_string(),
+            FlushSize::All => "all".to_owned(),
+        };
+        vec![
+            pages,
+            format!("{:.2}", row.percent),
+            format!("{:.2}", row.cumulative_percent),
+            cell(row.mean_cycles(tsc_mhz)),
+            cell(row.cycles_per_page(tsc_mhz)),
+            row.samples.to_string(),
+            row.timed.to_string(),
+            cell(row.min_ns.map(|ns| ns as f64 * tsc_mhz / 1e3)),
+        ]
+    };
+    let rows: Vec<_> = shown.into_iter().map(row).collect();
+    grid(&head(&[title, "%", "cumulative", "avg cycles", "cycles/page", "samples", "timed", "min cycles"]), &rows)
+}
+
+fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, summary: &Summary, most: usize) -> String {
+    let row = |(name, count): (String, u64)| vec![name, format!("{:.0}", rate(count, summary)), count.to_string()];
+    let rows: Vec<_> = rows.take(most).map(row).collect();
+    if rows.is_empty() { String::new() } else { grid(&head(&[title, "a second", "flushes"]), &rows) }
+}
+
+fn cpus(summary: &Summary) -> String {
+    let row = |(cpu, row): (usize, &CpuRow)| {
+        let counts = [row.interrupts, row.ipis_sent_to, row.remote_flushes];
+        let cells = counts.into_iter().map(|count| format!("{:.0}", rate(count, summary)));
+        [cpu.to_string()].into_iter().chain(cells).collect()
+    };
+    let rows: Vec<_> = summary.cpus().iter().enumerate().map(row).collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    grid(&head(&["CPU", "call interrupts a second", "sent to it", "flushes for others"]), &rows)
+}
+
+/// Flushes by the functions that led to them, the most frequent first.
+pub(super) fn call_sites(summary: &Summary, names: &Names) -> Vec<(String, u64)> {
+    let mut sites: BTreeMap<String, u64> = BTreeMap::new();
+    for (stack, count) in summary.stacks() {
+        let frames = names.stack(stack).iter().take(FRAMES);
+        *sites.entry(frames.map(|code| names.code(*code)).collect::<Vec<_>>().join(" < ")).or_default() += count;
+    }
+    let mut sites: Vec<_> = sites.into_iter().collect();
+    sites.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    sites
+}

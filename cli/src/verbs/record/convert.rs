@@ -1,0 +1,38 @@
+//! What perf wrote, read once: counted, and written again in the compact form.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use tlbkit_trace::{CompactWriter, Health, Summary, open};
+
+/// What is in a recording.
+pub(super) struct Converted {
+    pub(super) summary: Summary,
+    pub(super) health: Health,
+}
+
+/// Reads `perf_file` and writes `compact`, if that is wanted.
+pub(super) fn convert(perf_file: &Path, compact: Option<&Path>) -> Result<Converted> {
+    let in_input = || perf_file.display().to_string();
+    let mut source = open(perf_file).with_context(in_input)?;
+    let mut writer = compact.map(create).transpose()?;
+    let mut summary = Summary::default();
+    while let Some(event) = source.next_event().with_context(in_input)? {
+        summary.add(&event, source.names());
+        if let Some(writer) = &mut writer {
+            writer.add(&event, source.names())?;
+        }
+    }
+    if let Some(writer) = writer {
+        let file = writer.finish(source.health())?;
+        file.into_inner().context("writing the trace")?;
+    }
+    Ok(Converted { summary, health: source.health().clone() })
+}
+
+fn create(path: &Path) -> Result<CompactWriter<BufWriter<File>>> {
+    let file = File::create(path).with_context(|| path.display().to_string())?;
+    Ok(CompactWriter::new(BufWriter::new(file))?)
+}

@@ -1,0 +1,116 @@
+//! Whom to watch and for how long: what `record` and `observe` have in common.
+
+use std::ffi::OsString;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tlbkit_host::recorder::Watched;
+
+/// A command, a process, or all CPUs.
+#[derive(Args)]
+pub(crate) struct Subject {
+    /// One process, and what it starts from now on
+    #[arg(long, conflicts_with = "command")]
+    pid: Option<i32>,
+    /// All CPUs until Ctrl-C, if there is no command
+    #[arg(long, conflicts_with = "pid")]
+    all_cpus: bool,
+    /// End after so many seconds
+    #[arg(long, value_name = "SECONDS")]
+    duration: Option<f64>,
+    /// With the call stack of each flush
+    #[arg(long)]
+    pub(crate) stacks: bool,
+    /// A command; all CPUs are watched while it runs, as what others do decides who must be told of a flush
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Subject {
+    /// Whether it names somebody, and a sensible time.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.pid.is_none() && !self.all_cpus && self.command.is_empty() {
+            bail!("nobody to watch: want a command after --, --pid or --all-cpus");
+        }
+        if let Some(pid) = self.pid {
+            let exists = pid > 0 && std::path::Path::new(&format!("/proc/{pid}")).exists();
+            ensure!(exists, "--pid {pid}: no such process");
+        }
+        if let Some(seconds) = self.duration {
+            ensure!(seconds > 0.0 && seconds <= 86_400.0, "--duration {seconds}: must be above 0 and up to 86400");
+        }
+        Ok(())
+    }
+
+    /// Whose events are recorded.
+    pub(crate) fn watched(&self) -> Watched {
+        self.pid.map_or(Watched::AllCpus, Watched::Process)
+    }
+}
+
+/// The time while somebody is watched.
+pub(crate) struct Watching {
+    command: Option<Child>,
+    started: Instant,
+    ended: Option<Duration>,
+    limit: Option<Duration>,
+    interrupted: Arc<AtomicBool>,
+}
+
+/// How it was.
+pub(crate) struct Run {
+    /// How long.
+    pub(crate) seconds: f64,
+    /// The command's exit status; none without a command, or if a signal ended it.
+    pub(crate) status: Option<i32>,
+}
+
+impl Watching {
+    /// Starts the command, if there is one.
+    pub(crate) fn start(subject: &Subject) -> Result<Self> {
+        let interrupted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("watching for Ctrl-C")?;
+        }
+        let mut words = subject.command.iter();
+        let command = words.next().map(|program| {
+            let started = Command::new(program).args(words).spawn();
+            started.with_context(|| format!("{}: cannot be run", program.display()))
+        });
+        let limit = subject.duration.map(Duration::from_secs_f64);
+        Ok(Self { command: command.transpose()?, started: Instant::now(), ended: None, limit, interrupted })
+    }
+
+    /// Whether the command ended, the time is up, or somebody pressed Ctrl-C.
+    pub(crate) fn is_over(&mut self) -> Result<bool> {
+        let has_ended = match &mut self.command {
+            Some(command) => command.try_wait()?.is_some(),
+            None => false,
+        };
+        // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
+        let is_interrupted = self.interrupted.load(Ordering::SeqCst);
+        let is_over = has_ended || is_interrupted || self.limit.is_some_and(|limit| self.started.elapsed() >= limit);
+        if is_over && self.ended.is_none() {
+            self.ended = Some(self.started.elapsed());
+        }
+        Ok(is_over)
+    }
+
+    /// How it was. A command that outlives the watching is left alone.
+    pub(crate) fn finish(mut self) -> Result<Run> {
+        let status = match &mut self.command {
+            Some(command) => command.try_wait()?,
+            None => None,
+        };
+        let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
+        Ok(Run { seconds, status: status.and_then(|status| status.code()) })
+    }
+}
+
+/// How often to look whether it is over: what a short command's time is off by.
+pub(crate) const LOOK: Duration = Duration::from_millis(2);

@@ -1,0 +1,43 @@
+//! A calibration of the host that runs the test, for real: its file is one that `run` accepts.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn tlbkit(arguments: &[&str], dir: &PathBuf) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).current_dir(dir).output().expect("it starts")
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+#[test]
+fn a_measured_machine_can_be_run() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("calibrate");
+    std::fs::create_dir_all(&dir).unwrap();
+    let measured = tlbkit(&["--json", "calibrate", "--quick", "-o", "mine.toml"], &dir);
+    assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
+    let rows_measured = rows(&measured);
+    let syscall = rows_measured.iter().find(|row| row["figure"] == "system call").expect("it is measured");
+    assert!(syscall["low"].as_f64() <= syscall["value"].as_f64(), "{syscall}");
+    assert!(rows_measured.iter().any(|row| row["finding"] == "fracturing"));
+
+    let text = std::fs::read_to_string(dir.join("mine.toml")).unwrap();
+    assert!(text.contains("name = \"mine\"") && text.contains(": getppid\""), "{text}");
+    assert!(text.contains("source = \"not measured here; as "), "{text}");
+    let run = tlbkit(&["--json", "run", "pingpong", "--machine", "mine.toml", "--milliseconds", "1"], &dir);
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    assert_eq!(rows(&run)[0]["machine"], "mine.toml");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_named() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let output = tlbkit(&["calibrate", "--quick", "-o", "no/such/folder/mine.toml"], &dir);
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.starts_with("tlbkit: no/such/folder/mine.toml: ") && message.lines().count() == 1, "{message}");
+}

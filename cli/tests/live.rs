@@ -1,0 +1,110 @@
+//! `record` and `observe` on the kernel that runs the test, for real; where it shows no tracepoints they are skipped.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use std::{fs, thread};
+
+use serde_json::Value;
+
+/// How messages begin that mean: not here, or not as this user.
+const NOT_HERE: &[&str] = &["tlbkit: no program perf", "tlbkit: /sys/kernel/", "tlbkit: kernel.perf_event_paranoid"];
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    command.args(arguments).current_dir(folder("live"));
+    command
+}
+
+/// The rows that it printed; none, and a line that says so, if nothing can be recorded here.
+fn rows(output: &Output) -> Option<Vec<Value>> {
+    let message = String::from_utf8_lossy(&output.stderr);
+    let is_refused = message.contains("ermission") || message.contains("not permitted");
+    if !output.status.success() && (is_refused || NOT_HERE.iter().any(|start| message.starts_with(start))) {
+        println!("skipped: {message}");
+        return None;
+    }
+    assert!(output.status.success(), "{message}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    Some(text.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect())
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+const LOAD: [&str; 3] = ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do ls / | cat; done; exit 3"];
+
+#[test]
+fn a_command_is_recorded_small_and_its_status_is_told() {
+    let output = run(&[&["--json", "record", "-o", "load.tlbtrace", "--compare", "1", "--"][..], &LOAD].concat());
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    // The command's own output stands before the row.
+    let row = stdout.lines().last().unwrap_or_default().to_owned();
+    let Some(rows) = rows(&Output { stdout: row.into_bytes(), ..output }) else { return };
+    let row = &rows[0];
+    assert_eq!(row["status"], 3);
+    assert!(row["flushes"]["local mm shootdown"].as_u64() > Some(0), "every fork copies pages: {row}");
+    assert!(row["bytes"].as_u64().unwrap() * 10 < row["perf_bytes"].as_u64().unwrap(), "{row}");
+    assert!(row["overhead"]["ratio"].as_f64() > Some(0.1), "{row}");
+    assert!(fs::read(folder("live").join("load.tlbtrace")).unwrap().starts_with(b"tlbtrace"));
+}
+
+#[test]
+fn all_cpus_are_recorded_for_a_while_in_perfs_own_form() {
+    let output = run(&["--json", "record", "-o", "while.data", "--all-cpus", "--duration", "0.3"]);
+    let Some(rows) = rows(&output) else { return };
+    assert!((0.3..10.0).contains(&rows[0]["seconds"].as_f64().unwrap()), "{}", rows[0]);
+    assert!(fs::read(folder("live").join("while.data")).unwrap().starts_with(b"PERFILE2"));
+}
+
+#[test]
+fn observing_ends_with_a_sum_of_its_intervals() {
+    let load = "i=0; while [ $i -lt 60 ]; do /bin/true; sleep 0.02; i=$((i+1)); done";
+    let output = run(&["--json", "observe", "--interval", "0.3", "--", "sh", "-c", load]);
+    let Some(rows) = rows(&output) else { return };
+    let (sum, intervals) = rows.split_last().unwrap();
+    assert!(sum["kind"] == "summary" && !intervals.is_empty(), "{rows:?}");
+    let count = |row: &Value| row["flushes"][3]["count"].as_u64().unwrap();
+    assert!(count(sum) > 0, "every fork copies pages: {sum}");
+    assert!(intervals.iter().map(count).sum::<u64>() <= count(sum));
+}
+
+#[test]
+fn ctrl_c_ends_observing_with_a_summary() {
+    let mut observing = command(&["observe", "--all-cpus", "--interval", "0.2"]);
+    let observing = observing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    thread::sleep(Duration::from_secs(3));
+    let pid = observing.id().to_string();
+    // One that ended, as nothing can be recorded here, cannot be told any more.
+    let _ = Command::new("kill").args(["-INT", &pid]).stderr(Stdio::null()).status();
+    let output = observing.wait_with_output().unwrap();
+    if rows(&Output { stdout: Vec::new(), ..output.clone() }).is_none() {
+        return;
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("| task switch ") && text.contains(" events, "), "{text}");
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_2() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["record"], "tlbkit: nobody to watch: "),
+        (&["observe"], "tlbkit: nobody to watch: "),
+        (&["record", "--all-cpus", "--duration=0"], "tlbkit: --duration 0: must be above 0"),
+        (&["record", "--pid", "999999999"], "tlbkit: --pid 999999999: no such process"),
+        (&["record", "--all-cpus", "--compare", "2"], "tlbkit: --compare needs a command"),
+    ];
+    for (arguments, start) in cases {
+        let output = run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.starts_with(start) && message.lines().count() == 1, "{message}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}

@@ -1,0 +1,139 @@
+//! Segments, the task state with its stacks, the gates, and the registers of SYSCALL: one set a CPU.
+
+use core::cell::UnsafeCell;
+
+use spin::Once;
+use x86_64::VirtAddr;
+use x86_64::instructions::tables::{lidt, load_tss};
+use x86_64::registers::segmentation::{CS, DS, ES, SS, Segment};
+use x86_64::structures::DescriptorTablePointer;
+use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector};
+use x86_64::structures::tss::TaskStateSegment;
+
+use super::cpu;
+use crate::MAX_CPUS;
+
+const KERNEL_CODE: u16 = 0x08;
+const KERNEL_DATA: u16 = 0x10;
+/// What SYSRET counts from: data 8 above, code 16 above.
+const USER_BASE: u16 = 0x18;
+const TASK_STATE: u16 = 0x30;
+
+const MSR_STAR: u32 = 0xc000_0081;
+const MSR_LSTAR: u32 = 0xc000_0082;
+const MSR_SFMASK: u32 = 0xc000_0084;
+const MSR_GS_BASE: u32 = 0xc000_0101;
+/// Flags that SYSCALL clears: trap, interrupt, direction, alignment check.
+const CLEARED_FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 1 << 18;
+
+const FATAL_STACK_BYTES: usize = 8192;
+const DOUBLE_FAULT: usize = 8;
+const NON_MASKABLE: usize = 2;
+const MACHINE_CHECK: usize = 18;
+
+/// What one CPU's registers point to.
+#[repr(C, align(64))]
+struct Tables {
+    task_state: TaskStateSegment,
+    segments: GlobalDescriptorTable<8>,
+    /// For traps that may find a broken stack.
+    fatal_stack: [u8; FATAL_STACK_BYTES],
+}
+
+struct PerCpu(UnsafeCell<[Tables; MAX_CPUS]>);
+
+// SAFETY: each CPU touches its own alone.
+unsafe impl Sync for PerCpu {}
+
+static TABLES: PerCpu = PerCpu(UnsafeCell::new(
+    [const {
+        Tables {
+            task_state: TaskStateSegment::new(),
+            segments: GlobalDescriptorTable::empty(),
+            fatal_stack: [0; FATAL_STACK_BYTES],
+        }
+    }; MAX_CPUS],
+));
+
+fn tables(index: u32) -> *mut Tables {
+    // Only an address is made.
+    TABLES.0.get().cast::<Tables>().wrapping_add(index as usize)
+}
+
+/// Gives this CPU its number and its tables.
+pub(crate) fn load(index: u32) {
+    // SAFETY: this CPU's tables, written before they are loaded, alive for ever; the selectors are those just made.
+    unsafe {
+        let own = &mut *tables(index);
+        let fatal_top = (&raw const own.fatal_stack) as u64 + FATAL_STACK_BYTES as u64;
+        own.task_state.interrupt_stack_table[0] = VirtAddr::new(fatal_top);
+        for segment in [Descriptor::kernel_code_segment(), Descriptor::kernel_data_segment()] {
+            own.segments.append(segment);
+        }
+        own.segments.append(Descriptor::UserSegment(0));
+        own.segments.append(Descriptor::user_data_segment());
+        own.segments.append(Descriptor::user_code_segment());
+        own.segments.append(Descriptor::tss_segment_unchecked(&raw const own.task_state));
+        own.segments.load_unsafe();
+        CS::set_reg(SegmentSelector(KERNEL_CODE));
+        SS::set_reg(SegmentSelector(KERNEL_DATA));
+        DS::set_reg(SegmentSelector(0));
+        ES::set_reg(SegmentSelector(0));
+        load_tss(SegmentSelector(TASK_STATE));
+        lidt(&DescriptorTablePointer { limit: 4095, base: VirtAddr::from_ptr(gates()) });
+    }
+    set_syscall_registers(index);
+}
+
+fn set_syscall_registers(index: u32) {
+    unsafe extern "C" {
+        fn syscall_gate();
+    }
+    let selectors = u64::from(USER_BASE | 3) << 48 | u64::from(KERNEL_CODE) << 32;
+    let local = core::ptr::from_ref(cpu::local(index)) as u64;
+    // SAFETY: registers of every x86-64 CPU; the gate switches stacks before it uses one.
+    unsafe {
+        for (register, value) in [
+            (MSR_STAR, selectors),
+            (MSR_LSTAR, syscall_gate as *const () as u64),
+            (MSR_SFMASK, CLEARED_FLAGS),
+            (MSR_GS_BASE, local),
+        ] {
+            tlbkit_x86::write_msr(register, value);
+        }
+    }
+}
+
+/// Where traps from ring 3 on this CPU find their stack.
+pub(super) fn set_trap_stack(top: u64) {
+    // SAFETY: this CPU's own task state; the CPU reads it at the next trap.
+    unsafe { (&raw mut (*tables(cpu::index())).task_state.privilege_stack_table[0]).write(VirtAddr::new(top)) }
+}
+
+/// One gate: 16 bytes, as two words.
+type Gate = [u64; 2];
+
+/// The gates are the same for every CPU: interrupts stay off inside.
+fn gates() -> *const [Gate; 256] {
+    unsafe extern "C" {
+        fn trap_gates();
+    }
+    static GATES: Once<[Gate; 256]> = Once::new();
+    let make = || {
+        let mut gates = [[0; 2]; 256];
+        for (vector, gate) in gates.iter_mut().enumerate() {
+            let stack = u64::from(matches!(vector, DOUBLE_FAULT | NON_MASKABLE | MACHINE_CHECK));
+            // `traps.s` lays them out 16 bytes apart.
+            let at = trap_gates as *const () as u64 + 16 * vector as u64;
+            let present_interrupt_gate = 0x8e00 | stack;
+            gate[0] = at & 0xffff
+                | u64::from(KERNEL_CODE) << 16
+                | (present_interrupt_gate & 0xff) << 32
+                | (present_interrupt_gate >> 8) << 40
+                | (at >> 16 & 0xffff) << 48;
+            gate[1] = at >> 32;
+        }
+        gates
+    };
+    GATES.call_once(make)
+}

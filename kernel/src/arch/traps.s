@@ -1,0 +1,111 @@
+# Into the kernel and out again: 256 gates, SYSCALL, and from one kernel stack to another.
+
+.section .text
+.code64
+.global trap_gates
+    .align 16
+trap_gates:
+    .set vector, 0
+    .rept 256
+    .align 16
+    .if (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
+    .else
+    pushq $0
+    .endif
+    .byte 0x68
+    .long vector
+    jmp trap_common
+    .set vector, vector + 1
+    .endr
+
+trap_common:
+    pushq %rax
+    pushq %rcx
+    pushq %rdx
+    pushq %rbx
+    pushq %rbp
+    pushq %rsi
+    pushq %rdi
+    pushq %r8
+    pushq %r9
+    pushq %r10
+    pushq %r11
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    cld
+    movq %rsp, %rdi
+    call on_trap
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %r11
+    popq %r10
+    popq %r9
+    popq %r8
+    popq %rdi
+    popq %rsi
+    popq %rbp
+    popq %rbx
+    popq %rdx
+    popq %rcx
+    popq %rax
+    addq $16, %rsp
+    iretq
+
+# SYSCALL: number and three arguments in rdi, rsi, rdx, r10; result in rax. GS is the kernel's always: programs never
+# use it. Offsets 0 and 8 are those of `arch::cpu::Local`.
+.global syscall_gate
+syscall_gate:
+    movq %rsp, %gs:0
+    movq %gs:8, %rsp
+    pushq %gs:0
+    pushq %r11
+    pushq %rcx
+    subq $8, %rsp
+    movq %r10, %rcx
+    cld
+    call on_syscall
+    addq $8, %rsp
+    popq %rcx
+    popq %r11
+    popq %rsp
+    sysretq
+
+# switch_stacks(save: *mut u64, load: u64)
+.global switch_stacks
+switch_stacks:
+    pushq %rbp
+    pushq %rbx
+    pushq %r12
+    pushq %r13
+    pushq %r14
+    pushq %r15
+    movq %rsp, (%rdi)
+    movq %rsi, %rsp
+    popq %r15
+    popq %r14
+    popq %r13
+    popq %r12
+    popq %rbx
+    popq %rbp
+    ret
+
+# Where a new task's kernel stack returns to: `Task::prepare` left the argument in rbx.
+.global task_begin
+task_begin:
+    movq %rbx, %rdi
+    call first_steps
+    ud2
+
+# enter_user(entry, stack, argument): never returns; interrupts on.
+.global enter_user
+enter_user:
+    movq %rdi, %rcx
+    movq %rsi, %rsp
+    movq %rdx, %rdi
+    movl $0x202, %r11d
+    xorl %ebp, %ebp
+    sysretq

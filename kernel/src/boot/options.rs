@@ -1,0 +1,156 @@
+//! The command line: `key=value` words. What is wrong is said in one line, with the key, the value and what there is.
+
+use core::fmt;
+
+use tlbkit::{Accounting, Compare, Isolation, Policy, RangeRule, Tags, UserFlush};
+use tlbkit_workloads::{ParameterError, Task, Workload};
+
+use crate::MAX_CPUS;
+use crate::machine::fault::Fault;
+use crate::user::race;
+
+/// What the kernel is booted for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Mode {
+    /// To run one workload.
+    Run,
+    /// To ask the CPU whether it obeys the manual.
+    Rules,
+}
+
+/// The command line, read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) mode: Mode,
+    /// As it was called on the command line.
+    pub(crate) workload_name: &'static str,
+    pub(crate) workload: Workload,
+    pub(crate) first_task: fn(Workload) -> Task,
+    pub(crate) policy_name: &'static str,
+    pub(crate) policy: Policy,
+    pub(crate) cpus: u32,
+    pub(crate) seed: u64,
+    /// How long a workload without a number of rounds goes on.
+    pub(crate) limit_cycles: u64,
+    /// Of the cycles that a program computes, those that it really spends.
+    pub(crate) compute_percent: u64,
+    pub(crate) fault: Fault,
+}
+
+/// What is wrong with it.
+#[derive(Debug)]
+pub(crate) enum Error {
+    /// A word without `=`.
+    NotAWord(&'static str),
+    /// No such key.
+    Key(&'static str),
+    /// No such value.
+    Value { key: &'static str, value: &'static str, must_be: &'static str },
+    /// The workload refused a setting.
+    Setting(ParameterError<'static>),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAWord(word) => write!(f, "{word}: must be key=value"),
+            Self::Key(key) => write!(f, "{key}: no such key; there are {KEYS}"),
+            Self::Value { key, value, must_be } => write!(f, "{key}={value}: must be {must_be}"),
+            Self::Setting(error) => write!(f, "set: {error}"),
+        }
+    }
+}
+
+const KEYS: &str =
+    "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, cpus, seed, limit_ms, compute, fault";
+
+/// A machine of unknown clock is taken to have this many cycles in a millisecond.
+const CYCLES_PER_MS: u64 = 2_000_000;
+
+impl Default for Options {
+    fn default() -> Self {
+        let workload_name = "flushsizes";
+        Self {
+            mode: Mode::Run,
+            workload_name,
+            workload: tlbkit_workloads::by_name(workload_name).expect("a workload of the list"),
+            first_task: Workload::first_task,
+            policy_name: "tlbkit",
+            policy: Policy::default(),
+            cpus: 1,
+            seed: 1,
+            limit_cycles: 1000 * CYCLES_PER_MS,
+            compute_percent: 0,
+            fault: Fault::None,
+        }
+    }
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// What is wrong with the first word that is.
+pub(crate) fn parse(line: &'static str) -> Result<Options, Error> {
+    let mut options = Options::default();
+    for word in line.split_ascii_whitespace() {
+        let (key, value) = word.split_once('=').ok_or(Error::NotAWord(word))?;
+        options.set(key, value)?;
+    }
+    Ok(options)
+}
+
+impl Options {
+    fn set(&mut self, key: &'static str, value: &'static str) -> Result<(), Error> {
+        let number = |most, must_be| number(key, value, most, must_be);
+        let on = || flag(key, value);
+        match key {
+            "mode" if value == "run" => self.mode = Mode::Run,
+            "mode" if value == "rules" => self.mode = Mode::Rules,
+            "mode" => return Err(Error::Value { key, value, must_be: "run or rules" }),
+            "workload" => {
+                let must_be = "race, or a workload of `tlbkit list workloads`";
+                let (name, first_task): (_, fn(Workload) -> Task) =
+                    if value == "race" { ("madvise1", race::first_task) } else { (value, Workload::first_task) };
+                self.workload = tlbkit_workloads::by_name(name).ok_or(Error::Value { key, value, must_be })?;
+                (self.workload_name, self.first_task) = (value, first_task);
+            }
+            "set" => value.split(',').try_for_each(|one| self.workload.set(one)).map_err(Error::Setting)?,
+            "policy" => {
+                let must_be = "a policy of `tlbkit list policies`";
+                self.policy = Policy::preset(value).ok_or(Error::Value { key, value, must_be })?;
+                self.policy_name = value;
+            }
+            "pti" => self.policy.isolation = if on()? { Isolation::On } else { Isolation::Off },
+            "stats" => self.policy.accounting = if on()? { Accounting::On } else { Accounting::Off },
+            "user_flush" if value == "cr3" => self.policy.user_flush = UserFlush::DeferredCr3,
+            "user_flush" if value == "invpcid" => self.policy.user_flush = UserFlush::Invpcid,
+            "user_flush" => return Err(Error::Value { key, value, must_be: "cr3 or invpcid" }),
+            "ceiling" => {
+                let pages = number(1 << 18, "0 to 262144")? as u32;
+                self.policy.range = RangeRule::Ceiling { pages, compare: Compare::Above };
+            }
+            "slots" => self.policy.tags = Tags::LeastRecent(number(15, "1 to 15")?.max(1) as u8),
+            "cpus" => self.cpus = number(MAX_CPUS as u64, "1 to 64")?.max(1) as u32,
+            "seed" => self.seed = number(u64::MAX, "a whole number")?,
+            "limit_ms" => self.limit_cycles = number(86_400_000, "0 to 86400000")? * CYCLES_PER_MS,
+            "compute" => self.compute_percent = number(100, "0 to 100")?,
+            "fault" => {
+                self.fault = Fault::by_name(value).ok_or(Error::Value { key, value, must_be: Fault::NAMES })?;
+            }
+            _ => return Err(Error::Key(key)),
+        }
+        Ok(())
+    }
+}
+
+fn number(key: &'static str, value: &'static str, most: u64, must_be: &'static str) -> Result<u64, Error> {
+    value.parse().ok().filter(|&number| number <= most).ok_or(Error::Value { key, value, must_be })
+}
+
+fn flag(key: &'static str, value: &'static str) -> Result<bool, Error> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(Error::Value { key, value, must_be: "on or off" }),
+    }
+}

@@ -1,0 +1,132 @@
+//! The kernel's side of each system call, and of a program's page fault.
+
+use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Memory, Protection, Region, WINDOW_PAGES};
+use tlbkit_workloads::Task;
+use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
+
+use crate::machine::{self, counters::Counter};
+use crate::memory::Ram;
+use crate::process::{self, Process};
+use crate::user::Call;
+use crate::{boot, report, sched};
+
+/// From `traps.s`, interrupts off.
+#[unsafe(no_mangle)]
+extern "C" fn on_syscall(number: u64, first: u64, second: u64, third: u64) -> u64 {
+    let Some(call) = Call::of_number(number) else { report::failure(&format_args!("no system call {number}")) };
+    if call != Call::End {
+        machine::counters::add(Counter::Syscalls, 1);
+    }
+    machine::in_kernel(|| carry_out(call, [first, second, third]))
+}
+
+fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
+    let process = sched::process();
+    match call {
+        Call::Map => return map(process, first, second, third),
+        Call::Unmap => done(process.vm().unmap(&machine::cpu(), &Ram, first, second)),
+        Call::Protect => done(process.vm().protect(&machine::cpu(), &Ram, first, second, protection(third))),
+        Call::DontNeed => done(process.vm().dontneed(&machine::cpu(), &Ram, first, second)),
+        Call::Fork => return fork(process, program_at(first)),
+        Call::Thread => return sched::start(program_at(first), process) as u64,
+        Call::Exec => process.vm().clear(&machine::cpu(), &Ram),
+        Call::Join => sched::join(first as usize),
+        Call::Pin => sched::pin((first % u64::from(boot::options().cpus)) as usize),
+        Call::Wait => sched::wait(channel(first)),
+        Call::Post => sched::post(channel(first)),
+        Call::Yield => sched::yield_now(),
+        Call::ReadFile => read_file(first as u32, second),
+        Call::WrongValue => report::wrong_value(first, second, third),
+        Call::End => {
+            process.leave();
+            sched::end()
+        }
+    }
+    0
+}
+
+fn done(result: Result<(), Error>) {
+    if let Err(error) = result {
+        report::failure(&error);
+    }
+}
+
+/// A program's words are trusted: it is part of this image.
+fn program_at(address: u64) -> Task {
+    // SAFETY: the caller's stack, which every space maps, holds it until the call returns.
+    unsafe { *(address as *const Task) }
+}
+
+fn channel(number: u64) -> u32 {
+    if !sched::has_channel(number) {
+        report::failure(&format_args!("no channel {number}"));
+    }
+    number as u32
+}
+
+fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u64) -> u64 {
+    let backing = match backing {
+        0 => Backing::AnonPrivate,
+        1 => Backing::AnonShared,
+        2 => Backing::FilePrivate,
+        _ => Backing::FileShared,
+    };
+    let region = Region { file: MAPPED_FILE, ..Region::new(pages, backing, protection(protection_number)) };
+    let mapped = process.vm().map_region(&machine::cpu(), region);
+    mapped.unwrap_or_else(|| report::failure(&"no room for another mapping"))
+}
+
+const fn protection(number: u64) -> Protection {
+    match number {
+        0 => Protection::None,
+        1 => Protection::Read,
+        _ => Protection::ReadWrite,
+    }
+}
+
+fn fork(parent: &'static Process, child: Task) -> u64 {
+    let process = process::new();
+    let forked = parent.vm().fork(&machine::cpu(), &Ram, process.vm(), ChildFill::DirectMap);
+    done(forked.map(|_| ()));
+    sched::start(child, process) as u64
+}
+
+/// A page fault of the running program.
+pub(crate) fn page_fault(va: u64, access: Access) {
+    machine::counters::add(Counter::Faults, 1);
+    match sched::process().vm().fault(&machine::cpu(), &Ram, va, access) {
+        Fault::Bad => report::failure(&format_args!("access to {va:#x}, where nothing is mapped")),
+        Fault::OutOfMemory => report::failure(&"no frame left"),
+        Fault::Mapped { .. } | Fault::Spurious => {}
+    }
+}
+
+/// Reads a file through windows of the kernel's own addresses: mapped, copied from, unmapped, as a buffer cache does.
+fn read_file(file: u32, pages: u64) {
+    let mut first = 0;
+    while first < pages {
+        let count = (pages - first).min(WINDOW_PAGES);
+        read_window(file, first, count);
+        first += count;
+    }
+}
+
+fn read_window(file: u32, first: u64, count: u64) {
+    let (cpu, map) = (machine::cpu(), machine::kernel_map());
+    let frames = (first..first + count).map(|page| Ram.file_page(file, page));
+    let window = match map.map(&cpu, &Ram, frames) {
+        Ok(Some(window)) => window,
+        Ok(None) => report::failure(&"no window of the kernel's addresses is free"),
+        Err(error) => report::failure(&error),
+    };
+    for page in 0..count {
+        let va = window.va + page * PAGE_BYTES;
+        // SAFETY: just mapped, until it is unmapped below.
+        let found = unsafe { (va as *const u64).read_volatile() };
+        let expected = file_pattern(file, first + page);
+        if found != expected {
+            report::wrong_value(va, found, expected);
+        }
+    }
+    map.unmap(&cpu, &Ram, window);
+}

@@ -1,0 +1,79 @@
+//! What is counted on this machine, under the names that the simulator has for the same.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::MAX_CPUS;
+use crate::arch::cpu;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {
+        /// One thing that is counted.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        #[repr(usize)]
+        pub(crate) enum Counter { $($(#[$doc])* $variant,)+ }
+
+        impl Counter {
+            /// All of them, with their names.
+            pub(crate) const ALL: &[(Self, &str)] = &[$((Self::$variant, $name),)+];
+        }
+    };
+}
+
+counters! {
+    /// INVLPG, and INVPCID of one page.
+    Pages = "pages",
+    /// INVPCID of a tag or of all, and CR4.PGE.
+    Everything = "everything",
+    /// CR3 writes.
+    Cr3 = "cr3",
+    /// Flush interrupts sent, one a receiver.
+    IpisSent = "ipis_sent",
+    /// Flush interrupts taken.
+    IpisReceived = "ipis_received",
+    /// Flushes begun by the protocol.
+    Flushes = "flushes",
+    /// Pages of all flushes that named pages.
+    FlushPages = "flush_pages",
+    /// Flushes of everything.
+    FullFlushes = "full_flushes",
+    /// Requests whose work was done already.
+    AlreadyCurrent = "already_current",
+    /// Requests for a space that was not loaded.
+    WrongSpace = "wrong_space",
+    /// Switches that kept the slot's entries.
+    SwitchesKept = "switches_kept",
+    /// Switches that flushed the slot.
+    SwitchesFlushed = "switches_flushed",
+    /// System calls.
+    Syscalls = "syscalls",
+    /// Page faults.
+    Faults = "faults",
+    /// Switches between tasks, or from a task to the idle thread and back.
+    Switches = "switches",
+    /// Tasks woken on another CPU than the one that woke them.
+    RemoteWakes = "remote_wakes",
+    /// Processes and threads started.
+    Tasks = "tasks",
+    /// Processes that ended.
+    Exits = "exits",
+}
+
+const COUNTERS: usize = Counter::ALL.len();
+
+#[repr(align(64))]
+struct Row([AtomicU64; COUNTERS]);
+
+static ROWS: [Row; MAX_CPUS] = [const { Row([const { AtomicU64::new(0) }; COUNTERS]) }; MAX_CPUS];
+
+/// Counts on this CPU.
+#[inline]
+pub(crate) fn add(counter: Counter, n: u64) {
+    // Relaxed: a count.
+    ROWS[cpu::index() as usize].0[counter as usize].fetch_add(n, Ordering::Relaxed);
+}
+
+/// All CPUs together.
+pub(crate) fn sum(counter: Counter) -> u64 {
+    // Relaxed: read when nothing runs any more.
+    ROWS.iter().map(|row| row.0[counter as usize].load(Ordering::Relaxed)).sum()
+}

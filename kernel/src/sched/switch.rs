@@ -1,0 +1,115 @@
+//! From one kernel stack to another, by way of the protocol: the task that leaves runs it for the one that comes.
+
+use core::mem;
+
+use tlbkit::IrqsOff;
+
+use super::task::{State, kernel_stack_top};
+use super::{Held, Running, SCHED, Sched, TaskIndex, hold, is_anybody_left};
+use crate::arch::cpu;
+use crate::machine::counters::{self, Counter};
+use crate::{machine, user};
+
+unsafe extern "C" {
+    fn switch_stacks(save: *mut u64, load: u64);
+    fn enter_user(entry: u64, stack: u64, argument: u64) -> !;
+}
+
+/// Leaves the CPU to whoever is next; the running task's state says why. Returns when the task runs again, maybe
+/// elsewhere; at once if it is itself the next.
+pub(super) fn away(mut held: Held) {
+    let were_on = held.were_on;
+    let here = cpu::index() as usize;
+    let me = held.me();
+    let sched = &mut *held.sched;
+    let next = sched.pick(here);
+    if next == Running::Task(me) {
+        sched.tasks[me].state = State::Running;
+        return held.release();
+    }
+    let save = &raw mut sched.tasks[me].stack;
+    let load = sched.load(here, next);
+    if sched.tasks[me].state == State::Moving {
+        sched.make_runnable(me);
+    }
+    jump(held, save, load);
+    resume(were_on);
+}
+
+impl Sched {
+    /// Runs the protocol for whoever is next, and returns where its stack is.
+    fn load(&mut self, here: usize, next: Running) -> u64 {
+        counters::add(Counter::Switches, 1);
+        let irqs = IrqsOff::assume();
+        self.running[here] = next;
+        match next {
+            Running::Idle => {
+                machine::cpu().enter_lazy(&irqs);
+                self.idle_stacks[here]
+            }
+            Running::Task(index) => {
+                let task = &mut self.tasks[index];
+                task.state = State::Running;
+                task.cpu = here;
+                machine::cpu().switch_to(task.process().space(), &irqs);
+                cpu::set_kernel_stack(kernel_stack_top(index));
+                task.stack
+            }
+        }
+    }
+}
+
+/// The lock goes along to the other stack, which gives it back.
+fn jump(held: Held, save: *mut u64, load: u64) {
+    mem::forget(held);
+    // SAFETY: `load` was saved by this function, or made by `Task::prepare`, and nobody else loads it: the lock is
+    // held.
+    unsafe { switch_stacks(save, load) }
+}
+
+/// On the new stack: gives back the lock that came along.
+fn resume(were_on: bool) {
+    // SAFETY: whoever jumped here held it.
+    unsafe { SCHED.force_unlock() };
+    if were_on {
+        // SAFETY: they were on when this stack was left.
+        unsafe { tlbkit_x86::on() };
+    }
+}
+
+/// Where a new task begins; its program's start lies at `start`.
+#[unsafe(no_mangle)]
+extern "C" fn first_steps(start: u64) -> ! {
+    resume(false);
+    machine::cpu().exit_to_user(&IrqsOff::assume());
+    // SAFETY: the program's start lies above its stack, which is aligned as behind a call.
+    unsafe { enter_user(user::main as *const () as u64, start - 8, start) }
+}
+
+/// The idle thread of a CPU, on the stack that it started on. Returns when no task is left.
+pub(crate) fn idle() {
+    let here = cpu::index() as usize;
+    while is_anybody_left() {
+        let mut held = hold();
+        match held.sched.pick(here) {
+            Running::Task(index) => run(held, here, index),
+            Running::Idle => {
+                held.sched.idle |= 1 << here;
+                drop(held.sched);
+                // SAFETY: handlers are in place; a kick that came since the lock was given back is still pending.
+                unsafe { tlbkit_x86::halt() };
+                // SAFETY: ring 0.
+                unsafe { tlbkit_x86::off() };
+            }
+        }
+    }
+}
+
+fn run(mut held: Held, here: usize, index: TaskIndex) {
+    let sched = &mut *held.sched;
+    sched.idle &= !(1 << here);
+    let save = &raw mut sched.idle_stacks[here];
+    let load = sched.load(here, Running::Task(index));
+    jump(held, save, load);
+    resume(false);
+}

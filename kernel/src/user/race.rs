@@ -1,0 +1,96 @@
+//! A program of this kernel's own: threads store to a page that another one gives back again and again, which is
+//! allowed, and a third one takes whatever frames become free. If a frame is free before its last translation is gone,
+//! somebody's store lands in a page of the third.
+//!
+//! The workloads never touch what they are giving back, so none of them would notice.
+
+use tlbkit_workloads::os::{Backing, Os, Protection, read_expecting};
+use tlbkit_workloads::pattern::{PAGE_BYTES, stamp};
+use tlbkit_workloads::{Task, Workload};
+
+/// In the role of a task: it is a part of this program, whose parameters are those of `madvise1`.
+pub(super) const ROLE: u32 = 1 << 31;
+
+const TAKER: u32 = ROLE | 1;
+const WRITERS: u64 = 0x77;
+const TAKERS: u64 = 0x7a;
+const STOP: u64 = 1;
+/// Turns of the taker between its store and its look.
+const HOLD_CYCLES: u64 = 1000;
+
+/// The first task of the program.
+pub(crate) const fn first_task(workload: Workload) -> Task {
+    Task { workload, role: ROLE, arg: 0 }
+}
+
+pub(super) fn run(task: Task, os: &dyn Os) {
+    match task.role {
+        ROLE => drop_again_and_again(task, os),
+        TAKER => take(Place(task.arg), os),
+        _ => write(task.role & !ROLE, Place(task.arg), os),
+    }
+}
+
+/// Two pages: the one that is fought for, and the one that says when to stop.
+#[derive(Clone, Copy)]
+struct Place(u64);
+
+impl Place {
+    const fn stop_page(self) -> u64 {
+        self.0 + PAGE_BYTES
+    }
+
+    /// The page holds what a writer stored, or, given back, nothing.
+    fn look(self, os: &dyn Os) {
+        let found = os.read(self.0);
+        if found != 0 && found != stamp(WRITERS, 0) {
+            os.wrong_value(self.0, found, stamp(WRITERS, 0));
+        }
+    }
+
+    fn is_over(self, os: &dyn Os) -> bool {
+        os.read(self.stop_page()) == STOP
+    }
+}
+
+fn drop_again_and_again(task: Task, os: &dyn Os) {
+    os.pin(0);
+    let place = Place(os.map(2, Backing::AnonPrivate, Protection::ReadWrite));
+    let start = |role: u32| os.thread(Task { role: ROLE | role, arg: place.0, ..task });
+    // All CPUs but this one; at least the taker and one writer.
+    let last = os.cpus().clamp(3, 64);
+    let mut threads = [None; 64];
+    for role in 1..last {
+        threads[role as usize] = Some(start(role));
+    }
+    for _ in 0..task.workload.parameters().get("rounds").unwrap_or(0) {
+        os.dontneed(place.0, 1);
+        place.look(os);
+        os.compute(0);
+        os.yield_now();
+    }
+    os.write(place.stop_page(), STOP);
+    threads.into_iter().flatten().for_each(|thread| os.join(thread));
+}
+
+fn take(place: Place, os: &dyn Os) {
+    os.pin(1);
+    while !place.is_over(os) {
+        let page = os.map(1, Backing::AnonPrivate, Protection::ReadWrite);
+        os.write(page, stamp(TAKERS, 0));
+        os.compute(HOLD_CYCLES);
+        read_expecting(os, page, stamp(TAKERS, 0));
+        os.unmap(page, 1);
+        os.yield_now();
+    }
+}
+
+fn write(role: u32, place: Place, os: &dyn Os) {
+    os.pin(role);
+    while !place.is_over(os) {
+        place.look(os);
+        os.write(place.0, stamp(WRITERS, 0));
+        os.compute(0);
+        os.yield_now();
+    }
+}

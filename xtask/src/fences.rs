@@ -1,0 +1,139 @@
+//! `cargo xtask fences`: each fence and each ordering of the protocol is taken away or weakened, one at a time, in a
+//! copy; the handshakes under loom must notice every one.
+
+mod change;
+mod trial;
+
+use crate::steps::Outcome;
+use anyhow::{Context, Result, bail};
+use change::Change;
+use std::fs;
+use std::path::Path;
+use std::time::Instant;
+use trial::{Trial, Verdict};
+
+/// What became of one change.
+struct Row {
+    change: Change,
+    verdict: Verdict,
+    time_s: f64,
+}
+
+/// The verb; false if a change goes unnoticed.
+///
+/// # Errors
+/// If the arguments are wrong, the unchanged source fails, or a changed one does not build.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
+    let is_json = match args {
+        [] => false,
+        [flag] if flag == "--json" => true,
+        _ => bail!("`fences` takes `--json` or nothing, got `{}`", args.join(" ")),
+    };
+    let trial = Trial::new(root)?;
+    eprintln!("fences: the unchanged source");
+    match trial.verdict()? {
+        Verdict::Survived => {}
+        other => bail!("the unchanged source fails already: {other}"),
+    }
+    let changes = all_changes(&root.join(trial::SOURCES))?;
+    let mut rows = Vec::new();
+    for (n, change) in changes.iter().enumerate() {
+        eprintln!("fences: {}/{} {change}", n + 1, changes.len());
+        rows.push(row(&trial, change).with_context(|| change.to_string())?);
+        if is_json {
+            println!("{}", json(&rows[n]));
+        }
+    }
+    if !is_json {
+        println!("{}", table(&rows));
+    }
+    Ok(rows.iter().all(|row| matches!(row.verdict, Verdict::Killed(_))))
+}
+
+/// The step of `cargo xtask test`: the handshakes on the source as it is.
+///
+/// # Errors
+/// If it does not build.
+pub(crate) fn handshakes(root: &Path) -> Result<Outcome> {
+    Ok(match Trial::new(root)?.verdict()? {
+        Verdict::Survived => Outcome::Ok(String::new()),
+        other => Outcome::Failed(other.to_string()),
+    })
+}
+
+fn row(trial: &Trial, change: &Change) -> Result<Row> {
+    let start = Instant::now();
+    let verdict = trial.verdict_of(change)?;
+    Ok(Row { change: change.clone(), verdict, time_s: start.elapsed().as_secs_f64() })
+}
+
+/// Every change to every file of the folder, in order.
+fn all_changes(folder: &Path) -> Result<Vec<Change>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort();
+    let mut changes = Vec::new();
+    // `sync.rs` is the door to the atomics and uses none for itself.
+    for name in names.iter().filter(|name| name.ends_with(".rs") && *name != "sync.rs") {
+        changes.extend(change::changes(name, &fs::read_to_string(folder.join(name))?));
+    }
+    Ok(changes)
+}
+
+fn table(rows: &[Row]) -> String {
+    let mut text = String::new();
+    for Row { change, verdict, time_s } in rows {
+        let place = format!("{}:{}", change.file, change.line);
+        let what = change.what();
+        text += &format!("{place:<22} {:<14} {what:<24} {verdict:<60} {time_s:>6.1} s\n", change.function);
+    }
+    let killed = rows.iter().filter(|row| matches!(row.verdict, Verdict::Killed(_))).count();
+    text + &format!("{killed} of {} changes noticed", rows.len())
+}
+
+fn json(row: &Row) -> String {
+    let (by, outcome) = match &row.verdict {
+        Verdict::Killed(by) => (by.as_slice(), "killed"),
+        Verdict::Survived => (&[][..], "survived"),
+        Verdict::TimedOut => (&[][..], "timed out"),
+    };
+    let (change, seconds) = (&row.change, row.time_s);
+    serde_json::json!({
+        "file": change.file, "line": change.line, "site": change.function, "change": change.what(),
+        "outcome": outcome, "killed_by": by, "seconds": seconds,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows() -> Vec<Row> {
+        let changes = change::changes("a.rs", "fn f() {\n    fence(Ordering::SeqCst);\n}\n");
+        let verdicts = [Verdict::Killed(vec!["lazy::one".to_owned(), "join::two".to_owned()]), Verdict::Survived];
+        changes.into_iter().zip(verdicts).map(|(change, verdict)| Row { change, verdict, time_s: 1.5 }).collect()
+    }
+
+    #[test]
+    fn the_table_tells_who_noticed_and_how_many() {
+        let table = table(&rows());
+        let lines: Vec<&str> = table.lines().collect();
+        assert!(lines[0].starts_with("a.rs:2") && lines[0].contains("lazy::one and 1 more"), "{table}");
+        assert!(lines[1].contains("NOT NOTICED") && lines[2] == "1 of 2 changes noticed", "{table}");
+    }
+
+    #[test]
+    fn each_json_line_names_its_place_and_outcome() {
+        let line = json(&rows()[0]);
+        assert!(line.contains("\"outcome\":\"killed\"") && line.contains("\"line\":2"), "{line}");
+    }
+
+    #[test]
+    fn another_argument_is_refused_by_name() {
+        let error = run(Path::new("/"), &["--fast".to_owned()]).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.contains("`--fast`")));
+    }
+}

@@ -1,0 +1,150 @@
+//! One run of the handshakes on a copy of the protocol: built with loom, bounded in time.
+
+use super::change::Change;
+use crate::workshop::Workshop;
+use anyhow::{Context, Result, bail};
+use std::fmt;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output};
+use std::time::{Duration, Instant};
+
+/// The sources of the protocol.
+pub(super) const SOURCES: &str = "tlbkit/src";
+/// The unchanged source takes a few seconds; what takes this long is not called noticed.
+const LIMIT: Duration = Duration::from_secs(300);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the handshakes say of a source.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// These tests fail.
+    Killed(Vec<String>),
+    /// None does.
+    Survived,
+    /// They do not end.
+    TimedOut,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Killed(by) => match by.as_slice() {
+                [] => f.pad("no test in particular"),
+                [one] => f.pad(one),
+                [one, more @ ..] => f.pad(&format!("{one} and {} more", more.len())),
+            },
+            Self::Survived => f.pad("NOT NOTICED"),
+            Self::TimedOut => f.pad("NOT NOTICED: does not end"),
+        }
+    }
+}
+
+/// A copy of the protocol.
+pub(super) struct Trial {
+    workshop: Workshop,
+}
+
+impl Trial {
+    /// Copies the protocol of the workspace at `root`.
+    pub(super) fn new(root: &Path) -> Result<Self> {
+        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["tlbkit"])? })
+    }
+
+    /// The verdict on the copy with `change` made; the copy is then as before.
+    pub(super) fn verdict_of(&self, change: &Change) -> Result<Verdict> {
+        let file = self.workshop.root.join(SOURCES).join(&change.file);
+        let text = fs::read_to_string(&file)?;
+        fs::write(&file, change.apply(&text))?;
+        let verdict = self.verdict();
+        fs::write(&file, text)?;
+        verdict
+    }
+
+    /// The verdict on the copy as it is.
+    pub(super) fn verdict(&self) -> Result<Verdict> {
+        let (program, log) = (self.build()?, self.workshop.target.join("handshakes.log"));
+        let mut child = Command::new(program).env("RUST_BACKTRACE", "0").stdout(File::create(&log)?).spawn()?;
+        let end = wait(&mut child, || failed(&log))?;
+        let by = failed(&log)?;
+        Ok(match end {
+            _ if !by.is_empty() => Verdict::Killed(by),
+            Some(false) => Verdict::Killed(by),
+            Some(true) => Verdict::Survived,
+            None => Verdict::TimedOut,
+        })
+    }
+
+    /// Builds the handshakes; the path of the program.
+    fn build(&self) -> Result<PathBuf> {
+        let output = Command::new("cargo")
+            .args("test --quiet --package tlbkit --test handshakes --no-run --message-format=json".split(' '))
+            .current_dir(&self.workshop.root)
+            .env("CARGO_TARGET_DIR", &self.workshop.target)
+            .env("RUSTFLAGS", "--cfg loom")
+            .output()
+            .context("running cargo")?;
+        program(&output)
+    }
+}
+
+/// The program that cargo says it has built.
+fn program(output: &Output) -> Result<PathBuf> {
+    if !output.status.success() {
+        bail!("the copy does not build:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    programs.last().context("cargo names no program")
+}
+
+/// Waits until the child ends, some test has failed, or the limit is reached: whether the child succeeded, or `None`
+/// if it had to be stopped.
+fn wait(child: &mut Child, failed: impl Fn() -> Result<Vec<String>>) -> Result<Option<bool>> {
+    let start = Instant::now();
+    while start.elapsed() < LIMIT && failed()?.is_empty() {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status.success()));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// Names of the tests that have failed so far.
+fn failed(log: &Path) -> Result<Vec<String>> {
+    let text = fs::read_to_string(log).with_context(|| format!("reading {}", log.display()))?;
+    let name = |line: &str| Some(line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?.to_owned());
+    Ok(text.lines().filter_map(name).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_tests_are_read_from_the_log() -> Result<()> {
+        let log = std::env::temp_dir().join(format!("tlbkit-fences-{}.log", std::process::id()));
+        fs::write(
+            &log,
+            "running 2 tests\ntest lazy::a ... ok\ntest join::b ... FAILED\n\ntest result: FAILED. 1 passed\n",
+        )?;
+        let names = failed(&log);
+        fs::remove_file(&log)?;
+        assert_eq!(names?, ["join::b"]);
+        Ok(())
+    }
+
+    #[test]
+    fn a_program_that_ends_is_judged_by_its_status_and_one_that_failed_is_stopped() -> Result<()> {
+        let none = || Ok(Vec::new());
+        assert_eq!(wait(&mut Command::new("true").spawn()?, none)?, Some(true));
+        assert_eq!(wait(&mut Command::new("false").spawn()?, none)?, Some(false));
+        let one = || Ok(vec!["join::b".to_owned()]);
+        assert_eq!(wait(&mut Command::new("sleep").arg("600").spawn()?, one)?, None);
+        Ok(())
+    }
+}

@@ -1,0 +1,113 @@
+//! `cargo xtask mutants`: each historical bug of `mutants/` is put into a copy of the protocol, and must be caught.
+
+mod patch;
+mod trial;
+
+use crate::setup;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use trial::{Row, Trial};
+
+/// Seeds through which each bug is looked for.
+const BUDGET: u64 = 20_000;
+/// The protocol as it is is searched this many times as long.
+const CLEAN_TIMES: u64 = 100;
+/// The charter asks for at least so many.
+const LEAST: usize = 25;
+
+/// What is asked for on the command line.
+struct Wish<'a> {
+    is_json: bool,
+    /// Only the mutants whose name contains this.
+    only: Option<&'a str>,
+    /// How often the budget is spent on the protocol as it is.
+    clean_times: u64,
+}
+
+/// The verb; false if a bug was not caught, or something was found without one.
+///
+/// # Errors
+/// If the arguments are wrong, or a patch does not apply or build.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
+    let wish = parse(args)?;
+    let patches = patch::read_all(&root.join("mutants"))?;
+    if patches.len() < LEAST {
+        bail!("mutants/ holds {} patches; at least {LEAST} are asked for", patches.len());
+    }
+    let trial = Trial::new(root, &setup::target_dir(root), BUDGET)?;
+    let mut rows = Vec::new();
+    let wanted = |name: &str| wish.only.is_none_or(|part| name.contains(part));
+    for patch in patches.iter().filter(|patch| wanted(&patch.name)) {
+        let row = trial.look_for(patch).with_context(|| patch.file.display().to_string())?;
+        tell(&row, wish.is_json);
+        rows.push(row);
+    }
+    let clean = trial.unmutated(wish.clean_times)?;
+    tell(&clean, wish.is_json);
+    let caught = rows.iter().filter(|row| row.by.is_some()).count();
+    if !wish.is_json {
+        println!("{caught} of {} caught within {BUDGET} seeds each", rows.len());
+    }
+    Ok(caught == rows.len() && clean.by.is_none())
+}
+
+fn parse(args: &[String]) -> Result<Wish<'_>> {
+    let mut wish = Wish { is_json: false, only: None, clean_times: CLEAN_TIMES };
+    for arg in args {
+        match arg.as_str() {
+            "--json" => wish.is_json = true,
+            "--quick" => wish.clean_times = 1,
+            flag if flag.starts_with('-') => bail!("`mutants` takes `--json`, `--quick` and a name, got `{flag}`"),
+            name => wish.only = Some(name),
+        }
+    }
+    Ok(wish)
+}
+
+fn tell(row: &Row, is_json: bool) {
+    println!("{}", if is_json { json(row) } else { line(row) });
+}
+
+fn line(row: &Row) -> String {
+    let by = row.by.as_deref().unwrap_or("NOT CAUGHT");
+    let by = if row.mutant == "(none)" && row.by.is_none() { "nothing found" } else { by };
+    format!("{:<38} {by:<28} {:>9} seeds {:>7.2} s  {}", row.mutant, row.needed, row.seconds, row.origin)
+}
+
+fn json(row: &Row) -> String {
+    serde_json::json!({
+        "mutant": row.mutant, "origin": row.origin, "caught": row.by.is_some(), "by": row.by,
+        "needed": row.needed, "seconds": row.seconds,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(by: Option<&str>) -> Row {
+        let by = by.map(str::to_owned);
+        Row { mutant: "a-bug".to_owned(), origin: "somebody".to_owned(), by, needed: 12, seconds: 0.5 }
+    }
+
+    #[test]
+    fn a_bug_that_is_not_caught_stands_out() {
+        assert!(line(&row(None)).contains("NOT CAUGHT"));
+        assert!(line(&row(Some("freed frame"))).contains("freed frame"));
+        assert!(json(&row(None)).contains("\"caught\":false"));
+    }
+
+    #[test]
+    fn an_unknown_flag_is_refused_by_name() {
+        let error = parse(&["--fast".to_owned()]).map(|_| ()).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.contains("`--fast`")));
+    }
+
+    #[test]
+    fn every_patch_of_the_tree_has_its_origin() -> Result<()> {
+        let patches = patch::read_all(&setup::root()?.join("mutants"))?;
+        assert!(patches.len() >= LEAST, "{}", patches.len());
+        Ok(())
+    }
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask qemu`: the bare-metal test kernel in emulators, beside the simulator and with faults.
+
+mod bochs;
+mod compare;
+mod emulator;
+mod faults;
+mod image;
+mod soak;
+
+use anyhow::{Result, bail};
+use std::path::Path;
+
+use crate::setup::{self, Ready};
+use crate::steps::Outcome;
+
+/// Minutes of soaking when nobody says how many.
+const SOAK_MINUTES: f64 = 1.0;
+
+/// Runs one part, or all; false if something was wrong.
+pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] => Ok(compare::run(root)? & faults::run(root)? & soak::run(root, SOAK_MINUTES)? & bochs::run(root)?),
+        ["compare"] => compare::run(root),
+        ["faults"] => faults::run(root),
+        ["soak"] => soak::run(root, SOAK_MINUTES),
+        ["soak", minutes] => match minutes.parse() {
+            Ok(minutes) if minutes > 0.0 => soak::run(root, minutes),
+            _ => bail!("`qemu soak {minutes}`: must be a number of minutes above 0"),
+        },
+        ["bochs"] => bochs::run(root),
+        _ => bail!("`qemu {}`: must be compare, faults, soak [MINUTES] or bochs", words.join(" ")),
+    }
+}
+
+/// All of it as a step of `cargo xtask test`.
+#[expect(dead_code, reason = "a step of `test` as soon as it is listed there")]
+pub(crate) fn check(root: &Path) -> Result<Outcome> {
+    if let Ready::No(how) = setup::target(emulator::TARGET) {
+        return Ok(Outcome::Skipped(how));
+    }
+    if let Ready::No(how) = emulator::program() {
+        return Ok(Outcome::Skipped(how));
+    }
+    Ok(if run(root, &[])? { Outcome::Ok(String::new()) } else { Outcome::Failed("see above".to_owned()) })
+}
