@@ -24,13 +24,12 @@ impl Protocol {
     /// `Cpu::bring_up`, from where it forgets what others asked.
     pub(crate) fn begin_comeback(&self, state: &mut State, cpu: CpuNumber) {
         let others = ((1 << state.cpus.len()) - 1) & !(1 << cpu);
-        let mut forget = [Step::ForgetInbox, Step::ForgetOutbox(others)];
-        if self.deviates(Deviation::ForgetsInboxLast) {
-            forget.reverse();
-        }
         // The interrupts that were lost are made up for by the last step.
         state.cpus[cpu].then(&[Step::MarkKernel, Step::Fence, Step::Restart, Step::TakeInbox]);
-        state.cpus[cpu].then(&forget);
+        if self.deviates(Deviation::ForgetsInbox) {
+            state.cpus[cpu].then(&[Step::ForgetInbox]);
+        }
+        state.cpus[cpu].then(&[Step::ForgetOutbox(others)]);
     }
 
     pub(crate) fn forget_outbox(state: &mut State, cpu: CpuNumber, senders: u8) {

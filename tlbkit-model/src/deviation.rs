@@ -52,7 +52,7 @@ pub enum Deviation {
     /// A sender goes on waiting for a CPU that has left.
     NeverWithdraws,
     /// A CPU that returns forgets the hints in its inbox after the requests behind them.
-    ForgetsInboxLast,
+    ForgetsInbox,
 }
 
 impl Deviation {
@@ -81,7 +81,7 @@ impl Deviation {
         Self::DestroyTellsNobody,
         Self::LazyUncounted,
         Self::NeverWithdraws,
-        Self::ForgetsInboxLast,
+        Self::ForgetsInbox,
     ];
 
     /// The world in which it is seen, and the property that it breaks there.
@@ -111,7 +111,7 @@ impl Deviation {
             Self::DestroyTellsNobody => ("end, set exact", must::DEAD),
             Self::LazyUncounted => ("end, counted", must::DEAD),
             Self::NeverWithdraws => ("a CPU leaves", must::SERVED),
-            Self::ForgetsInboxLast => ("a CPU comes back", must::SERVED),
+            Self::ForgetsInbox => ("a CPU comes back", must::SERVED),
         }
     }
 }

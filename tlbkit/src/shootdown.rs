@@ -93,9 +93,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn is_alone_with(&self, space: &AddressSpace<'_>) -> bool {
         let own_word = (self.id.0 / 64) as usize;
         let own_bit = 1 << (self.id.0 % 64);
-        // Relaxed: ordered after the revocation by the fence in `advance`.
+        // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After the
+        // revocation by the fence in `advance`.
         let others = |(index, word): (usize, &AtomicU64)| {
-            word.load(Ordering::Relaxed) & !if index == own_word { own_bit } else { 0 } // Relaxed: as above
+            word.load(Ordering::Acquire) & !if index == own_word { own_bit } else { 0 } // Acquire: as above
         };
         space.cpus.words().iter().enumerate().all(|word| others(word) == 0)
     }
@@ -135,8 +136,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         };
         let mut told = 0;
         for (index, word) in candidates.words().iter().enumerate() {
-            // Relaxed: ordered after the revocation by the fence in `advance` (or in `shoot`, for the kernel).
-            let mut bits = word.load(Ordering::Relaxed);
+            // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After
+            // the revocation by the fence in `advance` (or in `shoot`, for the kernel).
+            let mut bits = word.load(Ordering::Acquire);
             if index == (self.id.0 / 64) as usize {
                 bits &= !(1 << (self.id.0 % 64));
             }

@@ -11,7 +11,7 @@
 //!   if so, clear its bit                      presence := absent (Release); reads no mailbox from here on
 //!
 //!                                             CPU that comes back (bring_up)
-//!                                             take its inbox (Acquire); then clear its bits in all outboxes
+//!                                             clear its bits in all outboxes; leave its inbox as it is
 //!                                             join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the sender may use it again at once.
@@ -52,8 +52,8 @@ impl Tlb<'_> {
     /// # Panics
     /// If there is no such CPU.
     pub fn declare_stopped(&self, cpu: CpuId) {
-        // Relaxed: who still finds it in the set finds it absent.
-        self.online().remove(cpu, Ordering::Relaxed);
+        // Release: as a CPU's own goodbye; partner is the Acquire in `tell`. Who still finds it there finds it absent.
+        self.online().remove(cpu, Ordering::Release);
         // Release: as a CPU's own goodbye; partner is the Acquire in `withdraw` and `must_tell`.
         self.cpus[cpu.0 as usize].presence.store(Presence::ABSENT.0, Ordering::Release);
     }
@@ -113,18 +113,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     fn ask_again(&self, cpu: CpuId) {
-        // Release: the outbox comes before the hint, as in `interrupt`; partner is the Acquire in `answer`.
-        self.tlb.inbox(cpu).add(self.id, Ordering::Release);
+        // Relaxed: the outbox came before the first hint, by the Release in `interrupt`. Hints come and go by exchanges
+        // only, so whoever finds this one finds that one's Release in its sequence.
+        self.tlb.inbox(cpu).add(self.id, Ordering::Relaxed);
         self.hardware.send_ipi(cpu);
     }
 
-    /// Forgets what others asked of this CPU while it was away: it is about to flush everything.
+    /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: a
+    /// sender that sets its bit from here on may have dropped its hint already, and will not drop it again.
     pub(crate) fn forget_requests(&self) {
-        for word in self.tlb.inbox(self.id).words() {
-            // Acquire: partner is the Release of a hint: whose hint is forgotten here loses its bit below. The other way
-            // round a sender could set both in between, and would wait for a CPU that has forgotten where to look.
-            word.swap(0, Ordering::Acquire);
-        }
         for sender in 0..self.tlb.cpus.len() as u32 {
             // Relaxed: a sender that waits for the bit needs nothing of this CPU but that it flushes before it runs.
             self.tlb.outbox(CpuId(sender)).remove(self.id, Ordering::Relaxed);

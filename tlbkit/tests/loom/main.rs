@@ -1,19 +1,17 @@
-//! The protocol's handshakes under loom, on its real source: every outcome that the memory model allows, for two or
-//! three CPUs and one or two pages, within a bound on preemptions. `RUSTFLAGS="--cfg loom" cargo test --test handshakes`
+//! The protocol's handshakes under loom, on its real source: what the memory model allows of two or three CPUs and one
+//! or two pages, within a bound on preemptions. Run by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit --test handshakes`.
 //!
-//! **How it is set up.** A thread is a CPU. Its TLB never evicts and fills itself after each flush and each CR3 write, so
-//! that every entry is as old as it can be; it walks the loaded tables whenever it is looked at. Page-table entries are
-//! plain stores and loads. Frames and tables are cells without synchronisation: whoever reaches one must come before
-//! its freeing by happens-before. A CPU that waits in vain sleeps, and loom reports the deadlock.
+//! **How it is set up.** A thread is a CPU. Its TLB never evicts, and fills itself after each flush and CR3 write: each
+//! entry is as old as it can be. It walks the loaded tables whenever it is looked at. Page-table entries are plain
+//! stores and loads. Frames and tables are cells without synchronisation: whoever reaches one must come before its
+//! freeing by happens-before. A CPU that waits in vain sleeps in the end, and loom reports the deadlock.
 //!
-//! **Interrupts.** loom has none, so a CPU looks for them: before each access of its program, at each event and turn of
-//! waiting. The protocol runs with interrupts off otherwise, so nothing is lost but an interrupt between two steps of a
-//! flush that have no event between them. The interrupt orders what was sent before it; what a waiting CPU finds without
-//! an interrupt is ordered by the protocol alone.
+//! **Interrupts.** loom has none, so a CPU looks for them: before each access of its program, at each event and at each
+//! turn of waiting. Elsewhere the protocol runs with interrupts off, but for steps of a flush between two events. An
+//! interrupt orders what was written before it was sent; what a waiting CPU finds without one, the protocol must order.
 //!
-//! **What it cannot show.** Executions with more preemptions than the bound; more CPUs; bugs that take x86's own rules.
-//! loom's SeqCst fences order a little more than the language promises, and its exchanges always find the newest value.
-//! A CPU that is woken from sleep is ordered behind the one that woke it.
+//! **What it cannot show.** More preemptions, CPUs or pages. loom's SeqCst fences order a little more than the language
+//! promises, its exchanges always find the newest value, and a CPU that was asleep is ordered behind who woke it.
 #![cfg(loom)]
 
 mod core;

@@ -73,5 +73,5 @@ impl Table {
 
 /// The address of page `page` of table `table`.
 pub(crate) fn address(table: usize, page: usize) -> VirtAddr {
-    VirtAddr(u64::from(table == KERNEL) << 63 | page as u64 * PAGE_BYTES)
+    VirtAddr((u64::from(table == KERNEL) << 63) | (page as u64 * PAGE_BYTES))
 }
