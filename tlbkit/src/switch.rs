@@ -8,11 +8,11 @@
 //!
 //! ```text
 //!   lazy CPU (leave_lazy)                     sender (shootdown.rs)
-//!   presence := running                       change PTE; advance generation
+//!   presence := switching                     change PTE; advance generation
 //!   fence(SeqCst)                             fence(SeqCst)
 //!   read generation                           read presence
 //! ```
-//! Either the sender sees it running and interrupts it, or it sees the new generation and flushes by itself.
+//! Either the sender finds it on its way back and interrupts it, or it sees the new generation and flushes by itself.
 
 use crate::address_space::{AddressSpace, Generation};
 use crate::asid::Asid;
@@ -67,8 +67,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The space is still loaded: all that is needed is to be seen, then to look (INV-2).
     #[inline(always)]
     fn leave_lazy(&self, to: &AddressSpace<'_>) {
-        // Relaxed: ordered by the fence below.
-        self.set_presence(Presence::running(to.id), Ordering::Relaxed);
+        // Relaxed: ordered by the fence below. Not running yet: an NMI must not take what is stale for usable (C-54).
+        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`; the diagram above.
         fence(Ordering::SeqCst);
         if self.has_flag(flag::COUNTED) {
@@ -78,6 +78,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.state.slots.generation(self.asid()) != newest {
             self.reload(to, newest);
         }
+        // Relaxed: to a sender this CPU is a target before and after.
+        self.set_presence(Presence::running(to.id), Ordering::Relaxed);
     }
 
     #[cold]

@@ -138,3 +138,18 @@ fn a_running_space_is_not_destroyed() {
     world.switch(0, space);
     let _never = world.destroy(0, space);
 }
+
+#[test]
+fn c_54_an_nmi_is_told_no_while_a_lazy_cpu_has_not_flushed_yet() {
+    let (world, space) = with_lazy_cpu(Policy::default());
+    world.unmap(0, space, &[USER]);
+    let asked = std::rc::Rc::new(std::cell::Cell::new(0));
+    let count = std::rc::Rc::clone(&asked);
+    *world.cores[1].nmi.borrow_mut() = Some(Box::new(move |world| {
+        count.set(count.get() + 1);
+        assert!(!world.cpu(1).is_running(world.at(space)), "what it would use is stale");
+    }));
+    world.switch(1, space);
+    assert_eq!(asked.get(), 1, "coming back loads CR3 once, as the space has changed");
+    assert!(world.cpu(1).is_running(world.at(space)));
+}

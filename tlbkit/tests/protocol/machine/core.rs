@@ -46,7 +46,12 @@ pub(crate) struct Core {
     /// What to do about late CPUs, asked every eight turns; and which were late.
     pub(crate) about_late: Cell<Late>,
     pub(crate) was_late: RefCell<Vec<u32>>,
+    /// What an NMI does that arrives just before each write of CR3.
+    pub(crate) nmi: RefCell<Option<Nmi>>,
 }
+
+/// What an NMI does.
+pub(crate) type Nmi = Box<dyn Fn(&'static World)>;
 
 impl Core {
     pub(crate) fn new(id: u32, features: Features) -> Self {
@@ -65,6 +70,7 @@ impl Core {
             clock_cycles: Cell::new(0),
             about_late: Cell::new(Late::Wait),
             was_late: RefCell::default(),
+            nmi: RefCell::default(),
         }
     }
 
@@ -109,6 +115,9 @@ impl Hardware for Core {
     }
 
     fn write_cr3(&self, cr3: Cr3) {
+        if let Some(nmi) = &*self.nmi.borrow() {
+            nmi(self.world());
+        }
         self.note(Did::Cr3(cr3));
         self.check_tag(cr3);
         if let Owner::Space(space) = owner_of(cr3.root()) {
