@@ -31,10 +31,14 @@ enum Verb {
     Reproduce(verbs::reproduce::Options),
     /// One workload on one machine under several policies, side by side
     Run(verbs::run::Options),
+    /// The protocol on a machine that may do all that x86-64 allows
+    Check(verbs::check::Options),
     /// This machine's flushes, live
     Observe(verbs::observe::Options),
     /// This machine's flushes and what caused them, into a file
     Record(verbs::record::Options),
+    /// The bare-metal test kernel in QEMU, on KVM where that is usable
+    Boot(verbs::boot::Options),
     /// What this host costs, as a machine file
     Calibrate(verbs::calibrate::Options),
     /// Machines, policies, workloads and experiments
@@ -56,13 +60,17 @@ enum Format {
 }
 
 fn main() -> ExitCode {
+    // Whoever reads our output may stop early, as `head` does.
+    sigpipe::reset();
     let arguments = Arguments::parse();
     let format = if arguments.json { Format::Json } else { Format::Text };
     let ending = match arguments.verb {
         Verb::Reproduce(options) => verbs::reproduce::execute(&options, format),
         Verb::Run(options) => verbs::run::execute(&options, format),
+        Verb::Check(options) => verbs::check::execute(&options, format),
         Verb::Observe(options) => verbs::observe::execute(&options, format),
         Verb::Record(options) => verbs::record::execute(&options, format),
+        Verb::Boot(options) => verbs::boot::execute(&options, format),
         Verb::Calibrate(options) => verbs::calibrate::execute(&options, format),
         Verb::List(options) => verbs::list::execute(&options, format),
     };

@@ -68,10 +68,10 @@ bool probe(const uint64_t *at, uint64_t *value);
 uint64_t user_read(unsigned page);
 uint64_t kernel_read(unsigned page);
 
-// hardware.c: what the library needs of a CPU.
+// hardware.c: what the library needs of a CPU, with the instructions of instructions.c or of the archive.
 enum fault { NO_FAULT, FAULT_NO_IPI, FAULT_NO_INVLPG, FAULT_NESTED };
 extern enum fault fault;
-extern const struct tlbkit_hardware_ops hardware;
+const struct tlbkit_hardware_ops *hardware_table(void);
 void hardware_start(void);
 void misuse_hook(const struct tlbkit_misuse *misuse);
 

@@ -59,6 +59,10 @@ _Noreturn void leave(enum outcome outcome) {
 }
 
 _Noreturn void fail(const char *file, uint32_t line, const char *what) {
+    static bool has_failed;
+    // Several CPUs may fail at once: the first one tells, and ends the emulator.
+    while (__atomic_exchange_n(&has_failed, true, __ATOMIC_RELAXED))
+        relax();
     size_t file_bytes = 0, what_bytes = 0;
     while (file[file_bytes])
         file_bytes++;

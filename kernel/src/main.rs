@@ -11,6 +11,8 @@
 //! | `calls` | what programs ask of the kernel |
 //! | `user` | what runs in ring 3: [`tlbkit_workloads::Os`] as system calls |
 //! | `rules` | what the CPU itself must obey |
+//! | `monitor` | a software TLB that all of the above runs on, in ring 3, if asked for |
+//! | `bench` | what instructions and interrupts cost here |
 //! | `report` | one JSON line a result |
 //!
 //! The command line picks a [`mode`](boot::options::Mode). Locks are taken with interrupts off and held across nothing
@@ -19,10 +21,12 @@
 #![no_main]
 
 mod arch;
+mod bench;
 mod boot;
 mod calls;
 mod machine;
 mod memory;
+mod monitor;
 mod process;
 mod report;
 mod rules;

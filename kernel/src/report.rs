@@ -3,12 +3,16 @@
 use core::fmt::{self, Display, Write};
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tlbkit::{Place, Reason};
+use tlbkit::{Place, Reason, SIZES, SizeRow};
 
 use crate::arch::exit::{Ending, exit};
 use crate::arch::{cpu, serial};
+use crate::bench::Sample;
 use crate::boot::options::{Error, Options};
-use crate::machine::{self, counters};
+use crate::machine::{
+    self,
+    counters::{self, Counter},
+};
 use crate::memory;
 use crate::user::shared;
 
@@ -85,6 +89,26 @@ pub(crate) fn rules(asked: u32, broken: u32) -> ! {
     exit(if broken == 0 { Ending::Fine } else { Ending::Failed })
 }
 
+/// What one thing costs on this machine.
+pub(crate) fn cost(name: &str, sample: &Sample) {
+    let Sample { low, median, high, repetitions } = sample;
+    // As in `rule`: the other CPUs only take interrupts.
+    let _ = write!(serial::Serial, r#"{{"kind":"cost","name":"{name}","low":{low},"median":{median},"#);
+    let _ = writeln!(serial::Serial, r#""high":{high},"repetitions":{repetitions}}}"#);
+}
+
+/// How many interrupts that took, and the end.
+pub(crate) fn benched(options: &Options) -> ! {
+    be_the_last();
+    let (features, cpus) = (machine::features(), options.cpus);
+    let [sent, received] = [Counter::IpisSent, Counter::IpisReceived].map(counters::sum);
+    let mut port = serial::Serial;
+    // As in `end_with`.
+    let _ = write!(port, r#"{{"kind":"result","cpus":{cpus},"pcid":{},"invpcid":{},"#, features.pcid, features.invpcid);
+    let _ = writeln!(port, r#""ipis_sent":{sent},"ipis_received":{received}}}"#);
+    exit(Ending::Fine)
+}
+
 /// The run's numbers, and the end.
 pub(crate) fn result(options: &Options) -> ! {
     be_the_last();
@@ -98,9 +122,10 @@ fn write_result(options: &Options) -> fmt::Result {
     let (workload, policy, cpus, seed) = (options.workload_name, options.policy_name, options.cpus, options.seed);
     write!(port, r#"{{"kind":"result","workload":"{workload}","policy":"{policy}","cpus":{cpus},"seed":{seed},"#)?;
     write!(port, r#""pcid":{},"invpcid":{},"score":{}"#, features.pcid, features.invpcid, shared::score())?;
+    write!(port, r#","cycles":{}"#, shared::elapsed_cycles())?;
     let (tables, data) = memory::frames_used();
     write!(port, r#","tables_left":{tables},"data_left":{data}"#)?;
-    for (counter, name) in counters::Counter::ALL {
+    for (counter, name) in Counter::ALL {
         write!(port, r#","{name}":{}"#, counters::sum(*counter))?;
     }
     write!(port, r#","reasons":["#)?;
@@ -110,5 +135,17 @@ fn write_result(options: &Options) -> fmt::Result {
         let comma = if n == 0 { "" } else { "," };
         write!(port, r#"{comma}{{"local":{local},"remote":{remote},"kernel":{kernel}}}"#)?;
     }
+    write!(port, r#"],"sizes":["#)?;
+    write_sizes(&mut port)?;
     writeln!(port, "]}}")
+}
+
+/// The histogram of flush sizes, without empty rows; 0 stands for flushes of everything.
+fn write_sizes(port: &mut serial::Serial) -> fmt::Result {
+    let rows = (0..=SIZES).map(|pages| (pages, machine::size(pages))).filter(|(_, row)| row.samples > 0);
+    for (n, (pages, SizeRow { samples, cycles })) in rows.enumerate() {
+        let comma = if n == 0 { "" } else { "," };
+        write!(port, r#"{comma}{{"pages":{pages},"samples":{samples},"cycles":{cycles}}}"#)?;
+    }
+    Ok(())
 }

@@ -22,7 +22,7 @@
 #define TLBKIT_FEATURE_INVPCID 2
 
 // 8-byte words of a machine.
-#define TLBKIT_MACHINE_WORDS 32
+#define TLBKIT_MACHINE_WORDS 40
 
 // 8-byte words of one CPU's state.
 #define TLBKIT_CPU_STATE_WORDS 64
@@ -104,6 +104,8 @@ enum tlbkit_cpu_set {
     TLBKIT_CPU_SET_EXACT = 0,
     // Every `trim_every`-th generation of the space; never if that is 0.
     TLBKIT_CPU_SET_TRIMMED = 1,
+    // The same, and whenever page tables are freed.
+    TLBKIT_CPU_SET_TRIMMED_WITH_TABLES = 2,
 };
 
 // Whether the CPUs that run the kernel's own tables are recorded.
@@ -515,8 +517,8 @@ enum tlbkit_status tlbkit_flush_kernel_range(const struct tlbkit_machine *machin
                                              uint32_t stride,
                                              uint32_t reason);
 
-// Begins an empty gather for a space, or for the kernel's addresses if `space` is NULL. `frames` may be NULL if nothing
-// will be held; it is copied. The space outlives the gather.
+// Begins an empty gather for a space, or for the kernel's addresses if `space` is NULL. `frames` may be NULL if
+// nothing will be held; it is copied. The space outlives the gather.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_gather_begin(struct tlbkit_gather *gather,
                                        const struct tlbkit_machine *machine,
@@ -534,11 +536,9 @@ enum tlbkit_status tlbkit_gather_range(struct tlbkit_gather *gather,
                                        uint32_t scope,
                                        uint32_t reason);
 
-// Gives the gather a frame that nothing maps any more. `TLBKIT_STATUS_GATHER_FULL` if it has no room: the frame is still the
-// caller's, who finishes the gather and begins another for it.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_gather_hold(struct tlbkit_gather *gather,
-                                      uint64_t frame);
+// Gives the gather a frame that nothing maps any more. `TLBKIT_STATUS_GATHER_FULL` if it has no room: the frame is
+// still the caller's, who finishes the gather and begins another for it.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_hold(struct tlbkit_gather *gather, uint64_t frame);
 
 // A page-table page is among the frames: CPUs that hold the space lazily are told as well.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gather *gather);
@@ -549,8 +549,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather
 // Mapped pages of the space, for the range rules by family shift.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_active_pages(struct tlbkit_gather *gather, uint64_t pages);
 
-// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller says
-// `tlbkit_gather_everything`. False on misuse.
+// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
+// says `tlbkit_gather_everything`. False on misuse.
 TLBKIT_MUST_USE bool tlbkit_gather_wants_walk(struct tlbkit_gather *gather, uint32_t cpu);
 
 // Flushes everywhere what was named, then calls `release` for each frame, then ends the gather. Interrupts on,
@@ -606,6 +606,19 @@ TLBKIT_MUST_USE const char *tlbkit_status_text(uint32_t status);
 
 // The sizes of this archive. `tlbkit_header_fits()` compares them with the header's.
 TLBKIT_MUST_USE struct tlbkit_layout tlbkit_layout(void);
+
+#if defined(TLBKIT_X86)
+// Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns
+// `TLBKIT_FEATURE_`s: what `features` of the table returns for this CPU from then on. Once on each CPU, before
+// `tlbkit_bring_up`; ring 0, interrupts off.
+TLBKIT_MUST_USE uint32_t tlbkit_x86_start(void);
+#endif
+
+#if defined(TLBKIT_X86)
+// Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,
+// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The interrupts stay the kernel's.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *ops);
+#endif
 
 #ifdef __cplusplus
 }  // extern "C"

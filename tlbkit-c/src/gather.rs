@@ -88,8 +88,8 @@ impl Gather {
     }
 }
 
-/// Begins an empty gather for a space, or for the kernel's addresses if `space` is NULL. `frames` may be NULL if nothing
-/// will be held; it is copied. The space outlives the gather.
+/// Begins an empty gather for a space, or for the kernel's addresses if `space` is NULL. `frames` may be NULL if
+/// nothing will be held; it is copied. The space outlives the gather.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_begin(
     gather: *mut GatherStorage,
@@ -157,8 +157,8 @@ pub unsafe extern "C" fn tlbkit_gather_range(
     })
 }
 
-/// Gives the gather a frame that nothing maps any more. `TLBKIT_STATUS_GATHER_FULL` if it has no room: the frame is still the
-/// caller's, who finishes the gather and begins another for it.
+/// Gives the gather a frame that nothing maps any more. `TLBKIT_STATUS_GATHER_FULL` if it has no room: the frame is
+/// still the caller's, who finishes the gather and begins another for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_hold(gather: *mut GatherStorage, frame: u64) -> Status {
     report(|| {
@@ -200,8 +200,8 @@ pub unsafe extern "C" fn tlbkit_gather_active_pages(gather: *mut GatherStorage, 
     })
 }
 
-/// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller says
-/// `tlbkit_gather_everything`. False on misuse.
+/// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
+/// says `tlbkit_gather_everything`. False on misuse.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_wants_walk(gather: *mut GatherStorage, cpu: u32) -> bool {
     // SAFETY: the crate's contract.

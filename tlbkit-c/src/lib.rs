@@ -15,9 +15,9 @@
 //! that do not exist, interrupts in the wrong state, and values out of range. What cannot be told from here ends in the
 //! hook of [`panic::tlbkit_set_panic_hook`]: no panic crosses the border.
 //!
-//! Arrows: `storage` (what C allocates) <- `machine` (the door: checks, then [`tlbkit::Cpu`]) <- `cpu`, `space`, `flush`,
-//! `gather`, `counters`. `ops` is the kernel's table of functions as [`tlbkit::Hardware`]; `policy` the choices as C
-//! sees them.
+//! Arrows: `storage` (what C allocates) <- `machine` (the door: checks, then [`tlbkit::Cpu`]) <- `cpu`, `space`,
+//! `flush`, `gather`, `counters`. `ops` is the kernel's table of functions as [`tlbkit::Hardware`]; `policy` the
+//! choices as C sees them; `x86`, a feature, the instructions for a kernel that has none of its own.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions: at the head of this file")]
 
@@ -32,3 +32,10 @@ pub mod policy;
 pub mod space;
 pub mod status;
 pub mod storage;
+#[cfg(feature = "x86")]
+pub mod x86;
+
+/// The Rust of the porting guide, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/porting.md")]
+pub struct PortingGuide;

@@ -5,6 +5,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use tlbkit::sync::AtomicU64 as Word;
 use tlbkit::{CpuState, CpuStats};
 
 use crate::gather::Gather;
@@ -13,7 +14,7 @@ use crate::space::Space;
 use crate::status::Status;
 
 /// 8-byte words of a machine.
-pub const TLBKIT_MACHINE_WORDS: usize = 32;
+pub const TLBKIT_MACHINE_WORDS: usize = 40;
 /// 8-byte words of one CPU's state.
 pub const TLBKIT_CPU_STATE_WORDS: usize = 64;
 /// 8-byte words of a space.
@@ -163,12 +164,13 @@ pub(crate) unsafe trait Marked: Sized {
 ///
 /// # Safety
 /// The crate's contract for `words`, for as long as the result is used.
-pub(crate) unsafe fn zeroed<'a>(words: *mut u64, count: usize) -> Result<&'a [AtomicU64], Status> {
+pub(crate) unsafe fn zeroed<'a>(words: *mut u64, count: usize) -> Result<&'a [Word], Status> {
+    const { assert!(size_of::<Word>() == 8 && align_of::<Word>() == 8) };
     check(words)?;
     // SAFETY: by the contract `count` words of C's that nobody uses yet.
     unsafe { words.write_bytes(0, count) };
     // SAFETY: as above, and from now on only read and written atomically.
-    Ok(unsafe { core::slice::from_raw_parts(words.cast::<AtomicU64>(), count) })
+    Ok(unsafe { core::slice::from_raw_parts(words.cast::<Word>(), count) })
 }
 
 #[cfg(test)]

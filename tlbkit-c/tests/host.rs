@@ -10,7 +10,7 @@ const FLAGS: &[&str] = &["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedan
 
 #[test]
 fn a_c_program_uses_and_misuses_the_whole_header() -> Result<()> {
-    let Some(archive) = archive()? else { return Ok(()) };
+    let Some(archive) = archive("")? else { return Ok(()) };
     let program = scratch("host")?.join("host");
     let sources = ["main.c", "machine.c", "use.c", "misuse.c"].map(|name| crate_dir().join("tests/host").join(name));
     let mut gcc = Command::new("gcc");

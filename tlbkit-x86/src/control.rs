@@ -76,10 +76,11 @@ pub unsafe fn toggle_pge() {
     }
 }
 
-/// Switches on what `wanted` asks for and returns what is on: call it once on each CPU before the protocol brings it up.
+/// Switches on what `wanted` asks for and returns what is on: call it once on each CPU before the protocol brings it
+/// up.
 ///
-/// The manual's order: CPUID has the feature (`wanted` comes from it), long mode, global pages, then the tag in CR3 is 0,
-/// then PCIDE. Any other order faults, and an emulator without the feature may hang instead (C-33).
+/// The manual's order: CPUID has the feature (`wanted` comes from it), long mode, global pages, then the tag in CR3 is
+/// 0, then PCIDE. Any other order faults, and an emulator without the feature may hang instead (C-33).
 ///
 /// # Safety
 /// Ring 0 of 64-bit mode, interrupts off; the kernel's tables stay mapped by the loaded root; `wanted` is at most what

@@ -35,8 +35,8 @@ impl<'k, K: Kernel> X86Cpu<'k, K> {
     /// [`Cpu::answer`](tlbkit::Cpu::answer).
     ///
     /// # Safety
-    /// For as long as it is used: ring 0, on this CPU; `features` are this CPU's and switched on; the APIC is enabled in
-    /// the mode that `apic` says, and takes `flush_vector`; spaces that the protocol is given map the kernel.
+    /// For as long as it is used: ring 0, on this CPU; `features` are this CPU's and switched on; the APIC is enabled
+    /// in the mode that `apic` says, and takes `flush_vector`; spaces that the protocol is given map the kernel.
     #[must_use]
     pub unsafe fn new(kernel: &'k K, features: Features, apic: Apic, flush_vector: u8) -> Self {
         let cr3_mask = if features.pcid { u64::MAX } else { !(1 << 63 | 0xfff) };

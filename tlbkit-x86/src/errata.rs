@@ -1,7 +1,7 @@
 //! Where CPUs do not do what their manual says, as data.
 //!
-//! A table can be wrong in both directions, and a hypervisor may report any microcode (C-85): so a kernel's command line
-//! can overrule it, by [`Overrides`].
+//! A table can be wrong in both directions, and a hypervisor may report any microcode (C-85): so a kernel's command
+//! line can overrule it, by [`Overrides`].
 
 use crate::cpuid::{Identity, Vendor};
 

@@ -122,8 +122,8 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "linux-6.18",
-        description: "the set is kept at switches and trimmed, when tables are freed and besides (here by generations, there \
-            once a second); local flush while remote; global ASIDs of AMD are not expressed",
+        description: "the set is kept at switches and trimmed, when tables are freed and besides (here by generations, \
+            there once a second); local flush while remote; global ASIDs of AMD are not expressed",
         policy: LINUX_6_18,
     },
     Preset {

@@ -1,6 +1,7 @@
 //! Developer tasks, in the project's own language: `cargo xtask help` lists them.
 
 mod browser;
+mod c_kernel;
 mod fences;
 mod mutants;
 mod nostd;
@@ -19,6 +20,7 @@ cargo xtask test          everything: tidy, format, clippy, docs, no_std, tests,
 cargo xtask tidy          the house rules only, in a second
 cargo xtask bench [ARGS]  time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask qemu [PART]    the test kernel in emulators: compare, faults, soak [MINUTES], bochs; all of them by default
+cargo xtask c-kernel      the C example in QEMU, as it is and with each fault
 cargo xtask fences [--json]  each fence and ordering of the protocol weakened in turn: loom must notice (minutes)
 cargo xtask mutants [--json] [--quick] [NAME]  each historical bug in a copy of the protocol: must be caught
 cargo xtask report-png    report/index.html as a phone and as a desktop show it, into target/
@@ -48,6 +50,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "tidy" => Ok(tidy::run(&root)? == 0),
         "bench" => steps::bench(&root, more),
         "qemu" => qemu::run(&root, more),
+        "c-kernel" => c_kernel::run(&root),
         "fences" => fences::run(&root, more),
         "mutants" => mutants::run(&root, more),
         "report-png" => browser::report_png(&root),

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 const TARGET: &str = "x86_64-unknown-none";
-const CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads"];
+const CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86"];
 
 /// The step: a build if that is possible here.
 pub(crate) fn check(root: &Path) -> Result<Outcome> {

@@ -5,6 +5,7 @@ mod compare;
 mod emulator;
 mod faults;
 mod image;
+mod monitor;
 mod soak;
 
 use anyhow::{Result, bail};
@@ -29,12 +30,12 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
             _ => bail!("`qemu soak {minutes}`: must be a number of minutes above 0"),
         },
         ["bochs"] => bochs::run(root),
-        _ => bail!("`qemu {}`: must be compare, faults, soak [MINUTES] or bochs", words.join(" ")),
+        ["monitor"] => monitor::run(root),
+        _ => bail!("`qemu {}`: must be compare, faults, soak [MINUTES], bochs or monitor", words.join(" ")),
     }
 }
 
 /// All of it as a step of `cargo xtask test`.
-#[expect(dead_code, reason = "a step of `test` as soon as it is listed there")]
 pub(crate) fn check(root: &Path) -> Result<Outcome> {
     if let Ready::No(how) = setup::target(emulator::TARGET) {
         return Ok(Outcome::Skipped(how));

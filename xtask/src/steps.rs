@@ -4,7 +4,7 @@
 //! machine is skipped aloud, with the command that would change that.
 
 use crate::setup::{self, Ready};
-use crate::{browser, fences, nostd, tidy};
+use crate::{browser, fences, mutants, nostd, qemu, tidy};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -36,6 +36,8 @@ const STEPS: &[Step] = &[
     // Alone, so that no other crate's wish for `observe` reaches it: this is what a kernel links.
     Step { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --quiet") },
     Step { name: "handshakes in loom", run: fences::handshakes },
+    Step { name: "historical bugs", run: mutants::check },
+    Step { name: "test kernel", run: qemu::check },
     Step { name: "report in browser", run: browser::check },
 ];
 

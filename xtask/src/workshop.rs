@@ -28,6 +28,11 @@ impl Workshop {
         Ok(Self { root, target: place.join("build") })
     }
 
+    /// Copies a folder that is a workspace of its own, beside the crates that it links.
+    pub(crate) fn add(&self, tree: &Path, folder: &str) -> Result<()> {
+        copy_folder(&tree.join(folder), &self.root.join(folder)).with_context(|| format!("copying {folder}"))
+    }
+
     /// Applies a unified diff; an error if it does not apply as it is.
     pub(crate) fn apply(&self, patch: &Path) -> Result<()> {
         self.git(&["apply", "--whitespace=nowarn"], patch)
@@ -99,7 +104,8 @@ mod tests {
 
     #[test]
     fn the_copied_manifest_keeps_what_crates_inherit() -> Result<()> {
-        let whole = "[workspace]\nmembers = [\"a\", \"b\"]\nexclude = [\"c\"]\n[workspace.package]\nedition = \"2024\"\n";
+        let whole =
+            "[workspace]\nmembers = [\"a\", \"b\"]\nexclude = [\"c\"]\n[workspace.package]\nedition = \"2024\"\n";
         let copied = manifest(whole, &["b"])?;
         assert!(copied.contains("members = [\"b\"]") && copied.contains("edition") && !copied.contains("exclude"));
         Ok(())

@@ -2,9 +2,9 @@
 
 mod base;
 mod figures;
-mod measured;
+pub(crate) mod measured;
 mod tables;
-mod write;
+pub(crate) mod write;
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,6 +19,10 @@ use tlbkit_sim::machine::Machine;
 
 use crate::{Ending, Format, progress};
 use measured::Origin;
+use write::Sheet;
+
+/// At the head of a file that was measured on a busy host.
+const DISTURBED: &str = "# Others used the CPUs meanwhile: measure again on a quiet host before relying on it.\n";
 
 /// How to measure, and where the result goes.
 #[derive(Args)]
@@ -46,7 +50,15 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     ensure!(folder.is_none_or(|folder| folder.is_dir()), "{file}: its folder does not exist");
     let survey = survey(if options.quick { Effort::Quick } else { Effort::Full })?;
     let base = base::nearest(&survey);
-    let text = write::text(&origin(options, &survey, base), &Machine::builtin(base)?, &survey);
+    let machine = Machine::builtin(base)?;
+    let sheet = Sheet {
+        verb: "calibrate",
+        origin: &origin(options, &survey, base),
+        base: &machine,
+        entries: measured::entries(&survey, &machine),
+        fracturing: survey.collateral.fracturing(),
+    };
+    let text = if survey.disturbance.is_too_much() { DISTURBED } else { "" }.to_owned() + &sheet.text();
     // What `run` would refuse must not be left behind.
     Machine::parse(&file, &text).context("this host measures as no machine can be")?;
     fs::write(&options.output, text).with_context(|| file.clone())?;

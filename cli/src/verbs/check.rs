@@ -17,9 +17,9 @@ use crate::{Ending, Format, progress};
 
 /// What to check.
 #[derive(Args)]
-#[command(after_help = "Examples: tlbkit check --seeds 100000\n          tlbkit check --program unmap-3-pages --policy \
-    linux-6.18\n          tlbkit check --program unmap-1-page --exhaustive\n          tlbkit check --replay 2398 --trace \
-    run.json")]
+#[command(after_help = "Examples:\n  tlbkit check --seeds 100000\n  \
+    tlbkit check --program unmap-3-pages --policy linux-6.18\n  tlbkit check --program unmap-1-page --exhaustive\n  \
+    tlbkit check --replay 2398 --trace run.json")]
 pub(crate) struct Options {
     /// Random schedules to run
     #[arg(long, default_value_t = 20_000)]

@@ -1,6 +1,8 @@
 //! One verb, one file.
 
+pub(crate) mod boot;
 pub(crate) mod calibrate;
+pub(crate) mod check;
 pub(crate) mod list;
 pub(crate) mod observe;
 pub(crate) mod record;

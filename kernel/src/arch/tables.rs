@@ -24,7 +24,7 @@ const MSR_LSTAR: u32 = 0xc000_0082;
 const MSR_SFMASK: u32 = 0xc000_0084;
 const MSR_GS_BASE: u32 = 0xc000_0101;
 /// Flags that SYSCALL clears: trap, interrupt, direction, alignment check.
-const CLEARED_FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 1 << 18;
+pub(crate) const CLEARED_FLAGS: u64 = 1 << 8 | 1 << 9 | 1 << 10 | 1 << 18;
 
 const FATAL_STACK_BYTES: usize = 8192;
 const DOUBLE_FAULT: usize = 8;
@@ -110,30 +110,51 @@ pub(super) fn set_trap_stack(top: u64) {
     unsafe { (&raw mut (*tables(cpu::index())).task_state.privilege_stack_table[0]).write(VirtAddr::new(top)) }
 }
 
+/// And where they would find it.
+pub(crate) fn trap_stack() -> u64 {
+    // SAFETY: this CPU's own task state, as above.
+    unsafe { (&raw const (*tables(cpu::index())).task_state.privilege_stack_table[0]).read_unaligned() }.as_u64()
+}
+
+/// Gives this CPU's table of stacks its `entry`, from 1.
+///
+/// # Safety
+/// `top` is that of a stack that nothing else uses.
+pub(crate) unsafe fn set_stack(entry: u64, top: u64) {
+    // SAFETY: this CPU's own task state, as above.
+    unsafe {
+        (&raw mut (*tables(cpu::index())).task_state.interrupt_stack_table[entry as usize - 1])
+            .write_unaligned(VirtAddr::new(top));
+    }
+}
+
 /// One gate: 16 bytes, as two words.
 type Gate = [u64; 2];
+/// One for each vector.
+pub(crate) type Gates = [Gate; 256];
 
 /// The gates are the same for every CPU: interrupts stay off inside.
-fn gates() -> *const [Gate; 256] {
+fn gates() -> *const Gates {
     unsafe extern "C" {
         fn trap_gates();
     }
-    static GATES: Once<[Gate; 256]> = Once::new();
-    let make = || {
-        let mut gates = [[0; 2]; 256];
-        for (vector, gate) in gates.iter_mut().enumerate() {
-            let stack = u64::from(matches!(vector, DOUBLE_FAULT | NON_MASKABLE | MACHINE_CHECK));
-            // `traps.s` lays them out 16 bytes apart.
-            let at = trap_gates as *const () as u64 + 16 * vector as u64;
-            let present_interrupt_gate = 0x8e00 | stack;
-            gate[0] = at & 0xffff
-                | u64::from(KERNEL_CODE) << 16
-                | (present_interrupt_gate & 0xff) << 32
-                | (present_interrupt_gate >> 8) << 40
-                | (at >> 16 & 0xffff) << 48;
-            gate[1] = at >> 32;
-        }
-        gates
-    };
-    GATES.call_once(make)
+    static GATES: Once<Gates> = Once::new();
+    let stack_of = |vector| u64::from(matches!(vector, DOUBLE_FAULT | NON_MASKABLE | MACHINE_CHECK));
+    GATES.call_once(|| gates_at(trap_gates as *const () as u64, stack_of))
+}
+
+/// Interrupt gates to handlers that lie 16 bytes apart from `first` on, each with its entry of the table of stacks.
+pub(crate) fn gates_at(first: u64, stack_of: impl Fn(usize) -> u64) -> Gates {
+    let mut gates = [[0; 2]; 256];
+    for (vector, gate) in gates.iter_mut().enumerate() {
+        let at = first + 16 * vector as u64;
+        let present_interrupt_gate = 0x8e00;
+        gate[0] = at & 0xffff
+            | u64::from(KERNEL_CODE) << 16
+            | stack_of(vector) << 32
+            | (present_interrupt_gate >> 8) << 40
+            | (at >> 16 & 0xffff) << 48;
+        gate[1] = at >> 32;
+    }
+    gates
 }

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use spin::Once;
 
 use crate::arch::{apic, cpu, serial, tables};
-use crate::{machine, memory, report, rules, run};
+use crate::{bench, machine, memory, monitor, report, rules, run};
 use options::{Mode, Options};
 
 global_asm!(include_str!("boot.s"), options(att_syntax));
@@ -52,6 +52,7 @@ extern "C" fn first_cpu(start_info: u32) -> ! {
     match options.mode {
         Mode::Run => run::begin(options),
         Mode::Rules => rules::run(),
+        Mode::Bench => bench::run(options),
     }
 }
 
@@ -60,6 +61,7 @@ fn enter(index: u32) {
     tables::load(index);
     memory::load_kernel_tables();
     apic::enable();
+    monitor::descend(index);
     machine::enter(index);
     // SeqCst: the CPU is ready; partner is the load in `wake_others`.
     UP.fetch_add(1, Ordering::SeqCst);
@@ -69,7 +71,10 @@ fn enter(index: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn further_cpu(index: u32) -> ! {
     enter(index);
-    run::wait_for_work()
+    match options().mode {
+        Mode::Bench => bench::stand_by(),
+        Mode::Run | Mode::Rules => run::wait_for_work(),
+    }
 }
 
 fn wake_others(cpus: u32) {

@@ -7,6 +7,7 @@ use tlbkit_workloads::{ParameterError, Task, Workload};
 
 use crate::MAX_CPUS;
 use crate::machine::fault::Fault;
+use crate::monitor;
 use crate::user::race;
 
 /// What the kernel is booted for.
@@ -16,6 +17,8 @@ pub(crate) enum Mode {
     Run,
     /// To ask the CPU whether it obeys the manual.
     Rules,
+    /// To time instructions and interrupts.
+    Bench,
 }
 
 /// The command line, read.
@@ -35,6 +38,10 @@ pub(crate) struct Options {
     /// Of the cycles that a program computes, those that it really spends.
     pub(crate) compute_percent: u64,
     pub(crate) fault: Fault,
+    /// An idle CPU goes offline before it halts, and comes back.
+    pub(crate) naps: bool,
+    /// The kernel itself runs in ring 3, on a software TLB.
+    pub(crate) monitor: Option<monitor::Settings>,
 }
 
 /// What is wrong with it.
@@ -61,8 +68,8 @@ impl fmt::Display for Error {
     }
 }
 
-const KEYS: &str =
-    "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, cpus, seed, limit_ms, compute, fault";
+const KEYS: &str = "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, cpus, seed, limit_ms, compute, fault, \
+    naps, monitor, pcid, invpcid, guesses";
 
 /// A machine of unknown clock is taken to have this many cycles in a millisecond.
 const CYCLES_PER_MS: u64 = 2_000_000;
@@ -82,6 +89,8 @@ impl Default for Options {
             limit_cycles: 1000 * CYCLES_PER_MS,
             compute_percent: 0,
             fault: Fault::None,
+            naps: false,
+            monitor: None,
         }
     }
 }
@@ -106,11 +115,15 @@ impl Options {
         match key {
             "mode" if value == "run" => self.mode = Mode::Run,
             "mode" if value == "rules" => self.mode = Mode::Rules,
-            "mode" => return Err(Error::Value { key, value, must_be: "run or rules" }),
+            "mode" if value == "bench" => self.mode = Mode::Bench,
+            "mode" => return Err(Error::Value { key, value, must_be: "run, rules or bench" }),
             "workload" => {
-                let must_be = "race, or a workload of `tlbkit list workloads`";
-                let (name, first_task): (_, fn(Workload) -> Task) =
-                    if value == "race" { ("madvise1", race::first_task) } else { (value, Workload::first_task) };
+                let must_be = "race, races, or a workload of `tlbkit list workloads`";
+                let (name, first_task): (_, fn(Workload) -> Task) = match value {
+                    "race" => ("madvise1", race::first_task),
+                    "races" => ("madvise1", race::parent),
+                    _ => (value, Workload::first_task),
+                };
                 self.workload = tlbkit_workloads::by_name(name).ok_or(Error::Value { key, value, must_be })?;
                 (self.workload_name, self.first_task) = (value, first_task);
             }
@@ -129,7 +142,12 @@ impl Options {
                 let pages = number(1 << 18, "0 to 262144")? as u32;
                 self.policy.range = RangeRule::Ceiling { pages, compare: Compare::Above };
             }
-            "slots" => self.policy.tags = Tags::LeastRecent(number(15, "1 to 15")?.max(1) as u8),
+            "slots" => {
+                self.policy.tags = match number(15, "0 to 15")? {
+                    0 => Tags::Off,
+                    slots => Tags::LeastRecent(slots as u8),
+                }
+            }
             "cpus" => self.cpus = number(MAX_CPUS as u64, "1 to 64")?.max(1) as u32,
             "seed" => self.seed = number(u64::MAX, "a whole number")?,
             "limit_ms" => self.limit_cycles = number(86_400_000, "0 to 86400000")? * CYCLES_PER_MS,
@@ -137,9 +155,19 @@ impl Options {
             "fault" => {
                 self.fault = Fault::by_name(value).ok_or(Error::Value { key, value, must_be: Fault::NAMES })?;
             }
+            "naps" => self.naps = on()?,
+            "monitor" => self.monitor = on()?.then(monitor::Settings::default),
+            "pcid" => self.monitored(key, value)?.features.pcid = on()?,
+            "invpcid" => self.monitored(key, value)?.features.invpcid = on()?,
+            "guesses" => self.monitored(key, value)?.guesses = number(1000, "0 to 1000")? as u32,
             _ => return Err(Error::Key(key)),
         }
         Ok(())
+    }
+
+    /// The monitor's settings: only behind `monitor=on`.
+    fn monitored(&mut self, key: &'static str, value: &'static str) -> Result<&mut monitor::Settings, Error> {
+        self.monitor.as_mut().ok_or(Error::Value { key, value, must_be: "behind monitor=on" })
     }
 }
 

@@ -7,13 +7,13 @@ pub(crate) mod fault;
 use core::sync::atomic::AtomicU64;
 
 use spin::Once;
-use tlbkit::{Cpu, CpuId, CpuState, CpuStats, Hardware, IrqsOff, Place, Reason, Tlb};
+use tlbkit::{Cpu, CpuId, CpuState, CpuStats, Hardware, IrqsOff, Place, Reason, SizeRow, Tlb};
 use tlbkit_pmap::KernelMap;
 use tlbkit_x86::{Identity, Overrides, X86Cpu};
 
 use crate::MAX_CPUS;
 use crate::arch::{apic, cpu};
-use crate::boot::options::Options;
+use crate::boot::{self, options::Options};
 use crate::memory::{self, Ram};
 use door::{Door, Spaces};
 
@@ -37,14 +37,31 @@ pub(crate) fn start(options: &Options) {
     TLB.call_once(|| Tlb::new(cpus, &MATRIX, map.root(), options.policy).counting_into(&STATS));
 }
 
+/// What the CPU says of itself, or the monitor for it.
+pub(crate) fn identity() -> Identity {
+    let real = Identity::of_this_cpu();
+    match boot::options().monitor {
+        None => real,
+        Some(settings) => Identity { has_pcid: settings.features.pcid, has_invpcid: settings.features.invpcid, ..real },
+    }
+}
+
 /// Brings this CPU into the protocol, with the features that it has.
 pub(crate) fn enter(index: u32) {
-    let wanted = Identity::of_this_cpu().features(Overrides::default());
+    let wanted = identity().features(Overrides::default());
     // SAFETY: ring 0, interrupts off, the kernel's tables loaded; no more is wanted than this CPU has.
     let features = unsafe { tlbkit_x86::enable_tags(wanted) };
     // SAFETY: ring 0 for ever; this door is used on this CPU alone; the APIC is enabled as `sender` says.
     let real = unsafe { X86Cpu::new(&Spaces, features, apic::sender(), apic::FLUSH_VECTOR) };
     DOORS[index as usize].call_once(|| Door::new(real));
+    cpu().bring_up(&IrqsOff::assume());
+}
+
+/// Goes offline for a while, as a CPU does that sleeps deeply: no flush asks it meanwhile. Interrupts are off.
+pub(crate) fn nap() {
+    const TURNS: u32 = 2000;
+    cpu().offline(&IrqsOff::assume());
+    (0..TURNS).for_each(|_| tlbkit_x86::pause());
     cpu().bring_up(&IrqsOff::assume());
 }
 
@@ -80,6 +97,14 @@ pub(crate) fn in_kernel<R>(body: impl FnOnce() -> R) -> R {
 /// What the first CPU has switched on.
 pub(crate) fn features() -> tlbkit::Features {
     DOORS[0].wait().features()
+}
+
+/// What the protocol counted of flushes of `pages` pages, 0 for everything, all CPUs together.
+pub(crate) fn size(pages: usize) -> SizeRow {
+    STATS.iter().map(|one| one.size(pages)).fold(SizeRow::default(), |sum, one| SizeRow {
+        samples: sum.samples + one.samples,
+        cycles: sum.cycles + one.cycles,
+    })
 }
 
 /// What the protocol counted for `reason`, all CPUs together.

@@ -83,6 +83,22 @@ fn count(at: PhysAddr) -> &'static AtomicU32 {
     &COUNTS.wait()[(at.0 / FRAME_BYTES) as usize]
 }
 
+/// What a frame is used for at this moment; nothing if it is free, or no memory at all.
+pub(crate) fn purpose(at: PhysAddr) -> Option<Purpose> {
+    let count = COUNTS.wait().get((at.0 / FRAME_BYTES) as usize)?;
+    // Acquire: as in `references`.
+    match count.load(Ordering::Acquire) {
+        0 => None,
+        table if table & TABLE != 0 => Some(Purpose::Table),
+        _ => Some(Purpose::Data),
+    }
+}
+
+/// Each base frame of a larger one.
+fn base_frames(at: PhysAddr, shift: u8) -> impl Iterator<Item = PhysAddr> {
+    (at.0..at.0 + (1 << shift)).step_by(FRAME_BYTES as usize).map(PhysAddr)
+}
+
 fn used_of(count: u32) -> &'static AtomicU64 {
     if count & TABLE != 0 { &TABLES_USED } else { &DATA_USED }
 }
@@ -175,7 +191,7 @@ impl Memory for Ram {
         fill(at, 1 << shift, 0);
         let kind = if purpose == Purpose::Table { TABLE } else { 0 };
         // Relaxed: the frame is published by whoever maps it.
-        count(at).store(1 | kind, Ordering::Relaxed);
+        base_frames(at, shift).for_each(|at| count(at).store(1 | kind, Ordering::Relaxed));
         used_of(kind).fetch_add(1 << (shift - 12), Ordering::Relaxed); // Relaxed: a count
         Some(Frame { at, shift })
     }
@@ -183,7 +199,7 @@ impl Memory for Ram {
     fn free(&self, frame: Frame) {
         fill(frame.at, 1 << frame.shift, POISON);
         // Relaxed: the last reference is gone; the pool's lock publishes.
-        let kind = count(frame.at).swap(0, Ordering::Relaxed);
+        let kind = base_frames(frame.at, frame.shift).fold(0, |_, at| count(at).swap(0, Ordering::Relaxed));
         used_of(kind).fetch_sub(1 << (frame.shift - 12), Ordering::Relaxed); // Relaxed: a count
         pool().put(frame.at, frame.shift);
     }

@@ -9,7 +9,7 @@ use tlbkit::PhysAddr;
 pub(crate) use frames::Ram;
 
 /// All of memory, one after another.
-const DIRECT: u64 = 0xffff_8000_0000_0000;
+pub(crate) const DIRECT: u64 = 0xffff_8000_0000_0000;
 /// What the direct map covers; memory beyond it is left alone.
 pub(crate) const DIRECT_BYTES: u64 = 1 << 30;
 /// Where the image runs less where it is loaded.
@@ -19,8 +19,8 @@ pub(crate) const IMAGE_PHYS: u64 = 1 << 20;
 /// The local APIC's registers, in the slot of the image, so that they are there whatever is loaded.
 pub(crate) const APIC_WINDOW: u64 = 0xffff_ffff_fee0_0000;
 
-/// A page for trials, and behind it another; both in the slot of the image.
-pub(crate) const TRIAL_VA: u64 = 0xffff_ffff_fec0_0000;
+/// A page for trials, and behind it another; in a slot of their own, which a monitor watches.
+pub(crate) const TRIAL_VA: u64 = 0xffff_a000_0000_0000;
 
 static ROOT: Once<PhysAddr> = Once::new();
 static IMAGE_TABLES: Once<u64> = Once::new();

@@ -22,20 +22,53 @@ enum Fate {
 
 use Fate::{Gone, MayStay};
 
-/// One instruction, what it must do to a local and to a global entry of the loaded tag, and whether it needs INVPCID.
-type Trial = (&'static str, fn(), Fate, Fate, bool);
+/// What a trial cannot be without.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Invpcid,
+    Tags,
+    TagsAndInvpcid,
+}
+
+use Needs::{Nothing, Tags, TagsAndInvpcid};
+
+/// What is executed, what it must do to a local and to a global entry of the loaded tag, and what it needs.
+type Trial = (&'static str, fn(), Fate, Fate, Needs);
 
 const TRIALS: &[Trial] = &[
-    ("INVLPG", || invlpg(TRIAL_VA), Gone, Gone, false),
-    ("INVLPG of another page", || invlpg(TRIAL_VA + 4096), MayStay, MayStay, false),
-    ("CR3 of the same tag", reload, Gone, MayStay, false),
-    ("CR4.PGE", drop_all, Gone, Gone, false),
-    ("INVPCID 0", || invpcid(Invpcid::Address(tag(), VirtAddr(TRIAL_VA))), Gone, MayStay, true),
-    ("INVPCID 0 of another tag", || invpcid(Invpcid::Address(other(), VirtAddr(TRIAL_VA))), MayStay, MayStay, true),
-    ("INVPCID 1", || invpcid(Invpcid::Single(tag())), Gone, MayStay, true),
-    ("INVPCID 2", || invpcid(Invpcid::AllAndGlobals), Gone, Gone, true),
-    ("INVPCID 3", || invpcid(Invpcid::All), Gone, MayStay, true),
+    ("INVLPG", || invlpg(TRIAL_VA), Gone, Gone, Nothing),
+    ("INVLPG of another page", || invlpg(TRIAL_VA + 4096), MayStay, MayStay, Nothing),
+    ("INVLPG under another tag", || under_other_tag(|| invlpg(TRIAL_VA)), MayStay, Gone, Tags),
+    ("CR3 of the same tag", reload, Gone, MayStay, Nothing),
+    ("CR3 of another tag and back, keeping", || under_other_tag(|| {}), MayStay, MayStay, Tags),
+    ("CR3 of another tag, flushed, and back", || under_other_tag(reload), MayStay, MayStay, Tags),
+    ("CR4.PGE", drop_all, Gone, Gone, Nothing),
+    ("INVPCID 0", || invpcid(Invpcid::Address(tag(), BEFORE)), Gone, MayStay, Needs::Invpcid),
+    ("INVPCID 0 of another page", || invpcid(Invpcid::Address(tag(), BEHIND)), MayStay, MayStay, Needs::Invpcid),
+    ("INVPCID 0 of another tag", || invpcid(Invpcid::Address(OTHER, BEFORE)), MayStay, MayStay, TagsAndInvpcid),
+    ("INVPCID 1", || invpcid(Invpcid::Single(tag())), Gone, MayStay, Needs::Invpcid),
+    ("INVPCID 1 of another tag", || invpcid(Invpcid::Single(OTHER)), MayStay, MayStay, TagsAndInvpcid),
+    ("INVPCID 1 from another tag", || under_other_tag(drop_tag), Gone, MayStay, TagsAndInvpcid),
+    ("INVPCID 2", || invpcid(Invpcid::AllAndGlobals), Gone, Gone, Needs::Invpcid),
+    ("INVPCID 3", || invpcid(Invpcid::All), Gone, MayStay, Needs::Invpcid),
 ];
+
+/// The page of the trials, and the one behind it.
+const BEFORE: VirtAddr = VirtAddr(TRIAL_VA);
+const BEHIND: VirtAddr = VirtAddr(TRIAL_VA + 4096);
+const NO_FLUSH: u64 = 1 << 63;
+
+impl Needs {
+    fn are_met(self, identity: &Identity) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::Invpcid => identity.has_invpcid,
+            Self::Tags => are_tags_on(),
+            Self::TagsAndInvpcid => are_tags_on() && identity.has_invpcid,
+        }
+    }
+}
 
 fn invlpg(va: u64) {
     // SAFETY: ring 0.
@@ -61,8 +94,19 @@ fn tag() -> Pcid {
     if are_tags_on() { TAG } else { Pcid(0) }
 }
 
-fn other() -> Pcid {
-    if are_tags_on() { OTHER } else { Pcid(0) }
+/// Runs `body` under [`OTHER`], and comes back, without a flush on either way.
+fn under_other_tag(body: fn()) {
+    // SAFETY: the loaded root under two tags; this is only called while tags are on.
+    unsafe {
+        let back = read_cr3();
+        write_cr3(back & !0xfff | u64::from(OTHER.0) | NO_FLUSH);
+        body();
+        write_cr3(back | NO_FLUSH);
+    }
+}
+
+fn drop_tag() {
+    invpcid(Invpcid::Single(TAG));
 }
 
 fn reload() {
@@ -89,8 +133,8 @@ pub(super) fn check(rules: &mut Rules, identity: &Identity) {
 }
 
 fn trials(rules: &mut Rules, identity: &Identity, frames: [PhysAddr; 2]) {
-    for &(name, instruction, local, global, needs_invpcid) in TRIALS {
-        if needs_invpcid && !identity.has_invpcid {
+    for &(name, instruction, local, global, needs) in TRIALS {
+        if !needs.are_met(identity) {
             continue;
         }
         for (scope, fate, bits) in [("local", local, BITS), ("global", global, BITS | Pte::GLOBAL)] {

@@ -10,7 +10,7 @@ use core::fmt::Display;
 
 use tlbkit_x86::{CR4_PCIDE, Identity, read_cr3, read_cr4};
 
-use crate::report;
+use crate::{machine, report};
 use attempt::{Outcome, cr0, cr3, cr4, invlpg, invpcid};
 
 const NO_FLUSH: u64 = 1 << 63;
@@ -42,7 +42,7 @@ impl Rules {
 
 /// Asks all that this CPU can be asked; the end of the machine.
 pub(crate) fn run() -> ! {
-    let identity = Identity::of_this_cpu();
+    let identity = machine::identity();
     let mut rules = Rules { asked: 0, broken: 0 };
     without_tags(&mut rules, &identity);
     if identity.has_pcid {

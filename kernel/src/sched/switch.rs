@@ -7,6 +7,7 @@ use tlbkit::IrqsOff;
 use super::task::{State, kernel_stack_top};
 use super::{Held, Running, SCHED, Sched, TaskIndex, hold, is_anybody_left};
 use crate::arch::cpu;
+use crate::boot::options;
 use crate::machine::counters::{self, Counter};
 use crate::{machine, user};
 
@@ -96,6 +97,9 @@ pub(crate) fn idle() {
             Running::Idle => {
                 held.sched.idle |= 1 << here;
                 drop(held.sched);
+                if options().naps {
+                    machine::nap();
+                }
                 // SAFETY: handlers are in place; a kick that came since the lock was given back is still pending.
                 unsafe { tlbkit_x86::halt() };
                 // SAFETY: ring 0.

@@ -67,7 +67,7 @@ pub(crate) struct Start {
 }
 
 /// Scrambles 64 bits, as the simulator does: the same run has the same random numbers on both machines.
-const fn mix(value: u64) -> u64 {
+pub(crate) const fn mix(value: u64) -> u64 {
     let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ value >> 31

@@ -12,6 +12,11 @@ use tlbkit_workloads::{Task, Workload};
 pub(super) const ROLE: u32 = 1 << 31;
 
 const TAKER: u32 = ROLE | 1;
+/// The parent of several races at a time.
+const PARENT: u32 = ROLE | 1 << 30;
+/// How often it starts new ones, and how many at a time.
+const GENERATIONS: u32 = 4;
+const AT_A_TIME: usize = 3;
 const WRITERS: u64 = 0x77;
 const TAKERS: u64 = 0x7a;
 const STOP: u64 = 1;
@@ -23,8 +28,15 @@ pub(crate) const fn first_task(workload: Workload) -> Task {
     Task { workload, role: ROLE, arg: 0 }
 }
 
+/// The first task of several processes that each race, on the same CPUs: between a flush and the return to its program
+/// comes another one, and CPUs idle in spaces that end.
+pub(crate) const fn parent(workload: Workload) -> Task {
+    Task { workload, role: PARENT, arg: 0 }
+}
+
 pub(super) fn run(task: Task, os: &dyn Os) {
     match task.role {
+        PARENT => start_races(task, os),
         ROLE => drop_again_and_again(task, os),
         TAKER => take(Place(task.arg), os),
         _ => write(task.role & !ROLE, Place(task.arg), os),
@@ -50,6 +62,13 @@ impl Place {
 
     fn is_over(self, os: &dyn Os) -> bool {
         os.read(self.stop_page()) == STOP
+    }
+}
+
+fn start_races(task: Task, os: &dyn Os) {
+    for _ in 0..GENERATIONS {
+        let races = [(); AT_A_TIME].map(|()| os.fork(first_task(task.workload)));
+        races.into_iter().for_each(|race| os.join(race));
     }
 }
 

@@ -8,6 +8,7 @@ use tlbkit_x86::now_cycles;
 struct Shared {
     /// Time stamp at which the run is over; 0 once somebody has seen that.
     over_at: AtomicU64,
+    begun_at: AtomicU64,
     score: AtomicU64,
     cpus: AtomicU64,
     compute_percent: AtomicU64,
@@ -16,6 +17,7 @@ struct Shared {
 #[unsafe(link_section = ".bss.user.shared")]
 static SHARED: Shared = Shared {
     over_at: AtomicU64::new(0),
+    begun_at: AtomicU64::new(0),
     score: AtomicU64::new(0),
     cpus: AtomicU64::new(0),
     compute_percent: AtomicU64::new(0),
@@ -24,7 +26,9 @@ static SHARED: Shared = Shared {
 /// Starts the clock.
 pub(crate) fn start(limit_cycles: u64, cpus: u32, compute_percent: u64) {
     // Relaxed, all of them: before the first task.
-    SHARED.over_at.store(now_cycles().saturating_add(limit_cycles), Ordering::Relaxed);
+    let now = now_cycles();
+    SHARED.begun_at.store(now, Ordering::Relaxed);
+    SHARED.over_at.store(now.saturating_add(limit_cycles), Ordering::Relaxed);
     SHARED.cpus.store(u64::from(cpus), Ordering::Relaxed);
     SHARED.compute_percent.store(compute_percent, Ordering::Relaxed); // Relaxed: as above
 }
@@ -43,6 +47,12 @@ pub(super) fn is_over() -> bool {
 pub(super) fn count(units: u64) {
     // Relaxed: a count.
     SHARED.score.fetch_add(units, Ordering::Relaxed);
+}
+
+/// How long the run has gone on.
+pub(crate) fn elapsed_cycles() -> u64 {
+    // Relaxed: as in `score`.
+    now_cycles() - SHARED.begun_at.load(Ordering::Relaxed)
 }
 
 /// What programs have counted.

@@ -164,7 +164,9 @@ static unsigned index_of(const struct tlbkit_space *space) { return space == NUL
 
 uint64_t root_of(const struct tlbkit_space *space) { return 0x100000 + index_of(space) * 0x2000ull; }
 
-void set_page(const struct tlbkit_space *space, unsigned page, uint64_t frame) { tables[index_of(space)][page] = frame; }
+void set_page(const struct tlbkit_space *space, unsigned page, uint64_t frame) {
+    tables[index_of(space)][page] = frame;
+}
 
 static uint64_t access(uint32_t cpu, uint64_t va, uint32_t tag, const uint64_t *entry) {
     struct cpu *core = &cores[cpu];

@@ -44,7 +44,8 @@ static void a_range_is_flushed_on_every_cpu(void) {
     }
     uint64_t before = tlbkit_space_generation(&space_a);
     set_page(&space_a, 3, 77);
-    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA + 3 * 4096, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_WRITE_PROTECT));
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA + 3 * 4096, 1, TLBKIT_STRIDE_PAGE4K,
+                          TLBKIT_REASON_WRITE_PROTECT));
     CHECK(tlbkit_space_generation(&space_a) == before + 1);
     for (uint32_t cpu = 0; cpu < CPUS; cpu++)
         CHECK(touch(cpu, 3) == 77);
@@ -101,7 +102,8 @@ static void kernel_addresses_are_flushed_in_every_space(void) {
     for (uint32_t cpu = 0; cpu < CPUS; cpu++)
         CHECK(touch_kernel(cpu, 2) == 1002);
     set_page(NULL, 2, 99);
-    OK(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA + 2 * 4096, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_KERNEL_REMOVE));
+    OK(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA + 2 * 4096, 1, TLBKIT_STRIDE_PAGE4K,
+                                 TLBKIT_REASON_KERNEL_REMOVE));
     for (uint32_t cpu = 0; cpu < CPUS; cpu++)
         CHECK(touch_kernel(cpu, 2) == 99);
 }
@@ -151,7 +153,7 @@ static void counters_count(const struct tlbkit_policy *policy) {
     uint64_t local = 7, remote = 7, kernel = 7;
     struct tlbkit_size_count size = {7, 7};
     if (policy->accounting == TLBKIT_ACCOUNTING_OFF) {
-        CHECK(tlbkit_count(&machine, 0, TLBKIT_REASON_MIGRATE, TLBKIT_PLACE_LOCAL, &local) == TLBKIT_STATUS_NOT_COUNTED);
+        CHECK(tlbkit_count(&machine, 0, TLBKIT_REASON_FORK, TLBKIT_PLACE_LOCAL, &local) == TLBKIT_STATUS_NOT_COUNTED);
         CHECK(tlbkit_count_size(&machine, 0, 1, &size) == TLBKIT_STATUS_NOT_COUNTED);
         return;
     }

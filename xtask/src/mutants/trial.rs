@@ -75,6 +75,9 @@ impl Trial {
             .env("CARGO_TARGET_DIR", &self.workshop.target)
             // What a bug leaves unused is not its point.
             .env("RUSTFLAGS", "--cap-lints=allow")
+            // Each bug is built once and run for a second or two: a quick build is worth more than quick code.
+            .envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")])
+            .envs([("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"), ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")])
             .output()
             .context("running cargo")?;
         if !output.status.success() {

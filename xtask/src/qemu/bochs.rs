@@ -39,7 +39,7 @@ speaker: enabled=0
 
 /// Asks for the rules and compares the runs; false if something was wrong.
 pub(super) fn run(root: &Path) -> Result<bool> {
-    if let Ready::No(how) = setup::program(&["bochs"], "bochs bochsbios vgabios") {
+    if let Ready::No(how) = program() {
         println!("qemu bochs: skipped: {how}");
         return Ok(true);
     }
@@ -51,6 +51,11 @@ pub(super) fn run(root: &Path) -> Result<bool> {
     Ok(ended.is_fine() && are_right)
 }
 
+/// The emulator's program.
+pub(super) fn program() -> Ready<PathBuf> {
+    setup::program(&["bochs"], "bochs bochsbios vgabios")
+}
+
 fn tell(line: &Value) {
     let text = |key: &str| line[key].as_str().unwrap_or_default();
     let verdict = if line["holds"] == true { "" } else { "   WRONG" };
@@ -58,19 +63,19 @@ fn tell(line: &Value) {
 }
 
 /// A folder with what Bochs reads and writes.
-struct Bochs {
+pub(super) struct Bochs {
     folder: PathBuf,
     elf: Vec<u8>,
 }
 
 impl Bochs {
-    fn new(kernel: &Path) -> Result<Self> {
+    pub(super) fn new(kernel: &Path) -> Result<Self> {
         let folder = kernel.with_extension("bochs");
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         Ok(Self { folder, elf: fs::read(kernel)? })
     }
 
-    fn boot(&self, cpus: u32, words: &str) -> Result<Ended> {
+    pub(super) fn boot(&self, cpus: u32, words: &str) -> Result<Ended> {
         // A lock of a run that was killed must not stop this one.
         for old in [LOG, "disk.img.lock"] {
             let _ = fs::remove_file(self.folder.join(old));

@@ -65,9 +65,13 @@ pub(super) fn program() -> Ready<PathBuf> {
 
 /// Builds the kernel and returns the image.
 pub(super) fn build(root: &Path) -> Result<PathBuf> {
-    let target = setup::target_dir(root).join("kernel");
+    build_at(&root.join("kernel"), &setup::target_dir(root).join("kernel"))
+}
+
+/// The same for the kernel in `folder`, built in `target`.
+pub(super) fn build_at(folder: &Path, target: &Path) -> Result<PathBuf> {
     let mut command = Command::new("cargo");
-    command.args(["build", "--release", "--quiet"]).current_dir(root.join("kernel")).env("CARGO_TARGET_DIR", &target);
+    command.args(["build", "--release", "--quiet"]).current_dir(folder).env("CARGO_TARGET_DIR", target);
     if !command.status().context("running cargo")?.success() {
         bail!("the kernel does not build");
     }
@@ -82,6 +86,11 @@ impl Boot {
 
     /// Boots `kernel` and waits for its end.
     pub(super) fn run(&self, kernel: &Path) -> Result<Ended> {
+        Ok(self.run_telling(kernel)?.0)
+    }
+
+    /// The same, with every line that the kernel wrote.
+    pub(super) fn run_telling(&self, kernel: &Path) -> Result<(Ended, Vec<Value>)> {
         let log = kernel.with_extension("log");
         let threads = if self.threads == Threads::InTurns { "single" } else { "multi" };
         let mut command = Command::new(QEMU);
@@ -94,12 +103,14 @@ impl Boot {
             .stdout(File::create(&log).with_context(|| format!("writing {}", log.display()))?);
         let begun = Instant::now();
         let status = wait(command.spawn().with_context(|| format!("running {QEMU}"))?, self.limit)?;
-        let ended = Ended { last: lines(&log)?.pop().unwrap_or(Value::Null), seconds: begun.elapsed().as_secs_f64() };
+        let seconds = begun.elapsed().as_secs_f64();
+        let lines = lines(&log)?;
+        let ended = Ended { last: lines.last().cloned().unwrap_or(Value::Null), seconds };
         // The kernel's own codes are odd and above.
         if status.and_then(|status| status.code()) == Some(1) {
             bail!("{QEMU} did not start the kernel");
         }
-        Ok(ended)
+        Ok((ended, lines))
     }
 
     /// The kernel's whole command line.

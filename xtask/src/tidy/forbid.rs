@@ -3,7 +3,8 @@
 use super::source::{Source, word_columns};
 use super::{Repo, Report};
 
-const UNSAFE_ROOMS: &[&str] = &["tlbkit-x86", "kernel", "tlbkit-c", "tlbkit-sim", "fuzz"];
+const UNSAFE_ROOMS: &[&str] =
+    &["tlbkit-x86", "kernel", "tlbkit-c", "tlbkit-sim", "tlbkit-check", "tlbkit-host", "fuzz"];
 const ASM_ROOMS: &[&str] = &["tlbkit-x86", "kernel"];
 const NO_STD_CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86", "tlbkit-c", "kernel"];
 /// The one file of a `no_std` crate that knows std, under the feature `observe`.

@@ -6,26 +6,26 @@ use tlbkit_host::{Host, Sample, Survey};
 use tlbkit_sim::machine::{Kind, Machine};
 
 /// Who measured what, and when.
-pub(super) struct Origin<'a> {
+pub(crate) struct Origin<'a> {
     /// The machine's name.
-    pub(super) machine: String,
-    pub(super) host: &'a Host,
-    pub(super) date: String,
+    pub(crate) machine: String,
+    pub(crate) host: &'a Host,
+    pub(crate) date: String,
     /// The built-in machine that has the rest.
-    pub(super) base: &'a str,
+    pub(crate) base: &'a str,
 }
 
 /// A number for one field.
-pub(super) struct Entry {
-    pub(super) value: f64,
-    pub(super) band: Option<[f64; 2]>,
-    pub(super) kind: Kind,
+pub(crate) struct Entry {
+    pub(crate) value: f64,
+    pub(crate) band: Option<[f64; 2]>,
+    pub(crate) kind: Kind,
     /// What was measured, and what was taken off.
-    pub(super) how: String,
+    pub(crate) how: String,
 }
 
 /// Numbers by dotted field name.
-pub(super) type Entries = BTreeMap<&'static str, Entry>;
+pub(crate) type Entries = BTreeMap<&'static str, Entry>;
 
 /// Everything that the survey says about `base`'s fields.
 pub(super) fn entries(survey: &Survey, base: &Machine) -> Entries {

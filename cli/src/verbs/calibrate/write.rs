@@ -2,79 +2,89 @@
 
 use std::fmt::Write as _;
 
-use tlbkit_host::Survey;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_sim::machine::{Index, Kind, Machine, Policy, Quantity, Size, TlbArray};
 use toml::Value;
 
-use super::measured::{Entry, Origin, entries};
+use super::measured::{Entries, Entry, Origin};
 
-/// The whole file.
-pub(super) fn text(origin: &Origin<'_>, base: &Machine, survey: &Survey) -> String {
-    let entries = entries(survey, base);
-    let mut text = head(origin, survey);
-    let mut section = String::new();
-    for (field, quantity) in base.quantities() {
-        if lacks(survey, &field) {
-            continue;
-        }
-        let (path, name) = field.rsplit_once('.').unwrap_or(("", &field));
-        if path != section {
-            // The features stand between the size of the machine and its arrays; they are no quantities.
-            if section == "system" {
-                text += &features(survey);
+/// What a file is written from.
+pub(crate) struct Sheet<'a> {
+    /// The verb that measured.
+    pub(crate) verb: &'a str,
+    pub(crate) origin: &'a Origin<'a>,
+    /// The machine that has what was not measured.
+    pub(crate) base: &'a Machine,
+    pub(crate) entries: Entries,
+    pub(crate) fracturing: Fracturing,
+}
+
+impl Sheet<'_> {
+    /// The whole file.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.head();
+        let mut section = String::new();
+        for (field, quantity) in self.base.quantities() {
+            if self.lacks(&field) {
+                continue;
             }
-            text += &section_head(path, base, survey);
-            section = path.to_owned();
+            let (path, name) = field.rsplit_once('.').unwrap_or(("", &field));
+            if path != section {
+                // The features stand between the size of the machine and its arrays; they are no quantities.
+                if section == "system" {
+                    text += &self.features();
+                }
+                text += &self.section_head(path);
+                section = path.to_owned();
+            }
+            let entry = self.entries.get(field.as_str());
+            let line = entry.map_or_else(|| taken(self.origin, quantity), |entry| own(self.origin, entry));
+            let _ = writeln!(text, "{name} = {line}");
         }
-        let line = entries.get(field.as_str()).map_or_else(|| taken(origin, quantity), |entry| own(origin, entry));
-        let _ = writeln!(text, "{name} = {line}");
+        text
     }
-    text
-}
 
-fn head(origin: &Origin<'_>, survey: &Survey) -> String {
-    let Origin { machine, host, date, base } = origin;
-    let mut text = format!("# Written by tlbkit calibrate on {date}: {}, kernel {}.\n", host.cpu_model, host.kernel);
-    let _ = writeln!(text, "# What a user program cannot measure is as {base}, and its source says so.");
-    if survey.disturbance.is_too_much() {
-        text += "# Others used the CPUs meanwhile: measure again on a quiet host before relying on it.\n";
+    fn head(&self) -> String {
+        let Origin { machine, host, date, base } = self.origin;
+        let verb = self.verb;
+        let mut text = format!("# Written by tlbkit {verb} on {date}: {}, kernel {}.\n", host.cpu_model, host.kernel);
+        let _ = writeln!(text, "# What it cannot measure is as {base}, and its source says so.");
+        let place = if host.is_virtual { "as a guest" } else { "on bare metal" };
+        let description = format!("{} with {} CPUs, measured {place} on {date}", host.cpu_model, host.cpus);
+        let _ = writeln!(text, "\nname = {}\ndescription = {}", quoted(machine), quoted(&description));
+        text
     }
-    let place = if host.is_virtual { "as a guest" } else { "on bare metal" };
-    let description = format!("{} with {} CPUs, measured {place} on {date}", host.cpu_model, host.cpus);
-    let _ = writeln!(text, "\nname = {}\ndescription = {}", quoted(machine), quoted(&description));
-    text
-}
 
-fn features(survey: &Survey) -> String {
-    let host = &survey.host;
-    let (pcid, invpcid, pge) = (host.has_pcid, host.has_invpcid, host.has_pge);
-    format!("\n[features]\npcid = {pcid}\ninvpcid = {invpcid}\npge = {pge}\n")
-}
-
-/// Fields of features that this CPU does not have, and of the guest that it is not.
-fn lacks(survey: &Survey, field: &str) -> bool {
-    let host = &survey.host;
-    match field {
-        "cycles.cr3_keep" => !host.has_pcid,
-        _ if field.starts_with("cycles.invpcid_") => !host.has_invpcid,
-        _ => field.starts_with("guest.") && !host.is_virtual,
+    fn features(&self) -> String {
+        let host = self.origin.host;
+        let (pcid, invpcid, pge) = (host.has_pcid, host.has_invpcid, host.has_pge);
+        format!("\n[features]\npcid = {pcid}\ninvpcid = {invpcid}\npge = {pge}\n")
     }
-}
 
-/// The line that begins a section, and what of it is no number.
-fn section_head(path: &str, base: &Machine, survey: &Survey) -> String {
-    let array = |level: &str, arrays: &[TlbArray]| {
-        let at: usize = path.split(['[', ']']).nth(1)?.parse().ok()?;
-        Some(format!("\n[[tlb.{level}]]\n{}", words(&arrays[at])))
-    };
-    let of_array = match path {
-        _ if path.starts_with("tlb.l1") => array("l1", &base.tlb.l1),
-        _ if path.starts_with("tlb.stlb") => array("stlb", &base.tlb.stlb),
-        _ => None,
-    };
-    let head = of_array.unwrap_or_else(|| format!("\n[{path}]\n"));
-    if path == "guest" { head + &fracturing(survey) } else { head }
+    /// Fields of features that this CPU does not have, and of the guest that it is not.
+    fn lacks(&self, field: &str) -> bool {
+        let host = self.origin.host;
+        match field {
+            "cycles.cr3_keep" => !host.has_pcid,
+            _ if field.starts_with("cycles.invpcid_") => !host.has_invpcid,
+            _ => field.starts_with("guest.") && !host.is_virtual,
+        }
+    }
+
+    /// The line that begins a section, and what of it is no number.
+    fn section_head(&self, path: &str) -> String {
+        let array = |level: &str, arrays: &[TlbArray]| {
+            let at: usize = path.split(['[', ']']).nth(1)?.parse().ok()?;
+            Some(format!("\n[[tlb.{level}]]\n{}", words(&arrays[at])))
+        };
+        let of_array = match path {
+            _ if path.starts_with("tlb.l1") => array("l1", &self.base.tlb.l1),
+            _ if path.starts_with("tlb.stlb") => array("stlb", &self.base.tlb.stlb),
+            _ => None,
+        };
+        let head = of_array.unwrap_or_else(|| format!("\n[{path}]\n"));
+        if path == "guest" { head + fracturing(self.fracturing) } else { head }
+    }
 }
 
 fn words(array: &TlbArray) -> String {
@@ -96,11 +106,11 @@ fn words(array: &TlbArray) -> String {
     format!("holds = [{}]\nindex = \"{index}\"\npolicy = \"{policy}\"\n", holds.join(", "))
 }
 
-fn fracturing(survey: &Survey) -> String {
-    match survey.collateral.fracturing() {
-        Fracturing::On => "fracturing = \"on\"\n".into(),
-        Fracturing::Off => "fracturing = \"off\"\n".into(),
-        Fracturing::Unclear => "# The measurements do not tell.\nfracturing = \"off\"\n".into(),
+const fn fracturing(found: Fracturing) -> &'static str {
+    match found {
+        Fracturing::On => "fracturing = \"on\"\n",
+        Fracturing::Off => "fracturing = \"off\"\n",
+        Fracturing::Unclear => "# The measurements do not tell.\nfracturing = \"off\"\n",
     }
 }
 

@@ -1,0 +1,114 @@
+//! An answer as one HTML file: headings, words, tables and drawings in any order, in the look of [`super::html`].
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::svg::Plot;
+
+const STYLE: &str = include_str!("report.css");
+
+/// A page.
+pub(crate) struct Sheet {
+    /// Its heading.
+    pub(crate) title: String,
+    /// What it is about, a paragraph each.
+    pub(crate) about: Vec<String>,
+    /// From top to bottom.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// A part of a page.
+pub(crate) enum Part {
+    /// A heading.
+    Heading(String),
+    /// A paragraph.
+    Words(String),
+    /// Drawings, side by side where there is room.
+    Plots(Vec<Plot>),
+    /// Names of columns, and rows; wide ones scroll by themselves.
+    Table(Vec<String>, Vec<Vec<String>>),
+    /// Commands to copy.
+    Commands(Vec<String>),
+}
+
+/// Writes the page to `path`, which is complete whenever it is there.
+pub(crate) fn write(sheet: &Sheet, path: &Path) -> Result<()> {
+    let name = || format!("cannot write {}", path.display());
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    std::fs::write(&part, page(sheet)).with_context(name)?;
+    std::fs::rename(&part, path).with_context(name)
+}
+
+fn page(sheet: &Sheet) -> String {
+    let body = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (sheet.title) }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                h1 { (sheet.title) }
+                @for words in &sheet.about { p { (words) } }
+                @for (index, part) in sheet.parts.iter().enumerate() { (part_of(part, index)) }
+            }
+        }
+    };
+    body.into_string()
+}
+
+fn part_of(part: &Part, index: usize) -> Markup {
+    match part {
+        Part::Heading(text) => html! { h2 { (text) } },
+        Part::Words(text) => html! { p.soft { (text) } },
+        Part::Plots(plots) => html! { div.plots {
+            @for (n, plot) in plots.iter().enumerate() {
+                figure {
+                    figcaption { (plot.title()) }
+                    (PreEscaped(plot.svg(&format!("plot-{index}-{n}"))))
+                }
+            }
+        } },
+        // On a phone each row is a card: its first cell, and under it the others with the names of their columns.
+        Part::Table(head, rows) => html! { div.scroll { table.figures {
+            thead { tr { @for cell in head { th { (cell) } } } }
+            tbody { @for row in rows { tr {
+                @for (index, (name, cell)) in head.iter().zip(row).enumerate() {
+                    td data-label=[(index > 0).then_some(name)] { (cell) }
+                }
+            } } }
+        } } },
+        Part::Commands(lines) => html! { pre { (lines.join("\n")) } },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_needs_nothing_beside_itself_and_text_stays_text() {
+        let sheet = Sheet {
+            title: "a <b> & c".into(),
+            about: vec!["about".into()],
+            parts: vec![Part::Heading("h".into()), Part::Table(vec!["x".into()], vec![vec!["<td>".into()]])],
+        };
+        let page = page(&sheet);
+        assert!(page.contains("a &lt;b&gt; &amp; c") && page.contains("&lt;td&gt;"), "{page}");
+        for forbidden in ["<script", "<link", "src=", "http"] {
+            assert!(!page.contains(forbidden), "{forbidden}");
+        }
+    }
+
+    #[test]
+    fn a_folder_that_is_not_there_is_named() {
+        let sheet = Sheet { title: String::new(), about: Vec::new(), parts: Vec::new() };
+        let error = format!("{:#}", write(&sheet, Path::new("/nowhere/a.html")).unwrap_err());
+        assert!(error.starts_with("cannot write /nowhere/a.html: "), "{error}");
+    }
+}

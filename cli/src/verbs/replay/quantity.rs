@@ -1,0 +1,136 @@
+//! What is told of each policy: one quantity a row, with its range, what the trace has of it, and how far to trust it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tlbkit_replay::{Bill, Bounds, Item, Part, Range, Tally, Who};
+
+use super::Answer;
+use super::trace::Trace;
+
+/// Processes and call patterns that are shown.
+const MOST: usize = 5;
+
+/// One quantity of one policy.
+pub(super) struct Row {
+    pub(super) quantity: String,
+    pub(super) range: Range,
+    /// What the recording kernel counted.
+    pub(super) recorded: Option<u64>,
+}
+
+/// Compared with the trace, if it has the calls across CPUs.
+const SENT: &str = "interrupts sent";
+
+const ITEMS: [(&str, Item); 5] = [
+    ("INVLPG", Item::Page),
+    ("INVPCID of a page", Item::UserPage),
+    ("CR3 loads that kept", Item::Keep),
+    ("CR3 loads that flushed", Item::Flush),
+    ("flushes of every tag", Item::Everything),
+];
+
+fn exactly(count: f64) -> Range {
+    Range { low: count, value: count, high: count }
+}
+
+fn between(bounds: Bounds, per: f64) -> Range {
+    let (low, high) = (bounds.low as f64 / per, bounds.high as f64 / per);
+    Range { low, value: f64::midpoint(low, high), high }
+}
+
+/// Everything but callers.
+pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Row> {
+    let plain = |quantity: &str, range| Row { quantity: quantity.to_owned(), range, recorded: None };
+    let agreed = trace.agreement(tally).into_iter().map(|row| Row {
+        quantity: row.quantity,
+        range: exactly(row.replayed as f64),
+        recorded: Some(row.recorded),
+    });
+    let mut rows: Vec<Row> = agreed.collect();
+    let sent = tally.interrupts as f64;
+    if rows.iter().all(|row| row.quantity != SENT) {
+        rows.push(plain(SENT, exactly(sent)));
+    }
+    rows.push(plain("interrupts needed", between(tally.needed_interrupts, 1.0)));
+    if tally.interrupts > 0 {
+        rows.push(plain("needed / sent", between(tally.needed_interrupts, sent)));
+    }
+    rows.push(plain("entries lost", between(tally.entries_lost, 1.0)));
+    rows.extend(ITEMS.map(|(name, item)| plain(name, exactly(tally.bill.count(item) as f64))));
+    rows.extend(Part::ALL.map(|part| plain(&cycles(part.label()), tally.bill.cost(part, &trace.prices))));
+    rows.push(plain(&cycles("all"), tally.bill.total(&trace.prices)));
+    rows
+}
+
+fn cycles(what: &str) -> String {
+    format!("cycles: {what}")
+}
+
+/// Bills by whatever `key` makes of a caller.
+fn bills(tally: &Tally, key: &dyn Fn(&Who) -> Option<String>) -> BTreeMap<String, Bill> {
+    let mut bills: BTreeMap<String, Bill> = BTreeMap::new();
+    for (who, caller) in &tally.by_caller {
+        if let Some(key) = key(who) {
+            *bills.entry(key).or_default() += &caller.bill;
+        }
+    }
+    bills
+}
+
+/// Those that cost most under the first policy, with what they cost under each.
+pub(super) fn callers(trace: &Trace, answers: &[Answer]) -> Vec<(String, Vec<Range>)> {
+    let names = trace.recording.names();
+    let process = |who: &Who| Some(format!("process {}", names.text(who.comm)));
+    let pattern = |who: &Who| {
+        let pattern = who.pattern?;
+        Some(format!("{}, {}", pattern.cause.label(), pattern.extent.label()))
+    };
+    let mut rows = most(trace, answers, &process);
+    rows.extend(most(trace, answers, &pattern));
+    rows
+}
+
+fn most(trace: &Trace, answers: &[Answer], key: &dyn Fn(&Who) -> Option<String>) -> Vec<(String, Vec<Range>)> {
+    let all: Vec<_> = answers.iter().map(|answer| bills(&answer.tally, key)).collect();
+    let cost = |bill: &Bill| bill.total(&trace.prices);
+    let mut keys: Vec<_> = all[0].iter().map(|(key, bill)| (key, cost(bill).value)).collect();
+    keys.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let row = |(key, _): (&String, f64)| {
+        (key.clone(), all.iter().map(|bills| bills.get(key).map_or_else(Range::default, cost)).collect())
+    };
+    keys.into_iter().take(MOST).map(row).collect()
+}
+
+/// One object a row. `agreement_pct` is that of the quantity under the recording kernel's policy: how far to trust it
+/// under the others. Rows without a policy are about the trace.
+pub(super) fn json(trace: &Trace, answers: &[Answer]) -> Vec<Value> {
+    let health = trace.recording.health();
+    let about = [("events", health.events), ("lost events", health.lost), ("events out of order", health.late)];
+    let mut out: Vec<Value> = about
+        .into_iter()
+        .chain([("unusable parts", health.damaged), ("cut short", u64::from(trace.recording.cut.is_some()))])
+        .map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None))
+        .collect();
+    let trust: BTreeMap<_, _> =
+        trace.agreement(&answers[0].tally).into_iter().map(|row| (row.quantity.clone(), row.percent())).collect();
+    for answer in answers {
+        out.extend(rows(trace, &answer.tally).iter().map(|row| {
+            let percent = trust.get(&row.quantity).copied().flatten();
+            object(Some(&answer.name), &row.quantity, row.range, row.recorded, percent)
+        }));
+    }
+    for (key, costs) in callers(trace, answers) {
+        let quantity = cycles(&key);
+        let row = |(answer, &cost): (&Answer, &Range)| object(Some(&answer.name), &quantity, cost, None, None);
+        out.extend(answers.iter().zip(&costs).map(row));
+    }
+    out
+}
+
+fn object(policy: Option<&str>, quantity: &str, range: Range, recorded: Option<u64>, percent: Option<f64>) -> Value {
+    json!({
+        "policy": policy, "quantity": quantity, "value": range.value, "low": range.low, "high": range.high,
+        "recorded": recorded, "agreement_pct": percent,
+    })
+}

@@ -1,0 +1,207 @@
+//! `replay` and `tune` on the shared traces: what a person sees, what a program reads, and what is said of bad input.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{fs, str};
+
+use serde_json::Value;
+
+const BUILD: &str = "build-zlib.script.txt.zst";
+const STRESS: &str = "stress-ng-tlb-shootdown.script.txt.zst";
+
+fn shared(name: &str) -> String {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../tlbkit-trace/tests/data");
+    Path::new(data).join(name).display().to_string()
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay");
+    fs::create_dir_all(&folder).unwrap();
+    folder.join(name)
+}
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).output().unwrap()
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    text(arguments).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+#[test]
+fn health_comes_first_then_agreement_then_the_policies_then_the_callers() {
+    let text = text(&["replay", &shared(BUILD), "--policy", "linux-4.14,linux-6.18:ceiling=0"]);
+    let places: Vec<_> = ["247211 events, 0 lost", "| agreement ", "| quantity ", "| cycles of "]
+        .iter()
+        .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} in {text}")))
+        .collect();
+    assert!(places.is_sorted(), "{text}");
+    let heading = text.lines().find(|line| line.starts_with("| quantity")).unwrap();
+    let cells: Vec<_> = heading.split('|').map(str::trim).collect();
+    assert_eq!(cells, ["", "quantity", "recorded", "linux-6.18", "linux-4.14", "linux-6.18:ceiling=0", ""]);
+    let kinds = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();
+    assert_eq!(kinds("| process "), 5, "{text}");
+}
+
+#[test]
+fn every_row_has_its_range_what_was_recorded_and_how_far_to_trust_it() {
+    let rows = rows(&["--json", "replay", &shared(STRESS), "--policy", "linux-4.14"]);
+    let keys = ["policy", "quantity", "value", "low", "high", "recorded", "agreement_pct"];
+    for row in &rows {
+        assert!(keys.iter().all(|key| row.get(key).is_some()) && row.as_object().unwrap().len() == keys.len(), "{row}");
+        let number = |key: &str| row[key].as_f64().unwrap();
+        assert!(number("low") <= number("value") && number("value") <= number("high"), "{row}");
+    }
+    let of = |policy: &str, quantity: &str| {
+        rows.iter().find(|row| row["policy"] == policy && row["quantity"] == quantity).expect(quantity)
+    };
+    let local = of("linux-6.18", "local mm shootdown");
+    assert_eq!(local["recorded"], 12_486);
+    assert!(local["agreement_pct"].as_f64() > Some(99.0), "{local}");
+    assert_eq!(of("linux-4.14", "local mm shootdown")["agreement_pct"], local["agreement_pct"]);
+    let refilling = of("linux-6.18", "cycles: refilling");
+    assert!(refilling["low"] == 0.0 && refilling["recorded"].is_null(), "{refilling}");
+}
+
+#[test]
+fn tuning_a_build_finds_nothing_and_says_so() {
+    let path = shared(BUILD);
+    let text = text(&["tune", &path]);
+    assert!(text.contains("\nNothing worth changing: no setting gains 0.1 % of CPU time for certain."), "{text}");
+    let rows = rows(&["--json", "tune", &path]);
+    let settings: Vec<_> = rows.iter().filter(|row| row["kind"] == "setting").collect();
+    assert!(settings.iter().all(|row| row["worth"] != "yes" && !row["commands"].as_array().unwrap().is_empty()));
+    let knobs: Vec<_> = settings.iter().map(|row| row["knob"].as_str().unwrap()).collect();
+    for knob in ["ceiling", "pcid", "pti", "thp", "allocator"] {
+        assert!(knobs.contains(&knob), "{knob} in {knobs:?}");
+    }
+}
+
+#[test]
+fn tuning_for_a_kernel_with_isolation_finds_it() {
+    let rows = rows(&["--json", "tune", &shared(STRESS), "--recorded-by", "linux-6.18:pti=on"]);
+    let pti = rows.iter().find(|row| row["knob"] == "pti").unwrap();
+    assert!(pti["setting"] == "off" && pti["worth"] == "yes" && pti["low"].as_f64() > Some(1.0), "{pti}");
+}
+
+#[test]
+fn pictures_are_whole_files() {
+    let (page, window, tuned) = (scratch("replay.html"), scratch("window.json"), scratch("tune.html"));
+    let trace = shared(BUILD);
+    let (html, json) = (page.to_str().unwrap(), window.to_str().unwrap());
+    text(&["replay", &trace, "--policy", "xnu", "--html", html, "--perfetto", json, "--window", "5"]);
+    text(&["tune", &trace, "--html", tuned.to_str().unwrap()]);
+    let page = fs::read_to_string(page).unwrap();
+    for part in ["Flushes over time", "Flushes of the own space by pages", "Cycles by policy", "Who flushes", "</html>"]
+    {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(fs::read_to_string(tuned).unwrap().contains("Gain by ceiling"));
+    let window: Value = serde_json::from_slice(&fs::read(window).unwrap()).unwrap();
+    let times: Vec<f64> =
+        window["traceEvents"].as_array().unwrap().iter().filter_map(|row| row["ts"].as_f64()).collect();
+    let first = times.iter().copied().fold(f64::MAX, f64::min);
+    assert!(times.len() > 50 && times.iter().all(|us| us - first <= 5000.0), "{} events", times.len());
+}
+
+#[test]
+fn a_trace_that_is_cut_short_gives_an_answer_that_says_so() {
+    let packed = fs::read(shared(BUILD)).unwrap();
+    let cut = scratch("cut.script.txt.zst");
+    fs::write(&cut, &packed[..packed.len() / 2]).unwrap();
+    let text = text(&["replay", cut.to_str().unwrap(), "--policy", "xnu"]);
+    assert!(text.lines().nth(1).unwrap().starts_with("READ IN PART (line "), "{text}");
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_2() {
+    let (empty, trace) = (scratch("empty"), shared(BUILD));
+    // A trace, but of nothing that asks a kernel for anything.
+    fs::write(
+        &empty,
+        "     swapper     0/0     [000]  1.000000001: irq_vectors:call_function_single_entry: vector=251\n",
+    )
+    .unwrap();
+    let noise = scratch("noise");
+    fs::write(&noise, [7; 100]).unwrap();
+    let (empty, noise) = (empty.to_str().unwrap(), noise.to_str().unwrap());
+    let cases: [(&[&str], &str); 7] = [
+        (&["replay", "/nowhere"], "tlbkit: /nowhere: No such file"),
+        (&["replay", empty], "no event that a replay can use"),
+        (&["tune", noise], "begins no trace"),
+        (&["replay", &trace, "--policy", "linux-9"], "tlbkit: no policy linux-9: there are "),
+        (&["replay", &trace, "--policy", "xnu:ceiling=x"], "ceiling=x: must be"),
+        (&["tune", &trace, "--machine", "vax"], "tlbkit: no machine vax, and no such file"),
+        (&["replay", &trace, "--html", "/nowhere/a.html"], "tlbkit: cannot write /nowhere/a.html: No such file"),
+    ];
+    for (arguments, part) in cases {
+        let output = run(arguments);
+        let message = str::from_utf8(&output.stderr).unwrap();
+        assert!(message.contains(part) && message.lines().count() == 1, "{arguments:?}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{message}");
+    }
+}
+
+/// A load whose compiler run is recorded, too: threads that allocate and free.
+const LOAD: &str = r#"
+fn work(seed: usize) -> usize {
+    let (mut state, mut blocks) = (seed, Vec::new());
+    for _ in 0..10_000 {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        blocks.push(vec![1u8; 1000 + (state >> 33) % 100_000]);
+        if blocks.len() > 20 {
+            blocks.drain(..15);
+        }
+    }
+    blocks.len()
+}
+
+fn main() {
+    let threads: Vec<_> = (1..=4).map(|seed| std::thread::spawn(move || work(seed))).collect();
+    assert!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>() > 0);
+}
+"#;
+
+/// Records a command; false, and a line that says why, if nothing can be recorded here.
+fn is_recorded(to: &Path, command: &[&str]) -> bool {
+    let output = run(&[&["--json", "record", "-o", to.to_str().unwrap(), "--"], command].concat());
+    if !output.status.success() {
+        println!("skipped: {}", String::from_utf8_lossy(&output.stderr));
+        return false;
+    }
+    let row = String::from_utf8(output.stdout).unwrap();
+    let row: Value = serde_json::from_str(row.lines().last().unwrap()).unwrap();
+    if row["missing_events"].as_array().is_some_and(|missing| !missing.is_empty()) {
+        println!("skipped: this kernel lacks {}", row["missing_events"]);
+        return false;
+    }
+    assert_eq!(row["status"], 0, "{row}");
+    true
+}
+
+#[test]
+fn a_compiler_and_an_allocator_recorded_on_the_spot_are_replayed_and_tuned() {
+    let (source, program) = (scratch("load.rs"), scratch("load"));
+    fs::write(&source, LOAD).unwrap();
+    let (source, program) = (source.to_str().unwrap(), program.to_str().unwrap());
+    let (compiler, allocator) = (scratch("compiler.tlbtrace"), scratch("allocator.tlbtrace"));
+    let is_here =
+        is_recorded(&compiler, &["rustc", "-O", source, "-o", program]) && is_recorded(&allocator, &[program]);
+    if !is_here {
+        return;
+    }
+    for trace in [&compiler, &allocator] {
+        let rows = rows(&["--json", "replay", trace.to_str().unwrap(), "--policy", "linux-4.14"]);
+        let local = rows.iter().find(|row| row["quantity"] == "local mm shootdown").unwrap();
+        assert!(local["agreement_pct"].as_f64() > Some(90.0), "{}: {local}", trace.display());
+    }
+    let rows = rows(&["--json", "tune", allocator.to_str().unwrap()]);
+    let silent = rows.iter().find(|row| row["knob"] == "allocator").expect("threads give memory back");
+    assert!(silent["low"].as_f64() >= Some(0.0), "silence never costs: {silent}");
+}

@@ -1,0 +1,55 @@
+//! Repeated timing: the median, and where the middle four fifths lie. Means would be the host's interruptions.
+
+use tlbkit_x86::now_cycles;
+
+/// How often one thing is timed.
+const REPETITIONS: usize = 301;
+
+/// Cycles of one thing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sample {
+    /// A tenth of the times lies below.
+    pub(crate) low: u64,
+    pub(crate) median: u64,
+    /// A tenth lies above.
+    pub(crate) high: u64,
+    pub(crate) repetitions: usize,
+}
+
+impl Sample {
+    /// Of `once`, which times itself.
+    pub(super) fn of(mut once: impl FnMut() -> u64) -> Self {
+        let mut cycles = [0; REPETITIONS];
+        // The first is the one that warms up.
+        once();
+        cycles.iter_mut().for_each(|one| *one = once());
+        Self::sorted(cycles)
+    }
+
+    /// Of two times that belong to the same event.
+    pub(super) fn of_pair(mut once: impl FnMut() -> (u64, u64)) -> (Self, Self) {
+        let mut second = [0; REPETITIONS + 1];
+        let mut turn = second.iter_mut();
+        let first = Self::of(|| {
+            let (one, other) = once();
+            turn.next().into_iter().for_each(|slot| *slot = other);
+            one
+        });
+        let mut kept = [0; REPETITIONS];
+        kept.copy_from_slice(&second[1..]);
+        (first, Self::sorted(kept))
+    }
+
+    fn sorted(mut cycles: [u64; REPETITIONS]) -> Self {
+        cycles.sort_unstable();
+        let at = |percent| cycles[REPETITIONS * percent / 100];
+        Self { low: at(10), median: at(50), high: at(90), repetitions: REPETITIONS }
+    }
+}
+
+/// What `body` takes.
+pub(super) fn cycles_of(body: impl FnOnce()) -> u64 {
+    let begun = now_cycles();
+    body();
+    now_cycles() - begun
+}

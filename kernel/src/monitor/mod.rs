@@ -1,0 +1,153 @@
+//! A machine with tags where the emulator has none: the whole kernel, protocol, page tables and programs, runs in ring
+//! 3, and each instruction that concerns translations traps into a software TLB that does the worst the manual allows.
+//!
+//! No emulator keeps what one tag held while another is loaded, so none shows a flush that is missing between tags.
+//! Here the kernel's real instructions execute, are decoded where they trap, and change a TLB that evicts nothing and
+//! fetches what it likes; what programs read then comes through that TLB.
+//!
+//! | file | what |
+//! |---|---|
+//! | `core` | one CPU as its guest sees it |
+//! | `tlb` | what it holds, and what each instruction drops |
+//! | `walk` | how it fetches; what is wrong whoever asks |
+//! | `shadow` | the tables that the hardware walks |
+//! | `decode`, `control` | the instructions that trap, and their effect |
+//! | `guest` | the way into the guest's kernel and back: SYSCALL, SYSRET, IRET, interrupts, faults |
+//! | `exit` | what each trap means |
+//!
+//! The guest has I/O privilege: CLI, STI and ports are real, and interrupts arrive only while it takes them. The
+//! image, the direct map and the APIC are always mapped: about the kernel's own addresses only those of
+//! `tlbkit-pmap`'s windows are watched.
+
+mod control;
+mod core;
+mod decode;
+mod exit;
+mod guest;
+mod shadow;
+mod tlb;
+mod walk;
+
+use ::core::arch::{asm, global_asm};
+use ::core::cell::UnsafeCell;
+
+use spin::Once;
+use tlbkit::Features;
+use tlbkit_x86::{read_cr3, read_cr4, read_msr, write_msr};
+use x86_64::instructions::tables::lidt;
+use x86_64::structures::DescriptorTablePointer;
+
+use self::core::{Core, Random};
+use crate::arch::cpu;
+use crate::arch::tables::{self, Gates};
+use crate::boot::options;
+
+global_asm!(include_str!("gates.s"), options(att_syntax));
+
+/// Most CPUs of a machine with a monitor.
+pub(crate) const MOST_CPUS: usize = 8;
+
+const STACK_BYTES: usize = 16 << 10;
+/// Entry of the task state's table of stacks, from 1.
+const STACK: u64 = 2;
+const MSR_EFER: u32 = 0xc000_0080;
+const EFER_SYSCALL: u64 = 1;
+/// Interrupts off, I/O allowed.
+const FLAGS: u64 = 0x2 | exit::IO_PRIVILEGE;
+
+/// How the command line wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Settings {
+    /// What the guest is told that its CPU can do.
+    pub(crate) features: Features,
+    /// Walks that nobody asked for, at each trap.
+    pub(crate) guesses: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { features: Features { pcid: true, invpcid: true }, guesses: 2 }
+    }
+}
+
+#[repr(C, align(64))]
+struct PerCpu {
+    core: UnsafeCell<Core>,
+    stack: UnsafeCell<[u8; STACK_BYTES]>,
+}
+
+// SAFETY: each CPU uses its own alone, in ring 0, where interrupts are off.
+unsafe impl Sync for PerCpu {}
+
+static CPUS: [PerCpu; MOST_CPUS] =
+    [const { PerCpu { core: UnsafeCell::new(Core::new()), stack: UnsafeCell::new([0; STACK_BYTES]) } }; MOST_CPUS];
+
+fn settings() -> Option<Settings> {
+    options().monitor
+}
+
+/// What the guest's CPU can do.
+fn features() -> Features {
+    settings().unwrap_or_default().features
+}
+
+/// Goes on in ring 3, under the monitor, if the command line asks for one. The kernel's tables are loaded.
+pub(crate) fn descend(index: u32) {
+    if settings().is_none() {
+        return;
+    }
+    let own = &CPUS[index as usize];
+    // SAFETY: ring 0, interrupts off, and nothing has trapped into the monitor on this CPU yet.
+    unsafe {
+        let core = &mut *own.core.get();
+        (core.cr3, core.cr4) = (read_cr3(), read_cr4());
+        core.random = Random::new(options().seed ^ u64::from(index) << 32);
+        tables::set_stack(STACK, own.stack.get() as u64 + STACK_BYTES as u64);
+        lidt(&DescriptorTablePointer { limit: 4095, base: x86_64::VirtAddr::from_ptr(gates()) });
+        write_msr(MSR_EFER, read_msr(MSR_EFER) & !EFER_SYSCALL);
+        core.shadow.start();
+        drop_to_ring_3();
+    }
+}
+
+fn gates() -> *const Gates {
+    unsafe extern "C" {
+        fn monitor_gates();
+    }
+    static GATES: Once<Gates> = Once::new();
+    GATES.call_once(|| tables::gates_at(monitor_gates as *const () as u64, |_| STACK))
+}
+
+/// Returns in ring 3.
+///
+/// # Safety
+/// Ring 0; the tables that are loaded let ring 3 use the image and this stack.
+unsafe fn drop_to_ring_3() {
+    // SAFETY: the caller's; the five words are those that IRET pops.
+    unsafe {
+        asm!(
+            "mov {0}, rsp",
+            "push {data}",
+            "push {0}",
+            "push {flags}",
+            "push {code}",
+            "lea {0}, [rip + 2f]",
+            "push {0}",
+            "iretq",
+            "2:",
+            out(reg) _,
+            data = const exit::DATA,
+            flags = const FLAGS,
+            code = const exit::CODE,
+        );
+    }
+}
+
+/// This CPU's state.
+///
+/// # Safety
+/// Ring 0, in the handler of a trap out of ring 3, once for each.
+unsafe fn core_of_this_cpu() -> &'static mut Core {
+    // SAFETY: the caller's.
+    unsafe { &mut *CPUS[cpu::index() as usize].core.get() }
+}

@@ -1,0 +1,185 @@
+//! The walker: from the loaded root, or from a path that the CPU has cached, to a leaf of the guest's tables; asked for
+//! by an access, or by nobody, as a CPU may at any time.
+//!
+//! Two things are wrong whatever the guest does: a walk through a table that has been freed, and a translation that is
+//! found although another root is loaded than the one that it was fetched from.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tlbkit::PhysAddr;
+use tlbkit_pmap::{Memory, Pte, Purpose};
+
+use super::core::{Core, Ring};
+use super::tlb::{Entry, Path, Reached, span_shift};
+use crate::memory::{Ram, frames};
+use crate::report;
+
+const TOP: u32 = 4;
+const LARGE_LEVELS: [u32; 2] = [2, 3];
+const ERROR_PRESENT: u64 = 1;
+const ERROR_WRITE: u64 = 1 << 1;
+const ERROR_USER: u64 = 1 << 2;
+
+/// Pages that programs have used lately: where a speculating CPU looks.
+const WATCHED: usize = 64;
+static PAGES: [AtomicU64; WATCHED] = [const { AtomicU64::new(0) }; WATCHED];
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+/// Who asks for a translation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Asker {
+    /// A load.
+    Load(Ring),
+    /// A store.
+    Store(Ring),
+    /// Nobody: the CPU guesses.
+    Guess,
+}
+
+/// The error code of a page fault.
+pub(super) type PageFault = u64;
+
+impl Asker {
+    fn is_store(self) -> bool {
+        matches!(self, Self::Store(_))
+    }
+
+    fn is_program(self) -> bool {
+        matches!(self, Self::Load(Ring::Program) | Self::Store(Ring::Program))
+    }
+
+    fn may_use(self, entry: &Entry) -> bool {
+        (entry.may_write || !self.is_store()) && (entry.is_user || !self.is_program())
+    }
+
+    fn fault(self, present: u64) -> PageFault {
+        let write = if self.is_store() { ERROR_WRITE } else { 0 };
+        present | write | if self.is_program() { ERROR_USER } else { 0 }
+    }
+}
+
+impl Core {
+    /// What the CPU uses for an access to `va`, fetched if it holds nothing.
+    pub(super) fn translate(&mut self, va: u64, asker: Asker) -> Result<Entry, PageFault> {
+        watch(va);
+        let entry = match self.tlb.find(self.tag(), va) {
+            // A store through a clean entry sets the D bit in the tables, by walking again.
+            Some(entry) if entry.is_dirty || !entry.may_write || !asker.is_store() => entry,
+            _ => match self.walk(va, self.tlb.path(self.tag(), va), asker) {
+                Some(entry) => {
+                    self.tlb.add(entry);
+                    entry
+                }
+                None => return Err(self.fail(va, asker, 0)),
+            },
+        };
+        if !asker.may_use(&entry) {
+            return Err(self.fail(va, asker, ERROR_PRESENT));
+        }
+        self.check_use(va, &entry);
+        Ok(entry)
+    }
+
+    /// A fault drops what the CPU holds of the page.
+    fn fail(&mut self, va: u64, asker: Asker, present: u64) -> PageFault {
+        self.tlb.fault(self.tag(), va);
+        asker.fault(present)
+    }
+
+    fn check_use(&self, va: u64, entry: &Entry) {
+        let (root, loaded) = (entry.root.0, self.root().0);
+        if !entry.is_global && root != loaded {
+            report::failure(&format_args!(
+                "{va:#x} under tag {} is translated by an entry of root {root:#x} while {loaded:#x} is loaded",
+                entry.tag
+            ));
+        }
+        let target = entry.target(va);
+        if frames::purpose(target) != Some(Purpose::Data) {
+            report::failure(&format_args!("{va:#x} leads to the frame {:#x}, which has been freed", target.0));
+        }
+    }
+
+    /// Guesses: walks to some of the pages that programs have used lately, from wherever it may. What the CPU holds
+    /// already it keeps: it is older.
+    pub(super) fn speculate(&mut self, walks: u32) {
+        for _ in 0..walks {
+            let random = self.random.next() as usize;
+            // Relaxed: a guess may be about any page.
+            let va = PAGES[random / 2 % WATCHED].load(Ordering::Relaxed);
+            let path = if random % 2 == 0 { self.tlb.path(self.tag(), va) } else { None };
+            if let Some(entry) = self.walk(va, path, Asker::Guess)
+                && self.tlb.find(self.tag(), va).is_none()
+            {
+                self.tlb.add(entry);
+            }
+        }
+    }
+
+    /// Walks from `path` or from the root, remembers the way, and returns the leaf; nothing if none is present.
+    fn walk(&mut self, va: u64, path: Option<Path>, asker: Asker) -> Option<Entry> {
+        let root = Reached { table: self.root(), level: TOP, may_write: true, is_user: true };
+        let mut at = path.map_or(root, |path| path.reached);
+        loop {
+            self.check_table(va, at);
+            let is_last = |pte: Pte| at.level == 1 || LARGE_LEVELS.contains(&at.level) && pte.has(Pte::LARGE);
+            let slot = PhysAddr(at.table.0 + 8 * (va >> span_shift(at.level) & 511));
+            let pte = fetch(slot, |pte| if is_last(pte) && at.may_write && asker.is_store() { Pte::DIRTY } else { 0 })?;
+            let (may_write, is_user) = (at.may_write && pte.has(Pte::WRITE), at.is_user && pte.has(Pte::USER));
+            if is_last(pte) {
+                return Some(self.entry(va, Reached { may_write, is_user, ..at }, pte));
+            }
+            at = Reached { table: pte.frame(), level: at.level - 1, may_write, is_user };
+            self.tlb.add_path(Path { tag: self.tag(), va, reached: at });
+        }
+    }
+
+    fn entry(&self, va: u64, at: Reached, pte: Pte) -> Entry {
+        let shift = span_shift(at.level);
+        Entry {
+            tag: self.tag(),
+            shift,
+            va: va >> shift << shift,
+            frame: pte.frame(),
+            may_write: at.may_write,
+            is_user: at.is_user,
+            is_dirty: pte.has(Pte::DIRTY),
+            is_global: pte.has(Pte::GLOBAL) && self.has_globals(),
+            root: self.root(),
+        }
+    }
+
+    fn check_table(&self, va: u64, at: Reached) {
+        if frames::purpose(at.table) != Some(Purpose::Table) {
+            report::failure(&format_args!(
+                "a walk to {va:#x} reached the table {:#x} of level {}, which has been freed",
+                at.table.0, at.level
+            ));
+        }
+    }
+}
+
+/// Reads an entry and sets its A bit and `more`, as one step; nothing if it is not present.
+fn fetch(slot: PhysAddr, more: impl Fn(Pte) -> u64) -> Option<Pte> {
+    let mut pte = Pte(Ram.load(slot));
+    while pte.has(Pte::PRESENT) {
+        let dirty = if pte.has(Pte::WRITE) { more(pte) } else { 0 };
+        let marked = pte.with(Pte::ACCESSED | dirty);
+        if marked == pte {
+            return Some(pte);
+        }
+        match Ram.compare_exchange(slot, pte.0, marked.0) {
+            Ok(_) => return Some(marked),
+            Err(found) => pte = Pte(found),
+        }
+    }
+    None
+}
+
+fn watch(va: u64) {
+    let page = va & !0xfff;
+    // Relaxed, all: guesses may be about any page.
+    if PAGES.iter().all(|one| one.load(Ordering::Relaxed) != page) {
+        PAGES[NEXT.fetch_add(1, Ordering::Relaxed) as usize % WATCHED].store(page, Ordering::Relaxed);
+    }
+}

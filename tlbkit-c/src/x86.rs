@@ -1,0 +1,94 @@
+//! The instructions of the table of functions, for a kernel that does not bring its own: `tlbkit-x86`, for C.
+
+use tlbkit::{Invpcid, Pcid, VirtAddr};
+use tlbkit_x86::{Identity, Overrides};
+
+use crate::ops::{HardwareOps, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
+use crate::status::{Status, report};
+use crate::storage::check;
+
+/// Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns
+/// `TLBKIT_FEATURE_`s: what `features` of the table returns for this CPU from then on. Once on each CPU, before
+/// `tlbkit_bring_up`; ring 0, interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_x86_start() -> u32 {
+    let wanted = Identity::of_this_cpu().features(Overrides::default());
+    // SAFETY: the contract; `wanted` is what this CPU says of itself.
+    let on = unsafe { tlbkit_x86::enable_tags(wanted) };
+    let bit = |has: bool, feature: u32| if has { feature } else { 0 };
+    bit(on.pcid, TLBKIT_FEATURE_PCID) | bit(on.invpcid, TLBKIT_FEATURE_INVPCID)
+}
+
+/// Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,
+/// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The interrupts stay the kernel's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_x86_fill(ops: *mut HardwareOps) -> Status {
+    report(|| {
+        check(ops)?;
+        // SAFETY: not null, aligned, and by the contract a whole struct.
+        let ops = unsafe { &mut *ops };
+        ops.write_cr3.get_or_insert(write_cr3);
+        ops.invlpg.get_or_insert(invlpg);
+        ops.invpcid.get_or_insert(invpcid);
+        ops.toggle_pge.get_or_insert(toggle_pge);
+        ops.relax.get_or_insert(relax);
+        ops.irqs_enabled.get_or_insert(irqs_enabled);
+        ops.irqs_save.get_or_insert(irqs_save);
+        ops.irqs_restore.get_or_insert(irqs_restore);
+        ops.now_cycles.get_or_insert(now_cycles);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn write_cr3(_cpu: u32, value: u64) {
+    // SAFETY: ring 0; the protocol loads roots of the kernel's, and no tag where there are none.
+    unsafe { tlbkit_x86::write_cr3(value) };
+}
+
+unsafe extern "C" fn invlpg(_cpu: u32, va: u64) {
+    // SAFETY: ring 0.
+    unsafe { tlbkit_x86::invlpg(VirtAddr(va)) };
+}
+
+unsafe extern "C" fn invpcid(_cpu: u32, kind: u32, pcid: u32, va: u64) {
+    let pcid = Pcid(pcid as u16);
+    let what = match kind {
+        0 => Invpcid::Address(pcid, VirtAddr(va)),
+        1 => Invpcid::Single(pcid),
+        2 => Invpcid::AllAndGlobals,
+        _ => Invpcid::All,
+    };
+    // SAFETY: ring 0; called only where the CPU has it.
+    unsafe { tlbkit_x86::invpcid(what) };
+}
+
+unsafe extern "C" fn toggle_pge(_cpu: u32) {
+    // SAFETY: ring 0, interrupts off.
+    unsafe { tlbkit_x86::toggle_pge() };
+}
+
+unsafe extern "C" fn relax(_cpu: u32) {
+    tlbkit_x86::pause();
+}
+
+unsafe extern "C" fn irqs_enabled(_cpu: u32) -> bool {
+    tlbkit_x86::are_on()
+}
+
+unsafe extern "C" fn irqs_save(_cpu: u32) -> u64 {
+    let were_on = tlbkit_x86::are_on();
+    // SAFETY: ring 0.
+    unsafe { tlbkit_x86::off() };
+    u64::from(were_on)
+}
+
+unsafe extern "C" fn irqs_restore(_cpu: u32, saved: u64) {
+    if saved != 0 {
+        // SAFETY: ring 0; they were on before, so handlers are in place.
+        unsafe { tlbkit_x86::on() };
+    }
+}
+
+unsafe extern "C" fn now_cycles(_cpu: u32) -> u64 {
+    tlbkit_x86::now_cycles()
+}

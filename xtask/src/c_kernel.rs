@@ -1,0 +1,158 @@
+//! `cargo xtask c-kernel`: the C example, built with gcc, ld and the archive, booted as it is and with each fault.
+//!
+//! A boot without a fault must pass every test; one that loses interrupts or drops INVLPG must not; one that flushes
+//! inside the wait of another must end in the kernel's own hook. All of it twice: with the example's own instructions,
+//! and with those of the archive's feature `x86`.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use crate::setup::{self, Ready};
+use crate::steps::Outcome;
+
+const TARGET: &str = "x86_64-unknown-none";
+const QEMU: &str = "qemu-system-x86_64";
+const TIME_LIMIT: &str = "240";
+/// How a kernel's objects are compiled; nothing here is special to the library.
+const KERNEL_FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-pic \
+    -mno-red-zone -mcmodel=kernel -mgeneral-regs-only -I tlbkit-c/include";
+
+/// A boot argument and how the boot must end: QEMU's exit code and the `test` of the last line.
+const BOOTS: &[(&str, i32, &str)] =
+    &[("", 33, "all"), ("no-ipi", 35, "late"), ("no-invlpg", 35, "failed"), ("nested", 37, "misuse")];
+
+/// Whose instructions stand in the table of functions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Instructions {
+    Own,
+    OfTheArchive,
+}
+
+/// Builds, boots and tells; false if a boot ended otherwise than it must.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    Ok(match check(root)? {
+        Outcome::Ok(_) => true,
+        Outcome::Skipped(how) => bail!("{how}"),
+        Outcome::Failed(why) => {
+            println!("{why}");
+            false
+        }
+    })
+}
+
+/// The same as a step of `cargo xtask test`.
+pub(crate) fn check(root: &Path) -> Result<Outcome> {
+    for ready in [setup::program(&[QEMU], "qemu-system-x86"), setup::program(&["gcc"], "gcc")] {
+        if let Ready::No(how) = ready {
+            return Ok(Outcome::Skipped(how));
+        }
+    }
+    if let Ready::No(how) = setup::target(TARGET) {
+        return Ok(Outcome::Skipped(how));
+    }
+    for instructions in [Instructions::Own, Instructions::OfTheArchive] {
+        let kernel = build(root, instructions)?;
+        for &(argument, code, test) in BOOTS {
+            if let Some(why) = wrong_end(&boot(&kernel, argument)?, code, test) {
+                let name = if argument.is_empty() { "without a fault" } else { argument };
+                return Ok(Outcome::Failed(format!("instructions {instructions:?}, boot {name}: {why}")));
+            }
+        }
+    }
+    Ok(Outcome::Ok(format!("{} boots", 2 * BOOTS.len())))
+}
+
+/// Builds the archive and the kernel, and returns the kernel.
+fn build(root: &Path, instructions: Instructions) -> Result<PathBuf> {
+    let (feature, define) = match instructions {
+        Instructions::Own => ("", "-UTLBKIT_X86"),
+        Instructions::OfTheArchive => ("x86", "-DTLBKIT_X86"),
+    };
+    let target = setup::target_dir(root).join("c-kernel");
+    let mut cargo = Command::new("cargo");
+    cargo.args([
+        "rustc",
+        "--quiet",
+        "--config",
+        "tlbkit-c/kernel.toml",
+        "--package",
+        "tlbkit-c",
+        "--profile",
+        "kernel",
+    ]);
+    tool(cargo.args(["--crate-type", "staticlib", "--features", feature]).env("CARGO_TARGET_DIR", &target), root)?;
+    let sources = root.join("examples/c-kernel");
+    let mut objects = Vec::new();
+    for entry in fs::read_dir(&sources).with_context(|| format!("reading {}", sources.display()))? {
+        let source = entry?.path();
+        if source.extension().is_some_and(|ending| ending == "c" || ending == "S") {
+            let object = target.join(source.with_extension("o").file_name().unwrap_or_default());
+            // Relative, so that no message of the kernel names a folder of this machine.
+            let relative = source.strip_prefix(root).unwrap_or(&source);
+            let mut gcc = Command::new("gcc");
+            tool(
+                gcc.args(KERNEL_FLAGS.split_whitespace()).args([define, "-c"]).arg(relative).arg("-o").arg(&object),
+                root,
+            )?;
+            objects.push(object);
+        }
+    }
+    let kernel = target.join("kernel.elf");
+    let mut ld = Command::new("ld");
+    ld.args(["-n", "-static", "--gc-sections", "--build-id=none", "--no-warn-rwx-segments", "-T"]);
+    ld.arg(sources.join("linker.ld")).arg("-o").arg(&kernel).args(&objects);
+    tool(ld.arg(target.join(TARGET).join("kernel/libtlbkit_c.a")), root)?;
+    Ok(kernel)
+}
+
+/// Runs a tool in the root; what it complains about goes where our errors go.
+fn tool(command: &mut Command, root: &Path) -> Result<()> {
+    let status = command.current_dir(root).status().with_context(|| format!("running {command:?}"))?;
+    if status.success() { Ok(()) } else { bail!("{command:?}: {status}") }
+}
+
+/// Boots the kernel on four CPUs that run at the same time, and passes its lines on.
+fn boot(kernel: &Path, argument: &str) -> Result<Output> {
+    let mut qemu = Command::new("timeout");
+    qemu.args([TIME_LIMIT, QEMU, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio", "-m", "64"]);
+    qemu.args(["-smp", "4", "-cpu", "max", "-accel", "tcg,thread=multi"]);
+    qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-append", argument, "-kernel"]);
+    let output = qemu.arg(kernel).output().with_context(|| format!("running {QEMU}"))?;
+    print!("{}", String::from_utf8_lossy(&output.stdout));
+    Ok(output)
+}
+
+/// How a boot ended, if not as it must.
+fn wrong_end(output: &Output, code: i32, test: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let last = text.lines().last().unwrap_or_default();
+    let ended_in = serde_json::from_str::<Value>(last).ok().and_then(|line| line["test"].as_str().map(str::to_owned));
+    if output.status.code() == Some(code) && ended_in.as_deref() == Some(test) {
+        return None;
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Some(format!("{}, last line `{last}`; wanted exit code {code} and test `{test}` {errors}", output.status))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn a_boot_that_ends_otherwise_is_told() {
+        let ended = |code: i32, line: &str| Output {
+            status: ExitStatus::from_raw(code << 8),
+            stdout: line.as_bytes().to_vec(),
+            stderr: Vec::new(),
+        };
+        assert_eq!(wrong_end(&ended(33, "{\"test\": \"lazy\"}\n{\"test\": \"all\"}\n"), 33, "all"), None);
+        assert!(wrong_end(&ended(35, "{\"test\": \"all\"}\n"), 33, "all").is_some());
+        assert!(wrong_end(&ended(33, "{\"test\": \"lazy\"}\n"), 33, "all").is_some());
+        assert!(wrong_end(&ended(33, ""), 33, "all").is_some());
+    }
+}

@@ -1,0 +1,163 @@
+//! The kernel on its own monitor, whose TLB keeps what each tag held, as no emulator's does: the scope of each
+//! instruction, the protocol as it is, and then with historical bugs that only such a machine shows.
+
+use anyhow::{Context, Result};
+use std::ops::RangeInclusive;
+use std::path::Path;
+use std::time::Instant;
+
+use super::bochs::{self, Bochs};
+use super::emulator::{self, Boot, Threads};
+use crate::setup::{self, Ready};
+use crate::workshop::Workshop;
+
+/// What the kernel links. The kernel itself is a workspace of its own.
+const CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86"];
+const KERNEL: &str = "kernel";
+const SEEDS: RangeInclusive<u32> = 1..=10;
+/// What the rules say of a translation that an instruction dropped without need. This TLB never does.
+const TOO_MUCH: &str = "gone, though it might stay";
+
+/// Many processes on one CPU, in few slots.
+const RECYCLED: Words = (1, "workload=lat-ctx set=processes=9,kib=16,rounds=8");
+/// Threads that hand pages on and idle in between.
+const LAZY: Words = (4, "workload=mapbench-pipeline set=rounds=200,check_fresh=1,pages=3");
+/// The same with two halves, each page of the user half flushed by INVPCID.
+const HALVES: Words = (2, "pti=on user_flush=invpcid workload=mapbench-pipeline set=rounds=100,check_fresh=1,pages=3");
+/// Several processes whose threads share the CPUs, and that end while CPUs idle in them.
+const RACES: Words = (4, "workload=races set=rounds=40");
+/// The same with two halves, the user half flushed on the way out.
+const DEFERRED: Words = (3, "pti=on user_flush=cr3 workload=races set=rounds=40");
+/// Processes that come and go, with two halves and two slots.
+const TWO_SLOTS: Words = (2, "pti=on user_flush=cr3 slots=2 workload=buildsh set=jobs=4,rounds=2,check_fresh=1");
+/// Files read through windows of the kernel, while CPUs go offline and come back.
+const NAPS: Words = (3, "naps=on guesses=8 workload=buildsh set=jobs=2,rounds=10,files=8,file_pages=4");
+
+/// CPUs, and the rest of the command line.
+type Words = (u32, &'static str);
+
+const ALL: &[Words] = &[RECYCLED, LAZY, HALVES, RACES, DEFERRED, TWO_SLOTS, NAPS];
+
+/// Each bug, with the run that must find it.
+const HUNTS: &[(&str, Words)] = &[
+    ("slot-reused-without-flush", RECYCLED),
+    ("tag-of-the-space-before", RECYCLED),
+    ("no-flush-load-of-a-stale-slot", LAZY),
+    ("lazy-exit-trusts-its-tlb", LAZY),
+    ("lazy-ignores-freed-tables", RACES),
+    ("invpcid-of-the-wrong-half", HALVES),
+    ("deferred-user-flush-lost-in-a-switch", DEFERRED),
+    ("recycled-slot-without-its-user-half", TWO_SLOTS),
+    ("resume-with-stale-slots", NAPS),
+];
+
+/// What came of one hunt.
+struct Row<'a> {
+    mutant: &'a str,
+    /// What the kernel found wrong, and with which seed.
+    caught: Option<(u32, String)>,
+    seconds: f64,
+}
+
+/// Asks for the scopes, runs the protocol as it is, hunts each bug; false if something was wrong.
+pub(super) fn run(root: &Path) -> Result<bool> {
+    let kernel = emulator::build(root)?;
+    let mut fine = has_right_scopes(&kernel)?;
+    for &words in ALL {
+        let row = hunt("(none)", &kernel, words, SEEDS)?;
+        tell(&row, words);
+        fine &= row.caught.is_none();
+    }
+    fine &= holds_on_bochs(&kernel)?;
+    let place = setup::target_dir(root).join("monitor");
+    let workshop = Workshop::new(root, &place, CRATES)?;
+    workshop.add(root, KERNEL)?;
+    for &(mutant, words) in HUNTS {
+        let row = trial(root, &workshop, mutant, words).with_context(|| format!("mutant {mutant}"))?;
+        tell(&row, words);
+        fine &= row.caught.is_some();
+    }
+    println!("qemu monitor: {}", if fine { "each was caught, and nothing else" } else { "WRONG" });
+    Ok(fine)
+}
+
+fn trial<'a>(root: &Path, workshop: &Workshop, mutant: &'a str, words: Words) -> Result<Row<'a>> {
+    let patch = root.join("mutants").join(format!("{mutant}.patch"));
+    workshop.apply(&patch)?;
+    let row = emulator::build_at(&workshop.root.join(KERNEL), &workshop.target)
+        .and_then(|kernel| hunt(mutant, &kernel, words, SEEDS));
+    workshop.revert(&patch)?;
+    row
+}
+
+/// Runs until something is found. A run that does not end counts only where there is no bug to find.
+fn hunt<'a>(mutant: &'a str, kernel: &Path, words: Words, seeds: RangeInclusive<u32>) -> Result<Row<'a>> {
+    let begun = Instant::now();
+    let mut caught = None;
+    for seed in seeds {
+        let ended = boot(words, &format!("seed={seed}")).run(kernel)?;
+        if ended.kind() == "failure" || !ended.is_fine() && mutant == "(none)" {
+            caught = Some((seed, ended.what().to_owned()));
+            break;
+        }
+    }
+    Ok(Row { mutant, caught, seconds: begun.elapsed().as_secs_f64() })
+}
+
+fn boot((cpus, words): Words, more: &str) -> Boot {
+    Boot::new(cpus, Threads::InTurns, format!("monitor=on {words} {more}"))
+}
+
+fn tell(row: &Row<'_>, (cpus, words): Words) {
+    let (seeds, what) = match &row.caught {
+        Some((seed, what)) => (*seed, what.as_str()),
+        None => (*SEEDS.end(), "nothing found"),
+    };
+    println!("{:<38} {what} | {seeds} seeds | {:.1} s | {cpus} CPUs, {words}", row.mutant, row.seconds);
+}
+
+/// The manual's rules asked of the monitor, which must drop what it has to and nothing more.
+fn has_right_scopes(kernel: &Path) -> Result<bool> {
+    let mut fine = true;
+    for features in ["pcid=on invpcid=on", "pcid=on invpcid=off", "pcid=off invpcid=on", "pcid=off invpcid=off"] {
+        let boot = Boot::new(1, Threads::InTurns, format!("mode=rules monitor=on guesses=0 {features}"));
+        let (ended, lines) = boot.run_telling(kernel)?;
+        let too_much: Vec<_> = lines.iter().filter(|line| line["found"] == TOO_MUCH).collect();
+        too_much.iter().for_each(|line| println!("WRONG: {}: {TOO_MUCH}", line["name"]));
+        println!("scopes, {features}: {}", ended.what());
+        fine &= ended.is_fine() && too_much.is_empty();
+    }
+    Ok(fine)
+}
+
+/// Another emulator, which has INVPCID and sends interrupts through registers: the same scopes, the same runs.
+fn holds_on_bochs(kernel: &Path) -> Result<bool> {
+    if let Ready::No(how) = bochs::program() {
+        println!("bochs: skipped: {how}");
+        return Ok(true);
+    }
+    let machine = Bochs::new(kernel)?;
+    let mut fine = true;
+    for &(cpus, words) in &[(1, "mode=rules guesses=0"), RECYCLED, LAZY, HALVES, DEFERRED] {
+        let ended = machine.boot(cpus, &format!("monitor=on {words}"))?;
+        let verdict = if ended.is_fine() { "fine" } else { ended.what() };
+        println!("bochs: {verdict} | {:.1} s | {cpus} CPUs, {words}", ended.seconds);
+        fine &= ended.is_fine();
+    }
+    Ok(fine)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_run_is_made_without_a_bug_too_and_every_bug_has_its_patch() -> Result<()> {
+        let mutants = setup::root()?.join("mutants");
+        for (mutant, words) in HUNTS {
+            assert!(ALL.contains(words), "{mutant}");
+            assert!(mutants.join(format!("{mutant}.patch")).is_file(), "{mutant}");
+        }
+        Ok(())
+    }
+}
