@@ -4,7 +4,7 @@
 //! machine is skipped aloud, with the command that would change that.
 
 use crate::setup::{self, Ready};
-use crate::{browser, fences, mutants, nostd, qemu, tidy};
+use crate::{browser, c_kernel, fences, mutants, nostd, qemu, tidy};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -38,6 +38,7 @@ const STEPS: &[Step] = &[
     Step { name: "handshakes in loom", run: fences::handshakes },
     Step { name: "historical bugs", run: mutants::check },
     Step { name: "test kernel", run: qemu::check },
+    Step { name: "kernel in C", run: c_kernel::check },
     Step { name: "report in browser", run: browser::check },
 ];
 

@@ -95,8 +95,8 @@ fn program(output: &Output) -> Result<PathBuf> {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
-    programs.last().context("cargo names no program")
+    let mut programs = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from));
+    programs.next_back().context("cargo names no program")
 }
 
 /// Waits until the child ends, some test has failed, or the limit is reached: whether the child succeeded, or `None`

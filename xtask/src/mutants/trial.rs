@@ -58,7 +58,8 @@ impl Trial {
         if !matches!(output.status.code(), Some(0 | 1)) {
             bail!("the checker ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
         }
-        let found: serde_json::Value = serde_json::from_slice(&output.stdout).context("reading the checker's answer")?;
+        let found: serde_json::Value =
+            serde_json::from_slice(&output.stdout).context("reading the checker's answer")?;
         Ok(Row {
             mutant: mutant.to_owned(),
             origin: origin.to_owned(),

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::bochs::{self, Bochs};
-use super::emulator::{self, Boot, Threads};
+use super::emulator::{self, Boot, Ended, Threads};
 use crate::setup::{self, Ready};
 use crate::workshop::Workshop;
 
 /// What the kernel links. The kernel itself is a workspace of its own.
 const CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86"];
 const KERNEL: &str = "kernel";
+const NO_MUTANT: &str = "(none)";
 const SEEDS: RangeInclusive<u32> = 1..=10;
 /// What the rules say of a translation that an instruction dropped without need. This TLB never does.
 const TOO_MUCH: &str = "gone, though it might stay";
@@ -64,7 +65,7 @@ pub(super) fn run(root: &Path) -> Result<bool> {
     let kernel = emulator::build(root)?;
     let mut fine = has_right_scopes(&kernel)?;
     for &words in ALL {
-        let row = hunt("(none)", &kernel, words, SEEDS)?;
+        let row = hunt(NO_MUTANT, &kernel, words)?;
         tell(&row, words);
         fine &= row.caught.is_none();
     }
@@ -85,27 +86,34 @@ fn trial<'a>(root: &Path, workshop: &Workshop, mutant: &'a str, words: Words) ->
     let patch = root.join("mutants").join(format!("{mutant}.patch"));
     workshop.apply(&patch)?;
     let row = emulator::build_at(&workshop.root.join(KERNEL), &workshop.target)
-        .and_then(|kernel| hunt(mutant, &kernel, words, SEEDS));
+        .and_then(|kernel| hunt(mutant, &kernel, words));
     workshop.revert(&patch)?;
     row
 }
 
-/// Runs until something is found. A run that does not end counts only where there is no bug to find.
-fn hunt<'a>(mutant: &'a str, kernel: &Path, words: Words, seeds: RangeInclusive<u32>) -> Result<Row<'a>> {
+/// Runs until something is found.
+fn hunt<'a>(mutant: &'a str, kernel: &Path, (cpus, words): Words) -> Result<Row<'a>> {
     let begun = Instant::now();
     let mut caught = None;
-    for seed in seeds {
-        let ended = boot(words, &format!("seed={seed}")).run(kernel)?;
-        if ended.kind() == "failure" || !ended.is_fine() && mutant == "(none)" {
-            caught = Some((seed, ended.what().to_owned()));
+    for seed in SEEDS {
+        let ended = Boot::new(cpus, Threads::InTurns, format!("monitor=on {words} seed={seed}")).run(kernel)?;
+        caught = found(mutant, &ended).map(|what| (seed, what));
+        if caught.is_some() {
             break;
         }
     }
     Ok(Row { mutant, caught, seconds: begun.elapsed().as_secs_f64() })
 }
 
-fn boot((cpus, words): Words, more: &str) -> Boot {
-    Boot::new(cpus, Threads::InTurns, format!("monitor=on {words} {more}"))
+/// What is wrong with a run. With a bug, one that does not end has found nothing; without, it must end, and the TLB
+/// must have had room for everything.
+fn found(mutant: &str, ended: &Ended) -> Option<String> {
+    let has_bug = mutant != NO_MUTANT;
+    if ended.kind() == "failure" || !has_bug && !ended.is_fine() {
+        return Some(ended.what().to_owned());
+    }
+    let evicted = ended.last["evicted"].as_u64().unwrap_or(0);
+    (!has_bug && evicted > 0).then(|| format!("{evicted} translations were evicted"))
 }
 
 fn tell(row: &Row<'_>, (cpus, words): Words) {
@@ -150,6 +158,24 @@ fn holds_on_bochs(kernel: &Path) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ended(line: &str) -> Result<Ended> {
+        Ok(Ended { last: serde_json::from_str(line)?, seconds: 1.0 })
+    }
+
+    #[test]
+    fn a_run_that_does_not_end_is_wrong_but_catches_nothing() -> Result<()> {
+        for (line, without_a_bug, with_one) in [
+            (r#"{"kind":"result","evicted":0}"#, false, false),
+            (r#"{"kind":"result","evicted":3}"#, true, false),
+            (r#"{"kind":"failure","what":"a flush was lost"}"#, true, true),
+            ("null", true, false),
+        ] {
+            assert_eq!(found(NO_MUTANT, &ended(line)?).is_some(), without_a_bug, "{line}");
+            assert_eq!(found("a-bug", &ended(line)?).is_some(), with_one, "{line}");
+        }
+        Ok(())
+    }
 
     #[test]
     fn every_run_is_made_without_a_bug_too_and_every_bug_has_its_patch() -> Result<()> {
