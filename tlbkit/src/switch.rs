@@ -71,14 +71,24 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`; the diagram above.
         fence(Ordering::SeqCst);
+        let newest = to.generation();
+        if self.has_flag(flag::COUNTED) || self.state.slots.generation(self.asid()) != newest {
+            return self.leave_lazy_with_work(to, newest);
+        }
+        // Relaxed: to a sender this CPU is a target before and after.
+        self.set_presence(Presence::running(to.id), Ordering::Relaxed);
+    }
+
+    /// Out of line as a whole, so that a switch that does nothing saves no register for it.
+    #[inline(never)]
+    fn leave_lazy_with_work(&self, to: &AddressSpace<'_>, newest: Generation) {
         if self.has_flag(flag::COUNTED) {
             self.uncount(to);
         }
-        let newest = to.generation();
         if self.state.slots.generation(self.asid()) != newest {
             self.reload(to, newest);
         }
-        // Relaxed: to a sender this CPU is a target before and after.
+        // Relaxed: as in `leave_lazy`.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
     }
 

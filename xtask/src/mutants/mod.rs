@@ -23,6 +23,8 @@ struct Wish<'a> {
     only: Option<&'a str>,
     /// How often the budget is spent on the protocol as it is.
     clean_times: u64,
+    /// Every so many-th mutant is looked for; the others must still apply.
+    every: usize,
 }
 
 /// The verb; false if a bug was not caught, or something was found without one.
@@ -30,7 +32,10 @@ struct Wish<'a> {
 /// # Errors
 /// If the arguments are wrong, or a patch does not apply or build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
-    let wish = parse(args)?;
+    search(root, &parse(args)?)
+}
+
+fn search(root: &Path, wish: &Wish<'_>) -> Result<bool> {
     let patches = patch::read_all(&root.join("mutants"))?;
     if patches.len() < LEAST {
         bail!("mutants/ holds {} patches; at least {LEAST} are asked for", patches.len());
@@ -38,7 +43,11 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     let trial = Trial::new(root, &setup::target_dir(root), BUDGET)?;
     let mut rows = Vec::new();
     let wanted = |name: &str| wish.only.is_none_or(|part| name.contains(part));
-    for patch in patches.iter().filter(|patch| wanted(&patch.name)) {
+    for (n, patch) in patches.iter().filter(|patch| wanted(&patch.name)).enumerate() {
+        if n % wish.every != 0 {
+            trial.try_on(patch).with_context(|| patch.file.display().to_string())?;
+            continue;
+        }
         let row = trial.look_for(patch).with_context(|| patch.file.display().to_string())?;
         tell(&row, wish.is_json);
         rows.push(row);
@@ -52,14 +61,14 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     Ok(caught == rows.len() && clean.by.is_none())
 }
 
-/// The step of `cargo xtask test`: every bug, and the protocol as it is for one budget.
+/// The step of `cargo xtask test`: all apply, each fourth is caught, and the protocol as it is holds for one budget.
 pub(crate) fn check(root: &Path) -> Result<Outcome> {
-    let is_fine = run(root, &["--quick".to_owned()])?;
+    let is_fine = search(root, &Wish { is_json: false, only: None, clean_times: 1, every: 4 })?;
     Ok(if is_fine { Outcome::Ok(String::new()) } else { Outcome::Failed("see the table above".to_owned()) })
 }
 
 fn parse(args: &[String]) -> Result<Wish<'_>> {
-    let mut wish = Wish { is_json: false, only: None, clean_times: CLEAN_TIMES };
+    let mut wish = Wish { is_json: false, only: None, clean_times: CLEAN_TIMES, every: 1 };
     for arg in args {
         match arg.as_str() {
             "--json" => wish.is_json = true,

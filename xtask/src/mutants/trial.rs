@@ -35,6 +35,12 @@ impl Trial {
         Ok(Self { workshop: Workshop::new(root, &target.join("mutants"), &CRATES)?, budget })
     }
 
+    /// Applies `patch`, and takes it back.
+    pub(super) fn try_on(&self, patch: &Patch) -> Result<()> {
+        self.workshop.apply(&patch.file).context("the patch does not apply any more")?;
+        self.workshop.revert(&patch.file)
+    }
+
     /// Looks for `patch` in a copy that has it.
     pub(super) fn look_for(&self, patch: &Patch) -> Result<Row> {
         self.workshop.apply(&patch.file).context("the patch does not apply any more")?;

@@ -72,8 +72,9 @@ pub(super) fn build(root: &Path) -> Result<PathBuf> {
 pub(super) fn build_at(folder: &Path, target: &Path) -> Result<PathBuf> {
     let mut command = Command::new("cargo");
     command.args(["build", "--release", "--quiet"]).current_dir(folder).env("CARGO_TARGET_DIR", target);
-    if !command.status().context("running cargo")?.success() {
-        bail!("the kernel does not build");
+    let output = command.output().context("running cargo")?;
+    if !output.status.success() {
+        bail!("the kernel does not build:\n{}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(target.join(TARGET).join("release/tlbkit-kernel"))
 }

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::bochs::{self, Bochs};
+use super::emulator::Threads::{InTurns, Parallel};
 use super::emulator::{self, Boot, Ended, Threads};
 use crate::setup::{self, Ready};
 use crate::workshop::Workshop;
@@ -20,24 +21,30 @@ const SEEDS: RangeInclusive<u32> = 1..=10;
 const TOO_MUCH: &str = "gone, though it might stay";
 
 /// Many processes on one CPU, in few slots.
-const RECYCLED: Words = (1, "workload=lat-ctx set=processes=9,kib=16,rounds=8");
+const RECYCLED: Words = (1, InTurns, "workload=lat-ctx set=processes=9,kib=16,rounds=8");
 /// Threads that hand pages on and idle in between.
-const LAZY: Words = (4, "workload=mapbench-pipeline set=rounds=200,check_fresh=1,pages=3");
+const LAZY: Words = (4, InTurns, "workload=mapbench-pipeline set=rounds=200,check_fresh=1,pages=3");
 /// The same with two halves, each page of the user half flushed by INVPCID.
-const HALVES: Words = (2, "pti=on user_flush=invpcid workload=mapbench-pipeline set=rounds=100,check_fresh=1,pages=3");
+const HALVES: Words =
+    (2, InTurns, "pti=on user_flush=invpcid workload=mapbench-pipeline set=rounds=100,check_fresh=1,pages=3");
 /// Several processes whose threads share the CPUs, and that end while CPUs idle in them.
-const RACES: Words = (4, "workload=races set=rounds=40");
+const RACES: Words = (4, InTurns, "workload=races set=rounds=40");
 /// The same with two halves, the user half flushed on the way out.
-const DEFERRED: Words = (3, "pti=on user_flush=cr3 workload=races set=rounds=40");
+const DEFERRED: Words = (3, InTurns, "pti=on user_flush=cr3 workload=races set=rounds=40");
 /// Processes that come and go, with two halves and two slots.
-const TWO_SLOTS: Words = (2, "pti=on user_flush=cr3 slots=2 workload=buildsh set=jobs=4,rounds=2,check_fresh=1");
+const TWO_SLOTS: Words =
+    (2, InTurns, "pti=on user_flush=cr3 slots=2 workload=buildsh set=jobs=4,rounds=2,check_fresh=1");
 /// Files read through windows of the kernel, while CPUs go offline and come back.
-const NAPS: Words = (3, "naps=on guesses=8 workload=buildsh set=jobs=2,rounds=10,files=8,file_pages=4");
+const NAPS: Words = (3, InTurns, "naps=on guesses=8 workload=buildsh set=jobs=2,rounds=10,files=8,file_pages=4");
 
-/// CPUs, and the rest of the command line.
-type Words = (u32, &'static str);
+/// The halves with the CPUs really at the same time. No spinning: the host may have fewer.
+const AT_ONCE: Words =
+    (2, Parallel, "pti=on user_flush=invpcid workload=mapbench-pipeline set=rounds=60,check_fresh=1,pages=3");
 
-const ALL: &[Words] = &[RECYCLED, LAZY, HALVES, RACES, DEFERRED, TWO_SLOTS, NAPS];
+/// CPUs, how the emulator runs them, and the rest of the command line.
+type Words = (u32, Threads, &'static str);
+
+const ALL: &[Words] = &[RECYCLED, LAZY, HALVES, RACES, DEFERRED, TWO_SLOTS, NAPS, AT_ONCE];
 
 /// Each bug, with the run that must find it.
 const HUNTS: &[(&str, Words)] = &[
@@ -92,11 +99,11 @@ fn trial<'a>(root: &Path, workshop: &Workshop, mutant: &'a str, words: Words) ->
 }
 
 /// Runs until something is found.
-fn hunt<'a>(mutant: &'a str, kernel: &Path, (cpus, words): Words) -> Result<Row<'a>> {
+fn hunt<'a>(mutant: &'a str, kernel: &Path, (cpus, threads, words): Words) -> Result<Row<'a>> {
     let begun = Instant::now();
     let mut caught = None;
     for seed in SEEDS {
-        let ended = Boot::new(cpus, Threads::InTurns, format!("monitor=on {words} seed={seed}")).run(kernel)?;
+        let ended = Boot::new(cpus, threads, format!("monitor=on {words} seed={seed}")).run(kernel)?;
         caught = found(mutant, &ended).map(|what| (seed, what));
         if caught.is_some() {
             break;
@@ -116,19 +123,19 @@ fn found(mutant: &str, ended: &Ended) -> Option<String> {
     (!has_bug && evicted > 0).then(|| format!("{evicted} translations were evicted"))
 }
 
-fn tell(row: &Row<'_>, (cpus, words): Words) {
+fn tell(row: &Row<'_>, (cpus, threads, words): Words) {
     let (seeds, what) = match &row.caught {
         Some((seed, what)) => (*seed, what.as_str()),
         None => (*SEEDS.end(), "nothing found"),
     };
-    println!("{:<38} {what} | {seeds} seeds | {:.1} s | {cpus} CPUs, {words}", row.mutant, row.seconds);
+    println!("{:<38} {what} | {seeds} seeds | {:.1} s | {cpus} CPUs {threads:?}, {words}", row.mutant, row.seconds);
 }
 
 /// The manual's rules asked of the monitor, which must drop what it has to and nothing more.
 fn has_right_scopes(kernel: &Path) -> Result<bool> {
     let mut fine = true;
     for features in ["pcid=on invpcid=on", "pcid=on invpcid=off", "pcid=off invpcid=on", "pcid=off invpcid=off"] {
-        let boot = Boot::new(1, Threads::InTurns, format!("mode=rules monitor=on guesses=0 {features}"));
+        let boot = Boot::new(1, InTurns, format!("mode=rules monitor=on guesses=0 {features}"));
         let (ended, lines) = boot.run_telling(kernel)?;
         let too_much: Vec<_> = lines.iter().filter(|line| line["found"] == TOO_MUCH).collect();
         too_much.iter().for_each(|line| println!("WRONG: {}: {TOO_MUCH}", line["name"]));
@@ -146,7 +153,7 @@ fn holds_on_bochs(kernel: &Path) -> Result<bool> {
     }
     let machine = Bochs::new(kernel)?;
     let mut fine = true;
-    for &(cpus, words) in &[(1, "mode=rules guesses=0"), RECYCLED, LAZY, HALVES, DEFERRED] {
+    for &(cpus, _, words) in &[(1, InTurns, "mode=rules guesses=0"), RECYCLED, LAZY, HALVES, DEFERRED] {
         let ended = machine.boot(cpus, &format!("monitor=on {words}"))?;
         let verdict = if ended.is_fine() { "fine" } else { ended.what() };
         println!("bochs: {verdict} | {:.1} s | {cpus} CPUs, {words}", ended.seconds);
