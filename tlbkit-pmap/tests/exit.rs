@@ -5,7 +5,7 @@ mod common;
 use common::Machine;
 use common::memory::Event;
 use tlbkit::*;
-use tlbkit_pmap::{Backing, ChildFill, Protection, Vm};
+use tlbkit_pmap::{Backing, ChildFill, Protection, Region, Vm};
 
 struct Cost {
     interrupts: u32,
@@ -56,6 +56,20 @@ fn the_window_interrupts_every_cpu_at_exit_and_a_switch_nobody() {
     assert_eq!(new.interrupts, 0, "no shootdown at exit");
     assert_eq!(new.cr3_writes, new.full_flushes, "no switch: the only CR3 writes are flushes");
     assert_eq!((old.full_flushes, new.full_flushes), (2, 1), "the switch and the window, against the one that frees");
+}
+
+#[test]
+fn the_window_is_opened_for_each_region_that_exits() {
+    let interrupts = |more: u32| {
+        let (m, vm) = program(preset("netbsd-5.0"));
+        // Files of their own, so that no region is joined to its neighbour.
+        for file in 1..=more {
+            let region = Region { file, ..Region::new(1, Backing::FilePrivate, Protection::Read) };
+            vm.map_region(&m.cpu(0), region).unwrap();
+        }
+        cost_of(m, || vm.exit(&m.cpu(0), m.mem)).interrupts
+    };
+    assert_eq!([interrupts(0), interrupts(1), interrupts(4)], [1, 2, 5]);
 }
 
 #[test]

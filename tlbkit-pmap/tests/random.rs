@@ -6,7 +6,7 @@ mod common;
 use common::Machine;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
-use tlbkit::{Destroyed, PRESETS};
+use tlbkit::PRESETS;
 use tlbkit_pmap::{Backing, ChildFill, Error, Fault, Protection, Region, Vm};
 
 const PAGE: u64 = 4096;
@@ -155,17 +155,9 @@ impl World {
         for (va, page) in program.pages.iter().filter(|(_, page)| page.protection != Protection::None) {
             assert_eq!(m.read(n, program.vm, *va), Ok(page.value));
         }
-        m.run(n, program.vm);
         // The other CPU must not run a program that ends.
         m.idle(1 - n);
-        program.vm.exit(&m.cpu(n), m.mem);
-        m.idle(n);
-        if program.vm.destroy(&m.cpu(n), m.mem) == Destroyed::WhenUnreferenced {
-            use tlbkit::Hardware;
-            m.cpus.iter().for_each(|cpu| cpu.with_irqs_off(|irqs| m.cpu(cpu.id()).load_kernel(irqs)));
-            assert_eq!(m.last_lazy.borrow_mut().pop(), Some(program.vm.space().token()));
-            program.vm.reclaim(&m.cpu(n), m.mem);
-        }
+        m.end(n, program.vm);
     }
 }
 

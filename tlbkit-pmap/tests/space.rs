@@ -4,33 +4,12 @@ mod common;
 
 use Backing::{AnonPrivate, AnonShared, FilePrivate, FileShared};
 use Protection::{Read, ReadWrite};
-use common::Machine;
 use common::memory::Event;
+use common::{Machine, on_every_preset};
 use tlbkit::*;
 use tlbkit_pmap::{Backing, ChildFill, Fault, Memory, Protection, Pte, Region, USER_BASE, Vm};
 
 const PAGE: u64 = 4096;
-
-fn end(m: &'static Machine, n: u32, vm: &'static Vm<'static>) {
-    m.run(n, vm);
-    vm.exit(&m.cpu(n), m.mem);
-    m.idle(n);
-    if vm.destroy(&m.cpu(n), m.mem) == Destroyed::WhenUnreferenced {
-        for cpu in &m.cpus {
-            cpu.with_irqs_off(|irqs| m.cpu(cpu.id()).load_kernel(irqs));
-        }
-        assert_eq!(m.last_lazy.borrow_mut().pop(), Some(vm.space().token()));
-        vm.reclaim(&m.cpu(n), m.mem);
-    }
-}
-
-fn on_every_preset(test: impl Fn(&'static Machine)) {
-    for preset in PRESETS {
-        let machine = Machine::new(2, preset.policy);
-        test(machine);
-        assert_eq!(machine.used(), 0, "{}: frames leaked", preset.name);
-    }
-}
 
 fn anon(m: &'static Machine, vm: &'static Vm<'static>, pages: u64) -> u64 {
     vm.map(&m.cpu(0), pages, AnonPrivate, ReadWrite).unwrap()
@@ -46,7 +25,7 @@ fn a_page_reads_zero_then_what_was_written() {
         m.write(0, vm, va, 7).unwrap();
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
         assert_eq!(m.read(0, vm, va + 4 * PAGE), Err(Fault::Bad));
-        end(m, 0, vm);
+        m.end(0, vm);
     });
 }
 
@@ -67,7 +46,7 @@ fn inv_1_inv_9_an_unmapped_frame_is_freed_after_the_flush_on_every_cpu() {
         assert!(first(Event::Flushed) < first(Event::Freed { is_table: true }));
         assert!(m.cpus[1].interrupts.get() > 0, "CPU 1 runs the space");
         assert_eq!((m.read(1, vm, va), m.read(0, vm, va + 699 * PAGE)), (Err(Fault::Bad), Err(Fault::Bad)));
-        end(m, 0, vm);
+        m.end(0, vm);
     });
 }
 
@@ -83,7 +62,7 @@ fn dontneed_gives_zeros_on_every_cpu_and_keeps_shared_memory() {
         vm.dontneed(&m.cpu(0), m.mem, private, 4).unwrap();
         assert_eq!((m.read(1, vm, private), m.read(0, vm, private + PAGE)), (Ok(0), Ok(0)));
         assert_eq!(m.read(1, vm, shared), Ok(5));
-        end(m, 0, vm);
+        m.end(0, vm);
     });
 }
 
@@ -104,7 +83,7 @@ fn protection_narrows_on_every_cpu_and_widens_without_a_flush() {
         assert!(m.mem.log.borrow().is_empty(), "C-40: widening needs no flush");
         assert_eq!(m.read(1, vm, va + PAGE), Ok(9));
         m.write(1, vm, va + PAGE, 10).unwrap();
-        end(m, 0, vm);
+        m.end(0, vm);
     });
 }
 
@@ -128,8 +107,8 @@ fn fork_copies_on_write_and_the_last_holder_copies_nothing() {
         assert_eq!(m.mem.log.borrow().len(), before, "only wider: no flush");
         m.write(0, child, va, 4).unwrap();
         assert_eq!(m.read(1, vm, va), Ok(3));
-        end(m, 0, child);
-        end(m, 1, vm);
+        m.end(0, child);
+        m.end(1, vm);
     });
 }
 
@@ -144,8 +123,8 @@ fn protection_never_makes_a_shared_private_page_writable() {
         vm.protect(&m.cpu(0), m.mem, va, 1, ReadWrite).unwrap();
         m.write(0, vm, va, 2).unwrap();
         assert_eq!(m.read(1, child, va), Ok(1));
-        end(m, 1, child);
-        end(m, 0, vm);
+        m.end(1, child);
+        m.end(0, vm);
     });
 }
 
@@ -161,8 +140,8 @@ fn shared_memory_is_one_before_and_after_fork() {
         m.write(1, child, va, 3).unwrap();
         assert_eq!((m.read(0, vm, va), m.read(0, vm, va + PAGE)), (Ok(3), Ok(2)));
         assert_eq!(m.read(0, vm, hidden), Err(Fault::Bad));
-        end(m, 1, child);
-        end(m, 0, vm);
+        m.end(1, child);
+        m.end(0, vm);
     });
 }
 
@@ -180,7 +159,7 @@ fn a_file_is_shared_until_a_private_mapping_writes() {
         assert_eq!((m.read(1, vm, private + PAGE), m.read(1, vm, shared + PAGE)), (Ok(9), Ok(8)));
         vm.dontneed(&m.cpu(0), m.mem, private, 2).unwrap();
         assert_eq!(m.read(1, vm, private + PAGE), Ok(8));
-        end(m, 0, vm);
+        m.end(0, vm);
     });
 }
 
@@ -202,7 +181,7 @@ fn a_large_page_is_cut_with_its_old_translation_gone_first() {
             assert_eq!(m.read(1, vm, va + page * PAGE), expected);
         }
         assert!(vm.extract(&m.cpu(0), m.mem, va + 512 * PAGE).unwrap().1.has(Pte::LARGE));
-        end(m, 0, vm);
+        m.end(0, vm);
     });
 }
 
@@ -218,8 +197,8 @@ fn a_large_page_shared_by_fork_is_copied_whole_or_cut_as_a_copy() {
         assert_eq!(m.read(1, child, va + 7 * PAGE), Ok(1));
         m.write(1, child, va + 8 * PAGE, 3).unwrap();
         assert_eq!((m.read(0, vm, va + 8 * PAGE), m.read(0, vm, va + 7 * PAGE)), (Ok(0), Ok(2)));
-        end(m, 1, child);
-        end(m, 0, vm);
+        m.end(1, child);
+        m.end(0, vm);
     });
 }
 
@@ -233,7 +212,7 @@ fn exec_empties_the_space_that_runs() {
         assert_eq!(m.read(0, vm, va), Err(Fault::Bad));
         assert_eq!(anon(m, vm, 1), USER_BASE);
         assert_eq!(m.read(0, vm, va), Ok(0));
-        end(m, 0, vm);
+        m.end(0, vm);
     });
 }
 
@@ -251,8 +230,8 @@ fn running_out_of_memory_leaks_nothing() {
             let _ = m.write(0, vm, va, 2);
             assert!(forked.is_ok() || left < 7, "{left} frames are enough");
             m.mem.left.set(None);
-            end(m, 0, child);
-            end(m, 0, vm);
+            m.end(0, child);
+            m.end(0, vm);
         }
     });
 }
@@ -275,7 +254,7 @@ fn kernel_windows_are_flushed_everywhere_before_their_frames_go() {
         let again = m.kernel.map(&m.cpu(0), m.mem, [a]).unwrap().unwrap();
         assert_eq!(again.va + PAGE, va);
         m.kernel.unmap(&m.cpu(0), m.mem, again);
-        end(m, 1, vm);
+        m.end(1, vm);
     });
 }
 
@@ -292,6 +271,6 @@ fn under_isolation_the_user_half_translates_the_same_user_addresses_and_no_kerne
     assert!((256..512).any(|n| entry(0, n) != 0) && (256..512).all(|n| entry(1, n) == 0));
     vm.unmap(&m.cpu(0), m.mem, va, 1).unwrap();
     assert_eq!((entry(0, 0), entry(1, 0)), (0, 0), "tables that are gone are gone from both");
-    end(m, 0, vm);
+    m.end(0, vm);
     assert_eq!(m.used(), 0);
 }

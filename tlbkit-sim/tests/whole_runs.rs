@@ -79,6 +79,24 @@ fn every_preset_runs_a_workload_that_shoots_down() {
     }
 }
 
+/// A CPU that waits may lose the line that it looks at, and fetch it again while it answers an interrupt: what it waits
+/// for has come then, and nobody will write that line once more.
+#[test]
+fn what_a_waiting_cpu_answers_does_not_hide_what_it_waits_for() {
+    let machine = Machine::builtin("recent-bare").unwrap();
+    let mut workload = workload("mapbench-global");
+    for setting in ["rounds=50", "check_fresh=1"] {
+        workload.set(setting).unwrap();
+    }
+    for preset in ["linux-4.20", "linux-6.18"] {
+        for seed in 1..=4 {
+            let run = Run { cpus: 4, seed, ..Run::new(&machine, policy(preset), workload) };
+            let outcome = run.execute().unwrap_or_else(|error| panic!("{preset}, seed {seed}: {error}"));
+            assert_eq!(outcome.score, 800);
+        }
+    }
+}
+
 #[test]
 fn interrupts_are_sent_and_all_are_answered() {
     let machine = server();

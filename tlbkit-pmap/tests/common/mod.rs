@@ -41,11 +41,22 @@ pub(crate) struct Machine {
     pub(crate) mem: &'static TestMemory,
     spaces: RefCell<Vec<&'static Vm<'static>>>,
     pub(crate) last_lazy: RefCell<Vec<SpaceToken>>,
+    /// What another CPU does, once, as soon as one waits: before anybody answers that one.
+    pub(crate) meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
     empty: usize,
 }
 
 fn words(count: usize) -> &'static [AtomicU64] {
     Box::leak((0..count).map(|_| AtomicU64::new(0)).collect())
+}
+
+/// Runs `test` on two CPUs under each preset; it must leave no frame behind.
+pub(crate) fn on_every_preset(test: impl Fn(&'static Machine)) {
+    for preset in PRESETS {
+        let machine = Machine::new(2, preset.policy);
+        test(machine);
+        assert_eq!(machine.used(), 0, "{}: frames leaked", preset.name);
+    }
 }
 
 impl Machine {
@@ -61,6 +72,7 @@ impl Machine {
             mem,
             spaces: RefCell::default(),
             last_lazy: RefCell::default(),
+            meanwhile: RefCell::default(),
             empty: mem.used(),
         }));
         *mem.judge.borrow_mut() = Some(Box::new(|at, shift, is_table| machine.judge(at, shift, is_table)));
@@ -95,6 +107,18 @@ impl Machine {
         self.cpus[n as usize].with_irqs_off(|irqs| self.cpu(n).enter_lazy(irqs));
     }
 
+    /// The space's last thread ends on CPU `n`.
+    pub(crate) fn end(&'static self, n: u32, vm: &'static Vm<'static>) {
+        self.run(n, vm);
+        vm.exit(&self.cpu(n), self.mem);
+        self.idle(n);
+        if vm.destroy(&self.cpu(n), self.mem) == Destroyed::WhenUnreferenced {
+            self.cpus.iter().for_each(|cpu| cpu.with_irqs_off(|irqs| self.cpu(cpu.id).load_kernel(irqs)));
+            assert_eq!(self.last_lazy.borrow_mut().pop(), Some(vm.space().token()));
+            vm.reclaim(&self.cpu(n), self.mem);
+        }
+    }
+
     /// The frames that tests are answerable for: all but those of the kernel's tables.
     pub(crate) fn used(&self) -> usize {
         self.mem.used() - self.empty
@@ -120,6 +144,11 @@ impl Machine {
             }
         }
         panic!("{access:?} at {va:#x} faults for ever");
+    }
+
+    /// Whether the tables map `va` now, whoever holds their lock.
+    pub(crate) fn is_mapped(&self, vm: &Vm<'static>, va: u64) -> bool {
+        walk(self.mem, vm.space().root().0, va).is_some()
     }
 
     /// A read through the kernel's half: nothing if it faults.
@@ -153,10 +182,6 @@ impl TestCpu {
             full_flushes: Cell::new(0),
             cr3_writes: Cell::new(0),
         }
-    }
-
-    pub(crate) fn id(&self) -> u32 {
-        self.id
     }
 
     fn machine(&self) -> &'static Machine {
@@ -267,6 +292,9 @@ impl Hardware for TestCpu {
     }
 
     fn relax(&self) {
+        if let Some(meanwhile) = self.machine().meanwhile.take() {
+            meanwhile();
+        }
         self.machine().cpus.iter().filter(|cpu| cpu.id != self.id).for_each(TestCpu::serve);
     }
 

@@ -65,8 +65,9 @@ impl World {
             _ => Cause::LockSpin,
         };
         core.advance_for(cause, self.costs.pause);
-        let lines = core.spin.borrow_mut().end_turn();
+        // First whatever is due: an interrupt taken here may fetch a line again that was lost, and hide the loss.
         self.sync(0);
+        let lines = core.spin.borrow_mut().end_turn();
         let unchanged = |line: &LineId| self.lines.borrow().is_near(cpu as u32, Access::Load, *line);
         if lines.is_empty() || !lines.iter().all(unchanged) {
             return;

@@ -1,0 +1,80 @@
+//! Frames mapped by hand: what was there before is gone from every CPU first, and is given back.
+
+mod common;
+
+use common::{Machine, on_every_preset};
+use tlbkit::*;
+use tlbkit_pmap::{Backing, Error, Frame, Memory, Protection, Pte, Purpose, Region, Vm};
+
+const PAGE: u64 = 4096;
+const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED | Pte::DIRTY;
+
+/// A frame whose first word is `value`.
+fn frame(m: &'static Machine, shift: u8, value: u64) -> Frame {
+    let frame = m.mem.alloc(shift, Purpose::Data).unwrap();
+    m.mem.store(frame.at, value);
+    frame
+}
+
+fn enter(m: &'static Machine, vm: &'static Vm<'static>, va: u64, frame: Frame) -> Result<u32, Error> {
+    vm.pmap().enter(&m.cpu(0), m.mem, va, frame, BITS)
+}
+
+fn region(m: &'static Machine, vm: &'static Vm<'static>) -> u64 {
+    vm.map_region(&m.cpu(0), Region::new(512, Backing::AnonPrivate, Protection::ReadWrite).large()).unwrap()
+}
+
+#[test]
+fn a_frame_takes_the_place_of_another_which_is_given_back() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = region(m, vm);
+        m.run(0, vm);
+        assert_eq!(enter(m, vm, va, frame(m, 12, 7)), Ok(3), "a table at each level below the first");
+        assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
+        let before = m.used();
+        *m.meanwhile.borrow_mut() =
+            Some(Box::new(move || assert!(!m.is_mapped(vm, va), "no new frame while CPU 1 may still use the old one")));
+        assert_eq!(enter(m, vm, va, frame(m, 12, 8)), Ok(0));
+        assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait for CPU 1");
+        assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(8), Ok(8)));
+        assert_eq!(m.used(), before, "one frame came and one went");
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn a_small_frame_cuts_the_large_page_in_its_way() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = region(m, vm);
+        assert_eq!(enter(m, vm, va, frame(m, 21, 1)), Ok(2));
+        m.write(1, vm, va + 9 * PAGE, 2).unwrap();
+        m.run(0, vm);
+        assert_eq!(enter(m, vm, va, frame(m, 12, 3)), Ok(1), "the table that the pieces need");
+        assert_eq!((m.read(1, vm, va), m.read(1, vm, va + 9 * PAGE)), (Ok(3), Ok(2)));
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn without_memory_for_a_table_the_frame_is_given_back() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let frame = frame(m, 12, 1);
+        m.mem.left.set(Some(0));
+        assert_eq!(enter(m, vm, region(m, vm), frame), Err(Error::OutOfMemory));
+        m.mem.left.set(None);
+        m.end(0, vm);
+    });
+}
+
+#[test]
+#[should_panic(expected = "a page table lies at")]
+fn a_large_frame_does_not_bury_a_page_table() {
+    let m = Machine::new(1, Policy::preset("tlbkit").unwrap());
+    let vm = m.space();
+    let va = region(m, vm);
+    enter(m, vm, va, frame(m, 12, 1)).unwrap();
+    let _ = enter(m, vm, va, frame(m, 21, 2));
+}

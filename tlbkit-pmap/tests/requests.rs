@@ -1,0 +1,94 @@
+//! What an operation asks the protocol for: one request where one will do, and all that it owes.
+
+mod common;
+
+use common::{Machine, on_every_preset};
+use tlbkit::*;
+use tlbkit_pmap::{Backing, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES};
+
+const PAGE: u64 = 4096;
+
+fn anon(m: &'static Machine, vm: &'static Vm<'static>, pages: u64) -> u64 {
+    vm.map(&m.cpu(0), pages, Backing::AnonPrivate, Protection::ReadWrite).unwrap()
+}
+
+/// Policies that flush after a sweep. The others flush under the tables' lock: there no sweep meets another's.
+fn batched() -> impl Iterator<Item = Policy> {
+    PRESETS.iter().map(|preset| preset.policy).filter(|policy| policy.batching != Batching::None)
+}
+
+#[test]
+fn c_28_a_sweep_that_finds_an_entry_gone_whose_flush_is_to_come_flushes_too() {
+    for policy in batched() {
+        let m = Machine::new(2, policy);
+        let vm = m.space();
+        let va = anon(m, vm, 2);
+        m.write(0, vm, va, 5).unwrap();
+        assert_eq!(m.read(1, vm, va), Ok(5));
+        *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+            assert!(!m.is_mapped(vm, va), "CPU 0 has unhooked the page and waits for CPU 1");
+            vm.dontneed(&m.cpu(1), m.mem, va, 2).unwrap();
+            assert_eq!(m.read(1, vm, va), Ok(0), "what the call promised");
+        }));
+        vm.dontneed(&m.cpu(0), m.mem, va, 2).unwrap();
+        assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait");
+        m.end(0, vm);
+        assert_eq!(m.used(), 0);
+    }
+}
+
+#[test]
+fn c_28_a_sweep_alone_that_finds_nothing_flushes_nothing() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 2);
+        m.write(0, vm, va, 5).unwrap();
+        vm.dontneed(&m.cpu(0), m.mem, va, 2).unwrap();
+        m.mem.log.borrow_mut().clear();
+        vm.dontneed(&m.cpu(0), m.mem, va, 2).unwrap();
+        assert!(m.mem.log.borrow().is_empty());
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn a_whole_kernel_window_goes_with_one_request() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        m.run(1, vm);
+        let frames = || (0..WINDOW_PAGES).map(|page| m.mem.file_page(1, page));
+        frames().zip(1..).for_each(|(at, value)| m.mem.store(at, value));
+        let window = m.kernel.map(&m.cpu(0), m.mem, frames()).unwrap().unwrap();
+        let pages = (0..WINDOW_PAGES).map(|page| window.va + page * PAGE).collect::<Vec<_>>();
+        for (&va, value) in pages.iter().zip(1..) {
+            assert_eq!((m.kernel_read(0, va), m.kernel_read(1, va)), (Some(value), Some(value)));
+        }
+        let before = m.cpus[1].interrupts.get();
+        m.kernel.unmap(&m.cpu(0), m.mem, window);
+        assert_eq!(m.cpus[1].interrupts.get() - before, 1);
+        assert!(pages.iter().all(|&va| m.kernel_read(0, va).is_none() && m.kernel_read(1, va).is_none()));
+        assert!(frames().all(|at| m.mem.references(at) == 1));
+        m.end(1, vm);
+    });
+}
+
+/// How many full flushes it takes to write-protect `region`.
+fn full_flushes_to_protect(policy: Policy, region: Region) -> u32 {
+    let m = Machine::new(1, policy);
+    let vm = m.space();
+    let va = vm.map_region(&m.cpu(0), region).unwrap();
+    m.write(0, vm, va, 1).unwrap();
+    let before = m.cpus[0].full_flushes.get();
+    vm.protect(&m.cpu(0), m.mem, va, region.pages, Protection::Read).unwrap();
+    assert_eq!(m.write(0, vm, va, 2), Err(Fault::Bad));
+    m.cpus[0].full_flushes.get() - before
+}
+
+#[test]
+fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_look() {
+    let preset = |name| Policy::preset(name).unwrap();
+    let small = Region::new(512, Backing::AnonPrivate, Protection::ReadWrite);
+    assert_eq!(full_flushes_to_protect(preset("linux-3.13"), small.large()), 1);
+    assert_eq!(full_flushes_to_protect(preset("linux-3.13"), small), 0);
+    assert_eq!(full_flushes_to_protect(preset("linux-3.14"), small.large()), 0);
+}

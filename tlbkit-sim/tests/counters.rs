@@ -1,0 +1,69 @@
+//! What a run counts beside cycles: how processes end, why was flushed, and who had to wait for whom.
+
+use tlbkit::{Accounting, Policy, Reason};
+use tlbkit_sim::engine::Cause;
+use tlbkit_sim::machine::Machine;
+use tlbkit_sim::run::ReasonRow;
+use tlbkit_sim::{Outcome, Run};
+use tlbkit_workloads::Workload;
+
+const JOBS: u64 = 2;
+const COMMANDS: u64 = 3;
+
+fn workload(name: &str, settings: &[&str]) -> Workload {
+    let mut workload = tlbkit_workloads::by_name(name).unwrap_or_else(|| panic!("{name} is a workload"));
+    settings.iter().for_each(|setting| workload.set(setting).unwrap());
+    workload
+}
+
+fn policy(name: &str) -> Policy {
+    Policy::preset(name).unwrap_or_else(|| panic!("{name} is a preset"))
+}
+
+fn outcome_of(machine: &str, policy: Policy, workload: Workload, cpus: usize) -> Outcome {
+    let machine = Machine::builtin(machine).unwrap();
+    let run = Run { cpus, ..Run::new(&machine, policy, workload) };
+    run.execute().unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A build: make, its shells, and the commands that each of them runs.
+fn build(policy: Policy) -> Outcome {
+    let settings = [format!("jobs={JOBS}"), format!("rounds={COMMANDS}")];
+    outcome_of("server-2018-48cpu", policy, workload("buildsh", &settings.each_ref().map(String::as_str)), 2)
+}
+
+#[test]
+fn what_ending_processes_send_and_flush_is_told_apart() {
+    let (each_at_once, batched) = (build(policy("netbsd-5.0")).flushes, build(policy("netbsd-5.0-batched")).flushes);
+    for flushes in [each_at_once, batched] {
+        assert_eq!(flushes.exits, 1 + JOBS + JOBS * COMMANDS, "{flushes:?}");
+        assert!(flushes.exit_interrupts < flushes.interrupts.done, "{flushes:?}");
+    }
+    assert!(each_at_once.exit_interrupts >= each_at_once.exits / 2, "the window is moved: {each_at_once:?}");
+    assert_eq!(batched.exit_interrupts, 0, "{batched:?}");
+    assert!(each_at_once.exit_full_flushes >= 2 * each_at_once.exits, "leaves, then tables: {each_at_once:?}");
+    assert!(batched.exit_full_flushes < each_at_once.exit_full_flushes);
+}
+
+#[test]
+fn each_flush_has_a_reason_where_the_policy_counts_them() {
+    let outcome = build(Policy { accounting: Accounting::On, ..policy("netbsd-5.0") });
+    let sum = |of: fn(&ReasonRow) -> u64| outcome.reasons.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|row| row.remote), outcome.ipis.sent);
+    assert_eq!(sum(|row| row.local + row.kernel), outcome.flushes.flushes);
+    let row = |reason: Reason| outcome.reasons[reason as usize];
+    assert!(Reason::ALL.iter().enumerate().all(|(at, &reason)| row(reason).reason == at));
+    assert_eq!((row(Reason::Fork).kernel, row(Reason::KernelRemove).local), (0, 0));
+    assert!(row(Reason::Fork).local > 0 && row(Reason::KernelRemove).kernel > 0 && row(Reason::RemoveAll).local > 0);
+    assert_eq!(build(policy("netbsd-5.0")).reasons, []);
+}
+
+#[test]
+fn threads_that_fault_in_one_space_wait_for_its_lock_and_one_alone_does_not() {
+    let waited_cycles = |cpus| {
+        let workload = workload("mapbench-global", &["rounds=20"]);
+        outcome_of("server-2018-48cpu", policy("tlbkit"), workload, cpus).cycles(Cause::LockSpin)
+    };
+    assert_eq!(waited_cycles(1), 0);
+    assert_ne!(waited_cycles(4), 0);
+}
