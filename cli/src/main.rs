@@ -39,6 +39,10 @@ enum Verb {
     Record(verbs::record::Options),
     /// The bare-metal test kernel in QEMU, on KVM where that is usable
     Boot(verbs::boot::Options),
+    /// A recorded machine under other policies, beside what its own kernel counted
+    Replay(verbs::replay::Options),
+    /// What to set on a recorded machine, and whether it is worth it
+    Tune(verbs::tune::Options),
     /// What this host costs, as a machine file
     Calibrate(verbs::calibrate::Options),
     /// Machines, policies, workloads and experiments
@@ -71,6 +75,8 @@ fn main() -> ExitCode {
         Verb::Observe(options) => verbs::observe::execute(&options, format),
         Verb::Record(options) => verbs::record::execute(&options, format),
         Verb::Boot(options) => verbs::boot::execute(&options, format),
+        Verb::Replay(options) => verbs::replay::execute(&options, format),
+        Verb::Tune(options) => verbs::tune::execute(&options, format),
         Verb::Calibrate(options) => verbs::calibrate::execute(&options, format),
         Verb::List(options) => verbs::list::execute(&options, format),
     };

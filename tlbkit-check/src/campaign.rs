@@ -4,11 +4,12 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tlbkit::{Features, PRESETS, Policy};
+use tlbkit::{Features, Late, Policy};
 
 use crate::digest::Random;
 use crate::machine::Config;
 use crate::oracle::Finding;
+use crate::policies;
 use crate::program::Program;
 use crate::program::bytes::Bytes;
 use crate::program::named::{self, Named};
@@ -25,7 +26,7 @@ pub struct Plan {
     /// A program with a name; if there is none, every other seed takes one of those in turn, and the rest have random
     /// ones of their own.
     pub program: Option<&'static Named>,
-    /// One policy; each seed's own of all presets if there is none.
+    /// One policy; if there is none, each seed's own: of the presets, or any other point of the space of policies.
     pub policy: Option<Policy>,
 }
 
@@ -34,11 +35,13 @@ impl Plan {
     #[must_use]
     pub fn setup(&self, seed: u64) -> Setup {
         let mut random = Random::new(!seed);
-        let policy = PRESETS[random.below(PRESETS.len() as u64) as usize].policy;
+        let policy = policies::draw(&mut random);
         let features = features(random.below(8));
+        let late = if random.below(4) == 0 { Late::AskAgain } else { Late::Wait };
         let in_turn = seed.is_multiple_of(2).then(|| &named::ALL[(seed / 2) as usize % named::ALL.len()]);
         let program = self.program.or(in_turn).map_or_else(|| Program::random(seed), Named::program);
-        Setup { config: Config { features, ..Config::default() }, policy: self.policy.unwrap_or(policy), program }
+        let config = Config { features, late, ..Config::default() };
+        Setup { config, policy: self.policy.unwrap_or(policy), program }
     }
 
     /// Runs `seed`, half of them under a PCT schedule.
@@ -62,11 +65,11 @@ fn features(choice: u64) -> Features {
     }
 }
 
-/// Runs the program and the schedule that `bytes` spell: the door for fuzzers. The first byte chooses the policy.
+/// Runs the program and the schedule that `bytes` spell: the door for fuzzers. The first byte draws the policy.
 #[must_use]
 pub fn run_bytes(bytes: &[u8]) -> Outcome {
     let mut bytes = Bytes::new(bytes);
-    let policy = PRESETS[usize::from(bytes.below(PRESETS.len() as u8))].policy;
+    let policy = policies::draw(&mut Random::new(u64::from(bytes.below(u8::MAX))));
     let features = features(u64::from(bytes.below(8)));
     let program = Program::read(&mut bytes);
     let setup = Setup { config: Config { features, ..Config::default() }, policy, program };

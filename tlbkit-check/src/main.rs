@@ -62,10 +62,10 @@ fn main() -> ExitCode {
         None => ("null".to_owned(), "null".to_owned(), "nothing found".to_owned()),
     };
     if arguments.is_json {
-        let story = json::string(&story);
+        let (seeds, steps, story) = (report.seeds, report.steps, json::string(&story));
         println!(
-            "{{\"finding\":{finding},\"seed\":{seed},\"seeds\":{},\"steps\":{},\"seconds\":{seconds:.3},\"story\":{story}}}",
-            report.seeds, report.steps
+            "{{\"finding\":{finding},\"seed\":{seed},\"seeds\":{seeds},\"steps\":{steps},\
+            \"seconds\":{seconds:.3},\"story\":{story}}}"
         );
     } else {
         println!("{story} ({} seeds, {} steps, {seconds:.1} s; seed {seed})", report.seeds, report.steps);

@@ -9,6 +9,8 @@ pub enum Deviation {
     JoinerUnfenced,
     /// A CPU that comes back from lazy mode does.
     LazyExitUnfenced,
+    /// A CPU that comes back says that it runs before it has looked at the generation.
+    RunsTooEarly,
     /// A CPU that revokes reads the set before others can see the new generation.
     RevokerUnfenced,
     /// A sender does not tell a CPU in the middle of a switch.
@@ -57,9 +59,10 @@ pub enum Deviation {
 
 impl Deviation {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::JoinerUnfenced,
         Self::LazyExitUnfenced,
+        Self::RunsTooEarly,
         Self::RevokerUnfenced,
         Self::SkipsSwitching,
         Self::LeavesSetEarly,
@@ -90,6 +93,7 @@ impl Deviation {
         match self {
             Self::JoinerUnfenced => ("two slots", must::NOBODY_MISSED),
             Self::LazyExitUnfenced => ("lazy, pages", must::NOBODY_MISSED),
+            Self::RunsTooEarly => ("lazy, pages", must::HANDLER),
             Self::RevokerUnfenced => ("two slots", must::USE),
             Self::SkipsSwitching => ("two slots", must::NOBODY_MISSED),
             Self::LeavesSetEarly => ("exact set", must::WALK),

@@ -145,7 +145,8 @@ impl Protocol {
             Step::Fence => {}
             Step::ReadGeneration(to) => self.read_generation(state, cpu, to),
             Step::LoadRoot(to) => self.load_root(state, cpu, to),
-            Step::MarkRunning(to) | Step::MarkBack(to) => Self::mark_running(state, cpu, to),
+            Step::MarkRunning(to) => Self::mark_running(state, cpu, to),
+            Step::MarkBack(to) => self.mark_back(state, cpu, to),
             Step::LeaveSet(space, id) => Self::leave_set(state, cpu, space, id),
             Step::Uncount(space, id) => self.uncount(state, space, id),
             Step::Count(space) => state.spaces[space].lazy_references += 1,

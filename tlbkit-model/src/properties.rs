@@ -17,6 +17,8 @@ pub const PROMISE: &str = "INV-4 what a slot's generation promises";
 pub const LAZY_LEFT_ALONE: &str = "INV-5 lazy CPUs are left alone";
 /// INV-6 for the program.
 pub const USE: &str = "INV-6 no use after the flush";
+/// INV-6 for a handler that no interrupt flag holds back.
+pub const HANDLER: &str = "INV-6 no use by a handler";
 /// INV-6 for the walker.
 pub const WALK: &str = "INV-6 no walk of a freed table";
 /// INV-7.
@@ -37,6 +39,7 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::always(PROMISE, |_, state: &State| state.cpus.iter().all(|cpu| keeps_promises(state, cpu))),
         Property::always(LAZY_LEFT_ALONE, |_, state: &State| state.fault != Some(Fault::LazyTold)),
         Property::always(USE, |_, state: &State| state.cpus.iter().all(|cpu| uses_nothing_old(state, cpu))),
+        Property::always(HANDLER, |_, state: &State| state.cpus.iter().all(|cpu| handler_uses_nothing_old(state, cpu))),
         Property::always(WALK, |_, state: &State| state.cpus.iter().all(|cpu| walks_nothing_freed(state, cpu))),
         Property::always(SERVED, |model: &Protocol, state| !is_over(model, state) || is_at_rest(state)),
         Property::always(TAGS, |_, state: &State| state.cpus.iter().all(has_its_own_tag)),
@@ -91,6 +94,15 @@ fn uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
     let is_running = cpu.steps.is_empty() && cpu.task.is_some();
     let Some(space) = loaded(state, cpu).filter(|_| is_running) else { return true };
     [PAGE, OTHER_PAGE].iter().all(|&item| is_usable(cpu.reachable()[item], space, item))
+}
+
+/// INV-6, C-54: nor does a handler that comes between any two steps, if the CPU says that the space runs.
+fn handler_uses_nothing_old(state: &State, cpu: &Cpu) -> bool {
+    let Some(space) = loaded(state, cpu).filter(|space| cpu.own_presence == Presence::Running(space.id)) else {
+        return true;
+    };
+    let cached = cpu.cached(Half::Kernel, cpu.root.tag);
+    [PAGE, OTHER_PAGE].iter().all(|&item| is_usable(cached[item], space, item))
 }
 
 /// INV-6: hardware, which may walk at any time whatever root is loaded, finds no way to a table that is freed.

@@ -189,7 +189,7 @@ pub enum Step {
     Count(SpaceNumber),
     /// Says that it holds its space lazily.
     MarkLazy,
-    /// Says that it runs again what it held lazily.
+    /// Says that it is on its way back to what it held lazily.
     MarkBack(SpaceNumber),
     /// Compares the generation after it came back.
     Recheck(SpaceNumber),

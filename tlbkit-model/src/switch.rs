@@ -49,8 +49,8 @@ impl Protocol {
     fn begin_return(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let fence = (!self.deviates(Deviation::LazyExitUnfenced)).then_some(Step::Fence);
         let uncount = self.is_counted().then_some(Step::Uncount(to, state.spaces[to].id));
-        let steps: Vec<Step> =
-            [Step::MarkBack(to)].into_iter().chain(fence).chain(uncount).chain([Step::Recheck(to)]).collect();
+        let last = [Step::Recheck(to), Step::MarkRunning(to)];
+        let steps: Vec<Step> = [Step::MarkBack(to)].into_iter().chain(fence).chain(uncount).chain(last).collect();
         state.cpus[cpu].then(&steps);
     }
 
@@ -87,6 +87,12 @@ impl Protocol {
             steps.push(Step::Uncount(root.space, root.id));
         }
         steps
+    }
+
+    pub(crate) fn mark_back(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
+        let running = Presence::Running(state.spaces[to].id);
+        let is_early = self.deviates(Deviation::RunsTooEarly);
+        state.cpus[cpu].store(Store::Presence(if is_early { running } else { Presence::Switching }));
     }
 
     pub(crate) fn mark_switching(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {

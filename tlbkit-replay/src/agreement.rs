@@ -50,5 +50,9 @@ pub fn agreement(recorded: &Summary, replayed: &Tally) -> Vec<Agreement> {
     for reason in [FlushReason::RemoteSendIpi, FlushReason::RemoteShootdown, FlushReason::RemoteWrongCpu] {
         rows.push(row(reason.label().to_owned(), recorded.flushes(reason), replayed.of(reason)));
     }
+    // One for each CPU that was asked, for any page of any space: where the trace has the calls across CPUs.
+    if !recorded.calls().is_empty() {
+        rows.push(row("interrupts sent".to_owned(), recorded.shootdown_targets(), replayed.interrupts));
+    }
     rows
 }

@@ -1,5 +1,7 @@
 //! What a kernel had to do, in the order of the trace: the input of every replay.
 
+use crate::tally::{Extent, Pattern, Who};
+use tlbkit::Stride;
 use tlbkit_trace::{Name, Syscall};
 
 /// An address space of the trace, numbered in the order in which they appear.
@@ -34,34 +36,78 @@ pub enum Step {
         /// Number of the base page.
         page: u64,
     },
+    /// A thread called the kernel, for nothing that matters here by itself.
+    Call,
     /// Translations of `space` were taken away by a thread of it on this CPU.
     Revoke {
         /// Whose.
         space: Space,
         /// What asked for it.
         cause: Cause,
-        /// Number of the first base page that was mapped in the range.
-        page: u64,
-        /// Base pages from there to the last that was mapped; `u64::MAX` for the whole space.
-        pages: u64,
-        /// Page tables went too.
-        frees_tables: bool,
+        /// Which.
+        taken: Taken,
     },
-    /// The last thread of `space`, which ran here, is gone; `is_left` if this CPU went on with another space before
-    /// (exec), else it holds the dead one lazily (exit).
+    /// The last thread of `space` has left it: in an exec for another one, or in its exit, while this CPU still has it
+    /// loaded.
     Retire {
         /// Whose.
         space: Space,
-        /// It was left before.
+        /// What ended it.
         cause: Cause,
     },
+}
+
+/// Translations that were taken away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Taken {
+    /// Number of the first base page that was mapped in the range.
+    pub page: u64,
+    /// Base pages from there to the last that was mapped; `u64::MAX` for the whole space.
+    pub pages: u64,
+    /// Size of the translations.
+    pub stride: Stride,
+    /// Page tables went too.
+    pub frees_tables: bool,
+}
+
+impl Taken {
+    /// The whole space, its tables not.
+    pub const ALL: Self = Self { page: 0, pages: u64::MAX, stride: Stride::Page4K, frees_tables: false };
+
+    /// Whether it is the whole space.
+    #[must_use]
+    pub const fn is_all(&self) -> bool {
+        self.pages == u64::MAX
+    }
+}
+
+impl Op {
+    /// What kind of revocation it is, if it is one.
+    #[must_use]
+    pub const fn pattern(&self) -> Option<Pattern> {
+        match self.step {
+            Step::Revoke { cause, taken, .. } => Some(Pattern { cause, extent: Extent::of(taken.pages) }),
+            Step::Retire { cause, .. } => Some(Pattern { cause, extent: Extent::Space }),
+            _ => None,
+        }
+    }
+
+    /// Who asked for it.
+    #[must_use]
+    pub const fn who(&self) -> Who {
+        Who { comm: self.comm, pattern: self.pattern() }
+    }
 }
 
 /// What asked for a revocation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
-    /// A system call.
+    /// A system call but those below.
     Call(Syscall),
+    /// `madvise` that gives pages back at once.
+    DontNeed,
+    /// `madvise` that lets pages go when memory is short.
+    Free,
     /// A store to a page that was shared until then.
     CopyOnWrite,
 }
@@ -72,6 +118,8 @@ impl Cause {
     pub const fn label(self) -> &'static str {
         match self {
             Self::Call(call) => call.label(),
+            Self::DontNeed => "madvise DONTNEED",
+            Self::Free => "madvise FREE",
             Self::CopyOnWrite => "copy on write",
         }
     }

@@ -1,10 +1,19 @@
 //! What one replay counted.
 
-use crate::cost::Cycles;
+use crate::bill::Bill;
 use crate::op::Cause;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use tlbkit_trace::{FlushReason, FlushSize, Name};
+
+/// A count that a trace tells only within bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Bounds {
+    /// At least.
+    pub low: u64,
+    /// At most.
+    pub high: u64,
+}
 
 /// Counts of one replay, in the words of Linux's own tracepoint.
 #[derive(Clone, Debug, Default)]
@@ -13,18 +22,14 @@ pub struct Tally {
     pub flushes: BTreeMap<(u8, FlushSize), u64>,
     /// Interrupts sent, by target.
     pub interrupts: u64,
-    /// Interrupts whose target was running the space, and might have used what was revoked.
-    pub needed_interrupts: u64,
-    /// INVLPG and its kin, by page.
-    pub invlpg: u64,
-    /// Loads of CR3 that flushed a tag.
-    pub cr3_flushes: u64,
-    /// Loads of CR3 that kept.
-    pub cr3_keeps: u64,
-    /// Flushes of everything in every tag.
-    pub whole_flushes: u64,
-    /// Cycles by cause.
-    pub cycles: Cycles,
+    /// Those of them whose target certainly held what was revoked, and those whose target ran the space at all.
+    pub needed_interrupts: Bounds,
+    /// Entries that flushes dropped though they were still true.
+    pub entries_lost: Bounds,
+    /// Time for which programs ran, on all CPUs.
+    pub busy_ns: u64,
+    /// What all of it costs.
+    pub bill: Bill,
     /// What each kind of caller cost, by the name of its thread and what it asked for.
     pub by_caller: FxHashMap<Who, Caller>,
 }
@@ -35,7 +40,57 @@ pub struct Who {
     /// Name of the thread.
     pub comm: Name,
     /// What it asked for; none for switches.
-    pub cause: Option<Cause>,
+    pub pattern: Option<Pattern>,
+}
+
+/// A kind of revocation.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Pattern {
+    /// What asked for it.
+    pub cause: Cause,
+    /// How much it took away.
+    pub extent: Extent,
+}
+
+/// How much a revocation takes away, as Linux's ceiling and its page tables make it differ.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Extent {
+    /// A page.
+    Page,
+    /// Up to Linux's ceiling.
+    Few,
+    /// Up to what one table maps.
+    Table,
+    /// More.
+    Many,
+    /// The whole space.
+    Space,
+}
+
+impl Extent {
+    /// Of so many base pages; `u64::MAX` is the whole space.
+    #[must_use]
+    pub const fn of(pages: u64) -> Self {
+        match pages {
+            0..=1 => Self::Page,
+            2..=33 => Self::Few,
+            34..=512 => Self::Table,
+            u64::MAX => Self::Space,
+            _ => Self::Many,
+        }
+    }
+
+    /// Short name for tables.
+    #[must_use]
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Page => "1 page",
+            Self::Few => "2-33 pages",
+            Self::Table => "34-512 pages",
+            Self::Many => "more than 512 pages",
+            Self::Space => "the whole space",
+        }
+    }
 }
 
 /// What a caller cost.
@@ -45,8 +100,8 @@ pub struct Caller {
     pub flushes: u64,
     /// Interrupts that they sent.
     pub interrupts: u64,
-    /// Cycles on all CPUs.
-    pub cycles: Cycles,
+    /// What it costs, on all CPUs.
+    pub bill: Bill,
 }
 
 impl Tally {
@@ -64,5 +119,13 @@ impl Tally {
 
     pub(crate) fn flush(&mut self, reason: FlushReason, size: FlushSize) {
         *self.flushes.entry((reason as u8, size)).or_default() += 1;
+    }
+
+    /// Charges whoever is at work, and the whole.
+    pub(crate) fn charge(&mut self, who: Option<Who>, charge: impl Fn(&mut Bill)) {
+        charge(&mut self.bill);
+        if let Some(who) = who {
+            charge(&mut self.by_caller.entry(who).or_default().bill);
+        }
     }
 }

@@ -48,6 +48,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
     if let Ready::No(how) = emulator::program() {
         return Ok(Outcome::Skipped(how));
     }
-    let is_fine = compare::run(root)? & faults::run(root)? & soak::run(root, STEP_SOAK_MINUTES)?;
-    Ok(if is_fine & bochs::run(root)? & monitor::run(root)? { Outcome::Ok(String::new()) } else { Outcome::Failed("see above".to_owned()) })
+    let in_qemu = compare::run(root)? & faults::run(root)? & soak::run(root, STEP_SOAK_MINUTES)?;
+    let is_fine = in_qemu & bochs::run(root)? & monitor::run(root)?;
+    Ok(if is_fine { Outcome::Ok(String::new()) } else { Outcome::Failed("see above".to_owned()) })
 }

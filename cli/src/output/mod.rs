@@ -6,7 +6,9 @@
 pub(crate) mod html;
 pub(crate) mod listing;
 pub(crate) mod number;
+pub(crate) mod range;
 pub(crate) mod report;
+pub(crate) mod sheet;
 pub(crate) mod svg;
 pub(crate) mod table;
 

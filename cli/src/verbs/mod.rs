@@ -6,5 +6,7 @@ pub(crate) mod check;
 pub(crate) mod list;
 pub(crate) mod observe;
 pub(crate) mod record;
+pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod run;
+pub(crate) mod tune;

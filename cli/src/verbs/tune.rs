@@ -152,18 +152,13 @@ fn text(tuned: &Tuned) -> String {
     head + &verdict(tuned).into_iter().flat_map(lines).collect::<Vec<_>>().join("\n")
 }
 
-const HEAD: [&str; 4] = ["knob", "setting", "gain, of CPU time", "worth it"];
+const HEAD: [&str; 3] = ["setting", "gain, of CPU time", "worth it"];
 
 /// A row a setting.
 fn cells(tuned: &Tuned) -> Vec<Vec<String>> {
     let row = |advice: &Advice| {
-        let setting = &advice.setting;
-        vec![
-            setting.knob.to_owned(),
-            setting.value.clone(),
-            tuned.percent(advice.gain),
-            advice.worth.label().to_owned(),
-        ]
+        let Setting { knob, value, .. } = &advice.setting;
+        vec![format!("{knob} {value}"), tuned.percent(advice.gain), advice.worth.label().to_owned()]
     };
     tuned.advice.iter().map(row).collect()
 }

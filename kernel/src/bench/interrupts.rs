@@ -22,7 +22,7 @@ static ARE_HALTED: AtomicBool = AtomicBool::new(false);
 /// Every CPU's but the first: takes interrupts until the machine ends.
 pub(crate) fn stand_by() -> ! {
     loop {
-        // Relaxed: a hint; an interrupt follows that makes it look again.
+        // Relaxed: a hint; partner is the store in `time`, and the interrupt that follows it makes this look again.
         if ARE_HALTED.load(Ordering::Relaxed) {
             // SAFETY: ring 0, handlers are in place.
             unsafe { tlbkit_x86::halt() }

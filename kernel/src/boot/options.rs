@@ -68,8 +68,8 @@ impl fmt::Display for Error {
     }
 }
 
-const KEYS: &str = "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, cpus, seed, limit_ms, compute, fault, \
-    naps, monitor, pcid, invpcid, guesses";
+const KEYS: &str = "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, cpus, seed, limit_ms, \
+    compute, fault, naps, monitor, pcid, invpcid, guesses";
 
 /// A machine of unknown clock is taken to have this many cycles in a millisecond.
 const CYCLES_PER_MS: u64 = 2_000_000;
@@ -105,6 +105,7 @@ pub(crate) fn parse(line: &'static str) -> Result<Options, Error> {
         let (key, value) = word.split_once('=').ok_or(Error::NotAWord(word))?;
         options.set(key, value)?;
     }
+    options.check()?;
     Ok(options)
 }
 
@@ -157,17 +158,30 @@ impl Options {
             }
             "naps" => self.naps = on()?,
             "monitor" => self.monitor = on()?.then(monitor::Settings::default),
-            "pcid" => self.monitored(key, value)?.features.pcid = on()?,
-            "invpcid" => self.monitored(key, value)?.features.invpcid = on()?,
-            "guesses" => self.monitored(key, value)?.guesses = number(1000, "0 to 1000")? as u32,
+            "pcid" | "invpcid" | "guesses" => self.set_monitor(key, value)?,
             _ => return Err(Error::Key(key)),
         }
         Ok(())
     }
 
-    /// The monitor's settings: only behind `monitor=on`.
-    fn monitored(&mut self, key: &'static str, value: &'static str) -> Result<&mut monitor::Settings, Error> {
-        self.monitor.as_mut().ok_or(Error::Value { key, value, must_be: "behind monitor=on" })
+    fn set_monitor(&mut self, key: &'static str, value: &'static str) -> Result<(), Error> {
+        let settings = self.monitor.as_mut().ok_or(Error::Value { key, value, must_be: "behind monitor=on" })?;
+        match key {
+            "pcid" => settings.features.pcid = flag(key, value)?,
+            "invpcid" => settings.features.invpcid = flag(key, value)?,
+            _ => settings.guesses = number(key, value, 1000, "0 to 1000")? as u32,
+        }
+        Ok(())
+    }
+
+    /// What cannot be together.
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |must_be| Err(Error::Value { key: "monitor", value: "on", must_be });
+        match self.monitor {
+            Some(_) if self.cpus > monitor::MOST_CPUS as u32 => refuse("off with more than 8 CPUs"),
+            Some(_) if self.mode == Mode::Bench => refuse("off with mode=bench"),
+            _ => Ok(()),
+        }
     }
 }
 

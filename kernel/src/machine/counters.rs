@@ -56,6 +56,8 @@ counters! {
     Tasks = "tasks",
     /// Processes that ended.
     Exits = "exits",
+    /// Translations that the monitor's TLB had no room for.
+    Evicted = "evicted",
 }
 
 const COUNTERS: usize = Counter::ALL.len();

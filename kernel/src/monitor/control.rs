@@ -2,7 +2,7 @@
 
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 
-use super::core::Core;
+use super::state::Core;
 
 const KEEP: u64 = 1 << 63;
 const CR3_RESERVED: u64 = 0x7ff << 52;

@@ -3,9 +3,9 @@
 use tlbkit_x86::{pause, read_cr2, read_msr, write_msr};
 
 use super::control::Refused;
-use super::core::{Core, Ring};
 use super::decode::{Frame, Instruction, RAX, RCX, RDX, decode};
 use super::shadow::Shadow;
+use super::state::{Core, Ring};
 use super::walk::Asker;
 use super::{core_of_this_cpu, settings};
 use crate::report;
@@ -44,7 +44,7 @@ extern "C" fn on_exit(frame: &mut Frame) {
         _ => stop(frame, "a trap that no guest should cause"),
     }
     core.speculate(settings().unwrap_or_default().guesses);
-    if core.random.next() % ONE_OF == 0 {
+    if core.random.next().is_multiple_of(ONE_OF) {
         pause();
     }
 }

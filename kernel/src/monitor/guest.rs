@@ -1,9 +1,9 @@
 //! The way into the guest's kernel and out of it, as the CPU would go there: SYSCALL and SYSRET, faults and interrupts
 //! and IRET.
 
-use super::core::{Core, Ring};
 use super::decode::{Frame, R11, RCX};
 use super::exit::IO_PRIVILEGE;
+use super::state::{Core, Ring};
 use crate::arch::tables;
 
 const INTERRUPT_FLAG: u64 = 1 << 9;

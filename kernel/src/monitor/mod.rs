@@ -7,7 +7,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `core` | one CPU as its guest sees it |
+//! | `state` | one CPU as its guest sees it |
 //! | `tlb` | what it holds, and what each instruction drops |
 //! | `walk` | how it fetches; what is wrong whoever asks |
 //! | `shadow` | the tables that the hardware walks |
@@ -20,16 +20,16 @@
 //! `tlbkit-pmap`'s windows are watched.
 
 mod control;
-mod core;
 mod decode;
 mod exit;
 mod guest;
 mod shadow;
+mod state;
 mod tlb;
 mod walk;
 
-use ::core::arch::{asm, global_asm};
-use ::core::cell::UnsafeCell;
+use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
 
 use spin::Once;
 use tlbkit::Features;
@@ -37,7 +37,7 @@ use tlbkit_x86::{read_cr3, read_cr4, read_msr, write_msr};
 use x86_64::instructions::tables::lidt;
 use x86_64::structures::DescriptorTablePointer;
 
-use self::core::{Core, Random};
+use self::state::{Core, Random};
 use crate::arch::cpu;
 use crate::arch::tables::{self, Gates};
 use crate::boot::options;

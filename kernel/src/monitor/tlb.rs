@@ -1,5 +1,5 @@
-//! A TLB as the manual allows it at its worst: it evicts nothing, and an instruction removes what the manual
-//! guarantees and nothing more.
+//! A TLB as the manual allows it at its worst: it evicts nothing while there is room, and an instruction removes what
+//! the manual guarantees and nothing more.
 //!
 //! | | entries of its tag | of other tags | global entries | cached paths |
 //! |---|---|---|---|---|
@@ -16,10 +16,12 @@
 use heapless::Vec;
 use tlbkit::PhysAddr;
 
+use crate::machine::counters::{self, Counter};
+
 /// A tag: what CR3 carries in its low bits.
 pub(super) type Tag = u16;
 
-/// More than the workloads touch; when it is full after all, the oldest go.
+/// More than the workloads touch.
 const ENTRIES: usize = 2048;
 const PATHS: usize = 512;
 
@@ -87,6 +89,15 @@ impl Path {
     }
 }
 
+/// Adds `item`, in place of the oldest if there is no room: a check may miss something then, which is counted.
+fn add_to<T, const N: usize>(items: &mut Vec<T, N>, item: T) {
+    if let Err(item) = items.push(item) {
+        counters::add(Counter::Evicted, 1);
+        items.remove(0);
+        let _ = items.push(item);
+    }
+}
+
 /// One CPU's.
 pub(super) struct Tlb {
     entries: Vec<Entry, ENTRIES>,
@@ -111,10 +122,7 @@ impl Tlb {
     /// Adds what a walk has found, in place of what the CPU had for the page under this tag.
     pub(super) fn add(&mut self, entry: Entry) {
         self.entries.retain(|held| !(held.tag == entry.tag && held.covers(entry.va)));
-        if let Err(entry) = self.entries.push(entry) {
-            self.entries.remove(0);
-            let _ = self.entries.push(entry);
-        }
+        add_to(&mut self.entries, entry);
     }
 
     /// Adds a path, unless the CPU has one already: it keeps the old one as long as it may.
@@ -123,10 +131,7 @@ impl Tlb {
         if self.paths.iter().any(|held| held.tag == path.tag && held.reached.level == level && held.maps(path.va)) {
             return;
         }
-        if let Err(path) = self.paths.push(path) {
-            self.paths.remove(0);
-            let _ = self.paths.push(path);
-        }
+        add_to(&mut self.paths, path);
     }
 
     pub(super) fn invlpg(&mut self, tag: Tag, va: u64) {

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::PhysAddr;
 use tlbkit_pmap::{Memory, Pte, Purpose};
 
-use super::core::{Core, Ring};
+use super::state::{Core, Ring};
 use super::tlb::{Entry, Path, Reached, span_shift};
 use crate::memory::{Ram, frames};
 use crate::report;
@@ -107,7 +107,7 @@ impl Core {
             let random = self.random.next() as usize;
             // Relaxed: a guess may be about any page.
             let va = PAGES[random / 2 % WATCHED].load(Ordering::Relaxed);
-            let path = if random % 2 == 0 { self.tlb.path(self.tag(), va) } else { None };
+            let path = if random.is_multiple_of(2) { self.tlb.path(self.tag(), va) } else { None };
             if let Some(entry) = self.walk(va, path, Asker::Guess)
                 && self.tlb.find(self.tag(), va).is_none()
             {

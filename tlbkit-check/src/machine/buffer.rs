@@ -1,4 +1,4 @@
-//! A store buffer: stores leave it in the order in which they were made, at any time, and their own CPU sees them first.
+//! A store buffer: stores leave it in the order in which they were made, at any time; their own CPU sees them first.
 
 use std::collections::VecDeque;
 

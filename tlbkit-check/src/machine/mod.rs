@@ -40,7 +40,7 @@ use crate::schedule::Chooser;
 use crate::timeline::Log;
 use errata::Errata;
 use memory::{FrameName, Memory};
-use tlbkit::Features;
+use tlbkit::{Features, Late};
 
 /// CPUs, memory, and who decides what happens next.
 pub(crate) struct Machine {
@@ -54,6 +54,7 @@ pub(crate) struct Machine {
     unaccessed: Vec<u64>,
     pub(crate) features: Features,
     pub(crate) errata: Errata,
+    pub(crate) late: Late,
     /// Whether the tables have two halves.
     pub(crate) is_isolated: bool,
     /// The CPU that executes.
@@ -68,7 +69,6 @@ pub(crate) struct Machine {
     pub(crate) changes: u64,
     /// Rounds in which nobody could do anything but look again.
     idle_rounds: u32,
-    nmis_left: u32,
     interrupts_sent: u64,
     /// Set while steps are scheduled: not while the machine is set up.
     pub(crate) is_live: bool,
@@ -94,8 +94,8 @@ pub struct Config {
     pub features: Features,
     /// What each fails to do.
     pub errata: Errata,
-    /// Non-maskable interrupts in a run.
-    pub nmis: u32,
+    /// What a kernel does about CPUs that do not answer in time.
+    pub late: Late,
     /// Steps after which a run is taken for one that never ends.
     pub step_limit: u64,
 }
@@ -103,7 +103,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let features = Features { pcid: true, invpcid: true };
-        Self { cpus: 4, features, errata: Errata::NONE, nmis: 2, step_limit: 100_000 }
+        Self { cpus: 4, features, errata: Errata::NONE, late: Late::Wait, step_limit: 100_000 }
     }
 }
 
@@ -119,6 +119,7 @@ impl Machine {
             unaccessed: Vec::new(),
             features: config.features,
             errata: config.errata,
+            late: config.late,
             is_isolated,
             current: 0,
             granted: None,
@@ -127,7 +128,6 @@ impl Machine {
             step_limit: config.step_limit,
             changes: 0,
             idle_rounds: 0,
-            nmis_left: config.nmis,
             interrupts_sent: 0,
             is_live: false,
             finding: None,

@@ -39,6 +39,13 @@ impl Machine {
         self.log.op(self.step, cpu, name);
     }
 
+    /// The running operation turns out to promise that nothing older is left of `promise`.
+    pub(crate) fn promise_all_older(&mut self, promise: Range<u64>) {
+        let step = self.step;
+        let op = &mut self.ops[self.cpus[self.current].op as usize];
+        (op.began, op.promise) = (step, promise);
+    }
+
     /// Ends the operation of the CPU that executes: what it has promised must hold now.
     pub(crate) fn end(&mut self) {
         let id = self.cpus[self.current].op;

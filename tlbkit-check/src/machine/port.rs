@@ -45,10 +45,6 @@ impl Port<'_, '_> {
             machine.note_change();
         }
     }
-
-    fn patient(&self) -> bool {
-        !self.world.machine.borrow().errata.has(Erratum::InterruptLost)
-    }
 }
 
 impl Hardware for Port<'_, '_> {
@@ -112,7 +108,7 @@ impl Hardware for Port<'_, '_> {
     }
 
     fn late(&self, _missing: Missing<'_>) -> Late {
-        if self.patient() { Late::Wait } else { Late::AskAgain }
+        self.world.machine.borrow().late
     }
 
     fn irqs_enabled(&self) -> bool {

@@ -32,7 +32,7 @@ impl Machine {
     /// The digest.
     pub(crate) fn digest(&mut self) -> u64 {
         let mut digest = mix(self.memory.digest(), self.values.digest());
-        digest = mix(digest, u64::from(self.nmis_left) << 32 | u64::from(self.idle_rounds));
+        digest = mix(digest, u64::from(self.idle_rounds));
         digest = self.words.0.iter().fold(digest, |digest, word| mix(digest, door::read_word(*word)));
         digest = self.unaccessed.iter().fold(digest, |digest, at| mix(digest, *at));
         for cpu in 0..self.cpus.len() {

@@ -13,8 +13,6 @@ pub(crate) enum Action {
     Interrupt(usize),
     /// A CPU takes the interrupt of one sender; the others are still on their way.
     OneInterrupt(usize),
-    /// A CPU takes a non-maskable interrupt.
-    Nmi(usize),
     /// The oldest store of a CPU reaches memory.
     Drain(usize),
     /// The hardware sets an A bit that a walk has found clear.
@@ -33,7 +31,7 @@ pub(crate) enum Turn {
 impl Action {
     pub(crate) const fn cpu(self) -> usize {
         match self {
-            Self::Step(cpu) | Self::Interrupt(cpu) | Self::OneInterrupt(cpu) | Self::Nmi(cpu) | Self::Drain(cpu) => cpu,
+            Self::Step(cpu) | Self::Interrupt(cpu) | Self::OneInterrupt(cpu) | Self::Drain(cpu) => cpu,
             Self::Accessed(_) => 0,
         }
     }
@@ -117,9 +115,6 @@ impl Machine {
             }
         }
         actions.extend((0..self.unaccessed.len()).map(Action::Accessed));
-        if self.nmis_left > 0 && turn == Turn::GoesOn && self.cpus[self.current].runs_kernel_code() {
-            actions.push(Action::Nmi(self.current));
-        }
         turn
     }
 
@@ -153,10 +148,5 @@ impl Machine {
     /// The CPU whose turn it is.
     pub(super) fn granted(&self) -> Option<Action> {
         self.granted
-    }
-
-    /// One more non-maskable interrupt has happened.
-    pub(super) fn count_nmi(&mut self) {
-        self.nmis_left -= 1;
     }
 }

@@ -115,9 +115,13 @@ impl Machine {
                     && (entry.shift > 12) == now.has(Pte::LARGE);
                 if is_true {
                     entry.life = Life::new(entry.life.fetched);
-                } else if entry.life.revoked.is_none() {
-                    entry.life.revoked = Some(Revocation { op, step: self.step });
-                    entry.life.promised_by = is_over.then_some(op);
+                    continue;
+                }
+                let revoked = *entry.life.revoked.get_or_insert(Revocation { op, step: self.step });
+                // Whoever maps another frame in its place promises that nobody uses the old one any more.
+                let is_replaced = revoked.op == op && now.has(Pte::PRESENT) && entry.frame != frame;
+                if entry.life.promised_by.is_none() && revoked.op == op && (is_over || is_replaced) {
+                    entry.life.promised_by = Some(op);
                 }
             }
         }

@@ -112,8 +112,10 @@ impl<'k> World<'k> {
                 granted = self.await_grant(cpu);
             }
             match granted.take() {
-                Some(Action::Step(_)) => return self.machine.borrow_mut().learn(STEP),
-                Some(Action::Nmi(_)) => self.nmi(cpu),
+                Some(Action::Step(_)) => {
+                    self.nmi(cpu);
+                    return self.machine.borrow_mut().learn(STEP);
+                }
                 Some(_) if self.is_abandoned.get() => return,
                 Some(action) => self.take_interrupts(cpu, action),
                 None => return,
@@ -209,25 +211,20 @@ impl<'k> World<'k> {
         machine.report(finding);
     }
 
-    /// A handler that may touch user memory if the protocol says so (C-54), between any two steps, whatever interrupts
-    /// are off.
+    /// A handler that nothing holds back, between any two steps, may touch user memory if the protocol says so (C-54).
+    /// It changes nothing, so it comes every time, and what it could reach is looked at.
     fn nmi(&self, cpu: usize) {
-        {
-            let mut machine = self.machine.borrow_mut();
-            machine.count_nmi();
-            machine.cpus[cpu].in_nmi = true;
-            let step = machine.step;
-            machine.log.nmi(step, cpu);
-        }
-        let may_touch = self.kernel.runs(cpu).is_some_and(|space| {
-            let vm = self.spaces[space].get().expect("a space that runs");
-            self.with_cpu(cpu, |handle| handle.is_running(vm.space()))
-        });
+        let Some(space) = self.kernel.runs(cpu).filter(|_| self.machine.borrow().cpus[cpu].runs_kernel_code()) else {
+            return;
+        };
+        let vm = self.spaces[space].get().expect("a space that runs");
+        self.machine.borrow_mut().cpus[cpu].in_nmi = true;
+        let may_touch = self.with_cpu(cpu, |handle| handle.is_running(vm.space()));
         let mut machine = self.machine.borrow_mut();
         machine.cpus[cpu].in_nmi = false;
-        if may_touch {
-            let finding = oracle::inspect_from_nmi(&machine, cpu);
-            machine.report(finding);
-        }
+        let Some(finding) = may_touch.then(|| oracle::inspect_from_nmi(&machine, cpu)).flatten() else { return };
+        let step = machine.step;
+        machine.log.nmi(step, cpu);
+        machine.report(finding);
     }
 }

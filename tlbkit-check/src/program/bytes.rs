@@ -48,8 +48,8 @@ fn op(bytes: &mut Bytes<'_>) -> Op {
         0..=4 => Op::Touch(page(bytes), Access::Read),
         5..=9 => Op::Touch(page(bytes), Access::Write),
         10..=11 => Op::Compute(1 + bytes.below(8)),
-        12..=14 => Op::Unmap(page(bytes), 1 + bytes.below(4)),
-        15..=16 => Op::DontNeed(page(bytes), 1 + bytes.below(4)),
+        12..=14 => Op::Unmap(page(bytes), 1 + bytes.below(6)),
+        15..=16 => Op::DontNeed(page(bytes), 1 + bytes.below(6)),
         17..=18 => Op::Protect(page(bytes), 1 + bytes.below(4), rights(bytes)),
         19..=20 => Op::Map(1 + bytes.below(6), content(bytes)),
         21..=23 => Op::Run(bytes.below(3)),
@@ -65,9 +65,10 @@ fn op(bytes: &mut Bytes<'_>) -> Op {
 }
 
 fn rare(bytes: &mut Bytes<'_>) -> Op {
-    match bytes.below(4) {
+    match bytes.below(5) {
         0 => Op::Ceiling(bytes.below(4)),
         1 => Op::Stop(bytes.below(32)),
+        2 => Op::Die(bytes.below(32)),
         _ => Op::Offline(bytes.below(32)),
     }
 }

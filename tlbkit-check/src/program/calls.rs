@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use tlbkit::{Hardware, PAGE_BYTES};
-use tlbkit_pmap::{Backing, Fault, Protection, Region, USER_END, Vm};
+use tlbkit_pmap::{Backing, Fault, KernelWindow, Protection, Region, USER_END, Vm};
 
 use super::{Access, Content, Rights, pages};
 use crate::machine::core::Mode;
@@ -80,20 +80,24 @@ impl<'k> World<'k> {
         self.change(cpu, space, "clear", &(0..USER_END), |handle, vm| vm.clear(&handle, &self.bus()));
     }
 
-    /// Maps the file's first pages into the kernel's addresses, and reads through them.
+    /// Maps the next two pages of the file into the kernel's addresses, and reads through them: whoever had the
+    /// addresses before left nothing there.
     pub(super) fn map_window(&self, cpu: usize) {
-        let frames = [0, 1].map(crate::machine::memory::file_page);
+        let frames = self.kernel.next_file_pages().map(crate::machine::memory::file_page);
+        self.machine.borrow_mut().begin("kernel map", None, 0..0);
         let window = self.with_cpu(cpu, |handle| self.kernel_map.map(&handle, &self.bus(), frames));
-        if let Ok(Some(window)) = window {
-            (0..window.pages).for_each(|page| self.machine.borrow_mut().watch(window.va + page * PAGE_BYTES));
-            self.kernel.windows.borrow_mut().push(window);
-        }
+        let Ok(Some(window)) = window else { return self.machine.borrow_mut().end() };
+        let range = addresses(&window);
+        let mut machine = self.machine.borrow_mut();
+        machine.promise_all_older(range.clone());
+        machine.end();
+        range.step_by(PAGE_BYTES as usize).for_each(|va| machine.watch(va));
+        self.kernel.windows.borrow_mut().push(window);
     }
 
     pub(super) fn unmap_window(&self, cpu: usize) {
         let Some(window) = self.kernel.windows.borrow_mut().pop() else { return };
-        let range = window.va..window.va + window.pages * PAGE_BYTES;
-        self.machine.borrow_mut().begin("kernel unmap", None, range);
+        self.machine.borrow_mut().begin("kernel unmap", None, addresses(&window));
         self.with_cpu(cpu, |handle| self.kernel_map.unmap(&handle, &self.bus(), window));
         self.machine.borrow_mut().end();
     }
@@ -154,6 +158,10 @@ impl<'k> World<'k> {
             });
         });
     }
+}
+
+fn addresses(window: &KernelWindow) -> Range<u64> {
+    window.va..window.va + window.pages * PAGE_BYTES
 }
 
 fn count(range: &Range<u64>) -> u64 {

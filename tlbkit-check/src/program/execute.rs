@@ -23,6 +23,8 @@ pub(crate) struct Kernel {
     /// Spaces whose last lazy reference each CPU has dropped.
     to_reclaim: Vec<RefCell<Vec<usize>>>,
     pub(super) windows: RefCell<Vec<KernelWindow>>,
+    /// Windows mapped so far.
+    mapped: Cell<u64>,
     busy: Cell<usize>,
 }
 
@@ -37,6 +39,7 @@ impl Kernel {
             made: Cell::new(0),
             to_reclaim: (0..cpus).map(|_| RefCell::default()).collect(),
             windows: RefCell::default(),
+            mapped: Cell::new(0),
             busy: Cell::new(cpus),
         }
     }
@@ -77,6 +80,12 @@ impl Kernel {
         is_last
     }
 
+    /// The file's pages that the next window shows: other ones than the window before.
+    pub(super) fn next_file_pages(&self) -> [u64; 2] {
+        let first = 2 * self.mapped.replace(self.mapped.get() + 1);
+        [first, first + 1]
+    }
+
     /// The protocol has told `cpu` that the last lazy reference to a dying space is gone.
     pub(crate) fn owe_reclaim(&self, cpu: usize, space: usize) {
         self.to_reclaim[cpu].borrow_mut().push(space);
@@ -86,7 +95,7 @@ impl Kernel {
     fn digest(&self) -> u64 {
         let spaces =
             (0..SPACES).map(|space| u64::from(self.users[space].get()) << 1 | u64::from(self.alive[space].get()));
-        spaces.fold(self.made.get() as u64 | (self.windows.borrow().len() as u64) << 32, mix)
+        spaces.fold(self.made.get() as u64 | (self.windows.borrow().len() as u64) << 32 | self.mapped.get() << 48, mix)
     }
 
     pub(super) fn next_to_reclaim(&self, cpu: usize) -> Option<usize> {
@@ -116,6 +125,9 @@ pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
     for &op in &world.kernel.program.cpus[cpu] {
         world.carry_out(cpu, op);
         world.reclaim(cpu);
+        if world.is_gone(cpu) {
+            break;
+        }
     }
     world.kernel.busy.set(world.kernel.busy.get() - 1);
     {
@@ -136,7 +148,8 @@ impl<'k> World<'k> {
         self.spaces[space].get().expect("a space that was made")
     }
 
-    /// A new, empty space, if one more can be had and a frame for it is left. Nobody else can see it yet, so nothing else happens meanwhile.
+    /// A new, empty space, if one more can be had and a frame for it is left. Nobody else can see it yet, so nothing
+    /// else happens meanwhile.
     pub(super) fn make_space(&self) -> Option<usize> {
         let space = self.kernel.made.get();
         if space == SPACES {
@@ -166,6 +179,7 @@ impl<'k> World<'k> {
             Op::Borrow(space) => self.borrow_space(cpu, usize::from(space) % SPACES),
             Op::Offline(steps) => self.offline(cpu, steps),
             Op::Stop(steps) => self.stop(cpu, steps),
+            Op::Die(steps) => self.die(cpu, steps),
             Op::KernelMap => self.map_window(cpu),
             Op::KernelUnmap => self.unmap_window(cpu),
             Op::Ceiling(pages) => self.tlb.knobs().set_ceiling(u32::from(pages)),

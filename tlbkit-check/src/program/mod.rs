@@ -81,6 +81,8 @@ pub enum Op {
     Offline(u8),
     /// Is stopped by force, declared so, and restarted after some steps.
     Stop(u8),
+    /// Is stopped by force, declared so after some steps, and never comes back.
+    Die(u8),
     /// Sets the ceiling, in pages.
     Ceiling(u8),
     /// Flushes user halves by the next CR3 write from now on.

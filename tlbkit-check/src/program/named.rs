@@ -43,8 +43,12 @@ pub const ALL: &[Named] = &[
     named("kernel-window", "a kernel mapping is removed that all CPUs use", kernel_window),
     named("hotplug", "a CPU goes offline and comes back while pages are unmapped", hotplug),
     named("stopped", "a CPU is stopped by force while it is waited for", stopped),
+    named("gone", "a CPU is stopped by force while it is waited for, and never comes back", gone),
     named("dontneed-race", "two CPUs give back the same pages at once", dontneed_race),
     named("large-page", "a 2 MiB page is split under its readers", large_page),
+    named("mixed-sizes", "a 2 MiB page and base pages beside it are given back by one call", mixed_sizes),
+    named("late-dirty", "a clean page is written while its entry is changed", late_dirty),
+    named("empty-tables", "page tables without entries are freed beside one with some", empty_tables),
     named("borrow", "the kernel uses a foreign space that is being changed", borrow),
     named("isolation-knob", "the way of flushing user halves changes at run time", isolation_knob),
 ];
@@ -95,9 +99,9 @@ fn two_senders() -> Program {
 }
 
 fn lazy_exit() -> Program {
-    let lazy = vec![Op::Idle, Op::Run(0), Op::Compute(3), Op::Idle, Op::Run(0), Op::Compute(3)];
-    let changer = vec![Op::DontNeed(0, 1), Op::Touch(0, Write), Op::Protect(0, 1, Rights::Read)];
-    Program { setup: shared(1, 1), cpus: vec![changer, lazy] }
+    let lazy = [Op::Idle, Op::KernelMap, Op::Run(0), Op::Compute(1)].repeat(6);
+    let changer = [Op::Protect(0, 1, Rights::Read), Op::Protect(0, 1, Rights::ReadWrite), Op::Touch(0, Write)];
+    Program { setup: shared(1, 2), cpus: vec![changer.repeat(4), lazy.clone(), lazy] }
 }
 
 fn lazy_tables() -> Program {
@@ -151,6 +155,12 @@ fn stopped() -> Program {
     Program { setup: shared(2, 2), cpus: vec![changer, victim.clone(), victim] }
 }
 
+fn gone() -> Program {
+    let changer = vec![Op::DontNeed(0, 2), Op::KernelMap, Op::KernelUnmap, Op::Touch(0, Write), Op::Unmap(0, 2)];
+    let other = vec![Op::Compute(4), Op::Touch(1, Read), Op::Idle, Op::Run(0), Op::Touch(0, Read)];
+    Program { setup: shared(2, 2), cpus: vec![changer, vec![Op::Compute(3), Op::Die(12)], other] }
+}
+
 fn dontneed_race() -> Program {
     let racer = vec![Op::DontNeed(0, 3), Op::Compute(2), Op::Touch(0, Write), Op::DontNeed(0, 1)];
     Program { setup: shared(3, 2), cpus: vec![racer.clone(), racer, vec![Op::Compute(10), Op::Touch(0, Read)]] }
@@ -161,6 +171,30 @@ fn large_page() -> Program {
     setup.extend([(1, Op::Run(0)), (1, Op::Touch(1, Read))]);
     let splitter = vec![Op::Protect(1, 1, Rights::Read), Op::Unmap(0, 1), Op::DontNeed(2, 1), Op::Unmap(0, 4)];
     Program { setup, cpus: vec![splitter, vec![Op::Touch(1, Write), Op::Compute(4), Op::Touch(2, Write)]] }
+}
+
+fn mixed_sizes() -> Program {
+    let user = [Op::Touch(0, Read), Op::Touch(4, Write), Op::Touch(5, Write)];
+    let map = [Op::Run(0), Op::Map(1, Content::Large), Op::Map(2, Content::Private)];
+    let mut setup: Vec<_> = map.into_iter().chain(user).map(|op| (0, op)).collect();
+    setup.extend([Op::Run(0)].into_iter().chain(user).map(|op| (1, op)));
+    let owner = vec![Op::DontNeed(0, 6), Op::Touch(5, Write), Op::Unmap(0, 6)];
+    Program { setup, cpus: vec![owner, [vec![Op::Compute(6)], user.to_vec(), vec![Op::Compute(6)]].concat()] }
+}
+
+fn late_dirty() -> Program {
+    let reads = [Op::Touch(0, Read), Op::Touch(1, Read)];
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(2, Content::Shared)), (1, Op::Run(0))];
+    setup.extend([0, 1].into_iter().flat_map(|cpu| reads.map(|op| (cpu, op))));
+    let owner = vec![Op::Protect(0, 1, Rights::Read), Op::Protect(1, 1, Rights::None), Op::Fork];
+    Program { setup, cpus: vec![owner, vec![Op::Touch(0, Write), Op::Touch(1, Write)]] }
+}
+
+fn empty_tables() -> Program {
+    let mut setup = shared(6, 0);
+    setup.extend([(0, Op::DontNeed(4, 2)), (1, Op::Run(0)), (1, Op::Touch(0, Read))]);
+    let user = vec![Op::Touch(0, Read), Op::Compute(6), Op::Touch(1, Read), Op::Compute(6)];
+    Program { setup, cpus: vec![vec![Op::DontNeed(1, 3), Op::Unmap(0, 6), Op::Map(1, Content::Private)], user] }
 }
 
 fn borrow() -> Program {

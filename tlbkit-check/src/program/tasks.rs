@@ -17,14 +17,13 @@ impl<'k> World<'k> {
         }
         // Both are held while the switch is under way: nobody destroys either.
         self.kernel.hold(space);
-        self.kernel.set_runs(cpu, None);
+        // The new task from here on: a handler in between relies on what the protocol says of it.
+        self.kernel.set_runs(cpu, Some(space));
         self.machine.borrow_mut().begin("switch", None, 0..0);
         self.with_cpu(cpu, |handle| {
             handle.hardware().with_irqs_off(|irqs| handle.switch_to(self.vm(space).space(), irqs));
         });
         self.machine.borrow_mut().end();
-        // As in kernels that look at the current task too: it is the new one only when the switch is over.
-        self.kernel.set_runs(cpu, Some(space));
         left.into_iter().for_each(|left| self.kernel.unhold(left));
     }
 
@@ -67,17 +66,27 @@ impl<'k> World<'k> {
 
     /// Is stopped by force in the middle of its task. After some steps somebody declares it; later it is restarted.
     pub(super) fn stop(&self, cpu: usize, steps: u8) {
-        self.set_mode(cpu, Mode::Stopped);
-        (0..steps).for_each(|_| self.point());
-        self.machine.borrow_mut().drain();
-        self.tlb.declare_stopped(CpuId(cpu as u32));
-        self.machine.borrow_mut().drain();
+        self.die(cpu, steps);
         (0..steps).for_each(|_| self.point());
         self.machine.borrow_mut().restart(cpu, self.kernel_map.root().0);
         let left = self.kernel.runs(cpu);
         self.kernel.set_runs(cpu, None);
         self.come_back(cpu);
         left.into_iter().for_each(|left| self.kernel.unhold(left));
+    }
+
+    /// Is stopped by force, and declared so after some steps.
+    pub(super) fn die(&self, cpu: usize, steps: u8) {
+        self.set_mode(cpu, Mode::Stopped);
+        (0..steps).for_each(|_| self.point());
+        self.machine.borrow_mut().drain();
+        self.tlb.declare_stopped(CpuId(cpu as u32));
+        self.machine.borrow_mut().drain();
+    }
+
+    /// True if the CPU was stopped and not restarted.
+    pub(super) fn is_gone(&self, cpu: usize) -> bool {
+        self.machine.borrow().cpus[cpu].mode == Mode::Stopped
     }
 
     fn come_back(&self, cpu: usize) {
@@ -92,7 +101,6 @@ impl<'k> World<'k> {
             vm.fork(&handle, &self.bus(), self.vm(child), ChildFill::ByPolicy)
         });
         if forked.is_ok() {
-            self.machine.borrow_mut().values.forked(space, child);
             self.kernel.set_alive(child);
         }
     }

@@ -9,8 +9,8 @@ use crate::machine::steps::{Action, Turn};
 
 /// Steps of an average run.
 const LENGTH: u64 = 400;
-/// Kinds of agents a CPU has: itself, interrupts, store buffer, non-maskable interrupts.
-const KINDS: usize = 4;
+/// Kinds of agents a CPU has: itself, interrupts, store buffer.
+const KINDS: usize = 3;
 
 /// A schedule from a seed.
 #[derive(Debug)]
@@ -38,7 +38,6 @@ impl Pct {
             Action::Step(_) | Action::Accessed(_) => 0,
             Action::Interrupt(_) | Action::OneInterrupt(_) => 1,
             Action::Drain(_) => 2,
-            Action::Nmi(_) => 3,
         };
         action.cpu() * KINDS + kind
     }

@@ -12,7 +12,6 @@ struct Weights {
     switch: u64,
     interrupt: u64,
     drain: u64,
-    nmi: u64,
 }
 
 /// A schedule from a seed.
@@ -31,7 +30,6 @@ impl RandomChoice {
             switch: one_of(&[2, 4, 8]),
             interrupt: one_of(&[0, 1, 4, 16]),
             drain: one_of(&[0, 1, 4, 16]),
-            nmi: one_of(&[0, 1]),
         };
         Self { random, weights }
     }
@@ -42,7 +40,6 @@ impl RandomChoice {
             Action::Step(_) | Action::Accessed(_) => self.weights.switch,
             Action::Interrupt(_) | Action::OneInterrupt(_) => self.weights.interrupt,
             Action::Drain(_) => self.weights.drain,
-            Action::Nmi(_) => self.weights.nmi,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! What each system call takes away, once it has succeeded.
 
-use super::Deducer;
 use super::pages::Backing;
-use crate::op::{Cause, Space, Step};
+use super::{Deducer, Paging};
+use crate::op::{Cause, Space, Step, Taken};
 use std::ops::Range;
+use tlbkit::Stride;
 use tlbkit_trace::{Event, Syscall};
 
 /// End of user addresses with four levels of tables.
@@ -11,6 +12,7 @@ pub(super) const USER_END: u64 = 1 << 47;
 /// Where exec's stack is, near enough.
 pub(super) const STACK_PAGE: u64 = (USER_END >> 12) - 64;
 
+const PROT_WRITE: u64 = 2;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MAP_SHARED: u64 = 1;
@@ -20,6 +22,10 @@ const MAP_ANONYMOUS: u64 = 0x20;
 /// Pages of `bytes` bytes from `start`.
 fn pages(start: u64, bytes: u64) -> Range<u64> {
     start >> 12..start.saturating_add(bytes).div_ceil(4096).min(USER_END >> 12)
+}
+
+fn taken(span: &Range<u64>, stride: Stride) -> Taken {
+    Taken { page: span.start, pages: span.end - span.start, stride, frees_tables: false }
 }
 
 impl Deducer {
@@ -33,29 +39,47 @@ impl Deducer {
         match call {
             Syscall::Mmap => self.mmap(event, space, args, result as u64),
             Syscall::Munmap => self.unmap(event, space, call, &pages(args[0], args[1])),
-            Syscall::Mprotect => self.narrow(event, space, call, &pages(args[0], args[1])),
-            Syscall::Madvise if matches!(args[2], MADV_DONTNEED | MADV_FREE) => {
-                let range = pages(args[0], args[1]);
-                let spans = self.pages[space.0 as usize].zapped(&range);
-                spans.into_iter().for_each(|span| self.revoke(event, space, call, span, false));
-                if args[2] == MADV_DONTNEED {
-                    self.pages[space.0 as usize].discard(&mut self.frames, &range);
-                }
-            }
+            Syscall::Mprotect => self.mprotect(event, space, &pages(args[0], args[1]), args[2]),
+            Syscall::Madvise => self.madvise(event, space, &pages(args[0], args[1]), args[2]),
             Syscall::Brk => self.brk(event, space, result as u64),
             Syscall::Mremap => self.mremap(event, space, args, result as u64),
             // The parent's entries become read-only; the child's return is another thread's.
             Syscall::Clone if result > 0 && args[0] & super::CLONE_VM == 0 => {
-                self.revoke(event, space, call, 0..u64::MAX, false);
+                self.revoke(event, space, Cause::Call(call), [Taken::ALL]);
             }
             _ => {}
         }
     }
 
-    fn revoke(&mut self, event: &Event, space: Space, call: Syscall, range: Range<u64>, frees_tables: bool) {
-        let pages = if range.end == u64::MAX { u64::MAX } else { range.end - range.start };
-        let step = Step::Revoke { space, cause: Cause::Call(call), page: range.start, pages, frees_tables };
-        self.push(event, event.comm, step);
+    /// What a flush for `range` names, one after the other.
+    fn zapped(&self, space: Space, range: &Range<u64>) -> Vec<Taken> {
+        let pages = &self.pages[space.0 as usize];
+        let taken = |span: Range<u64>| {
+            let region = (self.paging == Paging::Huge).then(|| pages.huge(&span)).flatten();
+            let Some(region) = region else { return taken(&span, Stride::Page4K) };
+            // What reaches beyond the range was split before.
+            let inside = region.start.max(range.start)..region.end.min(range.end);
+            taken(&inside, if inside == region { Stride::Page2M } else { Stride::Page4K })
+        };
+        pages.zapped(range).into_iter().map(taken).collect()
+    }
+
+    pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
+        let step = |taken| Step::Revoke { space, cause, taken };
+        taken.into_iter().for_each(|taken| self.push(event, event.comm, step(taken)));
+    }
+
+    fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: u64) {
+        let cause = match advice {
+            MADV_DONTNEED => Cause::DontNeed,
+            MADV_FREE => Cause::Free,
+            _ => return,
+        };
+        let taken = self.zapped(space, range);
+        self.revoke(event, space, cause, taken);
+        if advice == MADV_DONTNEED {
+            self.pages[space.0 as usize].discard(&mut self.frames, range);
+        }
     }
 
     fn mmap(&mut self, event: &Event, space: Space, args: [u64; 5], at: u64) {
@@ -71,23 +95,31 @@ impl Deducer {
         self.pages[space.0 as usize].map(range, backing);
     }
 
-    /// Permissions are taken, or frames; what is mapped stays so, or not.
-    fn narrow(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>) {
-        if let Some(span) = self.pages[space.0 as usize].span(range) {
-            self.revoke(event, space, call, span, false);
+    fn mprotect(&mut self, event: &Event, space: Space, range: &Range<u64>, protection: u64) {
+        let pages = &mut self.pages[space.0 as usize];
+        if protection & PROT_WRITE != 0 && !pages.is_known(range) {
+            // Allocators let their arenas grow so: what becomes writable was not there before.
+            return pages.map(range.clone(), Backing::Private);
         }
+        self.narrow(event, space, Syscall::Mprotect, range);
+    }
+
+    /// Permissions are taken, or all of it is moved: one flush.
+    fn narrow(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>) {
+        let span = self.pages[space.0 as usize].span(range);
+        self.revoke(event, space, Cause::Call(call), span.map(|span| taken(&span, Stride::Page4K)));
     }
 
     fn unmap(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>) {
         if range.is_empty() {
             return;
         }
-        let pages = &mut self.pages[space.0 as usize];
-        let mut spans = pages.zapped(range);
-        let frees_tables = pages.unmap(&mut self.frames, range);
-        let last = spans.pop();
-        spans.into_iter().for_each(|span| self.revoke(event, space, call, span, false));
-        last.into_iter().for_each(|span| self.revoke(event, space, call, span, frees_tables));
+        let mut zapped = self.zapped(space, range);
+        let frees_tables = self.pages[space.0 as usize].unmap(&mut self.frames, range);
+        if let Some(last) = zapped.last_mut() {
+            last.frees_tables = frees_tables;
+        }
+        self.revoke(event, space, Cause::Call(call), zapped);
     }
 
     fn brk(&mut self, event: &Event, space: Space, end: u64) {

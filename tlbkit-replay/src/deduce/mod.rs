@@ -11,11 +11,12 @@ mod calls;
 mod pages;
 mod people;
 
-use crate::op::{Cause, Op, Space, Step};
+use crate::op::{Cause, Op, Space, Step, Taken};
 use pages::{Frames, Pages};
-use people::People;
+pub(crate) use people::People;
 use rustc_hash::FxHashMap;
-use tlbkit_trace::{Error, Event, FlushReason, Kind, Name, Source, Syscall};
+use tlbkit::Stride;
+use tlbkit_trace::{Event, FlushReason, Kind, Name, Syscall};
 
 /// What a trace asks of a kernel.
 #[derive(Clone, Debug, Default)]
@@ -26,24 +27,20 @@ pub struct Deduced {
     pub spaces: u32,
     /// CPUs.
     pub cpus: u32,
-    /// Most pages of each space that were known to be mapped at once.
+    /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
     pub most_pages: Vec<u64>,
     /// First and last event, on the recording's clock.
     pub span_ns: (u64, u64),
 }
 
-/// Reads the trace that `open` opens, twice, and says what a kernel must do.
-///
-/// # Errors
-/// If the trace cannot be read.
-pub fn deduce(open: impl Fn() -> Result<Box<dyn Source>, Error>) -> Result<Deduced, Error> {
-    let people = People::read(&mut *open()?)?;
-    let mut deducer = Deducer::new(people);
-    let mut source = open()?;
-    while let Some(event) = source.next_event()? {
-        deducer.event(&event);
-    }
-    Ok(deducer.done)
+/// With which pages anonymous memory is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Paging {
+    /// As the trace has it.
+    #[default]
+    AsRecorded,
+    /// With 2 MiB wherever a mapping has room for them, as transparent huge pages at their best.
+    Huge,
 }
 
 /// A thread of a program.
@@ -56,8 +53,9 @@ struct Task {
 }
 
 /// What is known while the trace is read.
-pub(super) struct Deducer {
+pub(crate) struct Deducer {
     people: People,
+    paging: Paging,
     tasks: FxHashMap<i32, Task>,
     /// Threads that use each space.
     users: Vec<u32>,
@@ -69,11 +67,12 @@ pub(super) struct Deducer {
 }
 
 impl Deducer {
-    fn new(people: People) -> Self {
+    pub(crate) fn new(people: People, paging: Paging) -> Self {
         let cpus = people.cpus;
         let done = Deduced { cpus, ..Deduced::default() };
         Self {
             people,
+            paging,
             tasks: FxHashMap::default(),
             users: Vec::new(),
             pages: Vec::new(),
@@ -83,7 +82,11 @@ impl Deducer {
         }
     }
 
-    fn event(&mut self, event: &Event) {
+    pub(crate) fn finish(self) -> Deduced {
+        self.done
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
         if self.done.span_ns.1 == 0 {
             self.done.span_ns.0 = event.time_ns;
         }
@@ -151,10 +154,10 @@ impl Deducer {
     }
 
     fn new_space(&mut self, pages: Pages) -> Space {
+        self.done.most_pages.push(pages.most());
         self.pages.push(pages);
         self.users.push(0);
         self.done.spaces += 1;
-        self.done.most_pages.push(0);
         Space(self.done.spaces - 1)
     }
 
@@ -191,10 +194,8 @@ impl Deducer {
         self.users[space.0 as usize] += 1;
         self.push(event, event.comm, Step::Run { space });
         let cause = Cause::Call(Syscall::Execve);
-        let stack = calls::STACK_PAGE;
-        let revoke = |pages, frees_tables| Step::Revoke { space, cause, page: stack, pages, frees_tables };
-        self.push(event, event.comm, revoke(1, false));
-        self.push(event, event.comm, revoke(u64::MAX, true));
+        let stack = Taken { page: calls::STACK_PAGE, pages: 1, stride: Stride::Page4K, frees_tables: false };
+        self.revoke(event, space, cause, [stack, Taken { frees_tables: true, ..Taken::ALL }]);
         self.let_go(event, old, cause);
     }
 
@@ -221,18 +222,22 @@ impl Deducer {
         let index = space.0 as usize;
         let (is_present, is_write) = (error_code & 1 != 0, error_code & 2 != 0);
         if !is_present {
+            if self.paging == Paging::Huge && self.pages[index].has_huge_neighbour(page) {
+                return;
+            }
             self.pages[index].fault(&mut self.frames, page, is_write);
         } else if is_write && self.pages[index].store(&mut self.frames, page) {
-            let cause = Cause::CopyOnWrite;
-            self.push(event, event.comm, Step::Revoke { space, cause, page, pages: 1, frees_tables: false });
+            let taken = Taken { page, pages: 1, stride: Stride::Page4K, frees_tables: false };
+            self.revoke(event, space, Cause::CopyOnWrite, [taken]);
         }
         let most = &mut self.done.most_pages[index];
-        *most = (*most).max(self.pages[index].count() as u64);
+        *most = (*most).max(self.pages[index].most());
         self.push(event, event.comm, Step::Touch { page });
     }
 
     fn enter(&mut self, event: &Event, call: Syscall, args: [u64; 5]) {
         self.task(event.tid).call = Some((call, args));
+        self.push(event, event.comm, Step::Call);
     }
 
     /// The new space was loaded a moment ago, unless the trace has not shown it. The thread is its process now.

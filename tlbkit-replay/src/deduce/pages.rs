@@ -5,6 +5,8 @@ use std::ops::Range;
 
 /// Base pages that Linux maps around a read fault of a file, if they are in memory: 64 KiB.
 const FAULT_AROUND_PAGES: u64 = 16;
+/// Base pages of a huge one.
+const HUGE: u64 = 512;
 
 /// Where the content of a mapped page comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,7 +117,7 @@ impl Pages {
 
     /// A page that was not mapped is used.
     pub(super) fn fault(&mut self, frames: &mut Frames, page: u64, is_write: bool) {
-        if is_write {
+        if is_write && !self.is_shared(page) {
             let frame = frames.fresh();
             self.put(frames, page, frame);
             return;
@@ -143,7 +145,8 @@ impl Pages {
 
     /// A store to a page that is mapped but may not be written; true if it got another frame, and so must be flushed.
     pub(super) fn store(&mut self, frames: &mut Frames, page: u64) -> bool {
-        let is_copied = self.mapped.get(&page).is_none_or(|&frame| frames.is_shared(frame));
+        // Others are to see a store to shared memory, so it is never copied: the fault was for its dirty bit.
+        let is_copied = !self.is_shared(page) && self.mapped.get(&page).is_none_or(|&frame| frames.is_shared(frame));
         if is_copied {
             let frame = frames.fresh();
             self.put(frames, page, frame);
@@ -151,9 +154,14 @@ impl Pages {
         is_copied
     }
 
-    /// First and last of the pages in `range` that are mapped, or may be.
+    /// Whether everything that is mapped in `range` was mapped under our eyes.
+    pub(super) fn is_known(&self, range: &Range<u64>) -> bool {
+        !self.is_older || self.mapping(range.start).is_some_and(|(mapping, _)| range.end <= mapping.end)
+    }
+
+    /// First and last of the pages in `range` that are mapped, or may be: in a mapping that is older than the trace.
     pub(super) fn span(&self, range: &Range<u64>) -> Option<Range<u64>> {
-        if self.is_older {
+        if !self.is_known(range) {
             return Some(range.clone());
         }
         let mut inside = self.mapped.range(range.clone());
@@ -162,8 +170,8 @@ impl Pages {
         Some(first..last + 1)
     }
 
-    /// What a flush for frames taken from `range` names, one after the other: Linux flushes shared memory table by table,
-    /// before it believes their dirty bits.
+    /// What a flush for frames taken from `range` names, one after the other: Linux flushes shared memory table by
+    /// table, before it believes their dirty bits.
     pub(super) fn zapped(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let Some(span) = self.span(range) else { return Vec::new() };
         if !self.is_shared(span.start) {
@@ -217,9 +225,22 @@ impl Pages {
         }
     }
 
-    /// How many pages are known to be mapped.
-    pub(super) fn count(&self) -> usize {
-        self.mapped.len()
+    /// How many pages may be mapped at most.
+    pub(super) fn most(&self) -> u64 {
+        if self.is_older { u64::MAX } else { self.mapped.len() as u64 }
+    }
+
+    /// The 2 MiB regions that `span` lies in, if huge pages may map all of them.
+    pub(super) fn huge(&self, span: &Range<u64>) -> Option<Range<u64>> {
+        let whole = span.start & !(HUGE - 1)..span.end.next_multiple_of(HUGE);
+        let (mapping, backing) = self.mapping(span.start)?;
+        let has_room = mapping.start <= whole.start && whole.end <= mapping.end;
+        (has_room && backing == Backing::Private).then_some(whole)
+    }
+
+    /// Whether a huge page that another page's fault has brought maps this page, too.
+    pub(super) fn has_huge_neighbour(&self, page: u64) -> bool {
+        self.huge(&(page..page + 1)).is_some_and(|region| self.mapped.range(region).next().is_some())
     }
 }
 

@@ -6,56 +6,53 @@
 //! program's.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tlbkit_trace::{Error, FaultMode, FlushReason, Kind, Source};
+use tlbkit_trace::{Event, FaultMode, FlushReason, Kind};
 
 /// What a first reading tells.
 #[derive(Default)]
-pub(super) struct People {
+pub(crate) struct People {
     process: FxHashMap<i32, i32>,
     programs: FxHashSet<i32>,
     /// When execs loaded their new spaces, by thread and time.
     execs: FxHashSet<(i32, u64)>,
+    /// When each thread loaded a space without being switched to, last.
+    loaded: FxHashMap<i32, u64>,
+    /// The thread that each CPU has just turned to.
+    coming: Vec<i32>,
     /// CPUs that recorded anything.
     pub(super) cpus: u32,
 }
 
 impl People {
-    /// Reads the whole trace.
-    pub(super) fn read(source: &mut dyn Source) -> Result<Self, Error> {
-        let mut people = Self::default();
-        let mut loaded: FxHashMap<i32, u64> = FxHashMap::default();
-        // The thread that each CPU has just turned to.
-        let mut coming: Vec<i32> = Vec::new();
-        while let Some(event) = source.next_event()? {
-            people.cpus = people.cpus.max(event.cpu + 1);
-            if event.pid > 0 {
-                people.process.entry(event.tid).or_insert(event.pid);
-            }
-            coming.resize(people.cpus as usize, 0);
-            let came = std::mem::take(&mut coming[event.cpu as usize]);
-            match event.kind {
-                Kind::Switch { next, .. } => coming[event.cpu as usize] = next,
-                Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {
-                    people.programs.insert(came);
-                }
-                // A space was loaded without a switch of threads: the last time before its end this was the exec's.
-                Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
-                    loaded.insert(event.tid, event.time_ns);
-                }
-                Kind::Fault { mode: FaultMode::User, .. } | Kind::Enter { .. } | Kind::Leave { .. } => {
-                    people.programs.insert(event.tid);
-                }
-                Kind::Exec { tid, old_tid, .. } => {
-                    people.programs.insert(tid);
-                    people.execs.extend(loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
-                }
-                Kind::Fork { parent, child, .. } if people.programs.contains(&parent) => {
-                    people.programs.insert(child);
-                }
-                _ => {}
-            }
+    /// Learns from an event of the first reading.
+    pub(crate) fn meet(&mut self, event: &Event) {
+        self.cpus = self.cpus.max(event.cpu + 1);
+        if event.pid > 0 {
+            self.process.entry(event.tid).or_insert(event.pid);
         }
-        Ok(people)
+        self.coming.resize(self.cpus as usize, 0);
+        let came = std::mem::take(&mut self.coming[event.cpu as usize]);
+        match event.kind {
+            Kind::Switch { next, .. } => self.coming[event.cpu as usize] = next,
+            Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {
+                self.programs.insert(came);
+            }
+            // A space was loaded without a switch of threads: the last time before its end this was the exec's.
+            Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
+                self.loaded.insert(event.tid, event.time_ns);
+            }
+            Kind::Fault { mode: FaultMode::User, .. } | Kind::Enter { .. } | Kind::Leave { .. } => {
+                self.programs.insert(event.tid);
+            }
+            Kind::Exec { tid, old_tid, .. } => {
+                self.programs.insert(tid);
+                self.execs.extend(self.loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
+            }
+            Kind::Fork { parent, child, .. } if self.programs.contains(&parent) => {
+                self.programs.insert(child);
+            }
+            _ => {}
+        }
     }
 
     /// True if the thread's exec loaded its new space at this time.

@@ -1,75 +1,198 @@
-//! What one CPU holds, as far as faults tell, and for how long it has been filling.
+//! What one CPU may hold of each space: what faults tell, and how long it has been filling.
 
-use rustc_hash::FxHashSet;
+use crate::tally::{Bounds, Who};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use tlbkit::{Cr3, Pcid, PhysAddr};
 
-/// Under one tag.
+/// The halves of a space under isolation lie one page apart.
+const HALF: u64 = 0x1000;
+
+/// A space, by the root of its kernel half.
+pub(super) const fn root_of(cr3: Cr3) -> u64 {
+    cr3.root().0 & !HALF
+}
+
+/// Of one space.
 #[derive(Default)]
-pub(super) struct Held {
+struct Held {
     /// Pages whose fault filled an entry that nothing has dropped.
     pages: FxHashSet<u64>,
-    /// When the tag was empty last.
-    empty_since_ns: u64,
+    /// For how long the space has run since it held nothing.
+    ran_ns: u64,
+    /// Entries that may have to be walked for again, and who dropped them.
+    debt: u64,
+    debtor: Option<Who>,
+}
+
+/// Entries that somebody dropped and that were walked for again.
+pub(super) struct Due {
+    pub(super) walks: u64,
+    pub(super) debtor: Option<Who>,
+}
+
+impl Held {
+    /// What was walked for again since the last time, if it can have been: no more than the time allowed.
+    fn settle(&self, walks_per_ns: f64) -> Due {
+        let could = (self.ran_ns as f64 * walks_per_ns) as u64;
+        Due { walks: self.debt.min(could), debtor: self.debtor }
+    }
+
+    /// Drops everything; `most` entries can have been there and true.
+    fn empty(&mut self, most: u64, revoked: &Range<u64>, walks_per_ns: f64, who: Option<Who>) -> (Bounds, Due) {
+        let due = self.settle(walks_per_ns);
+        let could = (self.ran_ns as f64 * walks_per_ns) as u64;
+        let known = self.pages.iter().filter(|page| !revoked.contains(page)).count() as u64;
+        let lost = Bounds { low: known.min(most), high: most.min(could).max(known.min(most)) };
+        // What was not walked for yet is still wanted.
+        self.debt = (lost.high + self.debt - due.walks).min(most);
+        self.debtor = who;
+        self.pages.clear();
+        self.ran_ns = 0;
+        (lost, due)
+    }
 }
 
 /// One CPU.
 pub(super) struct Core {
     pub(super) cr3: Cell<Cr3>,
-    held: RefCell<BTreeMap<Pcid, Held>>,
+    held: RefCell<FxHashMap<u64, Held>>,
+    /// Which space each tag names.
+    tags: RefCell<BTreeMap<Pcid, u64>>,
     /// The flush that this CPU has begun: what it has executed of it so far.
     pub(super) work: Cell<Work>,
+    /// A program runs, rather than the idle thread or a thread of the kernel.
+    pub(super) is_busy: Cell<bool>,
+    /// It is in user mode.
+    pub(super) is_user: Cell<bool>,
+    /// It is on the way from user mode into the kernel, or back.
+    pub(super) is_crossing: Cell<bool>,
+    seen_ns: Cell<u64>,
 }
 
 /// What one CPU has executed for one flush.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
-    pub(super) invlpg: u64,
-    pub(super) was_flushed: bool,
+    pub(super) items: crate::bill::Counts,
     pub(super) was_current: bool,
     pub(super) was_wrong_space: bool,
-    /// CR3 was written, and nothing flushed.
-    pub(super) was_kept: bool,
-    pub(super) cycles: f64,
+    /// What was revoked was here for certain.
+    pub(super) was_held: bool,
 }
 
 impl Default for Core {
     fn default() -> Self {
-        let cr3 = Cell::new(Cr3::flushing(PhysAddr(0), Pcid::KERNEL));
-        Self { cr3, held: RefCell::default(), work: Cell::default() }
+        Self {
+            cr3: Cell::new(Cr3::flushing(PhysAddr(0), Pcid::KERNEL)),
+            held: RefCell::default(),
+            tags: RefCell::default(),
+            work: Cell::default(),
+            is_busy: Cell::new(false),
+            is_user: Cell::new(false),
+            is_crossing: Cell::new(false),
+            seen_ns: Cell::new(0),
+        }
     }
 }
 
 impl Core {
-    /// A fault has filled an entry of the loaded tag.
+    /// Time goes on; how much of it the loaded space ran.
+    pub(super) fn pass(&self, now_ns: u64) -> u64 {
+        let passed_ns = now_ns.saturating_sub(self.seen_ns.replace(now_ns));
+        if !self.is_busy.get() {
+            return 0;
+        }
+        self.held.borrow_mut().entry(root_of(self.cr3.get())).or_default().ran_ns += passed_ns;
+        passed_ns
+    }
+
+    /// A fault has filled an entry of the loaded space.
     pub(super) fn touch(&self, page: u64) {
-        self.held.borrow_mut().entry(self.cr3.get().pcid()).or_default().pages.insert(page);
+        self.held.borrow_mut().entry(root_of(self.cr3.get())).or_default().pages.insert(page);
     }
 
-    /// Drops one entry; true if it was there for certain.
-    pub(super) fn drop_page(&self, page: u64) -> bool {
-        self.held.borrow_mut().get_mut(&self.cr3.get().pcid()).is_some_and(|held| held.pages.remove(&page))
+    /// Whether an entry of the loaded space for any of `pages` is here for certain.
+    pub(super) fn holds(&self, pages: &Range<u64>) -> bool {
+        let held = self.held.borrow();
+        let Some(held) = held.get(&root_of(self.cr3.get())) else { return false };
+        held.pages.iter().any(|page| pages.contains(page))
     }
 
-    /// Drops a tag: how many entries were there for certain, and for how long it may have been filled.
-    pub(super) fn drop_tag(&self, pcid: Pcid, now_ns: u64) -> (u64, u64) {
-        let mut tags = self.held.borrow_mut();
-        let held = tags.entry(pcid).or_default();
-        let entries = held.pages.len() as u64;
-        held.pages.clear();
-        (entries, now_ns - std::mem::replace(&mut held.empty_since_ns, now_ns).min(now_ns))
+    /// Drops one entry of the loaded space: it was revoked, so nobody misses it.
+    pub(super) fn drop_page(&self, page: u64) {
+        if let Some(held) = self.held.borrow_mut().get_mut(&root_of(self.cr3.get())) {
+            held.pages.remove(&page);
+        }
     }
 
-    /// Drops every tag.
-    pub(super) fn drop_all(&self, now_ns: u64) -> (u64, u64) {
-        let tags: Vec<Pcid> = self.held.borrow().keys().copied().collect();
-        tags.into_iter().map(|tag| self.drop_tag(tag, now_ns)).fold((0, 0), |a, b| (a.0 + b.0, a.1.max(b.1)))
+    /// The tag names this space from here on; what it named before.
+    pub(super) fn name(&self, cr3: Cr3) -> Option<u64> {
+        self.tags.borrow_mut().insert(cr3.pcid(), root_of(cr3))
+    }
+
+    /// All spaces that a tag names, each once.
+    pub(super) fn named(&self) -> Vec<u64> {
+        let mut roots: Vec<u64> = self.tags.borrow().values().copied().collect();
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+
+    /// Drops all of one space.
+    pub(super) fn empty(
+        &self,
+        root: u64,
+        most: u64,
+        revoked: &Range<u64>,
+        walks_per_ns: f64,
+        who: Option<Who>,
+    ) -> (Bounds, Due) {
+        self.held.borrow_mut().entry(root).or_default().empty(most, revoked, walks_per_ns, who)
+    }
+
+    /// The end: what was walked for again since each space was emptied last.
+    pub(super) fn settle(&self, walks_per_ns: f64) -> Vec<Due> {
+        self.held.borrow().values().map(|held| held.settle(walks_per_ns)).collect()
     }
 
     pub(super) fn note(&self, change: impl FnOnce(&mut Work)) {
         let mut work = self.work.get();
         change(&mut work);
         self.work.set(work);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOTHING: Range<u64> = 0..0;
+
+    #[test]
+    fn refills_fit_into_the_time_before_and_after() {
+        let mut held = Held { ran_ns: 100, ..Held::default() };
+        let (lost, due) = held.empty(1000, &NOTHING, 0.5, None);
+        assert_eq!((lost, due.walks), (Bounds { low: 0, high: 50 }, 0));
+        held.ran_ns = 20;
+        let (lost, due) = held.empty(1000, &NOTHING, 0.5, None);
+        assert_eq!((lost, due.walks), (Bounds { low: 0, high: 10 }, 10));
+        held.ran_ns = 1000;
+        assert_eq!(held.settle(0.5).walks, 50, "40 left from the first time, 10 from the second");
+    }
+
+    #[test]
+    fn what_was_revoked_is_not_lost() {
+        let mut held = Held { ran_ns: 1000, ..Held::default() };
+        held.pages.extend([1, 2, 7]);
+        let (lost, _) = held.empty(2, &(1..3), 1.0, None);
+        assert_eq!(lost, Bounds { low: 1, high: 2 });
+    }
+
+    #[test]
+    fn only_programs_fill() {
+        let core = Core::default();
+        assert_eq!((core.pass(50), core.is_busy.replace(true), core.pass(80)), (0, false, 30));
     }
 }

@@ -6,20 +6,24 @@
 mod core;
 mod port;
 
-use crate::cost::Prices;
 use crate::deduce::Deduced;
-use crate::op::{Cause, Op, Space, Step};
+use crate::op::{Cause, Op, Space, Step, Taken};
+use crate::prices::Capacity;
 use crate::tally::{Tally, Who};
 use core::Core;
 use port::Port;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken};
-use tlbkit::{Stride, TableFree, Target, Tlb, TlbGather, VirtAddr};
+use tlbkit::{TableFree, Target, Tlb, TlbGather, VirtAddr};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
 
 const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
+/// The first space's top-level table; those of a space's halves lie side by side.
+const FIRST_ROOT: u64 = 0x10_0000;
+const ROOT_STEP: u64 = 0x2000;
 const USER_PAGES: u64 = 1 << 35;
 
 /// CPUs, spaces and counts.
@@ -28,19 +32,26 @@ pub(super) struct World<'k> {
     spaces: Vec<AddressSpace<'k>>,
     cores: Vec<Core>,
     tally: RefCell<Tally>,
-    prices: Prices,
+    capacity: Capacity,
     /// Most pages that were ever mapped in each space.
     most_pages: &'k [u64],
     now_ns: Cell<u64>,
     /// Who is charged.
     who: Cell<Option<Who>>,
-    /// Whose translations are being flushed.
+    /// Whose translations are being flushed, and which: first page and the page behind the last.
     target: Cell<Option<Space>>,
+    revoked: Cell<(u64, u64)>,
 }
 
-/// Runs what `deduced` asks under `policy`, at the prices of `machine`.
+/// Runs what `deduced` asks under `policy` on `machine`.
 #[must_use]
 pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> Tally {
+    replay_without(deduced, policy, machine, |_| false)
+}
+
+/// The same, as if the callers that `is_absent` names had never asked.
+#[must_use]
+pub fn replay_without(deduced: &Deduced, policy: Policy, machine: &Machine, is_absent: impl Fn(Who) -> bool) -> Tally {
     let cpus = deduced.cpus as usize;
     let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::new()).collect();
     let zeros = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
@@ -49,23 +60,28 @@ pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> Tally {
     let sets = zeros(words * deduced.spaces as usize);
     let tlb = Tlb::new(&states, &matrix, KERNEL_ROOT, policy);
     let make = |(n, set)| {
-        let root = PhysAddr(0x10_0000 + n as u64 * 0x2000);
+        let root = PhysAddr(FIRST_ROOT + n as u64 * ROOT_STEP);
         AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root, set)
     };
     let world = World {
         spaces: sets.chunks(words).enumerate().map(make).collect(),
         cores: (0..cpus).map(|_| Core::default()).collect(),
         tally: RefCell::default(),
-        prices: Prices::new(machine),
+        capacity: Capacity::new(machine),
         most_pages: &deduced.most_pages,
         now_ns: Cell::new(0),
         who: Cell::new(None),
         target: Cell::new(None),
+        revoked: Cell::new((0, 0)),
         tlb,
     };
     (0..deduced.cpus).for_each(|cpu| world.cpu(cpu, &world.port(cpu)).bring_up(&IrqsOff::assume()));
     world.tally.take();
-    deduced.ops.iter().for_each(|op| world.step(op));
+    deduced.ops.iter().filter(|op| op.pattern().is_none() || !is_absent(op.who())).for_each(|op| world.step(op));
+    for cpu in 0..deduced.cpus {
+        world.pass(cpu);
+        world.port(cpu).end();
+    }
     world.tally.into_inner()
 }
 
@@ -84,49 +100,94 @@ impl<'k> World<'k> {
 
     fn step(&self, op: &Op) {
         self.now_ns.set(op.time_ns);
-        let port = self.port(op.cpu);
-        let cpu = self.cpu(op.cpu, &port);
-        let irqs = IrqsOff::assume();
-        let cause = match op.step {
-            Step::Revoke { cause, .. } | Step::Retire { cause, .. } => Some(cause),
-            _ => None,
-        };
-        self.who.set(Some(Who { comm: op.comm, cause }));
-        match op.step {
-            Step::Run { space } => cpu.switch_to(self.space(space), &irqs),
-            Step::Idle => cpu.enter_lazy(&irqs),
-            Step::Touch { page } => self.cores[op.cpu as usize].touch(page),
-            Step::Revoke { space, page, pages, frees_tables, cause } => {
-                let frees_tables = frees_tables || self.fork_frees_tables(cause);
-                self.revoke(&cpu, space, page, pages, frees_tables, reason_of(cause));
-            }
-            Step::Retire { space, .. } => self.retire(&cpu, space, &irqs),
+        self.who.set(Some(op.who()));
+        let core = &self.cores[op.cpu as usize];
+        self.pass(op.cpu);
+        self.in_kernel(op.cpu, |cpu| {
+            self.obey(cpu, core, op);
+            self.port(op.cpu).settle();
+        });
+        if let Step::Touch { page } = op.step {
+            core.touch(page);
         }
-        port.settle();
     }
 
-    fn revoke(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space, page: u64, pages: u64, tables: bool, why: Reason) {
+    /// Brings a CPU's time up to now.
+    fn pass(&self, cpu: u32) {
+        self.tally.borrow_mut().busy_ns += self.cores[cpu as usize].pass(self.now_ns.get());
+    }
+
+    /// Enters the kernel, if the CPU was in user mode, and goes back, if a program runs.
+    fn in_kernel(&self, cpu: u32, act: impl FnOnce(&Cpu<'_, 'k, Port<'_, 'k>>)) {
+        let (core, port, irqs) = (&self.cores[cpu as usize], self.port(cpu), IrqsOff::assume());
+        let cpu = self.cpu(cpu, &port);
+        let cross = |cross: &dyn Fn()| {
+            core.is_crossing.set(true);
+            cross();
+            core.is_crossing.set(false);
+        };
+        if core.is_user.replace(false) {
+            cross(&|| cpu.enter_kernel(&irqs));
+        }
+        act(&cpu);
+        if core.is_busy.get() {
+            core.is_user.set(true);
+            cross(&|| cpu.exit_to_user(&irqs));
+        }
+    }
+
+    fn obey(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, core: &Core, op: &Op) {
+        let irqs = IrqsOff::assume();
+        match op.step {
+            Step::Run { space } => {
+                core.is_busy.set(true);
+                cpu.switch_to(self.space(space), &irqs);
+            }
+            Step::Idle => {
+                core.is_busy.set(false);
+                cpu.enter_lazy(&irqs);
+            }
+            Step::Touch { .. } | Step::Call => {}
+            Step::Revoke { space, taken, cause } => {
+                let frees_tables = taken.frees_tables || self.fork_frees_tables(cause);
+                self.revoke(cpu, space, Taken { frees_tables, ..taken }, reason_of(cause));
+            }
+            Step::Retire { space, .. } => self.retire(cpu, core, space, &irqs),
+        }
+    }
+
+    /// The CPU takes the interrupt that it was sent.
+    fn answer(&self, cpu: u32) {
+        self.pass(cpu);
+        self.in_kernel(cpu, |cpu| cpu.answer(&IrqsOff::assume()));
+    }
+
+    fn revoke(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space, taken: Taken, why: Reason) {
+        let (first, base_pages) = if taken.is_all() { (0, USER_PAGES) } else { (taken.page, taken.pages) };
         self.target.set(Some(space));
+        self.revoked.set((first, first + base_pages));
         let mut gather = TlbGather::new(Target::Space(self.space(space)), ());
-        if tables {
+        if taken.frees_tables {
             gather.tables_freed();
         }
-        let (first, count) = if pages == u64::MAX { (0, USER_PAGES) } else { (page, pages) };
-        gather.range(cpu, VirtAddr(first << 12), count, Stride::Page4K, Scope::Local, why);
+        let translations = base_pages * 4096 / taken.stride.bytes();
+        gather.range(cpu, VirtAddr(first << 12), translations, taken.stride, Scope::Local, why);
         gather.flush(cpu).into_frames();
+        self.target.set(None);
     }
 
     /// The last thread has left its space, or holds it lazily from here on; then all of it goes.
-    fn retire(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space, irqs: &IrqsOff) {
+    fn retire(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, core: &Core, space: Space, irqs: &IrqsOff) {
         if cpu.is_running(self.space(space)) {
+            core.is_busy.set(false);
             cpu.enter_lazy(irqs);
         }
         if cpu.is_running(self.space(space)) {
             cpu.load_kernel(irqs);
         }
         self.port(cpu.id().0).settle();
-        let at_once = self.tlb.policy().table_free == TableFree::AtOnce;
-        self.revoke(cpu, space, 0, u64::MAX, at_once, Reason::RemoveAll);
+        let frees_tables = self.tlb.policy().table_free == TableFree::AtOnce;
+        self.revoke(cpu, space, Taken { frees_tables, ..Taken::ALL }, Reason::RemoveAll);
         // Whether the tables must wait for the last lazy CPU is nobody's business here.
         let _ = cpu.destroy(self.space(space));
     }
@@ -137,9 +198,17 @@ impl<'k> World<'k> {
         is_linux_6 && cause == Cause::Call(Syscall::Clone)
     }
 
-    /// What the space may have in a TLB, at most: its pages, or what fits.
-    fn most_entries(&self, space: usize) -> u64 {
-        self.most_pages[space].min(self.prices.entries)
+    /// What the space at `root` may have in a TLB, at most: its pages, or what fits.
+    fn most_entries(&self, root: u64) -> u64 {
+        let Some(offset) = root.checked_sub(FIRST_ROOT) else { return 0 };
+        self.most_pages[(offset / ROOT_STEP) as usize].min(self.capacity.entries)
+    }
+
+    /// The pages that are being taken from the space at `root`.
+    fn revoked_of(&self, root: u64) -> Range<u64> {
+        let is_target = self.target.get().is_some_and(|space| root == FIRST_ROOT + u64::from(space.0) * ROOT_STEP);
+        let (first, end) = self.revoked.get();
+        if is_target { first..end } else { 0..0 }
     }
 }
 
@@ -149,6 +218,6 @@ const fn reason_of(cause: Cause) -> Reason {
         Cause::Call(Syscall::Mprotect) => Reason::WriteProtect,
         Cause::Call(Syscall::Clone | Syscall::Clone3 | Syscall::Vfork) => Reason::Fork,
         Cause::Call(Syscall::ExitGroup | Syscall::Execve) => Reason::RemoveAll,
-        Cause::Call(_) => Reason::RemovePte,
+        Cause::Call(_) | Cause::DontNeed | Cause::Free => Reason::RemovePte,
     }
 }

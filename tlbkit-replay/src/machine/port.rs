@@ -1,8 +1,8 @@
-//! The protocol's door to one replayed CPU: every instruction is counted and priced.
+//! The protocol's door to one replayed CPU: every instruction is counted.
 
 use super::World;
-use super::core::Work;
-use crate::cost::{Cycles, Range};
+use super::core::{Due, Work, root_of};
+use crate::bill::{Item, Part};
 use crate::tally::Tally;
 use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
@@ -19,75 +19,94 @@ impl Port<'_, '_> {
         &self.world.cores[self.cpu as usize]
     }
 
-    /// Charges whoever is at work.
-    fn charge(&self, charge: impl Fn(&mut Cycles)) {
-        let mut tally = self.world.tally.borrow_mut();
-        charge(&mut tally.cycles);
-        if let Some(who) = self.world.who.get() {
-            charge(&mut tally.by_caller.entry(who).or_default().cycles);
-        }
+    fn tally<R>(&self, count: impl FnOnce(&mut Tally) -> R) -> R {
+        count(&mut self.world.tally.borrow_mut())
     }
 
-    fn tally(&self, count: impl FnOnce(&mut Tally)) {
-        count(&mut self.world.tally.borrow_mut());
+    fn charge(&self, part: Part, item: Item, count: u64) {
+        self.tally(|tally| tally.charge(self.world.who.get(), |bill| bill.charge(part, item, count)));
     }
 
-    /// A tag or all of them were dropped: what must be walked for again, if the program comes back to it.
-    fn lose(&self, (entries, filled_ns): (u64, u64), most: u64) {
-        let prices = &self.world.prices;
-        // No more than could be walked for since it was empty.
-        let could = (filled_ns as f64 * prices.cycles_per_ns / prices.walk.low.max(1.0)) as u64;
-        let refilling = Range {
-            low: entries.min(prices.entries) as f64 * prices.walk.low,
-            high: most.min(could).max(entries.min(prices.entries)) as f64 * prices.walk.high,
-        };
-        self.charge(|cycles| cycles.refilling += refilling);
-    }
-
-    fn most_of_root(&self, cr3: Cr3) -> u64 {
-        let space = (cr3.root().0.saturating_sub(0x10_0000) / 0x2000) as usize;
-        if cr3.root().0 < 0x10_0000 { 0 } else { self.world.most_entries(space) }
-    }
-
-    fn work(&self, cycles: f64, change: impl Fn(&mut Work)) {
-        self.core().note(|work| {
-            work.cycles += cycles;
-            change(work);
+    /// All that this CPU holds of the space at `root` is dropped.
+    fn lose(&self, root: u64) {
+        let (world, who) = (self.world, self.world.who.get());
+        let revoked = world.revoked_of(root);
+        let gone = revoked.end - revoked.start;
+        let most = world.most_entries(root).saturating_sub(gone);
+        let (lost, due) = self.core().empty(root, most, &revoked, world.capacity.walks_per_ns, who);
+        self.tally(|tally| {
+            tally.entries_lost.low += lost.low;
+            tally.entries_lost.high += lost.high;
         });
+        self.refill(&due);
+    }
+
+    fn refill(&self, due: &Due) {
+        self.tally(|tally| tally.charge(due.debtor, |bill| bill.charge(Part::Refilling, Item::Walk, due.walks)));
+    }
+
+    fn lose_all(&self) {
+        self.core().named().into_iter().for_each(|root| self.lose(root));
+    }
+
+    /// An item of the flush or switch under way, or of a crossing.
+    fn work(&self, item: Item) {
+        if self.core().is_crossing.get() {
+            return self.charge(Part::Crossing, item, 1);
+        }
+        self.core().note(|work| work.items[item as usize] += 1);
     }
 
     /// The CPU's part of a flush is over: the words that Linux would have recorded.
     fn finish(&self, part: FlushReason) {
         let work = self.core().work.take();
+        let count = |item: Item| work.items[item as usize];
         let is_own = part == FlushReason::LocalMmShootdown;
-        let prices = &self.world.prices;
-        if is_own {
-            self.charge(|cycles| cycles.flushing += work.cycles);
-        } else {
-            self.charge(|cycles| cycles.answering += work.cycles + prices.interrupt);
-            // Who asked waits as long.
-            self.charge(|cycles| cycles.asking += prices.ipi_deliver + work.cycles + prices.interrupt);
-            self.tally(|tally| tally.needed_interrupts += u64::from(work.was_flushed || work.invlpg > 0));
-        }
+        let was_flushed = count(Item::Flush) + count(Item::Everything) > 0;
+        self.tally(|tally| {
+            let who = self.world.who.get();
+            if is_own {
+                return tally.charge(who, |bill| bill.charge_all(Part::Flushing, &work.items));
+            }
+            for part in [Part::Answering, Part::Waiting] {
+                tally.charge(who, |bill| {
+                    bill.charge_all(part, &work.items);
+                    bill.charge(part, Item::Interrupt, 1);
+                });
+            }
+            // Who asked waits for the way, too.
+            tally.charge(who, |bill| bill.charge(Part::Waiting, Item::Deliver, 1));
+            let ran_it = was_flushed || count(Item::Page) > 0;
+            tally.needed_interrupts.low += u64::from(ran_it && work.was_held);
+            tally.needed_interrupts.high += u64::from(ran_it);
+        });
         match work {
             Work { was_wrong_space: true, .. } if is_own => {}
             Work { was_wrong_space: true, .. } => self.record(FlushReason::RemoteWrongCpu, FlushSize::Pages(0)),
             Work { was_current: true, .. } => self.record(part, FlushSize::Pages(0)),
-            Work { was_flushed: true, .. } => self.record(part, FlushSize::All),
+            _ if was_flushed => self.record(part, FlushSize::All),
             // It held the space lazily, and left it.
-            Work { was_kept: true, .. } => self.record(FlushReason::TaskSwitch, FlushSize::Pages(0)),
-            Work { invlpg, .. } => self.record(part, FlushSize::Pages(invlpg)),
+            _ if count(Item::Keep) > 0 => self.record(FlushReason::TaskSwitch, FlushSize::Pages(0)),
+            _ => self.record(part, FlushSize::Pages(count(Item::Page))),
         }
     }
 
     /// A step that was no flush is over.
     pub(super) fn settle(&self) {
         let work = self.core().work.take();
-        if work.was_flushed || work.was_kept {
-            let size = if work.was_flushed { FlushSize::All } else { FlushSize::Pages(0) };
-            self.record(FlushReason::TaskSwitch, size);
-            self.charge(|cycles| cycles.switching += work.cycles);
+        let count = |item: Item| work.items[item as usize];
+        let was_flushed = count(Item::Flush) + count(Item::Everything) > 0;
+        if was_flushed || count(Item::Keep) > 0 {
+            self.record(FlushReason::TaskSwitch, if was_flushed { FlushSize::All } else { FlushSize::Pages(0) });
+            let who = self.world.who.get();
+            self.tally(|tally| tally.charge(who, |bill| bill.charge_all(Part::Switching, &work.items)));
         }
+    }
+
+    /// The replay is over.
+    pub(super) fn end(&self) {
+        let dues = self.core().settle(self.world.capacity.walks_per_ns);
+        dues.iter().for_each(|due| self.refill(due));
     }
 
     fn record(&self, reason: FlushReason, size: FlushSize) {
@@ -119,59 +138,48 @@ impl Hardware for Port<'_, '_> {
     }
 
     fn write_cr3(&self, cr3: Cr3) {
-        let (core, prices) = (self.core(), &self.world.prices);
+        let core = self.core();
         core.cr3.set(cr3);
         if cr3.keeps() {
-            self.tally(|tally| tally.cr3_keeps += 1);
-            return self.work(prices.cr3_keep, |work| work.was_kept = true);
+            return self.work(Item::Keep);
         }
-        self.tally(|tally| tally.cr3_flushes += 1);
-        self.work(prices.cr3_flush, |work| work.was_flushed = true);
-        let now_ns = self.world.now_ns.get();
-        let lost = if self.features().pcid { core.drop_tag(cr3.pcid(), now_ns) } else { core.drop_all(now_ns) };
-        self.lose(lost, self.most_of_root(cr3));
+        self.work(Item::Flush);
+        // Without tags the hardware drops every space's entries: those are all under the one tag.
+        if let Some(root) = core.name(cr3) {
+            self.lose(root);
+        }
     }
 
     fn invlpg(&self, va: VirtAddr) {
-        let (core, prices) = (self.core(), &self.world.prices);
-        self.tally(|tally| tally.invlpg += 1);
-        self.work(prices.invlpg, |work| work.invlpg += 1);
-        if prices.is_fractured {
-            let lost = core.drop_all(self.world.now_ns.get());
-            self.lose(lost, self.most_of_root(core.cr3.get()));
-        } else if core.drop_page(va.0 >> 12) {
-            self.charge(|cycles| cycles.refilling.high += prices.walk.high);
-        }
+        self.work(Item::Page);
+        if self.world.capacity.is_fractured { self.lose_all() } else { self.core().drop_page(va.0 >> 12) }
     }
 
     fn invpcid(&self, what: Invpcid) {
         match what {
-            Invpcid::Address(..) => {
-                self.tally(|tally| tally.invlpg += 1);
-                self.work(self.world.prices.invlpg, |_| ());
+            Invpcid::Address(_, va) => {
+                self.work(Item::UserPage);
+                self.core().drop_page(va.0 >> 12);
             }
             Invpcid::Single(_) | Invpcid::All | Invpcid::AllAndGlobals => self.toggle_pge(),
         }
     }
 
     fn toggle_pge(&self) {
-        self.tally(|tally| tally.whole_flushes += 1);
-        self.work(self.world.prices.everything, |work| work.was_flushed = true);
-        let lost = self.core().drop_all(self.world.now_ns.get());
-        self.lose(lost, self.most_of_root(self.core().cr3.get()));
+        self.work(Item::Everything);
+        self.lose_all();
     }
 
     fn send_ipi(&self, to: CpuId) {
-        self.tally(|tally| tally.interrupts += 1);
-        let mut tally = self.world.tally.borrow_mut();
-        if let Some(who) = self.world.who.get() {
-            tally.by_caller.entry(who).or_default().interrupts += 1;
-        }
-        drop(tally);
-        self.charge(|cycles| cycles.asking += self.world.prices.ipi_send);
+        self.tally(|tally| {
+            tally.interrupts += 1;
+            if let Some(who) = self.world.who.get() {
+                tally.by_caller.entry(who).or_default().interrupts += 1;
+            }
+        });
+        self.charge(Part::Asking, Item::Send, 1);
         // Taken at once, in the midst of the sender's own work.
-        let target = self.world.port(to.0);
-        self.world.cpu(to.0, &target).answer(&IrqsOff::assume());
+        self.world.answer(to.0);
     }
 
     fn send_ipi_to_others(&self) {
@@ -193,13 +201,17 @@ impl Hardware for Port<'_, '_> {
     }
 
     fn event(&self, event: Event) {
+        let core = self.core();
         match event {
             Event::FlushBegin(pages) => self.begin(pages),
             Event::FlushLocalDone => self.finish(FlushReason::LocalMmShootdown),
-            Event::AnswerBegin(_) => drop(self.core().work.take()),
+            Event::AnswerBegin(_) => {
+                let was_held = core.holds(&self.world.revoked_of(root_of(core.cr3.get())));
+                core.work.set(Work { was_held, ..Work::default() });
+            }
             Event::AnswerEnd(_) => self.finish(FlushReason::RemoteShootdown),
-            Event::AlreadyCurrent => self.core().note(|work| work.was_current = true),
-            Event::WrongSpace => self.core().note(|work| work.was_wrong_space = true),
+            Event::AlreadyCurrent => core.note(|work| work.was_current = true),
+            Event::WrongSpace => core.note(|work| work.was_wrong_space = true),
             _ => {}
         }
     }

@@ -24,7 +24,7 @@ impl Accelerator {
     pub(super) fn choose(program: &Path, kernel: &Path) -> Self {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let device = OpenOptions::new().read(true).write(true).open("/dev/kvm").map(|_| ());
-        let _ = (refusal(&info, device), trial(program, kernel)); let refusal: Option<String> = None;
+        let refusal = refusal(&info, device).or_else(|| trial(program, kernel).err());
         refusal.map_or(Self::Hardware, |because| Self::Emulation { because })
     }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Accelerator {
         match self {
             Self::Hardware => write!(f, "run by KVM on hardware virtualization"),
             Self::Emulation { because } => {
-                write!(f, "emulated, so cycles are not meaningful and only counts are shown ({because})")
+                write!(f, "emulated ({because}): cycles are not meaningful, so only counts are shown")
             }
         }
     }
@@ -70,10 +70,10 @@ fn refusal(cpuinfo: &str, device: io::Result<()>) -> Option<String> {
     }
 }
 
-/// Whether KVM really starts, and its guest has PCIDs.
+/// Whether KVM really starts, runs programs in ring 3, and gives its guest PCIDs.
 fn trial(program: &Path, kernel: &Path) -> Result<(), String> {
     let qemu = Qemu { program, kernel, accelerator: &Accelerator::Hardware, cpus: 1 };
-    let ended = qemu.boot("mode=bench").map_err(|error| format!("KVM: {error:#}"))?;
+    let ended = qemu.boot("workload=pingpong set=rounds=10").map_err(|error| format!("KVM: {error:#}"))?;
     if ended.result["pcid"] == true { Ok(()) } else { Err("a guest of KVM gets no PCIDs here".into()) }
 }
 

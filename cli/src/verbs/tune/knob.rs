@@ -14,6 +14,9 @@ use crate::verbs::replay::trace::{Subject, Trace};
 const CEILINGS: [u32; 13] = [0, 1, 2, 4, 8, 16, 24, 33, 48, 64, 128, 256, 513];
 /// Call patterns that are taken away, one at a time.
 const PATTERNS: usize = 5;
+/// M_TRIM_THRESHOLD, for the heap and for the arenas of threads.
+const GLIBC_TRIM: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=268435456   # glibc";
+const JEMALLOC: &str = "MALLOC_CONF=dirty_decay_ms:60000,muzzy_decay_ms:60000   # jemalloc";
 const CEILING_FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 
 /// A setting, in the words of whoever sets it.
@@ -158,13 +161,9 @@ fn keep_memory(cause: Cause) -> (Vec<String>, &'static str) {
     let remark =
         "If it is the allocator that calls; the process keeps the memory instead. Faults saved are not counted.";
     let lines: &[&str] = match cause {
-        Cause::DontNeed => {
-            &["MALLOC_CONF=dirty_decay_ms:60000,muzzy_decay_ms:60000   # jemalloc", "GODEBUG=madvdontneed=0   # Go"]
-        }
-        Cause::Free => &["MALLOC_CONF=muzzy_decay_ms:60000   # jemalloc"],
-        Cause::Call(Syscall::Brk) => {
-            &["GLIBC_TUNABLES=glibc.malloc.trim_threshold=268435456   # glibc's M_TRIM_THRESHOLD"]
-        }
+        Cause::DontNeed => &[GLIBC_TRIM, JEMALLOC, "GODEBUG=madvdontneed=0   # Go"],
+        Cause::Free => &[JEMALLOC],
+        Cause::Call(Syscall::Brk) => &[GLIBC_TRIM],
         _ => &["GLIBC_TUNABLES=glibc.malloc.mmap_threshold=268435456:glibc.malloc.trim_threshold=268435456   # glibc"],
     };
     (lines.iter().map(ToString::to_string).collect(), remark)

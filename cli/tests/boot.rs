@@ -1,0 +1,105 @@
+//! The test kernel, really booted; skipped where QEMU or the kernel's target is missing.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+/// How the messages begin that mean: not here.
+const NO_QEMU: &str = "tlbkit: no program qemu";
+const NO_KERNEL: &str = "tlbkit: the kernel does not build";
+
+fn folder() -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("boot");
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Nothing, and a line that says so, if nothing can be booted here.
+fn boot(arguments: &[&str]) -> Option<Output> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    let output = command.args(["--json", "boot"]).args(arguments).current_dir(folder()).output().unwrap();
+    let message = message(&output);
+    if message.starts_with(NO_QEMU) || message.starts_with(NO_KERNEL) && !has_target() {
+        println!("skipped: {message}");
+        return None;
+    }
+    Some(output)
+}
+
+fn has_target() -> bool {
+    let output = Command::new("rustc").args(["--print", "target-libdir", "--target", "x86_64-unknown-none"]).output();
+    output.is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
+}
+
+fn message(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn rows(output: &Output) -> Vec<Value> {
+    assert_eq!(output.status.code(), Some(0), "{}", message(output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+#[test]
+fn a_workload_runs_and_is_counted() {
+    let Some(output) = boot(&["--workload", "flushsizes", "--set", "rounds=50", "--cpus", "1"]) else { return };
+    let rows = rows(&output);
+    let [run] = rows.as_slice() else { panic!("{rows:?}") };
+    assert_eq!((run["run"].as_str(), run["score"].as_u64()), (Some("flushsizes"), Some(50)));
+    // Each but the last, which ends the space, gives back pages by name.
+    assert_eq!(run["flushes"].as_u64(), Some(51));
+    assert_eq!(run["cycles"].is_null(), run["accelerator"] == "emulation");
+}
+
+#[test]
+fn a_broken_machine_is_noticed() {
+    let words = ["--workload", "race", "--set", "rounds=500", "--cpus", "4", "--option", "fault=no-invalidation"];
+    let Some(output) = boot(&words) else { return };
+    assert_eq!(output.status.code(), Some(1));
+    assert!(message(&output).contains("a flush was lost"), "{}", message(&output));
+}
+
+#[test]
+fn wrong_words_are_named_in_one_line() {
+    for (words, named) in [(["--workload", "nix"], "workload=nix"), (["--option", "pti=maybe"], "pti=maybe")] {
+        let Some(output) = boot(&words) else { return };
+        assert_eq!(output.status.code(), Some(2));
+        let message = message(&output);
+        assert!(
+            message.starts_with(&format!("tlbkit: {named}: must be ")) && message.lines().count() == 1,
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_bench_counts_everywhere_and_times_on_hardware_alone() {
+    let Some(output) = boot(&["--bench"]) else { return };
+    let rows = rows(&output);
+    let run = |name: &str| rows.iter().find(|row| row["run"] == name).unwrap_or_else(|| panic!("no {name}"));
+    let kept = |name: &str| run(name)["switches_kept"].as_u64().unwrap();
+    assert!(kept("512 pages, PCID") > 0);
+    assert_eq!(kept("512 pages, no PCID"), 0);
+    let pages = |name: &str| run(name)["pages"].as_u64().unwrap();
+    if run("isolated, INVPCID")["invpcid"] == true {
+        // One beside each INVLPG, against a CR3 write on the way out.
+        assert_eq!(pages("isolated, INVPCID"), 2 * pages("isolated, deferred CR3"));
+    }
+    assert_eq!(pages("everything"), 0);
+    let is_emulated = rows.last().is_some_and(|row| row["accelerator"] == "emulation");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(text.contains("\"cost\"") || text.contains("\"cycles\""), !is_emulated, "{text}");
+    if is_emulated {
+        refuses_a_machine_file();
+    }
+}
+
+/// No file may be made of an emulator's cycles.
+fn refuses_a_machine_file() {
+    let output = boot(&["--bench", "-o", "emulated.toml"]).expect("it booted before");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message(&output).starts_with("tlbkit: emulated.toml: not written: emulated"), "{}", message(&output));
+    assert!(!folder().join("emulated.toml").exists());
+}

@@ -1,0 +1,82 @@
+//! Policies: half of them published, half any other point of the space that the fields span.
+//!
+//! The fields are independent of each other, so every point must be right; and the small ones (one slot, a set trimmed
+//! at each flush, a ceiling of one page) reach in a short run what the published ones reach after hours.
+
+use tlbkit::{
+    Accounting, Batching, Compare, CpuSetUpkeep, Foreign, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
+    LocalFlush, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
+};
+
+use crate::digest::Random;
+
+/// A policy at random.
+pub(crate) fn draw(random: &mut Random) -> Policy {
+    match random.below(2) {
+        0 => PRESETS[random.below(PRESETS.len() as u64) as usize].policy,
+        _ => point(random),
+    }
+}
+
+fn one_of<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+    choices[random.below(choices.len() as u64) as usize]
+}
+
+fn point(random: &mut Random) -> Policy {
+    Policy {
+        tags: tags(random),
+        lazy: one_of(random, &[Lazy::Off, Lazy::InterruptOnce, Lazy::SkipUnlessTablesFreed]),
+        cpu_set: cpu_set(random),
+        kernel_set: one_of(random, &[KernelSet::Unwritten, KernelSet::Written]),
+        range: range(random),
+        batching: batching(random),
+        table_free: one_of(random, &[TableFree::AtOnce, TableFree::AtDestroyUnlessLow]),
+        foreign: one_of(random, &[Foreign::Window, Foreign::TemporarySwitch, Foreign::DirectMap]),
+        isolation: one_of(random, &[Isolation::Off, Isolation::On]),
+        user_flush: one_of(random, &[UserFlush::Invpcid, UserFlush::DeferredCr3]),
+        local_flush: one_of(random, &[LocalFlush::BeforeRemote, LocalFlush::WhileRemote]),
+        lazy_references: one_of(random, &[LazyReferences::Counted, LazyReferences::ShotDown]),
+        accounting: one_of(random, &[Accounting::Off, Accounting::On]),
+    }
+}
+
+fn tags(random: &mut Random) -> Tags {
+    let slots = one_of(random, &[1, 2, 3, 15]);
+    one_of(random, &[Tags::Off, Tags::RoundRobin(slots), Tags::RoundRobin(slots), Tags::LeastRecent(slots)])
+}
+
+fn cpu_set(random: &mut Random) -> CpuSetUpkeep {
+    let every = one_of(random, &[0, 1, 2]);
+    let trimmed = CpuSetUpkeep::Trimmed { every };
+    one_of(random, &[CpuSetUpkeep::Exact, trimmed, trimmed, CpuSetUpkeep::TrimmedWithTables { every }])
+}
+
+fn range(random: &mut Random) -> RangeRule {
+    let pages = one_of(random, &[0, 1, 2, 33, 4096]);
+    let compare = one_of(random, &[Compare::Above, Compare::AtLeast]);
+    let walk = one_of(random, &[LargePageWalk::Walk, LargePageWalk::Skip]);
+    let shift = one_of(random, &[-1, 0, 1, 2]);
+    let ceiling = RangeRule::Ceiling { pages, compare };
+    one_of(random, &[ceiling, ceiling, ceiling, RangeRule::FamilyShift { shift, entries: 512, walk }])
+}
+
+fn batching(random: &mut Random) -> Batching {
+    let packet = Batching::Packet(one_of(random, &[1, 2, 6, 16]));
+    one_of(random, &[Batching::None, packet, Batching::Range, Batching::Range])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn published_and_other_policies_are_drawn_and_all_are_valid() {
+        let mut random = Random::new(0);
+        let drawn: Vec<_> = (0..1000).map(|_| draw(&mut random)).collect();
+        let is_published = |policy: &Policy| PRESETS.iter().any(|preset| preset.policy == *policy);
+        let published = drawn.iter().filter(|policy| is_published(policy)).count();
+        assert!((400..600).contains(&published), "{published}");
+        assert!(drawn.iter().all(|policy| (1..=15).contains(&policy.slots())));
+        assert!(drawn.iter().any(|policy| policy.cpu_set == CpuSetUpkeep::Trimmed { every: 1 }));
+    }
+}

@@ -1,0 +1,65 @@
+//! A trace, read: what it asks of a kernel, what the kernel itself counted, and how complete it is.
+
+use crate::deduce::{Deduced, Deducer, Paging, People};
+use tlbkit_trace::{Error, Event, Health, Names, Source, Summary};
+
+/// No machine has more CPUs: what a hostile trace says of others is left out.
+const MAX_CPUS: u32 = 8192;
+
+/// Everything that a replay needs of a trace.
+pub struct Recording {
+    /// What it asks of a kernel.
+    pub deduced: Deduced,
+    /// What the recording kernel counted.
+    pub summary: Summary,
+    /// Why reading ended before the end of the file, if it did: all that came before is here.
+    pub cut: Option<Error>,
+    /// At its end; it knows the names.
+    source: Box<dyn Source>,
+}
+
+impl Recording {
+    /// The texts that the operations name.
+    #[must_use]
+    pub fn names(&self) -> &Names {
+        self.source.names()
+    }
+
+    /// How complete the trace is.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        self.source.health()
+    }
+}
+
+/// Reads the trace that `open` opens, twice: the first time only to learn who is who.
+///
+/// # Errors
+/// If it cannot be read at all.
+pub fn read(open: impl Fn() -> Result<Box<dyn Source>, Error>, paging: Paging) -> Result<Recording, Error> {
+    let mut people = People::default();
+    // What ends this reading ends the next one at the same place.
+    let _ = each(&mut *open()?, |event, _| people.meet(event));
+    let mut source = open()?;
+    let (mut deducer, mut summary) = (Deducer::new(people, paging), Summary::default());
+    let cut = each(&mut *source, |event, names| {
+        deducer.event(event);
+        summary.add(event, names);
+    });
+    match cut {
+        Some(error) if source.health().events == 0 => Err(error),
+        cut => Ok(Recording { deduced: deducer.finish(), summary, cut, source }),
+    }
+}
+
+/// Hands out every event; what ended them before the end of the file, if anything did.
+fn each(source: &mut dyn Source, mut take: impl FnMut(&Event, &Names)) -> Option<Error> {
+    loop {
+        match source.next_event() {
+            Ok(Some(event)) if event.cpu < MAX_CPUS => take(&event, source.names()),
+            Ok(Some(_)) => {}
+            Ok(None) => return None,
+            Err(error) => return Some(error),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What each event of a trace is taken to mean.
+
+mod common;
+
+use common::Script;
+use tlbkit::Stride;
+use tlbkit_replay::{Cause, Paging, Step};
+use tlbkit_trace::Syscall;
+
+const PRIVATE: u64 = 0x22;
+const SHARED: u64 = 0x21;
+const FILE: u64 = 0x2;
+
+/// Cause, first page and number of pages of everything that was taken.
+fn taken(script: &Script) -> Vec<(Cause, u64, u64)> {
+    script.taken(Paging::AsRecorded).into_iter().map(|(cause, taken)| (cause, taken.page, taken.pages)).collect()
+}
+
+fn unmap(first: u64, pages: u64) -> [(&'static str, u64); 2] {
+    [("addr", first << 12), ("len", pages << 12)]
+}
+
+#[test]
+fn a_flush_names_the_span_that_was_mapped_and_no_more() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 100, PRIVATE).write([1010, 1012]).call("munmap", &unmap(1000, 100));
+    assert_eq!(taken(&script), [(Cause::Call(Syscall::Munmap), 1010, 3)]);
+}
+
+#[test]
+fn unmapping_what_was_never_used_flushes_nothing() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 100, PRIVATE).call("munmap", &unmap(1000, 100));
+    assert_eq!(taken(&script), []);
+}
+
+#[test]
+fn a_space_older_than_the_trace_may_have_all_of_it_mapped() {
+    let mut script = Script::default();
+    script.call("munmap", &unmap(1000, 100));
+    assert_eq!(taken(&script), [(Cause::Call(Syscall::Munmap), 1000, 100)]);
+    assert_eq!(script.read(Paging::AsRecorded).deduced.most_pages, [u64::MAX]);
+    script.mmap(5000, 100, PRIVATE).write([5007]).call("munmap", &unmap(5000, 100));
+    assert_eq!(taken(&script)[1..], [(Cause::Call(Syscall::Munmap), 5007, 1)], "but not what it mapped since");
+}
+
+#[test]
+fn an_older_arena_grows_without_a_flush() {
+    let protect = |protection: u64| [("start", 1000 << 12), ("len", 100 << 12), ("prot", protection)];
+    let mut script = Script::default();
+    script.call("mprotect", &protect(3)).write([1001]).call("mprotect", &protect(1));
+    assert_eq!(taken(&script), [(Cause::Call(Syscall::Mprotect), 1001, 1)], "only what was used since is taken");
+    let mut script = Script::default();
+    script.call("mprotect", &protect(1));
+    assert_eq!(taken(&script), [(Cause::Call(Syscall::Mprotect), 1000, 100)]);
+}
+
+#[test]
+fn a_call_that_failed_took_nothing() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 100, PRIVATE).write([1010]);
+    script
+        .one("syscalls:sys_enter_munmap: addr: 0x3e8000, len: 0x64000")
+        .one("syscalls:sys_exit_munmap: 0xffffffffffffffea");
+    assert_eq!(taken(&script), []);
+}
+
+#[test]
+fn after_a_fork_both_copy_but_the_second_only_once_the_frame_is_shared() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 9, PRIVATE).write([1000, 1001]).fork().fault([1000], 7);
+    script.at(1, (2, 2), "exceptions:page_fault_user: address=0x3e8000 ip=0x1 error_code=0x7");
+    let whole = (Cause::Call(Syscall::Clone), 0, u64::MAX);
+    assert_eq!(taken(&script), [whole, (Cause::CopyOnWrite, 1000, 1)], "the child is alone with the old frame");
+    let most = script.read(Paging::AsRecorded).deduced.most_pages;
+    assert_eq!(most[most.len() - 1], 2, "the child has the parent's pages from the first moment");
+}
+
+#[test]
+fn a_thread_shares_and_copies_nothing() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 9, PRIVATE).write([1000]);
+    let before = script.read(Paging::AsRecorded).deduced.spaces;
+    script.one("syscalls:sys_enter_clone: clone_flags: 0x3d0f00, newsp: 0x0");
+    script.one("sched:sched_process_fork: comm=prog pid=1 child_comm=prog child_pid=2");
+    script.one("syscalls:sys_exit_clone: 0x2");
+    script.at(1, (1, 2), "exceptions:page_fault_user: address=0x3e9000 ip=0x1 error_code=0x6");
+    assert_eq!(taken(&script), []);
+    assert_eq!(script.read(Paging::AsRecorded).deduced.spaces, before);
+}
+
+#[test]
+fn a_store_to_shared_memory_copies_nothing() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 9, SHARED).fault([1000], 4).fault([1000], 7);
+    assert_eq!(taken(&script), []);
+    let mut script = Script::default();
+    script.exec().mmap(1000, 9, FILE).fault([1000], 4).fault([1000], 7);
+    assert_eq!(taken(&script), [(Cause::CopyOnWrite, 1000, 1)], "to a private file it does");
+}
+
+#[test]
+fn shared_memory_is_flushed_table_by_table() {
+    let mut script = Script::default();
+    script.exec().mmap(512, 1024, SHARED).fault([520, 1030], 4).call("munmap", &unmap(512, 1024));
+    let munmap = Cause::Call(Syscall::Munmap);
+    // Sixteen pages around each fault.
+    assert_eq!(taken(&script), [(munmap, 512, 16), (munmap, 1024, 16)]);
+}
+
+#[test]
+fn madvise_is_told_by_its_advice() {
+    let advice = |advice| {
+        let mut script = Script::default();
+        script.exec().mmap(1000, 9, PRIVATE).write([1000]);
+        script.call("madvise", &[("start", 1000 << 12), ("len_in", 4096), ("behavior", advice)]);
+        taken(&script)
+    };
+    assert_eq!(advice(4), [(Cause::DontNeed, 1000, 1)]);
+    assert_eq!(advice(8), [(Cause::Free, 1000, 1)]);
+    assert_eq!(advice(3), [], "WILLNEED takes nothing");
+}
+
+#[test]
+fn the_heap_shrinks_by_brk() {
+    let mut script = Script::default();
+    let brk = |script: &mut Script, page: u64| {
+        script.one("syscalls:sys_enter_brk: brk: 0x0").one(&format!("syscalls:sys_exit_brk: {:#x}", page << 12));
+    };
+    script.exec();
+    brk(&mut script, 1000);
+    brk(&mut script, 1010);
+    script.write(1000..1010);
+    brk(&mut script, 1004);
+    assert_eq!(taken(&script), [(Cause::Call(Syscall::Brk), 1004, 6)]);
+}
+
+#[test]
+fn the_last_thread_retires_its_space() {
+    let mut script = Script::default();
+    script.exec().write([1000]).one("sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true");
+    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.step).collect();
+    assert!(matches!(steps.last(), Some(Step::Retire { .. })), "{steps:?}");
+}
+
+#[test]
+fn the_idle_thread_and_the_kernels_threads_run_no_space() {
+    let mut script = Script::default();
+    let to = |next: i32| {
+        let prev = "prev_comm=prog prev_pid=1 prev_prio=120 prev_state=S";
+        format!("sched:sched_switch: {prev} ==> next_comm=x next_pid={next} next_prio=120")
+    };
+    script.exec().write([1000]).one(&to(0)).at(0, (0, 0), &to(7)).at(0, (7, 7), &to(1)).write([1001]);
+    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.step).collect();
+    let idle = steps.iter().filter(|step| **step == Step::Idle).count();
+    assert_eq!(idle, 2, "{steps:?}");
+}
+
+#[test]
+fn huge_pages_fold_what_lies_in_one() {
+    let mut script = Script::default();
+    script.exec().mmap(1024, 1024, PRIVATE).write(1024..1224).call("munmap", &unmap(1024, 1024));
+    let (_, small) = script.taken(Paging::AsRecorded)[0];
+    assert_eq!((small.page, small.pages, small.stride), (1024, 200, Stride::Page4K));
+    let (_, large) = script.taken(Paging::Huge)[0];
+    assert_eq!((large.page, large.pages, large.stride), (1024, 512, Stride::Page2M));
+    let touches = |paging| {
+        let recording = script.read(paging);
+        recording.deduced.ops.iter().filter(|op| matches!(op.step, Step::Touch { .. })).count()
+    };
+    assert_eq!((touches(Paging::AsRecorded), touches(Paging::Huge)), (200, 1));
+    let mut script = Script::default();
+    script.exec().mmap(1030, 300, PRIVATE).write(1030..1130).call("munmap", &unmap(1030, 300));
+    assert_eq!(script.taken(Paging::Huge)[0].1.stride, Stride::Page4K, "no room for a huge page");
+    let mut script = Script::default();
+    script.exec().mmap(1024, 512, 0x22).write([1030]).call("munmap", &unmap(1024, 100));
+    let part = script.taken(Paging::Huge)[0].1;
+    assert_eq!((part.page, part.pages, part.stride), (1024, 100, Stride::Page4K), "the huge page is split first");
+}

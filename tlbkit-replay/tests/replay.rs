@@ -1,0 +1,129 @@
+//! What policies make of small traces whose answers can be told by hand.
+
+mod common;
+
+use common::Script;
+use tlbkit::{Compare, Isolation, Lazy, Policy, RangeRule, Tags};
+use tlbkit_replay::{Cause, Item, Paging, Part, Prices, Tally, replay, replay_without};
+use tlbkit_sim::machine::Machine;
+use tlbkit_trace::FlushReason;
+
+fn linux() -> Policy {
+    Policy::preset("linux-6.18").expect("a preset")
+}
+
+fn machine(name: &str) -> Machine {
+    Machine::builtin(name).expect("a machine")
+}
+
+fn run(script: &Script, policy: Policy) -> Tally {
+    replay(&script.read(Paging::AsRecorded).deduced, policy, &machine("recent-bare"))
+}
+
+/// One thread gives ten pages back.
+fn ten_pages() -> Script {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 10, 0x22).write(1000..1010);
+    script.call("madvise", &[("start", 1000 << 12), ("len_in", 10 << 12), ("behavior", 4)]);
+    script
+}
+
+/// A second thread on CPU 1, then one gives ten pages back.
+fn two_threads() -> Script {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 10, 0x22).write(1000..1010);
+    script.one("syscalls:sys_enter_clone: clone_flags: 0x3d0f00, newsp: 0x0");
+    script.one("sched:sched_process_fork: comm=prog pid=1 child_comm=prog child_pid=2");
+    script.one("syscalls:sys_exit_clone: 0x2");
+    script.at(1, (1, 2), "exceptions:page_fault_user: address=0x3e8000 ip=0x1 error_code=0x4");
+    script
+}
+
+fn dontneed(script: &mut Script) {
+    script.call("madvise", &[("start", 1000 << 12), ("len_in", 10 << 12), ("behavior", 4)]);
+}
+
+fn switch(prev: i32, next: i32) -> String {
+    let prev = format!("prev_comm=a prev_pid={prev} prev_prio=120 prev_state=S");
+    format!("sched:sched_switch: {prev} ==> next_comm=b next_pid={next} next_prio=120")
+}
+
+fn ceiling(pages: u32) -> Policy {
+    Policy { range: RangeRule::Ceiling { pages, compare: Compare::Above }, ..linux() }
+}
+
+#[test]
+fn the_ceiling_decides_between_pages_and_everything() {
+    let script = ten_pages();
+    let (by_page, whole) = (run(&script, ceiling(10)), run(&script, ceiling(9)));
+    assert_eq!(by_page.bill.count(Item::Page) - whole.bill.count(Item::Page), 10);
+    assert_eq!(whole.bill.count(Item::Flush) - by_page.bill.count(Item::Flush), 1);
+    let prices = Prices::new(&machine("recent-bare"));
+    assert!(by_page.bill.cost(Part::Flushing, &prices).low > whole.bill.cost(Part::Flushing, &prices).low);
+}
+
+#[test]
+fn another_cpu_that_runs_the_space_is_asked_and_certainly_needed() {
+    let mut script = two_threads();
+    dontneed(&mut script);
+    let tally = run(&script, linux());
+    assert_eq!((tally.interrupts, tally.of(FlushReason::RemoteShootdown)), (1, 1));
+    assert_eq!((tally.needed_interrupts.low, tally.needed_interrupts.high), (1, 1));
+    assert_eq!(tally.bill.count(Item::Send), 1);
+}
+
+#[test]
+fn one_that_is_idle_is_spared_by_lazy_mode() {
+    let mut script = two_threads();
+    script.at(1, (1, 2), &switch(2, 0));
+    dontneed(&mut script);
+    assert_eq!(run(&script, linux()).interrupts, 0);
+    let eager = Policy { lazy: Lazy::InterruptOnce, ..Policy::preset("linux-3.4").expect("a preset") };
+    assert_eq!(run(&script, eager).interrupts, 1);
+}
+
+#[test]
+fn isolation_writes_cr3_twice_for_each_way_into_the_kernel() {
+    let keeps = |faults: u64, isolation| {
+        let mut script = Script::default();
+        script.exec().write(1000..1000 + faults);
+        run(&script, Policy { isolation, ..linux() }).bill.count(Item::Keep)
+    };
+    assert_eq!(keeps(200, Isolation::On) - keeps(100, Isolation::On), 200);
+    assert_eq!(keeps(200, Isolation::Off), 0);
+}
+
+#[test]
+fn without_tags_each_switch_loses_what_faults_filled() {
+    let mut script = Script::default();
+    script.exec().write(1000..1100);
+    script.one(&switch(1, 9)).at(0, (9, 9), "exceptions:page_fault_user: address=0x1000 ip=0x1 error_code=0x6");
+    script.at(0, (9, 9), &switch(9, 1)).fault([1000], 4);
+    let lost = |tags| run(&script, Policy { tags, ..linux() }).entries_lost;
+    let (tagged, untagged) = (lost(Tags::RoundRobin(6)), lost(Tags::Off));
+    assert_eq!((tagged.low, untagged.low), (0, 101));
+    assert!(untagged.high >= untagged.low);
+}
+
+#[test]
+fn a_caller_who_is_silent_costs_nothing() {
+    let script = ten_pages();
+    let deduced = script.read(Paging::AsRecorded).deduced;
+    let (all, machine) = (run(&script, linux()), machine("recent-bare"));
+    let is_silent = |who: tlbkit_replay::Who| who.pattern.is_some_and(|pattern| pattern.cause == Cause::DontNeed);
+    let rest = replay_without(&deduced, linux(), &machine, is_silent);
+    assert_eq!(all.bill.count(Item::Page) - rest.bill.count(Item::Page), 10);
+    assert!(rest.by_caller.keys().all(|who| !is_silent(*who)));
+    let parts: u64 = all.by_caller.values().map(|caller| caller.bill.count(Item::Page)).sum();
+    assert_eq!(parts, all.bill.count(Item::Page), "every cycle has its caller");
+}
+
+#[test]
+fn one_page_empties_a_fractured_tlb() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 100, 0x22).write(1000..1100);
+    dontneed(&mut script);
+    let deduced = script.read(Paging::AsRecorded).deduced;
+    let lost = |name| replay(&deduced, linux(), &machine(name)).entries_lost.low;
+    assert_eq!((lost("recent-vm-fractured"), lost("recent-vm")), (90, 0), "all but the ten that were revoked");
+}
