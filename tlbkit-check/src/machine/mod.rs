@@ -103,7 +103,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let features = Features { pcid: true, invpcid: true };
-        Self { cpus: 4, features, errata: Errata::NONE, late: Late::Wait, step_limit: 100_000 }
+        Self { cpus: 4, features, errata: Errata::NONE, late: Late::Wait, step_limit: 1_000_000 }
     }
 }
 
