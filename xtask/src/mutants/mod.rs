@@ -10,7 +10,7 @@ use std::path::Path;
 use trial::{Row, Trial};
 
 /// Seeds through which each bug is looked for.
-const BUDGET: u64 = 20_000;
+const BUDGET: u64 = 50_000;
 /// The protocol as it is is searched this many times as long.
 const CLEAN_TIMES: u64 = 100;
 /// The charter asks for at least so many.
