@@ -1,7 +1,8 @@
 //! Host speed of whole machines: nanoseconds an operation by CPUs, and page touches a second.
 //!
 //! An operation is a system call, a page fault or an interrupt answered. Each size does the same for each of its CPUs,
-//! so starting and ending weigh the same in all of them; small sizes are run again and again until the time is long enough
+//! so starting and ending weigh the same in all of them; small sizes are run again and again until the time
+//! is long enough
 //! to be measured. The time is the processor's where the host tells it, so that other work on the host does not count.
 //! Arguments choose workloads by name and sizes by their numbers of CPUs; without any, everything runs.
 
@@ -25,7 +26,8 @@ type Settings = fn(usize) -> Vec<String>;
 /// Workloads, and what each CPU does in them.
 ///
 /// `buildsh` uses no windows of the kernel's own space, whose flushes interrupt every CPU of the machine. The threads
-/// of `tlb-flush2` share a space and each page interrupts the CPUs of all others, so nearly all operations are interrupts:
+/// of `tlb-flush2` share a space and each page interrupts the CPUs of all others, so nearly all operations
+/// are interrupts:
 /// at most 32 threads, on machines of any size.
 const ROWS: [(&str, Settings); 3] = [
     ("netperf", |_| vec!["rounds=256".into()]),
