@@ -214,10 +214,10 @@ enum tlbkit_scope {
     TLBKIT_SCOPE_GLOBAL = 1,
 };
 
-// Why translations were revoked: the row in which the flush is counted.
+// Why translations were revoked.
 enum tlbkit_reason {
     // A mapping was removed page by page.
-    TLBKIT_REASON_REMOVE_PTE = 0,
+    TLBKIT_REASON_REMOVE_PTE,
     // A whole space was emptied.
     TLBKIT_REASON_REMOVE_ALL,
     // Write permission was taken away.
@@ -245,11 +245,11 @@ enum tlbkit_reason {
 // Where a flush of one reason had its effect.
 enum tlbkit_place {
     // On the CPU that asked, user addresses.
-    TLBKIT_PLACE_LOCAL = 0,
-    // CPUs told, any address.
-    TLBKIT_PLACE_REMOTE = 1,
+    TLBKIT_PLACE_LOCAL,
+    // Interrupts sent to others, any address.
+    TLBKIT_PLACE_REMOTE,
     // On the CPU that asked, kernel addresses.
-    TLBKIT_PLACE_KERNEL = 2,
+    TLBKIT_PLACE_KERNEL,
 };
 
 // The TLBs of a machine. One for a kernel, for ever.

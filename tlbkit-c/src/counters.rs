@@ -7,25 +7,8 @@ use crate::machine::{Need, enter};
 use crate::status::{Status, report};
 use crate::storage::{MachineStorage, put};
 
-/// Where a flush of one reason had its effect.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum PlaceKind {
-    /// On the CPU that asked, user addresses.
-    Local = 0,
-    /// CPUs told, any address.
-    Remote = 1,
-    /// On the CPU that asked, kernel addresses.
-    Kernel = 2,
-}
-
 fn place_of(place: u32) -> Result<Place, Status> {
-    match place {
-        kind if kind == PlaceKind::Local as u32 => Ok(Place::Local),
-        kind if kind == PlaceKind::Remote as u32 => Ok(Place::Remote),
-        kind if kind == PlaceKind::Kernel as u32 => Ok(Place::Kernel),
-        _ => Err(Status::BadValue),
-    }
+    Place::ALL.get(place as usize).copied().ok_or(Status::BadValue)
 }
 
 /// # Safety

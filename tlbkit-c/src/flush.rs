@@ -30,38 +30,6 @@ pub enum ScopeKind {
     Global = 1,
 }
 
-/// Why translations were revoked: the row in which the flush is counted.
-#[repr(C)]
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
-    /// A mapping was removed page by page.
-    RemovePte = 0,
-    /// A whole space was emptied.
-    RemoveAll,
-    /// Write permission was taken away.
-    WriteProtect,
-    /// Fork shared the pages of the parent.
-    Fork,
-    /// A copy replaced a shared page.
-    CopyOnWrite,
-    /// A mapping was replaced by another.
-    Enter,
-    /// A page-table page was freed.
-    FreeTable,
-    /// A kernel mapping was made over an old one.
-    KernelEnter,
-    /// A kernel mapping was removed.
-    KernelRemove,
-    /// The window to foreign page tables was moved.
-    ForeignTables,
-    /// A page was moved to another frame.
-    Migrate,
-    /// A space ended.
-    Destroy,
-}
-
-const _: () = assert!(Reason::Destroy as usize + 1 == tlbkit::Reason::ALL.len(), "a reason is missing here");
-
 /// A range of translations, its numbers checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Pages {

@@ -1,16 +1,26 @@
 //! The committed header is what cbindgen makes of the source.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 fn generated() -> Result<String, Box<dyn Error>> {
     let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(crate_dir.join("cbindgen.toml"))?;
-    let bindings = cbindgen::generate_with_config(crate_dir, config)?;
+    let words = protocols_words()?;
+    let bindings = cbindgen::Builder::new().with_config(config).with_crate(crate_dir).with_src(words).generate()?;
     let mut text = Vec::new();
     bindings.write(&mut text);
     Ok(String::from_utf8(text)?)
+}
+
+/// The protocol's own reasons and places, as C has enums: of an int's width, whatever Rust packs them into.
+fn protocols_words() -> Result<PathBuf, Box<dyn Error>> {
+    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tlbkit/src/stats.rs"))?;
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stats.rs");
+    let enums: Vec<&str> = source.split("\n\n").filter(|paragraph| paragraph.contains("pub enum")).collect();
+    fs::write(&copy, enums.join("\n\n").replace("repr(u8)", "repr(C)"))?;
+    Ok(copy)
 }
 
 #[test]

@@ -69,6 +69,25 @@ impl Task {
     }
 }
 
+/// Every variant's parameters, borrowed as the workload is: the one list serves reading and writing.
+macro_rules! parameters_of {
+    ($workload:expr) => {
+        match $workload {
+            Workload::PingPong(parameters) => parameters,
+            Workload::LatCtx(parameters) => parameters,
+            Workload::Netperf(parameters) => parameters,
+            Workload::Memcache(parameters) => parameters,
+            Workload::BuildSh(parameters) => parameters,
+            Workload::Compile(parameters) => parameters,
+            Workload::FlushSizes(parameters) => parameters,
+            Workload::Ebizzy(_, parameters) => parameters,
+            Workload::TlbFlush(_, parameters) => parameters,
+            Workload::MapBench(_, parameters) => parameters,
+            Workload::Madvise1(parameters) => parameters,
+        }
+    };
+}
+
 impl Workload {
     /// The task that starts all others.
     pub fn first_task(self) -> Task {
@@ -77,19 +96,7 @@ impl Workload {
 
     /// The parameters, to list and to read.
     pub fn parameters(&self) -> &dyn Parameters {
-        match self {
-            Self::PingPong(parameters) => parameters,
-            Self::LatCtx(parameters) => parameters,
-            Self::Netperf(parameters) => parameters,
-            Self::Memcache(parameters) => parameters,
-            Self::BuildSh(parameters) => parameters,
-            Self::Compile(parameters) => parameters,
-            Self::FlushSizes(parameters) => parameters,
-            Self::Ebizzy(_, parameters) => parameters,
-            Self::TlbFlush(_, parameters) => parameters,
-            Self::MapBench(_, parameters) => parameters,
-            Self::Madvise1(parameters) => parameters,
-        }
+        parameters_of!(self)
     }
 
     /// Sets one parameter from `key=value`.
@@ -102,18 +109,6 @@ impl Workload {
     }
 
     fn parameters_mut(&mut self) -> &mut dyn Parameters {
-        match self {
-            Self::PingPong(parameters) => parameters,
-            Self::LatCtx(parameters) => parameters,
-            Self::Netperf(parameters) => parameters,
-            Self::Memcache(parameters) => parameters,
-            Self::BuildSh(parameters) => parameters,
-            Self::Compile(parameters) => parameters,
-            Self::FlushSizes(parameters) => parameters,
-            Self::Ebizzy(_, parameters) => parameters,
-            Self::TlbFlush(_, parameters) => parameters,
-            Self::MapBench(_, parameters) => parameters,
-            Self::Madvise1(parameters) => parameters,
-        }
+        parameters_of!(self)
     }
 }

@@ -19,7 +19,7 @@ pub struct Asid(pub(crate) u8);
 pub const MAX_SLOTS: usize = 15;
 
 const HINTS: usize = 32;
-/// Room for 16 so that an index masked with 15 needs no check; the last is never used.
+/// Room for 16 so that an index masked with 15 needs no check, and for what [`search`](Slots::search) looks for.
 const ROOM: usize = 16;
 
 impl Asid {
@@ -69,7 +69,8 @@ impl Slots {
         }
         self.count.set(count as u8);
         self.next.set(0);
-        self.forget_order();
+        self.clock.set(0);
+        self.stamps.iter().for_each(|stamp| stamp.set(0));
     }
 
     /// The slot of `id`, if the hint knows it: five instructions, whatever its place.
@@ -82,8 +83,14 @@ impl Slots {
     /// The slot of `id` when its hint was taken by another space.
     #[inline(always)]
     pub(crate) fn search(&self, id: SpaceId) -> Option<Asid> {
-        // The slots beyond the count name no space.
-        let slot = self.ids[..MAX_SLOTS].iter().take(self.count.get() as usize).position(|held| held.get() == id.0)?;
+        // Behind the last slot stands what is looked for, so that the search need not count.
+        let end = self.count.get() as usize % ROOM;
+        self.ids[end].set(id.0);
+        let slot = self.ids.iter().position(|held| held.get() == id.0).unwrap_or(end);
+        self.ids[end].set(0);
+        if slot == end {
+            return None;
+        }
         self.hints[id.0 as usize % HINTS].set(slot as u8);
         Some(Asid(slot as u8))
     }
@@ -97,11 +104,17 @@ impl Slots {
     }
 
     /// Takes the slot that was used longest ago for `id`; what it held is gone (INV-8).
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn take_oldest(&self, id: SpaceId) -> Asid {
-        let slots = 0..self.count.get();
-        let oldest = slots.min_by_key(|&slot| self.stamps[slot as usize % ROOM].get());
-        self.assign(oldest.unwrap_or(0), id)
+        let now = self.clock.get();
+        let (mut oldest, mut most) = (0, 0);
+        for slot in 0..self.count.get() {
+            let age = now.wrapping_sub(self.stamps[slot as usize % ROOM].get());
+            if age > most {
+                (oldest, most) = (slot, age);
+            }
+        }
+        self.assign(oldest, id)
     }
 
     #[inline(always)]
@@ -139,22 +152,13 @@ impl Slots {
         }
     }
 
-    /// Records that `asid` is in use now.
+    /// Records that `asid` is in use now. The clock may wrap: ages are compared, so a slot is misjudged only if nobody
+    /// used it for 65,536 switches, and what that costs is a flush.
     #[inline(always)]
     pub(crate) fn touch(&self, asid: Asid) {
         let now = self.clock.get().wrapping_add(1);
-        if now == 0 {
-            return self.forget_order();
-        }
         self.clock.set(now);
         self.stamps[asid.0 as usize % ROOM].set(now);
-    }
-
-    /// The clock has wrapped, once in 65,535 switches: from here on any slot is as old as any other.
-    #[cold]
-    fn forget_order(&self) {
-        self.clock.set(0);
-        self.stamps.iter().for_each(|stamp| stamp.set(0));
     }
 }
 
@@ -216,11 +220,20 @@ mod tests {
     fn c_82_the_clock_of_use_may_wrap() {
         let slots = slots(2);
         let [first, second] = [1, 2].map(|id| slots.take_in_turn(SpaceId(id)));
-        for _ in 0..u32::from(u16::MAX) + 10 {
+        for _ in 0..u16::MAX - 1 {
             slots.touch(first);
         }
         slots.touch(second);
+        assert_eq!(slots.clock.get(), u16::MAX);
         slots.touch(first);
+        assert_eq!(slots.clock.get(), 0);
         assert_eq!(slots.take_oldest(SpaceId(3)), second);
+    }
+
+    #[test]
+    fn a_search_leaves_nothing_behind_the_last_slot() {
+        let slots = slots(MAX_SLOTS);
+        assert_eq!(slots.search(SpaceId(7)), None);
+        assert_eq!(slots.ids[MAX_SLOTS].get(), 0);
     }
 }

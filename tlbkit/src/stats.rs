@@ -65,6 +65,11 @@ pub enum Place {
     Kernel,
 }
 
+impl Place {
+    /// All of them, in order of their numbers.
+    pub const ALL: [Self; 3] = [Self::Local, Self::Remote, Self::Kernel];
+}
+
 /// Sizes that have a row of their own: 1 to this many pages.
 pub const SIZES: usize = 512;
 

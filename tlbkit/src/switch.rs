@@ -14,8 +14,8 @@
 //! ```
 //! Either the sender finds it on its way back and interrupts it, or it sees the new generation and flushes by itself.
 
-use crate::address_space::{AddressSpace, Generation};
-use crate::asid::Asid;
+use crate::address_space::{AddressSpace, Generation, SpaceId};
+use crate::asid::{Asid, Slots};
 use crate::cpu_state::{Cpu, Presence, flag};
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid, SpaceToken};
 use crate::sync::{Ordering, fence};
@@ -111,54 +111,47 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The common path: a recent space whose slot the hint knows, under a policy that owes nothing to the space left.
     #[inline(always)]
     fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+        if self.has_flag(flag::SWITCH) {
+            return self.switch_with_work(left, to, irqs);
+        }
         match self.state.slots.recall(to.id) {
-            Some(asid) if !self.has_flag(flag::SWITCH | flag::LEAST_RECENT) => self.enter(asid, to),
-            _ if self.has_flag(flag::SWITCH) => self.switch_with_work(left, to, irqs),
-            hint if self.has_flag(flag::LEAST_RECENT) => self.switch_by_last_use(hint, to),
-            _ => self.switch_unhinted(to),
+            Some(asid) => self.enter(asid, to),
+            None => self.switch_unhinted(to),
         }
     }
 
-    /// A new slot, or one whose hint was taken by another space, recycled in turn. Apart from [`seat`](Self::seat), so
-    /// that it pays for no other way.
+    /// A new slot, or one whose hint was taken by another space.
     #[inline(never)]
     fn switch_unhinted(&self, to: &AddressSpace<'_>) {
-        let slots = &self.state.slots;
-        let asid = slots.search(to.id).unwrap_or_else(|| {
-            self.join(to);
-            slots.take_in_turn(to.id)
-        });
-        self.enter(asid, to);
-    }
-
-    #[inline(never)]
-    fn switch_by_last_use(&self, hint: Option<Asid>, to: &AddressSpace<'_>) {
-        let asid = hint.unwrap_or_else(|| self.seat(to));
-        self.state.slots.touch(asid);
-        self.enter(asid, to);
+        if self.has_flag(flag::LEAST_RECENT) {
+            return self.enter(self.seat(to, Slots::take_oldest), to);
+        }
+        self.enter(self.seat(to, Slots::take_in_turn), to);
     }
 
     /// All the others: an exact set, counted references.
     #[inline(never)]
     fn switch_with_work(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
         let token = SpaceToken(self.state.token.get());
-        let hint = self.state.slots.recall(to.id);
         if self.has_flag(flag::EXACT_SET) {
             self.join(to);
         }
-        self.switch_by_last_use(hint, to);
+        match self.state.slots.recall(to.id) {
+            Some(asid) => self.enter(asid, to),
+            None => self.switch_unhinted(to),
+        }
         self.after_leaving(left, token, irqs);
     }
 
-    /// The slot of a space that the hints do not know: the one that it has, or a recycled one, with the set joined.
-    #[inline(never)]
-    fn seat(&self, to: &AddressSpace<'_>) -> Asid {
+    /// The slot of a space that the hints do not know: the one that it has, or one that `take` recycles, with the set
+    /// joined.
+    #[inline(always)]
+    fn seat(&self, to: &AddressSpace<'_>, take: impl FnOnce(&Slots, SpaceId) -> Asid) -> Asid {
         let slots = &self.state.slots;
-        if let Some(asid) = slots.search(to.id) {
-            return asid;
-        }
-        self.join(to);
-        if self.has_flag(flag::LEAST_RECENT) { slots.take_oldest(to.id) } else { slots.take_in_turn(to.id) }
+        slots.search(to.id).unwrap_or_else(|| {
+            self.join(to);
+            take(slots, to.id)
+        })
     }
 
     #[inline(always)]
@@ -177,6 +170,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn enter(&self, asid: Asid, to: &AddressSpace<'_>) {
         let running = Presence::running(to.id);
+        if self.has_flag(flag::LEAST_RECENT) {
+            self.state.slots.touch(asid);
+        }
         // Relaxed: ordered by the fence below. From here on this CPU is a target for whatever set it is in.
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`.

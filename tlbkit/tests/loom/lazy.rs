@@ -36,21 +36,3 @@ fn inv_5_entering_lazy_mode_meets_revoke() {
         ],
     );
 }
-
-/// A lazy CPU still walks: when tables are freed it must stop.
-#[test]
-fn inv_6_freed_tables_meet_lazy_mode() {
-    check(
-        Setup::default(),
-        |[_, cpu]| cpu.switch(1),
-        [
-            |cpu| cpu.unmap_with_tables(1),
-            |cpu| {
-                cpu.access(0);
-                cpu.lazy();
-                cpu.switch(1);
-                cpu.access(0);
-            },
-        ],
-    );
-}

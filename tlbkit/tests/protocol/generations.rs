@@ -61,8 +61,8 @@ fn inv_11_a_global_flush_that_is_overtaken_keeps_its_scope() {
     );
 }
 
-#[test]
-fn inv_4_in_order_each_goes_by_its_page() {
+/// CPU 1 runs a space and holds four of its pages.
+fn four_pages_in_use() -> (&'static World, usize) {
     let world = World::new(policy(), 2);
     let space = world.space();
     for va in pages(0, 4) {
@@ -72,6 +72,12 @@ fn inv_4_in_order_each_goes_by_its_page() {
     for va in pages(0, 4) {
         world.touch(1, va);
     }
+    (world, space)
+}
+
+#[test]
+fn inv_4_in_order_each_goes_by_its_page() {
+    let (world, space) = four_pages_in_use();
     world.forget_logs();
     for va in pages(0, 3) {
         world.unmap(0, space, &[va]);
@@ -85,15 +91,7 @@ fn inv_4_in_order_each_goes_by_its_page() {
 #[test]
 fn inv_4_a_slot_two_behind_is_not_served_by_the_newest_page() {
     // CPU 1 is lazy and skipped by the first flush; when it runs again it must not have missed it.
-    let world = World::new(policy(), 2);
-    let space = world.space();
-    for va in pages(0, 4) {
-        world.map(space, va);
-    }
-    world.switch(1, space);
-    for va in pages(0, 4) {
-        world.touch(1, va);
-    }
+    let (world, space) = four_pages_in_use();
     world.lazy(1);
     world.unmap(0, space, &pages(0, 1));
     world.unmap(0, space, &pages(1, 1));

@@ -81,7 +81,7 @@ pub(super) fn machine_path(repo: &Repo, report: &mut Report<'_>) {
     }
 }
 
-/// True if `path` begins an absolute path in `line`: a relative `kernel/root/` ends in the same letters.
+/// True if `path` begins an absolute path in `line`, and not in the middle of a relative one.
 fn names_path(line: &str, path: &str) -> bool {
     let is_inner = |c: char| c.is_alphanumeric() || "._-~}".contains(c);
     line.match_indices(path).any(|(at, _)| {
