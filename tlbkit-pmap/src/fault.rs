@@ -1,7 +1,7 @@
 //! What a page fault maps: zeros, the file's page, or a private copy.
 
 use crate::error::Error;
-use crate::memory::{Memory, Purpose};
+use crate::memory::{Frame, Memory, Purpose};
 use crate::pmap::{Pmap, with_protection};
 use crate::pte::Pte;
 use crate::region::{Backing, Protection, Region};
@@ -73,21 +73,24 @@ impl<'k> Vm<'k> {
         let Some(region) = self.regions.at(va).filter(|region| is_allowed(region, access)) else {
             return Fault::Bad;
         };
-        let _tables = self.pmap.lock(cpu.hardware());
+        // A look without the table's lock says what to prepare. Under the lock it is made sure of.
         let result = match table::find(mem, self.pmap.root(), va) {
-            Found::Leaf(slot) if access == Access::Write && !slot.pte.has(Pte::WRITE) => {
-                break_copy(&self.pmap, cpu, mem, va, slot)
-            }
+            Found::Leaf(slot) if is_write_of_read_only(slot, access) => break_copy(&self.pmap, cpu, mem, va),
             Found::Leaf(_) => Ok(Fault::Spurious),
-            Found::Hole(level) => fill(&self.pmap, mem, &region, va, level, access),
+            Found::Hole(level) => fill(&self.pmap, cpu.hardware(), mem, &region, va, level, access),
         };
         result.unwrap_or(Fault::OutOfMemory)
     }
 }
 
+fn is_write_of_read_only(slot: Slot, access: Access) -> bool {
+    access == Access::Write && !slot.pte.has(Pte::WRITE)
+}
+
 /// Maps something where nothing was: no CPU can have cached it, so nothing is flushed (C-40).
 pub(crate) fn fill(
     pmap: &Pmap<'_>,
+    hw: &impl Hardware,
     mem: &impl Memory,
     region: &Region,
     va: u64,
@@ -95,39 +98,43 @@ pub(crate) fn fill(
     access: Access,
 ) -> Result<Fault, Error> {
     if hole >= 2
-        && let Some(fault) = fill_large(pmap, mem, region, va, access)?
+        && let Some(fault) = fill_large(pmap, hw, mem, region, va, access)?
     {
         return Ok(fault);
     }
-    let (slot, table_frames) = table::create(mem, pmap.root(), va, 1).ok_or(Error::OutOfMemory)?;
+    let (pte, zeroed, copied) = new_page(mem, region, va, access)?;
+    let made = pmap.install(hw, mem, va, 1, with_protection(pte, region.protection))?;
+    Ok(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed, copied, table_frames }))
+}
+
+/// The leaf that `region` wants at `va`, before its protection is applied, and how many pages were zeroed and copied
+/// for it.
+fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Result<(Pte, u32, u32), Error> {
     let bits = bits_for(region, access);
-    let (mut zeroed, mut copied) = (0, 0);
-    let pte = match (region.backing, access) {
-        (Backing::AnonPrivate, Access::Read) => Pte::new(mem.zero_page(), bits | Pte::ZERO),
+    Ok(match (region.backing, access) {
+        (Backing::AnonPrivate, Access::Read) => (Pte::new(mem.zero_page(), bits | Pte::ZERO), 0, 0),
         (Backing::AnonPrivate | Backing::AnonShared, _) => {
-            zeroed = 1;
-            Pte::new(mem.alloc(12, Purpose::Data).ok_or(Error::OutOfMemory)?.at, bits)
+            let frame = mem.alloc(12, Purpose::Data).ok_or(Error::OutOfMemory)?;
+            (Pte::new(frame.at, bits), 1, 0)
         }
         (Backing::FilePrivate, Access::Write) => {
-            copied = 1;
             let frame = mem.alloc(12, Purpose::Data).ok_or(Error::OutOfMemory)?;
             mem.copy(mem.file_page(region.file, region.file_page(va)), frame.at, 12);
-            Pte::new(frame.at, bits)
+            (Pte::new(frame.at, bits), 0, 1)
         }
         (Backing::FilePrivate | Backing::FileShared, _) => {
             let at = mem.file_page(region.file, region.file_page(va));
             mem.share(at);
             let private = if region.backing == Backing::FilePrivate { Pte::COW } else { 0 };
-            Pte::new(at, bits | private)
+            (Pte::new(at, bits | private), 0, 0)
         }
-    };
-    mem.store(slot.at, with_protection(pte, region.protection).0);
-    Ok(Fault::Mapped { zeroed, copied, table_frames })
+    })
 }
 
 /// A large page, if the region wants one, it fits, and a frame is left; else small ones do as well.
 fn fill_large(
     pmap: &Pmap<'_>,
+    hw: &impl Hardware,
     mem: &impl Memory,
     region: &Region,
     va: u64,
@@ -140,38 +147,73 @@ fn fill_large(
         return Ok(None);
     }
     let Some(frame) = mem.alloc(21, Purpose::Data) else { return Ok(None) };
-    let Some((slot, table_frames)) = table::create(mem, pmap.root(), first, 2) else {
-        mem.put(frame);
-        return Err(Error::OutOfMemory);
-    };
     let pte = Pte::new(frame.at, bits_for(region, access) | Pte::LARGE);
-    mem.store(slot.at, with_protection(pte, region.protection).0);
-    Ok(Some(Fault::Mapped { zeroed: 512, copied: 0, table_frames }))
+    let made = pmap.install(hw, mem, first, 2, with_protection(pte, region.protection))?;
+    Ok(Some(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed: 512, copied: 0, table_frames })))
 }
 
 /// The first store to a read-only page of a writable region. The only holder of a frame just gets it writable; else the
-/// store goes to a copy, which no CPU may see while another still reads the old frame.
+/// store goes to a copy.
 fn break_copy<'a, 'k, H: Hardware, M: Memory>(
     pmap: &'a Pmap<'k>,
     cpu: &Cpu<'a, 'k, H>,
     mem: &'a M,
     va: u64,
-    slot: Slot,
 ) -> Result<Fault, Error> {
+    let guard = pmap.lock(cpu.hardware(), va);
+    let slot = match table::find(mem, pmap.root(), va) {
+        Found::Leaf(slot) if is_write_of_read_only(slot, Access::Write) => slot,
+        _ => return Ok(Fault::Spurious),
+    };
     let old = slot.pte;
-    let widened = old.without(Pte::COW | Pte::ZERO).with(Pte::WRITE | Pte::ACCESSED | Pte::DIRTY);
     let is_copied = !old.has(Pte::ZERO);
     if old.has(Pte::SHARED) || is_copied && mem.references(old.frame()) == 1 {
-        mem.store(slot.at, widened.0);
+        mem.store(slot.at, widened(old).0);
         return Ok(Fault::FREE);
     }
-    let shift = if slot.level == 2 { 21 } else { 12 };
-    let pages = (slot.bytes() / PAGE_BYTES) as u32;
-    let frame = mem.alloc(shift, Purpose::Data).ok_or(Error::OutOfMemory)?;
     if is_copied {
-        mem.copy(old.frame(), frame.at, shift);
+        // A reference of our own: while we copy, nobody else becomes the only holder, who may write to it.
+        mem.share(old.frame());
     }
-    pmap.replace(cpu, mem, va, slot, Pte::new(frame.at, widened.bits()), Reason::CopyOnWrite);
-    let (zeroed, copied) = if is_copied { (0, pages) } else { (pages, 0) };
-    Ok(Fault::Mapped { zeroed, copied, table_frames: 0 })
+    drop(guard);
+    let result = replace_by_copy(pmap, cpu, mem, va, slot);
+    if is_copied {
+        mem.put(Frame { at: old.frame(), shift: slot.shift() });
+    }
+    result
+}
+
+/// Puts a copy of what `seen` maps in its place, unless the place has changed. No CPU may see the copy while another
+/// still reads the old frame.
+fn replace_by_copy<'a, 'k, H: Hardware, M: Memory>(
+    pmap: &'a Pmap<'k>,
+    cpu: &Cpu<'a, 'k, H>,
+    mem: &'a M,
+    va: u64,
+    seen: Slot,
+) -> Result<Fault, Error> {
+    let pages = (seen.bytes() / PAGE_BYTES) as u32;
+    let frame = mem.alloc(seen.shift(), Purpose::Data).ok_or(Error::OutOfMemory)?;
+    let is_copied = !seen.pte.has(Pte::ZERO);
+    if is_copied {
+        mem.copy(seen.pte.frame(), frame.at, seen.shift());
+    }
+    let _guard = pmap.lock(cpu.hardware(), va);
+    let is_same = |now: &Slot| now.level == seen.level && now.pte.frame() == seen.pte.frame();
+    match table::find(mem, pmap.root(), va) {
+        Found::Leaf(now) if is_same(&now) => {
+            pmap.replace(cpu, mem, va, now, Pte::new(frame.at, widened(now.pte).bits()), Reason::CopyOnWrite);
+            let (zeroed, copied) = if is_copied { (0, pages) } else { (pages, 0) };
+            Ok(Fault::Mapped { zeroed, copied, table_frames: 0 })
+        }
+        _ => {
+            mem.put(frame);
+            Ok(Fault::Spurious)
+        }
+    }
+}
+
+/// A read-only leaf after a store to what it maps.
+const fn widened(pte: Pte) -> Pte {
+    pte.without(Pte::COW | Pte::ZERO).with(Pte::WRITE | Pte::ACCESSED | Pte::DIRTY)
 }

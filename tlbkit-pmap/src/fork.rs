@@ -4,12 +4,12 @@
 //! thread of the parent still stores to what the child believes its own.
 
 use crate::error::Error;
-use crate::fault::{Access, Fault, fill};
+use crate::fault::{Access, fill};
 use crate::foreign::Home;
 use crate::memory::Memory;
-use crate::pmap::{Sweep, change_leaf};
 use crate::pte::Pte;
 use crate::region::{Backing, Region};
+use crate::sweep::{Sweep, change_leaf};
 use crate::table::{self, Found, Slot};
 use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason};
@@ -73,24 +73,28 @@ impl<'k> Vm<'k> {
         unhook: &mut Sweep<'a, 'k, H, M>,
     ) -> Result<Forked, Error> {
         child.regions.insert(*region)?;
-        let _guard = self.pmap.lock(cpu.hardware());
-        let mut va = region.first;
-        while va < region.range().end {
-            match table::find(mem, self.pmap.root(), va) {
-                // Both must find the same page later, so it comes into being now.
-                Found::Hole(level) if region.backing == Backing::AnonShared => {
-                    let filled = fill(&self.pmap, mem, region, va, level, Access::Read)?;
-                    debug_assert!(matches!(filled, Fault::Mapped { .. }));
-                }
-                Found::Hole(level) => va = table::next(va, level),
-                Found::Leaf(slot) => {
-                    done.table_frames += share_leaf(mem, child, va, slot, unhook)?;
-                    done.entries += 1;
-                    va += slot.bytes();
-                }
+        if region.backing == Backing::AnonShared {
+            self.populate(cpu, mem, region)?;
+        }
+        self.pmap.for_spans(cpu.hardware(), mem, region.range(), |mut span| {
+            while let Some((va, slot)) = table::first_leaf(mem, self.pmap.root(), span.clone()) {
+                done.table_frames += share_leaf(mem, child, va, slot, unhook)?;
+                done.entries += 1;
+                span.start = va + slot.bytes();
+            }
+            Ok(())
+        })?;
+        Ok(done)
+    }
+
+    /// Fills the holes of shared anonymous memory: parent and child must find the same pages later.
+    fn populate<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory, region: &Region) -> Result<(), Error> {
+        for va in region.range().step_by(PAGE_BYTES as usize) {
+            if let Found::Hole(level) = table::find(mem, self.pmap.root(), va) {
+                fill(&self.pmap, cpu.hardware(), mem, region, va, level, Access::Read)?;
             }
         }
-        Ok(done)
+        Ok(())
     }
 }
 

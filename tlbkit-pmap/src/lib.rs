@@ -27,7 +27,11 @@
 //!
 //! 1. the regions' lock of a space, for reading or writing (of a parent before its child);
 //! 2. the window to foreign tables, held while they are edited;
-//! 3. the lock of a space's tables, or of the kernel's.
+//! 3. the lock of one last-level table and of the entry that leads to it, or that of the kernel's tables;
+//! 4. the lock of a space's upper levels, while tables are added to them.
+//!
+//! A frame is had, zeroed or copied before 3 is taken; what was seen before is looked at again under it. Tables are
+//! taken out under 1 for writing, when nobody else walks them.
 //!
 //! All of them spin with interrupts on, so a holder may flush. An interrupt handler takes none of them, and a holder is
 //! not preempted. Who may free a root: the one that [`Vm::destroy`] tells `Now`, or that the protocol's event of the
@@ -46,6 +50,7 @@ mod memory;
 mod pmap;
 mod pte;
 mod region;
+mod sweep;
 mod table;
 mod teardown;
 mod vm;

@@ -80,7 +80,7 @@ impl Pte {
         self.0 & !Self::ADDRESS
     }
 
-    /// The reference that a leaf owned, now the caller's: the entry must have been taken out of its table.
+    /// The reference that a leaf owns, now the caller's: the entry must be in no table.
     #[must_use]
     pub(crate) fn into_frame(self) -> Option<Frame> {
         let shift = if self.has(Self::LARGE) { 21 } else { 12 };

@@ -46,7 +46,12 @@ impl Slot {
     }
 
     pub(crate) const fn bytes(self) -> u64 {
-        1 << span_shift(self.level)
+        1 << self.shift()
+    }
+
+    /// log2 of its bytes, as a frame has it.
+    pub(crate) const fn shift(self) -> u8 {
+        span_shift(self.level) as u8
     }
 }
 
@@ -74,6 +79,18 @@ pub(crate) fn find(mem: &impl Memory, root: Root, va: u64) -> Found {
         table = pte.frame();
         level -= 1;
     }
+}
+
+/// The first leaf in `range`, and the address at which it was met.
+pub(crate) fn first_leaf(mem: &impl Memory, root: Root, range: Range<u64>) -> Option<(u64, Slot)> {
+    let mut va = range.start;
+    while va < range.end {
+        match find(mem, root, va) {
+            Found::Hole(level) => va = next(va, level),
+            Found::Leaf(slot) => return Some((va, slot)),
+        }
+    }
+    None
 }
 
 /// True if a large page lies in `range`: the walk that Linux 3.x made before it flushed page by page.
@@ -119,10 +136,11 @@ const fn table_bits(va: u64) -> u64 {
 
 /// Writes an inner entry; one of the top level in both halves, since the user half translates the same user addresses.
 fn set_inner(mem: &impl Memory, root: Root, at: PhysAddr, level: u32, pte: Pte) {
-    mem.store(at, pte.0);
+    // The user half first: who finds the other one filled relies on both.
     if level == TOP && root.isolation == Isolation::On {
         mem.store(PhysAddr(at.0 + 4096), pte.0);
     }
+    mem.store(at, pte.0);
 }
 
 /// Takes out the tables below `root` that lie wholly or partly in `range` and cover only what `is_unused` says is

@@ -5,17 +5,19 @@
 
 use crate::held::Unhook;
 use crate::memory::{Frame, Memory};
-use crate::pmap::{Pmap, Sweep, take_leaf};
-use crate::table::{self, Found, USER_END};
+use crate::pmap::Pmap;
+use crate::sweep::Change;
+use crate::table::{self, USER_END};
 use tlbkit::{Batching, Cpu, Hardware, Isolation, PAGE_BYTES, Reason, TableFree};
 
 impl<'k> Pmap<'k> {
-    /// Removes everything from the user half, and its tables if the policy or the lack of memory wants them at once.
+    /// Removes everything from the user half, and its tables if the policy or the lack of memory wants them at once. No
+    /// other CPU may use the tables meanwhile.
     pub fn remove_all<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
         let mut unhook = self.begin(cpu, mem);
         unhook.everything(Reason::RemoveAll);
-        let guard = self.lock(cpu.hardware());
-        self.take_leaves(mem, &mut unhook);
+        let swept = self.sweep_leaves(cpu, mem, 0..USER_END, Change::Remove(Reason::RemoveAll), &mut unhook);
+        debug_assert!(swept.is_ok(), "a range of everything cuts no large page");
         let policy = cpu.tlb().policy();
         if policy.table_free == TableFree::AtOnce || mem.is_low() {
             if policy.batching == Batching::None {
@@ -25,24 +27,11 @@ impl<'k> Pmap<'k> {
             }
             table::take_tables(mem, self.root(), 0..USER_END, &|_| true, &mut |va, frame| unhook.table(va, frame));
         }
-        drop(guard);
         self.end(unhook, &(0..PAGE_BYTES));
     }
 
-    fn take_leaves<H: Hardware, M: Memory>(&self, mem: &M, unhook: &mut Sweep<'_, 'k, H, M>) {
-        let mut va = 0;
-        while va < USER_END {
-            match table::find(mem, self.root(), va) {
-                Found::Hole(level) => va = table::next(va, level),
-                Found::Leaf(slot) => {
-                    take_leaf(mem, va, slot, Reason::RemoveAll, unhook);
-                    va += slot.bytes();
-                }
-            }
-        }
-    }
-
-    /// Takes out and frees the tables in `range` under which `is_unused` says nothing is mapped any more.
+    /// Takes out and frees the tables in `range` under which `is_unused` says nothing is mapped any more. No other CPU
+    /// may use the tables meanwhile.
     pub(crate) fn free_tables<H: Hardware, M: Memory, const N: usize>(
         &self,
         mem: &M,

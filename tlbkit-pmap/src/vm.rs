@@ -1,15 +1,16 @@
 //! An address space as a program sees it: regions, and the calls that change them.
 //!
-//! The regions' lock is held throughout each call: by readers for faults and `dontneed`, which only change what is
-//! mapped inside regions, by a writer for what changes the regions.
+//! The regions' lock is held throughout each call: by readers for what only looks at or changes what is mapped inside
+//! regions, by a writer for what changes the regions or takes page tables out.
 
 use crate::error::Error;
 use crate::kernel::KernelMap;
 use crate::lock::RwLock;
-use crate::memory::Memory;
-use crate::pmap::{Change, Pmap};
+use crate::memory::{Frame, Memory};
+use crate::pmap::Pmap;
 use crate::pte::Pte;
 use crate::region::{Backing, Protection, Region, Regions};
+use crate::sweep::Change;
 use crate::table::USER_END;
 use core::ops::Range;
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
@@ -56,12 +57,6 @@ impl<'k> Vm<'k> {
         self.pmap.space()
     }
 
-    /// Its page tables.
-    #[must_use]
-    pub const fn pmap(&self) -> &Pmap<'k> {
-        &self.pmap
-    }
-
     /// Maps `pages` base pages at the lowest addresses that are free; nothing if there are none or too many regions.
     pub fn map<H: Hardware>(
         &self,
@@ -104,9 +99,7 @@ impl<'k> Vm<'k> {
         let result = self.pmap.sweep_into(cpu, mem, range.clone(), change, &mut unhook);
         if result.is_ok() {
             self.regions.carve(&range, |_| None);
-            let guard = self.pmap.lock(cpu.hardware());
             self.pmap.free_tables(mem, range.clone(), &|span| self.regions.is_unused(&span), &mut unhook);
-            drop(guard);
         }
         self.pmap.end(unhook, &range);
         self.pmap.set_total_pages(self.regions.iter().map(|region| region.pages).sum());
@@ -162,9 +155,29 @@ impl<'k> Vm<'k> {
         self.regions.iter().filter_map(|region| region.cut(range))
     }
 
-    /// The base frame and the entry that map `va` now, read under the lock.
+    /// The base frame and the entry that map `va` now, read under the locks.
     pub fn extract<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory, va: u64) -> Option<(PhysAddr, Pte)> {
+        let _guard = self.lock.read(cpu.hardware());
         self.pmap.extract(cpu, mem, va)
+    }
+
+    /// Maps `frame` at `va`, as [`Pmap::enter`] does.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]; the frame has then been put back.
+    ///
+    /// # Panics
+    /// If `frame` is large and a page table lies in its place.
+    pub fn enter<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        va: u64,
+        frame: Frame,
+        bits: u64,
+    ) -> Result<u32, Error> {
+        let _guard = self.lock.read(cpu.hardware());
+        self.pmap.enter(cpu, mem, va, frame, bits)
     }
 
     /// Empties the space that runs here, as exec does: it goes on under the same id.

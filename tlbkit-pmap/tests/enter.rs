@@ -17,7 +17,7 @@ fn frame(m: &'static Machine, shift: u8, value: u64) -> Frame {
 }
 
 fn enter(m: &'static Machine, vm: &'static Vm<'static>, va: u64, frame: Frame) -> Result<u32, Error> {
-    vm.pmap().enter(&m.cpu(0), m.mem, va, frame, BITS)
+    vm.enter(&m.cpu(0), m.mem, va, frame, BITS)
 }
 
 fn region(m: &'static Machine, vm: &'static Vm<'static>) -> u64 {

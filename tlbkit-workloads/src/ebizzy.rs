@@ -50,6 +50,10 @@ const SEARCHED_PAGES: [u64; 8] = [64, 32, 16, 8, 4, 2, 1, 0];
 /// elsewhere, have their second peak at the same 129.
 const ARENA_BUFFER_PAGES: u64 = CHUNK_PAGES + 1;
 
+/// Pages of the heap at whose start an arena lies: glibc reserves 64 MiB (`HEAP_MAX_SIZE` in its malloc/arena.c), so
+/// the arenas of two threads share no page table.
+const HEAP_PAGES: u64 = 1 << 14;
+
 /// The word kept for page `page` of a chunk: its last, since words count up from 0 and the last is never 0.
 const fn chunk_word(page: u64) -> u64 {
     page * 512 + 511
@@ -116,7 +120,7 @@ impl Ebizzy {
 }
 
 fn new_arena(os: &dyn Os) -> u64 {
-    os.map(1 + ARENA_BUFFER_PAGES, Backing::AnonPrivate, Protection::ReadWrite)
+    os.map(HEAP_PAGES, Backing::AnonPrivate, Protection::ReadWrite)
 }
 
 fn fill_chunk(os: &dyn Os) -> u64 {

@@ -68,7 +68,7 @@ fn ebizzy_of_2013_gives_129_pages_back_and_today_none() {
         let log = log(name, &["threads=1", "rounds=4", "record_cycles=5"], 1);
         assert_eq!(log.iter().filter(|op| matches!(op, Op::Map(_))).count(), 2, "the first buffer, and the arena");
         assert_eq!(log[0], Op::Map(128));
-        let records = log.iter().position(|op| *op == Op::Map(130)).unwrap() + 1;
+        let records = log.iter().position(|op| *op == Op::Map(16_384)).unwrap() + 1;
         let (Op::Write(arena), Op::Read(source)) = (log[records], log[records + 1]) else { panic!("{log:?}") };
         let mut expected = vec![Op::Write(arena)];
         expected.extend(record(source, page(arena, 1), 1));

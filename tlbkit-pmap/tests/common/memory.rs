@@ -33,6 +33,8 @@ pub(crate) struct TestMemory {
     pub(crate) is_low: Cell<bool>,
     /// Frames left; none for no limit.
     pub(crate) left: Cell<Option<u32>>,
+    /// What another CPU does, once, while this one fetches a frame for data.
+    pub(crate) during_alloc: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 
 impl TestMemory {
@@ -84,12 +86,18 @@ impl Memory for TestMemory {
     }
 
     fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8) {
+        assert!(self.frames.borrow().contains_key(&from.0), "copying {from:?}, which is free");
         for offset in (0..1 << shift).step_by(4096) {
             self.store(PhysAddr(to.0 + offset), self.load(PhysAddr(from.0 + offset)));
         }
     }
 
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
+        if purpose == Purpose::Data
+            && let Some(during) = self.during_alloc.take()
+        {
+            during();
+        }
         if let Some(left) = self.left.get() {
             self.left.set(Some(left.checked_sub(1)?));
         }

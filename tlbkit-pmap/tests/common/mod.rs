@@ -43,6 +43,7 @@ pub(crate) struct Machine {
     pub(crate) last_lazy: RefCell<Vec<SpaceToken>>,
     /// What another CPU does, once, as soon as one waits: before anybody answers that one.
     pub(crate) meanwhile: RefCell<Option<Box<dyn FnOnce()>>>,
+    waited: Cell<u32>,
     empty: usize,
 }
 
@@ -73,6 +74,7 @@ impl Machine {
             spaces: RefCell::default(),
             last_lazy: RefCell::default(),
             meanwhile: RefCell::default(),
+            waited: Cell::default(),
             empty: mem.used(),
         }));
         *mem.judge.borrow_mut() = Some(Box::new(|at, shift, is_table| machine.judge(at, shift, is_table)));
@@ -292,6 +294,9 @@ impl Hardware for TestCpu {
     }
 
     fn relax(&self) {
+        let waited = &self.machine().waited;
+        waited.set(waited.get() + 1);
+        assert!(waited.get() < 1_000_000, "waits for ever");
         if let Some(meanwhile) = self.machine().meanwhile.take() {
             meanwhile();
         }

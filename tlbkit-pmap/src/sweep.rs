@@ -1,0 +1,195 @@
+//! Operations over a range: unhook or narrow every leaf in it, flush once, and miss no flush of another that overlaps.
+
+use crate::error::Error;
+use crate::held::{SWEEP, Unhook};
+use crate::memory::Memory;
+use crate::pmap::{Pmap, with_protection};
+use crate::pte::Pte;
+use crate::region::Protection;
+use crate::table::{self, Found, Slot};
+use core::ops::Range;
+use tlbkit::sync::Ordering;
+use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason, Scope};
+
+/// What a sweep does to each leaf.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Remove(Reason),
+    Protect(Protection),
+}
+
+pub(crate) type Sweep<'a, 'k, H, M> = Unhook<'a, 'k, H, M, SWEEP>;
+
+impl<'k> Pmap<'k> {
+    /// Removes what is mapped in `range` and puts its frames back after the flush.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if a large page that is only partly in `range` could not be split.
+    pub fn remove<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        range: Range<u64>,
+    ) -> Result<(), Error> {
+        self.sweep(cpu, mem, range, Change::Remove(Reason::RemovePte))
+    }
+
+    /// Narrows or widens what is mapped in `range`. Copy-on-write entries stay read-only.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] if a large page that is only partly in `range` could not be split.
+    pub fn protect<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        range: Range<u64>,
+        protection: Protection,
+    ) -> Result<(), Error> {
+        self.sweep(cpu, mem, range, Change::Protect(protection))
+    }
+
+    fn sweep<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        range: Range<u64>,
+        change: Change,
+    ) -> Result<(), Error> {
+        let mut unhook = self.begin(cpu, mem);
+        let result = self.sweep_into(cpu, mem, range.clone(), change, &mut unhook);
+        self.end(unhook, &range);
+        result
+    }
+
+    /// Starts an operation that changes leaves and flushes later.
+    pub(crate) fn begin<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) -> Sweep<'a, 'k, H, M> {
+        // Relaxed: read by others only after they have seen a change of ours, through a lock that we take next.
+        self.sweeping.fetch_add(1, Ordering::Relaxed);
+        Unhook::of_space(cpu, mem, self)
+    }
+
+    /// Flushes. An operation that overlaps another may have found an entry gone whose flush is still to come; it must
+    /// not return before that, so it asks for its whole range itself (C-28).
+    pub(crate) fn end<H: Hardware, M: Memory>(&self, mut unhook: Sweep<'_, 'k, H, M>, range: &Range<u64>) {
+        // Acquire: partner is the Release below; if the other is gone from the count, so is its flush from the future.
+        if self.sweeping.load(Ordering::Acquire) > 1 {
+            unhook.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
+        }
+        unhook.finish();
+        // Release: partner is the Acquire above, on another CPU.
+        self.sweeping.fetch_sub(1, Ordering::Release);
+    }
+
+    pub(crate) fn sweep_into<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        range: Range<u64>,
+        change: Change,
+        unhook: &mut Sweep<'a, 'k, H, M>,
+    ) -> Result<(), Error> {
+        self.for_spans(cpu.hardware(), mem, range, |span| self.sweep_leaves(cpu, mem, span, change, unhook))
+    }
+
+    /// Calls `visit` for each part of `range` that may hold leaves, under its lock.
+    pub(crate) fn for_spans(
+        &self,
+        hw: &impl Hardware,
+        mem: &impl Memory,
+        range: Range<u64>,
+        mut visit: impl FnMut(Range<u64>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let mut va = range.start;
+        while va < range.end {
+            if let Found::Hole(level @ 3..) = table::find(mem, self.root(), va) {
+                va = table::next(va, level);
+                continue;
+            }
+            let end = table::next(va, 2).min(range.end);
+            let _guard = self.lock(hw, va);
+            visit(va..end)?;
+            va = end;
+        }
+        Ok(())
+    }
+
+    /// Sweeps the leaves in `span`, whose lock is held, or in any range if no other CPU uses the tables.
+    pub(crate) fn sweep_leaves<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        mut span: Range<u64>,
+        change: Change,
+        unhook: &mut Sweep<'a, 'k, H, M>,
+    ) -> Result<(), Error> {
+        while let Some((va, slot)) = table::first_leaf(mem, self.root(), span.clone()) {
+            span.start = va;
+            if slot.level == 2 && (!va.is_multiple_of(slot.bytes()) || span.end - va < slot.bytes()) {
+                self.split(cpu, mem, va, slot)?;
+                continue;
+            }
+            match change {
+                Change::Remove(reason) => take_leaf(mem, va, slot, reason, unhook),
+                Change::Protect(protection) => {
+                    let narrow = |pte: Pte| with_protection(pte, protection);
+                    change_leaf(mem, va, slot, Reason::WriteProtect, unhook, narrow);
+                }
+            }
+            span.start += slot.bytes();
+        }
+        Ok(())
+    }
+
+    /// Splits the large pages that only partly lie in `range`, so that what follows needs no memory.
+    pub(crate) fn cut_out<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        range: &Range<u64>,
+    ) -> Result<(), Error> {
+        for va in [range.start, range.end] {
+            let _guard = self.lock(cpu.hardware(), va);
+            if let Found::Leaf(slot) = table::find(mem, self.root(), va)
+                && !va.is_multiple_of(slot.bytes())
+            {
+                self.split(cpu, mem, va, slot)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes a leaf out and hands its frame to the gather.
+fn take_leaf<H: Hardware, M: Memory, const N: usize>(
+    mem: &M,
+    va: u64,
+    slot: Slot,
+    reason: Reason,
+    unhook: &mut Unhook<'_, '_, H, M, N>,
+) {
+    let old = Pte(mem.swap(slot.at, 0));
+    if old.needs_flush(Pte::EMPTY) {
+        unhook.page(va, slot.stride(), Scope::Local, reason);
+    }
+    if let Some(frame) = old.into_frame() {
+        unhook.hold(frame);
+    }
+}
+
+/// Changes a leaf without losing an A or D bit that a CPU sets meanwhile, and asks for the flush that it needs.
+pub(crate) fn change_leaf<H: Hardware, M: Memory, const N: usize>(
+    mem: &M,
+    va: u64,
+    slot: Slot,
+    reason: Reason,
+    unhook: &mut Unhook<'_, '_, H, M, N>,
+    change: impl Fn(Pte) -> Pte,
+) {
+    let mut old = slot.pte;
+    while let Err(found) = mem.compare_exchange(slot.at, old.0, change(old).0) {
+        old = Pte(found);
+    }
+    if old.needs_flush(change(old)) {
+        unhook.page(va, slot.stride(), Scope::Local, reason);
+    }
+}

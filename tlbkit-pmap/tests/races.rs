@@ -1,0 +1,93 @@
+//! Two CPUs in one space: what the locks let happen at once, and what is looked at again under them.
+
+mod common;
+
+use common::{Machine, on_every_preset};
+use tlbkit_pmap::{Access, Backing, ChildFill, Fault, Protection, Vm};
+
+/// What one last-level table maps.
+const SPAN: u64 = 512 * 4096;
+
+fn anon(m: &'static Machine, vm: &'static Vm<'static>, pages: u64) -> u64 {
+    vm.map(&m.cpu(0), pages, Backing::AnonPrivate, Protection::ReadWrite).unwrap()
+}
+
+/// A child that shares all frames with `vm`.
+fn fork(m: &'static Machine, vm: &'static Vm<'static>) -> &'static Vm<'static> {
+    let child = m.space();
+    m.run(0, vm);
+    vm.fork(&m.cpu(0), m.mem, child, ChildFill::DirectMap).unwrap();
+    child
+}
+
+fn during_alloc(m: &'static Machine, other: impl FnOnce() + 'static) {
+    *m.mem.during_alloc.borrow_mut() = Some(Box::new(other));
+}
+
+#[test]
+fn of_two_first_stores_to_a_page_one_maps_it_and_neither_is_lost() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 1);
+        during_alloc(m, move || m.write(1, vm, va, 7).unwrap());
+        m.write(0, vm, va, 8).unwrap();
+        assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(8), Ok(8)), "one frame for both");
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn of_two_stores_that_break_the_same_copy_neither_is_lost() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 1);
+        m.write(0, vm, va, 1).unwrap();
+        let child = fork(m, vm);
+        during_alloc(m, move || m.write(1, vm, va, 7).unwrap());
+        assert_eq!(vm.fault(&m.cpu(0), m.mem, va, Access::Write), Fault::Spurious);
+        assert_eq!((m.read(0, vm, va), m.read(1, vm, va), m.read(0, child, va)), (Ok(7), Ok(7), Ok(1)));
+        m.end(0, vm);
+        m.end(0, child);
+    });
+}
+
+#[test]
+fn a_page_given_back_while_it_is_copied_stays_so_long_and_is_not_brought_back() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 1);
+        m.write(0, vm, va, 1).unwrap();
+        let child = fork(m, vm);
+        during_alloc(m, move || {
+            m.run(1, vm);
+            vm.dontneed(&m.cpu(1), m.mem, va, 1).unwrap();
+            assert_eq!(m.read(1, vm, va), Ok(0));
+            m.end(1, child);
+        });
+        assert_eq!(vm.fault(&m.cpu(0), m.mem, va, Access::Write), Fault::Spurious);
+        assert_eq!(m.read(0, vm, va), Ok(0));
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn a_fault_does_not_wait_for_the_lock_of_another_table() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 40 * 512);
+        m.write(0, vm, va, 1).unwrap();
+        let child = fork(m, vm);
+        assert_eq!(m.read(1, vm, va), Ok(1));
+        m.run(0, vm);
+        *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+            assert!(!m.is_mapped(vm, va), "CPU 0 replaces the page, holds the lock of its table and waits for CPU 1");
+            for span in 1..32 {
+                m.write(1, vm, va + span * SPAN, 2).unwrap();
+            }
+        }));
+        m.write(0, vm, va, 3).unwrap();
+        assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait");
+        m.end(0, vm);
+        m.end(0, child);
+    });
+}
