@@ -155,7 +155,7 @@ impl World {
         let cpu = cpu as usize;
         self.current.set(cpu);
         self.now.set(at);
-        self.horizon.set(self.agenda.borrow().first().unwrap_or(NEVER));
+        self.horizon.set(self.agenda.borrow().first());
         self.refresh_limit(cpu);
         Some(cpu)
     }
@@ -172,7 +172,7 @@ impl World {
         }
         let at = at.max(self.cores[cpu].clock.get());
         let mut agenda = self.agenda.borrow_mut();
-        if agenda.when(cpu as u32).is_none_or(|when| when > at) {
+        if agenda.when(cpu as u32) > at {
             agenda.set(cpu as u32, at);
             self.horizon.set(self.horizon.get().min(at));
             drop(agenda);

@@ -17,6 +17,8 @@ use holders::Holders;
 
 /// log2 of a line's bytes.
 const LINE_SHIFT: u32 = 6;
+/// log2 of the lines of one block.
+const BLOCK_SHIFT: u32 = 6;
 
 /// A line's name: its place among the lines of the run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -69,13 +71,14 @@ struct Line {
     is_watched: bool,
 }
 
-/// All lines that were ever touched.
+/// All lines that were ever touched, in blocks of neighbours: the map of blocks stays in the host's caches where one of
+/// lines would not.
 #[derive(Debug)]
 pub(crate) struct Lines {
     costs: LineCosts,
     cpus_per_socket: u32,
-    /// Places by address.
-    places: HashMap<usize, LineId, BuildHasherDefault<Spread>>,
+    /// The first line of each block.
+    blocks: HashMap<usize, u32, BuildHasherDefault<Spread>>,
     lines: Vec<Line>,
     /// CPUs that sleep until somebody writes a line.
     watchers: BTreeMap<LineId, Vec<u32>>,
@@ -87,7 +90,7 @@ impl Lines {
         Self {
             costs,
             cpus_per_socket,
-            places: HashMap::default(),
+            blocks: HashMap::default(),
             lines: Vec::new(),
             watchers: BTreeMap::new(),
             counters: LineCounters::default(),
@@ -100,12 +103,12 @@ impl Lines {
 
     /// The line of the byte at `address`.
     pub(crate) fn line_of(&mut self, address: usize) -> LineId {
-        let next = LineId(self.lines.len() as u32);
-        let id = *self.places.entry(address >> LINE_SHIFT).or_insert(next);
-        if id == next {
-            self.lines.push(Line::default());
+        let next = self.lines.len() as u32;
+        let first = *self.blocks.entry(address >> (LINE_SHIFT + BLOCK_SHIFT)).or_insert(next);
+        if first == next {
+            self.lines.resize_with(self.lines.len() + (1 << BLOCK_SHIFT), Line::default);
         }
-        id
+        LineId(first + (address >> LINE_SHIFT) as u32 % (1 << BLOCK_SHIFT))
     }
 
     /// The words at `start .. end` hold a CPU set, for accounting.

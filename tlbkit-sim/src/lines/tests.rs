@@ -5,7 +5,9 @@ use super::*;
 const COSTS: LineCosts =
     LineCosts { local_cycles: 4, same_socket_cycles: 100, cross_socket_cycles: 300, locked_cycles: 20 };
 
-const LINE: LineId = LineId(0);
+/// The line that the tests use, and the last of a block.
+const LINE: LineId = LineId(63);
+const ADDRESS: usize = 63 * 64;
 
 /// Three sockets of two CPUs, and one line.
 fn lines() -> Lines {
@@ -14,7 +16,7 @@ fn lines() -> Lines {
 
 fn with_one_line(cpus_per_socket: u32) -> Lines {
     let mut lines = Lines::new(COSTS, cpus_per_socket);
-    assert_eq!(lines.line_of(64), LINE);
+    assert_eq!(lines.line_of(ADDRESS), LINE);
     lines
 }
 
@@ -87,8 +89,9 @@ fn a_crowd_of_holders_is_remembered_and_forgotten_like_a_few() {
 #[test]
 fn a_set_is_known_word_by_word() {
     let mut lines = with_one_line(2);
-    lines.mark_set(64 + 56, 64 + 72);
-    let next = lines.line_of(128);
-    let of_set = [(LINE, 112), (LINE, 120), (next, 128), (next, 136)].map(|(id, at)| lines.is_in_set(id, at));
+    lines.mark_set(ADDRESS + 56, ADDRESS + 72);
+    let next = lines.line_of(ADDRESS + 64);
+    assert_ne!(next, LINE);
+    let of_set = [(LINE, 48), (LINE, 56), (next, 64), (next, 72)].map(|(id, at)| lines.is_in_set(id, ADDRESS + at));
     assert_eq!(of_set, [false, true, true, false]);
 }

@@ -23,7 +23,8 @@ pub(super) enum Displaced {
 #[derive(Clone, Debug)]
 pub(super) struct Array {
     set_mask: u64,
-    xor_shift: u32,
+    /// Bits of the set's number that are combined with seven higher ones.
+    fold_mask: u64,
     store: Store,
 }
 
@@ -60,8 +61,7 @@ impl Array {
         assert!(policy != Policy::RotatingPlru4 || ways == 12, "the rotating trees have 12 leaves");
         Self {
             set_mask: sets as u64 - 1,
-            // A shift of 63 leaves nothing of a page number: linear.
-            xor_shift: if config.index == Index::Xor7 { 7 } else { 63 },
+            fold_mask: if config.index == Index::Xor7 { sets as u64 - 1 } else { 0 },
             store: match ways {
                 4 => Store::Four(Narrow::new(policy, sets)),
                 8 => Store::Eight(Narrow::new(policy, sets)),
@@ -74,12 +74,12 @@ impl Array {
 
     /// An array for a kind that is not held: nothing is found in it, and nothing may be filled.
     pub(super) const fn absent() -> Self {
-        Self { set_mask: 0, xor_shift: 63, store: Store::Four(Narrow::new(Policy::Lru, 0)) }
+        Self { set_mask: 0, fold_mask: 0, store: Store::Four(Narrow::new(Policy::Lru, 0)) }
     }
 
     #[inline(always)]
     fn set_of(&self, page: u64) -> usize {
-        ((page ^ page >> self.xor_shift) & self.set_mask) as usize
+        (page & self.set_mask ^ page >> 7 & self.fold_mask) as usize
     }
 
     /// The data of `key`, which is noted as used.

@@ -1,12 +1,9 @@
 //! How one translation is packed into two words: the key that a look-up compares, and the data that it returns.
 //!
 //! ```text
-//! key   63 .. 32 low page number  31 .. 19 high page number  18 .. 17 size  16 .. 0 stamp
-//! data  63 .. 52 tag index        51 .. 12 frame             11 .. 0 flags
+//! key   63 .. 19 page number   18 .. 17 size   16 .. 0 stamp
+//! data  63 .. 52 tag index     51 .. 12 frame  11 .. 0 flags
 //! ```
-//!
-//! The low 32 bits of the page number stand alone in the upper half because arrays store the halves apart: a search
-//! compares only those, several at once, and looks at the rest of what they leave.
 //!
 //! Look-alikes, told apart: a *tag index* is the place of a PCID in the order in which this CPU met it; a *stamp* is
 //! one lifetime of such a tag ([`super::epochs`]). A flush gives the tag a new stamp, so the old keys match nothing.
@@ -19,7 +16,7 @@ pub(super) const STAMP_BITS: u32 = 17;
 /// The largest stamp; beyond it a level renumbers what is alive.
 pub(super) const STAMP_MAX: u32 = (1 << STAMP_BITS) - 1;
 const SIZE_SHIFT: u32 = STAMP_BITS;
-const HIGH_SHIFT: u32 = SIZE_SHIFT + 2;
+const PAGE_SHIFT: u32 = SIZE_SHIFT + 2;
 /// Bits of a linear address that translation looks at, with five levels.
 const LINEAR_MASK: u64 = (1 << 57) - 1;
 
@@ -84,7 +81,7 @@ impl Spot {
     /// Page number `page` of `size`.
     #[inline(always)]
     pub(super) const fn new(page: u64, size: PageSize) -> Self {
-        Self { page, unstamped: page << 32 | page >> 32 << HIGH_SHIFT | (size as u64) << SIZE_SHIFT }
+        Self { page, unstamped: page << PAGE_SHIFT | (size as u64) << SIZE_SHIFT }
     }
 
     /// The page of `size` around `va`.
@@ -111,9 +108,15 @@ pub(super) const fn stamp_of(key: u64) -> u32 {
     (key & STAMP_MAX as u64) as u32
 }
 
-/// The lower half of a key under another stamp.
-pub(super) const fn restamped(rest: u32, stamp: u32) -> u32 {
-    rest & !STAMP_MAX | stamp
+/// The key under another stamp.
+pub(super) const fn restamped(key: u64, stamp: u32) -> u64 {
+    key & !(STAMP_MAX as u64) | stamp as u64
+}
+
+/// The number of the page, in units of its size.
+#[inline(always)]
+pub(super) const fn page_in(key: u64) -> u64 {
+    key >> PAGE_SHIFT
 }
 
 /// True if both keys name one page of one size, whatever their stamps.
@@ -124,8 +127,7 @@ pub(super) const fn same_page(a: u64, b: u64) -> bool {
 /// First and last base page that the key covers.
 pub(super) const fn span_of(key: u64) -> (u64, u64) {
     let size_bits = 9 * ((key >> SIZE_SHIFT & 3) as u32);
-    let page = key >> 32 | (key & u32::MAX as u64) >> HIGH_SHIFT << 32;
-    let first = page << size_bits;
+    let first = page_in(key) << size_bits;
     (first, first + (1 << size_bits) - 1)
 }
 

@@ -105,9 +105,9 @@ impl Epochs {
     /// `key` and `data` take the place of an old entry. One for one under the same stamp, the usual case, leaves all
     /// counts as they are.
     #[inline(always)]
-    pub(super) fn note_exchange(&mut self, displaced: Displaced, old_rest: u32, old_data: &u64, key: u64, data: u64) {
+    pub(super) fn note_exchange(&mut self, displaced: Displaced, old_key: u64, old_data: &u64, key: u64, data: u64) {
         if displaced == Displaced::Living {
-            if stamp_of(u64::from(old_rest)) == stamp_of(key) {
+            if stamp_of(old_key) == stamp_of(key) {
                 return;
             }
             self.note_loss(*old_data);

@@ -64,7 +64,7 @@ impl Mmu {
 
     /// INVLPG. An address that is not canonical is no error and does nothing.
     pub fn invlpg(&mut self, va: VirtAddr) {
-        if !is_canonical(va, self.unused_bits) {
+        if !is_canonical(va, self.half) {
             return;
         }
         self.path.drop_tag(self.tag);
@@ -84,7 +84,7 @@ impl Mmu {
         match what {
             Invpcid::Address(pcid, va) => {
                 self.check_pcid(pcid)?;
-                if !is_canonical(va, self.unused_bits) {
+                if !is_canonical(va, self.half) {
                     return Err(GeneralProtection::Address(va));
                 }
                 self.invalidate_address(pcid, va);

@@ -80,10 +80,22 @@ impl Level {
         self.has_larger
     }
 
-    /// The data of the page under the loaded tag if it was used last.
+    /// The data of the page under the loaded tag if it was remembered last.
     #[inline(always)]
     pub(super) fn lookup_again(&self, spot: Spot) -> Option<u64> {
         (self.recent.key == spot.key(self.stamp)).then_some(self.recent.data)
+    }
+
+    /// The entry of this page and data was used last.
+    #[inline(always)]
+    pub(super) fn remember(&mut self, spot: Spot, data: u64) {
+        self.recent = Recent { key: spot.key(self.stamp_of(data)), data };
+    }
+
+    /// The stamp under which an entry with this data lives.
+    #[inline(always)]
+    fn stamp_of(&self, data: u64) -> u32 {
+        if data & GLOBAL == 0 { self.stamp } else { self.epochs.global_stamp() }
     }
 
     /// The data of the page under the loaded tag, or else among the globals; noted as used.
@@ -100,10 +112,8 @@ impl Level {
 
     #[inline(always)]
     fn lookup_stamped(&mut self, spot: Spot, stamp: u32) -> Option<u64> {
-        let (place, key) = (self.place_of(spot), spot.key(stamp));
-        let data = self.arrays[place].lookup(spot.page, key)?;
-        self.recent = Recent { key, data };
-        Some(data)
+        let place = self.place_of(spot);
+        self.arrays[place].lookup(spot.page, spot.key(stamp))
     }
 
     #[inline(always)]
@@ -137,10 +147,8 @@ impl Level {
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, data: u64) -> Displaced {
         debug_assert!(self.held >> spot.kind() & 1 == 1, "an array holds the kind");
-        let stamp = if data & GLOBAL == 0 { self.stamp } else { self.epochs.global_stamp() };
-        let (place, key) = (self.place_of(spot), spot.key(stamp));
+        let (place, key) = (self.place_of(spot), spot.key(self.stamp_of(data)));
         self.has_larger |= spot.kind() > 0;
-        self.recent = Recent { key, data };
         self.arrays[place].fill(spot.page, key, data, &mut self.epochs)
     }
 

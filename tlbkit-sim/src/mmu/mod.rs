@@ -78,7 +78,8 @@ pub struct Mmu {
     l1_residents: Residency,
     stlb_residents: Residency,
     pieces: Pieces,
-    unused_bits: u32,
+    /// How many addresses are canonical on either side of zero.
+    half: u64,
     /// The G bit where it means something.
     global: u64,
     /// The size in which a page of each size is cached.
@@ -118,7 +119,7 @@ impl Mmu {
             l1_residents: Residency::new(config.l1_keeps_pcids.map(|others| others + 1), 0),
             stlb_residents: Residency::new(config.stlb_pcids, 0),
             pieces: Pieces::None,
-            unused_bits: translate::unused_bits(config.levels),
+            half: translate::half_of(config.levels),
             global: if config.pge { entry::GLOBAL } else { 0 },
             l1,
             config,

@@ -1,7 +1,11 @@
 //! Arrays of 4, 8, 12 or 16 ways: a set is one block of memory of known size, compared several ways at once.
+//!
+//! What tells a miss, and which way it replaces, lies in one line of the host: the lowest bits of all page numbers, and
+//! what the policy knows. A whole key is looked at only where those bits agree.
 
 use super::array::Displaced;
 use super::config::Policy;
+use super::entry::page_in;
 use super::epochs::Epochs;
 use super::replace::{stack_rotated, stack_touched, tree_touched, tree_victim, trees_touched, trees_victim};
 use super::slots::Slots;
@@ -9,16 +13,17 @@ use super::slots::Slots;
 /// The stack of a set that was never used: way n at place n.
 const UNUSED_STACK: u64 = 0xfedc_ba98_7654_3210;
 
-/// One set.
+/// One set. The order of its fields is that of the lines that an access touches.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 struct Set<const WAYS: usize> {
-    /// Upper halves of the keys: low page numbers.
-    pages: [u32; WAYS],
-    /// Lower halves of the keys; zero for an empty slot.
-    rests: [u32; WAYS],
+    /// The lowest bits of the page numbers.
+    pages: [u16; WAYS],
     /// What the policy knows.
     order: u64,
     full_at: u32,
+    /// Zero in an empty slot.
+    keys: [u64; WAYS],
     data: [u64; WAYS],
 }
 
@@ -84,18 +89,18 @@ impl<const WAYS: usize> Narrow<WAYS> {
 impl<const WAYS: usize> Set<WAYS> {
     fn unused(policy: Policy) -> Self {
         let order = if policy == Policy::Lru { UNUSED_STACK } else { 0 };
-        Self { pages: [0; WAYS], rests: [0; WAYS], order, full_at: 0, data: [0; WAYS] }
+        Self { pages: [0; WAYS], order, full_at: 0, keys: [0; WAYS], data: [0; WAYS] }
     }
 
     /// All ways are compared whatever is found: without a branch per way the compiler does several at once. Only a set
     /// that may hold the page is looked at again.
     #[inline(always)]
     fn way_of(&self, key: u64) -> Option<usize> {
-        let wanted = (key >> 32) as u32;
+        let wanted = page_bits(key);
         if !self.pages.iter().fold(false, |any, &held| any | (held == wanted)) {
             return None;
         }
-        (0..WAYS).find(|&way| self.pages[way] == wanted && self.rests[way] == key as u32)
+        self.keys.iter().position(|&held| held == key)
     }
 
     #[inline(always)]
@@ -127,11 +132,17 @@ impl<const WAYS: usize> Set<WAYS> {
     #[inline(always)]
     fn put(&mut self, way: usize, displaced: Displaced, (key, data): (u64, u64), epochs: &mut Epochs) {
         assert!(way < WAYS, "a policy names a way of the set");
-        epochs.note_exchange(displaced, self.rests[way], &self.data[way], key, data);
-        self.pages[way] = (key >> 32) as u32;
-        self.rests[way] = key as u32;
+        epochs.note_exchange(displaced, self.keys[way], &self.data[way], key, data);
+        self.pages[way] = page_bits(key);
+        self.keys[way] = key;
         self.data[way] = data;
     }
+}
+
+/// The lowest bits of the page number in a key.
+#[inline(always)]
+const fn page_bits(key: u64) -> u16 {
+    page_in(key) as u16
 }
 
 impl<const WAYS: usize> Slots for Narrow<WAYS> {
@@ -145,11 +156,11 @@ impl<const WAYS: usize> Slots for Narrow<WAYS> {
 
     fn entry(&self, slot: usize) -> (u64, u64) {
         let (set, way) = (&self.sets[slot / WAYS], slot % WAYS);
-        (u64::from(set.pages[way]) << 32 | u64::from(set.rests[way]), set.data[way])
+        (set.keys[way], set.data[way])
     }
 
-    fn set_rest(&mut self, slot: usize, rest: u32) {
-        self.sets[slot / WAYS].rests[slot % WAYS] = rest;
+    fn set_key(&mut self, slot: usize, key: u64) {
+        self.sets[slot / WAYS].keys[slot % WAYS] = key;
     }
 
     fn full_at(&mut self, set: usize) -> &mut u32 {

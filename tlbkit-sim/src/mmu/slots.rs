@@ -12,22 +12,22 @@ pub(super) trait Slots {
     fn len(&self) -> usize;
     /// Slots of one set.
     fn ways(&self) -> usize;
-    /// Key and data of a slot; the lower half of the key is zero in an empty one.
+    /// Key and data of a slot; the key is zero in an empty one.
     fn entry(&self, slot: usize) -> (u64, u64);
-    /// Replaces the lower half of a key.
-    fn set_rest(&mut self, slot: usize, rest: u32);
+    /// Empties a slot, with zero, or gives the page in it another stamp.
+    fn set_key(&mut self, slot: usize, key: u64);
     /// The change number at which all ways of a set were found alive.
     fn full_at(&mut self, set: usize) -> &mut u32;
 
     /// True if the slot holds an entry that translates.
     fn is_live(&self, slot: usize, epochs: &Epochs) -> bool {
         let (key, data) = self.entry(slot);
-        key as u32 != 0 && epochs.is_live(key, data)
+        key != 0 && epochs.is_live(key, data)
     }
 
     /// Empties a slot.
     fn clear(&mut self, slot: usize) {
-        self.set_rest(slot, 0);
+        self.set_key(slot, 0);
         *self.full_at(slot / self.ways()) = 0;
     }
 
@@ -43,9 +43,9 @@ pub(super) trait Slots {
             }
             dead = dead.or(Some(way));
             let (held, held_data) = self.entry(base + way);
-            if held as u32 != 0 && same_page(held, key) && tag_of(held_data) == tag_of(data) {
+            if held != 0 && same_page(held, key) && tag_of(held_data) == tag_of(data) {
                 displaced = Displaced::FlushedSelf;
-                self.set_rest(base + way, 0);
+                self.set_key(base + way, 0);
             }
         }
         if dead.is_none() {
@@ -81,8 +81,8 @@ pub(super) trait Slots {
     fn restamp(&mut self, epochs: &Epochs) {
         for slot in 0..self.len() {
             let (key, data) = self.entry(slot);
-            if key as u32 != 0 {
-                self.set_rest(slot, restamped(key as u32, epochs.stamp_for(data)));
+            if key != 0 {
+                self.set_key(slot, restamped(key, epochs.stamp_for(data)));
             }
         }
     }

@@ -28,7 +28,7 @@ impl Mmu {
     ) -> Result<Hit, Fault> {
         self.counters.accesses += 1;
         let need = needed(access, mode);
-        if !is_canonical(va, self.unused_bits) {
+        if !is_canonical(va, self.half) {
             return Err(self.refuse_address(Request { va, need, access, mode, overlap }));
         }
         match self.l1.lookup_again(Spot::of(va, PageSize::Small)) {
@@ -43,6 +43,7 @@ impl Mmu {
         let va = request.va;
         let mut held = Held::Nothing;
         if let Some((size, data)) = find(&mut self.l1, va, request.need, &mut held) {
+            self.l1.remember(Spot::of(va, size), data);
             return Ok(Hit { pa: address(data, va, size), cost: Meter::l1() });
         }
         self.counters.l1_misses += 1;
@@ -99,6 +100,7 @@ impl Mmu {
 
     #[inline(always)]
     fn fill_l1(&mut self, spot: Spot, data: u64) {
+        self.l1.remember(spot, data);
         if let Displaced::Living = self.l1.fill(spot, data) {
             self.counters.lost.add(Cause::Capacity, Loss { l1: 1, stlb: 0 });
         }
@@ -157,16 +159,16 @@ const fn address(data: u64, va: VirtAddr, size: PageSize) -> PhysAddr {
     PhysAddr(entry::frame_of(data) | va.0 & (size.bytes() - 1))
 }
 
-/// Bits of an address that no level of the tables looks at.
-pub(super) const fn unused_bits(levels: Levels) -> u32 {
+/// How many addresses are canonical below zero, and as many from zero on.
+pub(super) const fn half_of(levels: Levels) -> u64 {
     match levels {
-        Levels::Four => 16,
-        Levels::Five => 7,
+        Levels::Four => 1 << 47,
+        Levels::Five => 1 << 56,
     }
 }
 
-/// True if the unused bits repeat the topmost one that is used.
+/// True if the bits that no level of the tables looks at repeat the topmost one that is used.
 #[inline(always)]
-pub(super) const fn is_canonical(va: VirtAddr, unused_bits: u32) -> bool {
-    (va.0 << unused_bits) as i64 >> unused_bits == va.0 as i64
+pub(super) const fn is_canonical(va: VirtAddr, half: u64) -> bool {
+    va.0.wrapping_add(half) < 2 * half
 }

@@ -1,26 +1,27 @@
 //! Arrays of any other shape, in practice fully associative: 32 paging-structure entries, 64 to 96 first-level ones.
 //!
-//! A look-up first tries the way where the page was used last. LRU is a rank for each way, zero for the one used last:
-//! noting a use adds one to all lower ranks, sixteen at a time.
+//! A look-up first tries the way where the page was used last. LRU is the time of each way's last use: hits are many,
+//! and noting one is a store.
 
 use super::array::Displaced;
 use super::config::Policy;
+use super::entry::page_in;
 use super::epochs::Epochs;
 use super::replace::{tree_touched, tree_victim};
 use super::slots::Slots;
 
 /// Guesses of one set.
 const HINTS: usize = 256;
-/// Ranks that are compared at once.
-const LANES: usize = 16;
 
 /// One set.
 #[derive(Clone, Debug)]
 struct Set {
     /// Keys and data.
     entries: Box<[(u64, u64)]>,
-    /// How many ways were used after this one.
-    ranks: Box<[[u8; LANES]]>,
+    /// When each way was used last.
+    used: Box<[u64]>,
+    /// Uses so far.
+    now: u64,
     full_at: u32,
     tree: u64,
     /// Way of the last use, by low bits of the page number: only a guess.
@@ -76,13 +77,11 @@ impl Wide {
 }
 
 impl Set {
-    /// The last way is the first to be filled once dead ways are used up: it has the highest rank. Places beyond it
-    /// rank higher still, and are never looked at.
     fn unused(ways: usize) -> Self {
-        let rank_block = |block: usize| std::array::from_fn(|lane| (block * LANES + lane) as u8);
         Self {
             entries: vec![(0, 0); ways].into(),
-            ranks: (0..ways.div_ceil(LANES)).map(rank_block).collect(),
+            used: vec![0; ways].into(),
+            now: 0,
             full_at: 0,
             tree: 0,
             hints: Box::new([0; HINTS]),
@@ -97,13 +96,12 @@ impl Set {
 
     #[inline(never)]
     fn search(&self, key: u64) -> Option<usize> {
-        // Emptying a slot clears half of its key; what is left equals no key.
         self.entries.iter().position(|&(held, _)| held == key)
     }
 
     fn put(&mut self, way: usize, displaced: Displaced, (key, data): (u64, u64), epochs: &mut Epochs) {
         let (held, held_data) = self.entries[way];
-        epochs.note_exchange(displaced, held as u32, &held_data, key, data);
+        epochs.note_exchange(displaced, held, &held_data, key, data);
         self.entries[way] = (key, data);
     }
 
@@ -114,26 +112,21 @@ impl Set {
             self.tree = tree_touched(self.tree, way, self.entries.len());
             return;
         }
-        let rank = self.ranks[way / LANES][way % LANES];
-        for block in &mut self.ranks {
-            let passed = |other: u8| if other == rank { 0 } else { other + u8::from(other < rank) };
-            *block = block.map(passed);
-        }
+        self.used[way] = self.now;
+        self.now += 1;
     }
 
     fn victim(&self, policy: Policy) -> usize {
         if policy == Policy::TreePlru {
             return tree_victim(self.tree, self.entries.len());
         }
-        let last = (self.entries.len() - 1) as u8;
-        let oldest = self.ranks.as_flattened().iter().position(|&rank| rank == last);
-        oldest.expect("ranks are a permutation")
+        (0..self.used.len()).min_by_key(|&way| self.used[way]).expect("a set has ways")
     }
 }
 
 #[inline(always)]
 const fn hint_of(key: u64) -> usize {
-    let page = key >> 32;
+    let page = page_in(key);
     ((page ^ page >> 8) as usize) % HINTS
 }
 
@@ -150,9 +143,8 @@ impl Slots for Wide {
         self.sets[slot / self.ways].entries[slot % self.ways]
     }
 
-    fn set_rest(&mut self, slot: usize, rest: u32) {
-        let key = &mut self.sets[slot / self.ways].entries[slot % self.ways].0;
-        *key = *key >> 32 << 32 | u64::from(rest);
+    fn set_key(&mut self, slot: usize, key: u64) {
+        self.sets[slot / self.ways].entries[slot % self.ways].0 = key;
     }
 
     fn full_at(&mut self, set: usize) -> &mut u32 {
