@@ -5,17 +5,15 @@
 //! and with those of the archive's feature `x86`.
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
+use tlbkit_boot::{Ended, Machine, PACKAGE, PROGRAM, TARGET};
 
+use crate::qemu::emulator::Threads;
 use crate::setup::{self, Ready};
 use crate::steps::Outcome;
 
-const TARGET: &str = "x86_64-unknown-none";
-const QEMU: &str = "qemu-system-x86_64";
-const TIME_LIMIT: &str = "240";
 /// How a kernel's objects are compiled; nothing here is special to the library.
 const KERNEL_FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-pic \
     -mno-red-zone -mcmodel=kernel -mgeneral-regs-only -I tlbkit-c/include";
@@ -45,7 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 
 /// The same as a step of `cargo xtask test`.
 pub(crate) fn check(root: &Path) -> Result<Outcome> {
-    for ready in [setup::program(&[QEMU], "qemu-system-x86"), setup::program(&["gcc"], "gcc")] {
+    for ready in [setup::program(&[PROGRAM], PACKAGE), setup::program(&["gcc"], "gcc")] {
         if let Ready::No(how) = ready {
             return Ok(Outcome::Skipped(how));
         }
@@ -115,44 +113,34 @@ fn tool(command: &mut Command, root: &Path) -> Result<()> {
 }
 
 /// Boots the kernel on four CPUs that run at the same time, and passes its lines on.
-fn boot(kernel: &Path, argument: &str) -> Result<Output> {
-    let mut qemu = Command::new("timeout");
-    qemu.args([TIME_LIMIT, QEMU, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio", "-m", "64"]);
-    qemu.args(["-smp", "4", "-cpu", "max", "-accel", "tcg,thread=multi"]);
-    qemu.args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4", "-append", argument, "-kernel"]);
-    let output = qemu.arg(kernel).output().with_context(|| format!("running {QEMU}"))?;
-    print!("{}", String::from_utf8_lossy(&output.stdout));
-    Ok(output)
+fn boot(kernel: &Path, argument: &str) -> Result<Ended> {
+    let accelerator = Threads::Parallel.accelerator();
+    let ended = Machine { kernel, command_line: argument, cpus: 4, accelerator }.boot()?;
+    print!("{}", ended.text);
+    Ok(ended)
 }
 
 /// How a boot ended, if not as it must.
-fn wrong_end(output: &Output, code: i32, test: &str) -> Option<String> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let last = text.lines().last().unwrap_or_default();
-    let ended_in = serde_json::from_str::<Value>(last).ok().and_then(|line| line["test"].as_str().map(str::to_owned));
-    if output.status.code() == Some(code) && ended_in.as_deref() == Some(test) {
+fn wrong_end(ended: &Ended, code: i32, test: &str) -> Option<String> {
+    let last = ended.lines().pop().unwrap_or_default();
+    if ended.code == Some(code) && last["test"] == test {
         return None;
     }
-    let errors = String::from_utf8_lossy(&output.stderr);
-    Some(format!("{}, last line `{last}`; wanted exit code {code} and test `{test}` {errors}", output.status))
+    let found = ended.code.map_or("no end in time".to_owned(), |code| format!("exit code {code}"));
+    Some(format!("{found}, last line `{last}`; wanted exit code {code} and test `{test}`"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::ExitStatus;
 
     #[test]
     fn a_boot_that_ends_otherwise_is_told() {
-        let ended = |code: i32, line: &str| Output {
-            status: ExitStatus::from_raw(code << 8),
-            stdout: line.as_bytes().to_vec(),
-            stderr: Vec::new(),
-        };
+        let ended = |code: i32, text: &str| Ended { text: text.to_owned(), code: Some(code), seconds: 1.0 };
         assert_eq!(wrong_end(&ended(33, "{\"test\": \"lazy\"}\n{\"test\": \"all\"}\n"), 33, "all"), None);
         assert!(wrong_end(&ended(35, "{\"test\": \"all\"}\n"), 33, "all").is_some());
         assert!(wrong_end(&ended(33, "{\"test\": \"lazy\"}\n"), 33, "all").is_some());
         assert!(wrong_end(&ended(33, ""), 33, "all").is_some());
+        assert!(wrong_end(&Ended { code: None, ..ended(33, "{\"test\": \"all\"}\n") }, 33, "all").is_some());
     }
 }

@@ -2,7 +2,7 @@
 
 mod bochs;
 mod compare;
-mod emulator;
+pub(crate) mod emulator;
 mod faults;
 mod image;
 mod monitor;
@@ -13,6 +13,7 @@ use std::path::Path;
 
 use crate::setup::{self, Ready};
 use crate::steps::Outcome;
+use monitor::Effort;
 
 /// Minutes of soaking when nobody says how many.
 const SOAK_MINUTES: f64 = 1.0;
@@ -25,7 +26,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     match words.as_slice() {
         [] => {
             let in_qemu = compare::run(root)? & faults::run(root)? & soak::run(root, SOAK_MINUTES)?;
-            Ok(in_qemu & bochs::run(root)? & monitor::run(root)?)
+            Ok(in_qemu & bochs::run(root)? & monitor::run(root, &Effort::WHOLE)?)
         }
         ["compare"] => compare::run(root),
         ["faults"] => faults::run(root),
@@ -35,21 +36,42 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
             _ => bail!("`qemu soak {minutes}`: must be a number of minutes above 0"),
         },
         ["bochs"] => bochs::run(root),
-        ["monitor"] => monitor::run(root),
+        ["monitor"] => monitor::run(root, &Effort::WHOLE),
         _ => bail!("`qemu {}`: must be compare, faults, soak [MINUTES], bochs or monitor", words.join(" ")),
     }
 }
 
 /// All of it as a step of `cargo xtask test`.
 pub(crate) fn check(root: &Path) -> Result<Outcome> {
-    if let Ready::No(how) = setup::target(emulator::TARGET) {
+    if let Ready::No(how) = setup::target(tlbkit_boot::TARGET) {
         return Ok(Outcome::Skipped(how));
     }
-    if let Ready::No(how) = emulator::program() {
+    if let Ready::No(how) = setup::program(&[tlbkit_boot::PROGRAM], tlbkit_boot::PACKAGE) {
         return Ok(Outcome::Skipped(how));
     }
     let in_qemu = compare::run(root)? & faults::run(root)? & soak::run(root, STEP_SOAK_MINUTES)?;
-    // The monitor is a command of its own: one of its bugs is not found by every build.
-    let is_fine = in_qemu & bochs::run(root)?;
+    let is_fine = in_qemu & bochs::run(root)? & monitor::run(root, &Effort::STEP)?;
     Ok(if is_fine { Outcome::Ok(String::new()) } else { Outcome::Failed("see above".to_owned()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn the_table_of_words_has_each_that_the_kernel_knows_and_no_other() -> Result<()> {
+        let kernel = setup::root()?.join("kernel");
+        let source = fs::read_to_string(kernel.join("src/boot/options.rs"))?;
+        let known = source.split("const KEYS: &str = \"").nth(1).and_then(|rest| rest.split('"').next());
+        let mut known: Vec<_> =
+            known.unwrap_or_default().split(',').map(|key| key.trim_matches(['\\', '\n', ' '])).collect();
+        let readme = fs::read_to_string(kernel.join("README.md"))?;
+        let cells = readme.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+        let mut told: Vec<_> = cells.flat_map(|cell| cell.split(", ").map(|key| key.trim_matches('`'))).collect();
+        told.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(told, known);
+        Ok(())
+    }
 }

@@ -53,10 +53,10 @@ pub(crate) struct Options {
 
 /// Boots it.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    let program = qemu::find()?;
+    tlbkit_boot::find()?;
     let kernel = image::build()?;
-    let accelerator = Accelerator::choose(&program, &kernel);
-    let qemu = Qemu { program: &program, kernel: &kernel, accelerator: &accelerator, cpus: options.cpus };
+    let accelerator = Accelerator::choose(&kernel);
+    let qemu = Qemu { kernel: &kernel, accelerator: &accelerator, cpus: options.cpus };
     let ended = if options.bench { measure(options, &qemu, format) } else { run(options, &qemu, format) };
     match ended {
         // The kernel found something wrong: a result, not a misuse.

@@ -1,11 +1,12 @@
-# Out of the guest and back: 256 gates. Every trap arrives on the monitor's own stack, and the registers are stored in the
-# order of their numbers.
+# Into a handler and out of it: 256 gates that store what the registers hold, in the order of their numbers. Assembled
+# once for each set of gates: `{gates}` is its first, `{handler}` the function that is called. The frame is
+# `arch::gates::Frame`.
 
 .section .text
 .code64
-.global monitor_gates
+.global {gates}
     .align 16
-monitor_gates:
+{gates}:
     .set vector, 0
     .rept 256
     .align 16
@@ -15,11 +16,10 @@ monitor_gates:
     .endif
     .byte 0x68
     .long vector
-    jmp monitor_common
+    jmp 2f
     .set vector, vector + 1
     .endr
-
-monitor_common:
+2:
     pushq %r15
     pushq %r14
     pushq %r13
@@ -41,7 +41,7 @@ monitor_common:
     movq %rsp, %rdi
     # The CPU has aligned the stack, and 23 words lie on it: one more for a call.
     subq $8, %rsp
-    call on_exit
+    call {handler}
     addq $8, %rsp
     popq %rax
     popq %rcx

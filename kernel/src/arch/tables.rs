@@ -5,15 +5,17 @@ use core::cell::UnsafeCell;
 use spin::Once;
 use x86_64::VirtAddr;
 use x86_64::instructions::tables::{lidt, load_tss};
-use x86_64::registers::segmentation::{CS, DS, ES, SS, Segment};
+use x86_64::registers::segmentation::{CS, DS, ES, FS, GS, SS, Segment};
 use x86_64::structures::DescriptorTablePointer;
 use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector};
 use x86_64::structures::tss::TaskStateSegment;
 
 use super::cpu;
+use super::gates::{Gates, gates_at};
+use super::traps::trap_gates;
 use crate::MAX_CPUS;
 
-const KERNEL_CODE: u16 = 0x08;
+pub(super) const KERNEL_CODE: u16 = 0x08;
 const KERNEL_DATA: u16 = 0x10;
 /// What SYSRET counts from: data 8 above, code 16 above.
 const USER_BASE: u16 = 0x18;
@@ -77,8 +79,11 @@ pub(crate) fn load(index: u32) {
         own.segments.load_unsafe();
         CS::set_reg(SegmentSelector(KERNEL_CODE));
         SS::set_reg(SegmentSelector(KERNEL_DATA));
+        // Null, as a way out to ring 3 makes those that it finds in ring 0, maybe with the base of GS.
         DS::set_reg(SegmentSelector(0));
         ES::set_reg(SegmentSelector(0));
+        FS::set_reg(SegmentSelector(0));
+        GS::set_reg(SegmentSelector(0));
         load_tss(SegmentSelector(TASK_STATE));
         lidt(&DescriptorTablePointer { limit: 4095, base: VirtAddr::from_ptr(gates()) });
     }
@@ -128,33 +133,9 @@ pub(crate) unsafe fn set_stack(entry: u64, top: u64) {
     }
 }
 
-/// One gate: 16 bytes, as two words.
-type Gate = [u64; 2];
-/// One for each vector.
-pub(crate) type Gates = [Gate; 256];
-
 /// The gates are the same for every CPU: interrupts stay off inside.
 fn gates() -> *const Gates {
-    unsafe extern "C" {
-        fn trap_gates();
-    }
     static GATES: Once<Gates> = Once::new();
     let stack_of = |vector| u64::from(matches!(vector, DOUBLE_FAULT | NON_MASKABLE | MACHINE_CHECK));
     GATES.call_once(|| gates_at(trap_gates as *const () as u64, stack_of))
-}
-
-/// Interrupt gates to handlers that lie 16 bytes apart from `first` on, each with its entry of the table of stacks.
-pub(crate) fn gates_at(first: u64, stack_of: impl Fn(usize) -> u64) -> Gates {
-    let mut gates = [[0; 2]; 256];
-    for (vector, gate) in gates.iter_mut().enumerate() {
-        let at = first + 16 * vector as u64;
-        let present_interrupt_gate = 0x8e00;
-        gate[0] = at & 0xffff
-            | u64::from(KERNEL_CODE) << 16
-            | stack_of(vector) << 32
-            | (present_interrupt_gate >> 8) << 40
-            | (at >> 16 & 0xffff) << 48;
-        gate[1] = at >> 32;
-    }
-    gates
 }

@@ -6,37 +6,24 @@ use tlbkit::IrqsOff;
 use tlbkit_pmap::Access;
 
 use super::apic;
+use super::gates::Frame;
 use crate::machine::{self, counters::Counter};
 use crate::rules::attempt;
 use crate::{calls, report};
 
+unsafe extern "C" {
+    /// The first of the kernel's gates.
+    pub(crate) fn trap_gates();
+}
+
 global_asm!(include_str!("traps.s"), options(att_syntax));
+global_asm!(include_str!("gates.s"), gates = sym trap_gates, handler = sym on_trap, options(att_syntax));
 
 const PAGE_FAULT: u64 = 14;
 const WRITE: u64 = 1 << 1;
 const RESERVED_BIT: u64 = 1 << 3;
 
-/// What `traps.s` pushes.
-#[repr(C)]
-struct Frame {
-    /// r15 first, rax last.
-    registers: [u64; 15],
-    vector: u64,
-    error: u64,
-    rip: u64,
-    cs: u64,
-    flags: u64,
-    rsp: u64,
-    ss: u64,
-}
-
-impl Frame {
-    const fn is_from_user(&self) -> bool {
-        self.cs & 3 == 3
-    }
-}
-
-#[unsafe(no_mangle)]
+/// Every trap's, interrupts off.
 extern "C" fn on_trap(frame: &mut Frame) {
     if let (false, Some(rip)) = (frame.is_from_user(), attempt::resume_at(frame.vector)) {
         frame.rip = rip;

@@ -1,59 +1,7 @@
-# Into the kernel and out again: 256 gates, SYSCALL, and from one kernel stack to another.
+# SYSCALL, and from one kernel stack to another.
 
 .section .text
 .code64
-.global trap_gates
-    .align 16
-trap_gates:
-    .set vector, 0
-    .rept 256
-    .align 16
-    .if (vector == 8) || (vector >= 10 && vector <= 14) || (vector == 17) || (vector == 21) || (vector == 29) || (vector == 30)
-    .else
-    pushq $0
-    .endif
-    .byte 0x68
-    .long vector
-    jmp trap_common
-    .set vector, vector + 1
-    .endr
-
-trap_common:
-    pushq %rax
-    pushq %rcx
-    pushq %rdx
-    pushq %rbx
-    pushq %rbp
-    pushq %rsi
-    pushq %rdi
-    pushq %r8
-    pushq %r9
-    pushq %r10
-    pushq %r11
-    pushq %r12
-    pushq %r13
-    pushq %r14
-    pushq %r15
-    cld
-    movq %rsp, %rdi
-    call on_trap
-    popq %r15
-    popq %r14
-    popq %r13
-    popq %r12
-    popq %r11
-    popq %r10
-    popq %r9
-    popq %r8
-    popq %rdi
-    popq %rsi
-    popq %rbp
-    popq %rbx
-    popq %rdx
-    popq %rcx
-    popq %rax
-    addq $16, %rsp
-    iretq
 
 # SYSCALL: number and three arguments in rdi, rsi, rdx, r10; result in rax. GS is the kernel's always: programs never
 # use it. Offsets 0 and 8 are those of `arch::cpu::Local`.

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use tlbkit::{Accounting, Compare, Isolation, Policy, RangeRule, Tags, UserFlush};
+use tlbkit::{Accounting, Compare, CpuSetUpkeep, Isolation, Policy, RangeRule, Tags, UserFlush};
 use tlbkit_workloads::{ParameterError, Task, Workload};
 
 use crate::MAX_CPUS;
@@ -68,7 +68,7 @@ impl fmt::Display for Error {
     }
 }
 
-const KEYS: &str = "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, cpus, seed, limit_ms, \
+const KEYS: &str = "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, trim, cpus, seed, limit_ms, \
     compute, fault, naps, monitor, pcid, invpcid, guesses";
 
 /// A machine of unknown clock is taken to have this many cycles in a millisecond.
@@ -119,16 +119,37 @@ impl Options {
             "mode" if value == "bench" => self.mode = Mode::Bench,
             "mode" => return Err(Error::Value { key, value, must_be: "run, rules or bench" }),
             "workload" => {
-                let must_be = "race, races, or a workload of `tlbkit list workloads`";
+                let must_be = "race, races, readers, or a workload of `tlbkit list workloads`";
                 let (name, first_task): (_, fn(Workload) -> Task) = match value {
                     "race" => ("madvise1", race::first_task),
                     "races" => ("madvise1", race::parent),
+                    "readers" => ("madvise1", race::library),
                     _ => (value, Workload::first_task),
                 };
                 self.workload = tlbkit_workloads::by_name(name).ok_or(Error::Value { key, value, must_be })?;
                 (self.workload_name, self.first_task) = (value, first_task);
             }
             "set" => value.split(',').try_for_each(|one| self.workload.set(one)).map_err(Error::Setting)?,
+            "policy" | "pti" | "stats" | "user_flush" | "ceiling" | "slots" | "trim" => self.set_policy(key, value)?,
+            "cpus" => self.cpus = number(MAX_CPUS as u64, "1 to 64")?.max(1) as u32,
+            "seed" => self.seed = number(u64::MAX, "a whole number")?,
+            "limit_ms" => self.limit_cycles = number(86_400_000, "0 to 86400000")? * CYCLES_PER_MS,
+            "compute" => self.compute_percent = number(100, "0 to 100")?,
+            "fault" => {
+                self.fault = Fault::by_name(value).ok_or(Error::Value { key, value, must_be: Fault::NAMES })?;
+            }
+            "naps" => self.naps = on()?,
+            "monitor" => self.monitor = on()?.then(monitor::Settings::default),
+            "pcid" | "invpcid" | "guesses" => self.set_monitor(key, value)?,
+            _ => return Err(Error::Key(key)),
+        }
+        Ok(())
+    }
+
+    fn set_policy(&mut self, key: &'static str, value: &'static str) -> Result<(), Error> {
+        let number = |most, must_be| number(key, value, most, must_be);
+        let on = || flag(key, value);
+        match key {
             "policy" => {
                 let must_be = "a policy of `tlbkit list policies`";
                 self.policy = Policy::preset(value).ok_or(Error::Value { key, value, must_be })?;
@@ -149,17 +170,14 @@ impl Options {
                     slots => Tags::LeastRecent(slots as u8),
                 }
             }
-            "cpus" => self.cpus = number(MAX_CPUS as u64, "1 to 64")?.max(1) as u32,
-            "seed" => self.seed = number(u64::MAX, "a whole number")?,
-            "limit_ms" => self.limit_cycles = number(86_400_000, "0 to 86400000")? * CYCLES_PER_MS,
-            "compute" => self.compute_percent = number(100, "0 to 100")?,
-            "fault" => {
-                self.fault = Fault::by_name(value).ok_or(Error::Value { key, value, must_be: Fault::NAMES })?;
+            _ => {
+                let must_be = "0 or a power of two up to 65536";
+                let every = number(1 << 16, must_be)? as u32;
+                if every != 0 && !every.is_power_of_two() {
+                    return Err(Error::Value { key, value, must_be });
+                }
+                self.policy.cpu_set = CpuSetUpkeep::Trimmed { every };
             }
-            "naps" => self.naps = on()?,
-            "monitor" => self.monitor = on()?.then(monitor::Settings::default),
-            "pcid" | "invpcid" | "guesses" => self.set_monitor(key, value)?,
-            _ => return Err(Error::Key(key)),
         }
         Ok(())
     }

@@ -57,11 +57,17 @@ pub(crate) fn enter(index: u32) {
     cpu().bring_up(&IrqsOff::assume());
 }
 
-/// Goes offline for a while, as a CPU does that sleeps deeply: no flush asks it meanwhile. Interrupts are off.
+/// Goes offline for a while, as a CPU does that sleeps deeply: no flush asks it meanwhile, while it fetches what it
+/// likes. Interrupts are off.
 pub(crate) fn nap() {
-    const TURNS: u32 = 2000;
+    const TURNS: u32 = 200;
+    const PAUSES: u32 = 10;
     cpu().offline(&IrqsOff::assume());
-    (0..TURNS).for_each(|_| tlbkit_x86::pause());
+    for _ in 0..TURNS {
+        (0..PAUSES).for_each(|_| tlbkit_x86::pause());
+        // SAFETY: ring 0. Read for the monitor alone, under which this traps: it is then that it fetches.
+        let _ = unsafe { tlbkit_x86::read_cr3() };
+    }
     cpu().bring_up(&IrqsOff::assume());
 }
 

@@ -10,6 +10,7 @@ use tlbkit_workloads::pattern::file_pattern;
 
 use super::direct;
 use crate::machine::fault;
+use crate::report;
 
 pub(crate) const FRAME_BYTES: u64 = 4096;
 const WORDS: usize = 512;
@@ -80,7 +81,8 @@ fn fill(at: PhysAddr, bytes: u64, value: u64) {
 }
 
 fn count(at: PhysAddr) -> &'static AtomicU32 {
-    &COUNTS.wait()[(at.0 / FRAME_BYTES) as usize]
+    let count = COUNTS.wait().get((at.0 / FRAME_BYTES) as usize);
+    count.unwrap_or_else(|| report::failure(&format_args!("a page table leads to {:#x}, where no memory is", at.0)))
 }
 
 /// What a frame is used for at this moment; nothing if it is free, or no memory at all.

@@ -1,35 +1,12 @@
 //! The instructions that trap, as bytes: those that `tlbkit-x86` and the kernel use, and no others.
 
-/// What the CPU has stored, lowest address first: see `gates.s`.
-#[repr(C)]
-pub(super) struct Frame {
-    /// By number; that of the stack pointer is in `rsp`.
-    registers: [u64; 16],
-    pub(super) vector: u64,
-    pub(super) error: u64,
-    pub(super) rip: u64,
-    pub(super) cs: u64,
-    pub(super) flags: u64,
-    pub(super) rsp: u64,
-    pub(super) ss: u64,
-}
+use crate::arch::gates::{Frame, RSP};
 
 pub(super) const RAX: usize = 0;
 pub(super) const RCX: usize = 1;
 pub(super) const RDX: usize = 2;
 pub(super) const R11: usize = 11;
-const RSP: usize = 4;
 const RBP: usize = 5;
-
-impl Frame {
-    pub(super) fn get(&self, register: usize) -> u64 {
-        if register == RSP { self.rsp } else { self.registers[register] }
-    }
-
-    pub(super) fn set(&mut self, register: usize, value: u64) {
-        if register == RSP { self.rsp = value } else { self.registers[register] = value }
-    }
-}
 
 /// One of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,11 +3,12 @@
 use tlbkit_x86::{pause, read_cr2, read_msr, write_msr};
 
 use super::control::Refused;
-use super::decode::{Frame, Instruction, RAX, RCX, RDX, decode};
+use super::decode::{Instruction, RAX, RCX, RDX, decode};
 use super::shadow::Shadow;
 use super::state::{Core, Ring};
 use super::walk::Asker;
 use super::{core_of_this_cpu, settings};
+use crate::arch::gates::Frame;
 use crate::report;
 
 /// Ring 3 may use ports, CLI and STI.
@@ -29,9 +30,8 @@ const ONE_OF: u64 = 8;
 /// Turns of a CPU that has nothing to do.
 const HALT_TURNS: u32 = 100;
 
-/// From `gates.s`, interrupts off.
-#[unsafe(no_mangle)]
-extern "C" fn on_exit(frame: &mut Frame) {
+/// Every trap out of the guest, interrupts off.
+pub(super) extern "C" fn on_exit(frame: &mut Frame) {
     if frame.cs != CODE {
         stop(frame, "a trap of the monitor itself");
     }

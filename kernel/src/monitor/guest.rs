@@ -1,10 +1,12 @@
 //! The way into the guest's kernel and out of it, as the CPU would go there: SYSCALL and SYSRET, faults and interrupts
 //! and IRET.
 
-use super::decode::{Frame, R11, RCX};
+use super::decode::{R11, RCX};
 use super::exit::IO_PRIVILEGE;
 use super::state::{Core, Ring};
+use crate::arch::gates::Frame;
 use crate::arch::tables;
+use crate::arch::traps::trap_gates;
 
 const INTERRUPT_FLAG: u64 = 1 << 9;
 /// What the guest's kernel finds on its stack: itself in ring 0, and a program in a segment that is none, so that each
@@ -15,7 +17,6 @@ const PROGRAM_SELECTOR: u64 = 0x43;
 const WITH_ERROR: u64 = 1 << 8 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 17 | 1 << 21;
 
 unsafe extern "C" {
-    fn trap_gates();
     fn syscall_gate();
 }
 

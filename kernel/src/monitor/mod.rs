@@ -39,10 +39,20 @@ use x86_64::structures::DescriptorTablePointer;
 
 use self::state::{Core, Random};
 use crate::arch::cpu;
-use crate::arch::tables::{self, Gates};
+use crate::arch::gates::{Gates, gates_at};
+use crate::arch::tables;
 use crate::boot::options;
 
-global_asm!(include_str!("gates.s"), options(att_syntax));
+unsafe extern "C" {
+    fn monitor_gates();
+}
+
+global_asm!(
+    include_str!("../arch/gates.s"),
+    gates = sym monitor_gates,
+    handler = sym exit::on_exit,
+    options(att_syntax)
+);
 
 /// Most CPUs of a machine with a monitor.
 pub(crate) const MOST_CPUS: usize = 8;
@@ -111,11 +121,8 @@ pub(crate) fn descend(index: u32) {
 }
 
 fn gates() -> *const Gates {
-    unsafe extern "C" {
-        fn monitor_gates();
-    }
     static GATES: Once<Gates> = Once::new();
-    GATES.call_once(|| tables::gates_at(monitor_gates as *const () as u64, |_| STACK))
+    GATES.call_once(|| gates_at(monitor_gates as *const () as u64, |_| STACK))
 }
 
 /// Returns in ring 3.

@@ -1,14 +1,16 @@
-//! A program of this kernel's own: threads store to a page that another one gives back again and again, which is
-//! allowed, and a third one takes whatever frames become free. If a frame is free before its last translation is gone,
+//! Programs of this kernel's own, for what no workload notices, since none touches what it is giving back.
+//!
+//! The race: threads store to a page that another one gives back again and again, which is allowed, and a third one
+//! takes whatever frames become free, for page tables too. If a frame is free before its last translation is gone,
 //! somebody's store lands in a page of the third.
 //!
-//! The workloads never touch what they are giving back, so none of them would notice.
+//! The readers: processes that come back to windows of the kernel that have shown others something else meanwhile.
 
 use tlbkit_workloads::os::{Backing, Os, Protection, read_expecting};
 use tlbkit_workloads::pattern::{PAGE_BYTES, stamp};
 use tlbkit_workloads::{Task, Workload};
 
-/// In the role of a task: it is a part of this program, whose parameters are those of `madvise1`.
+/// In the role of a task: it is a part of these programs, whose parameters are those of `madvise1`.
 pub(super) const ROLE: u32 = 1 << 31;
 
 const TAKER: u32 = ROLE | 1;
@@ -17,13 +19,20 @@ const PARENT: u32 = ROLE | 1 << 30;
 /// How often it starts new ones, and how many at a time.
 const GENERATIONS: u32 = 4;
 const AT_A_TIME: usize = 3;
+/// The parent of the readers, and one of them.
+const LIBRARY: u32 = ROLE | 1 << 29;
+const READER: u32 = ROLE | 1 << 28;
+/// Readers for each CPU.
+const READERS: u32 = 3;
 const WRITERS: u64 = 0x77;
 const TAKERS: u64 = 0x7a;
 const STOP: u64 = 1;
+/// Pages of a mapping that has a page table to itself around its middle, wherever it lies.
+const AREA_PAGES: u64 = 1024;
 /// Turns of the taker between its store and its look.
 const HOLD_CYCLES: u64 = 1000;
 
-/// The first task of the program.
+/// The first task of one race.
 pub(crate) const fn first_task(workload: Workload) -> Task {
     Task { workload, role: ROLE, arg: 0 }
 }
@@ -34,9 +43,16 @@ pub(crate) const fn parent(workload: Workload) -> Task {
     Task { workload, role: PARENT, arg: 0 }
 }
 
+/// The first task of processes that take turns on the same CPUs and read files, each its own, through the same windows.
+pub(crate) const fn library(workload: Workload) -> Task {
+    Task { workload, role: LIBRARY, arg: 0 }
+}
+
 pub(super) fn run(task: Task, os: &dyn Os) {
     match task.role {
         PARENT => start_races(task, os),
+        LIBRARY => start_readers(task, os),
+        READER => read_again_and_again(task, os),
         ROLE => drop_again_and_again(task, os),
         TAKER => take(Place(task.arg), os),
         _ => write(task.role & !ROLE, Place(task.arg), os),
@@ -72,6 +88,26 @@ fn start_races(task: Task, os: &dyn Os) {
     }
 }
 
+fn start_readers(task: Task, os: &dyn Os) {
+    let count = (READERS * os.cpus()).min(64);
+    let mut readers = [None; 64];
+    for file in 0..count {
+        readers[file as usize] = Some(os.fork(Task { role: READER, arg: u64::from(file), ..task }));
+    }
+    readers.into_iter().flatten().for_each(|reader| os.join(reader));
+}
+
+fn read_again_and_again(task: Task, os: &dyn Os) {
+    for _ in 0..rounds(task) {
+        os.read_file(task.arg as u32, 1);
+        os.yield_now();
+    }
+}
+
+fn rounds(task: Task) -> u64 {
+    task.workload.parameters().get("rounds").unwrap_or(0)
+}
+
 fn drop_again_and_again(task: Task, os: &dyn Os) {
     os.pin(0);
     let place = Place(os.map(2, Backing::AnonPrivate, Protection::ReadWrite));
@@ -82,7 +118,7 @@ fn drop_again_and_again(task: Task, os: &dyn Os) {
     for role in 1..last {
         threads[role as usize] = Some(start(role));
     }
-    for _ in 0..task.workload.parameters().get("rounds").unwrap_or(0) {
+    for _ in 0..rounds(task) {
         os.dontneed(place.0, 1);
         place.look(os);
         os.compute(0);
@@ -95,11 +131,15 @@ fn drop_again_and_again(task: Task, os: &dyn Os) {
 fn take(place: Place, os: &dyn Os) {
     os.pin(1);
     while !place.is_over(os) {
-        let page = os.map(1, Backing::AnonPrivate, Protection::ReadWrite);
+        let area = os.map(AREA_PAGES, Backing::AnonPrivate, Protection::ReadWrite);
+        let page = area + AREA_PAGES / 2 * PAGE_BYTES;
         os.write(page, stamp(TAKERS, 0));
         os.compute(HOLD_CYCLES);
         read_expecting(os, page, stamp(TAKERS, 0));
-        os.unmap(page, 1);
+        // So that the next flush frees the page's table, but names only a page under another one.
+        os.write(area, stamp(TAKERS, 1));
+        os.dontneed(page, 1);
+        os.unmap(area, AREA_PAGES);
         os.yield_now();
     }
 }

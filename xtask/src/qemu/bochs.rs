@@ -7,14 +7,13 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::compare;
 use super::emulator::{self, Ended};
 use super::image;
 use crate::setup::{self, Ready};
 
-const LIMIT: Duration = Duration::from_secs(240);
 const LOG: &str = "serial.log";
 const DISK: &str = "disk.img";
 
@@ -89,7 +88,7 @@ impl Bochs {
         command.args(["-q", "-f", "bochsrc", "-rc", "commands"]).current_dir(&self.folder);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let begun = Instant::now();
-        emulator::wait(command.spawn().context("running bochs")?, LIMIT)?;
+        tlbkit_boot::wait(command.spawn().context("running bochs")?, tlbkit_boot::LIMIT)?;
         let last = self.lines()?.pop().unwrap_or(Value::Null);
         Ok(Ended { last, seconds: begun.elapsed().as_secs_f64() })
     }
@@ -97,6 +96,7 @@ impl Bochs {
     /// What the kernel wrote.
     fn lines(&self) -> Result<Vec<Value>> {
         let path = self.folder.join(LOG);
-        if path.exists() { emulator::lines(&path) } else { Ok(Vec::new()) }
+        let text = if path.exists() { fs::read(&path)? } else { Vec::new() };
+        Ok(tlbkit_boot::lines(&String::from_utf8_lossy(&text)))
     }
 }

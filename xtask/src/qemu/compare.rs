@@ -89,7 +89,7 @@ const CASES: &[Case] = &[
     on(4, &["full_flushes"], alone("mapbench-global", "rounds=50,check_fresh=1", "linux-6.18")),
     on(4, NO_SHOOTDOWN, alone("netperf", "rounds=100", "tlbkit")),
     spinning(2, 400, alone("madvise1", "threads=2,rounds=400", "linux-6.18")),
-    spinning(3, 400, alone("madvise1", "threads=3,rounds=400", "tlbkit")),
+    spinning(3, 100, alone("madvise1", "threads=3,rounds=100", "tlbkit")),
 ];
 
 /// What may differ where several CPUs run.

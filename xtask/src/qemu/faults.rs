@@ -16,7 +16,7 @@ const HUNTS: &[(&str, Threads, &str)] = &[
     ("no-interrupt", Threads::Parallel, "workload=mapbench-pipeline set=rounds=300,check_fresh=1"),
     ("free-before-flush", Threads::InTurns, "workload=race set=rounds=500"),
 ];
-const SEEDS: RangeInclusive<u32> = 1..=5;
+const SEEDS: RangeInclusive<u32> = 1..=10;
 const CPUS: u32 = 4;
 
 /// Hunts each; false if one escapes, or if there was nothing to catch and something was caught.

@@ -10,7 +10,7 @@ const RUNS: &[&str] = &[
     "workload=mapbench-global set=rounds=200,check_fresh=1,pages=4",
     "workload=mapbench-pipeline set=rounds=200,check_fresh=1,pages=3",
     "workload=race set=rounds=60",
-    "workload=ebizzy-m set=rounds=8,check_fresh=1",
+    "workload=ebizzy-m set=rounds=2,check_fresh=1",
     "workload=buildsh set=rounds=4,check_fresh=1",
     "workload=compile set=rounds=1,flushes=30,heap_pages=200,check_fresh=1,jobs=4",
     "workload=tlb-flush2 set=rounds=3,pages=64",

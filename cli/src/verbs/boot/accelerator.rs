@@ -21,10 +21,10 @@ pub(super) enum Accelerator {
 
 impl Accelerator {
     /// The best that this host can do; KVM is believed only after a trial boot of `kernel`.
-    pub(super) fn choose(program: &Path, kernel: &Path) -> Self {
+    pub(super) fn choose(kernel: &Path) -> Self {
         let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let device = OpenOptions::new().read(true).write(true).open("/dev/kvm").map(|_| ());
-        let refusal = refusal(&info, device).or_else(|| trial(program, kernel).err());
+        let refusal = refusal(&info, device).or_else(|| trial(kernel).err());
         refusal.map_or(Self::Hardware, |because| Self::Emulation { because })
     }
 
@@ -71,8 +71,8 @@ fn refusal(cpuinfo: &str, device: io::Result<()>) -> Option<String> {
 }
 
 /// Whether KVM really starts, runs programs in ring 3, and gives its guest PCIDs.
-fn trial(program: &Path, kernel: &Path) -> Result<(), String> {
-    let qemu = Qemu { program, kernel, accelerator: &Accelerator::Hardware, cpus: 1 };
+fn trial(kernel: &Path) -> Result<(), String> {
+    let qemu = Qemu { kernel, accelerator: &Accelerator::Hardware, cpus: 1 };
     let ended = qemu.boot("workload=pingpong set=rounds=10").map_err(|error| format!("KVM: {error:#}"))?;
     if ended.result["pcid"] == true { Ok(()) } else { Err("a guest of KVM gets no PCIDs here".into()) }
 }

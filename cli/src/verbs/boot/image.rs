@@ -1,32 +1,18 @@
-//! The kernel's image, built by cargo from the source tree that this program came from or that it is run in.
+//! The kernel's image, from the source tree that this program came from or that it is run in.
 
 use std::env;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 
-/// What it is built for.
-const TARGET: &str = "x86_64-unknown-none";
+/// What the manifest of the kernel calls it.
 const NAME: &str = "tlbkit-kernel";
 
 /// Builds it, if it is not up to date, and says where it is.
 pub(super) fn build() -> Result<PathBuf> {
     let root = root().context("no source tree here: boot needs the folder kernel/ of a clone; run it inside one")?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-    let target = target.join("kernel");
-    let built = Command::new("cargo")
-        .args(["build", "--release", "--quiet"])
-        .current_dir(root.join("kernel"))
-        .env("CARGO_TARGET_DIR", &target)
-        // The kernel has settings of its own.
-        .env_remove("RUSTFLAGS")
-        .output()
-        .context("cargo, which builds the kernel, does not start")?;
-    let message = String::from_utf8_lossy(&built.stderr);
-    let first = message.lines().find(|line| line.starts_with("error")).unwrap_or("see cargo build in kernel/");
-    ensure!(built.status.success(), "the kernel does not build (is the target {TARGET} installed?): {first}");
-    Ok(target.join(TARGET).join("release").join(NAME))
+    Ok(tlbkit_boot::build(&root.join("kernel"), &target.join("kernel"))?)
 }
 
 /// The nearest folder with the kernel: around the current one, else where this program was built.

@@ -1,26 +1,17 @@
 //! One boot under QEMU, and what the kernel wrote. An emulator's cycles end here: nobody behind this file sees them.
 
-use std::env;
 use std::fmt;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde_json::Value;
+use tlbkit_boot::{LIMIT, Machine};
 
 use super::accelerator::Accelerator;
-
-const PROGRAM: &str = "qemu-system-x86_64";
-/// How long a boot may take: minutes on an emulator that shares the host.
-const LIMIT: Duration = Duration::from_secs(240);
 
 /// A machine to boot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Qemu<'a> {
-    pub(super) program: &'a Path,
     pub(super) kernel: &'a Path,
     pub(super) accelerator: &'a Accelerator,
     pub(super) cpus: u32,
@@ -48,46 +39,19 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// QEMU's program.
-pub(super) fn find() -> Result<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let found = env::split_paths(&path).map(|folder| folder.join(PROGRAM)).find(|file| file.is_file());
-    found.with_context(|| format!("no program {PROGRAM}: on Debian, sudo apt-get install qemu-system-x86"))
-}
-
 impl Qemu<'_> {
     /// Boots the kernel with `words` as its command line, beside the number of CPUs.
     pub(super) fn boot(&self, words: &str) -> Result<Ended> {
-        let folder = tempfile::tempdir().context("making a folder for the kernel's output")?;
-        let [serial, complaints] = ["serial", "complaints"].map(|name| folder.path().join(name));
-        let begun = Instant::now();
-        let code = self.command(words, &serial).stderr(fs::File::create(&complaints)?).spawn().map(wait);
-        let code = code.with_context(|| format!("running {PROGRAM}"))??;
-        let seconds = begun.elapsed().as_secs_f64();
-        let text = fs::read(&serial).unwrap_or_default();
-        let mut lines = lines(&String::from_utf8_lossy(&text));
-        let complaint = fs::read_to_string(&complaints).unwrap_or_default();
+        let Self { kernel, cpus, .. } = *self;
+        let command_line = format!("cpus={cpus} {words}");
+        let accelerator = &self.accelerator.arguments();
+        let boot = Machine { kernel, command_line: &command_line, cpus, accelerator }.boot()?;
+        let mut lines = boot.lines();
         match lines.pop() {
-            Some(result) => self.judge(lines, result, seconds),
-            None if code.is_none() => Err(Failed(format!("no result in {} s", LIMIT.as_secs())).into()),
-            None => {
-                bail!("{PROGRAM} did not start the kernel: {}", complaint.lines().next_back().unwrap_or("no reason"))
-            }
+            Some(result) => self.judge(lines, result, boot.seconds),
+            None if boot.code.is_none() => Err(Failed(format!("no result in {} s", LIMIT.as_secs())).into()),
+            None => Err(Failed("it ended without a result".to_owned()).into()),
         }
-    }
-
-    fn command(&self, words: &str, serial: &Path) -> Command {
-        let mut command = Command::new(self.program);
-        command
-            .args(["-nodefaults", "-no-reboot", "-display", "none", "-m", "512", "-smp", &self.cpus.to_string()])
-            .args(self.accelerator.arguments())
-            .args(["-serial", &format!("file:{}", serial.display())])
-            .args(["-device", "isa-debug-exit,iobase=0xf4,iosize=4"])
-            .args(["-append", &format!("cpus={} {words}", self.cpus), "-kernel"])
-            .arg(self.kernel)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        command
     }
 
     fn judge(&self, mut costs: Vec<Value>, mut result: Value, seconds: f64) -> Result<Ended> {
@@ -118,28 +82,6 @@ fn forget_cycles(value: &mut Value) {
     }
 }
 
-/// The exit code, or nothing if it had to be ended.
-fn wait(mut child: Child) -> Result<Option<i32>> {
-    let end = Instant::now() + LIMIT;
-    while Instant::now() < end {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status.code().unwrap_or_default()));
-        }
-        sleep(Duration::from_millis(10));
-    }
-    child.kill()?;
-    child.wait()?;
-    Ok(None)
-}
-
-/// The JSON objects among the lines.
-fn lines(text: &str) -> Vec<Value> {
-    text.lines()
-        .filter(|line| line.starts_with('{'))
-        .map(|line| serde_json::from_str(line).unwrap_or_default())
-        .collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,10 +90,9 @@ mod tests {
         {\"kind\":\"result\",\"pages\":3,\"cycles\":9,\"sizes\":[{\"pages\":1,\"samples\":3,\"cycles\":8}]}\n";
 
     fn judged(accelerator: &Accelerator, serial: &str) -> Result<Ended> {
-        let mut lines = lines(serial);
+        let mut lines = tlbkit_boot::lines(serial);
         let last = lines.pop().unwrap();
-        let nowhere = Path::new("");
-        Qemu { program: nowhere, kernel: nowhere, accelerator, cpus: 1 }.judge(lines, last, 0.5)
+        Qemu { kernel: Path::new(""), accelerator, cpus: 1 }.judge(lines, last, 0.5)
     }
 
     #[test]

@@ -1,0 +1,14 @@
+//! The test kernel from outside: its image, a boot under QEMU, and what the kernel wrote.
+//!
+//! Nothing is judged here: whether a run went well, and whether its cycles mean anything, is for those who boot it.
+#![forbid(unsafe_code)]
+
+mod error;
+mod image;
+mod output;
+mod qemu;
+
+pub use error::Error;
+pub use image::{TARGET, build};
+pub use output::{lines, wait};
+pub use qemu::{Ended, LIMIT, Machine, PACKAGE, PROGRAM, find};
