@@ -9,6 +9,7 @@ use crate::machine::buffer::{Place, Store};
 use crate::machine::instructions::Exception;
 use crate::machine::memory::Use;
 use crate::machine::tlb::{Broadcast, Globals, Paths, span_shift};
+use crate::machine::touch::Touched;
 use crate::machine::{Config, Machine};
 use crate::oracle::Finding;
 use crate::program::Access;
@@ -140,6 +141,13 @@ impl Bare {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// `cpu` stores to `va` through the translation number `n` of those that it may use; false if that faults.
+    pub fn touch(&mut self, cpu: usize, va: u64, n: u8) -> bool {
+        self.machine.current = cpu;
+        self.machine.chooser = Box::new(Script::new(vec![n]));
+        self.machine.touch(0, va, Access::Write) == Touched::Done
     }
 
     /// MOV to CR3.

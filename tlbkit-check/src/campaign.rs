@@ -138,9 +138,12 @@ pub struct Explored {
     pub failure: Option<(Vec<u8>, Finding)>,
 }
 
-/// Explores every schedule of `setup` with at most `bound` deviations, in at most `most_runs` runs or until `stop`.
+/// Explores every schedule of `setup` with at most `bound` deviations, in at most `most_runs` runs or until `stop`. Its
+/// kernel loses patience after each round of waiting, so that no round differs from another.
 #[must_use]
 pub fn exhaust(setup: &Setup, bound: u8, most_runs: u64, stop: &AtomicBool) -> Explored {
+    let config = Config { patience_turns: 1, ..setup.config };
+    let setup = &Setup { config, ..setup.clone() };
     let exploration = Rc::new(RefCell::new(Exhaustive::new(bound)));
     let (mut failure, mut is_complete) = (None, false);
     // Relaxed: a wish to stop; it orders nothing.

@@ -8,20 +8,23 @@ use std::time::Instant;
 
 use tlbkit::Policy;
 use tlbkit_check::campaign::{self, Plan};
-use tlbkit_check::json;
 use tlbkit_check::program::named::Named;
+use tlbkit_check::{Finding, json};
 
-const USAGE: &str = "usage: tlbkit-check --budget SEEDS [--first SEED] [--program NAME] [--policy NAME] [--json]";
+const USAGE: &str = "usage: tlbkit-check --budget SEEDS [--first SEED] [--program NAME] [--policy NAME] [--json], or \
+    --exhaustive DEVIATIONS instead of seeds";
 
 struct Arguments {
     budget: u64,
     first: u64,
+    /// Deviations of the schedules, if all are explored.
+    bound: Option<u8>,
     plan: Plan,
     is_json: bool,
 }
 
 fn parse() -> Result<Arguments, String> {
-    let mut arguments = Arguments { budget: 0, first: 0, plan: Plan::default(), is_json: false };
+    let mut arguments = Arguments { budget: 0, first: 0, bound: None, plan: Plan::default(), is_json: false };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         if word == "--json" {
@@ -33,6 +36,9 @@ fn parse() -> Result<Arguments, String> {
         match word.as_str() {
             "--budget" => arguments.budget = number()?,
             "--first" => arguments.first = number()?,
+            "--exhaustive" => {
+                arguments.bound = Some(value.parse().map_err(|_| format!("{word} {value}: 0 to 255 are possible"))?);
+            }
             "--program" => {
                 arguments.plan.program = Some(Named::find(&value).ok_or_else(|| format!("no program {value}"))?);
             }
@@ -42,7 +48,30 @@ fn parse() -> Result<Arguments, String> {
             _ => return Err(format!("what is {word}?")),
         }
     }
-    if arguments.budget == 0 { Err("--budget is missing".to_owned()) } else { Ok(arguments) }
+    let is_complete = arguments.budget != 0 || arguments.bound.is_some();
+    if is_complete { Ok(arguments) } else { Err("--budget is missing".to_owned()) }
+}
+
+/// What was searched, in the words of the answer.
+struct Answer {
+    failure: Option<(String, Finding)>,
+    /// "seeds", or "states".
+    what: &'static str,
+    count: u64,
+    /// How many steps were made, or runs.
+    steps: u64,
+}
+
+fn search(arguments: &Arguments) -> Answer {
+    if let Some(bound) = arguments.bound {
+        let explored = campaign::exhaust(&arguments.plan.setup(0), bound, u64::MAX, &false.into());
+        let failure = explored.failure.map(|(choices, finding)| (format!("{choices:?}"), finding));
+        return Answer { failure, what: "states", count: explored.states as u64, steps: explored.runs };
+    }
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let report = campaign::seeds(&arguments.plan, arguments.first, arguments.budget, threads, &|_| ());
+    let failure = report.failure.map(|(seed, finding)| (seed.to_string(), finding));
+    Answer { failure, what: "seeds", count: report.seeds, steps: report.steps }
 }
 
 fn main() -> ExitCode {
@@ -53,22 +82,22 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
-    let report = campaign::seeds(&arguments.plan, arguments.first, arguments.budget, threads, &|_| ());
+    let Answer { failure, what, count, steps } = search(&arguments);
     let seconds = began.elapsed().as_secs_f64();
-    let (finding, seed, story) = match &report.failure {
-        Some((seed, finding)) => (json::string(finding.oracle.name()), seed.to_string(), finding.to_string()),
+    let is_found = failure.is_some();
+    let (finding, schedule, story) = match failure {
+        Some((schedule, finding)) => (json::string(finding.oracle.name()), schedule, finding.to_string()),
         None => ("null".to_owned(), "null".to_owned(), "nothing found".to_owned()),
     };
     if arguments.is_json {
-        let (seeds, steps, story) = (report.seeds, report.steps, json::string(&story));
+        let story = json::string(&story);
         println!(
-            "{{\"finding\":{finding},\"seed\":{seed},\"seeds\":{seeds},\"steps\":{steps},\
+            "{{\"finding\":{finding},\"seed\":{schedule},\"{what}\":{count},\"steps\":{steps},\
             \"seconds\":{seconds:.3},\"story\":{story}}}"
         );
     } else {
-        println!("{story} ({} seeds, {} steps, {seconds:.1} s; seed {seed})", report.seeds, report.steps);
+        println!("{story} ({count} {what}, {steps} steps, {seconds:.1} s; seed {schedule})");
     }
-    ExitCode::from(u8::from(report.failure.is_some()))
+    ExitCode::from(u8::from(is_found))
 }

@@ -1,7 +1,7 @@
 //! The protocol on the adversarial machine, within a few seconds; `tlbkit check` runs it for as long as one likes.
 
 use tlbkit::{Late, Policy};
-use tlbkit_check::campaign::{self, Plan};
+use tlbkit_check::campaign::{self, Explored, Plan};
 use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::schedule::shrink::shrink;
 use tlbkit_check::{Config, Errata, Erratum, Oracle, Outcome, Setup, chrome_trace, two_columns};
@@ -54,12 +54,55 @@ fn bytes_of_any_kind_are_a_program() {
     }
 }
 
+/// Every schedule of `program` with at most `bound` deviations, on hardware with `errata`.
+fn explore(program: &str, policy: &str, bound: u8, errata: Errata) -> Explored {
+    let mut setup = plan(program, policy).setup(0);
+    setup.config = Config { errata, ..Config::default() };
+    let explored = campaign::exhaust(&setup, bound, u64::MAX, &false.into());
+    println!("{program} {bound}: {} states, {} runs", explored.states, explored.runs);
+    explored
+}
+
 #[test]
-fn two_cpus_and_a_page_are_explored_to_the_end_within_a_bound() {
-    let setup = plan("unmap-1-page", "tlbkit").setup(0);
-    let explored = campaign::exhaust(&setup, 1, u64::MAX, &false.into());
-    assert!(explored.is_complete && explored.states > 1000, "{explored:?}");
-    assert_eq!(explored.failure, None);
+fn small_programs_are_explored_to_the_end_within_a_bound() {
+    for named in named::SMALL {
+        let explored = explore(named.name, "tlbkit", 2, Errata::NONE);
+        assert!(explored.is_complete && explored.states > 1000, "{explored:?}");
+        assert_eq!(explored.failure, None, "{}", named.name);
+    }
+}
+
+#[test]
+fn some_are_explored_without_any_bound() {
+    for name in ["protect-1-page", "destroy-1-page"] {
+        let [most, all] = [u8::MAX - 1, u8::MAX].map(|bound| explore(name, "tlbkit", bound, Errata::NONE));
+        assert!(all.is_complete && all.failure.is_none(), "{all:?}");
+        assert_eq!(most.states, all.states, "{name}: the bound is never reached");
+    }
+}
+
+#[test]
+fn exploring_finds_what_hardware_leaves_undone() {
+    for (erratum, program, policy, oracle) in [
+        (Erratum::InvlpgMissesGlobals, "window-1-page", "tlbkit", Oracle::GlobalEntry),
+        (Erratum::InvlpgKeepsPaths, "unmap-1-page", "netbsd-10", Oracle::FreedTable),
+        (Erratum::InvpcidSwapped, "dontneed-1-page", "linux-4.15-pti", Oracle::FreedFrame),
+    ] {
+        let explored = explore(program, policy, 1, Errata::NONE.with(erratum));
+        assert_eq!(explored.failure.map(|(_, finding)| finding.oracle), Some(oracle), "{erratum:?}");
+    }
+}
+
+#[test]
+fn a_load_through_a_stale_entry_tells_itself() {
+    let finding = |seed, errata| {
+        let mut setup = plan("two-senders", "linux-4.15-pti").setup(seed);
+        setup.config = Config { errata, only: Some(Oracle::Value), ..Config::default() };
+        tlbkit_check::random(&setup, seed).finding.map(|finding| finding.oracle)
+    };
+    let found = (0..500).find_map(|seed| finding(seed, Errata::NONE.with(Erratum::InvpcidSwapped)));
+    assert_eq!(found, Some(Oracle::Value));
+    assert_eq!((0..500).find_map(|seed| finding(seed, Errata::NONE)), None);
 }
 
 #[test]

@@ -191,7 +191,7 @@ pub enum Step {
     MarkLazy,
     /// Says that it is on its way back to what it held lazily.
     MarkBack(SpaceNumber),
-    /// Compares the generation after it came back.
+    /// Reads the generation after it came back.
     Recheck(SpaceNumber),
     /// Loads the space again, flushed up to a generation.
     Reload(Generation),

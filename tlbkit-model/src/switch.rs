@@ -48,9 +48,8 @@ impl Protocol {
 
     fn begin_return(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let fence = (!self.deviates(Deviation::LazyExitUnfenced)).then_some(Step::Fence);
-        let uncount = self.is_counted().then_some(Step::Uncount(to, state.spaces[to].id));
         let last = [Step::Recheck(to), Step::MarkRunning(to)];
-        let steps: Vec<Step> = [Step::MarkBack(to)].into_iter().chain(fence).chain(uncount).chain(last).collect();
+        let steps: Vec<Step> = [Step::MarkBack(to)].into_iter().chain(fence).chain(last).collect();
         state.cpus[cpu].then(&steps);
     }
 
@@ -160,10 +159,11 @@ impl Protocol {
 
     pub(crate) fn recheck(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let newest = state.spaces[to].generation;
+        let uncount = self.is_counted().then_some(Step::Uncount(to, state.spaces[to].id));
         let this = &mut state.cpus[cpu];
-        if this.slots[this.slot].generation != newest {
-            this.then(&[Step::Reload(newest)]);
-        }
+        let reload = (this.slots[this.slot].generation != newest).then_some(Step::Reload(newest));
+        let steps: Vec<Step> = uncount.into_iter().chain(reload).collect();
+        this.then(&steps);
     }
 
     pub(crate) fn reload(&self, state: &mut State, cpu: CpuNumber, newest: u8) {

@@ -22,7 +22,8 @@ cargo xtask bench [ARGS]  time and instruction counts of the protocol (ARGS go t
 cargo xtask qemu [PART]    the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor; or all
 cargo xtask c-kernel      the C example in QEMU, as it is and with each fault
 cargo xtask fences [--json]  each fence and ordering of the protocol weakened in turn: loom must notice (minutes)
-cargo xtask mutants [--json] [--quick] [NAME]  each historical bug in a copy of the protocol: must be caught
+cargo xtask mutants [--json] [--quick] [NAME]  each historical bug in a copy of the protocol: must be caught; then the
+                          protocol as it is for 100 times the budget (--quick: once; --clean: that alone)
 cargo xtask report-png    report/index.html as a phone and as a desktop show it, into target/
 cargo xtask help          this text";
 

@@ -69,7 +69,7 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
 }
 
 fn program(name: &str) -> Result<&'static Named> {
-    let names = || named::ALL.iter().map(|named| named.name).collect::<Vec<_>>().join(", ");
+    let names = || named::ALL.iter().chain(named::SMALL).map(|named| named.name).collect::<Vec<_>>().join(", ");
     Named::find(name).with_context(|| format!("no program {name}: there are {}", names()))
 }
 
@@ -82,7 +82,7 @@ fn policy(name: &str) -> Result<Policy> {
 }
 
 fn list(format: Format) {
-    for named in named::ALL {
+    for named in named::ALL.iter().chain(named::SMALL) {
         match format {
             Format::Json => println!("{}", json!({ "program": named.name, "purpose": named.purpose })),
             Format::Text => println!("{:<20} {}", named.name, named.purpose),

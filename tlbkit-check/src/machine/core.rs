@@ -59,6 +59,8 @@ pub(crate) struct Core {
     pub(crate) in_nmi: bool,
     /// A digest of everything that it has read: what decides its next step.
     pub(crate) history: u64,
+    /// That digest when it last began to wait, if it has only looked since.
+    waited: Option<u64>,
 }
 
 impl Core {
@@ -77,6 +79,7 @@ impl Core {
             waits_for: None,
             in_nmi: false,
             history: 0,
+            waited: None,
         }
     }
 
@@ -90,8 +93,40 @@ impl Core {
         matches!(self.mode, Mode::User | Mode::Kernel)
     }
 
+    /// It waits for others. A round of waiting in which it only looked leaves no trace: what it does next does not
+    /// depend on how often it looked.
+    pub(crate) fn spin(&mut self, changes: u64) {
+        self.history = self.waited.unwrap_or(self.history);
+        self.waited = Some(self.history);
+        self.spins_since = Some(changes);
+    }
+
+    /// It does something else than looking.
+    pub(crate) const fn act(&mut self) {
+        self.waited = None;
+    }
+
     /// Takes what it has read into its history.
     pub(crate) fn remember(&mut self, value: u64) {
         self.history = crate::digest::mix(self.history, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_of_looking_leaves_no_trace_and_anything_else_does() {
+        let mut core = Core::new(FrameName { at: 0, epoch: 0 });
+        core.spin(0);
+        let before = core.history;
+        core.remember(1);
+        core.spin(0);
+        assert_eq!(core.history, before);
+        core.act();
+        core.remember(1);
+        core.spin(0);
+        assert_ne!(core.history, before);
     }
 }

@@ -121,9 +121,10 @@ impl Memory {
         before
     }
 
-    /// A digest of everything in it.
-    pub(crate) const fn digest(&self) -> u64 {
-        self.digest
+    /// A digest of everything in it, and of the order in which frames will be given out.
+    pub(crate) fn digest(&self) -> u64 {
+        let free = [&self.small, &self.pairs, &self.large].into_iter().flatten();
+        free.fold(self.digest, |digest, &frame| mix(digest, u64::from(frame)))
     }
 
     /// What cannot be undone by a write changes the digest for good.
@@ -219,6 +220,11 @@ const fn pages(shift: u8) -> u32 {
 /// What a page of the one file holds.
 pub(crate) const fn file_value(index: u64) -> u64 {
     0xf11e_0000 + index % (FILE_PAGES.end - FILE_PAGES.start) as u64
+}
+
+/// True if a page of the file holds it.
+pub(crate) fn is_file_value(value: u64) -> bool {
+    (0..u64::from(FILE_PAGES.end - FILE_PAGES.start)).any(|index| file_value(index) == value)
 }
 
 /// The frame of the file's page.

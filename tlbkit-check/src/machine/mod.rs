@@ -34,8 +34,8 @@ pub(crate) mod world;
 
 use std::ops::Range;
 
-use crate::oracle::Finding;
 use crate::oracle::value::Values;
+use crate::oracle::{Finding, Oracle};
 use crate::schedule::Chooser;
 use crate::timeline::Log;
 use errata::Errata;
@@ -55,6 +55,8 @@ pub(crate) struct Machine {
     pub(crate) features: Features,
     pub(crate) errata: Errata,
     pub(crate) late: Late,
+    pub(crate) patience_turns: u32,
+    only: Option<Oracle>,
     /// Whether the tables have two halves.
     pub(crate) is_isolated: bool,
     /// The CPU that executes.
@@ -96,6 +98,10 @@ pub struct Config {
     pub errata: Errata,
     /// What a kernel does about CPUs that do not answer in time.
     pub late: Late,
+    /// Rounds of waiting after which it looks who is late.
+    pub patience_turns: u32,
+    /// The one property that is looked at, besides those that end a run by themselves; all if none.
+    pub only: Option<Oracle>,
     /// Steps after which a run is taken for one that never ends.
     pub step_limit: u64,
 }
@@ -103,7 +109,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let features = Features { pcid: true, invpcid: true };
-        Self { cpus: 4, features, errata: Errata::NONE, late: Late::Wait, step_limit: 1_000_000 }
+        let (errata, late, only) = (Errata::NONE, Late::Wait, None);
+        Self { cpus: 4, features, errata, late, patience_turns: 3, only, step_limit: 1_000_000 }
     }
 }
 
@@ -120,6 +127,8 @@ impl Machine {
             features: config.features,
             errata: config.errata,
             late: config.late,
+            patience_turns: config.patience_turns,
+            only: config.only,
             is_isolated,
             current: 0,
             granted: None,
@@ -142,8 +151,9 @@ impl Machine {
 
     /// Keeps the first finding.
     pub(crate) fn report(&mut self, finding: impl Into<Option<Finding>>) {
+        let is_asked_for = |found: &Finding| found.oracle.ends_a_run() || self.only.is_none_or(|o| o == found.oracle);
         if self.finding.is_none() {
-            self.finding = finding.into();
+            self.finding = finding.into().filter(is_asked_for);
         }
     }
 

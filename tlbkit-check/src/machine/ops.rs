@@ -33,6 +33,7 @@ impl Machine {
     /// Begins an operation on the CPU that executes.
     pub(crate) fn begin(&mut self, name: &'static str, root: Option<u64>, promise: Range<u64>) {
         let (cpu, began) = (self.current, self.step);
+        self.cpus[cpu].act();
         self.cpus[cpu].op = self.ops.len() as u32;
         let root = root.map(|at| self.memory.name(at));
         self.ops.push(Operation { name, cpu, began, ended: None, root, promise, flush: (None, None) });
@@ -50,6 +51,7 @@ impl Machine {
     pub(crate) fn end(&mut self) {
         let id = self.cpus[self.current].op;
         let step = self.step;
+        self.cpus[self.current].act();
         let op = &mut self.ops[id as usize];
         op.ended = Some(step);
         let op = op.clone();

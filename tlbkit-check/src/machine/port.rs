@@ -97,14 +97,14 @@ impl Hardware for Port<'_, '_> {
             let mut machine = self.world.machine.borrow_mut();
             assert!(machine.is_live, "the machine's set-up waits for another CPU");
             let changes = machine.changes;
-            machine.cpus[self.cpu].spins_since = Some(changes);
+            machine.cpus[self.cpu].spin(changes);
         }
-        self.world.point();
+        self.world.pause();
         self.world.machine.borrow_mut().cpus[self.cpu].spins_since = None;
     }
 
     fn patience_turns(&self) -> u32 {
-        3
+        self.world.machine.borrow().patience_turns
     }
 
     fn late(&self, _missing: Missing<'_>) -> Late {

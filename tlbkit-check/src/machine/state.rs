@@ -90,7 +90,7 @@ impl Machine {
     /// The CPU that executes is about to change the word at `address` by a locked operation, and learns what it holds:
     /// its low half, which is all of it unless a plain access has told otherwise.
     pub(crate) fn learn_locked(&mut self, address: usize) {
-        if self.chooser.wants_states() {
+        if self.chooser.tells_states() {
             let number = self.words.number(Word { address, bytes: 4 });
             self.learn(door::read_word(self.words.0[number]));
         }
@@ -98,7 +98,7 @@ impl Machine {
 
     /// The CPU that executes reads or writes `word`.
     pub(crate) fn learn_word(&mut self, word: Word) {
-        if self.chooser.wants_states() {
+        if self.chooser.tells_states() {
             self.words.number(word);
         }
     }

@@ -77,7 +77,7 @@ impl Machine {
         if actions.len() == 1 {
             return 0;
         }
-        let state = if self.chooser.wants_states() { self.digest() } else { 0 };
+        let state = if self.chooser.wants_state() { self.digest() } else { 0 };
         let index = self.chooser.choose(actions, turn, state);
         self.choices.push(index as u8);
         index

@@ -64,7 +64,7 @@ impl Machine {
         let at = entry.frame.at + if entry.shift > 12 { (va % (1 << entry.shift)) & !0xfff } else { 0 };
         let place = Place::Physical(at);
         if access == Access::Write {
-            let value = self.values.fresh();
+            let value = self.values.fresh(self.current, space, va & !0xfff);
             let user = Some(UserStore { space, va, frame: self.memory.name(at) });
             let store = Store { to: place, value, op: 0, user };
             self.cpus[self.current].buffer.push(store);

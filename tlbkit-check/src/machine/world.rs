@@ -96,8 +96,18 @@ impl<'k> World<'k> {
         }
     }
 
-    /// A point at which anything may happen before the running CPU goes on.
+    /// A point at which anything may happen before the running CPU goes on and does something.
     pub(crate) fn point(&self) {
+        {
+            let mut machine = self.machine.borrow_mut();
+            let cpu = machine.current;
+            machine.cpus[cpu].act();
+        }
+        self.pause();
+    }
+
+    /// The same for a CPU that only looks.
+    pub(crate) fn pause(&self) {
         let cpu = {
             let machine = self.machine.borrow();
             if !machine.is_live || machine.cpus[machine.current].in_nmi {
@@ -137,7 +147,11 @@ impl<'k> World<'k> {
         if self.is_abandoned.get() {
             return;
         }
-        self.point();
+        if access == Access::Load {
+            self.pause()
+        } else {
+            self.point()
+        }
         let mut machine = self.machine.borrow_mut();
         if !machine.is_live {
             return;
@@ -181,6 +195,7 @@ impl<'k> World<'k> {
             let step = machine.step;
             machine.log.interrupt(step, cpu);
             let core = &mut machine.cpus[cpu];
+            core.act();
             let first = core.interrupts & core.interrupts.wrapping_neg();
             core.interrupts &= if action == Action::Interrupt(cpu) { 0 } else { !first };
             core.irqs = Irqs::Off;

@@ -55,6 +55,11 @@ pub enum Oracle {
 }
 
 impl Oracle {
+    /// True if nothing sensible can come after it.
+    pub(crate) const fn ends_a_run(self) -> bool {
+        matches!(self, Self::Progress | Self::Exception | Self::Assertion)
+    }
+
     /// Its name in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -15,7 +15,7 @@ use crate::machine::world::World;
 const RETRIES: usize = 8;
 
 impl<'k> World<'k> {
-    /// One call that changes `range` of `space`: an operation with a promise.
+    /// One call that changes what the pages in `range` of `space` hold.
     pub(super) fn change<R>(
         &self,
         cpu: usize,
@@ -24,16 +24,25 @@ impl<'k> World<'k> {
         range: &Range<u64>,
         call: impl FnOnce(Protocol<'_, 'k, '_>, &Vm<'k>) -> R,
     ) -> R {
+        self.machine.borrow_mut().values.begin_change(space, range);
+        let result = self.revoke(cpu, space, name, range, call);
+        self.machine.borrow_mut().values.end_change(space, range);
+        result
+    }
+
+    /// One call that changes the entries of `range` of `space`: an operation with a promise.
+    pub(super) fn revoke<R>(
+        &self,
+        cpu: usize,
+        space: usize,
+        name: &'static str,
+        range: &Range<u64>,
+        call: impl FnOnce(Protocol<'_, 'k, '_>, &Vm<'k>) -> R,
+    ) -> R {
         let vm = self.vm(space);
-        {
-            let mut machine = self.machine.borrow_mut();
-            machine.begin(name, Some(vm.space().root().0), range.clone());
-            machine.values.begin_change(space, range);
-        }
+        self.machine.borrow_mut().begin(name, Some(vm.space().root().0), range.clone());
         let result = self.with_cpu(cpu, |handle| call(handle, vm));
-        let mut machine = self.machine.borrow_mut();
-        machine.values.end_change(space, range);
-        machine.end();
+        self.machine.borrow_mut().end();
         result
     }
 
@@ -48,7 +57,10 @@ impl<'k> World<'k> {
         let region = Region::new(pages, backing, Protection::ReadWrite);
         let region = if content == Content::Large { region.large() } else { region };
         // No room is no error: a random program maps what it likes.
-        let _at = self.with_cpu(cpu, |handle| self.vm(space).map_region(&handle, region));
+        let at = self.with_cpu(cpu, |handle| self.vm(space).map_region(&handle, region));
+        if let Some(at) = at.filter(|_| content == Content::Shared) {
+            self.machine.borrow_mut().values.share(at..at + pages * PAGE_BYTES);
+        }
     }
 
     pub(super) fn unmap(&self, cpu: usize, space: usize, range: &Range<u64>) {
@@ -64,7 +76,7 @@ impl<'k> World<'k> {
             Rights::ReadWrite => Protection::ReadWrite,
         };
         // As above.
-        let _done = self.change(cpu, space, "protect", range, |handle, vm| {
+        let _done = self.revoke(cpu, space, "protect", range, |handle, vm| {
             vm.protect(&handle, &self.bus(), range.start, count(range), protection)
         });
     }

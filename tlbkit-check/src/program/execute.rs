@@ -132,6 +132,7 @@ pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
     world.kernel.busy.set(world.kernel.busy.get() - 1);
     {
         let mut machine = world.machine.borrow_mut();
+        machine.cpus[cpu].act();
         machine.cpus[cpu].progress = Progress::Idle;
         machine.note_change();
     }

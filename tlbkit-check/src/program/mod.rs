@@ -9,6 +9,7 @@ pub(crate) mod execute;
 mod generate;
 pub mod named;
 mod pages;
+mod small;
 mod tasks;
 
 /// Which access.

@@ -97,9 +97,11 @@ impl<'k> World<'k> {
     /// Copies the space into a new one, which nobody runs yet.
     pub(super) fn fork(&self, cpu: usize, space: usize) {
         let Some(child) = self.make_space() else { return };
-        let forked = self.change(cpu, space, "fork", &(0..USER_END), |handle, vm| {
+        self.machine.borrow_mut().values.begin_copy(space);
+        let forked = self.revoke(cpu, space, "fork", &(0..USER_END), |handle, vm| {
             vm.fork(&handle, &self.bus(), self.vm(child), ChildFill::ByPolicy)
         });
+        self.machine.borrow_mut().values.end_copy(space, child);
         if forked.is_ok() {
             self.kernel.set_alive(child);
         }

@@ -2,7 +2,16 @@
 //!
 //! A deviation is a choice other than the first while the CPU that executes could go on. When it cannot, all choices
 //! are tried and none counts. A run is repeated from its beginning with one choice changed, the last that has another
-//! alternative; a state that was met before with as many deviations left is not explored again.
+//! alternative. Two things are not tried again, since they lead nowhere else:
+//!
+//! - **A state met before** with as many deviations left. Steps of two CPUs that do not touch each other lead to the
+//!   same state in either order, so only one order is followed from there. `machine/state.rs` says what a state is.
+//! - **Waiting in vain.** What a CPU does next is decided by all that it has read, which is part of the state; but a
+//!   round of waiting in which it only looked leaves no trace (`Core::spin`). That is sound because no loop that waits
+//!   keeps anything of such a round: the locks' and the idle loop keep nothing at all; the wait for answers counts its
+//!   rounds only until patience ends, and here it ends with each; and whatever ends a loop is more than a look (a
+//!   locked access, a call's end), so that no two places in the code are taken for one. Without this a state would
+//!   tell how often each CPU had looked.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -75,12 +84,9 @@ impl Exhaustive {
         }
         usize::from(branch.chosen)
     }
-}
 
-impl Exhaustive {
     fn decide(&mut self, actions: &[Action], turn: Turn, state: u64) -> usize {
-        let is_new_ground = self.depth >= self.branches.len();
-        if is_new_ground {
+        if self.is_on_new_ground() {
             match self.seen.get(&state) {
                 Some(&left) if left >= self.left => {
                     self.is_known = true;
@@ -90,6 +96,10 @@ impl Exhaustive {
             };
         }
         self.take(actions.len(), turn == Turn::Blocked)
+    }
+
+    const fn is_on_new_ground(&self) -> bool {
+        self.depth >= self.branches.len()
     }
 }
 
@@ -104,8 +114,12 @@ impl Chooser for Rc<RefCell<Exhaustive>> {
         if exploration.is_known { 0 } else { exploration.take(n, true) }
     }
 
-    fn wants_states(&self) -> bool {
+    fn tells_states(&self) -> bool {
         true
+    }
+
+    fn wants_state(&self) -> bool {
+        self.borrow().is_on_new_ground()
     }
 
     fn has_given_up(&self) -> bool {

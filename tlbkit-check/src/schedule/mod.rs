@@ -20,8 +20,13 @@ pub(crate) trait Chooser {
     /// Which of `n` outcomes a step has, 2 at least: which cached translation an access uses.
     fn outcome(&mut self, n: usize) -> usize;
 
-    /// True if digests are wanted.
-    fn wants_states(&self) -> bool {
+    /// True if states are told apart: what CPUs learn is remembered.
+    fn tells_states(&self) -> bool {
+        false
+    }
+
+    /// True if the next choice needs the digest of the state.
+    fn wants_state(&self) -> bool {
         false
     }
 

@@ -4,6 +4,7 @@ mod errata;
 mod faults;
 mod scope;
 mod shapes;
+mod transform;
 mod tso;
 
 use tlbkit::Features;

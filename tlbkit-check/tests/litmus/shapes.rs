@@ -1,4 +1,4 @@
-//! The shapes of page-table litmus tests for Armv8, read for x86-64; and those of TransForm that are about remapping.
+//! The shapes of page-table litmus tests for Armv8, read for x86-64.
 
 use super::{NEW, OLD, Rig, X, Y, Z};
 use tlbkit::{Invpcid, Pcid};
@@ -145,14 +145,4 @@ fn co_tt_ro_an_upgrade_may_fault_once_more_and_a_downgrade_lets_stores_through()
     assert!(rig.machine.stores(1, X).contains(&Seen::Value(OLD)));
     rig.machine.invlpg(1, X);
     assert_eq!(rig.machine.stores(1, X), [Seen::Fault]);
-}
-
-#[test]
-fn a_synonym_reads_what_the_other_address_has_written() {
-    let mut rig = Rig::new(0);
-    let at = rig.machine.entry(rig.root, Y, 1);
-    rig.machine.store(0, at, Bare::leaf(rig.old, 0));
-    rig.machine.fence(0);
-    rig.machine.store(0, rig.old, 5); // through X, still in the buffer
-    assert_eq!((rig.machine.loads(0, Y), rig.machine.loads(1, Y)), (vec![Seen::Value(5)], vec![Seen::Value(OLD)]));
 }

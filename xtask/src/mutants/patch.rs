@@ -1,4 +1,5 @@
-//! `mutants/*.patch`: a header that says where the bug comes from and what it breaks, then a unified diff.
+//! `mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program shows it
+//! when all its schedules are explored; then a unified diff.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -11,6 +12,8 @@ pub(super) struct Patch {
     pub(super) name: String,
     /// Who shipped it, or which rule it breaks.
     pub(super) origin: String,
+    /// The small program of which all schedules within a bound are explored too, if they show it.
+    pub(super) explored: Option<String>,
     /// The file.
     pub(super) file: PathBuf,
 }
@@ -39,7 +42,7 @@ fn parse(file: &Path, text: &str) -> Result<Patch> {
         bail!("no line `Breaks: ...` before the diff");
     }
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Patch { name, origin, file: file.to_path_buf() })
+    Ok(Patch { name, origin, explored: header("Explored:"), file: file.to_path_buf() })
 }
 
 #[cfg(test)]

@@ -10,6 +10,19 @@ use std::time::Instant;
 /// What the checker needs to be built.
 const CRATES: [&str; 3] = ["tlbkit", "tlbkit-pmap", "tlbkit-check"];
 
+/// Each bug is built once and run for a second or two: a quick build is worth more than quick code.
+const QUICK: &[(&str, &str)] = &[
+    ("CARGO_PROFILE_RELEASE_LTO", "off"),
+    ("CARGO_PROFILE_RELEASE_DEBUG", "0"),
+    ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+];
+/// Millions of seeds are worth the release build.
+const FULL: &[(&str, &str)] = &[];
+
+/// Deviations of the schedules that are explored.
+const BOUND: &str = "2";
+
 /// What became of one bug.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Row {
@@ -17,8 +30,10 @@ pub(super) struct Row {
     pub(super) origin: String,
     /// The property that was broken, if one was.
     pub(super) by: Option<String>,
-    /// Seeds until then, or all that there were.
+    /// Seeds or states until then, or all that there were.
     pub(super) needed: u64,
+    /// Which of the two.
+    pub(super) unit: &'static str,
     /// Of the search alone.
     pub(super) seconds: f64,
 }
@@ -41,50 +56,71 @@ impl Trial {
         self.workshop.revert(&patch.file)
     }
 
-    /// Looks for `patch` in a copy that has it.
-    pub(super) fn look_for(&self, patch: &Patch) -> Result<Row> {
+    /// Looks for `patch` in a copy that has it: through seeds, then through all schedules of its program, if any.
+    pub(super) fn look_for(&self, patch: &Patch) -> Result<Vec<Row>> {
         self.workshop.apply(&patch.file).context("the patch does not apply any more")?;
-        let row = self.search(&patch.name, &patch.origin, self.budget);
+        let rows = self.build(QUICK).and_then(|()| {
+            let seeds = self.search(&patch.name, &patch.origin, self.budget)?;
+            let states = patch.explored.as_deref().map(|program| self.explore(patch, program)).transpose()?;
+            Ok([seeds].into_iter().chain(states).collect())
+        });
         self.workshop.revert(&patch.file)?;
-        row
+        rows
     }
 
     /// The same search `times` as long on what everybody links: nothing may be found.
     pub(super) fn unmutated(&self, times: u64) -> Result<Row> {
+        self.build(if times > 1 { FULL } else { QUICK })?;
         self.search("(none)", "the protocol as it is", self.budget * times)
     }
 
     fn search(&self, mutant: &str, origin: &str, budget: u64) -> Result<Row> {
-        self.build()?;
         let start = Instant::now();
-        let output = Command::new(self.workshop.target.join("release/tlbkit-check"))
-            .args(["--budget", &budget.to_string(), "--json"])
-            .output()
-            .context("running the checker")?;
-        if !matches!(output.status.code(), Some(0 | 1)) {
-            bail!("the checker ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-        }
-        let found: serde_json::Value =
-            serde_json::from_slice(&output.stdout).context("reading the checker's answer")?;
+        let found = self.check(&["--budget", &budget.to_string()])?;
         Ok(Row {
             mutant: mutant.to_owned(),
             origin: origin.to_owned(),
             by: found["finding"].as_str().map(str::to_owned),
             needed: found["seed"].as_u64().map_or(budget, |seed| seed + 1),
+            unit: "seeds",
             seconds: start.elapsed().as_secs_f64(),
         })
     }
 
-    fn build(&self) -> Result<()> {
+    fn explore(&self, patch: &Patch, program: &str) -> Result<Row> {
+        let start = Instant::now();
+        let found = self.check(&["--program", program, "--policy", "tlbkit", "--exhaustive", BOUND])?;
+        Ok(Row {
+            mutant: format!("  all of {program}"),
+            origin: patch.name.clone(),
+            by: found["finding"].as_str().map(str::to_owned),
+            needed: found["states"].as_u64().context("the checker counts no states")?,
+            unit: "states",
+            seconds: start.elapsed().as_secs_f64(),
+        })
+    }
+
+    /// What the checker answers.
+    fn check(&self, args: &[&str]) -> Result<serde_json::Value> {
+        let output = Command::new(self.workshop.target.join("release/tlbkit-check"))
+            .args(args)
+            .arg("--json")
+            .output()
+            .context("running the checker")?;
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            bail!("the checker ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+        }
+        serde_json::from_slice(&output.stdout).context("reading the checker's answer")
+    }
+
+    fn build(&self, profile: &[(&str, &str)]) -> Result<()> {
         let output = Command::new("cargo")
             .args(["build", "--release", "--quiet", "--package", "tlbkit-check"])
             .current_dir(&self.workshop.root)
             .env("CARGO_TARGET_DIR", &self.workshop.target)
             // What a bug leaves unused is not its point.
             .env("RUSTFLAGS", "--cap-lints=allow")
-            // Each bug is built once and run for a second or two: a quick build is worth more than quick code.
-            .envs([("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_DEBUG", "0")])
-            .envs([("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"), ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")])
+            .envs(profile.iter().copied())
             .output()
             .context("running cargo")?;
         if !output.status.success() {

@@ -1,0 +1,52 @@
+//! Programs of two CPUs and one page, small enough that all their schedules can be explored.
+
+use super::named::{Named, named, shared};
+use super::{Access, Op, Program, Rights};
+
+/// All of them but the one that seeds run too.
+pub(super) const ALL: &[Named] = &[
+    named("dontneed-1-page", "two CPUs give back the same page at once", dontneed),
+    named("protect-1-page", "write permission is taken from a page that another CPU writes", protect),
+    named("fork-1-page", "a page is shared with a child while another CPU writes it", fork),
+    named("switch-1-page", "a CPU leaves a space and comes back while the page is given back", switch),
+    named("window-1-page", "a kernel mapping is removed while another CPU goes lazy", window),
+    named("offline-1-page", "a CPU goes offline and comes back while the page is given back", offline),
+    named("destroy-1-page", "a space ends while a lazy CPU has it loaded", destroy),
+];
+
+/// Two CPUs that have run space 0 and used its page.
+fn pair(first: &[Op], second: &[Op]) -> Program {
+    Program { setup: shared(1, 1), cpus: vec![first.to_vec(), second.to_vec()] }
+}
+
+pub(super) fn unmap() -> Program {
+    pair(&[Op::Unmap(0, 1)], &[Op::Idle, Op::Run(0), Op::Compute(2)])
+}
+
+fn dontneed() -> Program {
+    pair(&[Op::DontNeed(0, 1)], &[Op::DontNeed(0, 1), Op::Compute(1)])
+}
+
+fn protect() -> Program {
+    pair(&[Op::Protect(0, 1, Rights::Read)], &[Op::Touch(0, Access::Write)])
+}
+
+fn fork() -> Program {
+    pair(&[Op::Fork], &[Op::Touch(0, Access::Write)])
+}
+
+fn switch() -> Program {
+    pair(&[Op::DontNeed(0, 1)], &[Op::Run(1), Op::Run(0), Op::Compute(1)])
+}
+
+fn window() -> Program {
+    pair(&[Op::KernelMap, Op::KernelUnmap], &[Op::Idle, Op::Run(0)])
+}
+
+fn offline() -> Program {
+    pair(&[Op::DontNeed(0, 1)], &[Op::Offline(0), Op::Run(0), Op::Compute(1)])
+}
+
+fn destroy() -> Program {
+    pair(&[Op::Exit], &[Op::Idle])
+}
