@@ -31,6 +31,8 @@ enum Verb {
     Reproduce(verbs::reproduce::Options),
     /// One workload on one machine under several policies, side by side
     Run(verbs::run::Options),
+    /// Many runs in shards: plan, run, merge
+    Sweep(verbs::sweep::Options),
     /// The protocol on a machine that may do all that x86-64 allows
     Check(verbs::check::Options),
     /// This machine's flushes, live
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
     let ending = match arguments.verb {
         Verb::Reproduce(options) => verbs::reproduce::execute(&options, format),
         Verb::Run(options) => verbs::run::execute(&options, format),
+        Verb::Sweep(options) => verbs::sweep::execute(&options, format),
         Verb::Check(options) => verbs::check::execute(&options, format),
         Verb::Observe(options) => verbs::observe::execute(&options, format),
         Verb::Record(options) => verbs::record::execute(&options, format),

@@ -11,7 +11,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("pcid", "off, or 1 to 15 slots in turn"),
     ("lru", "1 to 15 slots, least recently used"),
     ("lazy", "off, once, skip"),
-    ("set", "exact, kept, or a power of two of generations between trims"),
+    ("set", "exact, kept, with-tables, or a power of two of generations between trims"),
     ("kernel_set", "written, unwritten"),
     ("ceiling", "pages; 0 for always everything"),
     ("page_table_walk", "on, off (Linux 3.x rule)"),

@@ -67,8 +67,10 @@ fn all_cpus_are_recorded_for_a_while_in_perfs_own_form() {
 #[test]
 fn observing_ends_with_a_sum_of_its_intervals() {
     let load = "i=0; while [ $i -lt 60 ]; do /bin/true; sleep 0.02; i=$((i+1)); done";
-    let output = run(&["--json", "observe", "--interval", "0.3", "--", "sh", "-c", load]);
+    let output = run(&["--json", "observe", "--interval", "0.3", "--html", "seen.html", "--", "sh", "-c", load]);
     let Some(rows) = rows(&output) else { return };
+    let page = fs::read_to_string(folder("live").join("seen.html")).unwrap();
+    assert!(page.contains("Flushes over time") && page.contains("Who flushes"), "{page}");
     let (sum, intervals) = rows.split_last().unwrap();
     assert!(sum["kind"] == "summary" && !intervals.is_empty(), "{rows:?}");
     let count = |row: &Value| row["flushes"][3]["count"].as_u64().unwrap();
@@ -94,7 +96,11 @@ fn ctrl_c_ends_observing_with_a_summary() {
 
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 6] = [
+        (
+            &["record", "-o", "/nowhere/a.tlbtrace", "--", "ls"],
+            "tlbkit: /nowhere/a.tlbtrace: its folder does not exist",
+        ),
         (&["record"], "tlbkit: nobody to watch: "),
         (&["observe"], "tlbkit: nobody to watch: "),
         (&["record", "--all-cpus", "--duration=0"], "tlbkit: --duration 0: must be above 0"),

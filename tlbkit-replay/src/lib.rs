@@ -21,7 +21,7 @@ mod tally;
 
 pub use agreement::{Agreement, agreement};
 pub use bill::{Bill, Item, Part, Prices, Range};
-pub use deduce::{Deduced, Paging};
+pub use deduce::{Deduced, Held, Paging, Resident};
 pub use machine::{replay, replay_without};
 pub use op::{Cause, Op, Space, Step, Taken};
 pub use recording::{Recording, read};

@@ -68,11 +68,20 @@ pub struct Taken {
     pub stride: Stride,
     /// Page tables went too.
     pub frees_tables: bool,
+    /// The kernel asked a CPU that ran something else, as it does once a second, or in the midst of a switch: so that
+    /// CPU left the set.
+    pub trims: bool,
 }
 
 impl Taken {
     /// The whole space, its tables not.
-    pub const ALL: Self = Self { page: 0, pages: u64::MAX, stride: Stride::Page4K, frees_tables: false };
+    pub const ALL: Self = Self::pages(0, u64::MAX, Stride::Page4K);
+
+    /// These, and no tables.
+    #[must_use]
+    pub const fn pages(page: u64, pages: u64, stride: Stride) -> Self {
+        Self { page, pages, stride, frees_tables: false, trims: false }
+    }
 
     /// Whether it is the whole space.
     #[must_use]

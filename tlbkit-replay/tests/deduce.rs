@@ -45,6 +45,28 @@ fn a_space_older_than_the_trace_may_have_all_of_it_mapped() {
 }
 
 #[test]
+fn of_what_is_older_the_kernels_own_record_tells() {
+    const FLUSH: &str = "tlb:tlb_flush: pages:3 reason:local MM shootdown (3)";
+    let enter = "syscalls:sys_enter_munmap: addr: 0x3e8000, len: 0x64000";
+    let mut script = Script::default();
+    script.one(enter).one(FLUSH).one("syscalls:sys_exit_munmap: 0x0").call("munmap", &unmap(2000, 100));
+    assert_eq!(taken(&script), [(Cause::Call(Syscall::Munmap), 1000, 3)], "and in the second call nothing was mapped");
+    script.fault([5000], 7).one("tlb:tlb_flush: pages:1 reason:local MM shootdown (3)").fault([5001, 5002], 7);
+    assert_eq!(taken(&script)[1..], [(Cause::CopyOnWrite, 5000, 1)], "the other two were the program's alone");
+    assert_eq!(script.read(Paging::AsRecorded).deduced.told, 2);
+}
+
+#[test]
+fn forbidding_stores_flushes_what_was_stored_to() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 16, FILE).fault([1000], 4).fault([1003], 7);
+    let protect = |protection: u64| [("start", 1000 << 12), ("len", 16 << 12), ("prot", protection)];
+    script.call("mprotect", &protect(1)).call("mprotect", &protect(0));
+    let mprotect = Cause::Call(Syscall::Mprotect);
+    assert_eq!(taken(&script)[1..], [(mprotect, 1003, 1), (mprotect, 1000, 16)], "forbidding all flushes all of it");
+}
+
+#[test]
 fn an_older_arena_grows_without_a_flush() {
     let protect = |protection: u64| [("start", 1000 << 12), ("len", 100 << 12), ("prot", protection)];
     let mut script = Script::default();

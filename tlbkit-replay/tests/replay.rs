@@ -6,7 +6,7 @@ use common::Script;
 use tlbkit::{Compare, Isolation, Lazy, Policy, RangeRule, Tags};
 use tlbkit_replay::{Cause, Item, Paging, Part, Prices, Tally, replay, replay_without};
 use tlbkit_sim::machine::Machine;
-use tlbkit_trace::FlushReason;
+use tlbkit_trace::{FlushReason, FlushSize};
 
 fn linux() -> Policy {
     Policy::preset("linux-6.18").expect("a preset")
@@ -80,6 +80,62 @@ fn one_that_is_idle_is_spared_by_lazy_mode() {
     assert_eq!(run(&script, linux()).interrupts, 0);
     let eager = Policy { lazy: Lazy::InterruptOnce, ..Policy::preset("linux-3.4").expect("a preset") };
     assert_eq!(run(&script, eager).interrupts, 1);
+}
+
+/// The same, and the second thread's CPU has gone on to another process.
+fn left_behind() -> Script {
+    let mut script = two_threads();
+    script.at(1, (1, 2), &switch(2, 9));
+    script.at(1, (9, 9), "exceptions:page_fault_user: address=0x1000 ip=0x1 error_code=0x6");
+    script
+}
+
+/// Others asked, and CPUs that found themselves elsewhere, by Linux's own preset.
+fn asked(script: &Script) -> (u64, u64) {
+    let tally = run(script, linux());
+    (tally.of(FlushReason::RemoteSendIpi), tally.of(FlushReason::RemoteWrongCpu))
+}
+
+#[test]
+fn a_cpu_that_is_asked_though_it_runs_something_else_leaves_the_set() {
+    const ASK: &str = "tlb:tlb_flush: pages:10 reason:remote IPI send (4)";
+    const SEND: &str = "csd:csd_queue_cpu: cpu=1 callsite=on_each_cpu_cond_mask+0x20 func=flush_tlb_func csd=0x1";
+    let mut script = left_behind();
+    (0..2).for_each(|_| dontneed(script.write(1000..1010)));
+    assert_eq!(asked(&script), (2, 0), "it is not interrupted, and stays in the set");
+    let mut script = left_behind();
+    script.one("syscalls:sys_enter_madvise: start: 0x3e8000, len_in: 0xa000, behavior: 0x4").one(ASK).one(SEND);
+    dontneed(script.one("syscalls:sys_exit_madvise: 0x0").write(1000..1010));
+    assert_eq!(asked(&script), (1, 1));
+    let mut script = left_behind();
+    script.mmap(2000, 9, 0x2).fault([2000], 4).fault([2000], 7).one(ASK).one(SEND);
+    dontneed(&mut script);
+    assert_eq!(asked(&script), (1, 1), "for the copy of a page as for a call");
+}
+
+#[test]
+fn an_older_space_that_asked_others_had_been_elsewhere() {
+    let older = |record: &str| {
+        let mut script = Script::default();
+        script.at(1, (9, 9), "exceptions:page_fault_user: address=0x1000 ip=0x1 error_code=0x6");
+        script.one("syscalls:sys_enter_madvise: start: 0x3e8000, len_in: 0xa000, behavior: 0x4").one(record);
+        script.one("tlb:tlb_flush: pages:10 reason:local MM shootdown (3)").one("syscalls:sys_exit_madvise: 0x0");
+        script
+    };
+    assert_eq!(asked(&older("tlb:tlb_flush: pages:10 reason:remote IPI send (4)")).0, 1);
+    assert_eq!(asked(&older("irq_vectors:call_function_single_entry: vector=251")).0, 0);
+}
+
+#[test]
+fn a_tag_that_was_kept_at_the_first_switch_had_been_filled_before() {
+    let kept = |record: &str| {
+        let mut script = Script::default();
+        script.one(&switch(1, 9)).at(0, (1, 1), record);
+        script.at(0, (9, 9), "exceptions:page_fault_user: address=0x1000 ip=0x1 error_code=0x6");
+        run(&script, linux()).sized(FlushReason::TaskSwitch, FlushSize::Pages(0))
+    };
+    assert_eq!(kept("tlb:tlb_flush: pages:0 reason:flush on task switch (0)"), 1);
+    assert_eq!(kept("tlb:tlb_flush: pages:-1 reason:flush on task switch (0)"), 0);
 }
 
 #[test]

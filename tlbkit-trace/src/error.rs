@@ -7,15 +7,15 @@ use std::fmt;
 #[non_exhaustive]
 pub enum Error {
     /// The system's answer.
-    #[error("{0}")]
+    #[error(transparent)]
     Io(#[from] std::io::Error),
     /// The system's answer, or that of zstd where a packed file is cut short, in the middle of a file.
-    #[error("{place}: {source}")]
+    #[error("{place}: {answer}")]
     Read {
         /// How far reading came.
         place: Place,
         /// The answer.
-        source: std::io::Error,
+        answer: std::io::Error,
     },
     /// None of the known forms.
     #[error("byte 0: {found:?} begins no trace: want perf.data, perf script text or this program's own form")]

@@ -87,7 +87,7 @@ impl<R: BufRead> ScriptReader<R> {
         self.line.clear();
         self.line_number += 1;
         let read = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
-        let n = read.map_err(|source| Error::Read { place: Place::Line(self.line_number), source })?;
+        let n = read.map_err(|answer| Error::Read { place: Place::Line(self.line_number), answer })?;
         while let Some(b'\n' | b'\r') = self.line.last() {
             self.line.pop();
         }

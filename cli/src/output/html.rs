@@ -1,56 +1,38 @@
-//! The report as one HTML file: nothing to load, no script, readable on a phone, in the dark, and on paper.
+//! The report as one HTML file: readable on a phone, in the dark, and on paper.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 
-use super::number;
 use super::report::{Report, Section, Table};
+use super::{number, page};
 use crate::figure::{Figure, Kind, Role, Tally, Verdict, all_ok};
 
-const STYLE: &str = include_str!("report.css");
-
 /// Writes `index.html` into `folder`, which is made if it is missing, and returns its path.
-///
-/// A reader who reloads during a run never sees half a page: the file is put in place when it is complete.
 pub(crate) fn write(report: &Report, folder: &Path) -> Result<PathBuf> {
     let path = folder.join("index.html");
-    let part = folder.join("index.html.part");
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    std::fs::write(&part, page(report)).with_context(|| format!("cannot write {}", part.display()))?;
-    std::fs::rename(&part, &path).with_context(|| format!("cannot put {} in place", path.display()))?;
+    page::write(&page(report), &path)?;
     Ok(path)
 }
 
 /// The whole page.
-pub(crate) fn page(report: &Report) -> String {
+fn page(report: &Report) -> String {
     let body = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (report.title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (report.title) }
-                p { (report.about) }
-                @if !report.command.is_empty() { p.soft { "Made by " code { (report.command) } "." } }
-                (summary(report))
-                @for section in &report.sections { (section_of(section)) }
-                @if !report.compared.is_empty() {
-                    section id="policies" {
-                        h2 { "Policies compared" }
-                        @for table in &report.compared { (table_of(table)) }
-                    }
-                }
-                (fitted(report))
+        p { (report.about) }
+        @if !report.command.is_empty() { p.soft { "Made by " code { (report.command) } "." } }
+        (summary(report))
+        @for section in &report.sections { (section_of(section)) }
+        @if !report.compared.is_empty() {
+            section id="policies" {
+                h2 { "Policies compared" }
+                @for table in &report.compared { (table_of(table)) }
             }
         }
+        (fitted(report))
     };
-    body.into_string()
+    page::around(&report.title, &body)
 }
 
 /// One row per result, and how far to trust the whole.
@@ -259,15 +241,5 @@ mod tests {
         let page = page(&report);
         assert_eq!(page.matches("\u{2717} MISS").count(), 1);
         assert_eq!(page.matches("\u{2717} misses").count(), 2, "its section and the whole");
-    }
-
-    #[test]
-    fn the_file_is_put_in_place_whole() {
-        let folder = std::env::temp_dir().join(format!("tlbkit-report-{}", std::process::id()));
-        let path = write(&sample::report(), &folder).unwrap();
-        let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["index.html"]);
-        assert!(std::fs::read_to_string(path).unwrap().ends_with("</html>"));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,11 +1,13 @@
 //! What a person sees: tables on a terminal, and one HTML file with its plots.
 //!
-//! [`report`] holds the plain data that a verb fills in; [`table`] and [`html`] turn figures into text, [`svg`] turns
-//! plots into drawings, [`number`] decides how many digits anybody sees, [`listing`] prints the flush-size table.
+//! [`report`] holds the plain data that a verb fills in; [`table`] and [`html`] turn figures into text, [`sheet`] makes
+//! any other page, [`svg`] turns plots into drawings, [`number`] decides how many digits anybody sees, [`listing`]
+//! prints the flush-size table.
 
 pub(crate) mod html;
 pub(crate) mod listing;
 pub(crate) mod number;
+mod page;
 pub(crate) mod range;
 pub(crate) mod report;
 pub(crate) mod sheet;

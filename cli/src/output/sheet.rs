@@ -2,12 +2,11 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use anyhow::Result;
+use maud::{Markup, PreEscaped, html};
 
+use super::page;
 use super::svg::Plot;
-
-const STYLE: &str = include_str!("report.css");
 
 /// A page.
 pub(crate) struct Sheet {
@@ -35,31 +34,15 @@ pub(crate) enum Part {
 
 /// Writes the page to `path`, which is complete whenever it is there.
 pub(crate) fn write(sheet: &Sheet, path: &Path) -> Result<()> {
-    let name = || format!("cannot write {}", path.display());
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    std::fs::write(&part, page(sheet)).with_context(name)?;
-    std::fs::rename(&part, path).with_context(name)
+    page::write(&page(sheet), path)
 }
 
 fn page(sheet: &Sheet) -> String {
     let body = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (sheet.title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (sheet.title) }
-                @for words in &sheet.about { p { (words) } }
-                @for (index, part) in sheet.parts.iter().enumerate() { (part_of(part, index)) }
-            }
-        }
+        @for words in &sheet.about { p { (words) } }
+        @for (index, part) in sheet.parts.iter().enumerate() { (part_of(part, index)) }
     };
-    body.into_string()
+    page::around(&sheet.title, &body)
 }
 
 fn part_of(part: &Part, index: usize) -> Markup {
@@ -75,7 +58,7 @@ fn part_of(part: &Part, index: usize) -> Markup {
             }
         } },
         // On a phone each row is a card: its first cell, and under it the others with the names of their columns.
-        Part::Table(head, rows) => html! { div.scroll { table.figures {
+        Part::Table(head, rows) => html! { div.scroll { table.figures.free {
             thead { tr { @for cell in head { th { (cell) } } } }
             tbody { @for row in rows { tr {
                 @for (index, (name, cell)) in head.iter().zip(row).enumerate() {
@@ -103,12 +86,5 @@ mod tests {
         for forbidden in ["<script", "<link", "src=", "http"] {
             assert!(!page.contains(forbidden), "{forbidden}");
         }
-    }
-
-    #[test]
-    fn a_folder_that_is_not_there_is_named() {
-        let sheet = Sheet { title: String::new(), about: Vec::new(), parts: Vec::new() };
-        let error = format!("{:#}", write(&sheet, Path::new("/nowhere/a.html")).unwrap_err());
-        assert!(error.starts_with("cannot write /nowhere/a.html: "), "{error}");
     }
 }

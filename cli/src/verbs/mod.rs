@@ -9,4 +9,5 @@ pub(crate) mod record;
 pub(crate) mod replay;
 pub(crate) mod reproduce;
 pub(crate) mod run;
+pub(crate) mod sweep;
 pub(crate) mod tune;

@@ -3,9 +3,11 @@
 //! One thread keeps the recorder handing out what it has; this one reads the stream and shows an interval when the
 //! first event after it comes. So what is shown is whole, and the clock is the kernel's.
 
+mod picture;
 mod screen;
 mod tables;
 
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +17,9 @@ use tlbkit_host::Host;
 use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
 use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
 
+use crate::output::sheet::{self, Part, Sheet};
 use crate::verbs::record::subject::{LOOK, Run, Subject, Watching};
+use crate::verbs::replay::recorded::{plots, processes};
 use crate::{Ending, Format};
 use screen::Screen;
 use tables::Observed;
@@ -30,6 +34,9 @@ pub(crate) struct Options {
     /// Seconds from one picture to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
+    /// A report of the whole, with pictures, as one file
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     subject: Subject,
 }
@@ -50,17 +57,20 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     let stream = recorder.stream().context("the recorder has no stream")?;
     let interval = Duration::from_secs_f64(interval);
     let mut observed = Observed::new(Host::ask()?.tsc_mhz, available.missing);
-    let mut screen = Screen::new(format);
     thread::scope(|scope| {
         let keeper = scope.spawn(|| keep(recorder, &options.subject, interval / NUDGES));
         let source = open_pipe(stream).and_then(|mut source| {
-            read(source.as_mut(), interval, &mut observed, &mut screen)?;
-            Ok(source)
+            let screen = Screen::open(format, &options.subject);
+            read(source.as_mut(), interval, &mut observed, &screen)?;
+            Ok((source, screen))
         });
         // What the recorder complains of explains what is wrong with its stream.
         let run = keeper.join().map_err(|_| anyhow::anyhow!("the thread that keeps the recorder failed"))??;
-        let source = source?;
+        let (source, screen) = source?;
         screen.end(&observed, source.names(), source.health(), &run);
+        if let Some(path) = &options.html {
+            report(&observed, source.health(), path)?;
+        }
         Ok(Ending::Fine)
     })
 }
@@ -85,12 +95,7 @@ fn keep(mut recorder: Recorder, subject: &Subject, pause: Duration) -> Result<Ru
 }
 
 /// Reads to the end of the stream, and shows each interval.
-fn read(
-    source: &mut dyn Source,
-    interval: Duration,
-    observed: &mut Observed,
-    screen: &mut Screen,
-) -> Result<(), Error> {
+fn read(source: &mut dyn Source, interval: Duration, observed: &mut Observed, screen: &Screen) -> Result<(), Error> {
     let interval_ns = interval.as_nanos() as u64;
     let mut end_ns = None;
     let mut window = Summary::default();
@@ -105,6 +110,21 @@ fn read(
         observed.total.add(&event, source.names());
     }
     Ok(())
+}
+
+/// Writes the whole as a page.
+fn report(observed: &Observed, health: &Health, path: &Path) -> Result<()> {
+    let total = &observed.total;
+    let notes = observed.notes();
+    let notes = notes.lines().map(|note| note.trim_start_matches("- ").to_owned());
+    let parts = vec![
+        Part::Heading("What happened".into()),
+        Part::Plots(plots(total)),
+        Part::Heading("Who flushes".into()),
+        processes(total),
+    ];
+    let about = [format!("{:.3} s: {health}", total.length_ns() as f64 / 1e9)].into_iter().chain(notes).collect();
+    sheet::write(&Sheet { title: "Flushes, observed".into(), about, parts }, path)
 }
 
 /// What belongs beside every figure.

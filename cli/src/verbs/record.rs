@@ -34,6 +34,12 @@ pub(crate) struct Options {
     subject: Subject,
 }
 
+impl Options {
+    fn folder(&self) -> &Path {
+        self.output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+}
+
 /// Records it.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     options.subject.check()?;
@@ -41,6 +47,7 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
         ensure!(!options.subject.command.is_empty(), "--compare needs a command to run");
         ensure!((1..=100).contains(&times), "--compare {times}: must be 1 to 100");
     }
+    ensure!(options.folder().is_dir(), "{}: its folder does not exist", options.output.display());
     let available = available(EVENTS)?;
     let (recorded, compared) = record(options, &available)?;
     match format {
@@ -55,7 +62,7 @@ struct Recorded {
     run: Run,
     perf_bytes: u64,
     file_bytes: u64,
-    /// CPU time of the recorder itself.
+    /// CPU time of the recorder itself, while it recorded.
     cpu_seconds: f64,
     converted: Converted,
 }
@@ -116,7 +123,7 @@ fn run_plain(subject: &Subject) -> Result<Run> {
 fn record_once(options: &Options, available: &Available) -> Result<Recorded> {
     let keep = options.output.extension() == Some(OsStr::new("data"));
     // Beside the result: a folder for temporary files may be too small.
-    let parent = options.output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = options.folder();
     let folder = tempfile::tempdir_in(parent).with_context(|| parent.display().to_string())?;
     let perf_file = if keep { options.output.clone() } else { folder.path().join("perf.data") };
     let (run, cpu_seconds) = run_recorded(options, available, &perf_file)?;
@@ -137,12 +144,13 @@ fn run_recorded(options: &Options, available: &Available, file: &Path) -> Result
     };
     let mut recorder = Recorder::start(&order)?;
     recorder.wait_until_ready()?;
+    let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
     let mut watching = Watching::start(subject)?;
     while !watching.is_over()? && !recorder.is_over() {
         sleep(LOOK);
     }
     let run = watching.finish()?;
-    let cpu_seconds = recorder.cpu_seconds().unwrap_or(0.0);
+    let cpu_seconds = recorder.cpu_seconds().map_or(0.0, |in_all| in_all - to_begin);
     recorder.stop();
     recorder.wait()?;
     Ok((run, cpu_seconds))

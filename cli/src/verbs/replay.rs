@@ -1,6 +1,7 @@
 //! `tlbkit replay`: what a recorded Linux machine did, under other policies.
 
 mod quantity;
+pub(crate) mod recorded;
 mod report;
 mod tables;
 pub(crate) mod trace;

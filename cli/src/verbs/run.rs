@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
@@ -39,31 +40,68 @@ pub(crate) struct Options {
     seed: u64,
 }
 
+/// One run, by names.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Point {
+    pub(crate) workload: String,
+    pub(crate) machine: String,
+    pub(crate) policy: String,
+    /// The machine's own number if it is none.
+    pub(crate) cpus: Option<usize>,
+    pub(crate) seed: u64,
+    pub(crate) set: Vec<String>,
+    pub(crate) milliseconds: u64,
+}
+
+impl Point {
+    /// Whether everything that it names exists.
+    pub(crate) fn check(&self) -> Result<()> {
+        machine(&self.machine)?;
+        workload(&self.workload, &self.set)?;
+        settings::policy(&self.policy).map(drop)
+    }
+
+    pub(crate) fn execute(&self) -> Result<Outcome> {
+        let machine = machine(&self.machine)?;
+        let mut run = Run::new(&machine, settings::policy(&self.policy)?, workload(&self.workload, &self.set)?);
+        run.cpus = self.cpus.unwrap_or(run.cpus);
+        run.seed = self.seed;
+        run.limit_cycles = Some((self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64);
+        run.execute().with_context(|| format!("{} under {}", self.workload, self.policy))
+    }
+}
+
 /// Runs it.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    let machine = machine(&options.machine)?;
-    let workload = workload(&options.workload, &options.parameters)?;
-    let policies =
-        options.policy.iter().map(|text| Ok((text.as_str(), settings::policy(text)?))).collect::<Result<Vec<_>>>()?;
-    let bar = progress::bar(policies.len());
-    let outcomes = policies
-        .par_iter()
-        .map(|(name, policy)| {
-            let mut run = Run::new(&machine, *policy, workload);
-            run.cpus = options.cpus.unwrap_or(run.cpus);
-            run.seed = options.seed;
-            run.limit_cycles = Some((options.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64);
-            let outcome = run.execute().with_context(|| format!("{} under {name}", options.workload));
-            bar.inc(1);
-            Ok((*name, outcome?))
-        })
-        .collect::<Result<Vec<_>>>()?;
+    let points = options.points();
+    points.iter().try_for_each(Point::check)?;
+    let bar = progress::bar(points.len());
+    let outcome = |point: &Point| point.execute().inspect(|_| bar.inc(1));
+    let outcomes = points.par_iter().map(outcome).collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
+    let named: Vec<_> = points.iter().map(|point| point.policy.as_str()).zip(outcomes).collect();
     match format {
-        Format::Json => outcomes.iter().for_each(|(name, outcome)| println!("{}", json_row(options, name, outcome))),
-        Format::Text => println!("{}", compare(&outcomes)),
+        Format::Json => named.iter().for_each(|(policy, outcome)| println!("{}", json_row(options, policy, outcome))),
+        Format::Text => println!("{}", compare(&named)),
     }
     Ok(Ending::Fine)
+}
+
+impl Options {
+    /// A point for each policy.
+    fn points(&self) -> Vec<Point> {
+        let point = |policy: &String| Point {
+            workload: self.workload.clone(),
+            machine: self.machine.clone(),
+            policy: policy.clone(),
+            cpus: self.cpus,
+            seed: self.seed,
+            set: self.parameters.clone(),
+            milliseconds: self.milliseconds,
+        };
+        self.policy.iter().map(point).collect()
+    }
 }
 
 /// A built-in machine, or a file of one.

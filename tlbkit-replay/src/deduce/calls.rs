@@ -1,6 +1,7 @@
 //! What each system call takes away, once it has succeeded.
 
 use super::pages::Backing;
+use super::record::Recorded;
 use super::{Deducer, Paging};
 use crate::op::{Cause, Space, Step, Taken};
 use std::ops::Range;
@@ -13,6 +14,7 @@ pub(super) const USER_END: u64 = 1 << 47;
 pub(super) const STACK_PAGE: u64 = (USER_END >> 12) - 64;
 
 const PROT_WRITE: u64 = 2;
+const PROT_EXEC: u64 = 4;
 const MADV_DONTNEED: u64 = 4;
 const MADV_FREE: u64 = 8;
 const MAP_SHARED: u64 = 1;
@@ -24,8 +26,8 @@ fn pages(start: u64, bytes: u64) -> Range<u64> {
     start >> 12..start.saturating_add(bytes).div_ceil(4096).min(USER_END >> 12)
 }
 
-fn taken(span: &Range<u64>, stride: Stride) -> Taken {
-    Taken { page: span.start, pages: span.end - span.start, stride, frees_tables: false }
+pub(super) fn taken(span: &Range<u64>, stride: Stride) -> Taken {
+    Taken::pages(span.start, span.end - span.start, stride)
 }
 
 impl Deducer {
@@ -33,9 +35,15 @@ impl Deducer {
         let task = self.task(event.tid);
         let space = task.space;
         let Some((_, args)) = task.call.take_if(|entered| entered.0 == call) else { return };
-        if result < 0 && result > -4096 {
-            return;
+        self.ended = std::mem::replace(&mut task.recorded, Recorded::NOTHING);
+        if !(-4095..0).contains(&result) {
+            self.take_away(event, space, call, args, result);
         }
+        self.ended = Recorded::NOTHING;
+    }
+
+    /// What a call did that succeeded.
+    fn take_away(&mut self, event: &Event, space: Space, call: Syscall, args: [u64; 5], result: i64) {
         match call {
             Syscall::Mmap => self.mmap(event, space, args, result as u64),
             Syscall::Munmap => self.unmap(event, space, call, &pages(args[0], args[1])),
@@ -52,7 +60,10 @@ impl Deducer {
     }
 
     /// What a flush for `range` names, one after the other.
-    fn zapped(&self, space: Space, range: &Range<u64>) -> Vec<Taken> {
+    fn zapped(&mut self, space: Space, range: &Range<u64>) -> Vec<Taken> {
+        if let Some(told) = self.told(space, range) {
+            return told;
+        }
         let pages = &self.pages[space.0 as usize];
         let taken = |span: Range<u64>| {
             let region = (self.paging == Paging::Huge).then(|| pages.huge(&span)).flatten();
@@ -65,7 +76,8 @@ impl Deducer {
     }
 
     pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
-        let step = |taken| Step::Revoke { space, cause, taken };
+        let trims = self.ended.trims;
+        let step = |taken| Step::Revoke { space, cause, taken: Taken { trims, ..taken } };
         taken.into_iter().for_each(|taken| self.push(event, event.comm, step(taken)));
     }
 
@@ -97,17 +109,22 @@ impl Deducer {
 
     fn mprotect(&mut self, event: &Event, space: Space, range: &Range<u64>, protection: u64) {
         let pages = &mut self.pages[space.0 as usize];
-        if protection & PROT_WRITE != 0 && !pages.is_known(range) {
+        if protection & PROT_WRITE != 0 && self.ended.flushes.is_empty() && !pages.is_known(range) {
             // Allocators let their arenas grow so: what becomes writable was not there before.
             return pages.map(range.clone(), Backing::Private);
         }
-        self.narrow(event, space, Syscall::Mprotect, range);
+        let pages = &self.pages[space.0 as usize];
+        // With other rights than stores every entry changes.
+        let is_of_stores = protection != 0 && protection & PROT_EXEC == 0;
+        let span = if is_of_stores { pages.span_of_stores(&self.frames, range) } else { pages.span(range) };
+        self.narrow(event, space, Syscall::Mprotect, range, span);
     }
 
-    /// Permissions are taken, or all of it is moved: one flush.
-    fn narrow(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>) {
-        let span = self.pages[space.0 as usize].span(range);
-        self.revoke(event, space, Cause::Call(call), span.map(|span| taken(&span, Stride::Page4K)));
+    /// Permissions are changed, or all of it is moved: one flush of `span`, which lies in `range`.
+    fn narrow(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>, span: Option<Range<u64>>) {
+        let deduced = || span.map(|span| taken(&span, Stride::Page4K)).into_iter().collect();
+        let taken = self.told(space, range).unwrap_or_else(deduced);
+        self.revoke(event, space, Cause::Call(call), taken);
     }
 
     fn unmap(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>) {
@@ -139,7 +156,8 @@ impl Deducer {
             }
             return;
         }
-        self.narrow(event, space, Syscall::Mremap, &old);
+        let span = self.pages[space.0 as usize].span(&old);
+        self.narrow(event, space, Syscall::Mremap, &old, span);
         let pages = &mut self.pages[space.0 as usize];
         pages.rename(&old, new.start);
         pages.map(new, Backing::Private);

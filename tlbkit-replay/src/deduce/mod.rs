@@ -3,18 +3,25 @@
 //! | file | what |
 //! |---|---|
 //! | `people` | threads, processes, the kernel's own threads |
+//! | `older` | which CPUs held what when the trace began |
 //! | `pages` | what is mapped where, and shared with whom |
 //! | `calls` | what each system call takes away |
+//! | `record` | what the kernel's own word on its flushes tells besides |
 //! | this one | who runs where, which space is whose |
 
 mod calls;
+mod older;
 mod pages;
 mod people;
+mod record;
 
 use crate::op::{Cause, Op, Space, Step, Taken};
+use older::Older;
+pub use older::{Held, Resident};
 use pages::{Frames, Pages};
 pub(crate) use people::People;
-use rustc_hash::FxHashMap;
+use record::Recorded;
+use rustc_hash::{FxHashMap, FxHashSet};
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushReason, Kind, Name, Syscall};
 
@@ -27,6 +34,10 @@ pub struct Deduced {
     pub spaces: u32,
     /// CPUs.
     pub cpus: u32,
+    /// CPUs that held spaces when the trace began, each CPU's latest first.
+    pub residents: Vec<Resident>,
+    /// Revocations in processes older than the trace that are taken as its kernel recorded them.
+    pub told: u64,
     /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
     pub most_pages: Vec<u64>,
     /// First and last event, on the recording's clock.
@@ -48,19 +59,45 @@ struct Task {
     space: Space,
     /// The call that it is in: which, with what, and its result is awaited.
     call: Option<(Syscall, [u64; 5])>,
+    recorded: Recorded,
+    /// It has begun to ask others, and is not through with its own flush.
+    is_asking: bool,
+    /// Which operation its last fault was, if that copied a page.
+    copied: Option<usize>,
+    /// It has stored to this page, of which nothing is known: a flush tells that the page was copied.
+    store: Option<u64>,
     /// Its exec has loaded the new space.
     has_loaded: bool,
+}
+
+impl Task {
+    const fn new(space: Space) -> Self {
+        Self {
+            space,
+            call: None,
+            recorded: Recorded::NOTHING,
+            is_asking: false,
+            copied: None,
+            store: None,
+            has_loaded: false,
+        }
+    }
 }
 
 /// What is known while the trace is read.
 pub(crate) struct Deducer {
     people: People,
+    older: Older,
     paging: Paging,
     tasks: FxHashMap<i32, Task>,
+    /// Threads that have left their spaces for good and may still run: as the kernel's own do, without one.
+    gone: FxHashSet<i32>,
     /// Threads that use each space.
     users: Vec<u32>,
     pages: Vec<Pages>,
     frames: Frames,
+    /// Of the call that is ending; nothing at any other time.
+    ended: Recorded,
     /// What each CPU runs: a thread, or none if it is unknown.
     running: Vec<Option<i32>>,
     done: Deduced,
@@ -72,17 +109,21 @@ impl Deducer {
         let done = Deduced { cpus, ..Deduced::default() };
         Self {
             people,
+            older: Older::new(cpus),
             paging,
             tasks: FxHashMap::default(),
+            gone: FxHashSet::default(),
             users: Vec::new(),
             pages: Vec::new(),
             frames: Frames::default(),
+            ended: Recorded::NOTHING,
             running: vec![None; cpus as usize],
             done,
         }
     }
 
-    pub(crate) fn finish(self) -> Deduced {
+    pub(crate) fn finish(mut self) -> Deduced {
+        self.done.residents = self.older.residents;
         self.done
     }
 
@@ -94,16 +135,22 @@ impl Deducer {
         match event.kind {
             Kind::Switch { next, .. } => return self.switch(event, next),
             // It still carries the thread before, except in an exec.
-            Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
+            Kind::TlbFlush { reason: FlushReason::TaskSwitch, size } => {
+                self.older.switched(event.cpu, size);
                 if self.people.execs_at(event.tid, event.time_ns) {
                     self.notice(event);
                     self.exec(event, event.tid);
                 }
                 return;
             }
-            _ => self.notice(event),
+            _ => {
+                self.older.goes_on(event.cpu);
+                self.notice(event);
+            }
         }
         match event.kind {
+            Kind::TlbFlush { reason, size } if self.is_program(event.tid) => self.flush(event, reason, size),
+            Kind::CallQueue { cpu, .. } => self.send(event, cpu),
             Kind::Fork { parent, child, .. } => self.fork(parent, child),
             Kind::Exec { tid, old_tid, .. } => self.exec_ends(event, tid, old_tid),
             Kind::Exit { tid, .. } => self.exit(event, tid),
@@ -119,22 +166,37 @@ impl Deducer {
     }
 
     fn switch(&mut self, event: &Event, next: i32) {
+        self.older.goes_on(event.cpu);
         self.running[event.cpu as usize] = Some(next);
         let Kind::Switch { next_comm, .. } = event.kind else { return };
         self.run(event, next, next_comm);
+        if self.is_program(next) {
+            let space = self.task(next).space;
+            self.older.comes(event.cpu, space);
+        }
     }
 
     /// An event on a CPU says who runs there, if no switch did.
     fn notice(&mut self, event: &Event) {
-        if self.running[event.cpu as usize] != Some(event.tid) {
-            self.running[event.cpu as usize] = Some(event.tid);
-            self.run(event, event.tid, event.comm);
+        let before = self.running[event.cpu as usize].replace(event.tid);
+        if before == Some(event.tid) {
+            return;
         }
+        if before.is_none() && self.is_program(event.tid) {
+            let space = self.task(event.tid).space;
+            self.older.runs(event.cpu, space);
+        }
+        self.run(event, event.tid, event.comm);
     }
 
     fn run(&mut self, event: &Event, tid: i32, comm: Name) {
-        let step = if self.people.is_program(tid) { Step::Run { space: self.task(tid).space } } else { Step::Idle };
+        let step = if self.is_program(tid) { Step::Run { space: self.task(tid).space } } else { Step::Idle };
         self.push(event, comm, step);
+    }
+
+    /// Whether the thread runs a program, and has not left it.
+    fn is_program(&self, tid: i32) -> bool {
+        self.people.is_program(tid) && !self.gone.contains(&tid)
     }
 
     /// The thread, which was there before the recording if it is not known yet.
@@ -142,15 +204,21 @@ impl Deducer {
         if !self.tasks.contains_key(&tid) {
             let process = self.people.process_of(tid);
             let leader = self.tasks.get(&process).map(|leader| leader.space);
-            let space = leader.unwrap_or_else(|| self.new_space(Pages::older()));
+            let space = leader.unwrap_or_else(|| self.older_space());
             if leader.is_none() && process != tid {
-                self.tasks.insert(process, Task { space, call: None, has_loaded: false });
+                self.tasks.insert(process, Task::new(space));
                 self.users[space.0 as usize] += 1;
             }
             self.users[space.0 as usize] += 1;
-            self.tasks.insert(tid, Task { space, call: None, has_loaded: false });
+            self.tasks.insert(tid, Task::new(space));
         }
         self.tasks.get_mut(&tid).expect("just inserted")
+    }
+
+    fn older_space(&mut self) -> Space {
+        let space = self.new_space(Pages::older());
+        self.older.add(space);
+        space
     }
 
     fn new_space(&mut self, pages: Pages) -> Space {
@@ -163,7 +231,7 @@ impl Deducer {
 
     /// A child shares its parent's space if it is a thread, or until its exec after vfork.
     fn fork(&mut self, parent: i32, child: i32) {
-        if !self.people.is_program(parent) {
+        if !self.is_program(parent) {
             return;
         }
         let parent_task = self.task(parent);
@@ -182,7 +250,8 @@ impl Deducer {
             space
         };
         self.users[space.0 as usize] += 1;
-        self.tasks.insert(child, Task { space, call: None, has_loaded: false });
+        self.gone.remove(&child);
+        self.tasks.insert(child, Task::new(space));
     }
 
     /// The thread goes on in a new space. Linux builds it with one page at its stack, moves that, and frees the table.
@@ -194,12 +263,13 @@ impl Deducer {
         self.users[space.0 as usize] += 1;
         self.push(event, event.comm, Step::Run { space });
         let cause = Cause::Call(Syscall::Execve);
-        let stack = Taken { page: calls::STACK_PAGE, pages: 1, stride: Stride::Page4K, frees_tables: false };
+        let stack = Taken::pages(calls::STACK_PAGE, 1, Stride::Page4K);
         self.revoke(event, space, cause, [stack, Taken { frees_tables: true, ..Taken::ALL }]);
         self.let_go(event, old, cause);
     }
 
     fn exit(&mut self, event: &Event, tid: i32) {
+        self.gone.insert(tid);
         if let Some(task) = self.tasks.remove(&tid) {
             self.let_go(event, task.space, Cause::Call(Syscall::ExitGroup));
         }
@@ -215,10 +285,12 @@ impl Deducer {
     }
 
     fn fault(&mut self, event: &Event, address: u64, error_code: u32) {
-        if !self.people.is_program(event.tid) || address >= calls::USER_END {
+        if !self.is_program(event.tid) || address >= calls::USER_END {
             return;
         }
-        let (space, page) = (self.task(event.tid).space, address >> 12);
+        let task = self.task(event.tid);
+        (task.store, task.copied) = (None, None);
+        let (space, page) = (task.space, address >> 12);
         let index = space.0 as usize;
         let (is_present, is_write) = (error_code & 1 != 0, error_code & 2 != 0);
         if !is_present {
@@ -226,17 +298,26 @@ impl Deducer {
                 return;
             }
             self.pages[index].fault(&mut self.frames, page, is_write);
+        } else if is_write && self.people.tells_flushes && self.pages[index].is_unknown(page) {
+            self.task(event.tid).store = Some(page);
         } else if is_write && self.pages[index].store(&mut self.frames, page) {
-            let taken = Taken { page, pages: 1, stride: Stride::Page4K, frees_tables: false };
-            self.revoke(event, space, Cause::CopyOnWrite, [taken]);
+            self.copy(event, space, page);
         }
         let most = &mut self.done.most_pages[index];
         *most = (*most).max(self.pages[index].most());
         self.push(event, event.comm, Step::Touch { page });
     }
 
+    /// The page got another frame.
+    fn copy(&mut self, event: &Event, space: Space, page: u64) {
+        self.task(event.tid).copied = Some(self.done.ops.len());
+        self.revoke(event, space, Cause::CopyOnWrite, [Taken::pages(page, 1, Stride::Page4K)]);
+    }
+
     fn enter(&mut self, event: &Event, call: Syscall, args: [u64; 5]) {
-        self.task(event.tid).call = Some((call, args));
+        let task = self.task(event.tid);
+        (task.call, task.recorded) = (Some((call, args)), Recorded::NOTHING);
+        (task.store, task.copied) = (None, None);
         self.push(event, event.comm, Step::Call);
     }
 

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 /// Base pages that Linux maps around a read fault of a file, if they are in memory: 64 KiB.
 const FAULT_AROUND_PAGES: u64 = 16;
-/// Base pages of a huge one.
-const HUGE: u64 = 512;
+/// Base pages of a huge one, which are those of a page table.
+const TABLE: u64 = 512;
 
 /// Where the content of a mapped page comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,15 +117,16 @@ impl Pages {
 
     /// A page that was not mapped is used.
     pub(super) fn fault(&mut self, frames: &mut Frames, page: u64, is_write: bool) {
-        if is_write && !self.is_shared(page) {
-            let frame = frames.fresh();
-            self.put(frames, page, frame);
-            return;
+        if is_write {
+            let frame = if self.is_shared(page) { Frame::Borrowed } else { frames.fresh() };
+            return self.put(frames, page, frame);
         }
         let window = page & !(FAULT_AROUND_PAGES - 1);
         let around = match self.mapping(page) {
+            // So many from the window's begin or the mapping's, but not beyond the table.
             Some((range, Backing::File | Backing::Shared)) => {
-                range.start.max(window)..range.end.min(window + FAULT_AROUND_PAGES)
+                let first = range.start.max(window);
+                first..(first + FAULT_AROUND_PAGES).min(range.end).min((page | (TABLE - 1)) + 1)
             }
             // Anonymous memory that is only read: the page of zeros.
             Some((_, Backing::Private)) => page..page + 1,
@@ -154,6 +155,11 @@ impl Pages {
         is_copied
     }
 
+    /// Whether the page is older than the trace, and nobody has told what is there.
+    pub(super) fn is_unknown(&self, page: u64) -> bool {
+        !self.is_known(&(page..page + 1)) && !self.mapped.contains_key(&page)
+    }
+
     /// Whether everything that is mapped in `range` was mapped under our eyes.
     pub(super) fn is_known(&self, range: &Range<u64>) -> bool {
         !self.is_older || self.mapping(range.start).is_some_and(|(mapping, _)| range.end <= mapping.end)
@@ -164,10 +170,16 @@ impl Pages {
         if !self.is_known(range) {
             return Some(range.clone());
         }
-        let mut inside = self.mapped.range(range.clone());
-        let first = *inside.next()?.0;
-        let last = inside.next_back().map_or(first, |(&page, _)| page);
-        Some(first..last + 1)
+        span_of(self.mapped.range(range.clone()))
+    }
+
+    /// First and last of the pages in `range` whose entries change when stores are forbidden or allowed: of a private
+    /// mapping those that are the program's alone, for a store to any other faults before and after.
+    pub(super) fn span_of_stores(&self, frames: &Frames, range: &Range<u64>) -> Option<Range<u64>> {
+        if self.is_shared(range.start) || !self.is_known(range) {
+            return self.span(range);
+        }
+        span_of(self.mapped.range(range.clone()).filter(|(_, frame)| !frames.is_shared(**frame)))
     }
 
     /// What a flush for frames taken from `range` names, one after the other: Linux flushes shared memory table by
@@ -200,7 +212,9 @@ impl Pages {
         let is_wide = tables.end() - tables.start() > 1 && self.span(range).is_some();
         self.discard(frames, range);
         self.forget_mappings(range);
-        is_wide || before.iter().any(|&table| !had_table(table, self) && self.mappings_in(table) == 0)
+        // What else an older space has under a table is unknown; mostly there is something.
+        let is_empty = |table: u64| !self.is_older && !had_table(table, self) && self.mappings_in(table) == 0;
+        is_wide || before.iter().any(|&table| is_empty(table))
     }
 
     fn mappings_in(&self, table: u64) -> usize {
@@ -232,7 +246,7 @@ impl Pages {
 
     /// The 2 MiB regions that `span` lies in, if huge pages may map all of them.
     pub(super) fn huge(&self, span: &Range<u64>) -> Option<Range<u64>> {
-        let whole = span.start & !(HUGE - 1)..span.end.next_multiple_of(HUGE);
+        let whole = span.start & !(TABLE - 1)..span.end.next_multiple_of(TABLE);
         let (mapping, backing) = self.mapping(span.start)?;
         let has_room = mapping.start <= whole.start && whole.end <= mapping.end;
         (has_room && backing == Backing::Private).then_some(whole)
@@ -242,6 +256,12 @@ impl Pages {
     pub(super) fn has_huge_neighbour(&self, page: u64) -> bool {
         self.huge(&(page..page + 1)).is_some_and(|region| self.mapped.range(region).next().is_some())
     }
+}
+
+fn span_of<'p>(mut pages: impl DoubleEndedIterator<Item = (&'p u64, &'p Frame)>) -> Option<Range<u64>> {
+    let first = *pages.next()?.0;
+    let last = pages.next_back().map_or(first, |(&page, _)| page);
+    Some(first..last + 1)
 }
 
 #[cfg(test)]
@@ -263,9 +283,27 @@ mod tests {
         pages.map(30..40, Backing::File);
         pages.fault(&mut frames, 33, false);
         assert_eq!(pages.span(&(0..100)), Some(32..40));
+        pages.map(505..530, Backing::File);
+        pages.fault(&mut frames, 506, false);
+        assert_eq!(pages.span(&(500..600)), Some(505..512), "from the mapping's begin, to the end of the table");
+        pages.map(1029..1060, Backing::File);
+        pages.fault(&mut frames, 1030, false);
+        assert_eq!(pages.span(&(1024..1100)), Some(1029..1045));
         pages.map(100..200, Backing::Private);
         pages.fault(&mut frames, 150, false);
         assert_eq!(pages.span(&(100..200)), Some(150..151));
+    }
+
+    #[test]
+    fn forbidding_stores_changes_what_was_stored_to() {
+        let (mut frames, mut pages) = (Frames::default(), Pages::default());
+        pages.map(32..40, Backing::File);
+        pages.fault(&mut frames, 33, false);
+        assert_eq!(pages.span_of_stores(&frames, &(32..40)), None);
+        pages.store(&mut frames, 35);
+        assert_eq!(pages.span_of_stores(&frames, &(32..40)), Some(35..36));
+        let child = pages.fork(&mut frames);
+        assert_eq!(child.span_of_stores(&frames, &(32..40)), None, "a fork has forbidden them already");
     }
 
     #[test]

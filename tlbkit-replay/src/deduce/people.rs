@@ -21,6 +21,8 @@ pub(crate) struct People {
     coming: Vec<i32>,
     /// CPUs that recorded anything.
     pub(super) cpus: u32,
+    /// The kernel's own flushes were recorded.
+    pub(super) tells_flushes: bool,
 }
 
 impl People {
@@ -32,6 +34,7 @@ impl People {
         }
         self.coming.resize(self.cpus as usize, 0);
         let came = std::mem::take(&mut self.coming[event.cpu as usize]);
+        self.tells_flushes |= matches!(event.kind, Kind::TlbFlush { .. });
         match event.kind {
             Kind::Switch { next, .. } => self.coming[event.cpu as usize] = next,
             Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {

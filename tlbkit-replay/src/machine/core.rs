@@ -78,6 +78,8 @@ pub(super) struct Work {
     pub(super) items: crate::bill::Counts,
     pub(super) was_current: bool,
     pub(super) was_wrong_space: bool,
+    /// It is in the set, and asked the others there.
+    pub(super) has_asked: bool,
     /// What was revoked was here for certain.
     pub(super) was_held: bool,
 }

@@ -6,7 +6,7 @@
 mod core;
 mod port;
 
-use crate::deduce::Deduced;
+use crate::deduce::{Deduced, Held};
 use crate::op::{Cause, Op, Space, Step, Taken};
 use crate::prices::Capacity;
 use crate::tally::{Tally, Who};
@@ -14,7 +14,7 @@ use core::Core;
 use port::Port;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use tlbkit::sync::AtomicU64;
+use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken};
 use tlbkit::{TableFree, Target, Tlb, TlbGather, VirtAddr};
 use tlbkit_sim::machine::Machine;
@@ -58,7 +58,7 @@ pub fn replay_without(deduced: &Deduced, policy: Policy, machine: &Machine, is_a
     let matrix = zeros(Tlb::matrix_words(cpus));
     let words = AddressSpace::set_words(cpus);
     let sets = zeros(words * deduced.spaces as usize);
-    let tlb = Tlb::new(&states, &matrix, KERNEL_ROOT, policy);
+    let tlb = Tlb::new(&states, &matrix, KERNEL_ROOT, as_the_trace_shows(policy));
     let make = |(n, set)| {
         let root = PhysAddr(FIRST_ROOT + n as u64 * ROOT_STEP);
         AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root, set)
@@ -75,14 +75,23 @@ pub fn replay_without(deduced: &Deduced, policy: Policy, machine: &Machine, is_a
         revoked: Cell::new((0, 0)),
         tlb,
     };
-    (0..deduced.cpus).for_each(|cpu| world.cpu(cpu, &world.port(cpu)).bring_up(&IrqsOff::assume()));
-    world.tally.take();
+    world.begin(deduced);
     deduced.ops.iter().filter(|op| op.pattern().is_none() || !is_absent(op.who())).for_each(|op| world.step(op));
     for cpu in 0..deduced.cpus {
         world.pass(cpu);
         world.port(cpu).end();
     }
     world.tally.into_inner()
+}
+
+/// The trace shows when Linux 6 trims, so it is not done by generations.
+fn as_the_trace_shows(policy: Policy) -> Policy {
+    match policy.cpu_set {
+        CpuSetUpkeep::TrimmedWithTables { .. } => {
+            Policy { cpu_set: CpuSetUpkeep::TrimmedWithTables { every: 0 }, ..policy }
+        }
+        _ => policy,
+    }
 }
 
 impl<'k> World<'k> {
@@ -96,6 +105,23 @@ impl<'k> World<'k> {
 
     fn space(&self, space: Space) -> &AddressSpace<'k> {
         &self.spaces[space.0 as usize]
+    }
+
+    /// Brings the CPUs up, and to what they held when the trace began: nobody is charged for that.
+    fn begin(&self, deduced: &Deduced) {
+        let irqs = IrqsOff::assume();
+        (0..deduced.cpus).for_each(|cpu| self.cpu(cpu, &self.port(cpu)).bring_up(&irqs));
+        for resident in deduced.residents.iter().rev() {
+            let port = self.port(resident.cpu);
+            let cpu = self.cpu(resident.cpu, &port);
+            cpu.switch_to(self.space(resident.space), &irqs);
+            cpu.enter_lazy(&irqs);
+            if resident.how == Held::Tagged {
+                cpu.load_kernel(&irqs);
+            }
+        }
+        self.cores.iter().for_each(|core| _ = core.work.take());
+        self.tally.take();
     }
 
     fn step(&self, op: &Op) {
@@ -149,7 +175,7 @@ impl<'k> World<'k> {
             }
             Step::Touch { .. } | Step::Call => {}
             Step::Revoke { space, taken, cause } => {
-                let frees_tables = taken.frees_tables || self.fork_frees_tables(cause);
+                let frees_tables = taken.frees_tables || self.asks_all(taken, cause);
                 self.revoke(cpu, space, Taken { frees_tables, ..taken }, reason_of(cause));
             }
             Step::Retire { space, .. } => self.retire(cpu, core, space, &irqs),
@@ -192,10 +218,24 @@ impl<'k> World<'k> {
         let _ = cpu.destroy(self.space(space));
     }
 
-    /// Linux 6 flushes at fork as if tables went, though none do.
-    fn fork_frees_tables(&self, cause: Cause) -> bool {
+    /// When Linux 6 asks CPUs of the set that do not run the space, which leave it then, though no table is freed: at
+    /// fork, where it flushes as if there were one, and where the trace shows it.
+    fn asks_all(&self, taken: Taken, cause: Cause) -> bool {
         let is_linux_6 = matches!(self.tlb.policy().cpu_set, CpuSetUpkeep::TrimmedWithTables { .. });
-        is_linux_6 && cause == Cause::Call(Syscall::Clone)
+        is_linux_6 && (taken.trims || cause == Cause::Call(Syscall::Clone))
+    }
+
+    /// Who is in the set of the space, as `cpu` sees it.
+    fn members(&self, space: Space, cpu: u32) -> Members {
+        let mut members = Members { has_own: false, has_others: false };
+        for (index, word) in self.space(space).cpus().words().iter().enumerate() {
+            let own = if index == (cpu / 64) as usize { 1 << (cpu % 64) } else { 0 };
+            // Relaxed: one thread.
+            let word = word.load(Ordering::Relaxed);
+            members.has_own |= word & own != 0;
+            members.has_others |= word & !own != 0;
+        }
+        members
     }
 
     /// What the space at `root` may have in a TLB, at most: its pages, or what fits.
@@ -210,6 +250,12 @@ impl<'k> World<'k> {
         let (first, end) = self.revoked.get();
         if is_target { first..end } else { 0..0 }
     }
+}
+
+/// Who is in a set.
+struct Members {
+    has_own: bool,
+    has_others: bool,
 }
 
 const fn reason_of(cause: Cause) -> Reason {

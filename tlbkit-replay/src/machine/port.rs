@@ -1,10 +1,9 @@
 //! The protocol's door to one replayed CPU: every instruction is counted.
 
-use super::World;
 use super::core::{Due, Work, root_of};
+use super::{Members, World};
 use crate::bill::{Item, Part};
 use crate::tally::Tally;
-use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
 use tlbkit_trace::{FlushReason, FlushSize};
 
@@ -81,7 +80,8 @@ impl Port<'_, '_> {
             tally.needed_interrupts.high += u64::from(ran_it);
         });
         match work {
-            Work { was_wrong_space: true, .. } if is_own => {}
+            // Linux asks its own CPU as one of the set.
+            Work { was_wrong_space: true, has_asked: false, .. } if is_own => {}
             Work { was_wrong_space: true, .. } => self.record(FlushReason::RemoteWrongCpu, FlushSize::Pages(0)),
             Work { was_current: true, .. } => self.record(part, FlushSize::Pages(0)),
             _ if was_flushed => self.record(part, FlushSize::All),
@@ -120,14 +120,12 @@ impl Port<'_, '_> {
             self.tally(|tally| tally.by_caller.entry(who).or_default().flushes += 1);
         }
         let Some(target) = self.world.target.get() else { return };
-        let own = |index: usize| if index == (self.cpu / 64) as usize { 1 << (self.cpu % 64) } else { 0 };
-        // Relaxed: one thread.
-        let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-        let mut words = self.world.space(target).cpus().words().iter().enumerate();
-        if words.any(|(index, word)| load(word) & !own(index) != 0) {
+        let Members { has_own, has_others } = self.world.members(target, self.cpu);
+        if has_others {
             let size = if pages == u32::MAX { FlushSize::All } else { FlushSize::Pages(u64::from(pages)) };
             self.record(FlushReason::RemoteSendIpi, size);
         }
+        self.core().note(|work| work.has_asked = has_own && has_others);
     }
 }
 

@@ -194,7 +194,7 @@ impl<R: Read> Records<R> {
                 Ok(0) => return Ok(false),
                 Ok(read) => self.unread.end += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(source) => return Err(Error::Read { place: Place::Byte(self.offset), source }),
+                Err(answer) => return Err(Error::Read { place: Place::Byte(self.offset), answer }),
             }
         }
         Ok(true)

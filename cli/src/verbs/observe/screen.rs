@@ -1,6 +1,4 @@
-//! Where a picture goes: in place on a terminal, lines elsewhere, JSON where that is asked for.
-
-use std::io::Write;
+//! Where what happened goes: into a picture in place on a terminal, lines elsewhere, JSON where that is asked for.
 
 use console::Term;
 use serde_json::{Value, json};
@@ -8,18 +6,20 @@ use tlbkit_trace::summary::{CpuRow, ProcessRow, SizeRow};
 use tlbkit_trace::{FlushReason, FlushSize, Health, Names, Summary};
 
 use super::doubts;
+use super::picture::Picture;
 use super::tables::{Observed, call_sites};
 use crate::Format;
-use crate::verbs::record::subject::Run;
+use crate::verbs::record::subject::{Run, Subject};
 
-/// Rows of each table that a picture has.
-const FEW: usize = 5;
+/// Rows that each table of a picture may have.
+const LEAST: usize = 4;
+const FEW: usize = 8;
 /// Rows that the last one has.
 const MANY: usize = 20;
 
 /// One of three ways to show.
 enum Way {
-    InPlace(Term),
+    InPlace(Picture),
     Lines,
     Json,
 }
@@ -30,41 +30,44 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn new(format: Format) -> Self {
+    /// A command writes to the terminal itself, and a picture would hide that.
+    pub(super) fn open(format: Format, subject: &Subject) -> Self {
         let term = Term::stdout();
         let way = match format {
             Format::Json => Way::Json,
-            Format::Text if term.is_term() => Way::InPlace(term),
+            Format::Text if term.is_term() && subject.command.is_empty() => Way::InPlace(Picture::open(term)),
             Format::Text => Way::Lines,
         };
-        Self { way }
+        let screen = Self { way };
+        if let Way::InPlace(picture) = &screen.way {
+            picture.draw(|_| "flushes: none yet; Ctrl-C ends with a summary".to_owned());
+        }
+        screen
     }
 
     /// Shows what happened in the interval that just ended.
-    pub(super) fn interval(&mut self, window: &Summary, observed: &Observed, names: &Names, health: &Health) {
-        match &mut self.way {
+    pub(super) fn interval(&self, window: &Summary, observed: &Observed, names: &Names, health: &Health) {
+        match &self.way {
             Way::Json => println!("{}", row("interval", window, observed, names, health)),
             Way::Lines => println!("{}", line(window, health)),
-            Way::InPlace(term) => {
+            Way::InPlace(picture) => picture.draw(|rows| {
                 let head = format!("flushes; Ctrl-C ends with a summary  {}\n\n", doubts(health));
-                let picture = head + &observed.text(window, names, FEW);
-                let shown: String =
-                    picture.lines().take(term.size().0 as usize - 1).map(|l| format!("{l}\n")).collect();
-                // A terminal that went away shows nothing, and the recording ends by itself.
-                let _ = term.clear_screen().and_then(|()| term.write_all(shown.as_bytes()));
-            }
+                let body = |most| observed.text(window, names, most);
+                // As much of each table as there is room for; where there is little, some of the first ones.
+                let fitting = (LEAST..=FEW).rev().map(body).find(|body| body.lines().count() + 2 <= rows);
+                head + &fitting.unwrap_or_else(|| body(LEAST))
+            }),
         }
     }
 
     /// Shows the sum.
-    pub(super) fn end(&mut self, observed: &Observed, names: &Names, health: &Health, run: &Run) {
+    pub(super) fn end(self, observed: &Observed, names: &Names, health: &Health, run: &Run) {
         if let Way::Json = self.way {
             println!("{}", row("summary", &observed.total, observed, names, health));
             return;
         }
-        if let Way::InPlace(term) = &self.way {
-            let _ = term.clear_screen();
-        }
+        // The picture goes, the sum stays.
+        drop(self);
         println!("{}", observed.text(&observed.total, names, MANY));
         println!("{}", observed.notes());
         println!("{:.3} s: {health}", run.seconds);
@@ -84,13 +87,14 @@ fn line(window: &Summary, health: &Health) -> String {
     let reasons = FlushReason::ALL.into_iter().filter(|reason| window.flushes(*reason) > 0);
     let reasons: Vec<_> =
         reasons.map(|reason| format!("{} {:.0}", reason.label(), rate(window.flushes(reason), window))).collect();
-    let interrupts: Vec<_> = window.cpus().iter().map(|cpu| format!("{:.0}", rate(cpu.interrupts, window))).collect();
+    let interrupts = window.cpus().iter().map(|cpu| cpu.interrupts).sum();
     let most = window
         .processes()
         .first()
         .map_or(String::new(), |row| format!("; most: {} [{}] {:.0}", row.comm, row.pid, rate(row.total(), window)));
     let reasons = if reasons.is_empty() { "none".to_owned() } else { reasons.join(", ") };
-    let line = format!("a second: {reasons}; interrupts by CPU {}{most} {}", interrupts.join(" "), doubts(health));
+    let interrupts = rate(interrupts, window);
+    let line = format!("a second: {reasons}; call interrupts {interrupts:.0}{most} {}", doubts(health));
     line.trim_end().to_owned()
 }
 

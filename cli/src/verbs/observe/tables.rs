@@ -1,4 +1,4 @@
-//! A summary as tables: by reason, by size with time, by process, by cause, by call site, by CPU.
+//! A summary as tables: by reason, by process, by cause, by size with time, by CPU, by call site.
 
 use std::collections::BTreeMap;
 
@@ -28,18 +28,20 @@ impl Observed {
 
     /// All tables, each with `most` rows at most; those without a row are left out.
     pub(super) fn text(&self, summary: &Summary, names: &Names, most: usize) -> String {
-        let mut tables = vec![reasons(summary)];
-        tables.extend(SIZED.into_iter().filter(|reason| summary.flushes(*reason) > 0).map(|reason| {
-            sizes(&format!("{}, pages", reason.label()), &summary.sizes(reason).rows(), self.tsc_mhz, most)
-        }));
         let processes = summary.processes();
         let processes = processes.iter().map(|row| (format!("{} [{}]", row.comm, row.pid), row.total()));
-        tables.push(counts("process", processes, summary, most));
         let causes = summary.causes();
         let causes = causes.iter().map(|(cause, count)| (cause.label().to_owned(), *count));
-        tables.push(counts("cause of own flushes", causes, summary, most));
+        let mut tables = vec![
+            reasons(summary),
+            counts("process", processes, summary, most),
+            counts("cause of own flushes", causes, summary, most),
+        ];
+        tables.extend(SIZED.into_iter().filter(|reason| summary.flushes(*reason) > 0).map(|reason| {
+            format!("{}:\n{}", reason.label(), sizes(&summary.sizes(reason).rows(), self.tsc_mhz, most))
+        }));
+        tables.push(cpus(summary, most));
         tables.push(counts("call site", call_sites(summary, names).into_iter(), summary, most));
-        tables.push(cpus(summary));
         tables.retain(|table| !table.is_empty());
         tables.join("\n")
     }
@@ -85,7 +87,7 @@ fn reasons(summary: &Summary) -> String {
 }
 
 /// The columns of the published table of Linux flush sizes, and the shortest time.
-fn sizes(title: &str, rows: &[SizeRow], tsc_mhz: f64, most: usize) -> String {
+fn sizes(rows: &[SizeRow], tsc_mhz: f64, most: usize) -> String {
     let mut shown: Vec<_> = rows.iter().collect();
     if shown.len() > most {
         shown.sort_by_key(|row| std::cmp::Reverse(row.samples));
@@ -110,7 +112,7 @@ fn sizes(title: &str, rows: &[SizeRow], tsc_mhz: f64, most: usize) -> String {
         ]
     };
     let rows: Vec<_> = shown.into_iter().map(row).collect();
-    grid(&head(&[title, "%", "cumulative", "avg cycles", "cycles/page", "samples", "timed", "min cycles"]), &rows)
+    grid(&head(&["pages", "%", "cum. %", "cycles", "cyc/page", "samples", "timed", "min"]), &rows)
 }
 
 fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, summary: &Summary, most: usize) -> String {
@@ -119,13 +121,18 @@ fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, summary: &Summ
     if rows.is_empty() { String::new() } else { grid(&head(&[title, "a second", "flushes"]), &rows) }
 }
 
-fn cpus(summary: &Summary) -> String {
+/// Those that are interrupted most.
+fn cpus(summary: &Summary, most: usize) -> String {
+    let mut shown: Vec<_> = summary.cpus().iter().enumerate().collect();
+    shown.sort_by_key(|(_, row)| std::cmp::Reverse(row.interrupts));
+    shown.truncate(most);
+    shown.sort_by_key(|(cpu, _)| *cpu);
     let row = |(cpu, row): (usize, &CpuRow)| {
         let counts = [row.interrupts, row.ipis_sent_to, row.remote_flushes];
         let cells = counts.into_iter().map(|count| format!("{:.0}", rate(count, summary)));
         [cpu.to_string()].into_iter().chain(cells).collect()
     };
-    let rows: Vec<_> = summary.cpus().iter().enumerate().map(row).collect();
+    let rows: Vec<_> = shown.into_iter().map(row).collect();
     if rows.is_empty() {
         return String::new();
     }

@@ -106,12 +106,16 @@ fn most(trace: &Trace, answers: &[Answer], key: &dyn Fn(&Who) -> Option<String>)
 /// under the others. Rows without a policy are about the trace.
 pub(super) fn json(trace: &Trace, answers: &[Answer]) -> Vec<Value> {
     let health = trace.recording.health();
-    let about = [("events", health.events), ("lost events", health.lost), ("events out of order", health.late)];
-    let mut out: Vec<Value> = about
-        .into_iter()
-        .chain([("unusable parts", health.damaged), ("cut short", u64::from(trace.recording.cut.is_some()))])
-        .map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None))
-        .collect();
+    let about = [
+        ("events", health.events),
+        ("lost events", health.lost),
+        ("events out of order", health.late),
+        ("unusable parts", health.damaged),
+        ("cut short", u64::from(trace.recording.cut.is_some())),
+        ("own flushes not deduced", trace.recording.deduced.told),
+    ];
+    let mut out: Vec<Value> =
+        about.into_iter().map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None)).collect();
     let trust: BTreeMap<_, _> =
         trace.agreement(&answers[0].tally).into_iter().map(|row| (row.quantity.clone(), row.percent())).collect();
     for answer in answers {

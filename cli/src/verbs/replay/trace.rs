@@ -50,11 +50,18 @@ impl Subject {
 }
 
 impl Trace {
-    /// What is missing, in a line or two: it belongs above every answer.
+    /// What is missing, in a line or three: it belongs above every answer.
     pub(crate) fn health(&self) -> String {
         let seconds = self.recording.summary.length_ns() as f64 / 1e9;
         let health = format!("{}: {seconds:.3} s, {}", self.name, self.recording.health());
-        self.cut().map_or(health.clone(), |cut| format!("{health}\n{cut}"))
+        [Some(health), self.cut(), self.told()].into_iter().flatten().collect::<Vec<_>>().join("\n")
+    }
+
+    /// What the agreement cannot vouch for.
+    fn told(&self) -> Option<String> {
+        let told = self.recording.deduced.told;
+        let words = "own flushes of processes older than the trace are taken as it has them, not deduced";
+        (told > 0).then(|| format!("{told} {words}"))
     }
 
     /// Why the trace ends early, if it does.

@@ -1,0 +1,44 @@
+//! `tlbkit sweep`: many runs, cut into shards for as many processes or machines as there are.
+//!
+//! A plan is a file with a point a line. Each shard runs every N-th of them and appends a row as each is done, so a
+//! shard that was killed goes on where it stopped. Rows depend on nothing but their points: merged they are the same
+//! bytes for any N.
+
+mod plan;
+mod shard;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::{Ending, Format};
+
+/// Which of the three steps.
+#[derive(Args)]
+#[command(after_help = "Example:\n  \
+    tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 --seed 1,2,3 > plan.jsonl\n  \
+    seq 8 | xargs -P 8 -I K tlbkit sweep run plan.jsonl --shard K/8\n  \
+    tlbkit sweep merge plan.jsonl plan.jsonl.*-of-8 > results.jsonl")]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    step: Step,
+}
+
+#[derive(Subcommand)]
+enum Step {
+    /// Every combination of the lists, a point a line, to standard output
+    Plan(plan::Options),
+    /// Every N-th point of a plan, those that are done already left out
+    Run(shard::RunOptions),
+    /// The rows of all shards in the order of the plan, to standard output
+    Merge(shard::MergeOptions),
+}
+
+/// Takes the step.
+pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    match &options.step {
+        Step::Plan(options) => plan::write(options)?,
+        Step::Run(options) => shard::run(options, format)?,
+        Step::Merge(options) => shard::merge(options)?,
+    }
+    Ok(Ending::Fine)
+}

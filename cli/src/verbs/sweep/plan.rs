@@ -1,0 +1,84 @@
+//! A plan: one point a line, in JSON; made of lists, and read again.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+
+use crate::verbs::run::Point;
+
+/// Lists, separated by commas; every combination is a point.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Workloads of `tlbkit list workloads`
+    #[arg(required = true, value_delimiter = ',')]
+    workload: Vec<String>,
+    /// Machines of `tlbkit list machines`, or files
+    #[arg(long, value_delimiter = ',', default_value = "skylake-desktop-pti")]
+    machine: Vec<String>,
+    /// Policies: PRESET[:KEY=VALUE[+KEY=VALUE...]]; see `tlbkit list policies` and `list settings`
+    #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
+    policy: Vec<String>,
+    /// Numbers of CPUs; the machine's own by default
+    #[arg(long, value_delimiter = ',')]
+    cpus: Vec<usize>,
+    /// Where random numbers come from
+    #[arg(long, value_delimiter = ',', default_value = "1")]
+    seed: Vec<u64>,
+    /// A parameter of the workloads and its values: KEY=VALUE[,VALUE...]; may be given again
+    #[arg(long = "set")]
+    parameters: Vec<String>,
+    /// Simulated milliseconds for a workload that does not end by itself
+    #[arg(long, default_value_t = 20)]
+    milliseconds: u64,
+}
+
+/// Prints the points; nothing if one of them names what does not exist.
+pub(super) fn write(options: &Options) -> Result<()> {
+    let points = points(options)?;
+    points.iter().try_for_each(Point::check)?;
+    for point in &points {
+        println!("{}", serde_json::to_string(point)?);
+    }
+    Ok(())
+}
+
+fn points(options: &Options) -> Result<Vec<Point>> {
+    let mut points = vec![Point { milliseconds: options.milliseconds, ..Point::default() }];
+    points = times(&points, &options.workload, |point, name| point.workload.clone_from(name));
+    points = times(&points, &options.machine, |point, name| point.machine.clone_from(name));
+    points = times(&points, &options.policy, |point, name| point.policy.clone_from(name));
+    if !options.cpus.is_empty() {
+        points = times(&points, &options.cpus, |point, &cpus| point.cpus = Some(cpus));
+    }
+    for parameter in &options.parameters {
+        let (key, values) = parameter.split_once('=').with_context(|| format!("--set {parameter}: is no KEY=VALUE"))?;
+        let values: Vec<_> = values.split(',').collect();
+        points = times(&points, &values, |point, value| point.set.push(format!("{key}={value}")));
+    }
+    Ok(times(&points, &options.seed, |point, &seed| point.seed = seed))
+}
+
+/// Each point once for each value.
+fn times<T>(points: &[Point], values: &[T], set: impl Fn(&mut Point, &T)) -> Vec<Point> {
+    let with = |point: &Point, value: &T| {
+        let mut point = point.clone();
+        set(&mut point, value);
+        point
+    };
+    points.iter().flat_map(|point| values.iter().map(move |value| (point, value))).map(|(p, v)| with(p, v)).collect()
+}
+
+/// The points of a file; all that they name exists.
+pub(super) fn read(path: &Path) -> Result<Vec<Point>> {
+    let file = path.display();
+    let text = fs::read_to_string(path).with_context(|| file.to_string())?;
+    ensure!(!text.is_empty(), "{file}: no point in it");
+    let point = |(index, line): (usize, &str)| {
+        let point: Result<Point> = serde_json::from_str(line).map_err(anyhow::Error::from);
+        let checked = point.and_then(|point| point.check().map(|()| point));
+        checked.with_context(|| format!("{file}:{}", index + 1))
+    };
+    text.lines().enumerate().map(point).collect()
+}

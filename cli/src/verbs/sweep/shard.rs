@@ -1,0 +1,151 @@
+//! One shard of a plan, run; and the rows of all shards, merged.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
+use rayon::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::plan;
+use crate::verbs::run::Point;
+use crate::{Format, progress};
+
+/// Which points, and where the rows go.
+#[derive(Args)]
+pub(crate) struct RunOptions {
+    /// A plan
+    plan: PathBuf,
+    /// Every N-th point from the K-th on
+    #[arg(long, value_name = "K/N", default_value = "1/1")]
+    shard: Shard,
+    /// The file for the rows; by default the plan's name with .K-of-N behind it
+    #[arg(short, long)]
+    output: Option<PathBuf>,
+}
+
+/// What to put in order.
+#[derive(Args)]
+pub(crate) struct MergeOptions {
+    /// The plan
+    plan: PathBuf,
+    /// Files that its shards wrote
+    #[arg(required = true)]
+    results: Vec<PathBuf>,
+}
+
+/// The `number`-th of `of`, from 1.
+#[derive(Clone, Copy)]
+struct Shard {
+    number: usize,
+    of: usize,
+}
+
+impl FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text.split_once('/').and_then(|(number, of)| Some((number.parse().ok()?, of.parse().ok()?)));
+        match numbers {
+            Some((number, of)) if 1 <= number && number <= of => Ok(Self { number, of }),
+            _ => Err("must be K/N with K from 1 to N".to_owned()),
+        }
+    }
+}
+
+/// Runs what is not done yet.
+pub(super) fn run(options: &RunOptions, format: Format) -> Result<()> {
+    let Shard { number, of } = options.shard;
+    let plan = plan::read(&options.plan)?;
+    let path = options.output.clone().unwrap_or_else(|| beside(&options.plan, &format!(".{number}-of-{of}")));
+    let name = || path.display().to_string();
+    let done = resume(&path, &plan)?;
+    let mine: Vec<usize> = (number - 1..plan.len()).step_by(of).collect();
+    let left: Vec<usize> = mine.iter().copied().filter(|index| !done.contains_key(index)).collect();
+    let rows = Mutex::new(OpenOptions::new().create(true).append(true).open(&path).with_context(name)?);
+    let bar = progress::bar(left.len());
+    left.par_iter().try_for_each(|&index| {
+        let line = format!("{}\n", row(index, &plan[index])?);
+        bar.inc(1);
+        rows.lock().expect("no thread panics").write_all(line.as_bytes()).with_context(name)
+    })?;
+    bar.finish_and_clear();
+    let (points, ran) = (mine.len(), left.len());
+    match format {
+        Format::Json => println!("{}", json!({ "file": path, "points": points, "run": ran })),
+        Format::Text => println!("{}: {points} points, {ran} of them run now", name()),
+    }
+    Ok(())
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
+}
+
+/// A point, where it stands in the plan, and what came out.
+fn row(index: usize, point: &Point) -> Result<Value> {
+    let mut row = serde_json::to_value(point)?;
+    row["point"] = index.into();
+    row["outcome"] = serde_json::to_value(point.execute()?)?;
+    Ok(row)
+}
+
+/// The rows that a killed shard left, without the one that it was killed in.
+fn resume(path: &Path, plan: &[Point]) -> Result<BTreeMap<usize, String>> {
+    let name = || path.display().to_string();
+    let text = match fs::read_to_string(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
+        text => text.with_context(name)?,
+    };
+    let whole = text.rfind('\n').map_or(0, |last| last + 1);
+    let rows = rows(path, &text[..whole], plan)?;
+    if whole < text.len() {
+        let file = File::options().write(true).open(path).with_context(name)?;
+        file.set_len(whole as u64).with_context(name)?;
+    }
+    Ok(rows)
+}
+
+/// Lines of a file by their points, all of which are the plan's.
+fn rows(path: &Path, text: &str, plan: &[Point]) -> Result<BTreeMap<usize, String>> {
+    let row = |(index, line): (usize, &str)| {
+        let at = || format!("{}:{}", path.display(), index + 1);
+        let mut fields: Map<String, Value> = serde_json::from_str(line).with_context(at)?;
+        let point = fields.remove("point").and_then(|point| usize::try_from(point.as_u64()?).ok());
+        let is_whole = fields.remove("outcome").is_some();
+        // What is left is the point itself.
+        match point {
+            Some(point) if is_whole && plan.get(point).is_some_and(|plan| json!(plan) == Value::Object(fields)) => {
+                Ok((point, line.to_owned()))
+            }
+            _ => bail!("{}: no row of this plan", at()),
+        }
+    };
+    text.lines().enumerate().map(row).collect()
+}
+
+/// Prints the rows of all shards in the order of the plan.
+pub(super) fn merge(options: &MergeOptions) -> Result<()> {
+    let plan = plan::read(&options.plan)?;
+    let mut all: BTreeMap<usize, String> = BTreeMap::new();
+    for path in &options.results {
+        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        for (point, line) in rows(path, &text, &plan)? {
+            let other = all.entry(point).or_insert_with(|| line.clone());
+            ensure!(*other == line, "{}: point {point} came out otherwise in another file", path.display());
+        }
+    }
+    if let Some(missing) = (0..plan.len()).find(|point| !all.contains_key(point)) {
+        let (file, left) = (options.plan.display(), plan.len() - all.len());
+        bail!("{file}:{}: {left} points have no row yet, this one first: run its shard again", missing + 1);
+    }
+    all.values().for_each(|line| println!("{line}"));
+    Ok(())
+}

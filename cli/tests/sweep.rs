@@ -1,0 +1,115 @@
+//! `sweep`: however a plan is cut into shards, and wherever one of them was killed, the same bytes come out.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{fs, str};
+
+use serde_json::Value;
+
+/// An empty folder of its own for a test.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sweep").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder).unwrap();
+    }
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn sweep(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tlbkit")).arg("sweep").args(arguments).current_dir(folder).output().unwrap()
+}
+
+fn text(folder: &Path, arguments: &[&str]) -> String {
+    let output = sweep(folder, arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const LISTS: &[&str] = &[
+    "plan",
+    "ebizzy-m",
+    "--machine",
+    "recent-bare",
+    "--policy",
+    "linux-6.18,tlbkit",
+    "--cpus",
+    "2",
+    "--set",
+    "threads=1,2",
+    "--seed",
+    "1,2",
+    "--milliseconds",
+    "1",
+];
+
+/// A plan of eight points.
+fn plan(folder: &Path) {
+    fs::write(folder.join("plan"), text(folder, LISTS)).unwrap();
+}
+
+fn merged(folder: &Path, shards: usize) -> String {
+    let files: Vec<_> = (1..=shards).map(|number| format!("plan.{number}-of-{shards}")).collect();
+    for number in 1..=shards {
+        text(folder, &["run", "plan", "--shard", &format!("{number}/{shards}")]);
+    }
+    let files: Vec<_> = files.iter().rev().map(String::as_str).collect();
+    text(folder, &[&["merge", "plan"], &files[..]].concat())
+}
+
+#[test]
+fn one_shard_and_three_give_the_same_bytes() {
+    let folder = folder("shards");
+    plan(&folder);
+    let whole = merged(&folder, 1);
+    assert_eq!(whole, merged(&folder, 3));
+    let rows: Vec<Value> = whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let points: Vec<_> = rows.iter().map(|row| row["point"].as_u64().unwrap()).collect();
+    assert_eq!(points, (0..8).collect::<Vec<_>>());
+    assert!(rows[0]["set"][0] == "threads=1" && rows[0]["seed"] == 1 && rows[7]["policy"] == "tlbkit", "{}", rows[7]);
+    assert_ne!(rows[0]["outcome"], rows[2]["outcome"], "another number of threads is another run");
+}
+
+#[test]
+fn a_killed_shard_goes_on_where_it_stopped() {
+    let folder = folder("killed");
+    plan(&folder);
+    let whole = merged(&folder, 1);
+    let file = folder.join("plan.1-of-1");
+    let rows = fs::read_to_string(&file).unwrap();
+    // Killed in the midst of its fourth row.
+    let cut = rows.match_indices('\n').nth(2).unwrap().0 + 40;
+    fs::write(&file, &rows[..cut]).unwrap();
+    let missing = sweep(&folder, &["merge", "plan", "plan.1-of-1"]);
+    assert_eq!(missing.status.code(), Some(2));
+    assert_eq!(text(&folder, &["run", "plan"]), "plan.1-of-1: 8 points, 5 of them run now\n");
+    assert_eq!(text(&folder, &["merge", "plan", "plan.1-of-1"]), whole);
+    assert_eq!(text(&folder, &["run", "plan"]), "plan.1-of-1: 8 points, 0 of them run now\n");
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_2() {
+    let folder = folder("wrong");
+    plan(&folder);
+    let first = fs::read_to_string(folder.join("plan")).unwrap().lines().next().unwrap().to_owned();
+    fs::write(folder.join("bad"), format!("{first}\n{}\n", first.replace("tlbkit", "x").replace("linux-6.18", "y")))
+        .unwrap();
+    fs::write(folder.join("foreign"), "{\"point\": 0, \"outcome\": {}}\n").unwrap();
+    fs::write(folder.join("empty"), "").unwrap();
+    let cases: [(&[&str], &str); 7] = [
+        (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms: there are "),
+        (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
+        (&["run", "nowhere"], "tlbkit: nowhere: No such file"),
+        (&["run", "empty"], "tlbkit: empty: no point in it"),
+        (&["run", "bad"], "tlbkit: bad:2: no policy y: there are "),
+        (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan"),
+        (&["merge", "plan", "empty"], "tlbkit: plan:1: 8 points have no row yet, this one first"),
+    ];
+    for (arguments, start) in cases {
+        let output = sweep(&folder, arguments);
+        let message = str::from_utf8(&output.stderr).unwrap();
+        assert!(message.starts_with(start) && message.lines().count() == 1, "{arguments:?}: {message}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert_eq!(sweep(&folder, &["run", "plan", "--shard", "4/3"]).status.code(), Some(2));
+}

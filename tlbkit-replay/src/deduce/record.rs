@@ -1,0 +1,74 @@
+//! What the kernel's own word on its flushes tells besides: what a process older than the trace had mapped, and which
+//! CPUs were asked that did not run the space.
+
+use super::Deducer;
+use super::calls::taken;
+use crate::op::{Space, Step, Taken};
+use std::ops::Range;
+use tlbkit::Stride;
+use tlbkit_trace::{Event, FlushReason, FlushSize};
+
+/// What the kernel has recorded in a call.
+pub(super) struct Recorded {
+    /// Own flushes.
+    pub(super) flushes: Vec<FlushSize>,
+    /// A CPU was asked that ran something else.
+    pub(super) trims: bool,
+}
+
+impl Recorded {
+    pub(super) const NOTHING: Self = Self { flushes: Vec::new(), trims: false };
+}
+
+impl Deducer {
+    /// A program's thread flushes.
+    pub(super) fn flush(&mut self, event: &Event, reason: FlushReason, size: FlushSize) {
+        let task = self.task(event.tid);
+        let space = task.space;
+        task.is_asking = false;
+        match reason {
+            FlushReason::RemoteSendIpi => {
+                task.is_asking = true;
+                self.older.asks(event.cpu, space);
+            }
+            FlushReason::LocalMmShootdown if task.call.is_some() => task.recorded.flushes.push(size),
+            FlushReason::LocalMmShootdown => {
+                if let Some(page) = task.store.take() {
+                    self.ended = std::mem::replace(&mut task.recorded, Recorded::NOTHING);
+                    self.done.told += 1;
+                    self.copy(event, space, page);
+                    self.ended = Recorded::NOTHING;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The thread sends a request to `cpu`: for a flush, if it has just begun to ask.
+    pub(super) fn send(&mut self, event: &Event, cpu: u32) {
+        let target = self.running.get(cpu as usize).copied().flatten().filter(|&tid| self.is_program(tid));
+        let Some(asking) = self.tasks.get(&event.tid).filter(|task| task.is_asking) else { return };
+        let Some(target) = target.and_then(|tid| self.tasks.get(&tid)) else { return };
+        if target.space == asking.space {
+            return;
+        }
+        match asking.copied.and_then(|op| self.done.ops.get_mut(op)).map(|op| &mut op.step) {
+            Some(Step::Revoke { taken, .. }) => taken.trims = true,
+            _ => self.task(event.tid).recorded.trims = true,
+        }
+    }
+
+    /// What the kernel recorded in the call that is ending, if what it is about is older than the trace.
+    pub(super) fn told(&mut self, space: Space, range: &Range<u64>) -> Option<Vec<Taken>> {
+        if !self.people.tells_flushes || self.pages[space.0 as usize].is_known(range) {
+            return None;
+        }
+        let span = |size: &FlushSize| match size {
+            FlushSize::Pages(pages @ 1..) => range.start..range.end.min(range.start.saturating_add(*pages)),
+            // More than the ceiling, or found done already: so the call is all that tells.
+            _ => range.clone(),
+        };
+        self.done.told += self.ended.flushes.len() as u64;
+        Some(self.ended.flushes.iter().map(|size| taken(&span(size), Stride::Page4K)).collect())
+    }
+}
