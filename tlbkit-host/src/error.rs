@@ -11,7 +11,7 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[derive(Debug, Error)]
 pub enum Error {
     /// The kernel refused.
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     Kernel {
         /// What was asked of it.
         what: &'static str,

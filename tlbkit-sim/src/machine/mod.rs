@@ -35,7 +35,7 @@ pub enum MachineError {
         known: String,
     },
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,

@@ -23,11 +23,17 @@ impl Figure {
     }
 
     pub(super) fn text_row(&self) -> Vec<String> {
-        let spread = format!("{:.0} %", 100.0 * self.sample.spread());
+        let spread = spread(&self.sample);
         let remark = if self.sample.is_noisy() { "too noisy" } else { "" };
         let (time, cycles) = (format!("{:.2}", self.sample.median), format!("{:.1}", self.cycles));
         vec![self.name.clone(), time, spread, cycles, remark.into()]
     }
+}
+
+/// Of the median; none where the median is zero, as two loads that cost the same leave nothing between them.
+pub(super) fn spread(sample: &Sample) -> String {
+    let spread = sample.spread();
+    if spread.is_finite() { format!("{:.0} %", 100.0 * spread) } else { "-".to_owned() }
 }
 
 /// Everything with a time.

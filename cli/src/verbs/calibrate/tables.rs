@@ -20,7 +20,7 @@ fn head(words: &[&str]) -> Vec<String> {
 }
 
 fn cell(sample: &Sample) -> String {
-    format!("{:.1} ({:.0} %)", sample.median, 100.0 * sample.spread())
+    format!("{:.1} ({})", sample.median, figures::spread(sample))
 }
 
 fn optional(sample: &Option<Sample>) -> String {
