@@ -4,7 +4,7 @@
 
 use super::config::{ArrayConfig, Index, Policy};
 use super::epochs::Epochs;
-use super::narrow::Narrow;
+use super::narrow::{Narrow, WAYS_MAX};
 use super::slots::Slots;
 use super::wide::Wide;
 
@@ -32,10 +32,7 @@ pub(super) struct Array {
 #[derive(Clone, Debug)]
 #[repr(u8)]
 enum Store {
-    Four(Narrow<4>),
-    Eight(Narrow<8>),
-    Twelve(Narrow<12>),
-    Sixteen(Narrow<16>),
+    Narrow(Narrow),
     Wide(Wide),
 }
 
@@ -43,10 +40,7 @@ enum Store {
 macro_rules! each {
     ($store:expr, $name:ident => $action:expr) => {
         match $store {
-            Store::Four($name) => $action,
-            Store::Eight($name) => $action,
-            Store::Twelve($name) => $action,
-            Store::Sixteen($name) => $action,
+            Store::Narrow($name) => $action,
             Store::Wide($name) => $action,
         }
     };
@@ -63,10 +57,7 @@ impl Array {
             set_mask: sets as u64 - 1,
             fold_mask: if config.index == Index::Xor7 { sets as u64 - 1 } else { 0 },
             store: match ways {
-                4 => Store::Four(Narrow::new(policy, sets)),
-                8 => Store::Eight(Narrow::new(policy, sets)),
-                12 => Store::Twelve(Narrow::new(policy, sets)),
-                16 => Store::Sixteen(Narrow::new(policy, sets)),
+                ..=WAYS_MAX => Store::Narrow(Narrow::new(policy, sets, ways)),
                 _ => Store::Wide(Wide::new(policy, sets, ways)),
             },
         }
@@ -74,7 +65,7 @@ impl Array {
 
     /// An array for a kind that is not held: nothing is found in it, and nothing may be filled.
     pub(super) const fn absent() -> Self {
-        Self { set_mask: 0, fold_mask: 0, store: Store::Four(Narrow::new(Policy::Lru, 0)) }
+        Self { set_mask: 0, fold_mask: 0, store: Store::Narrow(Narrow::new(Policy::Lru, 0, 1)) }
     }
 
     #[inline(always)]

@@ -102,17 +102,17 @@ impl Epochs {
         }
     }
 
-    /// `key` and `data` take the place of an old entry. One for one under the same stamp, the usual case, leaves all
+    /// An entry, key and data, takes the place of another. One for one under the same stamp, the usual case, leaves all
     /// counts as they are.
     #[inline(always)]
-    pub(super) fn note_exchange(&mut self, displaced: Displaced, old_key: u64, old_data: &u64, key: u64, data: u64) {
+    pub(super) fn note_exchange(&mut self, displaced: Displaced, old: &(u64, u64), new: (u64, u64)) {
         if displaced == Displaced::Living {
-            if stamp_of(old_key) == stamp_of(key) {
+            if stamp_of(old.0) == stamp_of(new.0) {
                 return;
             }
-            self.note_loss(*old_data);
+            self.note_loss(old.1);
         }
-        self.note_fill(data);
+        self.note_fill(new.1);
     }
 
     /// One living entry less.

@@ -95,14 +95,22 @@ impl Level {
     /// The stamp under which an entry with this data lives.
     #[inline(always)]
     fn stamp_of(&self, data: u64) -> u32 {
-        if data & GLOBAL == 0 { self.stamp } else { self.epochs.global_stamp() }
+        if data & GLOBAL == 0 { self.stamp } else { self.global_stamp() }
+    }
+
+    /// Out of line, so that the other stamp is not chosen by arithmetic.
+    #[cold]
+    fn global_stamp(&self) -> u32 {
+        self.epochs.global_stamp()
     }
 
     /// The data of the page under the loaded tag, or else among the globals; noted as used.
     #[inline(always)]
     pub(super) fn lookup(&mut self, spot: Spot) -> Option<u64> {
-        let data = self.lookup_stamped(spot, self.stamp);
-        if data.is_some() || self.epochs.live_globals() == 0 { data } else { self.lookup_global(spot) }
+        if let Some(data) = self.lookup_stamped(spot, self.stamp) {
+            return Some(data);
+        }
+        if self.epochs.live_globals() == 0 { None } else { self.lookup_global(spot) }
     }
 
     #[cold]
@@ -146,9 +154,21 @@ impl Level {
     /// Puts an entry in under the loaded tag, or as a global if its data says so. The kind must be held.
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, data: u64) -> Displaced {
+        self.fill_key(spot, spot.key(self.stamp_of(data)), data)
+    }
+
+    /// As [`Self::fill`], and the entry is the one that was used last.
+    #[inline(always)]
+    pub(super) fn fill_latest(&mut self, spot: Spot, data: u64) -> Displaced {
+        self.remember(spot, data);
+        self.fill_key(spot, self.recent.key, data)
+    }
+
+    #[inline(always)]
+    fn fill_key(&mut self, spot: Spot, key: u64, data: u64) -> Displaced {
         debug_assert!(self.held >> spot.kind() & 1 == 1, "an array holds the kind");
-        let (place, key) = (self.place_of(spot), spot.key(self.stamp_of(data)));
         self.has_larger |= spot.kind() > 0;
+        let place = self.place_of(spot);
         self.arrays[place].fill(spot.page, key, data, &mut self.epochs)
     }
 

@@ -1,4 +1,4 @@
-//! Arrays of 4, 8, 12 or 16 ways: a set is one block of memory of known size, compared several ways at once.
+//! Arrays of up to 16 ways: the tags of a set are compared several at once.
 //!
 //! What tells a miss, and which way it replaces, lies in one line of the host: the lowest bits of all page numbers, and
 //! what the policy knows. A whole key is looked at only where those bits agree.
@@ -7,135 +7,165 @@ use super::array::Displaced;
 use super::config::Policy;
 use super::entry::page_in;
 use super::epochs::Epochs;
-use super::replace::{stack_rotated, stack_touched, tree_touched, tree_victim, trees_touched, trees_victim};
+use super::replace::{stack_base, stack_rotated, stack_touched, stack_unused};
+use super::replace::{tree_touched, tree_victim, trees_touched, trees_victim};
 use super::slots::Slots;
 
-/// The stack of a set that was never used: way n at place n.
-const UNUSED_STACK: u64 = 0xfedc_ba98_7654_3210;
+/// The most ways that a set has here.
+pub(super) const WAYS_MAX: usize = 16;
 
-/// One set. The order of its fields is that of the lines that an access touches.
+/// What is known of a set beside its entries.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
-struct Set<const WAYS: usize> {
+#[repr(align(64))]
+struct Set {
     /// The lowest bits of the page numbers.
-    pages: [u16; WAYS],
+    pages: [u16; WAYS_MAX],
     /// What the policy knows.
     order: u64,
     full_at: u32,
-    /// Zero in an empty slot.
-    keys: [u64; WAYS],
-    data: [u64; WAYS],
+}
+
+/// Which way of a set gives room.
+#[derive(Clone, Copy, Debug)]
+struct Replacement {
+    policy: Policy,
+    ways: usize,
+    /// Where the stack begins that LRU keeps.
+    base: u32,
 }
 
 /// All sets of one array.
 #[derive(Clone, Debug)]
-pub(super) struct Narrow<const WAYS: usize> {
+pub(super) struct Narrow {
     count: usize,
+    how: Replacement,
     /// None before the first fill, then `count`.
-    sets: Vec<Set<WAYS>>,
-    policy: Policy,
+    sets: Vec<Set>,
+    /// Keys and data, one set after the other. A key is zero in an empty slot.
+    entries: Vec<(u64, u64)>,
 }
 
-impl<const WAYS: usize> Narrow<WAYS> {
-    pub(super) const fn new(policy: Policy, count: usize) -> Self {
-        Self { count, sets: Vec::new(), policy }
+impl Narrow {
+    pub(super) const fn new(policy: Policy, count: usize, ways: usize) -> Self {
+        Self { count, how: Replacement { policy, ways, base: stack_base(ways) }, sets: Vec::new(), entries: Vec::new() }
     }
 
     /// The data of `key`, which is noted as used.
     #[inline(always)]
     pub(super) fn lookup(&mut self, set: usize, key: u64) -> Option<u64> {
-        let policy = self.policy;
-        let set = self.sets.get_mut(set)?;
-        let way = set.way_of(key)?;
-        set.touch(way, policy);
-        Some(set.data[way])
+        if self.sets.get(set)?.may_hold(key) { self.search_and_touch(set, key) } else { None }
+    }
+
+    /// Out of line: beside the search the compiler makes less of the comparison that tells a miss.
+    #[inline(never)]
+    fn search_and_touch(&mut self, set: usize, key: u64) -> Option<u64> {
+        let slot = self.find(set, key)?;
+        self.sets[set].touch(slot - set * self.how.ways, &self.how);
+        Some(self.entries[slot].1)
     }
 
     /// The slot of `key`.
+    #[inline(always)]
     pub(super) fn find(&self, set: usize, key: u64) -> Option<usize> {
-        self.sets.get(set)?.way_of(key).map(|way| set * WAYS + way)
+        let base = set * self.how.ways;
+        let mut candidates = self.sets.get(set)?.candidates(key);
+        while candidates != 0 {
+            let slot = base + candidates.trailing_zeros() as usize;
+            if self.entries.get(slot)?.0 == key {
+                return Some(slot);
+            }
+            candidates &= candidates - 1;
+        }
+        None
     }
 
     /// Puts an entry in.
     #[inline(always)]
-    pub(super) fn fill(&mut self, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
-        let policy = self.policy;
+    pub(super) fn fill(&mut self, set: usize, entry: (u64, u64), epochs: &mut Epochs) -> Displaced {
         if let Some(held) = self.sets.get_mut(set)
             && held.full_at == epochs.changes()
         {
-            let way = held.take_victim(policy);
-            held.put(way, Displaced::Living, (key, data), epochs);
+            let way = held.take_victim(&self.how);
+            self.put(set, way, Displaced::Living, entry, epochs);
             return Displaced::Living;
         }
-        self.fill_room(set, (key, data), epochs)
+        self.fill_room(set, entry, epochs)
     }
 
     /// Fills a set that may have dead ways.
     #[inline(never)]
-    fn fill_room(&mut self, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
-        let policy = self.policy;
+    fn fill_room(&mut self, set: usize, entry: (u64, u64), epochs: &mut Epochs) -> Displaced {
         if self.sets.is_empty() {
-            self.sets = vec![Set::unused(policy); self.count];
+            self.sets = vec![Set::unused(&self.how); self.count];
+            self.entries = vec![(0, 0); self.count * self.how.ways];
         }
-        let room = self.search_dead(set, key, data, epochs);
-        let set = &mut self.sets[set];
-        let (way, displaced) = room.unwrap_or_else(|| (set.take_victim(policy), Displaced::Living));
-        set.put(way, displaced, (key, data), epochs);
-        set.touch(way, policy);
+        let room = self.search_dead(set, entry.0, entry.1, epochs);
+        let (how, held) = (&self.how, &mut self.sets[set]);
+        let (way, displaced) = room.unwrap_or_else(|| (held.take_victim(how), Displaced::Living));
+        held.touch(way, how);
+        self.put(set, way, displaced, entry, epochs);
         displaced
+    }
+
+    #[inline(always)]
+    fn put(&mut self, set: usize, way: usize, displaced: Displaced, entry: (u64, u64), epochs: &mut Epochs) {
+        let held = &mut self.entries[set * self.how.ways + way];
+        epochs.note_exchange(displaced, held, entry);
+        *held = entry;
+        self.sets[set].pages[way] = page_bits(entry.0);
     }
 }
 
-impl<const WAYS: usize> Set<WAYS> {
-    fn unused(policy: Policy) -> Self {
-        let order = if policy == Policy::Lru { UNUSED_STACK } else { 0 };
-        Self { pages: [0; WAYS], order, full_at: 0, keys: [0; WAYS], data: [0; WAYS] }
+impl Set {
+    fn unused(how: &Replacement) -> Self {
+        let order = if how.policy == Policy::Lru { stack_unused(how.ways) } else { 0 };
+        Self { pages: [0; WAYS_MAX], order, full_at: 0 }
     }
 
-    /// All ways are compared whatever is found: without a branch per way the compiler does several at once. Only a set
-    /// that may hold the page is looked at again.
+    /// All ways are compared whatever is found: without a branch per way the compiler does several at once.
     #[inline(always)]
-    fn way_of(&self, key: u64) -> Option<usize> {
+    fn may_hold(&self, key: u64) -> bool {
         let wanted = page_bits(key);
-        if !self.pages.iter().fold(false, |any, &held| any | (held == wanted)) {
-            return None;
-        }
-        self.keys.iter().position(|&held| held == key)
+        self.pages.iter().fold(false, |any, &held| any | (held == wanted))
+    }
+
+    /// A bit for each way that may hold the key. Ways that the set does not have may be named: there the next set
+    /// begins, which holds other pages.
+    #[inline(always)]
+    fn candidates(&self, key: u64) -> u32 {
+        let wanted = page_bits(key);
+        (0..WAYS_MAX).fold(0, |bits, way| bits | u32::from(self.pages[way] == wanted) << way)
     }
 
     #[inline(always)]
-    fn touch(&mut self, way: usize, policy: Policy) {
-        self.order = match policy {
-            Policy::Lru if self.order & 15 == way as u64 => return,
-            Policy::Lru => stack_touched(self.order, way as u64),
-            Policy::TreePlru => tree_touched(self.order, way, WAYS),
+    fn touch(&mut self, way: usize, how: &Replacement) {
+        self.order = match how.policy {
+            Policy::Lru => stack_touched(self.order, way, how.base),
+            Policy::TreePlru => tree_touched(self.order, way, how.ways),
             Policy::RotatingPlru4 => trees_touched(self.order, way),
         };
     }
 
     /// The way that gives room; it is noted as used.
     #[inline(always)]
-    fn take_victim(&mut self, policy: Policy) -> usize {
-        let way = match policy {
-            Policy::Lru => {
-                let (order, way) = stack_rotated(self.order, WAYS);
-                self.order = order;
-                return way;
-            }
-            Policy::TreePlru => tree_victim(self.order, WAYS),
-            Policy::RotatingPlru4 => trees_victim(self.order),
-        };
-        self.touch(way, policy);
-        way
+    fn take_victim(&mut self, how: &Replacement) -> usize {
+        if how.policy == Policy::Lru {
+            let (order, way) = stack_rotated(self.order, how.base);
+            self.order = order;
+            return way;
+        }
+        self.take_leaf(how)
     }
 
-    #[inline(always)]
-    fn put(&mut self, way: usize, displaced: Displaced, (key, data): (u64, u64), epochs: &mut Epochs) {
-        assert!(way < WAYS, "a policy names a way of the set");
-        epochs.note_exchange(displaced, self.keys[way], &self.data[way], key, data);
-        self.pages[way] = page_bits(key);
-        self.keys[way] = key;
-        self.data[way] = data;
+    /// What trees choose.
+    #[inline(never)]
+    fn take_leaf(&mut self, how: &Replacement) -> usize {
+        let way = match how.policy {
+            Policy::RotatingPlru4 => trees_victim(self.order),
+            _ => tree_victim(self.order, how.ways),
+        };
+        self.touch(way, how);
+        way
     }
 }
 
@@ -145,22 +175,21 @@ const fn page_bits(key: u64) -> u16 {
     page_in(key) as u16
 }
 
-impl<const WAYS: usize> Slots for Narrow<WAYS> {
+impl Slots for Narrow {
     fn len(&self) -> usize {
-        self.sets.len() * WAYS
+        self.entries.len()
     }
 
     fn ways(&self) -> usize {
-        WAYS
+        self.how.ways
     }
 
     fn entry(&self, slot: usize) -> (u64, u64) {
-        let (set, way) = (&self.sets[slot / WAYS], slot % WAYS);
-        (set.keys[way], set.data[way])
+        self.entries[slot]
     }
 
     fn set_key(&mut self, slot: usize, key: u64) {
-        self.sets[slot / WAYS].keys[slot % WAYS] = key;
+        self.entries[slot].0 = key;
     }
 
     fn full_at(&mut self, set: usize) -> &mut u32 {

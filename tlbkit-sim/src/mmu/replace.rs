@@ -1,8 +1,11 @@
 //! Which way of a set gives room: LRU over up to 16 ways, tree-PLRU, and what the Skylake second level does. Each keeps
 //! one word per set; the functions here take the word and return it changed.
 //!
-//! The LRU word is a stack of sixteen 4-bit way numbers, the most recent in the lowest place.
+//! The LRU word is a stack of 4-bit way numbers, the least recent in the highest place. The places below the stack of a
+//! set of fewer than 16 ways are zero.
 
+/// Places of a word.
+const PLACES: usize = 16;
 const NIBBLES: u64 = 0x1111_1111_1111_1111;
 /// Ways of one tree in the Skylake second level.
 const TREE_WAYS: usize = 4;
@@ -10,30 +13,39 @@ const TREE_BITS: u32 = 3;
 const TREES: usize = 3;
 const RECENT_SHIFT: u32 = TREE_BITS * TREES as u32;
 
+/// The stack of a set that was never used, way n at place n of the stack.
+pub(super) const fn stack_unused(ways: usize) -> u64 {
+    0xfedc_ba98_7654_3210 << stack_base(ways)
+}
+
+/// How far the stack is from the lowest bit.
+#[inline(always)]
+pub(super) const fn stack_base(ways: usize) -> u32 {
+    4 * (PLACES - ways) as u32
+}
+
 /// Moves `way` to the lowest place of the stack.
 #[inline(always)]
-pub(super) const fn stack_touched(word: u64, way: u64) -> u64 {
-    let differs = word ^ (way * NIBBLES);
+pub(super) const fn stack_touched(word: u64, way: usize, base: u32) -> u64 {
+    let way = way as u64;
+    if word >> base & 15 == way {
+        return word;
+    }
+    let outside = (1 << base) - 1;
+    let differs = word ^ (way * NIBBLES) | outside;
     let zero = differs.wrapping_sub(NIBBLES) & !differs & (NIBBLES << 3);
     // The lowest mark is exact; borrows reach only marks above it.
     let place = zero.trailing_zeros() & !3;
     let below = (1 << place) - 1;
     let above = !(below | 15 << place);
-    word & above | (word & below) << 4 | way
+    word & above | (word & below) << 4 | way << base
 }
 
-/// The number in the place of the last of `ways` ways.
+/// The stack after its last way was taken, and that way.
 #[inline(always)]
-pub(super) const fn stack_victim(word: u64, ways: usize) -> usize {
-    (word >> (4 * (ways - 1)) & 15) as usize
-}
-
-/// The stack after its last way was taken, and that way: a rotation of the lowest `ways` places.
-#[inline(always)]
-pub(super) const fn stack_rotated(word: u64, ways: usize) -> (u64, usize) {
-    let last = stack_victim(word, ways);
-    let places = u64::MAX >> (64 - 4 * ways);
-    (word & !places | word << 4 & places | last as u64, last)
+pub(super) const fn stack_rotated(word: u64, base: u32) -> (u64, usize) {
+    let last = word >> (4 * (PLACES - 1));
+    (word << 4 | last << base, last as usize)
 }
 
 /// Points every node on the way to `way` at the other half. Node 1 is the root, node n has children 2n and 2n + 1.

@@ -100,8 +100,7 @@ impl Mmu {
 
     #[inline(always)]
     fn fill_l1(&mut self, spot: Spot, data: u64) {
-        self.l1.remember(spot, data);
-        if let Displaced::Living = self.l1.fill(spot, data) {
+        if let Displaced::Living = self.l1.fill_latest(spot, data) {
             self.counters.lost.add(Cause::Capacity, Loss { l1: 1, stlb: 0 });
         }
     }

@@ -13,19 +13,22 @@ use super::slots::Slots;
 /// Guesses of one set.
 const HINTS: usize = 256;
 
-/// One set.
+/// What is known of a set beside its entries.
 #[derive(Clone, Debug)]
 struct Set {
-    /// Keys and data.
-    entries: Box<[(u64, u64)]>,
-    /// When each way was used last.
-    used: Box<[u64]>,
     /// Uses so far.
     now: u64,
     full_at: u32,
     tree: u64,
     /// Way of the last use, by low bits of the page number: only a guess.
-    hints: Box<[u8; HINTS]>,
+    hints: [u8; HINTS],
+}
+
+/// An entry, and when it was used last.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    entry: (u64, u64),
+    used: u64,
 }
 
 /// All sets of one array.
@@ -36,91 +39,87 @@ pub(super) struct Wide {
     count: usize,
     /// None before the first fill, then `count`.
     sets: Vec<Set>,
+    /// One set after the other.
+    slots: Vec<Slot>,
 }
 
 impl Wide {
     pub(super) const fn new(policy: Policy, count: usize, ways: usize) -> Self {
-        Self { ways, policy, count, sets: Vec::new() }
+        Self { ways, policy, count, sets: Vec::new(), slots: Vec::new() }
     }
 
     /// The data of `key`, which is noted as used.
     #[inline(always)]
     pub(super) fn lookup(&mut self, set: usize, key: u64) -> Option<u64> {
-        let policy = self.policy;
-        let set = self.sets.get_mut(set)?;
-        let way = set.way_of(key)?;
-        set.touch(way, key, policy);
-        Some(set.entries[way].1)
+        let known = self.sets.get_mut(set)?;
+        let guess = set * self.ways + usize::from(known.hints[hint_of(key)]);
+        match self.slots.get_mut(guess) {
+            Some(slot) if slot.entry.0 == key && self.policy == Policy::Lru => {
+                slot.used = known.now;
+                known.now += 1;
+                Some(slot.entry.1)
+            }
+            _ => self.search_and_touch(set, key),
+        }
+    }
+
+    #[inline(never)]
+    fn search_and_touch(&mut self, set: usize, key: u64) -> Option<u64> {
+        let slot = self.find(set, key)?;
+        self.touch(set, slot, key);
+        Some(self.slots[slot].entry.1)
     }
 
     /// The slot of `key`.
     pub(super) fn find(&self, set: usize, key: u64) -> Option<usize> {
-        self.sets.get(set)?.way_of(key).map(|way| set * self.ways + way)
+        let base = set * self.ways;
+        let guess = base + usize::from(self.sets.get(set)?.hints[hint_of(key)]);
+        if self.slots[guess].entry.0 == key {
+            return Some(guess);
+        }
+        self.of_set(set).iter().position(|slot| slot.entry.0 == key).map(|way| base + way)
+    }
+
+    fn of_set(&self, set: usize) -> &[Slot] {
+        &self.slots[set * self.ways..][..self.ways]
     }
 
     /// Puts an entry in.
-    pub(super) fn fill(&mut self, set: usize, (key, data): (u64, u64), epochs: &mut Epochs) -> Displaced {
+    pub(super) fn fill(&mut self, set: usize, entry: (u64, u64), epochs: &mut Epochs) -> Displaced {
         if self.sets.is_empty() {
-            self.sets = vec![Set::unused(self.ways); self.count];
+            self.sets = vec![Set { now: 0, full_at: 0, tree: 0, hints: [0; HINTS] }; self.count];
+            self.slots = vec![Slot { entry: (0, 0), used: 0 }; self.count * self.ways];
         }
         let mut room = None;
         if self.sets[set].full_at != epochs.changes() {
-            room = self.search_dead(set, key, data, epochs);
+            room = self.search_dead(set, entry.0, entry.1, epochs);
         }
-        let policy = self.policy;
-        let set = &mut self.sets[set];
-        let (way, displaced) = room.unwrap_or_else(|| (set.victim(policy), Displaced::Living));
-        set.put(way, displaced, (key, data), epochs);
-        set.touch(way, key, policy);
+        let (way, displaced) = room.unwrap_or_else(|| (self.victim(set), Displaced::Living));
+        let slot = set * self.ways + way;
+        epochs.note_exchange(displaced, &self.slots[slot].entry, entry);
+        self.slots[slot].entry = entry;
+        self.touch(set, slot, entry.0);
         displaced
     }
-}
 
-impl Set {
-    fn unused(ways: usize) -> Self {
-        Self {
-            entries: vec![(0, 0); ways].into(),
-            used: vec![0; ways].into(),
-            now: 0,
-            full_at: 0,
-            tree: 0,
-            hints: Box::new([0; HINTS]),
-        }
-    }
-
-    #[inline(always)]
-    fn way_of(&self, key: u64) -> Option<usize> {
-        let guess = usize::from(self.hints[hint_of(key)]);
-        if self.entries[guess].0 == key { Some(guess) } else { self.search(key) }
-    }
-
-    #[inline(never)]
-    fn search(&self, key: u64) -> Option<usize> {
-        self.entries.iter().position(|&(held, _)| held == key)
-    }
-
-    fn put(&mut self, way: usize, displaced: Displaced, (key, data): (u64, u64), epochs: &mut Epochs) {
-        let (held, held_data) = self.entries[way];
-        epochs.note_exchange(displaced, held, &held_data, key, data);
-        self.entries[way] = (key, data);
-    }
-
-    #[inline(always)]
-    fn touch(&mut self, way: usize, key: u64, policy: Policy) {
-        self.hints[hint_of(key)] = way as u8;
-        if policy == Policy::TreePlru {
-            self.tree = tree_touched(self.tree, way, self.entries.len());
+    fn touch(&mut self, set: usize, slot: usize, key: u64) {
+        let known = &mut self.sets[set];
+        let way = slot - set * self.ways;
+        known.hints[hint_of(key)] = way as u8;
+        if self.policy == Policy::TreePlru {
+            known.tree = tree_touched(known.tree, way, self.ways);
             return;
         }
-        self.used[way] = self.now;
-        self.now += 1;
+        self.slots[slot].used = known.now;
+        known.now += 1;
     }
 
-    fn victim(&self, policy: Policy) -> usize {
-        if policy == Policy::TreePlru {
-            return tree_victim(self.tree, self.entries.len());
+    fn victim(&self, set: usize) -> usize {
+        if self.policy == Policy::TreePlru {
+            return tree_victim(self.sets[set].tree, self.ways);
         }
-        (0..self.used.len()).min_by_key(|&way| self.used[way]).expect("a set has ways")
+        let slots = self.of_set(set);
+        (0..slots.len()).min_by_key(|&way| slots[way].used).expect("a set has ways")
     }
 }
 
@@ -132,7 +131,7 @@ const fn hint_of(key: u64) -> usize {
 
 impl Slots for Wide {
     fn len(&self) -> usize {
-        self.sets.len() * self.ways
+        self.slots.len()
     }
 
     fn ways(&self) -> usize {
@@ -140,11 +139,11 @@ impl Slots for Wide {
     }
 
     fn entry(&self, slot: usize) -> (u64, u64) {
-        self.sets[slot / self.ways].entries[slot % self.ways]
+        self.slots[slot].entry
     }
 
     fn set_key(&mut self, slot: usize, key: u64) {
-        self.sets[slot / self.ways].entries[slot % self.ways].0 = key;
+        self.slots[slot].entry.0 = key;
     }
 
     fn full_at(&mut self, set: usize) -> &mut u32 {
