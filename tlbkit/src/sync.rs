@@ -139,8 +139,8 @@ mod explored {
 
 #[cfg(all(feature = "observe", not(loom)))]
 mod observed {
-    // Only simulators and checkers, which have an operating system, ask for this feature: each simulated machine runs on
-    // a host thread of its own, and core has no thread-locals.
+    // Only simulators and checkers ask for this feature, and they have an operating system: each simulated machine runs
+    // on a host thread of its own, and core has no thread-locals.
     extern crate std;
 
     use super::Ordering;
