@@ -10,6 +10,13 @@ pub enum Error {
     OutOfMemory,
     /// The space would have more than [`MAX_REGIONS`](crate::MAX_REGIONS) regions.
     TooManyRegions,
+    /// Pages that are not all whole pages below [`USER_END`](crate::USER_END).
+    BadRange {
+        /// Where they begin.
+        va: u64,
+        /// How many.
+        pages: u64,
+    },
 }
 
 impl fmt::Display for Error {
@@ -17,6 +24,9 @@ impl fmt::Display for Error {
         match self {
             Self::OutOfMemory => write!(f, "no frame left for a page table or a copy"),
             Self::TooManyRegions => write!(f, "more than {} regions in one space", crate::MAX_REGIONS),
+            Self::BadRange { va, pages } => {
+                write!(f, "{pages} pages from {va:#x} on are not all whole pages below {:#x}", crate::USER_END)
+            }
         }
     }
 }

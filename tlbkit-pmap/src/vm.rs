@@ -29,6 +29,14 @@ pub struct Vm<'k> {
     stage: AtomicU32,
 }
 
+/// The addresses of `pages` base pages from `va` on. They are a program's words: nothing but whole pages of its own half
+/// may be looked at, let alone taken out.
+fn user_range(va: u64, pages: u64) -> Result<Range<u64>, Error> {
+    let end = pages.checked_mul(PAGE_BYTES).and_then(|bytes| va.checked_add(bytes));
+    let end = end.filter(|end| *end <= USER_END && va.is_multiple_of(PAGE_BYTES));
+    end.map(|end| va..end).ok_or(Error::BadRange { va, pages })
+}
+
 /// Stages of a space's life, in order.
 const LIVE: u32 = 0;
 const EMPTIED: u32 = 1;
@@ -81,8 +89,8 @@ impl<'k> Vm<'k> {
     /// Removes `pages` base pages from `va` on, and the page tables that only they used.
     ///
     /// # Errors
-    /// [`Error::TooManyRegions`] or [`Error::OutOfMemory`] where a region or a large page must be cut; nothing is
-    /// removed.
+    /// [`Error::BadRange`]; [`Error::TooManyRegions`] or [`Error::OutOfMemory`] where a region or a large page must be
+    /// cut. Nothing is removed then.
     pub fn unmap<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -91,7 +99,7 @@ impl<'k> Vm<'k> {
         pages: u64,
     ) -> Result<(), Error> {
         let _guard = self.lock.write(cpu.hardware());
-        let range = va..va + pages * PAGE_BYTES;
+        let range = user_range(va, pages)?;
         self.regions.room_to_carve()?;
         self.pmap.cut_out(cpu, mem, &range)?;
         let mut unhook = self.pmap.begin(cpu, mem);
@@ -119,7 +127,7 @@ impl<'k> Vm<'k> {
         protection: Protection,
     ) -> Result<(), Error> {
         let _guard = self.lock.write(cpu.hardware());
-        let range = va..va + pages * PAGE_BYTES;
+        let range = user_range(va, pages)?;
         self.regions.room_to_carve()?;
         self.pmap.cut_out(cpu, mem, &range)?;
         self.regions.carve(&range, |region| Some(Region { protection, ..region }));
@@ -130,7 +138,7 @@ impl<'k> Vm<'k> {
     /// anonymous memory are their own backing and stay.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] where a large page must be cut; nothing is given back.
+    /// [`Error::BadRange`]; [`Error::OutOfMemory`] where a large page must be cut. Nothing is given back then.
     pub fn dontneed<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -139,7 +147,7 @@ impl<'k> Vm<'k> {
         pages: u64,
     ) -> Result<(), Error> {
         let _guard = self.lock.read(cpu.hardware());
-        let range = va..va + pages * PAGE_BYTES;
+        let range = user_range(va, pages)?;
         self.pmap.cut_out(cpu, mem, &range)?;
         let mut unhook = self.pmap.begin(cpu, mem);
         let change = Change::Remove(Reason::RemovePte);

@@ -7,7 +7,7 @@ use Protection::{Read, ReadWrite};
 use common::memory::Event;
 use common::{Machine, on_every_preset};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, ChildFill, Fault, Memory, Protection, Pte, Region, USER_BASE, Vm};
+use tlbkit_pmap::{Backing, ChildFill, Error, Fault, Memory, Protection, Pte, Region, USER_BASE, USER_END, Vm};
 
 const PAGE: u64 = 4096;
 
@@ -233,6 +233,29 @@ fn running_out_of_memory_leaks_nothing() {
             m.end(0, child);
             m.end(0, vm);
         }
+    });
+}
+
+#[test]
+fn a_program_cannot_name_the_kernels_pages_nor_parts_of_pages() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        m.run(0, vm);
+        let frame = m.mem.file_page(1, 0);
+        m.mem.store(frame, 6);
+        let window = m.kernel.map(&m.cpu(0), m.mem, [frame]).unwrap().unwrap();
+        for (va, pages) in
+            [(window.va, 1), (0, USER_END / PAGE + 1), (PAGE, u64::MAX), (u64::MAX - PAGE + 1, 1), (1, 1)]
+        {
+            let bad = Err(Error::BadRange { va, pages });
+            assert_eq!(vm.unmap(&m.cpu(0), m.mem, va, pages), bad);
+            assert_eq!(vm.protect(&m.cpu(0), m.mem, va, pages, Protection::None), bad);
+            assert_eq!(vm.dontneed(&m.cpu(0), m.mem, va, pages), bad);
+        }
+        assert_eq!(vm.unmap(&m.cpu(0), m.mem, 0, USER_END / PAGE), Ok(()));
+        assert_eq!(m.kernel_read(0, window.va), Some(6));
+        m.kernel.unmap(&m.cpu(0), m.mem, window);
+        m.end(0, vm);
     });
 }
 
