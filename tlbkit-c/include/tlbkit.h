@@ -14,6 +14,9 @@
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
+// What `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
+#define TLBKIT_SET_WORDS(cpus) (((cpus) + 63) / 64)
+#define TLBKIT_MATRIX_WORDS(cpus) ((2 * (cpus) + 2) * TLBKIT_SET_WORDS(cpus))
 
 // CR4.PCIDE is set on the CPU.
 #define TLBKIT_FEATURE_PCID 1

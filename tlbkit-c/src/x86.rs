@@ -12,9 +12,11 @@ use crate::storage::check;
 /// `tlbkit_bring_up`; ring 0, interrupts off.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_x86_start() -> u32 {
-    let wanted = Identity::of_this_cpu().features(Overrides::default());
-    // SAFETY: the contract; `wanted` is what this CPU says of itself.
-    let on = unsafe { tlbkit_x86::enable_tags(wanted) };
+    // SAFETY: the contract; what is switched on is what this CPU says of itself.
+    let on = unsafe {
+        let identity = Identity::of_this_cpu().with_microcode_read();
+        tlbkit_x86::enable_tags(identity.features(Overrides::default()))
+    };
     let bit = |has: bool, feature: u32| if has { feature } else { 0 };
     bit(on.pcid, TLBKIT_FEATURE_PCID) | bit(on.invpcid, TLBKIT_FEATURE_INVPCID)
 }

@@ -6,6 +6,7 @@ use tlbkit::Features;
 
 use crate::broadcast::Broadcast;
 use crate::errata::{self, Overrides, Wrong};
+use crate::msr::{read_msr, write_msr};
 
 /// Who made the CPU, as far as errata care.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +36,7 @@ pub struct Identity {
     pub broadcast: Option<Broadcast>,
     /// CPUID 1, ECX bit 31: a hypervisor, whose word on microcode is worth little (C-85).
     pub is_guest: bool,
-    /// Revision of the microcode; the kernel reads it, since that takes a privileged register. 0 if it did not.
+    /// Revision of the microcode, which only ring 0 can read; 0 if nobody did.
     pub microcode: u32,
 }
 
@@ -44,6 +45,8 @@ const HAS_X2APIC: u32 = 1 << 21;
 const IS_GUEST: u32 = 1 << 31;
 const HAS_INVPCID: u32 = 1 << 10;
 const HAS_INVLPGB: u32 = 1 << 3;
+
+const MICROCODE_REVISION: u32 = 0x8b;
 
 fn ask(leaf: u32) -> CpuidResult {
     __cpuid_count(leaf, 0)
@@ -84,7 +87,25 @@ impl Identity {
         }
     }
 
-    /// The same with the microcode that the kernel has read.
+    /// The same with the revision of the microcode, read from the CPU where an erratum depends on it.
+    ///
+    /// # Safety
+    /// Ring 0 of the CPU that was asked.
+    #[must_use]
+    pub unsafe fn with_microcode_read(self) -> Self {
+        if !errata::depend_on_microcode(&self) {
+            return self;
+        }
+        // SAFETY: ring 0, says the caller, and all models of the table have the register. CPUID fills it, if it is 0.
+        let revision = unsafe {
+            write_msr(MICROCODE_REVISION, 0);
+            let _fills = ask(1);
+            read_msr(MICROCODE_REVISION)
+        };
+        self.with_microcode((revision >> 32) as u32)
+    }
+
+    /// The same with a revision of the microcode that the kernel knows.
     #[must_use]
     pub const fn with_microcode(self, microcode: u32) -> Self {
         Self { microcode, ..self }

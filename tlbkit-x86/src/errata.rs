@@ -85,13 +85,22 @@ pub(crate) fn concerns(cpu: &Identity, overrides: Overrides, wrong: Wrong) -> bo
     }
 }
 
+/// True if what goes wrong on this CPU depends on its microcode, and its word on that is worth something.
+pub(crate) fn depend_on_microcode(cpu: &Identity) -> bool {
+    !cpu.is_guest && ERRATA.iter().any(|erratum| erratum.fixed_in.is_some() && erratum.is_of_model(cpu))
+}
+
 impl Erratum {
     /// True if this CPU has it, as far as can be told.
     #[must_use]
     pub fn is_of(&self, cpu: &Identity) -> bool {
-        let is_model = (self.models.0..=self.models.1).contains(&cpu.model);
         let is_fixed = !cpu.is_guest && self.fixed_in.is_some_and(|floor| cpu.microcode >= floor);
-        self.vendor == cpu.vendor && self.family == cpu.family && is_model && !is_fixed
+        self.is_of_model(cpu) && !is_fixed
+    }
+
+    fn is_of_model(&self, cpu: &Identity) -> bool {
+        let is_model = (self.models.0..=self.models.1).contains(&cpu.model);
+        self.vendor == cpu.vendor && self.family == cpu.family && is_model
     }
 }
 

@@ -32,10 +32,11 @@
 //! }
 //!
 //! fn start(kernel: &MyKernel, tlb: &Tlb<'_>, me: CpuId) {
-//!     let identity = Identity::of_this_cpu();
-//!     let wanted: Features = identity.features(Overrides::default());
 //!     // SAFETY: ring 0, interrupts off, and CR3 names tables whose kernel half is mapped.
-//!     let features = unsafe { enable_tags(wanted) };
+//!     let features = unsafe {
+//!         let wanted: Features = Identity::of_this_cpu().with_microcode_read().features(Overrides::default());
+//!         enable_tags(wanted)
+//!     };
 //!     // SAFETY: as above; the APIC is enabled and its registers lie in the identity map.
 //!     let cpu = unsafe { X86Cpu::new(kernel, features, Apic::Memory(0xfee0_0000 as *mut u32), 0xf0) };
 //!     tlb.cpu(me, &cpu).bring_up(&tlbkit::IrqsOff::assume());

@@ -41,7 +41,8 @@ pub(crate) fn start(options: &Options) {
 pub(crate) fn identity() -> Identity {
     let real = Identity::of_this_cpu();
     match boot::options().monitor {
-        None => real,
+        // SAFETY: ring 0, as always without the monitor.
+        None => unsafe { real.with_microcode_read() },
         Some(settings) => Identity { has_pcid: settings.features.pcid, has_invpcid: settings.features.invpcid, ..real },
     }
 }

@@ -33,7 +33,7 @@ struct tlbkit_space *last_left;
 
 static struct tlbkit_cpu_state states[CPUS];
 static struct tlbkit_stats stats[CPUS];
-static uint64_t matrix[64];
+static uint64_t matrix[TLBKIT_MATRIX_WORDS(CPUS)];
 // The kernel's pages, then those of the two spaces.
 static uint64_t tables[3][PAGES];
 
@@ -207,7 +207,6 @@ void machine_begin(const struct tlbkit_policy *policy) {
     late_calls = invpcids = toggles = 0;
     is_delivery_held = false, while_waiting = NULL, late_choice = TLBKIT_LATE_WAIT, last_left = NULL;
     features_of_all = TLBKIT_FEATURE_PCID | TLBKIT_FEATURE_INVPCID;
-    CHECK(tlbkit_matrix_words(CPUS) <= sizeof matrix / sizeof *matrix);
     struct tlbkit_setup setup = {
         .ops = &hardware,
         .policy = policy,

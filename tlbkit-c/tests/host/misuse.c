@@ -11,8 +11,16 @@
 
 static struct tlbkit_setup good_setup(void) {
     static struct tlbkit_cpu_state cpus[2];
-    static uint64_t matrix[16];
-    return (struct tlbkit_setup){.ops = &hardware, .cpus = cpus, .cpu_count = 2, .matrix = matrix, .matrix_words = 16};
+    static uint64_t matrix[TLBKIT_MATRIX_WORDS(2)];
+    return (struct tlbkit_setup){
+        .ops = &hardware, .cpus = cpus, .cpu_count = 2, .matrix = matrix, .matrix_words = TLBKIT_MATRIX_WORDS(2)};
+}
+
+static void the_header_counts_words_as_the_archive_does(void) {
+    for (uint32_t cpus = 1; cpus <= 4096; cpus++) {
+        CHECK(TLBKIT_SET_WORDS(cpus) == tlbkit_set_words(cpus));
+        CHECK(TLBKIT_MATRIX_WORDS((size_t)cpus) == tlbkit_matrix_words(cpus));
+    }
 }
 
 static void a_bad_setup_is_refused(void) {
@@ -179,6 +187,7 @@ static void every_status_has_its_text(void) {
 
 void misuse_everything(void) {
     preset = "misuse";
+    the_header_counts_words_as_the_archive_does();
     a_bad_setup_is_refused();
     a_bad_policy_is_refused();
     machine_begin(NULL);

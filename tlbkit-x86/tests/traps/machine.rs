@@ -6,6 +6,9 @@ use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register}
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 
+/// What its microcode says of itself.
+pub(crate) const MICROCODE: u32 = 0x118;
+
 /// What an instruction did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Did {
@@ -23,6 +26,8 @@ pub(crate) enum Did {
     Tlbsync,
     /// WRMSR: register, value.
     Msr(u32, u64),
+    /// RDMSR of this register.
+    ReadMsr(u32),
     /// Interrupts off.
     Cli,
     /// Interrupts on.
@@ -116,6 +121,7 @@ impl Machine {
             Mnemonic::Invlpgb => Did::Invlpgb { rax, ecx, edx },
             Mnemonic::Tlbsync => Did::Tlbsync,
             Mnemonic::Wrmsr => Did::Msr(ecx, u64::from(edx) << 32 | rax & 0xffff_ffff),
+            Mnemonic::Rdmsr => read_msr(ecx, registers),
             Mnemonic::Cli => Did::Cli,
             Mnemonic::Sti => Did::Sti,
             Mnemonic::Mov => match self.move_control(it, registers) {
@@ -169,6 +175,12 @@ fn address(it: &Instruction, operand: u32, registers: &Registers) -> u64 {
         Some(if register.is_segment_register() { 0 } else { value(register, registers) })
     })
     .expect("every register is known")
+}
+
+/// The revision stands in the upper half.
+fn read_msr(register: u32, registers: &mut Registers) -> Did {
+    (registers[libc::REG_RAX as usize], registers[libc::REG_RDX as usize]) = (0, MICROCODE.into());
+    Did::ReadMsr(register)
 }
 
 const GENERAL: [(Register, c_int); 16] = [

@@ -10,7 +10,7 @@ use machine::{Did, trace};
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, Pcid, PhysAddr, Scope, SpaceToken, Stride, VirtAddr,
 };
-use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Kernel, X86Cpu};
+use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Identity, Kernel, Vendor, X86Cpu};
 
 const VA: VirtAddr = VirtAddr(0x7f12_3456_7000);
 const PCID: Pcid = Pcid(0x805);
@@ -89,6 +89,28 @@ fn c_33_tags_are_switched_off_under_tag_0() {
     // SAFETY: as above.
     let done = trace(0x1234_5007, CR4_PGE | CR4_PCIDE, || unsafe { tlbkit_x86::without_tags() });
     assert_eq!(done, [Did::Cr3(0x1234_5000), Did::Cr4(CR4_PGE)]);
+}
+
+#[test]
+fn c_37_microcode_is_read_where_an_erratum_depends_on_it() {
+    let read = |cpu: Identity| {
+        let mut read = cpu;
+        // SAFETY: nothing reaches the real CPU.
+        let done = trace(0, 0, || read = unsafe { cpu.with_microcode_read() });
+        (done, read.microcode)
+    };
+    let raptor_lake = Identity {
+        vendor: Vendor::Intel,
+        family: 6,
+        model: 0xb7,
+        is_guest: false,
+        microcode: 0,
+        ..Identity::of_this_cpu()
+    };
+    assert_eq!(read(raptor_lake), (vec![Did::Msr(0x8b, 0), Did::ReadMsr(0x8b)], machine::MICROCODE));
+    for other in [Identity { model: 0x55, ..raptor_lake }, Identity { is_guest: true, ..raptor_lake }] {
+        assert_eq!(read(other), (vec![], 0));
+    }
 }
 
 fn broadcast(pages: u64, mapped: Stride, scope: Scope) -> Vec<Did> {
