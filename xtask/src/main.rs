@@ -16,16 +16,16 @@ use std::env;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test          everything: tidy, format, clippy, docs, no_std, tests, the report in a browser
-cargo xtask tidy          the house rules only, in a second
-cargo xtask bench [ARGS]  time and instruction counts of the protocol (ARGS go to cargo bench)
-cargo xtask qemu [PART]    the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor; or all
-cargo xtask c-kernel      the C example in QEMU, as it is and with each fault
-cargo xtask fences [--json]  each fence and ordering of the protocol weakened in turn: loom must notice (minutes)
-cargo xtask mutants [--json] [--quick] [NAME]  each historical bug in a copy of the protocol: must be caught; then the
-                          protocol as it is for 100 times the budget (--quick: once; --clean: that alone)
-cargo xtask report-png    report/index.html as a phone and as a desktop show it, into target/
-cargo xtask help          this text";
+cargo xtask test                     everything: tidy, format, clippy, docs, no_std, tests, the report in a browser
+cargo xtask tidy                     the house rules only, in a second
+cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
+cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor; or all
+cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
+cargo xtask fences [--json]          each fence and ordering of the protocol weakened in turn: loom must notice
+cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol: must be caught; then the protocol as
+                                     it is for 100 times the budget (--quick: once; --clean: that alone)
+cargo xtask report-png               report/index.html as a phone and as a desktop show it, into target/
+cargo xtask help                     this text";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
