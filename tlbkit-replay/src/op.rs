@@ -15,7 +15,7 @@ pub struct Op {
     pub time_ns: u64,
     /// Where.
     pub cpu: u32,
-    /// Name of the thread that caused it.
+    /// Name of the process that caused it.
     pub comm: Name,
     /// What had to be done.
     pub step: Step,

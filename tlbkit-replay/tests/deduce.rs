@@ -112,6 +112,16 @@ fn a_thread_shares_and_copies_nothing() {
 }
 
 #[test]
+fn what_a_thread_does_its_process_is_named_for() {
+    let mut script = Script::default();
+    script.exec().named("worker", 1, (1, 2), "exceptions:page_fault_user: address=0x3e9000 ip=0x1 error_code=0x6");
+    script.one("syscalls:sys_enter_getpid: ");
+    let recording = script.read(Paging::AsRecorded);
+    let names: Vec<_> = recording.deduced.ops.iter().map(|op| recording.names().text(op.comm)).collect();
+    assert!(names.contains(&"prog") && !names.contains(&"worker"), "{names:?}");
+}
+
+#[test]
 fn a_store_to_shared_memory_copies_nothing() {
     let mut script = Script::default();
     script.exec().mmap(1000, 9, SHARED).fault([1000], 4).fault([1000], 7);

@@ -78,7 +78,7 @@ impl Deducer {
     pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
         let trims = self.ended.trims;
         let step = |taken| Step::Revoke { space, cause, taken: Taken { trims, ..taken } };
-        taken.into_iter().for_each(|taken| self.push(event, event.comm, step(taken)));
+        taken.into_iter().for_each(|taken| self.push(event, step(taken)));
     }
 
     fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: u64) {

@@ -161,7 +161,13 @@ impl Deducer {
         }
     }
 
-    fn push(&mut self, event: &Event, comm: Name, step: Step) {
+    fn push(&mut self, event: &Event, step: Step) {
+        self.push_of(event, event.tid, event.comm, step);
+    }
+
+    /// A step of a thread that is not the event's.
+    fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, step: Step) {
+        let comm = self.people.name_of(tid, own_name);
         self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, step });
     }
 
@@ -191,7 +197,7 @@ impl Deducer {
 
     fn run(&mut self, event: &Event, tid: i32, comm: Name) {
         let step = if self.is_program(tid) { Step::Run { space: self.task(tid).space } } else { Step::Idle };
-        self.push(event, comm, step);
+        self.push_of(event, tid, comm, step);
     }
 
     /// Whether the thread runs a program, and has not left it.
@@ -261,7 +267,7 @@ impl Deducer {
         let task = self.task(tid);
         (task.space, task.has_loaded) = (space, true);
         self.users[space.0 as usize] += 1;
-        self.push(event, event.comm, Step::Run { space });
+        self.push(event, Step::Run { space });
         let cause = Cause::Call(Syscall::Execve);
         let stack = Taken::pages(calls::STACK_PAGE, 1, Stride::Page4K);
         self.revoke(event, space, cause, [stack, Taken { frees_tables: true, ..Taken::ALL }]);
@@ -280,7 +286,7 @@ impl Deducer {
         *users = users.saturating_sub(1);
         if *users == 0 {
             self.pages[space.0 as usize].discard(&mut self.frames, &(0..u64::MAX));
-            self.push(event, event.comm, Step::Retire { space, cause });
+            self.push(event, Step::Retire { space, cause });
         }
     }
 
@@ -305,7 +311,7 @@ impl Deducer {
         }
         let most = &mut self.done.most_pages[index];
         *most = (*most).max(self.pages[index].most());
-        self.push(event, event.comm, Step::Touch { page });
+        self.push(event, Step::Touch { page });
     }
 
     /// The page got another frame.
@@ -318,7 +324,7 @@ impl Deducer {
         let task = self.task(event.tid);
         (task.call, task.recorded) = (Some((call, args)), Recorded::NOTHING);
         (task.store, task.copied) = (None, None);
-        self.push(event, event.comm, Step::Call);
+        self.push(event, Step::Call);
     }
 
     /// The new space was loaded a moment ago, unless the trace has not shown it. The thread is its process now.

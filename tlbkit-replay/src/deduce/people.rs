@@ -6,12 +6,15 @@
 //! program's.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tlbkit_trace::{Event, FaultMode, FlushReason, Kind};
+use tlbkit_trace::{Event, FaultMode, FlushReason, Kind, Name, Names};
 
 /// What a first reading tells.
 #[derive(Default)]
 pub(crate) struct People {
     process: FxHashMap<i32, i32>,
+    /// What each process's main thread was called last: a child is called as its parent until its exec. Both readings
+    /// number texts in the order of the file, so a name of the first is one of the second.
+    names: FxHashMap<i32, Name>,
     programs: FxHashSet<i32>,
     /// When execs loaded their new spaces, by thread and time.
     execs: FxHashSet<(i32, u64)>,
@@ -31,6 +34,9 @@ impl People {
         self.cpus = self.cpus.max(event.cpu + 1);
         if event.pid > 0 {
             self.process.entry(event.tid).or_insert(event.pid);
+        }
+        if event.tid == event.pid && event.comm != Names::UNKNOWN {
+            self.names.insert(event.pid, event.comm);
         }
         self.coming.resize(self.cpus as usize, 0);
         let came = std::mem::take(&mut self.coming[event.cpu as usize]);
@@ -66,6 +72,11 @@ impl People {
     /// True if the thread runs a program.
     pub(super) fn is_program(&self, tid: i32) -> bool {
         tid != 0 && self.programs.contains(&tid)
+    }
+
+    /// What the thread's process is called; `own`, the thread's name, if nothing says.
+    pub(super) fn name_of(&self, tid: i32, own: Name) -> Name {
+        self.names.get(&self.process_of(tid)).copied().unwrap_or(own)
     }
 
     /// The process of a thread; itself if nothing says otherwise.

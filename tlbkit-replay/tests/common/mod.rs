@@ -13,10 +13,16 @@ pub(crate) struct Script {
 
 impl Script {
     /// Thread `tid` of process `pid` on `cpu`, a microsecond after the event before.
-    pub(crate) fn at(&mut self, cpu: u32, (pid, tid): (i32, i32), event: &str) -> &mut Self {
+    pub(crate) fn at(&mut self, cpu: u32, who: (i32, i32), event: &str) -> &mut Self {
+        self.named("prog", cpu, who, event)
+    }
+
+    /// The same, of a thread with a name of its own.
+    pub(crate) fn named(&mut self, comm: &str, cpu: u32, (pid, tid): (i32, i32), event: &str) -> &mut Self {
         self.time_ns += 1000;
         let (seconds, ns) = (1 + self.time_ns / 1_000_000_000, self.time_ns % 1_000_000_000);
-        writeln!(self.text, "            prog  {pid}/{tid}  [{cpu:03}]  {seconds}.{ns:09}: {event}").expect("a string");
+        writeln!(self.text, "            {comm}  {pid}/{tid}  [{cpu:03}]  {seconds}.{ns:09}: {event}")
+            .expect("a string");
         self
     }
 

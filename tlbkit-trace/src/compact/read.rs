@@ -61,8 +61,12 @@ impl<R: Read> CompactReader<R> {
         let wanted = u64::from(head.packed_bytes);
         let read = self.reader.by_ref().take(wanted).read_to_end(&mut content);
         self.offset += read.map_err(|answer| Error::Read { place: Place::Byte(begin), answer })? as u64;
-        if content.len() as u64 != wanted || crc32fast::hash(&content) != head.crc {
-            let what = format!("a block of {} events is damaged: {} bytes, want {wanted}", head.events, content.len());
+        if content.len() as u64 != wanted {
+            let what =
+                format!("a block of {} events is cut short: {} bytes, want {wanted}", head.events, content.len());
+            self.health.damage(Place::Byte(begin), what);
+        } else if crc32fast::hash(&content) != head.crc {
+            let what = format!("a block of {} events is damaged: its checksum is wrong", head.events);
             self.health.damage(Place::Byte(begin), what);
         } else if head.is_end() {
             self.take_end(&content);

@@ -14,7 +14,7 @@ const OTHERS: i32 = -2;
 pub struct ProcessRow {
     /// Process; -1 for flushes of threads that were already gone, -2 for all that have no row of their own.
     pub pid: i32,
-    /// The name that it had last.
+    /// The name that its main thread had last, or else one of its threads.
     pub comm: String,
     /// By reason, in order of their numbers.
     pub flushes: [u64; FlushReason::ALL.len()],
@@ -40,7 +40,9 @@ impl Processes {
         let new = || ProcessRow { pid, comm: comm.to_owned(), flushes: [0; FlushReason::ALL.len()] };
         let row = self.rows.entry(pid).or_insert_with(new);
         row.flushes[reason as usize] += 1;
-        if row.comm != comm {
+        // A thread that ends has no number any more, and so no name.
+        let is_better = event.tid == event.pid || row.comm == names.text(Names::UNKNOWN);
+        if is_better && event.comm != Names::UNKNOWN && row.comm != comm {
             comm.clone_into(&mut row.comm);
         }
     }
@@ -49,5 +51,26 @@ impl Processes {
         let mut rows: Vec<_> = self.rows.values().cloned().collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.total()), row.pid));
         rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Kind;
+
+    #[test]
+    fn a_process_is_called_as_its_main_thread() {
+        let mut names = Names::default();
+        let [main, worker] = ["rustc", "opt cgu.0"].map(|name| names.add(name));
+        let mut processes = Processes::default();
+        for (tid, comm, shown) in
+            [(8, worker, "opt cgu.0"), (7, main, "rustc"), (8, worker, "rustc"), (-1, Names::UNKNOWN, "rustc")]
+        {
+            let kind = Kind::Lost { count: 0 };
+            let event = Event { time_ns: 0, cpu: 0, pid: 7, tid, comm, stack: None, kind };
+            processes.count(&event, FlushReason::TaskSwitch, &names);
+            assert_eq!(processes.rows()[0].comm, shown);
+        }
     }
 }
