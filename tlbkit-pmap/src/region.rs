@@ -70,6 +70,12 @@ impl Region {
         Self { first: 0, pages, backing, protection, stride: Stride::Page4K, file: 0, file_first: 0 }
     }
 
+    /// The same region in large pages where one fits.
+    #[must_use]
+    pub const fn large(self) -> Self {
+        Self { stride: Stride::Page2M, ..self }
+    }
+
     /// The addresses that it covers.
     #[must_use]
     pub const fn range(&self) -> Range<u64> {

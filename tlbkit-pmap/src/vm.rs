@@ -14,7 +14,7 @@ use crate::sweep::Change;
 use crate::table::USER_END;
 use core::ops::Range;
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
-use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAddr, Reason, SpaceToken, Stride, Tlb};
+use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAddr, Reason, SpaceToken, Tlb};
 
 /// Lowest address that is given out.
 pub const USER_BASE: u64 = 1 << 22;
@@ -27,14 +27,6 @@ pub struct Vm<'k> {
     pub(crate) lock: RwLock,
     pub(crate) kernel: &'k KernelMap<'k>,
     stage: AtomicU32,
-}
-
-/// The addresses of `pages` base pages from `va` on. They are a program's words: nothing but whole pages of its own half
-/// may be looked at, let alone taken out.
-fn user_range(va: u64, pages: u64) -> Result<Range<u64>, Error> {
-    let end = pages.checked_mul(PAGE_BYTES).and_then(|bytes| va.checked_add(bytes));
-    let end = end.filter(|end| *end <= USER_END && va.is_multiple_of(PAGE_BYTES));
-    end.map(|end| va..end).ok_or(Error::BadRange { va, pages })
 }
 
 /// Stages of a space's life, in order.
@@ -260,10 +252,10 @@ impl<'k> Vm<'k> {
     }
 }
 
-impl Region {
-    /// The same region in large pages where one fits.
-    #[must_use]
-    pub const fn large(self) -> Self {
-        Self { stride: Stride::Page2M, ..self }
-    }
+/// The addresses of `pages` base pages from `va` on. They are a program's words: nothing but whole pages of its own
+/// half may be looked at, let alone taken out.
+fn user_range(va: u64, pages: u64) -> Result<Range<u64>, Error> {
+    let end = pages.checked_mul(PAGE_BYTES).and_then(|bytes| va.checked_add(bytes));
+    let end = end.filter(|end| *end <= USER_END && va.is_multiple_of(PAGE_BYTES));
+    end.map(|end| va..end).ok_or(Error::BadRange { va, pages })
 }
