@@ -1,4 +1,4 @@
-//! A policy from its name: a preset, and fields set otherwise: `linux-6.18:ceiling=0,lazy=off`.
+//! A policy from its name: a preset, and fields set otherwise: `linux-6.18:ceiling=0+lazy=off`.
 
 use anyhow::{Context, Result, bail};
 use tlbkit::{
@@ -13,7 +13,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("lazy", "off, once, skip"),
     ("set", "exact, kept, with-tables, or a power of two of generations between trims"),
     ("kernel_set", "written, unwritten"),
-    ("ceiling", "pages; 0 for always everything"),
+    ("ceiling", "0 to 262144 pages; 0 for always everything"),
     ("page_table_walk", "on, off (Linux 3.x rule)"),
     ("shift", "-1 to 9 (Linux 3.x rule)"),
     ("batching", "none, range, or 1 to 16 pages a packet"),
@@ -104,7 +104,7 @@ fn names_of_keys() -> String {
 fn number(key: &str, value: &str, least: u64, most: u64) -> Result<u64> {
     match value.parse() {
         Ok(number) if (least..=most).contains(&number) => Ok(number),
-        _ => bail!("{} (here {least} to {most})", unknown(key, value)),
+        _ => bail!(unknown(key, value)),
     }
 }
 

@@ -44,11 +44,9 @@ const LOAD: [&str; 3] = ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do ls / | cat;
 #[test]
 fn a_command_is_recorded_small_and_its_status_is_told() {
     let output = run(&[&["--json", "record", "-o", "load.tlbtrace", "--compare", "1", "--"][..], &LOAD].concat());
-    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
-    // The command's own output stands before the row.
-    let row = stdout.lines().last().unwrap_or_default().to_owned();
-    let Some(rows) = rows(&Output { stdout: row.into_bytes(), ..output }) else { return };
-    let row = &rows[0];
+    let Some(rows) = rows(&output) else { return };
+    let [row] = rows.as_slice() else { panic!("what the command writes is no row: {rows:?}") };
+    assert!(String::from_utf8_lossy(&output.stderr).contains("usr"), "the command's own output is kept");
     assert_eq!(row["status"], 3);
     assert!(row["flushes"]["local mm shootdown"].as_u64() > Some(0), "every fork copies pages: {row}");
     assert!(row["bytes"].as_u64().unwrap() * 10 < row["perf_bytes"].as_u64().unwrap(), "{row}");
@@ -96,11 +94,12 @@ fn ctrl_c_ends_observing_with_a_summary() {
 
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
-    let cases: [(&[&str], &str); 6] = [
+    let cases: [(&[&str], &str); 7] = [
         (
             &["record", "-o", "/nowhere/a.tlbtrace", "--", "ls"],
             "tlbkit: /nowhere/a.tlbtrace: its folder does not exist",
         ),
+        (&["observe", "--html", "/nowhere/a.html", "--", "ls"], "tlbkit: /nowhere/a.html: its folder does not exist"),
         (&["record"], "tlbkit: nobody to watch: "),
         (&["observe"], "tlbkit: nobody to watch: "),
         (&["record", "--all-cpus", "--duration=0"], "tlbkit: --duration 0: must be above 0"),

@@ -16,3 +16,14 @@ pub(crate) mod table;
 
 #[cfg(test)]
 mod sample;
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+
+/// Refuses a file whose folder is missing: asked before the long work whose result goes there.
+pub(crate) fn check_folder(file: &Path) -> Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    ensure!(folder.is_none_or(Path::is_dir), "{}: its folder does not exist", file.display());
+    Ok(())
+}

@@ -24,6 +24,9 @@ impl Style {
     }
 }
 
+/// Columns of a terminal that a table of words takes at most.
+const WORDS_WIDTH: u16 = 110;
+
 /// The columns, in order.
 const HEAD: [&str; 7] = ["quantity", "published", "ours", "error", "band", "kind", "verdict"];
 
@@ -44,6 +47,13 @@ pub(crate) fn grid(head: &[String], rows: &[Vec<String>]) -> String {
     table.set_header(head);
     table.add_rows(rows);
     align_right(&mut table, 1..head.len());
+    trim(&table.to_string())
+}
+
+/// A table of words, wrapped so that a line fits most terminals.
+pub(crate) fn words(head: [&str; 2], rows: &[[String; 2]]) -> String {
+    let mut table = bare(Style::Plain);
+    table.set_header(head).add_rows(rows).set_content_arrangement(ContentArrangement::Dynamic).set_width(WORDS_WIDTH);
     trim(&table.to_string())
 }
 
@@ -148,6 +158,14 @@ mod tests {
         let head = ["policy".to_owned(), "ipis".to_owned()];
         let rows = [vec!["a".to_owned(), "9".to_owned()], vec!["b".to_owned(), "1234567".to_owned()]];
         assert!(grid(&head, &rows).contains("| a      |       9 |\n| b      | 1234567 |\n"));
+    }
+
+    #[test]
+    fn words_go_to_the_next_line_where_they_do_not_fit() {
+        let rows = [["linux-3.4".to_owned(), "every flush is a full one; ".repeat(6)]];
+        let text = words(["policy", "what it is"], &rows);
+        assert!(text.starts_with("| policy    | what it is "), "{text}");
+        assert!(text.lines().count() > 3 && text.lines().all(|line| line.len() <= WORDS_WIDTH.into()), "{text}");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
+use crate::output::check_folder;
 use crate::{Ending, Format};
 use accelerator::Accelerator;
 use counts::Run;
@@ -21,8 +22,9 @@ use qemu::{Failed, Qemu};
 /// What to boot for.
 #[derive(Args)]
 #[command(after_help = "\
-Example: tlbkit boot --workload tlb-flush2 --set rounds=5 --cpus 4
-         tlbkit boot --bench -o mine.toml && tlbkit run ebizzy-m --machine mine.toml
+Examples:
+  tlbkit boot --workload tlb-flush2 --set rounds=5 --cpus 4
+  tlbkit boot --bench -o mine.toml && tlbkit run ebizzy-m --machine mine.toml
 
 Needs QEMU and the source tree, from which the kernel is built. Cycles are shown only where KVM runs on hardware
 virtualization and the guest has PCIDs; an emulator's would mean nothing, so there counts stand alone.
@@ -37,17 +39,17 @@ pub(crate) struct Options {
     /// A workload of `tlbkit list workloads`
     #[arg(long, default_value = "ebizzy-m", conflicts_with = "bench")]
     workload: String,
-    /// A parameter of the workload: KEY=VALUE; may be given again
-    #[arg(long = "set", conflicts_with = "bench")]
+    /// A parameter of the workload; may be given again
+    #[arg(long = "set", value_name = "KEY=VALUE", conflicts_with = "bench")]
     parameters: Vec<String>,
     /// A preset of `tlbkit list policies`
     #[arg(long, default_value = "tlbkit")]
     policy: String,
-    /// Another word of the kernel's command line: KEY=VALUE, as pti=on, monitor=on or seed=2; may be given again
-    #[arg(long = "option", conflicts_with = "bench")]
+    /// Another word of kernel/README.md, as pti=on, monitor=on or seed=2; may be given again
+    #[arg(long = "option", value_name = "KEY=VALUE", conflicts_with = "bench")]
     words: Vec<String>,
     /// With --bench, the machine file to write; boot.toml by default where cycles can be measured
-    #[arg(short, long, requires = "bench")]
+    #[arg(short, long, value_name = "FILE", requires = "bench")]
     output: Option<PathBuf>,
 }
 
@@ -88,10 +90,8 @@ fn run(options: &Options, qemu: &Qemu<'_>, format: Format) -> Result<()> {
 fn measure(options: &Options, qemu: &Qemu<'_>, format: Format) -> Result<()> {
     let is_measuring = *qemu.accelerator == Accelerator::Hardware;
     if let Some(output) = &options.output {
-        let file = output.display();
-        let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty());
-        ensure!(folder.is_none_or(|folder| folder.is_dir()), "{file}: its folder does not exist");
-        ensure!(is_measuring, "{file}: not written: {}", qemu.accelerator);
+        check_folder(output)?;
+        ensure!(is_measuring, "{}: not written: {}", output.display(), qemu.accelerator);
     }
     let bench = bench::run(qemu, &options.policy)?;
     match format {

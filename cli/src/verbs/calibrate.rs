@@ -10,13 +10,14 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
 use tlbkit_host::{Effort, PARTS, Survey, ring};
 use tlbkit_sim::machine::Machine;
 
+use crate::output::check_folder;
 use crate::{Ending, Format, progress};
 use measured::Origin;
 use write::Sheet;
@@ -29,7 +30,7 @@ const DISTURBED: &str = "# Others used the CPUs meanwhile: measure again on a qu
 #[command(after_help = "Example: tlbkit calibrate --quick -o mine.toml && tlbkit run ebizzy-m --machine mine.toml")]
 pub(crate) struct Options {
     /// The machine file to write; its name without the ending becomes the machine's
-    #[arg(short, long, default_value = "this-host.toml")]
+    #[arg(short, long, value_name = "FILE", default_value = "this-host.toml")]
     output: PathBuf,
     /// Few repetitions: some seconds on a quiet host
     #[arg(long)]
@@ -46,8 +47,7 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
         return Ok(Ending::Fine);
     }
     let file = options.output.display().to_string();
-    let folder = options.output.parent().filter(|folder| !folder.as_os_str().is_empty());
-    ensure!(folder.is_none_or(|folder| folder.is_dir()), "{file}: its folder does not exist");
+    check_folder(&options.output)?;
     let survey = survey(if options.quick { Effort::Quick } else { Effort::Full })?;
     let base = base::nearest(&survey);
     let machine = Machine::builtin(base)?;

@@ -4,16 +4,15 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
-use tlbkit::{PRESETS, Policy};
 use tlbkit_check::campaign::{self, Explored, Plan, Report};
 use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::schedule::shrink::{Failure, shrink};
 use tlbkit_check::{Finding, Setup, chrome_trace, two_columns};
 
-use crate::{Ending, Format, progress};
+use crate::{Ending, Format, progress, settings};
 
 /// What to check.
 #[derive(Args)]
@@ -22,7 +21,7 @@ use crate::{Ending, Format, progress};
     tlbkit check --replay 2398 --trace run.json")]
 pub(crate) struct Options {
     /// Random schedules to run
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// All schedules of a program with at most --bound deviations from running one CPU after the other
     #[arg(long, requires = "program")]
@@ -31,12 +30,12 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2)]
     bound: u8,
     /// One seed again, step by step
-    #[arg(long, value_name = "SEED", conflicts_with = "exhaustive")]
+    #[arg(long, value_name = "SEED", allow_negative_numbers = true, conflicts_with = "exhaustive")]
     replay: Option<u64>,
-    /// A program with a name (`list` shows them); all of them and random ones by default
-    #[arg(long)]
+    /// A program of `tlbkit list programs`; all of them and random ones by default
+    #[arg(long, value_name = "NAME")]
     program: Option<String>,
-    /// A policy of `tlbkit list policies`; all of them in turn by default
+    /// PRESET[:KEY=VALUE[+KEY=VALUE...]]; by default each seed draws one, published or not
     #[arg(long)]
     policy: Option<String>,
     /// Where to write a failing run as a trace for Perfetto or Chrome
@@ -46,13 +45,9 @@ pub(crate) struct Options {
 
 /// Checks it.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    if options.program.as_deref() == Some("list") {
-        list(format);
-        return Ok(Ending::Fine);
-    }
     let plan = Plan {
         program: options.program.as_deref().map(program).transpose()?,
-        policy: options.policy.as_deref().map(policy).transpose()?,
+        policy: options.policy.as_deref().map(settings::policy).transpose()?,
     };
     let failure = match options.replay {
         Some(seed) => replay(&plan, seed, format),
@@ -69,25 +64,8 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
 }
 
 fn program(name: &str) -> Result<&'static Named> {
-    let names = || named::ALL.iter().chain(named::SMALL).map(|named| named.name).collect::<Vec<_>>().join(", ");
+    let names = || named::all().map(|named| named.name).collect::<Vec<_>>().join(", ");
     Named::find(name).with_context(|| format!("no program {name}: there are {}", names()))
-}
-
-fn policy(name: &str) -> Result<Policy> {
-    if let Some(policy) = Policy::preset(name) {
-        return Ok(policy);
-    }
-    let names: Vec<_> = PRESETS.iter().map(|preset| preset.name).collect();
-    bail!("no policy {name}: there are {}", names.join(", "))
-}
-
-fn list(format: Format) {
-    for named in named::ALL.iter().chain(named::SMALL) {
-        match format {
-            Format::Json => println!("{}", json!({ "program": named.name, "purpose": named.purpose })),
-            Format::Text => println!("{:<20} {}", named.name, named.purpose),
-        }
-    }
 }
 
 fn seeds(plan: &Plan, count: u64, format: Format) -> Option<Failure> {

@@ -4,16 +4,18 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tlbkit::{AddressSpace, PRESETS};
+use tlbkit_check::program::named;
 use tlbkit_sim::machine::Machine;
+use tlbkit_workloads::Parameter;
 
 use crate::experiment::{Experiment, ids};
-use crate::output::table::grid;
+use crate::output::table::words;
 use crate::settings::KEYS;
 use crate::{Ending, Format};
 
 /// What to list.
 #[derive(Args)]
-#[command(after_help = "Example: tlbkit list policies")]
+#[command(after_help = "Examples:\n  tlbkit list policies\n  tlbkit list workloads --json")]
 pub(crate) struct Options {
     /// One kind only
     kind: Option<Kind>,
@@ -24,53 +26,69 @@ enum Kind {
     Machines,
     Policies,
     Workloads,
+    Parameters,
     Experiments,
     Settings,
+    Programs,
     Sizes,
 }
 
-const ALL: [Kind; 6] =
-    [Kind::Machines, Kind::Policies, Kind::Workloads, Kind::Experiments, Kind::Settings, Kind::Sizes];
-
 /// Lists it.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    for kind in ALL.into_iter().filter(|kind| options.kind.is_none_or(|only| only == *kind)) {
-        let (title, rows) = rows(kind)?;
+    let kinds = options.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
+    for &kind in kinds {
+        let ([title, what], rows) = rows(kind)?;
         match format {
             Format::Json => {
                 for [name, description] in rows {
                     println!("{}", json!({ "kind": title, "name": name, "description": description }));
                 }
             }
-            Format::Text => {
-                let rows: Vec<_> = rows.into_iter().map(Vec::from).collect();
-                println!("{}\n", grid(&[title.to_owned(), "what it is".to_owned()], &rows));
-            }
+            Format::Text => println!("{}", words([title, what], &rows)),
         }
     }
     Ok(Ending::Fine)
 }
 
-fn rows(kind: Kind) -> Result<(&'static str, Vec<[String; 2]>)> {
+/// The names of the two columns, and the rows.
+fn rows(kind: Kind) -> Result<([&'static str; 2], Vec<[String; 2]>)> {
     Ok(match kind {
-        Kind::Machines => ("machine", machines()?),
-        Kind::Policies => {
-            ("policy", PRESETS.iter().map(|preset| [preset.name.into(), preset.description.into()]).collect())
-        }
+        Kind::Machines => (["machine", "what it is"], machines()?),
+        Kind::Policies => (["policy", "what it does"], pairs(PRESETS.iter().map(|p| (p.name, p.description)))),
         Kind::Workloads => {
-            let describe = |name: &str| tlbkit_workloads::describe(name).unwrap_or_default().to_owned();
-            ("workload", tlbkit_workloads::names().map(|name| [name.to_owned(), describe(name)]).collect())
+            let describe = |name| (name, tlbkit_workloads::describe(name).unwrap_or_default());
+            (["workload", "what it does"], pairs(tlbkit_workloads::names().map(describe)))
         }
-        Kind::Experiments => ("experiment", experiments()?),
-        Kind::Settings => ("setting", KEYS.iter().map(|(key, values)| [(*key).into(), (*values).into()]).collect()),
-        Kind::Sizes => ("size", sizes()),
+        Kind::Parameters => (["workload parameter", "what it sets [if not given; range]"], parameters()),
+        Kind::Experiments => (["experiment", "what it reproduces"], experiments()?),
+        Kind::Settings => (["setting", "its values"], pairs(KEYS.iter().copied())),
+        Kind::Programs => {
+            (["program", "what `check` runs in it"], pairs(named::all().map(|program| (program.name, program.purpose))))
+        }
+        Kind::Sizes => (["size", "in memory"], sizes()),
     })
+}
+
+fn pairs<'a>(rows: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<[String; 2]> {
+    rows.map(|(name, description)| [name.to_owned(), description.to_owned()]).collect()
 }
 
 fn machines() -> Result<Vec<[String; 2]>> {
     Machine::names()
         .map(|name| Ok([name.to_owned(), Machine::builtin(name)?.description.trim().replace('\n', " ")]))
         .collect()
+}
+
+/// What `--set` takes.
+fn parameters() -> Vec<[String; 2]> {
+    let of = |name: &'static str| {
+        let workload = tlbkit_workloads::by_name(name)?;
+        Some(workload.parameters().list().iter().map(move |parameter| {
+            let Parameter { name: key, meaning, default, least, most } = parameter;
+            [format!("{name} {key}"), format!("{meaning} [{default}; {least} to {most}]")]
+        }))
+    };
+    tlbkit_workloads::names().filter_map(of).flatten().collect()
 }
 
 fn experiments() -> Result<Vec<[String; 2]>> {

@@ -17,6 +17,7 @@ use tlbkit_host::Host;
 use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
 use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
 
+use crate::output::check_folder;
 use crate::output::sheet::{self, Part, Sheet};
 use crate::verbs::record::subject::{LOOK, Run, Subject, Watching};
 use crate::verbs::replay::recorded::{plots, processes};
@@ -29,7 +30,8 @@ const NUDGES: u32 = 4;
 
 /// Whom to observe.
 #[derive(Args)]
-#[command(after_help = "Example: tlbkit observe -- make -j4\n         tlbkit observe --all-cpus")]
+#[command(after_help = "Examples:\n  tlbkit observe --all-cpus\n  tlbkit observe -- make -j4\n  \
+    tlbkit observe --pid 1234 --duration 10 --html flushes.html")]
 pub(crate) struct Options {
     /// Seconds from one picture to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
@@ -43,6 +45,7 @@ pub(crate) struct Options {
 
 /// Observes it.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    options.html.as_deref().map_or(Ok(()), check_folder)?;
     options.subject.check()?;
     let interval = options.interval;
     ensure!((0.1..=3600.0).contains(&interval), "--interval {interval}: must be 0.1 to 3600");
@@ -58,7 +61,7 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     let interval = Duration::from_secs_f64(interval);
     let mut observed = Observed::new(Host::ask()?.tsc_mhz, available.missing);
     thread::scope(|scope| {
-        let keeper = scope.spawn(|| keep(recorder, &options.subject, interval / NUDGES));
+        let keeper = scope.spawn(|| keep(recorder, &options.subject, format, interval / NUDGES));
         let source = open_pipe(stream).and_then(|mut source| {
             let screen = Screen::open(format, &options.subject);
             read(source.as_mut(), interval, &mut observed, &screen)?;
@@ -76,9 +79,9 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
 }
 
 /// Makes the recorder hand out what it has, until the watching is over; then ends it, and with it the stream.
-fn keep(mut recorder: Recorder, subject: &Subject, pause: Duration) -> Result<Run> {
+fn keep(mut recorder: Recorder, subject: &Subject, format: Format, pause: Duration) -> Result<Run> {
     recorder.wait_until_ready()?;
-    let mut watching = Watching::start(subject)?;
+    let mut watching = Watching::start(subject, format)?;
     let mut since_nudge = Duration::ZERO;
     while !watching.is_over()? && !recorder.is_over() {
         thread::sleep(LOOK);

@@ -15,6 +15,7 @@ use tlbkit_host::Sample;
 use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, available};
 use tlbkit_trace::{EVENTS, FlushReason};
 
+use crate::output::check_folder;
 use crate::output::table::grid;
 use crate::{Ending, Format, progress};
 use convert::Converted;
@@ -25,7 +26,7 @@ use subject::{LOOK, Run, Subject, Watching};
 #[command(after_help = "Example: tlbkit record -o build.tlbtrace -- make -j4")]
 pub(crate) struct Options {
     /// The file: perf's own form if it ends in .data, else this program's, a twentieth of the size
-    #[arg(short, long, default_value = "recorded.tlbtrace")]
+    #[arg(short, long, value_name = "FILE", default_value = "recorded.tlbtrace")]
     output: PathBuf,
     /// Run the command so many times without and with recording, in turn, and compare the times
     #[arg(long, value_name = "TIMES")]
@@ -47,9 +48,9 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
         ensure!(!options.subject.command.is_empty(), "--compare needs a command to run");
         ensure!((1..=100).contains(&times), "--compare {times}: must be 1 to 100");
     }
-    ensure!(options.folder().is_dir(), "{}: its folder does not exist", options.output.display());
+    check_folder(&options.output)?;
     let available = available(EVENTS)?;
-    let (recorded, compared) = record(options, &available)?;
+    let (recorded, compared) = record(options, &available, format)?;
     match format {
         Format::Json => println!("{}", json_row(options, &available, &recorded, compared.as_ref())),
         Format::Text => print_text(options, &available, &recorded, compared.as_ref()),
@@ -94,15 +95,15 @@ impl Compared {
 }
 
 /// Records, the last time into the file that is kept.
-fn record(options: &Options, available: &Available) -> Result<(Recorded, Option<Compared>)> {
-    let Some(times) = options.compare else { return Ok((record_once(options, available)?, None)) };
+fn record(options: &Options, available: &Available, format: Format) -> Result<(Recorded, Option<Compared>)> {
+    let Some(times) = options.compare else { return Ok((record_once(options, available, format)?, None)) };
     let bar = progress::bar(2 * times);
     let (mut plain, mut with) = (Vec::new(), Vec::new());
     let mut last = None;
     for _ in 0..times {
-        plain.push(run_plain(&options.subject)?.seconds);
+        plain.push(run_plain(&options.subject, format)?.seconds);
         bar.inc(1);
-        let recorded = record_once(options, available)?;
+        let recorded = record_once(options, available, format)?;
         with.push(recorded.run.seconds);
         last = Some(recorded);
         bar.inc(1);
@@ -112,21 +113,21 @@ fn record(options: &Options, available: &Available) -> Result<(Recorded, Option<
     Ok((recorded, Some(Compared { plain: Sample::of(plain), recorded: Sample::of(with) })))
 }
 
-fn run_plain(subject: &Subject) -> Result<Run> {
-    let mut watching = Watching::start(subject)?;
+fn run_plain(subject: &Subject, format: Format) -> Result<Run> {
+    let mut watching = Watching::start(subject, format)?;
     while !watching.is_over()? {
         sleep(LOOK);
     }
     watching.finish()
 }
 
-fn record_once(options: &Options, available: &Available) -> Result<Recorded> {
+fn record_once(options: &Options, available: &Available, format: Format) -> Result<Recorded> {
     let keep = options.output.extension() == Some(OsStr::new("data"));
     // Beside the result: a folder for temporary files may be too small.
     let parent = options.folder();
     let folder = tempfile::tempdir_in(parent).with_context(|| parent.display().to_string())?;
     let perf_file = if keep { options.output.clone() } else { folder.path().join("perf.data") };
-    let (run, cpu_seconds) = run_recorded(options, available, &perf_file)?;
+    let (run, cpu_seconds) = run_recorded(options, available, &perf_file, format)?;
     let compact = (!keep).then_some(options.output.as_path());
     let converted = convert::convert(&perf_file, compact)?;
     let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
@@ -134,7 +135,7 @@ fn record_once(options: &Options, available: &Available) -> Result<Recorded> {
     Ok(Recorded { run, perf_bytes, file_bytes, cpu_seconds, converted })
 }
 
-fn run_recorded(options: &Options, available: &Available, file: &Path) -> Result<(Run, f64)> {
+fn run_recorded(options: &Options, available: &Available, file: &Path, format: Format) -> Result<(Run, f64)> {
     let subject = &options.subject;
     let order = Order {
         events: available.events.clone(),
@@ -145,7 +146,7 @@ fn run_recorded(options: &Options, available: &Available, file: &Path) -> Result
     let mut recorder = Recorder::start(&order)?;
     recorder.wait_until_ready()?;
     let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
-    let mut watching = Watching::start(subject)?;
+    let mut watching = Watching::start(subject, format)?;
     while !watching.is_over()? && !recorder.is_over() {
         sleep(LOOK);
     }

@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_replay::{Tally, replay};
 
+use crate::output::check_folder;
 use crate::{Ending, Format, progress, settings};
 use trace::{Subject, Trace};
 
@@ -48,6 +49,7 @@ struct Answer {
 
 /// Replays it.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    [&options.html, &options.perfetto].into_iter().flatten().try_for_each(|file| check_folder(file))?;
     let recorder = settings::policy(&options.subject.recorded_by)?;
     let policies = policies(options, recorder)?;
     let trace = options.subject.read()?;

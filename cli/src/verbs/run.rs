@@ -1,10 +1,10 @@
 //! `tlbkit run`: one workload on one machine under several policies, side by side.
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::Value;
 use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::{Outcome, Run};
@@ -15,8 +15,9 @@ use crate::{Ending, Format, progress, settings};
 
 /// What to run.
 #[derive(Args)]
-#[command(after_help = "Example: tlbkit run ebizzy-arena-old --machine ivybridge-8thread \
-    --policy linux-3.13,linux-3.14,linux-6.18:ceiling=0 --set threads=4")]
+#[command(after_help = "Examples:\n  tlbkit run madvise1 --cpus 2\n  \
+    tlbkit run ebizzy-arena-old --machine ivybridge-8thread --policy linux-3.13,linux-3.14,linux-6.18:ceiling=0 \
+    --set threads=4")]
 pub(crate) struct Options {
     /// A workload of `tlbkit list workloads`
     workload: String,
@@ -27,18 +28,21 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
     policy: Vec<String>,
     /// CPUs; the machine's own number by default
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     cpus: Option<usize>,
-    /// A parameter of the workload: KEY=VALUE; may be given again
-    #[arg(long = "set")]
+    /// A parameter of the workload, of `tlbkit list parameters`; may be given again
+    #[arg(long = "set", value_name = "KEY=VALUE")]
     parameters: Vec<String>,
     /// Simulated milliseconds for a workload that does not end by itself
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, allow_negative_numbers = true)]
     milliseconds: u64,
     /// Where random numbers come from
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
 }
+
+/// The longest run that is of use to anybody: a simulated day.
+const MOST_MILLISECONDS: u64 = 86_400_000;
 
 /// One run, by names.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -55,8 +59,11 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// Whether everything that it names exists.
+    /// Whether everything that it names exists, and its time makes sense.
     pub(crate) fn check(&self) -> Result<()> {
+        let milliseconds = self.milliseconds;
+        let is_sensible = (1..=MOST_MILLISECONDS).contains(&milliseconds);
+        ensure!(is_sensible, "{milliseconds} milliseconds: must be 1 to {MOST_MILLISECONDS}");
         machine(&self.machine)?;
         workload(&self.workload, &self.set)?;
         settings::policy(&self.policy).map(drop)
@@ -70,6 +77,13 @@ impl Point {
         run.limit_cycles = Some((self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64);
         run.execute().with_context(|| format!("{} under {}", self.workload, self.policy))
     }
+
+    /// The point and what came out.
+    pub(crate) fn row(&self, outcome: &Outcome) -> Result<Value> {
+        let mut row = serde_json::to_value(self)?;
+        row["outcome"] = serde_json::to_value(outcome)?;
+        Ok(row)
+    }
 }
 
 /// Runs it.
@@ -80,15 +94,31 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     let outcome = |point: &Point| point.execute().inspect(|_| bar.inc(1));
     let outcomes = points.par_iter().map(outcome).collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
-    let named: Vec<_> = points.iter().map(|point| point.policy.as_str()).zip(outcomes).collect();
     match format {
-        Format::Json => named.iter().for_each(|(policy, outcome)| println!("{}", json_row(options, policy, outcome))),
-        Format::Text => println!("{}", compare(&named)),
+        Format::Json => {
+            for (point, outcome) in points.iter().zip(&outcomes) {
+                println!("{}", point.row(outcome)?);
+            }
+        }
+        Format::Text => {
+            let named: Vec<_> = points.iter().map(|point| point.policy.as_str()).zip(outcomes).collect();
+            println!("{}\n{}", options.heading()?, compare(&named));
+        }
     }
     Ok(Ending::Fine)
 }
 
 impl Options {
+    /// What the table is about: what ran, where and how long.
+    fn heading(&self) -> Result<String> {
+        let Self { workload, seed, milliseconds, .. } = self;
+        let machine = machine(&self.machine)?;
+        let cpus = self.cpus.unwrap_or(machine.system.cpus.value as usize);
+        let about = tlbkit_workloads::describe(workload).unwrap_or_default();
+        let place = format!("on {} with {cpus} CPUs, {milliseconds} ms, seed {seed}", machine.name);
+        Ok(format!("{workload}: {about}\n{place}; cycles are of all CPUs\n"))
+    }
+
     /// A point for each policy.
     fn points(&self) -> Vec<Point> {
         let point = |policy: &String| Point {
@@ -125,13 +155,6 @@ pub(crate) fn workload(name: &str, parameters: &[String]) -> Result<Workload> {
         workload.set(parameter).map_err(|error| anyhow::anyhow!("workload {name}: {error}"))?;
     }
     Ok(workload)
-}
-
-fn json_row(options: &Options, policy: &str, outcome: &Outcome) -> serde_json::Value {
-    json!({
-        "workload": options.workload, "machine": options.machine, "policy": policy, "seed": options.seed,
-        "outcome": outcome,
-    })
 }
 
 type Row = (&'static str, fn(&Outcome) -> String);

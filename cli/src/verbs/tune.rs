@@ -11,6 +11,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use tlbkit_replay::{Range, Tally, replay};
 
+use crate::output::check_folder;
 use crate::output::range::{Sign, percent};
 use crate::output::table::grid;
 use crate::verbs::replay::trace::{Subject, Trace, agreement_table};
@@ -99,6 +100,7 @@ impl Tuned {
 
 /// Tries everything.
 pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+    options.html.as_deref().map_or(Ok(()), check_folder)?;
     let recorded_by = settings::policy(&options.subject.recorded_by)?;
     let trace = options.subject.read()?;
     let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine);

@@ -23,8 +23,13 @@ impl Named {
     /// The program called `name`.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
-        ALL.iter().chain(SMALL).find(|named| named.name == name)
+        all().find(|named| named.name == name)
     }
+}
+
+/// All that have a name: those for random schedules, then those small enough for every schedule.
+pub fn all() -> impl Iterator<Item = &'static Named> {
+    ALL.iter().chain(SMALL)
 }
 
 /// More of them, small enough for all schedules.

@@ -20,7 +20,8 @@ fn head(words: &[&str]) -> Vec<String> {
 }
 
 fn cell(sample: &Sample) -> String {
-    format!("{:.1} ({})", sample.median, figures::spread(sample))
+    let decimals = usize::from(sample.median < 100.0);
+    format!("{:.decimals$} ({})", sample.median, figures::spread(sample))
 }
 
 fn optional(sample: &Option<Sample>) -> String {

@@ -11,6 +11,8 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tlbkit_host::recorder::Watched;
 
+use crate::Format;
+
 /// A command, a process, or all CPUs.
 #[derive(Args)]
 pub(crate) struct Subject {
@@ -71,15 +73,19 @@ pub(crate) struct Run {
 }
 
 impl Watching {
-    /// Starts the command, if there is one.
-    pub(crate) fn start(subject: &Subject) -> Result<Self> {
+    /// Starts the command, if there is one. Under `--json` it writes to standard error: standard output is ours alone.
+    pub(crate) fn start(subject: &Subject, format: Format) -> Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("watching for Ctrl-C")?;
         }
         let mut words = subject.command.iter();
         let command = words.next().map(|program| {
-            let started = Command::new(program).args(words).spawn();
+            let mut command = Command::new(program);
+            if format == Format::Json {
+                command.stdout(std::io::stderr());
+            }
+            let started = command.args(words).spawn();
             started.with_context(|| format!("{}: cannot be run", program.display()))
         });
         let limit = subject.duration.map(Duration::from_secs_f64);

@@ -10,6 +10,9 @@ use crate::verbs::run::Point;
 
 /// Lists, separated by commas; every combination is a point.
 #[derive(Args)]
+#[command(
+    after_help = "Example: tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 > plan.jsonl"
+)]
 pub(crate) struct Options {
     /// Workloads of `tlbkit list workloads`
     #[arg(required = true, value_delimiter = ',')]
@@ -21,16 +24,16 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
     policy: Vec<String>,
     /// Numbers of CPUs; the machine's own by default
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
     cpus: Vec<usize>,
     /// Where random numbers come from
-    #[arg(long, value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_delimiter = ',', default_value = "1", allow_negative_numbers = true)]
     seed: Vec<u64>,
-    /// A parameter of the workloads and its values: KEY=VALUE[,VALUE...]; may be given again
-    #[arg(long = "set")]
+    /// A parameter of the workloads and its values; may be given again
+    #[arg(long = "set", value_name = "KEY=VALUE[,VALUE...]")]
     parameters: Vec<String>,
     /// Simulated milliseconds for a workload that does not end by itself
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, allow_negative_numbers = true)]
     milliseconds: u64,
 }
 

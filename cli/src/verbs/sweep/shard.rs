@@ -18,6 +18,7 @@ use crate::{Format, progress};
 
 /// Which points, and where the rows go.
 #[derive(Args)]
+#[command(after_help = "Example: tlbkit sweep run plan.jsonl --shard 3/8")]
 pub(crate) struct RunOptions {
     /// A plan
     plan: PathBuf,
@@ -25,12 +26,13 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "K/N", default_value = "1/1")]
     shard: Shard,
     /// The file for the rows; by default the plan's name with .K-of-N behind it
-    #[arg(short, long)]
+    #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
 /// What to put in order.
 #[derive(Args)]
+#[command(after_help = "Example: tlbkit sweep merge plan.jsonl plan.jsonl.*-of-8 > results.jsonl")]
 pub(crate) struct MergeOptions {
     /// The plan
     plan: PathBuf,
@@ -91,9 +93,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 /// A point, where it stands in the plan, and what came out.
 fn row(index: usize, point: &Point) -> Result<Value> {
-    let mut row = serde_json::to_value(point)?;
+    let mut row = point.row(&point.execute()?)?;
     row["point"] = index.into();
-    row["outcome"] = serde_json::to_value(point.execute()?)?;
     Ok(row)
 }
 
