@@ -19,7 +19,7 @@ const HELP: &str = "\
 cargo xtask test                     everything: tidy, format, clippy, docs, no_std, tests, the report in a browser
 cargo xtask tidy                     the house rules only, in a second
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
-cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor; or all
+cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
 cargo xtask fences [--json]          each fence and ordering of the protocol weakened in turn: loom must notice
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol: must be caught; then the protocol as
