@@ -1,0 +1,57 @@
+//! `run` and `list` as somebody types them.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+fn run(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).output().unwrap()
+}
+
+fn text(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+const SHORT: [&str; 6] = ["run", "madvise1", "--cpus", "2", "--milliseconds", "1"];
+
+#[test]
+fn a_row_says_all_that_was_set() {
+    let more = ["--seed", "3", "--set", "threads=2", "--policy", "xnu:lazy=off", "--json"];
+    let mut row: Value = serde_json::from_str(&text(&[&SHORT[..], &more].concat())).expect("one row");
+    let outcome = row.as_object_mut().unwrap().remove("outcome").unwrap();
+    assert!(outcome["score"].as_u64() > Some(0), "{outcome}");
+    let set = json!({
+        "workload": "madvise1", "machine": "skylake-desktop-pti", "policy": "xnu:lazy=off", "cpus": 2, "seed": 3,
+        "set": ["threads=2"], "milliseconds": 1,
+    });
+    assert_eq!(row, set);
+}
+
+#[test]
+fn a_table_says_what_ran_where_and_in_which_unit() {
+    let text = text(&SHORT);
+    let (first, second) = (text.lines().next().unwrap(), text.lines().nth(1).unwrap());
+    assert!(first.starts_with("madvise1: ") && first.ends_with("unit: page"), "{first}");
+    assert!(second.starts_with("on skylake-desktop-pti with 2 CPUs, 1 ms, seed 1"), "{second}");
+}
+
+#[test]
+fn lists_fit_a_terminal_and_have_all_that_can_be_named() {
+    let text = text(&["list"]);
+    assert!(text.lines().all(|line| line.len() <= 110), "{text}");
+    for name in ["zen4", "linux-6.18", "tlb-flush2", "tlb-flush2 pages", "range", "lazy_refs", "unmap-1-page"] {
+        assert!(text.lines().any(|line| line.starts_with(&format!("| {name} "))), "{name} in {text}");
+    }
+}
+
+#[test]
+fn a_time_that_makes_no_sense_is_one_line_and_status_2() {
+    for time in ["0", "86400001"] {
+        let output = run(&["run", "madvise1", "--milliseconds", time]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(message, format!("tlbkit: {time} milliseconds: must be 1 to 86400000\n"));
+        assert_eq!(output.status.code(), Some(2));
+    }
+}
