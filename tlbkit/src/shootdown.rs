@@ -232,7 +232,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait.
+    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait. It looks at
+    /// all words of the inbox: to be told which are worth it would cost each sender a second locked operation.
     pub fn answer(&self, irqs: &IrqsOff) {
         for (index, word) in self.tlb.inbox(self.id).words().iter().enumerate() {
             // Relaxed: a look that saves the exchange; the interrupt comes after the hint.
