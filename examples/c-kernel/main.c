@@ -222,7 +222,7 @@ static void test_offline(void) {
     want(0, 103);
     on_cpu(3, find_user);
     on_cpu(3, take_out);
-    // An interrupt to all others by one command reaches it all the same, and asks nothing of it.
+    // It is in the set of the space still; nobody asks it, nor sends the command that interrupts all others.
     uint64_t before = told_for(TLBKIT_REASON_ENTER);
     remap(0, 104, TLBKIT_REASON_ENTER);
     CHECK(told_for(TLBKIT_REASON_ENTER) - before == CPUS - 2);

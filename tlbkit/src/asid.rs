@@ -9,11 +9,11 @@
 
 use crate::address_space::{Generation, SpaceId};
 use crate::hardware::Pcid;
-use crate::sync::{Owned, OwnedByte, OwnedShort};
+use crate::sync::{Owned, OwnedByte};
 
 /// Index of a slot: 0 ..= 14.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asid(pub(crate) u8);
+pub struct Asid(pub(crate) u32);
 
 /// Most slots that a CPU can have: a 16-bit mask of user halves, and a table of 16 whose index needs no check.
 pub const MAX_SLOTS: usize = 15;
@@ -41,11 +41,11 @@ pub(crate) struct Slots {
     ids: [Owned; ROOM],
     generations: [Owned; ROOM],
     hints: [OwnedByte; HINTS],
-    /// When each slot was last used, in switches; see [`touch`](Self::touch).
-    stamps: [OwnedShort; ROOM],
-    clock: OwnedShort,
+    /// Every index once, the slot used last in the first place; see [`touch`](Self::touch).
+    order: [OwnedByte; ROOM],
     next: OwnedByte,
-    count: OwnedByte,
+    /// The highest slot in use.
+    last: OwnedByte,
 }
 
 impl Slots {
@@ -54,29 +54,29 @@ impl Slots {
             ids: [const { Owned::new(0) }; ROOM],
             generations: [const { Owned::new(0) }; ROOM],
             hints: [const { OwnedByte::new(0) }; HINTS],
-            stamps: [const { OwnedShort::new(0) }; ROOM],
-            clock: OwnedShort::new(0),
+            order: [const { OwnedByte::new(0) }; ROOM],
             next: OwnedByte::new(0),
-            count: OwnedByte::new(1),
+            last: OwnedByte::new(0),
         }
     }
 
     /// Forgets everything and uses `count` slots from now on.
     pub(crate) fn reset(&self, count: usize) {
+        let last = count - 1;
         for slot in 0..ROOM {
             self.ids[slot].set(0);
             self.generations[slot].set(0);
+            // Slot 0 stands in the last place of those in use, so that it is taken first.
+            self.order[slot].set(((last + ROOM - slot) % ROOM) as u8);
         }
-        self.count.set(count as u8);
+        self.last.set(last as u8);
         self.next.set(0);
-        self.clock.set(0);
-        self.stamps.iter().for_each(|stamp| stamp.set(0));
     }
 
     /// The slot of `id`, if the hint knows it: five instructions, whatever its place.
     #[inline(always)]
     pub(crate) fn recall(&self, id: SpaceId) -> Option<Asid> {
-        let slot = self.hints[id.0 as usize % HINTS].get() % ROOM as u8;
+        let slot = u32::from(self.hints[id.0 as usize % HINTS].get()) % ROOM as u32;
         (self.ids[slot as usize].get() == id.0).then_some(Asid(slot))
     }
 
@@ -84,7 +84,7 @@ impl Slots {
     #[inline(always)]
     pub(crate) fn search(&self, id: SpaceId) -> Option<Asid> {
         // Behind the last slot stands what is looked for, so that the search need not count.
-        let end = self.count.get() as usize % ROOM;
+        let end = (self.last.get() as usize + 1) % ROOM;
         self.ids[end].set(id.0);
         let slot = self.ids.iter().position(|held| held.get() == id.0).unwrap_or(end);
         self.ids[end].set(0);
@@ -92,28 +92,21 @@ impl Slots {
             return None;
         }
         self.hints[id.0 as usize % HINTS].set(slot as u8);
-        Some(Asid(slot as u8))
+        Some(Asid(slot as u32))
     }
 
     /// Takes the next slot in turn for `id`; what it held is gone (INV-8).
     #[inline(always)]
     pub(crate) fn take_in_turn(&self, id: SpaceId) -> Asid {
         let slot = self.next.get();
-        self.next.set(if slot + 1 == self.count.get() { 0 } else { slot + 1 });
+        self.next.set(if slot == self.last.get() { 0 } else { slot + 1 });
         self.assign(slot, id)
     }
 
     /// Takes the slot that was used longest ago for `id`; what it held is gone (INV-8).
     #[inline(always)]
     pub(crate) fn take_oldest(&self, id: SpaceId) -> Asid {
-        let now = self.clock.get();
-        let (mut oldest, mut most) = (0, 0);
-        for slot in 0..self.count.get() {
-            let age = now.wrapping_sub(self.stamps[slot as usize % ROOM].get());
-            if age > most {
-                (oldest, most) = (slot, age);
-            }
-        }
+        let oldest = self.order[self.last.get() as usize % ROOM].get();
         self.assign(oldest, id)
     }
 
@@ -123,7 +116,7 @@ impl Slots {
         self.ids[index].set(id.0);
         self.generations[index].set(Generation::NEVER.0);
         self.hints[id.0 as usize % HINTS].set(slot);
-        Asid(slot)
+        Asid(u32::from(slot))
     }
 
     #[inline(always)]
@@ -147,18 +140,24 @@ impl Slots {
 
     /// Makes every slot but `kept` unusable: what a kernel-range flush owes the other tags under isolation.
     pub(crate) fn forget_others(&self, kept: Option<Asid>) {
-        for slot in (0..self.count.get() as usize).filter(|&s| kept.is_none_or(|k| k.index() != s)) {
+        for slot in (0..=self.last.get() as usize).filter(|&s| kept.is_none_or(|k| k.index() != s)) {
             self.ids[slot].set(0);
         }
     }
 
-    /// Records that `asid` is in use now. The clock may wrap: ages are compared, so a slot is misjudged only if nobody
-    /// used it for 65,536 switches, and what that costs is a flush.
+    /// Records that `asid` is in use now: it goes to the first place, and those before it move on by one.
     #[inline(always)]
     pub(crate) fn touch(&self, asid: Asid) {
-        let now = self.clock.get().wrapping_add(1);
-        self.clock.set(now);
-        self.stamps[asid.0 as usize % ROOM].set(now);
+        let slot = asid.0 as u8;
+        let mut moved = slot;
+        for place in &self.order {
+            let held = place.get();
+            place.set(moved);
+            if held == slot {
+                return;
+            }
+            moved = held;
+        }
     }
 }
 
@@ -214,20 +213,6 @@ mod tests {
         assert_eq!(slots.search(SpaceId(2)), None);
         assert!(slots.recall(SpaceId(1)).is_some() && slots.recall(SpaceId(3)).is_some());
         assert!(taken.index() < 3);
-    }
-
-    #[test]
-    fn c_82_the_clock_of_use_may_wrap() {
-        let slots = slots(2);
-        let [first, second] = [1, 2].map(|id| slots.take_in_turn(SpaceId(id)));
-        for _ in 0..u16::MAX - 1 {
-            slots.touch(first);
-        }
-        slots.touch(second);
-        assert_eq!(slots.clock.get(), u16::MAX);
-        slots.touch(first);
-        assert_eq!(slots.clock.get(), 0);
-        assert_eq!(slots.take_oldest(SpaceId(3)), second);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 //! The set of a space may name too many CPUs, never too few (C-07): a CPU joins before it loads the space and leaves
 //! only by its own hand.
 
+use core::ops::Range;
+
 use crate::addr::CpuId;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -49,6 +51,13 @@ impl<'k> AtomicCpuSet<'k> {
     pub fn remove(&self, cpu: CpuId, order: Ordering) {
         let (word, bit) = split(cpu);
         self.words[word].fetch_and(!bit, order);
+    }
+
+    /// The words at `indices`, each with its index.
+    #[inline(always)]
+    pub(crate) fn words_at(&self, indices: Range<usize>) -> impl Iterator<Item = (usize, &'k AtomicU64)> + use<'k> {
+        let words = self.words;
+        indices.map(|index| (index, &words[index]))
     }
 
     /// The words, for whoever iterates or owns them alone.

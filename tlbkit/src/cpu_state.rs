@@ -76,6 +76,8 @@ pub struct CpuState {
     pub(crate) root: Owned,
     pub(crate) flags: Owned,
     pub(crate) cr3_mask: Owned,
+    /// What a load that keeps slot 0 adds to the root: its tag and the no-flush bit; nothing where there are no tags.
+    pub(crate) keep_first: Owned,
     /// One bit a slot: its user half is flushed at the next return to user mode.
     pub(crate) pending_user: Owned,
     pub(crate) asid: OwnedByte,
@@ -84,7 +86,7 @@ pub struct CpuState {
     /// 1 while this CPU waits for answers: its mailbox is in use.
     pub(crate) is_sending: OwnedByte,
     /// Rounds the owner's part up to whole lines.
-    _rest: Owned,
+    _rest: [Owned; 2],
     // Written by the owner, read by senders.
     pub(crate) presence: AtomicU64,
     // Written by the owner, read by those whom it asks.
@@ -103,10 +105,11 @@ impl CpuState {
                 root: Owned::new(0),
                 flags: Owned::new(0),
                 cr3_mask: Owned::new(0),
+                keep_first: Owned::new(0),
                 pending_user: Owned::new(0),
                 kernel_tag_stale: OwnedByte::new(1),
                 is_sending: OwnedByte::new(0),
-                _rest: Owned::new(0),
+                _rest: [const { Owned::new(0) }; 2],
                 presence: AtomicU64::new(Presence::ABSENT.0),
                 mailbox: Mailbox::new(),
             }
@@ -290,6 +293,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         let has_tags = self.hardware.features().pcid && policy.tags != Tags::Off;
         self.state.slots.reset(if has_tags { policy.slots() } else { 1 });
         self.state.cr3_mask.set(if has_tags { u64::MAX } else { !(1 << 63 | 0xfff) });
+        self.state.keep_first.set(if has_tags { Cr3::keeping(PhysAddr(0), Asid(0).pcid()).0 } else { 0 });
         self.state.flags.set(flags_of(policy));
         self.state.pending_user.set(u64::MAX);
         self.state.is_sending.set(0);
@@ -336,13 +340,19 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// The slot whose tag is loaded; meaningful only while a space is.
     #[inline(always)]
     pub(crate) fn asid(&self) -> Asid {
-        Asid(self.state.asid.get())
+        Asid(u32::from(self.state.asid.get()))
     }
 
     /// Writes CR3, without tag and no-flush bit where this CPU has no tags: what kernels wrote before PCIDs.
     #[inline(always)]
     pub(crate) fn load_cr3(&self, cr3: Cr3) {
         self.hardware.write_cr3(Cr3(cr3.0 & self.state.cr3_mask.get()));
+    }
+
+    /// Loads `root` under the tag of `asid` and keeps what the tag holds: a sum, since every switch pays for it.
+    #[inline(always)]
+    pub(crate) fn load_keeping(&self, root: PhysAddr, asid: Asid) {
+        self.hardware.write_cr3(Cr3(root.0 | (self.state.keep_first.get() + u64::from(asid.0))));
     }
 
     #[inline(always)]

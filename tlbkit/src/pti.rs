@@ -60,8 +60,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline]
     pub fn enter_kernel(&self, _irqs: &IrqsOff) {
         if self.has_flag(flag::ISOLATED) {
-            let root = PhysAddr(self.state.root.get());
-            self.load_cr3(Cr3::keeping(root, self.asid().pcid()));
+            self.load_keeping(PhysAddr(self.state.root.get()), self.asid());
         }
     }
 

@@ -14,6 +14,8 @@
 //! mailbox is whole while it is read, a request sent twice is answered once, and a stray interrupt is harmless
 //! (C-56, C-63). The names of the CPUs that are late stand in the outbox; the wait is in `wait.rs`.
 
+use core::ops::Range;
+
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation};
 use crate::cpu_set::each_cpu;
@@ -41,6 +43,24 @@ pub enum Target<'s, 'k> {
     Space(&'s AddressSpace<'k>),
     /// The kernel's addresses, in every space on every CPU.
     Kernel,
+}
+
+/// Whom a flush has told: how many CPUs, and the words of the outbox from the first that names one to the last.
+struct Told {
+    cpus: u32,
+    words: Range<usize>,
+}
+
+impl Told {
+    /// Adds `cpus` of the word at `index`; words come in order.
+    #[inline(always)]
+    const fn add(&mut self, index: usize, cpus: u32) {
+        if cpus != 0 {
+            self.words.start = if self.cpus == 0 { index } else { self.words.start };
+            self.words.end = index + 1;
+            self.cpus += cpus;
+        }
+    }
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
@@ -114,10 +134,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.flush_here(request, list);
         }
         if self.has_flag(flag::COUNTS) {
-            self.count(request, reason, told, self.hardware.now_cycles().wrapping_sub(began));
+            self.count(request, reason, told.cpus, self.hardware.now_cycles().wrapping_sub(began));
         }
-        if told != 0 {
-            self.wait();
+        if told.cpus != 0 {
+            self.wait(told.words);
         }
         self.hardware.event(Event::FlushEnd);
     }
@@ -127,14 +147,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::FlushLocalDone);
     }
 
-    /// Tells every CPU that must know and returns how many.
-    fn tell(&self, target: Target<'_, '_>, request: &Request, list: &[VirtAddr]) -> u32 {
+    /// Tells every CPU that must know.
+    #[inline(always)]
+    fn tell(&self, target: Target<'_, '_>, request: &Request, list: &[VirtAddr]) -> Told {
         let candidates = match target {
             Target::Space(space) if !request.has(scope::GLOBAL) => space.cpus,
             // A global entry belongs to no tag: whoever has ever run the space may hold it.
             _ => self.tlb.online(),
         };
-        let mut told = 0;
+        let mut told = Told { cpus: 0, words: 0..0 };
         for (index, word) in candidates.words().iter().enumerate() {
             // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After
             // the revocation by the fence in `advance` (or in `shoot`, for the kernel).
@@ -143,11 +164,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 bits &= !(1 << (self.id.0 % 64));
             }
             if bits != 0 {
-                told += self.choose(index, bits, request, list, told == 0);
+                told.add(index, self.choose(index, bits, request, list, told.cpus == 0));
             }
         }
-        if told != 0 {
-            self.interrupt(told);
+        if told.cpus != 0 {
+            self.interrupt(&told);
         }
         told
     }
@@ -191,14 +212,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             && (request.has(scope::TABLES) || self.tlb.policy().lazy != Lazy::SkipUnlessTablesFreed)
     }
 
-    /// Drops the hints and sends the interrupts: one for all if all others are meant.
+    /// Drops the hints and sends the interrupts: one for all if every other CPU is told: none is off line then.
     #[inline(never)]
-    fn interrupt(&self, told: u32) {
-        let outbox = self.tlb.outbox(self.id);
-        // Relaxed: a choice of means; either reaches those that are told.
-        let online: u32 = self.tlb.online().words().iter().map(|w| w.load(Ordering::Relaxed).count_ones()).sum();
-        let is_all = told > 1 && told + 1 == online;
-        for (index, word) in outbox.words().iter().enumerate() {
+    fn interrupt(&self, told: &Told) {
+        let is_all = told.cpus > 1 && told.cpus as usize + 1 == self.tlb.cpus.len();
+        for (index, word) in self.tlb.outbox(self.id).words_at(told.words.clone()) {
             // Relaxed: this CPU wrote it, and no target clears its bit before it finds the hint below.
             each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
                 // Release: the outbox comes before it; partner is the Acquire that takes the inbox in `answer`.
@@ -214,7 +232,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait.
+    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait. It looks at
+    /// all words of the inbox: to be told which are worth it would cost each sender a second locked operation.
     pub fn answer(&self, irqs: &IrqsOff) {
         for (index, word) in self.tlb.inbox(self.id).words().iter().enumerate() {
             // Relaxed: a look that saves the exchange; the interrupt comes after the hint.

@@ -111,11 +111,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The common path: a recent space whose slot the hint knows, under a policy that owes nothing to the space left.
     #[inline(always)]
     fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        if self.has_flag(flag::SWITCH) {
+        let flags = self.state.flags.get();
+        if flags & flag::SWITCH != 0 {
             return self.switch_with_work(left, to, irqs);
         }
         match self.state.slots.recall(to.id) {
-            Some(asid) => self.enter(asid, to),
+            Some(asid) => self.enter(asid, to, flags),
             None => self.switch_unhinted(to),
         }
     }
@@ -123,10 +124,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// A new slot, or one whose hint was taken by another space.
     #[inline(never)]
     fn switch_unhinted(&self, to: &AddressSpace<'_>) {
-        if self.has_flag(flag::LEAST_RECENT) {
-            return self.enter(self.seat(to, Slots::take_oldest), to);
+        let flags = self.state.flags.get();
+        if flags & flag::LEAST_RECENT != 0 {
+            return self.enter(self.seat(to, Slots::take_oldest), to, flags);
         }
-        self.enter(self.seat(to, Slots::take_in_turn), to);
+        self.enter(self.seat(to, Slots::take_in_turn), to, flags);
     }
 
     /// All the others: an exact set, counted references.
@@ -137,7 +139,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.join(to);
         }
         match self.state.slots.recall(to.id) {
-            Some(asid) => self.enter(asid, to),
+            Some(asid) => self.enter(asid, to, self.state.flags.get()),
             None => self.switch_unhinted(to),
         }
         self.after_leaving(left, token, irqs);
@@ -168,9 +170,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// No-flush only for a slot whose generation is current, read after joining (INV-12). A slot with a generation that
     /// is older, or none, is flushed by the same CR3 write; its user half at the next return to user mode (INV-10).
     #[inline(always)]
-    fn enter(&self, asid: Asid, to: &AddressSpace<'_>) {
+    fn enter(&self, asid: Asid, to: &AddressSpace<'_>, flags: u64) {
         let running = Presence::running(to.id);
-        if self.has_flag(flag::LEAST_RECENT) {
+        if flags & flag::LEAST_RECENT != 0 {
             self.state.slots.touch(asid);
         }
         // Relaxed: ordered by the fence below. From here on this CPU is a target for whatever set it is in.
@@ -178,11 +180,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // SeqCst: partner is the fence in `AddressSpace::advance`.
         fence(Ordering::SeqCst);
         let newest = to.generation();
-        self.state.asid.set(asid.0);
+        self.state.asid.set(asid.0 as u8);
         self.state.token.set(to.token.0);
         self.state.root.set(to.root.0);
         if self.state.slots.generation(asid) == newest {
-            self.load_cr3(Cr3::keeping(to.root, asid.pcid()));
+            self.load_keeping(to.root, asid);
             self.hardware.event(Event::SwitchKept);
         } else {
             self.flush_into(asid, to, newest);

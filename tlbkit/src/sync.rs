@@ -68,7 +68,6 @@ macro_rules! owned {
 }
 
 owned!(Owned, AtomicU64, u64);
-owned!(OwnedShort, AtomicU16, u16);
 owned!(OwnedByte, AtomicU8, u8);
 
 #[cfg(loom)]

@@ -16,6 +16,8 @@
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the sender may use it again at once.
 
+use core::ops::Range;
+
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, each_cpu};
 use crate::cpu_state::{Cpu, Presence, Tlb};
@@ -60,15 +62,15 @@ impl Tlb<'_> {
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Waits until every target has answered, and answers others meanwhile.
+    /// Waits until every target, all of them named in `words` of the outbox, has answered; answers others meanwhile.
     ///
     /// # Panics
     /// If interrupts are off (INV-7).
     #[cold]
-    pub(crate) fn wait(&self) {
+    pub(crate) fn wait(&self, words: Range<usize>) {
         assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off: {:?}", self.id);
         let mut turns = 0;
-        for (index, word) in self.tlb.outbox(self.id).words().iter().enumerate() {
+        for (index, word) in self.tlb.outbox(self.id).words_at(words) {
             loop {
                 // Acquire: partner is the Release with which a target clears its bit: its flush is over (C-60).
                 let waited_for = word.load(Ordering::Acquire);
@@ -120,8 +122,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: a
-    /// sender that sets its bit from here on may have dropped its hint already, and will not drop it again.
+    /// sender that sets its bit from here on may have dropped its hint already, and will not drop it again. What it
+    /// asked of others when it was stopped is forgotten too: a wait looks at the words that its flush has written, so
+    /// the others must be empty.
     pub(crate) fn forget_requests(&self) {
+        // Relaxed: this CPU is not waiting for them.
+        self.tlb.outbox(self.id).words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         for sender in 0..self.tlb.cpus.len() as u32 {
             // Relaxed: a sender that waits for the bit needs nothing of this CPU but that it flushes before it runs.
             self.tlb.outbox(CpuId(sender)).remove(self.id, Ordering::Relaxed);

@@ -12,13 +12,14 @@ use measure::Path;
 use tlbkit::Tags;
 
 /// Linux 7.3.4, build D: `own + other` instructions of tlb.o and of what it calls.
-const LINUX_D: [Option<u32>; 17] = [
+const LINUX_D: [Option<u32>; 18] = [
     Some(19),
     Some(99),
     Some(120),
     Some(134),
     Some(103),
     Some(145),
+    None,
     None,
     None,
     Some(5),
@@ -64,6 +65,7 @@ fn paths() -> Vec<Path> {
         }),
         switches("switch, new slot", &[0, 1, 2, 3, 4, 5, 6, 7]),
         current_slot("switch, current, by last use", &[0, 5]).on(BY_LAST_USE),
+        current_slot("switch, ring of 6, by last use", &[0, 1, 2, 3, 4, 5]).on(BY_LAST_USE),
         switches("switch, new, by last use", &[0, 1, 2, 3, 4, 5, 6, 7]).on(BY_LAST_USE),
         Path::new("enter lazy", |bench, n| {
             let cpu = bench.cpu();

@@ -86,12 +86,12 @@ pub(crate) fn run(paths: &[Path], linux: &[Option<u32>]) {
     if let Ok(spec) = std::env::var(ENV) {
         return run_one(paths, &spec);
     }
-    println!("{:28} {:>9} {:>14} {:>12}", "path", "ns", "instructions", "Linux 7.3 D");
+    println!("{:30} {:>9} {:>14} {:>12}", "path", "ns", "instructions", "Linux 7.3 D");
     for (index, (path, linux)) in paths.iter().zip(linux).enumerate() {
         let ns = nanoseconds(path);
         let counted = instructions(index, path).map_or_else(|why| why, |n| format!("{n:.1}"));
         let bar = linux.map_or("-".into(), |n| n.to_string());
-        println!("{:28} {ns:>9.1} {counted:>14} {bar:>12}", path.name);
+        println!("{:30} {ns:>9.1} {counted:>14} {bar:>12}", path.name);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use tlbkit::{Batching, Isolation, Policy, Stride};
 
-use crate::machine::{Did, KERNEL, Owner, USER, World, invlpgs};
+use crate::machine::{Did, KERNEL, Owner, USER, World, interrupted, invlpgs};
 
 fn policy(isolation: Isolation) -> Policy {
     Policy { isolation, ..Policy::default() }
@@ -62,6 +62,16 @@ fn all_others_are_interrupted_by_one_message() {
     let world = four(policy(Isolation::Off));
     world.revoke(0, Owner::Kernel, &[KERNEL]);
     assert!(world.log(0).contains(&Did::IpiToOthers));
+}
+
+#[test]
+fn while_one_is_off_line_the_others_are_interrupted_one_by_one() {
+    let world = four(policy(Isolation::Off));
+    world.offline(2);
+    world.forget_logs();
+    world.revoke(0, Owner::Kernel, &[KERNEL]);
+    let log = world.log(0);
+    assert_eq!((interrupted(&log), log.contains(&Did::IpiToOthers)), (vec![1, 3], false));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! CPUs that do not answer in time: named, asked again, or gone.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, Lazy, LazyReferences, Policy};
 
 use crate::machine::{Delivery, Did, Fate, KERNEL, Owner, USER, World};
@@ -77,6 +79,18 @@ fn inv_7_a_cpu_that_stops_while_it_is_asked_is_not_waited_for_and_comes_back_cle
         stopped_while_asked(target, None);
         stopped_while_asked(target, Some(2));
     }
+}
+
+#[test]
+fn a_cpu_that_was_stopped_while_it_asked_asks_nothing_when_it_returns() {
+    let (world, space) = two(Policy::default());
+    at_turn(world, 3, |_| std::panic::resume_unwind(Box::new("stopped")));
+    assert!(catch_unwind(AssertUnwindSafe(|| world.unmap(0, space, &[USER]))).is_err());
+    world.tlb.declare_stopped(CpuId(0));
+    world.bring_up(0);
+    world.forget_logs();
+    world.quiet(1, |cpu, irqs| cpu.answer(irqs));
+    assert_eq!(world.log(1), [], "a hint without a request");
 }
 
 #[test]

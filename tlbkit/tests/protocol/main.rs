@@ -11,6 +11,7 @@ mod isolation;
 mod kernel_range;
 mod late;
 mod lazy;
+mod many;
 mod random;
 mod stats;
 mod stress;
