@@ -160,6 +160,11 @@ impl World {
         Some(cpu)
     }
 
+    /// When the turn of the running CPU began.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.get()
+    }
+
     /// The host takes over again.
     pub(crate) fn stop(&self) {
         self.current.set(NOBODY);

@@ -216,6 +216,8 @@ impl World {
     pub(crate) fn idle_main(&'static self, cpu: usize) {
         let core = &self.cores[cpu];
         let run = &self.kernel.runs[cpu];
+        // The first turn comes with the first wake-up: until then the CPU has idled since the run began.
+        core.advance_to(self.now(), Cause::Idle);
         loop {
             core.irqs.set(Irqs::Off);
             let next = self.pick(cpu);
