@@ -98,8 +98,8 @@ fn what_a_waiting_cpu_answers_does_not_hide_what_it_waits_for() {
     }
 }
 
-/// Threads start when the chunks are filled, millions of cycles into the run, on CPUs that have done nothing so far: what
-/// the first thread did before must not be waited for.
+/// Threads start when the chunks are filled, millions of cycles into the run, on CPUs that have done nothing so far:
+/// what the first thread did before must not be waited for.
 #[test]
 fn a_cpu_that_wakes_for_the_first_time_has_idled_until_then() {
     let machine = Machine::builtin("ivybridge-8thread").unwrap();
