@@ -152,11 +152,11 @@ fn table_of(table: &Table) -> Markup {
                 caption { (title) }
                 thead { tr {
                     @for (index, cell) in head.iter().enumerate() {
-                        th.left[rows.iter().any(|row| is_words(&row[index]))] { (cell) }
+                        th class=[rows.first().and_then(|row| class_of(&row[index]))] { (cell) }
                     }
                 } }
                 tbody { @for row in rows { tr {
-                    @for cell in row { td.left[is_words(cell)].part[cell.starts_with(' ')] { (cell) } }
+                    @for cell in row { td class=[class_of(cell)] { (cell) } }
                 } } }
             } }
         },
@@ -164,9 +164,13 @@ fn table_of(table: &Table) -> Markup {
     }
 }
 
-/// Words go to the left of their column, numbers to the right.
-fn is_words(cell: &str) -> bool {
-    cell.starts_with(|first: char| first.is_alphabetic())
+/// Words go to the left of their column, numbers to the right; a name that is indented is a part of the row above.
+fn class_of(cell: &str) -> Option<&'static str> {
+    match cell.chars().next() {
+        Some(' ') => Some("part"),
+        Some(first) if first.is_alphabetic() => Some("left"),
+        _ => None,
+    }
 }
 
 /// Everything that is no prediction, with its source.
