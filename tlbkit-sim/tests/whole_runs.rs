@@ -1,6 +1,7 @@
 //! Whole machines: deterministic, live, and honest about lost flushes.
 
 use tlbkit::{Policy, Tags};
+use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::run::Fault;
 use tlbkit_sim::{Outcome, Run, RunError};
@@ -94,6 +95,19 @@ fn what_a_waiting_cpu_answers_does_not_hide_what_it_waits_for() {
             let outcome = run.execute().unwrap_or_else(|error| panic!("{preset}, seed {seed}: {error}"));
             assert_eq!(outcome.score, 800);
         }
+    }
+}
+
+/// Threads start when the chunks are filled, millions of cycles into the run, on CPUs that have done nothing so far:
+/// what the first thread did before must not be waited for.
+#[test]
+fn a_cpu_that_wakes_for_the_first_time_has_idled_until_then() {
+    let machine = Machine::builtin("ivybridge-8thread").unwrap();
+    let mut ebizzy = workload("ebizzy-arena-old");
+    ebizzy.set("threads=3").unwrap();
+    let outcome = execute(&Run { workload: ebizzy, limit_cycles: Some(10_000_000), ..run_on(&machine, "ebizzy-m", 4) });
+    for ledger in &outcome.ledger_by_cpu {
+        assert!(ledger.idle.of(Cause::Switch) < 100_000, "{:?}", ledger.idle);
     }
 }
 

@@ -150,11 +150,26 @@ fn table_of(table: &Table) -> Markup {
         Table::Grid { title, head, rows } => html! {
             div.scroll { table {
                 caption { (title) }
-                thead { tr { @for cell in head { th { (cell) } } } }
-                tbody { @for row in rows { tr { @for cell in row { td { (cell) } } } } }
+                thead { tr {
+                    @for (index, cell) in head.iter().enumerate() {
+                        th class=[rows.first().and_then(|row| class_of(&row[index]))] { (cell) }
+                    }
+                } }
+                tbody { @for row in rows { tr {
+                    @for cell in row { td class=[class_of(cell)] { (cell) } }
+                } } }
             } }
         },
         Table::Listing { title, lines } => html! { h3 { (title) } pre { (lines.join("\n")) } },
+    }
+}
+
+/// Words go to the left of their column, numbers to the right; a name that is indented is a part of the row above.
+fn class_of(cell: &str) -> Option<&'static str> {
+    match cell.chars().next() {
+        Some(' ') => Some("part"),
+        Some(first) if first.is_alphabetic() => Some("left"),
+        _ => None,
     }
 }
 
@@ -230,6 +245,17 @@ mod tests {
         for figure in report.sections.iter().flat_map(|section| &section.figures) {
             assert!(page.contains(&format!(">{} <span class=\"unit\">", figure.quantity)), "{}", figure.quantity);
         }
+    }
+
+    #[test]
+    fn a_grid_has_words_on_the_left_and_numbers_on_the_right() {
+        let head = ["number", "value", "source"].map(String::from).to_vec();
+        let rows =
+            ["cycles.invlpg", "  in part"].map(|name| [name, "195", "a source"].map(String::from).to_vec()).to_vec();
+        let table = table_of(&Table::Grid { title: String::new(), head, rows }).into_string();
+        assert!(table.contains(r#"<th>value</th><th class="left">source</th>"#), "{table}");
+        assert!(table.contains(r#"<td>195</td><td class="left">a source</td>"#), "{table}");
+        assert!(table.contains(r#"<td class="part">  in part</td>"#), "{table}");
     }
 
     #[test]

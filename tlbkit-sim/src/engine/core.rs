@@ -28,6 +28,17 @@ pub(crate) enum Irqs {
     On,
 }
 
+/// How the last switch came to its space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// The space was loaded already.
+    InPlace,
+    /// By a load that kept the slot's entries.
+    Kept,
+    /// By one that flushed them.
+    Flushed,
+}
+
 /// Interrupts of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct IpiCounters {
@@ -64,6 +75,7 @@ pub(crate) struct Core {
     pub(crate) half: Cell<u8>,
     pub(crate) spin: RefCell<Spin>,
     pub(crate) ipis: Cell<IpiCounters>,
+    pub(crate) arrival: Cell<Arrival>,
 }
 
 impl Core {
@@ -84,6 +96,7 @@ impl Core {
             half: Cell::new(0),
             spin: RefCell::default(),
             ipis: Cell::default(),
+            arrival: Cell::new(Arrival::InPlace),
         }
     }
 

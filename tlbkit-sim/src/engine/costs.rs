@@ -1,7 +1,9 @@
 //! A machine file's cycles as the integers that the engine adds up.
 
+use tlbkit::Policy;
+
 use crate::lines::LineCosts;
-use crate::machine::{Machine, Quantity};
+use crate::machine::{Machine, Paths, Quantity};
 
 /// Everything that costs a fixed number of cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +28,7 @@ pub(crate) struct Costs {
     pub(crate) zero_page: u64,
     pub(crate) copy_page: u64,
     pub(crate) full_fence: u64,
-    pub(crate) protocol_entry: u64,
+    pub(crate) calls: CallCosts,
     pub(crate) flush_entry: u64,
     pub(crate) pte_access: u64,
     pub(crate) pause: u64,
@@ -37,7 +39,7 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    pub(crate) fn new(machine: &Machine) -> Self {
+    pub(crate) fn new(machine: &Machine, policy: &Policy) -> Self {
         let (cycles, software, line) = (&machine.cycles, &machine.software, &machine.cache_line);
         let optional = |quantity: &Option<Quantity>| quantity.as_ref().map_or(0, Quantity::cycles);
         Self {
@@ -61,7 +63,7 @@ impl Costs {
             zero_page: cycles.zero_page.cycles(),
             copy_page: cycles.copy_page.cycles(),
             full_fence: line.full_fence_cycles.cycles(),
-            protocol_entry: software.protocol_entry_cycles.cycles(),
+            calls: CallCosts::new(&Paths::of(policy), software.instruction_cycles.value),
             flush_entry: software.flush_entry_cycles.cycles(),
             pte_access: software.pte_access_cycles.cycles(),
             pause: software.pause_cycles.cycles().max(1),
@@ -73,6 +75,31 @@ impl Costs {
                 cross_socket_cycles: line.cross_socket_cycles.cycles(),
                 locked_cycles: line.locked_op_cycles.cycles(),
             },
+        }
+    }
+}
+
+/// What the protocol's own instructions cost, call by call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CallCosts {
+    pub(crate) same_space: u64,
+    pub(crate) enter_lazy: u64,
+    pub(crate) leave_lazy: u64,
+    pub(crate) current_slot: u64,
+    pub(crate) new_slot: u64,
+    pub(crate) answer: u64,
+}
+
+impl CallCosts {
+    fn new(paths: &Paths, instruction_cycles: f64) -> Self {
+        let cycles = |instructions: u32| (f64::from(instructions) * instruction_cycles).round() as u64;
+        Self {
+            same_space: cycles(paths.same_space),
+            enter_lazy: cycles(paths.enter_lazy),
+            leave_lazy: cycles(paths.leave_lazy),
+            current_slot: cycles(paths.current_slot),
+            new_slot: cycles(paths.new_slot),
+            answer: cycles(paths.answer),
         }
     }
 }

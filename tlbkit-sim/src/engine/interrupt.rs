@@ -58,7 +58,7 @@ impl World {
     fn answer(&'static self, cpu: usize, ring: Ring) {
         let core = &self.cores[cpu];
         core.count_ipis(|ipis| ipis.received += 1);
-        core.advance(self.costs.protocol_entry);
+        core.advance(self.costs.calls.answer);
         let irqs = IrqsOff::assume();
         self.with_cpu(cpu, |handle| {
             if ring == Ring::User {

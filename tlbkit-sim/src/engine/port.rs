@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
 
-use super::core::{Core, Irqs};
+use super::core::{Arrival, Core, Irqs};
 use super::interrupt::Vector;
 use super::ledger::Cause;
 use super::world::World;
@@ -150,6 +150,8 @@ impl Port {
             }
             Event::FlushLocalDone => core.cause.set(Cause::FlushWait),
             Event::FlushEnd => core.cause.set(self.outer().get()),
+            Event::SwitchKept => core.arrival.set(Arrival::Kept),
+            Event::SwitchFlushed => core.arrival.set(Arrival::Flushed),
             Event::LastLazyReference(token) => self.world.kernel.unreferenced.borrow_mut().push(token.0 as usize),
             _ => {}
         }

@@ -65,7 +65,7 @@ pub(crate) struct Parts {
 
 impl World {
     pub(crate) fn new(machine: &Machine, cpus: usize, parts: Parts) -> Self {
-        let costs = Costs::new(machine);
+        let costs = Costs::new(machine, parts.tlb.policy());
         let config = std::sync::Arc::new(machine.mmu());
         let sockets = machine.system.sockets.count().min(cpus);
         let cpus_per_socket = cpus.div_ceil(sockets);
@@ -158,6 +158,11 @@ impl World {
         self.horizon.set(self.agenda.borrow().first());
         self.refresh_limit(cpu);
         Some(cpu)
+    }
+
+    /// When the turn of the running CPU began.
+    pub(crate) fn now(&self) -> u64 {
+        self.now.get()
     }
 
     /// The host takes over again.

@@ -223,8 +223,9 @@ impl Os for Calls {
     }
 
     fn count(&self, units: u64) {
-        let score = &self.world.kernel.score;
-        score.set(score.get() + units);
+        let kernel = &self.world.kernel;
+        kernel.score.set(kernel.score.get() + units);
+        kernel.samples.look(self.world.core().clock.get(), kernel.score.get());
     }
 
     fn is_over(&self) -> bool {

@@ -30,6 +30,7 @@ use tlbkit::sync::AtomicU64;
 use crate::engine::core::NEVER;
 use crate::run::RunError;
 use crate::run::keep::Keep;
+use crate::run::samples::Samples;
 use place::CpuBits;
 use process::Process;
 use task::TaskSlot;
@@ -114,6 +115,7 @@ pub(crate) struct Kernel {
     pub(crate) loose: CpuBits,
     pub(crate) live_tasks: Cell<usize>,
     pub(crate) score: Cell<u64>,
+    pub(crate) samples: Samples,
     pub(crate) ended_at: Cell<u64>,
     pub(crate) counters: Cell<KernelCounters>,
     pub(crate) wrong_values: Cell<u64>,
@@ -124,7 +126,7 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    pub(crate) fn new(cpus: usize, seed: u64, limit_cycles: Option<u64>) -> Self {
+    pub(crate) fn new(cpus: usize, seed: u64, limit_cycles: Option<u64>, sample_cycles: Option<u64>) -> Self {
         let run = || CpuRun {
             running: Cell::new(Running::Idle),
             halted: Cell::new(Halt::Awake),
@@ -142,6 +144,7 @@ impl Kernel {
             loose: CpuBits::new(cpus),
             live_tasks: Cell::new(0),
             score: Cell::new(0),
+            samples: Samples::new(sample_cycles),
             ended_at: Cell::new(0),
             counters: Cell::default(),
             wrong_values: Cell::new(0),

@@ -11,7 +11,7 @@ use tlbkit_workloads::Task;
 use super::process::Process;
 use super::task::{TaskSlot, TaskState, mix};
 use super::{Halt, Running, TaskIndex};
-use crate::engine::core::{Irqs, Ring};
+use crate::engine::core::{Arrival, Irqs, Ring};
 use crate::engine::fiber::{self, Fiber};
 use crate::engine::interrupt::Vector;
 use crate::engine::ledger::{Cause, Class};
@@ -169,12 +169,28 @@ impl World {
         core.advance_for(Cause::Kernel, self.costs.context_switch);
         let irqs = IrqsOff::assume();
         core.within(Cause::Switch, || {
-            core.advance(self.costs.protocol_entry);
+            core.arrival.set(Arrival::InPlace);
             self.with_cpu(cpu, |handle| match next {
                 Running::Idle => handle.enter_lazy(&irqs),
                 Running::Task(index) => handle.switch_to(self.kernel.task(index).process.space(), &irqs),
             });
+            core.advance(self.cycles_of_switch(cpu, next));
         });
+    }
+
+    /// The instructions of the call that [`load`](Self::load) made: which way it went is known when it has returned.
+    fn cycles_of_switch(&self, cpu: usize, next: Running) -> u64 {
+        let calls = &self.costs.calls;
+        match (next, self.cores[cpu].arrival.get()) {
+            (Running::Idle, _) => calls.enter_lazy,
+            (Running::Task(_), Arrival::Kept) => calls.current_slot,
+            (Running::Task(_), Arrival::Flushed) => calls.new_slot,
+            // The CPU belongs to whoever leaves until `commit`.
+            (Running::Task(_), Arrival::InPlace) => match self.kernel.runs[cpu].running.get() {
+                Running::Idle => calls.leave_lazy,
+                Running::Task(_) => calls.same_space,
+            },
+        }
     }
 
     /// From here on the CPU belongs to `next`; nothing may yield before the fiber suspends or ends.
@@ -200,6 +216,8 @@ impl World {
     pub(crate) fn idle_main(&'static self, cpu: usize) {
         let core = &self.cores[cpu];
         let run = &self.kernel.runs[cpu];
+        // The first turn comes with the first wake-up: until then the CPU has idled since the run began.
+        core.advance_to(self.now(), Cause::Idle);
         loop {
             core.irqs.set(Irqs::Off);
             let next = self.pick(cpu);

@@ -7,6 +7,7 @@ mod builtin;
 mod check;
 mod convert;
 mod model;
+mod paths;
 mod quantity;
 
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub use model::{
     CacheLine, Cycles, Features, Guest, Index, Machine, Policy, Psc, Size, Software, Switch, System, Tlb, TlbArray,
     Walk,
 };
+pub(crate) use paths::Paths;
 pub use quantity::{Kind, Quantity};
 
 /// Why a machine could not be had.

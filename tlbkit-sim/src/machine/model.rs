@@ -224,8 +224,8 @@ quantities! {
 quantities! {
     /// What kernel code costs beyond the accesses and instructions that are simulated.
     Software {
-        /// The protocol's own instructions in one switch, or in one answered interrupt.
-        protocol_entry_cycles: cycles(),
+        /// One instruction of the protocol's own in a switch or an answered interrupt.
+        instruction_cycles: amount(0.0, 100.0),
         /// Setting up one flush: deciding, accounting, preparing requests.
         flush_entry_cycles: cycles(),
         /// One access of the kernel to a page-table entry.

@@ -6,6 +6,7 @@ pub(crate) mod fault_injection;
 pub(crate) mod insight;
 pub(crate) mod keep;
 mod outcome;
+pub(crate) mod samples;
 mod sizes;
 mod stage;
 
@@ -20,6 +21,7 @@ pub use fault_injection::Fault;
 pub use insight::{FlushCounters, Needed};
 pub use outcome::{Outcome, ReasonRow, TlbCounters};
 pub use phys::Pressure;
+pub use samples::Sample;
 pub use sizes::SizeRow;
 
 /// What to run.
@@ -37,6 +39,8 @@ pub struct Run<'m> {
     pub seed: u64,
     /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true; none for workloads that count rounds.
     pub limit_cycles: Option<u64>,
+    /// How often the score is noted; never if it is none.
+    pub sample_cycles: Option<u64>,
     /// Whether memory is short.
     pub pressure: Pressure,
     /// What the machine loses: nothing, but in tests.
@@ -114,6 +118,7 @@ impl<'m> Run<'m> {
             cpus: machine.system.cpus.count(),
             seed: 1,
             limit_cycles: None,
+            sample_cycles: None,
             pressure: Pressure::None,
             fault: Fault::None,
         }

@@ -4,6 +4,7 @@ use serde::Serialize;
 use tlbkit::{CpuStats, Place, Reason};
 
 use super::insight::FlushCounters;
+use super::samples::Sample;
 use super::sizes::SizeRow;
 use crate::engine::world::World;
 use crate::engine::{Cause, IpiCounters, Ledger};
@@ -89,6 +90,9 @@ pub struct Outcome {
     pub lines: LineCounters,
     /// Flushes by reason, where the policy counts them.
     pub reasons: Vec<ReasonRow>,
+    /// The score as time went by, where the run asked for it.
+    #[serde(skip)]
+    pub samples: Vec<Sample>,
     /// Frames of page tables still in use at the end: those of the kernel.
     pub tables_left: u64,
     /// Frames of data still in use at the end: files and the page of zeros.
@@ -118,6 +122,7 @@ impl Outcome {
             kernel: world.kernel.counters.get(),
             lines: world.lines.borrow().counters(),
             reasons: Vec::new(),
+            samples: world.kernel.samples.take(),
             tables_left: tables_left as u64,
             data_left: data_left as u64,
         }

@@ -60,7 +60,7 @@ impl Stage {
             tlb,
             phys,
             map: map.get(),
-            kernel: Kernel::new(run.cpus, run.seed, run.limit_cycles),
+            kernel: Kernel::new(run.cpus, run.seed, run.limit_cycles, run.sample_cycles),
             insight: Insight::new(run.cpus),
             sabotage: Sabotage::new(run.fault),
         };

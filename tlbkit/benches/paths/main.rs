@@ -7,11 +7,11 @@
 mod machine;
 mod measure;
 
-use machine::{Bench, Mode, counted, nothing};
+use machine::{Bench, Mode, counted, kept, nothing};
 use measure::Path;
-use tlbkit::Tags;
+use tlbkit::Policy;
 
-/// Linux 7.3.4, build D: `own + other` instructions of tlb.o and of what it calls.
+/// Linux 7.3.4, build D: `own + other` instructions of tlb.o and of what it calls. Paths of older kernels have none.
 const LINUX_D: [Option<u32>; 18] = [
     Some(19),
     Some(99),
@@ -33,12 +33,10 @@ const LINUX_D: [Option<u32>; 18] = [
     None,
 ];
 
-/// The default policy's; Linux has no such slots.
-const BY_LAST_USE: Tags = Tags::LeastRecent(6);
-
 fn main() {
     let paths = paths();
-    measure::run(&paths, &LINUX_D);
+    let linux: Vec<_> = LINUX_D.into_iter().chain(std::iter::repeat(None)).take(paths.len()).collect();
+    measure::run(&paths, &linux);
 }
 
 /// Each path is a loop of calls; of its time, the same loop of calls of an empty function is taken off.
@@ -64,9 +62,9 @@ fn paths() -> Vec<Path> {
             }
         }),
         switches("switch, new slot", &[0, 1, 2, 3, 4, 5, 6, 7]),
-        current_slot("switch, current, by last use", &[0, 5]).on(BY_LAST_USE),
-        current_slot("switch, ring of 6, by last use", &[0, 1, 2, 3, 4, 5]).on(BY_LAST_USE),
-        switches("switch, new, by last use", &[0, 1, 2, 3, 4, 5, 6, 7]).on(BY_LAST_USE),
+        current_slot("switch, current, by last use", &[0, 5]).under(kept(Policy::default())),
+        current_slot("switch, ring of 6, by last use", &[0, 1, 2, 3, 4, 5]).under(kept(Policy::default())),
+        switches("switch, new, by last use", &[0, 1, 2, 3, 4, 5, 6, 7]).under(kept(Policy::default())),
         Path::new("enter lazy", |bench, n| {
             let cpu = bench.cpu();
             (0..n).for_each(|_| counted::enter_lazy(&cpu, &bench.irqs));
@@ -78,7 +76,35 @@ fn paths() -> Vec<Path> {
         Path::new("gather 512 pages, flush", |bench, n| bench.gather(n, 512)),
     ];
     paths.extend(remote());
+    paths.extend(older());
     paths
+}
+
+/// Paths under the policies of older kernels, which count lazy references, leave the set at each switch, or have no
+/// tags; and the answer to a request. `machines/software/tlbkit.toml` has the counts.
+fn older() -> [Path; 9] {
+    let preset = |name: &str| Policy::preset(name).expect("a preset");
+    let going_idle = || {
+        Path::new("enter lazy, counted", |bench, n| {
+            let cpu = bench.cpu();
+            for _ in 0..n {
+                counted::enter_lazy(&cpu, &bench.irqs);
+                cpu.switch_to(&bench.spaces[0], &bench.irqs);
+            }
+        })
+    };
+    let counting = kept(preset("linux-6.18"));
+    [
+        going_idle().under(counting),
+        going_idle().called("enter the kernel's tables").under(preset("linux-4.14")),
+        Path::new("leave lazy, counted", |bench, n| bench.idle(n, counted::switch)).under(counting),
+        current_slot("switch, current, counted", &[0, 5]).under(counting),
+        current_slot("switch, current, exact set", &[0, 5]).under(preset("linux-4.20")),
+        switches("switch, new, counted", &[0, 1, 2, 3, 4, 5, 6, 7]).under(counting),
+        switches("switch, new, exact set", &[0, 1, 2, 3, 4, 5, 6, 7]).under(preset("linux-4.20")),
+        switches("switch, no tags", &[0, 1]).under(preset("linux-4.13")),
+        Path::new("answer, 1 page", |bench, n| bench.be_answered(n)).prepared(|bench| bench.join(1, Mode::Running)),
+    ]
 }
 
 fn switches(name: &'static str, order: &'static [usize]) -> Path {

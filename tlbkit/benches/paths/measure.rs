@@ -3,9 +3,9 @@
 use std::process::Command;
 use std::time::Instant;
 
-use tlbkit::Tags;
+use tlbkit::Policy;
 
-use crate::machine::{Bench, IN_TURN, nothing};
+use crate::machine::{Bench, in_turn, nothing};
 
 type Body = Box<dyn Fn(&Bench, u64)>;
 type Setup = Box<dyn Fn(&Bench)>;
@@ -19,13 +19,13 @@ pub(crate) struct Path {
     setup: Setup,
     /// The machine on which the rest is measured, if it is another one.
     rest_setup: Option<Setup>,
-    tags: Tags,
+    policy: Policy,
 }
 
 impl Path {
     pub(crate) fn new(name: &'static str, body: impl Fn(&Bench, u64) + 'static) -> Self {
         let (rest, setup) = (Box::new(empty_loop), Box::new(|_: &Bench| ()));
-        Self { name, body: Box::new(body), rest, setup, rest_setup: None, tags: IN_TURN }
+        Self { name, body: Box::new(body), rest, setup, rest_setup: None, policy: in_turn() }
     }
 
     pub(crate) fn less(mut self, rest: impl Fn(&Bench, u64) + 'static) -> Self {
@@ -33,9 +33,14 @@ impl Path {
         self
     }
 
-    /// On CPUs with these slots.
-    pub(crate) fn on(mut self, tags: Tags) -> Self {
-        self.tags = tags;
+    pub(crate) fn called(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// Under another policy.
+    pub(crate) fn under(mut self, policy: Policy) -> Self {
+        self.policy = policy;
         self
     }
 
@@ -51,7 +56,7 @@ impl Path {
     }
 
     fn run(&self, part: Part, n: u64) {
-        let bench = Bench::new(self.tags);
+        let bench = Bench::new(self.policy);
         match (part, &self.rest_setup) {
             (Part::Rest, Some(setup)) => {
                 setup(&bench);
