@@ -20,6 +20,10 @@ const PAGE_SHIFT: u32 = SIZE_SHIFT + 2;
 /// Bits of a linear address that translation looks at, with five levels.
 const LINEAR_MASK: u64 = (1 << 57) - 1;
 
+/// The data of no entry.
+pub(super) const NOTHING: u64 = 0;
+/// There is an entry.
+pub(super) const PRESENT: u64 = 1;
 /// The page may be written.
 pub(super) const WRITE: u64 = 1 << 1;
 /// User mode may use the page.
@@ -133,13 +137,19 @@ pub(super) const fn span_of(key: u64) -> (u64, u64) {
 
 /// The data of an entry: `frame` is the base of the cached piece, `origin` the size of the page that the table maps.
 pub(super) const fn data(frame: PhysAddr, flags: u64, origin: PageSize, tag: u16) -> u64 {
-    frame.0 & FRAME_MASK | flags | (origin as u64) << ORIGIN_SHIFT | (tag as u64) << TAG_SHIFT
+    PRESENT | frame.0 & FRAME_MASK | flags | (origin as u64) << ORIGIN_SHIFT | (tag as u64) << TAG_SHIFT
 }
 
 /// The frame in a data word.
 #[inline(always)]
 pub(super) const fn frame_of(data: u64) -> u64 {
     data & FRAME_MASK
+}
+
+/// The data of the base page around `va`, out of the data of a page of `size`.
+#[inline(always)]
+pub(super) const fn base_page_of(data: u64, va: VirtAddr, size: PageSize) -> u64 {
+    data | va.0 & (size.bytes() - PageSize::Small.bytes())
 }
 
 /// The tag index in a data word.

@@ -16,7 +16,7 @@ pub(super) const WAYS_MAX: usize = 16;
 
 /// One set. It has room for the most ways whatever the array's are: a way's number then needs no check.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Set {
     /// The lowest bits of the page numbers.
     pages: [u16; WAYS_MAX],
