@@ -111,8 +111,7 @@ impl Fault {
     }
 }
 
-/// What a cached entry must show: that it is one, the rights that the access takes, and for a store that D needs no
-/// setting.
+/// What an entry must show: that there is a page, the rights that the access takes, and for a store that D is set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need(u64);
 

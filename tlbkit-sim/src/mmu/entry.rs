@@ -20,9 +20,7 @@ const PAGE_SHIFT: u32 = SIZE_SHIFT + 2;
 /// Bits of a linear address that translation looks at, with five levels.
 const LINEAR_MASK: u64 = (1 << 57) - 1;
 
-/// The data of no entry.
-pub(super) const NOTHING: u64 = 0;
-/// There is an entry.
+/// There is a page.
 pub(super) const PRESENT: u64 = 1;
 /// The page may be written.
 pub(super) const WRITE: u64 = 1 << 1;
@@ -137,7 +135,7 @@ pub(super) const fn span_of(key: u64) -> (u64, u64) {
 
 /// The data of an entry: `frame` is the base of the cached piece, `origin` the size of the page that the table maps.
 pub(super) const fn data(frame: PhysAddr, flags: u64, origin: PageSize, tag: u16) -> u64 {
-    PRESENT | frame.0 & FRAME_MASK | flags | (origin as u64) << ORIGIN_SHIFT | (tag as u64) << TAG_SHIFT
+    frame.0 & FRAME_MASK | flags | (origin as u64) << ORIGIN_SHIFT | (tag as u64) << TAG_SHIFT
 }
 
 /// The frame in a data word.

@@ -48,21 +48,25 @@ impl Mmu {
             return Err(self.refuse_address(request));
         }
         let first = find(&mut self.l1, va, need);
-        if need.is_met_by(first.data) {
-            return Ok(self.answer(va, first, Meter::l1()));
+        if let Some(held) = first
+            && need.is_met_by(held.data)
+        {
+            return Ok(self.answer(va, held, Meter::l1()));
         }
         self.counters.l1_misses += 1;
         let second = find(&mut self.stlb, va, need);
-        if need.is_met_by(second.data) {
+        if let Some(held) = second
+            && need.is_met_by(held.data)
+        {
             self.counters.stlb_hits += 1;
-            if first.data != entry::NOTHING {
+            if first.is_some() {
                 self.forget_first_level(va);
             }
-            self.fill_l1(va, second);
+            self.fill_l1(va, held);
             let cost = self.meter.stlb(overlap);
-            return Ok(self.answer(va, second, cost));
+            return Ok(self.answer(va, held, cost));
         }
-        if first.data | second.data != entry::NOTHING {
+        if first.is_some() || second.is_some() {
             self.forget_translation(va);
         }
         self.walk(request, tables)
@@ -131,27 +135,30 @@ impl Mmu {
     }
 }
 
-/// What a level holds for an access. An entry that does not meet its need is no hit: the tables decide.
+/// An entry.
 #[derive(Clone, Copy, Debug)]
 struct Held {
-    /// Of the entry, or nothing.
     data: u64,
     size: PageSize,
 }
 
-/// What `level` holds for the page around `va`: if possible an entry that meets the need.
+/// What `level` holds for the page around `va`: if it can, an entry that meets the need. Another one is no hit: the
+/// tables decide.
 #[inline(always)]
-fn find(level: &mut Level, va: VirtAddr, need: Need) -> Held {
-    let data = level.lookup(Spot::of(va, PageSize::Small)).unwrap_or(entry::NOTHING);
-    let small = Held { data, size: PageSize::Small };
-    if need.is_met_by(data) || !level.has_larger() { small } else { find_larger(level, va, need, small) }
+fn find(level: &mut Level, va: VirtAddr, need: Need) -> Option<Held> {
+    match level.lookup(Spot::of(va, PageSize::Small)) {
+        Some(data) if need.is_met_by(data) => Some(Held { data, size: PageSize::Small }),
+        None if !level.has_larger() => None,
+        small => find_larger(level, va, need, small),
+    }
 }
 
 #[inline(never)]
-fn find_larger(level: &mut Level, va: VirtAddr, need: Need, mut held: Held) -> Held {
+fn find_larger(level: &mut Level, va: VirtAddr, need: Need, small: Option<u64>) -> Option<Held> {
+    let mut held = small.map(|data| Held { data, size: PageSize::Small });
     for size in [PageSize::Large, PageSize::Huge] {
         if let Some(data) = level.lookup(Spot::of(va, size)) {
-            held = Held { data, size };
+            held = Some(Held { data, size });
             if need.is_met_by(data) {
                 break;
             }

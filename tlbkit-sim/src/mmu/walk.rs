@@ -10,7 +10,7 @@ use super::Mmu;
 use super::access::{Cost, Fault, FaultKind, Hit, Need, Overlap, Source, Tables};
 use super::config::{ArrayConfig, PathCaches};
 use super::cost::{Depth, WalkCost};
-use super::entry::{self, DIRTY, EXECUTE, GRANT_ALL, PRESENT, PageSize, Spot, USER, WRITE};
+use super::entry::{self, EXECUTE, GRANT_ALL, PRESENT, PageSize, Spot, USER, WRITE};
 
 const ACCESSED: u64 = 1 << 5;
 /// In an entry of a page directory or above: this is a page and not a table.
@@ -77,11 +77,8 @@ impl Mmu {
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {
         step.level = 1;
-        let (at, entry) = self.read_entry(&mut step, request.va, tables);
-        if entry & PRESENT == 0 {
-            return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
-        }
-        self.finish(request, step, (at, entry), tables)
+        let leaf = self.read_entry(&mut step, request.va, tables);
+        self.finish(request, step, leaf, tables)
     }
 
     #[inline(never)]
@@ -149,7 +146,7 @@ impl Mmu {
         }
     }
 
-    /// The step found a page.
+    /// The step found the last entry. Most often it grants what the access needs, and shows that it was used like that.
     #[inline(always)]
     fn finish(
         &mut self,
@@ -158,18 +155,33 @@ impl Mmu {
         (at, entry): (PhysAddr, u64),
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {
-        if !request.need.is_granted_by(step.grants) {
-            return Err(self.refuse(request, FaultKind::Protection, step.cost));
-        }
-        let marks = ACCESSED | request.need.dirty();
-        if entry & marks != marks {
-            tables.set_accessed_dirty(at, marks);
+        let mut flags = step.grants | entry & self.kept;
+        if !request.need.is_met_by(flags) || entry & ACCESSED == 0 {
+            flags |= self.check_and_mark(request, &step, (at, entry), tables)?;
         }
         let size = PageSize::ALL[step.level as usize - 1];
         let frame = PhysAddr(entry::frame_of(entry) & !(size.bytes() - 1));
-        let flags = step.grants | (entry | marks) & DIRTY | entry & self.global;
         let cost = self.close(step.cost, request.overlap);
         Ok(self.fill(request.va, &Leaf { frame, size, flags }, cost))
+    }
+
+    /// Refuses what the last entry does not grant, else sets A in it, and D for a store, and returns D if it was set.
+    #[inline(never)]
+    fn check_and_mark(
+        &mut self,
+        request: Request,
+        step: &Step,
+        (at, entry): (PhysAddr, u64),
+        tables: &(impl Tables + ?Sized),
+    ) -> Result<u64, Fault> {
+        if entry & PRESENT == 0 {
+            return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
+        }
+        if !request.need.is_granted_by(step.grants) {
+            return Err(self.refuse(request, FaultKind::Protection, step.cost));
+        }
+        tables.set_accessed_dirty(at, ACCESSED | request.need.dirty());
+        Ok(request.need.dirty())
     }
 
     /// A fault drops what is cached for the address: its translations and the path to it.
