@@ -5,7 +5,7 @@
 
 use tlbkit::VirtAddr;
 
-use super::array::{Array, Displaced};
+use super::array::{Array, Displaced, Entries};
 use super::config::ArrayConfig;
 use super::entry::{GLOBAL, PageSize, Spot, span_of};
 use super::epochs::Epochs;
@@ -14,9 +14,9 @@ const KINDS: usize = PageSize::ALL.len();
 
 /// Arrays, lifetimes, and the stamp of the loaded tag.
 #[derive(Clone, Debug)]
-pub(super) struct Level {
+pub(super) struct Level<A = Array> {
     /// By the smallest kind held.
-    arrays: [Array; KINDS],
+    arrays: [A; KINDS],
     /// The place of each kind's array.
     places: [u8; KINDS],
     /// Bit per kind that an array holds.
@@ -55,9 +55,9 @@ pub(super) struct Place {
     slot: u32,
 }
 
-impl Level {
+impl<A: Entries> Level<A> {
     pub(super) fn new(configs: &[ArrayConfig]) -> Self {
-        let (mut arrays, mut places, mut held) = ([const { Array::absent() }; KINDS], [0, 1, 2], 0_u8);
+        let (mut arrays, mut places, mut held) = ([(); KINDS].map(|()| A::absent()), [0, 1, 2], 0_u8);
         for config in configs {
             let Some(&place) = config.holds.iter().min() else { continue };
             for &size in &config.holds {
@@ -65,7 +65,7 @@ impl Level {
                 held |= 1 << size as u8;
                 places[size as usize] = place as u8;
             }
-            arrays[place as usize] = Array::new(config);
+            arrays[place as usize] = A::new(config);
         }
         let mut epochs = Epochs::new();
         let stamp = epochs.stamp(0);

@@ -59,6 +59,7 @@ use entry::{DIRTY, GLOBAL, PRESENT};
 use level::Level;
 use lines::NearLines;
 use residency::Residency;
+use wide::Wide;
 
 /// The translation hardware of one CPU.
 #[derive(Clone, Debug)]
@@ -66,7 +67,7 @@ pub struct Mmu {
     config: Arc<Config>,
     l1: Level,
     stlb: Level,
-    path: Level,
+    path: Level<Wide>,
     near: NearLines,
     meter: Meter,
     counters: Counters,
