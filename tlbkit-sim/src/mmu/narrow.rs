@@ -112,6 +112,7 @@ impl Set {
     }
 
     /// The way of `key`.
+    #[inline(always)]
     fn find(&self, key: u64) -> Option<usize> {
         let mut candidates = self.candidates(key);
         while candidates != 0 {

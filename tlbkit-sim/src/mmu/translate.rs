@@ -34,8 +34,9 @@ impl Mmu {
         }
     }
 
-    /// An access to another page than the last, or one that its entry does not allow.
-    #[inline(never)]
+    /// An access to another page than the last, or one that its entry does not allow. It becomes part of the caller's
+    /// loop: handing request and answer over would take longer than some of the answers.
+    #[inline(always)]
     fn search(
         &mut self,
         va: VirtAddr,
