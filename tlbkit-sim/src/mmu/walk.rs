@@ -44,7 +44,16 @@ pub(super) struct Leaf {
     pub(super) flags: u64,
 }
 
+/// Where the upper levels lead.
+enum Descent {
+    /// To a page table, which is to be read.
+    Table(Step),
+    /// To a page, which has been filled in.
+    Page(Hit),
+}
+
 /// A walk on its way down.
+#[derive(Clone, Copy)]
 struct Step {
     /// The table to read next: 1 is a page table, 4 a PML4.
     level: u32,
@@ -59,30 +68,21 @@ impl Mmu {
     #[inline(always)]
     pub(super) fn walk(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
         self.counters.walks += 1;
-        match self.path.lookup(path_spot(request.va, PageSize::Small)) {
-            Some(data) => {
-                let step = self.enter_by(data, PageSize::Small);
-                self.read_page_table(request, step, tables)
-            }
-            None => self.walk_from_above(request, tables),
-        }
-    }
-
-    /// The last step of walks that find no larger page.
-    #[inline(always)]
-    fn read_page_table(
-        &mut self,
-        request: Request,
-        mut step: Step,
-        tables: &(impl Tables + ?Sized),
-    ) -> Result<Hit, Fault> {
+        let mut step = match self.path.lookup(path_spot(request.va, PageSize::Small)) {
+            Some(data) => self.enter_by(data, PageSize::Small),
+            None => match self.descend(request, tables)? {
+                Descent::Table(step) => step,
+                Descent::Page(hit) => return Ok(hit),
+            },
+        };
         step.level = 1;
         let leaf = self.read_entry(&mut step, request.va, tables);
         self.finish(request, step, leaf, tables)
     }
 
+    /// Goes down to a page table, or to a larger page.
     #[inline(never)]
-    fn walk_from_above(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
+    fn descend(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Descent, Fault> {
         let mut step = self.enter_higher(request.va);
         while step.level > 1 {
             let (at, entry) = self.read_entry(&mut step, request.va, tables);
@@ -90,7 +90,7 @@ impl Mmu {
                 return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
             }
             if is_leaf(entry, step.level) {
-                return self.finish(request, step, (at, entry), tables);
+                return Ok(Descent::Page(self.finish(request, step, (at, entry), tables)?));
             }
             if entry & ACCESSED == 0 {
                 tables.set_accessed_dirty(at, ACCESSED);
@@ -99,7 +99,7 @@ impl Mmu {
             step.table = PhysAddr(entry::frame_of(entry));
             self.remember(request.va, &step);
         }
-        self.read_page_table(request, step, tables)
+        Ok(Descent::Table(step))
     }
 
     /// The deepest directory that a paging-structure entry leads to, else the root.
@@ -157,7 +157,7 @@ impl Mmu {
     ) -> Result<Hit, Fault> {
         let mut flags = step.grants | entry & self.kept;
         if !request.need.is_met_by(flags) || entry & ACCESSED == 0 {
-            flags |= self.check_and_mark(request, &step, (at, entry), tables)?;
+            flags |= self.check_and_mark(request, (step.grants, step.cost), (at, entry), tables)?;
         }
         let size = PageSize::ALL[step.level as usize - 1];
         let frame = PhysAddr(entry::frame_of(entry) & !(size.bytes() - 1));
@@ -170,15 +170,15 @@ impl Mmu {
     fn check_and_mark(
         &mut self,
         request: Request,
-        step: &Step,
+        (grants, cost): (u64, WalkCost),
         (at, entry): (PhysAddr, u64),
         tables: &(impl Tables + ?Sized),
     ) -> Result<u64, Fault> {
         if entry & PRESENT == 0 {
-            return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
+            return Err(self.refuse(request, FaultKind::NotPresent, cost));
         }
-        if !request.need.is_granted_by(step.grants) {
-            return Err(self.refuse(request, FaultKind::Protection, step.cost));
+        if !request.need.is_granted_by(grants) {
+            return Err(self.refuse(request, FaultKind::Protection, cost));
         }
         tables.set_accessed_dirty(at, ACCESSED | request.need.dirty());
         Ok(request.need.dirty())
