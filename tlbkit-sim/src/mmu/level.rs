@@ -29,8 +29,8 @@ pub(super) struct Level<A = Array> {
     recent: Recent,
 }
 
-/// The base page that was used last, of the loaded tag or a global one: what its set would say is known, and its entry is
-/// the latest of the set already.
+/// The base page that was used last, of the loaded tag or a global one: what its set would say is known, and its entry
+/// is the latest of the set already.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
     /// All bits of the address above the page, so a page that matches is canonical too.
