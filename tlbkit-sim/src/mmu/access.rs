@@ -3,7 +3,7 @@
 use thiserror::Error;
 use tlbkit::{PhysAddr, VirtAddr};
 
-use super::entry::{DIRTY, EXECUTE, USER, WRITE};
+use super::entry::{DIRTY, EXECUTE, GRANT_ALL, PRESENT, USER, WRITE};
 
 /// Physical memory as the walker sees it.
 pub trait Tables {
@@ -111,16 +111,57 @@ impl Fault {
     }
 }
 
-/// What a cached entry must show: the rights that the access takes, and for a store that D needs no setting.
-#[inline(always)]
-pub(super) const fn needed(access: Access, mode: Mode) -> u64 {
-    let user = match mode {
-        Mode::User => USER,
-        Mode::Kernel => 0,
-    };
-    user | match access {
-        Access::Read => 0,
-        Access::Write => WRITE | DIRTY,
-        Access::Execute => EXECUTE,
+/// What an entry must show: that there is a page, the rights that the access takes, and for a store that D is set.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need(u64);
+
+impl Need {
+    #[inline(always)]
+    pub(super) const fn new(access: Access, mode: Mode) -> Self {
+        let user = match mode {
+            Mode::User => USER,
+            Mode::Kernel => 0,
+        };
+        Self(
+            PRESENT
+                | user
+                | match access {
+                    Access::Read => 0,
+                    Access::Write => WRITE | DIRTY,
+                    Access::Execute => EXECUTE,
+                },
+        )
+    }
+
+    /// True if an entry with this data answers the access.
+    #[inline(always)]
+    pub(super) const fn is_met_by(self, data: u64) -> bool {
+        data & self.0 == self.0
+    }
+
+    /// True if these rights allow the access.
+    #[inline(always)]
+    pub(super) const fn is_granted_by(self, grants: u64) -> bool {
+        !grants & self.0 & GRANT_ALL == 0
+    }
+
+    /// D for a store.
+    #[inline(always)]
+    pub(super) const fn dirty(self) -> u64 {
+        self.0 & DIRTY
+    }
+
+    /// What the instruction does.
+    pub(super) const fn access(self) -> Access {
+        match self.0 & (WRITE | EXECUTE) {
+            0 => Access::Read,
+            EXECUTE => Access::Execute,
+            _ => Access::Write,
+        }
+    }
+
+    /// By whom.
+    pub(super) const fn mode(self) -> Mode {
+        if self.0 & USER == 0 { Mode::Kernel } else { Mode::User }
     }
 }

@@ -1,4 +1,6 @@
-//! One set-associative array of entries. Who is alive is the business of [`Epochs`]; arrays find, fill and remove.
+//! One array of entries. Who is alive is the business of [`Epochs`]; arrays find, fill and remove.
+//!
+//! [`Array`] takes any shape. Where the shape is known, as in the paging-structure caches, a level does without it.
 //!
 //! Storage is taken at the first fill, so a CPU that never runs anything costs nothing.
 
@@ -19,7 +21,38 @@ pub(super) enum Displaced {
     Living,
 }
 
-/// An array.
+/// What a level needs of an array.
+pub(super) trait Entries {
+    /// An empty array.
+    fn new(config: &ArrayConfig) -> Self;
+    /// An array for a kind that is not held: nothing is found in it, and nothing may be filled.
+    fn absent() -> Self;
+    /// The data of `key`, which is noted as used.
+    fn lookup(&mut self, page: u64, key: u64) -> Option<u64>;
+    /// The slot that holds `key`.
+    fn find(&self, page: u64, key: u64) -> Option<usize>;
+    /// Puts an entry in: into a dead way if the set has one, else where the policy says.
+    fn fill(&mut self, page: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced;
+    /// The slots, for what is not on the path of a hit.
+    fn slots(&self) -> &dyn Slots;
+    /// The slots, to be changed.
+    fn slots_mut(&mut self) -> &mut dyn Slots;
+
+    /// Empties a slot that was found.
+    fn remove(&mut self, slot: usize, epochs: &mut Epochs) {
+        let slots = self.slots_mut();
+        epochs.note_loss(slots.entry(slot).1);
+        slots.clear(slot);
+    }
+
+    /// Keys and data of the living entries.
+    fn living<'a>(&'a self, epochs: &'a Epochs) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let slots = self.slots();
+        (0..slots.len()).filter(|&slot| slots.is_live(slot, epochs)).map(|slot| slots.entry(slot))
+    }
+}
+
+/// A set-associative array of any shape.
 #[derive(Clone, Debug)]
 pub(super) struct Array {
     set_mask: u64,
@@ -47,7 +80,14 @@ macro_rules! each {
 }
 
 impl Array {
-    pub(super) fn new(config: &ArrayConfig) -> Self {
+    #[inline(always)]
+    fn set_of(&self, page: u64) -> usize {
+        (page & self.set_mask ^ page >> 7 & self.fold_mask) as usize
+    }
+}
+
+impl Entries for Array {
+    fn new(config: &ArrayConfig) -> Self {
         let ArrayConfig { sets, ways, policy, .. } = *config;
         assert!(sets.is_power_of_two(), "an array has a power of two of sets");
         assert!((1..=255).contains(&ways), "a set has 1 to 255 ways");
@@ -63,56 +103,32 @@ impl Array {
         }
     }
 
-    /// An array for a kind that is not held: nothing is found in it, and nothing may be filled.
-    pub(super) const fn absent() -> Self {
+    fn absent() -> Self {
         Self { set_mask: 0, fold_mask: 0, store: Store::Narrow(Narrow::new(Policy::Lru, 0, 1)) }
     }
 
     #[inline(always)]
-    fn set_of(&self, page: u64) -> usize {
-        (page & self.set_mask ^ page >> 7 & self.fold_mask) as usize
-    }
-
-    /// The data of `key`, which is noted as used.
-    #[inline(always)]
-    pub(super) fn lookup(&mut self, page: u64, key: u64) -> Option<u64> {
+    fn lookup(&mut self, page: u64, key: u64) -> Option<u64> {
         let set = self.set_of(page);
         each!(&mut self.store, store => store.lookup(set, key))
     }
 
-    /// The slot that holds `key`.
-    pub(super) fn find(&self, page: u64, key: u64) -> Option<usize> {
+    fn find(&self, page: u64, key: u64) -> Option<usize> {
         let set = self.set_of(page);
         each!(&self.store, store => store.find(set, key))
     }
 
-    /// Puts an entry in: into a dead way if the set has one, else where the policy says.
     #[inline(always)]
-    pub(super) fn fill(&mut self, page: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced {
+    fn fill(&mut self, page: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced {
         let set = self.set_of(page);
         each!(&mut self.store, store => store.fill(set, (key, data), epochs))
     }
 
-    /// Empties a slot that was found.
-    pub(super) fn remove(&mut self, slot: usize, epochs: &mut Epochs) {
-        let slots = self.slots_mut();
-        epochs.note_loss(slots.entry(slot).1);
-        slots.clear(slot);
-    }
-
-    /// The slots, for what is not on the path of a hit.
-    pub(super) fn slots(&self) -> &dyn Slots {
+    fn slots(&self) -> &dyn Slots {
         each!(&self.store, store => store)
     }
 
-    /// The slots, to be changed.
-    pub(super) fn slots_mut(&mut self) -> &mut dyn Slots {
+    fn slots_mut(&mut self) -> &mut dyn Slots {
         each!(&mut self.store, store => store)
-    }
-
-    /// Keys and data of the living entries.
-    pub(super) fn living<'a>(&'a self, epochs: &'a Epochs) -> impl Iterator<Item = (u64, u64)> + 'a {
-        let slots = self.slots();
-        (0..slots.len()).filter(|&slot| slots.is_live(slot, epochs)).map(|slot| slots.entry(slot))
     }
 }

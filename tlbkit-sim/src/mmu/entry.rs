@@ -20,6 +20,8 @@ const PAGE_SHIFT: u32 = SIZE_SHIFT + 2;
 /// Bits of a linear address that translation looks at, with five levels.
 const LINEAR_MASK: u64 = (1 << 57) - 1;
 
+/// There is a page.
+pub(super) const PRESENT: u64 = 1;
 /// The page may be written.
 pub(super) const WRITE: u64 = 1 << 1;
 /// User mode may use the page.
@@ -140,6 +142,12 @@ pub(super) const fn data(frame: PhysAddr, flags: u64, origin: PageSize, tag: u16
 #[inline(always)]
 pub(super) const fn frame_of(data: u64) -> u64 {
     data & FRAME_MASK
+}
+
+/// The data of the base page around `va`, out of the data of a page of `size`.
+#[inline(always)]
+pub(super) const fn base_page_of(data: u64, va: VirtAddr, size: PageSize) -> u64 {
+    data | va.0 & (size.bytes() - PageSize::Small.bytes())
 }
 
 /// The tag index in a data word.

@@ -147,9 +147,9 @@ impl Mmu {
             self.met.push(pcid);
             (self.met.len() - 1) as u16
         });
-        for level in [&mut self.l1, &mut self.stlb, &mut self.path] {
-            level.load(self.tag);
-        }
+        self.l1.load(self.tag);
+        self.stlb.load(self.tag);
+        self.path.load(self.tag);
         let mut loss = Loss::default();
         if let Some(forgotten) = self.l1_residents.load(self.tag) {
             loss.l1 = u64::from(self.l1.drop_tag(forgotten));

@@ -5,7 +5,7 @@
 
 use tlbkit::VirtAddr;
 
-use super::array::{Array, Displaced};
+use super::array::{Array, Displaced, Entries};
 use super::config::ArrayConfig;
 use super::entry::{GLOBAL, PageSize, Spot, span_of};
 use super::epochs::Epochs;
@@ -14,9 +14,9 @@ const KINDS: usize = PageSize::ALL.len();
 
 /// Arrays, lifetimes, and the stamp of the loaded tag.
 #[derive(Clone, Debug)]
-pub(super) struct Level {
+pub(super) struct Level<A = Array> {
     /// By the smallest kind held.
-    arrays: [Array; KINDS],
+    arrays: [A; KINDS],
     /// The place of each kind's array.
     places: [u8; KINDS],
     /// Bit per kind that an array holds.
@@ -29,16 +29,23 @@ pub(super) struct Level {
     recent: Recent,
 }
 
-/// The entry that was used last: what its set would say is known, and it is the latest of its set already.
+/// The base page that was used last, of the loaded tag or a global one: what its set would say is known, and its entry
+/// is the latest of the set already.
 #[derive(Clone, Copy, Debug)]
 struct Recent {
-    /// No key is zero.
-    key: u64,
+    /// All bits of the address above the page, so a page that matches is canonical too.
+    page: u64,
     data: u64,
 }
 
 impl Recent {
-    const NOTHING: Self = Self { key: 0, data: 0 };
+    /// No page has this number.
+    const NOTHING: Self = Self { page: u64::MAX, data: 0 };
+
+    #[inline(always)]
+    const fn page_of(va: VirtAddr) -> u64 {
+        va.0 >> PageSize::Small.shift()
+    }
 }
 
 /// Where an entry is.
@@ -48,9 +55,9 @@ pub(super) struct Place {
     slot: u32,
 }
 
-impl Level {
+impl<A: Entries> Level<A> {
     pub(super) fn new(configs: &[ArrayConfig]) -> Self {
-        let (mut arrays, mut places, mut held) = ([const { Array::absent() }; KINDS], [0, 1, 2], 0_u8);
+        let (mut arrays, mut places, mut held) = ([(); KINDS].map(|()| A::absent()), [0, 1, 2], 0_u8);
         for config in configs {
             let Some(&place) = config.holds.iter().min() else { continue };
             for &size in &config.holds {
@@ -58,7 +65,7 @@ impl Level {
                 held |= 1 << size as u8;
                 places[size as usize] = place as u8;
             }
-            arrays[place as usize] = Array::new(config);
+            arrays[place as usize] = A::new(config);
         }
         let mut epochs = Epochs::new();
         let stamp = epochs.stamp(0);
@@ -80,16 +87,16 @@ impl Level {
         self.has_larger
     }
 
-    /// The data of the page under the loaded tag if it was remembered last.
+    /// The data of the base page around `va` if it was remembered last.
     #[inline(always)]
-    pub(super) fn lookup_again(&self, spot: Spot) -> Option<u64> {
-        (self.recent.key == spot.key(self.stamp)).then_some(self.recent.data)
+    pub(super) fn lookup_again(&self, va: VirtAddr) -> Option<u64> {
+        (self.recent.page == Recent::page_of(va)).then_some(self.recent.data)
     }
 
-    /// The entry of this page and data was used last.
+    /// The base page around `va`, with this data, was used last.
     #[inline(always)]
-    pub(super) fn remember(&mut self, spot: Spot, data: u64) {
-        self.recent = Recent { key: spot.key(self.stamp_of(data)), data };
+    pub(super) fn remember(&mut self, va: VirtAddr, data: u64) {
+        self.recent = Recent { page: Recent::page_of(va), data };
     }
 
     /// The stamp under which an entry with this data lives.
@@ -154,21 +161,9 @@ impl Level {
     /// Puts an entry in under the loaded tag, or as a global if its data says so. The kind must be held.
     #[inline(always)]
     pub(super) fn fill(&mut self, spot: Spot, data: u64) -> Displaced {
-        self.fill_key(spot, spot.key(self.stamp_of(data)), data)
-    }
-
-    /// As [`Self::fill`], and the entry is the one that was used last.
-    #[inline(always)]
-    pub(super) fn fill_latest(&mut self, spot: Spot, data: u64) -> Displaced {
-        self.remember(spot, data);
-        self.fill_key(spot, self.recent.key, data)
-    }
-
-    #[inline(always)]
-    fn fill_key(&mut self, spot: Spot, key: u64, data: u64) -> Displaced {
         debug_assert!(self.held >> spot.kind() & 1 == 1, "an array holds the kind");
         self.has_larger |= spot.kind() > 0;
-        let place = self.place_of(spot);
+        let (place, key) = (self.place_of(spot), spot.key(self.stamp_of(data)));
         self.arrays[place].fill(spot.page, key, data, &mut self.epochs)
     }
 
@@ -243,8 +238,8 @@ impl Level {
 
     /// Fetches the stamp of the loaded tag, which a flush may have ended.
     fn renew(&mut self) {
+        self.recent = Recent::NOTHING;
         if self.epochs.exhausted() {
-            self.recent = Recent::NOTHING;
             self.arrays.iter_mut().for_each(|array| array.slots_mut().bury_dead(&self.epochs));
             self.epochs.renumber();
             self.arrays.iter_mut().for_each(|array| array.slots_mut().restamp(&self.epochs));

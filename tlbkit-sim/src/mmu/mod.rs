@@ -55,9 +55,11 @@ pub use entry::PageSize;
 pub use flush::{GeneralProtection, Pcide};
 
 use cost::Meter;
+use entry::{DIRTY, GLOBAL, PRESENT};
 use level::Level;
 use lines::NearLines;
 use residency::Residency;
+use wide::Wide;
 
 /// The translation hardware of one CPU.
 #[derive(Clone, Debug)]
@@ -65,7 +67,7 @@ pub struct Mmu {
     config: Arc<Config>,
     l1: Level,
     stlb: Level,
-    path: Level,
+    path: Level<Wide>,
     near: NearLines,
     meter: Meter,
     counters: Counters,
@@ -80,8 +82,8 @@ pub struct Mmu {
     pieces: Pieces,
     /// How many addresses are canonical on either side of zero.
     half: u64,
-    /// The G bit where it means something.
-    global: u64,
+    /// What an entry keeps of its leaf beside the rights: P, D, and G where it means something.
+    kept: u64,
     /// The size in which a page of each size is cached.
     cached_as: [PageSize; 3],
 }
@@ -120,7 +122,7 @@ impl Mmu {
             stlb_residents: Residency::new(config.stlb_pcids, 0),
             pieces: Pieces::None,
             half: translate::half_of(config.levels),
-            global: if config.pge { entry::GLOBAL } else { 0 },
+            kept: PRESENT | DIRTY | if config.pge { GLOBAL } else { 0 },
             l1,
             config,
         }

@@ -14,15 +14,17 @@ use super::slots::Slots;
 /// The most ways that a set has here.
 pub(super) const WAYS_MAX: usize = 16;
 
-/// What is known of a set beside its entries.
+/// One set. It has room for the most ways whatever the array's are: a way's number then needs no check.
 #[derive(Clone, Debug)]
-#[repr(align(64))]
+#[repr(C, align(64))]
 struct Set {
     /// The lowest bits of the page numbers.
     pages: [u16; WAYS_MAX],
     /// What the policy knows.
     order: u64,
     full_at: u32,
+    /// Keys and data. A key is zero in an empty slot.
+    entries: [(u64, u64); WAYS_MAX],
 }
 
 /// Which way of a set gives room.
@@ -41,42 +43,23 @@ pub(super) struct Narrow {
     how: Replacement,
     /// None before the first fill, then `count`.
     sets: Vec<Set>,
-    /// Keys and data, one set after the other. A key is zero in an empty slot.
-    entries: Vec<(u64, u64)>,
 }
 
 impl Narrow {
     pub(super) const fn new(policy: Policy, count: usize, ways: usize) -> Self {
-        Self { count, how: Replacement { policy, ways, base: stack_base(ways) }, sets: Vec::new(), entries: Vec::new() }
+        Self { count, how: Replacement { policy, ways, base: stack_base(ways) }, sets: Vec::new() }
     }
 
     /// The data of `key`, which is noted as used.
     #[inline(always)]
     pub(super) fn lookup(&mut self, set: usize, key: u64) -> Option<u64> {
-        if self.sets.get(set)?.may_hold(key) { self.search_and_touch(set, key) } else { None }
-    }
-
-    /// Out of line: beside the search the compiler makes less of the comparison that tells a miss.
-    #[inline(never)]
-    fn search_and_touch(&mut self, set: usize, key: u64) -> Option<u64> {
-        let slot = self.find(set, key)?;
-        self.sets[set].touch(slot - set * self.how.ways, &self.how);
-        Some(self.entries[slot].1)
+        let held = self.sets.get_mut(set)?;
+        if held.may_hold(key) { held.search_and_touch(key, &self.how) } else { None }
     }
 
     /// The slot of `key`.
-    #[inline(always)]
     pub(super) fn find(&self, set: usize, key: u64) -> Option<usize> {
-        let base = set * self.how.ways;
-        let mut candidates = self.sets.get(set)?.candidates(key);
-        while candidates != 0 {
-            let slot = base + candidates.trailing_zeros() as usize;
-            if self.entries.get(slot)?.0 == key {
-                return Some(slot);
-            }
-            candidates &= candidates - 1;
-        }
-        None
+        self.sets.get(set)?.find(key).map(|way| set * self.how.ways + way)
     }
 
     /// Puts an entry in.
@@ -86,7 +69,7 @@ impl Narrow {
             && held.full_at == epochs.changes()
         {
             let way = held.take_victim(&self.how);
-            self.put(set, way, Displaced::Living, entry, epochs);
+            held.put(way, Displaced::Living, entry, epochs);
             return Displaced::Living;
         }
         self.fill_room(set, entry, epochs)
@@ -97,29 +80,20 @@ impl Narrow {
     fn fill_room(&mut self, set: usize, entry: (u64, u64), epochs: &mut Epochs) -> Displaced {
         if self.sets.is_empty() {
             self.sets = vec![Set::unused(&self.how); self.count];
-            self.entries = vec![(0, 0); self.count * self.how.ways];
         }
         let room = self.search_dead(set, entry.0, entry.1, epochs);
         let (how, held) = (&self.how, &mut self.sets[set]);
         let (way, displaced) = room.unwrap_or_else(|| (held.take_victim(how), Displaced::Living));
         held.touch(way, how);
-        self.put(set, way, displaced, entry, epochs);
+        held.put(way, displaced, entry, epochs);
         displaced
-    }
-
-    #[inline(always)]
-    fn put(&mut self, set: usize, way: usize, displaced: Displaced, entry: (u64, u64), epochs: &mut Epochs) {
-        let held = &mut self.entries[set * self.how.ways + way];
-        epochs.note_exchange(displaced, held, entry);
-        *held = entry;
-        self.sets[set].pages[way] = page_bits(entry.0);
     }
 }
 
 impl Set {
     fn unused(how: &Replacement) -> Self {
         let order = if how.policy == Policy::Lru { stack_unused(how.ways) } else { 0 };
-        Self { pages: [0; WAYS_MAX], order, full_at: 0 }
+        Self { pages: [0; WAYS_MAX], order, full_at: 0, entries: [(0, 0); WAYS_MAX] }
     }
 
     /// All ways are compared whatever is found: without a branch per way the compiler does several at once.
@@ -129,12 +103,40 @@ impl Set {
         self.pages.iter().fold(false, |any, &held| any | (held == wanted))
     }
 
-    /// A bit for each way that may hold the key. Ways that the set does not have may be named: there the next set
-    /// begins, which holds other pages.
+    /// Out of line: beside the search the compiler makes less of the comparison that tells a miss.
+    #[inline(never)]
+    fn search_and_touch(&mut self, key: u64, how: &Replacement) -> Option<u64> {
+        let way = self.find(key)?;
+        self.touch(way, how);
+        Some(self.entries[way].1)
+    }
+
+    /// The way of `key`.
+    #[inline(always)]
+    fn find(&self, key: u64) -> Option<usize> {
+        let mut candidates = self.candidates(key);
+        while candidates != 0 {
+            let way = candidates.trailing_zeros() as usize;
+            if self.entries[way].0 == key {
+                return Some(way);
+            }
+            candidates &= candidates - 1;
+        }
+        None
+    }
+
+    /// A bit for each way that may hold the key.
     #[inline(always)]
     fn candidates(&self, key: u64) -> u32 {
         let wanted = page_bits(key);
         (0..WAYS_MAX).fold(0, |bits, way| bits | u32::from(self.pages[way] == wanted) << way)
+    }
+
+    #[inline(always)]
+    fn put(&mut self, way: usize, displaced: Displaced, entry: (u64, u64), epochs: &mut Epochs) {
+        epochs.note_exchange(displaced, &self.entries[way], entry);
+        self.entries[way] = entry;
+        self.pages[way] = page_bits(entry.0);
     }
 
     #[inline(always)]
@@ -177,7 +179,7 @@ const fn page_bits(key: u64) -> u16 {
 
 impl Slots for Narrow {
     fn len(&self) -> usize {
-        self.entries.len()
+        self.sets.len() * self.how.ways
     }
 
     fn ways(&self) -> usize {
@@ -185,11 +187,11 @@ impl Slots for Narrow {
     }
 
     fn entry(&self, slot: usize) -> (u64, u64) {
-        self.entries[slot]
+        self.sets[slot / self.how.ways].entries[slot % self.how.ways]
     }
 
     fn set_key(&mut self, slot: usize, key: u64) {
-        self.entries[slot].0 = key;
+        self.sets[slot / self.how.ways].entries[slot % self.how.ways].0 = key;
     }
 
     fn full_at(&mut self, set: usize) -> &mut u32 {

@@ -2,7 +2,7 @@
 
 use tlbkit::{PhysAddr, VirtAddr};
 
-use super::access::{Access, Fault, Hit, Mode, Overlap, Tables, needed};
+use super::access::{Access, Cost, Fault, Hit, Mode, Need, Overlap, Tables};
 use super::array::Displaced;
 use super::config::Levels;
 use super::cost::Meter;
@@ -27,80 +27,98 @@ impl Mmu {
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {
         self.counters.accesses += 1;
-        let need = needed(access, mode);
-        if !is_canonical(va, self.half) {
-            return Err(self.refuse_address(Request { va, need, access, mode, overlap }));
-        }
-        match self.l1.lookup_again(Spot::of(va, PageSize::Small)) {
-            Some(data) if data & need == need => Ok(Hit { pa: address(data, va, PageSize::Small), cost: Meter::l1() }),
-            _ => self.search(Request { va, need, access, mode, overlap }, tables),
+        let need = Need::new(access, mode);
+        match self.l1.lookup_again(va) {
+            Some(data) if need.is_met_by(data) => Ok(Hit { pa: address(data, va), cost: Meter::l1() }),
+            _ => self.search(va, need, overlap, tables),
         }
     }
 
-    /// An access to another page than the last, or one that its entry does not allow.
-    #[inline(never)]
-    fn search(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
-        let va = request.va;
-        let mut held = Held::Nothing;
-        if let Some((size, data)) = find(&mut self.l1, va, request.need, &mut held) {
-            self.l1.remember(Spot::of(va, size), data);
-            return Ok(Hit { pa: address(data, va, size), cost: Meter::l1() });
+    /// An access to another page than the last, or one that its entry does not allow. It becomes part of the caller's
+    /// loop: handing request and answer over would take longer than some of the answers.
+    #[inline(always)]
+    fn search(
+        &mut self,
+        va: VirtAddr,
+        need: Need,
+        overlap: Overlap,
+        tables: &(impl Tables + ?Sized),
+    ) -> Result<Hit, Fault> {
+        let request = Request { va, need, overlap };
+        if !is_canonical(va, self.half) {
+            return Err(self.refuse_address(request));
+        }
+        let first = find(&mut self.l1, va, need);
+        if let Some(held) = first
+            && need.is_met_by(held.data)
+        {
+            return Ok(self.answer(va, held, Meter::l1()));
         }
         self.counters.l1_misses += 1;
-        if let Some((size, data)) = find(&mut self.stlb, va, request.need, &mut held) {
+        let second = find(&mut self.stlb, va, need);
+        if let Some(held) = second
+            && need.is_met_by(held.data)
+        {
             self.counters.stlb_hits += 1;
-            if held == Held::Insufficient {
+            if first.is_some() {
                 self.forget_first_level(va);
             }
-            self.fill_l1(Spot::of(va, size), data);
-            return Ok(Hit { pa: address(data, va, size), cost: self.meter.stlb(request.overlap) });
+            self.fill_l1(va, held);
+            let cost = self.meter.stlb(overlap);
+            return Ok(self.answer(va, held, cost));
         }
-        self.walk(request, held, tables)
+        if first.is_some() || second.is_some() {
+            self.forget_translation(va);
+        }
+        self.walk(request, tables)
+    }
+
+    /// The answer to an access, by an entry that is the latest of its set.
+    #[inline(always)]
+    fn answer(&mut self, va: VirtAddr, held: Held, cost: Cost) -> Hit {
+        let data = entry::base_page_of(held.data, va, held.size);
+        self.l1.remember(va, data);
+        Hit { pa: address(data, va), cost }
     }
 
     /// Fills both levels with what a walk found.
     #[inline(always)]
-    pub(super) fn fill(&mut self, va: VirtAddr, held: Held, leaf: &Leaf) -> PhysAddr {
-        if held == Held::Insufficient {
-            self.forget_translation(va);
-        }
+    pub(super) fn fill(&mut self, va: VirtAddr, leaf: &Leaf, cost: Cost) -> Hit {
         if leaf.size != PageSize::Small {
-            return self.fill_larger(va, leaf);
+            return self.fill_larger(va, leaf, cost);
         }
         let data = entry::data(leaf.frame, leaf.flags, PageSize::Small, self.tag);
-        self.fill_both(va, PageSize::Small, data);
-        address(data, va, PageSize::Small)
+        self.fill_both(va, Held { data, size: PageSize::Small }, cost)
     }
 
     /// Fills the part of a page around `va` that this CPU caches as one.
     #[inline(never)]
-    fn fill_larger(&mut self, va: VirtAddr, leaf: &Leaf) -> PhysAddr {
+    fn fill_larger(&mut self, va: VirtAddr, leaf: &Leaf, cost: Cost) -> Hit {
         let size = self.cached_as[leaf.size as usize];
         if size != leaf.size {
             self.pieces = Pieces::Some;
         }
         let within = va.0 & (leaf.size.bytes() - 1) & !(size.bytes() - 1);
         let data = entry::data(PhysAddr(leaf.frame.0 + within), leaf.flags, leaf.size, self.tag);
-        self.fill_both(va, size, data);
-        address(data, va, size)
+        self.fill_both(va, Held { data, size }, cost)
     }
 
     #[inline(always)]
-    fn fill_both(&mut self, va: VirtAddr, size: PageSize, data: u64) {
-        let spot = Spot::of(va, size);
-        if self.stlb.holds(size) {
-            match self.stlb.fill(spot, data) {
+    fn fill_both(&mut self, va: VirtAddr, entry: Held, cost: Cost) -> Hit {
+        if self.stlb.holds(entry.size) {
+            match self.stlb.fill(Spot::of(va, entry.size), entry.data) {
                 Displaced::Nothing => {}
                 Displaced::FlushedSelf => self.counters.refills += 1,
                 Displaced::Living => self.counters.lost.add(Cause::Capacity, Loss { l1: 0, stlb: 1 }),
             }
         }
-        self.fill_l1(spot, data);
+        self.fill_l1(va, entry);
+        self.answer(va, entry, cost)
     }
 
     #[inline(always)]
-    fn fill_l1(&mut self, spot: Spot, data: u64) {
-        if let Displaced::Living = self.l1.fill_latest(spot, data) {
+    fn fill_l1(&mut self, va: VirtAddr, entry: Held) {
+        if let Displaced::Living = self.l1.fill(Spot::of(va, entry.size), entry.data) {
             self.counters.lost.add(Cause::Capacity, Loss { l1: 1, stlb: 0 });
         }
     }
@@ -118,44 +136,42 @@ impl Mmu {
     }
 }
 
-/// What the arrays held for an access that they could not answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Held {
-    /// Nothing.
-    Nothing,
-    /// An entry that does not allow the access, or whose D bit is not known to be set: no hit, the tables decide.
-    Insufficient,
+/// An entry.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    data: u64,
+    size: PageSize,
 }
 
-/// What a level holds for the page around `va`, if it suffices.
+/// What `level` holds for the page around `va`: if it can, an entry that meets the need. Another one is no hit: the
+/// tables decide.
 #[inline(always)]
-fn find(level: &mut Level, va: VirtAddr, need: u64, held: &mut Held) -> Option<(PageSize, u64)> {
-    if let Some(data) = level.lookup(Spot::of(va, PageSize::Small)) {
-        if data & need == need {
-            return Some((PageSize::Small, data));
-        }
-        *held = Held::Insufficient;
+fn find(level: &mut Level, va: VirtAddr, need: Need) -> Option<Held> {
+    match level.lookup(Spot::of(va, PageSize::Small)) {
+        Some(data) if need.is_met_by(data) => Some(Held { data, size: PageSize::Small }),
+        None if !level.has_larger() => None,
+        small => find_larger(level, va, need, small),
     }
-    if level.has_larger() { find_larger(level, va, need, held) } else { None }
 }
 
 #[inline(never)]
-fn find_larger(level: &mut Level, va: VirtAddr, need: u64, held: &mut Held) -> Option<(PageSize, u64)> {
+fn find_larger(level: &mut Level, va: VirtAddr, need: Need, small: Option<u64>) -> Option<Held> {
+    let mut held = small.map(|data| Held { data, size: PageSize::Small });
     for size in [PageSize::Large, PageSize::Huge] {
         if let Some(data) = level.lookup(Spot::of(va, size)) {
-            if data & need == need {
-                return Some((size, data));
+            held = Some(Held { data, size });
+            if need.is_met_by(data) {
+                break;
             }
-            *held = Held::Insufficient;
         }
     }
-    None
+    held
 }
 
-/// The physical address of the byte at `va` in a page of `size`.
+/// The physical address of the byte at `va`, whose base page has this data.
 #[inline(always)]
-const fn address(data: u64, va: VirtAddr, size: PageSize) -> PhysAddr {
-    PhysAddr(entry::frame_of(data) | va.0 & (size.bytes() - 1))
+const fn address(data: u64, va: VirtAddr) -> PhysAddr {
+    PhysAddr(entry::frame_of(data) | va.0 & (PageSize::Small.bytes() - 1))
 }
 
 /// How many addresses are canonical below zero, and as many from zero on.

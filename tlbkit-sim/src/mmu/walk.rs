@@ -7,13 +7,11 @@
 use tlbkit::{PhysAddr, VirtAddr};
 
 use super::Mmu;
-use super::access::{Access, Cost, Fault, FaultKind, Hit, Mode, Overlap, Source, Tables};
+use super::access::{Cost, Fault, FaultKind, Hit, Need, Overlap, Source, Tables};
 use super::config::{ArrayConfig, PathCaches};
 use super::cost::{Depth, WalkCost};
-use super::entry::{self, DIRTY, EXECUTE, GRANT_ALL, PageSize, Spot, USER, WRITE};
-use super::translate::Held;
+use super::entry::{self, EXECUTE, GRANT_ALL, PRESENT, PageSize, Spot, USER, WRITE};
 
-const PRESENT: u64 = 1;
 const ACCESSED: u64 = 1 << 5;
 /// In an entry of a page directory or above: this is a page and not a table.
 const PAGE: u64 = 1 << 7;
@@ -31,10 +29,7 @@ pub(super) fn path_arrays(caches: &PathCaches) -> Vec<ArrayConfig> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) va: VirtAddr,
-    /// The rights that it takes, and D for a store.
-    pub(super) need: u64,
-    pub(super) access: Access,
-    pub(super) mode: Mode,
+    pub(super) need: Need,
     pub(super) overlap: Overlap,
 }
 
@@ -49,7 +44,16 @@ pub(super) struct Leaf {
     pub(super) flags: u64,
 }
 
+/// Where the upper levels lead.
+enum Descent {
+    /// To a page table, which is to be read.
+    Table(Step),
+    /// To a page, which has been filled in.
+    Page(Hit),
+}
+
 /// A walk on its way down.
+#[derive(Clone, Copy)]
 struct Step {
     /// The table to read next: 1 is a page table, 4 a PML4.
     level: u32,
@@ -62,36 +66,23 @@ impl Mmu {
     /// Walks, sets A and D, fills the paging-structure caches and then the arrays. What each step finds is worked up on
     /// the spot: most walks read one entry, and handing that through results takes longer than finding it.
     #[inline(always)]
-    pub(super) fn walk(&mut self, request: Request, held: Held, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
+    pub(super) fn walk(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
         self.counters.walks += 1;
-        match self.path.lookup(path_spot(request.va, PageSize::Small)) {
-            Some(data) => {
-                let step = self.enter_by(data, PageSize::Small);
-                self.read_page_table(request, held, step, tables)
-            }
-            None => self.walk_from_above(request, held, tables),
-        }
-    }
-
-    /// The last step of walks that find no larger page.
-    #[inline(always)]
-    fn read_page_table(
-        &mut self,
-        request: Request,
-        held: Held,
-        mut step: Step,
-        tables: &(impl Tables + ?Sized),
-    ) -> Result<Hit, Fault> {
+        let mut step = match self.path.lookup(path_spot(request.va, PageSize::Small)) {
+            Some(data) => self.enter_by(data, PageSize::Small),
+            None => match self.descend(request, tables)? {
+                Descent::Table(step) => step,
+                Descent::Page(hit) => return Ok(hit),
+            },
+        };
         step.level = 1;
-        let (at, entry) = self.read_entry(&mut step, request.va, tables);
-        if entry & PRESENT == 0 {
-            return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
-        }
-        self.finish(request, held, step, (at, entry), tables)
+        let leaf = self.read_entry(&mut step, request.va, tables);
+        self.finish(request, step, leaf, tables)
     }
 
+    /// Goes down to a page table, or to a larger page.
     #[inline(never)]
-    fn walk_from_above(&mut self, request: Request, held: Held, tables: &(impl Tables + ?Sized)) -> Result<Hit, Fault> {
+    fn descend(&mut self, request: Request, tables: &(impl Tables + ?Sized)) -> Result<Descent, Fault> {
         let mut step = self.enter_higher(request.va);
         while step.level > 1 {
             let (at, entry) = self.read_entry(&mut step, request.va, tables);
@@ -99,7 +90,7 @@ impl Mmu {
                 return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
             }
             if is_leaf(entry, step.level) {
-                return self.finish(request, held, step, (at, entry), tables);
+                return Ok(Descent::Page(self.finish(request, step, (at, entry), tables)?));
             }
             if entry & ACCESSED == 0 {
                 tables.set_accessed_dirty(at, ACCESSED);
@@ -108,7 +99,7 @@ impl Mmu {
             step.table = PhysAddr(entry::frame_of(entry));
             self.remember(request.va, &step);
         }
-        self.read_page_table(request, held, step, tables)
+        Ok(Descent::Table(step))
     }
 
     /// The deepest directory that a paging-structure entry leads to, else the root.
@@ -155,39 +146,52 @@ impl Mmu {
         }
     }
 
-    /// The step found a page.
+    /// The step found the last entry. Most often it grants what the access needs, and shows that it was used like that.
     #[inline(always)]
     fn finish(
         &mut self,
         request: Request,
-        held: Held,
         step: Step,
         (at, entry): (PhysAddr, u64),
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {
-        let wanted = request.need & GRANT_ALL;
-        if step.grants & wanted != wanted {
-            return Err(self.refuse(request, FaultKind::Protection, step.cost));
-        }
-        let marks = ACCESSED | request.need & DIRTY;
-        if entry & marks != marks {
-            tables.set_accessed_dirty(at, marks);
+        let mut flags = step.grants | entry & self.kept;
+        if !request.need.is_met_by(flags) || entry & ACCESSED == 0 {
+            flags |= self.check_and_mark(request, (step.grants, step.cost), (at, entry), tables)?;
         }
         let size = PageSize::ALL[step.level as usize - 1];
         let frame = PhysAddr(entry::frame_of(entry) & !(size.bytes() - 1));
-        let flags = step.grants | (entry | marks) & DIRTY | entry & self.global;
         let cost = self.close(step.cost, request.overlap);
-        Ok(Hit { pa: self.fill(request.va, held, &Leaf { frame, size, flags }), cost })
+        Ok(self.fill(request.va, &Leaf { frame, size, flags }, cost))
+    }
+
+    /// Refuses what the last entry does not grant, else sets A in it, and D for a store, and returns D if it was set.
+    #[inline(never)]
+    fn check_and_mark(
+        &mut self,
+        request: Request,
+        (grants, cost): (u64, WalkCost),
+        (at, entry): (PhysAddr, u64),
+        tables: &(impl Tables + ?Sized),
+    ) -> Result<u64, Fault> {
+        if entry & PRESENT == 0 {
+            return Err(self.refuse(request, FaultKind::NotPresent, cost));
+        }
+        if !request.need.is_granted_by(grants) {
+            return Err(self.refuse(request, FaultKind::Protection, cost));
+        }
+        tables.set_accessed_dirty(at, ACCESSED | request.need.dirty());
+        Ok(request.need.dirty())
     }
 
     /// A fault drops what is cached for the address: its translations and the path to it.
     #[cold]
     fn refuse(&mut self, request: Request, kind: FaultKind, cost: WalkCost) -> Fault {
-        let Request { va, access, mode, overlap, .. } = request;
+        let Request { va, need, overlap } = request;
         self.forget_translation(va);
         self.forget_path(va, self.tag);
         self.counters.faults += 1;
-        Fault { va, kind, access, mode, cost: self.close(cost, overlap) }
+        Fault { va, kind, access: need.access(), mode: need.mode(), cost: self.close(cost, overlap) }
     }
 
     #[inline(always)]
@@ -210,10 +214,10 @@ impl Mmu {
     /// The fault of an address that no table can map.
     #[cold]
     pub(super) fn refuse_address(&mut self, request: Request) -> Fault {
-        let Request { va, access, mode, .. } = request;
+        let Request { va, need, .. } = request;
         self.counters.faults += 1;
         let cost = Cost { source: Source::Walk, references: 0, cycles: 0 };
-        Fault { va, kind: FaultKind::NonCanonical, access, mode, cost }
+        Fault { va, kind: FaultKind::NonCanonical, access: need.access(), mode: need.mode(), cost }
     }
 }
 

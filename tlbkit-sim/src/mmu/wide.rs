@@ -3,8 +3,8 @@
 //! A look-up first tries the way where the page was used last. LRU is the time of each way's last use: hits are many,
 //! and noting one is a store.
 
-use super::array::Displaced;
-use super::config::Policy;
+use super::array::{Displaced, Entries};
+use super::config::{ArrayConfig, Policy};
 use super::entry::page_in;
 use super::epochs::Epochs;
 use super::replace::{tree_touched, tree_victim};
@@ -120,6 +120,39 @@ impl Wide {
         }
         let slots = self.of_set(set);
         (0..slots.len()).min_by_key(|&way| slots[way].used).expect("a set has ways")
+    }
+}
+
+/// One set, which need not be looked for.
+impl Entries for Wide {
+    fn new(config: &ArrayConfig) -> Self {
+        assert!(config.sets == 1, "a fully associative array has one set");
+        Self::new(config.policy, 1, config.ways)
+    }
+
+    fn absent() -> Self {
+        Self::new(Policy::Lru, 0, 1)
+    }
+
+    #[inline(always)]
+    fn lookup(&mut self, _: u64, key: u64) -> Option<u64> {
+        self.lookup(0, key)
+    }
+
+    fn find(&self, _: u64, key: u64) -> Option<usize> {
+        self.find(0, key)
+    }
+
+    fn fill(&mut self, _: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced {
+        self.fill(0, (key, data), epochs)
+    }
+
+    fn slots(&self) -> &dyn Slots {
+        self
+    }
+
+    fn slots_mut(&mut self) -> &mut dyn Slots {
+        self
     }
 }
 
