@@ -116,7 +116,7 @@ impl Outcome {
             flushes: world.insight.counters(),
             sizes: world.insight.sizes().rows(),
             kernel: world.kernel.counters.get(),
-            lines: world.lines.borrow().counters(),
+            lines: world.line_counters(),
             reasons: Vec::new(),
             tables_left: tables_left as u64,
             data_left: data_left as u64,
