@@ -228,9 +228,9 @@ mod observed {
 
                 /// As core's.
                 pub fn load(&self, order: Ordering) -> $int {
-                    report(Access::Load, self.address());
-                    let own = (OBSERVER.with(Cell::get).forward)(self.word());
-                    own.map_or_else(|| self.0.load(order), |value| value as $int)
+                    let observer = OBSERVER.with(Cell::get);
+                    (observer.before)(Access::Load, self.address());
+                    (observer.forward)(self.word()).map_or_else(|| self.0.load(order), |value| value as $int)
                 }
 
                 /// As core's.

@@ -93,7 +93,7 @@ impl Window {
             // Ends a little later than it began, or the other way round: what is spent at the end is in both.
             100.0 * (spent(&self.long) as f64 - spent(&self.short) as f64).max(0.0) / whole
         };
-        Share { all: of(|spent| spent.of(Cause::Switch)), sets: of(|spent| spent.set_cycles[Cause::Switch as usize]) }
+        Share { all: of(|spent| spent.of(Cause::Switch)), sets: of(|spent| spent.on(Cause::Switch).set_cycles) }
     }
 
     /// Changes of the loaded space for each transaction; at most 1.

@@ -6,27 +6,55 @@
 use std::cell::{Cell, RefCell};
 use std::ptr;
 
-use corosensei::stack::DefaultStack;
+use corosensei::stack::{DefaultStack, Stack, StackPointer};
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 /// Host stack of a fiber: pages that are never touched cost nothing.
 const STACK_BYTES: usize = 128 << 10;
-/// Fibers begin at so many different depths of their stacks. Stacks are alike modulo a page, and the hot lines of
-/// thousands of them would compete for the same few sets of the host's caches.
-const DEPTHS: usize = 16;
-/// One step of depth.
-const STEP_BYTES: usize = 192;
+/// Stacks begin in so many different lines of a page: all in the same one, the hot lines of thousands of them would
+/// compete for few sets of the host's caches.
+const BASES: usize = 32;
+/// From one such line to the next: what a fiber uses while it waits stays within a page at most of them.
+const STEP_BYTES: usize = 64;
 /// Stacks kept for reuse: programs that fork much would otherwise map and unmap one each time.
 const SPARE_STACKS: usize = 256;
 
 thread_local! {
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(ptr::null()) };
-    static NEXT_DEPTH: Cell<usize> = const { Cell::new(0) };
-    static SPARE: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+    static MADE: Cell<usize> = const { Cell::new(0) };
+    static SPARE: RefCell<Vec<ShiftedStack>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A stack that begins somewhat below its upper end.
+struct ShiftedStack {
+    whole: DefaultStack,
+    base: StackPointer,
+}
+
+impl ShiftedStack {
+    fn new() -> std::io::Result<Self> {
+        let whole = DefaultStack::new(STACK_BYTES)?;
+        let shift_bytes = MADE.replace(MADE.get() + 1) % BASES * STEP_BYTES;
+        let base = StackPointer::new(whole.base().get() - shift_bytes).expect("a stack is larger than the shift");
+        Ok(Self { whole, base })
+    }
+}
+
+// SAFETY: the guard page is that of the whole stack. What lies above the base is less than a page of its 32, so more
+// than `MIN_STACK_SIZE` is left below, and a multiple of lines, so the base is as aligned as the whole one's.
+#[expect(unsafe_code, reason = "the trait is unsafe")]
+unsafe impl Stack for ShiftedStack {
+    fn base(&self) -> StackPointer {
+        self.base
+    }
+
+    fn limit(&self) -> StackPointer {
+        self.whole.limit()
+    }
 }
 
 /// A coroutine.
-pub(crate) struct Fiber(Coroutine<(), (), (), DefaultStack>);
+pub(crate) struct Fiber(Coroutine<(), (), (), ShiftedStack>);
 
 /// What a fiber did when it was resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,11 +69,10 @@ impl Fiber {
     /// A fiber that has not started. Nothing if the host has no room for its stack.
     pub(crate) fn new(body: impl FnOnce() + 'static) -> std::io::Result<Self> {
         let spare = SPARE.with(|spare| spare.borrow_mut().pop());
-        let depth = NEXT_DEPTH.replace((NEXT_DEPTH.get() + 1) % DEPTHS);
-        let stack = spare.map_or_else(|| DefaultStack::new(STACK_BYTES), Ok)?;
+        let stack = spare.map_or_else(ShiftedStack::new, Ok)?;
         Ok(Self(Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
             YIELDER.set(yielder);
-            at_depth(depth, body);
+            body();
         })))
     }
 
@@ -70,17 +97,6 @@ impl Fiber {
             }
         });
     }
-}
-
-/// Calls `body` with `steps` more steps of the stack in use.
-#[inline(never)]
-fn at_depth(steps: usize, body: impl FnOnce()) {
-    let room = [0_u8; STEP_BYTES];
-    match steps.checked_sub(1) {
-        Some(less) => at_depth(less, body),
-        None => body(),
-    }
-    std::hint::black_box(&room);
 }
 
 /// Suspends the running fiber.

@@ -61,39 +61,46 @@ pub enum Class {
     Task,
 }
 
-/// Cycles of one class.
+/// Cycles of one cause: its parts lie side by side, so that charging them touches one line of the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Spent {
-    /// By cause, in the order of [`Cause::ALL`].
-    pub cycles: [u64; Cause::ALL.len()],
+pub struct Spending {
+    /// All.
+    pub cycles: u64,
     /// Of those, waiting for cache lines.
-    pub line_cycles: [u64; Cause::ALL.len()],
+    pub line_cycles: u64,
     /// Of those, for lines of CPU sets.
-    pub set_cycles: [u64; Cause::ALL.len()],
+    pub set_cycles: u64,
 }
 
+/// Cycles of one class, by cause, in the order of [`Cause::ALL`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Spent([Spending; Cause::ALL.len()]);
+
 impl Spent {
+    /// What went to one cause.
+    #[must_use]
+    pub fn on(&self, cause: Cause) -> Spending {
+        self.0[cause as usize]
+    }
+
     /// Cycles of one cause.
     #[must_use]
     pub fn of(&self, cause: Cause) -> u64 {
-        self.cycles[cause as usize]
+        self.on(cause).cycles
     }
 
     /// Cycles of all causes.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.cycles.iter().sum()
+        self.0.iter().map(|spending| spending.cycles).sum()
     }
 
     /// Adds another CPU's.
     pub fn add(&mut self, other: &Self) {
-        let arrays = [
-            (&mut self.cycles, &other.cycles),
-            (&mut self.line_cycles, &other.line_cycles),
-            (&mut self.set_cycles, &other.set_cycles),
-        ];
-        for (mine, theirs) in arrays {
-            mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+        for (mine, theirs) in self.0.iter_mut().zip(&other.0) {
+            mine.cycles += theirs.cycles;
+            mine.line_cycles += theirs.line_cycles;
+            mine.set_cycles += theirs.set_cycles;
         }
     }
 }
@@ -119,15 +126,15 @@ pub struct Ledger {
 impl Ledger {
     #[inline]
     pub(crate) fn charge(&mut self, class: Class, cause: Cause, cycles: u64) {
-        self.of_mut(class).cycles[cause as usize] += cycles;
+        self.of_mut(class, cause).cycles += cycles;
     }
 
     pub(crate) fn charge_line(&mut self, class: Class, cause: Cause, cycles: u64, line: LineUse) {
-        let spent = self.of_mut(class);
-        spent.cycles[cause as usize] += cycles;
-        spent.line_cycles[cause as usize] += cycles;
+        let spending = self.of_mut(class, cause);
+        spending.cycles += cycles;
+        spending.line_cycles += cycles;
         if line == LineUse::CpuSet {
-            spent.set_cycles[cause as usize] += cycles;
+            spending.set_cycles += cycles;
         }
     }
 
@@ -144,10 +151,11 @@ impl Ledger {
     }
 
     #[inline]
-    fn of_mut(&mut self, class: Class) -> &mut Spent {
-        match class {
+    fn of_mut(&mut self, class: Class, cause: Cause) -> &mut Spending {
+        let spent = match class {
             Class::Idle => &mut self.idle,
             Class::Task => &mut self.task,
-        }
+        };
+        &mut spent.0[cause as usize]
     }
 }

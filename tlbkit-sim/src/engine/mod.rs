@@ -3,7 +3,9 @@
 //! Each CPU has its own clock. The one that is furthest behind runs, ahead of the others as far as nothing that it does
 //! can matter to them: a touch of its own memory until an interrupt that was not sent yet could arrive, a cache hit as
 //! long as a transfer takes, a locked operation or a page-table store not at all. There it yields to whoever is now
-//! behind. One host thread, no host clock, ties by CPU number: one seed, one result.
+//! behind. A line that has not moved for long is taken to stay: a hit in it may run ahead like a touch, and with
+//! interrupts off to their end, so whoever takes such a line away may see it as much too early, once. One host thread,
+//! no host clock, ties by CPU number: one seed, one result.
 //!
 //! | file | what |
 //! |---|---|

@@ -10,6 +10,7 @@ use super::core::{Core, NEVER};
 use super::costs::Costs;
 use super::fiber;
 use super::ledger::Cause;
+use super::observe::Touched;
 use super::port::Port;
 use crate::kernel::Kernel;
 use crate::kernel::phys::Phys;
@@ -48,7 +49,10 @@ pub(crate) struct World {
     threads_per_core: usize,
     agenda: RefCell<Agenda>,
     /// The time of the CPU that is next: whoever runs is ahead of it from here on.
-    horizon: Cell<u64>,
+    pub(crate) horizon: Cell<u64>,
+    pub(crate) touched: Cell<Touched>,
+    /// Hits in the line touched last, which the line model has not seen.
+    pub(crate) repeated_hits: Cell<u64>,
     now: Cell<u64>,
     current: Cell<usize>,
 }
@@ -87,6 +91,8 @@ impl World {
             threads_per_core: machine.system.smt.count(),
             agenda: RefCell::new(Agenda::new(cpus)),
             horizon: Cell::new(NEVER),
+            touched: Cell::new(Touched::NOTHING),
+            repeated_hits: Cell::new(0),
             now: Cell::new(0),
             current: Cell::new(NOBODY),
         }
@@ -151,11 +157,13 @@ impl World {
 
     /// The next CPU to act, made the current one, or none if none ever will.
     pub(crate) fn next(&self) -> Option<usize> {
-        let (at, cpu) = self.agenda.borrow_mut().pop()?;
+        let agenda = self.agenda.borrow();
+        let (at, cpu) = agenda.first()?;
         let cpu = cpu as usize;
         self.current.set(cpu);
+        self.touched.set(Touched::NOTHING);
         self.now.set(at);
-        self.horizon.set(self.agenda.borrow().first());
+        self.horizon.set(agenda.second());
         self.refresh_limit(cpu);
         Some(cpu)
     }
@@ -180,6 +188,7 @@ impl World {
         if agenda.when(cpu as u32) > at {
             agenda.set(cpu as u32, at);
             self.horizon.set(self.horizon.get().min(at));
+            self.touched.set(Touched::NOTHING);
             drop(agenda);
             if let Some(cpu) = self.running_cpu() {
                 self.refresh_limit(cpu);
@@ -227,7 +236,9 @@ impl World {
     }
 
     fn hand_over(&self, at: u64) {
-        if at != NEVER {
+        if at == NEVER {
+            self.agenda.borrow_mut().remove(self.cpu() as u32);
+        } else {
             self.schedule(self.cpu(), at);
         }
         fiber::suspend();
@@ -236,7 +247,7 @@ impl World {
     /// Drops the coroutines of tasks that have not ended.
     pub(crate) fn drop_fibers(&self) {
         let tasks = self.kernel.tasks.take();
-        tasks.iter().for_each(|task| drop(task.fiber.take()));
+        tasks.iter().for_each(|task| drop(task.get().fiber.take()));
     }
 
     /// Ends the run with an error: nothing runs after this, so it does not return to its caller.

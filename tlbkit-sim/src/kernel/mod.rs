@@ -23,7 +23,6 @@ mod window;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
 
 use tlbkit::sync::AtomicU64;
 
@@ -105,7 +104,7 @@ pub struct KernelCounters {
 /// All state of the kernel.
 pub(crate) struct Kernel {
     pub(crate) runs: Vec<CpuRun>,
-    pub(crate) tasks: RefCell<Vec<Rc<TaskSlot>>>,
+    pub(crate) tasks: RefCell<Vec<Keep<TaskSlot>>>,
     pub(crate) processes: RefCell<Vec<Keep<Process>>>,
     pub(crate) sets: RefCell<Vec<Keep<[AtomicU64]>>>,
     /// Spaces whose last lazy reference is gone.
@@ -176,8 +175,13 @@ impl Kernel {
         RunError::Overrun { tasks: self.live_tasks.get(), at_cycles, limit_cycles: self.limit_cycles }
     }
 
-    pub(crate) fn task(&self, index: TaskIndex) -> Rc<TaskSlot> {
-        Rc::clone(&self.tasks.borrow()[index])
+    pub(crate) fn task(&self, index: TaskIndex) -> &'static TaskSlot {
+        self.tasks.borrow()[index].get()
+    }
+
+    /// True if the first task of the queue is pinned: nobody else can take it.
+    fn next_is_pinned(&self, cpu: usize) -> bool {
+        self.runs[cpu].queue.borrow().front().is_some_and(|&task| self.task(task).pinned.get().is_some())
     }
 
     /// A task was put into the queue of `cpu`.

@@ -3,20 +3,19 @@
 //! The task that leaves runs the protocol for the one that comes, as kernels do, so the idle thread pays for leaving
 //! lazy mode and a task for entering it.
 
-use std::rc::Rc;
-
 use tlbkit::IrqsOff;
 use tlbkit_workloads::Task;
 
 use super::process::Process;
 use super::task::{TaskSlot, TaskState, mix};
 use super::{Halt, Running, TaskIndex};
-use crate::engine::core::{Arrival, Irqs, Ring};
+use crate::engine::core::{Arrival, Irqs, NEVER, Ring};
 use crate::engine::fiber::{self, Fiber};
 use crate::engine::interrupt::Vector;
 use crate::engine::ledger::{Cause, Class};
 use crate::engine::world::World;
 use crate::run::RunError;
+use crate::run::keep::Keep;
 
 /// What becomes of the task that leaves the CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,12 +36,12 @@ impl World {
         let kernel = &self.kernel;
         let index = kernel.tasks.borrow().len();
         let cpu = self.running_cpu().unwrap_or(0);
-        let slot = Rc::new(TaskSlot::new(process, cpu, mix(kernel.seed ^ mix(index as u64 + 1))));
+        let slot = Box::new(TaskSlot::new(process, cpu, mix(kernel.seed ^ mix(index as u64 + 1))));
         match Fiber::new(move || self.task_main(index, program)) {
             Ok(fiber) => *slot.fiber.borrow_mut() = Some(fiber),
             Err(error) => self.fail(RunError::Stack(error.to_string())),
         }
-        kernel.tasks.borrow_mut().push(slot);
+        kernel.tasks.borrow_mut().push(Keep::new(slot));
         kernel.live_tasks.set(kernel.live_tasks.get() + 1);
         kernel.count(|counters| counters.tasks += 1);
         process.threads.set(process.threads.get() + 1);
@@ -52,13 +51,13 @@ impl World {
     /// Puts a task into a queue and tells the CPU.
     pub(crate) fn make_runnable(&'static self, index: TaskIndex) {
         let task = self.kernel.task(index);
-        let cpu = self.place(&task);
+        let cpu = self.place(task);
         task.state.set(TaskState::Queued);
         if task.on_cpu.get().is_none() {
             task.cpu.set(cpu);
         }
         self.kernel.runs[cpu].queue.borrow_mut().push_back(index);
-        self.kernel.note_queued(cpu, &task);
+        self.kernel.note_queued(cpu, task);
         let was_idle = self.kernel.idle.contains(cpu);
         self.kernel.idle.remove(cpu);
         match self.running_cpu() {
@@ -124,7 +123,7 @@ impl World {
 
     fn dequeue(&self, cpu: usize) -> Option<TaskIndex> {
         let index = self.kernel.runs[cpu].queue.borrow_mut().pop_front()?;
-        self.kernel.note_dequeued(cpu, &self.kernel.tasks.borrow()[index]);
+        self.kernel.note_dequeued(cpu, self.kernel.task(index));
         Some(index)
     }
 
@@ -154,11 +153,12 @@ impl World {
         if queue.len() < 2 && self.kernel.runs[victim].running.get() == Running::Idle {
             return None;
         }
-        let tasks = self.kernel.tasks.borrow();
-        let may_leave =
-            |index: &TaskIndex| tasks[*index].pinned.get().is_none() && tasks[*index].on_cpu.get().is_none();
+        let may_leave = |index: &TaskIndex| {
+            let task = self.kernel.task(*index);
+            task.pinned.get().is_none() && task.on_cpu.get().is_none()
+        };
         let index = queue.iter().position(may_leave).and_then(|at| queue.remove(at))?;
-        self.kernel.note_dequeued(victim, &tasks[index]);
+        self.kernel.note_dequeued(victim, self.kernel.task(index));
         Some(index)
     }
 
@@ -236,7 +236,7 @@ impl World {
                 self.sleep_until(core.due(), Cause::Idle);
                 run.halted.set(Halt::Awake);
             }
-            self.sync(0);
+            self.sync(if self.kernel.next_is_pinned(cpu) { NEVER } else { 0 });
         }
     }
 

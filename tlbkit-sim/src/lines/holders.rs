@@ -1,5 +1,7 @@
 //! The set of CPUs that hold a line: by number while they are few, as bits only for a line that many read.
 
+use tlbkit::sync::Access;
+
 /// No CPU.
 const NOBODY: u32 = u32::MAX;
 /// CPUs that are kept by number: with them a line of the model is a line of the host.
@@ -27,6 +29,11 @@ impl Holders {
 
     pub(super) fn holds(&self, cpu: u32) -> bool {
         self.owns(cpu) || self.shares(cpu)
+    }
+
+    /// True if the CPU's own cache answers the access.
+    pub(super) fn answers(&self, cpu: u32, access: Access) -> bool {
+        self.owns(cpu) || (access == Access::Load && self.shares(cpu))
     }
 
     /// Adds a reader; the owner stays a reader.

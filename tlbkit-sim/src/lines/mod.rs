@@ -16,9 +16,12 @@ use tlbkit::sync::Access;
 use holders::Holders;
 
 /// log2 of a line's bytes.
-const LINE_SHIFT: u32 = 6;
+pub(crate) const LINE_SHIFT: u32 = 6;
 /// log2 of the lines of one block.
 const BLOCK_SHIFT: u32 = 6;
+
+/// A line that has not moved for so long is taken to stay for as long as an interrupt takes to arrive.
+const SETTLED_CYCLES: u64 = 1 << 16;
 
 /// A line's name: its place among the lines of the run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -34,7 +37,7 @@ pub(crate) struct LineCosts {
 }
 
 /// What one access did.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Charge {
     /// How long the CPU waits for it.
     pub(crate) cycles: u64,
@@ -42,8 +45,21 @@ pub(crate) struct Charge {
     pub(crate) visible_at: u64,
     /// Whether the CPU held the line before.
     pub(crate) was_held: bool,
-    /// CPUs that were watching the line and must look again.
-    pub(crate) woken: Vec<u32>,
+    /// Whether CPUs may be watching the line: after a write they must look again.
+    pub(crate) is_watched: bool,
+    /// Bit per word of the line that belongs to a CPU set.
+    pub(crate) set_words: u8,
+}
+
+/// What an access to a line involves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// This CPU's cache, in which the line has stood for long.
+    Settled,
+    /// This CPU's cache, until another CPU takes the line away.
+    Near,
+    /// Memory, or the caches of others.
+    Far,
 }
 
 /// Totals over all lines.
@@ -79,6 +95,8 @@ pub(crate) struct Lines {
     cpus_per_socket: u32,
     /// The first line of each block.
     blocks: HashMap<usize, u32, BuildHasherDefault<Spread>>,
+    /// The block of the last access, and its first line: the next one is often beside it.
+    last: (usize, u32),
     lines: Vec<Line>,
     /// CPUs that sleep until somebody writes a line.
     watchers: BTreeMap<LineId, Vec<u32>>,
@@ -91,6 +109,7 @@ impl Lines {
             costs,
             cpus_per_socket,
             blocks: HashMap::default(),
+            last: (usize::MAX, 0),
             lines: Vec::new(),
             watchers: BTreeMap::new(),
             counters: LineCounters::default(),
@@ -103,12 +122,21 @@ impl Lines {
 
     /// The line of the byte at `address`.
     pub(crate) fn line_of(&mut self, address: usize) -> LineId {
+        let block = address >> (LINE_SHIFT + BLOCK_SHIFT);
+        if self.last.0 != block {
+            self.last = (block, self.first_of(block));
+        }
+        LineId(self.last.1 + (address >> LINE_SHIFT) as u32 % (1 << BLOCK_SHIFT))
+    }
+
+    /// The first line of a block.
+    fn first_of(&mut self, block: usize) -> u32 {
         let next = self.lines.len() as u32;
-        let first = *self.blocks.entry(address >> (LINE_SHIFT + BLOCK_SHIFT)).or_insert(next);
+        let first = *self.blocks.entry(block).or_insert(next);
         if first == next {
             self.lines.resize_with(self.lines.len() + (1 << BLOCK_SHIFT), Line::default);
         }
-        LineId(first + (address >> LINE_SHIFT) as u32 % (1 << BLOCK_SHIFT))
+        first
     }
 
     /// The words at `start .. end` hold a CPU set, for accounting.
@@ -119,29 +147,41 @@ impl Lines {
         }
     }
 
-    /// True if the word at `address`, in the line `id`, belongs to a CPU set.
-    pub(crate) fn is_in_set(&self, id: LineId, address: usize) -> bool {
-        self.lines[id.0 as usize].set_words & word_bit(address) != 0
+    /// The line of the byte at `address`, and how far away it is for the access.
+    pub(crate) fn find(&mut self, cpu: u32, access: Access, address: usize, now: u64) -> (LineId, Reach) {
+        let id = self.line_of(address);
+        let line = &self.lines[id.0 as usize];
+        let reach = if !line.holders.answers(cpu, access) {
+            Reach::Far
+        } else if line.busy_until + SETTLED_CYCLES < now {
+            Reach::Settled
+        } else {
+            Reach::Near
+        };
+        (id, reach)
     }
 
-    /// True if the access would be answered by the CPU's own cache.
-    pub(crate) fn is_near(&self, cpu: u32, access: Access, id: LineId) -> bool {
-        let holders = &self.lines[id.0 as usize].holders;
-        if access == Access::Load { holders.holds(cpu) } else { holders.owns(cpu) }
+    /// True if the CPU could load from the line without waiting for others.
+    pub(crate) fn is_held(&self, cpu: u32, id: LineId) -> bool {
+        self.lines[id.0 as usize].holders.holds(cpu)
     }
 
     /// Carries out an access that begins at `now`.
     pub(crate) fn access(&mut self, cpu: u32, access: Access, id: LineId, now: u64) -> Charge {
         let line = &mut self.lines[id.0 as usize];
         let locked = if access == Access::Rmw { self.costs.locked_cycles } else { 0 };
-        let was_held = line.holders.holds(cpu);
-        let near = if access == Access::Load { was_held } else { line.holders.owns(cpu) };
-        if near {
+        let Line { is_watched, set_words, .. } = *line;
+        if line.holders.answers(cpu, access) {
             self.counters.hits += 1;
-            let cycles = self.costs.local_cycles + locked;
-            let woken = if access == Access::Load { Vec::new() } else { self.take_watchers(id) };
-            return Charge { cycles, visible_at: now, was_held, woken };
+            return Charge {
+                cycles: self.costs.local_cycles + locked,
+                visible_at: now,
+                was_held: true,
+                is_watched,
+                set_words,
+            };
         }
+        let was_held = line.holders.holds(cpu);
         let transfer = if line.holders.any_beyond(cpu, self.cpus_per_socket) {
             self.counters.cross_socket += 1;
             self.costs.cross_socket_cycles
@@ -155,20 +195,17 @@ impl Lines {
         let arrived = line.busy_until - now;
         if access == Access::Load {
             line.holders.share(cpu);
-            return Charge { cycles: arrived, visible_at: now, was_held, woken: Vec::new() };
+            return Charge { cycles: arrived, visible_at: now, was_held, is_watched, set_words };
         }
         line.holders.own(cpu);
-        let visible_at = line.busy_until;
-        let woken = self.take_watchers(id);
         // A plain store waits in the store buffer, not in the program: only a fence or a locked operation waits for it.
         let cycles = if access == Access::Rmw { arrived + locked } else { self.costs.local_cycles };
-        Charge { cycles, visible_at, was_held, woken }
+        Charge { cycles, visible_at: line.busy_until, was_held, is_watched, set_words }
     }
 
-    fn take_watchers(&mut self, id: LineId) -> Vec<u32> {
-        if !std::mem::take(&mut self.lines[id.0 as usize].is_watched) {
-            return Vec::new();
-        }
+    /// Who watched the line; nobody does any more.
+    pub(crate) fn take_watchers(&mut self, id: LineId) -> Vec<u32> {
+        self.lines[id.0 as usize].is_watched = false;
         self.watchers.remove(&id).unwrap_or_default()
     }
 
@@ -190,7 +227,7 @@ impl Lines {
 }
 
 /// The bit of the word at `address` within its line.
-const fn word_bit(address: usize) -> u8 {
+pub(crate) const fn word_bit(address: usize) -> u8 {
     1 << (address >> 3 & 7)
 }
 

@@ -35,7 +35,7 @@ fn a_locked_operation_takes_the_line_from_everybody() {
     lines.access(0, Access::Load, LINE, 0);
     assert_eq!(lines.access(1, Access::Rmw, LINE, 200).cycles, 120);
     assert_eq!(lines.access(1, Access::Rmw, LINE, 400).cycles, 24);
-    assert!(!lines.is_near(0, Access::Load, LINE), "its copy is gone");
+    assert!(!lines.is_held(0, LINE), "its copy is gone");
 }
 
 #[test]
@@ -56,13 +56,26 @@ fn a_plain_store_is_not_waited_for_but_a_fence_knows_when_it_arrives() {
 }
 
 #[test]
-fn a_store_wakes_those_who_watch() {
+fn a_watched_line_says_so_until_its_watchers_are_taken() {
     let mut lines = lines();
     lines.access(1, Access::Load, LINE, 0);
+    assert!(!lines.access(0, Access::Store, LINE, 10).is_watched);
     lines.watch(1, LINE);
-    assert_eq!(lines.access(0, Access::Load, LINE, 10).woken, []);
-    assert_eq!(lines.access(0, Access::Store, LINE, 20).woken, [1]);
-    assert_eq!(lines.access(0, Access::Store, LINE, 30).woken, [], "once");
+    assert!(lines.access(0, Access::Store, LINE, 20).is_watched);
+    assert_eq!(lines.take_watchers(LINE), [1]);
+    assert!(!lines.access(0, Access::Store, LINE, 30).is_watched, "once");
+}
+
+#[test]
+fn a_line_settles_where_it_has_stood_for_long() {
+    let mut lines = lines();
+    let reach = |lines: &mut Lines, cpu, access, now| lines.find(cpu, access, ADDRESS, now).1;
+    assert_eq!(reach(&mut lines, 0, Access::Load, 0), Reach::Far);
+    lines.access(0, Access::Load, LINE, 0);
+    assert_eq!(reach(&mut lines, 0, Access::Load, 200), Reach::Near);
+    assert_eq!(reach(&mut lines, 0, Access::Load, 101 + SETTLED_CYCLES), Reach::Settled);
+    assert_eq!(reach(&mut lines, 0, Access::Store, 101 + SETTLED_CYCLES), Reach::Far, "a reader does not write");
+    assert_eq!(reach(&mut lines, 1, Access::Load, 101 + SETTLED_CYCLES), Reach::Far, "it stands elsewhere");
 }
 
 #[test]
@@ -79,11 +92,11 @@ fn a_crowd_of_holders_is_remembered_and_forgotten_like_a_few() {
     for cpu in (0..100).chain([399]) {
         lines.access(cpu, Access::Load, LINE, 0);
     }
-    assert!((0..100).chain([399]).all(|cpu| lines.is_near(cpu, Access::Load, LINE)));
-    assert!(!lines.is_near(100, Access::Load, LINE) && !lines.is_near(4000, Access::Load, LINE));
+    assert!((0..100).chain([399]).all(|cpu| lines.is_held(cpu, LINE)));
+    assert!(!lines.is_held(100, LINE) && !lines.is_held(4000, LINE));
     assert_eq!(lines.access(7, Access::Rmw, LINE, 50_000).cycles, 320, "the last of them sits on another socket");
     assert_eq!(lines.access(8, Access::Load, LINE, 60_000).cycles, 100, "whoever is left is on this one");
-    assert_eq!((0..400).filter(|&cpu| lines.is_near(cpu, Access::Load, LINE)).count(), 2);
+    assert_eq!((0..400).filter(|&cpu| lines.is_held(cpu, LINE)).count(), 2);
 }
 
 #[test]
@@ -92,6 +105,7 @@ fn a_set_is_known_word_by_word() {
     lines.mark_set(ADDRESS + 56, ADDRESS + 72);
     let next = lines.line_of(ADDRESS + 64);
     assert_ne!(next, LINE);
-    let of_set = [(LINE, 48), (LINE, 56), (next, 64), (next, 72)].map(|(id, at)| lines.is_in_set(id, ADDRESS + at));
-    assert_eq!(of_set, [false, true, true, false]);
+    let set_words = [LINE, next].map(|id| lines.access(0, Access::Load, id, 0).set_words);
+    assert_eq!(set_words, [word_bit(ADDRESS + 56), word_bit(ADDRESS + 64)]);
+    assert_eq!(set_words, [1 << 7, 1]);
 }

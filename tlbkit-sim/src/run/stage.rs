@@ -114,11 +114,10 @@ impl Stage {
                     }
                 }
                 Running::Task(index) => {
-                    let task = world.kernel.task(index);
-                    let Some(mut fiber) = task.fiber.take() else { unreachable!("a queued task has a coroutine") };
-                    match fiber.resume() {
-                        Progress::Suspended => *task.fiber.borrow_mut() = Some(fiber),
-                        Progress::Ended => fiber.recycle(),
+                    let mut fiber = world.kernel.task(index).fiber.borrow_mut();
+                    let resumed = fiber.as_mut().map(Fiber::resume).expect("a queued task has a coroutine");
+                    if resumed == Progress::Ended {
+                        fiber.take().map(Fiber::recycle);
                     }
                 }
             }
