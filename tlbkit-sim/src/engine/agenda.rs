@@ -1,5 +1,5 @@
-//! Which CPU acts next: a heap of the CPUs that will act, with the place of each, so that one can be moved. It is as deep
-//! as there are CPUs that do something, however many the machine has.
+//! Which CPU acts next: a heap of the CPUs that will act, with the place of each, so that one can be moved. It is as
+//! deep as there are CPUs that do something, however many the machine has.
 
 use super::core::NEVER;
 

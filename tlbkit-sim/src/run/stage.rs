@@ -116,8 +116,10 @@ impl Stage {
                 Running::Task(index) => {
                     let mut fiber = world.kernel.task(index).fiber.borrow_mut();
                     let resumed = fiber.as_mut().map(Fiber::resume).expect("a queued task has a coroutine");
-                    if resumed == Progress::Ended {
-                        fiber.take().map(Fiber::recycle);
+                    if resumed == Progress::Ended
+                        && let Some(ended) = fiber.take()
+                    {
+                        ended.recycle();
                     }
                 }
             }
