@@ -30,6 +30,21 @@ fn a_row_says_all_that_was_set() {
 }
 
 #[test]
+fn a_row_names_causes_and_reasons_and_what_flushed_everything() {
+    let policy = "linux-3.4:stats=on"; // flushes everything, always
+    let row: Value = serde_json::from_str(&text(&[&SHORT[..], &["--policy", policy, "--json"]].concat())).unwrap();
+    let outcome = &row["outcome"];
+    let user = &outcome["ledger"]["task"]["user"];
+    assert!(user["cycles"].as_u64() > Some(0) && user["line_cycles"].is_u64() && user["set_cycles"].is_u64(), "{user}");
+    assert!(outcome["ledger_by_cpu"][0]["idle"]["flush_wait"].is_object(), "{outcome}");
+    assert!(outcome["tlb"]["lost"]["cr3"].as_u64() > Some(0), "{}", outcome["tlb"]);
+    assert_eq!(outcome["reasons"][0]["reason"], "remove_pte");
+    assert_eq!(outcome["reasons"][11]["reason"], "destroy");
+    assert!(outcome["sizes"][0]["pages"].is_null() && outcome["sizes"][0]["flushes"].as_u64() > Some(0), "{outcome}");
+    assert_eq!(outcome["sizes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn a_table_says_what_ran_where_and_in_which_unit() {
     let text = text(&SHORT);
     let (first, second) = (text.lines().next().unwrap(), text.lines().nth(1).unwrap());
