@@ -178,7 +178,7 @@ pub trait Hardware {
     }
 
     /// CPUs have not answered in time: a kernel prints their names, and may have them interrupted again. A kernel that
-    /// uses [`declare_stopped`](crate::Tlb::declare_stopped) must: return [`Late::AskAgain`].
+    /// uses [`declare_stopped`](crate::Tlb::declare_stopped) must return [`Late::AskAgain`].
     fn late(&self, missing: Missing<'_>) -> Late {
         let _ = missing;
         Late::Wait
