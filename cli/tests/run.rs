@@ -62,6 +62,13 @@ fn lists_fit_a_terminal_and_have_all_that_can_be_named() {
 }
 
 #[test]
+fn lists_name_a_source_by_what_it_is() {
+    let text = text(&["list", "--json"]);
+    assert!(text.contains("ebizzy series of December 2013") && text.contains("lazy TLB series, June 2018"), "{text}");
+    assert!(!text.contains("document 0") && !text.contains("seed P") && !text.contains("(seed "), "{text}");
+}
+
+#[test]
 fn a_time_that_makes_no_sense_is_one_line_and_status_2() {
     for time in ["0", "86400001"] {
         let output = run(&["run", "madvise1", "--milliseconds", time]);
