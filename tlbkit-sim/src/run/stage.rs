@@ -117,7 +117,7 @@ impl Stage {
                     let mut fiber = world.kernel.task(index).fiber.borrow_mut();
                     let resumed = fiber.as_mut().map(Fiber::resume).expect("a queued task has a coroutine");
                     if resumed == Progress::Ended {
-                        fiber.take().map(Fiber::recycle);
+                        fiber.take().into_iter().for_each(Fiber::recycle);
                     }
                 }
             }
