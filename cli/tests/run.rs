@@ -30,6 +30,21 @@ fn a_row_says_all_that_was_set() {
 }
 
 #[test]
+fn a_row_names_causes_and_reasons_and_what_flushed_everything() {
+    let policy = "linux-3.4:stats=on"; // flushes everything, always
+    let row: Value = serde_json::from_str(&text(&[&SHORT[..], &["--policy", policy, "--json"]].concat())).unwrap();
+    let outcome = &row["outcome"];
+    let user = &outcome["ledger"]["task"]["user"];
+    assert!(user["cycles"].as_u64() > Some(0) && user["line_cycles"].is_u64() && user["set_cycles"].is_u64(), "{user}");
+    assert!(outcome["ledger_by_cpu"][0]["idle"]["flush_wait"].is_object(), "{outcome}");
+    assert!(outcome["tlb"]["lost"]["cr3"].as_u64() > Some(0), "{}", outcome["tlb"]);
+    assert_eq!(outcome["reasons"][0]["reason"], "remove_pte");
+    assert_eq!(outcome["reasons"][11]["reason"], "destroy");
+    assert!(outcome["sizes"][0]["pages"].is_null() && outcome["sizes"][0]["flushes"].as_u64() > Some(0), "{outcome}");
+    assert_eq!(outcome["sizes"].as_array().map(Vec::len), Some(1));
+}
+
+#[test]
 fn a_table_says_what_ran_where_and_in_which_unit() {
     let text = text(&SHORT);
     let (first, second) = (text.lines().next().unwrap(), text.lines().nth(1).unwrap());
@@ -44,6 +59,13 @@ fn lists_fit_a_terminal_and_have_all_that_can_be_named() {
     for name in ["zen4", "linux-6.18", "tlb-flush2", "tlb-flush2 pages", "range", "lazy_refs", "unmap-1-page"] {
         assert!(text.lines().any(|line| line.starts_with(&format!("| {name} "))), "{name} in {text}");
     }
+}
+
+#[test]
+fn lists_name_a_source_by_what_it_is() {
+    let text = text(&["list", "--json"]);
+    assert!(text.contains("ebizzy series of December 2013") && text.contains("lazy TLB series, June 2018"), "{text}");
+    assert!(!text.contains("document 0") && !text.contains("seed P") && !text.contains("(seed "), "{text}");
 }
 
 #[test]

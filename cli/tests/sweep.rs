@@ -96,9 +96,11 @@ fn wrong_input_is_one_line_and_status_2() {
         .unwrap();
     fs::write(folder.join("foreign"), "{\"point\": 0, \"outcome\": {}}\n").unwrap();
     fs::write(folder.join("empty"), "").unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 9] = [
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms: there are "),
         (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
+        (&["plan", "ebizzy-m", "--cpus", "2,0"], "tlbkit: 0 CPUs: must be 1 to 8192"),
+        (&["plan", "ebizzy-m", "--cpus", "8193"], "tlbkit: 8193 CPUs: must be 1 to 8192"),
         (&["run", "nowhere"], "tlbkit: nowhere: No such file"),
         (&["run", "empty"], "tlbkit: empty: no point in it"),
         (&["run", "bad"], "tlbkit: bad:2: no policy y: there are "),

@@ -52,7 +52,7 @@ fn each_flush_has_a_reason_where_the_policy_counts_them() {
     assert_eq!(sum(|row| row.remote), outcome.ipis.sent);
     assert_eq!(sum(|row| row.local + row.kernel), outcome.flushes.flushes);
     let row = |reason: Reason| outcome.reasons[reason as usize];
-    assert!(Reason::ALL.iter().enumerate().all(|(at, &reason)| row(reason).reason == at));
+    assert!(Reason::ALL.into_iter().all(|reason| row(reason).reason == reason));
     assert_eq!((row(Reason::Fork).kernel, row(Reason::KernelRemove).local), (0, 0));
     assert!(row(Reason::Fork).local > 0 && row(Reason::KernelRemove).kernel > 0 && row(Reason::RemoveAll).local > 0);
     assert_eq!(build(policy("netbsd-5.0")).reasons, []);

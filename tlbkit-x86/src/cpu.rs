@@ -24,7 +24,8 @@ pub trait Kernel {
 pub struct X86Cpu<'k, K> {
     kernel: &'k K,
     features: Features,
-    /// What CR3 may carry: without tags neither a tag nor the no-flush bit, which would fault.
+    /// What CR3 may carry: without tags neither a tag nor the no-flush bit, which would fault. The protocol leaves them
+    /// out by itself; this holds for whoever else calls `write_cr3`, which is safe to call.
     cr3_mask: u64,
     apic: Apic,
     flush_vector: u8,

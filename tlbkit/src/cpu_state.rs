@@ -151,8 +151,8 @@ impl<'k> Tlb<'k> {
     /// A machine with one [`CpuState`] a possible CPU; `kernel_root` is the top-level table of the kernel's own space.
     ///
     /// # Panics
-    /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words), or the policy's number of slots is not
-    /// 1 to 15.
+    /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words), the policy's number of slots is not 1 to
+    /// 15, or its interval between trims is neither 0 nor a power of two.
     #[must_use]
     pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
         assert!(matrix.len() >= Self::matrix_words(cpus.len()), "the matrix is too small for the CPUs");
@@ -160,6 +160,7 @@ impl<'k> Tlb<'k> {
         let knobs = Knobs::new(&policy);
         let trim_mask = match policy.cpu_set {
             CpuSetUpkeep::Trimmed { every } | CpuSetUpkeep::TrimmedWithTables { every } if every != 0 => {
+                assert!(every.is_power_of_two(), "a trim every 0 or a power of two generations, not {every}");
                 u64::from(every) - 1
             }
             _ => u64::MAX,

@@ -34,7 +34,8 @@ impl Pcid {
     }
 }
 
-/// A value for CR3: root, tag and the no-flush bit (63). The machine masks bit 63 off when PCIDs are off.
+/// A value for CR3: root, tag and the no-flush bit (63). The protocol leaves the last two out on a CPU without
+/// [`Features::pcid`]; the machine may write what it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cr3(pub u64);
 
@@ -176,7 +177,8 @@ pub trait Hardware {
         1 << 14
     }
 
-    /// CPUs have not answered in time: a kernel prints their names, and may have them interrupted again.
+    /// CPUs have not answered in time: a kernel prints their names, and may have them interrupted again. A kernel that
+    /// uses [`declare_stopped`](crate::Tlb::declare_stopped) must return [`Late::AskAgain`].
     fn late(&self, missing: Missing<'_>) -> Late {
         let _ = missing;
         Late::Wait

@@ -93,13 +93,13 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "linux-3.13-altershift",
         description: "3.13 with Ivy Bridge's shift at 2, walk kept, counted only for debugging: the first step \
-            of document 004",
+            of the ebizzy series of December 2013",
         policy: Policy { range: ivy_bridge(2, LargePageWalk::Walk), accounting: Accounting::Off, ..LINUX_3_4 },
     },
     Preset {
         name: "linux-3.14",
-        description: "3.13 with Ivy Bridge's shift at 2, no walk, counted only for debugging: all of document \
-            004",
+        description: "3.13 with Ivy Bridge's shift at 2, no walk, counted only for debugging: all of the \
+            ebizzy series of December 2013",
         policy: LINUX_3_14,
     },
     Preset { name: "linux-4.13", description: "one ceiling of 33 pages; no PCID", policy: LINUX_4_13 },
@@ -134,7 +134,8 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "netbsd-5.0-batched",
-        description: "document 002: packets of six, tables freed at destroy, foreign tables by temporary switch",
+        description: "5.0 with the undated patch against it that gathers shootdowns: packets of six, tables freed \
+            at destroy, foreign tables by temporary switch",
         policy: NETBSD_5_0_BATCHED,
     },
     Preset {

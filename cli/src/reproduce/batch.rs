@@ -72,7 +72,7 @@ fn outcomes(lab: &Lab, policies: &[&str], accounting: Accounting) -> Result<Vec<
 
 /// Local, remote and kernel events of one reason.
 fn events(outcome: &Outcome, reason: Reason) -> [u64; 3] {
-    let row = outcome.reasons.iter().find(|row| row.reason == reason as usize);
+    let row = outcome.reasons.iter().find(|row| row.reason == reason);
     row.map_or([0; 3], |row| [row.local, row.remote, row.kernel])
 }
 

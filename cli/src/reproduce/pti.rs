@@ -18,8 +18,6 @@ use crate::verbs::run::workload;
 
 const METHODS: [&str; 2] = ["invpcid", "cr3"];
 const LABELS: [&str; 2] = ["INVPCID", "deferred CR3"];
-/// What the simulation calls a flush of everything.
-const EVERYTHING: u32 = u32::MAX;
 
 pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
     let mut produced = Produced::default();
@@ -99,7 +97,7 @@ fn size_runs(lab: &Lab, rounds: &str) -> Result<Vec<Outcome>> {
 }
 
 fn cycles(sizes: &[SizeRow], pages: u32) -> Option<f64> {
-    let row = sizes.iter().find(|row| row.pages == pages && row.flushes > 0)?;
+    let row = sizes.iter().find(|row| row.pages == Some(pages) && row.flushes > 0)?;
     Some(row.cycles as f64 / row.flushes as f64)
 }
 
@@ -107,13 +105,13 @@ fn cycles(sizes: &[SizeRow], pages: u32) -> Option<f64> {
 fn lines(sizes: &[SizeRow]) -> Vec<String> {
     let all: u64 = sizes.iter().map(|row| row.flushes).sum();
     let percent = |flushes: u64| 100.0 * flushes as f64 / all as f64;
-    let (whole, listed): (Vec<&SizeRow>, Vec<&SizeRow>) = sizes.iter().partition(|row| row.pages == EVERYTHING);
-    let mut seen: u64 = whole.iter().map(|row| row.flushes).sum();
-    let mut lines = Vec::with_capacity(listed.len());
-    for row in listed {
+    let mut seen = 0;
+    let mut lines = Vec::with_capacity(sizes.len());
+    for row in sizes {
         seen += row.flushes;
+        let Some(size_pages) = row.pages else { continue };
         lines.push(listing::line(&listing::SizeRow {
-            size_pages: row.pages,
+            size_pages,
             percent: percent(row.flushes),
             cumulative: percent(seen),
             cycles: row.cycles as f64 / row.flushes as f64,
@@ -206,7 +204,7 @@ mod tests {
     #[test]
     fn flushes_of_everything_count_but_have_no_line() {
         let row = |pages, flushes, cycles| SizeRow { pages, flushes, cycles };
-        let lines = lines(&[row(1, 6, 6000), row(4, 3, 6000), row(EVERYTHING, 1, 435)]);
+        let lines = lines(&[row(None, 1, 435), row(Some(1), 6, 6000), row(Some(4), 3, 6000)]);
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0], "     1:  60.00%  70.00% avg cycles:  1000 cycles/page: 1000 samples: 6");
         assert_eq!(lines[1], "     4:  30.00% 100.00% avg cycles:  2000 cycles/page:  500 samples: 3");
@@ -214,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_size_that_was_never_flushed_has_no_cycles() {
-        let sizes = [SizeRow { pages: 2, flushes: 2, cycles: 3000 }];
+        let sizes = [SizeRow { pages: Some(2), flushes: 2, cycles: 3000 }];
         assert_eq!(cycles(&sizes, 2), Some(1500.0));
         assert_eq!(cycles(&sizes, 3), None);
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
-use tlbkit_sim::{Outcome, Run};
+use tlbkit_sim::run::MOST_CPUS;
+use tlbkit_sim::{Outcome, Run, RunError};
 use tlbkit_workloads::Workload;
 
 use crate::output::table::grid;
@@ -59,11 +60,14 @@ pub(crate) struct Point {
 }
 
 impl Point {
-    /// Whether everything that it names exists, and its time makes sense.
+    /// Whether everything that it names exists, and its time and its CPUs make sense.
     pub(crate) fn check(&self) -> Result<()> {
         let milliseconds = self.milliseconds;
         let is_sensible = (1..=MOST_MILLISECONDS).contains(&milliseconds);
         ensure!(is_sensible, "{milliseconds} milliseconds: must be 1 to {MOST_MILLISECONDS}");
+        if let Some(cpus) = self.cpus {
+            ensure!((1..=MOST_CPUS).contains(&cpus), RunError::Cpus(cpus));
+        }
         machine(&self.machine)?;
         workload(&self.workload, &self.set)?;
         settings::policy(&self.policy).map(drop)

@@ -1,6 +1,6 @@
 //! Where a CPU's cycles went: by cause, and by who was running.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 /// What cycles were spent on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -72,9 +72,15 @@ pub struct Spending {
     pub set_cycles: u64,
 }
 
-/// Cycles of one class, by cause, in the order of [`Cause::ALL`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+/// Cycles of one class, by cause, in the order of [`Cause::ALL`]; written out as a map by the causes' names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spent([Spending; Cause::ALL.len()]);
+
+impl Serialize for Spent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(Cause::ALL.into_iter().zip(&self.0))
+    }
+}
 
 impl Spent {
     /// What went to one cause.

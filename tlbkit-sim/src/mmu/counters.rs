@@ -2,8 +2,11 @@
 
 use std::ops::{AddAssign, Index};
 
+use serde::Serialize;
+
 /// Why entries went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(u8)]
 pub enum Cause {
     /// INVLPG named their page.

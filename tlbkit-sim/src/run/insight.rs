@@ -103,7 +103,7 @@ struct Operation {
 pub(crate) struct Insight {
     counters: Cell<FlushCounters>,
     operations: RefCell<Vec<Option<Operation>>>,
-    begun: RefCell<Vec<(u32, u64)>>,
+    begun: RefCell<Vec<(Option<u32>, u64)>>,
     /// CPUs on which a process is ending.
     ending: RefCell<Vec<bool>>,
     sizes: RefCell<FlushSizes>,
@@ -114,7 +114,7 @@ impl Insight {
         Self {
             counters: Cell::default(),
             operations: RefCell::new(vec![None; cpus]),
-            begun: RefCell::new(vec![(0, 0); cpus]),
+            begun: RefCell::new(vec![(None, 0); cpus]),
             ending: RefCell::new(vec![false; cpus]),
             sizes: RefCell::default(),
         }
@@ -226,7 +226,7 @@ impl Insight {
     /// The protocol says that something happened.
     pub(crate) fn event(&self, world: &World, cpu: usize, event: Event) {
         match event {
-            Event::FlushBegin(pages) => self.begin_flush(world, cpu, pages),
+            Event::FlushBegin(pages) => self.begin_flush(world, cpu, (pages != u32::MAX).then_some(pages)),
             Event::FlushLocalDone => self.end_local(world, cpu),
             Event::SwitchKept => self.count(|counters| counters.switches_kept += 1),
             Event::SwitchFlushed => self.count(|counters| counters.switches_flushed += 1),
@@ -236,15 +236,15 @@ impl Insight {
         }
     }
 
-    fn begin_flush(&self, world: &World, cpu: usize, pages: u32) {
+    fn begin_flush(&self, world: &World, cpu: usize, pages: Option<u32>) {
         let ending = self.ending.borrow()[cpu];
         self.count(|counters| {
             counters.flushes += 1;
-            if pages == u32::MAX {
+            if let Some(pages) = pages {
+                counters.flush_pages += u64::from(pages);
+            } else {
                 counters.full_flushes += 1;
                 counters.exit_full_flushes += u64::from(ending);
-            } else {
-                counters.flush_pages += u64::from(pages);
             }
         });
         self.begun.borrow_mut()[cpu] = (pages, local_cycles(world, cpu) - world.costs.flush_entry);

@@ -24,6 +24,9 @@ pub use phys::Pressure;
 pub use samples::Sample;
 pub use sizes::SizeRow;
 
+/// The most CPUs that a run may have.
+pub const MOST_CPUS: usize = 8192;
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Run<'m> {
@@ -103,7 +106,7 @@ pub enum RunError {
     #[error("no stack for a task: {0}")]
     Stack(String),
     /// A machine of no CPUs, or of more than there may be.
-    #[error("{0} CPUs: must be 1 to 8192")]
+    #[error("{0} CPUs: must be 1 to {MOST_CPUS}")]
     Cpus(usize),
 }
 
@@ -129,7 +132,7 @@ impl<'m> Run<'m> {
     /// # Errors
     /// If a program found a wrong value, the kernel gave up, or nothing moves any more.
     pub fn execute(&self) -> Result<Outcome, RunError> {
-        if !(1..=8192).contains(&self.cpus) {
+        if !(1..=MOST_CPUS).contains(&self.cpus) {
             return Err(RunError::Cpus(self.cpus));
         }
         stage::play(self)

@@ -1,6 +1,6 @@
 //! What a run gives.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use tlbkit::{CpuStats, Place, Reason};
 
 use super::insight::FlushCounters;
@@ -27,23 +27,47 @@ pub struct TlbCounters {
     pub walk_cycles: u64,
     /// Walks for pages that a flush had taken.
     pub refills: u64,
-    /// Second-level entries lost, by cause: INVLPG, INVPCID, CR3, PGE, residency, fracturing, capacity, re-walk.
+    /// Second-level entries lost, in the order of [`mmu::Cause::ALL`]; written out as a map by the causes' names.
+    #[serde(serialize_with = "by_cause")]
     pub lost: [u64; mmu::Cause::ALL.len()],
     /// Second-level entries lost to flushes that did not name their page.
     pub collateral: u64,
 }
 
+fn by_cause<S: Serializer>(lost: &[u64; mmu::Cause::ALL.len()], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(mmu::Cause::ALL.into_iter().zip(lost))
+}
+
 /// What the protocol counted for one reason, all CPUs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ReasonRow {
-    /// Number of the reason in [`tlbkit::Reason::ALL`].
-    pub reason: usize,
+    /// The reason.
+    #[serde(with = "ReasonName")]
+    pub reason: Reason,
     /// Flushes of user addresses on the CPU that asked.
     pub local: u64,
     /// Interrupts sent.
     pub remote: u64,
     /// Flushes of kernel addresses on the CPU that asked.
     pub kernel: u64,
+}
+
+/// How [`Reason`], whose crate knows nothing of serde, is written out.
+#[derive(Serialize)]
+#[serde(remote = "Reason", rename_all = "snake_case")]
+enum ReasonName {
+    RemovePte,
+    RemoveAll,
+    WriteProtect,
+    Fork,
+    CopyOnWrite,
+    Enter,
+    FreeTable,
+    KernelEnter,
+    KernelRemove,
+    ForeignTables,
+    Migrate,
+    Destroy,
 }
 
 /// One row a reason; none for a run that was not counted.
@@ -53,7 +77,7 @@ pub(super) fn reasons(stats: &[CpuStats]) -> Vec<ReasonRow> {
     }
     let sum = |reason, place| stats.iter().map(|one| one.events(reason, place)).sum();
     let row = |reason: Reason| ReasonRow {
-        reason: reason as usize,
+        reason,
         local: sum(reason, Place::Local),
         remote: sum(reason, Place::Remote),
         kernel: sum(reason, Place::Kernel),

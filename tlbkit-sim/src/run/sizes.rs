@@ -7,8 +7,8 @@ use serde::Serialize;
 /// Flushes of one size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct SizeRow {
-    /// Pages; `u32::MAX` for everything.
-    pub pages: u32,
+    /// Pages; none for everything.
+    pub pages: Option<u32>,
     /// How many flushes there were.
     pub flushes: u64,
     /// Cycles of their local halves.
@@ -17,16 +17,16 @@ pub struct SizeRow {
 
 /// Flushes by size.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct FlushSizes(BTreeMap<u32, SizeRow>);
+pub(crate) struct FlushSizes(BTreeMap<Option<u32>, SizeRow>);
 
 impl FlushSizes {
-    pub(crate) fn add(&mut self, pages: u32, cycles: u64) {
+    pub(crate) fn add(&mut self, pages: Option<u32>, cycles: u64) {
         let row = self.0.entry(pages).or_insert(SizeRow { pages, ..SizeRow::default() });
         row.flushes += 1;
         row.cycles += cycles;
     }
 
-    /// Rows by size.
+    /// Rows by size, that of everything first.
     pub(crate) fn rows(&self) -> Vec<SizeRow> {
         self.0.values().copied().collect()
     }

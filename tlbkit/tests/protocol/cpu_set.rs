@@ -153,3 +153,9 @@ fn c_07_freed_tables_trim_where_the_policy_says_so() {
         assert_eq!(members(world, space), if is_left { vec![0] } else { vec![0, 1] });
     }
 }
+
+#[test]
+#[should_panic(expected = "a power of two generations, not 3")]
+fn three_generations_between_trims_are_refused() {
+    let _world = World::new(policy(CpuSetUpkeep::TrimmedWithTables { every: 3 }), 1);
+}

@@ -14,7 +14,7 @@ use trial::{Row, Trial};
 const BUDGET: u64 = 50_000;
 /// The protocol as it is is searched this many times as long.
 const CLEAN_TIMES: u64 = 100;
-/// The charter asks for at least so many.
+/// With fewer, a patch has been lost.
 const LEAST: usize = 25;
 
 /// What is searched.

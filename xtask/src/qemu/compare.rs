@@ -240,8 +240,8 @@ fn rows(ended: &Ended, simulated: &Outcome) -> Vec<Row> {
         (number.name.to_owned(), ended.last[number.name].as_u64(), (number.simulated)(simulated), number.on_many)
     });
     let by_reason = simulated.reasons.iter().flat_map(|row| {
-        let name = format!("{:?}", tlbkit::Reason::ALL[row.reason]);
-        let ours = &ended.last["reasons"][row.reason];
+        let name = format!("{:?}", row.reason);
+        let ours = &ended.last["reasons"][row.reason as usize];
         [("local", row.local), ("remote", row.remote), ("kernel", row.kernel)]
             .map(|(place, theirs)| (format!("{name} {place}"), ours[place].as_u64(), theirs, OnMany::Order))
     });
