@@ -51,9 +51,9 @@ impl Tlb<'_> {
     /// States that `cpu` has stopped by force and executes nothing until its [`Cpu::bring_up`]: a crash, or a guest's
     /// CPU taken away by its host. Whoever waits for it stops waiting; whoever flushes leaves it out.
     ///
-    /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its target's inbox and
-    /// no interrupt follows; the next sender counts on that interrupt and sends none. So a kernel that calls this must
-    /// return [`Late::AskAgain`] from [`Hardware::late`].
+    /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its target's inbox
+    /// and no interrupt follows; the next sender counts on that interrupt and sends none. So a kernel that calls this
+    /// must return [`Late::AskAgain`] from [`Hardware::late`].
     ///
     /// # Panics
     /// If there is no such CPU.
