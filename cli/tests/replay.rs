@@ -1,9 +1,11 @@
 //! `replay` and `tune` on the shared traces: what a person sees, what a program reads, and what is said of bad input.
 
+mod command;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
 use std::{fs, str};
 
+use command::{run, text};
 use serde_json::Value;
 
 const BUILD: &str = "build-zlib.script.txt.zst";
@@ -18,16 +20,6 @@ fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("replay");
     fs::create_dir_all(&folder).unwrap();
     folder.join(name)
-}
-
-fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).output().unwrap()
-}
-
-fn text(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
 }
 
 fn rows(arguments: &[&str]) -> Vec<Value> {

@@ -1,18 +1,9 @@
 //! `run` and `list` as somebody types them.
 
-use std::process::{Command, Output};
+mod command;
 
+use command::{run, text};
 use serde_json::{Value, json};
-
-fn run(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).output().unwrap()
-}
-
-fn text(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
-}
 
 const SHORT: [&str; 6] = ["run", "madvise1", "--cpus", "2", "--milliseconds", "1"];
 
