@@ -11,4 +11,4 @@ mod qemu;
 pub use error::Error;
 pub use image::{TARGET, build};
 pub use output::{lines, wait};
-pub use qemu::{Ended, LIMIT, Machine, PACKAGE, PROGRAM, find};
+pub use qemu::{Ended, LIMIT, Machine, PACKAGE, PROGRAM, REPEATABLE, find};

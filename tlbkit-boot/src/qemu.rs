@@ -17,6 +17,11 @@ pub const PROGRAM: &str = "qemu-system-x86_64";
 pub const PACKAGE: &str = "qemu-system-x86";
 /// How long a boot may take: minutes, on an emulator that shares the host.
 pub const LIMIT: Duration = Duration::from_secs(240);
+/// Options for a machine whose CPUs take turns on one host thread and whose clock counts instructions: the same image,
+/// command line and version of QEMU give the same run, whatever else the host does. The clock advances by 2^7 ns an
+/// instruction, or firmware would wait for it for seconds.
+pub const REPEATABLE: &[&str] =
+    &["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=7,align=off,sleep=off"];
 /// QEMU's own exit code; those of a kernel, through isa-debug-exit, are odd and above.
 const REFUSED: i32 = 1;
 

@@ -19,13 +19,11 @@ pub(crate) enum Threads {
 }
 
 impl Threads {
-    /// QEMU's options. The counted clock advances by 2^7 ns an instruction, or firmware would wait for it for seconds.
+    /// QEMU's options.
     pub(crate) const fn accelerator(self) -> &'static [&'static str] {
         match self {
             Self::InTurns => &["-accel", "tcg,thread=single", "-cpu", "max"],
-            Self::Repeatable => {
-                &["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=7,align=off,sleep=off"]
-            }
+            Self::Repeatable => tlbkit_boot::REPEATABLE,
             Self::Parallel => &["-accel", "tcg,thread=multi", "-cpu", "max"],
         }
     }

@@ -29,12 +29,11 @@ impl Accelerator {
     }
 
     /// How QEMU is told.
-    pub(super) const fn arguments(&self) -> [&'static str; 4] {
+    pub(super) const fn arguments(&self) -> &'static [&'static str] {
         match self {
             // Some hosts refuse to set that register, which this kernel never reads.
-            Self::Hardware => ["-accel", "kvm", "-cpu", "host,-arch-capabilities"],
-            // In turns on one host thread: fast whatever else the host does.
-            Self::Emulation { .. } => ["-accel", "tcg,thread=single", "-cpu", "max"],
+            Self::Hardware => &["-accel", "kvm", "-cpu", "host,-arch-capabilities"],
+            Self::Emulation { .. } => tlbkit_boot::REPEATABLE,
         }
     }
 

@@ -44,7 +44,7 @@ impl Qemu<'_> {
     pub(super) fn boot(&self, words: &str) -> Result<Ended> {
         let Self { kernel, cpus, .. } = *self;
         let command_line = format!("cpus={cpus} {words}");
-        let accelerator = &self.accelerator.arguments();
+        let accelerator = self.accelerator.arguments();
         let boot = Machine { kernel, command_line: &command_line, cpus, accelerator }.boot()?;
         let mut lines = boot.lines();
         match lines.pop() {
