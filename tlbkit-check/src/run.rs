@@ -70,13 +70,18 @@ fn name_words(machine: &mut Machine, states: &[CpuState], matrix: &[AtomicU64]) 
     for (cpu, state) in states.iter().enumerate() {
         machine.name_words(state, &format!("the state of CPU {cpu}"));
     }
-    for (row, word) in matrix.iter().enumerate() {
-        let name = match row / cpus {
-            0 => format!("the inbox of CPU {row}"),
-            1 => format!("the outbox of CPU {}", row - cpus),
-            _ if row == 2 * cpus => "the online CPUs".to_owned(),
-            _ => "the kernel's set".to_owned(),
+    // The inboxes come first, and may be longer than the other rows.
+    let row_words = AddressSpace::set_words(cpus);
+    let (inboxes, rows) = matrix.split_at(matrix.len() - (cpus + 2) * row_words);
+    for (cpu, inbox) in inboxes.chunks(inboxes.len() / cpus).enumerate() {
+        inbox.iter().for_each(|word| machine.name_words(word, &format!("the inbox of CPU {cpu}")));
+    }
+    for (row, words) in rows.chunks(row_words).enumerate() {
+        let name = match row.checked_sub(cpus) {
+            None => format!("the outbox of CPU {row}"),
+            Some(0) => "the online CPUs".to_owned(),
+            Some(_) => "the kernel's set".to_owned(),
         };
-        machine.name_words(word, &name);
+        words.iter().for_each(|word| machine.name_words(word, &name));
     }
 }

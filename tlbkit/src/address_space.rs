@@ -169,6 +169,7 @@ impl<'k> AddressSpace<'k> {
 mod tests {
     use super::*;
 
+    #[cfg(not(narrow_sets))]
     #[test]
     fn a_space_costs_56_bytes_and_a_bit_per_cpu() {
         assert_eq!([8, 48, 4096].map(AddressSpace::bytes), [56 + 8, 56 + 8, 56 + 512]);

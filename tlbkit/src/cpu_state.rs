@@ -3,8 +3,9 @@
 use crate::addr::{CpuId, PhysAddr};
 use crate::address_space::{AddressSpace, SpaceId};
 use crate::asid::{Asid, Slots};
-use crate::cpu_set::{AtomicCpuSet, words_for};
+use crate::cpu_set::AtomicCpuSet;
 use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid, SpaceToken};
+use crate::matrix::Matrix;
 use crate::policy::{Accounting, CpuSetUpkeep, Isolation, KernelSet, Lazy, LazyReferences, Policy, Tags};
 use crate::pti::Knobs;
 use crate::request::{Mailbox, scope};
@@ -42,26 +43,26 @@ impl Presence {
     }
 }
 
-/// Bits of [`CpuState::flags`]: what a switch has to do besides the common path.
+/// The policy as bits: what a switch has to do besides the common path.
 pub(crate) mod flag {
     /// The set is exact: join at each switch, leave after it.
-    pub(crate) const EXACT_SET: u64 = 1;
+    pub(crate) const EXACT_SET: u32 = 1;
     /// Slots are recycled by last use.
-    pub(crate) const LEAST_RECENT: u64 = 1 << 1;
+    pub(crate) const LEAST_RECENT: u32 = 1 << 1;
     /// Lazy references are counted.
-    pub(crate) const COUNTED: u64 = 1 << 2;
+    pub(crate) const COUNTED: u32 = 1 << 2;
     /// The kernel's own set is written.
-    pub(crate) const KERNEL_SET: u64 = 1 << 3;
+    pub(crate) const KERNEL_SET: u32 = 1 << 3;
     /// There is no lazy mode.
-    pub(crate) const NOT_LAZY: u64 = 1 << 4;
+    pub(crate) const NOT_LAZY: u32 = 1 << 4;
     /// Two halves.
-    pub(crate) const ISOLATED: u64 = 1 << 5;
+    pub(crate) const ISOLATED: u32 = 1 << 5;
     /// Flushes are counted.
-    pub(crate) const COUNTS: u64 = 1 << 6;
+    pub(crate) const COUNTS: u32 = 1 << 6;
     /// What makes a switch leave its common path.
-    pub(crate) const SWITCH: u64 = EXACT_SET | COUNTED | KERNEL_SET;
+    pub(crate) const SWITCH: u32 = EXACT_SET | COUNTED | KERNEL_SET;
     /// What makes entering lazy mode leave its common path.
-    pub(crate) const ENTER_LAZY: u64 = COUNTED | NOT_LAZY;
+    pub(crate) const ENTER_LAZY: u32 = COUNTED | NOT_LAZY;
 }
 
 /// One CPU's part of the protocol, 512 bytes. The kernel allocates as many as there are possible CPUs.
@@ -74,7 +75,6 @@ pub struct CpuState {
     pub(crate) slots: Slots,
     pub(crate) token: Owned,
     pub(crate) root: Owned,
-    pub(crate) flags: Owned,
     pub(crate) cr3_mask: Owned,
     /// What a load that keeps slot 0 adds to the root: its tag and the no-flush bit; nothing where there are no tags.
     pub(crate) keep_first: Owned,
@@ -86,7 +86,7 @@ pub struct CpuState {
     /// 1 while this CPU waits for answers: its mailbox is in use.
     pub(crate) is_sending: OwnedByte,
     /// Rounds the owner's part up to whole lines.
-    _rest: [Owned; 2],
+    _rest: [Owned; 3],
     // Written by the owner, read by senders.
     pub(crate) presence: AtomicU64,
     // Written by the owner, read by those whom it asks.
@@ -103,13 +103,12 @@ impl CpuState {
                 asid: OwnedByte::new(0),
                 token: Owned::new(0),
                 root: Owned::new(0),
-                flags: Owned::new(0),
                 cr3_mask: Owned::new(0),
                 keep_first: Owned::new(0),
                 pending_user: Owned::new(0),
                 kernel_tag_stale: OwnedByte::new(1),
                 is_sending: OwnedByte::new(0),
-                _rest: [const { Owned::new(0) }; 2],
+                _rest: [const { Owned::new(0) }; 3],
                 presence: AtomicU64::new(Presence::ABSENT.0),
                 mailbox: Mailbox::new(),
             }
@@ -126,12 +125,11 @@ impl Default for CpuState {
 /// The TLBs of a machine: its CPUs, who has asked whom, and the policy.
 pub struct Tlb<'k> {
     pub(crate) cpus: &'k [CpuState],
-    /// Rows of bits: who asked CPU n, then whom CPU n still waits for, then the online CPUs, then the kernel's own set.
-    matrix: &'k [AtomicU64],
+    pub(crate) matrix: Matrix<'k>,
     pub(crate) kernel_root: PhysAddr,
     policy: Policy,
-    /// Words of a row of the matrix.
-    row_words: usize,
+    /// The policy as [`flag`]s.
+    flags: u32,
     knobs: Knobs,
     stats: Option<&'k [CpuStats]>,
     /// A generation with none of these bits interrupts the whole set, so that it is trimmed.
@@ -145,7 +143,7 @@ impl<'k> Tlb<'k> {
     /// Words of zeros that [`Tlb::new`] needs for `cpus` CPUs.
     #[must_use]
     pub const fn matrix_words(cpus: usize) -> usize {
-        (2 * cpus + 2) * words_for(cpus)
+        Matrix::words(cpus)
     }
 
     /// A machine with one [`CpuState`] a possible CPU; `kernel_root` is the top-level table of the kernel's own space.
@@ -155,7 +153,7 @@ impl<'k> Tlb<'k> {
     /// 15, or its interval between trims is neither 0 nor a power of two.
     #[must_use]
     pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
-        assert!(matrix.len() >= Self::matrix_words(cpus.len()), "the matrix is too small for the CPUs");
+        let matrix = Matrix::new(matrix, cpus.len());
         let _checked = policy.slots();
         let knobs = Knobs::new(&policy);
         let trim_mask = match policy.cpu_set {
@@ -167,9 +165,8 @@ impl<'k> Tlb<'k> {
         };
         let trims_with =
             if matches!(policy.cpu_set, CpuSetUpkeep::TrimmedWithTables { .. }) { scope::TABLES } else { 0 };
-        let row_words = words_for(cpus.len());
-        let next_id = AtomicU64::new(1);
-        Self { cpus, matrix, kernel_root, policy, row_words, knobs, stats: None, trim_mask, trims_with, next_id }
+        let (flags, next_id) = (flags_of(&policy), AtomicU64::new(1));
+        Self { cpus, matrix, kernel_root, policy, flags, knobs, stats: None, trim_mask, trims_with, next_id }
     }
 
     /// Counts into `stats`, one a CPU, if the policy says so.
@@ -204,33 +201,19 @@ impl<'k> Tlb<'k> {
     /// If there is no such CPU.
     #[must_use]
     pub fn cpu<'t, H: Hardware>(&'t self, id: CpuId, hardware: &'t H) -> Cpu<'t, 'k, H> {
-        Cpu { tlb: self, state: &self.cpus[id.0 as usize], id, hardware }
-    }
-
-    fn row(&self, row: usize) -> AtomicCpuSet<'k> {
-        AtomicCpuSet::new(&self.matrix[row * self.row_words..][..self.row_words])
-    }
-
-    /// CPUs that have asked `cpu` for something: where it looks, not what is true.
-    pub(crate) fn inbox(&self, cpu: CpuId) -> AtomicCpuSet<'k> {
-        self.row(cpu.0 as usize)
-    }
-
-    /// CPUs that `cpu` still waits for: the truth about its request.
-    pub(crate) fn outbox(&self, cpu: CpuId) -> AtomicCpuSet<'k> {
-        self.row(self.cpus.len() + cpu.0 as usize)
+        Cpu { tlb: self, state: &self.cpus[id.0 as usize], id, flags: self.flags, hardware }
     }
 
     /// CPUs that take part.
     #[must_use]
     pub fn online(&self) -> AtomicCpuSet<'k> {
-        self.row(2 * self.cpus.len())
+        self.matrix.online()
     }
 
     /// CPUs that run the kernel's own tables; written only under [`KernelSet::Written`], never read.
     #[must_use]
     pub fn kernel_set(&self) -> AtomicCpuSet<'k> {
-        self.row(2 * self.cpus.len() + 1)
+        self.matrix.kernel_set()
     }
 }
 
@@ -239,6 +222,8 @@ pub struct Cpu<'t, 'k, H> {
     pub(crate) tlb: &'t Tlb<'k>,
     pub(crate) state: &'t CpuState,
     pub(crate) id: CpuId,
+    /// Of the policy: beside the number, where a test of them takes one instruction.
+    flags: u32,
     pub(crate) hardware: &'t H,
 }
 
@@ -295,7 +280,6 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.state.slots.reset(if has_tags { policy.slots() } else { 1 });
         self.state.cr3_mask.set(if has_tags { u64::MAX } else { !(1 << 63 | 0xfff) });
         self.state.keep_first.set(if has_tags { Cr3::keeping(PhysAddr(0), Asid(0).pcid()).0 } else { 0 });
-        self.state.flags.set(flags_of(policy));
         self.state.pending_user.set(u64::MAX);
         self.state.is_sending.set(0);
         self.forget_requests();
@@ -357,8 +341,8 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 
     #[inline(always)]
-    pub(crate) fn has_flag(&self, flags: u64) -> bool {
-        self.state.flags.get() & flags != 0
+    pub(crate) const fn has_flag(&self, flags: u32) -> bool {
+        self.flags & flags != 0
     }
 
     pub(crate) fn loaded_space(&self) -> &AddressSpace<'_> {
@@ -366,9 +350,9 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 }
 
-fn flags_of(policy: &Policy) -> u64 {
+fn flags_of(policy: &Policy) -> u32 {
     let mut flags = 0;
-    let mut set = |condition: bool, flag: u64| flags |= if condition { flag } else { 0 };
+    let mut set = |condition: bool, flag: u32| flags |= if condition { flag } else { 0 };
     set(policy.cpu_set == CpuSetUpkeep::Exact, flag::EXACT_SET);
     set(matches!(policy.tags, Tags::LeastRecent(_)), flag::LEAST_RECENT);
     set(policy.lazy_references == LazyReferences::Counted, flag::COUNTED);

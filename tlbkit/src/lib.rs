@@ -57,6 +57,7 @@ mod cpu_state;
 mod gather;
 mod hardware;
 mod local;
+mod matrix;
 mod policy;
 mod presets;
 mod pti;

@@ -18,7 +18,7 @@ use core::ops::Range;
 
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation};
-use crate::cpu_set::each_cpu;
+use crate::cpu_set::{each_cpu, split};
 use crate::cpu_state::{Cpu, Presence, flag};
 use crate::hardware::{Event, Hardware, IrqsOff};
 use crate::policy::{Lazy, LazyReferences, LocalFlush};
@@ -111,8 +111,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// True if no other CPU can hold translations of `space`.
     #[inline(always)]
     fn is_alone_with(&self, space: &AddressSpace<'_>) -> bool {
-        let own_word = (self.id.0 / 64) as usize;
-        let own_bit = 1 << (self.id.0 % 64);
+        let (own_word, own_bit) = split(self.id);
         // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After the
         // revocation by the fence in `advance`.
         let others = |(index, word): (usize, &AtomicU64)| {
@@ -156,12 +155,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             _ => self.tlb.online(),
         };
         let mut told = Told { cpus: 0, words: 0..0 };
+        let (own_word, own_bit) = split(self.id);
         for (index, word) in candidates.words().iter().enumerate() {
             // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After
             // the revocation by the fence in `advance` (or in `shoot`, for the kernel).
             let mut bits = word.load(Ordering::Acquire);
-            if index == (self.id.0 / 64) as usize {
-                bits &= !(1 << (self.id.0 % 64));
+            if index == own_word {
+                bits &= !own_bit;
             }
             if bits != 0 {
                 told.add(index, self.choose(index, bits, request, list, told.cpus == 0));
@@ -179,7 +179,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let mut chosen = 0;
         each_cpu(index, bits, |cpu| {
             if self.must_tell(cpu, request) {
-                chosen |= 1 << (cpu.0 % 64);
+                chosen |= split(cpu).1;
             }
         });
         if chosen != 0 {
@@ -188,7 +188,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 self.state.is_sending.set(1);
             }
             // Release: the mailbox is whole; partner is the Acquire of the outbox in `answer`.
-            self.tlb.outbox(self.id).words()[index].store(chosen, Ordering::Release);
+            self.tlb.matrix.outbox(self.id).words()[index].store(chosen, Ordering::Release);
         }
         chosen.count_ones()
     }
@@ -216,13 +216,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn interrupt(&self, told: &Told) {
         let is_all = told.cpus > 1 && told.cpus as usize + 1 == self.tlb.cpus.len();
-        for (index, word) in self.tlb.outbox(self.id).words_at(told.words.clone()) {
+        for (index, word) in self.tlb.matrix.outbox(self.id).words_at(told.words.clone()) {
             // Relaxed: this CPU wrote it, and no target clears its bit before it finds the hint below.
             each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
-                // Release: the outbox comes before it; partner is the Acquire that takes the inbox in `answer`.
-                let before = self.tlb.inbox(cpu).add(self.id, Ordering::Release);
-                // A hint already there has its interrupt on the way, and that one will find this hint too.
-                if before == 0 && !is_all {
+                if self.tlb.matrix.inbox(cpu).add(self.id) && !is_all {
                     self.hardware.send_ipi(cpu);
                 }
             });
@@ -232,20 +229,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait. It looks at
-    /// all words of the inbox: to be told which are worth it would cost each sender a second locked operation.
+    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait.
     pub fn answer(&self, irqs: &IrqsOff) {
-        for (index, word) in self.tlb.inbox(self.id).words().iter().enumerate() {
-            // Relaxed: a look that saves the exchange; the interrupt comes after the hint.
-            if word.load(Ordering::Relaxed) != 0 {
-                // Acquire: partner is the Release with which a sender drops its hint.
-                each_cpu(index, word.swap(0, Ordering::Acquire), |sender| self.answer_one(sender, irqs));
-            }
-        }
+        self.tlb.matrix.inbox(self.id).take(|sender| self.answer_one(sender, irqs));
     }
 
     fn answer_one(&self, sender: CpuId, irqs: &IrqsOff) {
-        let outbox = self.tlb.outbox(sender);
+        let outbox = self.tlb.matrix.outbox(sender);
         // Acquire: partner is the Release store of the outbox in `choose`: the mailbox is whole.
         if !outbox.contains(self.id, Ordering::Acquire) {
             return;

@@ -111,12 +111,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The common path: a recent space whose slot the hint knows, under a policy that owes nothing to the space left.
     #[inline(always)]
     fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        let flags = self.state.flags.get();
-        if flags & flag::SWITCH != 0 {
+        if self.has_flag(flag::SWITCH) {
             return self.switch_with_work(left, to, irqs);
         }
         match self.state.slots.recall(to.id) {
-            Some(asid) => self.enter(asid, to, flags),
+            Some(asid) => self.enter(asid, to),
             None => self.switch_unhinted(to),
         }
     }
@@ -124,11 +123,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// A new slot, or one whose hint was taken by another space.
     #[inline(never)]
     fn switch_unhinted(&self, to: &AddressSpace<'_>) {
-        let flags = self.state.flags.get();
-        if flags & flag::LEAST_RECENT != 0 {
-            return self.enter(self.seat(to, Slots::take_oldest), to, flags);
+        if self.has_flag(flag::LEAST_RECENT) {
+            return self.enter(self.seat(to, Slots::take_oldest), to);
         }
-        self.enter(self.seat(to, Slots::take_in_turn), to, flags);
+        self.enter(self.seat(to, Slots::take_in_turn), to);
     }
 
     /// All the others: an exact set, counted references.
@@ -139,7 +137,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.join(to);
         }
         match self.state.slots.recall(to.id) {
-            Some(asid) => self.enter(asid, to, self.state.flags.get()),
+            Some(asid) => self.enter(asid, to),
             None => self.switch_unhinted(to),
         }
         self.after_leaving(left, token, irqs);
@@ -170,9 +168,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// No-flush only for a slot whose generation is current, read after joining (INV-12). A slot with a generation that
     /// is older, or none, is flushed by the same CR3 write; its user half at the next return to user mode (INV-10).
     #[inline(always)]
-    fn enter(&self, asid: Asid, to: &AddressSpace<'_>, flags: u64) {
+    fn enter(&self, asid: Asid, to: &AddressSpace<'_>) {
         let running = Presence::running(to.id);
-        if flags & flag::LEAST_RECENT != 0 {
+        if self.has_flag(flag::LEAST_RECENT) {
             self.state.slots.touch(asid);
         }
         // Relaxed: ordered by the fence below. From here on this CPU is a target for whatever set it is in.

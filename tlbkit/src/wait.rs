@@ -19,7 +19,7 @@
 use core::ops::Range;
 
 use crate::addr::CpuId;
-use crate::cpu_set::{AtomicCpuSet, each_cpu};
+use crate::cpu_set::{AtomicCpuSet, each_cpu, first_cpu};
 use crate::cpu_state::{Cpu, Presence, Tlb};
 use crate::hardware::{Event, Hardware};
 use crate::sync::Ordering;
@@ -74,15 +74,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     pub(crate) fn wait(&self, words: Range<usize>) {
         assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off: {:?}", self.id);
         let mut turns = 0;
-        for (index, word) in self.tlb.outbox(self.id).words_at(words) {
+        for (index, word) in self.tlb.matrix.outbox(self.id).words_at(words) {
             loop {
                 // Acquire: partner is the Release with which a target clears its bit: its flush is over (C-60).
                 let waited_for = word.load(Ordering::Acquire);
                 if waited_for == 0 {
                     break;
                 }
-                let late = CpuId((index * 64) as u32 + waited_for.trailing_zeros());
-                self.hardware.event(Event::Waiting(late));
+                self.hardware.event(Event::Waiting(first_cpu(index, waited_for)));
                 self.hardware.with_irqs_off(|irqs| self.answer(irqs));
                 self.hardware.relax();
                 turns += 1;
@@ -98,7 +97,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// CPUs that have not answered this CPU's request yet: what a watchdog prints.
     #[must_use]
     pub fn missing(&self) -> Missing<'_> {
-        Missing(self.tlb.outbox(self.id))
+        Missing(self.tlb.matrix.outbox(self.id))
     }
 
     #[cold]
@@ -114,14 +113,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         // Acquire: partner is the Release of `offline`: that CPU reads this mailbox no more.
         if self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire) == Presence::ABSENT.0 {
             // Relaxed: this CPU's own wait is all that reads the bit.
-            self.tlb.outbox(self.id).remove(cpu, Ordering::Relaxed);
+            self.tlb.matrix.outbox(self.id).remove(cpu, Ordering::Relaxed);
         }
     }
 
     fn ask_again(&self, cpu: CpuId) {
-        // Relaxed: the outbox came before the first hint, by the Release in `interrupt`. Hints come and go by exchanges
-        // only, so whoever finds this one finds that one's Release in its sequence.
-        self.tlb.inbox(cpu).add(self.id, Ordering::Relaxed);
+        self.tlb.matrix.inbox(cpu).add_again(self.id);
         self.hardware.send_ipi(cpu);
     }
 
@@ -131,10 +128,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// the others must be empty.
     pub(crate) fn forget_requests(&self) {
         // Relaxed: this CPU is not waiting for them.
-        self.tlb.outbox(self.id).words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.tlb.matrix.outbox(self.id).words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         for sender in 0..self.tlb.cpus.len() as u32 {
             // Relaxed: a sender that waits for the bit needs nothing of this CPU but that it flushes before it runs.
-            self.tlb.outbox(CpuId(sender)).remove(self.id, Ordering::Relaxed);
+            self.tlb.matrix.outbox(CpuId(sender)).remove(self.id, Ordering::Relaxed);
         }
     }
 }

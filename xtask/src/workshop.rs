@@ -5,6 +5,36 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// How many CPUs a word of the protocol's sets names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sets {
+    /// 64, as kernels link it: a checked machine's sets are single words.
+    Wide,
+    /// Two, under `cfg(narrow_sets)`: on four CPUs sets of several words and inboxes with a top, as above 512 CPUs.
+    Narrow,
+}
+
+impl Sets {
+    /// Both.
+    pub(crate) const ALL: [Self; 2] = [Self::Wide, Self::Narrow];
+
+    /// What the compiler is told.
+    pub(crate) const fn flags(self) -> &'static str {
+        match self {
+            Self::Wide => "",
+            Self::Narrow => "--cfg narrow_sets",
+        }
+    }
+
+    /// The folder that keeps one build from the other's way.
+    pub(crate) const fn folder(self) -> &'static str {
+        match self {
+            Self::Wide => "wide",
+            Self::Narrow => "narrow",
+        }
+    }
+}
+
 /// The copy, with a build folder that outlives it, so that only what was changed is built again.
 pub(crate) struct Workshop {
     /// Root of the copied workspace.

@@ -1,7 +1,7 @@
 //! One run of the handshakes on a copy of the protocol: built with loom, bounded in time.
 
 use super::change::Change;
-use crate::workshop::Workshop;
+use crate::workshop::{Sets, Workshop};
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::{self, File};
@@ -51,19 +51,20 @@ impl Trial {
         Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["tlbkit"])? })
     }
 
-    /// The verdict on the copy with `change` made; the copy is then as before.
+    /// The verdict on the copy with `change` made, with narrow sets: they meet every line, and only they some; the copy
+    /// is then as before.
     pub(super) fn verdict_of(&self, change: &Change) -> Result<Verdict> {
         let file = self.workshop.root.join(SOURCES).join(&change.file);
         let text = fs::read_to_string(&file)?;
         fs::write(&file, change.apply(&text))?;
-        let verdict = self.verdict();
+        let verdict = self.verdict(Sets::Narrow);
         fs::write(&file, text)?;
         verdict
     }
 
     /// The verdict on the copy as it is.
-    pub(super) fn verdict(&self) -> Result<Verdict> {
-        let (program, log) = (self.build()?, self.workshop.target.join("handshakes.log"));
+    pub(super) fn verdict(&self, sets: Sets) -> Result<Verdict> {
+        let (program, log) = (self.build(sets)?, self.workshop.target.join("handshakes.log"));
         let mut child = Command::new(program).env("RUST_BACKTRACE", "0").stdout(File::create(&log)?).spawn()?;
         let end = wait(&mut child, || failed(&log))?;
         let by = failed(&log)?;
@@ -76,12 +77,12 @@ impl Trial {
     }
 
     /// Builds the handshakes; the path of the program.
-    fn build(&self) -> Result<PathBuf> {
+    fn build(&self, sets: Sets) -> Result<PathBuf> {
         let output = Command::new("cargo")
             .args("test --quiet --package tlbkit --test handshakes --no-run --message-format=json".split(' '))
             .current_dir(&self.workshop.root)
-            .env("CARGO_TARGET_DIR", &self.workshop.target)
-            .env("RUSTFLAGS", "--cfg loom")
+            .env("CARGO_TARGET_DIR", self.workshop.target.join(sets.folder()))
+            .env("RUSTFLAGS", format!("--cfg loom {}", sets.flags()))
             .output()
             .context("running cargo")?;
         program(&output)

@@ -1,9 +1,11 @@
 //! `mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program shows it
-//! when all its schedules are explored; then a unified diff.
+//! when all its schedules are explored, or in which build alone it shows; then a unified diff.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::workshop::Sets;
 
 /// One historical bug.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +16,8 @@ pub(super) struct Patch {
     pub(super) origin: String,
     /// The small program of which all schedules within a bound are explored too, if they show it.
     pub(super) explored: Option<String>,
+    /// The build that shows it.
+    pub(super) sets: Sets,
     /// The file.
     pub(super) file: PathBuf,
 }
@@ -41,8 +45,13 @@ fn parse(file: &Path, text: &str) -> Result<Patch> {
     if header("Breaks:").is_none() {
         bail!("no line `Breaks: ...` before the diff");
     }
+    let sets = match header("Build:").as_deref() {
+        None => Sets::Wide,
+        Some("narrow_sets") => Sets::Narrow,
+        Some(other) => bail!("`Build:` is `narrow_sets` or left out, not `{other}`"),
+    };
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Patch { name, origin, explored: header("Explored:"), file: file.to_path_buf() })
+    Ok(Patch { name, origin, explored: header("Explored:"), sets, file: file.to_path_buf() })
 }
 
 #[cfg(test)]
@@ -53,7 +62,12 @@ mod tests {
     fn a_patch_without_an_origin_is_refused() {
         let good = "Origin: somebody\nBreaks: something\n\n--- a/x\n+++ b/x\n";
         assert_eq!(parse(Path::new("m/a-bug.patch"), good).map(|p| p.name).ok().as_deref(), Some("a-bug"));
-        for bad in ["Breaks: something\n--- a/x\n", "Origin:\nBreaks: b\n", "--- a/x\nOrigin: late\nBreaks: late\n"] {
+        for bad in [
+            "Breaks: something\n--- a/x\n",
+            "Origin:\nBreaks: b\n",
+            "Origin: o\nBreaks: b\nBuild: x\n",
+            "--- a/x\nOrigin: late\nBreaks: late\n",
+        ] {
             assert!(parse(Path::new("m/a-bug.patch"), bad).is_err(), "{bad:?}");
         }
     }

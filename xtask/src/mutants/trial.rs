@@ -1,9 +1,9 @@
 //! One historical bug: applied to a copy, built, and looked for on the adversarial machine.
 
 use super::patch::Patch;
-use crate::workshop::Workshop;
+use crate::workshop::{Sets, Workshop};
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -59,24 +59,28 @@ impl Trial {
     /// Looks for `patch` in a copy that has it: through seeds, then through all schedules of its program, if any.
     pub(super) fn look_for(&self, patch: &Patch) -> Result<Vec<Row>> {
         self.workshop.apply(&patch.file).context("the patch does not apply any more")?;
-        let rows = self.build(QUICK).and_then(|()| {
-            let seeds = self.search(&patch.name, &patch.origin, self.budget)?;
-            let states = patch.explored.as_deref().map(|program| self.explore(patch, program)).transpose()?;
+        let rows = self.build(QUICK, patch.sets).and_then(|checker| {
+            let seeds = self.search(&checker, &patch.name, &patch.origin, self.budget)?;
+            let states = patch.explored.as_deref().map(|program| self.explore(&checker, patch, program)).transpose()?;
             Ok([seeds].into_iter().chain(states).collect())
         });
         self.workshop.revert(&patch.file)?;
         rows
     }
 
-    /// The same search `times` as long on what everybody links: nothing may be found.
-    pub(super) fn unmutated(&self, times: u64) -> Result<Row> {
-        self.build(if times > 1 { FULL } else { QUICK })?;
-        self.search("(none)", "the protocol as it is", self.budget * times)
+    /// The same search `times` as long on the protocol as it is: nothing may be found.
+    pub(super) fn unmutated(&self, times: u64, sets: Sets) -> Result<Row> {
+        let checker = self.build(if times > 1 { FULL } else { QUICK }, sets)?;
+        let what = match sets {
+            Sets::Wide => "the protocol as it is",
+            Sets::Narrow => "the same with two CPUs a word",
+        };
+        self.search(&checker, "(none)", what, self.budget * times)
     }
 
-    fn search(&self, mutant: &str, origin: &str, budget: u64) -> Result<Row> {
+    fn search(&self, checker: &Path, mutant: &str, origin: &str, budget: u64) -> Result<Row> {
         let start = Instant::now();
-        let found = self.check(&["--budget", &budget.to_string()])?;
+        let found = check(checker, &["--budget", &budget.to_string()])?;
         Ok(Row {
             mutant: mutant.to_owned(),
             origin: origin.to_owned(),
@@ -87,9 +91,9 @@ impl Trial {
         })
     }
 
-    fn explore(&self, patch: &Patch, program: &str) -> Result<Row> {
+    fn explore(&self, checker: &Path, patch: &Patch, program: &str) -> Result<Row> {
         let start = Instant::now();
-        let found = self.check(&["--program", program, "--policy", "tlbkit", "--exhaustive", BOUND])?;
+        let found = check(checker, &["--program", program, "--policy", "tlbkit", "--exhaustive", BOUND])?;
         Ok(Row {
             mutant: format!("  all of {program}"),
             origin: patch.name.clone(),
@@ -100,32 +104,30 @@ impl Trial {
         })
     }
 
-    /// What the checker answers.
-    fn check(&self, args: &[&str]) -> Result<serde_json::Value> {
-        let output = Command::new(self.workshop.target.join("release/tlbkit-check"))
-            .args(args)
-            .arg("--json")
-            .output()
-            .context("running the checker")?;
-        if !matches!(output.status.code(), Some(0 | 1)) {
-            bail!("the checker ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
-        }
-        serde_json::from_slice(&output.stdout).context("reading the checker's answer")
-    }
-
-    fn build(&self, profile: &[(&str, &str)]) -> Result<()> {
+    /// Builds the checker; where it is.
+    fn build(&self, profile: &[(&str, &str)], sets: Sets) -> Result<PathBuf> {
+        let target = self.workshop.target.join(sets.folder());
         let output = Command::new("cargo")
             .args(["build", "--release", "--quiet", "--package", "tlbkit-check"])
             .current_dir(&self.workshop.root)
-            .env("CARGO_TARGET_DIR", &self.workshop.target)
+            .env("CARGO_TARGET_DIR", &target)
             // What a bug leaves unused is not its point.
-            .env("RUSTFLAGS", "--cap-lints=allow")
+            .env("RUSTFLAGS", format!("--cap-lints=allow {}", sets.flags()))
             .envs(profile.iter().copied())
             .output()
             .context("running cargo")?;
         if !output.status.success() {
             bail!("it does not build: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
-        Ok(())
+        Ok(target.join("release/tlbkit-check"))
     }
+}
+
+/// What the checker answers.
+fn check(checker: &Path, args: &[&str]) -> Result<serde_json::Value> {
+    let output = Command::new(checker).args(args).arg("--json").output().context("running the checker")?;
+    if !matches!(output.status.code(), Some(0 | 1)) {
+        bail!("the checker ended with {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    }
+    serde_json::from_slice(&output.stdout).context("reading the checker's answer")
 }

@@ -1,0 +1,217 @@
+//! Who has asked whom, who takes part: rows of bits, and the inboxes among them.
+//!
+//! An inbox has a bit a sender. Up to a line of words it is simply looked through. Beyond that, above 512 CPUs, a word
+//! on top says which words are worth a look, so that an answer reads two words and not hundreds:
+//!
+//! ```text
+//!   sender (add)                              target (take)
+//!   word |= sender          (Release)         take top                    (Acquire)
+//!   if it was 0:                              for each bit of it:
+//!     top |= bit of word    (Release)           take that word            (Acquire)
+//!     if it was 0: interrupt
+//! ```
+//! Who finds a word or a top that is not 0 goes without the rest: the one that found it 0 has done, or will do, the
+//! rest, and the target takes the word after the top, so it takes both hints.
+
+use crate::addr::CpuId;
+use crate::cpu_set::{AtomicCpuSet, each_cpu, split, words_for};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words of an inbox that are looked through without a word on top: a cache line.
+const LOOKED_THROUGH: usize = if cfg!(narrow_sets) { 1 } else { 8 };
+
+/// Words on top of an inbox of `words` words.
+const fn top_words(words: usize) -> usize {
+    if words > LOOKED_THROUGH { words_for(words) } else { 0 }
+}
+
+/// Words of an inbox, its top among them; a large one takes whole lines.
+const fn inbox_words(cpus: usize) -> usize {
+    match top_words(words_for(cpus)) {
+        0 => words_for(cpus),
+        top => (top + words_for(cpus)).next_multiple_of(8),
+    }
+}
+
+/// The inboxes, then whom each CPU still waits for, then the online CPUs, then the kernel's own set.
+#[derive(Clone, Copy)]
+pub(crate) struct Matrix<'k> {
+    words: &'k [AtomicU64],
+    cpus: usize,
+    row_words: usize,
+    inbox_words: usize,
+    top_words: usize,
+}
+
+impl<'k> Matrix<'k> {
+    pub(crate) const fn words(cpus: usize) -> usize {
+        cpus * inbox_words(cpus) + (cpus + 2) * words_for(cpus)
+    }
+
+    /// # Panics
+    /// If `words` are fewer than [`words`](Self::words).
+    pub(crate) const fn new(words: &'k [AtomicU64], cpus: usize) -> Self {
+        assert!(words.len() >= Self::words(cpus), "the matrix is too small for the CPUs");
+        let row_words = words_for(cpus);
+        Self { words, cpus, row_words, inbox_words: inbox_words(cpus), top_words: top_words(row_words) }
+    }
+
+    /// Where `cpu` looks for requests.
+    #[inline(always)]
+    pub(crate) const fn inbox(&self, cpu: CpuId) -> Inbox<'_, 'k> {
+        Inbox { matrix: self, start: cpu.0 as usize * self.inbox_words }
+    }
+
+    /// CPUs that `cpu` still waits for: the truth about its request.
+    #[inline(always)]
+    pub(crate) fn outbox(&self, cpu: CpuId) -> AtomicCpuSet<'k> {
+        self.row(cpu.0 as usize)
+    }
+
+    pub(crate) fn online(&self) -> AtomicCpuSet<'k> {
+        self.row(self.cpus)
+    }
+
+    pub(crate) fn kernel_set(&self) -> AtomicCpuSet<'k> {
+        self.row(self.cpus + 1)
+    }
+
+    /// A row behind the inboxes.
+    #[inline(always)]
+    fn row(&self, row: usize) -> AtomicCpuSet<'k> {
+        AtomicCpuSet::new(&self.words[self.cpus * self.inbox_words + row * self.row_words..][..self.row_words])
+    }
+}
+
+/// CPUs that have asked one CPU for something: where it looks, not what is true.
+///
+/// First the top, with one bit a word below it, then those words, with one bit a sender.
+pub(crate) struct Inbox<'m, 'k> {
+    matrix: &'m Matrix<'k>,
+    /// Where in the matrix it begins.
+    start: usize,
+}
+
+impl Inbox<'_, '_> {
+    /// Drops the hint of `sender`; true if an interrupt must follow. A hint already there has its interrupt on the way,
+    /// and that one will find this hint too.
+    #[inline(always)]
+    pub(crate) fn add(&self, sender: CpuId) -> bool {
+        let (index, bit) = split(sender);
+        // Release: the outbox comes before it; partner is the Acquire with which the word is taken.
+        let before = self.word(index).fetch_or(bit, Ordering::Release);
+        before == 0 && (self.matrix.top_words == 0 || self.add_on_top(index))
+    }
+
+    /// The word at `index` below the top.
+    #[inline(always)]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.matrix.words[self.start + self.matrix.top_words + index]
+    }
+
+    #[inline(never)]
+    fn add_on_top(&self, index: usize) -> bool {
+        let (top, bit) = split(CpuId(index as u32));
+        // Release: the hint comes before it; partner is the Acquire with which the top is taken.
+        self.matrix.words[self.start + top].fetch_or(bit, Ordering::Release) == 0
+    }
+
+    /// Drops the hint again, all of it: whoever dropped it first may have stopped before the top.
+    pub(crate) fn add_again(&self, sender: CpuId) {
+        let (index, bit) = split(sender);
+        // Relaxed: the outbox came before the first hint, by the Release in `add`. Hints come and go by exchanges only,
+        // so whoever finds this one finds that one's Release in its sequence.
+        self.word(index).fetch_or(bit, Ordering::Relaxed);
+        if self.matrix.top_words != 0 {
+            self.add_on_top(index);
+        }
+    }
+
+    /// Takes all hints out and calls `f` with each sender.
+    #[inline(always)]
+    pub(crate) fn take(&self, mut f: impl FnMut(CpuId)) {
+        let Matrix { words, row_words, top_words, .. } = *self.matrix;
+        let (top, words) = words[self.start..][..top_words + row_words].split_at(top_words);
+        if top_words == 0 {
+            return words.iter().enumerate().for_each(|(index, word)| take(index, word, &mut f));
+        }
+        for (index, top) in top.iter().enumerate() {
+            take(index, top, &mut |CpuId(index)| take(index as usize, &words[index as usize], &mut f));
+        }
+    }
+}
+
+/// Empties `word`, the one at `index`, and calls `f` with what each of its bits stands for.
+#[inline(always)]
+fn take(index: usize, word: &AtomicU64, f: &mut impl FnMut(CpuId)) {
+    // Relaxed: a look that saves the exchange; the interrupt, or the top, comes after the hint.
+    if word.load(Ordering::Relaxed) != 0 {
+        // Acquire: partner is the Release with which a sender drops its hint, or sets the top after it.
+        each_cpu(index, word.swap(0, Ordering::Acquire), f);
+    }
+}
+
+#[cfg(all(test, not(any(loom, narrow_sets))))]
+mod tests {
+    use super::*;
+
+    fn with_matrix(cpus: usize, test: impl FnOnce(Matrix<'_>)) {
+        extern crate std;
+        let words: std::vec::Vec<_> = (0..Matrix::words(cpus)).map(|_| AtomicU64::new(0)).collect();
+        test(Matrix::new(&words, cpus));
+    }
+
+    fn taken(inbox: &Inbox<'_, '_>) -> [Option<u32>; 4] {
+        let mut found = [None; 4];
+        let mut places = found.iter_mut();
+        inbox.take(|sender| *places.next().expect("at most four") = Some(sender.0));
+        found
+    }
+
+    #[test]
+    fn hints_are_taken_once_whatever_the_size() {
+        for cpus in [4, 65, 512, 513, 4096, 8192] {
+            with_matrix(cpus, |matrix| {
+                let (own, last) = (CpuId(1), cpus as u32 - 1);
+                let inbox = matrix.inbox(own);
+                for sender in [last, 0, 2] {
+                    inbox.add(CpuId(sender));
+                }
+                assert_eq!(taken(&inbox), [Some(0), Some(2), Some(last), None], "{cpus} CPUs");
+                assert_eq!(taken(&inbox), [None; 4]);
+                assert!(matrix.words.iter().all(|word| word.load(Ordering::Relaxed) == 0), "nothing else was written");
+            });
+        }
+    }
+
+    #[test]
+    fn one_interrupt_is_enough_for_hints_that_wait() {
+        with_matrix(4096, |matrix| {
+            let inbox = matrix.inbox(CpuId(4095));
+            assert!(inbox.add(CpuId(7)));
+            // The same word, then another word under the same top.
+            assert!(!inbox.add(CpuId(8)) && !inbox.add(CpuId(700)));
+            assert_eq!(taken(&inbox), [Some(7), Some(8), Some(700), None]);
+            assert!(inbox.add(CpuId(8)));
+        });
+    }
+
+    #[test]
+    fn a_hint_whose_sender_stopped_before_the_top_is_found_once_dropped_again() {
+        with_matrix(1024, |matrix| {
+            let inbox = matrix.inbox(CpuId(0));
+            let (index, bit) = split(CpuId(900));
+            inbox.word(index).fetch_or(bit, Ordering::Relaxed);
+            assert_eq!(taken(&inbox), [None; 4]);
+            assert!(!inbox.add(CpuId(901)), "it counts on the one that stopped");
+            inbox.add_again(CpuId(901));
+            assert_eq!(taken(&inbox), [Some(900), Some(901), None, None]);
+        });
+    }
+
+    #[test]
+    fn only_large_machines_pay_for_tops() {
+        assert_eq!([1, 64, 512].map(inbox_words), [1, 1, 8]);
+        assert_eq!([513, 4096, 8192].map(inbox_words), [16, 72, 136]);
+    }
+}
