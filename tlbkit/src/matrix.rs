@@ -1,7 +1,7 @@
 //! Who has asked whom, who takes part: rows of bits, and the inboxes among them.
 //!
 //! An inbox has a bit a sender. Up to a line of words it is simply looked through. Beyond that, above 512 CPUs, a word
-//! on top says which words are worth a look, so that an answer reads two words and not hundreds:
+//! on top says which words are worth a look, so that an answer reads two words and not all:
 //!
 //! ```text
 //!   sender (add)                              target (take)
@@ -130,13 +130,17 @@ impl Inbox<'_, '_> {
     /// Takes all hints out and calls `f` with each sender.
     #[inline(always)]
     pub(crate) fn take(&self, mut f: impl FnMut(CpuId)) {
-        let Matrix { words, row_words, top_words, .. } = *self.matrix;
-        let (top, words) = words[self.start..][..top_words + row_words].split_at(top_words);
-        if top_words == 0 {
-            return words.iter().enumerate().for_each(|(index, word)| take(index, word, &mut f));
+        if self.matrix.top_words != 0 {
+            return self.take_by_top(f);
         }
-        for (index, top) in top.iter().enumerate() {
-            take(index, top, &mut |CpuId(index)| take(index as usize, &words[index as usize], &mut f));
+        let words = &self.matrix.words[self.start..][..self.matrix.row_words];
+        words.iter().enumerate().for_each(|(index, word)| take(index, word, &mut f));
+    }
+
+    #[inline(never)]
+    fn take_by_top(&self, mut f: impl FnMut(CpuId)) {
+        for (index, top) in self.matrix.words[self.start..][..self.matrix.top_words].iter().enumerate() {
+            take(index, top, &mut |CpuId(index)| take(index as usize, self.word(index as usize), &mut f));
         }
     }
 }
@@ -155,11 +159,8 @@ fn take(index: usize, word: &AtomicU64, f: &mut impl FnMut(CpuId)) {
 mod tests {
     use super::*;
 
-    fn with_matrix(cpus: usize, test: impl FnOnce(Matrix<'_>)) {
-        extern crate std;
-        let words: std::vec::Vec<_> = (0..Matrix::words(cpus)).map(|_| AtomicU64::new(0)).collect();
-        test(Matrix::new(&words, cpus));
-    }
+    /// Relaxed: the tests have one thread.
+    const ORDER: Ordering = Ordering::Relaxed;
 
     fn taken(inbox: &Inbox<'_, '_>) -> [Option<u32>; 4] {
         let mut found = [None; 4];
@@ -170,43 +171,43 @@ mod tests {
 
     #[test]
     fn hints_are_taken_once_whatever_the_size() {
+        static WORDS: [AtomicU64; Matrix::words(8192)] = [const { AtomicU64::new(0) }; Matrix::words(8192)];
         for cpus in [4, 65, 512, 513, 4096, 8192] {
-            with_matrix(cpus, |matrix| {
-                let (own, last) = (CpuId(1), cpus as u32 - 1);
-                let inbox = matrix.inbox(own);
-                for sender in [last, 0, 2] {
-                    inbox.add(CpuId(sender));
-                }
-                assert_eq!(taken(&inbox), [Some(0), Some(2), Some(last), None], "{cpus} CPUs");
-                assert_eq!(taken(&inbox), [None; 4]);
-                assert!(matrix.words.iter().all(|word| word.load(Ordering::Relaxed) == 0), "nothing else was written");
-            });
+            let matrix = Matrix::new(&WORDS, cpus);
+            let (own, last) = (CpuId(1), cpus as u32 - 1);
+            let inbox = matrix.inbox(own);
+            for sender in [last, 0, 2] {
+                inbox.add(CpuId(sender));
+            }
+            assert_eq!(taken(&inbox), [Some(0), Some(2), Some(last), None], "{cpus} CPUs");
+            assert_eq!(taken(&inbox), [None; 4]);
+            assert!(WORDS.iter().all(|word| word.load(ORDER) == 0), "nothing else was written");
         }
     }
 
     #[test]
     fn one_interrupt_is_enough_for_hints_that_wait() {
-        with_matrix(4096, |matrix| {
-            let inbox = matrix.inbox(CpuId(4095));
-            assert!(inbox.add(CpuId(7)));
-            // The same word, then another word under the same top.
-            assert!(!inbox.add(CpuId(8)) && !inbox.add(CpuId(700)));
-            assert_eq!(taken(&inbox), [Some(7), Some(8), Some(700), None]);
-            assert!(inbox.add(CpuId(8)));
-        });
+        static WORDS: [AtomicU64; Matrix::words(4096)] = [const { AtomicU64::new(0) }; Matrix::words(4096)];
+        let matrix = Matrix::new(&WORDS, 4096);
+        let inbox = matrix.inbox(CpuId(4095));
+        assert!(inbox.add(CpuId(7)));
+        // The same word, then another word under the same top.
+        assert!(!inbox.add(CpuId(8)) && !inbox.add(CpuId(700)));
+        assert_eq!(taken(&inbox), [Some(7), Some(8), Some(700), None]);
+        assert!(inbox.add(CpuId(8)));
     }
 
     #[test]
     fn a_hint_whose_sender_stopped_before_the_top_is_found_once_dropped_again() {
-        with_matrix(1024, |matrix| {
-            let inbox = matrix.inbox(CpuId(0));
-            let (index, bit) = split(CpuId(900));
-            inbox.word(index).fetch_or(bit, Ordering::Relaxed);
-            assert_eq!(taken(&inbox), [None; 4]);
-            assert!(!inbox.add(CpuId(901)), "it counts on the one that stopped");
-            inbox.add_again(CpuId(901));
-            assert_eq!(taken(&inbox), [Some(900), Some(901), None, None]);
-        });
+        static WORDS: [AtomicU64; Matrix::words(1024)] = [const { AtomicU64::new(0) }; Matrix::words(1024)];
+        let matrix = Matrix::new(&WORDS, 1024);
+        let inbox = matrix.inbox(CpuId(0));
+        let (index, bit) = split(CpuId(900));
+        inbox.word(index).fetch_or(bit, ORDER);
+        assert_eq!(taken(&inbox), [None; 4]);
+        assert!(!inbox.add(CpuId(901)), "it counts on the one that stopped");
+        inbox.add_again(CpuId(901));
+        assert_eq!(taken(&inbox), [Some(900), Some(901), None, None]);
     }
 
     #[test]
