@@ -1,9 +1,9 @@
 //! `record` and `observe` on the kernel that runs the test, for real; where it shows no tracepoints they are skipped.
 
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
-use std::{fs, thread};
 
 use serde_json::Value;
 
@@ -79,16 +79,17 @@ fn observing_ends_with_a_sum_of_its_intervals() {
 #[test]
 fn ctrl_c_ends_observing_with_a_summary() {
     let mut observing = command(&["observe", "--all-cpus", "--interval", "0.2"]);
-    let observing = observing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    thread::sleep(Duration::from_secs(3));
-    let pid = observing.id().to_string();
-    // One that ended, as nothing can be recorded here, cannot be told any more.
-    let _ = Command::new("kill").args(["-INT", &pid]).stderr(Stdio::null()).status();
-    let output = observing.wait_with_output().unwrap();
-    if rows(&Output { stdout: Vec::new(), ..output.clone() }).is_none() {
+    let mut observing = observing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The first line says that it observes, however busy the machine; one that ended cannot be told any more.
+    let mut printed = BufReader::new(observing.stdout.take().unwrap());
+    let mut text = String::new();
+    printed.read_line(&mut text).unwrap();
+    let _ = Command::new("kill").args(["-INT", &observing.id().to_string()]).stderr(Stdio::null()).status();
+    printed.read_to_string(&mut text).unwrap();
+    if rows(&observing.wait_with_output().unwrap()).is_none() {
         return;
     }
-    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("a second: "), "{text}");
     assert!(text.contains("| task switch ") && text.contains(" events, "), "{text}");
 }
 
