@@ -317,7 +317,8 @@ struct tlbkit_hardware_ops {
     void (*irqs_restore)(uint32_t cpu, uint64_t saved);
     // A cycle counter. Optional if the policy does not count.
     uint64_t (*now_cycles)(uint32_t cpu);
-    // CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on.
+    // CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
+    // that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
     uint32_t (*late)(uint32_t cpu, uint32_t missing);
     // The last CPU that held this dying space lazily has left it. Needed where lazy references are counted.
     void (*last_lazy_reference)(uint32_t cpu, struct tlbkit_space *space);
@@ -455,7 +456,9 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_bring_up(const struct tlbkit_machine *
 // Takes this CPU out until its next `tlbkit_bring_up`. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_offline(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`.
+// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
+// before it sent an interrupt that others count on: a kernel that calls this must have a `late` in its table, and
+// return `TLBKIT_LATE_ASK_AGAIN` from it.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_declare_stopped(const struct tlbkit_machine *machine, uint32_t stopped);
 
 // Loads a space for the task that runs next; nothing if it runs already. In the context switch, interrupts off. The

@@ -52,7 +52,8 @@ pub struct HardwareOps {
     pub irqs_restore: Option<unsafe extern "C" fn(cpu: u32, saved: u64)>,
     /// A cycle counter. Optional if the policy does not count.
     pub now_cycles: Option<unsafe extern "C" fn(cpu: u32) -> u64>,
-    /// CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on.
+    /// CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
+    /// that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
     pub late: Option<unsafe extern "C" fn(cpu: u32, missing: u32) -> u32>,
     /// The last CPU that held this dying space lazily has left it. Needed where lazy references are counted.
     pub last_lazy_reference: Option<unsafe extern "C" fn(cpu: u32, space: *mut SpaceStorage)>,
