@@ -255,6 +255,18 @@ enum tlbkit_place {
     TLBKIT_PLACE_KERNEL,
 };
 
+// Whether INVLPG is believed to drop global entries while tags are on: what a kernel's command line can say to
+// `tlbkit_x86_start`.
+enum tlbkit_x86_trust {
+    // As the table of errata and the microcode say; under a hypervisor, whose microcode nobody can check, as if it
+    // were old.
+    TLBKIT_X86_TRUST_BY_TABLE = 0,
+    // It is, so tags are used: for a host that is known to be mended.
+    TLBKIT_X86_TRUST_ALWAYS = 1,
+    // It is not, so tags stay off, whatever the model.
+    TLBKIT_X86_TRUST_NEVER = 2,
+};
+
 // The TLBs of a machine. One for a kernel, for ever.
 struct TLBKIT_ALIGNED(64) tlbkit_machine {
     uint64_t opaque[TLBKIT_MACHINE_WORDS];
@@ -616,8 +628,8 @@ TLBKIT_MUST_USE struct tlbkit_layout tlbkit_layout(void);
 #if defined(TLBKIT_X86)
 // Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns
 // `TLBKIT_FEATURE_`s: what `features` of the table returns for this CPU from then on. Once on each CPU, before
-// `tlbkit_bring_up`; ring 0, interrupts off.
-TLBKIT_MUST_USE uint32_t tlbkit_x86_start(void);
+// `tlbkit_bring_up`; ring 0, interrupts off. `trust` is an `enum tlbkit_x86_trust`, the same on every CPU.
+TLBKIT_MUST_USE uint32_t tlbkit_x86_start(uint32_t trust);
 #endif
 
 #if defined(TLBKIT_X86)

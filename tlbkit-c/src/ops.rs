@@ -13,6 +13,20 @@ pub const TLBKIT_FEATURE_PCID: u32 = 1;
 /// INVPCID exists on the CPU.
 pub const TLBKIT_FEATURE_INVPCID: u32 = 2;
 
+/// Whether INVLPG is believed to drop global entries while tags are on: what a kernel's command line can say to
+/// `tlbkit_x86_start`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrustKind {
+    /// As the table of errata and the microcode say; under a hypervisor, whose microcode nobody can check, as if it
+    /// were old.
+    ByTable = 0,
+    /// It is, so tags are used: for a host that is known to be mended.
+    Always = 1,
+    /// It is not, so tags stay off, whatever the model.
+    Never = 2,
+}
+
 /// What to do about a CPU that is late: what `late` of the table returns.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
