@@ -94,9 +94,13 @@ fn wrong_input_is_one_line_and_status_2() {
     let first = fs::read_to_string(folder.join("plan")).unwrap().lines().next().unwrap().to_owned();
     fs::write(folder.join("bad"), format!("{first}\n{}\n", first.replace("tlbkit", "x").replace("linux-6.18", "y")))
         .unwrap();
-    fs::write(folder.join("foreign"), "{\"point\": 0, \"outcome\": {}}\n").unwrap();
+    fs::write(folder.join("foreign"), "{\"format\": 1, \"point\": 0, \"outcome\": {}}\n").unwrap();
+    text(&folder, &["run", "plan", "--shard", "1/8"]);
+    let row = fs::read_to_string(folder.join("plan.1-of-8")).unwrap();
+    fs::write(folder.join("older"), row.replace("\"format\":1,", "")).unwrap();
+    fs::write(folder.join("newer"), row.replace("\"format\":1,", "\"format\":9,")).unwrap();
     fs::write(folder.join("empty"), "").unwrap();
-    let cases: [(&[&str], &str); 9] = [
+    let cases: [(&[&str], &str); 12] = [
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms: there are "),
         (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
         (&["plan", "ebizzy-m", "--cpus", "2,0"], "tlbkit: 0 CPUs: must be 1 to 8192"),
@@ -105,6 +109,9 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["run", "empty"], "tlbkit: empty: no point in it"),
         (&["run", "bad"], "tlbkit: bad:2: no policy y: there are "),
         (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan"),
+        (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 1; run its"),
+        (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 1; run its"),
+        (&["run", "plan", "-o", "older"], "tlbkit: older:1: format none, "),
         (&["merge", "plan", "empty"], "tlbkit: plan:1: 8 points have no row yet, this one first"),
     ];
     for (arguments, start) in cases {

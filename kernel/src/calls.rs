@@ -45,10 +45,8 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
     0
 }
 
-fn done(result: Result<(), Error>) {
-    if let Err(error) = result {
-        report::failure(&error);
-    }
+fn done<T>(result: Result<T, Error>) -> T {
+    result.unwrap_or_else(|error| report::failure(&error))
 }
 
 /// A program's words are trusted: it is part of this image.
@@ -72,8 +70,7 @@ fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u
         _ => Backing::FileShared,
     };
     let region = Region { file: MAPPED_FILE, ..Region::new(pages, backing, protection(protection_number)) };
-    let mapped = process.vm().map_region(&machine::cpu(), region);
-    mapped.unwrap_or_else(|| report::failure(&"no room for another mapping"))
+    done(process.vm().map_region(&machine::cpu(), region))
 }
 
 const fn protection(number: u64) -> Protection {
@@ -87,7 +84,7 @@ const fn protection(number: u64) -> Protection {
 fn fork(parent: &'static Process, child: Task) -> u64 {
     let process = process::new();
     let forked = parent.vm().fork(&machine::cpu(), &Ram, process.vm(), ChildFill::DirectMap);
-    done(forked.map(|_| ()));
+    done(forked);
     sched::start(child, process) as u64
 }
 

@@ -255,6 +255,18 @@ enum tlbkit_place {
     TLBKIT_PLACE_KERNEL,
 };
 
+// Whether INVLPG is believed to drop global entries while tags are on: what a kernel's command line can say to
+// `tlbkit_x86_start`.
+enum tlbkit_x86_trust {
+    // As the table of errata and the microcode say; under a hypervisor, whose microcode nobody can check, as if it
+    // were old.
+    TLBKIT_X86_TRUST_BY_TABLE = 0,
+    // It is, so tags are used: for a host that is known to be mended.
+    TLBKIT_X86_TRUST_ALWAYS = 1,
+    // It is not, so tags stay off, whatever the model.
+    TLBKIT_X86_TRUST_NEVER = 2,
+};
+
 // The TLBs of a machine. One for a kernel, for ever.
 struct TLBKIT_ALIGNED(64) tlbkit_machine {
     uint64_t opaque[TLBKIT_MACHINE_WORDS];
@@ -317,7 +329,8 @@ struct tlbkit_hardware_ops {
     void (*irqs_restore)(uint32_t cpu, uint64_t saved);
     // A cycle counter. Optional if the policy does not count.
     uint64_t (*now_cycles)(uint32_t cpu);
-    // CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on.
+    // CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
+    // that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
     uint32_t (*late)(uint32_t cpu, uint32_t missing);
     // The last CPU that held this dying space lazily has left it. Needed where lazy references are counted.
     void (*last_lazy_reference)(uint32_t cpu, struct tlbkit_space *space);
@@ -455,7 +468,9 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_bring_up(const struct tlbkit_machine *
 // Takes this CPU out until its next `tlbkit_bring_up`. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_offline(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`.
+// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
+// before it sent an interrupt that others count on: a kernel that calls this must have a `late` in its table, and
+// return `TLBKIT_LATE_ASK_AGAIN` from it.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_declare_stopped(const struct tlbkit_machine *machine, uint32_t stopped);
 
 // Loads a space for the task that runs next; nothing if it runs already. In the context switch, interrupts off. The
@@ -613,8 +628,8 @@ TLBKIT_MUST_USE struct tlbkit_layout tlbkit_layout(void);
 #if defined(TLBKIT_X86)
 // Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns
 // `TLBKIT_FEATURE_`s: what `features` of the table returns for this CPU from then on. Once on each CPU, before
-// `tlbkit_bring_up`; ring 0, interrupts off.
-TLBKIT_MUST_USE uint32_t tlbkit_x86_start(void);
+// `tlbkit_bring_up`; ring 0, interrupts off. `trust` is an `enum tlbkit_x86_trust`, the same on every CPU.
+TLBKIT_MUST_USE uint32_t tlbkit_x86_start(uint32_t trust);
 #endif
 
 #if defined(TLBKIT_X86)

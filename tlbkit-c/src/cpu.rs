@@ -46,7 +46,9 @@ pub unsafe extern "C" fn tlbkit_offline(machine: *const MachineStorage, cpu: u32
     unsafe { quiet(machine, cpu, |cpu, irqs| cpu.offline(irqs)) }
 }
 
-/// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`.
+/// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
+/// before it sent an interrupt that others count on: a kernel that calls this must have a `late` in its table, and
+/// return `TLBKIT_LATE_ASK_AGAIN` from it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_declare_stopped(machine: *const MachineStorage, stopped: u32) -> Status {
     report(|| {

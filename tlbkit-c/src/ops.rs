@@ -13,6 +13,20 @@ pub const TLBKIT_FEATURE_PCID: u32 = 1;
 /// INVPCID exists on the CPU.
 pub const TLBKIT_FEATURE_INVPCID: u32 = 2;
 
+/// Whether INVLPG is believed to drop global entries while tags are on: what a kernel's command line can say to
+/// `tlbkit_x86_start`.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TrustKind {
+    /// As the table of errata and the microcode say; under a hypervisor, whose microcode nobody can check, as if it
+    /// were old.
+    ByTable = 0,
+    /// It is, so tags are used: for a host that is known to be mended.
+    Always = 1,
+    /// It is not, so tags stay off, whatever the model.
+    Never = 2,
+}
+
 /// What to do about a CPU that is late: what `late` of the table returns.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +66,8 @@ pub struct HardwareOps {
     pub irqs_restore: Option<unsafe extern "C" fn(cpu: u32, saved: u64)>,
     /// A cycle counter. Optional if the policy does not count.
     pub now_cycles: Option<unsafe extern "C" fn(cpu: u32) -> u64>,
-    /// CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on.
+    /// CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
+    /// that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
     pub late: Option<unsafe extern "C" fn(cpu: u32, missing: u32) -> u32>,
     /// The last CPU that held this dying space lazily has left it. Needed where lazy references are counted.
     pub last_lazy_reference: Option<unsafe extern "C" fn(cpu: u32, space: *mut SpaceStorage)>,

@@ -1,21 +1,31 @@
 //! The instructions of the table of functions, for a kernel that does not bring its own: `tlbkit-x86`, for C.
 
 use tlbkit::{Invpcid, Pcid, VirtAddr};
-use tlbkit_x86::{Identity, Overrides};
+use tlbkit_x86::{Identity, Overrides, Trust};
 
-use crate::ops::{HardwareOps, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
+use crate::ops::{HardwareOps, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID, TrustKind};
 use crate::status::{Status, report};
 use crate::storage::check;
 
+/// What is no [`TrustKind`] is not trusted.
+const fn overrides(trust: u32) -> Overrides {
+    let invlpg_with_tags = match trust {
+        kind if kind == TrustKind::ByTable as u32 => Trust::ByTable,
+        kind if kind == TrustKind::Always as u32 => Trust::Always,
+        _ => Trust::Never,
+    };
+    Overrides { invlpg_with_tags }
+}
+
 /// Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns
 /// `TLBKIT_FEATURE_`s: what `features` of the table returns for this CPU from then on. Once on each CPU, before
-/// `tlbkit_bring_up`; ring 0, interrupts off.
+/// `tlbkit_bring_up`; ring 0, interrupts off. `trust` is an `enum tlbkit_x86_trust`, the same on every CPU.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tlbkit_x86_start() -> u32 {
+pub unsafe extern "C" fn tlbkit_x86_start(trust: u32) -> u32 {
     // SAFETY: the contract; what is switched on is what this CPU says of itself.
     let on = unsafe {
         let identity = Identity::of_this_cpu().with_microcode_read();
-        tlbkit_x86::enable_tags(identity.features(Overrides::default()))
+        tlbkit_x86::enable_tags(identity.features(overrides(trust)))
     };
     let bit = |has: bool, feature: u32| if has { feature } else { 0 };
     bit(on.pcid, TLBKIT_FEATURE_PCID) | bit(on.invpcid, TLBKIT_FEATURE_INVPCID)
@@ -93,4 +103,17 @@ unsafe extern "C" fn irqs_restore(_cpu: u32, saved: u64) {
 
 unsafe extern "C" fn now_cycles(_cpu: u32) -> u64 {
     tlbkit_x86::now_cycles()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trust_that_does_not_exist_is_none() {
+        let trust = |kind: u32| overrides(kind).invlpg_with_tags;
+        assert_eq!(overrides(TrustKind::ByTable as u32), Overrides::default());
+        assert_eq!(trust(TrustKind::Always as u32), Trust::Always);
+        assert_eq!([TrustKind::Never as u32, 3, u32::MAX].map(trust), [Trust::Never; 3]);
+    }
 }

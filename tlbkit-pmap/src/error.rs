@@ -8,6 +8,11 @@ use core::fmt;
 pub enum Error {
     /// No frame was left for a page table or a copy.
     OutOfMemory,
+    /// No such stretch of addresses is free, or a mapping of no pages at all was asked for.
+    NoRoom {
+        /// How many pages it would have had.
+        pages: u64,
+    },
     /// The space would have more than [`MAX_REGIONS`](crate::MAX_REGIONS) regions.
     TooManyRegions,
     /// Pages that are not all whole pages below [`USER_END`](crate::USER_END).
@@ -23,6 +28,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfMemory => write!(f, "no frame left for a page table or a copy"),
+            Self::NoRoom { pages } => write!(f, "{pages} pages to map: must be 1 to as many as are free in a row"),
             Self::TooManyRegions => write!(f, "more than {} regions in one space", crate::MAX_REGIONS),
             Self::BadRange { va, pages } => {
                 write!(f, "{pages} pages from {va:#x} on are not all whole pages below {:#x}", crate::USER_END)

@@ -57,25 +57,32 @@ impl<'k> Vm<'k> {
         self.pmap.space()
     }
 
-    /// Maps `pages` base pages at the lowest addresses that are free; nothing if there are none or too many regions.
+    /// Maps `pages` base pages at the lowest addresses that are free.
+    ///
+    /// # Errors
+    /// [`Error::NoRoom`]; [`Error::TooManyRegions`].
     pub fn map<H: Hardware>(
         &self,
         cpu: &Cpu<'_, 'k, H>,
         pages: u64,
         backing: Backing,
         protection: Protection,
-    ) -> Option<u64> {
+    ) -> Result<u64, Error> {
         self.map_region(cpu, Region::new(pages, backing, protection))
     }
 
     /// Maps `region` at the lowest addresses that are free and suit its stride; its `first` is not looked at.
-    pub fn map_region<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, region: Region) -> Option<u64> {
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn map_region<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, region: Region) -> Result<u64, Error> {
         let _guard = self.lock.write(cpu.hardware());
-        let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0)?;
-        let first = self.regions.gap(USER_BASE, USER_END, bytes, region.stride.bytes())?;
-        self.regions.insert(Region { first, ..region }).ok()?;
+        let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0);
+        let gap = bytes.and_then(|bytes| self.regions.gap(USER_BASE, USER_END, bytes, region.stride.bytes()));
+        let first = gap.ok_or(Error::NoRoom { pages: region.pages })?;
+        self.regions.insert(Region { first, ..region })?;
         self.pmap.set_total_pages(self.pmap.total_pages() + region.pages);
-        Some(first)
+        Ok(first)
     }
 
     /// Removes `pages` base pages from `va` on, and the page tables that only they used.

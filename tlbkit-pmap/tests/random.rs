@@ -71,7 +71,7 @@ impl Program {
     }
 
     fn map(&mut self, m: &'static Machine, n: u32, region: Region) {
-        let Some(va) = self.vm.map_region(&m.cpu(n), region) else { return };
+        let Ok(va) = self.vm.map_region(&m.cpu(n), region) else { return };
         let fresh = Page { value: 0, protection: region.protection };
         let before = self.pages.len();
         self.pages.extend((0..region.pages).map(|page| (va + page * PAGE, fresh)));

@@ -7,7 +7,8 @@ use Protection::{Read, ReadWrite};
 use common::memory::Event;
 use common::{Machine, on_every_preset};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, ChildFill, Error, Fault, Memory, Protection, Pte, Region, USER_BASE, USER_END, Vm};
+use tlbkit_pmap::{Backing, ChildFill, Error, Fault, MAX_REGIONS, Memory, Protection, Pte, Region, USER_BASE};
+use tlbkit_pmap::{USER_END, Vm};
 
 const PAGE: u64 = 4096;
 
@@ -257,6 +258,22 @@ fn a_program_cannot_name_the_kernels_pages_nor_parts_of_pages() {
         m.kernel.unmap(&m.cpu(0), m.mem, window);
         m.end(0, vm);
     });
+}
+
+#[test]
+fn what_cannot_be_mapped_is_refused_with_the_reason() {
+    let m = Machine::new(1, Policy::default());
+    let vm = m.space();
+    let map = |pages, protection| vm.map(&m.cpu(0), pages, AnonPrivate, protection);
+    for pages in [0, USER_END / PAGE, u64::MAX] {
+        assert_eq!(map(pages, ReadWrite), Err(Error::NoRoom { pages }));
+    }
+    // Neighbours that differ, so that none joins the one before.
+    for n in 0..MAX_REGIONS {
+        assert!(map(1, if n % 2 == 0 { Protection::Read } else { ReadWrite }).is_ok());
+    }
+    assert_eq!(map(1, Protection::Read), Err(Error::TooManyRegions));
+    m.end(0, vm);
 }
 
 #[test]

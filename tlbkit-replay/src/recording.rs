@@ -1,10 +1,8 @@
 //! A trace, read: what it asks of a kernel, what the kernel itself counted, and how complete it is.
 
 use crate::deduce::{Deduced, Deducer, Paging, People};
+use tlbkit_trace::summary::MOST_CPUS;
 use tlbkit_trace::{Error, Event, Health, Names, Source, Summary};
-
-/// No machine has more CPUs: what a hostile trace says of others is left out.
-const MAX_CPUS: u32 = 8192;
 
 /// Everything that a replay needs of a trace.
 pub struct Recording {
@@ -56,7 +54,7 @@ pub fn read(open: impl Fn() -> Result<Box<dyn Source>, Error>, paging: Paging) -
 fn each(source: &mut dyn Source, mut take: impl FnMut(&Event, &Names)) -> Option<Error> {
     loop {
         match source.next_event() {
-            Ok(Some(event)) if event.cpu < MAX_CPUS => take(&event, source.names()),
+            Ok(Some(event)) if event.cpu < MOST_CPUS => take(&event, source.names()),
             Ok(Some(_)) => {}
             Ok(None) => return None,
             Err(error) => return Some(error),

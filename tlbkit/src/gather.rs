@@ -21,6 +21,7 @@
 
 use core::mem::ManuallyDrop;
 
+use crate::SpaceId;
 use crate::addr::{Stride, VirtAddr};
 use crate::address_space::Generation;
 use crate::cpu_state::Cpu;
@@ -29,7 +30,6 @@ use crate::policy::Batching;
 use crate::request::{Extent, MAX_PAGES, Request, scope};
 use crate::shootdown::Target;
 use crate::stats::Reason;
-use crate::{PAGE_BYTES, SpaceId};
 
 /// Whether the entry that was changed had the global bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +95,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         self.range(cpu, va, 1, stride, scope, why);
     }
 
-    /// Names `pages` adjoining translations of size `stride` from `va` on.
+    /// Names `pages` adjoining translations of size `stride` from `va` on, as far as there are addresses.
     #[inline(always)]
     pub fn range<H: Hardware>(
         &mut self,
@@ -106,6 +106,9 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         scope: Scope,
         why: Reason,
     ) {
+        if pages == 0 {
+            return;
+        }
         let first = va.0 & !(stride.bytes() - 1);
         self.reason = if self.is_empty() { why } else { self.reason };
         self.note(first, pages, stride, scope);
@@ -118,8 +121,8 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
 
     #[inline(always)]
     fn note(&mut self, first: u64, pages: u64, stride: Stride, scope: Scope) {
-        // The end may be the top of the address space: kept as the last byte, so that it cannot wrap.
-        let last = first.wrapping_add(pages.wrapping_mul(stride.bytes())).wrapping_sub(1);
+        // Kept as the last byte, and held at the top of the address space: an end that wrapped would name nothing.
+        let last = first.saturating_add((pages - 1).saturating_mul(stride.bytes())) | (stride.bytes() - 1);
         self.start = self.start.min(first);
         self.end = self.end.max(last);
         self.stride = self.stride.min(stride);
@@ -142,7 +145,9 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             if self.count == TOO_MANY {
                 return;
             }
-            let va = VirtAddr(first.wrapping_add(n * stride.bytes()));
+            let Some(va) = first.checked_add(n * stride.bytes()).map(VirtAddr) else {
+                return;
+            };
             if list[..self.count as usize].contains(&va) {
                 continue;
             }
@@ -250,13 +255,9 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
 
     #[inline(always)]
     fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
-        let pages = self.pages();
-        pages > MOST_PAGES || cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, pages, self.active_pages)
+        cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, self.pages(), self.active_pages)
     }
 }
 
 /// Set in a gather's scope, never in a request's: see [`TlbGather::flush_everything`].
 const EVERYTHING: u64 = 1 << 7;
-
-/// A range of more pages than this is never flushed page by page: 1 GiB of base pages, beyond any TLB.
-const MOST_PAGES: u64 = (1 << 30) / PAGE_BYTES;

@@ -75,7 +75,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return false;
         }
         // Two loops, so that the common one decides nothing for each page.
-        if self.settle_user_half(request) == UserHalf::PageByPage {
+        if self.settle_user_half(request, list) == UserHalf::PageByPage {
             each_page(request, list, |va| {
                 self.hardware.invlpg(va);
                 self.flush_user_page(va);
@@ -87,13 +87,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Decides the user half's way before the pages are flushed. INVPCID type 0 drops only the path of the address it
-    /// names, so a request that frees tables owes the whole half (C-27).
+    /// names, so a request that frees tables owes the whole half (C-27); and where INVLPG does nothing, for an address
+    /// that is not canonical, it faults (C-31), so a range that a caller let run out of the half owes it too.
     #[inline(always)]
-    fn settle_user_half(&self, request: &Request) -> UserHalf {
+    fn settle_user_half(&self, request: &Request, list: &[VirtAddr]) -> UserHalf {
         if !self.has_flag(flag::ISOLATED) {
             return UserHalf::NotNow;
         }
-        if !request.has(scope::TABLES) && self.flushes_user_pages_now() {
+        if !request.has(scope::TABLES) && self.flushes_user_pages_now() && is_in_user_half(request, list) {
             return UserHalf::PageByPage;
         }
         self.owe_user_half();
@@ -154,6 +155,19 @@ fn each_page(request: &Request, list: &[VirtAddr], f: impl Fn(VirtAddr)) {
         }
     } else {
         list.iter().for_each(|&va| f(va));
+    }
+}
+
+/// The end of the user half with four levels of tables. With five, what lies beyond it is flushed as a whole.
+const USER_END: u64 = 1 << 47;
+
+/// True if each page that a request of pages names is one of the user half.
+fn is_in_user_half(request: &Request, list: &[VirtAddr]) -> bool {
+    if let Extent::Range { start, pages } = request.extent {
+        let bytes = u64::from(pages) << request.stride.shift();
+        start.0.saturating_add(bytes) <= USER_END
+    } else {
+        list.iter().all(|va| va.0 < USER_END)
     }
 }
 

@@ -218,6 +218,15 @@ impl RangeRule {
         }
     }
 
+    /// The most pages that go one by one, if the rule is the same for every space.
+    pub(crate) const fn ceiling(&self) -> Option<u32> {
+        match *self {
+            Self::Ceiling { pages, compare: Compare::Above } => Some(pages),
+            Self::Ceiling { pages, compare: Compare::AtLeast } => Some(pages.saturating_sub(1)),
+            Self::FamilyShift { .. } => None,
+        }
+    }
+
     /// True if the page tables are to be searched for large pages before a range is flushed page by page.
     #[must_use]
     pub const fn walks(&self) -> bool {

@@ -6,7 +6,7 @@
 //! return to user mode under *that slot* a flushing one. The bit belongs to the slot and not to the CPU: it
 //! survives any number of switches in between, and a recycled slot starts with it set.
 
-use crate::addr::{PhysAddr, VirtAddr};
+use crate::addr::{PAGE_BYTES, PhysAddr, VirtAddr};
 use crate::cpu_state::{Cpu, flag};
 use crate::hardware::{Cr3, Hardware, Invpcid, IrqsOff};
 use crate::policy::{Policy, RangeRule, UserFlush};
@@ -18,14 +18,23 @@ const USER_ROOT_OFFSET: u64 = 4096;
 /// What may be changed while the machine runs: each flush reads it afresh.
 pub struct Knobs {
     user_flush: AtomicU64,
-    /// `u64::MAX` while the policy's own rule holds.
+    /// The most pages that go one by one; [`BY_RULE`] while that depends on the space.
     ceiling: AtomicU64,
 }
 
+const BY_RULE: u64 = u64::MAX;
+
+/// More pages than this never go one by one, whoever asks: 1 GiB of base pages, beyond any TLB. A family shift stays
+/// below it by its type.
+const MOST_PAGES: u32 = (1 << 30) / PAGE_BYTES as u32;
+
 impl Knobs {
     pub(crate) fn new(policy: &Policy) -> Self {
-        let knobs = Self { user_flush: AtomicU64::new(0), ceiling: AtomicU64::new(u64::MAX) };
+        let knobs = Self { user_flush: AtomicU64::new(0), ceiling: AtomicU64::new(BY_RULE) };
         knobs.set_user_flush(policy.user_flush);
+        if let Some(pages) = policy.range.ceiling() {
+            knobs.set_ceiling(pages);
+        }
         knobs
     }
 
@@ -36,9 +45,10 @@ impl Knobs {
     }
 
     /// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
+    /// A range of more than 1 GiB of base pages is everything whatever is said here.
     pub fn set_ceiling(&self, pages: u32) {
         // Relaxed: as above.
-        self.ceiling.store(u64::from(pages), Ordering::Relaxed);
+        self.ceiling.store(u64::from(pages.min(MOST_PAGES)), Ordering::Relaxed);
     }
 
     pub(crate) fn user_flush(&self) -> UserFlush {
@@ -49,7 +59,7 @@ impl Knobs {
     pub(crate) fn is_everything(&self, rule: &RangeRule, pages: u64, active_pages: u64) -> bool {
         // Relaxed: as above.
         match self.ceiling.load(Ordering::Relaxed) {
-            u64::MAX => rule.is_everything(pages, active_pages),
+            BY_RULE => rule.is_everything(pages, active_pages),
             ceiling => pages > ceiling,
         }
     }

@@ -90,7 +90,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Flushes `pages` adjoining translations of `space` everywhere, at once: for a change that frees nothing, such
-    /// as a permission taken away. Whoever frees something uses [`TlbGather`](crate::TlbGather).
+    /// as a permission taken away. Whoever frees something uses [`TlbGather`](crate::TlbGather). Any range is safe to
+    /// name: a long one goes as everything, and where there are no translations there is nothing to flush.
     ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).

@@ -6,8 +6,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tlbkit_sim::engine::Cause;
-use tlbkit_sim::machine::Machine;
-use tlbkit_sim::run::MOST_CPUS;
+use tlbkit_sim::machine::{MOST_CPUS, Machine};
 use tlbkit_sim::{Outcome, Run, RunError};
 use tlbkit_workloads::Workload;
 

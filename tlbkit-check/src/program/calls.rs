@@ -58,7 +58,7 @@ impl<'k> World<'k> {
         let region = if content == Content::Large { region.large() } else { region };
         // No room is no error: a random program maps what it likes.
         let at = self.with_cpu(cpu, |handle| self.vm(space).map_region(&handle, region));
-        if let Some(at) = at.filter(|_| content == Content::Shared) {
+        if let (Ok(at), Content::Shared) = (at, content) {
             self.machine.borrow_mut().values.share(at..at + pages * PAGE_BYTES);
         }
     }

@@ -94,7 +94,7 @@ impl Os for Calls {
         let region =
             Region { file: pattern::MAPPED_FILE, ..Region::new(pages, backing_of(backing), protection_of(protection)) };
         let mapped = self.call(|world| world.with_cpu(world.cpu(), |cpu| self.process.vm.map_region(&cpu, region)));
-        mapped.unwrap_or_else(|| self.world.fail(RunError::Kernel("no room for another mapping".into())))
+        self.expect(mapped)
     }
 
     fn unmap(&self, va: u64, pages: u64) {

@@ -84,10 +84,10 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::CpuBits;
+    use crate::machine::MOST_CPUS as CPUS;
 
     #[test]
     fn the_search_finds_what_looking_at_every_cpu_finds() {
-        const CPUS: usize = 8192;
         let set = CpuBits::new(CPUS);
         let mut members = std::collections::BTreeSet::new();
         for step in 0..400 {

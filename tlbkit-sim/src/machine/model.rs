@@ -4,6 +4,9 @@ use serde::Deserialize;
 
 use super::quantity::{Limit, Quantity, amount, count, cycles, quantities, translation_cycles};
 
+/// The most CPUs that a machine may have, and a run on it.
+pub const MOST_CPUS: usize = 8192;
+
 /// One CPU model in one set-up: what `machines/*.toml` holds.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -38,7 +41,7 @@ quantities! {
         /// The clock in which this file counts cycles.
         frequency_mhz: count(100, 10_000),
         /// Logical CPUs.
-        cpus: count(1, 8192),
+        cpus: count(1, MOST_CPUS as u32),
         /// Sockets; CPUs are numbered socket by socket.
         sockets: count(1, 64),
         /// Logical CPUs of one core.

@@ -1,7 +1,8 @@
 //! The files that come with the program, and files that are wrong.
 
-use super::{Kind, Machine, MachineError};
+use super::{Kind, MOST_CPUS, Machine, MachineError};
 use crate::mmu::{Fracturing, Mmu, PageSize};
+use crate::run::{Run, RunError};
 
 const GOOD: &str = include_str!("../../../machines/skylake-laptop-kvm.toml");
 
@@ -117,6 +118,23 @@ fn fields_that_contradict_each_other_are_refused() {
     let odd = odd.replacen("smt = { value = 1,", "smt = { value = 2,", 1);
     let message = Machine::parse("m.toml", &odd).unwrap_err().to_string();
     assert!(message.contains("system.cpus = 5: must be a multiple of sockets times smt, 2"), "{message}");
+}
+
+#[test]
+fn a_machine_has_no_more_cpus_than_a_run() {
+    let written = GOOD.lines().find(|line| line.starts_with("cpus = ")).unwrap();
+    let with = |cpus: usize| {
+        let line = format!("cpus = {{ value = {cpus}, kind = \"input\", source = \"a test\" }}");
+        Machine::parse("m.toml", &GOOD.replacen(written, &line, 1))
+    };
+    let machine = with(MOST_CPUS).unwrap();
+    let refused = |run: &Run<'_>| matches!(run.execute(), Err(RunError::Cpus(_)));
+    let workload = tlbkit_workloads::by_name("pingpong").unwrap();
+    let mut run = Run::new(&machine, tlbkit::Policy::default(), workload);
+    run.cpus = MOST_CPUS + 1;
+    assert!(refused(&run));
+    let message = with(MOST_CPUS + 1).unwrap_err().to_string();
+    assert!(message.ends_with(&format!("system.cpus = {}: must be 1 to {MOST_CPUS}", run.cpus)), "{message}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
 use crate::kernel::phys;
-use crate::machine::Machine;
+use crate::machine::{MOST_CPUS, Machine};
 
 pub use fault_injection::Fault;
 pub use insight::{FlushCounters, Needed};
@@ -23,9 +23,6 @@ pub use outcome::{Outcome, ReasonRow, TlbCounters};
 pub use phys::Pressure;
 pub use samples::Sample;
 pub use sizes::SizeRow;
-
-/// The most CPUs that a run may have.
-pub const MOST_CPUS: usize = 8192;
 
 /// What to run.
 #[derive(Clone, Debug)]

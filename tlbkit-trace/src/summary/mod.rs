@@ -24,8 +24,8 @@ use rustc_hash::FxHashMap;
 use std::fmt;
 use timing::{Ended, Timing};
 
-/// No machine has more CPUs; a hostile file does not get more rows.
-const MAX_CPUS: u32 = 8192;
+/// No machine that Linux runs on has more CPUs; what a hostile trace says of others is left out.
+pub const MOST_CPUS: u32 = 8192;
 
 /// Interrupts of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -101,7 +101,7 @@ impl Summary {
     }
 
     fn on_cpu(&mut self, cpu: u32, count: impl FnOnce(&mut CpuRow)) {
-        if cpu >= MAX_CPUS {
+        if cpu >= MOST_CPUS {
             return;
         }
         let needed = cpu as usize + 1;

@@ -2,7 +2,7 @@
 //!
 //! So no function's name or address is needed, and a kernel whose symbols are hidden is measured as well.
 
-use super::MAX_CPUS;
+use super::MOST_CPUS;
 use crate::event::{FlushReason, FlushSize};
 
 /// Calls within calls: interrupts nest no deeper.
@@ -38,7 +38,7 @@ enum Flushed {
 
 impl Timing {
     pub(super) fn begin(&mut self, cpu: u32, begin_ns: u64) {
-        if cpu >= MAX_CPUS {
+        if cpu >= MOST_CPUS {
             return;
         }
         if self.open.len() <= cpu as usize {

@@ -2,7 +2,8 @@
 
 use std::cell::Cell;
 
-use tlbkit::{Batching, Compare, LargePageWalk, Policy, RangeRule, Reason, Scope, Stride, Target, TlbGather, VirtAddr};
+use tlbkit::VirtAddr;
+use tlbkit::{Batching, Compare, Invpcid, LargePageWalk, Policy, RangeRule, Reason, Scope, Stride, Target, TlbGather};
 
 use crate::machine::{Did, KERNEL, Owner, USER, World, cr3s, invlpgs};
 
@@ -79,8 +80,25 @@ fn the_ceiling_can_be_moved_while_the_machine_runs() {
         world.tlb.knobs().set_ceiling(ceiling);
         assert_eq!(flushed(world, pages, Stride::Page4K).len(), one_by_one, "{ceiling} {pages}");
     }
-    world.tlb.knobs().set_ceiling(u32::MAX);
-    assert_eq!(flushed(world, (1 << 18) + 1, Stride::Page4K), [], "beyond any TLB");
+}
+
+#[test]
+fn no_ceiling_lets_more_go_page_by_page_than_any_tlb_holds() {
+    const MOST: u64 = 1 << 18;
+    for compare in [Compare::Above, Compare::AtLeast] {
+        let world = alone(Batching::Range, RangeRule::Ceiling { pages: u32::MAX, compare });
+        let by_flush_range = |pages: u32| {
+            let why = Reason::WriteProtect;
+            world.cpu(0).flush_range(world.at(0), VirtAddr(USER), pages, Stride::Page4K, why);
+            invlpgs(&world.log(0)).len()
+        };
+        for _ in 0..2 {
+            assert_eq!(flushed(world, MOST, Stride::Page4K).len(), MOST as usize, "{compare:?}");
+            assert_eq!(flushed(world, MOST + 1, Stride::Page4K), [], "{compare:?}");
+            assert_eq!([0, 1].map(|more| by_flush_range(MOST as u32 + more)), [MOST as usize, 0], "{compare:?}");
+            world.tlb.knobs().set_ceiling(u32::MAX);
+        }
+    }
 }
 
 #[test]
@@ -107,6 +125,28 @@ fn the_last_page_of_all_is_a_page_like_any_other() {
     assert!(!gather.is_empty());
     world.finish(0, gather);
     assert_eq!(invlpgs(&world.log(0)), [!4095]);
+}
+
+#[test]
+fn a_range_past_the_top_of_all_addresses_is_flushed_up_to_there() {
+    for batching in [Batching::Range, Batching::Packet(6)] {
+        let world = alone(batching, CEILING);
+        let named = |va: u64, pages: u64| {
+            let mut gather = world.gather(Owner::Kernel);
+            gather.range(&world.cpu(0), VirtAddr(va), pages, Stride::Page4K, Scope::Local, Reason::KernelRemove);
+            let is_empty = gather.is_empty();
+            world.finish(0, gather);
+            (is_empty, world.log(0))
+        };
+        let (is_empty, log) = named(!0xfff, 2);
+        assert_eq!((is_empty, invlpgs(&log)), (false, vec![!0xfff]), "{batching:?}");
+        for pages in [u64::MAX, 1 << 52] {
+            let (is_empty, log) = named(USER, pages);
+            assert!(!is_empty && log.contains(&Did::Invpcid(Invpcid::AllAndGlobals)), "{batching:?} {pages:#x}");
+        }
+        let (is_empty, log) = named(0, 0);
+        assert!(is_empty && log.is_empty(), "{batching:?}: nothing was named");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Two halves: the user half is flushed at once or owed, and what is owed is paid before the program goes on (INV-10).
 
-use tlbkit::{Features, Invpcid, Isolation, Policy, Tags, UserFlush};
+use tlbkit::{Batching, Features, Invpcid, Isolation, Policy, Reason, Scope, Stride, Tags, UserFlush, VirtAddr};
 
 use crate::machine::{Did, MODERN, Owner, USER, World, cr3s, invlpgs};
 
@@ -139,6 +139,36 @@ fn inv_10_a_freed_table_owes_the_whole_user_half() {
     gather.tables_freed();
     world.finish(0, gather);
     assert!(exit_flushes(world));
+    assert_eq!(world.touch(0, USER), None);
+}
+
+#[test]
+fn c_31_a_range_that_runs_out_of_the_user_half_owes_it_whole() {
+    const LAST: u64 = (1 << 47) - 0x1000;
+    let flush = |va, pages| {
+        let world = warm_on(policy(UserFlush::Invpcid), MODERN);
+        world.map(0, LAST);
+        world.touch(0, LAST);
+        world.enter_kernel(0);
+        world.forget_logs();
+        world.cpu(0).flush_range(world.at(0), VirtAddr(va), pages, Stride::Page4K, Reason::WriteProtect);
+        let log = world.log(0);
+        (invlpgs(&log).len(), user_pages(&log), exit_flushes(world))
+    };
+    assert_eq!(flush(LAST, 1), (1, 1, false), "the last page is one like any other");
+    assert_eq!(flush(LAST, 2), (2, 0, true));
+    assert_eq!(flush(LAST + 0x1000, 1), (1, 0, true));
+    assert_eq!(flush(!0xfff, 2), (2, 0, true));
+}
+
+#[test]
+fn c_31_a_packet_with_an_address_outside_the_user_half_owes_it_whole() {
+    let world = warm_on(Policy { batching: Batching::Packet(6), ..policy(UserFlush::Invpcid) }, MODERN);
+    let mut gather = world.gather(Owner::Space(0));
+    world.unhook(0, &mut gather, Owner::Space(0), &[USER]);
+    gather.page(&world.cpu(0), VirtAddr(1 << 47), Stride::Page4K, Scope::Local, Reason::RemovePte);
+    world.finish(0, gather);
+    assert_eq!(user_pages(&world.log(0)), 0);
     assert_eq!(world.touch(0, USER), None);
 }
 

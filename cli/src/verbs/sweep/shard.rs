@@ -16,6 +16,9 @@ use super::plan;
 use crate::verbs::run::Point;
 use crate::{Format, progress};
 
+/// Of the rows: it rises when an outcome gets other fields, so that rows of two builds are not mixed unnoticed.
+const FORMAT: u64 = 1;
+
 /// Which points, and where the rows go.
 #[derive(Args)]
 #[command(after_help = "Example: tlbkit sweep run plan.jsonl --shard 3/8")]
@@ -95,6 +98,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 fn row(index: usize, point: &Point) -> Result<Value> {
     let mut row = point.row(&point.execute()?)?;
     row["point"] = index.into();
+    row["format"] = FORMAT.into();
     Ok(row)
 }
 
@@ -119,6 +123,11 @@ fn rows(path: &Path, text: &str, plan: &[Point]) -> Result<BTreeMap<usize, Strin
     let row = |(index, line): (usize, &str)| {
         let at = || format!("{}:{}", path.display(), index + 1);
         let mut fields: Map<String, Value> = serde_json::from_str(line).with_context(at)?;
+        let format = fields.remove("format");
+        if format.as_ref().and_then(Value::as_u64) != Some(FORMAT) {
+            let format = format.map_or_else(|| "none".to_owned(), |format| format.to_string());
+            bail!("{}: format {format}, written by another tlbkit: must be {FORMAT}; run its shard again", at());
+        }
         let point = fields.remove("point").and_then(|point| usize::try_from(point.as_u64()?).ok());
         let is_whole = fields.remove("outcome").is_some();
         // What is left is the point itself.
@@ -149,4 +158,34 @@ pub(super) fn merge(options: &MergeOptions) -> Result<()> {
     }
     all.values().for_each(|line| println!("{line}"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// The name of each field in `value`, with those that it lies in; elements of a list have one name.
+    fn fields(value: &Value, name: &str, all: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => map.iter().for_each(|(key, value)| fields(value, &format!("{name}.{key}"), all)),
+            Value::Array(list) => list.iter().for_each(|value| fields(value, &format!("{name}[]"), all)),
+            _ => drop(all.insert(name.to_owned())),
+        }
+    }
+
+    #[test]
+    fn a_row_has_the_fields_of_its_format() {
+        let (workload, machine, policy) = ("madvise1".into(), "recent-bare".into(), "linux-6.18:stats=on".into());
+        let point = Point { workload, machine, policy, cpus: Some(2), seed: 1, set: Vec::new(), milliseconds: 1 };
+        let mut names = BTreeSet::new();
+        fields(&row(0, &point).unwrap()["outcome"], "", &mut names);
+        let text = names.into_iter().collect::<Vec<_>>().join(" ");
+        // FNV-1a.
+        let print = text
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |print, byte| (print ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
+        assert_eq!((FORMAT, print), (1, 148_715_287_001_503_280), "other fields: raise FORMAT, here too. {text}");
+    }
 }

@@ -141,6 +141,9 @@ impl Hardware for Core {
         if let Invpcid::Address(pcid, _) | Invpcid::Single(pcid) = what {
             assert!(self.features.pcid || pcid.0 == 0, "a general protection fault: tags are off");
         }
+        if let Invpcid::Address(_, va) = what {
+            assert!(va.0 < 1 << 47 || va.0 >= !0 << 47, "C-31: a general protection fault: {va:?} is not canonical");
+        }
         self.note(Did::Invpcid(what));
         self.tlb.borrow_mut().invpcid(what);
     }
