@@ -127,6 +127,14 @@ impl Inbox<'_, '_> {
         }
     }
 
+    /// Has the next take look at every word: the CPU may have been stopped when it had taken the top and not yet the
+    /// words. No sender sets their bits again before it finds them empty.
+    pub(crate) fn look_everywhere(&self) {
+        if self.matrix.top_words != 0 {
+            (0..self.matrix.row_words).for_each(|index| _ = self.add_on_top(index));
+        }
+    }
+
     /// Takes all hints out and calls `f` with each sender.
     #[inline(always)]
     pub(crate) fn take(&self, mut f: impl FnMut(CpuId)) {
@@ -208,6 +216,21 @@ mod tests {
         assert!(!inbox.add(CpuId(901)), "it counts on the one that stopped");
         inbox.add_again(CpuId(901));
         assert_eq!(taken(&inbox), [Some(900), Some(901), None, None]);
+    }
+
+    #[test]
+    fn hints_whose_top_was_taken_without_them_are_found_by_a_look_everywhere() {
+        static WORDS: [AtomicU64; Matrix::words(8192)] = [const { AtomicU64::new(0) }; Matrix::words(8192)];
+        let matrix = Matrix::new(&WORDS, 8192);
+        let inbox = matrix.inbox(CpuId(0));
+        for sender in [8191, 5, 700] {
+            inbox.add(CpuId(sender));
+        }
+        WORDS[..matrix.top_words].iter().for_each(|top| top.store(0, ORDER));
+        assert_eq!(taken(&inbox), [None; 4]);
+        inbox.look_everywhere();
+        assert_eq!(taken(&inbox), [Some(5), Some(700), Some(8191), None]);
+        assert!(inbox.add(CpuId(700)));
     }
 
     #[test]
