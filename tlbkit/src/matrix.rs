@@ -1,7 +1,7 @@
 //! Who has asked whom, who takes part: rows of bits, and the inboxes among them.
 //!
-//! An inbox has a bit a sender. Up to a line of words it is simply looked through. Beyond that, above 512 CPUs, a word
-//! on top says which words are worth a look, so that an answer reads two words and not all:
+//! An inbox has a bit a sender. Up to a line of words, for 512 CPUs, it is looked through. A larger one has a *top*, with
+//! a bit for each word, and an answer looks at the words that the top names:
 //!
 //! ```text
 //!   sender (add)                              target (take)
@@ -10,8 +10,13 @@
 //!     top |= bit of word    (Release)           take that word            (Acquire)
 //!     if it was 0: interrupt
 //! ```
-//! Who finds a word or a top that is not 0 goes without the rest: the one that found it 0 has done, or will do, the
-//! rest, and the target takes the word after the top, so it takes both hints.
+//! A word that is not 0 is named by the top; or it is about to be, by the sender that found it 0; or it is about to be
+//! taken, by the target, which has the top already. A top that is not 0 has an interrupt sent or about to be. So a sender
+//! that finds either not 0 leaves the rest to whoever was first. For that each side goes its own way, the sender up and
+//! the target down: a top set too early, or emptied too late, leaves a word that nobody names.
+//!
+//! A CPU that is stopped by force does not do what it is about to. If it was the sender, the next one asks again, and sets
+//! the top itself (`add_again`); if it was the target, it looks at every word when it is back (`look_everywhere`).
 
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, each_cpu, split, words_for};
@@ -25,7 +30,7 @@ const fn top_words(words: usize) -> usize {
     if words > LOOKED_THROUGH { words_for(words) } else { 0 }
 }
 
-/// Words of an inbox, its top among them; a large one takes whole lines.
+/// Words of an inbox, its top among them; a large one takes whole lines, if the kernel's words begin one.
 const fn inbox_words(cpus: usize) -> usize {
     match top_words(words_for(cpus)) {
         0 => words_for(cpus),
@@ -156,7 +161,8 @@ impl Inbox<'_, '_> {
 /// Empties `word`, the one at `index`, and calls `f` with what each of its bits stands for.
 #[inline(always)]
 fn take(index: usize, word: &AtomicU64, f: &mut impl FnMut(CpuId)) {
-    // Relaxed: a look that saves the exchange; the interrupt, or the top, comes after the hint.
+    // Relaxed: a look that saves the exchange; what it misses has its interrupt, or its top, to come. `bring_up`, whose
+    // interrupts were lost, looks after its fence.
     if word.load(Ordering::Relaxed) != 0 {
         // Acquire: partner is the Release with which a sender drops its hint, or sets the top after it.
         each_cpu(index, word.swap(0, Ordering::Acquire), f);
