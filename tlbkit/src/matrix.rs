@@ -82,7 +82,6 @@ impl<'k> Matrix<'k> {
     }
 
     /// A row behind the inboxes.
-    #[inline(always)]
     fn row(&self, row: usize) -> AtomicCpuSet<'k> {
         AtomicCpuSet::new(&self.words[self.cpus * self.inbox_words + row * self.row_words..][..self.row_words])
     }
