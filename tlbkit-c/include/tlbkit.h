@@ -16,7 +16,11 @@
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
 // What `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
 #define TLBKIT_SET_WORDS(cpus) (((cpus) + 63) / 64)
-#define TLBKIT_MATRIX_WORDS(cpus) ((2 * (cpus) + 2) * TLBKIT_SET_WORDS(cpus))
+#define TLBKIT_MATRIX_WORDS(cpus) ((cpus) * TLBKIT_INBOX_WORDS(cpus) + ((cpus) + 2) * TLBKIT_SET_WORDS(cpus))
+// A part of it: above 512 CPUs an inbox has words on top, and takes whole cache lines.
+#define TLBKIT_INBOX_WORDS(cpus)                                   \
+    ((cpus) <= 512 ? TLBKIT_SET_WORDS(cpus)                        \
+                   : (TLBKIT_SET_WORDS(cpus) + TLBKIT_SET_WORDS(TLBKIT_SET_WORDS(cpus)) + 7) / 8 * 8)
 
 // CR4.PCIDE is set on the CPU.
 #define TLBKIT_FEATURE_PCID 1

@@ -1,7 +1,7 @@
 //! Who has asked whom, who takes part: rows of bits, and the inboxes among them.
 //!
-//! An inbox has a bit a sender. Up to a line of words it is simply looked through. Beyond that, above 512 CPUs, a word
-//! on top says which words are worth a look, so that an answer reads two words and not all:
+//! An inbox has a bit a sender. Up to a line of words, for 512 CPUs, it is looked through. A larger one has a *top*, with
+//! a bit for each word, and an answer looks at the words that the top names:
 //!
 //! ```text
 //!   sender (add)                              target (take)
@@ -10,8 +10,13 @@
 //!     top |= bit of word    (Release)           take that word            (Acquire)
 //!     if it was 0: interrupt
 //! ```
-//! Who finds a word or a top that is not 0 goes without the rest: the one that found it 0 has done, or will do, the
-//! rest, and the target takes the word after the top, so it takes both hints.
+//! A word that is not 0 is named by the top; or it is about to be, by the sender that found it 0; or it is about to be
+//! taken, by the target, which has the top already. A top that is not 0 has an interrupt sent or about to be. So a sender
+//! that finds either not 0 leaves the rest to whoever was first. For that each side goes its own way, the sender up and
+//! the target down: a top set too early, or emptied too late, leaves a word that nobody names.
+//!
+//! A CPU that is stopped by force does not do what it is about to. If it was the sender, the next one asks again, and sets
+//! the top itself (`add_again`); if it was the target, it looks at every word when it is back (`look_everywhere`).
 
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, each_cpu, split, words_for};
@@ -25,7 +30,7 @@ const fn top_words(words: usize) -> usize {
     if words > LOOKED_THROUGH { words_for(words) } else { 0 }
 }
 
-/// Words of an inbox, its top among them; a large one takes whole lines.
+/// Words of an inbox, its top among them; a large one takes whole lines, if the kernel's words begin one.
 const fn inbox_words(cpus: usize) -> usize {
     match top_words(words_for(cpus)) {
         0 => words_for(cpus),
@@ -77,7 +82,6 @@ impl<'k> Matrix<'k> {
     }
 
     /// A row behind the inboxes.
-    #[inline(always)]
     fn row(&self, row: usize) -> AtomicCpuSet<'k> {
         AtomicCpuSet::new(&self.words[self.cpus * self.inbox_words + row * self.row_words..][..self.row_words])
     }
@@ -127,6 +131,14 @@ impl Inbox<'_, '_> {
         }
     }
 
+    /// Has the next take look at every word: the CPU may have been stopped when it had taken the top and not yet the
+    /// words. No sender sets their bits again before it finds them empty.
+    pub(crate) fn look_everywhere(&self) {
+        if self.matrix.top_words != 0 {
+            (0..self.matrix.row_words).for_each(|index| _ = self.add_on_top(index));
+        }
+    }
+
     /// Takes all hints out and calls `f` with each sender.
     #[inline(always)]
     pub(crate) fn take(&self, mut f: impl FnMut(CpuId)) {
@@ -148,7 +160,8 @@ impl Inbox<'_, '_> {
 /// Empties `word`, the one at `index`, and calls `f` with what each of its bits stands for.
 #[inline(always)]
 fn take(index: usize, word: &AtomicU64, f: &mut impl FnMut(CpuId)) {
-    // Relaxed: a look that saves the exchange; the interrupt, or the top, comes after the hint.
+    // Relaxed: a look that saves the exchange; what it misses has its interrupt, or its top, to come. `bring_up`, whose
+    // interrupts were lost, looks after its fence.
     if word.load(Ordering::Relaxed) != 0 {
         // Acquire: partner is the Release with which a sender drops its hint, or sets the top after it.
         each_cpu(index, word.swap(0, Ordering::Acquire), f);
@@ -208,6 +221,21 @@ mod tests {
         assert!(!inbox.add(CpuId(901)), "it counts on the one that stopped");
         inbox.add_again(CpuId(901));
         assert_eq!(taken(&inbox), [Some(900), Some(901), None, None]);
+    }
+
+    #[test]
+    fn hints_whose_top_was_taken_without_them_are_found_by_a_look_everywhere() {
+        static WORDS: [AtomicU64; Matrix::words(8192)] = [const { AtomicU64::new(0) }; Matrix::words(8192)];
+        let matrix = Matrix::new(&WORDS, 8192);
+        let inbox = matrix.inbox(CpuId(0));
+        for sender in [8191, 5, 700] {
+            inbox.add(CpuId(sender));
+        }
+        WORDS[..matrix.top_words].iter().for_each(|top| top.store(0, ORDER));
+        assert_eq!(taken(&inbox), [None; 4]);
+        inbox.look_everywhere();
+        assert_eq!(taken(&inbox), [Some(5), Some(700), Some(8191), None]);
+        assert!(inbox.add(CpuId(700)));
     }
 
     #[test]

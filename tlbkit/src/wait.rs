@@ -11,7 +11,7 @@
 //!   if so, clear its bit                      presence := absent (Release); reads no mailbox from here on
 //!
 //!                                             CPU that comes back (bring_up)
-//!                                             clear its bits in all outboxes; leave its inbox as it is
+//!                                             clear its bits in all outboxes; leave all hints
 //!                                             join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the sender may use it again at once.
@@ -123,9 +123,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: a
-    /// sender that sets its bit from here on may have dropped its hint already, and will not drop it again. What it
-    /// asked of others when it was stopped is forgotten too: a wait looks at the words that its flush has written, so
-    /// the others must be empty.
+    /// sender that sets its bit from here on may have dropped its hint already, and will not drop it again. The answer
+    /// that ends the return looks for them everywhere. What it asked of others when it was stopped is forgotten too: a
+    /// wait looks at the words that its flush has written, so the others must be empty.
     pub(crate) fn forget_requests(&self) {
         // Relaxed: this CPU is not waiting for them.
         self.tlb.matrix.outbox(self.id).words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
@@ -133,5 +133,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             // Relaxed: a sender that waits for the bit needs nothing of this CPU but that it flushes before it runs.
             self.tlb.matrix.outbox(CpuId(sender)).remove(self.id, Ordering::Relaxed);
         }
+        self.tlb.matrix.inbox(self.id).look_everywhere();
     }
 }

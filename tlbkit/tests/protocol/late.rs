@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, Lazy, LazyReferences, Policy};
 
-use crate::machine::{Delivery, Did, Fate, KERNEL, Owner, USER, World};
+use crate::machine::{Delivery, Did, Fate, KERNEL, Owner, USER, World, interrupted};
 
 /// Two CPUs run a space, and no interrupt arrives by itself.
 fn two(policy: Policy) -> (&'static World, usize) {
@@ -91,6 +91,39 @@ fn a_cpu_that_was_stopped_while_it_asked_asks_nothing_when_it_returns() {
     world.forget_logs();
     world.quiet(1, |cpu, irqs| cpu.answer(irqs));
     assert_eq!(world.log(1), [], "a hint without a request");
+}
+
+/// More than 512 CPUs: when it stops over the first request it has taken the top of its inbox and not yet the word of
+/// the second. No other sender finds that word empty again.
+#[test]
+fn inv_7_a_cpu_that_stopped_while_it_answered_is_interrupted_as_before_when_it_is_back() {
+    const SENDERS: [usize; 2] = [1, 599];
+    let world = World::new(Policy::default(), 600);
+    let space = world.space();
+    world.map(space, USER);
+    world.map(space, USER + 0x1000);
+    [0].iter().chain(&SENDERS).for_each(|&cpu| world.switch(cpu, space));
+    world.delivery.set(Delivery::Queued);
+    at_turn(world, 0, move |world| world.unmap(SENDERS[1], space, &[USER + 0x1000]));
+    at_turn(world, 0, |world| {
+        *world.cores[0].nmi.borrow_mut() = Some(Box::new(|_| std::panic::resume_unwind(Box::new("stopped"))));
+        assert!(catch_unwind(AssertUnwindSafe(|| world.deliver(0))).is_err(), "it was not asked");
+        world.cores[0].is_online.set(false);
+        world.tlb.declare_stopped(CpuId(0));
+    });
+    world.unmap(SENDERS[0], space, &[USER]);
+    world.cores[0].nmi.take();
+    world.cores[0].irqs.set(true);
+    world.bring_up(0);
+    world.delivery.set(Delivery::AtOnce);
+    for sender in SENDERS {
+        world.map(space, USER);
+        world.switch(0, space);
+        world.touch(0, USER);
+        world.forget_logs();
+        world.unmap(sender, space, &[USER]);
+        assert!(interrupted(&world.log(sender)).contains(&0), "cpu{sender} did not interrupt it");
+    }
 }
 
 #[test]
