@@ -90,6 +90,7 @@ fn ctrl_c_ends_observing_with_a_summary() {
     }
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("| task switch ") && text.contains(" events, "), "{text}");
+    assert!(text.contains("| processes |"), "processes of one name share a row: {text}");
 }
 
 #[test]
