@@ -59,7 +59,8 @@ fn a_broken_machine_is_noticed() {
     let words = ["--workload", "tlb-flush2", "--set", "rounds=10", "--set", "pages=16", "--cpus", "4"];
     for seed in 1..=10 {
         let seed = format!("seed={seed}");
-        let Some(output) = boot(&[&words[..], &["--option", "fault=no-invalidation", "--option", &seed]].concat()) else {
+        let Some(output) = boot(&[&words[..], &["--option", "fault=no-invalidation", "--option", &seed]].concat())
+        else {
             return;
         };
         if output.status.code() != Some(0) {
