@@ -91,6 +91,7 @@ fn ctrl_c_ends_observing_with_a_summary() {
     }
     assert!(text.starts_with("a second: "), "{text}");
     assert!(text.contains("| task switch ") && text.contains(" events, "), "{text}");
+    assert!(text.contains("| processes |"), "processes of one name share a row: {text}");
 }
 
 #[test]

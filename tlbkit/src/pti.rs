@@ -24,9 +24,8 @@ pub struct Knobs {
 
 const BY_RULE: u64 = u64::MAX;
 
-/// More pages than this never go one by one, whoever asks: 1 GiB of base pages, beyond any TLB. A family shift stays
-/// below it by its type.
-const MOST_PAGES: u32 = (1 << 30) / PAGE_BYTES as u32;
+/// More pages than this never go one by one, whatever the ceiling: 1 GiB of base pages, beyond any TLB.
+const MOST_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 
 impl Knobs {
     pub(crate) fn new(policy: &Policy) -> Self {
@@ -48,7 +47,7 @@ impl Knobs {
     /// A range of more than 1 GiB of base pages is everything whatever is said here.
     pub fn set_ceiling(&self, pages: u32) {
         // Relaxed: as above.
-        self.ceiling.store(u64::from(pages.min(MOST_PAGES)), Ordering::Relaxed);
+        self.ceiling.store(u64::from(pages), Ordering::Relaxed);
     }
 
     pub(crate) fn user_flush(&self) -> UserFlush {
@@ -57,6 +56,9 @@ impl Knobs {
     }
 
     pub(crate) fn is_everything(&self, rule: &RangeRule, pages: u64, active_pages: u64) -> bool {
+        if pages > MOST_PAGES {
+            return true;
+        }
         // Relaxed: as above.
         match self.ceiling.load(Ordering::Relaxed) {
             BY_RULE => rule.is_everything(pages, active_pages),

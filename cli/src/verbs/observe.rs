@@ -20,7 +20,7 @@ use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
 use crate::output::check_folder;
 use crate::output::sheet::{self, Part, Sheet};
 use crate::verbs::record::subject::{LOOK, Run, Subject, Watching};
-use crate::verbs::replay::recorded::{plots, processes};
+use crate::verbs::replay::recorded::{plots, programs};
 use crate::{Ending, Format};
 use screen::Screen;
 use tables::Observed;
@@ -124,7 +124,7 @@ fn report(observed: &Observed, health: &Health, path: &Path) -> Result<()> {
         Part::Heading("What happened".into()),
         Part::Plots(plots(total)),
         Part::Heading("Who flushes".into()),
-        processes(total),
+        programs(total),
     ];
     let about = [format!("{:.3} s: {health}", total.length_ns() as f64 / 1e9)].into_iter().chain(notes).collect();
     sheet::write(&Sheet { title: "Flushes, observed".into(), about, parts }, path)

@@ -11,7 +11,7 @@ mod timing;
 
 pub use calls::CallRow;
 pub use cause::Cause;
-pub use process::ProcessRow;
+pub use process::{ProcessRow, ProgramRow};
 pub use series::{Bucket, Series};
 pub use sizes::{SizeRow, Sizes};
 
@@ -133,6 +133,12 @@ impl Summary {
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessRow> {
         self.processes.rows()
+    }
+
+    /// Names of processes, those with the most flushes first.
+    #[must_use]
+    pub fn programs(&self) -> Vec<ProgramRow> {
+        self.processes.by_name()
     }
 
     /// Interrupts by CPU.

@@ -1,4 +1,4 @@
-//! Flushes by process.
+//! Flushes by process, and by the name of the process.
 
 use crate::event::{Event, FlushReason};
 use crate::names::Names;
@@ -21,6 +21,25 @@ pub struct ProcessRow {
 }
 
 impl ProcessRow {
+    /// For all reasons.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.flushes.iter().sum()
+    }
+}
+
+/// The flushes of all processes of one name: a build is thousands of processes and a few names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProgramRow {
+    /// The name, as [`ProcessRow::comm`].
+    pub comm: String,
+    /// How many processes had it.
+    pub processes: u64,
+    /// By reason, in order of their numbers.
+    pub flushes: [u64; FlushReason::ALL.len()],
+}
+
+impl ProgramRow {
     /// For all reasons.
     #[must_use]
     pub fn total(&self) -> u64 {
@@ -52,12 +71,46 @@ impl Processes {
         rows.sort_by_key(|row| (std::cmp::Reverse(row.total()), row.pid));
         rows
     }
+
+    pub(super) fn by_name(&self) -> Vec<ProgramRow> {
+        let mut programs: FxHashMap<&str, ProgramRow> = FxHashMap::default();
+        for row in self.rows.values() {
+            let new = || ProgramRow { comm: row.comm.clone(), processes: 0, flushes: [0; FlushReason::ALL.len()] };
+            let program = programs.entry(&row.comm).or_insert_with(new);
+            program.processes += 1;
+            program.flushes.iter_mut().zip(row.flushes).for_each(|(sum, count)| *sum += count);
+        }
+        let mut programs: Vec<_> = programs.into_values().collect();
+        programs.sort_by(|a, b| b.total().cmp(&a.total()).then_with(|| a.comm.cmp(&b.comm)));
+        programs
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::event::Kind;
+    use crate::names::Name;
+
+    fn event(pid: i32, tid: i32, comm: Name) -> Event {
+        Event { time_ns: 0, cpu: 0, pid, tid, comm, stack: None, kind: Kind::Lost { count: 0 } }
+    }
+
+    #[test]
+    fn processes_of_one_name_share_a_row() {
+        let mut names = Names::default();
+        let [make, compiler] = ["make", "cc1"].map(|name| names.add(name));
+        let mut processes = Processes::default();
+        for (pid, comm, flushes) in [(1, make, 3), (2, compiler, 2), (3, compiler, 1), (4, compiler, 2)] {
+            for _ in 0..flushes {
+                processes.count(&event(pid, pid, comm), FlushReason::TaskSwitch, &names);
+            }
+        }
+        let rows = processes.by_name();
+        let rows: Vec<_> = rows.iter().map(|row| (row.comm.as_str(), row.processes, row.total())).collect();
+        assert_eq!(rows, [("cc1", 3, 5), ("make", 1, 3)]);
+        assert_eq!(processes.rows()[0].pid, 1, "each still has a row of its own");
+    }
 
     #[test]
     fn a_process_is_called_as_its_main_thread() {
@@ -67,9 +120,7 @@ mod tests {
         for (tid, comm, shown) in
             [(8, worker, "opt cgu.0"), (7, main, "rustc"), (8, worker, "rustc"), (-1, Names::UNKNOWN, "rustc")]
         {
-            let kind = Kind::Lost { count: 0 };
-            let event = Event { time_ns: 0, cpu: 0, pid: 7, tid, comm, stack: None, kind };
-            processes.count(&event, FlushReason::TaskSwitch, &names);
+            processes.count(&event(7, tid, comm), FlushReason::TaskSwitch, &names);
             assert_eq!(processes.rows()[0].comm, shown);
         }
     }

@@ -1,8 +1,8 @@
-//! A summary as tables: by reason, by process, by cause, by size with time, by CPU, by call site.
+//! A summary as tables: by reason, by name of the process, by cause, by size with time, by CPU, by call site.
 
 use std::collections::BTreeMap;
 
-use tlbkit_trace::summary::{CpuRow, SizeRow};
+use tlbkit_trace::summary::{CpuRow, ProgramRow, SizeRow};
 use tlbkit_trace::{FlushReason, FlushSize, Names, Summary};
 
 use super::screen::rate;
@@ -28,15 +28,10 @@ impl Observed {
 
     /// All tables, each with `most` rows at most; those without a row are left out.
     pub(super) fn text(&self, summary: &Summary, names: &Names, most: usize) -> String {
-        let processes = summary.processes();
-        let processes = processes.iter().map(|row| (format!("{} [{}]", row.comm, row.pid), row.total()));
         let causes = summary.causes();
         let causes = causes.iter().map(|(cause, count)| (cause.label().to_owned(), *count));
-        let mut tables = vec![
-            reasons(summary),
-            counts("process", processes, summary, most),
-            counts("cause of own flushes", causes, summary, most),
-        ];
+        let mut tables =
+            vec![reasons(summary), programs(summary, most), counts("cause of own flushes", causes, summary, most)];
         tables.extend(SIZED.into_iter().filter(|reason| summary.flushes(*reason) > 0).map(|reason| {
             format!("{}:\n{}", reason.label(), sizes(&summary.sizes(reason).rows(), self.tsc_mhz, most))
         }));
@@ -84,6 +79,15 @@ fn reasons(summary: &Summary) -> String {
         ]
     };
     grid(&head(&["reason", "a second", "flushes", "nothing to do", "everything"]), &FlushReason::ALL.map(row))
+}
+
+fn programs(summary: &Summary, most: usize) -> String {
+    let row = |row: &ProgramRow| {
+        let per_second = format!("{:.0}", rate(row.total(), summary));
+        vec![row.comm.clone(), row.processes.to_string(), per_second, row.total().to_string()]
+    };
+    let rows: Vec<_> = summary.programs().iter().take(most).map(row).collect();
+    if rows.is_empty() { String::new() } else { grid(&head(&["name", "processes", "a second", "flushes"]), &rows) }
 }
 
 /// The columns of the published table of Linux flush sizes, and the shortest time.

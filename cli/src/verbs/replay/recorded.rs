@@ -1,6 +1,6 @@
 //! What a recording shows by itself, as parts of a page.
 
-use tlbkit_trace::summary::ProcessRow;
+use tlbkit_trace::summary::ProgramRow;
 use tlbkit_trace::{FlushReason, FlushSize, Summary};
 
 use crate::output::sheet::Part;
@@ -8,8 +8,8 @@ use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Po
 
 /// Points along the axis of time: about as many as a phone can tell apart.
 const MOMENTS: usize = 80;
-/// Processes that have a row.
-const PROCESSES: usize = 30;
+/// Names of processes that have a row.
+const PROGRAMS: usize = 30;
 
 /// Classes of sizes, as Linux's ceiling makes them differ.
 const CLASSES: [(&str, u64, u64); 5] =
@@ -99,10 +99,11 @@ fn times_plot(summary: &Summary) -> Option<Plot> {
 }
 
 /// Who flushes most.
-pub(crate) fn processes(summary: &Summary) -> Part {
-    let head = ["process", "pid"].into_iter().chain(FlushReason::ALL.map(FlushReason::label)).map(String::from);
-    let cells = |row: &ProcessRow| {
-        [row.comm.clone(), row.pid.to_string()].into_iter().chain(row.flushes.map(|count| count.to_string())).collect()
+pub(crate) fn programs(summary: &Summary) -> Part {
+    let head = ["name", "processes"].into_iter().chain(FlushReason::ALL.map(FlushReason::label)).map(String::from);
+    let cells = |row: &ProgramRow| {
+        let counts = row.flushes.map(|count| count.to_string());
+        [row.comm.clone(), row.processes.to_string()].into_iter().chain(counts).collect()
     };
-    Part::Table(head.collect(), summary.processes().iter().take(PROCESSES).map(cells).collect())
+    Part::Table(head.collect(), summary.programs().iter().take(PROGRAMS).map(cells).collect())
 }

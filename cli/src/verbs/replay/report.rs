@@ -6,7 +6,7 @@ use anyhow::Result;
 use tlbkit_replay::Part as Cycles;
 
 use super::Answer;
-use super::recorded::{plots, processes};
+use super::recorded::{plots, programs};
 use super::tables::{REMARK, most, policies};
 use super::trace::{Trace, agreement_cells};
 use crate::output::sheet::{self, Part, Sheet};
@@ -38,7 +38,7 @@ pub(super) fn write(trace: &Trace, answers: &[Answer], path: &Path) -> Result<()
         Part::Heading("What costs most".into()),
         Part::Table(callers.0, callers.1),
         Part::Heading("Who flushes".into()),
-        processes(summary),
+        programs(summary),
     ];
     sheet::write(&Sheet { title: format!("{}, replayed", trace.name), about: trace.about(), parts }, path)
 }
