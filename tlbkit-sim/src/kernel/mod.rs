@@ -18,6 +18,8 @@ mod place;
 pub(crate) mod process;
 pub(crate) mod sched;
 pub(crate) mod task;
+#[cfg(test)]
+mod tests;
 mod touch;
 mod window;
 
@@ -179,9 +181,10 @@ impl Kernel {
         self.tasks.borrow()[index].get()
     }
 
-    /// True if the first task of the queue is pinned: nobody else can take it.
-    fn next_is_pinned(&self, cpu: usize) -> bool {
-        self.runs[cpu].queue.borrow().front().is_some_and(|&task| self.task(task).pinned.get().is_some())
+    /// True if tasks wait for `cpu` and all of them are pinned: nobody else can take one.
+    fn only_pinned_wait(&self, cpu: usize) -> bool {
+        let run = &self.runs[cpu];
+        run.loose.get() == 0 && !run.queue.borrow().is_empty()
     }
 
     /// A task was put into the queue of `cpu`.

@@ -236,7 +236,7 @@ impl World {
                 self.sleep_until(core.due(), Cause::Idle);
                 run.halted.set(Halt::Awake);
             }
-            self.sync(if self.kernel.next_is_pinned(cpu) { NEVER } else { 0 });
+            self.sync(if self.kernel.only_pinned_wait(cpu) { NEVER } else { 0 });
         }
     }
 
