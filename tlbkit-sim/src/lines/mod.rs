@@ -21,7 +21,7 @@ pub(crate) const LINE_SHIFT: u32 = 6;
 const BLOCK_SHIFT: u32 = 6;
 
 /// A line that has not moved for so long is taken to stay for as long as an interrupt takes to arrive.
-const SETTLED_CYCLES: u64 = 1 << 16;
+pub(crate) const SETTLED_CYCLES: u64 = 1 << 16;
 
 /// A line's name: its place among the lines of the run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
