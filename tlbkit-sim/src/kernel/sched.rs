@@ -62,7 +62,7 @@ impl World {
         self.kernel.idle.remove(cpu);
         match self.running_cpu() {
             Some(here) if here != cpu => self.tell(cpu, was_idle),
-            Some(here) => self.refresh_limit(here),
+            Some(_) => self.forget_limits(),
             None => {}
         }
     }
@@ -206,7 +206,7 @@ impl World {
     pub(crate) fn irqs_on(&'static self, cpu: usize) {
         let core = &self.cores[cpu];
         core.irqs.set(Irqs::On);
-        self.refresh_limit(cpu);
+        self.forget_limits();
         if core.takes_at() <= core.clock.get() {
             self.take_interrupts(cpu);
         }

@@ -120,6 +120,11 @@ impl Lines {
         self.counters
     }
 
+    /// The CPU's own cache answered so many more accesses.
+    pub(crate) fn count_hits(&mut self, hits: u64) {
+        self.counters.hits += hits;
+    }
+
     /// The line of the byte at `address`.
     pub(crate) fn line_of(&mut self, address: usize) -> LineId {
         let block = address >> (LINE_SHIFT + BLOCK_SHIFT);
