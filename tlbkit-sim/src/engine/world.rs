@@ -77,7 +77,7 @@ impl World {
         Self {
             costs,
             cores: (0..cpus).map(|_| Core::new(&config)).collect(),
-            lines: RefCell::new(Lines::new(costs.lines, cpus_per_socket as u32)),
+            lines: RefCell::new(Lines::new(costs.lines, cpus, cpus_per_socket as u32)),
             tlb,
             phys,
             map,
