@@ -40,7 +40,7 @@ use task::TaskSlot;
 const END_CYCLES: u64 = 100_000_000;
 
 /// A task's index.
-pub(crate) type TaskIndex = usize;
+pub(crate) type TaskIndex = u32;
 
 /// What a CPU does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,15 +51,18 @@ pub(crate) enum Running {
     Task(TaskIndex),
 }
 
-/// The scheduler's part of a CPU.
+/// The scheduler's part of a CPU: one line of the host.
+#[repr(align(64))]
 pub(crate) struct CpuRun {
     pub(crate) running: Cell<Running>,
     pub(crate) halted: Cell<Halt>,
     pub(crate) queue: RefCell<VecDeque<TaskIndex>>,
     /// Tasks in the queue that are not pinned.
-    loose: Cell<usize>,
+    loose: Cell<u32>,
     pub(crate) slice_end: Cell<u64>,
 }
+
+const _: () = assert!(size_of::<CpuRun>() == 64);
 
 /// Whether a CPU waits for an interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -178,7 +181,7 @@ impl Kernel {
     }
 
     pub(crate) fn task(&self, index: TaskIndex) -> &'static TaskSlot {
-        self.tasks.borrow()[index].get()
+        self.tasks.borrow()[index as usize].get()
     }
 
     /// True if tasks wait for `cpu` and all of them are pinned: nobody else can take one.

@@ -34,9 +34,9 @@ impl World {
     /// Creates a task; [`make_runnable`](Self::make_runnable) lets it run.
     pub(crate) fn new_task(&'static self, program: Task, process: &'static Process) -> TaskIndex {
         let kernel = &self.kernel;
-        let index = kernel.tasks.borrow().len();
+        let index = kernel.tasks.borrow().len() as TaskIndex;
         let cpu = self.running_cpu().unwrap_or(0);
-        let slot = Box::new(TaskSlot::new(process, cpu, mix(kernel.seed ^ mix(index as u64 + 1))));
+        let slot = Box::new(TaskSlot::new(process, cpu, mix(kernel.seed ^ mix(u64::from(index) + 1))));
         match Fiber::new(move || self.task_main(index, program)) {
             Ok(fiber) => *slot.fiber.borrow_mut() = Some(fiber),
             Err(error) => self.fail(RunError::Stack(error.to_string())),

@@ -21,7 +21,7 @@ fn queue_task(world: &'static World, pinned: Option<usize>) -> &'static TaskSlot
     *slot.fiber.borrow_mut() = Some(fiber.unwrap());
     slot.pinned.set(pinned);
     let kernel = &world.kernel;
-    let index = kernel.tasks.borrow().len();
+    let index = kernel.tasks.borrow().len() as u32;
     kernel.tasks.borrow_mut().push(Keep::new(Box::new(slot)));
     kernel.runs[0].queue.borrow_mut().push_back(index);
     kernel.note_queued(0, kernel.task(index));
