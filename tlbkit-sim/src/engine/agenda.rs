@@ -3,8 +3,10 @@
 
 use super::core::NEVER;
 
-/// Children of a place: four entries are one line of the host.
-const CHILDREN: usize = 4;
+/// Entries of a group: the children of one entry, in one line of the host.
+const GROUP: usize = 4;
+/// The place of the first entry: so the children of each entry fill a group of their own.
+const ROOT: usize = GROUP - 1;
 /// The place of a CPU that is not in the heap.
 const ABSENT: u32 = u32::MAX;
 
@@ -13,6 +15,9 @@ const ABSENT: u32 = u32::MAX;
 struct Entry(u128);
 
 impl Entry {
+    /// Later than all others: an empty place.
+    const NONE: Self = Self(u128::MAX);
+
     fn new(at: u64, cpu: u32) -> Self {
         Self(u128::from(at) << 64 | u128::from(cpu))
     }
@@ -26,33 +31,56 @@ impl Entry {
     }
 }
 
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Group([Entry; GROUP]);
+
+impl Group {
+    /// The earliest entry, and where in the group it is. Which one it is cannot be foreseen: two rounds of choices,
+    /// none of which the others wait for, instead of branches.
+    #[inline]
+    fn earliest(&self) -> (usize, Entry) {
+        let [a, b, c, d] = self.0;
+        let left = if b < a { (1, b) } else { (0, a) };
+        let right = if d < c { (3, d) } else { (2, c) };
+        if right.1 < left.1 { right } else { left }
+    }
+}
+
 /// At most one time for each CPU.
 #[derive(Debug)]
 pub(crate) struct Agenda {
     /// No entry is earlier than its parent's.
-    heap: Vec<Entry>,
+    groups: Box<[Group]>,
+    /// The first place beyond the entries.
+    end: usize,
     /// Where each CPU's entry is.
     places: Box<[u32]>,
 }
 
 impl Agenda {
     pub(crate) fn new(cpus: usize) -> Self {
-        Self { heap: Vec::with_capacity(cpus), places: vec![ABSENT; cpus].into() }
+        let groups = vec![Group([Entry::NONE; GROUP]); (ROOT + cpus).div_ceil(GROUP)];
+        Self { groups: groups.into(), end: ROOT, places: vec![ABSENT; cpus].into() }
     }
 
     /// The earliest.
     pub(crate) fn first(&self) -> Option<(u64, u32)> {
-        self.heap.first().map(|entry| (entry.at(), entry.cpu()))
+        let first = self.entry(ROOT);
+        (first != Entry::NONE).then(|| (first.at(), first.cpu()))
     }
 
     /// The earliest time but that of the first, or never.
     pub(crate) fn second(&self) -> u64 {
-        self.heap.iter().take(CHILDREN + 1).skip(1).min().map_or(NEVER, |entry| entry.at())
+        self.groups.get(children_of(ROOT)).map_or(NEVER, |group| group.earliest().1.at())
     }
 
     /// When the CPU acts next, or never.
     pub(crate) fn when(&self, cpu: u32) -> u64 {
-        self.heap.get(self.places[cpu as usize] as usize).map_or(NEVER, |entry| entry.at())
+        match self.places[cpu as usize] {
+            ABSENT => NEVER,
+            place => self.entry(place as usize).at(),
+        }
     }
 
     /// Adds the CPU, or moves it.
@@ -60,8 +88,8 @@ impl Agenda {
         let entry = Entry::new(at, cpu);
         match self.places[cpu as usize] {
             ABSENT => {
-                self.heap.push(entry);
-                self.rise(self.heap.len() - 1, entry);
+                self.end += 1;
+                self.rise(self.end - 1, entry);
             }
             place => self.settle(place as usize, entry),
         }
@@ -73,16 +101,16 @@ impl Agenda {
         if place == ABSENT {
             return;
         }
-        if let Some(last) = self.heap.pop()
-            && last.cpu() != cpu
-        {
+        self.end -= 1;
+        let last = std::mem::replace(self.entry_mut(self.end), Entry::NONE);
+        if last.cpu() != cpu {
             self.settle(place as usize, last);
         }
     }
 
     /// Puts the entry at the place of another, and then where it belongs.
     fn settle(&mut self, place: usize, entry: Entry) {
-        if entry < self.heap[place] {
+        if entry < self.entry(place) {
             self.rise(place, entry);
         } else {
             self.sink(place, entry);
@@ -91,12 +119,12 @@ impl Agenda {
 
     /// Puts the entry at the place, or above it as far as it is earlier.
     fn rise(&mut self, mut place: usize, entry: Entry) {
-        while place > 0 {
-            let above = (place - 1) / CHILDREN;
-            if self.heap[above] < entry {
+        while place > ROOT {
+            let above = parent_of(place);
+            if self.entry(above) < entry {
                 break;
             }
-            self.put(place, self.heap[above]);
+            self.put(place, self.entry(above));
             place = above;
         }
         self.put(place, entry);
@@ -104,24 +132,39 @@ impl Agenda {
 
     /// Puts the entry at the place, or below it as far as others are earlier.
     fn sink(&mut self, mut place: usize, entry: Entry) {
-        loop {
-            let first = CHILDREN * place + 1;
-            let end = self.heap.len().min(first + CHILDREN);
-            let children = self.heap.get(first..end).unwrap_or_default().iter().copied();
-            let Some((offset, earliest)) = children.enumerate().min_by_key(|&(_, child)| child) else { break };
+        while let Some(children) = self.groups.get(children_of(place)) {
+            let (offset, earliest) = children.earliest();
             if entry < earliest {
                 break;
             }
             self.put(place, earliest);
-            place = first + offset;
+            place = GROUP * children_of(place) + offset;
         }
         self.put(place, entry);
     }
 
     fn put(&mut self, place: usize, entry: Entry) {
-        self.heap[place] = entry;
+        *self.entry_mut(place) = entry;
         self.places[entry.cpu() as usize] = place as u32;
     }
+
+    fn entry(&self, place: usize) -> Entry {
+        self.groups[place / GROUP].0[place % GROUP]
+    }
+
+    fn entry_mut(&mut self, place: usize) -> &mut Entry {
+        &mut self.groups[place / GROUP].0[place % GROUP]
+    }
+}
+
+/// The group of the children of the entry at `place`.
+const fn children_of(place: usize) -> usize {
+    place - ROOT + 1
+}
+
+/// The place of the parent of the entry at `place`, which is not the root.
+const fn parent_of(place: usize) -> usize {
+    place / GROUP - 1 + ROOT
 }
 
 #[cfg(test)]

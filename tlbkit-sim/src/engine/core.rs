@@ -55,8 +55,6 @@ pub struct IpiCounters {
 #[repr(C, align(64))]
 pub(crate) struct Core {
     pub(crate) clock: Cell<u64>,
-    /// Beyond this time a touch must let others run, or an interrupt is due.
-    pub(crate) limit: Cell<u64>,
     /// When the earliest flush interrupt that was not taken yet is due; requests merge.
     pub(crate) flush_due: Cell<u64>,
     /// When the earliest wake-up or preemption interrupt is due.
@@ -82,7 +80,6 @@ impl Core {
     pub(crate) fn new(config: &Arc<mmu::Config>) -> Self {
         Self {
             clock: Cell::new(0),
-            limit: Cell::new(NEVER),
             flush_due: Cell::new(NEVER),
             kick_due: Cell::new(NEVER),
             drained_at: Cell::new(0),

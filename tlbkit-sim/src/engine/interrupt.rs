@@ -52,7 +52,7 @@ impl World {
         });
         core.ring.set(ring);
         core.irqs.set(irqs);
-        self.refresh_limit(cpu);
+        self.forget_limits();
     }
 
     fn answer(&'static self, cpu: usize, ring: Ring) {

@@ -2,38 +2,39 @@
 
 use serde::{Serialize, Serializer};
 
-/// What cycles were spent on.
+/// What cycles were spent on. First what every wake-up spends: with thousands of CPUs the lines of the host that their
+/// ledgers lie in count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// The program's own work.
-    User,
+    /// Nothing to do.
+    Idle,
+    /// Answering an interrupt.
+    Interrupt,
     /// System calls, the scheduler, page tables.
     Kernel,
     /// The protocol's switch path: changing spaces, going lazy and leaving it.
     Switch,
+    /// The program's own work.
+    User,
+    /// Page walks of user accesses.
+    WalkUser,
     /// The initiator's own invalidations.
     FlushLocal,
     /// Telling other CPUs.
     FlushSend,
     /// Waiting for their answers.
     FlushWait,
-    /// Answering an interrupt.
-    Interrupt,
-    /// Page walks of user accesses.
-    WalkUser,
     /// Page walks of kernel accesses.
     WalkKernel,
     /// Page faults.
     Fault,
     /// Spinning for a lock.
     LockSpin,
-    /// Nothing to do.
-    Idle,
 }
 
 impl Cause {
-    /// All causes, in the order of their numbers.
+    /// All causes, in the order in which they are written out.
     pub const ALL: [Self; 12] = [
         Self::User,
         Self::Kernel,
@@ -72,13 +73,13 @@ pub struct Spending {
     pub set_cycles: u64,
 }
 
-/// Cycles of one class, by cause, in the order of [`Cause::ALL`]; written out as a map by the causes' names.
+/// Cycles of one class, by cause; written out as a map by the causes' names, in the order of [`Cause::ALL`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spent([Spending; Cause::ALL.len()]);
 
 impl Serialize for Spent {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Cause::ALL.into_iter().zip(&self.0))
+        serializer.collect_map(Cause::ALL.map(|cause| (cause, self.on(cause))))
     }
 }
 

@@ -29,6 +29,8 @@ pub(crate) mod ledger;
 pub(crate) mod observe;
 pub(crate) mod port;
 mod spin;
+#[cfg(test)]
+mod tests;
 pub(crate) mod world;
 
 pub use self::core::IpiCounters;

@@ -1,56 +1,103 @@
 //! The protocol's atomics: each is a point at which other CPUs may act, and costs what its cache line costs.
 
+use std::cell::Cell;
+
 use tlbkit::sync::Access;
 
-use super::core::{Irqs, NEVER};
-use super::ledger::{Cause, LineUse};
+use super::core::{Core, Irqs, NEVER};
+use super::ledger::{Cause, Class, LineUse};
 use super::spin::Found;
 use super::world::World;
-use crate::lines::{LINE_SHIFT, LineCounters, LineId, Reach, word_bit};
+use crate::lines::{LINE_SHIFT, LineId, Reach, word_bit};
 
 /// The observer of the thread: called before each access takes effect.
 pub(crate) fn observe(access: Access, address: usize) {
     if let Some(world) = World::of_thread()
+        && !(access == Access::Load && world.streak.repeats(address, world.costs.lines.local_cycles))
         && world.running_cpu().is_some()
     {
-        world.observe(access, address);
+        world.look_up(access, address);
     }
 }
 
-/// The line that the running CPU touched last, if nobody else has acted since. A set is scanned word by word, so the
-/// next load is often of the same line, and need not be looked up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Touched {
+/// Loads of one line in a row by the running CPU: a set is scanned word by word. While nobody else has acted and
+/// nothing is due they need not be looked up; they are counted, and charged when the streak ends.
+pub(crate) struct Streak {
+    /// Whose; nobody's when there is none.
+    core: Cell<Option<&'static Core>>,
     /// The line's number among all of the host's lines.
-    line: usize,
+    line: Cell<usize>,
+    /// From then on the line may be somebody else's business, or an interrupt is due.
+    until: Cell<u64>,
+    class: Cell<Class>,
+    cause: Cell<Cause>,
     /// Bit per word that belongs to a CPU set.
-    set_words: u8,
-    /// Until when the line is nobody else's business.
-    until: u64,
+    set_words: Cell<u8>,
+    hits: Cell<u64>,
+    /// Of those, in words of sets.
+    set_hits: Cell<u64>,
 }
 
-impl Touched {
-    pub(crate) const NOTHING: Self = Self { line: usize::MAX, set_words: 0, until: 0 };
+impl Streak {
+    pub(crate) const fn new() -> Self {
+        Self {
+            core: Cell::new(None),
+            line: Cell::new(0),
+            until: Cell::new(0),
+            class: Cell::new(Class::Idle),
+            cause: Cell::new(Cause::Idle),
+            set_words: Cell::new(0),
+            hits: Cell::new(0),
+            set_hits: Cell::new(0),
+        }
+    }
+
+    fn begin(&self, core: &'static Core, address: usize, set_words: u8, until: u64) {
+        self.core.set(Some(core));
+        self.line.set(address >> LINE_SHIFT);
+        self.until.set(until);
+        self.class.set(core.class.get());
+        self.cause.set(core.cause.get());
+        self.set_words.set(set_words);
+    }
+
+    /// True if the load at `address` is one more.
+    #[inline]
+    fn repeats(&self, address: usize, cycles: u64) -> bool {
+        let Some(core) = self.core.get() else { return false };
+        let now = core.clock.get();
+        let goes_on = self.line.get() == address >> LINE_SHIFT && now < self.until.get();
+        if !goes_on || core.cause.get() != self.cause.get() {
+            return false;
+        }
+        core.clock.set(now + cycles);
+        self.hits.set(self.hits.get() + 1);
+        self.set_hits.set(self.set_hits.get() + u64::from(self.set_words.get() & word_bit(address) != 0));
+        true
+    }
 }
 
 impl World {
+    /// Whatever comes next must be looked up.
     #[inline]
-    fn observe(&'static self, access: Access, address: usize) {
-        let touched = self.touched.get();
-        if access == Access::Load && touched.line == address >> LINE_SHIFT {
-            let core = self.core();
-            let now = core.clock.get();
-            if now <= touched.until && now < core.takes_at() {
-                core.advance_line(self.costs.lines.local_cycles, usage(touched.set_words, address));
-                self.repeated_hits.set(self.repeated_hits.get() + 1);
-                return;
-            }
+    pub(crate) fn end_streak(&self) {
+        let Some(core) = self.streak.core.take() else { return };
+        let hits = self.streak.hits.take();
+        if hits == 0 {
+            return;
         }
-        self.look_up(access, address);
+        self.lines.borrow_mut().count_hits(hits);
+        let (class, cause) = (self.streak.class.get(), self.streak.cause.get());
+        let set_hits = self.streak.set_hits.take();
+        let mut ledger = core.ledger.borrow_mut();
+        for (hits, line) in [(set_hits, LineUse::CpuSet), (hits - set_hits, LineUse::Other)] {
+            ledger.charge_line(class, cause, hits * self.costs.lines.local_cycles, line);
+        }
     }
 
     #[inline(never)]
     fn look_up(&'static self, access: Access, address: usize) {
+        self.end_streak();
         if access == Access::Fence {
             self.fence();
             return;
@@ -72,8 +119,8 @@ impl World {
         core.advance_line(charge.cycles, usage(charge.set_words, address));
         let is_settled = reach == Reach::Settled && charge.was_held;
         let ahead = if is_settled { self.touch_lookahead() } else { self.costs.lines.same_socket_cycles };
-        let until = self.horizon.get().saturating_add(ahead);
-        self.touched.set(Touched { line: address >> LINE_SHIFT, set_words: charge.set_words, until });
+        let until = self.horizon.get().saturating_add(ahead + 1).min(core.takes_at());
+        self.streak.begin(core, address, charge.set_words, until);
         if access == Access::Load {
             core.spin.borrow_mut().load(line, if charge.was_held { Found::Held } else { Found::Fetched });
             return;
@@ -92,13 +139,6 @@ impl World {
         core.advance(self.costs.full_fence);
     }
 
-    /// What all accesses did.
-    pub(crate) fn line_counters(&self) -> LineCounters {
-        let mut counters = self.lines.borrow().counters();
-        counters.hits += self.repeated_hits.get();
-        counters
-    }
-
     /// PAUSE: sleeps through turns of a loop that cannot see anything new.
     pub(crate) fn relax(&'static self) {
         let cpu = self.cpu();
@@ -110,7 +150,7 @@ impl World {
         core.advance_for(cause, self.costs.pause);
         // First whatever is due: an interrupt taken here may fetch a line again that was lost, and hide the loss.
         self.sync(0);
-        self.touched.set(Touched::NOTHING);
+        self.end_streak();
         let lines = core.spin.borrow_mut().end_turn();
         let unchanged = |line: &LineId| self.lines.borrow().is_held(cpu as u32, *line);
         if lines.is_empty() || !lines.iter().all(unchanged) {

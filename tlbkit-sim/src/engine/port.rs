@@ -115,7 +115,7 @@ impl Hardware for Port {
         let result = f(&IrqsOff::assume());
         core.irqs.set(before);
         if self.is_live() {
-            self.world.refresh_limit(self.cpu);
+            self.world.forget_limits();
             if core.takes_at() <= core.clock.get() {
                 self.world.take_interrupts(self.cpu);
             }

@@ -10,7 +10,7 @@ use super::core::{Core, NEVER};
 use super::costs::Costs;
 use super::fiber;
 use super::ledger::Cause;
-use super::observe::Touched;
+use super::observe::Streak;
 use super::port::Port;
 use crate::kernel::Kernel;
 use crate::kernel::phys::Phys;
@@ -50,9 +50,9 @@ pub(crate) struct World {
     agenda: RefCell<Agenda>,
     /// The time of the CPU that is next: whoever runs is ahead of it from here on.
     pub(crate) horizon: Cell<u64>,
-    pub(crate) touched: Cell<Touched>,
-    /// Hits in the line touched last, which the line model has not seen.
-    pub(crate) repeated_hits: Cell<u64>,
+    /// From then on a touch by the running CPU must let others run first, or something is due; 0 where that is unknown.
+    pub(crate) limit: Cell<u64>,
+    pub(crate) streak: Streak,
     now: Cell<u64>,
     current: Cell<usize>,
 }
@@ -77,7 +77,7 @@ impl World {
         Self {
             costs,
             cores: (0..cpus).map(|_| Core::new(&config)).collect(),
-            lines: RefCell::new(Lines::new(costs.lines, cpus_per_socket as u32)),
+            lines: RefCell::new(Lines::new(costs.lines, cpus, cpus_per_socket as u32)),
             tlb,
             phys,
             map,
@@ -91,8 +91,8 @@ impl World {
             threads_per_core: machine.system.smt.count(),
             agenda: RefCell::new(Agenda::new(cpus)),
             horizon: Cell::new(NEVER),
-            touched: Cell::new(Touched::NOTHING),
-            repeated_hits: Cell::new(0),
+            limit: Cell::new(0),
+            streak: Streak::new(),
             now: Cell::new(0),
             current: Cell::new(NOBODY),
         }
@@ -161,10 +161,9 @@ impl World {
         let (at, cpu) = agenda.first()?;
         let cpu = cpu as usize;
         self.current.set(cpu);
-        self.touched.set(Touched::NOTHING);
         self.now.set(at);
         self.horizon.set(agenda.second());
-        self.refresh_limit(cpu);
+        self.forget_limits();
         Some(cpu)
     }
 
@@ -175,6 +174,7 @@ impl World {
 
     /// The host takes over again.
     pub(crate) fn stop(&self) {
+        self.forget_limits();
         self.current.set(NOBODY);
     }
 
@@ -188,20 +188,22 @@ impl World {
         if agenda.when(cpu as u32) > at {
             agenda.set(cpu as u32, at);
             self.horizon.set(self.horizon.get().min(at));
-            self.touched.set(Touched::NOTHING);
-            drop(agenda);
-            if let Some(cpu) = self.running_cpu() {
-                self.refresh_limit(cpu);
-            }
+            self.forget_limits();
         }
     }
 
-    /// Recomputes until when touches of the CPU need no look around.
+    /// How far the running CPU may go without a look around may have changed.
+    #[inline]
+    pub(crate) fn forget_limits(&self) {
+        self.limit.set(0);
+        self.end_streak();
+    }
+
+    /// Recomputes until when touches of the running CPU need no look around.
     pub(crate) fn refresh_limit(&self, cpu: usize) {
-        let core = &self.cores[cpu];
         let ahead = self.horizon.get().saturating_add(self.touch_lookahead() + 1);
         let kernel = &self.kernel;
-        core.limit.set(ahead.min(core.takes_at()).min(kernel.preempt_at(cpu)).min(kernel.overdue_at()));
+        self.limit.set(ahead.min(self.cores[cpu].takes_at()).min(kernel.preempt_at(cpu)).min(kernel.overdue_at()));
     }
 
     /// Lets CPUs that are behind catch up, unless this one is at most `lookahead` cycles ahead; takes due interrupts.

@@ -58,7 +58,7 @@ impl Calls {
     fn start(&self, world: &'static World, child: Task, process: &'static Process) -> TaskId {
         let index = world.new_task(child, process);
         world.make_runnable(index);
-        TaskId(index as u32)
+        TaskId(index)
     }
 }
 
@@ -162,7 +162,7 @@ impl Os for Calls {
 
     fn join(&self, task: TaskId) {
         self.call(|world| {
-            let target = world.kernel.task(task.0 as usize);
+            let target = world.kernel.task(task.0);
             if target.state.get() != TaskState::Ended {
                 target.joiners.borrow_mut().push(self.me);
                 world.block(self.me);

@@ -18,6 +18,8 @@ mod place;
 pub(crate) mod process;
 pub(crate) mod sched;
 pub(crate) mod task;
+#[cfg(test)]
+mod tests;
 mod touch;
 mod window;
 
@@ -38,7 +40,7 @@ use task::TaskSlot;
 const END_CYCLES: u64 = 100_000_000;
 
 /// A task's index.
-pub(crate) type TaskIndex = usize;
+pub(crate) type TaskIndex = u32;
 
 /// What a CPU does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,15 +51,18 @@ pub(crate) enum Running {
     Task(TaskIndex),
 }
 
-/// The scheduler's part of a CPU.
+/// The scheduler's part of a CPU: one line of the host.
+#[repr(align(64))]
 pub(crate) struct CpuRun {
     pub(crate) running: Cell<Running>,
     pub(crate) halted: Cell<Halt>,
     pub(crate) queue: RefCell<VecDeque<TaskIndex>>,
     /// Tasks in the queue that are not pinned.
-    loose: Cell<usize>,
+    loose: Cell<u32>,
     pub(crate) slice_end: Cell<u64>,
 }
+
+const _: () = assert!(size_of::<CpuRun>() == 64);
 
 /// Whether a CPU waits for an interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -176,12 +181,13 @@ impl Kernel {
     }
 
     pub(crate) fn task(&self, index: TaskIndex) -> &'static TaskSlot {
-        self.tasks.borrow()[index].get()
+        self.tasks.borrow()[index as usize].get()
     }
 
-    /// True if the first task of the queue is pinned: nobody else can take it.
-    fn next_is_pinned(&self, cpu: usize) -> bool {
-        self.runs[cpu].queue.borrow().front().is_some_and(|&task| self.task(task).pinned.get().is_some())
+    /// True if tasks wait for `cpu` and all of them are pinned: nobody else can take one.
+    fn only_pinned_wait(&self, cpu: usize) -> bool {
+        let run = &self.runs[cpu];
+        run.loose.get() == 0 && !run.queue.borrow().is_empty()
     }
 
     /// A task was put into the queue of `cpu`.

@@ -40,6 +40,9 @@ impl CpuBits {
 
     /// The first of them from `cpu` upwards, around the end.
     pub(crate) fn from(&self, cpu: usize) -> Option<usize> {
+        if self.summary.borrow().iter().all(|&word| word == 0) {
+            return None;
+        }
         self.at_or_above(cpu).or_else(|| self.at_or_above(0))
     }
 

@@ -34,9 +34,9 @@ impl World {
     /// Creates a task; [`make_runnable`](Self::make_runnable) lets it run.
     pub(crate) fn new_task(&'static self, program: Task, process: &'static Process) -> TaskIndex {
         let kernel = &self.kernel;
-        let index = kernel.tasks.borrow().len();
+        let index = kernel.tasks.borrow().len() as TaskIndex;
         let cpu = self.running_cpu().unwrap_or(0);
-        let slot = Box::new(TaskSlot::new(process, cpu, mix(kernel.seed ^ mix(index as u64 + 1))));
+        let slot = Box::new(TaskSlot::new(process, cpu, mix(kernel.seed ^ mix(u64::from(index) + 1))));
         match Fiber::new(move || self.task_main(index, program)) {
             Ok(fiber) => *slot.fiber.borrow_mut() = Some(fiber),
             Err(error) => self.fail(RunError::Stack(error.to_string())),
@@ -62,7 +62,7 @@ impl World {
         self.kernel.idle.remove(cpu);
         match self.running_cpu() {
             Some(here) if here != cpu => self.tell(cpu, was_idle),
-            Some(here) => self.refresh_limit(here),
+            Some(_) => self.forget_limits(),
             None => {}
         }
     }
@@ -206,7 +206,7 @@ impl World {
     pub(crate) fn irqs_on(&'static self, cpu: usize) {
         let core = &self.cores[cpu];
         core.irqs.set(Irqs::On);
-        self.refresh_limit(cpu);
+        self.forget_limits();
         if core.takes_at() <= core.clock.get() {
             self.take_interrupts(cpu);
         }
@@ -236,7 +236,7 @@ impl World {
                 self.sleep_until(core.due(), Cause::Idle);
                 run.halted.set(Halt::Awake);
             }
-            self.sync(if self.kernel.next_is_pinned(cpu) { NEVER } else { 0 });
+            self.sync(if self.kernel.only_pinned_wait(cpu) { NEVER } else { 0 });
         }
     }
 

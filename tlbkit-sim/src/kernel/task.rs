@@ -19,19 +19,22 @@ pub(crate) enum TaskState {
     Ended,
 }
 
-/// One task.
+/// One task. What the scheduler looks at is one line of the host, and the coroutine begins the next.
+#[repr(C, align(64))]
 pub(crate) struct TaskSlot {
     pub(crate) process: &'static Process,
-    pub(crate) state: Cell<TaskState>,
-    pub(crate) fiber: RefCell<Option<Fiber>>,
     /// Where it runs or ran last.
     pub(crate) cpu: Cell<usize>,
     /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
     pub(crate) on_cpu: Cell<Option<usize>>,
     pub(crate) pinned: Cell<Option<usize>>,
-    pub(crate) joiners: RefCell<Vec<TaskIndex>>,
     random: Cell<u64>,
+    pub(crate) state: Cell<TaskState>,
+    pub(crate) fiber: RefCell<Option<Fiber>>,
+    pub(crate) joiners: RefCell<Vec<TaskIndex>>,
 }
+
+const _: () = assert!(std::mem::offset_of!(TaskSlot, fiber) == 64);
 
 impl TaskSlot {
     pub(crate) fn new(process: &'static Process, cpu: usize, seed: u64) -> Self {

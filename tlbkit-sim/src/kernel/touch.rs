@@ -19,7 +19,7 @@ impl World {
         let mut faults = 0;
         loop {
             let core = self.core();
-            if core.clock.get() >= core.limit.get() {
+            if core.clock.get() >= self.limit.get() {
                 self.pace(me);
                 continue;
             }

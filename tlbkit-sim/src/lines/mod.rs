@@ -19,9 +19,11 @@ use holders::Holders;
 pub(crate) const LINE_SHIFT: u32 = 6;
 /// log2 of the lines of one block.
 const BLOCK_SHIFT: u32 = 6;
+/// Blocks that a CPU has at hand: with their first lines, a line of the host.
+const AT_HAND: usize = 4;
 
 /// A line that has not moved for so long is taken to stay for as long as an interrupt takes to arrive.
-const SETTLED_CYCLES: u64 = 1 << 16;
+pub(crate) const SETTLED_CYCLES: u64 = 1 << 16;
 
 /// A line's name: its place among the lines of the run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -87,6 +89,11 @@ struct Line {
     is_watched: bool,
 }
 
+/// Blocks in which a CPU has met a line, by low bits of their numbers, and their first lines.
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct AtHand([(usize, u32); AT_HAND]);
+
 /// All lines that were ever touched, in blocks of neighbours: the map of blocks stays in the host's caches where one of
 /// lines would not.
 #[derive(Debug)]
@@ -95,8 +102,8 @@ pub(crate) struct Lines {
     cpus_per_socket: u32,
     /// The first line of each block.
     blocks: HashMap<usize, u32, BuildHasherDefault<Spread>>,
-    /// The block of the last access, and its first line: the next one is often beside it.
-    last: (usize, u32),
+    /// By CPU: a CPU looks again and again at its own state and at the space that it runs.
+    at_hand: Box<[AtHand]>,
     lines: Vec<Line>,
     /// CPUs that sleep until somebody writes a line.
     watchers: BTreeMap<LineId, Vec<u32>>,
@@ -104,12 +111,12 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(costs: LineCosts, cpus_per_socket: u32) -> Self {
+    pub(crate) fn new(costs: LineCosts, cpus: usize, cpus_per_socket: u32) -> Self {
         Self {
             costs,
             cpus_per_socket,
             blocks: HashMap::default(),
-            last: (usize::MAX, 0),
+            at_hand: vec![AtHand([(usize::MAX, 0); AT_HAND]); cpus].into(),
             lines: Vec::new(),
             watchers: BTreeMap::new(),
             counters: LineCounters::default(),
@@ -120,13 +127,27 @@ impl Lines {
         self.counters
     }
 
+    /// The CPU's own cache answered so many more accesses.
+    pub(crate) fn count_hits(&mut self, hits: u64) {
+        self.counters.hits += hits;
+    }
+
     /// The line of the byte at `address`.
     pub(crate) fn line_of(&mut self, address: usize) -> LineId {
-        let block = address >> (LINE_SHIFT + BLOCK_SHIFT);
-        if self.last.0 != block {
-            self.last = (block, self.first_of(block));
+        line_after(self.first_of(block_of(address)), address)
+    }
+
+    /// The same, for a CPU that has often met the line before.
+    fn known_line_of(&mut self, cpu: u32, address: usize) -> LineId {
+        let block = block_of(address);
+        let place = block % AT_HAND;
+        let (known, first) = self.at_hand[cpu as usize].0[place];
+        if known == block {
+            return line_after(first, address);
         }
-        LineId(self.last.1 + (address >> LINE_SHIFT) as u32 % (1 << BLOCK_SHIFT))
+        let first = self.first_of(block);
+        self.at_hand[cpu as usize].0[place] = (block, first);
+        line_after(first, address)
     }
 
     /// The first line of a block.
@@ -149,7 +170,7 @@ impl Lines {
 
     /// The line of the byte at `address`, and how far away it is for the access.
     pub(crate) fn find(&mut self, cpu: u32, access: Access, address: usize, now: u64) -> (LineId, Reach) {
-        let id = self.line_of(address);
+        let id = self.known_line_of(cpu, address);
         let line = &self.lines[id.0 as usize];
         let reach = if !line.holders.answers(cpu, access) {
             Reach::Far
@@ -224,6 +245,15 @@ impl Lines {
             watchers.retain(|&watcher| watcher != cpu);
         }
     }
+}
+
+const fn block_of(address: usize) -> usize {
+    address >> (LINE_SHIFT + BLOCK_SHIFT)
+}
+
+/// The line of `address` in the block whose first one is `first`.
+const fn line_after(first: u32, address: usize) -> LineId {
+    LineId(first + (address >> LINE_SHIFT) as u32 % (1 << BLOCK_SHIFT))
 }
 
 /// The bit of the word at `address` within its line.

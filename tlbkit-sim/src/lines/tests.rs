@@ -9,13 +9,15 @@ const COSTS: LineCosts =
 const LINE: LineId = LineId(63);
 const ADDRESS: usize = 63 * 64;
 
+const CPUS: usize = 400;
+
 /// Three sockets of two CPUs, and one line.
 fn lines() -> Lines {
     with_one_line(2)
 }
 
 fn with_one_line(cpus_per_socket: u32) -> Lines {
-    let mut lines = Lines::new(COSTS, cpus_per_socket);
+    let mut lines = Lines::new(COSTS, CPUS, cpus_per_socket);
     assert_eq!(lines.line_of(ADDRESS), LINE);
     lines
 }

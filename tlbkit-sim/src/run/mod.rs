@@ -8,7 +8,7 @@ pub(crate) mod keep;
 mod outcome;
 pub(crate) mod samples;
 mod sizes;
-mod stage;
+pub(crate) mod stage;
 
 use thiserror::Error;
 use tlbkit::Policy;

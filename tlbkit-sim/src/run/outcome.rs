@@ -144,7 +144,7 @@ impl Outcome {
             flushes: world.insight.counters(),
             sizes: world.insight.sizes().rows(),
             kernel: world.kernel.counters.get(),
-            lines: world.line_counters(),
+            lines: world.lines.borrow().counters(),
             reasons: Vec::new(),
             samples: world.kernel.samples.take(),
             tables_left: tables_left as u64,

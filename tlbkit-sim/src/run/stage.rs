@@ -22,8 +22,9 @@ const LINE_WORDS: usize = 8;
 const WINDOW_WORDS: usize = 128;
 
 /// Objects of one run. Fields drop in order: the world before what it borrows.
-struct Stage {
-    idle_fibers: Vec<Option<Fiber>>,
+pub(crate) struct Stage {
+    /// What each CPU does while it runs no task.
+    pub(crate) idle_fibers: Vec<Option<Fiber>>,
     world: Keep<World>,
     _map: Keep<KernelMap<'static>>,
     _states: Keep<[CpuState]>,
@@ -33,14 +34,38 @@ struct Stage {
 
 /// Runs a whole run.
 pub(super) fn play(run: &Run<'_>) -> Result<Outcome, RunError> {
+    with_stage(run, |stage, world| stage.act(world, run))
+}
+
+/// Puts the stage of a run up, lets `body` use it, and takes it down.
+fn with_stage<R>(
+    run: &Run<'_>,
+    body: impl FnOnce(&mut Stage, &'static World) -> Result<R, RunError>,
+) -> Result<R, RunError> {
     let mut stage = Stage::new(run)?;
     let world = stage.world.get();
     let observer = set_observer(Observer { before: observe, ..Observer::NOBODY });
     World::install(Some(world));
-    let result = stage.act(world, run);
+    let result = body(&mut stage, world);
     World::install(None);
     set_observer(observer);
     result
+}
+
+/// For tests: a stage of one socket and no workload, on which nobody acts yet. Its turns go on until nobody will act.
+#[cfg(test)]
+pub(crate) fn rehearse(cpus: usize, body: impl FnOnce(&mut Stage, &'static World)) {
+    let machine = crate::machine::Machine::builtin("ivybridge-8thread").expect("a built-in machine");
+    let policy = tlbkit::Policy::preset("linux-6.18").expect("a preset");
+    let workload = tlbkit_workloads::by_name("pingpong").expect("a workload");
+    let run = Run { cpus, ..Run::new(&machine, policy, workload) };
+    let done = with_stage(&run, |stage, world| {
+        world.kernel.live_tasks.set(1);
+        body(stage, world);
+        world.stop();
+        Ok(())
+    });
+    done.expect("a stage");
 }
 
 impl Stage {
@@ -92,7 +117,7 @@ impl Stage {
     }
 
     /// Before the first cycle: every CPU is up and idle.
-    fn boot(&mut self, world: &'static World) -> Result<(), RunError> {
+    pub(crate) fn boot(&mut self, world: &'static World) -> Result<(), RunError> {
         for cpu in 0..world.cores.len() {
             world.with_cpu(cpu, |handle| handle.bring_up(&IrqsOff::assume()));
             world.kernel.idle.insert(cpu);
@@ -104,7 +129,7 @@ impl Stage {
     }
 
     /// The main loop: whoever is furthest behind acts.
-    fn turn(&mut self, world: &'static World) {
+    pub(crate) fn turn(&mut self, world: &'static World) {
         while !world.is_done() {
             let Some(cpu) = world.next() else { return };
             match world.kernel.runs[cpu].running.get() {
