@@ -1,7 +1,7 @@
 //! Who has asked whom, who takes part: rows of bits, and the inboxes among them.
 //!
-//! An inbox has a bit a sender. Up to a line of words, for 512 CPUs, it is looked through. A larger one has a *top*, with
-//! a bit for each word, and an answer looks at the words that the top names:
+//! An inbox has a bit a sender. Up to a line of words, for 512 CPUs, it is looked through. A larger one has a *top*, a
+//! bit for each word, and an answer looks at the words that the top names:
 //!
 //! ```text
 //!   sender (add)                              target (take)
@@ -11,12 +11,12 @@
 //!     if it was 0: interrupt
 //! ```
 //! A word that is not 0 is named by the top; or it is about to be, by the sender that found it 0; or it is about to be
-//! taken, by the target, which has the top already. A top that is not 0 has an interrupt sent or about to be. So a sender
-//! that finds either not 0 leaves the rest to whoever was first. For that each side goes its own way, the sender up and
-//! the target down: a top set too early, or emptied too late, leaves a word that nobody names.
+//! taken, by the target, which has the top already. A top that is not 0 has an interrupt sent or about to be. So a
+//! sender that finds either not 0 leaves the rest to whoever was first. For that each side goes its own way, the sender
+//! up and the target down: a top set too early, or emptied too late, leaves a word that nobody names.
 //!
-//! A CPU that is stopped by force does not do what it is about to. If it was the sender, the next one asks again, and sets
-//! the top itself (`add_again`); if it was the target, it looks at every word when it is back (`look_everywhere`).
+//! A CPU that is stopped by force does not do what it is about to. If it was the sender, the next one asks again, and
+//! sets the top itself (`add_again`); if it was the target, it looks at every word when it is back (`look_everywhere`).
 
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, each_cpu, split, words_for};
@@ -120,7 +120,7 @@ impl Inbox<'_, '_> {
         self.matrix.words[self.start + top].fetch_or(bit, Ordering::Release) == 0
     }
 
-    /// Drops the hint again, all of it: whoever dropped it first may have stopped before the top.
+    /// Drops the hint again, all of it: the first may be taken already, or whoever was to set the top may have stopped.
     pub(crate) fn add_again(&self, sender: CpuId) {
         let (index, bit) = split(sender);
         // Relaxed: the outbox came before the first hint, by the Release in `add`. Hints come and go by exchanges only,

@@ -5,8 +5,8 @@
 
 use crate::lines::LineId;
 
-/// More lines than a spin loop looks at: one that waits for answers looks at a word of its outbox, and at up to eight of
-/// its inbox, or at what is on top of it.
+/// More lines than a spin loop looks at: one that waits for answers looks at a word of its outbox, and at up to eight
+/// of its inbox, or at what is on top of it.
 const MOST_LINES: usize = 32;
 
 /// Where a load found its line.

@@ -73,3 +73,25 @@ fn inv_7_a_request_sent_again_is_carried_out_once() {
         ],
     );
 }
+
+/// The same in an inbox with a top, which the CPU that does nothing makes large enough: what is dropped again after it
+/// was taken must be named again, or the next request finds a word that is not empty and no interrupt on its way.
+#[cfg(narrow_sets)]
+#[test]
+fn inv_7_a_request_sent_again_is_named_by_the_top_again() {
+    check(
+        Setup { pages: 2, late: Late::AskAgain, preemptions: 2, ..Setup::default() },
+        |[_, _, target]| target.switch(1),
+        [
+            |cpu| {
+                cpu.unmap(1, &[0]);
+                cpu.unmap(1, &[1]);
+            },
+            |_| (),
+            |cpu| {
+                cpu.access(1);
+                cpu.access(1);
+            },
+        ],
+    );
+}
