@@ -128,3 +128,22 @@ fn whoever_is_woken_by_a_cpu_bounds_how_far_that_one_repeats_a_load() {
     ]);
     assert_eq!(late, 0, "cycles too late");
 }
+
+#[test]
+fn repeated_loads_are_charged_to_the_account_that_each_was_on() {
+    play([
+        |world, shared| {
+            let core = world.core();
+            let load_thrice = || (0..3).for_each(|_| assert_eq!(shared.word.0.load(ORDER), 0));
+            core.within(Cause::FlushSend, load_thrice);
+            core.within(Cause::FlushLocal, load_thrice);
+            world.end_streak();
+            let (ledger, costs) = (*core.ledger.borrow(), world.costs.lines);
+            let spent = [Cause::FlushSend, Cause::FlushLocal].map(|cause| ledger.of(cause));
+            let fetched = costs.same_socket_cycles;
+            assert_eq!(spent, [fetched + 2 * costs.local_cycles, 3 * costs.local_cycles]);
+            assert_eq!((spent[0] + spent[1], 5), (core.clock.get(), world.lines.borrow().counters().hits));
+        },
+        |_, _| (),
+    ]);
+}
