@@ -50,8 +50,8 @@ pub struct IpiCounters {
     pub wakes_sent: u64,
 }
 
-/// One CPU. What each of its turns looks at fills the first two lines of the host; what is large lies elsewhere, so
-/// that thousands of CPUs taking turns find the next one in the host's caches.
+/// One CPU: two lines of the host. What is large lies elsewhere, so that thousands of CPUs taking turns find the next
+/// one in the host's caches.
 #[repr(C, align(64))]
 pub(crate) struct Core {
     pub(crate) clock: Cell<u64>,
@@ -75,6 +75,8 @@ pub(crate) struct Core {
     pub(crate) ipis: Cell<IpiCounters>,
     pub(crate) arrival: Cell<Arrival>,
 }
+
+const _: () = assert!(size_of::<Core>() == 128);
 
 impl Core {
     pub(crate) fn new(config: &Arc<mmu::Config>) -> Self {

@@ -48,8 +48,9 @@ impl CpuBits {
 
     fn at_or_above(&self, cpu: usize) -> Option<usize> {
         let words = self.words.borrow();
-        if let Some(bit) = first_bit(&words[cpu / 64..=cpu / 64], cpu % 64) {
-            return Some(cpu / 64 * 64 + bit);
+        let rest = words[cpu / 64] >> (cpu % 64);
+        if rest != 0 {
+            return Some(cpu + rest.trailing_zeros() as usize);
         }
         let word = first_bit(&self.summary.borrow(), cpu / 64 + 1)?;
         Some(word * 64 + words[word].trailing_zeros() as usize)
