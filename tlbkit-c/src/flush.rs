@@ -1,9 +1,9 @@
 //! Flushes of a range at once, for changes that free nothing; and the words for what is flushed.
 
-use tlbkit::{Scope, Stride, Target, TlbGather, VirtAddr};
+use tlbkit::{Reason, Scope, Stride, Target, TlbGather, VirtAddr};
 
 use crate::gather::Held;
-use crate::machine::{Need, enter};
+use crate::machine::{Door, Need, enter};
 use crate::space::Space;
 use crate::status::{Status, report};
 use crate::storage::{MachineStorage, Marked, SpaceStorage};
@@ -47,6 +47,12 @@ impl Pages {
         first.checked_add(bytes - 1).ok_or(Status::BadValue)?;
         Ok(Self { va: VirtAddr(first), count, stride })
     }
+
+    /// Names them in `gather`. Out of line, since both kinds of range come here.
+    #[inline(never)]
+    pub(crate) fn name_in(&self, gather: &mut TlbGather<'_, '_, Held>, door: &Door<'_>, scope: Scope, why: Reason) {
+        gather.range(&door.cpu(), self.va, self.count, self.stride, scope, why);
+    }
 }
 
 fn stride_of(stride: u32) -> Result<Stride, Status> {
@@ -66,8 +72,8 @@ pub(crate) fn scope_of(scope: u32) -> Result<Scope, Status> {
     }
 }
 
-pub(crate) fn reason_of(reason: u32) -> Result<tlbkit::Reason, Status> {
-    tlbkit::Reason::ALL.get(reason as usize).copied().ok_or(Status::BadValue)
+pub(crate) fn reason_of(reason: u32) -> Result<Reason, Status> {
+    Reason::ALL.get(reason as usize).copied().ok_or(Status::BadValue)
 }
 
 /// Flushes `pages` translations of a space from `va` on, everywhere, at once: for a change that frees nothing, such as
@@ -106,7 +112,7 @@ pub unsafe extern "C" fn tlbkit_flush_kernel_range(
         // SAFETY: the crate's contract.
         let door = unsafe { enter(machine, cpu, Need::MayWait) }?;
         let mut gather = TlbGather::new(Target::Kernel, Held::NOTHING);
-        gather.range(&door.cpu(), range.va, range.count, range.stride, Scope::Global, why);
+        range.name_in(&mut gather, &door, Scope::Global, why);
         let _nothing = gather.flush(&door.cpu());
         Ok(())
     })

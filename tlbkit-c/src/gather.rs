@@ -152,7 +152,7 @@ pub unsafe extern "C" fn tlbkit_gather_range(
         let is_sent_now = gather.machine.tlb.policy().batching == Batching::None;
         let door = gather.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })?;
         let (range, scope, why) = (Pages::new(va, pages, stride)?, scope_of(scope)?, reason_of(reason)?);
-        gather.inner.range(&door.cpu(), range.va, range.count, range.stride, scope, why);
+        range.name_in(&mut gather.inner, &door, scope, why);
         Ok(())
     })
 }

@@ -12,6 +12,7 @@
 //! | `world` | everything of one run, and how CPUs yield and sleep |
 //! | `agenda` | who is next |
 //! | `fiber` | stackful coroutines |
+//! | `fetch` | the next CPU's lines into the host's caches |
 //! | `core` | one CPU |
 //! | `observe` | the protocol's atomics, charged by the cache-line model |
 //! | `spin` | spin loops that are slept through |
@@ -23,6 +24,7 @@
 mod agenda;
 pub(crate) mod core;
 pub(crate) mod costs;
+mod fetch;
 pub(crate) mod fiber;
 pub(crate) mod interrupt;
 pub(crate) mod ledger;

@@ -8,6 +8,7 @@ use tlbkit_pmap::KernelMap;
 use super::agenda::Agenda;
 use super::core::{Core, NEVER};
 use super::costs::Costs;
+use super::fetch::Frames;
 use super::fiber;
 use super::ledger::Cause;
 use super::observe::Streak;
@@ -55,6 +56,7 @@ pub(crate) struct World {
     pub(crate) streak: Streak,
     now: Cell<u64>,
     current: Cell<usize>,
+    frames: Frames,
 }
 
 /// What a world is made of.
@@ -95,6 +97,7 @@ impl World {
             streak: Streak::new(),
             now: Cell::new(0),
             current: Cell::new(NOBODY),
+            frames: Frames::new(cpus),
         }
     }
 
@@ -162,7 +165,12 @@ impl World {
         let cpu = cpu as usize;
         self.current.set(cpu);
         self.now.set(at);
-        self.horizon.set(agenda.second());
+        let second = agenda.second();
+        self.horizon.set(second.map_or(NEVER, |(at, _)| at));
+        if let Some((_, cpu)) = second {
+            let cpu = cpu as usize;
+            self.frames.fetch(cpu, &self.cores[cpu], &self.kernel.runs[cpu]);
+        }
         self.forget_limits();
         Some(cpu)
     }
@@ -243,6 +251,7 @@ impl World {
         } else {
             self.schedule(self.cpu(), at);
         }
+        self.frames.note(self.cpu());
         fiber::suspend();
     }
 
