@@ -72,7 +72,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// If interrupts are off (INV-7).
     #[cold]
     pub(crate) fn wait(&self, words: Range<usize>) {
-        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off: {:?}", self.id);
+        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
         let mut turns = 0;
         for (index, word) in self.tlb.matrix.outbox(self.id).words_at(words) {
             loop {

@@ -32,9 +32,9 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: |root| cargo(root, "clippy --workspace --all-targets --quiet -- -D warnings") },
     Step { name: "docs", run: docs_step },
     Step { name: "no_std", run: nostd::check },
-    Step { name: "test workspace", run: |root| cargo(root, "test --workspace --quiet") },
+    Step { name: "test workspace", run: |root| cargo(root, "test --workspace --no-fail-fast --quiet") },
     // Alone, so that no other crate's wish for `observe` reaches it: this is what a kernel links.
-    Step { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --quiet") },
+    Step { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --no-fail-fast --quiet") },
     Step { name: "test x86 for C", run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --quiet") },
     Step { name: "handshakes in loom", run: fences::handshakes },
     Step { name: "historical bugs", run: mutants::check },
