@@ -185,7 +185,8 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         cpu.tlb().policy().range.walks() && !self.is_empty() && !self.is_over_ceiling(cpu)
     }
 
-    /// Makes the next flush a full one: a large page was found, or the caller knows better.
+    /// Makes the next flush a full one, whatever was named and even if nothing was: a large page was found, or the
+    /// caller knows better.
     pub const fn flush_everything(&mut self) {
         self.scope |= EVERYTHING;
     }
@@ -205,7 +206,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     /// If another CPU must be told and interrupts are off (INV-7); if called while this CPU waits for another flush.
     #[inline(always)]
     pub fn flush<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
-        if !self.is_empty() || self.scope & scope::TABLES != 0 {
+        if !self.is_empty() || self.scope & (scope::TABLES | EVERYTHING) != 0 {
             self.send(cpu);
         }
         Flushed(ManuallyDrop::into_inner(self.frames))

@@ -112,19 +112,20 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.load_cr3(Cr3::flushing(PhysAddr(self.state.root.get()), asid.pcid()));
     }
 
-    /// Kernel addresses: in every tag of this CPU. Without isolation they are global and INVLPG reaches them all.
+    /// Kernel addresses: in every tag of this CPU. INVLPG reaches them all where they are global, which they are
+    /// without isolation unless the caller says otherwise.
     fn flush_kernel(&self, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
         let by_page = !request.has(scope::TABLES) && request.extent != Extent::Everything;
         if !by_page {
             return self.flush_all_and_globals(irqs);
         }
         each_page(request, list, |va| self.hardware.invlpg(va));
-        if self.has_flag(flag::ISOLATED) {
+        if self.has_flag(flag::ISOLATED) || !request.has(scope::GLOBAL) {
             self.owe_other_tags();
         }
     }
 
-    /// Under isolation kernel pages are not global: what other slots and the kernel's own tag hold of them is stale.
+    /// Kernel pages that are not global: what other slots and the kernel's own tag hold of them is stale.
     fn owe_other_tags(&self) {
         let is_user_loaded = self.presence() != Presence::KERNEL;
         self.state.slots.forget_others(is_user_loaded.then(|| self.asid()));

@@ -44,7 +44,8 @@ impl Knobs {
     }
 
     /// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
-    /// A range of more than 1 GiB of base pages is everything whatever is said here.
+    /// A range of more than 1 GiB of base pages is everything whatever is said here; and a gather under
+    /// [`Batching::Packet`](crate::Batching) is, as always, once its list is full.
     pub fn set_ceiling(&self, pages: u32) {
         // Relaxed: as above.
         self.ceiling.store(u64::from(pages), Ordering::Relaxed);

@@ -192,6 +192,19 @@ fn a_gather_in_which_nothing_was_named_flushes_nothing() {
     assert!(cr3s(&world.log(0)).iter().any(|cr3| !cr3.keeps()), "a table alone is reason enough");
 }
 
+#[test]
+fn inv_1_a_full_flush_needs_no_page_named() {
+    for batching in [Batching::None, Batching::Packet(6), Batching::Range] {
+        let world = alone(batching, CEILING);
+        let before = world.at(0).generation();
+        let mut gather = world.gather(Owner::Space(0));
+        gather.flush_everything();
+        world.finish(0, gather);
+        assert!(cr3s(&world.log(0)).iter().any(|cr3| !cr3.keeps()), "{batching:?}");
+        assert!(world.at(0).generation() > before, "{batching:?}: other CPUs must see it");
+    }
+}
+
 /// A frame that knows whether it was let go.
 struct Frame<'c>(&'c Cell<u32>);
 

@@ -1,8 +1,8 @@
 //! Kernel addresses: in every space, on every CPU that is online, whatever it runs.
 
-use tlbkit::{Batching, Isolation, Policy, Stride};
+use tlbkit::{Batching, Isolation, Policy, Reason, Scope, Stride, VirtAddr};
 
-use crate::machine::{Did, KERNEL, Owner, USER, World, interrupted, invlpgs};
+use crate::machine::{Did, KERNEL, Owner, USER, World, cr3s, interrupted, invlpgs};
 
 fn policy(isolation: Isolation) -> Policy {
     Policy { isolation, ..Policy::default() }
@@ -54,6 +54,20 @@ fn c_08_a_kernel_page_goes_on_all_cpus_and_in_all_tags() {
             assert_eq!(invlpgs(&world.log(cpu)), [KERNEL], "cpu{cpu}, {isolation:?}");
         }
         assert_gone_everywhere(world);
+    }
+}
+
+#[test]
+fn a_kernel_page_that_is_not_global_goes_from_the_other_tags_too() {
+    for (scope, keeps) in [(Scope::Global, true), (Scope::Local, false)] {
+        let world = four(policy(Isolation::Off));
+        world.switch(0, 0);
+        world.forget_logs();
+        let mut gather = world.gather(Owner::Kernel);
+        gather.page(&world.cpu(0), VirtAddr(KERNEL), Stride::Page4K, scope, Reason::KernelRemove);
+        world.finish(0, gather);
+        world.switch(0, 1);
+        assert_eq!(cr3s(&world.log(0)).iter().map(|cr3| cr3.keeps()).collect::<Vec<_>>(), [keeps], "{scope:?}");
     }
 }
 
