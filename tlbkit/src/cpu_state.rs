@@ -270,7 +270,10 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// Starts or restarts this CPU: first use, hot-plug, resume. Whatever its TLB held is unknown, so all of it goes.
     ///
     /// Until the call returns, as while it was away, the CPU must touch only what stays mapped: flushes leave it out.
+    /// If it was stopped by force while it asked, the call waits for those that it asked: they must be able to take an
+    /// interrupt.
     pub fn bring_up(&self, irqs: &IrqsOff) {
+        self.end_request();
         self.state.kernel_tag_stale.set(1);
         if self.presence() != Presence::ABSENT {
             self.load_kernel(irqs); // resume: the space that was loaded is still owed what leaving it owes
@@ -281,7 +284,6 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.state.cr3_mask.set(if has_tags { u64::MAX } else { !(1 << 63 | 0xfff) });
         self.state.keep_first.set(if has_tags { Cr3::keeping(PhysAddr(0), Asid(0).pcid()).0 } else { 0 });
         self.state.pending_user.set(u64::MAX);
-        self.state.is_sending.set(0);
         self.forget_requests();
         // Relaxed, both: ordered before the flush by the fence below.
         self.tlb.online().add(self.id, Ordering::Relaxed);

@@ -140,7 +140,8 @@ pub enum Event {
     AlreadyCurrent,
     /// An interrupt was for a space that is not loaded here.
     WrongSpace,
-    /// The last CPU that held a dying space lazily has left it: the kernel may free its tables.
+    /// The last CPU that held a dying space lazily has left it: the kernel may free its tables, but later, as this
+    /// comes in a switch, in the interrupt handler or in another flush's wait.
     LastLazyReference(SpaceToken),
 }
 

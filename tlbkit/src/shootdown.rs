@@ -230,8 +230,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait.
+    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait. On a CPU that
+    /// has left it does nothing: an interrupt may come after the request that sent it was carried out.
     pub fn answer(&self, irqs: &IrqsOff) {
+        if self.presence() == Presence::ABSENT {
+            return; // its senders withdraw their requests, and may be writing the next
+        }
         self.tlb.matrix.inbox(self.id).take(|sender| self.answer_one(sender, irqs));
     }
 

@@ -15,6 +15,19 @@
 //!                                             join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the sender may use it again at once.
+//!
+//! A sender that was stopped by force while it asked must not forget its request: a target may be carrying it out.
+//!
+//! ```text
+//!   sender (stopped, bring_up)                target (answer)
+//!                                             my bit is set: read mailbox, carry it out ...
+//!   outbox[sender] := 0
+//!   write mailbox: the next request
+//!   outbox[sender] := targets
+//!                                             ... clear my bit: of a request that it has not seen
+//! ```
+//! So [`Cpu::bring_up`] ends the old request first: it asks again, for the sender may have stopped before its hint or
+//! its interrupt, and waits.
 
 use core::ops::Range;
 
@@ -48,8 +61,13 @@ pub enum Late {
 }
 
 impl Tlb<'_> {
-    /// States that `cpu` has stopped by force and executes nothing until its [`Cpu::bring_up`]: a crash, or a guest's
-    /// CPU taken away by its host. Whoever waits for it stops waiting; whoever flushes leaves it out.
+    /// States that `cpu` has stopped by force and executes nothing until its [`Cpu::bring_up`], as after a crash.
+    /// Whoever waits for it stops waiting; whoever flushes leaves it out. Not for a guest's CPU that its host has
+    /// taken away for a while: it would go on where it was, with what it was not told of still in its TLB.
+    ///
+    /// If it was itself asking, its request stands until its `bring_up` returns, and the space that it was about must
+    /// live so long. A lazy reference that it held under [`LazyReferences::Counted`](crate::LazyReferences) stays
+    /// counted: that space's tables are never given back.
     ///
     /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its target's inbox
     /// and no interrupt follows; the next sender counts on that interrupt and sends none. So a kernel that calls this
@@ -73,6 +91,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[cold]
     pub(crate) fn wait(&self, words: Range<usize>) {
         assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
+        self.wait_until_empty(words);
+    }
+
+    /// Waits until nobody is named in `words` of the outbox: the request is over.
+    fn wait_until_empty(&self, words: Range<usize>) {
         let mut turns = 0;
         for (index, word) in self.tlb.matrix.outbox(self.id).words_at(words) {
             loop {
@@ -85,13 +108,24 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 self.hardware.with_irqs_off(|irqs| self.answer(irqs));
                 self.hardware.relax();
                 turns += 1;
-                if turns == self.hardware.patience_turns() {
+                if turns >= self.hardware.patience_turns() {
                     turns = 0;
                     self.face_late();
                 }
             }
         }
         self.state.is_sending.set(0);
+    }
+
+    /// Ends what this CPU was asking for when it was stopped; the diagram above. It answers nobody meanwhile: it is
+    /// absent.
+    pub(crate) fn end_request(&self) {
+        self.missing().each(|cpu| {
+            if !self.withdraw(cpu) {
+                self.ask_again(cpu);
+            }
+        });
+        self.wait_until_empty(0..self.tlb.matrix.outbox(self.id).words().len());
     }
 
     /// CPUs that have not answered this CPU's request yet: what a watchdog prints.
@@ -102,19 +136,21 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     #[cold]
     fn face_late(&self) {
-        self.missing().each(|cpu| self.withdraw(cpu));
+        self.missing().each(|cpu| _ = self.withdraw(cpu));
         if self.hardware.late(self.missing()) == Late::AskAgain {
             self.missing().each(|cpu| self.ask_again(cpu));
         }
     }
 
-    /// Takes back the request to a CPU that has left.
-    fn withdraw(&self, cpu: CpuId) {
+    /// Takes back the request to a CPU that has left. False if it has not.
+    fn withdraw(&self, cpu: CpuId) -> bool {
         // Acquire: partner is the Release of `offline`: that CPU reads this mailbox no more.
-        if self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire) == Presence::ABSENT.0 {
+        let has_left = self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire) == Presence::ABSENT.0;
+        if has_left {
             // Relaxed: this CPU's own wait is all that reads the bit.
             self.tlb.matrix.outbox(self.id).remove(cpu, Ordering::Relaxed);
         }
+        has_left
     }
 
     fn ask_again(&self, cpu: CpuId) {
@@ -124,11 +160,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: a
     /// sender that sets its bit from here on may have dropped its hint already, and will not drop it again. The answer
-    /// that ends the return looks for them everywhere. What it asked of others when it was stopped is forgotten too: a
-    /// wait looks at the words that its flush has written, so the others must be empty.
+    /// that ends the return looks for them everywhere.
     pub(crate) fn forget_requests(&self) {
-        // Relaxed: this CPU is not waiting for them.
-        self.tlb.matrix.outbox(self.id).words().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         for sender in 0..self.tlb.cpus.len() as u32 {
             // Relaxed: a sender that waits for the bit needs nothing of this CPU but that it flushes before it runs.
             self.tlb.matrix.outbox(CpuId(sender)).remove(self.id, Ordering::Relaxed);

@@ -1,6 +1,8 @@
 //! CPUs that do not answer in time: named, asked again, or gone.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, Lazy, LazyReferences, Policy};
 
@@ -16,6 +18,11 @@ fn two(policy: Policy) -> (&'static World, usize) {
     world.delivery.set(Delivery::Lost);
     world.forget_logs();
     (world, space)
+}
+
+/// A CPU is stopped by force.
+fn stop() {
+    std::panic::resume_unwind(Box::new("stopped"));
 }
 
 /// What happens at the `turn`th turn of the next wait.
@@ -82,15 +89,63 @@ fn inv_7_a_cpu_that_stops_while_it_is_asked_is_not_waited_for_and_comes_back_cle
 }
 
 #[test]
-fn a_cpu_that_was_stopped_while_it_asked_asks_nothing_when_it_returns() {
+fn a_cpu_that_was_stopped_while_it_asked_asks_again_and_waits_before_it_returns() {
     let (world, space) = two(Policy::default());
-    at_turn(world, 3, |_| std::panic::resume_unwind(Box::new("stopped")));
+    at_turn(world, 3, |_| stop());
     assert!(catch_unwind(AssertUnwindSafe(|| world.unmap(0, space, &[USER]))).is_err());
     world.tlb.declare_stopped(CpuId(0));
+    world.forget_logs();
+    at_turn(world, 2, |world| {
+        assert!(world.log(0).contains(&Did::Ipi(1)), "it may have stopped before the interrupt");
+        assert_eq!(world.log(1), []);
+        world.quiet(1, |cpu, irqs| cpu.answer(irqs));
+    });
     world.bring_up(0);
+    assert_ne!(world.log(1), [], "the request was carried out");
     world.forget_logs();
     world.quiet(1, |cpu, irqs| cpu.answer(irqs));
-    assert_eq!(world.log(1), [], "a hint without a request");
+    assert_eq!(world.log(1), [], "once");
+}
+
+/// The target would clear the bit of the sender's next request when it is done with this one.
+#[test]
+fn inv_6_a_cpu_that_was_stopped_is_not_back_while_its_request_is_carried_out() {
+    let (world, space) = two(Policy::default());
+    let waited = Rc::new(Cell::new(false));
+    let note = Rc::clone(&waited);
+    at_turn(world, 0, move |world| {
+        // Before its CR3 write: in the midst of the answer.
+        *world.cores[1].nmi.borrow_mut() = Some(Box::new(move |world| {
+            world.cores[0].is_online.set(false);
+            world.tlb.declare_stopped(CpuId(0));
+            at_turn(world, 3, |_| stop());
+            note.set(catch_unwind(AssertUnwindSafe(|| world.bring_up(0))).is_err());
+        }));
+        world.quiet(1, |cpu, irqs| cpu.answer(irqs));
+        stop();
+    });
+    let mut gather = world.gather(Owner::Space(space));
+    world.unhook(0, &mut gather, Owner::Space(space), &[USER]);
+    gather.flush_everything();
+    assert!(catch_unwind(AssertUnwindSafe(|| world.finish(0, gather))).is_err());
+    assert!(waited.get(), "it was back in the midst of the answer");
+    world.cores[1].nmi.take();
+    world.cores[0].irqs.set(true);
+    world.bring_up(0);
+    world.cpu(0).missing().each(|cpu| panic!("{cpu:?} is still asked"));
+}
+
+#[test]
+fn inv_7_a_cpu_that_has_left_reads_no_mailbox() {
+    let (world, space) = two(Policy::default());
+    at_turn(world, 0, |world| {
+        world.cores[1].is_online.set(false);
+        world.tlb.declare_stopped(CpuId(1));
+        world.forget_logs();
+        world.quiet(1, |cpu, irqs| cpu.answer(irqs));
+        assert_eq!(world.log(1), [], "an interrupt that came late");
+    });
+    world.unmap(0, space, &[USER]);
 }
 
 /// More than 512 CPUs: when it stops over the first request it has taken the top of its inbox and not yet the word of
