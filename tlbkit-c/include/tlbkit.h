@@ -336,7 +336,8 @@ struct tlbkit_hardware_ops {
     // CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
     // that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
     uint32_t (*late)(uint32_t cpu, uint32_t missing);
-    // The last CPU that held this dying space lazily has left it. Needed where lazy references are counted.
+    // The last CPU that held this dying space lazily has left it. Interrupts are off, maybe in the handler: note it,
+    // and free the tables later. Needed where lazy references are counted.
     void (*last_lazy_reference)(uint32_t cpu, struct tlbkit_space *space);
 };
 
@@ -466,7 +467,8 @@ enum tlbkit_status tlbkit_count_size(const struct tlbkit_machine *machine,
                                      struct tlbkit_size_count *count);
 
 // Starts or restarts a CPU: first use, hot-plug, resume. Everything in its TLB goes, and the kernel's own tables are
-// loaded. Before anything else on this CPU; interrupts off.
+// loaded. Before anything else on this CPU; interrupts off. A CPU that was stopped by force while it asked others
+// waits here for their answers.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_bring_up(const struct tlbkit_machine *machine, uint32_t cpu);
 
 // Takes this CPU out until its next `tlbkit_bring_up`. Interrupts off.
@@ -474,7 +476,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_offline(const struct tlbkit_machine *m
 
 // States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
 // before it sent an interrupt that others count on: a kernel that calls this must have a `late` in its table, and
-// return `TLBKIT_LATE_ASK_AGAIN` from it.
+// return `TLBKIT_LATE_ASK_AGAIN` from it. A space that it was flushing must live until its `tlbkit_bring_up` returns.
+// Not for a guest's CPU that may go on by itself.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_declare_stopped(const struct tlbkit_machine *machine, uint32_t stopped);
 
 // Loads a space for the task that runs next; nothing if it runs already. In the context switch, interrupts off. The
@@ -497,7 +500,7 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_enter_kernel(const struct tlbkit_machi
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_exit_to_user(const struct tlbkit_machine *machine, uint32_t cpu);
 
 // Carries out what other CPUs have asked: the handler of the shootdown interrupt. Interrupts off. A stray interrupt
-// is harmless.
+// is harmless, on a CPU that has left too.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_answer(const struct tlbkit_machine *machine, uint32_t cpu);
 
 // True if the space is loaded here and may be used: what an NMI asks before it touches user memory. False on misuse.
@@ -513,7 +516,8 @@ enum tlbkit_status tlbkit_missing(const struct tlbkit_machine *machine,
                                   void (*each)(void *context, uint32_t missing),
                                   void *context);
 
-// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
+// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always. Gathers of
+// a policy that lists pages keep to the length of their list.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_ceiling(const struct tlbkit_machine *machine, uint32_t pages);
 
 // Flushes the user half this way (an `enum tlbkit_user_flush`) from now on.

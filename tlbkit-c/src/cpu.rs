@@ -24,7 +24,8 @@ unsafe fn quiet(machine: *const MachineStorage, cpu: u32, f: impl FnOnce(ThisCpu
 }
 
 /// Starts or restarts a CPU: first use, hot-plug, resume. Everything in its TLB goes, and the kernel's own tables are
-/// loaded. Before anything else on this CPU; interrupts off.
+/// loaded. Before anything else on this CPU; interrupts off. A CPU that was stopped by force while it asked others
+/// waits here for their answers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_bring_up(machine: *const MachineStorage, cpu: u32) -> Status {
     report(|| {
@@ -48,7 +49,8 @@ pub unsafe extern "C" fn tlbkit_offline(machine: *const MachineStorage, cpu: u32
 
 /// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
 /// before it sent an interrupt that others count on: a kernel that calls this must have a `late` in its table, and
-/// return `TLBKIT_LATE_ASK_AGAIN` from it.
+/// return `TLBKIT_LATE_ASK_AGAIN` from it. A space that it was flushing must live until its `tlbkit_bring_up` returns.
+/// Not for a guest's CPU that may go on by itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_declare_stopped(machine: *const MachineStorage, stopped: u32) -> Status {
     report(|| {
@@ -105,11 +107,14 @@ pub unsafe extern "C" fn tlbkit_exit_to_user(machine: *const MachineStorage, cpu
 }
 
 /// Carries out what other CPUs have asked: the handler of the shootdown interrupt. Interrupts off. A stray interrupt
-/// is harmless.
+/// is harmless, on a CPU that has left too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_answer(machine: *const MachineStorage, cpu: u32) -> Status {
     // SAFETY: the crate's contract.
-    unsafe { quiet(machine, cpu, |cpu, irqs| cpu.answer(irqs)) }
+    match unsafe { quiet(machine, cpu, |cpu, irqs| cpu.answer(irqs)) } {
+        Status::CpuOffline => Status::Ok,
+        other => other,
+    }
 }
 
 /// True if the space is loaded here and may be used: what an NMI asks before it touches user memory. False on misuse.
@@ -142,7 +147,8 @@ pub unsafe extern "C" fn tlbkit_missing(
     })
 }
 
-/// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
+/// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always. Gathers of
+/// a policy that lists pages keep to the length of their list.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_set_ceiling(machine: *const MachineStorage, pages: u32) -> Status {
     report(|| {

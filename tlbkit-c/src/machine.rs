@@ -131,11 +131,15 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     let setup = unsafe { &*setup };
     check(setup.ops)?;
     check(setup.cpus)?;
+    if !setup.stats.is_null() {
+        check(setup.stats)?;
+    }
     // SAFETY: as above.
     let ops = Ops::new(unsafe { &*setup.ops })?;
     // SAFETY: as above, or null.
     let policy = unsafe { policy_of(setup.policy) }?;
-    if setup.cpu_count == 0 {
+    // A root with bits of CR3 in it would be loaded with them.
+    if setup.cpu_count == 0 || !setup.kernel_root.is_multiple_of(tlbkit::PAGE_BYTES) {
         return Err(Status::BadValue);
     }
     if setup.matrix_words < tlbkit_matrix_words(setup.cpu_count) {
@@ -147,7 +151,6 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     let cpus = unsafe { made_cpus(setup.cpus.cast::<CpuState>(), setup.cpu_count as usize) };
     let mut tlb = Tlb::new(cpus, matrix, PhysAddr(setup.kernel_root), policy);
     if !setup.stats.is_null() {
-        check(setup.stats)?;
         // SAFETY: the contract gives the counters for ever.
         tlb = tlb.counting_into(unsafe { zeroed_stats(setup.stats.cast::<CpuStats>(), setup.cpu_count as usize) });
     }

@@ -69,7 +69,8 @@ pub struct HardwareOps {
     /// CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
     /// that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
     pub late: Option<unsafe extern "C" fn(cpu: u32, missing: u32) -> u32>,
-    /// The last CPU that held this dying space lazily has left it. Needed where lazy references are counted.
+    /// The last CPU that held this dying space lazily has left it. Interrupts are off, maybe in the handler: note it,
+    /// and free the tables later. Needed where lazy references are counted.
     pub last_lazy_reference: Option<unsafe extern "C" fn(cpu: u32, space: *mut SpaceStorage)>,
 }
 

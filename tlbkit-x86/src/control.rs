@@ -89,9 +89,14 @@ pub unsafe fn enable_tags(wanted: Features) -> Features {
     // SAFETY: the caller's; the root is loaded again as it is, under tag 0.
     unsafe {
         write_cr4(read_cr4() | CR4_PGE);
-        if wanted.pcid && read_cr4() & CR4_PCIDE == 0 {
-            write_cr3(read_cr3() & !CR3_PCID);
-            write_cr4(read_cr4() | CR4_PCIDE);
+        match (wanted.pcid, read_cr4() & CR4_PCIDE != 0) {
+            (true, false) => {
+                write_cr3(read_cr3() & !CR3_PCID);
+                write_cr4(read_cr4() | CR4_PCIDE);
+            }
+            // An earlier stage has switched them on, and an erratum forbids them.
+            (false, true) => without_tags(),
+            _ => {}
         }
         Features { pcid: read_cr4() & CR4_PCIDE != 0, ..wanted }
     }

@@ -38,6 +38,12 @@ static void a_bad_setup_is_refused(void) {
     IS(NULL_POINTER, tlbkit_machine_init(&fresh, &setup));
     setup = good_setup(), setup.cpu_count = 0;
     IS(BAD_VALUE, tlbkit_machine_init(&fresh, &setup));
+    memset(setup.matrix, 0x5a, sizeof(uint64_t));
+    setup = good_setup(), setup.kernel_root = 0x1018;
+    IS(BAD_VALUE, tlbkit_machine_init(&fresh, &setup));
+    setup.stats = (struct tlbkit_stats *)((char *)setup.cpus + 4), setup.kernel_root = 0x1000;
+    IS(MISALIGNED, tlbkit_machine_init(&fresh, &setup));
+    CHECK(setup.matrix[0] == 0x5a5a5a5a5a5a5a5a); /* nothing was changed */
     setup = good_setup(), setup.matrix_words = tlbkit_matrix_words(2) - 1;
     IS(TOO_SMALL, tlbkit_machine_init(&fresh, &setup));
     struct tlbkit_hardware_ops holes = hardware;

@@ -78,6 +78,18 @@ static void a_gather_flushes_before_it_frees(void) {
         CHECK(touch(cpu, 4) == NO_FRAME && touch(cpu, 6) == NO_FRAME);
 }
 
+static void a_full_flush_needs_no_page_named(void) {
+    struct tlbkit_gather gather;
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        (void)touch(cpu, 7);
+    set_page(&space_a, 7, NO_FRAME);
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
+    OK(tlbkit_gather_everything(&gather));
+    OK(tlbkit_gather_finish(&gather, 1));
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch(cpu, 7) == NO_FRAME);
+}
+
 static void a_lazy_cpu_finds_the_change_when_it_comes_back(const struct tlbkit_policy *policy) {
     CHECK(touch(2, 0) == 2000);
     go_idle(2);
@@ -112,6 +124,7 @@ static void a_cpu_can_leave_and_come_back(void) {
     irqs_on[3] = false;
     OK(tlbkit_offline(&machine, 3));
     CHECK(tlbkit_enter_lazy(&machine, 3) == TLBKIT_STATUS_CPU_OFFLINE);
+    OK(tlbkit_answer(&machine, 3)); /* an interrupt that comes late */
     unsigned before = interrupts[3];
     set_page(&space_b, 0, 55);
     OK(tlbkit_flush_range(&machine, 0, &space_b, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_ENTER));
@@ -172,6 +185,7 @@ static void everything_under(const struct tlbkit_policy *policy) {
     spaces_and_switches();
     a_range_is_flushed_on_every_cpu();
     a_gather_flushes_before_it_frees();
+    a_full_flush_needs_no_page_named();
     a_lazy_cpu_finds_the_change_when_it_comes_back(policy);
     kernel_addresses_are_flushed_in_every_space();
     a_cpu_can_leave_and_come_back();
