@@ -48,8 +48,10 @@ const HAS_INVLPGB: u32 = 1 << 3;
 
 const MICROCODE_REVISION: u32 = 0x8b;
 
+#[allow(unused_unsafe, reason = "the intrinsic became safe after the oldest Rust that this builds with")]
 fn ask(leaf: u32) -> CpuidResult {
-    __cpuid_count(leaf, 0)
+    // SAFETY: every CPU with long mode has the instruction.
+    unsafe { __cpuid_count(leaf, 0) }
 }
 
 /// The leaf, if the range that it belongs to reaches it.

@@ -5,6 +5,7 @@ mod c_kernel;
 mod fences;
 mod mutants;
 mod nostd;
+mod oldest;
 mod qemu;
 mod setup;
 mod steps;

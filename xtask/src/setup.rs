@@ -63,6 +63,16 @@ pub(crate) fn target(target: &str) -> Ready<()> {
     }
 }
 
+/// Makes sure that there is a Rust of exactly this version.
+pub(crate) fn toolchain(version: &str) -> Ready<()> {
+    let line = ["toolchain", "install", version, "--profile", "minimal", "--no-self-update"];
+    let installed = Command::new("rustup").args(line).stdin(Stdio::null()).stderr(Stdio::null()).status();
+    match installed {
+        Ok(status) if status.success() => Ready::Yes(()),
+        _ => Ready::No(format!("to have it, run: rustup {}", line.join(" "))),
+    }
+}
+
 /// True if the compiler's own folder holds the target's core library, whoever put it there.
 fn has_target(target: &str) -> bool {
     let output = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();

@@ -4,7 +4,7 @@
 //! machine is skipped aloud, with the command that would change that.
 
 use crate::setup::{self, Ready};
-use crate::{browser, c_kernel, fences, mutants, nostd, qemu, tidy};
+use crate::{browser, c_kernel, fences, mutants, nostd, oldest, qemu, tidy};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -32,6 +32,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", run: |root| cargo(root, "clippy --workspace --all-targets --quiet -- -D warnings") },
     Step { name: "docs", run: docs_step },
     Step { name: "no_std", run: nostd::check },
+    Step { name: "oldest Rust", run: oldest::check },
     Step { name: "test workspace", run: |root| cargo(root, "test --workspace --no-fail-fast --quiet") },
     // Alone, so that no other crate's wish for `observe` reaches it: this is what a kernel links.
     Step { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --no-fail-fast --quiet") },
