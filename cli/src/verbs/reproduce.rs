@@ -162,6 +162,6 @@ mod tests {
         }
         let Table::Grid { rows, .. } = setup_of(&Experiment::builtin("batch").unwrap()) else { panic!("cells") };
         let files = rows.iter().find(|row| row[0] == "files").unwrap();
-        assert_eq!(files[1..4], ["8 files a command reads", "4 to 16", "prior"]);
+        assert_eq!(files[1..4], ["8 files", "4 to 16", "prior"]);
     }
 }
