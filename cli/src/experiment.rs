@@ -58,7 +58,6 @@ pub(crate) enum Value {
 /// One number of the set-up, and where it is from.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[allow(dead_code, reason = "parts of it are for readers of the file")]
 pub(crate) struct Parameter {
     /// The value.
     pub(crate) value: Value,
@@ -69,6 +68,8 @@ pub(crate) struct Parameter {
     pub(crate) source: String,
     /// How much it may be trusted.
     pub(crate) kind: Kind,
+    /// Lowest and highest value that its source allows or that was tried, where either is known.
+    pub(crate) band: Option<[f64; 2]>,
 }
 
 /// One side of the comparison: a preset, and what is changed in it.
@@ -97,7 +98,7 @@ pub(crate) struct Setup {
     pub(crate) workload: String,
     /// What is compared.
     pub(crate) policies: Vec<PolicyChoice>,
-    /// Every other number.
+    /// Every other number. One that a workload has a parameter for is set in it by its name.
     #[serde(default)]
     pub(crate) parameters: BTreeMap<String, Parameter>,
 }

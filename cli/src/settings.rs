@@ -14,6 +14,7 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("set", "exact, kept, with-tables, or a power of two of generations between trims"),
     ("kernel_set", "written, unwritten"),
     ("ceiling", "0 to 262144 pages; 0 for always everything"),
+    ("compare", "above, at-least: whether as many pages as the ceiling still go one by one, or not"),
     ("page_table_walk", "on, off (Linux 3.x rule)"),
     ("shift", "-1 to 9 (Linux 3.x rule)"),
     ("batching", "none, range, or 1 to 16 pages a packet"),
@@ -25,6 +26,9 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("lazy_refs", "counted, shot-down"),
     ("stats", "on, off"),
 ];
+
+/// What the library still flushes page by page at most, under any ceiling: 1 GiB. Its own constant is private.
+const MOST_CEILING: u64 = (1 << 30) / tlbkit::PAGE_BYTES;
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
 pub(crate) fn policy(text: &str) -> Result<Policy> {
@@ -59,10 +63,9 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Result<()> {
         ("set", _) => policy.cpu_set = CpuSetUpkeep::Trimmed { every: power_of_two(key, value)? },
         ("kernel_set", "written") => policy.kernel_set = KernelSet::Written,
         ("kernel_set", "unwritten") => policy.kernel_set = KernelSet::Unwritten,
-        ("ceiling", _) => {
-            let pages = number(key, value, 0, 1 << 18)? as u32;
-            policy.range = RangeRule::Ceiling { pages, compare: Compare::Above };
-        }
+        ("ceiling", _) => policy.range = ceiling(policy.range, number(key, value, 0, MOST_CEILING)? as u32),
+        ("compare", "above") => policy.range = compared(policy.range, Compare::Above)?,
+        ("compare", "at-least") => policy.range = compared(policy.range, Compare::AtLeast)?,
         ("page_table_walk", "on") => policy.range = family(policy.range, None, Some(LargePageWalk::Walk)),
         ("page_table_walk", "off") => policy.range = family(policy.range, None, Some(LargePageWalk::Skip)),
         ("shift", "-1") => policy.range = family(policy.range, Some(-1), None),
@@ -116,6 +119,21 @@ fn power_of_two(key: &str, value: &str) -> Result<u32> {
     Ok(number)
 }
 
+/// The preset's comparison stays: a kernel with another limit is still that kernel.
+fn ceiling(rule: RangeRule, pages: u32) -> RangeRule {
+    match rule {
+        RangeRule::Ceiling { compare, .. } => RangeRule::Ceiling { pages, compare },
+        RangeRule::FamilyShift { .. } => RangeRule::Ceiling { pages, compare: Compare::Above },
+    }
+}
+
+fn compared(rule: RangeRule, compare: Compare) -> Result<RangeRule> {
+    match rule {
+        RangeRule::Ceiling { pages, .. } => Ok(RangeRule::Ceiling { pages, compare }),
+        RangeRule::FamilyShift { .. } => bail!("compare: there is no ceiling to compare with; set it before"),
+    }
+}
+
 fn family(rule: RangeRule, shift: Option<i8>, walk: Option<LargePageWalk>) -> RangeRule {
     let (old_shift, entries, old_walk) = match rule {
         RangeRule::FamilyShift { shift, entries, walk } => (shift, entries, walk),
@@ -134,6 +152,28 @@ mod tests {
         assert_eq!(policy.lazy, Lazy::Off);
         assert_eq!(policy.range, RangeRule::Ceiling { pages: 0, compare: Compare::Above });
         assert_eq!(Policy { lazy: Policy::preset("linux-6.18").unwrap().lazy, ..policy }.tags, policy.tags);
+    }
+
+    #[test]
+    fn a_ceiling_is_compared_as_the_preset_does_unless_said_otherwise() {
+        for (text, pages, compare) in [
+            ("asterinas:ceiling=16", 16, Compare::AtLeast),
+            ("asterinas:ceiling=16+compare=above", 16, Compare::Above),
+            ("linux-6.18:compare=at-least", 33, Compare::AtLeast),
+            ("linux-3.13:ceiling=8", 8, Compare::Above),
+        ] {
+            assert_eq!(policy(text).unwrap().range, RangeRule::Ceiling { pages, compare }, "{text}");
+        }
+        let error = format!("{:#}", policy("linux-3.13:compare=above").unwrap_err());
+        assert!(error.contains("there is no ceiling"), "{error}");
+    }
+
+    #[test]
+    fn the_limit_that_is_printed_is_the_limit() {
+        let printed = format!("0 to {MOST_CEILING} pages");
+        assert!(KEYS.iter().any(|(key, values)| *key == "ceiling" && values.starts_with(&printed)), "{printed}");
+        assert!(policy(&format!("xnu:ceiling={MOST_CEILING}")).is_ok());
+        assert!(policy(&format!("xnu:ceiling={}", MOST_CEILING + 1)).is_err());
     }
 
     #[test]

@@ -87,6 +87,44 @@ fn a_killed_shard_goes_on_where_it_stopped() {
     assert_eq!(text(&folder, &["run", "plan"]), "plan.1-of-1: 8 points, 0 of them run now\n");
 }
 
+/// A plan of one point on `mine.toml`, a machine with a context switch of `cycles`.
+fn plan_on_a_file(folder: &Path, cycles: u32) {
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines/recent-bare.toml");
+    let text = fs::read_to_string(built_in).unwrap();
+    let (from, to) = ("context_switch_base = { value = 2090", format!("context_switch_base = {{ value = {cycles}"));
+    assert!(text.contains(from));
+    fs::write(folder.join("mine.toml"), text.replace(from, &to)).unwrap();
+    let lists = ["plan", "ebizzy-m", "--machine", "mine.toml", "--policy", "tlbkit", "--cpus", "2", "--milliseconds"];
+    fs::write(folder.join("plan"), self::text(folder, &[&lists[..], &["1", "--seed", "1,2"]].concat())).unwrap();
+}
+
+#[test]
+fn rows_of_a_machine_that_has_changed_since_are_refused() {
+    let folder = folder("machine");
+    plan_on_a_file(&folder, 2090);
+    text(&folder, &["run", "plan", "--shard", "1/2"]);
+    text(&folder, &["run", "plan", "-o", "first"]);
+    let comment = format!("# A word.\n{}", fs::read_to_string(folder.join("mine.toml")).unwrap());
+    fs::write(folder.join("mine.toml"), comment).unwrap();
+    assert_eq!(text(&folder, &["run", "plan", "-o", "first"]), "first: 2 points, 0 of them run now\n");
+    plan_on_a_file(&folder, 2500);
+    text(&folder, &["run", "plan", "--shard", "2/2"]);
+    text(&folder, &["run", "plan", "-o", "second"]);
+    for (arguments, file) in [
+        (&["run", "plan", "-o", "first"][..], "first"),
+        (&["run", "plan", "--shard", "1/2"], "plan.1-of-2"),
+        (&["merge", "plan", "first"], "first"),
+        (&["merge", "plan", "plan.2-of-2", "plan.1-of-2"], "plan.1-of-2"),
+    ] {
+        let output = sweep(&folder, arguments);
+        let message = str::from_utf8(&output.stderr).unwrap();
+        let expected =
+            format!("tlbkit: {file}:1: machine mine.toml has changed since: remove the file, run its shard again\n");
+        assert_eq!((message, output.status.code()), (expected.as_str(), Some(2)), "{arguments:?}");
+    }
+    assert_eq!(text(&folder, &["merge", "plan", "second"]).lines().count(), 2);
+}
+
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
     let folder = folder("wrong");
@@ -94,11 +132,11 @@ fn wrong_input_is_one_line_and_status_2() {
     let first = fs::read_to_string(folder.join("plan")).unwrap().lines().next().unwrap().to_owned();
     fs::write(folder.join("bad"), format!("{first}\n{}\n", first.replace("tlbkit", "x").replace("linux-6.18", "y")))
         .unwrap();
-    fs::write(folder.join("foreign"), "{\"format\": 1, \"point\": 0, \"outcome\": {}}\n").unwrap();
+    fs::write(folder.join("foreign"), "{\"format\": 2, \"point\": 0, \"outcome\": {}}\n").unwrap();
     text(&folder, &["run", "plan", "--shard", "1/8"]);
     let row = fs::read_to_string(folder.join("plan.1-of-8")).unwrap();
-    fs::write(folder.join("older"), row.replace("\"format\":1,", "")).unwrap();
-    fs::write(folder.join("newer"), row.replace("\"format\":1,", "\"format\":9,")).unwrap();
+    fs::write(folder.join("older"), row.replace("\"format\":2,", "")).unwrap();
+    fs::write(folder.join("newer"), row.replace("\"format\":2,", "\"format\":9,")).unwrap();
     fs::write(folder.join("empty"), "").unwrap();
     let cases: [(&[&str], &str); 12] = [
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms: there are "),
@@ -109,8 +147,8 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["run", "empty"], "tlbkit: empty: no point in it"),
         (&["run", "bad"], "tlbkit: bad:2: no policy y: there are "),
         (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan"),
-        (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 1; run its"),
-        (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 1; run its"),
+        (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 2; run its"),
+        (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 2; run its"),
         (&["run", "plan", "-o", "older"], "tlbkit: older:1: format none, "),
         (&["merge", "plan", "empty"], "tlbkit: plan:1: 8 points have no row yet, this one first"),
     ];

@@ -145,12 +145,12 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "freebsd-14",
-        description: "no lazy mode, ceiling of 4,096 pages; its whole PCID namespace is expressed as 15 slots, \
-            answers before flushing are not",
+        description: "no lazy mode, 4,096 pages or more flush everything; its whole PCID namespace is expressed as 15 \
+            slots, answers before flushing are not",
         policy: Policy {
             tags: Tags::RoundRobin(15),
             lazy: Lazy::Off,
-            range: ceiling(4096, Compare::Above),
+            range: ceiling(4096, Compare::AtLeast),
             local_flush: LocalFlush::WhileRemote,
             lazy_references: LazyReferences::ShotDown,
             ..LINUX_3_4
@@ -200,5 +200,14 @@ mod tests {
             assert!(preset.policy.slots() >= 1);
         }
         assert_eq!(Policy::preset("no such kernel"), None);
+    }
+
+    /// `pmap_invalidate_range` of FreeBSD tests `eva - sva >= PMAP_INVLPG_THRESHOLD`; Linux tests for more than 33.
+    #[test]
+    fn a_limit_is_compared_as_its_kernel_compares_it() {
+        for (name, singly) in [("freebsd-14", 4095), ("asterinas", 31), ("linux-4.13", 33), ("linux-6.18", 33)] {
+            let range = Policy::preset(name).unwrap().range;
+            assert!(!range.is_everything(singly, u64::MAX) && range.is_everything(singly + 1, u64::MAX), "{name}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use anyhow::{Error, Result, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Expected, Experiment, PublishedTable, Rule, Setup, Source};
+use super::{Expected, Experiment, PublishedTable, Rule, Setup, Source, Value};
 use crate::figure::Kind;
 
 /// The file as it is written.
@@ -116,6 +116,7 @@ impl Place<'_> {
 pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment> {
     let raw: Raw = toml::from_str(text).map_err(|error| syntax(file, text, &error))?;
     let at = |byte| Place { file, text, byte };
+    check_parameters(&at(0), &raw.setup)?;
     let mut tables = Vec::new();
     for table in raw.table {
         check_table(&at(table.span().start), table.get_ref())?;
@@ -148,6 +149,18 @@ fn syntax(file: &str, text: &str, error: &toml::de::Error) -> Error {
     let message = error.message().lines().collect::<Vec<_>>().join(" ");
     let found = text.lines().nth(line - 1).unwrap_or_default().trim();
     anyhow!("{file}:{line}: {message}: `{found}`")
+}
+
+/// A band without its value inside would say that the value is wrong.
+fn check_parameters(place: &Place<'_>, setup: &Setup) -> Result<()> {
+    for (name, parameter) in &setup.parameters {
+        let Some(band) = parameter.band else { continue };
+        let is_inside = matches!(parameter.value, Value::Number(value) if (band[0]..=band[1]).contains(&value));
+        if !is_inside || !band.iter().all(|end| end.is_finite()) {
+            return Err(place.of_key(name).error("band", format!("{band:?}"), "must hold the value, a number"));
+        }
+    }
+    Ok(())
 }
 
 fn check_table(place: &Place<'_>, table: &PublishedTable) -> Result<()> {
@@ -283,6 +296,7 @@ mod tests {
     use super::*;
 
     const RANGE: &str = include_str!("../../../experiments/range.toml");
+    const PTI: &str = include_str!("../../../experiments/pti.toml");
     const PCID: &str = include_str!("../../../experiments/pcid.toml");
 
     /// The error after `from` became `to` in a good file; panics if there is none or it has several lines.
@@ -302,6 +316,19 @@ mod tests {
         let line = line_of(PCID, "band = [2, 10]");
         let message = fault(PCID, "band = [2, 10]", "band = [10, 2]");
         assert_eq!(message, format!("e.toml:{line}: band = [10.0, 2.0]: must be [low, high], finite, low <= high"));
+    }
+
+    #[test]
+    fn a_parameter_lies_in_its_own_band() {
+        let line = line_of(PTI, "heap_pages = ");
+        let message = fault(PTI, "band = [512, 2048]", "band = [2048, 4096]");
+        assert_eq!(message, format!("e.toml:{line}: band = [2048.0, 4096.0]: must hold the value, a number"));
+        let message = fault(
+            PTI,
+            "kind = \"input\", source = \"document: the mix",
+            "band = [1, 2], kind = \"input\", source = \"",
+        );
+        assert!(message.contains("band = [1.0, 2.0]: must hold the value"), "{message}");
     }
 
     #[test]

@@ -152,11 +152,11 @@ fn table_of(table: &Table) -> Markup {
                 caption { (title) }
                 thead { tr {
                     @for (index, cell) in head.iter().enumerate() {
-                        th class=[rows.first().and_then(|row| class_of(&row[index]))] { (cell) }
+                        th class=[rows.first().and_then(|row| class_of(cell, &row[index]))] { (cell) }
                     }
                 } }
                 tbody { @for row in rows { tr {
-                    @for cell in row { td class=[class_of(cell)] { (cell) } }
+                    @for (cell, head) in row.iter().zip(head) { td class=[class_of(head, cell)] { (cell) } }
                 } } }
             } }
         },
@@ -164,9 +164,11 @@ fn table_of(table: &Table) -> Markup {
     }
 }
 
-/// Words go to the left of their column, numbers to the right; a name that is indented is a part of the row above.
-fn class_of(cell: &str) -> Option<&'static str> {
+/// Words go to the left of their column, numbers to the right; a name that is indented is a part of the row above. A
+/// source is words, though it may begin with a number, and needs room.
+fn class_of(head: &str, cell: &str) -> Option<&'static str> {
     match cell.chars().next() {
+        _ if head == "source" => Some("left words"),
         Some(' ') => Some("part"),
         Some(first) if first.is_alphabetic() => Some("left"),
         _ => None,
@@ -251,10 +253,10 @@ mod tests {
     fn a_grid_has_words_on_the_left_and_numbers_on_the_right() {
         let head = ["number", "value", "source"].map(String::from).to_vec();
         let rows =
-            ["cycles.invlpg", "  in part"].map(|name| [name, "195", "a source"].map(String::from).to_vec()).to_vec();
+            ["cycles.invlpg", "  in part"].map(|name| [name, "195", "2 rows"].map(String::from).to_vec()).to_vec();
         let table = table_of(&Table::Grid { title: String::new(), head, rows }).into_string();
-        assert!(table.contains(r#"<th>value</th><th class="left">source</th>"#), "{table}");
-        assert!(table.contains(r#"<td>195</td><td class="left">a source</td>"#), "{table}");
+        assert!(table.contains(r#"<th>value</th><th class="left words">source</th>"#), "{table}");
+        assert!(table.contains(r#"<td>195</td><td class="left words">2 rows</td>"#), "{table}");
         assert!(table.contains(r#"<td class="part">  in part</td>"#), "{table}");
     }
 

@@ -17,7 +17,7 @@ pub(crate) struct Report {
     pub(crate) sections: Vec<Section>,
     /// The policies side by side.
     pub(crate) compared: Vec<Table>,
-    /// Fitted and assumed numbers that are no figure of an experiment, such as those of the machines.
+    /// Numbers that were put in, fitted or assumed and are no figure of an experiment: its set-up, its machine.
     pub(crate) fitted: Vec<Table>,
 }
 

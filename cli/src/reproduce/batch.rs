@@ -55,8 +55,7 @@ const NOTES: [&str; 3] = [
 ];
 
 fn outcomes(lab: &Lab, policies: &[&str], accounting: Accounting) -> Result<Vec<Outcome>> {
-    let (commands, step) = (lab.number("commands")?, lab.number("step_cycles")?);
-    let workload = lab.workload(&[format!("rounds={commands}"), format!("step_cycles={step}")])?;
+    let workload = lab.workload(&[format!("rounds={}", lab.number("commands")?)])?;
     let runs = policies
         .iter()
         .map(|id| {

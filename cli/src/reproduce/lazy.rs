@@ -12,8 +12,8 @@ use super::{Lab, Produced, execute_all};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 3] = ["before", "after", "counted"];
-/// Where the window begins and ends.
-const WINDOW_MILLISECONDS: [f64; 2] = [8.0, 40.0];
+/// Where the window begins and ends, in milliseconds.
+const WINDOW: [&str; 2] = ["window_begin", "window_end"];
 
 /// Two lengths of one run.
 struct Window {
@@ -112,13 +112,13 @@ impl Window {
 fn windows(lab: &Lab, workload: &str) -> Result<Vec<Window>> {
     let cycles = lab.number("request_cycles")?;
     let parameters = [format!("client_cycles={cycles}"), format!("server_cycles={cycles}")];
-    let workload = crate::verbs::run::workload(workload, &parameters)?;
+    let workload = lab.workload_called(workload, &parameters)?;
     let mut runs = Vec::new();
     for policy in POLICIES {
-        for milliseconds in WINDOW_MILLISECONDS {
+        for end in WINDOW {
             let mut run = lab.run(lab.policy(policy)?, workload);
             run.cpus = lab.number("cpus")? as usize;
-            run.limit_cycles = Some(lab.milliseconds(milliseconds));
+            run.limit_cycles = Some(lab.milliseconds(lab.number(end)?));
             runs.push(run);
         }
     }

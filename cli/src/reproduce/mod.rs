@@ -76,9 +76,19 @@ impl Lab {
         }
     }
 
-    /// The experiment's workload with `parameters`.
-    pub(crate) fn workload(&self, parameters: &[String]) -> Result<Workload> {
-        workload(&self.experiment.setup.workload, parameters)
+    /// The experiment's workload as the set-up has it, with `settings` beside.
+    pub(crate) fn workload(&self, settings: &[String]) -> Result<Workload> {
+        self.workload_called(&self.experiment.setup.workload, settings)
+    }
+
+    /// The workload `name` with each number of the set-up that it has a parameter for, and `settings` beside.
+    pub(crate) fn workload_called(&self, name: &str, settings: &[String]) -> Result<Workload> {
+        let known = workload(name, &[])?;
+        let of_setup = self.experiment.setup.parameters.iter().filter_map(|(key, parameter)| match parameter.value {
+            Value::Number(number) if known.parameters().get(key).is_some() => Some(format!("{key}={number}")),
+            _ => None,
+        });
+        workload(name, &of_setup.chain(settings.iter().cloned()).collect::<Vec<_>>())
     }
 
     /// A run on the experiment's machine; without a limit unless the caller sets one.
@@ -123,4 +133,50 @@ pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (mean, if values.len() < 2 { 0.0 } else { (squares / (n - 1.0)).sqrt() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::ids;
+
+    /// What a set-up decides under another name.
+    const BY_OTHER_NAMES: [&str; 2] = ["client_cycles", "server_cycles"];
+
+    fn lab(id: &str) -> Lab {
+        let experiment = Experiment::builtin(id).unwrap();
+        let machine = machine(&experiment.setup.machine).unwrap();
+        Lab { experiment, machine }
+    }
+
+    #[test]
+    fn no_default_of_a_workload_that_is_a_prior_is_missing_from_the_set_up() {
+        for experiment in ids().map(|id| lab(id).experiment) {
+            let setup = &experiment.setup;
+            let second = setup.parameters.get("workload_second").map(|parameter| match &parameter.value {
+                Value::Text(name) => name.clone(),
+                Value::Number(_) => panic!("a workload has a name"),
+            });
+            for name in second.iter().chain([&setup.workload]) {
+                for parameter in workload(name, &[]).unwrap().parameters().list() {
+                    let is_named =
+                        setup.parameters.contains_key(parameter.name) || BY_OTHER_NAMES.contains(&parameter.name);
+                    assert!(
+                        is_named || !parameter.meaning.contains("prior"),
+                        "{}: {name} {}",
+                        experiment.id,
+                        parameter.name
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_of_the_set_up_reaches_the_workload() {
+        let mut lab = lab("pti");
+        lab.experiment.setup.parameters.get_mut("heap_pages").unwrap().value = Value::Number(77.0);
+        let compile = lab.workload(&["rounds=3".to_owned()]).unwrap();
+        assert_eq!(["heap_pages", "rounds", "jobs"].map(|name| compile.parameters().get(name)), [77, 3, 8].map(Some));
+    }
 }

@@ -12,8 +12,6 @@ use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 3] = ["pcid", "nopcid", "unpatched"];
 const PAGES: [u64; 2] = [0, 512];
-/// Rounds of a run: long enough that the start does not show in the third digit.
-const ROUNDS: u64 = 6_000;
 
 pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
     let outcomes = PAGES.map(|pages| outcomes(lab, pages));
@@ -55,7 +53,7 @@ const NOTES: [&str; 3] = [
 ];
 
 fn outcomes(lab: &Lab, pages: u64) -> Result<Vec<Outcome>> {
-    let workload = lab.workload(&[format!("pages={pages}"), format!("rounds={ROUNDS}")])?;
+    let workload = lab.workload(&[format!("pages={pages}")])?;
     let runs = POLICIES
         .iter()
         .map(|policy| {

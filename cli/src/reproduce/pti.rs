@@ -149,12 +149,7 @@ fn add_compiles(lab: &Lab, produced: &mut Produced) -> Result<()> {
 
 /// So many compiles under each method; the two do the same work seed by seed.
 fn compiles(lab: &Lab, runs: usize) -> Result<Vec<Outcome>> {
-    let parameters = ["jobs", "flushes", "user_cycles", "reads"];
-    let mut settings = vec!["rounds=1".to_owned()];
-    for parameter in parameters {
-        settings.push(format!("{parameter}={}", lab.number(parameter)?));
-    }
-    let compile = lab.workload(&settings)?;
+    let compile = lab.workload(&["rounds=1".to_owned()])?;
     let mut all = Vec::with_capacity(2 * runs);
     for method in METHODS {
         let policy = lab.policy(method)?;

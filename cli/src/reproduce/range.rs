@@ -93,8 +93,7 @@ impl Plan {
 
     fn run<'l>(&self, lab: &'l Lab, threads: u64, policy: &str, index: u64) -> Result<Run<'l>> {
         let record_cycles = record_cycles(lab, index, self.runs)?;
-        // One chunk will do: the program never reads the others.
-        let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}"), "chunks=1".into()];
+        let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}")];
         let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
         let sample_cycles = Some(self.iteration_cycles);
         Ok(Run {

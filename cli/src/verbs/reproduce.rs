@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use tlbkit_sim::machine::Machine;
 
-use crate::experiment::{Experiment, ids};
+use crate::experiment::{Experiment, Parameter, Value, ids};
 use crate::figure::{Figure, Tally, all_ok};
 use crate::output::report::{Report, Section, Table};
 use crate::output::{html, table};
@@ -30,14 +30,15 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     let chosen = choose(&options.ids)?;
     let bar = progress::bar(chosen.len());
     let mut report = empty_report();
-    let mut machines = Vec::new();
+    let (mut setups, mut machines) = (Vec::new(), Vec::new());
     for id in chosen {
         bar.set_message(id);
         let (lab, produced) = produce(Experiment::builtin(id)?)?;
         machines.push(lab.experiment.setup.machine.clone());
+        setups.push(setup_of(&lab.experiment));
         add(&mut report, &lab, produced, format);
         bar.inc(1);
-        report.fitted = fitted(&machines)?;
+        report.fitted = [setups.clone(), fitted(&machines)?].concat();
         // Written after each experiment, so that nothing computed is lost.
         html::write(&report, &options.report)?;
     }
@@ -90,6 +91,29 @@ fn print_section(lab: &Lab, figures: &[Figure], notes: &[String]) {
     println!();
 }
 
+/// The heads of all tables of what was put in.
+fn head() -> Vec<String> {
+    ["number", "value", "band", "kind", "source"].map(String::from).to_vec()
+}
+
+fn band_text(band: Option<[f64; 2]>) -> String {
+    band.map_or(String::new(), |[low, high]| format!("{low} to {high}"))
+}
+
+/// Every number of an experiment's set-up, from the document or not.
+fn setup_of(experiment: &Experiment) -> Table {
+    let row = |(name, parameter): (&String, &Parameter)| {
+        let value = match &parameter.value {
+            Value::Number(number) => format!("{number} {}", parameter.unit),
+            Value::Text(text) => text.clone(),
+        };
+        let (kind, source) = (parameter.kind.word().to_owned(), parameter.source.clone());
+        vec![name.clone(), value.trim_end().to_owned(), band_text(parameter.band), kind, source]
+    };
+    let rows = experiment.setup.parameters.iter().map(row).collect();
+    Table::Grid { title: format!("Set-up of {}", experiment.id), head: head(), rows }
+}
+
 fn fitted(machines: &[String]) -> Result<Vec<Table>> {
     let mut names = machines.to_vec();
     names.sort();
@@ -106,12 +130,10 @@ fn fitted_of(name: &str, machine: &Machine) -> Result<Table> {
         .filter(|(_, quantity)| quantity.kind != Kind::Input)
         .map(|(field, quantity)| {
             let kind = if quantity.kind == Kind::Calibrated { "calibrated" } else { "prior" };
-            let band = quantity.band.map_or(String::new(), |[low, high]| format!("{low} to {high}"));
-            vec![field, quantity.value.to_string(), band, kind.into(), quantity.source.clone()]
+            vec![field, quantity.value.to_string(), band_text(quantity.band), kind.into(), quantity.source.clone()]
         })
         .collect();
-    let head = ["number", "value", "band", "kind", "source"].map(String::from).to_vec();
-    Ok(Table::Grid { title: format!("Machine {name}"), head, rows })
+    Ok(Table::Grid { title: format!("Machine {name}"), head: head(), rows })
 }
 
 fn conclude(report: &Report, options: &Options, format: Format) -> Ending {
@@ -125,4 +147,21 @@ fn conclude(report: &Report, options: &Options, format: Format) -> Ending {
         }
     }
     if ok { Ending::Fine } else { Ending::OutOfBand }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_of_a_set_up_is_in_its_table() {
+        for experiment in ids().map(|id| Experiment::builtin(id).unwrap()) {
+            let Table::Grid { rows, .. } = setup_of(&experiment) else { panic!("cells under headings") };
+            let names: Vec<&String> = rows.iter().map(|row| &row[0]).collect();
+            assert_eq!(names, experiment.setup.parameters.keys().collect::<Vec<_>>(), "{}", experiment.id);
+        }
+        let Table::Grid { rows, .. } = setup_of(&Experiment::builtin("batch").unwrap()) else { panic!("cells") };
+        let files = rows.iter().find(|row| row[0] == "files").unwrap();
+        assert_eq!(files[1..4], ["8 files", "4 to 16", "prior"]);
+    }
 }

@@ -73,8 +73,12 @@ impl Point {
     }
 
     pub(crate) fn execute(&self) -> Result<Outcome> {
-        let machine = machine(&self.machine)?;
-        let mut run = Run::new(&machine, settings::policy(&self.policy)?, workload(&self.workload, &self.set)?);
+        self.execute_on(&machine(&self.machine)?)
+    }
+
+    /// Executes it on `machine`, which has been read from where the point says.
+    pub(crate) fn execute_on(&self, machine: &Machine) -> Result<Outcome> {
+        let mut run = Run::new(machine, settings::policy(&self.policy)?, workload(&self.workload, &self.set)?);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
         run.limit_cycles = Some((self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64);

@@ -1,9 +1,11 @@
 //! `tlbkit sweep`: many runs, cut into shards for as many processes or machines as there are.
 //!
 //! A plan is a file with a point a line. Each shard runs every N-th of them and appends a row as each is done, so a
-//! shard that was killed goes on where it stopped. Rows depend on nothing but their points: merged they are the same
-//! bytes for any N.
+//! shard that was killed goes on where it stopped. Rows depend on nothing but their points and what their machines are:
+//! merged they are the same bytes for any N. A row names its machine's content by a fingerprint, and rows of a machine
+//! that has changed since are refused.
 
+mod fingerprint;
 mod plan;
 mod shard;
 

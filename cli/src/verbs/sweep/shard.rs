@@ -1,6 +1,6 @@
 //! One shard of a plan, run; and the rows of all shards, merged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -12,12 +12,14 @@ use clap::Args;
 use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::plan;
-use crate::verbs::run::Point;
+use super::{fingerprint, plan};
+use crate::verbs::run::{Point, machine};
 use crate::{Format, progress};
 
-/// Of the rows: it rises when an outcome gets other fields, so that rows of two builds are not mixed unnoticed.
-const FORMAT: u64 = 1;
+/// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
+const FORMAT: u64 = 2;
+/// The field of what a row's machine was, whatever is behind its name by now.
+const MACHINE: &str = "machine_fingerprint";
 
 /// Which points, and where the rows go.
 #[derive(Args)]
@@ -94,10 +96,13 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// A point, where it stands in the plan, and what came out.
+/// A point, where it stands in the plan, what its machine was, and what came out.
 fn row(index: usize, point: &Point) -> Result<Value> {
-    let mut row = point.row(&point.execute()?)?;
+    // Read once: what ran is what is named, even if the file changes under the shard.
+    let machine = machine(&point.machine)?;
+    let mut row = point.row(&point.execute_on(&machine)?)?;
     row["point"] = index.into();
+    row[MACHINE] = fingerprint::of(&machine).into();
     row["format"] = FORMAT.into();
     Ok(row)
 }
@@ -118,8 +123,15 @@ fn resume(path: &Path, plan: &[Point]) -> Result<BTreeMap<usize, String>> {
     Ok(rows)
 }
 
-/// Lines of a file by their points, all of which are the plan's.
+/// The fingerprint of each machine that `plan` names, as it is now.
+fn fingerprints(plan: &[Point]) -> Result<BTreeMap<&str, String>> {
+    let names: BTreeSet<&str> = plan.iter().map(|point| point.machine.as_str()).collect();
+    names.into_iter().map(|name| Ok((name, fingerprint::of(&machine(name)?)))).collect()
+}
+
+/// Lines of a file by their points, all of which are the plan's, on the machines that it means.
 fn rows(path: &Path, text: &str, plan: &[Point]) -> Result<BTreeMap<usize, String>> {
+    let machines = fingerprints(plan)?;
     let row = |(index, line): (usize, &str)| {
         let at = || format!("{}:{}", path.display(), index + 1);
         let mut fields: Map<String, Value> = serde_json::from_str(line).with_context(at)?;
@@ -130,9 +142,13 @@ fn rows(path: &Path, text: &str, plan: &[Point]) -> Result<BTreeMap<usize, Strin
         }
         let point = fields.remove("point").and_then(|point| usize::try_from(point.as_u64()?).ok());
         let is_whole = fields.remove("outcome").is_some();
+        let ran_on = fields.remove(MACHINE);
         // What is left is the point itself.
         match point {
             Some(point) if is_whole && plan.get(point).is_some_and(|plan| json!(plan) == Value::Object(fields)) => {
+                let name = plan[point].machine.as_str();
+                let is_same = ran_on.as_ref().and_then(Value::as_str) == machines.get(name).map(String::as_str);
+                ensure!(is_same, "{}: machine {name} has changed since: remove the file, run its shard again", at());
                 Ok((point, line.to_owned()))
             }
             _ => bail!("{}: no row of this plan", at()),
@@ -162,8 +178,6 @@ pub(super) fn merge(options: &MergeOptions) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
 
     /// The name of each field in `value`, with those that it lies in; elements of a list have one name.
@@ -182,10 +196,7 @@ mod tests {
         let mut names = BTreeSet::new();
         fields(&row(0, &point).unwrap()["outcome"], "", &mut names);
         let text = names.into_iter().collect::<Vec<_>>().join(" ");
-        // FNV-1a.
-        let print = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325_u64, |print, byte| (print ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
-        assert_eq!((FORMAT, print), (1, 148_715_287_001_503_280), "other fields: raise FORMAT, here too. {text}");
+        let print = fingerprint::fnv1a(&text);
+        assert_eq!((FORMAT, print), (2, 148_715_287_001_503_280), "other fields: raise FORMAT, here too. {text}");
     }
 }
