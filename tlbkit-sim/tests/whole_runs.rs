@@ -111,6 +111,19 @@ fn a_cpu_that_wakes_for_the_first_time_has_idled_until_then() {
     }
 }
 
+/// Shares are taken of the ledger's total: a CPU that nobody wakes, or nobody wakes again, must be in it to the end.
+#[test]
+fn what_no_cpu_worked_it_idled() {
+    let machine = server();
+    for name in ["madvise1", "netperf", "compile"] {
+        let outcome = execute(&run_on(&machine, name, 12));
+        for (cpu, ledger) in outcome.ledger_by_cpu.iter().enumerate() {
+            let total = ledger.idle.total() + ledger.task.total();
+            assert!(total >= outcome.elapsed_cycles, "{name}, cpu{cpu}: {total} of {}", outcome.elapsed_cycles);
+        }
+    }
+}
+
 #[test]
 fn interrupts_are_sent_and_all_are_answered() {
     let machine = server();

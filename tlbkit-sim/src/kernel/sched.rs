@@ -297,6 +297,12 @@ impl World {
         self.switch_away(me, Fate::Block);
     }
 
+    /// Charges what follows the last wake-up of each CPU: idling is charged when it ends, and this never did.
+    pub(crate) fn idle_to_the_end(&self) {
+        let end = self.kernel.ended_at.get();
+        self.cores.iter().for_each(|core| core.advance_to(end, Cause::Idle));
+    }
+
     /// True if nothing will ever happen again.
     pub(crate) fn is_done(&self) -> bool {
         self.kernel.live_tasks.get() == 0 || self.failure.get().is_some()
