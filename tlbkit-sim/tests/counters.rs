@@ -3,6 +3,7 @@
 use tlbkit::{Accounting, Policy, Reason};
 use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
+use tlbkit_sim::mmu;
 use tlbkit_sim::run::ReasonRow;
 use tlbkit_sim::{Outcome, Run};
 use tlbkit_workloads::Workload;
@@ -66,4 +67,19 @@ fn threads_that_fault_in_one_space_wait_for_its_lock_and_one_alone_does_not() {
     };
     assert_eq!(waited_cycles(1), 0);
     assert_ne!(waited_cycles(4), 0);
+}
+
+/// The other thread holds one page and loses it to every request for another. No entry of the page that was named went,
+/// so none of those invalidations was needed.
+#[test]
+fn a_fractured_tlb_loses_what_nobody_named_and_none_of_that_was_needed() {
+    let on = |machine: &str| {
+        let workload = workload("madvise1", &["rounds=50"]);
+        outcome_of(machine, policy("linux-6.18"), workload, 2)
+    };
+    let (whole, fractured) = (on("recent-vm"), on("recent-vm-fractured"));
+    let lost = |outcome: &Outcome| outcome.tlb.lost[mmu::Cause::Fracturing as usize];
+    assert_eq!(lost(&whole), 0);
+    assert!(lost(&fractured) > 50 && fractured.tlb.walks > whole.tlb.walks + 50, "{:?}", fractured.tlb);
+    assert_eq!(fractured.flushes.pages, whole.flushes.pages);
 }
