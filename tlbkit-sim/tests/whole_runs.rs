@@ -183,6 +183,25 @@ fn a_run_that_a_lost_invalidation_keeps_from_ending_is_given_up() {
     assert!(matches!(error, RunError::Overrun { tasks: 2, limit_cycles: 3_000_000, .. }), "{error}");
 }
 
+/// 2.4 thousand million cycles of counted work with few calls are no reason to give up; waiting in vain is.
+#[test]
+fn a_run_without_a_limit_is_given_up_only_when_nothing_comes_of_it() {
+    let machine = server();
+    let mut compile = workload("compile");
+    for setting in ["jobs=1", "rounds=1", "flushes=4", "user_cycles=600000000"] {
+        compile.set(setting).unwrap();
+    }
+    let run = Run { workload: compile, limit_cycles: None, ..run_on(&machine, "compile", 1) };
+    assert_eq!(execute(&run).score, 4);
+    let mut spinning = giving_back(&machine, "check_fresh=0");
+    for setting in ["rounds=10", "spin_cycles=1000000"] {
+        spinning.workload.set(setting).unwrap();
+    }
+    let lossy = Run { limit_cycles: None, fault: Fault::InvalidationsAfter(0), ..spinning };
+    let error = lossy.execute().unwrap_err();
+    assert!(matches!(error, RunError::Quiet { tasks: 2, .. }), "{error}");
+}
+
 #[test]
 fn a_fault_that_no_handler_repairs_ends_the_run() {
     let machine = server();

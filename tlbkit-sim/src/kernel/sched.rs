@@ -257,6 +257,7 @@ impl World {
         let kernel = &self.kernel;
         kernel.live_tasks.set(kernel.live_tasks.get() - 1);
         kernel.ended_at.set(kernel.ended_at.get().max(self.core().clock.get()));
+        kernel.note_progress(self.core().clock.get());
         self.switch_away(me, Fate::End);
     }
 
