@@ -124,6 +124,24 @@ fn what_no_cpu_worked_it_idled() {
     }
 }
 
+/// Every write of tlb-flush1 copies a page of the file; what is zeroed are a few page tables.
+#[test]
+fn a_page_that_is_copied_is_not_zeroed_as_well() {
+    const PAGES: u64 = 256;
+    const MORE_CYCLES: u64 = 4000;
+    let mut copies = workload("tlb-flush1");
+    for setting in ["rounds=1".into(), format!("pages={PAGES}")] {
+        copies.set(&setting).unwrap();
+    }
+    let elapsed_cycles = |more_cycles| {
+        let mut machine = server();
+        machine.cycles.zero_page.value += more_cycles as f64;
+        execute(&Run { workload: copies, limit_cycles: None, ..run_on(&machine, "tlb-flush1", 1) }).elapsed_cycles
+    };
+    let zeroed = (elapsed_cycles(MORE_CYCLES) - elapsed_cycles(0)) / MORE_CYCLES;
+    assert!((1..PAGES / 4).contains(&zeroed), "{zeroed} pages zeroed for {PAGES} copies");
+}
+
 #[test]
 fn interrupts_are_sent_and_all_are_answered() {
     let machine = server();
