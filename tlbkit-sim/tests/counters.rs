@@ -1,6 +1,6 @@
 //! What a run counts beside cycles: how processes end, why was flushed, and who had to wait for whom.
 
-use tlbkit::{Accounting, Policy, Reason};
+use tlbkit::{Accounting, LocalFlush, Policy, Reason};
 use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::mmu;
@@ -82,4 +82,20 @@ fn a_fractured_tlb_loses_what_nobody_named_and_none_of_that_was_needed() {
     assert_eq!(lost(&whole), 0);
     assert!(lost(&fractured) > 40 && fractured.tlb.walks > whole.tlb.walks + 40, "{:?}", fractured.tlb);
     assert_eq!(fractured.flushes.pages, whole.flushes.pages);
+}
+
+/// One thread gives pages back, seven others hold the space: the set, their presence words and their inboxes lie in
+/// lines that others have written. Finding out whom to tell fetches those, whichever half of the flush comes first.
+#[test]
+fn telling_others_is_more_than_sending_interrupts() {
+    let machine = Machine::builtin("server-2018-48cpu").unwrap();
+    for local_flush in [LocalFlush::BeforeRemote, LocalFlush::WhileRemote] {
+        let workload = workload("madvise1", &["threads=8", "rounds=50"]);
+        let policy = Policy { local_flush, ..policy("linux-6.18") };
+        let outcome = outcome_of("server-2018-48cpu", policy, workload, 8);
+        let line_cycles = |cause| outcome.ledger.idle.on(cause).line_cycles + outcome.ledger.task.on(cause).line_cycles;
+        let (telling, own) = (line_cycles(Cause::FlushSend), line_cycles(Cause::FlushLocal));
+        let fetched = telling / outcome.flushes.flushes / machine.cache_line.same_socket_cycles.value as u64;
+        assert!(fetched >= 3 && own < telling, "{local_flush:?}: {fetched} lines a flush, {own} of {telling}");
+    }
 }
