@@ -42,8 +42,8 @@ pub trait Memory {
     fn compare_exchange(&self, at: PhysAddr, current: u64, new: u64) -> Result<u64, u64>;
     /// Copies a data frame of `1 << shift` bytes.
     fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8);
-    /// A frame of `1 << shift` bytes, zeroed unless it is for a [`Copy`](Purpose::Copy) (12, 21, or 13 for the two halves of an isolated root), aligned to its
-    /// size, referenced once; or nothing if memory is exhausted.
+    /// A frame of `1 << shift` bytes, zeroed unless it is for a [`Copy`](Purpose::Copy) (12, 21, or 13 for the two
+    /// halves of an isolated root), aligned to its size, referenced once; or nothing if memory is exhausted.
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame>;
     /// Takes back a frame whose last reference has been released.
     fn free(&self, frame: Frame);

@@ -37,8 +37,8 @@ pub struct Run<'m> {
     pub cpus: usize,
     /// Where random numbers come from.
     pub seed: u64,
-    /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true, and long after that the run is given up;
-    /// none for workloads that [end by themselves](Workload::ends_by_itself).
+    /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true, and long after that the run is given
+    /// up; none for workloads that [end by themselves](Workload::ends_by_itself).
     pub limit_cycles: Option<u64>,
     /// How often the score is noted; never if it is none.
     pub sample_cycles: Option<u64>,
