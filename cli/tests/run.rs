@@ -68,3 +68,16 @@ fn a_time_that_makes_no_sense_is_one_line_and_status_2() {
         assert_eq!(output.status.code(), Some(2));
     }
 }
+
+/// Its work takes some 180 ms, and the longest time that a run of one millisecond with its three tasks was ever given
+/// is 92: a number of rounds is an end of its own.
+#[test]
+fn a_workload_with_a_number_of_rounds_runs_to_their_end_whatever_the_time() {
+    let work = "compile --set jobs=1 --set rounds=1 --set flushes=3 --set user_cycles=200000000";
+    let options = "run --cpus 1 --milliseconds 1 --policy tlbkit";
+    let text = text(&options.split(' ').chain(work.split(' ')).collect::<Vec<_>>());
+    assert!(
+        text.lines().nth(1).unwrap().ends_with("with 1 CPUs, all rounds, seed 1; cycles are of all CPUs"),
+        "{text}"
+    );
+}

@@ -118,7 +118,7 @@ fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Resu
             (Pte::new(frame.at, bits), 1, 0)
         }
         (Backing::FilePrivate, Access::Write) => {
-            let frame = mem.alloc(12, Purpose::Data).ok_or(Error::OutOfMemory)?;
+            let frame = mem.alloc(12, Purpose::Copy).ok_or(Error::OutOfMemory)?;
             mem.copy(mem.file_page(region.file, region.file_page(va)), frame.at, 12);
             (Pte::new(frame.at, bits), 0, 1)
         }
@@ -193,8 +193,9 @@ fn replace_by_copy<'a, 'k, H: Hardware, M: Memory>(
     seen: Slot,
 ) -> Result<Fault, Error> {
     let pages = (seen.bytes() / PAGE_BYTES) as u32;
-    let frame = mem.alloc(seen.shift(), Purpose::Data).ok_or(Error::OutOfMemory)?;
     let is_copied = !seen.pte.has(Pte::ZERO);
+    let purpose = if is_copied { Purpose::Copy } else { Purpose::Data };
+    let frame = mem.alloc(seen.shift(), purpose).ok_or(Error::OutOfMemory)?;
     if is_copied {
         mem.copy(seen.pte.frame(), frame.at, seen.shift());
     }

@@ -19,6 +19,9 @@ pub enum Purpose {
     Table,
     /// Data of a program, zeroed.
     Data,
+    /// Data of a program that is [copied](Memory::copy) to the frame, all of it, before anybody else can reach it: what
+    /// it held before is left there.
+    Copy,
 }
 
 /// Physical memory. The simulated machine's walker reads the same words.
@@ -39,8 +42,8 @@ pub trait Memory {
     fn compare_exchange(&self, at: PhysAddr, current: u64, new: u64) -> Result<u64, u64>;
     /// Copies a data frame of `1 << shift` bytes.
     fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8);
-    /// A zeroed frame of `1 << shift` bytes (12, 21, or 13 for the two halves of an isolated root), aligned to its
-    /// size, referenced once; or nothing if memory is exhausted.
+    /// A frame of `1 << shift` bytes, zeroed unless it is for a [`Copy`](Purpose::Copy) (12, 21, or 13 for the two
+    /// halves of an isolated root), aligned to its size, referenced once; or nothing if memory is exhausted.
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame>;
     /// Takes back a frame whose last reference has been released.
     fn free(&self, frame: Frame);

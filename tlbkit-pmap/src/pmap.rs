@@ -208,7 +208,7 @@ impl<'k> Pmap<'k> {
         slot: Slot,
     ) -> Result<(), Error> {
         let shared = mem.references(slot.pte.frame()) > 1;
-        let copy = if shared { Some(mem.alloc(21, Purpose::Data).ok_or(Error::OutOfMemory)?) } else { None };
+        let copy = if shared { Some(mem.alloc(21, Purpose::Copy).ok_or(Error::OutOfMemory)?) } else { None };
         let Some(table) = mem.alloc(12, Purpose::Table) else {
             copy.into_iter().for_each(|frame| mem.put(frame));
             return Err(Error::OutOfMemory);

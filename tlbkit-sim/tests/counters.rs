@@ -1,8 +1,9 @@
 //! What a run counts beside cycles: how processes end, why was flushed, and who had to wait for whom.
 
-use tlbkit::{Accounting, Policy, Reason};
+use tlbkit::{Accounting, LocalFlush, Policy, Reason};
 use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
+use tlbkit_sim::mmu;
 use tlbkit_sim::run::ReasonRow;
 use tlbkit_sim::{Outcome, Run};
 use tlbkit_workloads::Workload;
@@ -66,4 +67,35 @@ fn threads_that_fault_in_one_space_wait_for_its_lock_and_one_alone_does_not() {
     };
     assert_eq!(waited_cycles(1), 0);
     assert_ne!(waited_cycles(4), 0);
+}
+
+/// The other thread holds one page and loses it to every request for another. No entry of the page that was named went,
+/// so none of those invalidations was needed.
+#[test]
+fn a_fractured_tlb_loses_what_nobody_named_and_none_of_that_was_needed() {
+    let on = |machine: &str| {
+        let workload = workload("madvise1", &["rounds=50"]);
+        outcome_of(machine, policy("linux-6.18"), workload, 2)
+    };
+    let (whole, fractured) = (on("recent-vm"), on("recent-vm-fractured"));
+    let lost = |outcome: &Outcome| outcome.tlb.lost[mmu::Cause::Fracturing as usize];
+    assert_eq!(lost(&whole), 0);
+    assert!(lost(&fractured) > 40 && fractured.tlb.walks > whole.tlb.walks + 40, "{:?}", fractured.tlb);
+    assert_eq!(fractured.flushes.pages, whole.flushes.pages);
+}
+
+/// One thread gives pages back, seven others hold the space: the set, their presence words and their inboxes lie in
+/// lines that others have written. Finding out whom to tell fetches those, whichever half of the flush comes first.
+#[test]
+fn telling_others_is_more_than_sending_interrupts() {
+    let machine = Machine::builtin("server-2018-48cpu").unwrap();
+    for local_flush in [LocalFlush::BeforeRemote, LocalFlush::WhileRemote] {
+        let workload = workload("madvise1", &["threads=8", "rounds=50"]);
+        let policy = Policy { local_flush, ..policy("linux-6.18") };
+        let outcome = outcome_of("server-2018-48cpu", policy, workload, 8);
+        let line_cycles = |cause| outcome.ledger.idle.on(cause).line_cycles + outcome.ledger.task.on(cause).line_cycles;
+        let (telling, own) = (line_cycles(Cause::FlushSend), line_cycles(Cause::FlushLocal));
+        let fetched = telling / outcome.flushes.flushes / machine.cache_line.same_socket_cycles.value as u64;
+        assert!(fetched >= 3 && own < telling, "{local_flush:?}: {fetched} lines a flush, {own} of {telling}");
+    }
 }

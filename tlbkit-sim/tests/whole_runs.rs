@@ -111,6 +111,37 @@ fn a_cpu_that_wakes_for_the_first_time_has_idled_until_then() {
     }
 }
 
+/// Shares are taken of the ledger's total: a CPU that nobody wakes, or nobody wakes again, must be in it to the end.
+#[test]
+fn what_no_cpu_worked_it_idled() {
+    let machine = server();
+    for name in ["madvise1", "netperf", "compile"] {
+        let outcome = execute(&run_on(&machine, name, 12));
+        for (cpu, ledger) in outcome.ledger_by_cpu.iter().enumerate() {
+            let total = ledger.idle.total() + ledger.task.total();
+            assert!(total >= outcome.elapsed_cycles, "{name}, cpu{cpu}: {total} of {}", outcome.elapsed_cycles);
+        }
+    }
+}
+
+/// Every write of tlb-flush1 copies a page of the file; what is zeroed are a few page tables.
+#[test]
+fn a_page_that_is_copied_is_not_zeroed_as_well() {
+    const PAGES: u64 = 256;
+    const MORE_CYCLES: u64 = 4000;
+    let mut copies = workload("tlb-flush1");
+    for setting in ["rounds=1".into(), format!("pages={PAGES}")] {
+        copies.set(&setting).unwrap();
+    }
+    let elapsed_cycles = |more_cycles| {
+        let mut machine = server();
+        machine.cycles.zero_page.value += more_cycles as f64;
+        execute(&Run { workload: copies, limit_cycles: None, ..run_on(&machine, "tlb-flush1", 1) }).elapsed_cycles
+    };
+    let zeroed = (elapsed_cycles(MORE_CYCLES) - elapsed_cycles(0)) / MORE_CYCLES;
+    assert!((1..PAGES / 4).contains(&zeroed), "{zeroed} pages zeroed for {PAGES} copies");
+}
+
 #[test]
 fn interrupts_are_sent_and_all_are_answered() {
     let machine = server();
@@ -168,6 +199,25 @@ fn a_run_that_a_lost_invalidation_keeps_from_ending_is_given_up() {
     let run = giving_back(&machine, "check_fresh=0");
     let error = Run { fault: Fault::InvalidationsAfter(0), ..run }.execute().unwrap_err();
     assert!(matches!(error, RunError::Overrun { tasks: 2, limit_cycles: 3_000_000, .. }), "{error}");
+}
+
+/// 2.4 thousand million cycles of counted work with few calls are no reason to give up; waiting in vain is.
+#[test]
+fn a_run_without_a_limit_is_given_up_only_when_nothing_comes_of_it() {
+    let machine = server();
+    let mut compile = workload("compile");
+    for setting in ["jobs=1", "rounds=1", "flushes=4", "user_cycles=600000000"] {
+        compile.set(setting).unwrap();
+    }
+    let run = Run { workload: compile, limit_cycles: None, ..run_on(&machine, "compile", 1) };
+    assert_eq!(execute(&run).score, 4);
+    let mut spinning = giving_back(&machine, "check_fresh=0");
+    for setting in ["rounds=10", "spin_cycles=1000000"] {
+        spinning.workload.set(setting).unwrap();
+    }
+    let lossy = Run { limit_cycles: None, fault: Fault::InvalidationsAfter(0), ..spinning };
+    let error = lossy.execute().unwrap_err();
+    assert!(matches!(error, RunError::Quiet { tasks: 2, .. }), "{error}");
 }
 
 #[test]

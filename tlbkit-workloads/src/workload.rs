@@ -108,6 +108,11 @@ impl Workload {
         parameters::set(self.parameters_mut(), setting)
     }
 
+    /// Whether it ends without being told that the run is over: it does after a number of rounds.
+    pub fn ends_by_itself(&self) -> bool {
+        self.parameters().get("rounds").is_none_or(|rounds| rounds > 0)
+    }
+
     fn parameters_mut(&mut self) -> &mut dyn Parameters {
         parameters_of!(self)
     }

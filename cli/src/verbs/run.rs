@@ -33,7 +33,7 @@ pub(crate) struct Options {
     /// A parameter of the workload, of `tlbkit list parameters`; may be given again
     #[arg(long = "set", value_name = "KEY=VALUE")]
     parameters: Vec<String>,
-    /// Simulated milliseconds for a workload that does not end by itself
+    /// Simulated milliseconds for a workload that does not end by itself: one whose `rounds` are 0
     #[arg(long, default_value_t = 20, allow_negative_numbers = true)]
     milliseconds: u64,
     /// Where random numbers come from
@@ -78,10 +78,12 @@ impl Point {
 
     /// Executes it on `machine`, which has been read from where the point says.
     pub(crate) fn execute_on(&self, machine: &Machine) -> Result<Outcome> {
-        let mut run = Run::new(machine, settings::policy(&self.policy)?, workload(&self.workload, &self.set)?);
+        let workload = workload(&self.workload, &self.set)?;
+        let mut run = Run::new(machine, settings::policy(&self.policy)?, workload);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
-        run.limit_cycles = Some((self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64);
+        let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
+        run.limit_cycles = Some(limit_cycles).filter(|_| !workload.ends_by_itself());
         run.execute().with_context(|| format!("{} under {}", self.workload, self.policy))
     }
 
@@ -118,12 +120,14 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
 impl Options {
     /// What the table is about: what ran, where and how long.
     fn heading(&self) -> Result<String> {
-        let Self { workload, seed, milliseconds, .. } = self;
+        let Self { workload: name, seed, milliseconds, .. } = self;
         let machine = machine(&self.machine)?;
         let cpus = self.cpus.unwrap_or(machine.system.cpus.value as usize);
-        let about = tlbkit_workloads::describe(workload).unwrap_or_default();
-        let place = format!("on {} with {cpus} CPUs, {milliseconds} ms, seed {seed}", machine.name);
-        Ok(format!("{workload}: {about}\n{place}; cycles are of all CPUs\n"))
+        let about = tlbkit_workloads::describe(name).unwrap_or_default();
+        let ends = workload(name, &self.parameters)?.ends_by_itself();
+        let length = if ends { "all rounds".to_owned() } else { format!("{milliseconds} ms") };
+        let place = format!("on {} with {cpus} CPUs, {length}, seed {seed}", machine.name);
+        Ok(format!("{name}: {about}\n{place}; cycles are of all CPUs\n"))
     }
 
     /// A point for each policy.

@@ -190,7 +190,9 @@ impl Memory for Ram {
             return None;
         }
         let at = pool().take(shift)?;
-        fill(at, 1 << shift, 0);
+        if purpose != Purpose::Copy {
+            fill(at, 1 << shift, 0);
+        }
         let kind = if purpose == Purpose::Table { TABLE } else { 0 };
         // Relaxed: the frame is published by whoever maps it.
         base_frames(at, shift).for_each(|at| count(at).store(1 | kind, Ordering::Relaxed));

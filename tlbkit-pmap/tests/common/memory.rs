@@ -49,6 +49,14 @@ impl TestMemory {
         self.frames.borrow().len() - self.files.borrow().len()
     }
 
+    /// Whoever still reads it finds nonsense, not what was there, nor zeros.
+    fn litter(&self, at: u64, shift: u8) {
+        let mut words = self.words.borrow_mut();
+        (at..at + (1 << shift)).step_by(4096).for_each(|word| {
+            words.insert(word, 0xdead_0000);
+        });
+    }
+
     fn set_zero(&self, at: u64, shift: u8) {
         let mut words = self.words.borrow_mut();
         if shift < 21 {
@@ -93,7 +101,7 @@ impl Memory for TestMemory {
     }
 
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
-        if purpose == Purpose::Data
+        if purpose != Purpose::Table
             && let Some(during) = self.during_alloc.take()
         {
             during();
@@ -103,7 +111,11 @@ impl Memory for TestMemory {
         }
         let at = self.next.get().next_multiple_of(1 << shift);
         self.next.set(at + (1 << shift));
-        self.set_zero(at, shift);
+        if purpose == Purpose::Copy {
+            self.litter(at, shift);
+        } else {
+            self.set_zero(at, shift);
+        }
         let held = Held { shift, references: 1, is_table: purpose == Purpose::Table };
         self.frames.borrow_mut().insert(at, held);
         Some(Frame { at: PhysAddr(at), shift })
@@ -116,10 +128,7 @@ impl Memory for TestMemory {
             judge(frame.at.0, frame.shift, held.is_table);
         }
         self.log.borrow_mut().push(Event::Freed { is_table: held.is_table });
-        // Whoever still reads it finds nonsense, not what was there.
-        for offset in (0..1 << frame.shift).step_by(4096) {
-            self.store(PhysAddr(frame.at.0 + offset), 0xdead_0000);
-        }
+        self.litter(frame.at.0, frame.shift);
     }
 
     fn is_low(&self) -> bool {

@@ -19,11 +19,11 @@ pub enum Cause {
     User,
     /// Page walks of user accesses.
     WalkUser,
-    /// The initiator's own invalidations.
+    /// The initiator's own half of a flush: setting it up, and its own invalidations.
     FlushLocal,
-    /// Telling other CPUs.
+    /// Telling other CPUs: finding out who they are, leaving the request, interrupting them.
     FlushSend,
-    /// Waiting for their answers.
+    /// Waiting for their answers, and answering others meanwhile.
     FlushWait,
     /// Page walks of kernel accesses.
     WalkKernel,

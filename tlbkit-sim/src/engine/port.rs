@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, LocalFlush, SpaceToken, VirtAddr};
 
 use super::core::{Arrival, Core, Irqs};
 use super::interrupt::Vector;
@@ -112,7 +112,9 @@ impl Hardware for Port {
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
         let core = self.core();
         let before = core.irqs.replace(Irqs::Off);
-        let result = f(&IrqsOff::assume());
+        // Telling needs interrupts on: with them off, in the midst of it, comes the local half.
+        let cause = if core.cause.get() == Cause::FlushSend { Cause::FlushLocal } else { core.cause.get() };
+        let result = core.within(cause, || f(&IrqsOff::assume()));
         core.irqs.set(before);
         if self.is_live() {
             self.world.forget_limits();
@@ -140,15 +142,22 @@ impl Hardware for Port {
 }
 
 impl Port {
-    /// A flush has phases, each with its own account; it ends on the one that it began on.
+    /// A flush has phases, each with its own account; it ends on the one that it began on. Raising the generation and
+    /// looking whether others are there goes with the half that the policy does first. Telling them ends when the first
+    /// of them is found not to have answered.
     fn attribute(&self, event: Event) {
         let core = self.core();
         match event {
             Event::FlushBegin(_) => {
-                self.outer().set(core.cause.replace(Cause::FlushLocal));
-                core.advance(self.world.costs.flush_entry);
+                let first = match self.world.tlb.policy().local_flush {
+                    LocalFlush::BeforeRemote => Cause::FlushLocal,
+                    LocalFlush::WhileRemote => Cause::FlushSend,
+                };
+                self.outer().set(core.cause.replace(first));
+                core.advance_for(Cause::FlushLocal, self.world.costs.flush_entry);
             }
-            Event::FlushLocalDone => core.cause.set(Cause::FlushWait),
+            Event::FlushLocalDone => core.cause.set(Cause::FlushSend),
+            Event::Waiting(_) => core.cause.set(Cause::FlushWait),
             Event::FlushEnd => core.cause.set(self.outer().get()),
             Event::SwitchKept => core.arrival.set(Arrival::Kept),
             Event::SwitchFlushed => core.arrival.set(Arrival::Flushed),

@@ -32,6 +32,7 @@ impl Calls {
     fn call<R>(&self, body: impl FnOnce(&'static World) -> R) -> R {
         let world = self.world;
         world.kernel.count(|counters| counters.syscalls += 1);
+        world.kernel.note_progress(world.core().clock.get());
         world.enter_kernel();
         world.core().advance(world.costs.syscall);
         let result = body(world);
@@ -67,6 +68,7 @@ impl World {
     pub(crate) fn page_fault(&'static self, me: TaskIndex, va: u64, access: Access) {
         let process = self.kernel.task(me).process;
         self.kernel.count(|counters| counters.faults += 1);
+        self.kernel.note_progress(self.core().clock.get());
         self.enter_kernel();
         let cpu = self.cpu();
         let core = &self.cores[cpu];

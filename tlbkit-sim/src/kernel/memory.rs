@@ -66,7 +66,9 @@ impl Memory for KernelMemory {
     }
 
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
-        self.charge(self.0.costs.zero_page << (shift - 12));
+        if purpose != Purpose::Copy {
+            self.charge(self.0.costs.zero_page << (shift - 12));
+        }
         self.0.phys.alloc(shift, purpose)
     }
 

@@ -39,6 +39,10 @@ use task::TaskSlot;
 /// What a task may need to end once the run is over: far more than the slowest exit of a workload.
 const END_CYCLES: u64 = 100_000_000;
 
+/// How long programs may go on without a system call, a fault or an end: twice what the longest computation that can be
+/// asked for in one call takes where the sibling thread of the core slows it down the most.
+const QUIET_CYCLES: u64 = 1 << 34;
+
 /// A task's index.
 pub(crate) type TaskIndex = u32;
 
@@ -125,6 +129,7 @@ pub(crate) struct Kernel {
     pub(crate) wrong_values: Cell<u64>,
     channels: RefCell<Vec<ChannelState>>,
     clock: Cell<Clock>,
+    progress_at: Cell<u64>,
     limit_cycles: u64,
     seed: u64,
 }
@@ -154,6 +159,7 @@ impl Kernel {
             wrong_values: Cell::new(0),
             channels: RefCell::default(),
             clock: Cell::new(Clock::Running),
+            progress_at: Cell::new(0),
             limit_cycles: limit_cycles.unwrap_or(NEVER),
             seed,
         }
@@ -169,15 +175,28 @@ impl Kernel {
         if run.queue.borrow().is_empty() { NEVER } else { run.slice_end.get() }
     }
 
-    /// When a run that does not end is given up: long after its limit, and later with every task that has to end.
+    /// When a run that does not end is given up: long after its limit, and later with every task that has to end. One
+    /// without a limit takes as long as its rounds, and is given up when nothing comes of them any more.
     pub(crate) fn overdue_at(&self) -> u64 {
+        if self.limit_cycles == NEVER {
+            return self.progress_at.get().saturating_add(QUIET_CYCLES);
+        }
         let ending = END_CYCLES.saturating_mul(self.live_tasks.get() as u64);
         self.limit_cycles.saturating_mul(4).saturating_add(ending)
     }
 
     /// The error of a run that does not end.
     pub(crate) fn overrun(&self, at_cycles: u64) -> RunError {
-        RunError::Overrun { tasks: self.live_tasks.get(), at_cycles, limit_cycles: self.limit_cycles }
+        let (tasks, limit_cycles) = (self.live_tasks.get(), self.limit_cycles);
+        if limit_cycles == NEVER {
+            return RunError::Quiet { tasks, at_cycles, since_cycles: self.progress_at.get() };
+        }
+        RunError::Overrun { tasks, at_cycles, limit_cycles }
+    }
+
+    /// A program did at `at` what none does that waits in vain for a word to change.
+    pub(crate) fn note_progress(&self, at: u64) {
+        self.progress_at.set(self.progress_at.get().max(at));
     }
 
     pub(crate) fn task(&self, index: TaskIndex) -> &'static TaskSlot {

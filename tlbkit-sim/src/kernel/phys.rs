@@ -213,7 +213,7 @@ impl Memory for Phys {
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         let at = match purpose {
             Purpose::Table => Some(self.alloc_tables(frames_of(shift))),
-            Purpose::Data => self.alloc_data(frames_of(shift)),
+            Purpose::Data | Purpose::Copy => self.alloc_data(frames_of(shift)),
         };
         at.map(|at| Frame { at, shift })
     }

@@ -257,6 +257,7 @@ impl World {
         let kernel = &self.kernel;
         kernel.live_tasks.set(kernel.live_tasks.get() - 1);
         kernel.ended_at.set(kernel.ended_at.get().max(self.core().clock.get()));
+        kernel.note_progress(self.core().clock.get());
         self.switch_away(me, Fate::End);
     }
 
@@ -295,6 +296,12 @@ impl World {
     pub(crate) fn block(&'static self, me: TaskIndex) {
         self.kernel.task(me).state.set(TaskState::Blocked);
         self.switch_away(me, Fate::Block);
+    }
+
+    /// Charges what follows the last wake-up of each CPU: idling is charged when it ends, and this never did.
+    pub(crate) fn idle_to_the_end(&self) {
+        let end = self.kernel.ended_at.get();
+        self.cores.iter().for_each(|core| core.advance_to(end, Cause::Idle));
     }
 
     /// True if nothing will ever happen again.

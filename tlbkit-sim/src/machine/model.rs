@@ -252,8 +252,6 @@ pub struct Guest {
     pub references_per_reference: Quantity,
     /// Cycles of one of those.
     pub reference_cycles: Quantity,
-    /// An exit to the host and back.
-    pub vm_exit_cycles: Quantity,
 }
 
 /// On or off, as files write it.
@@ -279,7 +277,6 @@ impl Machine {
         if let Some(guest) = &self.guest {
             each("guest.references_per_reference".into(), &guest.references_per_reference, amount(0.0, 35.0));
             each("guest.reference_cycles".into(), &guest.reference_cycles, amount(0.0, 10_000.0));
-            each("guest.vm_exit_cycles".into(), &guest.vm_exit_cycles, cycles());
         }
     }
 }

@@ -17,7 +17,8 @@ struct File {
     instructions: Counted,
 }
 
-/// What was counted, under which policy: plain ones keep the CPU set at a switch and count no references.
+/// What was counted, under which policy: plain ones keep the CPU set at a switch, count no references and take slots in
+/// turn.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Counted {
@@ -34,9 +35,11 @@ struct Counted {
     current_slot: u32,
     current_slot_counted: u32,
     current_slot_exact: u32,
+    current_slot_by_use: u32,
     new_slot: u32,
     new_slot_counted: u32,
     new_slot_exact: u32,
+    new_slot_by_use: u32,
     no_tags: u32,
     answer: u32,
 }
@@ -72,6 +75,13 @@ impl Paths {
             _ if is_counted => (c.current_slot_counted, c.new_slot_counted),
             _ => (c.current_slot, c.new_slot),
         };
+        // Keeping the order of last use takes as many more whatever else the policy does. Those of places further back
+        // are left out: which place a space has only the protocol knows.
+        let (keeping, taking) = match policy.tags {
+            Tags::LeastRecent(_) => (c.current_slot_by_use - c.current_slot, c.new_slot_by_use - c.new_slot),
+            Tags::RoundRobin(_) | Tags::Off => (0, 0),
+        };
+        let (current_slot, new_slot) = (current_slot + keeping, new_slot + taking);
         let enter_lazy = match policy.lazy {
             Lazy::Off => c.enter_kernel_tables,
             _ if is_counted => c.enter_lazy_counted,
@@ -92,7 +102,9 @@ mod tests {
         let c = &*COUNTED;
         let (ours, counting) = (of("tlbkit"), of("linux-6.18"));
         assert_eq!((ours.enter_lazy, ours.leave_lazy), (c.enter_lazy, c.leave_lazy));
-        assert_eq!((ours.current_slot, ours.new_slot), (c.current_slot, c.new_slot));
+        assert_eq!((ours.current_slot, ours.new_slot), (c.current_slot_by_use, c.new_slot_by_use));
+        let in_turn = Paths::of(&Policy { tags: Tags::RoundRobin(6), ..Policy::preset("tlbkit").unwrap() });
+        assert_eq!((in_turn.current_slot, in_turn.new_slot), (c.current_slot, c.new_slot));
         assert_eq!((counting.enter_lazy, counting.leave_lazy), (c.enter_lazy_counted, c.leave_lazy_counted));
         assert_eq!((counting.current_slot, counting.new_slot), (c.current_slot_counted, c.new_slot_counted));
         let old = of("linux-4.14");

@@ -67,8 +67,8 @@ pub struct PathCaches {
 pub enum Fracturing {
     /// The host backs large guest pages with large pages, or there is no host.
     Off,
-    /// The host backs the guest with 4 KiB pages: large pages are cached in 4 KiB pieces, and an INVLPG that hits an
-    /// entry, or that comes while pieces may be cached, empties everything.
+    /// The host backs the guest with 4 KiB pages: large pages are cached in 4 KiB pieces, and any INVLPG empties
+    /// everything.
     On,
 }
 

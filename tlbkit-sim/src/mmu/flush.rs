@@ -63,15 +63,17 @@ impl Mmu {
     }
 
     /// INVLPG. An address that is not canonical is no error and does nothing.
+    ///
+    /// With fracturing it empties everything, whatever was cached: the kernel's direct map of all memory is mapped in
+    /// large pages, so pieces of them are always there. INVPCID was not measured and stays with its page.
     pub fn invlpg(&mut self, va: VirtAddr) {
         if !is_canonical(va, self.half) {
             return;
         }
         self.path.drop_tag(self.tag);
-        let pieces = self.pieces == Pieces::Some;
         let loss = self.drop_page(va, self.tag, Globals::Too);
         self.note(Cause::Invlpg, loss, Named::Page);
-        if self.config.fracturing == Fracturing::On && (pieces || loss != Loss::default()) {
+        if self.config.fracturing == Fracturing::On {
             self.drop_everywhere(Globals::Too, Cause::Fracturing);
         }
     }

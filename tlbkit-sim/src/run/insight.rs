@@ -18,7 +18,7 @@ use crate::engine::ledger::Cause;
 use crate::engine::world::World;
 use crate::kernel::Running;
 use crate::kernel::phys::is_table;
-use crate::mmu::Mmu;
+use crate::mmu::{self, Mmu};
 
 /// The first table of the user half lies one frame above the kernel's, and its tag differs in one bit.
 const USER_HALF_BYTES: u64 = 4096;
@@ -207,7 +207,9 @@ impl Insight {
 
     /// Executes an invalidation of one page.
     pub(crate) fn page(&self, mmu: &mut Mmu, flush: impl FnOnce(&mut Mmu)) {
-        let lost = lost_by(mmu, flush);
+        let before = lost_by_name(mmu);
+        flush(mmu);
+        let lost = lost_by_name(mmu) - before;
         self.count(|counters| counters.pages.count(lost));
     }
 
@@ -299,6 +301,12 @@ fn local_cycles(world: &World, cpu: usize) -> u64 {
 }
 
 /// Entries that `flush` removed.
+/// Entries that went because their page was named. What a fractured TLB loses besides made no invalidation needed.
+fn lost_by_name(mmu: &Mmu) -> u64 {
+    let lost = &mmu.counters().lost;
+    [mmu::Cause::Invlpg, mmu::Cause::Invpcid].into_iter().map(|cause| lost[cause].l1 + lost[cause].stlb).sum()
+}
+
 fn lost_by(mmu: &mut Mmu, flush: impl FnOnce(&mut Mmu)) -> u64 {
     let before = mmu.live_entries();
     flush(mmu);

@@ -37,7 +37,8 @@ pub struct Run<'m> {
     pub cpus: usize,
     /// Where random numbers come from.
     pub seed: u64,
-    /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true; none for workloads that count rounds.
+    /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true, and long after that the run is given
+    /// up; none for workloads that [end by themselves](Workload::ends_by_itself).
     pub limit_cycles: Option<u64>,
     /// How often the score is noted; never if it is none.
     pub sample_cycles: Option<u64>,
@@ -79,7 +80,10 @@ pub enum RunError {
         cpu: usize,
     },
     /// Programs go on long after the end of the run: somebody does not see that it is over.
-    #[error("{tasks} tasks still run at cycle {at_cycles} of a run of {limit_cycles}")]
+    #[error(
+        "{tasks} tasks still run at cycle {at_cycles} of a run of {limit_cycles}: give them more time, or a number of \
+         rounds; if that does not help, one of them does not see that it is over"
+    )]
     Overrun {
         /// Tasks that have not ended.
         tasks: usize,
@@ -87,6 +91,19 @@ pub enum RunError {
         at_cycles: u64,
         /// When it was over.
         limit_cycles: u64,
+    },
+    /// Programs that count rounds go on and nothing comes of it: somebody waits for what it will never see.
+    #[error(
+        "{tasks} tasks still run at cycle {at_cycles} and none has called the kernel, faulted or ended since cycle \
+         {since_cycles}: a flush was lost; or let them compute less between two calls"
+    )]
+    Quiet {
+        /// Tasks that have not ended.
+        tasks: usize,
+        /// When the run was given up.
+        at_cycles: u64,
+        /// When the last of these things happened.
+        since_cycles: u64,
     },
     /// The kernel could not do what a program asked.
     #[error("the simulated kernel gave up: {0}")]

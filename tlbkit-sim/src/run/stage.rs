@@ -109,6 +109,7 @@ impl Stage {
             Some(error) => Err(error.clone()),
             None if world.kernel.live_tasks.get() > 0 => Err(stuck(world)),
             None => {
+                world.idle_to_the_end();
                 let mut outcome = Outcome::of(world, run.machine.system.frequency_mhz.value);
                 outcome.reasons = reasons(self.stats.get());
                 Ok(outcome)

@@ -32,7 +32,7 @@ pub(crate) struct Options {
     /// A parameter of the workloads and its values; may be given again
     #[arg(long = "set", value_name = "KEY=VALUE[,VALUE...]")]
     parameters: Vec<String>,
-    /// Simulated milliseconds for a workload that does not end by itself
+    /// Simulated milliseconds for a workload that does not end by itself: one whose `rounds` are 0
     #[arg(long, default_value_t = 20, allow_negative_numbers = true)]
     milliseconds: u64,
 }
