@@ -27,7 +27,7 @@ fn content(machine: &Machine) -> String {
         line(&mut text, format_args!("{holds:?} {index:?} {policy:?}"));
     }
     if let Some(guest) = guest {
-        let Guest { fracturing, references_per_reference: _, reference_cycles: _, vm_exit_cycles: _ } = guest;
+        let Guest { fracturing, references_per_reference: _, reference_cycles: _ } = guest;
         line(&mut text, format_args!("{fracturing:?}"));
     }
     for (name, quantity) in machine.quantities() {
