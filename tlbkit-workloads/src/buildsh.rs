@@ -37,6 +37,8 @@ parameters! {
         unmap_every = 4, 1..=MANY;
         /// User cycles between two steps of the heap; prior
         step_cycles = 200_000, 0..=MANY;
+        /// Percent by which they may be fewer or more, evenly spread; prior
+        step_spread = 0, 0..=100;
         /// Commands of each job; 0 until the run is over
         rounds = 0, 0..=MANY;
         /// Every how many heap steps fresh pages are read, expecting zero, before they are written; 0 never
@@ -88,6 +90,12 @@ impl BuildSh {
         Keepsake(task.arg).check_in_child(os);
     }
 
+    /// Commands that all take the same time fall into step, and then a build's time hangs on how.
+    fn drawn_step_cycles(self, os: &dyn Os) -> u64 {
+        let spread = (u128::from(self.step_cycles) * u128::from(self.step_spread) / 100) as u64;
+        if spread == 0 { self.step_cycles } else { self.step_cycles - spread + os.random() % (2 * spread + 1) }
+    }
+
     fn copied_pages(self) -> u64 {
         self.child_pages.min(self.shell_pages)
     }
@@ -126,7 +134,7 @@ impl BuildSh {
             read_zeros(os, heap, self.step_pages);
         }
         write_stamps(os, heap, self.step_pages, PROGRAM_WORDS + step);
-        os.compute(self.step_cycles);
+        os.compute(self.drawn_step_cycles(os));
         read_stamps(os, page_at(heap, 0), self.step_pages, PROGRAM_WORDS + step);
         if (step + 1).is_multiple_of(self.unmap_every) {
             os.unmap(heap, self.step_pages);

@@ -1,12 +1,13 @@
 //! Document 002: a build under NetBSD 5.0 and with each part of the patch that gathers invalidations, and with all.
 //!
-//! Every run does the same commands, so that counts can be compared. The reasons are counted in runs of their own.
+//! Every run does the same commands, so that counts can be compared; runs of one seed are compared with each other, as
+//! time hangs on who meets whom. The reasons are counted in runs of their own.
 
 use anyhow::Result;
-use tlbkit::{Accounting, Reason};
-use tlbkit_sim::Outcome;
+use tlbkit::{Accounting, Policy, Reason};
+use tlbkit_sim::{Outcome, Run};
 
-use super::{Lab, Produced, execute_all};
+use super::{Lab, Produced, execute_all, mean_and_deviation};
 use crate::output::report::Table;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
@@ -15,32 +16,38 @@ const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowin
 const COUNTED: [(&str, &str); 2] = [("unbatched", "5.0"), ("batched", "batched")];
 
 pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
-    let outcomes = outcomes(lab, &POLICIES, Accounting::Off)?;
-    let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("one outcome a policy") };
-    let interrupts = |o: &Outcome| o.ipis.sent as f64;
-    let invlpg = |o: &Outcome| o.flushes.pages.done as f64;
-    let seconds = |o: &Outcome| o.elapsed_seconds;
-    let whole = |o: &Outcome| o.flushes.exit_full_flushes as f64 / o.flushes.exits as f64;
-    let change = |of: fn(&Outcome) -> f64, to: &Outcome| 100.0 * (of(to) / of(old) - 1.0);
+    let seeds = lab.number("runs")? as u64;
+    let outcomes = outcomes(lab, &POLICIES, seeds, Accounting::Off)?;
+    let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("the runs of each policy") };
+    let change = |of: fn(&Outcome) -> f64, to: &[Outcome]| {
+        let changes: Vec<_> = to.iter().zip(old).map(|(to, old)| 100.0 * (of(to) / of(old) - 1.0)).collect();
+        mean_and_deviation(&changes)
+    };
+    let interrupts = |to| change(|o| o.ipis.sent as f64, to).0;
+    let (time, time_deviation) = change(|o| o.elapsed_seconds, new);
     let figures = [
-        ("shootdown interrupts, change", change(interrupts, new)),
-        ("invlpg executed, change", change(invlpg, new)),
-        ("time, change", change(seconds, new)),
-        ("whole flushes per exit, change", whole(late) - whole(old)),
-        ("shootdowns during exit", new.flushes.exit_interrupts as f64),
-        ("shootdown interrupts, change, only gathering", change(interrupts, gathering)),
-        ("shootdown interrupts, change, only late table frees", change(interrupts, late)),
-        ("shootdown interrupts, change, only no alternate window", change(interrupts, nowindow)),
+        ("shootdown interrupts, change", interrupts(new)),
+        ("invlpg executed, change", change(|o| o.flushes.pages.done as f64, new).0),
+        ("time, change", time),
+        ("time, change, deviation of one run", time_deviation),
+        (
+            "whole flushes per exit, change",
+            an_exit(late, |o| o.flushes.exit_full_flushes) - an_exit(old, |o| o.flushes.exit_full_flushes),
+        ),
+        ("shootdowns during exit", an_exit(new, |o| o.flushes.exit_interrupts)),
+        ("shootdown interrupts, change, only gathering", interrupts(gathering)),
+        ("shootdown interrupts, change, only late table frees", interrupts(late)),
+        ("shootdown interrupts, change, only no alternate window", interrupts(nowindow)),
     ]
     .into_iter()
     .map(|(quantity, ours)| lab.figure(quantity, ours))
     .collect::<Result<_>>()?;
     let mut produced = Produced { figures, ..Produced::default() };
-    let counted = self::outcomes(lab, &COUNTED.map(|(id, _)| id), Accounting::On)?;
+    let counted = first(self::outcomes(lab, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?);
     produced.plots.push(plot(&counted));
     produced.tables.push(reasons(&counted));
     produced.notes = NOTES.map(String::from).to_vec();
-    let compared: Vec<_> = POLICIES.into_iter().zip(outcomes).collect();
+    let compared: Vec<_> = POLICIES.into_iter().zip(first(outcomes)).collect();
     produced.compared.push(lab.compare("build", &compared));
     Ok(produced)
 }
@@ -54,19 +61,28 @@ const NOTES: [&str; 3] = [
     "User pages extracted under a lock is no policy but a lock: it has no figure of its own.",
 ];
 
-fn outcomes(lab: &Lab, policies: &[&str], accounting: Accounting) -> Result<Vec<Outcome>> {
+/// So many runs under each policy, seed by seed.
+fn outcomes(lab: &Lab, policies: &[&str], seeds: u64, accounting: Accounting) -> Result<Vec<Vec<Outcome>>> {
     let workload = lab.workload(&[format!("rounds={}", lab.number("commands")?)])?;
-    let runs = policies
-        .iter()
-        .map(|id| {
-            let mut policy = lab.policy(id)?;
-            policy.accounting = accounting;
-            let mut run = lab.run(policy, workload);
-            run.cpus = lab.number("cpus")? as usize;
-            Ok(run)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    execute_all(&runs)
+    let cpus = lab.number("cpus")? as usize;
+    let mut runs = Vec::new();
+    for id in policies {
+        let policy = Policy { accounting, ..lab.policy(id)? };
+        runs.extend((1..=seeds).map(|seed| Run { seed, cpus, ..lab.run(policy, workload) }));
+    }
+    let mut outcomes = execute_all(&runs)?.into_iter();
+    Ok(policies.iter().map(|_| outcomes.by_ref().take(seeds as usize).collect()).collect())
+}
+
+/// The run of the first seed under each policy.
+fn first(outcomes: Vec<Vec<Outcome>>) -> Vec<Outcome> {
+    outcomes.into_iter().filter_map(|runs| runs.into_iter().next()).collect()
+}
+
+/// Of what `count` counts, so much an exit, over all runs.
+fn an_exit(runs: &[Outcome], count: fn(&Outcome) -> u64) -> f64 {
+    let sum = |count: fn(&Outcome) -> u64| runs.iter().map(count).sum::<u64>() as f64;
+    sum(count) / sum(|o| o.flushes.exits)
 }
 
 /// Local, remote and kernel events of one reason.
