@@ -300,13 +300,13 @@ fn local_cycles(world: &World, cpu: usize) -> u64 {
     world.cores[cpu].ledger.borrow().of(Cause::FlushLocal)
 }
 
-/// Entries that `flush` removed.
 /// Entries that went because their page was named. What a fractured TLB loses besides made no invalidation needed.
 fn lost_by_name(mmu: &Mmu) -> u64 {
     let lost = &mmu.counters().lost;
     [mmu::Cause::Invlpg, mmu::Cause::Invpcid].into_iter().map(|cause| lost[cause].l1 + lost[cause].stlb).sum()
 }
 
+/// Entries that `flush` removed.
 fn lost_by(mmu: &mut Mmu, flush: impl FnOnce(&mut Mmu)) -> u64 {
     let before = mmu.live_entries();
     flush(mmu);
