@@ -99,3 +99,17 @@ fn telling_others_is_more_than_sending_interrupts() {
         assert!(fetched >= 3 && own < telling, "{local_flush:?}: {fetched} lines a flush, {own} of {telling}");
     }
 }
+
+/// A page that is about to be copied to need not be zeroed; page tables are.
+#[test]
+fn only_pages_that_nothing_is_copied_to_are_zeroed() {
+    const PAGES: u64 = 256;
+    let with_zeroing_at = |cycles: f64| {
+        let mut machine = Machine::builtin("recent-bare").unwrap();
+        machine.cycles.zero_page.value = cycles;
+        let workload = workload("tlb-flush1", &["rounds=1", &format!("pages={PAGES}")]);
+        Run { cpus: 1, ..Run::new(&machine, policy("linux-6.18"), workload) }.execute().unwrap().elapsed_cycles
+    };
+    let zeroed = (with_zeroing_at(1_000.0) - with_zeroing_at(0.0)) / 1_000;
+    assert!((1..PAGES / 4).contains(&zeroed), "{zeroed} pages zeroed for {PAGES} copies");
+}
