@@ -54,6 +54,7 @@ pub struct StatsStorage {
     opaque: [u64; TLBKIT_STATS_WORDS],
 }
 
+#[allow(dead_code, reason = "the oldest Rust sees no use in what follows")]
 const fn fits<Inner, Storage>() -> bool {
     size_of::<Inner>() <= size_of::<Storage>() && align_of::<Inner>() <= align_of::<Storage>()
 }
