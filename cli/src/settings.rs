@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use tlbkit::{
     Accounting, Batching, Compare, CpuSetUpkeep, Foreign, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
-    LocalFlush, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
+    LocalFlush, MAX_CEILING_PAGES, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
 };
 
 /// Every key that a setting may have, with its values: what the error and the help print.
@@ -26,9 +26,6 @@ pub(crate) const KEYS: &[(&str, &str)] = &[
     ("lazy_refs", "counted, shot-down"),
     ("stats", "on, off"),
 ];
-
-/// What the library still flushes page by page at most, under any ceiling: 1 GiB. Its own constant is private.
-const MOST_CEILING: u64 = (1 << 30) / tlbkit::PAGE_BYTES;
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
 pub(crate) fn policy(text: &str) -> Result<Policy> {
@@ -63,7 +60,7 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Result<()> {
         ("set", _) => policy.cpu_set = CpuSetUpkeep::Trimmed { every: power_of_two(key, value)? },
         ("kernel_set", "written") => policy.kernel_set = KernelSet::Written,
         ("kernel_set", "unwritten") => policy.kernel_set = KernelSet::Unwritten,
-        ("ceiling", _) => policy.range = ceiling(policy.range, number(key, value, 0, MOST_CEILING)? as u32),
+        ("ceiling", _) => policy.range = ceiling(policy.range, number(key, value, 0, MAX_CEILING_PAGES)? as u32),
         ("compare", "above") => policy.range = compared(policy.range, Compare::Above)?,
         ("compare", "at-least") => policy.range = compared(policy.range, Compare::AtLeast)?,
         ("page_table_walk", "on") => policy.range = family(policy.range, None, Some(LargePageWalk::Walk)),
@@ -170,10 +167,10 @@ mod tests {
 
     #[test]
     fn the_limit_that_is_printed_is_the_limit() {
-        let printed = format!("0 to {MOST_CEILING} pages");
+        let printed = format!("0 to {MAX_CEILING_PAGES} pages");
         assert!(KEYS.iter().any(|(key, values)| *key == "ceiling" && values.starts_with(&printed)), "{printed}");
-        assert!(policy(&format!("xnu:ceiling={MOST_CEILING}")).is_ok());
-        assert!(policy(&format!("xnu:ceiling={}", MOST_CEILING + 1)).is_err());
+        assert!(policy(&format!("xnu:ceiling={MAX_CEILING_PAGES}")).is_ok());
+        assert!(policy(&format!("xnu:ceiling={}", MAX_CEILING_PAGES + 1)).is_err());
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub use policy::{
     LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
 };
 pub use presets::{PRESETS, Preset};
-pub use pti::Knobs;
+pub use pti::{Knobs, MAX_CEILING_PAGES};
 pub use request::MAX_PAGES;
 pub use shootdown::{Destroyed, Target};
 pub use stats::{CpuStats, Place, Reason, SIZES, SizeRow};

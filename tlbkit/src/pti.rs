@@ -25,7 +25,7 @@ pub struct Knobs {
 const BY_RULE: u64 = u64::MAX;
 
 /// More pages than this never go one by one, whatever the ceiling: 1 GiB of base pages, beyond any TLB.
-const MOST_PAGES: u64 = (1 << 30) / PAGE_BYTES;
+pub const MAX_CEILING_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 
 impl Knobs {
     pub(crate) fn new(policy: &Policy) -> Self {
@@ -57,7 +57,7 @@ impl Knobs {
     }
 
     pub(crate) fn is_everything(&self, rule: &RangeRule, pages: u64, active_pages: u64) -> bool {
-        if pages > MOST_PAGES {
+        if pages > MAX_CEILING_PAGES {
             return true;
         }
         // Relaxed: as above.

@@ -65,12 +65,21 @@ pub(crate) fn target(target: &str) -> Ready<()> {
 
 /// Makes sure that there is a Rust of exactly this version.
 pub(crate) fn toolchain(version: &str) -> Ready<()> {
+    if has_toolchain(version) {
+        return Ready::Yes(());
+    }
     let line = ["toolchain", "install", version, "--profile", "minimal", "--no-self-update"];
     let installed = Command::new("rustup").args(line).stdin(Stdio::null()).stderr(Stdio::null()).status();
     match installed {
         Ok(status) if status.success() => Ready::Yes(()),
         _ => Ready::No(format!("to have it, run: rustup {}", line.join(" "))),
     }
+}
+
+fn has_toolchain(version: &str) -> bool {
+    let mut rustc = Command::new("rustup");
+    rustc.args(["run", version, "rustc", "--version"]).stdin(Stdio::null()).stderr(Stdio::null());
+    rustc.output().is_ok_and(|output| output.status.success())
 }
 
 /// True if the compiler's own folder holds the target's core library, whoever put it there.

@@ -24,16 +24,14 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
         mean_and_deviation(&changes)
     };
     let interrupts = |to| change(|o| o.ipis.sent as f64, to).0;
+    let whole = |runs: &[Outcome]| an_exit(runs, |o| o.flushes.exit_full_flushes);
     let (time, time_deviation) = change(|o| o.elapsed_seconds, new);
     let figures = [
         ("shootdown interrupts, change", interrupts(new)),
         ("invlpg executed, change", change(|o| o.flushes.pages.done as f64, new).0),
         ("time, change", time),
         ("time, change, deviation of one run", time_deviation),
-        (
-            "whole flushes per exit, change",
-            an_exit(late, |o| o.flushes.exit_full_flushes) - an_exit(old, |o| o.flushes.exit_full_flushes),
-        ),
+        ("whole flushes per exit, change", whole(late) - whole(old)),
         ("shootdowns during exit", an_exit(new, |o| o.flushes.exit_interrupts)),
         ("shootdown interrupts, change, only gathering", interrupts(gathering)),
         ("shootdown interrupts, change, only late table frees", interrupts(late)),
