@@ -1,6 +1,6 @@
 //! A published result as data: its source, its set-up, its tables, and every figure expected of a reproduction.
 //!
-//! The data are the files in `experiments/`, part of the binary so that it needs nothing beside it. [`read`] turns
+//! The data are the files in `sim/experiments/`, part of the binary so that it needs nothing beside it. [`read`] turns
 //! their text into these types or into one line that says what is wrong where.
 
 mod read;
@@ -16,11 +16,11 @@ pub(crate) use rule::Rule;
 
 /// Every experiment: its id, the file it comes from, the text of that file.
 const BUILTIN: [(&str, &str, &str); 5] = [
-    ("pcid", "experiments/pcid.toml", include_str!("../../experiments/pcid.toml")),
-    ("lazy", "experiments/lazy.toml", include_str!("../../experiments/lazy.toml")),
-    ("batch", "experiments/batch.toml", include_str!("../../experiments/batch.toml")),
-    ("pti", "experiments/pti.toml", include_str!("../../experiments/pti.toml")),
-    ("range", "experiments/range.toml", include_str!("../../experiments/range.toml")),
+    ("pcid", "sim/experiments/pcid.toml", include_str!("../../sim/experiments/pcid.toml")),
+    ("lazy", "sim/experiments/lazy.toml", include_str!("../../sim/experiments/lazy.toml")),
+    ("batch", "sim/experiments/batch.toml", include_str!("../../sim/experiments/batch.toml")),
+    ("pti", "sim/experiments/pti.toml", include_str!("../../sim/experiments/pti.toml")),
+    ("range", "sim/experiments/range.toml", include_str!("../../sim/experiments/range.toml")),
 ];
 
 /// Ids of all experiments, in the order of their documents.
@@ -92,7 +92,7 @@ pub(crate) struct PolicyChoice {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Setup {
-    /// A machine under `machines/`.
+    /// A machine under `sim/machines/`.
     pub(crate) machine: String,
     /// A workload.
     pub(crate) workload: String,

@@ -89,7 +89,7 @@ fn a_killed_shard_goes_on_where_it_stopped() {
 
 /// A plan of one point on `mine.toml`, a machine with a context switch of `cycles`.
 fn plan_on_a_file(folder: &Path, cycles: u32) {
-    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines/recent-bare.toml");
+    let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/machines/recent-bare.toml");
     let text = fs::read_to_string(built_in).unwrap();
     let (from, to) = ("context_switch_base = { value = 2090", format!("context_switch_base = {{ value = {cycles}"));
     assert!(text.contains(from));

@@ -16,7 +16,7 @@ use crate::steps::Outcome;
 
 /// How a kernel's objects are compiled; nothing here is special to the library.
 const KERNEL_FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-pic \
-    -mno-red-zone -mcmodel=kernel -mgeneral-regs-only -I tlbkit-c/include";
+    -mno-red-zone -mcmodel=kernel -mgeneral-regs-only -I lib/tlbkit-c/include";
 
 /// A boot argument and how the boot must end: QEMU's exit code and the `test` of the last line.
 const BOOTS: &[(&str, i32, &str)] =
@@ -75,14 +75,14 @@ fn build(root: &Path, instructions: Instructions) -> Result<PathBuf> {
         "rustc",
         "--quiet",
         "--config",
-        "tlbkit-c/kernel.toml",
+        "lib/tlbkit-c/kernel.toml",
         "--package",
         "tlbkit-c",
         "--profile",
         "kernel",
     ]);
     tool(cargo.args(["--crate-type", "staticlib", "--features", feature]).env("CARGO_TARGET_DIR", &target), root)?;
-    let sources = root.join("examples/c-kernel");
+    let sources = root.join("metal/c-kernel");
     let mut objects = Vec::new();
     for entry in fs::read_dir(&sources).with_context(|| format!("reading {}", sources.display()))? {
         let source = entry?.path();

@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn the_table_of_words_has_each_that_the_kernel_knows_and_no_other() -> Result<()> {
-        let kernel = setup::root()?.join("kernel");
+        let kernel = setup::root()?.join("metal/kernel");
         let source = fs::read_to_string(kernel.join("src/boot/options.rs"))?;
         let known = source.split("const KEYS: &str = \"").nth(1).and_then(|rest| rest.split('"').next());
         let mut known: Vec<_> =

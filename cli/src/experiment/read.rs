@@ -295,9 +295,9 @@ fn check_rule(place: &Place<'_>, rule: &Rule, expected: &[Expected]) -> Result<(
 mod tests {
     use super::*;
 
-    const RANGE: &str = include_str!("../../../experiments/range.toml");
-    const PTI: &str = include_str!("../../../experiments/pti.toml");
-    const PCID: &str = include_str!("../../../experiments/pcid.toml");
+    const RANGE: &str = include_str!("../../../sim/experiments/range.toml");
+    const PTI: &str = include_str!("../../../sim/experiments/pti.toml");
+    const PCID: &str = include_str!("../../../sim/experiments/pcid.toml");
 
     /// The error after `from` became `to` in a good file; panics if there is none or it has several lines.
     fn fault(text: &str, from: &str, to: &str) -> String {

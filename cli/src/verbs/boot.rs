@@ -45,7 +45,7 @@ pub(crate) struct Options {
     /// A preset of `tlbkit list policies`
     #[arg(long, default_value = "tlbkit")]
     policy: String,
-    /// Another word of kernel/README.md, as pti=on, monitor=on or seed=2; may be given again
+    /// Another word of metal/kernel/README.md, as pti=on, monitor=on or seed=2; may be given again
     #[arg(long = "option", value_name = "KEY=VALUE", conflicts_with = "bench")]
     words: Vec<String>,
     /// With --bench, the machine file to write; boot.toml by default where cycles can be measured

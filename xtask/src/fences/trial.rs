@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
 /// The sources of the protocol.
-pub(super) const SOURCES: &str = "tlbkit/src";
+pub(super) const SOURCES: &str = "lib/tlbkit/src";
 /// The unchanged source takes a minute or two on a machine with other things to do; what takes this long is not called
 /// noticed.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -49,7 +49,7 @@ pub(super) struct Trial {
 impl Trial {
     /// Copies the protocol of the workspace at `root`.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["tlbkit"])? })
+        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["lib/tlbkit"])? })
     }
 
     /// The verdict on the copy with `change` made, with narrow sets: they meet every line, and only they some; the copy

@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: each historical bug of `mutants/` is put into a copy of the protocol, and must be caught; the
-//! protocol as it is must stand a hundred times as many seeds.
+//! `cargo xtask mutants`: each historical bug of `verify/mutants/` is put into a copy of the protocol, and must be
+//! caught; the protocol as it is must stand a hundred times as many seeds.
 
 mod patch;
 mod trial;
@@ -48,9 +48,9 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
 }
 
 fn search(root: &Path, wish: &Wish<'_>) -> Result<bool> {
-    let patches = patch::read_all(&root.join("mutants"))?;
+    let patches = patch::read_all(&root.join("verify/mutants"))?;
     if patches.len() < LEAST {
-        bail!("mutants/ holds {} patches; at least {LEAST} are asked for", patches.len());
+        bail!("verify/mutants/ holds {} patches; at least {LEAST} are asked for", patches.len());
     }
     let trial = Trial::new(root, &setup::target_dir(root), BUDGET)?;
     let mut rows = Vec::new();
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_patch_of_the_tree_has_its_origin() -> Result<()> {
-        let patches = patch::read_all(&setup::root()?.join("mutants"))?;
+        let patches = patch::read_all(&setup::root()?.join("verify/mutants"))?;
         assert!(patches.len() >= LEAST, "{}", patches.len());
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! `mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program shows it
-//! when all its schedules are explored, or in which build alone it shows; then a unified diff.
+//! `verify/mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program
+//! shows it when all its schedules are explored, or in which build alone it shows; then a unified diff.
 
 use anyhow::{Context, Result, bail};
 use std::fs;

@@ -65,7 +65,7 @@ impl Ended {
 
 /// Builds the kernel and returns the image.
 pub(super) fn build(root: &Path) -> Result<PathBuf> {
-    Ok(tlbkit_boot::build(&root.join("kernel"), &setup::target_dir(root).join("kernel"))?)
+    Ok(tlbkit_boot::build(&root.join("metal/kernel"), &setup::target_dir(root).join("kernel"))?)
 }
 
 impl Boot {

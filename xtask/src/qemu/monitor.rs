@@ -13,8 +13,8 @@ use crate::setup::{self, Ready};
 use crate::workshop::Workshop;
 
 /// What the kernel links. The kernel itself is a workspace of its own.
-const CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86"];
-const KERNEL: &str = "kernel";
+const CRATES: &[&str] = &["lib/tlbkit", "lib/tlbkit-pmap", "sim/tlbkit-workloads", "lib/tlbkit-x86"];
+const KERNEL: &str = "metal/kernel";
 const NO_MUTANT: &str = "(none)";
 /// Seeds of a hunt. Most bugs are found with each of them.
 const SEEDS: RangeInclusive<u32> = 1..=10;
@@ -151,7 +151,7 @@ fn finds_bugs(root: &Path, every: usize) -> Result<bool> {
 }
 
 fn trial<'a>(root: &Path, workshop: &Workshop, mutant: &'a str, words: Words) -> Result<Row<'a>> {
-    let patch = root.join("mutants").join(format!("{mutant}.patch"));
+    let patch = root.join("verify/mutants").join(format!("{mutant}.patch"));
     workshop.apply(&patch)?;
     let row = tlbkit_boot::build(&workshop.root.join(KERNEL), &workshop.target)
         .map_err(Into::into)
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn every_run_is_made_without_a_bug_too_and_every_bug_has_its_patch() -> Result<()> {
-        let mutants = setup::root()?.join("mutants");
+        let mutants = setup::root()?.join("verify/mutants");
         for (mutant, words) in HUNTS {
             assert!(ALL.contains(words), "{mutant}");
             assert!(mutants.join(format!("{mutant}.patch")).is_file(), "{mutant}");

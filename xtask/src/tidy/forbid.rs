@@ -6,9 +6,10 @@ use super::{Repo, Report};
 const UNSAFE_ROOMS: &[&str] =
     &["tlbkit-x86", "kernel", "tlbkit-c", "tlbkit-sim", "tlbkit-check", "tlbkit-host", "fuzz"];
 const ASM_ROOMS: &[&str] = &["tlbkit-x86", "kernel"];
-const NO_STD_CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86", "tlbkit-c", "kernel"];
+const NO_STD_CRATES: &[&str] =
+    &["tlbkit", "tlbkit-arch", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86", "tlbkit-c", "kernel"];
 /// The one file of a `no_std` crate that knows std, under the feature `observe`.
-const OBSERVER: &str = "tlbkit/src/sync.rs";
+const OBSERVER: &str = "lib/tlbkit/src/sync.rs";
 const ORDERINGS: &[&str] = &["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
 const REASON_LINES_ABOVE: usize = 4;
 /// Written in halves, so that this file does not find itself.
@@ -42,7 +43,7 @@ pub(super) fn asm_room(repo: &Repo, report: &mut Report<'_>) {
 
 pub(super) fn no_std(repo: &Repo, report: &mut Report<'_>) {
     let is_bound = |source: &&Source| {
-        let in_src = NO_STD_CRATES.iter().any(|name| source.path.starts_with(&format!("{name}/src/")));
+        let in_src = NO_STD_CRATES.contains(&source.crate_dir()) && source.path.contains("/src/");
         in_src && source.path != OBSERVER
     };
     for source in repo.rust().filter(is_bound) {
@@ -91,7 +92,7 @@ fn names_path(line: &str, path: &str) -> bool {
 }
 
 pub(super) fn ordering_reason(repo: &Repo, report: &mut Report<'_>) {
-    for source in repo.rust().filter(|source| source.path.starts_with("tlbkit/src/")) {
+    for source in repo.rust().filter(|source| source.path.starts_with("lib/tlbkit/src/")) {
         for (line, code) in source.numbered_code().filter(|(line, _)| !source.is_test[line - 1]) {
             let uses = ORDERINGS.iter().any(|name| has_word(code, &format!("Ordering::{name}")));
             if uses && !is_explained(source, line) {
@@ -128,22 +129,26 @@ mod tests {
     #[test]
     fn unsafe_is_found_outside_its_rooms() {
         let text = "#![forbid(unsafe_code)]\n// unsafe\nunsafe { f() }";
-        assert_eq!(places(unsafe_room, &[("tlbkit/src/a.rs", text), ("kernel/src/a.rs", text)]), ["tlbkit/src/a.rs:3"]);
+        assert_eq!(
+            places(unsafe_room, &[("lib/tlbkit/src/a.rs", text), ("metal/kernel/src/a.rs", text)]),
+            ["lib/tlbkit/src/a.rs:3"]
+        );
     }
 
     #[test]
     fn assembly_is_found_outside_its_rooms() {
         let text = "fn f() {\n    core::arch::asm!(\"nop\") }";
-        let found = places(asm_room, &[("tlbkit-sim/src/a.rs", text), ("tlbkit-x86/src/a.rs", text)]);
-        assert_eq!(found, ["tlbkit-sim/src/a.rs:2"]);
+        let found = places(asm_room, &[("sim/tlbkit-sim/src/a.rs", text), ("lib/tlbkit-x86/src/a.rs", text)]);
+        assert_eq!(found, ["sim/tlbkit-sim/src/a.rs:2"]);
     }
 
     #[test]
     fn std_is_found_in_no_std_crates_but_not_in_their_tests() {
         let text =
             "use core::mem;\nuse std::mem;\n#[cfg(test)]\nmod tests {\n    use std::vec;\n}\nextern crate std;\n";
-        let files = [("tlbkit/src/a.rs", text), (OBSERVER, text), ("tlbkit/tests/a.rs", text), ("cli/src/a.rs", text)];
-        assert_eq!(places(no_std, &files), ["tlbkit/src/a.rs:2", "tlbkit/src/a.rs:7"]);
+        let files =
+            [("lib/tlbkit/src/a.rs", text), (OBSERVER, text), ("lib/tlbkit/tests/a.rs", text), ("cli/src/a.rs", text)];
+        assert_eq!(places(no_std, &files), ["lib/tlbkit/src/a.rs:2", "lib/tlbkit/src/a.rs:7"]);
     }
 
     #[test]
@@ -163,8 +168,10 @@ mod tests {
     fn an_ordering_needs_a_comment_near() {
         let near = "// Relaxed: no partner.\n\n\n\nx.load(Ordering::Relaxed);\nx.load(Ordering::Relaxed);";
         let other = "cmp::Ordering::Less;\nx.load(Ordering::Acquire); // Acquire: pairs with publish.\n";
-        let found =
-            places(ordering_reason, &[("tlbkit/src/a.rs", near), ("tlbkit/src/b.rs", other), ("cli/src/a.rs", near)]);
-        assert_eq!(found, ["tlbkit/src/a.rs:6"]);
+        let found = places(
+            ordering_reason,
+            &[("lib/tlbkit/src/a.rs", near), ("lib/tlbkit/src/b.rs", other), ("cli/src/a.rs", near)],
+        );
+        assert_eq!(found, ["lib/tlbkit/src/a.rs:6"]);
     }
 }

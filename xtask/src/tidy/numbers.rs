@@ -1,6 +1,6 @@
-//! Every number that somebody measured says who: in `machines/` and `experiments/`, the table that holds it names its
-//! `source` and its `kind`, or stands inside a table that does. An experiment may name one `[source]` for the whole
-//! file; a kind is never given for a whole file.
+//! Every number that somebody measured says who: in `sim/machines/` and `sim/experiments/`, the table that holds it
+//! names its `source` and its `kind`, or stands inside a table that does. An experiment may name one `[source]` for the
+//! whole file; a kind is never given for a whole file.
 
 use super::source::Source;
 use super::{Repo, Report};
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn sourced_numbers_pass() {
         let inline = "invlpg = { value = 3, bounds = { low = 2 }, source = 's', kind = 'prior' }\n";
-        assert!(places(number_source, &[("machines/a.toml", SOURCED), ("machines/b.toml", inline)]).is_empty());
+        assert!(places(number_source, &[("sim/machines/a.toml", SOURCED), ("sim/machines/b.toml", inline)]).is_empty());
         assert!(places(number_source, &[("cli/Cargo.toml", "[a]\nb = 1")]).is_empty());
     }
 
@@ -113,18 +113,21 @@ mod tests {
         let head = "kind = 'prior'\nsource = 's'\n";
         let tail = "[tlb]\nsource = 's'\nways = 4\n[[row]]\nkind = 'prior'\nsizes = [\n1, 2]\n";
         let text = format!("{head}{SOURCED}{tail}");
-        assert_eq!(places(number_source, &[("machines/a.toml", &text)]), ["machines/a.toml:11", "machines/a.toml:15"]);
+        assert_eq!(
+            places(number_source, &[("sim/machines/a.toml", &text)]),
+            ["sim/machines/a.toml:11", "sim/machines/a.toml:15"]
+        );
     }
 
     #[test]
     fn a_file_source_serves_experiments_only_and_never_for_the_kind() {
         let text = "[source]\nyear = 2009\n[[figure]]\nkind = 'input'\npublished = 1.8\n[other]\nx = 1\n";
-        let found = places(number_source, &[("experiments/a.toml", text), ("machines/a.toml", text)]);
-        assert_eq!(found, ["experiments/a.toml:7", "machines/a.toml:5", "machines/a.toml:7"]);
+        let found = places(number_source, &[("sim/experiments/a.toml", text), ("sim/machines/a.toml", text)]);
+        assert_eq!(found, ["sim/experiments/a.toml:7", "sim/machines/a.toml:5", "sim/machines/a.toml:7"]);
     }
 
     #[test]
     fn broken_toml_is_found() {
-        assert_eq!(places(number_source, &[("machines/a.toml", "a = = 1")]), ["machines/a.toml:1"]);
+        assert_eq!(places(number_source, &[("sim/machines/a.toml", "a = = 1")]), ["sim/machines/a.toml:1"]);
     }
 }

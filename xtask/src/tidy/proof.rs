@@ -9,7 +9,7 @@ const README_TEST: &str = "cli/tests/readme.rs";
 const COMMANDS: &[&str] = &["cargo ", "tlbkit ", "git ", "$ ", "./", "apt-get ", "sudo "];
 
 pub(super) fn invariant_tested(repo: &Repo, report: &mut Report<'_>) {
-    let Some(home) = repo.at("tlbkit/src/lib.rs") else { return };
+    let Some(home) = repo.at("lib/tlbkit/src/lib.rs") else { return };
     for number in 1..=INVARIANTS_COUNT {
         let name = format!("INV-{number}");
         // The rules' own tests name invariants and prove none.
@@ -54,12 +54,12 @@ mod tests {
     #[test]
     fn an_invariant_that_no_test_names_is_found() {
         let all: String = (1..=12).map(|number| format!("// INV-{number}: holds.\n")).collect();
-        let (home, other) = (("tlbkit/src/lib.rs", all.as_str()), ("xtask/tests/a.rs", all.as_str()));
+        let (home, other) = (("lib/tlbkit/src/lib.rs", all.as_str()), ("xtask/tests/a.rs", all.as_str()));
         assert_eq!(places(invariant_tested, &[home, other]).len(), 12, "neither is a test of the protocol");
-        assert!(places(invariant_tested, &[home, ("tlbkit/tests/a.rs", &all)]).is_empty());
+        assert!(places(invariant_tested, &[home, ("lib/tlbkit/tests/a.rs", &all)]).is_empty());
         let first_gone = all.replace("INV-1:", "");
         assert_eq!(
-            places(invariant_tested, &[home, ("tlbkit/tests/a.rs", &first_gone)]).len(),
+            places(invariant_tested, &[home, ("lib/tlbkit/tests/a.rs", &first_gone)]).len(),
             1,
             "INV-12 is not INV-1"
         );

@@ -3,6 +3,9 @@
 //! Blanking keeps every newline and every column of code, so a rule that finds a word in `code` can name its line, and
 //! a word inside a comment or a string can never trip it. A full parser would be exact and slow to build.
 
+/// The folders of the root that group crates by purpose.
+const PURPOSES: &[&str] = &["lib", "sim", "verify", "metal", "linux"];
+
 /// One text file of the repository.
 #[derive(Debug)]
 pub(crate) struct Source {
@@ -31,9 +34,10 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// The crate's folder: what stands before the first `/`.
+    /// The name of the crate's folder, or of another folder of that rank: the first below one of [`PURPOSES`], or the
+    /// first there is.
     pub(crate) fn crate_dir(&self) -> &str {
-        self.path.split('/').next().unwrap_or("")
+        self.path.split('/').find(|part| !PURPOSES.contains(part)).unwrap_or("")
     }
 
     /// The numbered lines of code, from 1.

@@ -10,9 +10,10 @@ const NAME: &str = "tlbkit-kernel";
 
 /// Builds it, if it is not up to date, and says where it is.
 pub(super) fn build() -> Result<PathBuf> {
-    let root = root().context("no source tree here: boot needs the folder kernel/ of a clone; run it inside one")?;
+    let root =
+        root().context("no source tree here: boot needs the folder metal/kernel/ of a clone; run it inside one")?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
-    Ok(tlbkit_boot::build(&root.join("kernel"), &target.join("kernel"))?)
+    Ok(tlbkit_boot::build(&root.join("metal/kernel"), &target.join("kernel"))?)
 }
 
 /// The nearest folder with the kernel: around the current one, else where this program was built.
@@ -23,6 +24,6 @@ fn root() -> Option<PathBuf> {
 }
 
 fn holds_kernel(folder: &Path) -> bool {
-    let manifest = std::fs::read_to_string(folder.join("kernel/Cargo.toml"));
+    let manifest = std::fs::read_to_string(folder.join("metal/kernel/Cargo.toml"));
     manifest.is_ok_and(|text| text.contains(NAME))
 }

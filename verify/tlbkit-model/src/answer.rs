@@ -1,0 +1,97 @@
+//! A CPU does what others ask: `answer` of `lib/tlbkit/src/shootdown.rs`, and `lib/tlbkit/src/local.rs`.
+
+use crate::deviation::Deviation;
+use crate::flush::Request;
+use crate::model::Protocol;
+use crate::state::{CpuNumber, Generation, Half, Presence, Slot, State, Step};
+
+impl Protocol {
+    pub(crate) fn take_inbox(&self, state: &mut State, cpu: CpuNumber) {
+        let this = &mut state.cpus[cpu];
+        if this.inbox == 0 {
+            return;
+        }
+        let senders = this.inbox;
+        if self.deviates(Deviation::InboxNotSwapped) {
+            return this.then(&[Step::ClearInbox, Step::CheckOutbox(senders)]);
+        }
+        this.inbox = 0;
+        this.then(&[Step::CheckOutbox(senders)]);
+    }
+
+    pub(crate) fn check_outbox(state: &mut State, cpu: CpuNumber, senders: u8) {
+        let sender = senders.trailing_zeros() as CpuNumber;
+        let is_waiting = state.cpus[sender].outbox & 1 << cpu != 0;
+        let others = senders & (senders - 1);
+        if others != 0 {
+            state.cpus[cpu].then(&[Step::CheckOutbox(others)]);
+        }
+        if is_waiting {
+            state.cpus[cpu].then(&[Step::ReadMailbox(sender)]);
+        }
+    }
+
+    pub(crate) fn read_mailbox(&self, state: &mut State, cpu: CpuNumber, sender: CpuNumber) {
+        let request = state.cpus[sender].mailbox.expect("the mailbox is written before the outbox");
+        let mut steps = [Step::CarryOut(request), Step::Acknowledge(sender)];
+        if self.deviates(Deviation::AnswersFirst) {
+            steps.reverse();
+        }
+        state.cpus[cpu].then(&steps);
+    }
+
+    pub(crate) fn carry_out(&self, state: &mut State, cpu: CpuNumber, request: Request) {
+        let newest = state.spaces[request.space].generation;
+        let this = &mut state.cpus[cpu];
+        if this.own_presence == Presence::Running(request.id) {
+            if request.generation > this.slots[this.slot].generation {
+                this.then(&[Step::FlushLoaded(request, newest)]);
+            }
+        } else if this.own_presence == Presence::Lazy(request.id) {
+            self.begin_kernel(state, cpu);
+        } else if request.is_trim {
+            self.leave_when_trimmed(state, cpu, request);
+        }
+    }
+
+    fn leave_when_trimmed(&self, state: &mut State, cpu: CpuNumber, request: Request) {
+        let this = &mut state.cpus[cpu];
+        if !self.deviates(Deviation::TrimKeepsSlot) {
+            for slot in this.slots.iter_mut().filter(|slot| slot.id == request.id) {
+                *slot = Slot { id: 0, ..*slot };
+            }
+        }
+        this.then(&[Step::LeaveSet(request.space, request.id)]);
+    }
+
+    /// INV-4 is decided here.
+    pub(crate) fn flush_loaded(&self, state: &mut State, cpu: CpuNumber, request: Request, newest: Generation) {
+        let held = state.cpus[cpu].slots[state.cpus[cpu].slot].generation;
+        let is_next = request.generation == held + 1 || self.deviates(Deviation::PartialJumps);
+        let is_newest = request.generation == newest || self.deviates(Deviation::PartialOvertakes);
+        match request.page().filter(|_| is_next && is_newest) {
+            Some(page) => {
+                self.flush_page(state, cpu, request, page);
+                self.set_generation(state, cpu, newest);
+                state.fill(cpu);
+            }
+            None => self.reload(state, cpu, newest),
+        }
+    }
+
+    /// The page in both halves; the user half's at once only if no table is freed, and no flush of it is owed.
+    fn flush_page(&self, state: &mut State, cpu: CpuNumber, request: Request, page: usize) {
+        let this = &mut state.cpus[cpu];
+        this.drop_item(Half::Kernel, page);
+        if !self.is_isolated() {
+            return;
+        }
+        let is_owed = this.pending_user & 1 << this.slot != 0;
+        let is_now = self.setup.policy.user_flush == tlbkit::UserFlush::Invpcid;
+        if is_now && !is_owed && !request.frees_tables() {
+            this.drop_item(Half::User, page);
+        } else {
+            this.pending_user |= 1 << this.slot;
+        }
+    }
+}

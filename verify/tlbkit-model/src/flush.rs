@@ -1,0 +1,230 @@
+//! A CPU revokes translations: whom it tells, and how it waits: `lib/tlbkit/src/shootdown.rs`, the sender's side.
+
+use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
+
+use crate::deviation::Deviation;
+use crate::model::Protocol;
+use crate::state::{
+    CpuNumber, Fault, Generation, ITEMS, Id, OTHER_PAGE, PAGE, Presence, SpaceNumber, State, Step, Store, TABLE,
+};
+
+/// What a CPU does to a space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Change {
+    /// It revokes one page.
+    Page(usize),
+    /// It revokes both, and asks for everything.
+    Everything,
+    /// It revokes a page, and frees the table that the page was in.
+    Table,
+    /// It ends the space.
+    Destroy,
+}
+
+impl Change {
+    const fn items(self) -> &'static [usize] {
+        match self {
+            Self::Page(PAGE) => &[PAGE],
+            Self::Page(_) => &[OTHER_PAGE],
+            Self::Everything => &[PAGE, OTHER_PAGE],
+            Self::Table => &[PAGE, TABLE],
+            Self::Destroy => &[],
+        }
+    }
+
+    const fn frees_tables(self) -> bool {
+        matches!(self, Self::Table | Self::Destroy)
+    }
+}
+
+/// What is asked of another CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request {
+    /// Whose translations.
+    pub space: SpaceNumber,
+    /// The space's name when it was asked.
+    pub id: Id,
+    /// The generation to be reached.
+    pub generation: Generation,
+    /// Why.
+    pub change: Change,
+    /// CPUs that run something else leave the set.
+    pub is_trim: bool,
+}
+
+impl Request {
+    /// The page to be flushed alone; none for everything.
+    pub(crate) const fn page(&self) -> Option<usize> {
+        match self.change {
+            Change::Page(page) => Some(page),
+            Change::Table => Some(PAGE),
+            Change::Everything | Change::Destroy => None,
+        }
+    }
+
+    pub(crate) const fn frees_tables(&self) -> bool {
+        self.change.frees_tables()
+    }
+}
+
+impl Protocol {
+    /// The kernel changes a table, and calls `TlbGather::flush` or `Cpu::flush_range`; or it calls `Cpu::destroy`.
+    pub(crate) fn begin_flush(&self, state: &mut State, cpu: CpuNumber, space: SpaceNumber, change: Change) {
+        if change != Change::Destroy {
+            return state.cpus[cpu].then(&[Step::ChangeTable(space, change), Step::Advance(space, change)]);
+        }
+        state.spaces[space].is_dying = true;
+        if !self.is_counted() && !self.deviates(Deviation::DestroyTellsNobody) {
+            state.cpus[cpu].then(&[Step::Advance(space, change), Step::Ended(space)]);
+        } else if state.spaces[space].lazy_references == 0 {
+            self.end(state, space);
+        }
+    }
+
+    pub(crate) fn change_table(state: &mut State, cpu: CpuNumber, space: SpaceNumber, change: Change) {
+        let version = state.spaces[space].versions.iter().max().map_or(0, |newest| newest + 1);
+        for &item in change.items() {
+            state.cpus[cpu].store(Store::Table(space, item, version));
+        }
+    }
+
+    /// A locked addition, which is a full barrier on x86: its steps wait for an empty store buffer.
+    pub(crate) fn advance(&self, state: &mut State, cpu: CpuNumber, number: SpaceNumber, change: Change) {
+        let is_plain = self.deviates(Deviation::RevokerUnfenced);
+        let versions = self.visible_versions(state, cpu, number);
+        let space = &mut state.spaces[number];
+        let wraps = self.deviates(Deviation::GenerationWraps) && space.generation == 2;
+        let generation = if wraps { 1 } else { space.generation + 1 };
+        let mut promise: [u8; ITEMS] = *space.history.last().expect("a history begins with the space");
+        for &item in change.items() {
+            promise[item] = promise[item].max(versions[item]);
+        }
+        space.history.push(promise);
+        if is_plain {
+            state.cpus[cpu].store(Store::Generation(number, generation));
+        } else {
+            space.generation = generation;
+        }
+        let is_trim = match self.setup.policy.cpu_set {
+            CpuSetUpkeep::Trimmed { every } if every != 0 => u32::from(generation).is_multiple_of(every),
+            _ => false,
+        };
+        let request = Request { space: number, id: state.spaces[number].id, generation, change, is_trim };
+        state.cpus[cpu].then(&[Step::LookAlone(request)]);
+    }
+
+    /// What a CPU would read of a table, its own stores on their way included.
+    fn visible_versions(&self, state: &State, cpu: CpuNumber, space: SpaceNumber) -> [u8; ITEMS] {
+        let mut versions = state.spaces[space].versions;
+        for store in &state.cpus[cpu].buffer {
+            if let Store::Table(number, item, version) = *store
+                && number == space
+            {
+                versions[item] = version;
+            }
+        }
+        versions
+    }
+
+    pub(crate) fn look_alone(&self, state: &mut State, cpu: CpuNumber, request: Request) {
+        let is_alone = state.spaces[request.space].members & !(1 << cpu) == 0;
+        let runs_here = state.cpus[cpu].own_presence == Presence::Running(request.id);
+        let (here, others) = (Step::CarryOut(request), Step::ReadSet(request));
+        let steps = match self.setup.policy.local_flush {
+            _ if is_alone && runs_here => vec![here, Step::Return(request)],
+            LocalFlush::BeforeRemote => vec![here, others, Step::Wait, Step::Return(request)],
+            LocalFlush::WhileRemote => vec![others, here, Step::Wait, Step::Return(request)],
+        };
+        state.cpus[cpu].then(&steps);
+    }
+
+    pub(crate) fn read_set(state: &mut State, cpu: CpuNumber, request: Request) {
+        let unread = state.spaces[request.space].members & !(1 << cpu);
+        if unread != 0 {
+            state.cpus[cpu].then(&[Step::ReadPresence { request, unread, chosen: 0 }]);
+        }
+    }
+
+    pub(crate) fn read_presence(
+        &self,
+        state: &mut State,
+        cpu: CpuNumber,
+        request: Request,
+        unread: u8,
+        mut chosen: u8,
+    ) {
+        let target = unread.trailing_zeros() as CpuNumber;
+        let seen = state.cpus[target].presence;
+        if self.must_tell(seen, &request) {
+            chosen |= 1 << target;
+            let is_left_alone = self.setup.policy.lazy == Lazy::SkipUnlessTablesFreed && !request.is_trim;
+            if seen == Presence::Lazy(request.id) && is_left_alone && !request.frees_tables() {
+                state.fault = Some(Fault::LazyTold);
+            }
+        }
+        let unread = unread & (unread - 1);
+        let this = &mut state.cpus[cpu];
+        if unread != 0 {
+            return this.then(&[Step::ReadPresence { request, unread, chosen }]);
+        }
+        if chosen != 0 {
+            this.store(Store::Mailbox(request));
+            this.store(Store::Outbox(chosen));
+            this.then(&[Step::Hint(chosen)]);
+        }
+    }
+
+    fn must_tell(&self, seen: Presence, request: &Request) -> bool {
+        let is_everyone = request.is_trim || request.change == Change::Destroy && self.is_exact();
+        match seen {
+            Presence::Absent => false,
+            Presence::Switching => !self.deviates(Deviation::SkipsSwitching),
+            Presence::Running(id) if id == request.id => true,
+            _ if is_everyone => true,
+            Presence::Lazy(id) if id == request.id => self.must_tell_lazy(request),
+            _ => false,
+        }
+    }
+
+    fn must_tell_lazy(&self, request: &Request) -> bool {
+        let is_told = request.frees_tables() || self.setup.policy.lazy != Lazy::SkipUnlessTablesFreed;
+        (is_told || self.deviates(Deviation::LazyTold)) && !self.deviates(Deviation::LazySkippedAlways)
+    }
+
+    pub(crate) fn hint(state: &mut State, cpu: CpuNumber, chosen: u8) {
+        let target = &mut state.cpus[chosen.trailing_zeros() as CpuNumber];
+        // An interrupt sent to a CPU that is out is lost.
+        target.has_interrupt |= target.inbox == 0 && target.own_presence != Presence::Absent;
+        target.inbox |= 1 << cpu;
+        let others = chosen & (chosen - 1);
+        if others != 0 {
+            state.cpus[cpu].then(&[Step::Hint(others)]);
+        }
+    }
+
+    pub(crate) fn wait(&self, state: &mut State, cpu: CpuNumber) {
+        let absent = self.absent_targets(state, cpu);
+        let this = &mut state.cpus[cpu];
+        this.outbox &= !absent;
+        if this.outbox != 0 {
+            this.then(&[Step::TakeInbox, Step::Wait]);
+        }
+    }
+
+    /// What it revoked may not be used from now on.
+    pub(crate) fn finish_flush(state: &mut State, request: Request) {
+        let space = &mut state.spaces[request.space];
+        space.completed = space.completed.max(request.generation);
+        let promise = space.history[request.generation as usize - 1];
+        for &item in request.change.items() {
+            space.floor[item] = space.floor[item].max(promise[item]);
+        }
+    }
+
+    /// The space has ended; the next one takes its place.
+    pub(crate) fn end(&self, state: &mut State, space: SpaceNumber) {
+        let id = if self.deviates(Deviation::IdReused) { state.spaces[space].id } else { state.next_id };
+        state.next_id += 1;
+        state.spaces[space] = crate::model::fresh_space(id);
+    }
+}
