@@ -14,10 +14,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// It keeps the simulator's memory in huge pages, as `.cargo/config.toml` asks it to.
-#[global_allocator]
-static HEAP: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// What TLB flush policies cost: the tlbkit library on a simulated x86-64 multiprocessor.
 #[derive(Parser)]
 #[command(name = "tlbkit", version, after_help = "Start with: tlbkit reproduce")]
