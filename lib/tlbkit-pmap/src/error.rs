@@ -13,6 +13,11 @@ pub enum Error {
         /// How many pages it would have had.
         pages: u64,
     },
+    /// A large page of shared memory that other spaces map too would have to be cut. Nobody but its last holder can.
+    SharedLargePage {
+        /// An address in it.
+        va: u64,
+    },
     /// The space would have more than [`MAX_REGIONS`](crate::MAX_REGIONS) regions.
     TooManyRegions,
     /// Pages that are not all whole pages below [`USER_END`](crate::USER_END).
@@ -29,6 +34,7 @@ impl fmt::Display for Error {
         match self {
             Self::OutOfMemory => write!(f, "no frame left for a page table or a copy"),
             Self::NoRoom { pages } => write!(f, "{pages} pages to map: must be 1 to as many as are free in a row"),
+            Self::SharedLargePage { va } => write!(f, "the large page at {va:#x} is shared, so it cannot be cut"),
             Self::TooManyRegions => write!(f, "more than {} regions in one space", crate::MAX_REGIONS),
             Self::BadRange { va, pages } => {
                 write!(f, "{pages} pages from {va:#x} on are not all whole pages below {:#x}", crate::USER_END)

@@ -133,7 +133,7 @@ impl<'k> Pmap<'k> {
     /// Where something present is replaced, no CPU sees the new frame before every CPU has lost the old one.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; the frame has then been put back.
+    /// [`Error::OutOfMemory`]; [`Error::SharedLargePage`] if that would have to be cut. The frame has then been put back.
     ///
     /// # Panics
     /// If `frame` is large and a page table lies in its place: remove that first.
@@ -147,9 +147,12 @@ impl<'k> Pmap<'k> {
     ) -> Result<u32, Error> {
         let _guard = self.lock(cpu.hardware(), va);
         let level = if frame.shift == 21 { 2 } else { 1 };
-        let Ok((slot, made)) = self.small_slot(cpu, mem, va, level) else {
-            mem.put(frame);
-            return Err(Error::OutOfMemory);
+        let (slot, made) = match self.small_slot(cpu, mem, va, level) {
+            Ok(found) => found,
+            Err(error) => {
+                mem.put(frame);
+                return Err(error);
+            }
         };
         let is_table = slot.level == 2 && slot.pte.has(Pte::PRESENT) && !slot.pte.has(Pte::LARGE);
         assert!(!is_table, "a page table lies at {va:#x}");
@@ -159,7 +162,7 @@ impl<'k> Pmap<'k> {
     }
 
     /// The leaf entry of `va` at `level`; a large page in the way of a small one is split. The lock is held.
-    fn small_slot<'a, H: Hardware, M: Memory>(
+    pub(crate) fn small_slot<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
         mem: &'a M,
@@ -198,8 +201,15 @@ impl<'k> Pmap<'k> {
         mem.store(slot.at, new.0);
     }
 
-    /// Turns the large page that covers `va` into base pages. Its translation is gone everywhere before the first small
-    /// one can be used: a CPU never holds both sizes for one address. The lock is held.
+    /// Turns the large page that covers `va` into base pages. The lock is held. Its translation is gone everywhere before
+    /// the first small one can be used, so a CPU never holds both sizes for one address.
+    ///
+    /// A frame with other holders is replaced by a private copy, since they use it as a whole. It is copied after the
+    /// flush: until then a CPU may store through its translation, and the store must not be lost.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`]. [`Error::SharedLargePage`] if the page is shared on purpose and has other holders: a copy
+    /// would part them. Nothing is changed then.
     pub(crate) fn split<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -208,6 +218,9 @@ impl<'k> Pmap<'k> {
         slot: Slot,
     ) -> Result<(), Error> {
         let shared = mem.references(slot.pte.frame()) > 1;
+        if shared && slot.pte.has(Pte::SHARED) {
+            return Err(Error::SharedLargePage { va });
+        }
         let copy = if shared { Some(mem.alloc(21, Purpose::Copy).ok_or(Error::OutOfMemory)?) } else { None };
         let Some(table) = mem.alloc(12, Purpose::Table) else {
             copy.into_iter().for_each(|frame| mem.put(frame));
@@ -216,16 +229,15 @@ impl<'k> Pmap<'k> {
         let mut unhook = Unhook::<H, M, 1>::of_space(cpu, mem, self);
         let old = Pte(mem.swap(slot.at, 0));
         unhook.page(va & !(slot.bytes() - 1), Stride::Page2M, Scope::Local, Reason::Enter);
+        unhook.finish();
         let pieces = match copy {
-            // A relative maps the frame as a whole: ours becomes a private copy first.
             Some(copy) => {
                 mem.copy(old.frame(), copy.at, 21);
-                unhook.hold(Frame { at: old.frame(), shift: 21 });
+                mem.put(Frame { at: old.frame(), shift: 21 });
                 copy.at
             }
             None => old.frame(),
         };
-        unhook.finish();
         mem.split(pieces);
         for n in 0..512 {
             let at = PhysAddr(pieces.0 + n * PAGE_BYTES);

@@ -9,7 +9,7 @@ use crate::region::Protection;
 use crate::table::{self, Found, Slot};
 use core::ops::Range;
 use tlbkit::sync::Ordering;
-use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason, Scope};
+use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason, Scope, Stride};
 
 /// What a sweep does to each leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,8 @@ impl<'k> Pmap<'k> {
     /// Removes what is mapped in `range` and puts its frames back after the flush.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if a large page that is only partly in `range` could not be split.
+    /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
+    /// split. What comes before it has been changed then.
     pub fn remove<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -37,7 +38,8 @@ impl<'k> Pmap<'k> {
     /// Narrows or widens what is mapped in `range`. Copy-on-write entries stay read-only.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] if a large page that is only partly in `range` could not be split.
+    /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
+    /// split. What comes before it has been changed then.
     pub fn protect<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -154,6 +156,21 @@ impl<'k> Pmap<'k> {
             {
                 self.split(cpu, mem, va, slot)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Puts a table of base pages where `va` lies, unless a large page begins there: no fault maps a large page across
+    /// `va` from then on, so a sweep that ends or begins there needs no memory.
+    pub(crate) fn keep_small<'a, H: Hardware, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        va: u64,
+    ) -> Result<(), Error> {
+        if !va.is_multiple_of(Stride::Page2M.bytes()) {
+            let _guard = self.lock(cpu.hardware(), va);
+            self.small_slot(cpu, mem, va, 1)?;
         }
         Ok(())
     }

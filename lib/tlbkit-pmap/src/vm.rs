@@ -14,7 +14,7 @@ use crate::sweep::Change;
 use crate::table::USER_END;
 use core::ops::Range;
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
-use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAddr, Reason, SpaceToken, Tlb};
+use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAddr, Reason, SpaceToken, Stride, Tlb};
 
 /// Lowest address that is given out.
 pub const USER_BASE: u64 = 1 << 22;
@@ -88,8 +88,8 @@ impl<'k> Vm<'k> {
     /// Removes `pages` base pages from `va` on, and the page tables that only they used.
     ///
     /// # Errors
-    /// [`Error::BadRange`]; [`Error::TooManyRegions`] or [`Error::OutOfMemory`] where a region or a large page must be
-    /// cut. Nothing is removed then.
+    /// [`Error::BadRange`]; [`Error::TooManyRegions`], [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a region
+    /// or a large page must be cut. Nothing is removed then.
     pub fn unmap<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -137,7 +137,8 @@ impl<'k> Vm<'k> {
     /// anonymous memory are their own backing and stay.
     ///
     /// # Errors
-    /// [`Error::BadRange`]; [`Error::OutOfMemory`] where a large page must be cut. Nothing is given back then.
+    /// [`Error::BadRange`]; [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a large page must be cut. Nothing is
+    /// given back then.
     pub fn dontneed<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -148,6 +149,12 @@ impl<'k> Vm<'k> {
         let _guard = self.lock.read(cpu.hardware());
         let range = user_range(va, pages)?;
         self.pmap.cut_out(cpu, mem, &range)?;
+        // Faults go on meanwhile: none may map a large page that would have to be cut half-way through.
+        for border in [range.start, range.end] {
+            if self.regions.at(border).is_some_and(|region| region.stride == Stride::Page2M) {
+                self.pmap.keep_small(cpu, mem, border)?;
+            }
+        }
         let mut unhook = self.pmap.begin(cpu, mem);
         let change = Change::Remove(Reason::RemovePte);
         let mut result = Ok(());
@@ -171,7 +178,7 @@ impl<'k> Vm<'k> {
     /// Maps `frame` at `va`, as [`Pmap::enter`] does.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; the frame has then been put back.
+    /// As [`Pmap::enter`]; the frame has then been put back.
     ///
     /// # Panics
     /// If `frame` is large and a page table lies in its place.

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Machine, on_every_preset};
-use tlbkit_pmap::{Access, Backing, ChildFill, Fault, Protection, Vm};
+use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Frame, Memory, Protection, Pte, Region, Vm};
 
 /// What one last-level table maps.
 const SPAN: u64 = 512 * 4096;
@@ -89,5 +89,69 @@ fn a_fault_does_not_wait_for_the_lock_of_another_table() {
         assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait");
         m.end(0, vm);
         m.end(0, child);
+    });
+}
+
+/// A large page, written by both CPUs, whose frame something else holds too, such as a device that reads it.
+fn held_large_page(m: &'static Machine, vm: &'static Vm<'static>) -> (u64, Frame) {
+    let region = Region::new(512, Backing::AnonPrivate, Protection::ReadWrite).large();
+    let va = vm.map_region(&m.cpu(0), region).unwrap();
+    m.write(0, vm, va, 2).unwrap();
+    m.write(1, vm, va, 2).unwrap();
+    let (at, pte) = vm.extract(&m.cpu(0), m.mem, va).unwrap();
+    assert!(pte.has(Pte::LARGE | Pte::WRITE));
+    m.mem.share(at);
+    (va, Frame { at, shift: 21 })
+}
+
+#[test]
+fn a_store_to_a_large_page_that_is_being_cut_reaches_the_copy() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let (va, frame) = held_large_page(m, vm);
+        m.run(0, vm);
+        *m.meanwhile.borrow_mut() = Some(Box::new(move || m.write(1, vm, va, 42).unwrap()));
+        vm.protect(&m.cpu(0), m.mem, va + 4096, 1, Protection::Read).unwrap();
+        assert!(m.meanwhile.borrow().is_none(), "CPU 1 was told");
+        assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(42), Ok(42)));
+        m.mem.put(frame);
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn a_large_page_of_shared_memory_is_not_cut_while_others_hold_it() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let (va, private) = held_large_page(m, vm);
+        vm.dontneed(&m.cpu(0), m.mem, va, 512).unwrap();
+        m.mem.share(private.at);
+        let bits = Pte::PRESENT | Pte::USER | Pte::WRITE | Pte::SHARED | Pte::ACCESSED | Pte::DIRTY;
+        vm.enter(&m.cpu(0), m.mem, va, Frame { at: private.at, shift: 21 }, bits).unwrap();
+        let refused = vm.protect(&m.cpu(0), m.mem, va + 4096, 1, Protection::Read);
+        assert_eq!(refused, Err(Error::SharedLargePage { va: va + 4096 }));
+        m.write(1, vm, va + 4096, 5).unwrap();
+        assert_eq!(m.mem.load(tlbkit::PhysAddr(private.at.0 + 4096)), 5, "still the shared frame, still writable");
+        m.mem.put(private);
+        vm.dontneed(&m.cpu(0), m.mem, va, 512).unwrap();
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn no_large_page_comes_into_the_way_of_what_is_given_back_in_part() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let region = Region::new(1024, Backing::AnonPrivate, Protection::ReadWrite).large();
+        let va = vm.map_region(&m.cpu(0), region).unwrap();
+        m.write(0, vm, va, 1).unwrap();
+        let border = va + 600 * 4096;
+        vm.dontneed(&m.cpu(0), m.mem, va, 600).unwrap();
+        m.write(1, vm, border, 2).unwrap();
+        assert!(
+            !vm.extract(&m.cpu(0), m.mem, border).unwrap().1.has(Pte::LARGE),
+            "it could have come half-way through"
+        );
+        m.end(0, vm);
     });
 }
