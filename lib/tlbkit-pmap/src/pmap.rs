@@ -133,7 +133,8 @@ impl<'k> Pmap<'k> {
     /// Where something present is replaced, no CPU sees the new frame before every CPU has lost the old one.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::SharedLargePage`] if that would have to be cut. The frame has then been put back.
+    /// [`Error::OutOfMemory`]; [`Error::SharedLargePage`] if that would have to be cut. The frame has then been put
+    /// back.
     ///
     /// # Panics
     /// If `frame` is large and a page table lies in its place: remove that first.
@@ -201,15 +202,15 @@ impl<'k> Pmap<'k> {
         mem.store(slot.at, new.0);
     }
 
-    /// Turns the large page that covers `va` into base pages. The lock is held. Its translation is gone everywhere before
-    /// the first small one can be used, so a CPU never holds both sizes for one address.
+    /// Turns the large page that covers `va` into base pages. The lock is held. Its translation is gone everywhere
+    /// before the first small one can be used, so a CPU never holds both sizes for one address.
     ///
     /// A frame with other holders is replaced by a private copy, since they use it as a whole. It is copied after the
     /// flush: until then a CPU may store through its translation, and the store must not be lost.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]. [`Error::SharedLargePage`] if the page is shared on purpose and has other holders: a copy
-    /// would part them. Nothing is changed then.
+    /// [`Error::OutOfMemory`]. [`Error::SharedLargePage`] if the page is shared on purpose and has other holders: a
+    /// copy would part them. Nothing is changed then.
     pub(crate) fn split<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,

@@ -88,8 +88,8 @@ impl<'k> Vm<'k> {
     /// Removes `pages` base pages from `va` on, and the page tables that only they used.
     ///
     /// # Errors
-    /// [`Error::BadRange`]; [`Error::TooManyRegions`], [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a region
-    /// or a large page must be cut. Nothing is removed then.
+    /// [`Error::BadRange`]; [`Error::TooManyRegions`], [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a
+    /// region or a large page must be cut. Nothing is removed then.
     pub fn unmap<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
@@ -137,8 +137,8 @@ impl<'k> Vm<'k> {
     /// anonymous memory are their own backing and stay.
     ///
     /// # Errors
-    /// [`Error::BadRange`]; [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a large page must be cut. Nothing is
-    /// given back then.
+    /// [`Error::BadRange`]; [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a large page must be cut.
+    /// Nothing is given back then.
     pub fn dontneed<'a, H: Hardware, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, 'k, H>,
