@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 const TARGET: &str = "x86_64-unknown-none";
-const CRATES: &[&str] = &["tlbkit", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86"];
+const CRATES: &[&str] = &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "sim/tlbkit-workloads", "lib/tlbkit-x86"];
 
 /// The step: a build if that is possible here.
 pub(crate) fn check(root: &Path) -> Result<Outcome> {
@@ -19,7 +19,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
 }
 
 fn build(root: &Path) -> Result<Outcome> {
-    let packages: Vec<String> = CRATES.iter().map(|name| format!("--package {name}")).collect();
+    let packages: Vec<String> = CRATES.iter().map(|path| format!("--package {}", package(path))).collect();
     let line = format!("build --quiet --target {TARGET} --no-default-features {}", packages.join(" "));
     Ok(match steps::cargo(root, &line)? {
         Outcome::Ok(_) => Outcome::Ok(format!("built for {TARGET}")),
@@ -28,14 +28,19 @@ fn build(root: &Path) -> Result<Outcome> {
 }
 
 fn check_sources(root: &Path, how: &str) -> Result<Outcome> {
-    for name in CRATES {
-        let lib = root.join(name).join("src/lib.rs");
+    for path in CRATES {
+        let lib = root.join(path).join("src/lib.rs");
         let text = fs::read_to_string(&lib).with_context(|| format!("reading {}", lib.display()))?;
         if let Some(why) = std_in(&text) {
-            return Ok(Outcome::Failed(format!("{name}/src/lib.rs {why}")));
+            return Ok(Outcome::Failed(format!("{path}/src/lib.rs {why}")));
         }
     }
     Ok(Outcome::Ok(format!("sources read only, no target {TARGET}; {how}")))
+}
+
+/// The package that lies in the folder `path`.
+fn package(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// Why a crate root is not free of std, if it is not. `tidy` reads the other files.

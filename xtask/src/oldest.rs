@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-const CRATES: &str = "--package tlbkit --package tlbkit-pmap --package tlbkit-x86 --package tlbkit-c";
+const CRATES: &str =
+    "--package tlbkit --package tlbkit-arch --package tlbkit-pmap --package tlbkit-x86 --package tlbkit-c";
 /// In a folder of its own: another compiler's results would be thrown away each time.
 const TARGET_DIR: &str = "target/oldest";
 
