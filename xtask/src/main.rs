@@ -19,6 +19,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask test                     everything: tidy, format, clippy, docs, no_std, tests, the report in a browser
 cargo xtask tidy                     the house rules only, in a second
+cargo xtask circles                  every circle of files, those of crates that tidy still excuses too
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
@@ -50,6 +51,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
     match verb {
         "test" => steps::test(&root),
         "tidy" => Ok(tidy::run(&root)? == 0),
+        "circles" => Ok(tidy::circles(&root)? == 0),
         "bench" => steps::bench(&root, more),
         "qemu" => qemu::run(&root, more),
         "c-kernel" => c_kernel::run(&root),

@@ -3,6 +3,7 @@
 //! One rule is one small function from the whole repository to findings, and stands in `RULES` under its name; beside
 //! each stands a test that shows it failing. What a rule is for is said in `CONTRIBUTING.md`.
 
+mod circles;
 mod forbid;
 mod links;
 mod numbers;
@@ -73,6 +74,7 @@ const RULES: &[(&str, Rule)] = &[
     ("unfinished", forbid::unfinished),
     ("machine-path", forbid::machine_path),
     ("ordering-reason", forbid::ordering_reason),
+    ("no-circles", circles::no_circles),
     ("dead-link", links::dead_links),
     ("number-source", numbers::number_source),
     ("invariant-tested", proof::invariant_tested),
@@ -87,6 +89,13 @@ pub(crate) fn run(root: &Path) -> Result<usize> {
         println!("{finding}");
     }
     println!("tidy: {} files, {} rules, {} findings", repo.sources.len(), RULES.len(), findings.len());
+    Ok(findings.len())
+}
+
+/// Prints every circle of files, those of excused crates too.
+pub(crate) fn circles(root: &Path) -> Result<usize> {
+    let findings = check(&load(root)?, &[("no-circles", circles::every_circle)]);
+    findings.iter().for_each(|finding| println!("{finding}"));
     Ok(findings.len())
 }
 
