@@ -1,6 +1,6 @@
 //! Flushes of a range at once, for changes that free nothing; and the words for what is flushed.
 
-use tlbkit::{Reason, Scope, Stride, Target, TlbGather, VirtAddr};
+use tlbkit::{Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 
 use crate::gather::Held;
 use crate::machine::{Door, Need, enter};
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn tlbkit_flush_kernel_range(
         let (range, why) = (Pages::new(va, pages, stride)?, reason_of(reason)?);
         // SAFETY: the crate's contract.
         let door = unsafe { enter(machine, cpu, Need::MayWait) }?;
-        let mut gather = TlbGather::new(Target::Kernel, Held::NOTHING);
+        let mut gather = TlbGather::new(Translations::OfKernel, Held::NOTHING);
         range.name_in(&mut gather, &door, Scope::Global, why);
         let _nothing = gather.flush(&door.cpu());
         Ok(())

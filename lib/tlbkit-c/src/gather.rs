@@ -6,7 +6,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::{Batching, Target, TlbGather};
+use tlbkit::{Batching, TlbGather, Translations};
 
 use crate::flush::{Pages, reason_of, scope_of};
 use crate::machine::{Door, Machine, Need};
@@ -112,10 +112,14 @@ unsafe fn begin(
     // SAFETY: the contract.
     let machine = unsafe { Machine::find::<'static>(machine) }?;
     // SAFETY: the contract: the space outlives the gather.
-    let target = if space.is_null() { Target::Kernel } else { Target::Space(&unsafe { Space::find(space) }?.inner) };
+    let translations = if space.is_null() {
+        Translations::OfKernel
+    } else {
+        Translations::OfSpace(&unsafe { Space::find(space) }?.inner)
+    };
     // SAFETY: the contract.
     let frames = unsafe { frames_of(frames) }?;
-    let inner = TlbGather::new(target, Held { frames, count: 0 });
+    let inner = TlbGather::new(translations, Held { frames, count: 0 });
     let begun = Gather { mark: AtomicU64::new(0), machine, inner, room: frames.capacity };
     // SAFETY: the contract.
     unsafe { Gather::make(gather, begun) }

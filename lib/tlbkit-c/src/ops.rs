@@ -1,8 +1,6 @@
 //! The kernel's table of functions, as the protocol's [`Hardware`].
 
-use tlbkit::{
-    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
-};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, SpaceToken, VirtAddr};
 
 use crate::space::Space;
 use crate::status::Status;
@@ -182,14 +180,8 @@ impl Hardware for OpsHardware<'_> {
         call!(self.relax());
     }
 
-    fn late(&self, missing: Missing<'_>) -> Late {
-        let mut choice = Late::Wait;
-        missing.each(|cpu| {
-            if call!(self.late(cpu.0)) == LateChoice::AskAgain as u32 {
-                choice = Late::AskAgain;
-            }
-        });
-        choice
+    fn late(&self, cpu: CpuId) -> Late {
+        if call!(self.late(cpu.0)) == LateChoice::AskAgain as u32 { Late::AskAgain } else { Late::Wait }
     }
 
     fn irqs_enabled(&self) -> bool {

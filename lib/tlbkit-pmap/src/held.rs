@@ -4,7 +4,7 @@ use crate::memory::{Frame, Memory};
 use crate::pmap::Pmap;
 use crate::table::{self, Root};
 use core::ops::Range;
-use tlbkit::{Cpu, Hardware, PhysAddr, Reason, Scope, Stride, Target, TlbGather, VirtAddr};
+use tlbkit::{Cpu, Hardware, PhysAddr, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 
 /// Frames that one gather holds before it must flush: what fits a 4 KiB stack frame.
 pub(crate) const SWEEP: usize = 512;
@@ -42,7 +42,7 @@ impl<const N: usize> Extend<Frame> for Held<N> {
 pub(crate) struct Unhook<'a, 'k, H: Hardware, M, const N: usize> {
     cpu: Cpu<'a, 'k, H>,
     mem: &'a M,
-    target: Target<'a, 'k>,
+    translations: Translations<'a, 'k>,
     gather: TlbGather<'a, 'k, Held<N>>,
     held: usize,
     /// If set, one request for the whole user half, with this reason, stands for the single ones.
@@ -68,19 +68,19 @@ const USER_PAGES: u64 = crate::USER_END >> 12;
 impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
     /// For changes of the kernel's own mappings.
     pub(crate) fn of_kernel(cpu: &Cpu<'a, 'k, H>, mem: &'a M) -> Self {
-        let target = Target::Kernel;
-        let gather = TlbGather::new(target, Held::new());
+        let translations = Translations::OfKernel;
+        let gather = TlbGather::new(translations, Held::new());
         let (everything, pending) = (None, Pending::Nothing);
         let (tables, named, total_pages) = (None, NOTHING_NAMED, u64::MAX);
-        Self { cpu: *cpu, mem, target, gather, held: 0, everything, pending, tables, named, total_pages }
+        Self { cpu: *cpu, mem, translations, gather, held: 0, everything, pending, tables, named, total_pages }
     }
 
     /// For changes of one space's mappings.
     pub(crate) fn of_space(cpu: &Cpu<'a, 'k, H>, mem: &'a M, pmap: &'a Pmap<'k>) -> Self {
-        let target = Target::Space(pmap.space());
-        let gather = TlbGather::new(target, Held::new());
+        let translations = Translations::OfSpace(pmap.space());
+        let gather = TlbGather::new(translations, Held::new());
         let (tables, total_pages) = (Some(pmap.root()), pmap.total_pages());
-        Self { target, gather, tables, total_pages, ..Self::of_kernel(cpu, mem) }
+        Self { translations, gather, tables, total_pages, ..Self::of_kernel(cpu, mem) }
     }
 
     /// From here on each update asks for the whole user half.
@@ -135,7 +135,7 @@ impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
             self.gather.range(&self.cpu, VirtAddr(0), USER_PAGES, Stride::Page4K, Scope::Local, reason);
         }
         self.judge_range();
-        let full = core::mem::replace(&mut self.gather, TlbGather::new(self.target, Held::new()));
+        let full = core::mem::replace(&mut self.gather, TlbGather::new(self.translations, Held::new()));
         full.flush(&self.cpu).into_frames().put_all(self.mem);
         self.held = 0;
         self.pending = Pending::Nothing;

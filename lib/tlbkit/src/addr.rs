@@ -1,4 +1,4 @@
-//! Addresses and CPU numbers: the three integers that must not be mixed up.
+//! Addresses, CPU numbers and the kernel's names of its spaces: integers that must not be mixed up.
 
 use core::fmt;
 
@@ -16,6 +16,12 @@ pub struct PhysAddr(pub u64);
 /// A CPU's index in the arrays found at boot: 0, 1, 2 ... and not an APIC id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CpuId(pub u32);
+
+/// What the kernel needs to find an [`AddressSpace`](crate::AddressSpace) again: a pointer or an index, opaque to the
+/// protocol, which only copies it. It is handed back only while the space is loaded on this CPU or a flush of it is
+/// being waited for, so the space is alive then.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SpaceToken(pub u64);
 
 /// The size of one translation: what one INVLPG removes, and the unit of a range.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

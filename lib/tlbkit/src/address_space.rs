@@ -19,9 +19,8 @@
 //! revoker finds the joiner and interrupts it, or the joiner finds the new generation and flushes. Without either fence
 //! both may miss, and the joiner runs on a translation that was revoked.
 
-use crate::addr::PhysAddr;
+use crate::addr::{PhysAddr, SpaceToken};
 use crate::cpu_set::{AtomicCpuSet, words_for};
-use crate::hardware::SpaceToken;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_unless_loom, fence};
 
 /// Names a space for ever: an id is never given out twice (INV-3), so a tag that names a dead space is merely useless.
@@ -163,6 +162,15 @@ impl<'k> AddressSpace<'k> {
         // AcqRel: as in `uncount_lazy`, its partner.
         self.lazy_references.fetch_or(DYING, Ordering::AcqRel) == 0
     }
+}
+
+/// Whose translations a flush is about.
+#[derive(Clone, Copy)]
+pub enum Translations<'s, 'k> {
+    /// A user space's.
+    OfSpace(&'s AddressSpace<'k>),
+    /// The kernel's: its addresses stand in the tables of every space, so every CPU may hold them.
+    OfKernel,
 }
 
 #[cfg(all(test, not(loom)))]

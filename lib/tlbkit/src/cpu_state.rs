@@ -1,10 +1,10 @@
 //! What one CPU has loaded, what it has asked of others, and the machine that they share.
 
-use crate::addr::{CpuId, PhysAddr};
+use crate::addr::{CpuId, PhysAddr, SpaceToken};
 use crate::address_space::{AddressSpace, SpaceId};
 use crate::asid::{Asid, Slots};
 use crate::cpu_set::AtomicCpuSet;
-use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid, SpaceToken};
+use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid};
 use crate::matrix::Matrix;
 use crate::policy::{Accounting, CpuSetUpkeep, Isolation, KernelSet, Lazy, LazyReferences, Policy, Tags};
 use crate::pti::Knobs;

@@ -5,9 +5,9 @@
 //! use-after-free (INV-9).
 //!
 //! ```compile_fail
-//! # use tlbkit::{TlbGather, Target};
+//! # use tlbkit::{TlbGather, Translations};
 //! # fn free(_: Vec<u32>) {}
-//! let gather = TlbGather::new(Target::Kernel, vec![1u32]);
+//! let gather = TlbGather::new(Translations::OfKernel, vec![1u32]);
 //! free(gather.frames); // private: freeing before flushing does not compile
 //! ```
 //!
@@ -21,14 +21,12 @@
 
 use core::mem::ManuallyDrop;
 
-use crate::SpaceId;
-use crate::addr::{Stride, VirtAddr};
-use crate::address_space::Generation;
+use crate::addr::{SpaceToken, Stride, VirtAddr};
+use crate::address_space::{Generation, SpaceId, Translations};
 use crate::cpu_state::Cpu;
-use crate::hardware::{Hardware, SpaceToken};
+use crate::hardware::Hardware;
 use crate::policy::Batching;
 use crate::request::{Extent, MAX_PAGES, Request, scope};
-use crate::shootdown::Target;
 use crate::stats::Reason;
 
 /// Whether the entry that was changed had the global bit.
@@ -55,7 +53,7 @@ impl<F> Flushed<F> {
 /// Invalidations and frames that wait for one flush. `F` is any collection of frames.
 #[must_use = "a gather that is not flushed leaks its frames"]
 pub struct TlbGather<'s, 'k, F> {
-    target: Target<'s, 'k>,
+    translations: Translations<'s, 'k>,
     /// Written under [`Batching::Packet`] alone.
     list: Option<[VirtAddr; MAX_PAGES]>,
     /// Distinct pages in `list`; `u32::MAX` once they did not fit.
@@ -72,11 +70,11 @@ pub struct TlbGather<'s, 'k, F> {
 const TOO_MANY: u32 = u32::MAX;
 
 impl<'s, 'k, F> TlbGather<'s, 'k, F> {
-    /// An empty gather for `target`; `frames` is where [`hold`](Self::hold) puts frames.
+    /// An empty gather for `translations`; `frames` is where [`hold`](Self::hold) puts frames.
     #[inline(always)]
-    pub const fn new(target: Target<'s, 'k>, frames: F) -> Self {
+    pub const fn new(translations: Translations<'s, 'k>, frames: F) -> Self {
         Self {
-            target,
+            translations,
             list: None,
             count: 0,
             start: u64::MAX,
@@ -215,9 +213,9 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     // By reference and out of line, so that the gather is not moved.
     #[inline(never)]
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) {
-        let (space, token) = match self.target {
-            Target::Space(space) => (space.id, space.token),
-            Target::Kernel => (SpaceId::KERNEL, SpaceToken(0)),
+        let (space, token) = match self.translations {
+            Translations::OfSpace(space) => (space.id, space.token),
+            Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0)),
         };
         let extent = self.extent(cpu);
         let request = Request {
@@ -232,7 +230,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             (Some(list), Extent::List { count }) => &list[..count as usize],
             _ => &[],
         };
-        cpu.shoot(self.target, request, list, self.reason);
+        cpu.shoot(self.translations, request, list, self.reason);
     }
 
     #[inline(always)]

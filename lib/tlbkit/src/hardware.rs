@@ -13,9 +13,8 @@
 //! defines the instruction, when the call returns; each implementation also keeps the compiler from moving memory
 //! accesses across.
 
-use crate::addr::{CpuId, PhysAddr, VirtAddr};
+use crate::addr::{CpuId, PhysAddr, SpaceToken, VirtAddr};
 use crate::address_space::AddressSpace;
-use crate::wait::{Late, Missing};
 
 /// A hardware tag, 0 ..= 4095.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -110,12 +109,6 @@ impl IrqsOff {
     }
 }
 
-/// What the kernel needs to find an [`AddressSpace`] again: a pointer or an index, opaque to the protocol, which only
-/// copies it. It is handed back only while the space is loaded on this CPU or a flush of it is being waited for, so
-/// the space is alive then.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SpaceToken(pub u64);
-
 /// Why an invalidation happened. Declared here so that the machine can attribute cost to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -143,6 +136,15 @@ pub enum Event {
     /// The last CPU that held a dying space lazily has left it: the kernel may free its tables, but later, as this
     /// comes in a switch, in the interrupt handler or in another flush's wait.
     LastLazyReference(SpaceToken),
+}
+
+/// What to do about a CPU that has not answered in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Late {
+    /// Wait on.
+    Wait,
+    /// Interrupt it again: an interrupt may have been lost. A request that arrives twice is carried out once.
+    AskAgain,
 }
 
 /// One CPU of a machine. `tlbkit-x86` implements it with instructions, `tlbkit-sim` with a model.
@@ -178,10 +180,11 @@ pub trait Hardware {
         1 << 14
     }
 
-    /// CPUs have not answered in time: a kernel prints their names, and may have them interrupted again. A kernel that
-    /// uses [`declare_stopped`](crate::Tlb::declare_stopped) must return [`Late::AskAgain`].
-    fn late(&self, missing: Missing<'_>) -> Late {
-        let _ = missing;
+    /// `cpu` has not answered in time: a kernel prints its name, and may have it interrupted again. Called for each
+    /// late CPU in turn. A kernel that uses [`declare_stopped`](crate::Tlb::declare_stopped) must return
+    /// [`Late::AskAgain`].
+    fn late(&self, cpu: CpuId) -> Late {
+        let _ = cpu;
         Late::Wait
     }
 

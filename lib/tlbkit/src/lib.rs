@@ -30,7 +30,7 @@
 //! ```
 //! # use tlbkit::*;
 //! fn unmap_one_page<H: Hardware>(cpu: Cpu<'_, '_, H>, space: &AddressSpace<'_>, va: VirtAddr, frame: u64) {
-//!     let mut gather = TlbGather::new(Target::Space(space), Vec::new());
+//!     let mut gather = TlbGather::new(Translations::OfSpace(space), Vec::new());
 //!     // 1. unhook: clear the page-table entry, then
 //!     gather.page(&cpu, va, Stride::Page4K, Scope::Local, Reason::RemovePte);
 //!     gather.hold(frame);
@@ -68,13 +68,13 @@ mod switch;
 pub mod sync;
 mod wait;
 
-pub use addr::{CpuId, PAGE_BYTES, PhysAddr, Stride, VirtAddr};
-pub use address_space::{AddressSpace, Generation, SpaceId};
+pub use addr::{CpuId, PAGE_BYTES, PhysAddr, SpaceToken, Stride, VirtAddr};
+pub use address_space::{AddressSpace, Generation, SpaceId, Translations};
 pub use asid::{Asid, MAX_SLOTS};
 pub use cpu_set::AtomicCpuSet;
 pub use cpu_state::{Cpu, CpuState, Tlb};
 pub use gather::{Flushed, Scope, TlbGather};
-pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken};
+pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
 pub use policy::{
     Accounting, Batching, Compare, CpuSetUpkeep, Foreign, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
     LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
@@ -82,6 +82,6 @@ pub use policy::{
 pub use presets::{PRESETS, Preset};
 pub use pti::{Knobs, MAX_CEILING_PAGES};
 pub use request::MAX_PAGES;
-pub use shootdown::{Destroyed, Target};
+pub use shootdown::Destroyed;
 pub use stats::{CpuStats, Place, Reason, SIZES, SizeRow};
-pub use wait::{Late, Missing};
+pub use wait::Missing;

@@ -3,9 +3,8 @@
 //! A request lives in its sender's [`CpuState`](crate::CpuState), one at a time, so there is no queue to overflow
 //! (C-64). More pages than fit become everything, with the strongest scope asked for (INV-11).
 
-use crate::addr::{PAGE_BYTES, Stride, VirtAddr};
+use crate::addr::{PAGE_BYTES, SpaceToken, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId};
-use crate::hardware::SpaceToken;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, const_unless_loom, zeros};
 
 /// Single pages that a request can name.

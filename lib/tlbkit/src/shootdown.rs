@@ -17,7 +17,7 @@
 use core::ops::Range;
 
 use crate::addr::{CpuId, Stride, VirtAddr};
-use crate::address_space::{AddressSpace, Generation};
+use crate::address_space::{AddressSpace, Generation, Translations};
 use crate::cpu_set::{each_cpu, split};
 use crate::cpu_state::{Cpu, Presence, flag};
 use crate::hardware::{Event, Hardware, IrqsOff};
@@ -34,15 +34,6 @@ pub enum Destroyed {
     Now,
     /// A CPU still holds it lazily; [`Event::LastLazyReference`] will say when.
     WhenUnreferenced,
-}
-
-/// Whose translations a flush is about.
-#[derive(Clone, Copy)]
-pub enum Target<'s, 'k> {
-    /// A user space's.
-    Space(&'s AddressSpace<'k>),
-    /// The kernel's addresses, in every space on every CPU.
-    Kernel,
 }
 
 /// Whom a flush has told: how many CPUs, and the words of the outbox from the first that names one to the last.
@@ -67,13 +58,19 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes everywhere what `extent` names; the page tables have been changed. When it returns no CPU can use an old
     /// translation, nor walk an old table if [`scope::TABLES`] is asked for (INV-6).
     #[inline(always)]
-    pub(crate) fn shoot(&self, target: Target<'_, '_>, mut request: Request, list: &[VirtAddr], reason: Reason) {
+    pub(crate) fn shoot(
+        &self,
+        translations: Translations<'_, '_>,
+        mut request: Request,
+        list: &[VirtAddr],
+        reason: Reason,
+    ) {
         assert!(self.state.is_sending.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
-        let Target::Space(space) = target else {
+        let Translations::OfSpace(space) = translations else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
-            return self.shoot_others(target, &request, list, reason);
+            return self.shoot_others(translations, &request, list, reason);
         };
         request.generation = space.advance();
         if request.generation.0 & self.tlb.trim_mask == 0 || request.has(self.tlb.trims_with) {
@@ -81,7 +78,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         let runs_here = self.presence() == Presence::running(space.id);
         if request.has(scope::GLOBAL) || !runs_here || self.has_flag(flag::COUNTS) || !self.is_alone_with(space) {
-            return self.shoot_others(target, &request, list, reason);
+            return self.shoot_others(translations, &request, list, reason);
         }
         // The common path: a program on one CPU. Whoever joins from here on finds the new generation (INV-2).
         self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, list, irqs));
@@ -106,7 +103,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             stride,
             scope: 0,
         };
-        self.shoot(Target::Space(space), request, &[], why);
+        self.shoot(Translations::OfSpace(space), request, &[], why);
     }
 
     /// True if no other CPU can hold translations of `space`.
@@ -123,13 +120,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// The second half of [`shoot`](Self::shoot), when others may have to be told or flushes are counted.
     #[inline(never)]
-    fn shoot_others(&self, target: Target<'_, '_>, request: &Request, list: &[VirtAddr], reason: Reason) {
+    fn shoot_others(&self, translations: Translations<'_, '_>, request: &Request, list: &[VirtAddr], reason: Reason) {
         let began = if self.has_flag(flag::COUNTS) { self.hardware.now_cycles() } else { 0 };
         let is_before = self.tlb.policy().local_flush == LocalFlush::BeforeRemote;
         if is_before {
             self.flush_here(request, list);
         }
-        let told = self.tell(target, request, list);
+        let told = self.tell(translations, request, list);
         if !is_before {
             self.flush_here(request, list);
         }
@@ -149,9 +146,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Tells every CPU that must know.
     #[inline(always)]
-    fn tell(&self, target: Target<'_, '_>, request: &Request, list: &[VirtAddr]) -> Told {
-        let candidates = match target {
-            Target::Space(space) if !request.has(scope::GLOBAL) => space.cpus,
+    fn tell(&self, translations: Translations<'_, '_>, request: &Request, list: &[VirtAddr]) -> Told {
+        let candidates = match translations {
+            Translations::OfSpace(space) if !request.has(scope::GLOBAL) => space.cpus,
             // A global entry belongs to no tag: whoever has ever run the space may hold it.
             _ => self.tlb.online(),
         };
@@ -275,7 +272,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             stride: Stride::Page4K,
             scope: scope::TABLES | everyone,
         };
-        self.shoot(Target::Space(space), request, &[], Reason::Destroy);
+        self.shoot(Translations::OfSpace(space), request, &[], Reason::Destroy);
         Destroyed::Now
     }
 }

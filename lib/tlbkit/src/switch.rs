@@ -14,10 +14,11 @@
 //! ```
 //! Either the sender finds it on its way back and interrupts it, or it sees the new generation and flushes by itself.
 
+use crate::addr::SpaceToken;
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::asid::{Asid, Slots};
 use crate::cpu_state::{Cpu, Presence, flag};
-use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid, SpaceToken};
+use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
 use crate::sync::{Ordering, fence};
 
 impl<H: Hardware> Cpu<'_, '_, H> {

@@ -34,7 +34,7 @@ use core::ops::Range;
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, each_cpu, first_cpu};
 use crate::cpu_state::{Cpu, Presence, Tlb};
-use crate::hardware::{Event, Hardware};
+use crate::hardware::{Event, Hardware, Late};
 use crate::sync::Ordering;
 
 /// CPUs that have not answered, by name.
@@ -49,15 +49,6 @@ impl Missing<'_> {
             each_cpu(index, word.load(Ordering::Relaxed), &mut f);
         }
     }
-}
-
-/// What to do about CPUs that are late.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Late {
-    /// Wait on.
-    Wait,
-    /// Interrupt them again: an interrupt may have been lost. A request that arrives twice is carried out once.
-    AskAgain,
 }
 
 impl Tlb<'_> {
@@ -136,10 +127,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     #[cold]
     fn face_late(&self) {
-        self.missing().each(|cpu| _ = self.withdraw(cpu));
-        if self.hardware.late(self.missing()) == Late::AskAgain {
-            self.missing().each(|cpu| self.ask_again(cpu));
-        }
+        self.missing().each(|cpu| {
+            if !self.withdraw(cpu) && self.hardware.late(cpu) == Late::AskAgain {
+                self.ask_again(cpu);
+            }
+        });
     }
 
     /// Takes back the request to a CPU that has left. False if it has not.

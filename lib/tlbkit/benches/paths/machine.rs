@@ -5,7 +5,7 @@ use std::hint::black_box;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
     AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, Cr3, Features, Hardware, Invpcid, IrqsOff, PhysAddr, Policy,
-    Reason, Scope, SpaceToken, Stride, Tags, Target, Tlb, TlbGather, VirtAddr,
+    Reason, Scope, SpaceToken, Stride, Tags, Tlb, TlbGather, Translations, VirtAddr,
 };
 
 pub(crate) struct Nothing {
@@ -80,7 +80,7 @@ pub(crate) type Call = fn(&Cpu<'_, 'static, Nothing>, &AddressSpace<'_>, &IrqsOf
 /// The calls that are counted, each as one function that a kernel would call; `measure.rs` knows them by this
 /// module's name.
 pub(crate) mod counted {
-    use super::{AddressSpace, Cpu, IrqsOff, Nothing, Reason, Scope, Stride, Target, TlbGather, VirtAddr};
+    use super::{AddressSpace, Cpu, IrqsOff, Nothing, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 
     type ThisCpu<'t> = Cpu<'t, 'static, Nothing>;
 
@@ -101,7 +101,7 @@ pub(crate) mod counted {
 
     #[inline(never)]
     pub(crate) fn gather(cpu: &ThisCpu<'_>, space: &AddressSpace<'static>, va: VirtAddr, pages: u64) {
-        let mut gather = TlbGather::new(Target::Space(space), ());
+        let mut gather = TlbGather::new(Translations::OfSpace(space), ());
         for page in 0..pages {
             gather.page(cpu, VirtAddr(va.0 + page * 4096), Stride::Page4K, Scope::Local, Reason::RemovePte);
         }
@@ -125,7 +125,7 @@ pub(crate) struct Bench {
 /// Takes one page away.
 #[inline(never)]
 fn revoke(cpu: &Cpu<'_, 'static, Nothing>, space: &AddressSpace<'static>) {
-    let mut gather = TlbGather::new(Target::Space(space), ());
+    let mut gather = TlbGather::new(Translations::OfSpace(space), ());
     gather.page(cpu, VirtAddr(0x7000_0000), Stride::Page4K, Scope::Local, Reason::RemovePte);
     gather.flush(cpu).into_frames();
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, Isolation, Late, Missing, Pcid, Reason, Scope,
-    SpaceToken, Stride, Target, TlbGather, VirtAddr,
+    CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, Isolation, Late, Pcid, Reason, Scope,
+    SpaceToken, Stride, TlbGather, Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry};
@@ -103,8 +103,9 @@ impl Cpu {
 
     fn revoke(&self, table: usize, pages: &[usize], are_tables_freed: bool) -> Vec<usize> {
         self.enter_kernel();
-        let target = if table == KERNEL { Target::Kernel } else { Target::Space(self.machine.space(table)) };
-        let mut gather = TlbGather::new(target, Vec::new());
+        let translations =
+            if table == KERNEL { Translations::OfKernel } else { Translations::OfSpace(self.machine.space(table)) };
+        let mut gather = TlbGather::new(translations, Vec::new());
         for &page in pages {
             self.machine.tables[table].pages[page].unhook();
             let scope = if table == KERNEL && !self.is_isolated() { Scope::Global } else { Scope::Local };
@@ -292,7 +293,7 @@ impl Hardware for Cpu {
         1
     }
 
-    fn late(&self, _missing: Missing<'_>) -> Late {
+    fn late(&self, _cpu: CpuId) -> Late {
         self.machine.setup.late
     }
 

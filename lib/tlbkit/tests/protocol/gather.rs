@@ -3,7 +3,9 @@
 use std::cell::Cell;
 
 use tlbkit::VirtAddr;
-use tlbkit::{Batching, Compare, Invpcid, LargePageWalk, Policy, RangeRule, Reason, Scope, Stride, Target, TlbGather};
+use tlbkit::{
+    Batching, Compare, Invpcid, LargePageWalk, Policy, RangeRule, Reason, Scope, Stride, TlbGather, Translations,
+};
 
 use crate::machine::{Did, KERNEL, Owner, USER, World, cr3s, invlpgs};
 
@@ -21,7 +23,7 @@ fn alone(batching: Batching, range: RangeRule) -> &'static World {
 
 /// What flushing `pages` pages of `stride` from `USER` on does.
 fn flushed(world: &'static World, pages: u64, stride: Stride) -> Vec<u64> {
-    let mut gather = TlbGather::new(Target::Space(world.at(0)), Vec::<u8>::new());
+    let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::<u8>::new());
     gather.range(&world.cpu(0), VirtAddr(USER), pages, stride, Scope::Local, Reason::RemovePte);
     let frames = gather.flush(&world.cpu(0)).into_frames();
     assert!(frames.is_empty());
@@ -154,7 +156,7 @@ fn the_3_13_rule_asks_for_a_walk_below_its_limit_only() {
     let rule = RangeRule::FamilyShift { shift: 1, entries: 512, walk: LargePageWalk::Walk };
     let world = alone(Batching::Range, rule);
     let wants = |pages: u64| {
-        let mut gather = TlbGather::new(Target::Space(world.at(0)), Vec::<u8>::new());
+        let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::<u8>::new());
         assert!(!gather.wants_large_page_walk(&world.cpu(0)));
         gather.set_active_pages(100);
         gather.range(&world.cpu(0), VirtAddr(USER), pages, Stride::Page4K, Scope::Local, Reason::RemovePte);
@@ -220,7 +222,7 @@ fn inv_9_a_gather_that_is_dropped_leaks_and_inv_1_a_flushed_one_gives_back() {
     let world = alone(Batching::Range, CEILING);
     let freed = Cell::new(0);
     for (keeps, expected) in [(Some(()), 0), (None, 1)] {
-        let mut gather = TlbGather::new(Target::Space(world.at(0)), Vec::new());
+        let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::new());
         gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::RemovePte);
         gather.hold(Frame(&freed));
         if keeps.is_some() {

@@ -16,7 +16,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken};
-use tlbkit::{TableFree, Target, Tlb, TlbGather, VirtAddr};
+use tlbkit::{TableFree, Tlb, TlbGather, Translations, VirtAddr};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
 
@@ -192,7 +192,7 @@ impl<'k> World<'k> {
         let (first, base_pages) = if taken.is_all() { (0, USER_PAGES) } else { (taken.page, taken.pages) };
         self.target.set(Some(space));
         self.revoked.set((first, first + base_pages));
-        let mut gather = TlbGather::new(Target::Space(self.space(space)), ());
+        let mut gather = TlbGather::new(Translations::OfSpace(self.space(space)), ());
         if taken.frees_tables {
             gather.tables_freed();
         }

@@ -1,8 +1,6 @@
 //! The protocol's door to one CPU.
 
-use tlbkit::{
-    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
-};
+use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, SpaceToken, VirtAddr};
 
 use super::Machine;
 use super::core::Irqs;
@@ -107,7 +105,7 @@ impl Hardware for Port<'_, '_> {
         self.world.machine.borrow().patience_turns
     }
 
-    fn late(&self, _missing: Missing<'_>) -> Late {
+    fn late(&self, _cpu: CpuId) -> Late {
         self.world.machine.borrow().late
     }
 

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, OnceCell, RefCell};
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, Pcid, SpaceToken};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid, SpaceToken};
 use tlbkit::{Tags, VirtAddr};
 
 use super::World;
@@ -173,8 +173,8 @@ impl Hardware for Core {
         8
     }
 
-    fn late(&self, missing: Missing<'_>) -> Late {
-        missing.each(|cpu| self.was_late.borrow_mut().push(cpu.0));
+    fn late(&self, cpu: CpuId) -> Late {
+        self.was_late.borrow_mut().push(cpu.0);
         self.about_late.get()
     }
 

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, CpuStats, Destroyed, Features, Hardware, Isolation, Policy, Reason};
-use tlbkit::{Scope, SpaceToken, Stride, Target, Tlb, TlbGather, VirtAddr};
+use tlbkit::{Scope, SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr};
 
 pub(crate) use self::core::{Core, Did, Mode};
 use memory::owner_of;
@@ -238,11 +238,11 @@ impl World {
     }
 
     pub(crate) fn gather(&self, owner: Owner) -> TlbGather<'static, 'static, Vec<usize>> {
-        let target = match owner {
-            Owner::Space(space) => Target::Space(self.at(space)),
-            Owner::Kernel => Target::Kernel,
+        let translations = match owner {
+            Owner::Space(space) => Translations::OfSpace(self.at(space)),
+            Owner::Kernel => Translations::OfKernel,
         };
-        TlbGather::new(target, Vec::new())
+        TlbGather::new(translations, Vec::new())
     }
 
     /// Flushes, frees what comes out, and looks at every CPU.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, Policy};
 use tlbkit::{Reason, Scope};
-use tlbkit::{SpaceToken, Stride, Target, Tlb, TlbGather, VirtAddr};
+use tlbkit::{SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr};
 
 use super::memory::{KERNEL_ROOT, root_of};
 use super::soft_tlb::{Entry, Holds, SoftTlb};
@@ -105,7 +105,7 @@ impl Thread {
 
     /// Changes pages of `space`, flushes, and from then on demands what is new.
     pub(crate) fn revoke(&self, space: usize, pages: &[usize]) {
-        let mut gather = TlbGather::new(Target::Space(&self.machine.spaces[space]), Vec::new());
+        let mut gather = TlbGather::new(Translations::OfSpace(&self.machine.spaces[space]), Vec::new());
         for &page in pages {
             // SeqCst: one order of all changes.
             let version = self.machine.entries[space][page].fetch_add(1, Ordering::SeqCst) + 1;
