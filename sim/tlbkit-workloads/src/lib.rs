@@ -16,13 +16,15 @@
 //! [`Os::is_over`], once true for a task, be true for every task that this task wakes afterwards.
 //!
 //! Where to look: `registry` has the names, `parameters` the `key=value` settings, `team` what several tasks share
-//! (start, ring, stop), and each benchmark has a file of its own.
+//! (start, ring, stop), and each benchmark has a file of its own. `calls` and `scheduling` are for kernels: what a call
+//! means, and the rules by which tasks are given CPUs, so that two kernels run a workload alike.
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[macro_use]
 mod parameters;
 mod buildsh;
+pub mod calls;
 mod compile;
 mod ebizzy;
 mod flush_sizes;
@@ -35,6 +37,7 @@ pub mod os;
 pub mod pattern;
 mod pingpong;
 mod registry;
+pub mod scheduling;
 mod team;
 mod tlb_flush;
 mod workload;

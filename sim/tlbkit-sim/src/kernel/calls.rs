@@ -1,8 +1,8 @@
 //! The system calls of the simulated kernel.
 
-use tlbkit_pmap::{Access as FaultAccess, ChildFill, Fault, Region};
+use tlbkit_pmap::{Access as FaultAccess, Fault};
 use tlbkit_workloads::os::{Backing, Channel, Os, Protection, TaskId};
-use tlbkit_workloads::{Task, pattern};
+use tlbkit_workloads::{Task, calls};
 
 use super::memory::KernelMemory;
 use super::process::Process;
@@ -93,8 +93,7 @@ impl World {
 
 impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
-        let region =
-            Region { file: pattern::MAPPED_FILE, ..Region::new(pages, backing_of(backing), protection_of(protection)) };
+        let region = calls::region(pages, backing, protection);
         let mapped = self.call(|world| world.with_cpu(world.cpu(), |cpu| self.process.vm.map_region(&cpu, region)));
         self.expect(mapped)
     }
@@ -108,9 +107,7 @@ impl Os for Calls {
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let done = self.on_range(va, pages, |world, memory| {
-            world.with_cpu(world.cpu(), |cpu| {
-                self.process.vm.protect(&cpu, &memory, va, pages, protection_of(protection))
-            })
+            world.with_cpu(world.cpu(), |cpu| self.process.vm.protect(&cpu, &memory, va, pages, protection))
         });
         self.expect(done);
     }
@@ -142,8 +139,8 @@ impl Os for Calls {
             let process = world.new_process();
             let memory = KernelMemory(world);
             world.insight.begin_everything(world, self.process.space().root());
-            let done = world
-                .with_cpu(world.cpu(), |cpu| self.process.vm.fork(&cpu, &memory, &process.vm, ChildFill::DirectMap));
+            let done =
+                world.with_cpu(world.cpu(), |cpu| self.process.vm.fork(&cpu, &memory, &process.vm, calls::CHILD_FILL));
             world.insight.end_operation(world);
             self.expect(done);
             self.start(world, child, process)
@@ -254,22 +251,5 @@ impl Os for Calls {
         kernel.wrong_values.set(kernel.wrong_values.get() + 1);
         let cpu = self.world.cpu();
         self.world.fail(RunError::WrongValue { va, found, expected, cpu });
-    }
-}
-
-const fn backing_of(backing: Backing) -> tlbkit_pmap::Backing {
-    match backing {
-        Backing::AnonPrivate => tlbkit_pmap::Backing::AnonPrivate,
-        Backing::AnonShared => tlbkit_pmap::Backing::AnonShared,
-        Backing::FilePrivate => tlbkit_pmap::Backing::FilePrivate,
-        Backing::FileShared => tlbkit_pmap::Backing::FileShared,
-    }
-}
-
-const fn protection_of(protection: Protection) -> tlbkit_pmap::Protection {
-    match protection {
-        Protection::None => tlbkit_pmap::Protection::None,
-        Protection::Read => tlbkit_pmap::Protection::Read,
-        Protection::ReadWrite => tlbkit_pmap::Protection::ReadWrite,
     }
 }

@@ -1,13 +1,11 @@
-//! On which CPU a woken task goes: where it ran last if that is idle, else an idle CPU near, else a short queue.
+//! What the shared scheduling rules ask about the run queues.
 
 use std::cell::RefCell;
 
-use super::task::TaskSlot;
-use crate::engine::world::World;
+use tlbkit_workloads::scheduling::RunQueues;
 
-/// Neighbours whose queues are compared when no CPU is idle: looking at all would make a wake-up cost more with every
-/// CPU.
-const NEIGHBOURS: usize = 8;
+use super::{Running, TaskIndex};
+use crate::engine::world::World;
 
 /// Some of the CPUs: a bit for each, and a bit for each word of those that is not zero.
 pub(crate) struct CpuBits {
@@ -65,23 +63,46 @@ fn first_bit(words: &[u64], from: usize) -> Option<usize> {
     Some(at * 64 + word.trailing_zeros() as usize)
 }
 
-impl World {
-    /// The CPU for a task that becomes runnable.
-    pub(crate) fn place(&self, task: &TaskSlot) -> usize {
-        if let Some(cpu) = task.on_cpu.get().or(task.pinned.get()) {
-            return cpu;
-        }
-        let last = task.cpu.get();
-        let kernel = &self.kernel;
-        if kernel.idle.contains(last) {
-            return last;
-        }
-        if let Some(cpu) = kernel.idle.from(last) {
-            return cpu;
-        }
-        let cpus = self.cores.len();
-        let near = (0..NEIGHBOURS.min(cpus)).map(|step| (last + step) % cpus);
-        near.min_by_key(|&cpu| kernel.runs[cpu].queue.borrow().len()).unwrap_or(last)
+impl RunQueues for &World {
+    type Task = TaskIndex;
+
+    fn cpus(&self) -> usize {
+        self.cores.len()
+    }
+
+    fn idle_from(&self, cpu: usize) -> Option<usize> {
+        self.kernel.idle.from(cpu)
+    }
+
+    fn waiting(&self, cpu: usize) -> usize {
+        self.kernel.runs[cpu].queue.borrow().len()
+    }
+
+    fn runs_idle_thread(&self, cpu: usize) -> bool {
+        self.kernel.runs[cpu].running.get() == Running::Idle
+    }
+
+    /// Only CPUs whose queues hold a task that is not pinned: with thousands of CPUs, looking at all is what a run
+    /// would do.
+    fn movable_from(&self, cpu: usize) -> Option<usize> {
+        self.kernel.loose.from(cpu)
+    }
+
+    fn take_first(&mut self, cpu: usize) -> Option<TaskIndex> {
+        let index = self.kernel.runs[cpu].queue.borrow_mut().pop_front()?;
+        self.kernel.note_dequeued(cpu, self.kernel.task(index));
+        Some(index)
+    }
+
+    fn take_movable(&mut self, cpu: usize) -> Option<TaskIndex> {
+        let mut queue = self.kernel.runs[cpu].queue.borrow_mut();
+        let may_leave = |index: &TaskIndex| {
+            let task = self.kernel.task(*index);
+            task.pinned.get().is_none() && task.on_cpu.get().is_none()
+        };
+        let index = queue.iter().position(may_leave).and_then(|at| queue.remove(at))?;
+        self.kernel.note_dequeued(cpu, self.kernel.task(index));
+        Some(index)
     }
 }
 

@@ -4,10 +4,11 @@
 //! lazy mode and a task for entering it.
 
 use tlbkit::IrqsOff;
-use tlbkit_workloads::Task;
+use tlbkit_workloads::calls::TaskRandom;
+use tlbkit_workloads::{Task, scheduling};
 
 use super::process::Process;
-use super::task::{TaskSlot, TaskState, mix};
+use super::task::{TaskSlot, TaskState};
 use super::{Halt, Running, TaskIndex};
 use crate::engine::core::{Arrival, Irqs, NEVER, Ring};
 use crate::engine::fiber::{self, Fiber};
@@ -36,7 +37,7 @@ impl World {
         let kernel = &self.kernel;
         let index = kernel.tasks.borrow().len() as TaskIndex;
         let cpu = self.running_cpu().unwrap_or(0);
-        let slot = Box::new(TaskSlot::new(process, cpu, mix(kernel.seed ^ mix(u64::from(index) + 1))));
+        let slot = Box::new(TaskSlot::new(process, cpu, TaskRandom::new(kernel.seed, u64::from(index))));
         match Fiber::new(move || self.task_main(index, program)) {
             Ok(fiber) => *slot.fiber.borrow_mut() = Some(fiber),
             Err(error) => self.fail(RunError::Stack(error.to_string())),
@@ -51,7 +52,7 @@ impl World {
     /// Puts a task into a queue and tells the CPU.
     pub(crate) fn make_runnable(&'static self, index: TaskIndex) {
         let task = self.kernel.task(index);
-        let cpu = self.place(task);
+        let cpu = scheduling::place(&self, task.cpu.get(), task.on_cpu.get().or(task.pinned.get()));
         task.state.set(TaskState::Queued);
         if task.on_cpu.get().is_none() {
             task.cpu.set(cpu);
@@ -112,54 +113,14 @@ impl World {
     }
 
     /// The next of the CPU's queue, or of the longest way round, or the idle thread.
-    fn pick(&'static self, cpu: usize) -> Running {
-        let Some(index) = self.dequeue(cpu).or_else(|| self.steal(cpu)) else { return Running::Idle };
+    fn pick(&self, cpu: usize) -> Running {
+        let mut queues = self;
+        let Some(index) = scheduling::pick(&mut queues, cpu) else { return Running::Idle };
         let task = self.kernel.task(index);
         task.state.set(TaskState::Running);
         task.on_cpu.set(Some(cpu));
         task.cpu.set(cpu);
         Running::Task(index)
-    }
-
-    fn dequeue(&self, cpu: usize) -> Option<TaskIndex> {
-        let index = self.kernel.runs[cpu].queue.borrow_mut().pop_front()?;
-        self.kernel.note_dequeued(cpu, self.kernel.task(index));
-        Some(index)
-    }
-
-    /// A CPU without work takes what waits elsewhere, unless it is pinned or still being left. Only CPUs whose queues
-    /// hold a task that is not pinned are looked at: with thousands of CPUs, looking at all is what a run would do.
-    fn steal(&self, cpu: usize) -> Option<TaskIndex> {
-        let cpus = self.cores.len();
-        let mut step = 1;
-        while step < cpus {
-            let start = (cpu + step) % cpus;
-            let victim = self.kernel.loose.from(start)?;
-            step += (victim + cpus - start) % cpus;
-            if step >= cpus {
-                return None;
-            }
-            if let Some(index) = self.steal_from(victim) {
-                return Some(index);
-            }
-            step += 1;
-        }
-        None
-    }
-
-    fn steal_from(&self, victim: usize) -> Option<TaskIndex> {
-        let mut queue = self.kernel.runs[victim].queue.borrow_mut();
-        // A lone task of a CPU that is about to run it stays.
-        if queue.len() < 2 && self.kernel.runs[victim].running.get() == Running::Idle {
-            return None;
-        }
-        let may_leave = |index: &TaskIndex| {
-            let task = self.kernel.task(*index);
-            task.pinned.get().is_none() && task.on_cpu.get().is_none()
-        };
-        let index = queue.iter().position(may_leave).and_then(|at| queue.remove(at))?;
-        self.kernel.note_dequeued(victim, self.kernel.task(index));
-        Some(index)
     }
 
     /// Runs the protocol for whoever is next.

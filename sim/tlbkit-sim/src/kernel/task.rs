@@ -2,6 +2,8 @@
 
 use std::cell::{Cell, RefCell};
 
+use tlbkit_workloads::calls::TaskRandom;
+
 use super::TaskIndex;
 use super::process::Process;
 use crate::engine::fiber::Fiber;
@@ -28,7 +30,7 @@ pub(crate) struct TaskSlot {
     /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
     pub(crate) on_cpu: Cell<Option<usize>>,
     pub(crate) pinned: Cell<Option<usize>>,
-    random: Cell<u64>,
+    random: Cell<TaskRandom>,
     pub(crate) state: Cell<TaskState>,
     pub(crate) fiber: RefCell<Option<Fiber>>,
     pub(crate) joiners: RefCell<Vec<TaskIndex>>,
@@ -37,7 +39,7 @@ pub(crate) struct TaskSlot {
 const _: () = assert!(std::mem::offset_of!(TaskSlot, fiber) == 64);
 
 impl TaskSlot {
-    pub(crate) fn new(process: &'static Process, cpu: usize, seed: u64) -> Self {
+    pub(crate) fn new(process: &'static Process, cpu: usize, random: TaskRandom) -> Self {
         Self {
             process,
             state: Cell::new(TaskState::Blocked),
@@ -46,21 +48,15 @@ impl TaskSlot {
             on_cpu: Cell::new(None),
             pinned: Cell::new(None),
             joiners: RefCell::default(),
-            random: Cell::new(seed),
+            random: Cell::new(random),
         }
     }
 
-    /// The next number of the task's own stream (SplitMix64).
+    /// The next number of the task's own stream.
     pub(crate) fn random(&self) -> u64 {
-        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.random.set(state);
-        mix(state)
+        let mut random = self.random.get();
+        let number = random.next();
+        self.random.set(random);
+        number
     }
-}
-
-/// Scrambles 64 bits.
-pub(crate) const fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use tlbkit_workloads::calls::TaskRandom;
+
 use super::task::TaskSlot;
 use crate::engine::core::NEVER;
 use crate::engine::fiber::Fiber;
@@ -16,7 +18,7 @@ const KICK_AT: u64 = 100_000;
 
 /// Puts a task into the queue of CPU 0: it never lets go of the CPU that takes it.
 fn queue_task(world: &'static World, pinned: Option<usize>) -> &'static TaskSlot {
-    let slot = TaskSlot::new(world.new_process(), 0, 1);
+    let slot = TaskSlot::new(world.new_process(), 0, TaskRandom::new(1, 0));
     let fiber = Fiber::new(|| world.sleep_until(NEVER, Cause::User));
     *slot.fiber.borrow_mut() = Some(fiber.unwrap());
     slot.pinned.set(pinned);

@@ -1,7 +1,8 @@
 //! Reading a file through windows of the kernel's own addresses: mapped, copied from, unmapped, as a buffer cache does.
 
 use tlbkit::{PAGE_BYTES, VirtAddr};
-use tlbkit_pmap::{Memory, WINDOW_PAGES};
+use tlbkit_pmap::Memory;
+use tlbkit_workloads::calls;
 use tlbkit_workloads::pattern::file_pattern;
 
 use super::memory::KernelMemory;
@@ -13,12 +14,7 @@ use crate::run::RunError;
 impl World {
     /// Reads `pages` pages of `file`.
     pub(super) fn read_through_window(&'static self, file: u32, pages: u64) {
-        let mut first = 0;
-        while first < pages {
-            let count = (pages - first).min(WINDOW_PAGES);
-            self.read_window(file, first, count);
-            first += count;
-        }
+        calls::windows(pages).for_each(|(first, count)| self.read_window(file, first, count));
     }
 
     fn read_window(&'static self, file: u32, first: u64, count: u64) {
