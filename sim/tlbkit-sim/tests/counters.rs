@@ -78,7 +78,7 @@ fn a_fractured_tlb_loses_what_nobody_named_and_none_of_that_was_needed() {
         outcome_of(machine, policy("linux-6.18"), workload, 2)
     };
     let (whole, fractured) = (on("recent-vm"), on("recent-vm-fractured"));
-    let lost = |outcome: &Outcome| outcome.tlb.lost[mmu::Cause::Fracturing as usize];
+    let lost = |outcome: &Outcome| outcome.tlb.lost[mmu::LossCause::Fracturing as usize];
     assert_eq!(lost(&whole), 0);
     assert!(lost(&fractured) > 40 && fractured.tlb.walks > whole.tlb.walks + 40, "{:?}", fractured.tlb);
     assert_eq!(fractured.flushes.pages, whole.flushes.pages);

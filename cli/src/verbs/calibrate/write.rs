@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use tlbkit_host::collateral::Fracturing;
-use tlbkit_sim::machine::{Index, Kind, Machine, Policy, Quantity, Size, TlbArray};
+use tlbkit_sim::machine::{Index, Kind, Machine, Quantity, ReplacementPolicy, Size, TlbArray};
 use toml::Value;
 
 use super::measured::{Entries, Entry, Origin};
@@ -99,9 +99,9 @@ fn words(array: &TlbArray) -> String {
         Index::Xor7 => "xor7",
     };
     let policy = match array.policy {
-        Policy::Lru => "lru",
-        Policy::TreePlru => "tree-plru",
-        Policy::RotatingPlru4 => "rotating-plru4",
+        ReplacementPolicy::Lru => "lru",
+        ReplacementPolicy::TreePlru => "tree-plru",
+        ReplacementPolicy::RotatingPlru4 => "rotating-plru4",
     };
     format!("holds = [{}]\nindex = \"{index}\"\npolicy = \"{policy}\"\n", holds.join(", "))
 }

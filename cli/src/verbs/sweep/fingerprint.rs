@@ -42,7 +42,7 @@ fn line(text: &mut String, said: std::fmt::Arguments<'_>) {
 
 #[cfg(test)]
 mod tests {
-    use tlbkit_sim::machine::{Index, Policy, Size, Switch};
+    use tlbkit_sim::machine::{Index, ReplacementPolicy, Size, Switch};
 
     use super::*;
 
@@ -59,7 +59,7 @@ mod tests {
             |machine| machine.tlb.stlb[0].ways.value -= 1.0,
             |machine| machine.tlb.stlb_pcids = None,
             |machine| machine.tlb.stlb[0].index = Index::Xor7,
-            |machine| machine.tlb.l1[0].policy = Policy::TreePlru,
+            |machine| machine.tlb.l1[0].policy = ReplacementPolicy::TreePlru,
             |machine| machine.tlb.l1[0].holds.push(Size::Large),
             |machine| machine.features.pcid = false,
             |machine| machine.guest.as_mut().unwrap().fracturing = Switch::On,

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::MachineError;
-use super::model::{Index, Machine, Policy, Size, TlbArray};
+use super::model::{Index, Machine, ReplacementPolicy, Size, TlbArray};
 use super::quantity::Quantity;
 
 impl Machine {
@@ -89,10 +89,10 @@ fn shape_complaint(array: &TlbArray) -> Option<(&'static str, &Quantity, String)
         return Some(("sets", &array.sets, "must be 128 for the index xor7".into()));
     }
     match array.policy {
-        Policy::TreePlru if !ways.is_power_of_two() || ways > 64 => {
+        ReplacementPolicy::TreePlru if !ways.is_power_of_two() || ways > 64 => {
             Some(("ways", &array.ways, "must be a power of two up to 64 for the policy tree-plru".into()))
         }
-        Policy::RotatingPlru4 if ways != 12 => {
+        ReplacementPolicy::RotatingPlru4 if ways != 12 => {
             Some(("ways", &array.ways, "must be 12 for the policy rotating-plru4".into()))
         }
         _ => None,

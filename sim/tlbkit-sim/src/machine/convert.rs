@@ -1,6 +1,6 @@
 //! From the words of a file to the translation hardware of one CPU.
 
-use super::model::{Guest, Index, Machine, Policy, Size, Switch, TlbArray};
+use super::model::{Guest, Index, Machine, ReplacementPolicy, Size, Switch, TlbArray};
 use super::quantity::Quantity;
 use crate::mmu::{self, ArrayConfig, Config, Fracturing, Levels, PageSize, PathCaches, TranslationCosts};
 
@@ -55,9 +55,9 @@ fn array(array: &TlbArray) -> ArrayConfig {
             Index::Xor7 => mmu::Index::Xor7,
         },
         policy: match array.policy {
-            Policy::Lru => mmu::Policy::Lru,
-            Policy::TreePlru => mmu::Policy::TreePlru,
-            Policy::RotatingPlru4 => mmu::Policy::RotatingPlru4,
+            ReplacementPolicy::Lru => mmu::ReplacementPolicy::Lru,
+            ReplacementPolicy::TreePlru => mmu::ReplacementPolicy::TreePlru,
+            ReplacementPolicy::RotatingPlru4 => mmu::ReplacementPolicy::RotatingPlru4,
         },
     }
 }

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 pub use model::{
-    CacheLine, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Policy, Psc, Size, Software, Switch, System, Tlb,
-    TlbArray, Walk,
+    CacheLine, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size, Software, Switch,
+    System, Tlb, TlbArray, Walk,
 };
 pub(crate) use paths::Paths;
 pub use quantity::{Kind, Quantity};

@@ -84,7 +84,7 @@ pub struct TlbArray {
     /// How a set is found.
     pub index: Index,
     /// How a way is chosen.
-    pub policy: Policy,
+    pub policy: ReplacementPolicy,
     /// Sets.
     pub sets: Quantity,
     /// Ways.
@@ -118,7 +118,7 @@ pub enum Index {
 /// How a way is chosen, as files write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Policy {
+pub enum ReplacementPolicy {
     /// Least recently used.
     Lru,
     /// A tree of direction bits.

@@ -4,53 +4,11 @@
 //!
 //! Storage is taken at the first fill, so a CPU that never runs anything costs nothing.
 
-use super::config::{ArrayConfig, Index, Policy};
-use super::epochs::Epochs;
+use super::config::{ArrayConfig, Index, ReplacementPolicy};
+use super::epochs::{Displaced, Epochs};
 use super::narrow::{Narrow, WAYS_MAX};
-use super::slots::Slots;
+use super::slots::{Entries, Slots};
 use super::wide::Wide;
-
-/// What a fill displaced.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Displaced {
-    /// Nothing that was alive.
-    Nothing,
-    /// Nothing that was alive, and the page itself had been here until a flush took it.
-    FlushedSelf,
-    /// A living entry.
-    Living,
-}
-
-/// What a level needs of an array.
-pub(super) trait Entries {
-    /// An empty array.
-    fn new(config: &ArrayConfig) -> Self;
-    /// An array for a kind that is not held: nothing is found in it, and nothing may be filled.
-    fn absent() -> Self;
-    /// The data of `key`, which is noted as used.
-    fn lookup(&mut self, page: u64, key: u64) -> Option<u64>;
-    /// The slot that holds `key`.
-    fn find(&self, page: u64, key: u64) -> Option<usize>;
-    /// Puts an entry in: into a dead way if the set has one, else where the policy says.
-    fn fill(&mut self, page: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced;
-    /// The slots, for what is not on the path of a hit.
-    fn slots(&self) -> &dyn Slots;
-    /// The slots, to be changed.
-    fn slots_mut(&mut self) -> &mut dyn Slots;
-
-    /// Empties a slot that was found.
-    fn remove(&mut self, slot: usize, epochs: &mut Epochs) {
-        let slots = self.slots_mut();
-        epochs.note_loss(slots.entry(slot).1);
-        slots.clear(slot);
-    }
-
-    /// Keys and data of the living entries.
-    fn living<'a>(&'a self, epochs: &'a Epochs) -> impl Iterator<Item = (u64, u64)> + 'a {
-        let slots = self.slots();
-        (0..slots.len()).filter(|&slot| slots.is_live(slot, epochs)).map(|slot| slots.entry(slot))
-    }
-}
 
 /// A set-associative array of any shape.
 #[derive(Clone, Debug)]
@@ -91,8 +49,11 @@ impl Entries for Array {
         let ArrayConfig { sets, ways, policy, .. } = *config;
         assert!(sets.is_power_of_two(), "an array has a power of two of sets");
         assert!((1..=255).contains(&ways), "a set has 1 to 255 ways");
-        assert!(policy != Policy::TreePlru || ways.is_power_of_two() && ways <= 64, "a tree has at most 64 leaves");
-        assert!(policy != Policy::RotatingPlru4 || ways == 12, "the rotating trees have 12 leaves");
+        assert!(
+            policy != ReplacementPolicy::TreePlru || ways.is_power_of_two() && ways <= 64,
+            "a tree has at most 64 leaves"
+        );
+        assert!(policy != ReplacementPolicy::RotatingPlru4 || ways == 12, "the rotating trees have 12 leaves");
         Self {
             set_mask: sets as u64 - 1,
             fold_mask: if config.index == Index::Xor7 { sets as u64 - 1 } else { 0 },
@@ -104,7 +65,7 @@ impl Entries for Array {
     }
 
     fn absent() -> Self {
-        Self { set_mask: 0, fold_mask: 0, store: Store::Narrow(Narrow::new(Policy::Lru, 0, 1)) }
+        Self { set_mask: 0, fold_mask: 0, store: Store::Narrow(Narrow::new(ReplacementPolicy::Lru, 0, 1)) }
     }
 
     #[inline(always)]

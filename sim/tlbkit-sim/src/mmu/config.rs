@@ -13,7 +13,7 @@ pub enum Index {
 
 /// How a set picks a way to fill when all of them hold living entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Policy {
+pub enum ReplacementPolicy {
     /// Least recently used.
     Lru,
     /// A binary tree of direction bits; ways are a power of two, at most 64.
@@ -34,14 +34,14 @@ pub struct ArrayConfig {
     /// How a set is found.
     pub index: Index,
     /// How a way is chosen.
-    pub policy: Policy,
+    pub policy: ReplacementPolicy,
 }
 
 impl ArrayConfig {
     /// An array that is indexed by the low bits and replaces by LRU.
     #[must_use]
     pub fn lru(holds: &[PageSize], sets: usize, ways: usize) -> Self {
-        Self { holds: holds.to_vec(), sets, ways, index: Index::Linear, policy: Policy::Lru }
+        Self { holds: holds.to_vec(), sets, ways, index: Index::Linear, policy: ReplacementPolicy::Lru }
     }
 
     /// Entries.
@@ -62,6 +62,15 @@ pub struct PathCaches {
     pub pde: usize,
 }
 
+impl PathCaches {
+    /// The arrays that these caches are, each of one kind: small leads to a page table, large to a page directory, huge
+    /// to a PDPT.
+    pub(super) fn arrays(&self) -> Vec<ArrayConfig> {
+        let kinds = [(PageSize::Small, self.pde), (PageSize::Large, self.pdpte), (PageSize::Huge, self.pml4e)];
+        kinds.into_iter().filter(|&(_, ways)| ways > 0).map(|(kind, ways)| ArrayConfig::lru(&[kind], 1, ways)).collect()
+    }
+}
+
 /// Whether pages larger than 4 KiB survive into the arrays of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fracturing {
@@ -79,6 +88,16 @@ pub enum Levels {
     Four = 4,
     /// 57-bit addresses.
     Five = 5,
+}
+
+impl Levels {
+    /// How many addresses are canonical below zero, and as many from zero on.
+    pub(super) const fn canonical_half(self) -> u64 {
+        match self {
+            Self::Four => 1 << 47,
+            Self::Five => 1 << 56,
+        }
+    }
 }
 
 /// What translation costs, in cycles; fractions count, because overlapped accesses cost only a few.

@@ -2,6 +2,7 @@
 
 use super::access::{Cost, Overlap, Source};
 use super::config::TranslationCosts;
+use super::lines::TableLine;
 
 /// One cycle.
 const ONE: f64 = 256.0;
@@ -12,7 +13,7 @@ const SHIFT: u32 = 8;
 pub(super) struct Meter {
     stlb: [u32; 2],
     start: u32,
-    /// An entry of a table, with its nested references: by depth, and then whether its line is near.
+    /// An entry of a table, with its nested references: by depth, and then by where its line is.
     reference: [[u32; 2]; 2],
     /// Share of a walk that is left when others overlap it, in 1/65536.
     overlap: u32,
@@ -68,11 +69,11 @@ impl Meter {
         WalkCost { references: 0, parts: self.start }
     }
 
-    /// The walk reads an entry; `near` if its line was read not long ago.
+    /// The walk reads an entry.
     #[inline(always)]
-    pub(super) fn reference(&self, walk: &mut WalkCost, depth: Depth, near: bool) {
+    pub(super) fn reference(&self, walk: &mut WalkCost, depth: Depth, line: TableLine) {
         walk.references += 1;
-        walk.parts += self.reference[depth as usize][usize::from(near)];
+        walk.parts += self.reference[depth as usize][line as usize];
     }
 
     /// The walk is over.

@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
-pub enum Cause {
+pub enum LossCause {
     /// INVLPG named their page.
     Invlpg,
     /// INVPCID of any type.
@@ -27,7 +27,7 @@ pub enum Cause {
     Rewalk,
 }
 
-impl Cause {
+impl LossCause {
     /// All causes, in the order of their numbers.
     pub const ALL: [Self; 8] = [
         Self::Invlpg,
@@ -59,18 +59,18 @@ impl AddAssign for Loss {
 
 /// Losses by cause.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Losses([Loss; Cause::ALL.len()]);
+pub struct Losses([Loss; LossCause::ALL.len()]);
 
 impl Losses {
-    pub(super) fn add(&mut self, cause: Cause, loss: Loss) {
+    pub(super) fn add(&mut self, cause: LossCause, loss: Loss) {
         self.0[cause as usize] += loss;
     }
 }
 
-impl Index<Cause> for Losses {
+impl Index<LossCause> for Losses {
     type Output = Loss;
 
-    fn index(&self, cause: Cause) -> &Loss {
+    fn index(&self, cause: LossCause) -> &Loss {
         &self.0[cause as usize]
     }
 }

@@ -4,8 +4,18 @@
 //! every stamp is dead. The entries stay where they are and match nothing. Counts of what is alive are kept beside the
 //! stamps, so a flush also knows how many entries it took without looking at one.
 
-use super::array::Displaced;
 use super::entry::{GLOBAL, STAMP_MAX, stamp_of, tag_of};
+
+/// What a fill displaced.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Displaced {
+    /// Nothing that was alive.
+    Nothing,
+    /// Nothing that was alive, and the page itself had been here until a flush took it.
+    FlushedSelf,
+    /// A living entry.
+    Living,
+}
 
 /// The lifetimes of all tags in one level of arrays.
 #[derive(Clone, Debug)]

@@ -15,12 +15,12 @@
 use thiserror::Error;
 use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
 
+use super::access::is_canonical;
 use super::config::Fracturing;
-use super::counters::{Cause, Loss};
+use super::counters::{Loss, LossCause};
 use super::entry::{GLOBAL, PageSize, origin_bits_of, span_of, tag_of};
 use super::level::{Globals, Level};
-use super::translate::is_canonical;
-use super::{Mmu, Pieces};
+use super::state::{Mmu, Pieces};
 
 /// The processor refuses an operand (#GP).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -53,12 +53,12 @@ impl Mmu {
     pub fn write_cr3(&mut self, cr3: Cr3) {
         self.cr3 = cr3;
         if !self.pcide {
-            self.drop_everywhere(Globals::Stay, Cause::Cr3);
+            self.drop_everywhere(Globals::Stay, LossCause::Cr3);
             return;
         }
         self.load(cr3.pcid());
         if !cr3.keeps() {
-            self.drop_tag(self.tag, Cause::Cr3);
+            self.drop_tag(self.tag, LossCause::Cr3);
         }
     }
 
@@ -72,9 +72,9 @@ impl Mmu {
         }
         self.path.drop_tag(self.tag);
         let loss = self.drop_page(va, self.tag, Globals::Too);
-        self.note(Cause::Invlpg, loss, Named::Page);
+        self.note(LossCause::Invlpg, loss, Named::Page);
         if self.config.fracturing == Fracturing::On {
-            self.drop_everywhere(Globals::Too, Cause::Fracturing);
+            self.drop_everywhere(Globals::Too, LossCause::Fracturing);
         }
     }
 
@@ -94,18 +94,18 @@ impl Mmu {
             Invpcid::Single(pcid) => {
                 self.check_pcid(pcid)?;
                 if let Some(tag) = self.known_tag(pcid) {
-                    self.drop_tag(tag, Cause::Invpcid);
+                    self.drop_tag(tag, LossCause::Invpcid);
                 }
             }
-            Invpcid::AllAndGlobals => self.drop_everywhere(Globals::Too, Cause::Invpcid),
-            Invpcid::All => self.drop_everywhere(Globals::Stay, Cause::Invpcid),
+            Invpcid::AllAndGlobals => self.drop_everywhere(Globals::Too, LossCause::Invpcid),
+            Invpcid::All => self.drop_everywhere(Globals::Stay, LossCause::Invpcid),
         }
         Ok(())
     }
 
     /// Clears CR4.PGE and sets it again.
     pub fn toggle_pge(&mut self) {
-        self.drop_everywhere(Globals::Too, Cause::Pge);
+        self.drop_everywhere(Globals::Too, LossCause::Pge);
     }
 
     /// Writes CR4.PCIDE.
@@ -118,7 +118,7 @@ impl Mmu {
                 return Err(GeneralProtection::PcidePreset(self.cr3.0));
             }
             Pcide::Off if self.pcide => {
-                self.drop_everywhere(Globals::Too, Cause::Pge);
+                self.drop_everywhere(Globals::Too, LossCause::Pge);
                 self.load(Pcid(0));
             }
             Pcide::On | Pcide::Off => {}
@@ -139,7 +139,7 @@ impl Mmu {
     fn invalidate_address(&mut self, pcid: Pcid, va: VirtAddr) {
         let Some(tag) = self.known_tag(pcid) else { return };
         let loss = self.drop_page(va, tag, Globals::Stay);
-        self.note(Cause::Invpcid, loss, Named::Page);
+        self.note(LossCause::Invpcid, loss, Named::Page);
         self.forget_path(va, tag);
     }
 
@@ -160,16 +160,16 @@ impl Mmu {
             loss.stlb = u64::from(self.stlb.drop_tag(forgotten));
             self.path.drop_tag(forgotten);
         }
-        self.note(Cause::Residency, loss, Named::Page);
+        self.note(LossCause::Residency, loss, Named::Page);
     }
 
-    fn drop_tag(&mut self, tag: u16, cause: Cause) {
+    fn drop_tag(&mut self, tag: u16, cause: LossCause) {
         let loss = Loss { l1: u64::from(self.l1.drop_tag(tag)), stlb: u64::from(self.stlb.drop_tag(tag)) };
         self.path.drop_tag(tag);
         self.note(cause, loss, Named::NotThePage);
     }
 
-    fn drop_everywhere(&mut self, globals: Globals, cause: Cause) {
+    fn drop_everywhere(&mut self, globals: Globals, cause: LossCause) {
         let loss = Loss { l1: u64::from(self.l1.drop_all(globals)), stlb: u64::from(self.stlb.drop_all(globals)) };
         self.path.drop_all(globals);
         if globals == Globals::Too {
@@ -188,7 +188,7 @@ impl Mmu {
         Loss { l1: drop(&mut self.l1), stlb: drop(&mut self.stlb) }
     }
 
-    fn note(&mut self, cause: Cause, loss: Loss, named: Named) {
+    fn note(&mut self, cause: LossCause, loss: Loss, named: Named) {
         self.counters.lost.add(cause, loss);
         if named == Named::NotThePage {
             self.counters.collateral += loss;

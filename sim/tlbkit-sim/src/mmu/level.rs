@@ -5,10 +5,11 @@
 
 use tlbkit::VirtAddr;
 
-use super::array::{Array, Displaced, Entries};
+use super::array::Array;
 use super::config::ArrayConfig;
 use super::entry::{GLOBAL, PageSize, Spot, span_of};
-use super::epochs::Epochs;
+use super::epochs::{Displaced, Epochs};
+use super::slots::Entries;
 
 const KINDS: usize = PageSize::ALL.len();
 

@@ -6,6 +6,15 @@ use tlbkit::PhysAddr;
 
 const LINE_SHIFT: u32 = 6;
 
+/// Where a line of a page table is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TableLine {
+    /// Not in a cache near by.
+    Far,
+    /// In a cache near by, because it was read not long ago.
+    Near,
+}
+
 /// The filter. Storage is taken at the first walk.
 #[derive(Clone, Debug)]
 pub(super) struct NearLines {
@@ -19,11 +28,11 @@ impl NearLines {
         Self { count, tags: Vec::new() }
     }
 
-    /// True if the line of `pa` is near; from now on it is.
+    /// Where the line of `pa` is; from now on it is near.
     #[inline(always)]
-    pub(super) fn touch(&mut self, pa: PhysAddr) -> bool {
+    pub(super) fn touch(&mut self, pa: PhysAddr) -> TableLine {
         if self.count == 0 {
-            return false;
+            return TableLine::Far;
         }
         if self.tags.is_empty() {
             self.tags = vec![0; self.count];
@@ -32,6 +41,6 @@ impl NearLines {
         // Plus one: a tag of zero is an empty place. Two lines that lie 65,535 filters apart share a tag.
         let tag = (line / self.count as u64 % u64::from(u16::MAX)) as u16 + 1;
         let place = &mut self.tags[line as usize & (self.count - 1)];
-        std::mem::replace(place, tag) == tag
+        if std::mem::replace(place, tag) == tag { TableLine::Near } else { TableLine::Far }
     }
 }

@@ -3,10 +3,9 @@
 //! What tells a miss, and which way it replaces, lies in one line of the host: the lowest bits of all page numbers, and
 //! what the policy knows. A whole key is looked at only where those bits agree.
 
-use super::array::Displaced;
-use super::config::Policy;
+use super::config::ReplacementPolicy;
 use super::entry::page_in;
-use super::epochs::Epochs;
+use super::epochs::{Displaced, Epochs};
 use super::replace::{stack_base, stack_rotated, stack_touched, stack_unused};
 use super::replace::{tree_touched, tree_victim, trees_touched, trees_victim};
 use super::slots::Slots;
@@ -30,7 +29,7 @@ struct Set {
 /// Which way of a set gives room.
 #[derive(Clone, Copy, Debug)]
 struct Replacement {
-    policy: Policy,
+    policy: ReplacementPolicy,
     ways: usize,
     /// Where the stack begins that LRU keeps.
     base: u32,
@@ -46,7 +45,7 @@ pub(super) struct Narrow {
 }
 
 impl Narrow {
-    pub(super) const fn new(policy: Policy, count: usize, ways: usize) -> Self {
+    pub(super) const fn new(policy: ReplacementPolicy, count: usize, ways: usize) -> Self {
         Self { count, how: Replacement { policy, ways, base: stack_base(ways) }, sets: Vec::new() }
     }
 
@@ -92,7 +91,7 @@ impl Narrow {
 
 impl Set {
     fn unused(how: &Replacement) -> Self {
-        let order = if how.policy == Policy::Lru { stack_unused(how.ways) } else { 0 };
+        let order = if how.policy == ReplacementPolicy::Lru { stack_unused(how.ways) } else { 0 };
         Self { pages: [0; WAYS_MAX], order, full_at: 0, entries: [(0, 0); WAYS_MAX] }
     }
 
@@ -142,16 +141,16 @@ impl Set {
     #[inline(always)]
     fn touch(&mut self, way: usize, how: &Replacement) {
         self.order = match how.policy {
-            Policy::Lru => stack_touched(self.order, way, how.base),
-            Policy::TreePlru => tree_touched(self.order, way, how.ways),
-            Policy::RotatingPlru4 => trees_touched(self.order, way),
+            ReplacementPolicy::Lru => stack_touched(self.order, way, how.base),
+            ReplacementPolicy::TreePlru => tree_touched(self.order, way, how.ways),
+            ReplacementPolicy::RotatingPlru4 => trees_touched(self.order, way),
         };
     }
 
     /// The way that gives room; it is noted as used.
     #[inline(always)]
     fn take_victim(&mut self, how: &Replacement) -> usize {
-        if how.policy == Policy::Lru {
+        if how.policy == ReplacementPolicy::Lru {
             let (order, way) = stack_rotated(self.order, how.base);
             self.order = order;
             return way;
@@ -163,7 +162,7 @@ impl Set {
     #[inline(never)]
     fn take_leaf(&mut self, how: &Replacement) -> usize {
         let way = match how.policy {
-            Policy::RotatingPlru4 => trees_victim(self.order),
+            ReplacementPolicy::RotatingPlru4 => trees_victim(self.order),
             _ => tree_victim(self.order, how.ways),
         };
         self.touch(way, how);

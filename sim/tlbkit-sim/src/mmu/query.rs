@@ -2,9 +2,9 @@
 
 use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
 
-use super::Mmu;
 use super::entry::{GLOBAL, PageSize, Spot, frame_of, tag_of};
 use super::level::Level;
+use super::state::Mmu;
 
 /// Up to so many base pages are looked up one by one; beyond, every entry is looked at.
 const FEW_PAGES: u64 = 64;

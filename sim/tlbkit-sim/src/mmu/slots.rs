@@ -1,10 +1,11 @@
-//! What narrow and wide arrays have in common: slots that can be read, emptied and searched for the dead.
+//! What all arrays have in common: what a level asks of one, and slots that can be read, emptied and searched for the
+//! dead.
 //!
-//! Nothing here is on the path of a hit; the two kinds of array bring their own search and replacement.
+//! No default method here is on the path of a hit; each kind of array brings its own search and replacement.
 
-use super::array::Displaced;
+use super::config::ArrayConfig;
 use super::entry::{restamped, same_page, tag_of};
-use super::epochs::Epochs;
+use super::epochs::{Displaced, Epochs};
 
 /// Storage of entries: `sets` times `ways` slots, none before the first fill.
 pub(super) trait Slots {
@@ -85,5 +86,36 @@ pub(super) trait Slots {
                 self.set_key(slot, restamped(key, epochs.stamp_for(data)));
             }
         }
+    }
+}
+
+/// What a level needs of an array.
+pub(super) trait Entries {
+    /// An empty array.
+    fn new(config: &ArrayConfig) -> Self;
+    /// An array for a kind that is not held: nothing is found in it, and nothing may be filled.
+    fn absent() -> Self;
+    /// The data of `key`, which is noted as used.
+    fn lookup(&mut self, page: u64, key: u64) -> Option<u64>;
+    /// The slot that holds `key`.
+    fn find(&self, page: u64, key: u64) -> Option<usize>;
+    /// Puts an entry in: into a dead way if the set has one, else where the policy says.
+    fn fill(&mut self, page: u64, key: u64, data: u64, epochs: &mut Epochs) -> Displaced;
+    /// The slots, for what is not on the path of a hit.
+    fn slots(&self) -> &dyn Slots;
+    /// The slots, to be changed.
+    fn slots_mut(&mut self) -> &mut dyn Slots;
+
+    /// Empties a slot that was found.
+    fn remove(&mut self, slot: usize, epochs: &mut Epochs) {
+        let slots = self.slots_mut();
+        epochs.note_loss(slots.entry(slot).1);
+        slots.clear(slot);
+    }
+
+    /// Keys and data of the living entries.
+    fn living<'a>(&'a self, epochs: &'a Epochs) -> impl Iterator<Item = (u64, u64)> + 'a {
+        let slots = self.slots();
+        (0..slots.len()).filter(|&slot| slots.is_live(slot, epochs)).map(|slot| slots.entry(slot))
     }
 }

@@ -2,15 +2,14 @@
 
 use tlbkit::{PhysAddr, VirtAddr};
 
-use super::access::{Access, Cost, Fault, Hit, Mode, Need, Overlap, Tables};
-use super::array::Displaced;
-use super::config::Levels;
+use super::access::{Access, Cost, Fault, Hit, Mode, Need, Overlap, Tables, is_canonical};
 use super::cost::Meter;
-use super::counters::{Cause, Loss};
+use super::counters::{Loss, LossCause};
 use super::entry::{self, PageSize, Spot};
+use super::epochs::Displaced;
 use super::level::{Globals, Level};
+use super::state::{Mmu, Pieces};
 use super::walk::{Leaf, Request};
-use super::{Mmu, Pieces};
 
 impl Mmu {
     /// Translates the byte at `va`. `tables` is the memory that the walker reads, should it come to that.
@@ -109,7 +108,7 @@ impl Mmu {
             match self.stlb.fill(Spot::of(va, entry.size), entry.data) {
                 Displaced::Nothing => {}
                 Displaced::FlushedSelf => self.counters.refills += 1,
-                Displaced::Living => self.counters.lost.add(Cause::Capacity, Loss { l1: 0, stlb: 1 }),
+                Displaced::Living => self.counters.lost.add(LossCause::Capacity, Loss { l1: 0, stlb: 1 }),
             }
         }
         self.fill_l1(va, entry);
@@ -119,7 +118,7 @@ impl Mmu {
     #[inline(always)]
     fn fill_l1(&mut self, va: VirtAddr, entry: Held) {
         if let Displaced::Living = self.l1.fill(Spot::of(va, entry.size), entry.data) {
-            self.counters.lost.add(Cause::Capacity, Loss { l1: 1, stlb: 0 });
+            self.counters.lost.add(LossCause::Capacity, Loss { l1: 1, stlb: 0 });
         }
     }
 
@@ -127,12 +126,12 @@ impl Mmu {
     pub(super) fn forget_translation(&mut self, va: VirtAddr) {
         self.forget_first_level(va);
         let stlb = u64::from(self.stlb.remove_page(va, self.tag, Globals::Too));
-        self.counters.lost.add(Cause::Rewalk, Loss { l1: 0, stlb });
+        self.counters.lost.add(LossCause::Rewalk, Loss { l1: 0, stlb });
     }
 
     fn forget_first_level(&mut self, va: VirtAddr) {
         let l1 = u64::from(self.l1.remove_page(va, self.tag, Globals::Too));
-        self.counters.lost.add(Cause::Rewalk, Loss { l1, stlb: 0 });
+        self.counters.lost.add(LossCause::Rewalk, Loss { l1, stlb: 0 });
     }
 }
 
@@ -172,18 +171,4 @@ fn find_larger(level: &mut Level, va: VirtAddr, need: Need, small: Option<u64>) 
 #[inline(always)]
 const fn address(data: u64, va: VirtAddr) -> PhysAddr {
     PhysAddr(entry::frame_of(data) | va.0 & (PageSize::Small.bytes() - 1))
-}
-
-/// How many addresses are canonical below zero, and as many from zero on.
-pub(super) const fn half_of(levels: Levels) -> u64 {
-    match levels {
-        Levels::Four => 1 << 47,
-        Levels::Five => 1 << 56,
-    }
-}
-
-/// True if the bits that no level of the tables looks at repeat the topmost one that is used.
-#[inline(always)]
-pub(super) const fn is_canonical(va: VirtAddr, half: u64) -> bool {
-    va.0.wrapping_add(half) < 2 * half
 }

@@ -9,7 +9,10 @@ use std::cell::Cell;
 
 use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
 
-use super::{Access, ArrayConfig, Config, Mmu, Mode, Overlap, PageSize, PathCaches, Tables};
+use super::access::{Access, Mode, Overlap, Tables};
+use super::config::{ArrayConfig, Config, PathCaches};
+use super::entry::PageSize;
+use super::state::Mmu;
 
 /// Accesses of one block.
 const BLOCK: u64 = 1024;

@@ -6,11 +6,10 @@
 
 use tlbkit::{PhysAddr, VirtAddr};
 
-use super::Mmu;
 use super::access::{Cost, Fault, FaultKind, Hit, Need, Overlap, Source, Tables};
-use super::config::{ArrayConfig, PathCaches};
 use super::cost::{Depth, WalkCost};
 use super::entry::{self, EXECUTE, GRANT_ALL, PRESENT, PageSize, Spot, USER, WRITE};
+use super::state::Mmu;
 
 const ACCESSED: u64 = 1 << 5;
 /// In an entry of a page directory or above: this is a page and not a table.
@@ -18,12 +17,6 @@ const PAGE: u64 = 1 << 7;
 const NO_EXECUTE: u64 = 1 << 63;
 /// Rights in the positions that entries of tables and our data words share.
 const SHARED_RIGHTS: u64 = WRITE | USER;
-
-/// The arrays of the paging-structure caches.
-pub(super) fn path_arrays(caches: &PathCaches) -> Vec<ArrayConfig> {
-    let kinds = [(PageSize::Small, caches.pde), (PageSize::Large, caches.pdpte), (PageSize::Huge, caches.pml4e)];
-    kinds.into_iter().filter(|&(_, ways)| ways > 0).map(|(kind, ways)| ArrayConfig::lru(&[kind], 1, ways)).collect()
-}
 
 /// What an access asks of the walker.
 #[derive(Clone, Copy, Debug)]
@@ -125,8 +118,8 @@ impl Mmu {
         let at = PhysAddr(step.table.0 + 8 * index_at(va, step.level));
         let entry = tables.read(at);
         let depth = if is_leaf(entry, step.level) { Depth::Leaf } else { Depth::Upper };
-        let near = self.near.touch(at);
-        self.meter.reference(&mut step.cost, depth, near);
+        let line = self.near.touch(at);
+        self.meter.reference(&mut step.cost, depth, line);
         step.grants &= grants_of(entry);
         (at, entry)
     }

@@ -3,12 +3,11 @@
 //! A look-up first tries the way where the page was used last. LRU is the time of each way's last use: hits are many,
 //! and noting one is a store.
 
-use super::array::{Displaced, Entries};
-use super::config::{ArrayConfig, Policy};
+use super::config::{ArrayConfig, ReplacementPolicy};
 use super::entry::page_in;
-use super::epochs::Epochs;
+use super::epochs::{Displaced, Epochs};
 use super::replace::{tree_touched, tree_victim};
-use super::slots::Slots;
+use super::slots::{Entries, Slots};
 
 /// Guesses of one set.
 const HINTS: usize = 256;
@@ -35,7 +34,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 pub(super) struct Wide {
     ways: usize,
-    policy: Policy,
+    policy: ReplacementPolicy,
     count: usize,
     /// None before the first fill, then `count`.
     sets: Vec<Set>,
@@ -44,7 +43,7 @@ pub(super) struct Wide {
 }
 
 impl Wide {
-    pub(super) const fn new(policy: Policy, count: usize, ways: usize) -> Self {
+    pub(super) const fn new(policy: ReplacementPolicy, count: usize, ways: usize) -> Self {
         Self { ways, policy, count, sets: Vec::new(), slots: Vec::new() }
     }
 
@@ -54,7 +53,7 @@ impl Wide {
         let known = self.sets.get_mut(set)?;
         let guess = set * self.ways + usize::from(known.hints[hint_of(key)]);
         match self.slots.get_mut(guess) {
-            Some(slot) if slot.entry.0 == key && self.policy == Policy::Lru => {
+            Some(slot) if slot.entry.0 == key && self.policy == ReplacementPolicy::Lru => {
                 slot.used = known.now;
                 known.now += 1;
                 Some(slot.entry.1)
@@ -106,7 +105,7 @@ impl Wide {
         let known = &mut self.sets[set];
         let way = slot - set * self.ways;
         known.hints[hint_of(key)] = way as u8;
-        if self.policy == Policy::TreePlru {
+        if self.policy == ReplacementPolicy::TreePlru {
             known.tree = tree_touched(known.tree, way, self.ways);
             return;
         }
@@ -115,7 +114,7 @@ impl Wide {
     }
 
     fn victim(&self, set: usize) -> usize {
-        if self.policy == Policy::TreePlru {
+        if self.policy == ReplacementPolicy::TreePlru {
             return tree_victim(self.sets[set].tree, self.ways);
         }
         let slots = self.of_set(set);
@@ -131,7 +130,7 @@ impl Entries for Wide {
     }
 
     fn absent() -> Self {
-        Self::new(Policy::Lru, 0, 1)
+        Self::new(ReplacementPolicy::Lru, 0, 1)
     }
 
     #[inline(always)]

@@ -303,7 +303,7 @@ fn local_cycles(world: &World, cpu: usize) -> u64 {
 /// Entries that went because their page was named. What a fractured TLB loses besides made no invalidation needed.
 fn lost_by_name(mmu: &Mmu) -> u64 {
     let lost = &mmu.counters().lost;
-    [mmu::Cause::Invlpg, mmu::Cause::Invpcid].into_iter().map(|cause| lost[cause].l1 + lost[cause].stlb).sum()
+    [mmu::LossCause::Invlpg, mmu::LossCause::Invpcid].into_iter().map(|cause| lost[cause].l1 + lost[cause].stlb).sum()
 }
 
 /// Entries that `flush` removed.

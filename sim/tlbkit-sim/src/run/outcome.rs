@@ -27,15 +27,15 @@ pub struct TlbCounters {
     pub walk_cycles: u64,
     /// Walks for pages that a flush had taken.
     pub refills: u64,
-    /// Second-level entries lost, in the order of [`mmu::Cause::ALL`]; written out as a map by the causes' names.
+    /// Second-level entries lost, in the order of [`mmu::LossCause::ALL`]; written out as a map by the causes' names.
     #[serde(serialize_with = "by_cause")]
-    pub lost: [u64; mmu::Cause::ALL.len()],
+    pub lost: [u64; mmu::LossCause::ALL.len()],
     /// Second-level entries lost to flushes that did not name their page.
     pub collateral: u64,
 }
 
-fn by_cause<S: Serializer>(lost: &[u64; mmu::Cause::ALL.len()], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(mmu::Cause::ALL.into_iter().zip(lost))
+fn by_cause<S: Serializer>(lost: &[u64; mmu::LossCause::ALL.len()], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(mmu::LossCause::ALL.into_iter().zip(lost))
 }
 
 /// What the protocol counted for one reason, all CPUs together.
@@ -171,7 +171,7 @@ fn translations(world: &World) -> TlbCounters {
         sum.walk_cycles += one.walk_cycles;
         sum.refills += one.refills;
         sum.collateral += one.collateral.stlb;
-        for cause in mmu::Cause::ALL {
+        for cause in mmu::LossCause::ALL {
             let Loss { stlb, .. } = one.lost[cause];
             sum.lost[cause as usize] += stlb;
         }

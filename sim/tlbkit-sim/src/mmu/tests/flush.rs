@@ -3,7 +3,7 @@
 use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
 
 use super::*;
-use crate::mmu::{Cause, GeneralProtection, Loss, Pcide};
+use crate::mmu::{GeneralProtection, Loss, LossCause, Pcide};
 
 const ROOT: u64 = 0x1000;
 /// Two pages of one page table, one far away, and two globals.
@@ -196,10 +196,10 @@ fn losses_are_counted_by_cause_and_collateral_apart() {
     mmu.toggle_pge();
     let lost = mmu.counters().lost;
     let both = |entries| Loss { l1: entries, stlb: entries };
-    assert_eq!(lost[Cause::Invlpg], both(1));
-    assert_eq!(lost[Cause::Cr3], both(2));
-    assert_eq!(lost[Cause::Invpcid], both(1));
-    assert_eq!(lost[Cause::Pge], both(4), "near and next of tag 2, two globals");
+    assert_eq!(lost[LossCause::Invlpg], both(1));
+    assert_eq!(lost[LossCause::Cr3], both(2));
+    assert_eq!(lost[LossCause::Invpcid], both(1));
+    assert_eq!(lost[LossCause::Pge], both(4), "near and next of tag 2, two globals");
     assert_eq!(mmu.counters().collateral, both(2 + 4));
 }
 

@@ -6,7 +6,7 @@ use tlbkit::{Cr3, Pcid, PhysAddr, Stride, VirtAddr};
 
 use super::*;
 use crate::machine::Machine;
-use crate::mmu::{Cause, Fracturing, Loss, Source};
+use crate::mmu::{Fracturing, Loss, LossCause, Source};
 
 const ROOT: u64 = 0x1000;
 const VA: u64 = 0x4000_0000;
@@ -36,7 +36,7 @@ fn one_tag_more_than_the_second_level_remembers_forgets_the_oldest() {
     touch_under(&mut mmu, &memory, &[1, 5]);
     assert!(!mmu.holds_any(Pcid(2)), "2 was loaded longest ago");
     assert_eq!(touch_under(&mut mmu, &memory, &[1, 3]), [Source::Stlb; 2]);
-    assert_eq!(mmu.counters().lost[Cause::Residency].stlb, 1);
+    assert_eq!(mmu.counters().lost[LossCause::Residency].stlb, 1);
     assert_eq!(mmu.counters().collateral, Loss::default(), "no flush was asked for");
 }
 
@@ -141,7 +141,7 @@ fn one_invlpg_empties_a_fractured_tlb() {
             read(&mut mmu, &memory, va);
         }
         mmu.invlpg(VirtAddr(flushed));
-        (mmu.live_entries().1, mmu.counters().lost[Cause::Fracturing].stlb)
+        (mmu.live_entries().1, mmu.counters().lost[LossCause::Fracturing].stlb)
     };
     let warm = [VA, 0xffff_8000_0000_0000];
     assert_eq!(after(Fracturing::Off, &warm, VA), (2, 0));

@@ -4,7 +4,7 @@
 use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
 
 use super::*;
-use crate::mmu::{Index, Policy, Source};
+use crate::mmu::{Index, ReplacementPolicy, Source};
 
 /// Whose entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,21 +80,21 @@ impl SlowArray {
 }
 
 /// The victim by the times of last use. A tree points away from the half used last; a half never used is the lower one.
-fn victim(policy: Policy, ages: &[u64]) -> usize {
+fn victim(policy: ReplacementPolicy, ages: &[u64]) -> usize {
     let latest = |half: &[u64]| half.iter().copied().max().unwrap_or(0);
     match policy {
-        Policy::Lru => (0..ages.len()).min_by_key(|&way| ages[way]).unwrap(),
-        Policy::TreePlru if ages.len() == 1 => 0,
-        Policy::TreePlru => {
+        ReplacementPolicy::Lru => (0..ages.len()).min_by_key(|&way| ages[way]).unwrap(),
+        ReplacementPolicy::TreePlru if ages.len() == 1 => 0,
+        ReplacementPolicy::TreePlru => {
             let (low, high) = ages.split_at(ages.len() / 2);
             let lower_is_recent = latest(low) > latest(high);
             if lower_is_recent { low.len() + victim(policy, high) } else { victim(policy, low) }
         }
-        Policy::RotatingPlru4 => {
+        ReplacementPolicy::RotatingPlru4 => {
             let groups: Vec<&[u64]> = ages.chunks(4).collect();
             let recent = (0..3).max_by_key(|&group| latest(groups[group])).unwrap();
             let next = (recent + 1) % 3;
-            4 * next + victim(Policy::TreePlru, groups[next])
+            4 * next + victim(ReplacementPolicy::TreePlru, groups[next])
         }
     }
 }
