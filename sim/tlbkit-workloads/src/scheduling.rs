@@ -26,8 +26,8 @@ pub trait RunQueues {
     /// Whether `cpu` is running its idle thread, even if it has just been told that a task waits for it.
     fn runs_idle_thread(&self, cpu: usize) -> bool;
 
-    /// The first CPU from `cpu` upwards, and round the end, whose queue may hold a task that may leave it. A kernel that
-    /// keeps no such set is asked queue by queue.
+    /// The first CPU from `cpu` upwards, and round the end, whose queue may hold a task that may leave it. A kernel
+    /// that keeps no such set is asked queue by queue.
     fn movable_from(&self, cpu: usize) -> Option<usize> {
         Some(cpu)
     }
@@ -40,8 +40,8 @@ pub trait RunQueues {
     fn take_movable(&mut self, cpu: usize) -> Option<Self::Task>;
 }
 
-/// The CPU for a task that becomes runnable: the one that it is `bound` to, else where it ran `last` if that CPU is idle,
-/// else the next idle CPU, else the shortest queue near.
+/// The CPU for a task that becomes runnable: the one that it is `bound` to, else where it ran `last` if that CPU is
+/// idle, else the next idle CPU, else the shortest queue near.
 pub fn place(queues: &impl RunQueues, last: usize, bound: Option<usize>) -> usize {
     if let Some(cpu) = bound.or_else(|| queues.idle_from(last)) {
         return cpu;
