@@ -3,11 +3,12 @@
 use crate::error::Error;
 use crate::memory::{Frame, Memory, Purpose};
 use crate::pmap::{Pmap, with_protection};
-use crate::pte::Pte;
+use crate::pte;
 use crate::region::{Backing, Protection, Region};
 use crate::table::{self, Found, Slot};
 use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason, Stride};
+use tlbkit_arch::Pte;
 
 /// What the program tried to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +57,7 @@ const fn bits_for(region: &Region, access: Access) -> u64 {
         Access::Read => Pte::ACCESSED,
         Access::Write => Pte::ACCESSED | Pte::DIRTY,
     };
-    Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE | touched | if region.backing.is_shared() { Pte::SHARED } else { 0 }
+    Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE | touched | if region.backing.is_shared() { pte::SHARED } else { 0 }
 }
 
 impl<'k> Vm<'k> {
@@ -112,7 +113,7 @@ pub(crate) fn fill(
 fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Result<(Pte, u32, u32), Error> {
     let bits = bits_for(region, access);
     Ok(match (region.backing, access) {
-        (Backing::AnonPrivate, Access::Read) => (Pte::new(mem.zero_page(), bits | Pte::ZERO), 0, 0),
+        (Backing::AnonPrivate, Access::Read) => (Pte::new(mem.zero_page(), bits | pte::ZERO), 0, 0),
         (Backing::AnonPrivate | Backing::AnonShared, _) => {
             let frame = mem.alloc(12, Purpose::Data).ok_or(Error::OutOfMemory)?;
             (Pte::new(frame.at, bits), 1, 0)
@@ -125,7 +126,7 @@ fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Resu
         (Backing::FilePrivate | Backing::FileShared, _) => {
             let at = mem.file_page(region.file, region.file_page(va));
             mem.share(at);
-            let private = if region.backing == Backing::FilePrivate { Pte::COW } else { 0 };
+            let private = if region.backing == Backing::FilePrivate { pte::COW } else { 0 };
             (Pte::new(at, bits | private), 0, 0)
         }
     })
@@ -166,8 +167,8 @@ fn break_copy<'a, 'k, H: Hardware, M: Memory>(
         _ => return Ok(Fault::Spurious),
     };
     let old = slot.pte;
-    let is_copied = !old.has(Pte::ZERO);
-    if old.has(Pte::SHARED) || is_copied && mem.references(old.frame()) == 1 {
+    let is_copied = !old.has(pte::ZERO);
+    if old.has(pte::SHARED) || is_copied && mem.references(old.frame()) == 1 {
         mem.store(slot.at, widened(old).0);
         return Ok(Fault::FREE);
     }
@@ -193,7 +194,7 @@ fn replace_by_copy<'a, 'k, H: Hardware, M: Memory>(
     seen: Slot,
 ) -> Result<Fault, Error> {
     let pages = (seen.bytes() / PAGE_BYTES) as u32;
-    let is_copied = !seen.pte.has(Pte::ZERO);
+    let is_copied = !seen.pte.has(pte::ZERO);
     let purpose = if is_copied { Purpose::Copy } else { Purpose::Data };
     let frame = mem.alloc(seen.shift(), purpose).ok_or(Error::OutOfMemory)?;
     if is_copied {
@@ -216,5 +217,5 @@ fn replace_by_copy<'a, 'k, H: Hardware, M: Memory>(
 
 /// A read-only leaf after a store to what it maps.
 const fn widened(pte: Pte) -> Pte {
-    pte.without(Pte::COW | Pte::ZERO).with(Pte::WRITE | Pte::ACCESSED | Pte::DIRTY)
+    pte.without(pte::COW | pte::ZERO).with(Pte::WRITE | Pte::ACCESSED | Pte::DIRTY)
 }

@@ -7,12 +7,13 @@ use crate::error::Error;
 use crate::fault::{Access, fill};
 use crate::foreign::Home;
 use crate::memory::Memory;
-use crate::pte::Pte;
+use crate::pte;
 use crate::region::{Backing, Region};
 use crate::sweep::{Sweep, change_leaf};
 use crate::table::{self, Found, Slot};
 use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason};
+use tlbkit_arch::Pte;
 
 /// How the child's tables are reached while they are filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,11 +108,11 @@ fn share_leaf<H: Hardware, M: Memory>(
     unhook: &mut Sweep<'_, '_, H, M>,
 ) -> Result<u32, Error> {
     let (place, made) = table::create(mem, child.pmap.root(), va, slot.level).ok_or(Error::OutOfMemory)?;
-    let is_private = !slot.pte.has(Pte::SHARED) && !slot.pte.has(Pte::ZERO);
+    let is_private = !slot.pte.has(pte::SHARED) && !slot.pte.has(pte::ZERO);
     if is_private {
         change_leaf(mem, va, slot, Reason::Fork, unhook, read_only);
     }
-    if !slot.pte.has(Pte::ZERO) {
+    if !slot.pte.has(pte::ZERO) {
         mem.share(slot.pte.frame());
     }
     let pte = if is_private { read_only(slot.pte) } else { slot.pte };
@@ -120,5 +121,5 @@ fn share_leaf<H: Hardware, M: Memory>(
 }
 
 const fn read_only(pte: Pte) -> Pte {
-    pte.without(Pte::WRITE).with(Pte::COW)
+    pte.without(Pte::WRITE).with(pte::COW)
 }

@@ -8,10 +8,10 @@ use crate::foreign::Window;
 use crate::held::Unhook;
 use crate::lock::SpinLock;
 use crate::memory::{Frame, Memory};
-use crate::pte::Pte;
 use crate::table::{self, Found, Root};
 use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{Cpu, Hardware, Isolation, PAGE_BYTES, PhysAddr, Reason, Scope};
+use tlbkit_arch::Pte;
 
 /// Pages of one window.
 pub const WINDOW_PAGES: u64 = 16;

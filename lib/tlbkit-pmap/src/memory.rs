@@ -27,7 +27,7 @@ pub enum Purpose {
 /// Physical memory. The simulated machine's walker reads the same words.
 ///
 /// Every frame has a count of references. [`alloc`](Self::alloc) starts it at one; a page-table entry owns one, unless
-/// it is marked [`ZERO`](crate::Pte::ZERO).
+/// it is marked [`ZERO`](crate::pte::ZERO).
 pub trait Memory {
     /// Reads a page-table entry, or the checked word of a data frame.
     fn load(&self, at: PhysAddr) -> u64;

@@ -10,11 +10,12 @@ use crate::error::Error;
 use crate::held::Unhook;
 use crate::lock::{SpinGuard, TableLocks};
 use crate::memory::{Frame, Memory, Purpose};
-use crate::pte::Pte;
+use crate::pte;
 use crate::region::Protection;
 use crate::table::{self, Found, Root, Slot};
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Scope, SpaceToken, Stride, Tlb};
+use tlbkit_arch::Pte;
 
 /// Page tables and the space that the protocol knows them by. All but [`remove_all`](Self::remove_all) may run on
 /// several CPUs at once.
@@ -112,7 +113,7 @@ impl<'k> Pmap<'k> {
             return Ok(Some(made));
         }
         drop(guard);
-        new.into_frame().into_iter().for_each(|frame| mem.put(frame));
+        pte::into_frame(new).into_iter().for_each(|frame| mem.put(frame));
         place.map(|_| None).ok_or(Error::OutOfMemory)
     }
 
@@ -195,7 +196,7 @@ impl<'k> Pmap<'k> {
         if old.needs_flush(new) {
             unhook.page(va & !(slot.bytes() - 1), slot.stride(), Scope::Local, reason);
         }
-        if let Some(frame) = old.into_frame() {
+        if let Some(frame) = pte::into_frame(old) {
             unhook.hold(frame);
         }
         unhook.finish();
@@ -219,7 +220,7 @@ impl<'k> Pmap<'k> {
         slot: Slot,
     ) -> Result<(), Error> {
         let shared = mem.references(slot.pte.frame()) > 1;
-        if shared && slot.pte.has(Pte::SHARED) {
+        if shared && slot.pte.has(pte::SHARED) {
             return Err(Error::SharedLargePage { va });
         }
         let copy = if shared { Some(mem.alloc(21, Purpose::Copy).ok_or(Error::OutOfMemory)?) } else { None };
@@ -244,7 +245,7 @@ impl<'k> Pmap<'k> {
             let at = PhysAddr(pieces.0 + n * PAGE_BYTES);
             mem.store(PhysAddr(table.at.0 + 8 * n), Pte::new(at, old.without(Pte::LARGE).bits()).0);
         }
-        mem.store(slot.at, Pte::new(table.at, Pte::TABLE).0);
+        mem.store(slot.at, Pte::new(table.at, pte::TABLE).0);
         Ok(())
     }
 }
@@ -254,7 +255,7 @@ pub(crate) fn with_protection(pte: Pte, protection: Protection) -> Pte {
     match protection {
         Protection::None => pte.without(Pte::PRESENT | Pte::WRITE),
         Protection::Read => pte.with(Pte::PRESENT).without(Pte::WRITE),
-        Protection::ReadWrite if pte.has(Pte::COW) || pte.has(Pte::ZERO) => pte.with(Pte::PRESENT),
+        Protection::ReadWrite if pte.has(pte::COW) || pte.has(pte::ZERO) => pte.with(Pte::PRESENT),
         Protection::ReadWrite => pte.with(Pte::PRESENT | Pte::WRITE),
     }
 }

@@ -4,12 +4,13 @@ use crate::error::Error;
 use crate::held::{SWEEP, Unhook};
 use crate::memory::Memory;
 use crate::pmap::{Pmap, with_protection};
-use crate::pte::Pte;
+use crate::pte;
 use crate::region::Protection;
 use crate::table::{self, Found, Slot};
 use core::ops::Range;
 use tlbkit::sync::Ordering;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason, Scope, Stride};
+use tlbkit_arch::Pte;
 
 /// What a sweep does to each leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -188,7 +189,7 @@ fn take_leaf<H: Hardware, M: Memory, const N: usize>(
     if old.needs_flush(Pte::EMPTY) {
         unhook.page(va, slot.stride(), Scope::Local, reason);
     }
-    if let Some(frame) = old.into_frame() {
+    if let Some(frame) = pte::into_frame(old) {
         unhook.hold(frame);
     }
 }

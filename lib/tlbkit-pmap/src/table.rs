@@ -1,28 +1,18 @@
 //! Walking four levels of tables: finding a leaf, making the way to one, and taking tables out.
 
 use crate::memory::{Frame, Memory, Purpose};
-use crate::pte::Pte;
+use crate::pte;
 use core::ops::Range;
 use tlbkit::{Isolation, PhysAddr, Stride, VirtAddr};
+use tlbkit_arch::addr::{TABLE_ENTRIES, TOP_LEVEL};
+use tlbkit_arch::{Pte, entry_at, span_shift, span_start};
 
 /// First address above the user half.
 pub const USER_END: u64 = 1 << 47;
 
-const TOP: u32 = 4;
-const ENTRIES: u64 = 512;
-
-/// log2 of the bytes that one entry of `level` covers.
-pub(crate) const fn span_shift(level: u32) -> u32 {
-    12 + 9 * (level - 1)
-}
-
 /// The first address after `va` that another entry of `level` covers.
 pub(crate) const fn next(va: u64, level: u32) -> u64 {
-    ((va >> span_shift(level)) + 1) << span_shift(level)
-}
-
-fn entry_at(table: PhysAddr, va: u64, level: u32) -> PhysAddr {
-    PhysAddr(table.0 + 8 * ((va >> span_shift(level)) % ENTRIES))
+    tlbkit_arch::next(VirtAddr(va), level).0
 }
 
 /// A top-level table and whether a user half lies beside it.
@@ -42,7 +32,7 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) const fn stride(self) -> Stride {
-        if self.level == 2 { Stride::Page2M } else { Stride::Page4K }
+        tlbkit_arch::stride(self.level)
     }
 
     pub(crate) const fn bytes(self) -> u64 {
@@ -66,9 +56,9 @@ pub(crate) enum Found {
 /// Walks to `va`.
 pub(crate) fn find(mem: &impl Memory, root: Root, va: u64) -> Found {
     let mut table = root.at;
-    let mut level = TOP;
+    let mut level = TOP_LEVEL;
     loop {
-        let at = entry_at(table, va, level);
+        let at = entry_at(table, VirtAddr(va), level);
         let pte = Pte(mem.load(at));
         if pte.is_empty() {
             return Found::Hole(level);
@@ -112,10 +102,10 @@ pub(crate) fn has_large_page(mem: &impl Memory, root: Root, range: Range<u64>) -
 /// Stops early at a 2 MiB page that already covers `va`. Nothing if memory is exhausted.
 pub(crate) fn create(mem: &impl Memory, root: Root, va: u64, leaf: u32) -> Option<(Slot, u32)> {
     let mut table = root.at;
-    let mut level = TOP;
+    let mut level = TOP_LEVEL;
     let mut made = 0;
     loop {
-        let at = entry_at(table, va, level);
+        let at = entry_at(table, VirtAddr(va), level);
         let mut pte = Pte(mem.load(at));
         if level == leaf || pte.has(Pte::LARGE) {
             return Some((Slot { at, pte, level }, made));
@@ -131,13 +121,13 @@ pub(crate) fn create(mem: &impl Memory, root: Root, va: u64, leaf: u32) -> Optio
 }
 
 const fn table_bits(va: u64) -> u64 {
-    if VirtAddr(va).is_kernel() { Pte::TABLE & !Pte::USER } else { Pte::TABLE }
+    if VirtAddr(va).is_kernel() { pte::TABLE & !Pte::USER } else { pte::TABLE }
 }
 
 /// Writes an inner entry; one of the top level in both halves, since the user half translates the same user addresses.
 fn set_inner(mem: &impl Memory, root: Root, at: PhysAddr, level: u32, pte: Pte) {
     // The user half first: who finds the other one filled relies on both.
-    if level == TOP && root.isolation == Isolation::On {
+    if level == TOP_LEVEL && root.isolation == Isolation::On {
         mem.store(PhysAddr(at.0 + 4096), pte.0);
     }
     mem.store(at, pte.0);
@@ -152,7 +142,7 @@ pub(crate) fn take_tables(
     is_unused: &impl Fn(Range<u64>) -> bool,
     take: &mut impl FnMut(u64, Frame),
 ) {
-    take_below(mem, root, (root.at, TOP), range, is_unused, take);
+    take_below(mem, root, (root.at, TOP_LEVEL), range, is_unused, take);
 }
 
 fn take_below(
@@ -163,10 +153,10 @@ fn take_below(
     is_unused: &impl Fn(Range<u64>) -> bool,
     take: &mut impl FnMut(u64, Frame),
 ) {
-    let mut va = range.start >> span_shift(level) << span_shift(level);
+    let mut va = span_start(VirtAddr(range.start), level).0;
     while va < range.end {
         let span = va..next(va, level);
-        let at = entry_at(table, va, level);
+        let at = entry_at(table, VirtAddr(va), level);
         let pte = Pte(mem.load(at));
         va = span.end;
         if pte.is_empty() || pte.has(Pte::LARGE) {
@@ -190,7 +180,7 @@ fn take_below(
 pub(crate) fn new_root(mem: &impl Memory, kernel_root: PhysAddr, isolation: Isolation) -> Option<Frame> {
     let shift = if isolation == Isolation::On { 13 } else { 12 };
     let frame = mem.alloc(shift, Purpose::Table)?;
-    for index in ENTRIES / 2..ENTRIES {
+    for index in TABLE_ENTRIES / 2..TABLE_ENTRIES {
         let entry = mem.load(PhysAddr(kernel_root.0 + 8 * index));
         if entry != 0 {
             mem.store(PhysAddr(frame.at.0 + 8 * index), entry);

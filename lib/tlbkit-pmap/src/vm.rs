@@ -8,13 +8,13 @@ use crate::kernel::KernelMap;
 use crate::lock::RwLock;
 use crate::memory::{Frame, Memory};
 use crate::pmap::Pmap;
-use crate::pte::Pte;
 use crate::region::{Backing, Protection, Region, Regions};
 use crate::sweep::Change;
 use crate::table::USER_END;
 use core::ops::Range;
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAddr, Reason, SpaceToken, Stride, Tlb};
+use tlbkit_arch::Pte;
 
 /// Lowest address that is given out.
 pub const USER_BASE: u64 = 1 << 22;

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Machine, on_every_preset};
-use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Frame, Memory, Protection, Pte, Region, Vm};
+use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Frame, Memory, Protection, Pte, Region, Vm, pte};
 
 /// What one last-level table maps.
 const SPAN: u64 = 512 * 4096;
@@ -126,7 +126,7 @@ fn a_large_page_of_shared_memory_is_not_cut_while_others_hold_it() {
         let (va, private) = held_large_page(m, vm);
         vm.dontneed(&m.cpu(0), m.mem, va, 512).unwrap();
         m.mem.share(private.at);
-        let bits = Pte::PRESENT | Pte::USER | Pte::WRITE | Pte::SHARED | Pte::ACCESSED | Pte::DIRTY;
+        let bits = Pte::PRESENT | Pte::USER | Pte::WRITE | pte::SHARED | Pte::ACCESSED | Pte::DIRTY;
         vm.enter(&m.cpu(0), m.mem, va, Frame { at: private.at, shift: 21 }, bits).unwrap();
         let refused = vm.protect(&m.cpu(0), m.mem, va + 4096, 1, Protection::Read);
         assert_eq!(refused, Err(Error::SharedLargePage { va: va + 4096 }));

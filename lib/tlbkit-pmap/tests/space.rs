@@ -8,7 +8,7 @@ use common::memory::Event;
 use common::{Machine, on_every_preset};
 use tlbkit::*;
 use tlbkit_pmap::{Backing, ChildFill, Error, Fault, MAX_REGIONS, Memory, Protection, Pte, Region, USER_BASE};
-use tlbkit_pmap::{USER_END, Vm};
+use tlbkit_pmap::{USER_END, Vm, pte};
 
 const PAGE: u64 = 4096;
 
@@ -22,7 +22,7 @@ fn a_page_reads_zero_then_what_was_written() {
         let vm = m.space();
         let va = anon(m, vm, 4);
         assert_eq!(m.read(0, vm, va), Ok(0));
-        assert!(vm.extract(&m.cpu(0), m.mem, va).unwrap().1.has(Pte::ZERO));
+        assert!(vm.extract(&m.cpu(0), m.mem, va).unwrap().1.has(pte::ZERO));
         m.write(0, vm, va, 7).unwrap();
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
         assert_eq!(m.read(0, vm, va + 4 * PAGE), Err(Fault::Bad));

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// What the checker needs to be built.
-const CRATES: [&str; 3] = ["lib/tlbkit", "lib/tlbkit-pmap", "verify/tlbkit-check"];
+const CRATES: [&str; 4] = ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "verify/tlbkit-check"];
 
 /// Each bug is built once and run for a second or two: a quick build is worth more than quick code.
 const QUICK: &[(&str, &str)] = &[

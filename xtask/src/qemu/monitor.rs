@@ -13,7 +13,7 @@ use crate::setup::{self, Ready};
 use crate::workshop::Workshop;
 
 /// What the kernel links. The kernel itself is a workspace of its own.
-const CRATES: &[&str] = &["lib/tlbkit", "lib/tlbkit-pmap", "sim/tlbkit-workloads", "lib/tlbkit-x86"];
+const CRATES: &[&str] = &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "sim/tlbkit-workloads", "lib/tlbkit-x86"];
 const KERNEL: &str = "metal/kernel";
 const NO_MUTANT: &str = "(none)";
 /// Seeds of a hunt. Most bugs are found with each of them.

@@ -8,22 +8,19 @@ pub(crate) mod memory;
 
 use memory::{Event as Seen, TestMemory};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use tlbkit::sync::AtomicU64;
 use tlbkit::*;
+use tlbkit_arch::addr::TOP_LEVEL;
+use tlbkit_arch::store::Store;
+use tlbkit_arch::{CurrentTag, Instruction, Path, Step, Translation, entry_at, span_start};
 use tlbkit_pmap::{Access, Fault, KernelMap, Memory, Pte, Vm};
-
-#[derive(Clone, Copy)]
-struct Entry {
-    pte: Pte,
-    frame: u64,
-}
 
 /// One CPU.
 pub(crate) struct TestCpu {
     id: u32,
     machine: Cell<Option<&'static Machine>>,
-    tlb: RefCell<HashMap<(u16, u64), Entry>>,
+    /// Translations with their entries, and paths with the tables that they lead to.
+    tlb: RefCell<Store<Pte, PhysAddr>>,
     cr3: Cell<Cr3>,
     irqs: Cell<bool>,
     interrupted: Cell<bool>,
@@ -150,7 +147,7 @@ impl Machine {
 
     /// Whether the tables map `va` now, whoever holds their lock.
     pub(crate) fn is_mapped(&self, vm: &Vm<'static>, va: u64) -> bool {
-        walk(self.mem, vm.space().root().0, va).is_some()
+        walk(self.mem, (vm.space().root(), TOP_LEVEL), va, |_, _| ()).is_some()
     }
 
     /// A read through the kernel's half: nothing if it faults.
@@ -159,13 +156,19 @@ impl Machine {
     }
 
     fn judge(&self, at: u64, shift: u8, is_table: bool) {
-        for cpu in self.cpus.iter().filter(|cpu| !is_table && !cpu.is_idle.get()) {
-            let tag = cpu.cr3.get().pcid().0;
-            let stale = |(key, entry): (&(u16, u64), &Entry)| {
-                (key.0 == tag || entry.pte.has(Pte::GLOBAL)) && (at..at + (1 << shift)).contains(&entry.frame)
+        let freed = at..at + (1 << shift);
+        for cpu in &self.cpus {
+            let tag = cpu.cr3.get().pcid();
+            let tlb = cpu.tlb.borrow();
+            let is_stale = |(held, pte): &(Translation, Pte)| {
+                let frame = pte.frame().0;
+                held.serves(tag) && frame < freed.end && frame + held.stride.bytes() > freed.start
             };
-            let has_stale = cpu.tlb.borrow().iter().any(stale);
-            assert!(!has_stale, "INV-1: frame {at:#x} freed while CPU {} translates to it", cpu.id);
+            let is_used = !cpu.is_idle.get() && tlb.translations.iter().any(is_stale);
+            assert!(is_table || !is_used, "INV-1: frame {at:#x} freed while CPU {} translates to it", cpu.id);
+            // A CPU walks where it likes, idle or not.
+            let is_reached = tlb.paths.iter().any(|(path, table)| path.pcid == tag && freed.contains(&table.0));
+            assert!(!is_reached, "INV-1: table {at:#x} freed while CPU {} can walk through it", cpu.id);
         }
     }
 }
@@ -190,8 +193,12 @@ impl TestCpu {
         self.machine.get().expect("wired up")
     }
 
-    fn drop_if(&self, gone: impl Fn(u16, u64, &Entry) -> bool) {
-        self.tlb.borrow_mut().retain(|(tag, page), entry| !gone(*tag, *page, entry));
+    fn current_tag(&self) -> CurrentTag {
+        if self.features().pcid { CurrentTag::Loaded(self.cr3.get().pcid()) } else { CurrentTag::Off }
+    }
+
+    fn execute(&self, instruction: Instruction) {
+        self.tlb.borrow_mut().execute(instruction, self.current_tag());
         self.machine().mem.log.borrow_mut().push(Seen::Flushed);
     }
 
@@ -204,44 +211,44 @@ impl TestCpu {
     }
 
     fn translate(&self, mem: &TestMemory, va: u64, access: Access) -> Option<PhysAddr> {
-        let tag = self.cr3.get().pcid().0;
-        let allowed = |pte: Pte| pte.has(Pte::PRESENT) && (access == Access::Read || pte.has(Pte::WRITE));
-        let key = (tag, va >> 12);
-        let hit = self
-            .tlb
-            .borrow()
-            .iter()
-            .find_map(|((t, page), e)| (*page == key.1 && (*t == tag || e.pte.has(Pte::GLOBAL))).then_some(*e));
-        if let Some(entry) = hit {
-            if allowed(entry.pte) {
-                return Some(PhysAddr(entry.frame));
-            }
-            // The fault that follows drops the entry, as the manual says.
-            self.tlb.borrow_mut().remove(&key);
+        let (va, pcid) = (VirtAddr(va), self.current_tag().pcid());
+        let mut tlb = self.tlb.borrow_mut();
+        let hit = tlb.hit(pcid, va).copied();
+        let (held, pte) = hit.or_else(|| {
+            let root = (self.cr3.get().root(), TOP_LEVEL);
+            let cached = (1..TOP_LEVEL).find_map(|level| tlb.path(pcid, level, va).map(|(_, table)| (*table, level)));
+            let keep = |level, table| tlb.paths.push((Path { pcid, start: va, level }, table));
+            let (pte, start, stride) = walk(mem, cached.unwrap_or(root), va.0, keep)?;
+            Some((Translation { pcid, start, stride, is_global: pte.has(Pte::GLOBAL) }, pte))
+        })?;
+        if access == Access::Write && !pte.has(Pte::WRITE) {
+            tlb.execute(Instruction::PageFault(va), self.current_tag());
             return None;
         }
-        let entry = walk(mem, self.cr3.get().root().0, va)?;
-        allowed(entry.pte).then(|| {
-            self.tlb.borrow_mut().insert(key, entry);
-            PhysAddr(entry.frame)
-        })
+        if hit.is_none() {
+            tlb.translations.push((held, pte));
+        }
+        Some(PhysAddr(pte.frame().0 + (va.page().0 - held.start.0)))
     }
 }
 
-fn walk(mem: &TestMemory, root: u64, va: u64) -> Option<Entry> {
-    let mut table = root;
-    for level in (1..=4).rev() {
-        let shift = 12 + 9 * (level - 1);
-        let pte = Pte(mem.load(PhysAddr(table + 8 * (va >> shift & 511))));
-        if !pte.has(Pte::PRESENT) {
-            return None;
+/// Walks to `va` from a table and its level, and tells `met` each table on the way: the entry of a page that is mapped,
+/// with the page's first address and size.
+fn walk(
+    mem: &TestMemory,
+    (mut table, mut level): (PhysAddr, u32),
+    va: u64,
+    mut met: impl FnMut(u32, PhysAddr),
+) -> Option<(Pte, VirtAddr, Stride)> {
+    loop {
+        let pte = Pte(mem.load(entry_at(table, VirtAddr(va), level)));
+        match pte.step(level) {
+            Step::NotPresent => return None,
+            Step::Page(_, stride) => return Some((pte, span_start(VirtAddr(va), level), stride)),
+            Step::Table(next) => (table, level) = (next, level - 1),
         }
-        table = pte.frame().0;
-        if level == 1 || pte.has(Pte::LARGE) {
-            return Some(Entry { pte, frame: table + (va & ((1 << shift) - 1) & !0xfff) });
-        }
+        met(level, table);
     }
-    None
 }
 
 impl Hardware for TestCpu {
@@ -251,38 +258,28 @@ impl Hardware for TestCpu {
 
     fn write_cr3(&self, cr3: Cr3) {
         self.cr3_writes.set(self.cr3_writes.get() + 1);
-        self.cr3.set(cr3);
-        // Bit 63 means nothing while PCIDs are off.
-        if !cr3.keeps() || !self.features().pcid {
-            self.full_flushes.set(self.full_flushes.get() + 1);
-            self.drop_if(|tag, _, entry| tag == cr3.pcid().0 && !entry.pte.has(Pte::GLOBAL));
+        if cr3.keeps() && self.features().pcid {
+            return self.cr3.set(cr3);
         }
+        self.full_flushes.set(self.full_flushes.get() + 1);
+        self.execute(Instruction::WriteCr3(cr3));
+        self.cr3.set(cr3);
     }
 
     fn invlpg(&self, va: VirtAddr) {
-        let tag = self.cr3.get().pcid().0;
-        // A large page goes with any of its addresses.
-        self.drop_if(|t, page, entry| {
-            let shift = if entry.pte.has(Pte::LARGE) { 9 } else { 0 };
-            page >> shift == va.0 >> 12 >> shift && (t == tag || entry.pte.has(Pte::GLOBAL))
-        });
+        self.execute(Instruction::Invlpg(va));
     }
 
     fn invpcid(&self, what: Invpcid) {
         if what == Invpcid::AllAndGlobals {
             self.full_flushes.set(self.full_flushes.get() + 1);
         }
-        self.drop_if(|tag, page, entry| match what {
-            Invpcid::Address(pcid, va) => tag == pcid.0 && page == va.0 >> 12,
-            Invpcid::Single(pcid) => tag == pcid.0 && !entry.pte.has(Pte::GLOBAL),
-            Invpcid::AllAndGlobals => true,
-            Invpcid::All => !entry.pte.has(Pte::GLOBAL),
-        });
+        self.execute(Instruction::Invpcid(what));
     }
 
     fn toggle_pge(&self) {
         self.full_flushes.set(self.full_flushes.get() + 1);
-        self.drop_if(|_, _, _| true);
+        self.execute(Instruction::TogglePge);
     }
 
     fn send_ipi(&self, to: CpuId) {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use spin::{Mutex, Once};
 use tlbkit::PhysAddr;
-use tlbkit_pmap::{Frame, Memory, Pte, Purpose};
+use tlbkit_pmap::{Frame, Memory, Pte, Purpose, pte};
 use tlbkit_workloads::pattern::file_pattern;
 
 use super::direct;
@@ -261,7 +261,7 @@ impl Memory for Ram {
 
 /// A kernel that frees before it flushes: whoever gets the frame writes to it while others still translate to it.
 fn reuse_early(taken: Pte) {
-    let is_leaf = taken.has(Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE) && !taken.has(Pte::ZERO);
+    let is_leaf = taken.has(Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE) && !taken.has(pte::ZERO);
     if is_leaf && Ram.references(taken.frame()) == 1 {
         fault::new_owner_of(taken.frame());
     }
