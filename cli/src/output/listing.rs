@@ -41,11 +41,11 @@ pub(crate) fn line(row: &SizeRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::published::read::builtin;
 
     #[test]
     fn the_layout_is_the_documents() {
-        let pti = Experiment::builtin("pti").unwrap();
+        let pti = builtin("pti");
         let table = pti.table("invpcid").unwrap();
         let shown = |index: usize| line(&SizeRow::from_cells(&table.rows[index]).unwrap());
         assert_eq!(shown(0), "     1:  91.70%  93.49% avg cycles:  1094 cycles/page: 1094 samples: 1238264");
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn every_published_row_of_both_tables_comes_out_with_its_own_cycles_a_page() {
-        let pti = Experiment::builtin("pti").unwrap();
+        let pti = builtin("pti");
         for row in ["invpcid", "cr3"].iter().flat_map(|id| &pti.table(id).unwrap().rows) {
             let text = line(&SizeRow::from_cells(row).unwrap());
             assert!(text.contains(&format!("cycles/page: {:>4} ", row[4])), "{text} against {}", row[4]);

@@ -1,6 +1,6 @@
 //! How many digits a person is shown. Programs get all of them, in the JSON lines.
 
-use crate::figure::Figure;
+use crate::published::figure::Figure;
 
 /// Shown where there is no number.
 pub(crate) const NONE: &str = "-";
@@ -98,7 +98,7 @@ fn trimmed(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::published::read::builtin;
 
     #[test]
     fn digits_follow_the_size() {
@@ -119,11 +119,11 @@ mod tests {
 
     #[test]
     fn a_row_uses_the_same_digits_throughout() {
-        let pcid = Experiment::builtin("pcid").unwrap();
+        let pcid = builtin("pcid");
         let shown = row(&pcid.figure("time, pages 512, pcid", 1.9).unwrap());
         assert_eq!((&*shown.published, &*shown.ours, &*shown.error), ("1.80", "1.90", "+5.6 %"));
         assert_eq!(shown.band, "1.53 .. 2.07");
-        let change = row(&Experiment::builtin("batch").unwrap().figure("time, change", -1.05).unwrap());
+        let change = row(&builtin("batch").figure("time, change", -1.05).unwrap());
         assert_eq!((&*change.ours, &*change.error, &*change.band), ("-1.05", "-5.0 %", "-2.0 .. -0.5"));
         assert_eq!(band([0.0, 0.05]), "0.00 .. 0.05");
         assert_eq!(band([750.55, 1015.4]), "751 .. 1015");

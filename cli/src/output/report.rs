@@ -1,8 +1,8 @@
 //! The report as plain data: a verb fills it in, [`super::html`] lays it out.
 
 use super::svg::Plot;
-use crate::experiment::Experiment;
-use crate::figure::Figure;
+use crate::published::experiment::Experiment;
+use crate::published::figure::Figure;
 
 /// The whole report.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,8 @@ use std::path::Path;
 use anyhow::Result;
 use maud::{Markup, PreEscaped, html};
 
-use super::page;
 use super::svg::Plot;
+use super::{file, page};
 
 /// A page.
 pub(crate) struct Sheet {
@@ -34,7 +34,7 @@ pub(crate) enum Part {
 
 /// Writes the page to `path`, which is complete whenever it is there.
 pub(crate) fn write(sheet: &Sheet, path: &Path) -> Result<()> {
-    page::write(&page(sheet), path)
+    file::write_whole(path, &page(sheet))
 }
 
 fn page(sheet: &Sheet) -> String {

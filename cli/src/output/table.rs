@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
 use super::number;
-use crate::figure::{Figure, Tally, Verdict};
+use crate::published::figure::{Figure, Tally, Verdict};
 
 /// Whether the verdict may be coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,9 +42,9 @@ pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
 }
 
 /// Any other table; all but the first column are aligned to the right.
-pub(crate) fn grid(head: &[String], rows: &[Vec<String>]) -> String {
+pub(crate) fn grid<H: AsRef<str>>(head: &[H], rows: &[Vec<String>]) -> String {
     let mut table = bare(Style::Plain);
-    table.set_header(head);
+    table.set_header(head.iter().map(AsRef::as_ref));
     table.add_rows(rows);
     align_right(&mut table, 1..head.len());
     trim(&table.to_string())
@@ -113,10 +113,10 @@ fn trim(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::published::read::builtin;
 
     fn some() -> Vec<Figure> {
-        let pcid = Experiment::builtin("pcid").unwrap();
+        let pcid = builtin("pcid");
         let of = |quantity, ours| pcid.figure(quantity, ours).unwrap();
         vec![
             of("time, pages 0, pcid", 1.22),

@@ -3,21 +3,20 @@
 mod accelerator;
 mod bench;
 mod counts;
-mod cycles;
 mod image;
 mod machine_file;
 mod qemu;
+mod tables;
 
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use clap::Args;
 
-use crate::output::check_folder;
-use crate::{Ending, Format};
-use accelerator::Accelerator;
-use counts::Run;
-use qemu::{Failed, Qemu};
+use crate::lab::terminal::{Ending, Format, say};
+use crate::output::file::check_folder;
+use counts::KernelRun;
+use qemu::{Accelerator, Failed, Qemu};
 
 /// What to boot for.
 #[derive(Args)]
@@ -29,7 +28,7 @@ Examples:
 Needs QEMU and the source tree, from which the kernel is built. Cycles are shown only where KVM runs on hardware
 virtualization and the guest has PCIDs; an emulator's would mean nothing, so there counts stand alone.
 Exit status: 0 all checks of the kernel held, 1 one failed, 2 wrong usage, or it could not be booted.")]
-pub(crate) struct Options {
+pub(crate) struct BootArguments {
     /// Time instructions, flushes, interrupts, the ping-pong and ebizzy
     #[arg(long)]
     bench: bool,
@@ -54,53 +53,53 @@ pub(crate) struct Options {
 }
 
 /// Boots it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+pub(crate) fn execute(arguments: &BootArguments, format: Format) -> Result<Ending> {
     tlbkit_boot::find()?;
     let kernel = image::build()?;
-    let accelerator = Accelerator::choose(&kernel);
-    let qemu = Qemu { kernel: &kernel, accelerator: &accelerator, cpus: options.cpus };
-    let ended = if options.bench { measure(options, &qemu, format) } else { run(options, &qemu, format) };
+    let accelerator = accelerator::choose(&kernel);
+    let qemu = Qemu { kernel: &kernel, accelerator: &accelerator, cpus: arguments.cpus };
+    let ended = if arguments.bench { measure(arguments, &qemu, format) } else { run(arguments, &qemu, format) };
     match ended {
         // The kernel found something wrong: a result, not a misuse.
         Err(error) if error.is::<Failed>() => {
             eprintln!("tlbkit: {error}");
-            Ok(Ending::OutOfBand)
+            Ok(Ending::NotAsExpected)
         }
-        ended => ended.map(|()| Ending::Fine),
+        ended => ended.map(|()| Ending::AsExpected),
     }
 }
 
 /// One workload.
-fn run(options: &Options, qemu: &Qemu<'_>, format: Format) -> Result<()> {
-    let mut words = vec![format!("workload={} policy={}", options.workload, options.policy)];
-    words.extend(options.parameters.iter().map(|setting| format!("set={setting}")));
-    words.extend(options.words.iter().cloned());
-    let run = Run::of(&options.workload, qemu, &words.join(" "))?;
+fn run(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()> {
+    let mut words = vec![format!("workload={} policy={}", arguments.workload, arguments.policy)];
+    words.extend(arguments.parameters.iter().map(|setting| format!("set={setting}")));
+    words.extend(arguments.words.iter().cloned());
+    let run = KernelRun::of(&arguments.workload, qemu, &words.join(" "))?;
     match format {
-        Format::Json => println!("{}", run.json_row(qemu)),
+        Format::Json => say!("{}", run.json_row(qemu)),
         Format::Text => {
-            println!("{}", counts::table(std::slice::from_ref(&run)));
-            println!("{:.2} s from boot to result; {}", run.seconds, qemu.accelerator);
+            say!("{}", counts::table(std::slice::from_ref(&run)));
+            say!("{:.2} s from boot to result; {}", run.seconds, qemu.accelerator);
         }
     }
     Ok(())
 }
 
 /// All that can be measured, and a machine file of it where cycles mean something.
-fn measure(options: &Options, qemu: &Qemu<'_>, format: Format) -> Result<()> {
+fn measure(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()> {
     let is_measuring = *qemu.accelerator == Accelerator::Hardware;
-    if let Some(output) = &options.output {
+    if let Some(output) = &arguments.output {
         check_folder(output)?;
         ensure!(is_measuring, "{}: not written: {}", output.display(), qemu.accelerator);
     }
-    let bench = bench::run(qemu, &options.policy)?;
+    let bench = bench::run(qemu, &arguments.policy)?;
     match format {
-        Format::Json => bench.json_rows(qemu).iter().for_each(|row| println!("{row}")),
-        Format::Text => println!("{}\n{}", bench.text()?, qemu.accelerator),
+        Format::Json => bench.json_rows(qemu).iter().for_each(|row| say!("{row}")),
+        Format::Text => say!("{}\n{}", tables::text(&bench)?, qemu.accelerator),
     }
     if is_measuring {
-        let output = options.output.clone().unwrap_or_else(|| PathBuf::from("boot.toml"));
-        machine_file::write(&output, &bench, options.cpus)?;
+        let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from("boot.toml"));
+        machine_file::write(&output, &bench, arguments.cpus)?;
         eprintln!("machine file: {}", output.display());
     }
     Ok(())

@@ -1,10 +1,8 @@
 //! `tlbkit calibrate`: what this host costs, as a machine file.
 
-mod base;
 mod figures;
-pub(crate) mod measured;
+mod measured;
 mod tables;
-pub(crate) mod write;
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,13 +12,13 @@ use anyhow::{Context, Result};
 use clap::Args;
 use jiff::Timestamp;
 use serde_json::json;
+use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Effort, PARTS, Survey, ring};
 use tlbkit_sim::machine::Machine;
 
-use crate::output::check_folder;
-use crate::{Ending, Format, progress};
-use measured::Origin;
-use write::Sheet;
+use crate::lab::machine_file::{MachineFile, Origin};
+use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::output::file::check_folder;
 
 /// At the head of a file that was measured on a busy host.
 const DISTURBED: &str = "# Others used the CPUs meanwhile: measure again on a quiet host before relying on it.\n";
@@ -28,7 +26,7 @@ const DISTURBED: &str = "# Others used the CPUs meanwhile: measure again on a qu
 /// How to measure, and where the result goes.
 #[derive(Args)]
 #[command(after_help = "Example: tlbkit calibrate --quick -o mine.toml && tlbkit run ebizzy-m --machine mine.toml")]
-pub(crate) struct Options {
+pub(crate) struct CalibrateArguments {
     /// The machine file to write; its name without the ending becomes the machine's
     #[arg(short, long, value_name = "FILE", default_value = "this-host.toml")]
     output: PathBuf,
@@ -41,32 +39,32 @@ pub(crate) struct Options {
 }
 
 /// Measures it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    if options.ring_member {
+pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<Ending> {
+    if arguments.ring_member {
         ring::serve()?;
-        return Ok(Ending::Fine);
+        return Ok(Ending::AsExpected);
     }
-    let file = options.output.display().to_string();
-    check_folder(&options.output)?;
-    let survey = survey(if options.quick { Effort::Quick } else { Effort::Full })?;
-    let base = base::nearest(&survey);
+    let file = arguments.output.display().to_string();
+    check_folder(&arguments.output)?;
+    let survey = survey(if arguments.quick { Effort::Quick } else { Effort::Full })?;
+    let base = nearest_machine(&survey);
     let machine = Machine::builtin(base)?;
-    let sheet = Sheet {
+    let written = MachineFile {
         verb: "calibrate",
-        origin: &origin(options, &survey, base),
+        origin: &origin(arguments, &survey, base),
         base: &machine,
         entries: measured::entries(&survey, &machine),
         fracturing: survey.collateral.fracturing(),
     };
-    let text = if survey.disturbance.is_too_much() { DISTURBED } else { "" }.to_owned() + &sheet.text();
+    let text = if survey.disturbance.is_too_much() { DISTURBED } else { "" }.to_owned() + &written.text();
     // What `run` would refuse must not be left behind.
     Machine::parse(&file, &text).context("this host measures as no machine can be")?;
-    fs::write(&options.output, text).with_context(|| file.clone())?;
+    fs::write(&arguments.output, text).with_context(|| file.clone())?;
     match format {
         Format::Json => print_json(&survey, base, &file),
         Format::Text => print_text(&survey, base, &file),
     }
-    Ok(Ending::Fine)
+    Ok(Ending::AsExpected)
 }
 
 fn survey(effort: Effort) -> Result<Survey> {
@@ -76,7 +74,7 @@ fn survey(effort: Effort) -> Result<Survey> {
         command.args(["calibrate", "--ring-member"]);
         command
     };
-    let bar = progress::bar(PARTS);
+    let bar = progress_bar(PARTS);
     let mut begin = |part| {
         bar.set_message(part);
         bar.inc(1);
@@ -86,8 +84,8 @@ fn survey(effort: Effort) -> Result<Survey> {
     Ok(survey?)
 }
 
-fn origin<'a>(options: &Options, survey: &'a Survey, base: &'a str) -> Origin<'a> {
-    let stem = options.output.file_stem().unwrap_or_default().to_string_lossy();
+fn origin<'a>(arguments: &CalibrateArguments, survey: &'a Survey, base: &'a str) -> Origin<'a> {
+    let stem = arguments.output.file_stem().unwrap_or_default().to_string_lossy();
     Origin {
         machine: stem.into_owned(),
         host: &survey.host,
@@ -96,23 +94,31 @@ fn origin<'a>(options: &Options, survey: &'a Survey, base: &'a str) -> Origin<'a
     }
 }
 
+/// The built-in machine that is nearest to the host, for what no user program can measure. What matters most is whether there is a hypervisor, which makes interrupts dearer by an order of
+/// magnitude; then, what it backs memory with; then, who made the CPU.
+fn nearest_machine(survey: &Survey) -> &'static str {
+    match (survey.host.is_virtual, survey.collateral.fracturing()) {
+        (true, Fracturing::On) => "recent-vm-fractured",
+        (true, Fracturing::Off | Fracturing::Unclear) => "recent-vm",
+        (false, _) if survey.host.vendor == "AuthenticAMD" => "zen4",
+        (false, _) => "recent-bare",
+    }
+}
+
 fn print_json(survey: &Survey, base: &str, file: &str) {
     for figure in figures::all(survey) {
-        println!("{}", figure.json_row());
+        say!("{}", figure.json_row());
     }
     for finding in figures::findings(survey) {
-        println!("{}", json!({ "finding": finding.name, "value": finding.value, "remark": finding.remark }));
+        say!("{}", json!({ "finding": finding.name, "value": finding.value, "remark": finding.remark }));
     }
-    println!(
-        "{}",
-        json!({ "machine_file": file, "base": base, "host": survey.host, "disturbance": survey.disturbance })
-    );
+    say!("{}", json!({ "machine_file": file, "base": base, "host": survey.host, "disturbance": survey.disturbance }));
 }
 
 fn print_text(survey: &Survey, base: &str, file: &str) {
-    println!("{}", tables::text(survey));
+    say!("{}", tables::text(survey));
     for finding in figures::findings(survey) {
-        println!("- {}: {}; {}", finding.name, finding.value, finding.remark);
+        say!("- {}: {}; {}", finding.name, finding.value, finding.remark);
     }
-    println!("\nmachine file: {file} (what no user program can measure is as {base}, and says so)");
+    say!("\nmachine file: {file} (what no user program can measure is as {base}, and says so)");
 }

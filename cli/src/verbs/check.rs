@@ -12,14 +12,15 @@ use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::schedule::shrink::{Failure, shrink};
 use tlbkit_check::{Finding, Setup, chrome_trace, two_columns};
 
-use crate::{Ending, Format, progress, settings};
+use crate::lab::settings;
+use crate::lab::terminal::{Ending, Format, progress_bar, say};
 
 /// What to check.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit check --seeds 100000\n  \
     tlbkit check --program unmap-3-pages --policy linux-6.18\n  tlbkit check --program unmap-1-page --exhaustive\n  \
     tlbkit check --replay 2398 --trace run.json")]
-pub(crate) struct Options {
+pub(crate) struct CheckArguments {
     /// Random schedules to run
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
@@ -44,23 +45,23 @@ pub(crate) struct Options {
 }
 
 /// Checks it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
+pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Ending> {
     let plan = Plan {
-        program: options.program.as_deref().map(program).transpose()?,
-        policy: options.policy.as_deref().map(settings::policy).transpose()?,
+        program: arguments.program.as_deref().map(program).transpose()?,
+        policy: arguments.policy.as_deref().map(settings::policy).transpose()?,
     };
-    let failure = match options.replay {
+    let failure = match arguments.replay {
         Some(seed) => replay(&plan, seed, format),
-        None if options.exhaustive => exhaust(&plan, options, format),
-        None => seeds(&plan, options.seeds, format),
+        None if arguments.exhaustive => exhaust(&plan, arguments, format),
+        None => seeds(&plan, arguments.seeds, format),
     };
-    let Some(failure) = failure else { return Ok(Ending::Fine) };
+    let Some(failure) = failure else { return Ok(Ending::AsExpected) };
     tell(&failure, format);
-    if let Some(path) = &options.trace {
+    if let Some(path) = &arguments.trace {
         let trace = chrome_trace(&failure.outcome.lines);
         std::fs::write(path, trace).with_context(|| format!("writing {}", path.display()))?;
     }
-    Ok(Ending::OutOfBand)
+    Ok(Ending::NotAsExpected)
 }
 
 fn program(name: &str) -> Result<&'static Named> {
@@ -69,7 +70,7 @@ fn program(name: &str) -> Result<&'static Named> {
 }
 
 fn seeds(plan: &Plan, count: u64, format: Format) -> Option<Failure> {
-    let bar = progress::bar(usize::try_from(count).unwrap_or(usize::MAX));
+    let bar = progress_bar(usize::try_from(count).unwrap_or(usize::MAX));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
     let report = campaign::seeds(plan, 0, count, threads, &|done| bar.set_position(done));
@@ -82,9 +83,9 @@ fn seeds(plan: &Plan, count: u64, format: Format) -> Option<Failure> {
 fn replay(plan: &Plan, seed: u64, format: Format) -> Option<Failure> {
     let outcome = plan.run(seed);
     match (&outcome.finding, format) {
-        (None, Format::Text) => println!("seed {seed}: nothing found in {} steps", outcome.steps),
+        (None, Format::Text) => say!("seed {seed}: nothing found in {} steps", outcome.steps),
         (found, Format::Json) => {
-            println!("{}", json!({ "seed": seed, "steps": outcome.steps, "found": found.is_some() }));
+            say!("{}", json!({ "seed": seed, "steps": outcome.steps, "found": found.is_some() }));
         }
         (Some(_), Format::Text) => {}
     }
@@ -92,10 +93,10 @@ fn replay(plan: &Plan, seed: u64, format: Format) -> Option<Failure> {
     Some(shortest(&plan.setup(seed), &outcome.choices, &finding))
 }
 
-fn exhaust(plan: &Plan, options: &Options, format: Format) -> Option<Failure> {
+fn exhaust(plan: &Plan, arguments: &CheckArguments, format: Format) -> Option<Failure> {
     let setup = plan.setup(0);
     let began = Instant::now();
-    let explored = campaign::exhaust(&setup, options.bound, u64::MAX, &AtomicBool::new(false));
+    let explored = campaign::exhaust(&setup, arguments.bound, u64::MAX, &AtomicBool::new(false));
     tell_explored(&explored, began.elapsed().as_secs_f64(), format);
     let (choices, finding) = explored.failure?;
     Some(shortest(&setup, &choices, &finding))
@@ -109,23 +110,23 @@ fn shortest(setup: &Setup, choices: &[u8], finding: &Finding) -> Failure {
 fn tell_seeds(report: &Report, seconds: f64, format: Format) {
     let a_minute = report.seeds as f64 / seconds * 60.0;
     match format {
-        Format::Json => println!(
+        Format::Json => say!(
             "{}",
             json!({ "seeds": report.seeds, "steps": report.steps, "seconds": seconds, "seeds_a_minute": a_minute,
                 "seed": report.failure.as_ref().map(|(seed, _)| seed) })
         ),
-        Format::Text => println!("{} seeds, {} steps, {a_minute:.0} seeds a minute", report.seeds, report.steps),
+        Format::Text => say!("{} seeds, {} steps, {a_minute:.0} seeds a minute", report.seeds, report.steps),
     }
 }
 
 fn tell_explored(explored: &Explored, seconds: f64, format: Format) {
     match format {
-        Format::Json => println!(
+        Format::Json => say!(
             "{}",
             json!({ "states": explored.states, "runs": explored.runs, "bound": explored.bound,
                 "complete": explored.is_complete, "seconds": seconds })
         ),
-        Format::Text => println!(
+        Format::Text => say!(
             "{} states, {} runs, at most {} deviations, {seconds:.1} s: {}",
             explored.states,
             explored.runs,
@@ -138,15 +139,15 @@ fn tell_explored(explored: &Explored, seconds: f64, format: Format) {
 fn tell(failure: &Failure, format: Format) {
     let Some(finding) = &failure.outcome.finding else { return };
     match format {
-        Format::Json => println!(
+        Format::Json => say!(
             "{}",
             json!({ "finding": finding.oracle.name(), "cpu": finding.cpu, "step": finding.step, "story": finding.story,
                 "deviations": failure.deviations(), "program": format!("{:?}", failure.setup.program) })
         ),
         Format::Text => {
-            println!("{:?}\n{:?}\n", failure.setup.program, failure.setup.policy);
-            println!("{}", two_columns(&failure.outcome.lines, finding.cpu, 150));
-            println!("{finding}\n{} deviations from running one CPU after the other", failure.deviations());
+            say!("{:?}\n{:?}\n", failure.setup.program, failure.setup.policy);
+            say!("{}", two_columns(&failure.outcome.lines, finding.cpu, 150));
+            say!("{finding}\n{} deviations from running one CPU after the other", failure.deviations());
         }
     }
 }

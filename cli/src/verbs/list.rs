@@ -8,15 +8,15 @@ use tlbkit_check::program::named;
 use tlbkit_sim::machine::Machine;
 use tlbkit_workloads::Parameter;
 
-use crate::experiment::{Experiment, ids};
+use crate::experiments;
+use crate::lab::settings::KEYS;
+use crate::lab::terminal::{Ending, Format, say};
 use crate::output::table::words;
-use crate::settings::KEYS;
-use crate::{Ending, Format};
 
 /// What to list.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit list policies\n  tlbkit list workloads --json")]
-pub(crate) struct Options {
+pub(crate) struct ListArguments {
     /// One kind only
     kind: Option<Kind>,
 }
@@ -34,20 +34,20 @@ enum Kind {
 }
 
 /// Lists it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    let kinds = options.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
+pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Ending> {
+    let kinds = arguments.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
     for &kind in kinds {
         let ([title, what], rows) = rows(kind)?;
         match format {
             Format::Json => {
                 for [name, description] in rows {
-                    println!("{}", json!({ "kind": title, "name": name, "description": description }));
+                    say!("{}", json!({ "kind": title, "name": name, "description": description }));
                 }
             }
-            Format::Text => println!("{}", words([title, what], &rows)),
+            Format::Text => say!("{}", words([title, what], &rows)),
         }
     }
-    Ok(Ending::Fine)
+    Ok(Ending::AsExpected)
 }
 
 /// The names of the two columns, and the rows.
@@ -92,7 +92,7 @@ fn parameters() -> Vec<[String; 2]> {
 }
 
 fn experiments() -> Result<Vec<[String; 2]>> {
-    ids().iter().map(|id| Ok([(*id).to_owned(), Experiment::builtin(id)?.title])).collect()
+    experiments::ALL.iter().map(|experiment| Ok([experiment.id.to_owned(), experiment.read()?.title])).collect()
 }
 
 fn sizes() -> Vec<[String; 2]> {

@@ -1,13 +1,63 @@
-//! One verb, one file.
+//! The verbs of the command: one verb, one file, with a folder beside it where it has parts.
+//!
+//! No verb imports another. What two of them share stands in `lab`.
 
-pub(crate) mod boot;
-pub(crate) mod calibrate;
-pub(crate) mod check;
-pub(crate) mod list;
-pub(crate) mod observe;
-pub(crate) mod record;
-pub(crate) mod replay;
-pub(crate) mod reproduce;
-pub(crate) mod run;
-pub(crate) mod sweep;
-pub(crate) mod tune;
+mod boot;
+mod calibrate;
+mod check;
+mod list;
+mod observe;
+mod record;
+mod replay;
+mod reproduce;
+mod run;
+mod sweep;
+mod tune;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use crate::lab::terminal::{Ending, Format};
+
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// The published results beside ours, with the error of each, and a report with plots
+    Reproduce(reproduce::ReproduceArguments),
+    /// One workload on one machine under several policies, side by side
+    Run(run::RunArguments),
+    /// Many runs in shards: plan, run, merge
+    Sweep(sweep::SweepArguments),
+    /// The protocol on a machine that may do all that x86-64 allows
+    Check(check::CheckArguments),
+    /// This machine's flushes, live
+    Observe(observe::ObserveArguments),
+    /// This machine's flushes and what caused them, into a file
+    Record(record::RecordArguments),
+    /// The bare-metal test kernel in QEMU, on KVM where that is usable
+    Boot(boot::BootArguments),
+    /// A recorded machine under other policies, beside what its own kernel counted
+    Replay(replay::ReplayArguments),
+    /// What to set on a recorded machine, and whether it is worth it
+    Tune(tune::TuneArguments),
+    /// What this host costs, as a machine file
+    Calibrate(calibrate::CalibrateArguments),
+    /// Machines, policies, workloads and experiments
+    List(list::ListArguments),
+}
+
+/// Does what `verb` says. An error is wrong usage or bad input.
+pub(crate) fn execute(verb: &Verb, format: Format) -> Result<Ending> {
+    match verb {
+        Verb::Reproduce(arguments) => reproduce::execute(arguments, format),
+        Verb::Run(arguments) => run::execute(arguments, format),
+        Verb::Sweep(arguments) => sweep::execute(arguments, format),
+        Verb::Check(arguments) => check::execute(arguments, format),
+        Verb::Observe(arguments) => observe::execute(arguments, format),
+        Verb::Record(arguments) => record::execute(arguments, format),
+        Verb::Boot(arguments) => boot::execute(arguments, format),
+        Verb::Replay(arguments) => replay::execute(arguments, format),
+        Verb::Tune(arguments) => tune::execute(arguments, format),
+        Verb::Calibrate(arguments) => calibrate::execute(arguments, format),
+        Verb::List(arguments) => list::execute(arguments, format),
+    }
+}

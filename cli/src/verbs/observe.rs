@@ -17,11 +17,11 @@ use tlbkit_host::Host;
 use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
 use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
 
-use crate::output::check_folder;
+use crate::lab::summary::{plots, programs};
+use crate::lab::terminal::{Ending, Format};
+use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
+use crate::output::file::check_folder;
 use crate::output::sheet::{self, Part, Sheet};
-use crate::verbs::record::subject::{LOOK, Run, Subject, Watching};
-use crate::verbs::replay::recorded::{plots, programs};
-use crate::{Ending, Format};
 use screen::Screen;
 use tables::Observed;
 
@@ -32,7 +32,7 @@ const NUDGES: u32 = 4;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit observe --all-cpus\n  tlbkit observe -- make -j4\n  \
     tlbkit observe --pid 1234 --duration 10 --html flushes.html")]
-pub(crate) struct Options {
+pub(crate) struct ObserveArguments {
     /// Seconds from one picture to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
@@ -40,20 +40,20 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    subject: Subject,
+    subject: WatchArguments,
 }
 
 /// Observes it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    options.html.as_deref().map_or(Ok(()), check_folder)?;
-    options.subject.check()?;
-    let interval = options.interval;
+pub(crate) fn execute(arguments: &ObserveArguments, format: Format) -> Result<Ending> {
+    arguments.html.as_deref().map_or(Ok(()), check_folder)?;
+    arguments.subject.check()?;
+    let interval = arguments.interval;
     ensure!((0.1..=3600.0).contains(&interval), "--interval {interval}: must be 0.1 to 3600");
     let available = available(EVENTS)?;
     let order = Order {
         events: available.events,
-        watched: options.subject.watched(),
-        stacks: if options.subject.stacks { Stacks::Recorded } else { Stacks::Absent },
+        watched: arguments.subject.watched(),
+        stacks: if arguments.subject.stacks { Stacks::Recorded } else { Stacks::Absent },
         file: None,
     };
     let mut recorder = Recorder::start(&order)?;
@@ -61,9 +61,9 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
     let interval = Duration::from_secs_f64(interval);
     let mut observed = Observed::new(Host::ask()?.tsc_mhz, available.missing);
     thread::scope(|scope| {
-        let keeper = scope.spawn(|| keep(recorder, &options.subject, format, interval / NUDGES));
+        let keeper = scope.spawn(|| keep(recorder, &arguments.subject, format, interval / NUDGES));
         let source = open_pipe(stream).and_then(|mut source| {
-            let screen = Screen::open(format, &options.subject);
+            let screen = Screen::open(format, &arguments.subject);
             read(source.as_mut(), interval, &mut observed, &screen)?;
             Ok((source, screen))
         });
@@ -71,21 +71,21 @@ pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
         let run = keeper.join().map_err(|_| anyhow::anyhow!("the thread that keeps the recorder failed"))??;
         let (source, screen) = source?;
         screen.end(&observed, source.names(), source.health(), &run);
-        if let Some(path) = &options.html {
+        if let Some(path) = &arguments.html {
             report(&observed, source.health(), path)?;
         }
-        Ok(Ending::Fine)
+        Ok(Ending::AsExpected)
     })
 }
 
 /// Makes the recorder hand out what it has, until the watching is over; then ends it, and with it the stream.
-fn keep(mut recorder: Recorder, subject: &Subject, format: Format, pause: Duration) -> Result<Run> {
+fn keep(mut recorder: Recorder, subject: &WatchArguments, format: Format, pause: Duration) -> Result<WatchedRun> {
     recorder.wait_until_ready()?;
     let mut watching = Watching::start(subject, format)?;
     let mut since_nudge = Duration::ZERO;
     while !watching.is_over()? && !recorder.is_over() {
-        thread::sleep(LOOK);
-        since_nudge += LOOK;
+        thread::sleep(LOOK_EVERY);
+        since_nudge += LOOK_EVERY;
         if since_nudge >= pause {
             recorder.nudge()?;
             since_nudge = Duration::ZERO;
@@ -128,9 +128,4 @@ fn report(observed: &Observed, health: &Health, path: &Path) -> Result<()> {
     ];
     let about = [format!("{:.3} s: {health}", total.length_ns() as f64 / 1e9)].into_iter().chain(notes).collect();
     sheet::write(&Sheet { title: "Flushes, observed".into(), about, parts }, path)
-}
-
-/// What belongs beside every figure.
-fn doubts(health: &Health) -> String {
-    if health.is_whole() { String::new() } else { format!("INCOMPLETE: {health}") }
 }

@@ -1,7 +1,6 @@
 //! `tlbkit record`: this machine's flushes and what caused them, into a file.
 
 mod convert;
-pub(crate) mod subject;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,16 +14,16 @@ use tlbkit_host::Sample;
 use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, available};
 use tlbkit_trace::{EVENTS, FlushReason};
 
-use crate::output::check_folder;
+use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
+use crate::output::file::check_folder;
 use crate::output::table::grid;
-use crate::{Ending, Format, progress};
 use convert::Converted;
-use subject::{LOOK, Run, Subject, Watching};
 
 /// What to record, and where.
 #[derive(Args)]
 #[command(after_help = "Example: tlbkit record -o build.tlbtrace -- make -j4")]
-pub(crate) struct Options {
+pub(crate) struct RecordArguments {
     /// The file: perf's own form if it ends in .data, else this program's, a twentieth of the size
     #[arg(short, long, value_name = "FILE", default_value = "recorded.tlbtrace")]
     output: PathBuf,
@@ -32,35 +31,35 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TIMES")]
     compare: Option<usize>,
     #[command(flatten)]
-    subject: Subject,
+    subject: WatchArguments,
 }
 
-impl Options {
+impl RecordArguments {
     fn folder(&self) -> &Path {
         self.output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 }
 
 /// Records it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    options.subject.check()?;
-    if let Some(times) = options.compare {
-        ensure!(!options.subject.command.is_empty(), "--compare needs a command to run");
+pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<Ending> {
+    arguments.subject.check()?;
+    if let Some(times) = arguments.compare {
+        ensure!(!arguments.subject.command.is_empty(), "--compare needs a command to run");
         ensure!((1..=100).contains(&times), "--compare {times}: must be 1 to 100");
     }
-    check_folder(&options.output)?;
+    check_folder(&arguments.output)?;
     let available = available(EVENTS)?;
-    let (recorded, compared) = record(options, &available, format)?;
+    let (recorded, compared) = record(arguments, &available, format)?;
     match format {
-        Format::Json => println!("{}", json_row(options, &available, &recorded, compared.as_ref())),
-        Format::Text => print_text(options, &available, &recorded, compared.as_ref()),
+        Format::Json => say!("{}", json_row(arguments, &available, &recorded, compared.as_ref())),
+        Format::Text => print_text(arguments, &available, &recorded, compared.as_ref()),
     }
-    Ok(Ending::Fine)
+    Ok(Ending::AsExpected)
 }
 
 /// One recording, read again.
 struct Recorded {
-    run: Run,
+    run: WatchedRun,
     perf_bytes: u64,
     file_bytes: u64,
     /// CPU time of the recorder itself, while it recorded.
@@ -95,15 +94,15 @@ impl Compared {
 }
 
 /// Records, the last time into the file that is kept.
-fn record(options: &Options, available: &Available, format: Format) -> Result<(Recorded, Option<Compared>)> {
-    let Some(times) = options.compare else { return Ok((record_once(options, available, format)?, None)) };
-    let bar = progress::bar(2 * times);
+fn record(arguments: &RecordArguments, available: &Available, format: Format) -> Result<(Recorded, Option<Compared>)> {
+    let Some(times) = arguments.compare else { return Ok((record_once(arguments, available, format)?, None)) };
+    let bar = progress_bar(2 * times);
     let (mut plain, mut with) = (Vec::new(), Vec::new());
     let mut last = None;
     for _ in 0..times {
-        plain.push(run_plain(&options.subject, format)?.seconds);
+        plain.push(run_plain(&arguments.subject, format)?.seconds);
         bar.inc(1);
-        let recorded = record_once(options, available, format)?;
+        let recorded = record_once(arguments, available, format)?;
         with.push(recorded.run.seconds);
         last = Some(recorded);
         bar.inc(1);
@@ -113,30 +112,35 @@ fn record(options: &Options, available: &Available, format: Format) -> Result<(R
     Ok((recorded, Some(Compared { plain: Sample::of(plain), recorded: Sample::of(with) })))
 }
 
-fn run_plain(subject: &Subject, format: Format) -> Result<Run> {
+fn run_plain(subject: &WatchArguments, format: Format) -> Result<WatchedRun> {
     let mut watching = Watching::start(subject, format)?;
     while !watching.is_over()? {
-        sleep(LOOK);
+        sleep(LOOK_EVERY);
     }
     watching.finish()
 }
 
-fn record_once(options: &Options, available: &Available, format: Format) -> Result<Recorded> {
-    let keep = options.output.extension() == Some(OsStr::new("data"));
+fn record_once(arguments: &RecordArguments, available: &Available, format: Format) -> Result<Recorded> {
+    let keep = arguments.output.extension() == Some(OsStr::new("data"));
     // Beside the result: a folder for temporary files may be too small.
-    let parent = options.folder();
+    let parent = arguments.folder();
     let folder = tempfile::tempdir_in(parent).with_context(|| parent.display().to_string())?;
-    let perf_file = if keep { options.output.clone() } else { folder.path().join("perf.data") };
-    let (run, cpu_seconds) = run_recorded(options, available, &perf_file, format)?;
-    let compact = (!keep).then_some(options.output.as_path());
+    let perf_file = if keep { arguments.output.clone() } else { folder.path().join("perf.data") };
+    let (run, cpu_seconds) = run_recorded(arguments, available, &perf_file, format)?;
+    let compact = (!keep).then_some(arguments.output.as_path());
     let converted = convert::convert(&perf_file, compact)?;
     let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
-    let (perf_bytes, file_bytes) = (bytes(&perf_file)?, bytes(&options.output)?);
+    let (perf_bytes, file_bytes) = (bytes(&perf_file)?, bytes(&arguments.output)?);
     Ok(Recorded { run, perf_bytes, file_bytes, cpu_seconds, converted })
 }
 
-fn run_recorded(options: &Options, available: &Available, file: &Path, format: Format) -> Result<(Run, f64)> {
-    let subject = &options.subject;
+fn run_recorded(
+    arguments: &RecordArguments,
+    available: &Available,
+    file: &Path,
+    format: Format,
+) -> Result<(WatchedRun, f64)> {
+    let subject = &arguments.subject;
     let order = Order {
         events: available.events.clone(),
         watched: subject.watched(),
@@ -148,7 +152,7 @@ fn run_recorded(options: &Options, available: &Available, file: &Path, format: F
     let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
     let mut watching = Watching::start(subject, format)?;
     while !watching.is_over()? && !recorder.is_over() {
-        sleep(LOOK);
+        sleep(LOOK_EVERY);
     }
     let run = watching.finish()?;
     let cpu_seconds = recorder.cpu_seconds().map_or(0.0, |in_all| in_all - to_begin);
@@ -161,11 +165,16 @@ fn flushes(recorded: &Recorded) -> impl Iterator<Item = (&'static str, u64)> {
     FlushReason::ALL.into_iter().map(|reason| (reason.label(), recorded.converted.summary.flushes(reason)))
 }
 
-fn json_row(options: &Options, available: &Available, recorded: &Recorded, compared: Option<&Compared>) -> Value {
+fn json_row(
+    arguments: &RecordArguments,
+    available: &Available,
+    recorded: &Recorded,
+    compared: Option<&Compared>,
+) -> Value {
     let flushes: Map<_, _> = flushes(recorded).map(|(label, count)| (label.to_owned(), count.into())).collect();
     let health = &recorded.converted.health;
     json!({
-        "file": options.output, "bytes": recorded.file_bytes, "perf_bytes": recorded.perf_bytes,
+        "file": arguments.output, "bytes": recorded.file_bytes, "perf_bytes": recorded.perf_bytes,
         "seconds": recorded.run.seconds, "events": health.events, "lost": health.lost, "damaged": health.damaged,
         "flushes": flushes, "missing_events": available.missing, "status": recorded.run.status,
         "recorder_cpu_seconds": recorded.cpu_seconds,
@@ -176,29 +185,29 @@ fn json_row(options: &Options, available: &Available, recorded: &Recorded, compa
     })
 }
 
-fn print_text(options: &Options, available: &Available, recorded: &Recorded, compared: Option<&Compared>) {
+fn print_text(arguments: &RecordArguments, available: &Available, recorded: &Recorded, compared: Option<&Compared>) {
     let seconds = recorded.run.seconds.max(1e-9);
     let row = |(label, count): (&str, u64)| {
         vec![label.to_owned(), count.to_string(), format!("{:.0}", count as f64 / seconds)]
     };
     let rows: Vec<_> = flushes(recorded).map(row).collect();
-    println!("{}", grid(&["flush", "events", "a second"].map(String::from), &rows));
+    say!("{}", grid(&["flush", "events", "a second"].map(String::from), &rows));
     let health = &recorded.converted.health;
-    println!("{} in {seconds:.3} s: {health}", options.output.display());
-    println!("{} bytes; perf.data: {} bytes", recorded.file_bytes, recorded.perf_bytes);
+    say!("{} in {seconds:.3} s: {health}", arguments.output.display());
+    say!("{} bytes; perf.data: {} bytes", recorded.file_bytes, recorded.perf_bytes);
     if !available.missing.is_empty() {
-        println!("not in this kernel: {}", available.missing.join(", "));
+        say!("not in this kernel: {}", available.missing.join(", "));
     }
     if health.lost > 0 {
-        println!("LOST {} events: counts are too low; record fewer processes, or on more idle CPUs", health.lost);
+        say!("LOST {} events: counts are too low; record fewer processes, or on more idle CPUs", health.lost);
     }
-    println!("the recorder itself used {:.1} % of one CPU", 100.0 * recorded.cpu_seconds / seconds);
+    say!("the recorder itself used {:.1} % of one CPU", 100.0 * recorded.cpu_seconds / seconds);
     match compared {
-        Some(compared) => println!("overhead: {}", compared.text()),
-        None => println!("overhead: not measured; --compare 5 runs the command with and without recording"),
+        Some(compared) => say!("overhead: {}", compared.text()),
+        None => say!("overhead: not measured; --compare 5 runs the command with and without recording"),
     }
     if let Some(status) = recorded.run.status.filter(|status| *status != 0) {
-        println!("the command ended with status {status}");
+        say!("the command ended with status {status}");
     }
 }
 

@@ -1,10 +1,8 @@
 //! `tlbkit replay`: what a recorded Linux machine did, under other policies.
 
 mod quantity;
-pub(crate) mod recorded;
 mod report;
 mod tables;
-pub(crate) mod trace;
 mod window;
 
 use std::path::PathBuf;
@@ -13,20 +11,22 @@ use anyhow::Result;
 use clap::Args;
 use rayon::prelude::*;
 use tlbkit::Policy;
-use tlbkit_replay::{Tally, replay};
+use tlbkit_replay::replay;
 
-use crate::output::check_folder;
-use crate::{Ending, Format, progress, settings};
-use trace::{Subject, Trace};
+use crate::lab::settings;
+use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::lab::trace::{Trace, TraceArguments};
+use crate::output::file::check_folder;
+use quantity::Answer;
 
 /// What to replay, and how.
 #[derive(Args)]
 #[command(
     after_help = "Example: tlbkit replay recorded.tlbtrace --policy linux-4.14,linux-6.18:ceiling=0 --html replay.html"
 )]
-pub(crate) struct Options {
+pub(crate) struct ReplayArguments {
     #[command(flatten)]
-    subject: Subject,
+    subject: TraceArguments,
     /// Policies: PRESET[:KEY=VALUE[+KEY=VALUE...]], separated by commas; see `tlbkit list policies` and `list settings`
     #[arg(long, value_delimiter = ',', default_value = "linux-4.14,tlbkit")]
     policy: Vec<String>,
@@ -41,36 +41,30 @@ pub(crate) struct Options {
     window: u64,
 }
 
-/// One policy's answer.
-struct Answer {
-    name: String,
-    tally: Tally,
-}
-
 /// Replays it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    [&options.html, &options.perfetto].into_iter().flatten().try_for_each(|file| check_folder(file))?;
-    let recorder = settings::policy(&options.subject.recorded_by)?;
-    let policies = policies(options, recorder)?;
-    let trace = options.subject.read()?;
+pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<Ending> {
+    [&arguments.html, &arguments.perfetto].into_iter().flatten().try_for_each(|file| check_folder(file))?;
+    let recorder = settings::policy(&arguments.subject.recorded_by)?;
+    let policies = policies(arguments, recorder)?;
+    let trace = arguments.subject.read()?;
     let answers = answers(&trace, policies);
-    if let Some(path) = &options.html {
+    if let Some(path) = &arguments.html {
         report::write(&trace, &answers, path)?;
     }
-    if let Some(path) = &options.perfetto {
-        window::write(&trace, &options.subject.trace, options.window, path)?;
+    if let Some(path) = &arguments.perfetto {
+        window::write(&trace, &arguments.subject.trace, arguments.window, path)?;
     }
     match format {
-        Format::Json => quantity::json(&trace, &answers).iter().for_each(|row| println!("{row}")),
-        Format::Text => println!("{}", tables::text(&trace, &answers)),
+        Format::Json => quantity::json(&trace, &answers).iter().for_each(|row| say!("{row}")),
+        Format::Text => say!("{}", tables::text(&trace, &answers)),
     }
-    Ok(Ending::Fine)
+    Ok(Ending::AsExpected)
 }
 
 /// The recording kernel's first: what the others are compared with, and what says how far to trust them.
-fn policies(options: &Options, recorder: Policy) -> Result<Vec<(String, Policy)>> {
-    let mut policies = vec![(options.subject.recorded_by.clone(), recorder)];
-    for text in &options.policy {
+fn policies(arguments: &ReplayArguments, recorder: Policy) -> Result<Vec<(String, Policy)>> {
+    let mut policies = vec![(arguments.subject.recorded_by.clone(), recorder)];
+    for text in &arguments.policy {
         let policy = settings::policy(text)?;
         if policies.iter().all(|(name, _)| name != text) {
             policies.push((text.clone(), policy));
@@ -80,7 +74,7 @@ fn policies(options: &Options, recorder: Policy) -> Result<Vec<(String, Policy)>
 }
 
 fn answers(trace: &Trace, policies: Vec<(String, Policy)>) -> Vec<Answer> {
-    let bar = progress::bar(policies.len());
+    let bar = progress_bar(policies.len());
     let (deduced, machine) = (&trace.recording.deduced, &trace.machine);
     let answer = |(name, policy): (String, Policy)| {
         let tally = replay(deduced, policy, machine);

@@ -6,18 +6,18 @@ use anyhow::{Result, bail};
 use clap::Args;
 use tlbkit_sim::machine::Machine;
 
-use crate::experiment::{Experiment, Parameter, Value, ids};
-use crate::figure::{Figure, Tally, all_ok};
+use crate::experiments::{self, Produced, Registered, Trial};
+use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::output::report::{Report, Section, Table};
 use crate::output::{html, table};
-use crate::reproduce::{Lab, Produced, produce};
-use crate::{Ending, Format, progress};
+use crate::published::experiment::{Experiment, Parameter, Value};
+use crate::published::figure::{Figure, Tally, all_ok};
 
 /// What to reproduce.
 #[derive(Args)]
 #[command(after_help = "Example: tlbkit reproduce pcid pti\n\n\
     Exit status 1 means that a prediction is out of its band; docs/reproduce.md says what the model lacks there.")]
-pub(crate) struct Options {
+pub(crate) struct ReproduceArguments {
     /// Experiments of `tlbkit list experiments`; all by default
     ids: Vec<String>,
     /// Folder of the report
@@ -26,33 +26,34 @@ pub(crate) struct Options {
 }
 
 /// Reproduces it.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    let chosen = choose(&options.ids)?;
-    let bar = progress::bar(chosen.len());
+pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<Ending> {
+    let chosen = choose(&arguments.ids)?;
+    let bar = progress_bar(chosen.len());
     let mut report = empty_report();
     let (mut setups, mut machines) = (Vec::new(), Vec::new());
-    for id in chosen {
-        bar.set_message(id);
-        let (lab, produced) = produce(Experiment::builtin(id)?)?;
-        machines.push(lab.experiment.setup.machine.clone());
-        setups.push(setup_of(&lab.experiment));
-        add(&mut report, &lab, produced, format);
+    for experiment in chosen {
+        bar.set_message(experiment.id);
+        let (trial, produced) = experiment.run()?;
+        machines.push(trial.experiment.setup.machine.clone());
+        setups.push(setup_of(&trial.experiment));
+        add(&mut report, &trial, produced, format);
         bar.inc(1);
         report.fitted = [setups.clone(), fitted(&machines)?].concat();
         // Written after each experiment, so that nothing computed is lost.
-        html::write(&report, &options.report)?;
+        html::write(&report, &arguments.report)?;
     }
     bar.finish_and_clear();
-    Ok(conclude(&report, options, format))
+    Ok(conclude(&report, arguments, format))
 }
 
-fn choose(wanted: &[String]) -> Result<Vec<&'static str>> {
-    for id in wanted {
-        if !ids().contains(&id.as_str()) {
-            bail!("no experiment {id}: there are {}", ids().join(", "));
-        }
+/// Those that are wanted, in their own order; all if none is named.
+fn choose(wanted: &[String]) -> Result<Vec<Registered>> {
+    let ids = || experiments::ALL.map(|experiment| experiment.id);
+    if let Some(unknown) = wanted.iter().find(|id| !ids().contains(&id.as_str())) {
+        bail!("no experiment {unknown}: there are {}", ids().join(", "));
     }
-    Ok(ids().into_iter().filter(|id| wanted.is_empty() || wanted.iter().any(|one| one == id)).collect())
+    let is_wanted = |experiment: &Registered| wanted.is_empty() || wanted.iter().any(|id| id == experiment.id);
+    Ok(experiments::ALL.into_iter().filter(is_wanted).collect())
 }
 
 fn empty_report() -> Report {
@@ -68,13 +69,13 @@ fn empty_report() -> Report {
     }
 }
 
-fn add(report: &mut Report, lab: &Lab, produced: Produced, format: Format) {
-    let figures = lab.experiment.judge(produced.figures);
+fn add(report: &mut Report, trial: &Trial, produced: Produced, format: Format) {
+    let figures = trial.experiment.judge(produced.figures);
     match format {
-        Format::Json => figures.iter().for_each(|figure| println!("{}", figure.json_line())),
-        Format::Text => print_section(lab, &figures, &produced.notes),
+        Format::Json => figures.iter().for_each(|figure| say!("{}", figure.json_line())),
+        Format::Text => print_section(trial, &figures, &produced.notes),
     }
-    let mut section = Section::new(&lab.experiment, figures);
+    let mut section = Section::new(&trial.experiment, figures);
     section.plots = produced.plots;
     section.tables = produced.tables;
     section.notes = produced.notes;
@@ -82,13 +83,13 @@ fn add(report: &mut Report, lab: &Lab, produced: Produced, format: Format) {
     report.compared.extend(produced.compared);
 }
 
-fn print_section(lab: &Lab, figures: &[Figure], notes: &[String]) {
-    println!("{}: {}\n", lab.experiment.id, lab.experiment.title);
-    println!("{}", table::figures(figures, table::Style::of_stdout()));
+fn print_section(trial: &Trial, figures: &[Figure], notes: &[String]) {
+    say!("{}: {}\n", trial.experiment.id, trial.experiment.title);
+    say!("{}", table::figures(figures, table::Style::of_stdout()));
     for note in notes {
-        println!("- {note}");
+        say!("- {note}");
     }
-    println!();
+    say!();
 }
 
 /// The heads of all tables of what was put in.
@@ -136,31 +137,32 @@ fn fitted_of(name: &str, machine: &Machine) -> Result<Table> {
     Ok(Table::Grid { title: format!("Machine {name}"), head: head(), rows })
 }
 
-fn conclude(report: &Report, options: &Options, format: Format) -> Ending {
+fn conclude(report: &Report, arguments: &ReproduceArguments, format: Format) -> Ending {
     let figures: Vec<Figure> = report.sections.iter().flat_map(|section| section.figures.clone()).collect();
     let ok = all_ok(&figures);
     if format == Format::Text {
-        println!("{}", table::tally(&Tally::of(&figures)));
-        println!("report: {}", options.report.join("index.html").display());
+        say!("{}", table::tally(&Tally::of(&figures)));
+        say!("report: {}", arguments.report.join("index.html").display());
         if !ok {
-            println!("Out of band: docs/reproduce.md says what the model lacks.");
+            say!("Out of band: docs/reproduce.md says what the model lacks.");
         }
     }
-    if ok { Ending::Fine } else { Ending::OutOfBand }
+    if ok { Ending::AsExpected } else { Ending::NotAsExpected }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::published::read::builtin;
 
     #[test]
     fn every_number_of_a_set_up_is_in_its_table() {
-        for experiment in ids().map(|id| Experiment::builtin(id).unwrap()) {
+        for experiment in experiments::ALL.map(|experiment| experiment.read().unwrap()) {
             let Table::Grid { rows, .. } = setup_of(&experiment) else { panic!("cells under headings") };
             let names: Vec<&String> = rows.iter().map(|row| &row[0]).collect();
             assert_eq!(names, experiment.setup.parameters.keys().collect::<Vec<_>>(), "{}", experiment.id);
         }
-        let Table::Grid { rows, .. } = setup_of(&Experiment::builtin("batch").unwrap()) else { panic!("cells") };
+        let Table::Grid { rows, .. } = setup_of(&builtin("batch")) else { panic!("cells") };
         let files = rows.iter().find(|row| row[0] == "files").unwrap();
         assert_eq!(files[1..4], ["8 files", "4 to 16", "prior"]);
     }

@@ -12,7 +12,7 @@ mod shard;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use crate::{Ending, Format};
+use crate::lab::terminal::{Ending, Format};
 
 /// Which of the three steps.
 #[derive(Args)]
@@ -20,27 +20,27 @@ use crate::{Ending, Format};
     tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 --seed 1,2,3 > plan.jsonl\n  \
     seq 8 | xargs -P 8 -I K tlbkit sweep run plan.jsonl --shard K/8\n  \
     tlbkit sweep merge plan.jsonl plan.jsonl.*-of-8 > results.jsonl")]
-pub(crate) struct Options {
+pub(crate) struct SweepArguments {
     #[command(subcommand)]
-    step: Step,
+    step: SweepStep,
 }
 
 #[derive(Subcommand)]
-enum Step {
+enum SweepStep {
     /// Every combination of the lists, a point a line, to standard output
-    Plan(plan::Options),
+    Plan(plan::PlanArguments),
     /// Every N-th point of a plan, those that are done already left out
-    Run(shard::RunOptions),
+    Run(shard::ShardArguments),
     /// The rows of all shards in the order of the plan, to standard output
-    Merge(shard::MergeOptions),
+    Merge(shard::MergeArguments),
 }
 
 /// Takes the step.
-pub(crate) fn execute(options: &Options, format: Format) -> Result<Ending> {
-    match &options.step {
-        Step::Plan(options) => plan::write(options)?,
-        Step::Run(options) => shard::run(options, format)?,
-        Step::Merge(options) => shard::merge(options)?,
+pub(crate) fn execute(arguments: &SweepArguments, format: Format) -> Result<Ending> {
+    match &arguments.step {
+        SweepStep::Plan(arguments) => plan::write(arguments)?,
+        SweepStep::Run(arguments) => shard::run(arguments, format)?,
+        SweepStep::Merge(arguments) => shard::merge(arguments)?,
     }
-    Ok(Ending::Fine)
+    Ok(Ending::AsExpected)
 }

@@ -1,7 +1,40 @@
 //! From values to places along an axis, and the round numbers to write beside it.
 
-use super::Scale;
 use crate::output::number;
+
+/// How values are spread along an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scale {
+    /// Evenly, from zero.
+    FromZero,
+    /// Evenly, around the data.
+    Around,
+    /// By their logarithm.
+    Log,
+}
+
+/// What an axis shows.
+#[derive(Clone, Debug)]
+pub(crate) struct Axis {
+    /// Its title.
+    pub(crate) title: String,
+    /// The unit of its numbers; empty for a plain count.
+    pub(crate) unit: String,
+    /// How values are spread.
+    pub(crate) scale: Scale,
+}
+
+impl Axis {
+    /// An axis.
+    pub(crate) fn new(title: &str, unit: &str, scale: Scale) -> Axis {
+        Axis { title: title.to_owned(), unit: unit.to_owned(), scale }
+    }
+
+    /// Title and unit as they are written along it.
+    pub(super) fn caption(&self) -> String {
+        if self.unit.is_empty() { self.title.clone() } else { format!("{} [{}]", self.title, self.unit) }
+    }
+}
 
 /// Values mapped to `from ..= to` on the drawing.
 #[derive(Clone, Debug)]

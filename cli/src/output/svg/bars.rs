@@ -1,9 +1,8 @@
 //! Upright bars in groups: one group a policy, in it one bar for the document and one for us.
 
-use super::axis::Span;
-use super::canvas::{Anchor, Canvas, text_width};
-use super::legend::{self, Swatch};
-use super::{Axis, Ink, WIDTH};
+use super::axis::{Axis, Span};
+use super::canvas::{Anchor, Canvas, WIDTH, text_width};
+use super::legend::{self, Ink, Swatch};
 use crate::output::number;
 
 /// Bars of one plot.

@@ -2,8 +2,10 @@
 
 use std::fmt::Write;
 
-use super::WIDTH;
 use crate::output::number::fixed;
+
+/// Width of every drawing: about a phone, so that text is never scaled below what can be read.
+pub(super) const WIDTH: f64 = 400.0;
 
 /// Where a text is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

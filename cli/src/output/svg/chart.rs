@@ -1,9 +1,8 @@
 //! Points and lines over two axes, with error bars: cycles against pages, rates against threads.
 
-use super::axis::Span;
-use super::canvas::{Anchor, Canvas};
-use super::legend::{self, Swatch};
-use super::{Axis, Ink, Scale, WIDTH};
+use super::axis::{Axis, Scale, Span};
+use super::canvas::{Anchor, Canvas, WIDTH};
+use super::legend::{self, Ink, Swatch, mark, stroke};
 
 /// Curves of one plot.
 #[derive(Clone, Debug)]
@@ -69,29 +68,6 @@ const RIGHT: f64 = 10.0;
 const PLOT_HEIGHT: f64 = 230.0;
 /// Curves with error bars stand this far apart, or the bars would hide each other.
 const DODGE: f64 = 2.6;
-
-/// Class of a line.
-pub(super) fn stroke(tone: usize, ink: Ink) -> String {
-    format!("curve {} l{}", word(ink), tone % 4)
-}
-
-fn word(ink: Ink) -> &'static str {
-    match ink {
-        Ink::Published => "published",
-        Ink::Ours => "ours",
-    }
-}
-
-/// A mark: circle, square, triangle or diamond by tone, so that print without colour can be read.
-pub(super) fn mark(canvas: &mut Canvas, tone: usize, ink: Ink, (x, y): (f64, f64)) {
-    let class = format!("mark {} l{}", word(ink), tone % 4);
-    match tone % 4 {
-        0 => canvas.circle(&class, (x, y), 3.4),
-        1 => canvas.polygon(&class, &[(x - 3.2, y - 3.2), (x + 3.2, y - 3.2), (x + 3.2, y + 3.2), (x - 3.2, y + 3.2)]),
-        2 => canvas.polygon(&class, &[(x, y - 4.2), (x + 4.0, y + 3.2), (x - 4.0, y + 3.2)]),
-        _ => canvas.polygon(&class, &[(x, y - 4.4), (x + 4.4, y), (x, y + 4.4), (x - 4.4, y)]),
-    }
-}
 
 /// Draws the plot.
 pub(super) fn draw(plot: &Chart) -> Canvas {

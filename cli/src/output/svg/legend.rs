@@ -1,7 +1,39 @@
-//! What the marks mean: swatches with words, wrapped to the width of the drawing.
+//! How published and our numbers are told apart, and the legend that says so: swatches with words, wrapped to the
+//! width of the drawing.
 
-use super::canvas::{Anchor, Canvas, text_width};
-use super::{Ink, WIDTH};
+use super::canvas::{Anchor, Canvas, WIDTH, text_width};
+
+/// Whose numbers a mark shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ink {
+    /// The document's: hollow, hatched, dashed.
+    Published,
+    /// This implementation's: solid.
+    Ours,
+}
+
+/// Class of a line.
+pub(super) fn stroke(tone: usize, ink: Ink) -> String {
+    format!("curve {} l{}", word(ink), tone % 4)
+}
+
+fn word(ink: Ink) -> &'static str {
+    match ink {
+        Ink::Published => "published",
+        Ink::Ours => "ours",
+    }
+}
+
+/// A mark: circle, square, triangle or diamond by tone, so that print without colour can be read.
+pub(super) fn mark(canvas: &mut Canvas, tone: usize, ink: Ink, (x, y): (f64, f64)) {
+    let class = format!("mark {} l{}", word(ink), tone % 4);
+    match tone % 4 {
+        0 => canvas.circle(&class, (x, y), 3.4),
+        1 => canvas.polygon(&class, &[(x - 3.2, y - 3.2), (x + 3.2, y - 3.2), (x + 3.2, y + 3.2), (x - 3.2, y + 3.2)]),
+        2 => canvas.polygon(&class, &[(x, y - 4.2), (x + 4.0, y + 3.2), (x - 4.0, y + 3.2)]),
+        _ => canvas.polygon(&class, &[(x, y - 4.4), (x + 4.4, y), (x, y + 4.4), (x - 4.4, y)]),
+    }
+}
 
 /// How a swatch is drawn.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,9 +73,9 @@ fn paint(canvas: &mut Canvas, swatch: &Swatch, x: f64, y: f64) {
             canvas.rect_filled(class, pattern.as_deref().unwrap_or(""), (x + 4.0, y - 6.0), (16.0, 12.0), "");
         }
         Swatch::Stroke(tone, ink) => {
-            canvas.polyline(&super::chart::stroke(*tone, *ink), &[(x, y), (x + 22.0, y)]);
-            super::chart::mark(canvas, *tone, *ink, (x + 11.0, y));
+            canvas.polyline(&stroke(*tone, *ink), &[(x, y), (x + 22.0, y)]);
+            mark(canvas, *tone, *ink, (x + 11.0, y));
         }
-        Swatch::Mark(tone, ink) => super::chart::mark(canvas, *tone, *ink, (x + 11.0, y)),
+        Swatch::Mark(tone, ink) => mark(canvas, *tone, *ink, (x + 11.0, y)),
     }
 }

@@ -11,55 +11,11 @@ mod chart;
 mod legend;
 mod stacked;
 
+pub(crate) use axis::{Axis, Scale};
 pub(crate) use bars::{BarGroup, Bars};
 pub(crate) use chart::{Chart, Curve, Draw, Point};
+pub(crate) use legend::Ink;
 pub(crate) use stacked::{Stacked, StackedRow};
-
-/// Width of every drawing.
-const WIDTH: f64 = 400.0;
-
-/// Whose numbers a mark shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ink {
-    /// The document's: hollow, hatched, dashed.
-    Published,
-    /// This implementation's: solid.
-    Ours,
-}
-
-/// How values are spread along an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scale {
-    /// Evenly, from zero.
-    FromZero,
-    /// Evenly, around the data.
-    Around,
-    /// By their logarithm.
-    Log,
-}
-
-/// What an axis shows.
-#[derive(Clone, Debug)]
-pub(crate) struct Axis {
-    /// Its title.
-    pub(crate) title: String,
-    /// The unit of its numbers; empty for a plain count.
-    pub(crate) unit: String,
-    /// How values are spread.
-    pub(crate) scale: Scale,
-}
-
-impl Axis {
-    /// An axis.
-    pub(crate) fn new(title: &str, unit: &str, scale: Scale) -> Axis {
-        Axis { title: title.to_owned(), unit: unit.to_owned(), scale }
-    }
-
-    /// Title and unit as they are written along it.
-    fn caption(&self) -> String {
-        if self.unit.is_empty() { self.title.clone() } else { format!("{} [{}]", self.title, self.unit) }
-    }
-}
 
 /// Any drawing of a section.
 #[derive(Clone, Debug)]

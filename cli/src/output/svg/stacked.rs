@@ -1,9 +1,8 @@
 //! Lying bars made of parts: shares of CPU by cause, shootdowns by where they went.
 
-use super::axis::Span;
-use super::canvas::{Anchor, Canvas, text_width};
+use super::axis::{Axis, Span};
+use super::canvas::{Anchor, Canvas, WIDTH, text_width};
 use super::legend::{self, Swatch};
-use super::{Axis, WIDTH};
 use crate::output::number;
 
 /// Stacked bars of one plot.

@@ -1,60 +1,17 @@
-//! What runs the virtual machine, and with it whether its cycles mean anything.
+//! Which accelerator this host can run the virtual machine with.
 
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
-use super::qemu::Qemu;
+use super::qemu::{Accelerator, Qemu};
 
-/// Hardware virtualization, or an emulator.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Accelerator {
-    /// KVM on VMX or SVM, with PCIDs in the guest: the guest's cycles are the silicon's.
-    Hardware,
-    /// QEMU's own emulation, and why.
-    Emulation {
-        /// What is missing.
-        because: String,
-    },
-}
-
-impl Accelerator {
-    /// The best that this host can do; KVM is believed only after a trial boot of `kernel`.
-    pub(super) fn choose(kernel: &Path) -> Self {
-        let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let device = OpenOptions::new().read(true).write(true).open("/dev/kvm").map(|_| ());
-        let refusal = refusal(&info, device).or_else(|| trial(kernel).err());
-        refusal.map_or(Self::Hardware, |because| Self::Emulation { because })
-    }
-
-    /// How QEMU is told.
-    pub(super) const fn arguments(&self) -> &'static [&'static str] {
-        match self {
-            // Some hosts refuse to set that register, which this kernel never reads.
-            Self::Hardware => &["-accel", "kvm", "-cpu", "host,-arch-capabilities"],
-            Self::Emulation { .. } => tlbkit_boot::REPEATABLE,
-        }
-    }
-
-    /// One word for rows.
-    pub(super) const fn word(&self) -> &'static str {
-        match self {
-            Self::Hardware => "kvm",
-            Self::Emulation { .. } => "emulation",
-        }
-    }
-}
-
-impl fmt::Display for Accelerator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hardware => write!(f, "run by KVM on hardware virtualization"),
-            Self::Emulation { because } => {
-                write!(f, "emulated ({because}): cycles are not meaningful, so only counts are shown")
-            }
-        }
-    }
+/// The best that this host can do; KVM is believed only after a trial boot of `kernel`.
+pub(super) fn choose(kernel: &Path) -> Accelerator {
+    let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let device = OpenOptions::new().read(true).write(true).open("/dev/kvm").map(|_| ());
+    let refusal = refusal(&info, device).or_else(|| trial(kernel).err());
+    refusal.map_or(Accelerator::Hardware, |because| Accelerator::Emulation { because })
 }
 
 /// Why the host cannot, by what it says of itself.

@@ -5,11 +5,9 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use tlbkit_host::Sample;
 
-use super::accelerator::Accelerator;
-use super::counts::{self, Run};
-use super::cycles;
-use super::qemu::Qemu;
-use crate::progress;
+use super::counts::KernelRun;
+use super::qemu::{Accelerator, Qemu};
+use crate::lab::terminal::progress_bar;
 
 /// One timed instruction or interrupt, in cycles.
 #[derive(Clone, Debug)]
@@ -24,10 +22,10 @@ pub(super) struct Bench {
     /// None of an emulator.
     pub(super) costs: Vec<Cost>,
     /// The boot that timed them: what the guest has, and the interrupts that it took.
-    pub(super) timing: Run,
-    pub(super) pingpong: Vec<Run>,
-    pub(super) flushes: Vec<Run>,
-    pub(super) ebizzy: Run,
+    pub(super) timing: KernelRun,
+    pub(super) pingpong: Vec<KernelRun>,
+    pub(super) flushes: Vec<KernelRun>,
+    pub(super) ebizzy: KernelRun,
 }
 
 /// Name, and what is set: pages, whether tags are used.
@@ -71,11 +69,11 @@ impl Effort {
 pub(super) fn run(qemu: &Qemu<'_>, policy: &str) -> Result<Bench> {
     let Effort { rounds, each, ebizzy_rounds, tags } = Effort::on(qemu.accelerator);
     let alone = Qemu { cpus: 1, ..*qemu };
-    let bar = progress::bar(PINGPONG.len() + METHODS.len() + 2);
+    let bar = progress_bar(PINGPONG.len() + METHODS.len() + 2);
     let boot = |qemu: &Qemu<'_>, name: &str, words: &str| {
         bar.set_message(name.to_owned());
         bar.inc(1);
-        Run::of(name, qemu, &format!("policy={policy} {words}"))
+        KernelRun::of(name, qemu, &format!("policy={policy} {words}"))
     };
     let pingpong = |&(name, pages): &(&str, &str)| {
         boot(&alone, name, &format!("workload=pingpong set=rounds={rounds} {tags} set={pages}"))
@@ -96,10 +94,10 @@ pub(super) fn run(qemu: &Qemu<'_>, policy: &str) -> Result<Bench> {
     Ok(bench)
 }
 
-fn costs(qemu: &Qemu<'_>) -> Result<(Vec<Cost>, Run)> {
+fn costs(qemu: &Qemu<'_>) -> Result<(Vec<Cost>, KernelRun)> {
     let ended = qemu.boot("mode=bench")?;
     let costs = ended.costs.iter().map(|line| Cost::read(line).with_context(|| format!("the kernel's line {line}")));
-    let timing = Run { name: "interrupts".into(), result: ended.result, seconds: ended.seconds };
+    let timing = KernelRun { name: "interrupts".into(), result: ended.result, seconds: ended.seconds };
     Ok((costs.collect::<Result<_>>()?, timing))
 }
 
@@ -122,7 +120,7 @@ impl Cost {
 }
 
 impl Bench {
-    fn runs(&self) -> impl Iterator<Item = &Run> {
+    fn runs(&self) -> impl Iterator<Item = &KernelRun> {
         [&self.timing].into_iter().chain(&self.pingpong).chain(&self.flushes).chain([&self.ebizzy])
     }
 
@@ -132,22 +130,6 @@ impl Bench {
         rows.extend(self.runs().map(|run| run.json_row(qemu)));
         rows.push(json!({ "accelerator": qemu.accelerator.word(), "remark": qemu.accelerator.to_string() }));
         rows
-    }
-
-    /// The same for a person.
-    pub(super) fn text(&self) -> Result<String> {
-        let mut text = if self.costs.is_empty() {
-            "PCIDs and INVPCID of one CPU are those of the kernel's monitor, a software TLB.\n\n".to_owned()
-        } else {
-            cycles::text(self)?
-        };
-        let mut section = |title: &str, runs: &[Run]| text += &format!("{title}:\n\n{}\n", counts::table(runs));
-        section("Ping-pong, one CPU", &self.pingpong);
-        section("Each size of flush, one CPU", &self.flushes);
-        section("ebizzy", std::slice::from_ref(&self.ebizzy));
-        let [sent, received] = ["ipis_sent", "ipis_received"].map(|key| self.timing.number(key));
-        text += &format!("Interrupts sent one by one: {sent}, of them received: {received}\n");
-        Ok(text)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::output::table::grid;
 
 /// One boot with a workload.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct KernelRun {
     pub(super) name: String,
     /// The kernel's last line.
     pub(super) result: Value,
@@ -33,7 +33,7 @@ const ROWS: &[(&str, &str)] = &[
     ("faults", "page faults"),
 ];
 
-impl Run {
+impl KernelRun {
     /// Boots with `words`.
     pub(super) fn of(name: &str, qemu: &Qemu<'_>, words: &str) -> Result<Self> {
         let ended = qemu.boot(words)?;
@@ -58,7 +58,7 @@ impl Run {
 }
 
 /// A column a run.
-pub(super) fn table(runs: &[Run]) -> String {
+pub(super) fn table(runs: &[KernelRun]) -> String {
     let head: Vec<_> = ["count".to_owned()].into_iter().chain(runs.iter().map(|run| run.name.clone())).collect();
     let cells = |key: &str| runs.iter().map(|run| run.number(key).to_string()).collect::<Vec<_>>();
     let rows: Vec<_> =

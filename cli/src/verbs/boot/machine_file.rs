@@ -10,8 +10,7 @@ use tlbkit_host::{Host, Sample};
 use tlbkit_sim::machine::{Kind, Machine};
 
 use super::bench::Bench;
-use crate::verbs::calibrate::measured::{Entries, Entry, Origin};
-use crate::verbs::calibrate::write::Sheet;
+use crate::lab::machine_file::{Entries, Entry, MachineFile, Origin};
 
 /// What was measured, was measured in a guest.
 const BASE: &str = "recent-vm";
@@ -64,14 +63,14 @@ fn text(machine: String, host: &Host, date: String, bench: &Bench, cpus: u32) ->
         ..host.clone()
     };
     let base = Machine::builtin(BASE)?;
-    let sheet = Sheet {
+    let written = MachineFile {
         verb: "boot --bench",
         origin: &Origin { machine, host: &guest, date, base: BASE },
         base: &base,
         entries: entries(bench, &guest),
         fracturing: Fracturing::Unclear,
     };
-    Ok(sheet.text())
+    Ok(written.text())
 }
 
 fn entries(bench: &Bench, guest: &Host) -> Entries {
@@ -97,7 +96,7 @@ fn entry(kind: Kind, sample: Sample, how: &str) -> Entry {
 #[cfg(test)]
 mod tests {
     use super::super::bench::Cost;
-    use super::super::counts::Run;
+    use super::super::counts::KernelRun;
     use super::*;
     use serde_json::json;
 
@@ -106,7 +105,7 @@ mod tests {
             let sample = Sample { low: median - 1.0, median, high: median + 2.0, repetitions: 301 };
             Cost { name: name.into(), sample }
         };
-        let run = || Run { name: "x".into(), result: json!({ "pcid": pcid, "invpcid": false }), seconds: 1.0 };
+        let run = || KernelRun { name: "x".into(), result: json!({ "pcid": pcid, "invpcid": false }), seconds: 1.0 };
         let costs = [("invlpg", 150.0), ("ipi_send", 1000.0), ("ipi_round_trip", 2500.0)];
         let costs = costs.map(|(name, median)| cost(name, median)).to_vec();
         Bench { costs, timing: run(), pingpong: Vec::new(), flushes: Vec::new(), ebizzy: run() }

@@ -7,7 +7,47 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 use tlbkit_boot::{LIMIT, Machine};
 
-use super::accelerator::Accelerator;
+/// Hardware virtualization, or an emulator.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Accelerator {
+    /// KVM on VMX or SVM, with PCIDs in the guest: the guest's cycles are the silicon's.
+    Hardware,
+    /// QEMU's own emulation, and why.
+    Emulation {
+        /// What is missing.
+        because: String,
+    },
+}
+
+impl Accelerator {
+    /// How QEMU is told.
+    pub(super) const fn arguments(&self) -> &'static [&'static str] {
+        match self {
+            // Some hosts refuse to set that register, which this kernel never reads.
+            Self::Hardware => &["-accel", "kvm", "-cpu", "host,-arch-capabilities"],
+            Self::Emulation { .. } => tlbkit_boot::REPEATABLE,
+        }
+    }
+
+    /// One word for rows.
+    pub(super) const fn word(&self) -> &'static str {
+        match self {
+            Self::Hardware => "kvm",
+            Self::Emulation { .. } => "emulation",
+        }
+    }
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hardware => write!(f, "run by KVM on hardware virtualization"),
+            Self::Emulation { because } => {
+                write!(f, "emulated ({because}): cycles are not meaningful, so only counts are shown")
+            }
+        }
+    }
+}
 
 /// A machine to boot.
 #[derive(Clone, Copy, Debug)]

@@ -1,51 +1,29 @@
 //! From a survey to fields of a machine file: which field each measurement gives, and on what it rests.
 
-use std::collections::BTreeMap;
-
-use tlbkit_host::{Host, Sample, Survey};
+use tlbkit_host::{Sample, Survey};
 use tlbkit_sim::machine::{Kind, Machine};
 
-/// Who measured what, and when.
-pub(crate) struct Origin<'a> {
-    /// The machine's name.
-    pub(crate) machine: String,
-    pub(crate) host: &'a Host,
-    pub(crate) date: String,
-    /// The built-in machine that has the rest.
-    pub(crate) base: &'a str,
-}
-
-/// A number for one field.
-pub(crate) struct Entry {
-    pub(crate) value: f64,
-    pub(crate) band: Option<[f64; 2]>,
-    pub(crate) kind: Kind,
-    /// What was measured, and what was taken off.
-    pub(crate) how: String,
-}
-
-/// Numbers by dotted field name.
-pub(crate) type Entries = BTreeMap<&'static str, Entry>;
+use crate::lab::machine_file::{Entries, Entry};
 
 /// Everything that the survey says about `base`'s fields.
 pub(super) fn entries(survey: &Survey, base: &Machine) -> Entries {
-    let mut sheet = Sheet { survey, base, entries: Entries::new() };
-    sheet.system();
-    sheet.arrays();
-    sheet.walks();
-    sheet.instructions();
-    sheet.revocation();
-    sheet.lines();
-    sheet.entries
+    let mut derivation = Derivation { survey, base, entries: Entries::new() };
+    derivation.system();
+    derivation.arrays();
+    derivation.walks();
+    derivation.instructions();
+    derivation.revocation();
+    derivation.lines();
+    derivation.entries
 }
 
-struct Sheet<'a> {
+struct Derivation<'a> {
     survey: &'a Survey,
     base: &'a Machine,
     entries: Entries,
 }
 
-impl Sheet<'_> {
+impl Derivation<'_> {
     /// Time, as cycles of the time-stamp counter. What scatters too much is a prior with its band.
     fn time(&mut self, field: &'static str, kind: Kind, nanoseconds: &Sample, how: &str) {
         let cycles = nanoseconds.times(self.survey.host.tsc_mhz / 1e3);

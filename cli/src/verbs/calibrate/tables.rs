@@ -9,14 +9,10 @@ use crate::output::table::grid;
 pub(super) fn text(survey: &Survey) -> String {
     let single = figures::single(survey);
     let rows: Vec<_> = single.iter().map(Figure::text_row).collect();
-    let mut text = grid(&head(&["cost", "ns", "spread", "cycles", "remark"]), &rows);
+    let mut text = grid(&["cost", "ns", "spread", "cycles", "remark"], &rows);
     text += "\nNanoseconds, with the spread from the 10th to the 90th percentile:\n\n";
     [loads(survey), revocation(survey), rings(survey)].iter().for_each(|table| text += &format!("{table}\n"));
     text
-}
-
-fn head(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 fn cell(sample: &Sample) -> String {
@@ -33,7 +29,7 @@ fn loads(survey: &Survey) -> String {
         vec![point.pages.to_string(), cell(&point.small), optional(&point.large), cell(&point.dense)]
     };
     let rows: Vec<_> = survey.translation.curve.iter().map(row).collect();
-    grid(&head(&["a load, by pages", "4K", "same, on 2M", "same, side by side"]), &rows)
+    grid(&["a load, by pages", "4K", "same, on 2M", "same, side by side"], &rows)
 }
 
 fn revocation(survey: &Survey) -> String {
@@ -42,7 +38,7 @@ fn revocation(survey: &Survey) -> String {
         vec![name, cell(&row.alone), optional(&row.asleep), optional(&row.spinning)]
     };
     let rows: Vec<_> = survey.revocation.rows.iter().map(row).collect();
-    grid(&head(&["call, pages", "alone", "thread asleep", "thread running"]), &rows)
+    grid(&["call, pages", "alone", "thread asleep", "thread running"], &rows)
 }
 
 fn rings(survey: &Survey) -> String {
@@ -50,5 +46,5 @@ fn rings(survey: &Survey) -> String {
         vec![row.processes.to_string(), cell(&row.idle), cell(&row.few_pages), cell(&row.many_pages)]
     };
     let rows: Vec<_> = survey.rings.rows.iter().map(row).collect();
-    grid(&head(&["a hop, by processes", "0 pages", "256 pages", "512 pages"]), &rows)
+    grid(&["a hop, by processes", "0 pages", "256 pages", "512 pages"], &rows)
 }

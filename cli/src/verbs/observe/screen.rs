@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 use tlbkit_trace::summary::{CpuRow, ProcessRow, SizeRow};
 use tlbkit_trace::{FlushReason, FlushSize, Health, Names, Summary};
 
-use super::doubts;
 use super::picture::Picture;
-use super::tables::{Observed, call_sites};
-use crate::Format;
-use crate::verbs::record::subject::{Run, Subject};
+use super::tables::{Observed, call_sites, rate};
+use crate::lab::terminal::{Format, say};
+use crate::lab::watching::{WatchArguments, WatchedRun};
 
 /// Rows that each table of a picture may have.
 const LEAST: usize = 4;
@@ -31,7 +30,7 @@ pub(super) struct Screen {
 
 impl Screen {
     /// A command writes to the terminal itself, and a picture would hide that.
-    pub(super) fn open(format: Format, subject: &Subject) -> Self {
+    pub(super) fn open(format: Format, subject: &WatchArguments) -> Self {
         let term = Term::stdout();
         let way = match format {
             Format::Json => Way::Json,
@@ -48,8 +47,8 @@ impl Screen {
     /// Shows what happened in the interval that just ended.
     pub(super) fn interval(&self, window: &Summary, observed: &Observed, names: &Names, health: &Health) {
         match &self.way {
-            Way::Json => println!("{}", row("interval", window, observed, names, health)),
-            Way::Lines => println!("{}", line(window, health)),
+            Way::Json => say!("{}", row("interval", window, observed, names, health)),
+            Way::Lines => say!("{}", line(window, health)),
             Way::InPlace(picture) => picture.draw(|rows| {
                 let head = format!("flushes; Ctrl-C ends with a summary  {}\n\n", doubts(health));
                 let body = |most| observed.text(window, names, most);
@@ -61,25 +60,25 @@ impl Screen {
     }
 
     /// Shows the sum.
-    pub(super) fn end(self, observed: &Observed, names: &Names, health: &Health, run: &Run) {
+    pub(super) fn end(self, observed: &Observed, names: &Names, health: &Health, run: &WatchedRun) {
         if let Way::Json = self.way {
-            println!("{}", row("summary", &observed.total, observed, names, health));
+            say!("{}", row("summary", &observed.total, observed, names, health));
             return;
         }
         // The picture goes, the sum stays.
         drop(self);
-        println!("{}", observed.text(&observed.total, names, MANY));
-        println!("{}", observed.notes());
-        println!("{:.3} s: {health}", run.seconds);
+        say!("{}", observed.text(&observed.total, names, MANY));
+        say!("{}", observed.notes());
+        say!("{:.3} s: {health}", run.seconds);
         if let Some(status) = run.status.filter(|status| *status != 0) {
-            println!("the command ended with status {status}");
+            say!("the command ended with status {status}");
         }
     }
 }
 
-/// Events a second.
-pub(super) fn rate(count: u64, summary: &Summary) -> f64 {
-    count as f64 * 1e9 / summary.length_ns().max(1) as f64
+/// What belongs beside every figure.
+fn doubts(health: &Health) -> String {
+    if health.is_whole() { String::new() } else { format!("INCOMPLETE: {health}") }
 }
 
 /// An interval in a line.

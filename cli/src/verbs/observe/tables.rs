@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use tlbkit_trace::summary::{CpuRow, ProgramRow, SizeRow};
 use tlbkit_trace::{FlushReason, FlushSize, Names, Summary};
 
-use super::screen::rate;
 use crate::output::table::grid;
 
 /// Frames that a call site is named by.
@@ -62,8 +61,9 @@ impl Observed {
     }
 }
 
-fn head(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+/// Events a second.
+pub(super) fn rate(count: u64, summary: &Summary) -> f64 {
+    count as f64 * 1e9 / summary.length_ns().max(1) as f64
 }
 
 fn reasons(summary: &Summary) -> String {
@@ -78,7 +78,7 @@ fn reasons(summary: &Summary) -> String {
             summary.sizes(reason).of(FlushSize::All).to_string(),
         ]
     };
-    grid(&head(&["reason", "a second", "flushes", "nothing to do", "everything"]), &FlushReason::ALL.map(row))
+    grid(&["reason", "a second", "flushes", "nothing to do", "everything"], &FlushReason::ALL.map(row))
 }
 
 fn programs(summary: &Summary, most: usize) -> String {
@@ -87,7 +87,7 @@ fn programs(summary: &Summary, most: usize) -> String {
         vec![row.comm.clone(), row.processes.to_string(), per_second, row.total().to_string()]
     };
     let rows: Vec<_> = summary.programs().iter().take(most).map(row).collect();
-    if rows.is_empty() { String::new() } else { grid(&head(&["name", "processes", "a second", "flushes"]), &rows) }
+    if rows.is_empty() { String::new() } else { grid(&["name", "processes", "a second", "flushes"], &rows) }
 }
 
 /// The columns of the published table of Linux flush sizes, and the shortest time.
@@ -116,13 +116,13 @@ fn sizes(rows: &[SizeRow], tsc_mhz: f64, most: usize) -> String {
         ]
     };
     let rows: Vec<_> = shown.into_iter().map(row).collect();
-    grid(&head(&["pages", "%", "cum. %", "cycles", "cyc/page", "samples", "timed", "min"]), &rows)
+    grid(&["pages", "%", "cum. %", "cycles", "cyc/page", "samples", "timed", "min"], &rows)
 }
 
 fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, summary: &Summary, most: usize) -> String {
     let row = |(name, count): (String, u64)| vec![name, format!("{:.0}", rate(count, summary)), count.to_string()];
     let rows: Vec<_> = rows.take(most).map(row).collect();
-    if rows.is_empty() { String::new() } else { grid(&head(&[title, "a second", "flushes"]), &rows) }
+    if rows.is_empty() { String::new() } else { grid(&[title, "a second", "flushes"], &rows) }
 }
 
 /// Those that are interrupted most.
@@ -140,7 +140,7 @@ fn cpus(summary: &Summary, most: usize) -> String {
     if rows.is_empty() {
         return String::new();
     }
-    grid(&head(&["CPU", "call interrupts a second", "sent to it", "flushes for others"]), &rows)
+    grid(&["CPU", "call interrupts a second", "sent to it", "flushes for others"], &rows)
 }
 
 /// Flushes by the functions that led to them, the most frequent first.

@@ -5,14 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tlbkit_replay::{Bill, Bounds, Item, Part, Range, Tally, Who};
 
-use super::Answer;
-use super::trace::Trace;
+use crate::lab::trace::Trace;
 
 /// Processes and call patterns that are shown.
 const MOST: usize = 5;
 
+/// One policy's answer.
+pub(super) struct Answer {
+    pub(super) name: String,
+    pub(super) tally: Tally,
+}
+
 /// One quantity of one policy.
-pub(super) struct Row {
+pub(super) struct Quantity {
     pub(super) quantity: String,
     pub(super) range: Range,
     /// What the recording kernel counted.
@@ -40,14 +45,14 @@ fn between(bounds: Bounds, per: f64) -> Range {
 }
 
 /// Everything but callers.
-pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Row> {
-    let plain = |quantity: &str, range| Row { quantity: quantity.to_owned(), range, recorded: None };
-    let agreed = trace.agreement(tally).into_iter().map(|row| Row {
+pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
+    let plain = |quantity: &str, range| Quantity { quantity: quantity.to_owned(), range, recorded: None };
+    let agreed = trace.agreement(tally).into_iter().map(|row| Quantity {
         quantity: row.quantity,
         range: exactly(row.replayed as f64),
         recorded: Some(row.recorded),
     });
-    let mut rows: Vec<Row> = agreed.collect();
+    let mut rows: Vec<Quantity> = agreed.collect();
     let sent = tally.interrupts as f64;
     if rows.iter().all(|row| row.quantity != SENT) {
         rows.push(plain(SENT, exactly(sent)));

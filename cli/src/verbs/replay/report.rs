@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::Result;
 use tlbkit_replay::Part as Cycles;
 
-use super::Answer;
-use super::recorded::{plots, programs};
+use super::quantity::Answer;
 use super::tables::{REMARK, most, policies};
-use super::trace::{Trace, agreement_cells};
+use crate::lab::summary::{plots, programs};
+use crate::lab::trace::{Trace, agreement_cells};
 use crate::output::sheet::{self, Part, Sheet};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 

@@ -2,9 +2,8 @@
 
 use tlbkit_replay::Range;
 
-use super::Answer;
-use super::quantity::{Row, callers, rows};
-use super::trace::{Trace, agreement_table};
+use super::quantity::{Answer, Quantity, callers, rows};
+use crate::lab::trace::{Trace, agreement_table};
 use crate::output::range::range;
 use crate::output::table::grid;
 
@@ -31,26 +30,27 @@ lowest prices, to\nprograms that want all of it again as fast as they can walk, 
 
 /// A column a policy.
 pub(super) fn policies(trace: &Trace, answers: &[Answer]) -> Cells {
-    let all: Vec<Vec<Row>> = answers.iter().map(|answer| rows(trace, &answer.tally)).collect();
-    let cell = |policy: &[Row], quantity: &str| {
+    let all: Vec<Vec<Quantity>> = answers.iter().map(|answer| rows(trace, &answer.tally)).collect();
+    let cell = |policy: &[Quantity], quantity: &str| {
         policy.iter().find(|row| row.quantity == quantity).map_or_else(|| "-".to_owned(), |row| range(row.range))
     };
-    let line = |row: &Row| {
+    let line = |row: &Quantity| {
         let recorded = row.recorded.map_or_else(|| "-".to_owned(), |count| count.to_string());
         let cells = all.iter().map(|policy| cell(policy, &row.quantity));
         [row.quantity.clone(), recorded].into_iter().chain(cells).collect()
     };
     // What no policy does is not worth a line.
-    let is_there = |row: &&Row| {
-        let any =
-            |policy: &Vec<Row>| policy.iter().any(|other| other.quantity == row.quantity && other.range.high > 0.0);
+    let is_there = |row: &&Quantity| {
+        let any = |policy: &Vec<Quantity>| {
+            policy.iter().any(|other| other.quantity == row.quantity && other.range.high > 0.0)
+        };
         row.recorded > Some(0) || all.iter().any(any)
     };
     (head(&["quantity", "recorded"], answers), longest(&all).iter().filter(is_there).map(line).collect())
 }
 
 /// A policy that sends no interrupt has no share of them.
-fn longest(all: &[Vec<Row>]) -> &[Row] {
+fn longest(all: &[Vec<Quantity>]) -> &[Quantity] {
     all.iter().max_by_key(|rows| rows.len()).map_or(&[], Vec::as_slice)
 }
 

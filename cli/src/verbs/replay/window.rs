@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tlbkit_trace::{PerfettoWriter, Summary, open};
 
-use super::trace::Trace;
+use crate::lab::trace::Trace;
 
 /// Writes `milliseconds` of the trace at `from` to `path`.
 pub(super) fn write(trace: &Trace, from: &Path, milliseconds: u64, path: &Path) -> Result<()> {

@@ -6,14 +6,15 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::verbs::run::Point;
+use crate::lab::named_run::NamedRun;
+use crate::lab::terminal::say;
 
 /// Lists, separated by commas; every combination is a point.
 #[derive(Args)]
 #[command(
     after_help = "Example: tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 > plan.jsonl"
 )]
-pub(crate) struct Options {
+pub(crate) struct PlanArguments {
     /// Workloads of `tlbkit list workloads`
     #[arg(required = true, value_delimiter = ',')]
     workload: Vec<String>,
@@ -38,34 +39,34 @@ pub(crate) struct Options {
 }
 
 /// Prints the points; nothing if one of them names what does not exist.
-pub(super) fn write(options: &Options) -> Result<()> {
-    let points = points(options)?;
-    points.iter().try_for_each(Point::check)?;
+pub(super) fn write(arguments: &PlanArguments) -> Result<()> {
+    let points = points(arguments)?;
+    points.iter().try_for_each(NamedRun::check)?;
     for point in &points {
-        println!("{}", serde_json::to_string(point)?);
+        say!("{}", serde_json::to_string(point)?);
     }
     Ok(())
 }
 
-fn points(options: &Options) -> Result<Vec<Point>> {
-    let mut points = vec![Point { milliseconds: options.milliseconds, ..Point::default() }];
-    points = times(&points, &options.workload, |point, name| point.workload.clone_from(name));
-    points = times(&points, &options.machine, |point, name| point.machine.clone_from(name));
-    points = times(&points, &options.policy, |point, name| point.policy.clone_from(name));
-    if !options.cpus.is_empty() {
-        points = times(&points, &options.cpus, |point, &cpus| point.cpus = Some(cpus));
+fn points(arguments: &PlanArguments) -> Result<Vec<NamedRun>> {
+    let mut points = vec![NamedRun { milliseconds: arguments.milliseconds, ..NamedRun::default() }];
+    points = times(&points, &arguments.workload, |point, name| point.workload.clone_from(name));
+    points = times(&points, &arguments.machine, |point, name| point.machine.clone_from(name));
+    points = times(&points, &arguments.policy, |point, name| point.policy.clone_from(name));
+    if !arguments.cpus.is_empty() {
+        points = times(&points, &arguments.cpus, |point, &cpus| point.cpus = Some(cpus));
     }
-    for parameter in &options.parameters {
+    for parameter in &arguments.parameters {
         let (key, values) = parameter.split_once('=').with_context(|| format!("--set {parameter}: is no KEY=VALUE"))?;
         let values: Vec<_> = values.split(',').collect();
         points = times(&points, &values, |point, value| point.set.push(format!("{key}={value}")));
     }
-    Ok(times(&points, &options.seed, |point, &seed| point.seed = seed))
+    Ok(times(&points, &arguments.seed, |point, &seed| point.seed = seed))
 }
 
 /// Each point once for each value.
-fn times<T>(points: &[Point], values: &[T], set: impl Fn(&mut Point, &T)) -> Vec<Point> {
-    let with = |point: &Point, value: &T| {
+fn times<T>(points: &[NamedRun], values: &[T], set: impl Fn(&mut NamedRun, &T)) -> Vec<NamedRun> {
+    let with = |point: &NamedRun, value: &T| {
         let mut point = point.clone();
         set(&mut point, value);
         point
@@ -74,12 +75,12 @@ fn times<T>(points: &[Point], values: &[T], set: impl Fn(&mut Point, &T)) -> Vec
 }
 
 /// The points of a file; all that they name exists.
-pub(super) fn read(path: &Path) -> Result<Vec<Point>> {
+pub(super) fn read(path: &Path) -> Result<Vec<NamedRun>> {
     let file = path.display();
     let text = fs::read_to_string(path).with_context(|| file.to_string())?;
     ensure!(!text.is_empty(), "{file}: no point in it");
     let point = |(index, line): (usize, &str)| {
-        let point: Result<Point> = serde_json::from_str(line).map_err(anyhow::Error::from);
+        let point: Result<NamedRun> = serde_json::from_str(line).map_err(anyhow::Error::from);
         let checked = point.and_then(|point| point.check().map(|()| point));
         checked.with_context(|| format!("{file}:{}", index + 1))
     };

@@ -13,8 +13,8 @@ use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{fingerprint, plan};
-use crate::verbs::run::{Point, machine};
-use crate::{Format, progress};
+use crate::lab::named_run::{NamedRun, machine};
+use crate::lab::terminal::{Format, progress_bar, say};
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
 const FORMAT: u64 = 2;
@@ -24,7 +24,7 @@ const MACHINE: &str = "machine_fingerprint";
 /// Which points, and where the rows go.
 #[derive(Args)]
 #[command(after_help = "Example: tlbkit sweep run plan.jsonl --shard 3/8")]
-pub(crate) struct RunOptions {
+pub(crate) struct ShardArguments {
     /// A plan
     plan: PathBuf,
     /// Every N-th point from the K-th on
@@ -38,7 +38,7 @@ pub(crate) struct RunOptions {
 /// What to put in order.
 #[derive(Args)]
 #[command(after_help = "Example: tlbkit sweep merge plan.jsonl plan.jsonl.*-of-8 > results.jsonl")]
-pub(crate) struct MergeOptions {
+pub(crate) struct MergeArguments {
     /// The plan
     plan: PathBuf,
     /// Files that its shards wrote
@@ -66,16 +66,16 @@ impl FromStr for Shard {
 }
 
 /// Runs what is not done yet.
-pub(super) fn run(options: &RunOptions, format: Format) -> Result<()> {
-    let Shard { number, of } = options.shard;
-    let plan = plan::read(&options.plan)?;
-    let path = options.output.clone().unwrap_or_else(|| beside(&options.plan, &format!(".{number}-of-{of}")));
+pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<()> {
+    let Shard { number, of } = arguments.shard;
+    let plan = plan::read(&arguments.plan)?;
+    let path = arguments.output.clone().unwrap_or_else(|| beside(&arguments.plan, &format!(".{number}-of-{of}")));
     let name = || path.display().to_string();
     let done = resume(&path, &plan)?;
     let mine: Vec<usize> = (number - 1..plan.len()).step_by(of).collect();
     let left: Vec<usize> = mine.iter().copied().filter(|index| !done.contains_key(index)).collect();
     let rows = Mutex::new(OpenOptions::new().create(true).append(true).open(&path).with_context(name)?);
-    let bar = progress::bar(left.len());
+    let bar = progress_bar(left.len());
     left.par_iter().try_for_each(|&index| {
         let line = format!("{}\n", row(index, &plan[index])?);
         bar.inc(1);
@@ -84,8 +84,8 @@ pub(super) fn run(options: &RunOptions, format: Format) -> Result<()> {
     bar.finish_and_clear();
     let (points, ran) = (mine.len(), left.len());
     match format {
-        Format::Json => println!("{}", json!({ "file": path, "points": points, "run": ran })),
-        Format::Text => println!("{}: {points} points, {ran} of them run now", name()),
+        Format::Json => say!("{}", json!({ "file": path, "points": points, "run": ran })),
+        Format::Text => say!("{}: {points} points, {ran} of them run now", name()),
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// A point, where it stands in the plan, what its machine was, and what came out.
-fn row(index: usize, point: &Point) -> Result<Value> {
+fn row(index: usize, point: &NamedRun) -> Result<Value> {
     // Read once: what ran is what is named, even if the file changes under the shard.
     let machine = machine(&point.machine)?;
     let mut row = point.row(&point.execute_on(&machine)?)?;
@@ -108,7 +108,7 @@ fn row(index: usize, point: &Point) -> Result<Value> {
 }
 
 /// The rows that a killed shard left, without the one that it was killed in.
-fn resume(path: &Path, plan: &[Point]) -> Result<BTreeMap<usize, String>> {
+fn resume(path: &Path, plan: &[NamedRun]) -> Result<BTreeMap<usize, String>> {
     let name = || path.display().to_string();
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeMap::new()),
@@ -124,13 +124,13 @@ fn resume(path: &Path, plan: &[Point]) -> Result<BTreeMap<usize, String>> {
 }
 
 /// The fingerprint of each machine that `plan` names, as it is now.
-fn fingerprints(plan: &[Point]) -> Result<BTreeMap<&str, String>> {
+fn fingerprints(plan: &[NamedRun]) -> Result<BTreeMap<&str, String>> {
     let names: BTreeSet<&str> = plan.iter().map(|point| point.machine.as_str()).collect();
     names.into_iter().map(|name| Ok((name, fingerprint::of(&machine(name)?)))).collect()
 }
 
 /// Lines of a file by their points, all of which are the plan's, on the machines that it means.
-fn rows(path: &Path, text: &str, plan: &[Point]) -> Result<BTreeMap<usize, String>> {
+fn rows(path: &Path, text: &str, plan: &[NamedRun]) -> Result<BTreeMap<usize, String>> {
     let machines = fingerprints(plan)?;
     let row = |(index, line): (usize, &str)| {
         let at = || format!("{}:{}", path.display(), index + 1);
@@ -158,10 +158,10 @@ fn rows(path: &Path, text: &str, plan: &[Point]) -> Result<BTreeMap<usize, Strin
 }
 
 /// Prints the rows of all shards in the order of the plan.
-pub(super) fn merge(options: &MergeOptions) -> Result<()> {
-    let plan = plan::read(&options.plan)?;
+pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
+    let plan = plan::read(&arguments.plan)?;
     let mut all: BTreeMap<usize, String> = BTreeMap::new();
-    for path in &options.results {
+    for path in &arguments.results {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         for (point, line) in rows(path, &text, &plan)? {
             let other = all.entry(point).or_insert_with(|| line.clone());
@@ -169,10 +169,10 @@ pub(super) fn merge(options: &MergeOptions) -> Result<()> {
         }
     }
     if let Some(missing) = (0..plan.len()).find(|point| !all.contains_key(point)) {
-        let (file, left) = (options.plan.display(), plan.len() - all.len());
+        let (file, left) = (arguments.plan.display(), plan.len() - all.len());
         bail!("{file}:{}: {left} points have no row yet, this one first: run its shard again", missing + 1);
     }
-    all.values().for_each(|line| println!("{line}"));
+    all.values().for_each(|line| say!("{line}"));
     Ok(())
 }
 
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn a_row_has_the_fields_of_its_format() {
         let (workload, machine, policy) = ("madvise1".into(), "recent-bare".into(), "linux-6.18:stats=on".into());
-        let point = Point { workload, machine, policy, cpus: Some(2), seed: 1, set: Vec::new(), milliseconds: 1 };
+        let point = NamedRun { workload, machine, policy, cpus: Some(2), seed: 1, set: Vec::new(), milliseconds: 1 };
         let mut names = BTreeSet::new();
         fields(&row(0, &point).unwrap()["outcome"], "", &mut names);
         let text = names.into_iter().collect::<Vec<_>>().join(" ");

@@ -8,7 +8,7 @@ use tlbkit_replay::{Bill, Cause, Deduced, Paging, Pattern, Tally, Who, replay, r
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
 
-use crate::verbs::replay::trace::{Subject, Trace};
+use crate::lab::trace::{Trace, TraceArguments};
 
 /// Ceilings that are tried: around Linux's own 33, and at both ends.
 const CEILINGS: [u32; 13] = [0, 1, 2, 4, 8, 16, 24, 33, 48, 64, 128, 256, 513];
@@ -67,7 +67,7 @@ impl Knob {
 }
 
 /// Everything that is tried.
-pub(super) fn all(trace: &Trace, recorded_by: Policy, recorder: &Tally, subject: &Subject) -> Result<Vec<Knob>> {
+pub(super) fn all(trace: &Trace, recorded_by: Policy, recorder: &Tally, subject: &TraceArguments) -> Result<Vec<Knob>> {
     let mut knobs = ceilings(recorded_by);
     knobs.push(tags(recorded_by));
     knobs.push(isolation(recorded_by));
@@ -121,7 +121,7 @@ fn isolation(recorded_by: Policy) -> Knob {
     Knob { setting, policy: Policy { isolation, ..recorded_by }, change: Change::Policy }
 }
 
-fn huge_pages(recorded_by: Policy, subject: &Subject) -> Result<Knob> {
+fn huge_pages(recorded_by: Policy, subject: &TraceArguments) -> Result<Knob> {
     let deduced = subject.recording(Paging::Huge)?.deduced;
     let command = "echo always | sudo tee /sys/kernel/mm/transparent_hugepage/enabled".to_owned();
     let remark = "At its best: every private mapping with room for 2 MiB gets it. Faults saved and memory wasted are \

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{HEAD, Tuned, cells, verdict};
+use super::advice::{Advice, HEAD, Tuned, cells, verdict};
+use crate::lab::trace::agreement_cells;
 use crate::output::sheet::{self, Part, Sheet};
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
-use crate::verbs::replay::trace::agreement_cells;
 
 /// Writes the page.
 pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
@@ -30,7 +30,7 @@ pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
 /// Least, likely and most gain against the ceiling.
 fn ceilings(tuned: &Tuned) -> Plot {
     let curve = |tone: usize, label: &str, end: fn(&tlbkit_replay::Range) -> f64| {
-        let point = |advice: &super::Advice| {
+        let point = |advice: &Advice| {
             let pages = advice.setting.ceiling.filter(|&pages| pages > 0)?;
             Some(Point::new(f64::from(pages), 100.0 * end(&advice.gain) / tuned.cpu_cycles))
         };

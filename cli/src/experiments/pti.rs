@@ -10,19 +10,19 @@ use tlbkit_sim::engine::Cause;
 use tlbkit_sim::run::SizeRow;
 use tlbkit_sim::{Outcome, Run};
 
-use super::{Lab, Produced, execute_all, mean_and_deviation};
+use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
+use crate::lab::named_run::workload;
 use crate::output::listing;
 use crate::output::report::Table;
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
-use crate::verbs::run::workload;
 
 const METHODS: [&str; 2] = ["invpcid", "cr3"];
 const LABELS: [&str; 2] = ["INVPCID", "deferred CR3"];
 
-pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
+pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let mut produced = Produced::default();
-    add_sizes(lab, &mut produced)?;
-    add_compiles(lab, &mut produced)?;
+    add_sizes(trial, &mut produced)?;
+    add_compiles(trial, &mut produced)?;
     produced.notes = NOTES.map(String::from).to_vec();
     Ok(produced)
 }
@@ -42,19 +42,19 @@ const NOTES: [&str; 4] = [
 ];
 
 /// The two size tables, their figures and their plot.
-fn add_sizes(lab: &Lab, produced: &mut Produced) -> Result<()> {
-    let flushes = lab.number("flushes_sampled")?;
+fn add_sizes(trial: &Trial, produced: &mut Produced) -> Result<()> {
+    let flushes = trial.number("flushes_sampled")?;
     // Drawn by weight; and each size a few times, for those too rare to be drawn.
-    let drawn = size_runs(lab, &format!("rounds={flushes}"))?;
-    let each = size_runs(lab, "each=4")?;
+    let drawn = size_runs(trial, &format!("rounds={flushes}"))?;
+    let each = size_runs(trial, "each=4")?;
     let mut curves = Vec::new();
     for (tone, method) in METHODS.into_iter().enumerate() {
-        let published = lab.experiment.table(method)?;
+        let published = trial.experiment.table(method)?;
         let mut ours = Vec::new();
         for row in &published.rows {
             let size = row[0] as u32;
             if let Some(cycles) = cycles(&drawn[tone].sizes, size).or_else(|| cycles(&each[tone].sizes, size)) {
-                produced.figures.push(lab.figure(&format!("cycles, size {size}, {method}"), cycles)?);
+                produced.figures.push(trial.figure(&format!("cycles, size {size}, {method}"), cycles)?);
                 ours.push(Point::new(row[0], cycles));
             }
         }
@@ -82,7 +82,7 @@ fn add_sizes(lab: &Lab, produced: &mut Produced) -> Result<()> {
 }
 
 /// The sampler under both methods, counting as the document's tracepoints did.
-fn size_runs(lab: &Lab, rounds: &str) -> Result<Vec<Outcome>> {
+fn size_runs(trial: &Trial, rounds: &str) -> Result<Vec<Outcome>> {
     let mut parameters = vec![rounds.to_owned()];
     if rounds.starts_with("each=") {
         // Four times each of the 27 sizes.
@@ -90,8 +90,8 @@ fn size_runs(lab: &Lab, rounds: &str) -> Result<Vec<Outcome>> {
     }
     let sampler = workload("flushsizes", &parameters)?;
     let run = |method: &&str| {
-        let policy = Policy { accounting: Accounting::On, ..lab.policy(method)? };
-        Ok(Run { cpus: 1, ..lab.run(policy, sampler) })
+        let policy = Policy { accounting: Accounting::On, ..trial.policy(method)? };
+        Ok(Run { cpus: 1, ..trial.run(policy, sampler) })
     };
     execute_all(&METHODS.iter().map(run).collect::<Result<Vec<_>>>()?)
 }
@@ -122,38 +122,38 @@ fn lines(sizes: &[SizeRow]) -> Vec<String> {
 }
 
 /// The timed compiles: their figures, and a table of all runs.
-fn add_compiles(lab: &Lab, produced: &mut Produced) -> Result<()> {
-    let runs = lab.number("runs")? as usize;
-    let mut invpcid = compiles(lab, runs)?;
+fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
+    let runs = trial.number("runs")? as usize;
+    let mut invpcid = compiles(trial, runs)?;
     let mut cr3 = invpcid.split_off(runs);
     let means = [&invpcid, &cr3].map(|outcomes| user_mean_and_deviation(outcomes));
-    let published = lab.published("compile, user time, mean, invpcid").unwrap_or(1.0);
+    let published = trial.published("compile, user time, mean, invpcid").unwrap_or(1.0);
     let seconds_per_cycle = published / means[0].0;
     // A whole compile is so many of ours, one after the other: its deviation grows with their root, its time with them.
-    let part = invpcid[0].score as f64 / lab.number("flushes_of_a_compile")?;
+    let part = invpcid[0].score as f64 / trial.number("flushes_of_a_compile")?;
     for (method, (mean, deviation)) in METHODS.iter().zip(means) {
         let figure = |what: &str, cycles: f64| {
-            lab.figure(&format!("compile, user time, {what}, {method}"), cycles * seconds_per_cycle)
+            trial.figure(&format!("compile, user time, {what}, {method}"), cycles * seconds_per_cycle)
         };
         produced.figures.push(figure("mean", mean)?);
         produced.figures.push(figure("spread", deviation * part.sqrt())?);
     }
     let over = 100.0 * (means[1].0 / means[0].0 - 1.0);
-    produced.figures.push(lab.figure("compile, user time, cr3 over invpcid", over)?);
-    produced.figures.push(lab.figure("dTLB walks, cr3 over invpcid", walks(&cr3) / walks(&invpcid))?);
+    produced.figures.push(trial.figure("compile, user time, cr3 over invpcid", over)?);
+    produced.figures.push(trial.figure("dTLB walks, cr3 over invpcid", walks(&cr3) / walks(&invpcid))?);
     produced.tables.push(timed(&invpcid, &cr3, seconds_per_cycle));
     let firsts = vec![("invpcid", invpcid.swap_remove(0)), ("cr3", cr3.swap_remove(0))];
-    produced.compared.push(lab.compare("kernel compile, first run", &firsts));
+    produced.compared.push(trial.compare("kernel compile, first run", &firsts));
     Ok(())
 }
 
 /// So many compiles under each method; the two do the same work seed by seed.
-fn compiles(lab: &Lab, runs: usize) -> Result<Vec<Outcome>> {
-    let compile = lab.workload(&["rounds=1".to_owned()])?;
+fn compiles(trial: &Trial, runs: usize) -> Result<Vec<Outcome>> {
+    let compile = trial.workload(&["rounds=1".to_owned()])?;
     let mut all = Vec::with_capacity(2 * runs);
     for method in METHODS {
-        let policy = lab.policy(method)?;
-        all.extend((1..=runs as u64).map(|seed| Run { seed, ..lab.run(policy, compile) }));
+        let policy = trial.policy(method)?;
+        all.extend((1..=runs as u64).map(|seed| Run { seed, ..trial.run(policy, compile) }));
     }
     execute_all(&all)
 }

@@ -7,37 +7,37 @@
 use anyhow::Result;
 use tlbkit_sim::Outcome;
 
-use super::{Lab, Produced, execute_all};
+use super::trial::{Produced, Trial, execute_all};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 3] = ["pcid", "nopcid", "unpatched"];
 const PAGES: [u64; 2] = [0, 512];
 
-pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
-    let outcomes = PAGES.map(|pages| outcomes(lab, pages));
+pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+    let outcomes = PAGES.map(|pages| outcomes(trial, pages));
     let [few, many] = outcomes;
     let (few, many) = (few?, many?);
     let mut produced = Produced::default();
     for (pages, outcomes) in [(0, &few), (512, &many)] {
         for (policy, outcome) in POLICIES.iter().zip(outcomes) {
-            produced.figures.push(lab.figure(&format!("time, pages {pages}, {policy}"), microseconds(outcome))?);
+            produced.figures.push(trial.figure(&format!("time, pages {pages}, {policy}"), microseconds(outcome))?);
         }
     }
-    let turns = lab.number("run_length")?;
+    let turns = trial.number("run_length")?;
     for (policy, outcome) in POLICIES.iter().zip(&many) {
-        produced.figures.push(lab.figure(&format!("walks, pages 512, {policy}"), walks(outcome) * turns / 1e6)?);
+        produced.figures.push(trial.figure(&format!("walks, pages 512, {policy}"), walks(outcome) * turns / 1e6)?);
     }
     let left = 100.0 * walks(&many[0]) / walks(&many[1]);
-    produced.figures.push(lab.figure("walks left by pcid, pages 512", left)?);
+    produced.figures.push(trial.figure("walks left by pcid, pages 512", left)?);
     produced.plots = [
         ("Time of a turn, no pages", "time, pages 0", "us"),
         ("Time of a turn, 512 pages", "time, pages 512", "us"),
         ("Page walks, 512 pages", "walks, pages 512", "M walks"),
     ]
-    .map(|(title, quantity, unit)| plot(lab, &produced, title, quantity, unit))
+    .map(|(title, quantity, unit)| plot(trial, &produced, title, quantity, unit))
     .into();
     let compared: Vec<_> = POLICIES.into_iter().zip(many).collect();
-    produced.compared.push(lab.compare("pingpong, 512 pages", &compared));
+    produced.compared.push(trial.compare("pingpong, 512 pages", &compared));
     produced.notes = NOTES.map(String::from).to_vec();
     Ok(produced)
 }
@@ -52,12 +52,12 @@ const NOTES: [&str; 3] = [
      says how many there are.",
 ];
 
-fn outcomes(lab: &Lab, pages: u64) -> Result<Vec<Outcome>> {
-    let workload = lab.workload(&[format!("pages={pages}")])?;
+fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<Outcome>> {
+    let workload = trial.workload(&[format!("pages={pages}")])?;
     let runs = POLICIES
         .iter()
         .map(|policy| {
-            let mut run = lab.run(lab.policy(policy)?, workload);
+            let mut run = trial.run(trial.policy(policy)?, workload);
             run.cpus = 1;
             Ok(run)
         })
@@ -77,11 +77,11 @@ fn walks(outcome: &Outcome) -> f64 {
     outcome.tlb.walks as f64 / turns(outcome)
 }
 
-fn plot(lab: &Lab, produced: &Produced, title: &str, quantity: &str, unit: &'static str) -> Plot {
+fn plot(trial: &Trial, produced: &Produced, title: &str, quantity: &str, unit: &'static str) -> Plot {
     let group = |policy: &str| {
         let key = format!("{quantity}, {policy}");
         let ours = produced.figures.iter().find(|figure| figure.quantity == key).and_then(|figure| figure.ours);
-        BarGroup { label: policy.into(), values: vec![lab.published(&key), ours] }
+        BarGroup { label: policy.into(), values: vec![trial.published(&key), ours] }
     };
     Plot::Bars(Bars {
         title: title.into(),

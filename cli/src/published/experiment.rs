@@ -1,32 +1,12 @@
 //! A published result as data: its source, its set-up, its tables, and every figure expected of a reproduction.
-//!
-//! The data are the files in `sim/experiments/`, part of the binary so that it needs nothing beside it. [`read`] turns
-//! their text into these types or into one line that says what is wrong where.
-
-mod read;
-mod rule;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use crate::figure::{Figure, Kind};
-pub(crate) use rule::Rule;
-
-/// Every experiment: its id, the file it comes from, the text of that file.
-const BUILTIN: [(&str, &str, &str); 5] = [
-    ("pcid", "sim/experiments/pcid.toml", include_str!("../../sim/experiments/pcid.toml")),
-    ("lazy", "sim/experiments/lazy.toml", include_str!("../../sim/experiments/lazy.toml")),
-    ("batch", "sim/experiments/batch.toml", include_str!("../../sim/experiments/batch.toml")),
-    ("pti", "sim/experiments/pti.toml", include_str!("../../sim/experiments/pti.toml")),
-    ("range", "sim/experiments/range.toml", include_str!("../../sim/experiments/range.toml")),
-];
-
-/// Ids of all experiments, in the order of their documents.
-pub(crate) fn ids() -> [&'static str; 5] {
-    BUILTIN.map(|(id, ..)| id)
-}
+use super::figure::{Expected, Figure, Kind};
+use super::rule::Rule;
 
 /// The document that published the result.
 #[derive(Clone, Debug, Deserialize)]
@@ -128,27 +108,6 @@ impl PublishedTable {
     }
 }
 
-/// A figure that a reproduction must give.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Expected {
-    /// Id of the experiment.
-    pub(crate) experiment: String,
-    /// What is measured; unique within the experiment.
-    pub(crate) quantity: String,
-    /// Its unit.
-    pub(crate) unit: String,
-    /// What the document gives, where it gives a number.
-    pub(crate) published: Option<f64>,
-    /// What it may be used for.
-    pub(crate) kind: Kind,
-    /// Lowest and highest acceptable value, in the unit of the quantity.
-    pub(crate) band: Option<[f64; 2]>,
-    /// Where in the document the number stands.
-    pub(crate) source: String,
-    /// Why it is not judged, or anything else a reader should know.
-    pub(crate) note: Option<String>,
-}
-
 /// One published result.
 #[derive(Clone, Debug)]
 pub(crate) struct Experiment {
@@ -173,34 +132,17 @@ pub(crate) struct Experiment {
 }
 
 impl Experiment {
-    /// The experiment called `id`.
-    pub(crate) fn builtin(id: &str) -> Result<Experiment> {
-        let (_, file, text) = BUILTIN
-            .iter()
-            .find(|(name, ..)| *name == id)
-            .ok_or_else(|| anyhow!("unknown experiment `{id}`: must be one of {}", ids().join(", ")))?;
-        Experiment::parse(file, text)
-    }
-
-    /// Reads an experiment from `text`; `file` is only named in errors.
-    pub(crate) fn parse(file: &str, text: &str) -> Result<Experiment> {
-        read::experiment(file, text)
-    }
-
     /// The document's table called `id`.
     pub(crate) fn table(&self, id: &str) -> Result<&PublishedTable> {
-        self.tables
-            .iter()
-            .find(|table| table.id == id)
-            .ok_or_else(|| anyhow!("experiment `{}` has no table `{id}`", self.id))
+        let mut tables = self.tables.iter();
+        tables.find(|table| table.id == id).with_context(|| format!("{} has no table `{id}`", self.id))
     }
 
     /// What is expected of `quantity`.
     pub(crate) fn expected(&self, quantity: &str) -> Result<&Expected> {
-        self.expected
-            .iter()
-            .find(|expected| expected.quantity == quantity)
-            .ok_or_else(|| anyhow!("experiment `{}` expects no figure `{quantity}`", self.id))
+        let mut expected = self.expected.iter();
+        let found = expected.find(|expected| expected.quantity == quantity);
+        found.with_context(|| format!("{} expects no figure `{quantity}`", self.id))
     }
 
     /// The figure for `quantity` when this implementation gives `ours`.
@@ -228,43 +170,12 @@ impl Experiment {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::figure::{Tally, Verdict, all_ok};
-
-    fn with_published(id: &str, change: impl Fn(&Expected) -> f64) -> Vec<Figure> {
-        let experiment = Experiment::builtin(id).unwrap();
-        let figures = experiment.expected.iter().map(|expected| Figure::new(expected, change(expected))).collect();
-        experiment.judge(figures)
-    }
-
-    /// A value that satisfies the expectation: the published one, or the middle of the band.
-    fn satisfying(expected: &Expected) -> f64 {
-        expected.published.or(expected.band.map(|[low, high]| (low + high) / 2.0)).unwrap_or(1.0)
-    }
-
-    #[test]
-    fn the_published_numbers_reproduce_themselves() {
-        for id in ids() {
-            let figures = with_published(id, satisfying);
-            assert!(all_ok(&figures), "{id}");
-        }
-    }
-
-    #[test]
-    fn every_document_contributes_the_figures_it_is_known_for() {
-        let judged = |id| Tally::of(&with_published(id, satisfying));
-        assert_eq!(judged("pcid").judged, 5);
-        assert_eq!(judged("pcid").not_evidence, 3);
-        assert_eq!(judged("pti").not_evidence, 5, "rows 1 and 129 of two tables, and the base of the compile");
-        assert_eq!(judged("range").not_evidence, 2, "first column at 1 and 2 threads");
-        assert_eq!(judged("range").rules, 2);
-        assert_eq!(Experiment::builtin("pti").unwrap().table("invpcid").unwrap().rows.len(), 25);
-        assert_eq!(Experiment::builtin("pti").unwrap().table("cr3").unwrap().rows.len(), 24);
-    }
+    use crate::published::figure::{Tally, Verdict, all_ok};
+    use crate::published::read::builtin;
 
     #[test]
     fn rows_with_few_samples_are_shown_and_not_judged() {
-        let pti = Experiment::builtin("pti").unwrap();
+        let pti = builtin("pti");
         assert_eq!(pti.expected("cycles, size 20, invpcid").unwrap().band, None, "73 samples");
         let judged = pti.expected("cycles, size 133, invpcid").unwrap();
         assert_eq!(judged.published, Some(73157.0));
@@ -274,15 +185,16 @@ mod tests {
 
     #[test]
     fn published_tables_agree_with_themselves() {
-        for id in ["invpcid", "cr3"] {
-            let pti = Experiment::builtin("pti").unwrap();
-            for row in &pti.table(id).unwrap().rows {
+        let pti = builtin("pti");
+        for (id, rows) in [("invpcid", 25), ("cr3", 24)] {
+            let table = pti.table(id).unwrap();
+            assert_eq!(table.rows.len(), rows);
+            for row in &table.rows {
                 assert!((row[3] / row[0] - row[4]).abs() <= 1.0, "{id} size {}", row[0]);
             }
         }
-        let range = Experiment::builtin("range").unwrap();
-        let means = range.table("mean").unwrap();
-        let gains = range.table("gain").unwrap();
+        let range = builtin("range");
+        let (means, gains) = (range.table("mean").unwrap(), range.table("gain").unwrap());
         for column in ["3.4.69", "altershift", "nowalk"] {
             let of = |name| means.column(name).unwrap();
             let rates = of(column).into_iter().zip(of("vanilla"));
@@ -294,16 +206,11 @@ mod tests {
 
     #[test]
     fn a_figure_that_was_not_produced_fails_the_run() {
-        let experiment = Experiment::builtin("pcid").unwrap();
+        let experiment = builtin("pcid");
         let figures = experiment.judge(Vec::new());
         assert_eq!(figures.len(), experiment.expected.len());
+        assert_eq!(Tally::of(&figures).judged, 5);
         assert!(figures.iter().all(|figure| figure.verdict() == Verdict::Absent));
         assert!(!all_ok(&figures));
-    }
-
-    #[test]
-    fn an_unknown_name_is_answered_with_the_known_ones() {
-        let message = Experiment::builtin("pcd").unwrap_err().to_string();
-        assert_eq!(message, "unknown experiment `pcd`: must be one of pcid, lazy, batch, pti, range");
     }
 }

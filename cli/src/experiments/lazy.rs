@@ -8,7 +8,7 @@ use tlbkit::AddressSpace;
 use tlbkit_sim::Outcome;
 use tlbkit_sim::engine::{Cause, Spent};
 
-use super::{Lab, Produced, execute_all};
+use super::trial::{Produced, Trial, execute_all};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 3] = ["before", "after", "counted"];
@@ -28,9 +28,9 @@ struct Share {
     sets: f64,
 }
 
-pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
-    let netperf = windows(lab, "netperf")?;
-    let memcache = windows(lab, "memcache")?;
+pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+    let netperf = windows(trial, "netperf")?;
+    let memcache = windows(trial, "memcache")?;
     let mut produced = Produced::default();
     let (idle, task) = (netperf[0].share(Class::Idle), netperf[0].share(Class::Task));
     let all = idle.all + task.all;
@@ -51,13 +51,13 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
         ("address space, CPUs 4096", space(4096)),
     ]
     .into_iter()
-    .map(|(quantity, ours)| lab.figure(quantity, ours))
+    .map(|(quantity, ours)| trial.figure(quantity, ours))
     .collect::<Result<_>>()?;
-    produced.plots.push(plot(lab, [idle, task, idle_after, task_after]));
+    produced.plots.push(plot(trial, [idle, task, idle_after, task_after]));
     produced.notes = NOTES.map(String::from).to_vec();
     for (title, windows) in [("netperf", netperf), ("memcache", memcache)] {
         let outcomes: Vec<_> = POLICIES.into_iter().zip(windows.into_iter().map(|window| window.long)).collect();
-        produced.compared.push(lab.compare(title, &outcomes));
+        produced.compared.push(trial.compare(title, &outcomes));
     }
     Ok(produced)
 }
@@ -109,16 +109,16 @@ impl Window {
 }
 
 /// A window of `workload` under each policy.
-fn windows(lab: &Lab, workload: &str) -> Result<Vec<Window>> {
-    let cycles = lab.number("request_cycles")?;
+fn windows(trial: &Trial, workload: &str) -> Result<Vec<Window>> {
+    let cycles = trial.number("request_cycles")?;
     let parameters = [format!("client_cycles={cycles}"), format!("server_cycles={cycles}")];
-    let workload = lab.workload_called(workload, &parameters)?;
+    let workload = trial.workload_called(workload, &parameters)?;
     let mut runs = Vec::new();
     for policy in POLICIES {
         for end in WINDOW {
-            let mut run = lab.run(lab.policy(policy)?, workload);
-            run.cpus = lab.number("cpus")? as usize;
-            run.limit_cycles = Some(lab.milliseconds(lab.number(end)?));
+            let mut run = trial.run(trial.policy(policy)?, workload);
+            run.cpus = trial.number("cpus")? as usize;
+            run.limit_cycles = Some(trial.milliseconds(trial.number(end)?));
             runs.push(run);
         }
     }
@@ -131,7 +131,7 @@ fn windows(lab: &Lab, workload: &str) -> Result<Vec<Window>> {
     Ok(windows)
 }
 
-fn plot(lab: &Lab, shares: [Share; 4]) -> Plot {
+fn plot(trial: &Trial, shares: [Share; 4]) -> Plot {
     let rows = [("before", "swapper"), ("before", "server"), ("after", "swapper"), ("after", "server")]
         .into_iter()
         .zip(shares)
@@ -141,7 +141,7 @@ fn plot(lab: &Lab, shares: [Share; 4]) -> Plot {
             let who = if (policy, who) == ("after", "server") { "enter_lazy" } else { who };
             let row =
                 |label: &str, values| StackedRow { group: group.into(), label: format!("{who}, {label}"), values };
-            let published = lab.published(&format!("share of CPU, {policy}, {who}")).unwrap_or(0.0);
+            let published = trial.published(&format!("share of CPU, {policy}, {who}")).unwrap_or(0.0);
             // The document gives the atomics' part without the series only: about half.
             let sets = if policy == "before" { published / 2.0 } else { 0.0 };
             [row("published", vec![sets, published - sets]), row("ours", vec![ours.sets, ours.all - ours.sets])]

@@ -1,15 +1,37 @@
 //! A machine file as text: what was measured, and the nearest machine's numbers where nothing was.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use tlbkit_host::Host;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_sim::machine::{Index, Kind, Machine, Quantity, ReplacementPolicy, Size, TlbArray};
 use toml::Value;
 
-use super::measured::{Entries, Entry, Origin};
+/// Who measured what, and when.
+pub(crate) struct Origin<'a> {
+    /// The machine's name.
+    pub(crate) machine: String,
+    pub(crate) host: &'a Host,
+    pub(crate) date: String,
+    /// The built-in machine that has the rest.
+    pub(crate) base: &'a str,
+}
+
+/// A number for one field.
+pub(crate) struct Entry {
+    pub(crate) value: f64,
+    pub(crate) band: Option<[f64; 2]>,
+    pub(crate) kind: Kind,
+    /// What was measured, and what was taken off.
+    pub(crate) how: String,
+}
+
+/// Numbers by dotted field name.
+pub(crate) type Entries = BTreeMap<&'static str, Entry>;
 
 /// What a file is written from.
-pub(crate) struct Sheet<'a> {
+pub(crate) struct MachineFile<'a> {
     /// The verb that measured.
     pub(crate) verb: &'a str,
     pub(crate) origin: &'a Origin<'a>,
@@ -19,7 +41,7 @@ pub(crate) struct Sheet<'a> {
     pub(crate) fracturing: Fracturing,
 }
 
-impl Sheet<'_> {
+impl MachineFile<'_> {
     /// The whole file.
     pub(crate) fn text(&self) -> String {
         let mut text = self.head();

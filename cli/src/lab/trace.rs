@@ -7,12 +7,12 @@ use clap::Args;
 use tlbkit_replay::{Agreement, Paging, Prices, Recording, Tally, agreement, read};
 use tlbkit_sim::machine::Machine;
 
+use super::named_run::machine;
 use crate::output::table::grid;
-use crate::verbs::run::machine;
 
 /// Which trace, and where it is priced.
 #[derive(Args)]
-pub(crate) struct Subject {
+pub(crate) struct TraceArguments {
     /// A trace: of `tlbkit record`, perf.data, or the text of perf script; packed by zstd or not
     pub(crate) trace: PathBuf,
     /// A machine of `tlbkit list machines`, or a file, such as `tlbkit calibrate` writes
@@ -32,7 +32,7 @@ pub(crate) struct Trace {
     pub(crate) name: String,
 }
 
-impl Subject {
+impl TraceArguments {
     pub(crate) fn read(&self) -> Result<Trace> {
         let machine = machine(&self.machine)?;
         let recording = self.recording(Paging::AsRecorded)?;

@@ -7,7 +7,7 @@ use anyhow::Result;
 use tlbkit::{Accounting, Policy, Reason};
 use tlbkit_sim::{Outcome, Run};
 
-use super::{Lab, Produced, execute_all, mean_and_deviation};
+use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
 use crate::output::report::Table;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
@@ -15,9 +15,9 @@ const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowin
 /// Those whose reasons are counted, with their names in the pictures.
 const COUNTED: [(&str, &str); 2] = [("unbatched", "5.0"), ("batched", "batched")];
 
-pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
-    let seeds = lab.number("runs")? as u64;
-    let outcomes = outcomes(lab, &POLICIES, seeds, Accounting::Off)?;
+pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+    let seeds = trial.number("runs")? as u64;
+    let outcomes = outcomes(trial, &POLICIES, seeds, Accounting::Off)?;
     let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("the runs of each policy") };
     let change = |of: fn(&Outcome) -> f64, to: &[Outcome]| {
         let changes: Vec<_> = to.iter().zip(old).map(|(to, old)| 100.0 * (of(to) / of(old) - 1.0)).collect();
@@ -38,15 +38,15 @@ pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
         ("shootdown interrupts, change, only no alternate window", interrupts(nowindow)),
     ]
     .into_iter()
-    .map(|(quantity, ours)| lab.figure(quantity, ours))
+    .map(|(quantity, ours)| trial.figure(quantity, ours))
     .collect::<Result<_>>()?;
     let mut produced = Produced { figures, ..Produced::default() };
-    let counted = first(self::outcomes(lab, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?);
+    let counted = first(self::outcomes(trial, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?);
     produced.plots.push(plot(&counted));
     produced.tables.push(reasons(&counted));
     produced.notes = NOTES.map(String::from).to_vec();
     let compared: Vec<_> = POLICIES.into_iter().zip(first(outcomes)).collect();
-    produced.compared.push(lab.compare("build", &compared));
+    produced.compared.push(trial.compare("build", &compared));
     Ok(produced)
 }
 
@@ -60,13 +60,13 @@ const NOTES: [&str; 3] = [
 ];
 
 /// So many runs under each policy, seed by seed.
-fn outcomes(lab: &Lab, policies: &[&str], seeds: u64, accounting: Accounting) -> Result<Vec<Vec<Outcome>>> {
-    let workload = lab.workload(&[format!("rounds={}", lab.number("commands")?)])?;
-    let cpus = lab.number("cpus")? as usize;
+fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting) -> Result<Vec<Vec<Outcome>>> {
+    let workload = trial.workload(&[format!("rounds={}", trial.number("commands")?)])?;
+    let cpus = trial.number("cpus")? as usize;
     let mut runs = Vec::new();
     for id in policies {
-        let policy = Policy { accounting, ..lab.policy(id)? };
-        runs.extend((1..=seeds).map(|seed| Run { seed, cpus, ..lab.run(policy, workload) }));
+        let policy = Policy { accounting, ..trial.policy(id)? };
+        runs.extend((1..=seeds).map(|seed| Run { seed, cpus, ..trial.run(policy, workload) }));
     }
     let mut outcomes = execute_all(&runs)?.into_iter();
     Ok(policies.iter().map(|_| outcomes.by_ref().take(seeds as usize).collect()).collect())

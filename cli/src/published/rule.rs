@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use crate::figure::{Figure, Kind, Role};
+use super::figure::{Figure, Kind, Role};
 
 /// How the figures that pass are counted against the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -94,12 +94,12 @@ impl Rule {
 
 #[cfg(test)]
 mod tests {
-    use crate::experiment::Experiment;
-    use crate::figure::{Figure, Role, Verdict, all_ok};
+    use crate::published::figure::{Figure, Role, Verdict, all_ok};
+    use crate::published::read::builtin;
 
     /// The `range` experiment with the published gains, but those at the first `spoilt` thread counts replaced.
     fn range_with_spoilt_gains(spoilt: usize, value: f64) -> Vec<Figure> {
-        let range = Experiment::builtin("range").unwrap();
+        let range = builtin("range");
         let figures = range.expected.iter().map(|expected| {
             let hit = (1..=spoilt).any(|threads| expected.quantity == format!("gain, threads {threads}, nowalk"));
             Figure::new(expected, if hit { value } else { expected.published.unwrap() })

@@ -5,8 +5,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Expected;
-
 /// What a figure may be used for: only a prediction is evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -31,6 +29,27 @@ impl Kind {
             Kind::Prediction => "prediction",
         }
     }
+}
+
+/// A figure that a reproduction must give.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Expected {
+    /// Id of the experiment.
+    pub(crate) experiment: String,
+    /// What is measured; unique within the experiment.
+    pub(crate) quantity: String,
+    /// Its unit.
+    pub(crate) unit: String,
+    /// What the document gives, where it gives a number.
+    pub(crate) published: Option<f64>,
+    /// What it may be used for.
+    pub(crate) kind: Kind,
+    /// Lowest and highest acceptable value, in the unit of the quantity.
+    pub(crate) band: Option<[f64; 2]>,
+    /// Where in the document the number stands.
+    pub(crate) source: String,
+    /// Why it is not judged, or anything else a reader should know.
+    pub(crate) note: Option<String>,
 }
 
 /// Who decides about a figure: itself, or a rule over several.

@@ -11,11 +11,11 @@ use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tlbkit_host::recorder::Watched;
 
-use crate::Format;
+use super::terminal::Format;
 
 /// A command, a process, or all CPUs.
 #[derive(Args)]
-pub(crate) struct Subject {
+pub(crate) struct WatchArguments {
     /// One process, and what it starts from now on
     #[arg(long, conflicts_with = "command")]
     pid: Option<i32>,
@@ -33,7 +33,7 @@ pub(crate) struct Subject {
     pub(crate) command: Vec<OsString>,
 }
 
-impl Subject {
+impl WatchArguments {
     /// Whether it names somebody, and a sensible time.
     pub(crate) fn check(&self) -> Result<()> {
         if self.pid.is_none() && !self.all_cpus && self.command.is_empty() {
@@ -65,7 +65,7 @@ pub(crate) struct Watching {
 }
 
 /// How it was.
-pub(crate) struct Run {
+pub(crate) struct WatchedRun {
     /// How long.
     pub(crate) seconds: f64,
     /// The command's exit status; none without a command, or if a signal ended it.
@@ -74,7 +74,7 @@ pub(crate) struct Run {
 
 impl Watching {
     /// Starts the command, if there is one. Under `--json` it writes to standard error: standard output is ours alone.
-    pub(crate) fn start(subject: &Subject, format: Format) -> Result<Self> {
+    pub(crate) fn start(subject: &WatchArguments, format: Format) -> Result<Self> {
         let interrupted = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("watching for Ctrl-C")?;
@@ -108,15 +108,15 @@ impl Watching {
     }
 
     /// How it was. A command that outlives the watching is left alone.
-    pub(crate) fn finish(mut self) -> Result<Run> {
+    pub(crate) fn finish(mut self) -> Result<WatchedRun> {
         let status = match &mut self.command {
             Some(command) => command.try_wait()?,
             None => None,
         };
         let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
-        Ok(Run { seconds, status: status.and_then(|status| status.code()) })
+        Ok(WatchedRun { seconds, status: status.and_then(|status| status.code()) })
     }
 }
 
 /// How often to look whether it is over: what a short command's time is off by.
-pub(crate) const LOOK: Duration = Duration::from_millis(2);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(2);

@@ -1,10 +1,4 @@
-//! The published results, each by its own file: what it runs, and which figures and pictures it makes of the outcomes.
-
-mod batch;
-mod lazy;
-mod pcid;
-mod pti;
-mod range;
+//! What the module of an experiment runs with, and what it gives.
 
 use anyhow::{Context, Result};
 use rayon::prelude::*;
@@ -13,12 +7,13 @@ use tlbkit_sim::machine::Machine;
 use tlbkit_sim::{Outcome, Run};
 use tlbkit_workloads::Workload;
 
-use crate::experiment::{Experiment, Value};
-use crate::figure::Figure;
+use crate::lab::compare::compared_rows;
+use crate::lab::named_run::workload;
+use crate::lab::settings;
 use crate::output::report::Table;
 use crate::output::svg::Plot;
-use crate::settings;
-use crate::verbs::run::{compared_rows, machine, workload};
+use crate::published::experiment::{Experiment, Value};
+use crate::published::figure::Figure;
 
 /// What one experiment gives.
 #[derive(Default)]
@@ -35,28 +30,13 @@ pub(crate) struct Produced {
     pub(crate) compared: Vec<Table>,
 }
 
-/// An experiment with its machine: what each file runs with.
-pub(crate) struct Lab {
+/// An experiment with its machine.
+pub(crate) struct Trial {
     pub(crate) experiment: Experiment,
     pub(crate) machine: Machine,
 }
 
-/// Runs everything that `experiment` needs.
-pub(crate) fn produce(experiment: Experiment) -> Result<(Lab, Produced)> {
-    let machine = machine(&experiment.setup.machine)?;
-    let lab = Lab { experiment, machine };
-    let produced = match lab.experiment.id.as_str() {
-        "pcid" => pcid::produce(&lab),
-        "lazy" => lazy::produce(&lab),
-        "batch" => batch::produce(&lab),
-        "pti" => pti::produce(&lab),
-        _ => range::produce(&lab),
-    };
-    let produced = produced.with_context(|| format!("experiment {}", lab.experiment.id))?;
-    Ok((lab, produced))
-}
-
-impl Lab {
+impl Trial {
     /// The policy that the experiment calls `id`.
     pub(crate) fn policy(&self, id: &str) -> Result<Policy> {
         let choices = &self.experiment.setup.policies;
@@ -133,50 +113,4 @@ pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
     let mean = values.iter().sum::<f64>() / n;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     (mean, if values.len() < 2 { 0.0 } else { (squares / (n - 1.0)).sqrt() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::experiment::ids;
-
-    /// What a set-up decides under another name.
-    const BY_OTHER_NAMES: [&str; 2] = ["client_cycles", "server_cycles"];
-
-    fn lab(id: &str) -> Lab {
-        let experiment = Experiment::builtin(id).unwrap();
-        let machine = machine(&experiment.setup.machine).unwrap();
-        Lab { experiment, machine }
-    }
-
-    #[test]
-    fn no_default_of_a_workload_that_is_a_prior_is_missing_from_the_set_up() {
-        for experiment in ids().map(|id| lab(id).experiment) {
-            let setup = &experiment.setup;
-            let second = setup.parameters.get("workload_second").map(|parameter| match &parameter.value {
-                Value::Text(name) => name.clone(),
-                Value::Number(_) => panic!("a workload has a name"),
-            });
-            for name in second.iter().chain([&setup.workload]) {
-                for parameter in workload(name, &[]).unwrap().parameters().list() {
-                    let is_named =
-                        setup.parameters.contains_key(parameter.name) || BY_OTHER_NAMES.contains(&parameter.name);
-                    assert!(
-                        is_named || !parameter.meaning.contains("prior"),
-                        "{}: {name} {}",
-                        experiment.id,
-                        parameter.name
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_number_of_the_set_up_reaches_the_workload() {
-        let mut lab = lab("pti");
-        lab.experiment.setup.parameters.get_mut("heap_pages").unwrap().value = Value::Number(77.0);
-        let compile = lab.workload(&["rounds=3".to_owned()]).unwrap();
-        assert_eq!(["heap_pages", "rounds", "jobs"].map(|name| compile.parameters().get(name)), [77, 3, 8].map(Some));
-    }
 }

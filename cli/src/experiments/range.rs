@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use tlbkit_sim::run::Sample;
 use tlbkit_sim::{Outcome, Run};
 
-use super::{Lab, Produced, execute_all, mean_and_deviation};
+use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 const POLICIES: [&str; 3] = ["vanilla", "altershift", "nowalk"];
@@ -24,30 +24,30 @@ struct Rate {
     deviation: f64,
 }
 
-pub(crate) fn produce(lab: &Lab) -> Result<Produced> {
-    let plan = Plan::new(lab)?;
-    let mut outcomes = outcomes(lab, &plan)?;
+pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+    let plan = Plan::new(trial)?;
+    let mut outcomes = outcomes(trial, &plan)?;
     let rates: Vec<[Rate; 3]> =
-        outcomes.iter().map(|row| std::array::from_fn(|policy| rate(lab, &plan, &row[policy]))).collect();
+        outcomes.iter().map(|row| std::array::from_fn(|policy| rate(trial, &plan, &row[policy]))).collect();
     let mut produced = Produced::default();
     for (threads, row) in THREADS.iter().zip(&rates) {
         for (policy, rate) in POLICIES.iter().zip(row) {
-            produced.figures.push(lab.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?);
-            produced.figures.push(lab.figure(&format!("stddev, threads {threads}, {policy}"), rate.deviation)?);
+            produced.figures.push(trial.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?);
+            produced.figures.push(trial.figure(&format!("stddev, threads {threads}, {policy}"), rate.deviation)?);
         }
         for policy in [1, 2] {
             let quantity = format!("gain, threads {threads}, {}", POLICIES[policy]);
-            produced.figures.push(lab.figure(&quantity, gain(row, policy))?);
+            produced.figures.push(trial.figure(&quantity, gain(row, policy))?);
         }
     }
     let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[2].mean / row[1].mean - 1.0)).collect();
     let walk_free = mean_and_deviation(&walk_free).0;
-    produced.figures.push(lab.figure("nowalk over altershift, mean of all thread counts", walk_free)?);
-    produced.plots = vec![curves(lab, &rates)?, gains(lab, &rates)];
+    produced.figures.push(trial.figure("nowalk over altershift, mean of all thread counts", walk_free)?);
+    produced.plots = vec![curves(trial, &rates)?, gains(trial, &rates)];
     let row = outcomes.swap_remove(THREADS.iter().position(|&threads| threads == COMPARED_THREADS).unwrap_or(0));
     let first = row.into_iter().filter_map(|runs| runs.into_iter().next());
     let compared: Vec<_> = POLICIES.into_iter().zip(first).collect();
-    produced.compared.push(lab.compare(&format!("ebizzy of 2013, {COMPARED_THREADS} threads"), &compared));
+    produced.compared.push(trial.compare(&format!("ebizzy of 2013, {COMPARED_THREADS} threads"), &compared));
     produced.notes = NOTES.map(String::from).to_vec();
     Ok(produced)
 }
@@ -80,19 +80,19 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(lab: &Lab) -> Result<Self> {
-        let (iterations, runs) = (lab.number("iterations")? as u64, lab.number("runs")? as u64);
+    fn new(trial: &Trial) -> Result<Self> {
+        let (iterations, runs) = (trial.number("iterations")? as u64, trial.number("runs")? as u64);
         ensure!(runs > 0 && iterations % runs == 0, "{iterations} iterations do not make {runs} equal runs");
         Ok(Self {
             runs,
             counted: iterations / runs,
-            dropped: lab.number("iterations_dropped")? as u64,
-            iteration_cycles: lab.milliseconds(lab.number("iteration_length")?),
+            dropped: trial.number("iterations_dropped")? as u64,
+            iteration_cycles: trial.milliseconds(trial.number("iteration_length")?),
         })
     }
 
-    fn run<'l>(&self, lab: &'l Lab, threads: u64, policy: &str, index: u64) -> Result<Run<'l>> {
-        let record_cycles = record_cycles(lab, index, self.runs)?;
+    fn run<'l>(&self, trial: &'l Trial, threads: u64, policy: &str, index: u64) -> Result<Run<'l>> {
+        let record_cycles = record_cycles(trial, index, self.runs)?;
         let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}")];
         let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
         let sample_cycles = Some(self.iteration_cycles);
@@ -100,15 +100,15 @@ impl Plan {
             seed: index + 1,
             limit_cycles,
             sample_cycles,
-            ..lab.run(lab.policy(policy)?, lab.workload(&parameters)?)
+            ..trial.run(trial.policy(policy)?, trial.workload(&parameters)?)
         })
     }
 
     /// Records a second of each iteration that counts.
-    fn rates(&self, lab: &Lab, outcome: &Outcome) -> Vec<f64> {
+    fn rates(&self, trial: &Trial, outcome: &Outcome) -> Vec<f64> {
         let start = Sample { cycles: 0, score: 0 };
         let samples: Vec<_> = std::iter::once(&start).chain(&outcome.samples).skip(self.dropped as usize).collect();
-        let cycles_a_second = lab.milliseconds(1e3) as f64;
+        let cycles_a_second = trial.milliseconds(1e3) as f64;
         let rate = |pair: &[&Sample]| {
             cycles_a_second * (pair[1].score - pair[0].score) as f64 / (pair[1].cycles - pair[0].cycles) as f64
         };
@@ -117,12 +117,12 @@ impl Plan {
 }
 
 /// All runs by thread count and policy.
-fn outcomes(lab: &Lab, plan: &Plan) -> Result<Vec<Vec<Vec<Outcome>>>> {
+fn outcomes(trial: &Trial, plan: &Plan) -> Result<Vec<Vec<Vec<Outcome>>>> {
     let mut runs = Vec::new();
     for threads in THREADS {
         for policy in POLICIES {
             for index in 0..plan.runs {
-                runs.push(plan.run(lab, threads, policy, index)?);
+                runs.push(plan.run(trial, threads, policy, index)?);
             }
         }
     }
@@ -132,14 +132,14 @@ fn outcomes(lab: &Lab, plan: &Plan) -> Result<Vec<Vec<Vec<Outcome>>>> {
 }
 
 /// The user time of a record in this run: the middle of its share of the range.
-fn record_cycles(lab: &Lab, index: u64, runs: u64) -> Result<u64> {
-    let (low, high) = (lab.number("record_least")?, lab.number("record_most")?);
+fn record_cycles(trial: &Trial, index: u64, runs: u64) -> Result<u64> {
+    let (low, high) = (trial.number("record_least")?, trial.number("record_most")?);
     let record_us = low + (high - low) * (index as f64 + 0.5) / runs as f64;
-    Ok(lab.milliseconds(record_us / 1e3))
+    Ok(trial.milliseconds(record_us / 1e3))
 }
 
-fn rate(lab: &Lab, plan: &Plan, outcomes: &[Outcome]) -> Rate {
-    let rates: Vec<_> = outcomes.iter().flat_map(|outcome| plan.rates(lab, outcome)).collect();
+fn rate(trial: &Trial, plan: &Plan, outcomes: &[Outcome]) -> Rate {
+    let rates: Vec<_> = outcomes.iter().flat_map(|outcome| plan.rates(trial, outcome)).collect();
     let (mean, deviation) = mean_and_deviation(&rates);
     Rate { mean, deviation }
 }
@@ -148,11 +148,11 @@ fn gain(row: &[Rate; 3], policy: usize) -> f64 {
     100.0 * (row[policy].mean / row[0].mean - 1.0)
 }
 
-fn curves(lab: &Lab, rates: &[[Rate; 3]]) -> Result<Plot> {
-    let (means, deviations) = (lab.experiment.table("mean")?, lab.experiment.table("stddev")?);
+fn curves(trial: &Trial, rates: &[[Rate; 3]]) -> Result<Plot> {
+    let (means, deviations) = (trial.experiment.table("mean")?, trial.experiment.table("stddev")?);
     let mut curves = Vec::new();
     for (tone, id) in POLICIES.into_iter().enumerate() {
-        let column = |table: &crate::experiment::PublishedTable| table.column(id).unwrap_or_default();
+        let column = |table: &crate::published::experiment::PublishedTable| table.column(id).unwrap_or_default();
         let published = column(means).into_iter().zip(column(deviations));
         let ours = rates.iter().map(|row| (row[tone].mean, row[tone].deviation));
         let point = |(&threads, (y, spread)): (&u64, (f64, f64))| Point { x: threads as f64, y, spread: Some(spread) };
@@ -170,10 +170,10 @@ fn curves(lab: &Lab, rates: &[[Rate; 3]]) -> Result<Plot> {
     }))
 }
 
-fn gains(lab: &Lab, rates: &[[Rate; 3]]) -> Plot {
+fn gains(trial: &Trial, rates: &[[Rate; 3]]) -> Plot {
     let group = |(threads, row): (&u64, &[Rate; 3])| BarGroup {
         label: threads.to_string(),
-        values: vec![lab.published(&format!("gain, threads {threads}, nowalk")), Some(gain(row, 2))],
+        values: vec![trial.published(&format!("gain, threads {threads}, nowalk")), Some(gain(row, 2))],
     };
     Plot::Bars(Bars {
         title: "Gain of nowalk over vanilla".into(),
@@ -188,31 +188,31 @@ fn gains(lab: &Lab, rates: &[[Rate; 3]]) -> Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::Experiment;
+    use crate::published::read::builtin;
     use tlbkit_sim::machine::Machine;
 
-    fn lab() -> Lab {
-        let experiment = Experiment::builtin("range").unwrap();
+    fn trial() -> Trial {
+        let experiment = builtin("range");
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Lab { experiment, machine }
+        Trial { experiment, machine }
     }
 
     #[test]
     fn runs_cover_the_measured_range_evenly() {
-        let lab = lab();
-        let cycles: Vec<_> = (0..2).map(|index| record_cycles(&lab, index, 2).unwrap()).collect();
+        let trial = trial();
+        let cycles: Vec<_> = (0..2).map(|index| record_cycles(&trial, index, 2).unwrap()).collect();
         // A quarter and three quarters of the way from 22.6 to 24.3 us, at 3.4 GHz.
         assert_eq!(cycles, [78_285, 81_175]);
     }
 
     #[test]
     fn the_document_s_iterations_are_made_of_equal_runs_and_the_first_of_each_are_dropped() {
-        let lab = lab();
-        let plan = Plan::new(&lab).unwrap();
+        let trial = trial();
+        let plan = Plan::new(&trial).unwrap();
         assert_eq!(plan.runs * plan.counted, 100);
-        let plan = Plan { runs: 1, counted: 2, dropped: 1, iteration_cycles: lab.milliseconds(1.0) };
-        let outcome = plan.run(&lab, 1, "nowalk", 0).unwrap().execute().unwrap();
-        let rates = plan.rates(&lab, &outcome);
+        let plan = Plan { runs: 1, counted: 2, dropped: 1, iteration_cycles: trial.milliseconds(1.0) };
+        let outcome = plan.run(&trial, 1, "nowalk", 0).unwrap().execute().unwrap();
+        let rates = plan.rates(&trial, &outcome);
         assert_eq!((outcome.samples.len(), rates.len()), (3, 2));
         // Without those of its start, a run of one thread goes at one pace.
         assert!((rates[0] / rates[1] - 1.0).abs() < 0.001, "{rates:?}");

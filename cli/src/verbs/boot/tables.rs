@@ -1,16 +1,32 @@
-//! Tables of cycles: only for what ran on hardware virtualization.
+//! What was measured, as tables: of counts always, of cycles only for what ran on hardware virtualization.
 
 use anyhow::Result;
 use serde_json::Value;
 use tlbkit_host::Host;
 
 use super::bench::{Bench, Cost};
-use super::counts::Run;
+use super::counts::{self, KernelRun};
 use crate::output::listing::{self, SizeRow};
 use crate::output::table::grid;
 
-/// All of them.
+/// All that was measured, for a person.
 pub(super) fn text(bench: &Bench) -> Result<String> {
+    let mut text = if bench.costs.is_empty() {
+        "PCIDs and INVPCID of one CPU are those of the kernel's monitor, a software TLB.\n\n".to_owned()
+    } else {
+        cycles(bench)?
+    };
+    let mut section = |title: &str, runs: &[KernelRun]| text += &format!("{title}:\n\n{}\n", counts::table(runs));
+    section("Ping-pong, one CPU", &bench.pingpong);
+    section("Each size of flush, one CPU", &bench.flushes);
+    section("ebizzy", std::slice::from_ref(&bench.ebizzy));
+    let [sent, received] = ["ipis_sent", "ipis_received"].map(|key| bench.timing.number(key));
+    text += &format!("Interrupts sent one by one: {sent}, of them received: {received}\n");
+    Ok(text)
+}
+
+/// Everything that is told in cycles.
+fn cycles(bench: &Bench) -> Result<String> {
     let host = Host::ask()?;
     let mut text = format!("Cycles of the time-stamp counter, {:.0} MHz:\n\n", host.tsc_mhz);
     text += &costs(&bench.costs);
@@ -23,10 +39,6 @@ pub(super) fn text(bench: &Bench) -> Result<String> {
     Ok(text)
 }
 
-fn head(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
 fn costs(costs: &[Cost]) -> String {
     let row = |Cost { name, sample }: &Cost| {
         let remark = if sample.is_noisy() { "too noisy" } else { "" };
@@ -34,12 +46,12 @@ fn costs(costs: &[Cost]) -> String {
         [name.clone()].into_iter().chain(numbers).chain([remark.to_owned()]).collect()
     };
     let rows: Vec<Vec<_>> = costs.iter().map(row).collect();
-    grid(&head(&["cost", "median", "10 %", "90 %", "remark"]), &rows)
+    grid(&["cost", "median", "10 %", "90 %", "remark"], &rows)
 }
 
 /// Setting up and tearing down is part of it: some thousandths.
-fn rounds(runs: &[Run], tsc_mhz: f64) -> String {
-    let row = |run: &Run| {
+fn rounds(runs: &[KernelRun], tsc_mhz: f64) -> String {
+    let row = |run: &KernelRun| {
         let cycles = run.number("cycles") as f64 / run.number("score").max(1) as f64;
         vec![
             run.name.clone(),
@@ -49,11 +61,11 @@ fn rounds(runs: &[Run], tsc_mhz: f64) -> String {
         ]
     };
     let rows: Vec<_> = runs.iter().map(row).collect();
-    grid(&head(&["run", "rounds", "cycles", "us"]), &rows)
+    grid(&["run", "rounds", "cycles", "us"], &rows)
 }
 
 /// The histogram in the columns of the published one; flushes of everything have no size.
-fn flushes(run: &Run) -> Vec<String> {
+fn flushes(run: &KernelRun) -> Vec<String> {
     let sizes: Vec<_> = run.result["sizes"].as_array().into_iter().flatten().map(size).collect();
     let all: u64 = sizes.iter().map(|&(_, samples, _)| samples).sum();
     let percent = |samples| 100.0 * samples as f64 / all.max(1) as f64;
@@ -89,13 +101,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn run() -> Run {
+    fn run() -> KernelRun {
         let sizes = json!([
             { "pages": 0, "samples": 1, "cycles": 700 },
             { "pages": 2, "samples": 3, "cycles": 1200 },
         ]);
         let result = json!({ "score": 4, "cycles": 8000, "sizes": sizes });
-        Run { name: "x".into(), result, seconds: 1.0 }
+        KernelRun { name: "x".into(), result, seconds: 1.0 }
     }
 
     #[test]

@@ -10,8 +10,9 @@ use anyhow::{Error, Result, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Expected, Experiment, PublishedTable, Rule, Setup, Source, Value};
-use crate::figure::Kind;
+use super::experiment::{Experiment, PublishedTable, Setup, Source, Value};
+use super::figure::{Expected, Kind};
+use super::rule::Rule;
 
 /// The file as it is written.
 #[derive(Deserialize)]
@@ -113,7 +114,7 @@ impl Place<'_> {
 }
 
 /// Reads an experiment; `file` is only named in errors.
-pub(super) fn experiment(file: &str, text: &str) -> Result<Experiment> {
+pub(crate) fn experiment(file: &str, text: &str) -> Result<Experiment> {
     let raw: Raw = toml::from_str(text).map_err(|error| syntax(file, text, &error))?;
     let at = |byte| Place { file, text, byte };
     check_parameters(&at(0), &raw.setup)?;
@@ -289,6 +290,13 @@ fn check_rule(place: &Place<'_>, rule: &Rule, expected: &[Expected]) -> Result<(
         return Err(place.of_key("count").error("count", rule.count, limit));
     }
     Ok(())
+}
+
+/// An experiment as `sim/experiments/` has it, for tests.
+#[cfg(test)]
+pub(crate) fn builtin(id: &str) -> Experiment {
+    let path = format!("{}/../sim/experiments/{id}.toml", env!("CARGO_MANIFEST_DIR"));
+    experiment(&path, &std::fs::read_to_string(&path).unwrap()).unwrap()
 }
 
 #[cfg(test)]

@@ -1,0 +1,128 @@
+//! The published results: each has one file of data in `sim/experiments/` and one module here, which says what it runs
+//! and which figures and pictures it makes of the outcomes.
+
+mod batch;
+mod lazy;
+mod pcid;
+mod pti;
+mod range;
+mod trial;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::lab::named_run::machine;
+use crate::published::experiment::Experiment;
+use crate::published::read;
+pub(crate) use trial::{Produced, Trial};
+
+/// A published result: its data, and what makes its figures.
+pub(crate) struct Registered {
+    /// Its name on the command line, and that of its file.
+    pub(crate) id: &'static str,
+    /// The file, part of the program so that this needs nothing beside it.
+    text: &'static str,
+    produce: fn(&Trial) -> Result<Produced>,
+}
+
+/// The experiment whose module and whose file have this name.
+macro_rules! registered {
+    ($name:ident) => {
+        Registered {
+            id: stringify!($name),
+            text: include_str!(concat!("../../../sim/experiments/", stringify!($name), ".toml")),
+            produce: $name::produce,
+        }
+    };
+}
+
+/// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
+/// there does not compile, and the compiler warns of a module that is there and not named.
+pub(crate) const ALL: [Registered; 5] =
+    [registered!(pcid), registered!(lazy), registered!(batch), registered!(pti), registered!(range)];
+
+impl Registered {
+    /// Reads its file.
+    pub(crate) fn read(&self) -> Result<Experiment> {
+        let file = format!("sim/experiments/{}.toml", self.id);
+        let experiment = read::experiment(&file, self.text)?;
+        ensure!(experiment.id == self.id, "{file}: id = {}: must be the name of the file", experiment.id);
+        Ok(experiment)
+    }
+
+    /// Runs everything that it needs.
+    pub(crate) fn run(&self) -> Result<(Trial, Produced)> {
+        let experiment = self.read()?;
+        let machine = machine(&experiment.setup.machine)?;
+        let trial = Trial { experiment, machine };
+        let produced = (self.produce)(&trial).with_context(|| format!("experiment {}", self.id))?;
+        Ok((trial, produced))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tlbkit_sim::machine::Machine;
+
+    use super::*;
+    use crate::lab::named_run::workload;
+    use crate::published::experiment::Value;
+    use crate::published::figure::{Figure, all_ok};
+
+    /// What a set-up decides under another name.
+    const BY_OTHER_NAMES: [&str; 2] = ["client_cycles", "server_cycles"];
+
+    fn trial(experiment: &Registered) -> Trial {
+        let experiment = experiment.read().unwrap();
+        let machine = Machine::builtin(&experiment.setup.machine).unwrap();
+        Trial { experiment, machine }
+    }
+
+    #[test]
+    fn every_file_of_the_folder_is_registered() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/experiments");
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let registered: BTreeSet<_> = ALL.iter().map(|experiment| format!("{}.toml", experiment.id)).collect();
+        assert_eq!(names.collect::<BTreeSet<_>>(), registered);
+    }
+
+    #[test]
+    fn the_published_numbers_reproduce_themselves() {
+        for experiment in ALL.iter().map(|experiment| experiment.read().unwrap()) {
+            let figures = experiment.expected.iter().map(|expected| {
+                let middle = expected.band.map(|[low, high]| f64::midpoint(low, high));
+                Figure::new(expected, expected.published.or(middle).unwrap_or(1.0))
+            });
+            assert!(all_ok(&experiment.judge(figures.collect())), "{}", experiment.id);
+        }
+    }
+
+    #[test]
+    fn no_default_of_a_workload_that_is_a_prior_is_missing_from_the_set_up() {
+        for experiment in ALL.iter().map(|experiment| experiment.read().unwrap()) {
+            let setup = &experiment.setup;
+            let second = setup.parameters.get("workload_second").map(|parameter| match &parameter.value {
+                Value::Text(name) => name.clone(),
+                Value::Number(_) => panic!("a workload has a name"),
+            });
+            for name in second.iter().chain([&setup.workload]) {
+                for parameter in workload(name, &[]).unwrap().parameters().list() {
+                    let is_named =
+                        setup.parameters.contains_key(parameter.name) || BY_OTHER_NAMES.contains(&parameter.name);
+                    let is_said = is_named || !parameter.meaning.contains("prior");
+                    assert!(is_said, "{}: {name} {}", experiment.id, parameter.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_number_of_the_set_up_reaches_the_workload() {
+        let pti = ALL.iter().find(|experiment| experiment.id == "pti").unwrap();
+        let mut trial = trial(pti);
+        trial.experiment.setup.parameters.get_mut("heap_pages").unwrap().value = Value::Number(77.0);
+        let compile = trial.workload(&["rounds=3".to_owned()]).unwrap();
+        assert_eq!(["heap_pages", "rounds", "jobs"].map(|name| compile.parameters().get(name)), [77, 3, 8].map(Some));
+    }
+}

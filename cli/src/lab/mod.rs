@@ -1,0 +1,10 @@
+//! What verbs share: how they speak, what they name on the command line, and what they make of it.
+
+pub(crate) mod compare;
+pub(crate) mod machine_file;
+pub(crate) mod named_run;
+pub(crate) mod settings;
+pub(crate) mod summary;
+pub(crate) mod terminal;
+pub(crate) mod trace;
+pub(crate) mod watching;

@@ -1,0 +1,89 @@
+//! A run by the names of what runs, as `run` takes it and `sweep` writes it into a plan.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tlbkit_sim::machine::{MOST_CPUS, Machine};
+use tlbkit_sim::{Outcome, Run, RunError};
+use tlbkit_workloads::Workload;
+
+use super::settings;
+
+/// The longest run that is of use to anybody: a simulated day.
+const MOST_MILLISECONDS: u64 = 86_400_000;
+
+/// One run, by names.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamedRun {
+    pub(crate) workload: String,
+    pub(crate) machine: String,
+    pub(crate) policy: String,
+    /// The machine's own number if it is none.
+    pub(crate) cpus: Option<usize>,
+    pub(crate) seed: u64,
+    pub(crate) set: Vec<String>,
+    pub(crate) milliseconds: u64,
+}
+
+impl NamedRun {
+    /// Whether everything that it names exists, and its time and its CPUs make sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        let milliseconds = self.milliseconds;
+        let is_sensible = (1..=MOST_MILLISECONDS).contains(&milliseconds);
+        ensure!(is_sensible, "{milliseconds} milliseconds: must be 1 to {MOST_MILLISECONDS}");
+        if let Some(cpus) = self.cpus {
+            ensure!((1..=MOST_CPUS).contains(&cpus), RunError::Cpus(cpus));
+        }
+        machine(&self.machine)?;
+        workload(&self.workload, &self.set)?;
+        settings::policy(&self.policy).map(drop)
+    }
+
+    pub(crate) fn execute(&self) -> Result<Outcome> {
+        self.execute_on(&machine(&self.machine)?)
+    }
+
+    /// Executes it on `machine`, which has been read from where the names say.
+    pub(crate) fn execute_on(&self, machine: &Machine) -> Result<Outcome> {
+        let workload = workload(&self.workload, &self.set)?;
+        let mut run = Run::new(machine, settings::policy(&self.policy)?, workload);
+        run.cpus = self.cpus.unwrap_or(run.cpus);
+        run.seed = self.seed;
+        let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
+        run.limit_cycles = Some(limit_cycles).filter(|_| !workload.ends_by_itself());
+        run.execute().with_context(|| format!("{} under {}", self.workload, self.policy))
+    }
+
+    /// The names and what came out.
+    pub(crate) fn row(&self, outcome: &Outcome) -> Result<Value> {
+        let mut row = serde_json::to_value(self)?;
+        row["outcome"] = serde_json::to_value(outcome)?;
+        Ok(row)
+    }
+}
+
+/// A built-in machine, or a file of one.
+pub(crate) fn machine(name: &str) -> Result<Machine> {
+    if Machine::names().any(|known| known == name) {
+        return Ok(Machine::builtin(name)?);
+    }
+    if Path::new(name).exists() {
+        return Ok(Machine::load(name)?);
+    }
+    let names: Vec<_> = Machine::names().collect();
+    bail!("no machine {name}, and no such file: there are {}", names.join(", "))
+}
+
+/// A workload with its parameters.
+pub(crate) fn workload(name: &str, parameters: &[String]) -> Result<Workload> {
+    let names = || tlbkit_workloads::names().collect::<Vec<_>>().join(", ");
+    let mut workload =
+        tlbkit_workloads::by_name(name).with_context(|| format!("no workload {name}: there are {}", names()))?;
+    for parameter in parameters {
+        workload.set(parameter).map_err(|error| anyhow!("workload {name}: {error}"))?;
+    }
+    Ok(workload)
+}

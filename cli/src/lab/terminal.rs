@@ -1,0 +1,48 @@
+//! How a verb speaks with whoever started it: the form of its output, the lines themselves, how far it is, how it ended.
+
+use std::fmt;
+use std::io::{self, Write};
+use std::process;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+/// What is written to standard output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    /// For a person.
+    Text,
+    /// For a program: one object a line.
+    Json,
+}
+
+/// How a verb ended, when it was used rightly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Everything came out as it should.
+    AsExpected,
+    /// A verdict changed, or a check found something wrong.
+    NotAsExpected,
+}
+
+/// As `println!`, but a standard output that takes no more, such as a full disk, ends the command with one line.
+macro_rules! say {
+    () => { $crate::lab::terminal::print_line(format_args!("")) };
+    ($($argument:tt)*) => { $crate::lab::terminal::print_line(format_args!($($argument)*)) };
+}
+pub(crate) use say;
+
+/// What [`say!`] does. What was cut short must not look whole, so the exit status is 1.
+pub(crate) fn print_line(line: fmt::Arguments<'_>) {
+    if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
+        eprintln!("tlbkit: cannot write to standard output: {error}");
+        process::exit(1);
+    }
+}
+
+/// A bar over `steps` steps, on standard error, and only if that is a terminal.
+pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
