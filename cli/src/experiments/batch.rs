@@ -4,7 +4,7 @@
 //! time hangs on who meets whom. The reasons are counted in runs of their own.
 
 use anyhow::Result;
-use tlbkit::{Accounting, Policy, Reason};
+use tlbkit::{Accounting, Reason};
 use tlbkit_sim::{Outcome, Run};
 
 use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
@@ -65,7 +65,8 @@ fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting
     let cpus = trial.number("cpus")? as usize;
     let mut runs = Vec::new();
     for id in policies {
-        let policy = Policy { accounting, ..trial.policy(id)? };
+        let mut policy = trial.policy(id)?;
+        policy.history.accounting = accounting;
         runs.extend((1..=seeds).map(|seed| Run { seed, cpus, ..trial.run(policy, workload) }));
     }
     let mut outcomes = execute_all(&runs)?.into_iter();

@@ -5,7 +5,7 @@
 //! document's: its seconds are scaled so that the mean with INVPCID is the published one.
 
 use anyhow::Result;
-use tlbkit::{Accounting, Policy};
+use tlbkit::Accounting;
 use tlbkit_sim::engine::Cause;
 use tlbkit_sim::run::SizeRow;
 use tlbkit_sim::{Outcome, Run};
@@ -90,7 +90,8 @@ fn size_runs(trial: &Trial, rounds: &str) -> Result<Vec<Outcome>> {
     }
     let sampler = workload("flushsizes", &parameters)?;
     let run = |method: &&str| {
-        let policy = Policy { accounting: Accounting::On, ..trial.policy(method)? };
+        let mut policy = trial.policy(method)?;
+        policy.history.accounting = Accounting::On;
         Ok(Run { cpus: 1, ..trial.run(policy, sampler) })
     };
     execute_all(&METHODS.iter().map(run).collect::<Result<Vec<_>>>()?)

@@ -2,8 +2,8 @@
 
 use anyhow::{Context, Result, bail};
 use tlbkit::{
-    Accounting, Batching, Compare, CpuSetUpkeep, Foreign, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
-    LocalFlush, MAX_CEILING_PAGES, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
+    Accounting, Batching, Compare, CpuSetUpkeep, FamilyShift, Foreign, Isolation, KernelSet, LargePageWalk, Lazy,
+    LazyReferences, LocalFlush, MAX_CEILING_PAGES, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
 };
 
 /// Every key that a setting may have, with its values: what the error and the help print.
@@ -58,8 +58,8 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Result<()> {
         ("set", "kept") => policy.cpu_set = CpuSetUpkeep::Trimmed { every: 0 },
         ("set", "with-tables") => policy.cpu_set = CpuSetUpkeep::TrimmedWithTables { every: 0 },
         ("set", _) => policy.cpu_set = CpuSetUpkeep::Trimmed { every: power_of_two(key, value)? },
-        ("kernel_set", "written") => policy.kernel_set = KernelSet::Written,
-        ("kernel_set", "unwritten") => policy.kernel_set = KernelSet::Unwritten,
+        ("kernel_set", "written") => policy.history.kernel_set = KernelSet::Written,
+        ("kernel_set", "unwritten") => policy.history.kernel_set = KernelSet::Unwritten,
         ("ceiling", _) => policy.range = ceiling(policy.range, number(key, value, 0, MAX_CEILING_PAGES)? as u32),
         ("compare", "above") => policy.range = compared(policy.range, Compare::Above)?,
         ("compare", "at-least") => policy.range = compared(policy.range, Compare::AtLeast)?,
@@ -67,9 +67,9 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Result<()> {
         ("page_table_walk", "off") => policy.range = family(policy.range, None, Some(LargePageWalk::Skip)),
         ("shift", "-1") => policy.range = family(policy.range, Some(-1), None),
         ("shift", _) => policy.range = family(policy.range, Some(number(key, value, 0, 9)? as i8), None),
-        ("batching", "none") => policy.batching = Batching::None,
-        ("batching", "range") => policy.batching = Batching::Range,
-        ("batching", _) => policy.batching = Batching::Packet(number(key, value, 1, 16)? as u8),
+        ("batching", "none") => policy.history.batching = Batching::None,
+        ("batching", "range") => policy.history.batching = Batching::Range,
+        ("batching", _) => policy.history.batching = Batching::Packet(number(key, value, 1, 16)? as u8),
         ("tables", "at-once") => policy.table_free = TableFree::AtOnce,
         ("tables", "at-destroy") => policy.table_free = TableFree::AtDestroyUnlessLow,
         ("foreign", "window") => policy.foreign = Foreign::Window,
@@ -81,10 +81,10 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Result<()> {
         ("user_flush", "cr3") => policy.user_flush = UserFlush::DeferredCr3,
         ("local", "before") => policy.local_flush = LocalFlush::BeforeRemote,
         ("local", "while") => policy.local_flush = LocalFlush::WhileRemote,
-        ("lazy_refs", "counted") => policy.lazy_references = LazyReferences::Counted,
-        ("lazy_refs", "shot-down") => policy.lazy_references = LazyReferences::ShotDown,
-        ("stats", "on") => policy.accounting = Accounting::On,
-        ("stats", "off") => policy.accounting = Accounting::Off,
+        ("lazy_refs", "counted") => policy.history.lazy_references = LazyReferences::Counted,
+        ("lazy_refs", "shot-down") => policy.history.lazy_references = LazyReferences::ShotDown,
+        ("stats", "on") => policy.history.accounting = Accounting::On,
+        ("stats", "off") => policy.history.accounting = Accounting::Off,
         _ => bail!(unknown(key, value)),
     }
     Ok(())
@@ -120,23 +120,23 @@ fn power_of_two(key: &str, value: &str) -> Result<u32> {
 fn ceiling(rule: RangeRule, pages: u32) -> RangeRule {
     match rule {
         RangeRule::Ceiling { compare, .. } => RangeRule::Ceiling { pages, compare },
-        RangeRule::FamilyShift { .. } => RangeRule::Ceiling { pages, compare: Compare::Above },
+        RangeRule::FamilyShift(_) => RangeRule::Ceiling { pages, compare: Compare::Above },
     }
 }
 
 fn compared(rule: RangeRule, compare: Compare) -> Result<RangeRule> {
     match rule {
         RangeRule::Ceiling { pages, .. } => Ok(RangeRule::Ceiling { pages, compare }),
-        RangeRule::FamilyShift { .. } => bail!("compare: there is no ceiling to compare with; set it before"),
+        RangeRule::FamilyShift(_) => bail!("compare: there is no ceiling to compare with; set it before"),
     }
 }
 
 fn family(rule: RangeRule, shift: Option<i8>, walk: Option<LargePageWalk>) -> RangeRule {
     let (old_shift, entries, old_walk) = match rule {
-        RangeRule::FamilyShift { shift, entries, walk } => (shift, entries, walk),
+        RangeRule::FamilyShift(FamilyShift { shift, entries, walk }) => (shift, entries, walk),
         RangeRule::Ceiling { .. } => (1, 512, LargePageWalk::Skip),
     };
-    RangeRule::FamilyShift { shift: shift.unwrap_or(old_shift), entries, walk: walk.unwrap_or(old_walk) }
+    RangeRule::FamilyShift(FamilyShift { shift: shift.unwrap_or(old_shift), entries, walk: walk.unwrap_or(old_walk) })
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@
 #define TLBKIT_SPACE_WORDS 8
 
 // 8-byte words of a gather.
-#define TLBKIT_GATHER_WORDS 31
+#define TLBKIT_GATHER_WORDS 32
 
 // 8-byte words of one CPU's counters.
 #define TLBKIT_STATS_WORDS 1062

@@ -6,7 +6,7 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::{Batching, TlbGather, Translations};
+use tlbkit::{TlbGather, Translations};
 
 use crate::flush::{Pages, reason_of, scope_of};
 use crate::machine::{Door, Machine, Need};
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn tlbkit_gather_range(
     report(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
-        let is_sent_now = gather.machine.tlb.policy().batching == Batching::None;
+        let is_sent_now = gather.machine.tlb.policy().history.sends_at_once();
         let door = gather.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })?;
         let (range, scope, why) = (Pages::new(va, pages, stride)?, scope_of(scope)?, reason_of(reason)?);
         range.name_in(&mut gather.inner, &door, scope, why);

@@ -20,7 +20,7 @@ pub const TLBKIT_CPU_STATE_WORDS: usize = 64;
 /// 8-byte words of a space.
 pub const TLBKIT_SPACE_WORDS: usize = 8;
 /// 8-byte words of a gather.
-pub const TLBKIT_GATHER_WORDS: usize = 31;
+pub const TLBKIT_GATHER_WORDS: usize = 32;
 /// 8-byte words of one CPU's counters.
 pub const TLBKIT_STATS_WORDS: usize = 1062;
 

@@ -8,7 +8,7 @@ use crate::memory::{Frame, Memory};
 use crate::pmap::Pmap;
 use crate::sweep::Change;
 use crate::table::{self, USER_END};
-use tlbkit::{Batching, Cpu, Hardware, Isolation, PAGE_BYTES, Reason, TableFree};
+use tlbkit::{Cpu, Hardware, Isolation, PAGE_BYTES, Reason, TableFree};
 
 impl<'k> Pmap<'k> {
     /// Removes everything from the user half, and its tables if the policy or the lack of memory wants them at once. No
@@ -20,7 +20,7 @@ impl<'k> Pmap<'k> {
         debug_assert!(swept.is_ok(), "a range of everything cuts no large page");
         let policy = cpu.tlb().policy();
         if policy.table_free == TableFree::AtOnce || mem.is_low() {
-            if policy.batching == Batching::None {
+            if policy.history.sends_at_once() {
                 // Each request of its own: the tables are a second one.
                 unhook.update();
                 unhook.everything(Reason::FreeTable);

@@ -14,7 +14,7 @@ fn anon(m: &'static Machine, vm: &'static Vm<'static>, pages: u64) -> u64 {
 
 /// Policies that flush after a sweep. The others flush under the tables' lock: there no sweep meets another's.
 fn batched() -> impl Iterator<Item = Policy> {
-    PRESETS.iter().map(|preset| preset.policy).filter(|policy| policy.batching != Batching::None)
+    PRESETS.iter().map(|preset| preset.policy).filter(|policy| !policy.history.sends_at_once())
 }
 
 #[test]

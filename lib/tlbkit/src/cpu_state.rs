@@ -1,15 +1,15 @@
 //! What one CPU has loaded, what it has asked of others, and the machine that they share.
 
-use crate::addr::{CpuId, PhysAddr, SpaceToken};
+use crate::addr::{CpuId, PhysAddr};
 use crate::address_space::{AddressSpace, SpaceId};
 use crate::asid::{Asid, Slots};
 use crate::cpu_set::AtomicCpuSet;
 use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid};
+use crate::history::state::Counters;
 use crate::matrix::Matrix;
-use crate::policy::{Accounting, CpuSetUpkeep, Isolation, KernelSet, Lazy, LazyReferences, Policy, Tags};
+use crate::policy::{CpuSetUpkeep, Isolation, Lazy, Policy, Tags};
 use crate::pti::Knobs;
 use crate::request::{Mailbox, scope};
-use crate::stats::CpuStats;
 use crate::sync::{AtomicU64, Ordering, Owned, OwnedByte, const_unless_loom, fence};
 
 /// What a CPU tells others of itself, in one word so that a sender cannot read two halves of different moments (C-04).
@@ -45,30 +45,27 @@ impl Presence {
 
 /// The policy as bits: what a switch has to do besides the common path.
 pub(crate) mod flag {
+    pub(crate) use crate::history::choices::flag::{COUNTED, COUNTS, KERNEL_SET};
+
     /// The set is exact: join at each switch, leave after it.
     pub(crate) const EXACT_SET: u32 = 1;
     /// Slots are recycled by last use.
     pub(crate) const LEAST_RECENT: u32 = 1 << 1;
-    /// Lazy references are counted.
-    pub(crate) const COUNTED: u32 = 1 << 2;
-    /// The kernel's own set is written.
-    pub(crate) const KERNEL_SET: u32 = 1 << 3;
     /// There is no lazy mode.
-    pub(crate) const NOT_LAZY: u32 = 1 << 4;
+    pub(crate) const NOT_LAZY: u32 = 1 << 2;
     /// Two halves.
-    pub(crate) const ISOLATED: u32 = 1 << 5;
-    /// Flushes are counted.
-    pub(crate) const COUNTS: u32 = 1 << 6;
+    pub(crate) const ISOLATED: u32 = 1 << 3;
     /// What makes a switch leave its common path.
     pub(crate) const SWITCH: u32 = EXACT_SET | COUNTED | KERNEL_SET;
     /// What makes entering lazy mode leave its common path.
     pub(crate) const ENTER_LAZY: u32 = COUNTED | NOT_LAZY;
 }
 
-/// One CPU's part of the protocol, 512 bytes. The kernel allocates as many as there are possible CPUs.
+/// One CPU's part of the protocol, 448 bytes (512 with the feature `history`). The kernel allocates as many as
+/// there are possible CPUs.
 ///
-/// Six lines that no other CPU touches, then two that others read: a switch writes the first of them once, a request
-/// writes both (C-80).
+/// Six lines that no other CPU touches, then one or two that others read: a switch writes the first of them once, a
+/// request writes both (C-80).
 #[repr(C, align(64))]
 pub struct CpuState {
     // Written and read by the owner alone.
@@ -131,7 +128,8 @@ pub struct Tlb<'k> {
     /// The policy as [`flag`]s.
     flags: u32,
     knobs: Knobs,
-    stats: Option<&'k [CpuStats]>,
+    #[cfg_attr(not(feature = "history"), allow(dead_code, reason = "it holds nothing then"))]
+    pub(crate) counters: Counters<'k>,
     /// A generation with none of these bits interrupts the whole set, so that it is trimmed.
     pub(crate) trim_mask: u64,
     /// A request with this scope does too.
@@ -166,14 +164,18 @@ impl<'k> Tlb<'k> {
         let trims_with =
             if matches!(policy.cpu_set, CpuSetUpkeep::TrimmedWithTables { .. }) { scope::TABLES } else { 0 };
         let (flags, next_id) = (flags_of(&policy), AtomicU64::new(1));
-        Self { cpus, matrix, kernel_root, policy, flags, knobs, stats: None, trim_mask, trims_with, next_id }
-    }
-
-    /// Counts into `stats`, one a CPU, if the policy says so.
-    #[must_use]
-    pub fn counting_into(mut self, stats: &'k [CpuStats]) -> Self {
-        self.stats = (self.policy.accounting == Accounting::On).then_some(stats);
-        self
+        Self {
+            cpus,
+            matrix,
+            kernel_root,
+            policy,
+            flags,
+            knobs,
+            counters: Counters::NONE,
+            trim_mask,
+            trims_with,
+            next_id,
+        }
     }
 
     /// The policy that the machine was made with.
@@ -208,12 +210,6 @@ impl<'k> Tlb<'k> {
     #[must_use]
     pub fn online(&self) -> AtomicCpuSet<'k> {
         self.matrix.online()
-    }
-
-    /// CPUs that run the kernel's own tables; written only under [`KernelSet::Written`], never read.
-    #[must_use]
-    pub fn kernel_set(&self) -> AtomicCpuSet<'k> {
-        self.matrix.kernel_set()
     }
 }
 
@@ -252,12 +248,6 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     #[must_use]
     pub const fn tlb(&self) -> &'t Tlb<'k> {
         self.tlb
-    }
-
-    /// Its counters, when flushes are counted.
-    #[must_use]
-    pub fn stats(&self) -> Option<&'k CpuStats> {
-        self.tlb.stats.and_then(|stats| stats.get(self.id.0 as usize))
     }
 
     /// True if `space` is loaded here and may be used by the program: what an NMI must ask before it touches user
@@ -346,22 +336,15 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     pub(crate) const fn has_flag(&self, flags: u32) -> bool {
         self.flags & flags != 0
     }
-
-    pub(crate) fn loaded_space(&self) -> &AddressSpace<'_> {
-        self.hardware.space(SpaceToken(self.state.token.get()))
-    }
 }
 
 fn flags_of(policy: &Policy) -> u32 {
-    let mut flags = 0;
+    let mut flags = policy.history.flags();
     let mut set = |condition: bool, flag: u32| flags |= if condition { flag } else { 0 };
     set(policy.cpu_set == CpuSetUpkeep::Exact, flag::EXACT_SET);
     set(matches!(policy.tags, Tags::LeastRecent(_)), flag::LEAST_RECENT);
-    set(policy.lazy_references == LazyReferences::Counted, flag::COUNTED);
-    set(policy.kernel_set == KernelSet::Written, flag::KERNEL_SET);
     set(policy.lazy == Lazy::Off, flag::NOT_LAZY);
     set(policy.isolation == Isolation::On, flag::ISOLATED);
-    set(policy.accounting == Accounting::On, flag::COUNTS);
     flags
 }
 
@@ -370,8 +353,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpu_costs_512_bytes_and_what_others_read_begins_a_line() {
-        assert_eq!(size_of::<CpuState>(), 512);
+    fn a_cpu_costs_whole_lines_and_what_others_read_begins_one() {
+        assert_eq!(size_of::<CpuState>(), if cfg!(feature = "history") { 512 } else { 448 });
         assert_eq!(core::mem::offset_of!(CpuState, presence), 384);
     }
 }

@@ -25,9 +25,9 @@ use crate::addr::{SpaceToken, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId, Translations};
 use crate::cpu_state::Cpu;
 use crate::hardware::Hardware;
-use crate::policy::Batching;
-use crate::request::{Extent, MAX_PAGES, Request, scope};
-use crate::stats::Reason;
+use crate::history::packet::{Packet, Sends};
+use crate::reason::Reason;
+use crate::request::{Extent, Request, scope};
 
 /// Whether the entry that was changed had the global bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,20 +54,14 @@ impl<F> Flushed<F> {
 #[must_use = "a gather that is not flushed leaks its frames"]
 pub struct TlbGather<'s, 'k, F> {
     translations: Translations<'s, 'k>,
-    /// Written under [`Batching::Packet`] alone.
-    list: Option<[VirtAddr; MAX_PAGES]>,
-    /// Distinct pages in `list`; `u32::MAX` once they did not fit.
-    count: u32,
     start: u64,
     end: u64,
     stride: Stride,
     scope: u64,
     reason: Reason,
-    active_pages: u64,
+    pub(crate) packet: Packet,
     frames: ManuallyDrop<F>,
 }
-
-const TOO_MANY: u32 = u32::MAX;
 
 impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     /// An empty gather for `translations`; `frames` is where [`hold`](Self::hold) puts frames.
@@ -75,19 +69,18 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     pub const fn new(translations: Translations<'s, 'k>, frames: F) -> Self {
         Self {
             translations,
-            list: None,
-            count: 0,
             start: u64::MAX,
             end: 0,
             stride: Stride::Page1G,
             scope: 0,
             reason: Reason::RemovePte,
-            active_pages: u64::MAX,
+            packet: Packet::EMPTY,
             frames: ManuallyDrop::new(frames),
         }
     }
 
-    /// Names one translation of size `stride` at `va` that was revoked. Without batching it is flushed at once.
+    /// Names one translation of size `stride` at `va` that was revoked. A policy of an older kernel may flush it
+    /// at once.
     #[inline]
     pub fn page<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, va: VirtAddr, stride: Stride, scope: Scope, why: Reason) {
         self.range(cpu, va, 1, stride, scope, why);
@@ -110,10 +103,8 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         let first = va.0 & !(stride.bytes() - 1);
         self.reason = if self.is_empty() { why } else { self.reason };
         self.note(first, pages, stride, scope);
-        match cpu.tlb().policy().batching {
-            Batching::None => self.send_now(cpu),
-            Batching::Packet(limit) => self.list_pages(first, pages, stride, u32::from(limit)),
-            Batching::Range => {}
+        if self.packet.add(cpu.tlb().policy(), first, pages, stride) == Sends::Now {
+            self.send_now(cpu);
         }
     }
 
@@ -132,30 +123,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     #[cold]
     fn send_now<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>) {
         self.send(cpu);
-        (self.count, self.start, self.end, self.stride, self.scope) = (0, u64::MAX, 0, Stride::Page1G, 0);
-    }
-
-    #[inline(never)]
-    fn list_pages(&mut self, first: u64, pages: u64, stride: Stride, limit: u32) {
-        let limit = limit.min(MAX_PAGES as u32);
-        let list = self.list.get_or_insert([VirtAddr(0); MAX_PAGES]);
-        for n in 0..pages {
-            if self.count == TOO_MANY {
-                return;
-            }
-            let Some(va) = first.checked_add(n * stride.bytes()).map(VirtAddr) else {
-                return;
-            };
-            if list[..self.count as usize].contains(&va) {
-                continue;
-            }
-            if self.count == limit {
-                self.count = TOO_MANY;
-            } else {
-                list[self.count as usize] = va;
-                self.count += 1;
-            }
-        }
+        (self.start, self.end, self.stride, self.scope) = (u64::MAX, 0, Stride::Page1G, 0);
     }
 
     /// True if nothing was named since the last flush.
@@ -171,20 +139,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         self.scope |= scope::TABLES;
     }
 
-    /// Mapped pages of the space: what the Linux 3.x rule takes for active entries.
-    #[inline]
-    pub const fn set_active_pages(&mut self, pages: u64) {
-        self.active_pages = pages;
-    }
-
-    /// True if the policy wants the page tables searched for large pages before this is flushed page by page.
-    #[must_use]
-    pub fn wants_large_page_walk<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
-        cpu.tlb().policy().range.walks() && !self.is_empty() && !self.is_over_ceiling(cpu)
-    }
-
-    /// Makes the next flush a full one, whatever was named and even if nothing was: a large page was found, or the
-    /// caller knows better.
+    /// Makes the next flush a full one, whatever was named and even if nothing was: the caller knows better.
     pub const fn flush_everything(&mut self) {
         self.scope |= EVERYTHING;
     }
@@ -226,20 +181,16 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             stride: self.stride,
             scope: self.scope & !EVERYTHING,
         };
-        let list = match (&self.list, extent) {
-            (Some(list), Extent::List { count }) => &list[..count as usize],
-            _ => &[],
-        };
-        cpu.shoot(self.translations, request, list, self.reason);
+        cpu.shoot(self.translations, request, self.reason);
     }
 
     #[inline(always)]
-    fn extent<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> Extent {
+    fn extent<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> Extent<'_> {
         if self.scope & EVERYTHING != 0 || self.is_empty() {
             return Extent::Everything;
         }
-        if matches!(cpu.tlb().policy().batching, Batching::Packet(_)) {
-            return if self.count == TOO_MANY { Extent::Everything } else { Extent::List { count: self.count } };
+        if let Some(extent) = self.packet.extent(cpu.tlb().policy()) {
+            return extent;
         }
         if self.is_over_ceiling(cpu) {
             return Extent::Everything;
@@ -253,8 +204,8 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     }
 
     #[inline(always)]
-    fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
-        cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, self.pages(), self.active_pages)
+    pub(crate) fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, self.pages(), self.packet.active_pages())
     }
 }
 

@@ -56,14 +56,15 @@ mod cpu_set;
 mod cpu_state;
 mod gather;
 mod hardware;
+mod history;
 mod local;
 mod matrix;
 mod policy;
 mod presets;
 mod pti;
+mod reason;
 mod request;
 mod shootdown;
-mod stats;
 mod switch;
 pub mod sync;
 mod wait;
@@ -75,13 +76,18 @@ pub use cpu_set::AtomicCpuSet;
 pub use cpu_state::{Cpu, CpuState, Tlb};
 pub use gather::{Flushed, Scope, TlbGather};
 pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
+pub use history::choices::{FamilyShift, History};
+#[cfg(feature = "history")]
+pub use history::{
+    choices::{Accounting, Batching, KernelSet, LargePageWalk, LazyReferences},
+    state::MAX_PAGES,
+    stats::{CpuStats, Place, SIZES, SizeRow},
+};
 pub use policy::{
-    Accounting, Batching, Compare, CpuSetUpkeep, Foreign, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
-    LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
+    Compare, CpuSetUpkeep, Foreign, Isolation, Lazy, LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
 };
 pub use presets::{PRESETS, Preset};
 pub use pti::{Knobs, MAX_CEILING_PAGES};
-pub use request::MAX_PAGES;
+pub use reason::Reason;
 pub use shootdown::Destroyed;
-pub use stats::{CpuStats, Place, Reason, SIZES, SizeRow};
 pub use wait::Missing;

@@ -14,14 +14,14 @@ use crate::request::{Extent, Request, scope};
 use crate::sync::Ordering;
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Carries out `request`, its own or another CPU's. `list` holds its pages if it names single ones.
-    pub(crate) fn carry_out(&self, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
+    /// Carries out `request`, its own or another CPU's.
+    pub(crate) fn carry_out(&self, request: &Request<'_>, irqs: &IrqsOff) {
         if request.space.0 == 0 {
-            return self.flush_kernel(request, list, irqs);
+            return self.flush_kernel(request, irqs);
         }
         let presence = self.presence();
         if presence == Presence::running(request.space) {
-            return self.flush_loaded(self.hardware.space(request.token), request, list, irqs);
+            return self.flush_loaded(self.hardware.space(request.token), request, irqs);
         }
         if presence == Presence::lazy(request.space) {
             // Cheaper than a flush, and it ends the walks as well (C-20): whoever comes back finds a stale slot.
@@ -37,7 +37,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Trimming happens here alone, on the CPU that leaves, while it runs something else (C-07). The slot goes with the
     /// bit: a slot names a space only while this CPU is in its set.
-    fn leave_set(&self, request: &Request) {
+    fn leave_set(&self, request: &Request<'_>) {
         if request.has(scope::TRIM) {
             self.state.slots.forget(request.space);
             // Release: nothing of the space is used after it; partner is the fence in `advance`, before the set is
@@ -48,7 +48,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// `space` is the one that the request names, and it runs here.
     #[inline(never)]
-    pub(crate) fn flush_loaded(&self, space: &AddressSpace<'_>, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
+    pub(crate) fn flush_loaded(&self, space: &AddressSpace<'_>, request: &Request<'_>, irqs: &IrqsOff) {
         let asid = self.asid();
         let held = self.state.slots.generation(asid);
         if request.generation <= held {
@@ -60,7 +60,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         let newest = space.generation();
         let is_next = request.generation == held.next() && newest == request.generation;
-        if is_next && self.flush_extent(request, list) {
+        if is_next && self.flush_extent(request) {
             self.state.slots.set_generation(asid, newest);
         } else {
             self.flush_whole_space(asid, request, irqs);
@@ -70,18 +70,18 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Flushes the pages that the request names, in both halves; false if it names everything.
     #[inline(always)]
-    fn flush_extent(&self, request: &Request, list: &[VirtAddr]) -> bool {
+    fn flush_extent(&self, request: &Request<'_>) -> bool {
         if request.extent == Extent::Everything {
             return false;
         }
         // Two loops, so that the common one decides nothing for each page.
-        if self.settle_user_half(request, list) == UserHalf::PageByPage {
-            each_page(request, list, |va| {
+        if self.settle_user_half(request) == UserHalf::PageByPage {
+            each_page(request, |va| {
                 self.hardware.invlpg(va);
                 self.flush_user_page(va);
             });
         } else {
-            each_page(request, list, |va| self.hardware.invlpg(va));
+            each_page(request, |va| self.hardware.invlpg(va));
         }
         true
     }
@@ -90,11 +90,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// names, so a request that frees tables owes the whole half (C-27); and where INVLPG does nothing, for an address
     /// that is not canonical, it faults (C-31), so a range that a caller let run out of the half owes it too.
     #[inline(always)]
-    fn settle_user_half(&self, request: &Request, list: &[VirtAddr]) -> UserHalf {
+    fn settle_user_half(&self, request: &Request<'_>) -> UserHalf {
         if !self.has_flag(flag::ISOLATED) {
             return UserHalf::NotNow;
         }
-        if !request.has(scope::TABLES) && self.flushes_user_pages_now() && is_in_user_half(request, list) {
+        if !request.has(scope::TABLES) && self.flushes_user_pages_now() && is_in_user_half(request) {
             return UserHalf::PageByPage;
         }
         self.owe_user_half();
@@ -102,7 +102,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     #[inline(never)]
-    fn flush_whole_space(&self, asid: Asid, request: &Request, irqs: &IrqsOff) {
+    fn flush_whole_space(&self, asid: Asid, request: &Request<'_>, irqs: &IrqsOff) {
         if self.has_flag(flag::ISOLATED) {
             self.owe_user_half();
         }
@@ -114,12 +114,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Kernel addresses: in every tag of this CPU. INVLPG reaches them all where they are global, which they are
     /// without isolation unless the caller says otherwise.
-    fn flush_kernel(&self, request: &Request, list: &[VirtAddr], irqs: &IrqsOff) {
+    fn flush_kernel(&self, request: &Request<'_>, irqs: &IrqsOff) {
         let by_page = !request.has(scope::TABLES) && request.extent != Extent::Everything;
         if !by_page {
             return self.flush_all_and_globals(irqs);
         }
-        each_page(request, list, |va| self.hardware.invlpg(va));
+        each_page(request, |va| self.hardware.invlpg(va));
         if self.has_flag(flag::ISOLATED) || !request.has(scope::GLOBAL) {
             self.owe_other_tags();
         }
@@ -146,7 +146,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
 /// Calls `f` with the address of each page that a request of pages names.
 #[inline(always)]
-fn each_page(request: &Request, list: &[VirtAddr], f: impl Fn(VirtAddr)) {
+fn each_page(request: &Request<'_>, f: impl Fn(VirtAddr)) {
     if let Extent::Range { start, pages } = request.extent {
         let (mut va, mut left, step) = (start.0, pages, request.stride.bytes());
         while left != 0 {
@@ -154,8 +154,8 @@ fn each_page(request: &Request, list: &[VirtAddr], f: impl Fn(VirtAddr)) {
             va = va.wrapping_add(step);
             left -= 1;
         }
-    } else {
-        list.iter().for_each(|&va| f(va));
+    } else if let Extent::List(list) = request.extent {
+        list.each(f);
     }
 }
 
@@ -163,12 +163,14 @@ fn each_page(request: &Request, list: &[VirtAddr], f: impl Fn(VirtAddr)) {
 const USER_END: u64 = 1 << 47;
 
 /// True if each page that a request of pages names is one of the user half.
-fn is_in_user_half(request: &Request, list: &[VirtAddr]) -> bool {
-    if let Extent::Range { start, pages } = request.extent {
-        let bytes = u64::from(pages) << request.stride.shift();
-        start.0.saturating_add(bytes) <= USER_END
-    } else {
-        list.iter().all(|va| va.0 < USER_END)
+fn is_in_user_half(request: &Request<'_>) -> bool {
+    match request.extent {
+        Extent::Everything => false,
+        Extent::Range { start, pages } => {
+            let bytes = u64::from(pages) << request.stride.shift();
+            start.0.saturating_add(bytes) <= USER_END
+        }
+        Extent::List(list) => list.is_below(USER_END),
     }
 }
 

@@ -20,6 +20,7 @@
 
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, each_cpu, split, words_for};
+use crate::history::state::ROWS;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Words of an inbox that are looked through without a word on top: a cache line.
@@ -38,7 +39,7 @@ const fn inbox_words(cpus: usize) -> usize {
     }
 }
 
-/// The inboxes, then whom each CPU still waits for, then the online CPUs, then the kernel's own set.
+/// The inboxes, then whom each CPU still waits for, then the online CPUs, then the rows of `history`.
 #[derive(Clone, Copy)]
 pub(crate) struct Matrix<'k> {
     words: &'k [AtomicU64],
@@ -50,7 +51,7 @@ pub(crate) struct Matrix<'k> {
 
 impl<'k> Matrix<'k> {
     pub(crate) const fn words(cpus: usize) -> usize {
-        cpus * inbox_words(cpus) + (cpus + 2) * words_for(cpus)
+        cpus * inbox_words(cpus) + (cpus + 1 + ROWS) * words_for(cpus)
     }
 
     /// # Panics
@@ -77,12 +78,8 @@ impl<'k> Matrix<'k> {
         self.row(self.cpus)
     }
 
-    pub(crate) fn kernel_set(&self) -> AtomicCpuSet<'k> {
-        self.row(self.cpus + 1)
-    }
-
     /// A row behind the inboxes.
-    fn row(&self, row: usize) -> AtomicCpuSet<'k> {
+    pub(crate) fn row(&self, row: usize) -> AtomicCpuSet<'k> {
         AtomicCpuSet::new(&self.words[self.cpus * self.inbox_words + row * self.row_words..][..self.row_words])
     }
 }

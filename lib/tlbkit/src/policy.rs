@@ -1,5 +1,7 @@
 //! Every decision on which kernels differ, as data; each field is independent of the others.
 
+use crate::history::choices::{FamilyShift, History};
+
 /// How many tags a CPU uses, and which it recycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tags {
@@ -41,15 +43,6 @@ pub enum CpuSetUpkeep {
     },
 }
 
-/// Whether the CPUs that run the kernel's own tables are recorded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KernelSet {
-    /// They are not: nobody ever reads the set.
-    Unwritten,
-    /// They are, as kernels did for no reason until 2018: the most contended line of the machine.
-    Written,
-}
-
 /// How a number of pages is compared with its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Compare {
@@ -57,15 +50,6 @@ pub enum Compare {
     Above,
     /// The limit or more: everything.
     AtLeast,
-}
-
-/// Whether a range is searched for large pages before the choice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LargePageWalk {
-    /// It is: the page tables are walked over the range, and one large page makes it a full flush.
-    Walk,
-    /// It is not.
-    Skip,
 }
 
 /// When a range is flushed page by page and when everything is.
@@ -78,26 +62,8 @@ pub enum RangeRule {
         /// Its comparison.
         compare: Compare,
     },
-    /// Linux 3.6 to 3.16: more pages than `min(active pages of the space, entries) >> shift` flush everything.
-    FamilyShift {
-        /// By CPU family; -1 for always everything.
-        shift: i8,
-        /// Entries of the last-level dTLB for 4 KiB pages.
-        entries: u16,
-        /// The page-table walk before it.
-        walk: LargePageWalk,
-    },
-}
-
-/// When invalidations go out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Batching {
-    /// Each at the time of its request.
-    None,
-    /// Up to so many single pages (at most 16) at the update point, then one full flush.
-    Packet(u8),
-    /// One range that covers them all, at the update point, judged by the [`RangeRule`].
-    Range,
+    /// The rule of older kernels; there is none without the feature `history`.
+    FamilyShift(FamilyShift),
 }
 
 /// When a page-table page of a space that is being emptied is freed.
@@ -147,24 +113,6 @@ pub enum LocalFlush {
     WhileRemote,
 }
 
-/// How a lazily loaded space is kept from being freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LazyReferences {
-    /// By a count on the space, two locked operations an idle period.
-    Counted,
-    /// By nothing: destroy interrupts the CPUs that still hold it.
-    ShotDown,
-}
-
-/// Whether flushes are counted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Accounting {
-    /// They are not, and cost nothing.
-    Off,
-    /// By reason x local, remote, kernel, and by size with cycles.
-    On,
-}
-
 /// A point in the space of all these choices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each field is documented at its type")]
@@ -172,16 +120,13 @@ pub struct Policy {
     pub tags: Tags,
     pub lazy: Lazy,
     pub cpu_set: CpuSetUpkeep,
-    pub kernel_set: KernelSet,
     pub range: RangeRule,
-    pub batching: Batching,
     pub table_free: TableFree,
     pub foreign: Foreign,
     pub isolation: Isolation,
     pub user_flush: UserFlush,
     pub local_flush: LocalFlush,
-    pub lazy_references: LazyReferences,
-    pub accounting: Accounting,
+    pub history: History,
 }
 
 impl Policy {
@@ -202,19 +147,13 @@ impl Policy {
 
 impl RangeRule {
     /// True if `pages` pages of a space with `active_pages` mapped pages are to be flushed as everything.
-    ///
-    /// The 3.x rule is that of `flush_tlb_mm_range` in Linux 3.13.
     #[must_use]
     #[inline]
     pub const fn is_everything(&self, pages: u64, active_pages: u64) -> bool {
         match *self {
             Self::Ceiling { pages: limit, compare: Compare::Above } => pages > limit as u64,
             Self::Ceiling { pages: limit, compare: Compare::AtLeast } => pages >= limit as u64,
-            Self::FamilyShift { shift, .. } if shift < 0 => true,
-            Self::FamilyShift { shift, entries, .. } => {
-                let active = if active_pages < entries as u64 { active_pages } else { entries as u64 };
-                pages > active >> shift
-            }
+            Self::FamilyShift(ref rule) => rule.is_everything(pages, active_pages),
         }
     }
 
@@ -223,14 +162,8 @@ impl RangeRule {
         match *self {
             Self::Ceiling { pages, compare: Compare::Above } => Some(pages),
             Self::Ceiling { pages, compare: Compare::AtLeast } => Some(pages.saturating_sub(1)),
-            Self::FamilyShift { .. } => None,
+            Self::FamilyShift(_) => None,
         }
-    }
-
-    /// True if the page tables are to be searched for large pages before a range is flushed page by page.
-    #[must_use]
-    pub const fn walks(&self) -> bool {
-        matches!(self, Self::FamilyShift { walk: LargePageWalk::Walk, .. })
     }
 }
 
@@ -245,15 +178,5 @@ mod tests {
         assert!(!above.is_everything(33, 0) && above.is_everything(34, 0));
         assert!(!at_least.is_everything(31, 0) && at_least.is_everything(32, 0));
         assert!(RangeRule::Ceiling { pages: 0, compare: Compare::Above }.is_everything(1, 0));
-    }
-
-    #[test]
-    fn the_family_shift_counts_active_entries() {
-        let rule = |shift| RangeRule::FamilyShift { shift, entries: 512, walk: LargePageWalk::Skip };
-        // Ivy Bridge: 129 pages go one by one with shift 1 and at once with shift 2 (documents 003 and 004).
-        assert!(!rule(1).is_everything(129, 100_000));
-        assert!(rule(2).is_everything(129, 100_000));
-        assert!(rule(1).is_everything(33, 64) && !rule(1).is_everything(32, 64));
-        assert!(rule(-1).is_everything(1, 100_000));
     }
 }

@@ -44,8 +44,7 @@ impl Knobs {
     }
 
     /// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
-    /// A range of more than 1 GiB of base pages is everything whatever is said here; and a gather under
-    /// [`Batching::Packet`](crate::Batching) is, as always, once its list is full.
+    /// A range of more than 1 GiB of base pages is everything whatever is said here.
     pub fn set_ceiling(&self, pages: u32) {
         // Relaxed: as above.
         self.ceiling.store(u64::from(pages), Ordering::Relaxed);
@@ -61,9 +60,9 @@ impl Knobs {
             return true;
         }
         // Relaxed: as above.
-        match self.ceiling.load(Ordering::Relaxed) {
-            BY_RULE => rule.is_everything(pages, active_pages),
-            ceiling => pages > ceiling,
+        match (self.ceiling.load(Ordering::Relaxed), rule) {
+            (BY_RULE, RangeRule::FamilyShift(rule)) => rule.is_everything(pages, active_pages),
+            (ceiling, _) => pages > ceiling,
         }
     }
 }

@@ -3,22 +3,20 @@
 //! A request lives in its sender's [`CpuState`](crate::CpuState), one at a time, so there is no queue to overflow
 //! (C-64). More pages than fit become everything, with the strongest scope asked for (INV-11).
 
-use crate::addr::{PAGE_BYTES, SpaceToken, Stride, VirtAddr};
+use crate::addr::{SpaceToken, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId};
-use crate::sync::{AtomicU32, AtomicU64, Ordering, const_unless_loom, zeros};
-
-/// Single pages that a request can name.
-pub const MAX_PAGES: usize = 16;
+use crate::history::state::{List, Room, SharedList};
+use crate::sync::{AtomicU64, Ordering, const_unless_loom};
 
 /// Which entries are meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Extent {
+pub(crate) enum Extent<'l> {
     /// All of the space.
     Everything,
     /// `pages` translations of `stride` from an address on.
     Range { start: VirtAddr, pages: u32 },
-    /// The first `count` addresses of the list.
-    List { count: u32 },
+    /// Single pages; there are none without the feature `history`.
+    List(List<'l>),
 }
 
 /// What else must hold.
@@ -35,16 +33,16 @@ pub(crate) mod scope {
 
 /// One request.
 #[derive(Clone, Copy)]
-pub(crate) struct Request {
+pub(crate) struct Request<'l> {
     pub(crate) space: SpaceId,
     pub(crate) token: SpaceToken,
     pub(crate) generation: Generation,
-    pub(crate) extent: Extent,
+    pub(crate) extent: Extent<'l>,
     pub(crate) stride: Stride,
     pub(crate) scope: u64,
 }
 
-impl Request {
+impl Request<'_> {
     #[inline(always)]
     pub(crate) const fn has(&self, scope: u64) -> bool {
         self.scope & scope != 0
@@ -55,7 +53,7 @@ impl Request {
         match self.extent {
             Extent::Everything => None,
             Extent::Range { pages, .. } => Some(pages),
-            Extent::List { count } => Some(count),
+            Extent::List(list) => Some(list.count()),
         }
     }
 }
@@ -75,8 +73,8 @@ pub(crate) struct Mailbox {
     shape: AtomicU64,
     /// The first address of a range, the lowest of a list.
     start: AtomicU64,
-    /// Pages above `start`: half the size of addresses, so that a CPU's state takes eight lines.
-    list: [AtomicU32; MAX_PAGES],
+    /// Relative to `start`.
+    list: SharedList,
 }
 
 impl Mailbox {
@@ -88,17 +86,17 @@ impl Mailbox {
                 generation: AtomicU64::new(0),
                 shape: AtomicU64::new(0),
                 start: AtomicU64::new(0),
-                list: zeros!(AtomicU32; MAX_PAGES),
+                list: SharedList::new(),
             }
         }
     }
 
-    pub(crate) fn post(&self, request: &Request, list: &[VirtAddr]) {
+    pub(crate) fn post(&self, request: &Request<'_>) {
         let (kind, start, count) = match request.extent {
             Extent::Everything => (EVERYTHING, 0, 0),
             Extent::Range { start, pages } => (RANGE, start.0, pages),
-            Extent::List { count } => match self.post_list(list) {
-                Some(lowest) => (LIST, lowest, count),
+            Extent::List(list) => match self.list.post(list) {
+                Some(lowest) => (LIST, lowest, list.count()),
                 None => (EVERYTHING, 0, 0),
             },
         };
@@ -113,30 +111,18 @@ impl Mailbox {
         }
     }
 
-    /// The lowest address; `None` if the list spans too much (16 TiB) to be written relative to it.
-    fn post_list(&self, list: &[VirtAddr]) -> Option<u64> {
-        let lowest = list.iter().map(|va| va.0).min()?;
-        for (word, va) in self.list.iter().zip(list) {
-            let pages_above = u32::try_from((va.0 - lowest) / PAGE_BYTES).ok()?;
-            word.store(pages_above, Ordering::Relaxed); // Relaxed: as in `post`
-        }
-        Some(lowest)
-    }
-
-    /// The request, and its list in `list` if it has one.
-    pub(crate) fn read(&self, list: &mut [VirtAddr; MAX_PAGES]) -> Request {
+    /// The request, and its list in `room` if it has one.
+    #[inline(always)]
+    pub(crate) fn read<'l>(&self, room: &'l mut Room) -> Request<'l> {
         // Relaxed, all of them: ordered by the Acquire load of the outbox; see the type.
         let shape = self.shape.load(Ordering::Relaxed);
         let count = (shape >> 32) as u32;
         let extent = match shape & 0xff {
             // Relaxed: as above.
             RANGE => Extent::Range { start: VirtAddr(self.start.load(Ordering::Relaxed)), pages: count },
-            LIST => {
+            LIST if cfg!(feature = "history") => {
                 let lowest = self.start.load(Ordering::Relaxed); // Relaxed: as above
-                for (va, word) in list.iter_mut().zip(&self.list).take(count as usize) {
-                    *va = VirtAddr(lowest + u64::from(word.load(Ordering::Relaxed)) * PAGE_BYTES); // Relaxed: as above
-                }
-                Extent::List { count }
+                self.list.read(lowest, count, room).map_or(Extent::Everything, Extent::List)
             }
             _ => Extent::Everything,
         };
@@ -163,10 +149,7 @@ mod tests {
     #[test]
     fn what_is_posted_is_read() {
         let mailbox = Mailbox::new();
-        let pages = [VirtAddr(0xf000), VirtAddr(0x1000)];
-        for extent in
-            [Extent::Everything, Extent::Range { start: VirtAddr(0x7000), pages: u32::MAX }, Extent::List { count: 2 }]
-        {
+        for extent in [Extent::Everything, Extent::Range { start: VirtAddr(0x7000), pages: u32::MAX }] {
             let request = Request {
                 space: SpaceId(3),
                 token: SpaceToken(u64::MAX),
@@ -175,19 +158,11 @@ mod tests {
                 stride: Stride::Page2M,
                 scope: scope::GLOBAL | scope::TRIM,
             };
-            mailbox.post(&request, &pages);
-            let mut list = [VirtAddr(0); MAX_PAGES];
-            let read = mailbox.read(&mut list);
+            mailbox.post(&request);
+            let mut room = Room::new();
+            let read = mailbox.read(&mut room);
             assert_eq!((read.space, read.token, read.generation), (request.space, request.token, request.generation));
             assert_eq!((read.extent, read.stride, read.scope), (extent, Stride::Page2M, request.scope));
-            assert!(!matches!(extent, Extent::List { .. }) || list[..2] == pages);
         }
-    }
-
-    #[test]
-    fn a_list_that_spans_too_much_becomes_everything() {
-        let pages = [VirtAddr(0x1000), VirtAddr(0xffff_8000_0000_0000)];
-        assert_eq!(Mailbox::new().post_list(&pages), None);
-        assert_eq!(Mailbox::new().post_list(&pages[1..]), Some(pages[1].0));
     }
 }

@@ -21,9 +21,10 @@ use crate::address_space::{AddressSpace, Generation, Translations};
 use crate::cpu_set::{each_cpu, split};
 use crate::cpu_state::{Cpu, Presence, flag};
 use crate::hardware::{Event, Hardware, IrqsOff};
-use crate::policy::{Lazy, LazyReferences, LocalFlush};
-use crate::request::{Extent, MAX_PAGES, Request, scope};
-use crate::stats::Reason;
+use crate::history::state::Room;
+use crate::policy::{Lazy, LocalFlush};
+use crate::reason::Reason;
+use crate::request::{Extent, Request, scope};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Whether a destroyed space's top-level table may be freed.
@@ -58,19 +59,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes everywhere what `extent` names; the page tables have been changed. When it returns no CPU can use an old
     /// translation, nor walk an old table if [`scope::TABLES`] is asked for (INV-6).
     #[inline(always)]
-    pub(crate) fn shoot(
-        &self,
-        translations: Translations<'_, '_>,
-        mut request: Request,
-        list: &[VirtAddr],
-        reason: Reason,
-    ) {
+    pub(crate) fn shoot(&self, translations: Translations<'_, '_>, mut request: Request<'_>, reason: Reason) {
         assert!(self.state.is_sending.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
         let Translations::OfSpace(space) = translations else {
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             fence(Ordering::SeqCst);
-            return self.shoot_others(translations, &request, list, reason);
+            return self.shoot_others(translations, &request, reason);
         };
         request.generation = space.advance();
         if request.generation.0 & self.tlb.trim_mask == 0 || request.has(self.tlb.trims_with) {
@@ -78,10 +73,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         let runs_here = self.presence() == Presence::running(space.id);
         if request.has(scope::GLOBAL) || !runs_here || self.has_flag(flag::COUNTS) || !self.is_alone_with(space) {
-            return self.shoot_others(translations, &request, list, reason);
+            return self.shoot_others(translations, &request, reason);
         }
         // The common path: a program on one CPU. Whoever joins from here on finds the new generation (INV-2).
-        self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, list, irqs));
+        self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, irqs));
         self.hardware.event(Event::FlushLocalDone);
         self.hardware.event(Event::FlushEnd);
     }
@@ -103,7 +98,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             stride,
             scope: 0,
         };
-        self.shoot(Translations::OfSpace(space), request, &[], why);
+        self.shoot(Translations::OfSpace(space), request, why);
     }
 
     /// True if no other CPU can hold translations of `space`.
@@ -120,33 +115,31 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// The second half of [`shoot`](Self::shoot), when others may have to be told or flushes are counted.
     #[inline(never)]
-    fn shoot_others(&self, translations: Translations<'_, '_>, request: &Request, list: &[VirtAddr], reason: Reason) {
-        let began = if self.has_flag(flag::COUNTS) { self.hardware.now_cycles() } else { 0 };
+    fn shoot_others(&self, translations: Translations<'_, '_>, request: &Request<'_>, reason: Reason) {
+        let began = self.clock();
         let is_before = self.tlb.policy().local_flush == LocalFlush::BeforeRemote;
         if is_before {
-            self.flush_here(request, list);
+            self.flush_here(request);
         }
-        let told = self.tell(translations, request, list);
+        let told = self.tell(translations, request);
         if !is_before {
-            self.flush_here(request, list);
+            self.flush_here(request);
         }
-        if self.has_flag(flag::COUNTS) {
-            self.count(request, reason, told.cpus, self.hardware.now_cycles().wrapping_sub(began));
-        }
+        self.count(request, reason, told.cpus, began);
         if told.cpus != 0 {
             self.wait(told.words);
         }
         self.hardware.event(Event::FlushEnd);
     }
 
-    fn flush_here(&self, request: &Request, list: &[VirtAddr]) {
-        self.hardware.with_irqs_off(|irqs| self.carry_out(request, list, irqs));
+    fn flush_here(&self, request: &Request<'_>) {
+        self.hardware.with_irqs_off(|irqs| self.carry_out(request, irqs));
         self.hardware.event(Event::FlushLocalDone);
     }
 
     /// Tells every CPU that must know.
     #[inline(always)]
-    fn tell(&self, translations: Translations<'_, '_>, request: &Request, list: &[VirtAddr]) -> Told {
+    fn tell(&self, translations: Translations<'_, '_>, request: &Request<'_>) -> Told {
         let candidates = match translations {
             Translations::OfSpace(space) if !request.has(scope::GLOBAL) => space.cpus,
             // A global entry belongs to no tag: whoever has ever run the space may hold it.
@@ -162,7 +155,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 bits &= !own_bit;
             }
             if bits != 0 {
-                told.add(index, self.choose(index, bits, request, list, told.cpus == 0));
+                told.add(index, self.choose(index, bits, request, told.cpus == 0));
             }
         }
         if told.cpus != 0 {
@@ -173,7 +166,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Writes into the outbox those of `bits` that must be told; the mailbox first, before the first of all.
     #[inline(never)]
-    fn choose(&self, index: usize, bits: u64, request: &Request, list: &[VirtAddr], is_first: bool) -> u32 {
+    fn choose(&self, index: usize, bits: u64, request: &Request<'_>, is_first: bool) -> u32 {
         let mut chosen = 0;
         each_cpu(index, bits, |cpu| {
             if self.must_tell(cpu, request) {
@@ -182,7 +175,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         });
         if chosen != 0 {
             if is_first {
-                self.state.mailbox.post(request, list);
+                self.state.mailbox.post(request);
                 self.state.is_sending.set(1);
             }
             // Release: the mailbox is whole; partner is the Acquire of the outbox in `answer`.
@@ -194,7 +187,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// INV-5 and INV-2, sender's side: a CPU in the middle of a switch is a target; one that runs something else is
     /// not, for it will find the new generation; a lazy one is not, for the same reason, unless tables are freed.
     #[inline(always)]
-    fn must_tell(&self, cpu: CpuId, request: &Request) -> bool {
+    fn must_tell(&self, cpu: CpuId, request: &Request<'_>) -> bool {
         // Acquire: partner is the Release that ends a switch, begins lazy mode or leaves: what that CPU did is over.
         let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
         if seen == Presence::running(request.space) || seen == Presence::SWITCHING {
@@ -243,10 +236,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return;
         }
         self.hardware.event(Event::AnswerBegin(sender));
-        let mut list = [VirtAddr(0); MAX_PAGES];
-        let request = self.tlb.cpus[sender.0 as usize].mailbox.read(&mut list);
-        let count = if let Extent::List { count } = request.extent { count as usize } else { 0 };
-        self.carry_out(&request, &list[..count], irqs);
+        let mut room = Room::new();
+        let request = self.tlb.cpus[sender.0 as usize].mailbox.read(&mut room);
+        self.carry_out(&request, irqs);
         self.hardware.event(Event::AnswerEnd(sender));
         // Release: the flush is over; partner is the Acquire in `wait`.
         outbox.remove(self.id, Ordering::Release);
@@ -259,9 +251,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// If this CPU runs the space; if interrupts are off.
     pub fn destroy(&self, space: &AddressSpace<'_>) -> Destroyed {
         assert!(!self.is_running(space), "destroying a space that runs here");
-        let policy = self.tlb.policy();
-        if policy.lazy_references == LazyReferences::Counted {
-            return if space.begin_death() { Destroyed::Now } else { Destroyed::WhenUnreferenced };
+        if let Some(destroyed) = self.end_counted(space) {
+            return destroyed;
         }
         let everyone = if self.has_flag(flag::EXACT_SET) { scope::EVERYONE } else { 0 };
         let request = Request {
@@ -272,7 +263,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             stride: Stride::Page4K,
             scope: scope::TABLES | everyone,
         };
-        self.shoot(Translations::OfSpace(space), request, &[], Reason::Destroy);
+        self.shoot(Translations::OfSpace(space), request, Reason::Destroy);
         Destroyed::Now
     }
 }

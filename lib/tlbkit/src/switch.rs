@@ -58,10 +58,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::NOT_LAZY) {
             return self.load_kernel(irqs);
         }
-        // The kernel's own tables count as lazy.
-        if !self.presence().is_lazy() {
-            self.loaded_space().count_lazy();
-        }
+        self.keep_lazily();
         self.become_lazy();
     }
 
@@ -83,21 +80,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Out of line as a whole, so that a switch that does nothing saves no register for it.
     #[inline(never)]
     fn leave_lazy_with_work(&self, to: &AddressSpace<'_>, newest: Generation) {
-        if self.has_flag(flag::COUNTED) {
-            self.uncount(to);
-        }
+        self.let_go(to);
         if self.state.slots.generation(self.asid()) != newest {
             self.reload(to, newest);
         }
         // Relaxed: as in `leave_lazy`.
         self.set_presence(Presence::running(to.id), Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn uncount(&self, space: &AddressSpace<'_>) {
-        if space.uncount_lazy() {
-            self.hardware.event(Event::LastLazyReference(space.token));
-        }
     }
 
     /// Loads the loaded space's tables again and drops all that its tag holds.
@@ -130,7 +118,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.enter(self.seat(to, Slots::take_in_turn), to);
     }
 
-    /// All the others: an exact set, counted references.
+    /// All the others: an exact set, and what older kernels owe.
     #[inline(never)]
     fn switch_with_work(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
         let token = SpaceToken(self.state.token.get());
@@ -205,11 +193,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[cold]
     fn after_leaving(&self, left: Presence, token: SpaceToken, _irqs: &IrqsOff) {
         if left == Presence::KERNEL {
-            if self.has_flag(flag::KERNEL_SET) {
-                // Relaxed: nobody reads this set; it is here for what it costs.
-                self.tlb.kernel_set().remove(self.id, Ordering::Relaxed);
-            }
-            return;
+            return self.leave_kernel_set();
         }
         if !self.has_flag(flag::EXACT_SET | flag::COUNTED) {
             return;
@@ -219,8 +203,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             // Release: CR3 was left before (C-06); partner is the fence in `advance`, after which the set is read.
             space.cpus.remove(self.id, Ordering::Release);
         }
-        if left.is_lazy() && self.has_flag(flag::COUNTED) {
-            self.uncount(space);
+        if left.is_lazy() {
+            self.let_go(space);
         }
     }
 
@@ -241,10 +225,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.load_cr3(Cr3::flushing(root, Pcid::KERNEL));
         }
         self.state.root.set(root.0);
-        if self.has_flag(flag::KERNEL_SET) {
-            // Relaxed: nobody reads this set.
-            self.tlb.kernel_set().add(self.id, Ordering::Relaxed);
-        }
+        self.join_kernel_set();
         // Release: CR3 names the kernel's tables before a sender can see it; partner is the Acquire in `must_tell`.
         self.set_presence(Presence::KERNEL, Ordering::Release);
         if self.has_flag(flag::SWITCH) {

@@ -17,6 +17,7 @@ pub use explored::{AtomicU32, AtomicU64, fence};
 pub use observed::{Access, AtomicU32, AtomicU64, Observer, Word, fence, set_observer};
 
 /// `N` atomics that hold 0. Constant, except under loom, which counts each atomic that comes to be.
+#[cfg(feature = "history")]
 macro_rules! zeros {
     ($atomic:ident; $count:expr) => {{
         #[cfg(not(loom))]
@@ -39,7 +40,9 @@ macro_rules! const_unless_loom {
     };
 }
 
-pub(crate) use {const_unless_loom, zeros};
+pub(crate) use const_unless_loom;
+#[cfg(feature = "history")]
+pub(crate) use zeros;
 
 macro_rules! owned {
     ($name:ident, $atomic:ident, $int:ty) => {

@@ -57,8 +57,8 @@ impl Tlb<'_> {
     /// taken away for a while: it would go on where it was, with what it was not told of still in its TLB.
     ///
     /// If it was itself asking, its request stands until its `bring_up` returns, and the space that it was about must
-    /// live so long. A lazy reference that it held under [`LazyReferences::Counted`](crate::LazyReferences) stays
-    /// counted: that space's tables are never given back.
+    /// live so long. A lazy reference that it held where those are counted stays counted: that space's tables are never
+    /// given back.
     ///
     /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its target's inbox
     /// and no interrupt follows; the next sender counts on that interrupt and sends none. So a kernel that calls this

@@ -48,7 +48,9 @@ fn what_ending_processes_send_and_flush_is_told_apart() {
 
 #[test]
 fn each_flush_has_a_reason_where_the_policy_counts_them() {
-    let outcome = build(Policy { accounting: Accounting::On, ..policy("netbsd-5.0") });
+    let mut counting = policy("netbsd-5.0");
+    counting.history.accounting = Accounting::On;
+    let outcome = build(counting);
     let sum = |of: fn(&ReasonRow) -> u64| outcome.reasons.iter().map(of).sum::<u64>();
     assert_eq!(sum(|row| row.remote), outcome.ipis.sent);
     assert_eq!(sum(|row| row.local + row.kernel), outcome.flushes.flushes);

@@ -4,8 +4,8 @@
 //! at each flush, a ceiling of one page) reach in a short run what the published ones reach after hours.
 
 use tlbkit::{
-    Accounting, Batching, Compare, CpuSetUpkeep, Foreign, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
-    LocalFlush, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
+    Accounting, Batching, Compare, CpuSetUpkeep, FamilyShift, Foreign, History, Isolation, KernelSet, LargePageWalk,
+    Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
 };
 
 use crate::digest::Random;
@@ -22,22 +22,22 @@ fn one_of<T: Copy>(random: &mut Random, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
+/// The order of the draws is that of the seeds that have been searched.
 fn point(random: &mut Random) -> Policy {
-    Policy {
-        tags: tags(random),
-        lazy: one_of(random, &[Lazy::Off, Lazy::InterruptOnce, Lazy::SkipUnlessTablesFreed]),
-        cpu_set: cpu_set(random),
-        kernel_set: one_of(random, &[KernelSet::Unwritten, KernelSet::Written]),
-        range: range(random),
-        batching: batching(random),
-        table_free: one_of(random, &[TableFree::AtOnce, TableFree::AtDestroyUnlessLow]),
-        foreign: one_of(random, &[Foreign::Window, Foreign::TemporarySwitch, Foreign::DirectMap]),
-        isolation: one_of(random, &[Isolation::Off, Isolation::On]),
-        user_flush: one_of(random, &[UserFlush::Invpcid, UserFlush::DeferredCr3]),
-        local_flush: one_of(random, &[LocalFlush::BeforeRemote, LocalFlush::WhileRemote]),
-        lazy_references: one_of(random, &[LazyReferences::Counted, LazyReferences::ShotDown]),
-        accounting: one_of(random, &[Accounting::Off, Accounting::On]),
-    }
+    let tags = tags(random);
+    let lazy = one_of(random, &[Lazy::Off, Lazy::InterruptOnce, Lazy::SkipUnlessTablesFreed]);
+    let cpu_set = cpu_set(random);
+    let kernel_set = one_of(random, &[KernelSet::Unwritten, KernelSet::Written]);
+    let (range, batching) = (range(random), batching(random));
+    let table_free = one_of(random, &[TableFree::AtOnce, TableFree::AtDestroyUnlessLow]);
+    let foreign = one_of(random, &[Foreign::Window, Foreign::TemporarySwitch, Foreign::DirectMap]);
+    let isolation = one_of(random, &[Isolation::Off, Isolation::On]);
+    let user_flush = one_of(random, &[UserFlush::Invpcid, UserFlush::DeferredCr3]);
+    let local_flush = one_of(random, &[LocalFlush::BeforeRemote, LocalFlush::WhileRemote]);
+    let lazy_references = one_of(random, &[LazyReferences::Counted, LazyReferences::ShotDown]);
+    let accounting = one_of(random, &[Accounting::Off, Accounting::On]);
+    let history = History { kernel_set, batching, lazy_references, accounting };
+    Policy { tags, lazy, cpu_set, range, table_free, foreign, isolation, user_flush, local_flush, history }
 }
 
 fn tags(random: &mut Random) -> Tags {
@@ -57,7 +57,7 @@ fn range(random: &mut Random) -> RangeRule {
     let walk = one_of(random, &[LargePageWalk::Walk, LargePageWalk::Skip]);
     let shift = one_of(random, &[-1, 0, 1, 2]);
     let ceiling = RangeRule::Ceiling { pages, compare };
-    one_of(random, &[ceiling, ceiling, ceiling, RangeRule::FamilyShift { shift, entries: 512, walk }])
+    one_of(random, &[ceiling, ceiling, ceiling, RangeRule::FamilyShift(FamilyShift { shift, entries: 512, walk })])
 }
 
 fn batching(random: &mut Random) -> Batching {

@@ -1,6 +1,6 @@
 //! What is explored: how many CPUs, under which policy, from where, and how much may happen.
 
-use tlbkit::{CpuSetUpkeep, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
+use tlbkit::{CpuSetUpkeep, History, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
 
 use crate::deviation::Deviation;
 use crate::state::{Budget, CpuNumber, SpaceNumber};
@@ -53,7 +53,6 @@ fn kept() -> Policy {
         lazy: Lazy::SkipUnlessTablesFreed,
         cpu_set: CpuSetUpkeep::Trimmed { every: 0 },
         local_flush: LocalFlush::WhileRemote,
-        lazy_references: LazyReferences::ShotDown,
         isolation: Isolation::Off,
         ..Policy::default()
     }
@@ -72,7 +71,7 @@ fn isolated(user_flush: UserFlush) -> Policy {
 }
 
 fn counted() -> Policy {
-    Policy { lazy_references: LazyReferences::Counted, ..exact() }
+    Policy { history: History { lazy_references: LazyReferences::Counted, ..History::NONE }, ..exact() }
 }
 
 fn trimmed() -> Policy {

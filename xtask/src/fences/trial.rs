@@ -80,7 +80,10 @@ impl Trial {
     /// Builds the handshakes; the path of the program.
     fn build(&self, sets: Sets) -> Result<PathBuf> {
         let output = Command::new("cargo")
-            .args("test --quiet --package tlbkit --test handshakes --no-run --message-format=json".split(' '))
+            .args(
+                "test --quiet --package tlbkit --features history --test handshakes --no-run --message-format=json"
+                    .split(' '),
+            )
             .current_dir(&self.workshop.root)
             .env("CARGO_TARGET_DIR", self.workshop.target.join(sets.folder()))
             .env("RUSTFLAGS", format!("--cfg loom {}", sets.flags()))

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use std::path::Path;
-use tlbkit::{Accounting, Isolation, Policy};
+use tlbkit::{Accounting, History, Isolation, Policy};
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::{Outcome, Run};
 
@@ -156,7 +156,8 @@ pub(super) fn run_all(cases: &[Case], boot: &dyn Fn(&Case) -> Result<Ended>) -> 
 impl Case {
     fn policy(&self) -> Result<Policy> {
         let preset = Policy::preset(self.policy).with_context(|| format!("no policy {}", self.policy))?;
-        Ok(Policy { isolation: self.isolation, accounting: Accounting::On, ..preset })
+        let history = History { accounting: Accounting::On, ..preset.history };
+        Ok(Policy { isolation: self.isolation, history, ..preset })
     }
 
     fn simulate(&self, features: tlbkit::Features) -> Result<Outcome> {

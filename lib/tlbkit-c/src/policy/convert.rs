@@ -1,6 +1,6 @@
 //! Policies from C's integers to the protocol's choices, checked, and back.
 
-use tlbkit::{Batching, Compare, CpuSetUpkeep, LargePageWalk, MAX_PAGES, MAX_SLOTS, RangeRule};
+use tlbkit::{Batching, Compare, CpuSetUpkeep, FamilyShift, History, LargePageWalk, MAX_PAGES, MAX_SLOTS, RangeRule};
 
 use super::{
     Accounting, BatchingKind, CpuSet, Foreign, Isolation, KernelSet, Lazy, LazyReferences, LocalFlush, Policy, Range,
@@ -44,16 +44,18 @@ impl Policy {
             tags: self.decode_tags()?,
             lazy: Lazy::decode(self.lazy)?,
             cpu_set: self.decode_cpu_set()?,
-            kernel_set: KernelSet::decode(self.kernel_set)?,
             range: self.decode_range()?,
-            batching: self.decode_batching()?,
             table_free: TableFree::decode(self.table_free)?,
             foreign: Foreign::decode(self.foreign)?,
             isolation: Isolation::decode(self.isolation)?,
             user_flush: UserFlush::decode(self.user_flush)?,
             local_flush: LocalFlush::decode(self.local_flush)?,
-            lazy_references: LazyReferences::decode(self.lazy_references)?,
-            accounting: Accounting::decode(self.accounting)?,
+            history: History {
+                kernel_set: KernelSet::decode(self.kernel_set)?,
+                batching: self.decode_batching()?,
+                lazy_references: LazyReferences::decode(self.lazy_references)?,
+                accounting: Accounting::decode(self.accounting)?,
+            },
         })
     }
 
@@ -91,7 +93,7 @@ impl Policy {
 
     fn decode_shift(&self, walk: LargePageWalk) -> Option<RangeRule> {
         let shift = i8::try_from(self.range_shift).ok().filter(|shift| (-1..=63).contains(shift))?;
-        Some(RangeRule::FamilyShift { shift, entries: u16::try_from(self.range_entries).ok()?, walk })
+        Some(RangeRule::FamilyShift(FamilyShift { shift, entries: u16::try_from(self.range_entries).ok()?, walk }))
     }
 
     fn decode_batching(&self) -> Option<Batching> {
@@ -117,7 +119,7 @@ impl Policy {
             CpuSetUpkeep::Trimmed { every } => (CpuSet::Trimmed, every),
             CpuSetUpkeep::TrimmedWithTables { every } => (CpuSet::TrimmedWithTables, every),
         };
-        let (batching, packet_pages) = match policy.batching {
+        let (batching, packet_pages) = match policy.history.batching {
             Batching::None => (BatchingKind::None, 0),
             Batching::Packet(pages) => (BatchingKind::Packet, pages),
             Batching::Range => (BatchingKind::Range, 0),
@@ -129,7 +131,7 @@ impl Policy {
             lazy: Lazy::encode(policy.lazy),
             cpu_set: cpu_set as u32,
             trim_every,
-            kernel_set: KernelSet::encode(policy.kernel_set),
+            kernel_set: KernelSet::encode(policy.history.kernel_set),
             range: range as u32,
             range_pages,
             range_shift,
@@ -141,8 +143,8 @@ impl Policy {
             isolation: Isolation::encode(policy.isolation),
             user_flush: UserFlush::encode(policy.user_flush),
             local_flush: LocalFlush::encode(policy.local_flush),
-            lazy_references: LazyReferences::encode(policy.lazy_references),
-            accounting: Accounting::encode(policy.accounting),
+            lazy_references: LazyReferences::encode(policy.history.lazy_references),
+            accounting: Accounting::encode(policy.history.accounting),
         }
     }
 }
@@ -151,7 +153,7 @@ fn encode_range(rule: RangeRule) -> (Range, u32, i32, u32) {
     match rule {
         RangeRule::Ceiling { pages, compare: Compare::Above } => (Range::Above, pages, 0, 0),
         RangeRule::Ceiling { pages, compare: Compare::AtLeast } => (Range::AtLeast, pages, 0, 0),
-        RangeRule::FamilyShift { shift, entries, walk } => {
+        RangeRule::FamilyShift(FamilyShift { shift, entries, walk }) => {
             let rule = if walk == LargePageWalk::Walk { Range::FamilyShiftWalk } else { Range::FamilyShift };
             (rule, 0, i32::from(shift), u32::from(entries))
         }

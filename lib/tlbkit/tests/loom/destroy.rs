@@ -1,6 +1,6 @@
 //! INV-1 for the top-level table: a space dies while a CPU holds it lazily.
 
-use tlbkit::{LazyReferences, Policy};
+use tlbkit::{History, LazyReferences, Policy};
 
 use crate::machine::{POLICY, Setup, check};
 
@@ -8,7 +8,10 @@ use crate::machine::{POLICY, Setup, check};
 #[test]
 fn inv_1_destroy_meets_the_last_counted_lazy_cpu() {
     check(
-        Setup { policy: Policy { lazy_references: LazyReferences::Counted, ..POLICY }, ..Setup::default() },
+        Setup {
+            policy: Policy { history: History { lazy_references: LazyReferences::Counted, ..History::NONE }, ..POLICY },
+            ..Setup::default()
+        },
         |[_, cpu]| {
             cpu.switch(1);
             cpu.lazy();

@@ -20,16 +20,13 @@ pub(crate) const POLICY: Policy = Policy {
     tags: Tags::RoundRobin(2),
     lazy: Lazy::SkipUnlessTablesFreed,
     cpu_set: CpuSetUpkeep::Trimmed { every: 0 },
-    kernel_set: KernelSet::Unwritten,
     range: RangeRule::Ceiling { pages: 33, compare: Compare::Above },
-    batching: Batching::Range,
     table_free: TableFree::AtOnce,
     foreign: Foreign::DirectMap,
     isolation: Isolation::Off,
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::WhileRemote,
-    lazy_references: LazyReferences::ShotDown,
-    accounting: Accounting::Off,
+    history: History::NONE,
 };
 
 /// What a test runs on.

@@ -1,7 +1,7 @@
 //! What a gather makes of many requests: single pages, one range, or everything, and never a weaker scope (INV-11).
 
 use proptest::prelude::*;
-use tlbkit::{Batching, Compare, Invpcid, MAX_PAGES, Policy, RangeRule, Reason, Scope, Stride, VirtAddr};
+use tlbkit::{Batching, Compare, History, Invpcid, MAX_PAGES, Policy, RangeRule, Reason, Scope, Stride, VirtAddr};
 
 use crate::machine::{Did, Owner, World};
 
@@ -88,7 +88,7 @@ fn effect_of(log: &[Did]) -> Effect {
 /// CPU 0 gathers what is named, and flushes; both CPUs run the space. What each executed.
 fn gather(batching: Batching, named: &[Named]) -> [Vec<Did>; 2] {
     let range = RangeRule::Ceiling { pages: CEILING as u32, compare: Compare::Above };
-    let world = World::new(Policy { batching, range, ..Policy::default() }, 2);
+    let world = World::new(Policy { history: History { batching, ..History::NONE }, range, ..Policy::default() }, 2);
     let space = world.space();
     (0..2).for_each(|cpu| world.switch(cpu, space));
     world.forget_logs();

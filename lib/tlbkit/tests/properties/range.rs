@@ -1,7 +1,7 @@
 //! When a range goes page by page and when as everything: the rule, the knob, and what the CPUs then execute.
 
 use proptest::prelude::*;
-use tlbkit::{Compare, Cr3, LargePageWalk, Policy, RangeRule, Reason, Stride, VirtAddr};
+use tlbkit::{Compare, Cr3, FamilyShift, LargePageWalk, Policy, RangeRule, Reason, Stride, VirtAddr};
 
 use crate::machine::{Did, USER, World, cr3s, invlpgs};
 
@@ -26,7 +26,7 @@ proptest! {
         (shift, entries) in (0i8..12, any::<u16>()),
         (pages, active) in (0u64..70_000, prop_oneof![0u64..70_000, Just(u64::MAX)]),
     ) {
-        let rule = |shift| RangeRule::FamilyShift { shift, entries, walk: LargePageWalk::Skip };
+        let rule = |shift| RangeRule::FamilyShift(FamilyShift { shift, entries, walk: LargePageWalk::Skip });
         let mut limit = active.min(u64::from(entries));
         (0..shift).for_each(|_| limit /= 2);
         prop_assert_eq!(rule(shift).is_everything(pages, active), pages > limit);

@@ -1,7 +1,7 @@
 //! The set of CPUs: never too few, exact or trimmed as the policy says, and unwritten where nothing changes.
 
 use tlbkit::sync::Ordering;
-use tlbkit::{CpuId, CpuSetUpkeep, KernelSet, Lazy, LazyReferences, Policy, Tags};
+use tlbkit::{CpuId, CpuSetUpkeep, History, KernelSet, Lazy, LazyReferences, Policy, Tags};
 
 use crate::machine::{Owner, USER, World, interrupted};
 
@@ -109,7 +109,10 @@ fn a_switch_between_two_known_spaces_writes_nothing_shared() {
 #[test]
 fn the_kernels_own_set_is_written_only_on_request() {
     for (kernel_set, expected) in [(KernelSet::Written, true), (KernelSet::Unwritten, false)] {
-        let world = World::new(Policy { kernel_set, lazy: Lazy::Off, ..Policy::default() }, 1);
+        let world = World::new(
+            Policy { history: History { kernel_set, ..History::NONE }, lazy: Lazy::Off, ..Policy::default() },
+            1,
+        );
         let a = world.space();
         let is_member = || world.tlb.kernel_set().contains(CpuId(0), Ordering::Relaxed);
         world.switch(0, a);
@@ -125,7 +128,10 @@ fn the_kernels_own_set_is_written_only_on_request() {
 fn inv_5_interrupted_once_a_lazy_cpu_leaves_the_set() {
     for lazy_references in [LazyReferences::Counted, LazyReferences::ShotDown] {
         let exact = policy(CpuSetUpkeep::Exact);
-        let world = World::new(Policy { lazy: Lazy::InterruptOnce, lazy_references, ..exact }, 2);
+        let world = World::new(
+            Policy { lazy: Lazy::InterruptOnce, history: History { lazy_references, ..History::NONE }, ..exact },
+            2,
+        );
         let a = world.space();
         world.switch(1, a);
         world.lazy(1);

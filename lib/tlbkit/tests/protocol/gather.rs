@@ -4,7 +4,8 @@ use std::cell::Cell;
 
 use tlbkit::VirtAddr;
 use tlbkit::{
-    Batching, Compare, Invpcid, LargePageWalk, Policy, RangeRule, Reason, Scope, Stride, TlbGather, Translations,
+    Batching, Compare, FamilyShift, History, Invpcid, LargePageWalk, Policy, RangeRule, Reason, Scope, Stride,
+    TlbGather, Translations,
 };
 
 use crate::machine::{Did, KERNEL, Owner, USER, World, cr3s, invlpgs};
@@ -13,7 +14,7 @@ const CEILING: RangeRule = RangeRule::Ceiling { pages: 33, compare: Compare::Abo
 
 /// One CPU that runs one space.
 fn alone(batching: Batching, range: RangeRule) -> &'static World {
-    let world = World::new(Policy { batching, range, ..Policy::default() }, 1);
+    let world = World::new(Policy { history: History { batching, ..History::NONE }, range, ..Policy::default() }, 1);
     let space = world.space();
     world.switch(0, space);
     world.enter_kernel(0);
@@ -153,7 +154,7 @@ fn a_range_past_the_top_of_all_addresses_is_flushed_up_to_there() {
 
 #[test]
 fn the_3_13_rule_asks_for_a_walk_below_its_limit_only() {
-    let rule = RangeRule::FamilyShift { shift: 1, entries: 512, walk: LargePageWalk::Walk };
+    let rule = RangeRule::FamilyShift(FamilyShift { shift: 1, entries: 512, walk: LargePageWalk::Walk });
     let world = alone(Batching::Range, rule);
     let wants = |pages: u64| {
         let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::<u8>::new());

@@ -1,6 +1,6 @@
 //! Generations: requests that arrive in another order than they were made, and requests that arrive too late.
 
-use tlbkit::{Batching, Compare, Policy, RangeRule, Reason, Scope, Stride, VirtAddr};
+use tlbkit::{Batching, Compare, History, Policy, RangeRule, Reason, Scope, Stride, VirtAddr};
 
 use crate::machine::{Delivery, Did, KERNEL, Owner, USER, World, cr3s, invlpgs};
 
@@ -104,7 +104,8 @@ fn inv_4_a_slot_two_behind_is_not_served_by_the_newest_page() {
 
 #[test]
 fn a_packet_is_answered_by_its_list() {
-    let world = World::new(Policy { batching: Batching::Packet(6), ..policy() }, 2);
+    let world =
+        World::new(Policy { history: History { batching: Batching::Packet(6), ..History::NONE }, ..policy() }, 2);
     let space = world.space();
     let vas = [USER, USER + 0x9000, USER + 0x40_0000];
     for va in vas {

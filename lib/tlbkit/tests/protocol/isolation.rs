@@ -1,6 +1,8 @@
 //! Two halves: the user half is flushed at once or owed, and what is owed is paid before the program goes on (INV-10).
 
-use tlbkit::{Batching, Features, Invpcid, Isolation, Policy, Reason, Scope, Stride, Tags, UserFlush, VirtAddr};
+use tlbkit::{
+    Batching, Features, History, Invpcid, Isolation, Policy, Reason, Scope, Stride, Tags, UserFlush, VirtAddr,
+};
 
 use crate::machine::{Did, MODERN, Owner, USER, World, cr3s, invlpgs};
 
@@ -163,7 +165,10 @@ fn c_31_a_range_that_runs_out_of_the_user_half_owes_it_whole() {
 
 #[test]
 fn c_31_a_packet_with_an_address_outside_the_user_half_owes_it_whole() {
-    let world = warm_on(Policy { batching: Batching::Packet(6), ..policy(UserFlush::Invpcid) }, MODERN);
+    let world = warm_on(
+        Policy { history: History { batching: Batching::Packet(6), ..History::NONE }, ..policy(UserFlush::Invpcid) },
+        MODERN,
+    );
     let mut gather = world.gather(Owner::Space(0));
     world.unhook(0, &mut gather, Owner::Space(0), &[USER]);
     gather.page(&world.cpu(0), VirtAddr(1 << 47), Stride::Page4K, Scope::Local, Reason::RemovePte);

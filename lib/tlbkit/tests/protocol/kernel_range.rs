@@ -1,6 +1,6 @@
 //! Kernel addresses: in every space, on every CPU that is online, whatever it runs.
 
-use tlbkit::{Batching, Isolation, Policy, Reason, Scope, Stride, VirtAddr};
+use tlbkit::{Batching, History, Isolation, Policy, Reason, Scope, Stride, VirtAddr};
 
 use crate::machine::{Did, KERNEL, Owner, USER, World, cr3s, interrupted, invlpgs};
 
@@ -99,7 +99,8 @@ fn inv_1_a_kernel_table_is_freed_only_when_no_cpu_walks_it() {
 
 #[test]
 fn inv_11_a_kernel_packet_that_overflows_flushes_globals_too() {
-    let world = four(Policy { batching: Batching::Packet(1), ..policy(Isolation::Off) });
+    let world =
+        four(Policy { history: History { batching: Batching::Packet(1), ..History::NONE }, ..policy(Isolation::Off) });
     world.touch_in_kernel(1, KERNEL + 0x1000);
     world.revoke(0, Owner::Kernel, &[KERNEL, KERNEL + 0x1000]);
     assert_eq!(invlpgs(&world.log(1)), []);

@@ -1,6 +1,6 @@
 //! Lazy mode: who is left alone, who is not, what coming back costs, and when a dead space may be freed.
 
-use tlbkit::{CpuSetUpkeep, Destroyed, Event, Lazy, LazyReferences, Policy};
+use tlbkit::{CpuSetUpkeep, Destroyed, Event, History, Lazy, LazyReferences, Policy};
 
 use crate::machine::{Did, Fate, KERNEL_ROOT, Owner, USER, World, cr3s, interrupted};
 
@@ -75,7 +75,7 @@ fn without_lazy_mode_idle_loads_the_kernels_tables() {
 }
 
 fn counted(lazy: Lazy) -> Policy {
-    Policy { lazy, lazy_references: LazyReferences::Counted, ..Policy::default() }
+    Policy { lazy, history: History { lazy_references: LazyReferences::Counted, ..History::NONE }, ..Policy::default() }
 }
 
 fn unreferenced(world: &World, cpu: usize) -> usize {

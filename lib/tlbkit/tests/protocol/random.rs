@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tlbkit::{
-    Accounting, Batching, Compare, CpuSetUpkeep, Features, Isolation, KernelSet, LargePageWalk, Lazy, LazyReferences,
-    LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
+    Accounting, Batching, Compare, CpuSetUpkeep, FamilyShift, Features, History, Isolation, KernelSet, LargePageWalk,
+    Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
 };
 
 use crate::machine::{Delivery, KERNEL, MODERN, Owner, USER, World, root_of};
@@ -159,7 +159,7 @@ fn range() -> impl Strategy<Value = RangeRule> {
     prop_oneof![
         (0u32..5).prop_map(ceiling(Compare::Above)),
         (0u32..600).prop_map(ceiling(Compare::AtLeast)),
-        (-1i8..3).prop_map(move |shift| RangeRule::FamilyShift { shift, entries: 8, walk }),
+        (-1i8..3).prop_map(move |shift| RangeRule::FamilyShift(FamilyShift { shift, entries: 8, walk })),
     ]
 }
 
@@ -179,9 +179,9 @@ prop_compose! {
         lazy_references in prop::sample::select(vec![LazyReferences::Counted, LazyReferences::ShotDown]),
         kernel_set in prop::sample::select(vec![KernelSet::Unwritten, KernelSet::Written]),
     ) -> Policy {
-        let accounting = Accounting::Off;
+        let history = History { batching, lazy_references, kernel_set, accounting: Accounting::Off };
         Policy {
-            tags, range, lazy, cpu_set, batching, isolation, local_flush, lazy_references, kernel_set, accounting,
+            tags, range, lazy, cpu_set, isolation, local_flush, history,
             ..Policy::default()
         }
     }

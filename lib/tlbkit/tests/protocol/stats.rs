@@ -1,12 +1,14 @@
 //! Counters: by reason and place, by size, and nothing when nobody asked.
 
-use tlbkit::{Accounting, Compare, CpuStats, Place, Policy, RangeRule, Reason, SIZES, Scope, Stride, VirtAddr};
+use tlbkit::{
+    Accounting, Compare, CpuStats, History, Place, Policy, RangeRule, Reason, SIZES, Scope, Stride, VirtAddr,
+};
 
 use crate::machine::{Did, Owner, USER, World};
 
 fn world(accounting: Accounting) -> &'static World {
     let range = RangeRule::Ceiling { pages: 1000, compare: Compare::Above };
-    let world = World::new(Policy { accounting, range, ..Policy::default() }, 3);
+    let world = World::new(Policy { history: History { accounting, ..History::NONE }, range, ..Policy::default() }, 3);
     let space = world.space();
     (0..3).for_each(|cpu| world.switch(cpu, space));
     world

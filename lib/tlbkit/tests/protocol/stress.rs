@@ -1,6 +1,6 @@
 //! Four real threads that switch, idle, use and revoke: no page is used in a version that was revoked.
 
-use tlbkit::{Batching, CpuSetUpkeep, Lazy, Policy, Tags};
+use tlbkit::{Batching, CpuSetUpkeep, History, Lazy, Policy, Tags};
 
 use crate::machine::thread::{Machine, PAGES, Thread};
 
@@ -44,7 +44,11 @@ fn inv_6_four_threads_never_use_a_revoked_version() {
     let base = Policy { tags: Tags::LeastRecent(3), ..Policy::default() };
     for policy in [
         base,
-        Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 4 }, batching: Batching::Packet(6), ..base },
+        Policy {
+            cpu_set: CpuSetUpkeep::Trimmed { every: 4 },
+            history: History { batching: Batching::Packet(6), ..History::NONE },
+            ..base
+        },
         Policy { cpu_set: CpuSetUpkeep::Exact, lazy: Lazy::InterruptOnce, tags: Tags::RoundRobin(2), ..base },
     ] {
         let machine = Machine::new(policy, CPUS, SPACES);

@@ -156,7 +156,7 @@ impl Options {
                 self.policy_name = value;
             }
             "pti" => self.policy.isolation = if on()? { Isolation::On } else { Isolation::Off },
-            "stats" => self.policy.accounting = if on()? { Accounting::On } else { Accounting::Off },
+            "stats" => self.policy.history.accounting = if on()? { Accounting::On } else { Accounting::Off },
             "user_flush" if value == "cr3" => self.policy.user_flush = UserFlush::DeferredCr3,
             "user_flush" if value == "invpcid" => self.policy.user_flush = UserFlush::Invpcid,
             "user_flush" => return Err(Error::Value { key, value, must_be: "cr3 or invpcid" }),

@@ -68,7 +68,7 @@ pub(crate) struct Paths {
 impl Paths {
     pub(crate) fn of(policy: &Policy) -> Self {
         let c = &*COUNTED;
-        let is_counted = policy.lazy_references == LazyReferences::Counted;
+        let is_counted = policy.history.lazy_references == LazyReferences::Counted;
         let (current_slot, new_slot) = match (policy.tags, policy.cpu_set) {
             (Tags::Off, _) => (c.no_tags, c.no_tags),
             (_, CpuSetUpkeep::Exact) => (c.current_slot_exact, c.new_slot_exact),

@@ -78,7 +78,7 @@ impl Stage {
         let map = Keep::new(Box::new(map.map_err(|error| RunError::Kernel(error.to_string()))?));
         let tlb = Tlb::new(states.get(), aligned(&words[0]), map.get().root(), run.policy);
         // Big, so only for runs that ask.
-        let counted = if run.policy.accounting == Accounting::On { run.cpus } else { 0 };
+        let counted = if run.policy.history.accounting == Accounting::On { run.cpus } else { 0 };
         let stats = Keep::new((0..counted).map(|_| CpuStats::new()).collect::<Box<[_]>>());
         let tlb = if counted > 0 { tlb.counting_into(stats.get()) } else { tlb };
         let parts = Parts {

@@ -1,0 +1,96 @@
+//! What older choices keep in a gather: the single pages of a packet, and how many pages the space has.
+
+use super::choices::Batching;
+use super::state::{List, MAX_PAGES};
+use crate::addr::{Stride, VirtAddr};
+use crate::cpu_state::Cpu;
+use crate::gather::TlbGather;
+use crate::hardware::Hardware;
+use crate::policy::{Policy, RangeRule};
+use crate::request::Extent;
+
+const TOO_MANY: u32 = u32::MAX;
+
+/// Whether what was named goes out at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sends {
+    Now,
+    AtUpdate,
+}
+
+/// Single pages, in the order in which they were named.
+pub(crate) struct Packet {
+    /// Written under [`Batching::Packet`] alone.
+    list: Option<[VirtAddr; MAX_PAGES]>,
+    /// Distinct pages in `list`; [`TOO_MANY`] once they did not fit.
+    count: u32,
+    active_pages: u64,
+}
+
+impl Packet {
+    pub(crate) const EMPTY: Self = Self { list: None, count: 0, active_pages: u64::MAX };
+
+    /// Takes what was named, as the policy's batching says.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, policy: &Policy, first: u64, pages: u64, stride: Stride) -> Sends {
+        match policy.history.batching {
+            Batching::None => return Sends::Now,
+            Batching::Packet(limit) => self.add_pages(first, pages, stride, u32::from(limit)),
+            Batching::Range => {}
+        }
+        Sends::AtUpdate
+    }
+
+    #[inline(never)]
+    fn add_pages(&mut self, first: u64, pages: u64, stride: Stride, limit: u32) {
+        let limit = limit.min(MAX_PAGES as u32);
+        let list = self.list.get_or_insert([VirtAddr(0); MAX_PAGES]);
+        for n in 0..pages {
+            if self.count == TOO_MANY {
+                return;
+            }
+            let Some(va) = first.checked_add(n * stride.bytes()).map(VirtAddr) else {
+                return;
+            };
+            if list[..self.count as usize].contains(&va) {
+                continue;
+            }
+            if self.count == limit {
+                self.count = TOO_MANY;
+            } else {
+                list[self.count as usize] = va;
+                self.count += 1;
+            }
+        }
+    }
+
+    /// The packet, if the policy sends packets.
+    #[inline(always)]
+    pub(crate) fn extent(&self, policy: &Policy) -> Option<Extent<'_>> {
+        if !matches!(policy.history.batching, Batching::Packet(_)) {
+            return None;
+        }
+        let pages = self.list.as_ref().and_then(|list| list.get(..self.count as usize));
+        Some(pages.map_or(Extent::Everything, |pages| Extent::List(List(pages))))
+    }
+
+    #[inline(always)]
+    pub(crate) const fn active_pages(&self) -> u64 {
+        self.active_pages
+    }
+}
+
+impl<F> TlbGather<'_, '_, F> {
+    /// Mapped pages of the space: what the Linux 3.x rule takes for active entries.
+    #[inline]
+    pub const fn set_active_pages(&mut self, pages: u64) {
+        self.packet.active_pages = pages;
+    }
+
+    /// True if the policy wants the page tables searched for large pages before this is flushed page by page.
+    #[must_use]
+    pub fn wants_large_page_walk<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        let walks = matches!(&cpu.tlb().policy().range, RangeRule::FamilyShift(rule) if rule.walks());
+        walks && !self.is_empty() && !self.is_over_ceiling(cpu)
+    }
+}

@@ -1,0 +1,148 @@
+//! What older choices keep in the protocol's structures: a list in a request and its mailbox, a count in a space, the
+//! machine's counters, a row of the matrix.
+
+use super::choices::{Accounting, History};
+use super::stats::CpuStats;
+use crate::addr::{PAGE_BYTES, VirtAddr};
+use crate::sync::{AtomicU32, Ordering, const_unless_loom, zeros};
+
+/// Single pages that a request can name.
+pub const MAX_PAGES: usize = 16;
+
+/// Rows of the matrix: the kernel's own set.
+pub(crate) const ROWS: usize = 1;
+
+/// Single pages that a request names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct List<'l>(pub(super) &'l [VirtAddr]);
+
+impl List<'_> {
+    pub(crate) const fn count(&self) -> u32 {
+        self.0.len() as u32
+    }
+
+    #[inline(always)]
+    pub(crate) fn each(&self, f: impl FnMut(VirtAddr)) {
+        self.0.iter().copied().for_each(f);
+    }
+
+    /// True if each page lies below `end`.
+    pub(crate) fn is_below(&self, end: u64) -> bool {
+        self.0.iter().all(|va| va.0 < end)
+    }
+}
+
+/// Where a responder puts the list that it reads from a mailbox.
+pub(crate) struct Room([VirtAddr; MAX_PAGES]);
+
+impl Room {
+    #[inline(always)]
+    pub(crate) const fn new() -> Self {
+        Self([VirtAddr(0); MAX_PAGES])
+    }
+}
+
+/// The list of a mailbox: pages above the lowest address, half the size of addresses, so that it takes one line.
+pub(crate) struct SharedList([AtomicU32; MAX_PAGES]);
+
+impl SharedList {
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self(zeros!(AtomicU32; MAX_PAGES))
+        }
+    }
+
+    /// The lowest address; `None` if the list spans too much (16 TiB) to be written relative to it.
+    pub(crate) fn post(&self, list: List<'_>) -> Option<u64> {
+        let lowest = list.0.iter().map(|va| va.0).min()?;
+        for (word, va) in self.0.iter().zip(list.0) {
+            let pages_above = u32::try_from((va.0 - lowest) / PAGE_BYTES).ok()?;
+            word.store(pages_above, Ordering::Relaxed); // Relaxed: as in `Mailbox::post`
+        }
+        Some(lowest)
+    }
+
+    /// The list of `count` pages that was posted with this lowest address.
+    pub(crate) fn read<'l>(&self, lowest: u64, count: u32, room: &'l mut Room) -> Option<List<'l>> {
+        let list = room.0.get_mut(..count as usize)?;
+        for (va, word) in list.iter_mut().zip(&self.0) {
+            // Relaxed: as in `Mailbox::read`.
+            *va = VirtAddr(lowest + u64::from(word.load(Ordering::Relaxed)) * PAGE_BYTES);
+        }
+        Some(List(list))
+    }
+}
+
+const DYING: u32 = 1 << 31;
+
+/// CPUs that hold a space lazily, and whether the space is dying; used only when lazy references are counted.
+pub(crate) struct LazyCount(AtomicU32);
+
+impl LazyCount {
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self(AtomicU32::new(0))
+        }
+    }
+
+    pub(super) fn add(&self) {
+        // Relaxed: a count; the CPU that adds is running the space, so it cannot have reached zero.
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes back a reference; true if it was the last one of a dying space.
+    pub(super) fn remove(&self) -> bool {
+        // AcqRel: whoever frees the tables comes after every CPU that held them; partner is itself on other CPUs.
+        self.0.fetch_sub(1, Ordering::AcqRel) == DYING + 1
+    }
+
+    /// Marks the space as dying; true if no CPU holds it lazily.
+    pub(super) fn begin_death(&self) -> bool {
+        // AcqRel: as in `remove`, its partner.
+        self.0.fetch_or(DYING, Ordering::AcqRel) == 0
+    }
+}
+
+/// The counters of a machine, one a CPU, when flushes are counted.
+pub(crate) struct Counters<'k>(Option<&'k [CpuStats]>);
+
+impl<'k> Counters<'k> {
+    pub(crate) const NONE: Self = Self(None);
+
+    pub(super) fn new(history: &History, stats: &'k [CpuStats]) -> Self {
+        Self((history.accounting == Accounting::On).then_some(stats))
+    }
+
+    pub(super) fn of(&self, cpu: usize) -> Option<&'k CpuStats> {
+        self.0.and_then(|stats| stats.get(cpu))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_spans_too_much_is_not_posted() {
+        let pages = [VirtAddr(0x1000), VirtAddr(0xffff_8000_0000_0000)];
+        assert_eq!(SharedList::new().post(List(&pages)), None);
+        assert_eq!(SharedList::new().post(List(&pages[1..])), Some(pages[1].0));
+    }
+
+    #[test]
+    fn a_list_is_read_as_it_was_posted() {
+        let (shared, pages, mut room) = (SharedList::new(), [VirtAddr(0xf000), VirtAddr(0x1000)], Room::new());
+        let lowest = shared.post(List(&pages)).unwrap();
+        assert_eq!(shared.read(lowest, 2, &mut room), Some(List(&pages)));
+    }
+
+    #[test]
+    fn the_last_lazy_reference_of_a_dying_space_is_told() {
+        let count = LazyCount::new();
+        count.add();
+        count.add();
+        assert!(!count.remove());
+        assert!(!count.begin_death());
+        assert!(count.remove());
+    }
+}
