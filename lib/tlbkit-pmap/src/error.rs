@@ -1,5 +1,7 @@
 //! Why an operation could not be done. Nothing was changed that the caller would have to undo.
 
+use crate::region::{Full, MAX_REGIONS};
+use crate::table::USER_END;
 use core::fmt;
 
 /// Why an operation could not be done.
@@ -29,15 +31,21 @@ pub enum Error {
     },
 }
 
+impl From<Full> for Error {
+    fn from(_: Full) -> Self {
+        Self::TooManyRegions
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfMemory => write!(f, "no frame left for a page table or a copy"),
             Self::NoRoom { pages } => write!(f, "{pages} pages to map: must be 1 to as many as are free in a row"),
             Self::SharedLargePage { va } => write!(f, "the large page at {va:#x} is shared, so it cannot be cut"),
-            Self::TooManyRegions => write!(f, "more than {} regions in one space", crate::MAX_REGIONS),
+            Self::TooManyRegions => write!(f, "more than {} regions in one space", MAX_REGIONS),
             Self::BadRange { va, pages } => {
-                write!(f, "{pages} pages from {va:#x} on are not all whole pages below {:#x}", crate::USER_END)
+                write!(f, "{pages} pages from {va:#x} on are not all whole pages below {:#x}", USER_END)
             }
         }
     }

@@ -1,10 +1,9 @@
 //! Frames on their way out: unhooked, flushed, and only then put back (INV-1, INV-9).
 
 use crate::memory::{Frame, Memory};
-use crate::pmap::Pmap;
 use crate::table::{self, Root};
 use core::ops::Range;
-use tlbkit::{Cpu, Hardware, PhysAddr, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
+use tlbkit::{AddressSpace, Cpu, Hardware, PhysAddr, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 
 /// Frames that one gather holds before it must flush: what fits a 4 KiB stack frame.
 pub(crate) const SWEEP: usize = 512;
@@ -76,11 +75,16 @@ impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
     }
 
     /// For changes of one space's mappings.
-    pub(crate) fn of_space(cpu: &Cpu<'a, 'k, H>, mem: &'a M, pmap: &'a Pmap<'k>) -> Self {
-        let translations = Translations::OfSpace(pmap.space());
+    pub(crate) fn of_space(
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+        space: &'a AddressSpace<'k>,
+        root: Root,
+        total_pages: u64,
+    ) -> Self {
+        let translations = Translations::OfSpace(space);
         let gather = TlbGather::new(translations, Held::new());
-        let (tables, total_pages) = (Some(pmap.root()), pmap.total_pages());
-        Self { translations, gather, tables, total_pages, ..Self::of_kernel(cpu, mem) }
+        Self { translations, gather, tables: Some(root), total_pages, ..Self::of_kernel(cpu, mem) }
     }
 
     /// From here on each update asks for the whole user half.

@@ -73,6 +73,15 @@ impl<'k> Pmap<'k> {
         self.root
     }
 
+    /// Begins a change of these tables that takes mappings out.
+    pub(crate) fn unhook<'a, H: Hardware, M: Memory, const N: usize>(
+        &'a self,
+        cpu: &Cpu<'a, 'k, H>,
+        mem: &'a M,
+    ) -> Unhook<'a, 'k, H, M, N> {
+        Unhook::of_space(cpu, mem, &self.space, self.root, self.total_pages())
+    }
+
     /// The lock of the last-level table of `va` and of the entry that leads to it.
     pub(crate) fn lock(&self, hw: &impl Hardware, va: u64) -> SpinGuard<'_> {
         self.locks.span(hw, va)
@@ -192,7 +201,7 @@ impl<'k> Pmap<'k> {
         reason: Reason,
     ) {
         let old = Pte(mem.swap(slot.at, 0));
-        let mut unhook = Unhook::<H, M, 1>::of_space(cpu, mem, self);
+        let mut unhook = self.unhook::<H, M, 1>(cpu, mem);
         if old.needs_flush(new) {
             unhook.page(va & !(slot.bytes() - 1), slot.stride(), Scope::Local, reason);
         }
@@ -228,7 +237,7 @@ impl<'k> Pmap<'k> {
             copy.into_iter().for_each(|frame| mem.put(frame));
             return Err(Error::OutOfMemory);
         };
-        let mut unhook = Unhook::<H, M, 1>::of_space(cpu, mem, self);
+        let mut unhook = self.unhook::<H, M, 1>(cpu, mem);
         let old = Pte(mem.swap(slot.at, 0));
         unhook.page(va & !(slot.bytes() - 1), Stride::Page2M, Scope::Local, Reason::Enter);
         unhook.finish();

@@ -1,12 +1,15 @@
 //! What lies where in a space: regions, sorted, disjoint, neighbours that are alike merged.
 
-use crate::error::Error;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::{PAGE_BYTES, Stride};
 
 /// Regions that one space can have.
 pub const MAX_REGIONS: usize = 64;
+
+/// There is no room for another region.
+#[derive(Debug)]
+pub(crate) struct Full;
 
 /// What backs a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,7 +201,7 @@ impl Regions {
     }
 
     /// Adds a region where nothing is mapped.
-    pub(crate) fn insert(&self, region: Region) -> Result<(), Error> {
+    pub(crate) fn insert(&self, region: Region) -> Result<(), Full> {
         let n = self.index_of(region.first);
         if n > 0
             && let Some(joined) = self.get(n - 1).merged(&region)
@@ -208,7 +211,7 @@ impl Regions {
             return Ok(());
         }
         if self.len() == MAX_REGIONS {
-            return Err(Error::TooManyRegions);
+            return Err(Full);
         }
         self.insert_at(n, region);
         Ok(())
@@ -234,8 +237,8 @@ impl Regions {
     }
 
     /// True if [`carve`](Self::carve) has room: cutting both ends of a range adds at most two.
-    pub(crate) fn room_to_carve(&self) -> Result<(), Error> {
-        if self.len() + 2 > MAX_REGIONS { Err(Error::TooManyRegions) } else { Ok(()) }
+    pub(crate) fn room_to_carve(&self) -> Result<(), Full> {
+        if self.len() + 2 > MAX_REGIONS { Err(Full) } else { Ok(()) }
     }
 
     /// Replaces what lies in `range` by what `change` makes of each piece. Call [`room_to_carve`](Self::room_to_carve)

@@ -68,7 +68,7 @@ impl<'k> Pmap<'k> {
     pub(crate) fn begin<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) -> Sweep<'a, 'k, H, M> {
         // Relaxed: read by others only after they have seen a change of ours, through a lock that we take next.
         self.sweeping.fetch_add(1, Ordering::Relaxed);
-        Unhook::of_space(cpu, mem, self)
+        self.unhook(cpu, mem)
     }
 
     /// Flushes. An operation that overlaps another may have found an entry gone whose flush is still to come; it must

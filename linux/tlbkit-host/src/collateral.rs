@@ -6,8 +6,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::sample::Sample;
-use crate::survey::Effort;
+use crate::sample::{Effort, Sample};
 use crate::sys::{Backing, Mapping, PAGE_WORDS};
 use crate::timer::nanoseconds;
 

@@ -31,5 +31,5 @@ pub mod translation;
 pub use disturbance::Disturbance;
 pub use error::{Error, Result};
 pub use host::{Host, Place};
-pub use sample::Sample;
-pub use survey::{Effort, PARTS, Survey};
+pub use sample::{Effort, Sample};
+pub use survey::{PARTS, Survey};

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::host::Place;
-use crate::sample::Sample;
-use crate::survey::Effort;
+use crate::sample::{Effort, Sample};
 use crate::sys::{self, Backing, Mapping, PAGE_WORDS};
 use crate::timer::nanoseconds;
 

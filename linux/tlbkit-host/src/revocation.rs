@@ -6,8 +6,7 @@ use crate::error::Result;
 use crate::host::Place;
 use crate::line_fit::{Step, step};
 use crate::partner::{Company, Partner};
-use crate::sample::Sample;
-use crate::survey::Effort;
+use crate::sample::{Effort, Sample};
 use crate::sys::{Backing, Mapping};
 use crate::timer::try_nanoseconds;
 

@@ -15,8 +15,7 @@ use serde::Serialize;
 
 use crate::error::{Error, Result};
 use crate::host::Place;
-use crate::sample::Sample;
-use crate::survey::Effort;
+use crate::sample::{Effort, Sample};
 use crate::sys::{self, Backing, Mapping, PAGE_WORDS};
 use crate::timer::try_nanoseconds;
 

@@ -1,6 +1,33 @@
-//! Repetitions of one measurement, and how far they lie apart.
+//! How often a measurement is repeated, and how far its repetitions lie apart.
 
 use serde::Serialize;
+
+/// How often measurements are repeated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// A few seconds in all on a quiet host; several times that on a busy one.
+    Quick,
+    /// Three times as many repetitions.
+    Full,
+}
+
+impl Effort {
+    /// For what takes long.
+    pub(crate) fn repetitions(self) -> usize {
+        match self {
+            Self::Quick => 7,
+            Self::Full => 21,
+        }
+    }
+
+    /// For single system calls.
+    pub(crate) fn many_repetitions(self) -> usize {
+        match self {
+            Self::Quick => 60,
+            Self::Full => 200,
+        }
+    }
+}
 
 /// The distribution of one measured quantity.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]

@@ -11,35 +11,9 @@ use crate::host::{Host, Place};
 use crate::primitives::Primitives;
 use crate::revocation::Revocation;
 use crate::ring::Rings;
+use crate::sample::Effort;
 use crate::sys;
 use crate::translation::Translation;
-
-/// How often measurements are repeated.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Effort {
-    /// A few seconds in all on a quiet host; several times that on a busy one.
-    Quick,
-    /// Three times as many repetitions.
-    Full,
-}
-
-impl Effort {
-    /// For what takes long.
-    pub(crate) fn repetitions(self) -> usize {
-        match self {
-            Self::Quick => 7,
-            Self::Full => 21,
-        }
-    }
-
-    /// For single system calls.
-    pub(crate) fn many_repetitions(self) -> usize {
-        match self {
-            Self::Quick => 60,
-            Self::Full => 200,
-        }
-    }
-}
 
 /// All that was measured.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -7,8 +7,7 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::sample::Sample;
-use crate::survey::Effort;
+use crate::sample::{Effort, Sample};
 use crate::sys::{Backing, LARGE_BYTES, Mapping, PAGE_BYTES, PAGE_WORDS};
 use crate::timer::nanoseconds;
 

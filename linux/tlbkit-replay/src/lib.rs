@@ -23,6 +23,6 @@ pub use agreement::{Agreement, agreement};
 pub use bill::{Bill, Item, Part, Prices, Range};
 pub use deduce::{Deduced, Held, Paging, Resident};
 pub use machine::{replay, replay_without};
-pub use op::{Cause, Op, Space, Step, Taken};
+pub use op::{Cause, Extent, Op, Pattern, Space, Step, Taken, Who};
 pub use recording::{Recording, read};
-pub use tally::{Bounds, Caller, Extent, Pattern, Tally, Who};
+pub use tally::{Bounds, Caller, Tally};

@@ -1,10 +1,10 @@
 //! What one replay counted.
 
 use crate::bill::Bill;
-use crate::op::Cause;
+use crate::op::Who;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-use tlbkit_trace::{FlushReason, FlushSize, Name};
+use tlbkit_trace::{FlushReason, FlushSize};
 
 /// A count that a trace tells only within bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,65 +32,6 @@ pub struct Tally {
     pub bill: Bill,
     /// What each kind of caller cost, by the name of its thread and what it asked for.
     pub by_caller: FxHashMap<Who, Caller>,
-}
-
-/// A caller: threads of one name, asking for one thing.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Who {
-    /// Name of the thread.
-    pub comm: Name,
-    /// What it asked for; none for switches.
-    pub pattern: Option<Pattern>,
-}
-
-/// A kind of revocation.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Pattern {
-    /// What asked for it.
-    pub cause: Cause,
-    /// How much it took away.
-    pub extent: Extent,
-}
-
-/// How much a revocation takes away, as Linux's ceiling and its page tables make it differ.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Extent {
-    /// A page.
-    Page,
-    /// Up to Linux's ceiling.
-    Few,
-    /// Up to what one table maps.
-    Table,
-    /// More.
-    Many,
-    /// The whole space.
-    Space,
-}
-
-impl Extent {
-    /// Of so many base pages; `u64::MAX` is the whole space.
-    #[must_use]
-    pub const fn of(pages: u64) -> Self {
-        match pages {
-            0..=1 => Self::Page,
-            2..=33 => Self::Few,
-            34..=512 => Self::Table,
-            u64::MAX => Self::Space,
-            _ => Self::Many,
-        }
-    }
-
-    /// Short name for tables.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Page => "1 page",
-            Self::Few => "2-33 pages",
-            Self::Table => "34-512 pages",
-            Self::Many => "more than 512 pages",
-            Self::Space => "the whole space",
-        }
-    }
 }
 
 /// What a caller cost.

@@ -17,13 +17,14 @@
 //! ```
 //!
 //! By file: `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
-//! `script.rs` and `compact/` (the forms), `summary/` (counts and histograms), `perfetto.rs` (a picture of a window).
+//! `script.rs` and `compact/` (the forms), `open.rs` (which form a file has), `summary/` (counts and histograms), `perfetto.rs` (a picture of a window).
 #![forbid(unsafe_code)]
 
 pub mod compact;
 mod error;
 mod event;
 mod names;
+mod open;
 mod order;
 mod perf;
 mod perfetto;
@@ -37,10 +38,11 @@ pub use compact::{CompactReader, CompactWriter};
 pub use error::{Damage, Error, Health, Place};
 pub use event::{Edge, Event, Fan, FaultMode, FlushReason, FlushSize, Kind, Syscall};
 pub use names::{Code, Name, Names, StackId};
+pub use open::{open, open_pipe};
 pub use perf::PerfReader;
 pub use perfetto::PerfettoWriter;
 pub use script::ScriptReader;
-pub use source::{Source, open, open_pipe};
+pub use source::Source;
 pub use summary::Summary;
 pub use symbols::Symbols;
 pub use tracepoint::EVENTS;

@@ -6,11 +6,10 @@
 //! processes, so all sizes here are priors: they set how often each step occurs, not what it costs. One unit is one
 //! command.
 
-use crate::os::{Backing, Os, Protection};
+use crate::os::{Backing, Os, Part, Protection};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{page_at, read_file_pages, read_stamps, read_zeros, write_stamps};
 use crate::team::{Keepsake, Rounds, crew};
-use crate::workload::Task;
 
 parameters! {
     /// Parameters of the build.
@@ -58,36 +57,36 @@ const CHILD_WORDS: u64 = 0xc417d;
 const PROGRAM_WORDS: u64 = 0x9706;
 
 impl BuildSh {
-    pub(crate) fn run(self, task: Task, os: &dyn Os) {
-        match task.role {
-            SHELL => self.shell(task, os),
-            COMMAND => self.command(task, os),
-            _ => self.make(task, os),
+    pub(crate) fn run(self, part: Part, os: &dyn Os) {
+        match part.role {
+            SHELL => self.shell(part, os),
+            COMMAND => self.command(part, os),
+            _ => self.make(os),
         }
     }
 
-    fn make(self, task: Task, os: &dyn Os) {
+    fn make(self, os: &dyn Os) {
         let keepsake = Keepsake(os.map(1, Backing::AnonPrivate, Protection::ReadWrite));
         keepsake.write_before_fork(os);
         let jobs = if self.jobs == 0 { os.cpus() } else { self.jobs as u32 };
-        crew(os, 0, jobs, &|_| os.fork(task.part(SHELL, keepsake.0)), &mut || keepsake.write_after_fork(os));
+        crew(os, 0, jobs, &|_| os.fork(Part::new(SHELL, keepsake.0)), &mut || keepsake.write_after_fork(os));
         keepsake.check_in_parent(os);
     }
 
     /// Writes its data before each fork, so that each fork has pages to protect, and goes on writing while the child
     /// runs: neither may see what the other wrote.
-    fn shell(self, task: Task, os: &dyn Os) {
+    fn shell(self, part: Part, os: &dyn Os) {
         let data = os.map(self.shell_pages, Backing::AnonPrivate, Protection::ReadWrite);
         let mut rounds = Rounds::new(self.rounds);
         while rounds.next(os).is_some() {
             write_stamps(os, data, self.shell_pages, SHELL_WORDS);
-            let command = os.fork(task.part(COMMAND, data));
+            let command = os.fork(Part::new(COMMAND, data));
             write_stamps(os, data, self.copied_pages(), AFTER_FORK_WORDS);
             os.join(command);
             read_stamps(os, data, self.copied_pages(), AFTER_FORK_WORDS);
             os.count(1);
         }
-        Keepsake(task.arg).check_in_child(os);
+        Keepsake(part.arg).check_in_child(os);
     }
 
     /// Commands that all take the same time fall into step, and then a build's time hangs on how.
@@ -100,9 +99,9 @@ impl BuildSh {
         self.child_pages.min(self.shell_pages)
     }
 
-    fn command(self, task: Task, os: &dyn Os) {
-        read_stamps(os, task.arg, self.copied_pages(), SHELL_WORDS);
-        write_stamps(os, task.arg, self.copied_pages(), CHILD_WORDS);
+    fn command(self, part: Part, os: &dyn Os) {
+        read_stamps(os, part.arg, self.copied_pages(), SHELL_WORDS);
+        write_stamps(os, part.arg, self.copied_pages(), CHILD_WORDS);
         os.exec();
         self.load(os);
         for file in 0..self.files {

@@ -5,11 +5,10 @@
 //! [`FLUSH_SIZES`](crate::FLUSH_SIZES) says. One unit is one of those.
 
 use crate::flush_sizes::{LARGEST_FLUSH, draw_flush_size};
-use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{page_at, read_file_pages, read_stamps, read_zeros, stamp, write_stamps};
 use crate::team::{Keepsake, Rounds, crew};
-use crate::workload::Task;
 
 parameters! {
     /// Parameters of the build.
@@ -45,29 +44,29 @@ const COMPILER: u32 = 2;
 const HEAP_WORDS: u64 = 0x4ea9;
 
 impl Compile {
-    pub(crate) fn run(self, task: Task, os: &dyn Os) {
-        match task.role {
-            JOB => self.job(task, os),
+    pub(crate) fn run(self, part: Part, os: &dyn Os) {
+        match part.role {
+            JOB => self.job(part, os),
             COMPILER => self.compiler(os),
-            _ => self.make(task, os),
+            _ => self.make(os),
         }
     }
 
-    fn make(self, task: Task, os: &dyn Os) {
+    fn make(self, os: &dyn Os) {
         let keepsake = Keepsake(os.map(1, Backing::AnonPrivate, Protection::ReadWrite));
         keepsake.write_before_fork(os);
-        let start = |_| os.fork(task.part(JOB, keepsake.0));
+        let start = |_| os.fork(Part::new(JOB, keepsake.0));
         crew(os, 0, self.jobs as u32, &start, &mut || keepsake.write_after_fork(os));
         keepsake.check_in_parent(os);
     }
 
-    fn job(self, task: Task, os: &dyn Os) {
+    fn job(self, part: Part, os: &dyn Os) {
         let mut rounds = Rounds::new(self.rounds);
         while rounds.next(os).is_some() {
-            let compiler = os.fork(task.part(COMPILER, 0));
+            let compiler = os.fork(Part::new(COMPILER, 0));
             os.join(compiler);
         }
-        Keepsake(task.arg).check_in_child(os);
+        Keepsake(part.arg).check_in_child(os);
     }
 
     fn compiler(self, os: &dyn Os) {

@@ -7,11 +7,10 @@
 //!
 //! What free does is the allocator's matter, and the whole difference between the three forms.
 
-use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_TASKS};
 use crate::pattern::{page_at, read_zeros};
 use crate::team::{Rounds, crew};
-use crate::workload::Task;
 
 /// How buffers come and go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,15 +62,15 @@ const fn chunk_word(page: u64) -> u64 {
 const BOOKS: u64 = 0xb00c;
 
 impl Ebizzy {
-    pub(crate) fn run(self, allocator: Allocator, task: Task, os: &dyn Os) {
-        if task.role == 0 { self.start(task, os) } else { self.thread(allocator, task.arg, os) }
+    pub(crate) fn run(self, allocator: Allocator, part: Part, os: &dyn Os) {
+        if part.role == 0 { self.start(os) } else { self.thread(allocator, part.arg, os) }
     }
 
-    fn start(self, task: Task, os: &dyn Os) {
+    fn start(self, os: &dyn Os) {
         let first_chunk = fill_chunk(os);
         (1..self.chunks).for_each(|_| _ = fill_chunk(os));
         let threads = if self.threads == 0 { 2 * os.cpus() } else { self.threads as u32 };
-        crew(os, 1, threads + 1, &|role| os.thread(task.part(role, first_chunk)), &mut || ());
+        crew(os, 1, threads + 1, &|role| os.thread(Part::new(role, first_chunk)), &mut || ());
     }
 
     fn thread(self, allocator: Allocator, chunk: u64, os: &dyn Os) {

@@ -3,11 +3,10 @@
 //! One unit is one hop. With one process the token comes back at once: that run is the overhead that lmbench
 //! subtracts. The array is private, written once before the ring starts.
 
-use crate::os::{Backing, Os, Protection};
+use crate::os::{Backing, Os, Part, Protection};
 use crate::parameters::{MANY, MOST_TASKS};
 use crate::pattern::{read_stamps, write_stamps};
 use crate::team::{Keepsake, Ring, crew};
-use crate::workload::Task;
 
 parameters! {
     /// Parameters of the ring.
@@ -22,15 +21,15 @@ parameters! {
 }
 
 impl LatCtx {
-    pub(crate) fn run(self, task: Task, os: &dyn Os) {
+    pub(crate) fn run(self, part: Part, os: &dyn Os) {
         os.pin(0);
-        if task.role == 0 { self.lead(task, os) } else { self.follow(task, os) }
+        if part.role == 0 { self.lead(os) } else { self.follow(part, os) }
     }
 
-    fn lead(self, task: Task, os: &dyn Os) {
+    fn lead(self, os: &dyn Os) {
         let keepsake = Keepsake(os.map(1, Backing::AnonPrivate, Protection::ReadWrite));
         keepsake.write_before_fork(os);
-        crew(os, 1, self.processes as u32, &|role| os.fork(task.part(role, keepsake.0)), &mut || {
+        crew(os, 1, self.processes as u32, &|role| os.fork(Part::new(role, keepsake.0)), &mut || {
             keepsake.write_after_fork(os);
             let array = self.array(0, os);
             self.ring(0).lead(os, self.rounds, &mut |_| self.hop(0, array, os));
@@ -38,10 +37,10 @@ impl LatCtx {
         keepsake.check_in_parent(os);
     }
 
-    fn follow(self, task: Task, os: &dyn Os) {
-        let array = self.array(task.role, os);
-        self.ring(task.role).follow(os, self.rounds, &mut |_| self.hop(task.role, array, os));
-        Keepsake(task.arg).check_in_child(os);
+    fn follow(self, part: Part, os: &dyn Os) {
+        let array = self.array(part.role, os);
+        self.ring(part.role).follow(os, self.rounds, &mut |_| self.hop(part.role, array, os));
+        Keepsake(part.arg).check_in_child(os);
     }
 
     fn array(self, me: u32, os: &dyn Os) -> u64 {

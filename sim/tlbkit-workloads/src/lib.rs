@@ -8,7 +8,7 @@
 //! let mut workload = tlbkit_workloads::by_name("ebizzy-m").expect("a known name");
 //! workload.set("threads=8").expect("a known parameter");
 //! let first = workload.first_task();
-//! assert_eq!(first.role, 0);
+//! assert_eq!(first.part.role, 0);
 //! ```
 //!
 //! Two rules hold in every stream. Each read says what the page must hold ([`os::read_expecting`]), so that a lost
@@ -51,7 +51,7 @@ pub use madvise::Madvise1;
 pub use mapbench::{MapBench, Sharing};
 pub use memcache::Memcache;
 pub use netperf::Netperf;
-pub use os::Os;
+pub use os::{Os, Part};
 pub use parameters::{Parameter, ParameterError, Parameters};
 pub use pingpong::PingPong;
 pub use registry::{by_name, describe, names};

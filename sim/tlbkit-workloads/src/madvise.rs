@@ -3,11 +3,10 @@
 //! The micro-benchmark of the series that overlaps local and remote flushes (2019): each page given back concerns
 //! every spinning CPU, and nothing else happens. One unit is one page.
 
-use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_TASKS};
 use crate::pattern::stamp;
 use crate::team::{Rounds, StopPage, crew};
-use crate::workload::Task;
 
 parameters! {
     /// Parameters of the micro-benchmark.
@@ -24,14 +23,14 @@ parameters! {
 }
 
 impl Madvise1 {
-    pub(crate) fn run(self, task: Task, os: &dyn Os) {
-        os.pin(task.role);
-        if task.role > 0 {
-            return self.spin(StopPage(task.arg), os);
+    pub(crate) fn run(self, part: Part, os: &dyn Os) {
+        os.pin(part.role);
+        if part.role > 0 {
+            return self.spin(StopPage(part.arg), os);
         }
         let stop = StopPage::new(os);
         let threads = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
-        crew(os, 1, threads, &|role| os.thread(task.part(role, stop.0)), &mut || {
+        crew(os, 1, threads, &|role| os.thread(Part::new(role, stop.0)), &mut || {
             self.work(os);
             stop.stop_before(os, 0);
         });

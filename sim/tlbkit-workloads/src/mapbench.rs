@@ -3,11 +3,10 @@
 //! *Local* pages are known to one CPU, *pipeline* pages to two, *global* pages to all: the ideal number of
 //! interrupts for an unmap is 0, 1 and N - 1. One unit is one page touched.
 
-use crate::os::{Backing, Channel, Os, Protection};
+use crate::os::{Backing, Channel, Os, Part, Protection};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{PAGE_BYTES, page_at, read_stamps, read_zero_or, read_zeros, stamp, write_stamps};
 use crate::team::{Barrier, Rounds, StopPage, crew};
-use crate::workload::Task;
 
 /// Who touches the pages that a thread maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,10 +42,10 @@ struct Seat {
 }
 
 impl MapBench {
-    pub(crate) fn run(self, sharing: Sharing, task: Task, os: &dyn Os) {
+    pub(crate) fn run(self, sharing: Sharing, part: Part, os: &dyn Os) {
         let of = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
-        if task.role > 0 {
-            let seat = Seat { me: task.role - 1, of, stop: StopPage(task.arg) };
+        if part.role > 0 {
+            let seat = Seat { me: part.role - 1, of, stop: StopPage(part.arg) };
             os.pin(seat.me);
             return match sharing {
                 Sharing::Local => self.local(seat, os),
@@ -56,7 +55,7 @@ impl MapBench {
         }
         let table_pages = u64::from(of) * self.pages;
         let base = os.map(1 + u64::from(of) + table_pages, Backing::AnonPrivate, Protection::ReadWrite);
-        crew(os, 1, of + 1, &|role| os.thread(task.part(role, base)), &mut || ());
+        crew(os, 1, of + 1, &|role| os.thread(Part::new(role, base)), &mut || ());
     }
 
     fn local(self, seat: Seat, os: &dyn Os) {

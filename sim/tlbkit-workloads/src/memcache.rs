@@ -3,11 +3,10 @@
 //! The memcache-like load of the lazy TLB series. Unlike netperf's, the servers share one address space, so that all
 //! their CPUs write one CPU set when they leave it at each idle. One unit is one request.
 
-use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{page_at, stamp, write_stamps};
 use crate::team::{Keepsake, Ring, crew};
-use crate::workload::Task;
 
 parameters! {
     /// Parameters of the server and its clients.
@@ -33,48 +32,48 @@ const ITEMS: u64 = 0x17e;
 const SERVER: u32 = 1;
 
 impl Memcache {
-    pub(crate) fn run(self, task: Task, os: &dyn Os) {
-        match task.role {
-            0 => self.launch(task, os),
-            SERVER => self.serve(task, os),
-            role if role % 2 == 0 => self.client(task, os),
-            _ => self.worker(task, os),
+    pub(crate) fn run(self, part: Part, os: &dyn Os) {
+        match part.role {
+            0 => self.launch(os),
+            SERVER => self.serve(part, os),
+            role if role % 2 == 0 => self.client(part, os),
+            _ => self.worker(part, os),
         }
     }
 
-    fn launch(self, task: Task, os: &dyn Os) {
+    fn launch(self, os: &dyn Os) {
         let keepsake = Keepsake(os.map(1, Backing::AnonPrivate, Protection::ReadWrite));
         keepsake.write_before_fork(os);
         // Index 0 is the server, index n + 1 the client n.
         let start = |index: u32| {
             let role = if index == 0 { SERVER } else { 2 * index };
-            os.fork(task.part(role, keepsake.0))
+            os.fork(Part::new(role, keepsake.0))
         };
         crew(os, 0, self.workers(os) + 1, &start, &mut || keepsake.write_after_fork(os));
         keepsake.check_in_parent(os);
     }
 
-    fn serve(self, task: Task, os: &dyn Os) {
+    fn serve(self, part: Part, os: &dyn Os) {
         let items = os.map(self.items, Backing::AnonPrivate, Protection::ReadWrite);
         write_stamps(os, items, self.items, ITEMS);
-        crew(os, 0, self.workers(os), &|index| os.thread(task.part(3 + 2 * index, items)), &mut || ());
-        Keepsake(task.arg).check_in_child(os);
+        crew(os, 0, self.workers(os), &|index| os.thread(Part::new(3 + 2 * index, items)), &mut || ());
+        Keepsake(part.arg).check_in_child(os);
     }
 
-    fn client(self, task: Task, os: &dyn Os) {
-        let ring = Ring { first: task.role - 2, of: 2, me: 0 };
-        os.pin(task.role - 2);
+    fn client(self, part: Part, os: &dyn Os) {
+        let ring = Ring { first: part.role - 2, of: 2, me: 0 };
+        os.pin(part.role - 2);
         ring.lead(os, self.rounds, &mut |_| os.compute(self.client_cycles));
-        Keepsake(task.arg).check_in_child(os);
+        Keepsake(part.arg).check_in_child(os);
     }
 
-    fn worker(self, task: Task, os: &dyn Os) {
-        let ring = Ring { first: task.role - 3, of: 2, me: 1 };
-        os.pin(task.role - 2);
+    fn worker(self, part: Part, os: &dyn Os) {
+        let ring = Ring { first: part.role - 3, of: 2, me: 1 };
+        os.pin(part.role - 2);
         ring.follow(os, self.rounds, &mut |_| {
             for _ in 0..self.reads {
                 let page = os.random() % self.items;
-                read_expecting(os, page_at(task.arg, page), stamp(ITEMS, page));
+                read_expecting(os, page_at(part.arg, page), stamp(ITEMS, page));
             }
             os.compute(self.server_cycles);
             os.count(1);

@@ -3,11 +3,10 @@
 //! The netperf of the lazy TLB series (48 CPUs): client and server each have a process and a CPU of their own, and
 //! the CPU does nothing but go from that process to idle and back. One unit is one transaction.
 
-use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{page_at, stamp};
 use crate::team::{Keepsake, Ring, crew};
-use crate::workload::Task;
 
 parameters! {
     /// Parameters of the pairs.
@@ -28,12 +27,12 @@ parameters! {
 
 impl Netperf {
     /// Role 0 starts everything; role 1 + 2n is client n, role 2 + 2n its server.
-    pub(crate) fn run(self, task: Task, os: &dyn Os) {
-        if task.role == 0 {
-            return self.launch(task, os);
+    pub(crate) fn run(self, part: Part, os: &dyn Os) {
+        if part.role == 0 {
+            return self.launch(os);
         }
-        os.pin(task.role - 1);
-        let (pair, end) = ((task.role - 1) / 2, (task.role - 1) % 2);
+        os.pin(part.role - 1);
+        let (pair, end) = ((part.role - 1) / 2, (part.role - 1) % 2);
         let ring = Ring { first: 2 * pair, of: 2, me: end };
         let buffer = os.map(self.pages.max(1), Backing::AnonPrivate, Protection::ReadWrite);
         if end == 0 {
@@ -44,14 +43,14 @@ impl Netperf {
                 os.count(1);
             });
         }
-        Keepsake(task.arg).check_in_child(os);
+        Keepsake(part.arg).check_in_child(os);
     }
 
-    fn launch(self, task: Task, os: &dyn Os) {
+    fn launch(self, os: &dyn Os) {
         let keepsake = Keepsake(os.map(1, Backing::AnonPrivate, Protection::ReadWrite));
         keepsake.write_before_fork(os);
         let pairs = if self.pairs == 0 { (os.cpus() / 2).max(1) } else { self.pairs as u32 };
-        crew(os, 1, 1 + 2 * pairs, &|role| os.fork(task.part(role, keepsake.0)), &mut || keepsake.write_after_fork(os));
+        crew(os, 1, 1 + 2 * pairs, &|role| os.fork(Part::new(role, keepsake.0)), &mut || keepsake.write_after_fork(os));
         keepsake.check_in_parent(os);
     }
 

@@ -1,7 +1,6 @@
 //! What a program may ask of its kernel. The simulated kernel and the bare-metal one both implement [`Os`]; a program
 //! written against it runs unchanged on either.
 
-use crate::Task;
 pub use tlbkit_pmap::{Backing, Protection};
 
 /// A counter that tasks block on, as eventfd: any task of the run may use any channel.
@@ -11,6 +10,26 @@ pub struct Channel(pub u32);
 /// A task that was started, to be joined once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskId(pub u32);
+
+/// What a task does in its workload, and one number from whoever started it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// 0 is the first task; the rest is the workload's own numbering.
+    pub role: u32,
+    /// What the starter hands over, mostly the address of something that both know.
+    pub arg: u64,
+}
+
+impl Part {
+    /// The part of the task that starts all others.
+    pub const FIRST: Self = Self::new(0, 0);
+
+    /// This role, with this number.
+    #[must_use]
+    pub const fn new(role: u32, arg: u64) -> Self {
+        Self { role, arg }
+    }
+}
 
 /// The system calls and the memory of one task. Addresses are bytes; each page holds one checked word, at any offset.
 ///
@@ -31,10 +50,10 @@ pub trait Os {
     /// Loads the word of the page at `va`; the next access depends on it, so nothing overlaps.
     fn chase(&self, va: u64) -> u64;
 
-    /// Starts `child` in a copy of this address space, on whichever CPU the kernel chooses.
-    fn fork(&self, child: Task) -> TaskId;
-    /// Starts `child` in this address space.
-    fn thread(&self, child: Task) -> TaskId;
+    /// Starts another task of this workload in a copy of this address space, on whichever CPU the kernel chooses.
+    fn fork(&self, part: Part) -> TaskId;
+    /// Starts another task of this workload in this address space.
+    fn thread(&self, part: Part) -> TaskId;
     /// Replaces this address space by an empty one; mappings made before are gone.
     fn exec(&self);
     /// Waits until `task` has ended (a task ends when its program returns).

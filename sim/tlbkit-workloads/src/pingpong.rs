@@ -5,11 +5,10 @@
 //! `pages` reads. The commit does not say whether its iteration is that or one switch; who compares with its
 //! microseconds must carry that factor of two.
 
-use crate::os::{Backing, Os, Protection};
+use crate::os::{Backing, Os, Part, Protection};
 use crate::parameters::{MANY, MOST_PAGES};
 use crate::pattern::{page_at, read_zeros};
 use crate::team::{Keepsake, Ring, crew};
-use crate::workload::Task;
 
 parameters! {
     /// Parameters of the ping-pong.
@@ -25,17 +24,17 @@ parameters! {
 }
 
 impl PingPong {
-    pub(crate) fn run(self, task: Task, os: &dyn Os) {
+    pub(crate) fn run(self, part: Part, os: &dyn Os) {
         os.pin(0);
-        if task.role == 0 { self.lead(task, os) } else { self.follow(task, os) }
+        if part.role == 0 { self.lead(os) } else { self.follow(part, os) }
     }
 
     /// Never written, the pages all stand for the one zero page: reads miss the TLB and not the cache.
-    fn lead(self, task: Task, os: &dyn Os) {
+    fn lead(self, os: &dyn Os) {
         let base = os.map(self.touched() + 1, Backing::AnonPrivate, Protection::ReadWrite);
         let keepsake = Keepsake(page_at(base, self.touched()));
         keepsake.write_before_fork(os);
-        crew(os, 1, 2, &|role| os.fork(task.part(role, base)), &mut || {
+        crew(os, 1, 2, &|role| os.fork(Part::new(role, base)), &mut || {
             keepsake.write_after_fork(os);
             ring(0).lead(os, self.rounds, &mut |_| read_zeros(os, base, self.touched()));
         });
@@ -47,12 +46,12 @@ impl PingPong {
     }
 
     /// Counts, because its turn completes the round.
-    fn follow(self, task: Task, os: &dyn Os) {
+    fn follow(self, part: Part, os: &dyn Os) {
         ring(1).follow(os, self.rounds, &mut |_| {
-            read_zeros(os, task.arg, self.touched());
+            read_zeros(os, part.arg, self.touched());
             os.count(1);
         });
-        Keepsake(page_at(task.arg, self.touched())).check_in_child(os);
+        Keepsake(page_at(part.arg, self.touched())).check_in_child(os);
     }
 }
 

@@ -3,11 +3,10 @@
 //! All threads share one space and run on CPUs of their own, so each page given back concerns all the others. The
 //! read finds the backing's content again; that is the check of the original, too. One unit is one page.
 
-use crate::os::{Backing, Os, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{MAPPED_FILE, file_pattern, page_at, stamp};
 use crate::team::{Rounds, crew};
-use crate::workload::Task;
 
 /// What the pages come from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,13 +35,13 @@ impl TlbFlush {
         Self { pages: 32_768, ..Self::default() }
     }
 
-    pub(crate) fn run(self, memory: TlbFlushMemory, task: Task, os: &dyn Os) {
-        if task.role > 0 {
-            os.pin(task.role - 1);
-            return self.thread(memory, task.role, os);
+    pub(crate) fn run(self, memory: TlbFlushMemory, part: Part, os: &dyn Os) {
+        if part.role > 0 {
+            os.pin(part.role - 1);
+            return self.thread(memory, part.role, os);
         }
         let threads = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
-        crew(os, 1, threads + 1, &|role| os.thread(task.part(role, 0)), &mut || ());
+        crew(os, 1, threads + 1, &|role| os.thread(Part::new(role, 0)), &mut || ());
     }
 
     fn thread(self, memory: TlbFlushMemory, me: u32, os: &dyn Os) {

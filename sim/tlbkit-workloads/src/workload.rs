@@ -1,21 +1,19 @@
 //! A benchmark with its parameters, and one process or thread of it.
 
-use crate::os::Os;
+use crate::os::{Os, Part};
 use crate::parameters::{self, ParameterError, Parameters};
 use crate::{
     Allocator, BuildSh, Compile, Ebizzy, FlushSizes, LatCtx, Madvise1, MapBench, Memcache, Netperf, PingPong, Sharing,
     TlbFlush, TlbFlushMemory,
 };
 
-/// One process or thread: which benchmark, which part in it, and one number from whoever started it.
+/// One process or thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Task {
     /// The benchmark.
     pub workload: Workload,
-    /// The part this task plays; 0 is the first task, the rest is the workload's own numbering.
-    pub role: u32,
-    /// What the starter hands over, mostly the address of something that both know.
-    pub arg: u64,
+    /// What it does there.
+    pub part: Part,
 }
 
 /// A benchmark and its parameters.
@@ -49,23 +47,24 @@ impl Task {
     /// Runs the task to its end.
     pub fn run(self, os: &dyn Os) {
         match self.workload {
-            Workload::PingPong(parameters) => parameters.run(self, os),
-            Workload::LatCtx(parameters) => parameters.run(self, os),
-            Workload::Netperf(parameters) => parameters.run(self, os),
-            Workload::Memcache(parameters) => parameters.run(self, os),
-            Workload::BuildSh(parameters) => parameters.run(self, os),
-            Workload::Compile(parameters) => parameters.run(self, os),
+            Workload::PingPong(parameters) => parameters.run(self.part, os),
+            Workload::LatCtx(parameters) => parameters.run(self.part, os),
+            Workload::Netperf(parameters) => parameters.run(self.part, os),
+            Workload::Memcache(parameters) => parameters.run(self.part, os),
+            Workload::BuildSh(parameters) => parameters.run(self.part, os),
+            Workload::Compile(parameters) => parameters.run(self.part, os),
             Workload::FlushSizes(parameters) => parameters.run(os),
-            Workload::Ebizzy(allocator, parameters) => parameters.run(allocator, self, os),
-            Workload::TlbFlush(memory, parameters) => parameters.run(memory, self, os),
-            Workload::MapBench(sharing, parameters) => parameters.run(sharing, self, os),
-            Workload::Madvise1(parameters) => parameters.run(self, os),
+            Workload::Ebizzy(allocator, parameters) => parameters.run(allocator, self.part, os),
+            Workload::TlbFlush(memory, parameters) => parameters.run(memory, self.part, os),
+            Workload::MapBench(sharing, parameters) => parameters.run(sharing, self.part, os),
+            Workload::Madvise1(parameters) => parameters.run(self.part, os),
         }
     }
 
-    /// The same workload in another part.
-    pub(crate) fn part(self, role: u32, arg: u64) -> Self {
-        Self { role, arg, ..self }
+    /// Another task of the same workload.
+    #[must_use]
+    pub const fn starts(self, part: Part) -> Self {
+        Self { part, ..self }
     }
 }
 
@@ -91,7 +90,7 @@ macro_rules! parameters_of {
 impl Workload {
     /// The task that starts all others.
     pub fn first_task(self) -> Task {
-        Task { workload: self, role: 0, arg: 0 }
+        Task { workload: self, part: Part::FIRST }
     }
 
     /// The parameters, to list and to read.

@@ -1,17 +1,11 @@
 //! What each system call takes away, once it has succeeded.
 
 use super::pages::Backing;
-use super::record::Recorded;
-use super::{Deducer, Paging};
-use crate::op::{Cause, Space, Step, Taken};
+use super::state::{CLONE_VM, Deducer, Paging, Recorded, USER_END, taken};
+use crate::op::{Cause, Space, Taken};
 use std::ops::Range;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, Syscall};
-
-/// End of user addresses with four levels of tables.
-pub(super) const USER_END: u64 = 1 << 47;
-/// Where exec's stack is, near enough.
-pub(super) const STACK_PAGE: u64 = (USER_END >> 12) - 64;
 
 const PROT_WRITE: u64 = 2;
 const PROT_EXEC: u64 = 4;
@@ -24,10 +18,6 @@ const MAP_ANONYMOUS: u64 = 0x20;
 /// Pages of `bytes` bytes from `start`.
 fn pages(start: u64, bytes: u64) -> Range<u64> {
     start >> 12..start.saturating_add(bytes).div_ceil(4096).min(USER_END >> 12)
-}
-
-pub(super) fn taken(span: &Range<u64>, stride: Stride) -> Taken {
-    Taken::pages(span.start, span.end - span.start, stride)
 }
 
 impl Deducer {
@@ -52,7 +42,7 @@ impl Deducer {
             Syscall::Brk => self.brk(event, space, result as u64),
             Syscall::Mremap => self.mremap(event, space, args, result as u64),
             // The parent's entries become read-only; the child's return is another thread's.
-            Syscall::Clone if result > 0 && args[0] & super::CLONE_VM == 0 => {
+            Syscall::Clone if result > 0 && args[0] & CLONE_VM == 0 => {
                 self.revoke(event, space, Cause::Call(call), [Taken::ALL]);
             }
             _ => {}
@@ -73,12 +63,6 @@ impl Deducer {
             taken(&inside, if inside == region { Stride::Page2M } else { Stride::Page4K })
         };
         pages.zapped(range).into_iter().map(taken).collect()
-    }
-
-    pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
-        let trims = self.ended.trims;
-        let step = |taken| Step::Revoke { space, cause, taken: Taken { trims, ..taken } };
-        taken.into_iter().for_each(|taken| self.push(event, step(taken)));
     }
 
     fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: u64) {

@@ -7,6 +7,7 @@
 //! | `pages` | what is mapped where, and shared with whom |
 //! | `calls` | what each system call takes away |
 //! | `record` | what the kernel's own word on its flushes tells besides |
+//! | `state` | what is known while the trace is read |
 //! | this one | who runs where, which space is whose |
 
 mod calls;
@@ -14,114 +15,19 @@ mod older;
 mod pages;
 mod people;
 mod record;
+mod state;
 
-use crate::op::{Cause, Op, Space, Step, Taken};
-use older::Older;
+use crate::op::{Cause, Space, Step, Taken};
 pub use older::{Held, Resident};
-use pages::{Frames, Pages};
+use pages::Pages;
 pub(crate) use people::People;
-use record::Recorded;
-use rustc_hash::{FxHashMap, FxHashSet};
+pub(crate) use state::Deducer;
+use state::{CLONE_VM, Recorded, STACK_PAGE, Task, USER_END};
+pub use state::{Deduced, Paging};
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushReason, Kind, Name, Syscall};
 
-/// What a trace asks of a kernel.
-#[derive(Clone, Debug, Default)]
-pub struct Deduced {
-    /// In the order of the trace.
-    pub ops: Vec<Op>,
-    /// Spaces that ever were.
-    pub spaces: u32,
-    /// CPUs.
-    pub cpus: u32,
-    /// CPUs that held spaces when the trace began, each CPU's latest first.
-    pub residents: Vec<Resident>,
-    /// Revocations in processes older than the trace that are taken as its kernel recorded them.
-    pub told: u64,
-    /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
-    pub most_pages: Vec<u64>,
-    /// First and last event, on the recording's clock.
-    pub span_ns: (u64, u64),
-}
-
-/// With which pages anonymous memory is mapped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Paging {
-    /// As the trace has it.
-    #[default]
-    AsRecorded,
-    /// With 2 MiB wherever a mapping has room for them, as transparent huge pages at their best.
-    Huge,
-}
-
-/// A thread of a program.
-struct Task {
-    space: Space,
-    /// The call that it is in: which, with what, and its result is awaited.
-    call: Option<(Syscall, [u64; 5])>,
-    recorded: Recorded,
-    /// It has begun to ask others, and is not through with its own flush.
-    is_asking: bool,
-    /// Which operation its last fault was, if that copied a page.
-    copied: Option<usize>,
-    /// It has stored to this page, of which nothing is known: a flush tells that the page was copied.
-    store: Option<u64>,
-    /// Its exec has loaded the new space.
-    has_loaded: bool,
-}
-
-impl Task {
-    const fn new(space: Space) -> Self {
-        Self {
-            space,
-            call: None,
-            recorded: Recorded::NOTHING,
-            is_asking: false,
-            copied: None,
-            store: None,
-            has_loaded: false,
-        }
-    }
-}
-
-/// What is known while the trace is read.
-pub(crate) struct Deducer {
-    people: People,
-    older: Older,
-    paging: Paging,
-    tasks: FxHashMap<i32, Task>,
-    /// Threads that have left their spaces for good and may still run: as the kernel's own do, without one.
-    gone: FxHashSet<i32>,
-    /// Threads that use each space.
-    users: Vec<u32>,
-    pages: Vec<Pages>,
-    frames: Frames,
-    /// Of the call that is ending; nothing at any other time.
-    ended: Recorded,
-    /// What each CPU runs: a thread, or none if it is unknown.
-    running: Vec<Option<i32>>,
-    done: Deduced,
-}
-
 impl Deducer {
-    pub(crate) fn new(people: People, paging: Paging) -> Self {
-        let cpus = people.cpus;
-        let done = Deduced { cpus, ..Deduced::default() };
-        Self {
-            people,
-            older: Older::new(cpus),
-            paging,
-            tasks: FxHashMap::default(),
-            gone: FxHashSet::default(),
-            users: Vec::new(),
-            pages: Vec::new(),
-            frames: Frames::default(),
-            ended: Recorded::NOTHING,
-            running: vec![None; cpus as usize],
-            done,
-        }
-    }
-
     pub(crate) fn finish(mut self) -> Deduced {
         self.done.residents = self.older.residents;
         self.done
@@ -161,16 +67,6 @@ impl Deducer {
         }
     }
 
-    fn push(&mut self, event: &Event, step: Step) {
-        self.push_of(event, event.tid, event.comm, step);
-    }
-
-    /// A step of a thread that is not the event's.
-    fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, step: Step) {
-        let comm = self.people.name_of(tid, own_name);
-        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, step });
-    }
-
     fn switch(&mut self, event: &Event, next: i32) {
         self.older.goes_on(event.cpu);
         self.running[event.cpu as usize] = Some(next);
@@ -198,41 +94,6 @@ impl Deducer {
     fn run(&mut self, event: &Event, tid: i32, comm: Name) {
         let step = if self.is_program(tid) { Step::Run { space: self.task(tid).space } } else { Step::Idle };
         self.push_of(event, tid, comm, step);
-    }
-
-    /// Whether the thread runs a program, and has not left it.
-    fn is_program(&self, tid: i32) -> bool {
-        self.people.is_program(tid) && !self.gone.contains(&tid)
-    }
-
-    /// The thread, which was there before the recording if it is not known yet.
-    fn task(&mut self, tid: i32) -> &mut Task {
-        if !self.tasks.contains_key(&tid) {
-            let process = self.people.process_of(tid);
-            let leader = self.tasks.get(&process).map(|leader| leader.space);
-            let space = leader.unwrap_or_else(|| self.older_space());
-            if leader.is_none() && process != tid {
-                self.tasks.insert(process, Task::new(space));
-                self.users[space.0 as usize] += 1;
-            }
-            self.users[space.0 as usize] += 1;
-            self.tasks.insert(tid, Task::new(space));
-        }
-        self.tasks.get_mut(&tid).expect("just inserted")
-    }
-
-    fn older_space(&mut self) -> Space {
-        let space = self.new_space(Pages::older());
-        self.older.add(space);
-        space
-    }
-
-    fn new_space(&mut self, pages: Pages) -> Space {
-        self.done.most_pages.push(pages.most());
-        self.pages.push(pages);
-        self.users.push(0);
-        self.done.spaces += 1;
-        Space(self.done.spaces - 1)
     }
 
     /// A child shares its parent's space if it is a thread, or until its exec after vfork.
@@ -269,7 +130,7 @@ impl Deducer {
         self.users[space.0 as usize] += 1;
         self.push(event, Step::Run { space });
         let cause = Cause::Call(Syscall::Execve);
-        let stack = Taken::pages(calls::STACK_PAGE, 1, Stride::Page4K);
+        let stack = Taken::pages(STACK_PAGE, 1, Stride::Page4K);
         self.revoke(event, space, cause, [stack, Taken { frees_tables: true, ..Taken::ALL }]);
         self.let_go(event, old, cause);
     }
@@ -291,7 +152,7 @@ impl Deducer {
     }
 
     fn fault(&mut self, event: &Event, address: u64, error_code: u32) {
-        if !self.is_program(event.tid) || address >= calls::USER_END {
+        if !self.is_program(event.tid) || address >= USER_END {
             return;
         }
         let task = self.task(event.tid);
@@ -314,12 +175,6 @@ impl Deducer {
         self.push(event, Step::Touch { page });
     }
 
-    /// The page got another frame.
-    fn copy(&mut self, event: &Event, space: Space, page: u64) {
-        self.task(event.tid).copied = Some(self.done.ops.len());
-        self.revoke(event, space, Cause::CopyOnWrite, [Taken::pages(page, 1, Stride::Page4K)]);
-    }
-
     fn enter(&mut self, event: &Event, call: Syscall, args: [u64; 5]) {
         let task = self.task(event.tid);
         (task.call, task.recorded) = (Some((call, args)), Recorded::NOTHING);
@@ -338,5 +193,3 @@ impl Deducer {
         }
     }
 }
-
-const CLONE_VM: u64 = 0x100;

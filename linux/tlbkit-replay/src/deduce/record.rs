@@ -1,24 +1,11 @@
 //! What the kernel's own word on its flushes tells besides: what a process older than the trace had mapped, and which
 //! CPUs were asked that did not run the space.
 
-use super::Deducer;
-use super::calls::taken;
+use super::state::{Deducer, Recorded, taken};
 use crate::op::{Space, Step, Taken};
 use std::ops::Range;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushReason, FlushSize};
-
-/// What the kernel has recorded in a call.
-pub(super) struct Recorded {
-    /// Own flushes.
-    pub(super) flushes: Vec<FlushSize>,
-    /// A CPU was asked that ran something else.
-    pub(super) trims: bool,
-}
-
-impl Recorded {
-    pub(super) const NOTHING: Self = Self { flushes: Vec::new(), trims: false };
-}
 
 impl Deducer {
     /// A program's thread flushes.

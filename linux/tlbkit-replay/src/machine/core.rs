@@ -1,6 +1,7 @@
 //! What one CPU may hold of each space: what faults tell, and how long it has been filling.
 
-use crate::tally::{Bounds, Who};
+use crate::op::Who;
+use crate::tally::Bounds;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

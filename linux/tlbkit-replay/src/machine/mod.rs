@@ -5,43 +5,24 @@
 
 mod core;
 mod port;
+mod state;
 
 use crate::deduce::{Deduced, Held};
-use crate::op::{Cause, Op, Space, Step, Taken};
+use crate::op::{Cause, Op, Space, Step, Taken, Who};
 use crate::prices::Capacity;
-use crate::tally::{Tally, Who};
+use crate::tally::Tally;
 use core::Core;
 use port::Port;
+use state::{FIRST_ROOT, ROOT_STEP, Replay};
 use std::cell::{Cell, RefCell};
-use std::ops::Range;
-use tlbkit::sync::{AtomicU64, Ordering};
-use tlbkit::{AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken};
+use tlbkit::sync::AtomicU64;
+use tlbkit::{AddressSpace, Cpu, CpuSetUpkeep, CpuState, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken};
 use tlbkit::{TableFree, Tlb, TlbGather, Translations, VirtAddr};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
 
 const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
-/// The first space's top-level table; those of a space's halves lie side by side.
-const FIRST_ROOT: u64 = 0x10_0000;
-const ROOT_STEP: u64 = 0x2000;
 const USER_PAGES: u64 = 1 << 35;
-
-/// CPUs, spaces and counts.
-pub(super) struct World<'k> {
-    tlb: Tlb<'k>,
-    spaces: Vec<AddressSpace<'k>>,
-    cores: Vec<Core>,
-    tally: RefCell<Tally>,
-    capacity: Capacity,
-    /// Most pages that were ever mapped in each space.
-    most_pages: &'k [u64],
-    now_ns: Cell<u64>,
-    /// Who is charged.
-    who: Cell<Option<Who>>,
-    /// Whose translations are being flushed, and which: first page and the page behind the last.
-    target: Cell<Option<Space>>,
-    revoked: Cell<(u64, u64)>,
-}
 
 /// Runs what `deduced` asks under `policy` on `machine`.
 #[must_use]
@@ -63,7 +44,7 @@ pub fn replay_without(deduced: &Deduced, policy: Policy, machine: &Machine, is_a
         let root = PhysAddr(FIRST_ROOT + n as u64 * ROOT_STEP);
         AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root, set)
     };
-    let world = World {
+    let replay = Replay {
         spaces: sets.chunks(words).enumerate().map(make).collect(),
         cores: (0..cpus).map(|_| Core::default()).collect(),
         tally: RefCell::default(),
@@ -75,13 +56,13 @@ pub fn replay_without(deduced: &Deduced, policy: Policy, machine: &Machine, is_a
         revoked: Cell::new((0, 0)),
         tlb,
     };
-    world.begin(deduced);
-    deduced.ops.iter().filter(|op| op.pattern().is_none() || !is_absent(op.who())).for_each(|op| world.step(op));
+    replay.begin(deduced);
+    deduced.ops.iter().filter(|op| op.pattern().is_none() || !is_absent(op.who())).for_each(|op| replay.step(op));
     for cpu in 0..deduced.cpus {
-        world.pass(cpu);
-        world.port(cpu).end();
+        replay.pass(cpu);
+        replay.port(cpu).end();
     }
-    world.tally.into_inner()
+    replay.tally.into_inner()
 }
 
 /// The trace shows when Linux 6 trims, so it is not done by generations.
@@ -94,26 +75,18 @@ fn as_the_trace_shows(policy: Policy) -> Policy {
     }
 }
 
-impl<'k> World<'k> {
+impl<'k> Replay<'k> {
     fn port(&self, cpu: u32) -> Port<'_, 'k> {
-        Port { world: self, cpu }
-    }
-
-    fn cpu<'w>(&'w self, cpu: u32, port: &'w Port<'w, 'k>) -> Cpu<'w, 'k, Port<'w, 'k>> {
-        self.tlb.cpu(CpuId(cpu), port)
-    }
-
-    fn space(&self, space: Space) -> &AddressSpace<'k> {
-        &self.spaces[space.0 as usize]
+        Port { replay: self, cpu }
     }
 
     /// Brings the CPUs up, and to what they held when the trace began: nobody is charged for that.
     fn begin(&self, deduced: &Deduced) {
         let irqs = IrqsOff::assume();
-        (0..deduced.cpus).for_each(|cpu| self.cpu(cpu, &self.port(cpu)).bring_up(&irqs));
+        (0..deduced.cpus).for_each(|cpu| self.port(cpu).cpu().bring_up(&irqs));
         for resident in deduced.residents.iter().rev() {
             let port = self.port(resident.cpu);
-            let cpu = self.cpu(resident.cpu, &port);
+            let cpu = port.cpu();
             cpu.switch_to(self.space(resident.space), &irqs);
             cpu.enter_lazy(&irqs);
             if resident.how == Held::Tagged {
@@ -129,36 +102,12 @@ impl<'k> World<'k> {
         self.who.set(Some(op.who()));
         let core = &self.cores[op.cpu as usize];
         self.pass(op.cpu);
-        self.in_kernel(op.cpu, |cpu| {
+        self.port(op.cpu).in_kernel(|cpu| {
             self.obey(cpu, core, op);
             self.port(op.cpu).settle();
         });
         if let Step::Touch { page } = op.step {
             core.touch(page);
-        }
-    }
-
-    /// Brings a CPU's time up to now.
-    fn pass(&self, cpu: u32) {
-        self.tally.borrow_mut().busy_ns += self.cores[cpu as usize].pass(self.now_ns.get());
-    }
-
-    /// Enters the kernel, if the CPU was in user mode, and goes back, if a program runs.
-    fn in_kernel(&self, cpu: u32, act: impl FnOnce(&Cpu<'_, 'k, Port<'_, 'k>>)) {
-        let (core, port, irqs) = (&self.cores[cpu as usize], self.port(cpu), IrqsOff::assume());
-        let cpu = self.cpu(cpu, &port);
-        let cross = |cross: &dyn Fn()| {
-            core.is_crossing.set(true);
-            cross();
-            core.is_crossing.set(false);
-        };
-        if core.is_user.replace(false) {
-            cross(&|| cpu.enter_kernel(&irqs));
-        }
-        act(&cpu);
-        if core.is_busy.get() {
-            core.is_user.set(true);
-            cross(&|| cpu.exit_to_user(&irqs));
         }
     }
 
@@ -180,12 +129,6 @@ impl<'k> World<'k> {
             }
             Step::Retire { space, .. } => self.retire(cpu, core, space, &irqs),
         }
-    }
-
-    /// The CPU takes the interrupt that it was sent.
-    fn answer(&self, cpu: u32) {
-        self.pass(cpu);
-        self.in_kernel(cpu, |cpu| cpu.answer(&IrqsOff::assume()));
     }
 
     fn revoke(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space, taken: Taken, why: Reason) {
@@ -224,38 +167,6 @@ impl<'k> World<'k> {
         let is_linux_6 = matches!(self.tlb.policy().cpu_set, CpuSetUpkeep::TrimmedWithTables { .. });
         is_linux_6 && (taken.trims || cause == Cause::Call(Syscall::Clone))
     }
-
-    /// Who is in the set of the space, as `cpu` sees it.
-    fn members(&self, space: Space, cpu: u32) -> Members {
-        let mut members = Members { has_own: false, has_others: false };
-        for (index, word) in self.space(space).cpus().words().iter().enumerate() {
-            let own = if index == (cpu / 64) as usize { 1 << (cpu % 64) } else { 0 };
-            // Relaxed: one thread.
-            let word = word.load(Ordering::Relaxed);
-            members.has_own |= word & own != 0;
-            members.has_others |= word & !own != 0;
-        }
-        members
-    }
-
-    /// What the space at `root` may have in a TLB, at most: its pages, or what fits.
-    fn most_entries(&self, root: u64) -> u64 {
-        let Some(offset) = root.checked_sub(FIRST_ROOT) else { return 0 };
-        self.most_pages[(offset / ROOT_STEP) as usize].min(self.capacity.entries)
-    }
-
-    /// The pages that are being taken from the space at `root`.
-    fn revoked_of(&self, root: u64) -> Range<u64> {
-        let is_target = self.target.get().is_some_and(|space| root == FIRST_ROOT + u64::from(space.0) * ROOT_STEP);
-        let (first, end) = self.revoked.get();
-        if is_target { first..end } else { 0..0 }
-    }
-}
-
-/// Who is in a set.
-struct Members {
-    has_own: bool,
-    has_others: bool,
 }
 
 const fn reason_of(cause: Cause) -> Reason {

@@ -1,38 +1,68 @@
 //! The protocol's door to one replayed CPU: every instruction is counted.
 
-use super::core::{Due, Work, root_of};
-use super::{Members, World};
+use super::core::{Core, Due, Work, root_of};
+use super::state::{Members, Replay};
 use crate::bill::{Item, Part};
 use crate::tally::Tally;
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
+use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
 use tlbkit_trace::{FlushReason, FlushSize};
 
 /// One CPU.
 pub(super) struct Port<'w, 'k> {
-    pub(super) world: &'w World<'k>,
+    pub(super) replay: &'w Replay<'k>,
     pub(super) cpu: u32,
 }
 
+impl<'k> Port<'_, 'k> {
+    pub(super) fn cpu(&self) -> Cpu<'_, 'k, Self> {
+        self.replay.tlb.cpu(CpuId(self.cpu), self)
+    }
+
+    /// Enters the kernel, if the CPU was in user mode, and goes back, if a program runs.
+    pub(super) fn in_kernel(&self, act: impl FnOnce(&Cpu<'_, 'k, Self>)) {
+        let (core, cpu, irqs) = (self.core(), self.cpu(), IrqsOff::assume());
+        let cross = |cross: &dyn Fn()| {
+            core.is_crossing.set(true);
+            cross();
+            core.is_crossing.set(false);
+        };
+        if core.is_user.replace(false) {
+            cross(&|| cpu.enter_kernel(&irqs));
+        }
+        act(&cpu);
+        if core.is_busy.get() {
+            core.is_user.set(true);
+            cross(&|| cpu.exit_to_user(&irqs));
+        }
+    }
+
+    /// The CPU takes the interrupt that it was sent.
+    fn answer(&self) {
+        self.replay.pass(self.cpu);
+        self.in_kernel(|cpu| cpu.answer(&IrqsOff::assume()));
+    }
+}
+
 impl Port<'_, '_> {
-    fn core(&self) -> &super::Core {
-        &self.world.cores[self.cpu as usize]
+    fn core(&self) -> &Core {
+        &self.replay.cores[self.cpu as usize]
     }
 
     fn tally<R>(&self, count: impl FnOnce(&mut Tally) -> R) -> R {
-        count(&mut self.world.tally.borrow_mut())
+        count(&mut self.replay.tally.borrow_mut())
     }
 
     fn charge(&self, part: Part, item: Item, count: u64) {
-        self.tally(|tally| tally.charge(self.world.who.get(), |bill| bill.charge(part, item, count)));
+        self.tally(|tally| tally.charge(self.replay.who.get(), |bill| bill.charge(part, item, count)));
     }
 
     /// All that this CPU holds of the space at `root` is dropped.
     fn lose(&self, root: u64) {
-        let (world, who) = (self.world, self.world.who.get());
-        let revoked = world.revoked_of(root);
+        let (replay, who) = (self.replay, self.replay.who.get());
+        let revoked = replay.revoked_of(root);
         let gone = revoked.end - revoked.start;
-        let most = world.most_entries(root).saturating_sub(gone);
-        let (lost, due) = self.core().empty(root, most, &revoked, world.capacity.walks_per_ns, who);
+        let most = replay.most_entries(root).saturating_sub(gone);
+        let (lost, due) = self.core().empty(root, most, &revoked, replay.capacity.walks_per_ns, who);
         self.tally(|tally| {
             tally.entries_lost.low += lost.low;
             tally.entries_lost.high += lost.high;
@@ -63,7 +93,7 @@ impl Port<'_, '_> {
         let is_own = part == FlushReason::LocalMmShootdown;
         let was_flushed = count(Item::Flush) + count(Item::Everything) > 0;
         self.tally(|tally| {
-            let who = self.world.who.get();
+            let who = self.replay.who.get();
             if is_own {
                 return tally.charge(who, |bill| bill.charge_all(Part::Flushing, &work.items));
             }
@@ -98,14 +128,14 @@ impl Port<'_, '_> {
         let was_flushed = count(Item::Flush) + count(Item::Everything) > 0;
         if was_flushed || count(Item::Keep) > 0 {
             self.record(FlushReason::TaskSwitch, if was_flushed { FlushSize::All } else { FlushSize::Pages(0) });
-            let who = self.world.who.get();
+            let who = self.replay.who.get();
             self.tally(|tally| tally.charge(who, |bill| bill.charge_all(Part::Switching, &work.items)));
         }
     }
 
     /// The replay is over.
     pub(super) fn end(&self) {
-        let dues = self.core().settle(self.world.capacity.walks_per_ns);
+        let dues = self.core().settle(self.replay.capacity.walks_per_ns);
         dues.iter().for_each(|due| self.refill(due));
     }
 
@@ -116,11 +146,11 @@ impl Port<'_, '_> {
     /// Linux records the asking once, if the set names any other CPU.
     fn begin(&self, pages: u32) {
         self.core().work.take();
-        if let Some(who) = self.world.who.get() {
+        if let Some(who) = self.replay.who.get() {
             self.tally(|tally| tally.by_caller.entry(who).or_default().flushes += 1);
         }
-        let Some(target) = self.world.target.get() else { return };
-        let Members { has_own, has_others } = self.world.members(target, self.cpu);
+        let Some(target) = self.replay.target.get() else { return };
+        let Members { has_own, has_others } = self.replay.members(target, self.cpu);
         if has_others {
             let size = if pages == u32::MAX { FlushSize::All } else { FlushSize::Pages(u64::from(pages)) };
             self.record(FlushReason::RemoteSendIpi, size);
@@ -131,7 +161,7 @@ impl Port<'_, '_> {
 
 impl Hardware for Port<'_, '_> {
     fn features(&self) -> Features {
-        let pcid = self.world.tlb.policy().tags != Tags::Off;
+        let pcid = self.replay.tlb.policy().tags != Tags::Off;
         Features { pcid, invpcid: pcid }
     }
 
@@ -150,7 +180,7 @@ impl Hardware for Port<'_, '_> {
 
     fn invlpg(&self, va: VirtAddr) {
         self.work(Item::Page);
-        if self.world.capacity.is_fractured { self.lose_all() } else { self.core().drop_page(va.0 >> 12) }
+        if self.replay.capacity.is_fractured { self.lose_all() } else { self.core().drop_page(va.0 >> 12) }
     }
 
     fn invpcid(&self, what: Invpcid) {
@@ -171,17 +201,17 @@ impl Hardware for Port<'_, '_> {
     fn send_ipi(&self, to: CpuId) {
         self.tally(|tally| {
             tally.interrupts += 1;
-            if let Some(who) = self.world.who.get() {
+            if let Some(who) = self.replay.who.get() {
                 tally.by_caller.entry(who).or_default().interrupts += 1;
             }
         });
         self.charge(Part::Asking, Item::Send, 1);
         // Taken at once, in the midst of the sender's own work.
-        self.world.answer(to.0);
+        Port { replay: self.replay, cpu: to.0 }.answer();
     }
 
     fn send_ipi_to_others(&self) {
-        (0..self.world.cores.len() as u32).filter(|&cpu| cpu != self.cpu).for_each(|cpu| self.send_ipi(CpuId(cpu)));
+        (0..self.replay.cores.len() as u32).filter(|&cpu| cpu != self.cpu).for_each(|cpu| self.send_ipi(CpuId(cpu)));
     }
 
     fn relax(&self) {}
@@ -195,7 +225,7 @@ impl Hardware for Port<'_, '_> {
     }
 
     fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        &self.world.spaces[token.0 as usize]
+        &self.replay.spaces[token.0 as usize]
     }
 
     fn event(&self, event: Event) {
@@ -204,7 +234,7 @@ impl Hardware for Port<'_, '_> {
             Event::FlushBegin(pages) => self.begin(pages),
             Event::FlushLocalDone => self.finish(FlushReason::LocalMmShootdown),
             Event::AnswerBegin(_) => {
-                let was_held = core.holds(&self.world.revoked_of(root_of(core.cr3.get())));
+                let was_held = core.holds(&self.replay.revoked_of(root_of(core.cr3.get())));
                 core.work.set(Work { was_held, ..Work::default() });
             }
             Event::AnswerEnd(_) => self.finish(FlushReason::RemoteShootdown),
@@ -215,6 +245,6 @@ impl Hardware for Port<'_, '_> {
     }
 
     fn now_cycles(&self) -> u64 {
-        self.world.now_ns.get()
+        self.replay.now_ns.get()
     }
 }

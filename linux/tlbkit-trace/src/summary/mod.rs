@@ -14,6 +14,7 @@ pub use cause::Cause;
 pub use process::{ProcessRow, ProgramRow};
 pub use series::{Bucket, Series};
 pub use sizes::{SizeRow, Sizes};
+pub use timing::MOST_CPUS;
 
 use crate::event::{Edge, Event, FlushReason, FlushSize, Kind};
 use crate::names::{Code, Names, StackId};
@@ -23,9 +24,6 @@ use process::Processes;
 use rustc_hash::FxHashMap;
 use std::fmt;
 use timing::{Ended, Timing};
-
-/// No machine that Linux runs on has more CPUs; what a hostile trace says of others is left out.
-pub const MOST_CPUS: u32 = 8192;
 
 /// Interrupts of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

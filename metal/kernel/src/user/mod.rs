@@ -80,8 +80,8 @@ pub(crate) const fn seed(of_run: u64, number: u64) -> u64 {
 
 /// The first instruction in ring 3.
 pub(crate) extern "C" fn main(start: &Start) -> ! {
-    let program = Program::new(start.seed);
-    if start.program.role & race::ROLE == 0 {
+    let program = Program::new(start.program.workload, start.seed);
+    if start.program.part.role & race::ROLE == 0 {
         start.program.run(&program);
     } else {
         race::run(start.program, &program);

@@ -2,19 +2,20 @@
 
 use core::cell::Cell;
 
-use tlbkit_workloads::os::{Backing, Channel, Os, Protection, TaskId};
-use tlbkit_workloads::{Task, pattern::PAGE_BYTES};
+use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
+use tlbkit_workloads::{Task, Workload, pattern::PAGE_BYTES};
 
 use super::{Call, call, mix, shared};
 
 /// One task's side of the kernel's door.
 pub(super) struct Program {
+    workload: Workload,
     random: Cell<u64>,
 }
 
 impl Program {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self { random: Cell::new(seed) }
+    pub(super) const fn new(workload: Workload, seed: u64) -> Self {
+        Self { workload, random: Cell::new(seed) }
     }
 }
 
@@ -54,11 +55,13 @@ impl Os for Program {
         self.read(va)
     }
 
-    fn fork(&self, child: Task) -> TaskId {
+    fn fork(&self, part: Part) -> TaskId {
+        let child = Task { workload: self.workload, part };
         TaskId(call(Call::Fork, (&raw const child) as u64, 0, 0) as u32)
     }
 
-    fn thread(&self, child: Task) -> TaskId {
+    fn thread(&self, part: Part) -> TaskId {
+        let child = Task { workload: self.workload, part };
         TaskId(call(Call::Thread, (&raw const child) as u64, 0, 0) as u32)
     }
 

@@ -6,7 +6,7 @@
 //!
 //! The readers: processes that come back to windows of the kernel that have shown others something else meanwhile.
 
-use tlbkit_workloads::os::{Backing, Os, Protection, read_expecting};
+use tlbkit_workloads::os::{Backing, Os, Part, Protection, read_expecting};
 use tlbkit_workloads::pattern::{PAGE_BYTES, stamp};
 use tlbkit_workloads::{Task, Workload};
 
@@ -34,28 +34,28 @@ const HOLD_CYCLES: u64 = 1000;
 
 /// The first task of one race.
 pub(crate) const fn first_task(workload: Workload) -> Task {
-    Task { workload, role: ROLE, arg: 0 }
+    Task { workload, part: Part::new(ROLE, 0) }
 }
 
 /// The first task of several processes that each race, on the same CPUs: between a flush and the return to its program
 /// comes another one, and CPUs idle in spaces that end.
 pub(crate) const fn parent(workload: Workload) -> Task {
-    Task { workload, role: PARENT, arg: 0 }
+    Task { workload, part: Part::new(PARENT, 0) }
 }
 
 /// The first task of processes that take turns on the same CPUs and read files, each its own, through the same windows.
 pub(crate) const fn library(workload: Workload) -> Task {
-    Task { workload, role: LIBRARY, arg: 0 }
+    Task { workload, part: Part::new(LIBRARY, 0) }
 }
 
 pub(super) fn run(task: Task, os: &dyn Os) {
-    match task.role {
-        PARENT => start_races(task, os),
-        LIBRARY => start_readers(task, os),
+    match task.part.role {
+        PARENT => start_races(os),
+        LIBRARY => start_readers(os),
         READER => read_again_and_again(task, os),
         ROLE => drop_again_and_again(task, os),
-        TAKER => take(Place(task.arg), os),
-        _ => write(task.role & !ROLE, Place(task.arg), os),
+        TAKER => take(Place(task.part.arg), os),
+        _ => write(task.part.role & !ROLE, Place(task.part.arg), os),
     }
 }
 
@@ -81,25 +81,25 @@ impl Place {
     }
 }
 
-fn start_races(task: Task, os: &dyn Os) {
+fn start_races(os: &dyn Os) {
     for _ in 0..GENERATIONS {
-        let races = [(); AT_A_TIME].map(|()| os.fork(first_task(task.workload)));
+        let races = [(); AT_A_TIME].map(|()| os.fork(Part::new(ROLE, 0)));
         races.into_iter().for_each(|race| os.join(race));
     }
 }
 
-fn start_readers(task: Task, os: &dyn Os) {
+fn start_readers(os: &dyn Os) {
     let count = (READERS * os.cpus()).min(64);
     let mut readers = [None; 64];
     for file in 0..count {
-        readers[file as usize] = Some(os.fork(Task { role: READER, arg: u64::from(file), ..task }));
+        readers[file as usize] = Some(os.fork(Part::new(READER, u64::from(file))));
     }
     readers.into_iter().flatten().for_each(|reader| os.join(reader));
 }
 
 fn read_again_and_again(task: Task, os: &dyn Os) {
     for _ in 0..rounds(task) {
-        os.read_file(task.arg as u32, 1);
+        os.read_file(task.part.arg as u32, 1);
         os.yield_now();
     }
 }
@@ -111,7 +111,7 @@ fn rounds(task: Task) -> u64 {
 fn drop_again_and_again(task: Task, os: &dyn Os) {
     os.pin(0);
     let place = Place(os.map(2, Backing::AnonPrivate, Protection::ReadWrite));
-    let start = |role: u32| os.thread(Task { role: ROLE | role, arg: place.0, ..task });
+    let start = |role: u32| os.thread(Part::new(ROLE | role, place.0));
     // All CPUs but this one; at least the taker and one writer.
     let last = os.cpus().clamp(3, 64);
     let mut threads = [None; 64];

@@ -1,7 +1,7 @@
 //! The system calls of the simulated kernel.
 
 use tlbkit_pmap::{Access as FaultAccess, Fault};
-use tlbkit_workloads::os::{Backing, Channel, Os, Protection, TaskId};
+use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
 use tlbkit_workloads::{Task, calls};
 
 use super::memory::KernelMemory;
@@ -18,13 +18,14 @@ use crate::run::RunError;
 struct Calls {
     world: &'static World,
     me: TaskIndex,
+    program: Task,
     process: &'static Process,
 }
 
 /// Runs a task's program.
 pub(crate) fn run(world: &'static World, me: TaskIndex, program: Task) {
     let process = world.kernel.task(me).process;
-    program.run(&Calls { world, me, process });
+    program.run(&Calls { world, me, program, process });
 }
 
 impl Calls {
@@ -56,8 +57,8 @@ impl Calls {
         result.unwrap_or_else(|error| self.world.fail(RunError::Kernel(error.to_string())))
     }
 
-    fn start(&self, world: &'static World, child: Task, process: &'static Process) -> TaskId {
-        let index = world.new_task(child, process);
+    fn start(&self, world: &'static World, part: Part, process: &'static Process) -> TaskId {
+        let index = world.new_task(self.program.starts(part), process);
         world.make_runnable(index);
         TaskId(index)
     }
@@ -134,7 +135,7 @@ impl Os for Calls {
         self.world.phys.word(at)
     }
 
-    fn fork(&self, child: Task) -> TaskId {
+    fn fork(&self, part: Part) -> TaskId {
         self.call(|world| {
             let process = world.new_process();
             let memory = KernelMemory(world);
@@ -143,12 +144,12 @@ impl Os for Calls {
                 world.with_cpu(world.cpu(), |cpu| self.process.vm.fork(&cpu, &memory, &process.vm, calls::CHILD_FILL));
             world.insight.end_operation(world);
             self.expect(done);
-            self.start(world, child, process)
+            self.start(world, part, process)
         })
     }
 
-    fn thread(&self, child: Task) -> TaskId {
-        self.call(|world| self.start(world, child, self.process))
+    fn thread(&self, part: Part) -> TaskId {
+        self.call(|world| self.start(world, part, self.process))
     }
 
     fn exec(&self) {

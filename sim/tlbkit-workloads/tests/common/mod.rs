@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use tlbkit_workloads::os::{Backing, Channel, Protection, TaskId};
 use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
-use tlbkit_workloads::{Os, Task, Workload};
+use tlbkit_workloads::{Os, Part, Task, Workload};
 
 /// The flush that the kernel forgets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +82,7 @@ pub(crate) struct Outcome {
 }
 
 struct Fake {
+    task: Task,
     world: Arc<World>,
     space: RefCell<Arc<Mutex<Space>>>,
     log: RefCell<Vec<Op>>,
@@ -112,11 +113,11 @@ pub(crate) fn run(workload: Workload, cpus: u32, over_after: u64, loses: Loses) 
 }
 
 fn run_task(world: Arc<World>, space: Arc<Mutex<Space>>, task: Task) {
-    let seed = u64::from(task.role) << 32 | 0x9e37_79b9;
-    let fake = Fake { world, space: RefCell::new(space), log: RefCell::default(), random: RefCell::new(seed) };
+    let seed = u64::from(task.part.role) << 32 | 0x9e37_79b9;
+    let fake = Fake { task, world, space: RefCell::new(space), log: RefCell::default(), random: RefCell::new(seed) };
     task.run(&fake);
     let log = fake.log.into_inner();
-    fake.world.logs.lock().unwrap().entry(task.role).or_default().extend(log);
+    fake.world.logs.lock().unwrap().entry(task.part.role).or_default().extend(log);
 }
 
 impl Fake {
@@ -128,8 +129,8 @@ impl Fake {
         work(&mut self.space.borrow().lock().unwrap())
     }
 
-    fn start(&self, space: Arc<Mutex<Space>>, child: Task) -> TaskId {
-        let world = self.world.clone();
+    fn start(&self, space: Arc<Mutex<Space>>, part: Part) -> TaskId {
+        let (world, child) = (self.world.clone(), self.task.starts(part));
         let handle = std::thread::spawn(move || run_task(world, space, child));
         let mut joins = self.world.joins.lock().unwrap();
         joins.0 += 1;
@@ -237,18 +238,18 @@ impl Os for Fake {
         self.read(va)
     }
 
-    fn fork(&self, child: Task) -> TaskId {
+    fn fork(&self, part: Part) -> TaskId {
         self.note(Op::Fork);
         let mine = self.space.borrow().clone();
         let copy =
             if self.world.loses == Loses::Fork { mine } else { Arc::new(Mutex::new(mine.lock().unwrap().copy())) };
-        self.start(copy, child)
+        self.start(copy, part)
     }
 
-    fn thread(&self, child: Task) -> TaskId {
+    fn thread(&self, part: Part) -> TaskId {
         self.note(Op::Thread);
         let mine = self.space.borrow().clone();
-        self.start(mine, child)
+        self.start(mine, part)
     }
 
     fn exec(&self) {

@@ -19,13 +19,8 @@ const STILL_CIRCULAR: &[(&str, usize)] = &[
     ("tlbkit-boot", 3),
     ("tlbkit-c", 8),
     ("tlbkit-check", 31),
-    ("tlbkit-host", 6),
     ("tlbkit-model", 11),
-    ("tlbkit-pmap", 4),
-    ("tlbkit-replay", 7),
     ("tlbkit-sim", 26),
-    ("tlbkit-trace", 7),
-    ("tlbkit-workloads", 7),
     ("tlbkit-x86", 2),
     ("xtask", 17),
 ];

@@ -1,0 +1,187 @@
+//! What is known of threads and spaces while a trace is read.
+
+use super::older::{Older, Resident};
+use super::pages::{Frames, Pages};
+use super::people::People;
+use crate::op::{Cause, Op, Space, Step, Taken};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::ops::Range;
+use tlbkit::Stride;
+use tlbkit_trace::{Event, FlushSize, Name, Syscall};
+
+pub(super) const CLONE_VM: u64 = 0x100;
+/// End of user addresses with four levels of tables.
+pub(super) const USER_END: u64 = 1 << 47;
+/// Where exec's stack is, near enough.
+pub(super) const STACK_PAGE: u64 = (USER_END >> 12) - 64;
+
+/// What a trace asks of a kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Deduced {
+    /// In the order of the trace.
+    pub ops: Vec<Op>,
+    /// Spaces that ever were.
+    pub spaces: u32,
+    /// CPUs.
+    pub cpus: u32,
+    /// CPUs that held spaces when the trace began, each CPU's latest first.
+    pub residents: Vec<Resident>,
+    /// Revocations in processes older than the trace that are taken as its kernel recorded them.
+    pub told: u64,
+    /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
+    pub most_pages: Vec<u64>,
+    /// First and last event, on the recording's clock.
+    pub span_ns: (u64, u64),
+}
+
+/// With which pages anonymous memory is mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Paging {
+    /// As the trace has it.
+    #[default]
+    AsRecorded,
+    /// With 2 MiB wherever a mapping has room for them, as transparent huge pages at their best.
+    Huge,
+}
+
+/// What the kernel has recorded in a call.
+pub(super) struct Recorded {
+    /// Own flushes.
+    pub(super) flushes: Vec<FlushSize>,
+    /// A CPU was asked that ran something else.
+    pub(super) trims: bool,
+}
+
+impl Recorded {
+    pub(super) const NOTHING: Self = Self { flushes: Vec::new(), trims: false };
+}
+
+/// A thread of a program.
+pub(super) struct Task {
+    pub(super) space: Space,
+    /// The call that it is in: which, with what, and its result is awaited.
+    pub(super) call: Option<(Syscall, [u64; 5])>,
+    pub(super) recorded: Recorded,
+    /// It has begun to ask others, and is not through with its own flush.
+    pub(super) is_asking: bool,
+    /// Which operation its last fault was, if that copied a page.
+    pub(super) copied: Option<usize>,
+    /// It has stored to this page, of which nothing is known: a flush tells that the page was copied.
+    pub(super) store: Option<u64>,
+    /// Its exec has loaded the new space.
+    pub(super) has_loaded: bool,
+}
+
+impl Task {
+    pub(super) const fn new(space: Space) -> Self {
+        Self {
+            space,
+            call: None,
+            recorded: Recorded::NOTHING,
+            is_asking: false,
+            copied: None,
+            store: None,
+            has_loaded: false,
+        }
+    }
+}
+
+/// What is known while the trace is read.
+pub(crate) struct Deducer {
+    pub(super) people: People,
+    pub(super) older: Older,
+    pub(super) paging: Paging,
+    pub(super) tasks: FxHashMap<i32, Task>,
+    /// Threads that have left their spaces for good and may still run: as the kernel's own do, without one.
+    pub(super) gone: FxHashSet<i32>,
+    /// Threads that use each space.
+    pub(super) users: Vec<u32>,
+    pub(super) pages: Vec<Pages>,
+    pub(super) frames: Frames,
+    /// Of the call that is ending; nothing at any other time.
+    pub(super) ended: Recorded,
+    /// What each CPU runs: a thread, or none if it is unknown.
+    pub(super) running: Vec<Option<i32>>,
+    pub(super) done: Deduced,
+}
+
+impl Deducer {
+    pub(crate) fn new(people: People, paging: Paging) -> Self {
+        let cpus = people.cpus;
+        let done = Deduced { cpus, ..Deduced::default() };
+        Self {
+            people,
+            older: Older::new(cpus),
+            paging,
+            tasks: FxHashMap::default(),
+            gone: FxHashSet::default(),
+            users: Vec::new(),
+            pages: Vec::new(),
+            frames: Frames::default(),
+            ended: Recorded::NOTHING,
+            running: vec![None; cpus as usize],
+            done,
+        }
+    }
+
+    pub(super) fn push(&mut self, event: &Event, step: Step) {
+        self.push_of(event, event.tid, event.comm, step);
+    }
+
+    /// A step of a thread that is not the event's.
+    pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, step: Step) {
+        let comm = self.people.name_of(tid, own_name);
+        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, step });
+    }
+
+    pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
+        let trims = self.ended.trims;
+        let step = |taken| Step::Revoke { space, cause, taken: Taken { trims, ..taken } };
+        taken.into_iter().for_each(|taken| self.push(event, step(taken)));
+    }
+
+    /// The page got another frame.
+    pub(super) fn copy(&mut self, event: &Event, space: Space, page: u64) {
+        self.task(event.tid).copied = Some(self.done.ops.len());
+        self.revoke(event, space, Cause::CopyOnWrite, [Taken::pages(page, 1, Stride::Page4K)]);
+    }
+
+    /// Whether the thread runs a program, and has not left it.
+    pub(super) fn is_program(&self, tid: i32) -> bool {
+        self.people.is_program(tid) && !self.gone.contains(&tid)
+    }
+
+    /// The thread, which was there before the recording if it is not known yet.
+    pub(super) fn task(&mut self, tid: i32) -> &mut Task {
+        if !self.tasks.contains_key(&tid) {
+            let process = self.people.process_of(tid);
+            let leader = self.tasks.get(&process).map(|leader| leader.space);
+            let space = leader.unwrap_or_else(|| self.older_space());
+            if leader.is_none() && process != tid {
+                self.tasks.insert(process, Task::new(space));
+                self.users[space.0 as usize] += 1;
+            }
+            self.users[space.0 as usize] += 1;
+            self.tasks.insert(tid, Task::new(space));
+        }
+        self.tasks.get_mut(&tid).expect("just inserted")
+    }
+
+    pub(super) fn older_space(&mut self) -> Space {
+        let space = self.new_space(Pages::older());
+        self.older.add(space);
+        space
+    }
+
+    pub(super) fn new_space(&mut self, pages: Pages) -> Space {
+        self.done.most_pages.push(pages.most());
+        self.pages.push(pages);
+        self.users.push(0);
+        self.done.spaces += 1;
+        Space(self.done.spaces - 1)
+    }
+}
+
+pub(super) fn taken(span: &Range<u64>, stride: Stride) -> Taken {
+    Taken::pages(span.start, span.end - span.start, stride)
+}
