@@ -17,7 +17,8 @@
 //! ```
 //!
 //! By file: `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
-//! `script.rs` and `compact/` (the forms), `open.rs` (which form a file has), `summary/` (counts and histograms), `perfetto.rs` (a picture of a window).
+//! `script.rs` and `compact/` (the forms), `open.rs` (which form a file has), `summary/` (counts and histograms),
+//! `perfetto.rs` (a picture of a window).
 #![forbid(unsafe_code)]
 
 pub mod compact;

@@ -2,7 +2,7 @@
 //! `lib/tlbkit/src/wait.rs`.
 
 use crate::deviation::Deviation;
-use crate::model::Protocol;
+use crate::protocol::Protocol;
 use crate::state::{CpuNumber, Presence, State, Step, Store};
 
 impl Protocol {

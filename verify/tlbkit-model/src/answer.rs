@@ -1,9 +1,8 @@
 //! A CPU does what others ask: `answer` of `lib/tlbkit/src/shootdown.rs`, and `lib/tlbkit/src/local.rs`.
 
 use crate::deviation::Deviation;
-use crate::flush::Request;
-use crate::model::Protocol;
-use crate::state::{CpuNumber, Generation, Half, Presence, Slot, State, Step};
+use crate::protocol::Protocol;
+use crate::state::{CpuNumber, Generation, Half, Presence, Request, Slot, State, Step};
 
 impl Protocol {
     pub(crate) fn take_inbox(&self, state: &mut State, cpu: CpuNumber) {

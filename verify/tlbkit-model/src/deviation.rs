@@ -1,6 +1,6 @@
 //! Ways to break the protocol, so that each property is seen to fail.
 
-use crate::properties as must;
+use crate::rules as must;
 
 /// One mistake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

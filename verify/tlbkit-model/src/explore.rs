@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
-use crate::model::{Action, Protocol};
+use crate::model::Action;
+use crate::protocol::Protocol;
 use crate::setup::Setup;
 
 /// The result of one exploration.

@@ -3,69 +3,8 @@
 use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
 
 use crate::deviation::Deviation;
-use crate::model::Protocol;
-use crate::state::{
-    CpuNumber, Fault, Generation, ITEMS, Id, OTHER_PAGE, PAGE, Presence, SpaceNumber, State, Step, Store, TABLE,
-};
-
-/// What a CPU does to a space.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Change {
-    /// It revokes one page.
-    Page(usize),
-    /// It revokes both, and asks for everything.
-    Everything,
-    /// It revokes a page, and frees the table that the page was in.
-    Table,
-    /// It ends the space.
-    Destroy,
-}
-
-impl Change {
-    const fn items(self) -> &'static [usize] {
-        match self {
-            Self::Page(PAGE) => &[PAGE],
-            Self::Page(_) => &[OTHER_PAGE],
-            Self::Everything => &[PAGE, OTHER_PAGE],
-            Self::Table => &[PAGE, TABLE],
-            Self::Destroy => &[],
-        }
-    }
-
-    const fn frees_tables(self) -> bool {
-        matches!(self, Self::Table | Self::Destroy)
-    }
-}
-
-/// What is asked of another CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Request {
-    /// Whose translations.
-    pub space: SpaceNumber,
-    /// The space's name when it was asked.
-    pub id: Id,
-    /// The generation to be reached.
-    pub generation: Generation,
-    /// Why.
-    pub change: Change,
-    /// CPUs that run something else leave the set.
-    pub is_trim: bool,
-}
-
-impl Request {
-    /// The page to be flushed alone; none for everything.
-    pub(crate) const fn page(&self) -> Option<usize> {
-        match self.change {
-            Change::Page(page) => Some(page),
-            Change::Table => Some(PAGE),
-            Change::Everything | Change::Destroy => None,
-        }
-    }
-
-    pub(crate) const fn frees_tables(&self) -> bool {
-        self.change.frees_tables()
-    }
-}
+use crate::protocol::Protocol;
+use crate::state::{Change, CpuNumber, Fault, ITEMS, Presence, Request, SpaceNumber, State, Step, Store};
 
 impl Protocol {
     /// The kernel changes a table, and calls `TlbGather::flush` or `Cpu::flush_range`; or it calls `Cpu::destroy`.
@@ -219,12 +158,5 @@ impl Protocol {
         for &item in request.change.items() {
             space.floor[item] = space.floor[item].max(promise[item]);
         }
-    }
-
-    /// The space has ended; the next one takes its place.
-    pub(crate) fn end(&self, state: &mut State, space: SpaceNumber) {
-        let id = if self.deviates(Deviation::IdReused) { state.spaces[space].id } else { state.next_id };
-        state.next_id += 1;
-        state.spaces[space] = crate::model::fresh_space(id);
     }
 }

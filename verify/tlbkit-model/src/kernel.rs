@@ -1,9 +1,8 @@
 //! What the kernel around the protocol does, within what the protocol asks of it: it changes tables under their lock,
 //! keeps a space until every call that leaves it has returned, and ends it only when nobody uses it.
 
-use crate::flush::Change;
-use crate::model::Protocol;
-use crate::state::{Budget, CpuNumber, OTHER_PAGE, PAGE, Presence, SPACES, SpaceNumber, State, Step, Store};
+use crate::protocol::Protocol;
+use crate::state::{Budget, Change, CpuNumber, OTHER_PAGE, PAGE, Presence, SPACES, SpaceNumber, State, Step, Store};
 
 /// What the kernel makes a CPU begin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -5,19 +5,9 @@ use stateright::{Model, Property};
 use crate::deviation::Deviation;
 use crate::kernel::Task;
 use crate::properties;
+use crate::protocol::Protocol;
 use crate::setup::Setup;
-use crate::state::{
-    Budget, Cpu, CpuNumber, Half, ITEMS, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Step, Store,
-};
-
-/// The protocol in one setup.
-#[derive(Clone, Debug)]
-pub struct Protocol {
-    /// What is explored.
-    pub setup: Setup,
-    /// The one property to look for; all of them if none.
-    pub only: Option<&'static str>,
-}
+use crate::state::{Budget, Cpu, CpuNumber, Half, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Step, Store};
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -32,20 +22,6 @@ pub enum Action {
     Interrupt(CpuNumber),
     /// It goes back to its program.
     ExitToUser(CpuNumber),
-}
-
-pub(crate) fn fresh_space(id: Id) -> Space {
-    Space {
-        id,
-        generation: 1,
-        members: 0,
-        versions: [0; ITEMS],
-        lazy_references: 0,
-        is_dying: false,
-        floor: [0; ITEMS],
-        completed: 0,
-        history: vec![[0; ITEMS]],
-    }
 }
 
 fn fresh_cpu() -> Cpu {
@@ -105,16 +81,6 @@ const fn is_interruptible(step: &Step) -> bool {
 }
 
 impl Protocol {
-    /// The model of `setup`, with all properties.
-    #[must_use]
-    pub const fn new(setup: Setup) -> Self {
-        Self { setup, only: None }
-    }
-
-    pub(crate) fn deviates(&self, deviation: Deviation) -> bool {
-        self.setup.deviation == Some(deviation)
-    }
-
     fn can_step(&self, state: &State, cpu: CpuNumber) -> bool {
         let this = &state.cpus[cpu];
         match this.steps.last() {
@@ -225,7 +191,7 @@ impl Protocol {
         let right = Self::new(Setup { deviation: None, ..self.setup });
         let mut state = State {
             cpus: vec![fresh_cpu(); self.setup.cpus],
-            spaces: std::array::from_fn(|space| fresh_space(space as Id + 1)),
+            spaces: std::array::from_fn(|space| Space::fresh(space as Id + 1)),
             next_id: SPACES as Id + 1,
             budget: Budget { switches: self.setup.before.len() as u8, ..Default::default() },
             fault: None,

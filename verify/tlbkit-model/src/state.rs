@@ -3,8 +3,6 @@
 //! Words that several CPUs read are *memory* words: a plain store reaches them through the CPU's store buffer. The rest
 //! belongs to one CPU. Fields called ghosts are no part of the protocol: they remember what the properties ask for.
 
-use crate::flush::{Change, Request};
-
 /// CPUs are numbered 0, 1, 2; sets of them are bits.
 pub type CpuNumber = usize;
 /// Spaces are numbered 0, 1, and keep their number when one dies and the next takes its place.
@@ -70,6 +68,23 @@ pub struct Space {
     pub history: Vec<Versions>,
 }
 
+impl Space {
+    /// A space that nobody has used yet.
+    pub(crate) fn fresh(id: Id) -> Self {
+        Self {
+            id,
+            generation: 1,
+            members: 0,
+            versions: [0; ITEMS],
+            lazy_references: 0,
+            is_dying: false,
+            floor: [0; ITEMS],
+            completed: 0,
+            history: vec![[0; ITEMS]],
+        }
+    }
+}
+
 /// A cached item; `id` is 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Entry {
@@ -108,6 +123,65 @@ pub struct Slot {
     pub id: Id,
     /// Up to where its entries were flushed.
     pub generation: Generation,
+}
+
+/// What a CPU does to a space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Change {
+    /// It revokes one page.
+    Page(usize),
+    /// It revokes both, and asks for everything.
+    Everything,
+    /// It revokes a page, and frees the table that the page was in.
+    Table,
+    /// It ends the space.
+    Destroy,
+}
+
+impl Change {
+    pub(crate) const fn items(self) -> &'static [usize] {
+        match self {
+            Self::Page(PAGE) => &[PAGE],
+            Self::Page(_) => &[OTHER_PAGE],
+            Self::Everything => &[PAGE, OTHER_PAGE],
+            Self::Table => &[PAGE, TABLE],
+            Self::Destroy => &[],
+        }
+    }
+
+    const fn frees_tables(self) -> bool {
+        matches!(self, Self::Table | Self::Destroy)
+    }
+}
+
+/// What is asked of another CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request {
+    /// Whose translations.
+    pub space: SpaceNumber,
+    /// The space's name when it was asked.
+    pub id: Id,
+    /// The generation to be reached.
+    pub generation: Generation,
+    /// Why.
+    pub change: Change,
+    /// CPUs that run something else leave the set.
+    pub is_trim: bool,
+}
+
+impl Request {
+    /// The page to be flushed alone; none for everything.
+    pub(crate) const fn page(&self) -> Option<usize> {
+        match self.change {
+            Change::Page(page) => Some(page),
+            Change::Table => Some(PAGE),
+            Change::Everything | Change::Destroy => None,
+        }
+    }
+
+    pub(crate) const fn frees_tables(&self) -> bool {
+        self.change.frees_tables()
+    }
 }
 
 /// A store on its way to memory.

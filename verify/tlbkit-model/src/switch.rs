@@ -1,24 +1,12 @@
 //! A CPU joins a space, goes lazy, comes back, or leaves for the kernel's tables: `lib/tlbkit/src/switch.rs`.
 
-use tlbkit::{CpuSetUpkeep, Isolation, Lazy, LazyReferences};
+use tlbkit::Lazy;
 
 use crate::deviation::Deviation;
-use crate::model::Protocol;
+use crate::protocol::Protocol;
 use crate::state::{CpuNumber, Fault, Half, Id, Presence, Root, Slot, SpaceNumber, State, Step, Store};
 
 impl Protocol {
-    pub(crate) fn is_exact(&self) -> bool {
-        self.setup.policy.cpu_set == CpuSetUpkeep::Exact
-    }
-
-    pub(crate) fn is_counted(&self) -> bool {
-        self.setup.policy.history.lazy_references == LazyReferences::Counted
-    }
-
-    pub(crate) fn is_isolated(&self) -> bool {
-        self.setup.policy.isolation == Isolation::On
-    }
-
     /// `Cpu::switch_to`, as far as the first access to what others share.
     pub(crate) fn begin_switch(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let id = state.spaces[to].id;

@@ -1,0 +1,47 @@
+//! The protocol that is modelled: its policy, its mistake if it has one, and what every part of it asks.
+
+use tlbkit::{CpuSetUpkeep, Isolation, LazyReferences};
+
+use crate::deviation::Deviation;
+use crate::setup::Setup;
+use crate::state::{Space, SpaceNumber, State};
+
+/// The protocol in one setup.
+#[derive(Clone, Debug)]
+pub struct Protocol {
+    /// What is explored.
+    pub setup: Setup,
+    /// The one property to look for; all of them if none.
+    pub only: Option<&'static str>,
+}
+
+impl Protocol {
+    /// The model of `setup`, with all properties.
+    #[must_use]
+    pub const fn new(setup: Setup) -> Self {
+        Self { setup, only: None }
+    }
+
+    pub(crate) fn deviates(&self, deviation: Deviation) -> bool {
+        self.setup.deviation == Some(deviation)
+    }
+
+    pub(crate) fn is_exact(&self) -> bool {
+        self.setup.policy.cpu_set == CpuSetUpkeep::Exact
+    }
+
+    pub(crate) fn is_counted(&self) -> bool {
+        self.setup.policy.history.lazy_references == LazyReferences::Counted
+    }
+
+    pub(crate) fn is_isolated(&self) -> bool {
+        self.setup.policy.isolation == Isolation::On
+    }
+
+    /// The space has ended; the next one takes its place.
+    pub(crate) fn end(&self, state: &mut State, space: SpaceNumber) {
+        let id = if self.deviates(Deviation::IdReused) { state.spaces[space].id } else { state.next_id };
+        state.next_id += 1;
+        state.spaces[space] = Space::fresh(id);
+    }
+}
