@@ -19,7 +19,6 @@ const STILL_CIRCULAR: &[(&str, usize)] = &[
     ("tlbkit-boot", 3),
     ("tlbkit-c", 8),
     ("tlbkit-check", 31),
-    ("tlbkit-model", 11),
     ("tlbkit-sim", 26),
     ("tlbkit-x86", 2),
     ("xtask", 17),
