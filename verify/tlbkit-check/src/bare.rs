@@ -2,13 +2,13 @@
 //!
 //! This is how the machine itself is tested: what x86-64 forbids must not be among the outcomes, what it permits must.
 
-use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, VirtAddr};
-use tlbkit_pmap::Pte;
+use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit_arch::scope::{Broadcast, Globals, Paths};
+use tlbkit_arch::{Pte, entry_at};
 
 use crate::machine::buffer::{Place, Store};
 use crate::machine::instructions::Exception;
 use crate::machine::memory::Use;
-use crate::machine::tlb::{Broadcast, Globals, Paths, span_shift};
 use crate::machine::touch::Touched;
 use crate::machine::{Config, Machine};
 use crate::oracle::Finding;
@@ -72,14 +72,14 @@ impl Bare {
     pub fn entry(&mut self, root: u64, va: u64, level: u32) -> u64 {
         let mut table = root;
         for above in (level + 1..=4).rev() {
-            let at = table + 8 * (va >> span_shift(above) & 511);
+            let at = entry_at(PhysAddr(table), VirtAddr(va), above).0;
             if self.machine.memory.read(at) == 0 {
                 let next = self.machine.memory.alloc(12, Use::Table).expect("a frame");
                 self.machine.write_physical(at, next | INNER, 0);
             }
             table = Pte(self.machine.memory.read(at)).frame().0;
         }
-        table + 8 * (va >> span_shift(level) & 511)
+        entry_at(PhysAddr(table), VirtAddr(va), level).0
     }
 
     /// A leaf for `frame`; `bits` are added to those of a page that can be read.
@@ -130,10 +130,10 @@ impl Bare {
 
     fn outcomes(&self, cpu: usize, va: u64, access: Access) -> Vec<Seen> {
         let core = &self.machine.cpus[cpu];
-        let usable: Vec<_> = core.tlb.entries.iter().filter(|entry| entry.matches(core.tag, va)).collect();
+        let usable: Vec<_> = core.tlb.usable(core.tag, VirtAddr(va)).collect();
         let outcome =
             |may_access: bool, at| if may_access { Seen::Value(self.load_word(cpu, at)) } else { Seen::Fault };
-        let seen = usable.iter().map(|entry| outcome(access == Access::Read || entry.may_write, entry.frame.at));
+        let seen = usable.iter().map(|entry| outcome(access == Access::Read || entry.rights.may_write, entry.frame.at));
         let mut all: Vec<_> = seen.collect();
         if usable.iter().all(|entry| entry.life.revoked.is_some()) {
             all.push(Seen::Fault);
@@ -197,16 +197,15 @@ impl Bare {
     }
 
     /// INVLPGB of `pages` pages and TLBSYNC; global entries stay, cached paths go.
-    pub fn broadcast(&mut self, va: VirtAddr, pages: u64, stride_shift: u32, pcid: Pcid) {
-        let what =
-            Broadcast { va: va.0, pages, stride_shift, tag: pcid.0, globals: Globals::Kept, paths: Paths::Removed };
-        self.machine.invlpgb(&what);
+    pub fn broadcast(&mut self, va: VirtAddr, pages: u64, stride: Stride, pcid: Pcid) {
+        let (globals, paths) = (Globals::Kept, Paths::Removed);
+        self.machine.invlpgb(Broadcast { first: va, count: pages, stride, pcid, globals, paths });
     }
 
     /// INVLPGB with its most forceful flags off: final entries alone, or with the global ones too.
     pub fn broadcast_final_only(&mut self, va: VirtAddr, pages: u64, pcid: Pcid) {
         let (globals, paths) = (Globals::Removed, Paths::Kept);
-        self.machine.invlpgb(&Broadcast { va: va.0, pages, stride_shift: 12, tag: pcid.0, globals, paths });
+        self.machine.invlpgb(Broadcast { first: va, count: pages, stride: Stride::Page4K, pcid, globals, paths });
     }
 
     /// Gives a frame back, and looks whether a CPU can still walk it.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tlbkit::{Features, Late, Policy};
 
-use crate::digest::Random;
+use crate::digest;
+
 use crate::machine::Config;
 use crate::oracle::Finding;
 use crate::policies;
@@ -34,7 +35,7 @@ impl Plan {
     /// What `seed` runs.
     #[must_use]
     pub fn setup(&self, seed: u64) -> Setup {
-        let mut random = Random::new(!seed);
+        let mut random = digest::random(!seed);
         let policy = policies::draw(&mut random);
         let features = features(random.below(8));
         let late = if random.below(4) == 0 { Late::AskAgain } else { Late::Wait };
@@ -69,7 +70,7 @@ fn features(choice: u64) -> Features {
 #[must_use]
 pub fn run_bytes(bytes: &[u8]) -> Outcome {
     let mut bytes = Bytes::new(bytes);
-    let policy = policies::draw(&mut Random::new(u64::from(bytes.below(u8::MAX))));
+    let policy = policies::draw(&mut digest::random(u64::from(bytes.below(u8::MAX))));
     let features = features(u64::from(bytes.below(8)));
     let program = Program::read(&mut bytes);
     let setup = Setup { config: Config { features, ..Config::default() }, policy, program };

@@ -8,22 +8,22 @@ use tlbkit::{
     Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
 };
 
-use crate::digest::Random;
+use tlbkit_arch::SplitMix64;
 
 /// A policy at random.
-pub(crate) fn draw(random: &mut Random) -> Policy {
+pub(crate) fn draw(random: &mut SplitMix64) -> Policy {
     match random.below(2) {
         0 => PRESETS[random.below(PRESETS.len() as u64) as usize].policy,
         _ => point(random),
     }
 }
 
-fn one_of<T: Copy>(random: &mut Random, choices: &[T]) -> T {
+fn one_of<T: Copy>(random: &mut SplitMix64, choices: &[T]) -> T {
     choices[random.below(choices.len() as u64) as usize]
 }
 
 /// The order of the draws is that of the seeds that have been searched.
-fn point(random: &mut Random) -> Policy {
+fn point(random: &mut SplitMix64) -> Policy {
     let tags = tags(random);
     let lazy = one_of(random, &[Lazy::Off, Lazy::InterruptOnce, Lazy::SkipUnlessTablesFreed]);
     let cpu_set = cpu_set(random);
@@ -40,18 +40,18 @@ fn point(random: &mut Random) -> Policy {
     Policy { tags, lazy, cpu_set, range, table_free, foreign, isolation, user_flush, local_flush, history }
 }
 
-fn tags(random: &mut Random) -> Tags {
+fn tags(random: &mut SplitMix64) -> Tags {
     let slots = one_of(random, &[1, 2, 3, 15]);
     one_of(random, &[Tags::Off, Tags::RoundRobin(slots), Tags::RoundRobin(slots), Tags::LeastRecent(slots)])
 }
 
-fn cpu_set(random: &mut Random) -> CpuSetUpkeep {
+fn cpu_set(random: &mut SplitMix64) -> CpuSetUpkeep {
     let every = one_of(random, &[0, 1, 2]);
     let trimmed = CpuSetUpkeep::Trimmed { every };
     one_of(random, &[CpuSetUpkeep::Exact, trimmed, trimmed, CpuSetUpkeep::TrimmedWithTables { every }])
 }
 
-fn range(random: &mut Random) -> RangeRule {
+fn range(random: &mut SplitMix64) -> RangeRule {
     let pages = one_of(random, &[0, 1, 2, 33, 4096]);
     let compare = one_of(random, &[Compare::Above, Compare::AtLeast]);
     let walk = one_of(random, &[LargePageWalk::Walk, LargePageWalk::Skip]);
@@ -60,7 +60,7 @@ fn range(random: &mut Random) -> RangeRule {
     one_of(random, &[ceiling, ceiling, ceiling, RangeRule::FamilyShift(FamilyShift { shift, entries: 512, walk })])
 }
 
-fn batching(random: &mut Random) -> Batching {
+fn batching(random: &mut SplitMix64) -> Batching {
     let packet = Batching::Packet(one_of(random, &[1, 2, 6, 16]));
     one_of(random, &[Batching::None, packet, Batching::Range, Batching::Range])
 }
@@ -68,10 +68,11 @@ fn batching(random: &mut Random) -> Batching {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest;
 
     #[test]
     fn published_and_other_policies_are_drawn_and_all_are_valid() {
-        let mut random = Random::new(0);
+        let mut random = digest::random(0);
         let drawn: Vec<_> = (0..1000).map(|_| draw(&mut random)).collect();
         let is_published = |policy: &Policy| PRESETS.iter().any(|preset| preset.policy == *policy);
         let published = drawn.iter().filter(|policy| is_published(policy)).count();

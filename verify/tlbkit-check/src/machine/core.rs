@@ -1,5 +1,7 @@
 //! One CPU: what it has loaded and cached, what it has not written yet, which interrupts are on their way.
 
+use tlbkit::Pcid;
+
 use super::buffer::Buffer;
 use super::memory::FrameName;
 use super::tlb::Tlb;
@@ -42,7 +44,7 @@ pub(crate) struct Core {
     /// The top-level table in CR3, with its epoch when it was loaded.
     pub(crate) root: FrameName,
     /// The PCID in CR3.
-    pub(crate) tag: u16,
+    pub(crate) tag: Pcid,
     pub(crate) buffer: Buffer,
     /// Senders whose interrupts have not been taken, a bit each.
     pub(crate) interrupts: u64,
@@ -68,7 +70,7 @@ impl Core {
         Self {
             tlb: Tlb::default(),
             root,
-            tag: 0,
+            tag: Pcid(0),
             buffer: Buffer::default(),
             interrupts: 0,
             irqs: Irqs::On,

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use tlbkit::{Cr3, Invpcid};
+use tlbkit::{Cr3, Invpcid, Pcid, Stride, VirtAddr};
+use tlbkit_arch::scope::{Broadcast, Globals, Paths};
+use tlbkit_arch::{CurrentTag, Instruction, is_canonical};
 
 use super::Machine;
 use super::errata::Erratum;
-use super::tlb::Broadcast;
 
 /// A fault of the kernel's own making.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,10 +27,6 @@ impl fmt::Display for Exception {
     }
 }
 
-const fn is_canonical(va: u64) -> bool {
-    (va as i64) << 16 >> 16 == va as i64
-}
-
 impl Machine {
     /// MOV to CR3.
     pub(crate) fn write_cr3(&mut self, cpu: usize, cr3: Cr3) -> Result<(), Exception> {
@@ -39,35 +36,40 @@ impl Machine {
         }
         self.drain();
         let root = self.memory.name(cr3.root().0);
+        let current = self.current_tag(cpu);
         let core = &mut self.cpus[cpu];
         core.root = root;
-        core.tag = if self.features.pcid { cr3.pcid().0 } else { 0 };
-        match (cr3.keeps(), self.features.pcid) {
-            (true, _) => {}
-            (false, true) => core.tlb.tag(core.tag),
-            (false, false) => core.tlb.all_but_globals(),
+        core.tag = current.after(cr3).pcid();
+        let is_kept_by_mistake = cr3.keeps() && !self.features.pcid;
+        if !is_kept_by_mistake {
+            core.tlb.remove(&Instruction::WriteCr3(cr3).invalidates(current));
         }
         self.walk(cpu);
         Ok(())
     }
 
-    /// INVLPG: serialises; nothing at all for an address that is not canonical.
+    fn current_tag(&self, cpu: usize) -> CurrentTag {
+        if self.features.pcid { CurrentTag::Loaded(self.cpus[cpu].tag) } else { CurrentTag::Off }
+    }
+
+    /// Removes what `instruction` invalidates, and fetches again what may be fetched.
+    pub(crate) fn invalidate(&mut self, cpu: usize, instruction: Instruction) {
+        let what = instruction.invalidates(self.current_tag(cpu));
+        self.cpus[cpu].tlb.remove(&what);
+        self.walk(cpu);
+    }
+
+    /// INVLPG: serialises.
     pub(crate) fn invlpg(&mut self, cpu: usize, va: u64) {
         self.drain();
-        if !is_canonical(va) {
-            return;
-        }
-        let core = &mut self.cpus[cpu];
-        let (mut globals, mut paths) = (Vec::new(), Vec::new());
+        let mut what = Instruction::Invlpg(VirtAddr(va)).invalidates(self.current_tag(cpu));
         if self.errata.has(Erratum::InvlpgMissesGlobals) && self.features.pcid {
-            globals = core.tlb.entries.iter().filter(|entry| entry.is_global).copied().collect();
+            what.globals = Globals::Kept;
         }
         if self.errata.has(Erratum::InvlpgKeepsPaths) {
-            paths.clone_from(&core.tlb.paths);
+            what.paths = Paths::Kept;
         }
-        core.tlb.invlpg(core.tag, va);
-        globals.into_iter().for_each(|entry| core.tlb.add(entry));
-        paths.into_iter().for_each(|path| core.tlb.add_path(path));
+        self.cpus[cpu].tlb.remove(&what);
         self.walk(cpu);
     }
 
@@ -82,41 +84,37 @@ impl Machine {
         {
             return Err(Exception::Protection("INVPCID of a PCID while CR4.PCIDE is clear (C-31)"));
         }
-        self.drain();
-        let tlb = &mut self.cpus[cpu].tlb;
-        match what {
-            Invpcid::Address(_, va) if !is_canonical(va.0) => {
-                return Err(Exception::Protection("INVPCID of an address that is not canonical (C-31)"));
-            }
-            Invpcid::Address(pcid, va) if self.errata.has(Erratum::InvpcidSwapped) => {
-                tlb.invpcid_address((va.0 & 0xfff) as u16, u64::from(pcid.0));
-            }
-            Invpcid::Address(pcid, va) => tlb.invpcid_address(pcid.0, va.0),
-            Invpcid::Single(pcid) => tlb.tag(pcid.0),
-            Invpcid::AllAndGlobals => tlb.all(),
-            Invpcid::All => tlb.all_but_globals(),
+        if let Invpcid::Address(_, va) = what
+            && !is_canonical(va)
+        {
+            return Err(Exception::Protection("INVPCID of an address that is not canonical (C-31)"));
         }
-        self.walk(cpu);
+        self.drain();
+        let executed = match what {
+            Invpcid::Address(Pcid(pcid), VirtAddr(va)) if self.errata.has(Erratum::InvpcidSwapped) => {
+                Invpcid::Address(Pcid((va & 0xfff) as u16), VirtAddr(u64::from(pcid)))
+            }
+            what => what,
+        };
+        self.invalidate(cpu, Instruction::Invpcid(executed));
         Ok(())
     }
 
     /// CR4.PGE cleared and set.
     pub(crate) fn toggle_pge(&mut self, cpu: usize) {
         self.drain();
-        self.cpus[cpu].tlb.all();
-        self.walk(cpu);
+        self.invalidate(cpu, Instruction::TogglePge);
     }
 
     /// CR4.PCIDE, on every CPU at once as a kernel does at boot: setting it needs a CR3 without a tag, clearing it
     /// drops everything.
     pub(crate) fn set_pcide(&mut self, cpu: usize, features: tlbkit::Features) -> Result<(), Exception> {
-        let core = &mut self.cpus[cpu];
-        if features.pcid && core.tag != 0 {
+        if features.pcid && self.cpus[cpu].tag != Pcid(0) {
             return Err(Exception::Protection("CR4.PCIDE set while CR3 has a PCID (C-33)"));
         }
         if self.features.pcid && !features.pcid {
-            core.tlb.all();
-            core.tag = 0;
+            self.invalidate(cpu, Instruction::ClearPcide);
+            self.cpus[cpu].tag = Pcid(0);
         }
         self.features = features;
         self.walk(cpu);
@@ -124,13 +122,16 @@ impl Machine {
     }
 
     /// INVLPGB and TLBSYNC: on every CPU when the pair has ended.
-    pub(crate) fn invlpgb(&mut self, what: &Broadcast) {
+    pub(crate) fn invlpgb(&mut self, what: Broadcast) {
         self.drain();
-        let skips = self.errata.has(Erratum::BroadcastStrideSkips) && what.stride_shift > 12;
-        for core in &mut self.cpus {
-            let small: Vec<_> = core.tlb.entries.iter().filter(|entry| skips && entry.shift == 12).copied().collect();
-            core.tlb.broadcast(what);
-            small.into_iter().for_each(|entry| core.tlb.add(entry));
+        let skips = self.errata.has(Erratum::BroadcastStrideSkips) && what.stride != Stride::Page4K;
+        for cpu in 0..self.cpus.len() {
+            let gone = Instruction::Invlpgb(what).invalidates(self.current_tag(cpu));
+            let tlb = &mut self.cpus[cpu].tlb;
+            let small: Vec<_> =
+                tlb.entries.iter().filter(|e| skips && e.page.stride == Stride::Page4K).copied().collect();
+            tlb.remove(&gone);
+            small.into_iter().for_each(|entry| tlb.add(entry));
         }
         self.walk_everywhere();
     }

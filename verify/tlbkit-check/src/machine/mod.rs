@@ -172,8 +172,7 @@ impl Machine {
         let root = self.memory.name(kernel_root);
         let core = &mut self.cpus[cpu];
         core.mode = core::Mode::Absent;
-        (core.root, core.tag) = (root, 0);
-        core.tlb.all();
+        (core.root, core.tag, core.tlb) = (root, tlbkit::Pcid(0), tlb::Tlb::default());
         self.walk(cpu);
     }
 

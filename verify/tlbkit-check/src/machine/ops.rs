@@ -77,12 +77,12 @@ impl Machine {
 impl Operation {
     fn covers(&self, entry: &Entry, is_isolated: bool) -> bool {
         let is_same_space = match self.root {
-            None => entry.va >> 63 == 1,
+            None => entry.page.start.is_kernel(),
             Some(root) => {
                 root.epoch == entry.root.epoch
                     && (root.at == entry.root.at || is_isolated && root.at + 4096 == entry.root.at)
             }
         };
-        is_same_space && self.promise.contains(&entry.va)
+        is_same_space && self.promise.contains(&entry.page.start.0)
     }
 }

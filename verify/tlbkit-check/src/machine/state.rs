@@ -48,7 +48,8 @@ impl Machine {
             Some(since) => 1 + u64::from(since == self.changes),
         };
         let flags = core.mode as u64 | (core.irqs as u64) << 4 | (core.progress as u64) << 8 | spins << 12;
-        for value in [core.history, flags, core.interrupts, core.root.at | u64::from(core.tag), self.digest_tlb(core)] {
+        for value in [core.history, flags, core.interrupts, core.root.at | u64::from(core.tag.0), self.digest_tlb(core)]
+        {
             digest = mix(digest, value);
         }
         for store in core.buffer.iter() {
@@ -65,15 +66,16 @@ impl Machine {
     fn digest_tlb(&self, core: &Core) -> u64 {
         let entries = core.tlb.entries.iter().map(|entry| self.digest_entry(entry));
         let paths = core.tlb.paths.iter().map(|path| {
-            let place = mix(path.prefix, u64::from(path.level) << 32 | u64::from(path.tag));
+            let place = mix(path.reach.start.0, u64::from(path.reach.level) << 32 | u64::from(path.reach.pcid.0));
             mix(mix(place, path.table.at), mix(u64::from(path.table.epoch), path.root.at))
         });
         entries.chain(paths).fold(0, |sum, digest: u64| sum.wrapping_add(digest))
     }
 
     fn digest_entry(&self, entry: &Entry) -> u64 {
-        let rights = u64::from(entry.may_write) | u64::from(entry.is_dirty) << 1 | u64::from(entry.is_global) << 2;
-        let mut digest = mix(entry.va, rights | u64::from(entry.tag) << 8 | u64::from(entry.shift) << 32);
+        let (page, may_write) = (entry.page, entry.rights.may_write);
+        let rights = u64::from(may_write) | u64::from(entry.is_dirty) << 1 | u64::from(page.is_global) << 2;
+        let mut digest = mix(page.start.0, rights | u64::from(page.pcid.0) << 8 | u64::from(page.stride.shift()) << 32);
         for value in [entry.frame.at, u64::from(entry.frame.epoch), entry.pte_at, entry.root.at] {
             digest = mix(digest, value);
         }

@@ -1,7 +1,7 @@
 //! Stores on their way to memory, and what happens when they arrive.
 
 use tlbkit::sync::Word;
-use tlbkit_pmap::Pte;
+use tlbkit_arch::Pte;
 
 use super::Machine;
 use super::buffer::{Place, Store};

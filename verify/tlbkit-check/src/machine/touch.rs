@@ -1,6 +1,7 @@
 //! A program's access: it uses any translation that its CPU may hold, or faults.
 
-use tlbkit_pmap::Pte;
+use tlbkit::VirtAddr;
+use tlbkit_arch::{Instruction, Pte};
 
 use super::Machine;
 use super::buffer::{Place, Store, UserStore};
@@ -22,7 +23,7 @@ impl Machine {
     pub(crate) fn touch(&mut self, space: usize, va: u64, access: Access) -> Touched {
         let cpu = self.current;
         let core = &self.cpus[cpu];
-        let usable: Vec<Entry> = core.tlb.entries.iter().filter(|entry| entry.matches(core.tag, va)).copied().collect();
+        let usable: Vec<Entry> = core.tlb.usable(core.tag, VirtAddr(va)).copied().collect();
         // Entries may be gone at any time: without a true one a fresh walk faults.
         let is_mapped = usable.iter().any(|entry| entry.life.revoked.is_none());
         let choice = self.outcome(usable.len() + usize::from(!is_mapped));
@@ -31,11 +32,9 @@ impl Machine {
             _ => Touched::Faulted,
         };
         if touched == Touched::Faulted {
-            let core = &mut self.cpus[cpu];
-            core.tlb.fault(core.tag, va);
-            self.walk(cpu);
+            self.invalidate(cpu, Instruction::PageFault(VirtAddr(va)));
         }
-        let (step, tag) = (self.step, self.cpus[cpu].tag);
+        let (step, tag) = (self.step, self.cpus[cpu].tag.0);
         self.log.touched(step, cpu, || format!("user {access:?} at {va:#x}, PCID {tag:#x}: {touched:?}"));
         touched
     }
@@ -43,7 +42,7 @@ impl Machine {
     /// True if `entry` allows the access. A store through an entry without D sets D in the table first, and that
     /// looks at the table again.
     fn may(&mut self, entry: &Entry, access: Access) -> bool {
-        if !entry.is_user || access == Access::Write && !entry.may_write {
+        if !entry.rights.is_user || access == Access::Write && !entry.rights.may_write {
             return false;
         }
         if access == Access::Read || entry.is_dirty {
@@ -61,7 +60,7 @@ impl Machine {
     }
 
     fn use_entry(&mut self, space: usize, va: u64, access: Access, entry: Entry) -> Touched {
-        let at = entry.frame.at + if entry.shift > 12 { (va % (1 << entry.shift)) & !0xfff } else { 0 };
+        let at = entry.frame.at + (va & !0xfff) - entry.page.start.0;
         let place = Place::Physical(at);
         if access == Access::Write {
             let value = self.values.fresh(self.current, space, va & !0xfff);

@@ -7,19 +7,18 @@
 
 use super::Machine;
 use super::memory::{FrameName, Use};
-use super::tlb::{Entry, Life, Path, Revocation, span_shift};
-use tlbkit_pmap::Pte;
+use super::tlb::{Entry, Life, Path, Revocation};
+use tlbkit::{PhysAddr, Stride, VirtAddr};
+use tlbkit_arch::addr::TOP_LEVEL;
+use tlbkit_arch::{Pte, Rights, Step, Translation, entry_at, span_start};
 
 /// A table that a walk has reached, with the permissions so far.
 #[derive(Clone, Copy)]
 pub(super) struct Reached {
     table: FrameName,
-    may_write: bool,
-    is_user: bool,
+    rights: Rights,
     fetched: u64,
 }
-
-const TOP: u32 = 4;
 
 impl Machine {
     /// The tables have changed: every CPU may look at them.
@@ -42,15 +41,16 @@ impl Machine {
         let tag = self.cpus[cpu].tag;
         let mut reached = std::mem::take(&mut self.reached);
         reached.clear();
-        reached.push(Reached { table: root, may_write: true, is_user: true, fetched: self.step });
-        for level in (1..=TOP).rev() {
-            if level < TOP {
+        reached.push(Reached { table: root, rights: Rights::ALL, fetched: self.step });
+        for level in (1..=TOP_LEVEL).rev() {
+            if level < TOP_LEVEL {
                 reached.clear();
-                let paths = self.cpus[cpu].tlb.paths.iter().filter(|path| path.is_for(tag, level, va));
+                let paths = self.cpus[cpu].tlb.paths.iter().filter(|path| {
+                    path.reach.pcid == tag && path.reach.level == level && path.reach.leads_to(VirtAddr(va))
+                });
                 reached.extend(paths.map(|path| Reached {
                     table: path.table,
-                    may_write: path.may_write,
-                    is_user: path.is_user,
+                    rights: path.rights,
                     fetched: path.fetched,
                 }));
             }
@@ -67,38 +67,35 @@ impl Machine {
             let finding = crate::oracle::table::walked(self, cpu, va, level, from.table, from.fetched);
             return self.report(finding);
         }
-        let pte_at = from.table.at + 8 * (va >> span_shift(level) & 511);
+        let va = VirtAddr(va);
+        let pte_at = entry_at(PhysAddr(from.table.at), va, level).0;
         let pte = Pte(self.memory.read(pte_at));
-        if !pte.has(Pte::PRESENT) {
-            return;
-        }
-        if !pte.has(Pte::ACCESSED) && !self.unaccessed.contains(&pte_at) {
+        if pte.has(Pte::PRESENT) && !pte.has(Pte::ACCESSED) && !self.unaccessed.contains(&pte_at) {
             self.unaccessed.push(pte_at);
         }
-        let (tag, root) = (self.cpus[cpu].tag, self.cpus[cpu].root);
-        let may_write = from.may_write && pte.has(Pte::WRITE);
-        let is_user = from.is_user && pte.has(Pte::USER);
-        if level > 1 && !pte.has(Pte::LARGE) {
-            let (prefix, table) = (va >> span_shift(level), self.memory.name(pte.frame().0));
-            let fetched = self.step;
-            let path = Path { tag, level: level - 1, prefix, table, may_write, is_user, root, fetched };
-            self.cpus[cpu].tlb.add_path(path);
-            return;
+        let (pcid, root) = (self.cpus[cpu].tag, self.cpus[cpu].root);
+        let (rights, start) = (from.rights.below(pte), span_start(va, level));
+        match pte.step(level) {
+            Step::NotPresent => {}
+            Step::Table(table) => {
+                let (table, fetched) = (self.memory.name(table.0), self.step);
+                let reach = tlbkit_arch::Path { pcid, start, level: level - 1 };
+                self.cpus[cpu].tlb.add_path(Path { reach, table, rights, root, fetched });
+            }
+            Step::Page(frame, stride) => {
+                let is_global = pte.has(Pte::GLOBAL);
+                let frame = self.memory.name(frame.0);
+                self.cpus[cpu].tlb.add(Entry {
+                    page: Translation { pcid, start, stride, is_global },
+                    frame,
+                    rights,
+                    is_dirty: pte.has(Pte::DIRTY),
+                    root,
+                    pte_at,
+                    life: Life::new(self.step),
+                });
+            }
         }
-        let shift = span_shift(level);
-        self.cpus[cpu].tlb.add(Entry {
-            tag,
-            va: va >> shift << shift,
-            shift,
-            frame: self.memory.name(pte.frame().0),
-            may_write,
-            is_user,
-            is_dirty: pte.has(Pte::DIRTY),
-            is_global: pte.has(Pte::GLOBAL),
-            root,
-            pte_at,
-            life: Life::new(self.step),
-        });
     }
 
     /// The word at `pte_at` has changed: which entries it made stale, and which it made true again.
@@ -110,9 +107,9 @@ impl Machine {
             for entry in core.tlb.entries.iter_mut().filter(|entry| entry.pte_at == pte_at) {
                 let is_true = now.has(Pte::PRESENT)
                     && entry.frame == frame
-                    && (now.has(Pte::WRITE) || !entry.may_write)
-                    && (now.has(Pte::USER) || !entry.is_user)
-                    && (entry.shift > 12) == now.has(Pte::LARGE);
+                    && (now.has(Pte::WRITE) || !entry.rights.may_write)
+                    && (now.has(Pte::USER) || !entry.rights.is_user)
+                    && (entry.page.stride != Stride::Page4K) == now.has(Pte::LARGE);
                 if is_true {
                     entry.life = Life::new(entry.life.fetched);
                     continue;

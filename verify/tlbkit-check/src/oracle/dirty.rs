@@ -1,6 +1,6 @@
 //! A dirty bit that the hardware set is never overwritten unseen (C-41): live entries are taken by exchange.
 
-use tlbkit_pmap::Pte;
+use tlbkit_arch::Pte;
 
 use super::{Finding, Oracle, finding};
 use crate::machine::Machine;

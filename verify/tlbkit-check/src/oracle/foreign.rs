@@ -5,13 +5,13 @@ use crate::machine::Machine;
 
 pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
     let core = &machine.cpus[cpu];
-    let mut entries = core.tlb.entries.iter().filter(|entry| entry.tag == core.tag && !entry.is_global);
-    let mut paths = core.tlb.paths.iter().filter(|path| path.tag == core.tag);
+    let mut entries = core.tlb.entries.iter().filter(|entry| entry.page.pcid == core.tag && !entry.page.is_global);
+    let mut paths = core.tlb.paths.iter().filter(|path| path.reach.pcid == core.tag);
     let what = match (entries.find(|entry| entry.root != core.root), paths.find(|path| path.root != core.root)) {
         (Some(entry), _) => story::of_entry(machine, entry),
-        (None, Some(path)) => format!("a path to a level-{} table, fetched in step {}", path.level, path.fetched),
+        (None, Some(path)) => format!("a path to a level-{} table, fetched in step {}", path.reach.level, path.fetched),
         (None, None) => return None,
     };
-    let text = format!("root {:#x} was loaded under PCID {:#x}, which holds: {what}", core.root.at >> 12, core.tag);
+    let text = format!("root {:#x} was loaded under PCID {:#x}, which holds: {what}", core.root.at >> 12, core.tag.0);
     Some(finding(machine, Oracle::ForeignSpace, cpu, text))
 }

@@ -7,7 +7,7 @@ use crate::machine::tlb::Entry;
 
 pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
     entry.life.promised_by?;
-    (entry.is_global || entry.va >> 63 == 1).then(|| {
+    (entry.page.is_global || entry.page.start.is_kernel()).then(|| {
         let text = format!("a kernel translation survived its flush: {}", story::of_entry(machine, entry));
         finding(machine, Oracle::GlobalEntry, cpu, text)
     })

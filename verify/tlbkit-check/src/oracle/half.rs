@@ -8,7 +8,7 @@ use crate::machine::tlb::Entry;
 
 pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
     entry.life.promised_by?;
-    (entry.tag & Pcid::USER_BIT != 0).then(|| {
+    (entry.page.pcid.0 & Pcid::USER_BIT != 0).then(|| {
         let text = format!("its user half was left behind: {}", story::of_entry(machine, entry));
         finding(machine, Oracle::UserHalf, cpu, text)
     })

@@ -109,9 +109,9 @@ pub(crate) fn inspect(machine: &Machine, cpu: usize) -> Option<Finding> {
     if let Some(found) = table::check(machine, cpu) {
         return Some(found);
     }
-    let usable = core.tlb.entries.iter().filter(|entry| entry.tag == core.tag || entry.is_global);
+    let usable = core.tlb.entries.iter().filter(|entry| entry.page.serves(core.tag));
     for entry in usable {
-        let is_kernel = entry.va >> 63 == 1;
+        let is_kernel = entry.page.start.is_kernel();
         let is_reachable = if is_kernel { core.runs_kernel_code() } else { core.mode == Mode::User };
         if is_reachable && let Some(found) = judge(machine, cpu, entry) {
             return Some(found);
@@ -123,8 +123,8 @@ pub(crate) fn inspect(machine: &Machine, cpu: usize) -> Option<Finding> {
 /// What a handler on `cpu` can reach that was told that user memory may be touched: through the kernel half.
 pub(crate) fn inspect_from_nmi(machine: &Machine, cpu: usize) -> Option<Finding> {
     let core = &machine.cpus[cpu];
-    let tag = core.tag & !Pcid::USER_BIT;
-    let mut usable = core.tlb.entries.iter().filter(|entry| entry.tag == tag && entry.va >> 63 == 0);
+    let tag = Pcid(core.tag.0 & !Pcid::USER_BIT);
+    let mut usable = core.tlb.entries.iter().filter(|entry| entry.page.pcid == tag && !entry.page.start.is_kernel());
     usable.find_map(|entry| judge(machine, cpu, entry))
 }
 

@@ -1,6 +1,6 @@
 //! When a call that takes a permission away has returned, no CPU can use it (INV-6, C-40).
 
-use tlbkit_pmap::Pte;
+use tlbkit_arch::Pte;
 
 use super::{Finding, Oracle, finding, story};
 use crate::machine::Machine;

@@ -1,19 +1,21 @@
 //! Where an entry comes from, and which flush should have removed it.
 
+use tlbkit::Stride;
+
 use crate::machine::Machine;
 use crate::machine::ops::Operation;
 use crate::machine::tlb::Entry;
 
 /// The entry in words.
 pub(super) fn of_entry(machine: &Machine, entry: &Entry) -> String {
-    let rights = if entry.may_write { "read-write" } else { "read-only" };
-    let size = if entry.shift > 12 { ", 2 MiB" } else { "" };
-    let global = if entry.is_global { ", global" } else { "" };
+    let rights = if entry.rights.may_write { "read-write" } else { "read-only" };
+    let size = if entry.page.stride != Stride::Page4K { ", 2 MiB" } else { "" };
+    let global = if entry.page.is_global { ", global" } else { "" };
     let mut text = format!(
         "{:#x} -> frame {:#x} ({rights}{size}{global}, PCID {:#x}), fetched by its walker in step {}",
-        entry.va,
+        entry.page.start.0,
         entry.frame.at >> 12,
-        entry.tag,
+        entry.page.pcid.0,
         entry.life.fetched
     );
     if let Some(revoked) = entry.life.revoked {

@@ -13,10 +13,10 @@ pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {
     if machine.memory.still(core.root) != Some(Use::Table) {
         return Some(report(machine, cpu, "its loaded top-level table was freed", core.root, machine.step));
     }
-    let paths = core.tlb.paths.iter().filter(|path| path.tag == core.tag);
+    let paths = core.tlb.paths.iter().filter(|path| path.reach.pcid == core.tag);
     let mut freed = paths.filter(|path| machine.memory.still(path.table) != Some(Use::Table));
     freed.next().map(|path| {
-        let what = format!("a cached path leads to a freed level-{} table", path.level);
+        let what = format!("a cached path leads to a freed level-{} table", path.reach.level);
         report(machine, cpu, &what, path.table, path.fetched)
     })
 }
@@ -39,7 +39,7 @@ fn report(machine: &Machine, cpu: usize, what: &str, table: FrameName, fetched: 
         "{what}: frame {:#x}, path fetched by its walker in step {fetched}; root {:#x}, PCID {:#x} loaded",
         table.at >> 12,
         core.root.at >> 12,
-        core.tag
+        core.tag.0
     );
     finding(machine, Oracle::FreedTable, cpu, text)
 }

@@ -4,8 +4,9 @@
 //! A CPU's interrupts and its store buffer have priorities of their own, as if they were threads.
 
 use super::Chooser;
-use crate::digest::Random;
+use crate::digest;
 use crate::machine::steps::{Action, Turn};
+use tlbkit_arch::SplitMix64;
 
 /// Steps of an average run.
 const LENGTH: u64 = 400;
@@ -15,7 +16,7 @@ const KINDS: usize = 3;
 /// A schedule from a seed.
 #[derive(Debug)]
 pub(crate) struct Pct {
-    random: Random,
+    random: SplitMix64,
     /// By CPU and kind; higher goes first.
     priorities: Vec<u64>,
     /// Steps at which whoever would go is lowered.
@@ -26,7 +27,7 @@ pub(crate) struct Pct {
 
 impl Pct {
     pub(crate) fn new(seed: u64, cpus: usize) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = digest::random(seed);
         let depth = 1 + random.below(5);
         let changes = (0..depth).map(|_| random.below(LENGTH)).collect();
         let priorities = (0..cpus * KINDS).map(|_| (1 << 32) + random.below(1 << 32)).collect();

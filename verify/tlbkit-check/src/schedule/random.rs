@@ -2,8 +2,9 @@
 //! back for as long as they can.
 
 use super::Chooser;
-use crate::digest::Random;
+use crate::digest;
 use crate::machine::steps::{Action, Turn};
+use tlbkit_arch::SplitMix64;
 
 /// How likely each kind of action is, relative to the others.
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +18,13 @@ struct Weights {
 /// A schedule from a seed.
 #[derive(Debug)]
 pub(crate) struct RandomChoice {
-    random: Random,
+    random: SplitMix64,
     weights: Weights,
 }
 
 impl RandomChoice {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed);
+        let mut random = digest::random(seed);
         let mut one_of = |weights: &[u64]| weights[random.below(weights.len() as u64) as usize];
         let weights = Weights {
             go_on: one_of(&[4, 16, 64, 256]),

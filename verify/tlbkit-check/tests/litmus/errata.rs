@@ -1,10 +1,10 @@
 //! Each erratum makes the difference that it stands for.
 
 use super::{NEITHER, OLD, Rig, X, Z};
-use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
+use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit_arch::Pte;
 use tlbkit_check::bare::{Bare, Seen};
 use tlbkit_check::{Config, Errata, Erratum};
-use tlbkit_pmap::Pte;
 
 /// True if the entry of X survives `flush` on a machine with `erratum`, and does not on one without.
 fn makes_the_difference(erratum: Erratum, bits: u64, config: &Config, flush: impl Fn(&mut Bare, u64)) -> bool {
@@ -31,7 +31,7 @@ fn invpcid_swapped() {
 
 #[test]
 fn a_broadcast_stride_skips_base_pages() {
-    let flush = |machine: &mut Bare, _| machine.broadcast(VirtAddr(X), 1, 21, Pcid(1));
+    let flush = |machine: &mut Bare, _| machine.broadcast(VirtAddr(X), 1, Stride::Page2M, Pcid(1));
     assert!(makes_the_difference(Erratum::BroadcastStrideSkips, 0, &Config::default(), flush));
 }
 

@@ -1,10 +1,10 @@
 //! The scope of each instruction: its own tag, other tags, global entries (C-30 to C-33, C-36).
 
 use super::{BOTH, NEITHER, OLD, Rig, X};
-use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, VirtAddr};
+use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit_arch::Pte;
 use tlbkit_check::Config;
 use tlbkit_check::bare::{Bare, Seen};
-use tlbkit_pmap::Pte;
 
 /// True if CPU 1 may still use its entry of X, fetched under PCID 1, after `flush`, when it is under PCID 1 again.
 fn survives(bits: u64, flush: impl FnOnce(&mut Bare, u64)) -> bool {
@@ -80,10 +80,11 @@ fn without_pcids_a_cr3_write_drops_all_but_globals() {
 
 #[test]
 fn c_36_a_broadcast_takes_the_pages_it_names_of_one_tag_on_all_cpus() {
-    let broadcast = |pages, pcid| move |machine: &mut Bare, _| machine.broadcast(VirtAddr(X), pages, 12, Pcid(pcid));
+    let broadcast =
+        |pages, pcid| move |machine: &mut Bare, _| machine.broadcast(VirtAddr(X), pages, Stride::Page4K, Pcid(pcid));
     assert!(!survives(0, broadcast(1, 1)));
     assert!(survives(0, broadcast(1, 2)));
-    assert!(survives(0, |machine, _| machine.broadcast(VirtAddr(X + 4096), 1, 12, Pcid(1))));
+    assert!(survives(0, |machine, _| machine.broadcast(VirtAddr(X + 4096), 1, Stride::Page4K, Pcid(1))));
     assert!(survives(Pte::GLOBAL, broadcast(1, 1)));
     assert!(!survives(Pte::GLOBAL, |machine, _| machine.broadcast_final_only(VirtAddr(X), 1, Pcid(1))));
 }

@@ -1,10 +1,10 @@
 //! The shapes of page-table litmus tests for Armv8, read for x86-64.
 
 use super::{NEW, OLD, Rig, X, Y, Z};
-use tlbkit::{Invpcid, Pcid};
+use tlbkit::{Invpcid, Pcid, PhysAddr, VirtAddr};
+use tlbkit_arch::{Pte, entry_at};
 use tlbkit_check::Oracle;
 use tlbkit_check::bare::{Bare, Seen};
-use tlbkit_pmap::Pte;
 
 #[test]
 fn co_w_inv_t_without_invalidation_a_stale_hit_is_permitted() {
@@ -98,7 +98,7 @@ fn intermediate_tlb_a_cached_path_leads_to_the_old_table_until_invlpg_of_any_add
     let old_table = replace_table(&mut rig);
     // The old table is filled again: who still has the path to it may find that.
     let third = rig.machine.frame(3);
-    rig.machine.store(0, old_table + 8 * (X >> 12 & 511), Bare::leaf(third, 0));
+    rig.machine.store(0, entry_at(PhysAddr(old_table), VirtAddr(X), 1).0, Bare::leaf(third, 0));
     rig.machine.fence(0);
     assert!(rig.may_see(1, Seen::Value(3)) && rig.may_see(1, Seen::Value(NEW)));
     rig.machine.invlpg(1, Z); // drops all paths of the tag, whatever the address

@@ -5,8 +5,8 @@
 //! allows: a shape only has to put the stores and the invalidations into order.
 
 use super::{NEW, OLD, Rig, X, Y};
+use tlbkit_arch::Pte;
 use tlbkit_check::bare::{Bare, Seen};
-use tlbkit_pmap::Pte;
 
 const OLD_SEEN: Seen = Seen::Value(OLD);
 const NEW_SEEN: Seen = Seen::Value(NEW);
