@@ -1,4 +1,5 @@
-//! `docs/verification.md` names files and tests: all of them exist, and each line of the checklist has its row.
+//! What documents say of the source is so: `docs/verification.md` names files and tests that exist, `docs/glossary.md`
+//! names that exist; each rule that is cited stands in `docs/rules.md`, each short name of a source in `docs/sources.md`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,5 +78,88 @@ fn every_file_that_the_document_names_exists() {
     let paths = quoted(&document).into_iter().filter(|name| name.contains('/') && !name.contains(' '));
     for path in paths {
         assert!(root().join(path).exists(), "docs/verification.md names `{path}`");
+    }
+}
+
+/// Where rules are cited.
+const CITING: [&str; 8] = ["lib", "sim", "verify", "metal", "linux", "cli", "xtask", "docs"];
+
+/// All text below a folder, without what was built there.
+fn texts(folder: &Path, visit: &mut dyn FnMut(&Path, &str)) {
+    for entry in fs::read_dir(folder).expect("a folder").flatten() {
+        let path = entry.path();
+        if path.is_dir() && !path.ends_with("target") {
+            texts(&path, visit);
+        } else if path
+            .extension()
+            .is_some_and(|ending| ["rs", "toml", "md", "patch", "c", "h"].iter().any(|e| ending == *e))
+        {
+            visit(&path, &fs::read_to_string(&path).expect("text"));
+        }
+    }
+}
+
+/// The numbers of rules in a text: `C-` and two digits, not the end of a longer word.
+fn cited(text: &str) -> Vec<&str> {
+    let places = text.match_indices("C-").filter(|&(at, _)| !text[..at].ends_with(char::is_alphanumeric));
+    let numbers = places.filter_map(|(at, _)| text.get(at..at + 4));
+    numbers.filter(|number| number[2..].chars().all(|c| c.is_ascii_digit())).collect()
+}
+
+#[test]
+fn every_rule_of_the_checklist_is_stated_once_and_in_order() {
+    let rules = fs::read_to_string(root().join("docs/rules.md")).expect("docs/rules.md");
+    let stated = rules.lines().filter_map(|line| line.strip_prefix("- **")?.split_once("** "));
+    let stated: Vec<_> = stated.map(|(number, _)| number.to_owned()).collect();
+    let expected: Vec<_> = GROUPS.iter().flat_map(|&(first, last)| first..=last).map(|n| format!("C-{n:02}")).collect();
+    assert_eq!(stated, expected);
+}
+
+#[test]
+fn every_rule_that_is_cited_is_stated() {
+    let rules = fs::read_to_string(root().join("docs/rules.md")).expect("docs/rules.md");
+    let mut citations = 0;
+    for folder in CITING {
+        texts(&root().join(folder), &mut |path, text| {
+            for number in cited(text) {
+                citations += 1;
+                assert!(rules.contains(&format!("- **{number}** ")), "{}: no rule {number}", path.display());
+            }
+        });
+    }
+    assert!(citations > 200, "only {citations} citations found");
+}
+
+#[test]
+fn every_source_of_a_machine_is_listed_or_says_that_there_is_none() {
+    let sources = fs::read_to_string(root().join("docs/sources.md")).expect("docs/sources.md");
+    let rows = sources.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+    let names: Vec<_> = rows.flat_map(|(names, _)| names.split(", ")).map(str::to_owned).collect();
+    let known = |text: &str| {
+        text.contains("no source")
+            || text.contains("document 00")
+            || names.iter().any(|name| text.contains(name.as_str()))
+    };
+    texts(&root().join("sim/machines"), &mut |path, text| {
+        for (n, line) in text.lines().enumerate() {
+            let Some((_, rest)) = line.split_once("source = \"") else { continue };
+            let source = rest.split('"').next().unwrap_or_default();
+            assert!(known(source), "{}:{}: docs/sources.md lists no `{source}`", path.display(), n + 1);
+        }
+    });
+}
+
+#[test]
+fn every_name_of_the_glossary_is_in_the_source() {
+    let glossary = fs::read_to_string(root().join("docs/glossary.md")).expect("docs/glossary.md");
+    let mut library = String::new();
+    sources(&root().join("lib/tlbkit/src"), &mut library);
+    let words: std::collections::HashSet<_> = library.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let rows: Vec<_> = glossary.lines().skip_while(|line| !line.contains("in the source")).collect();
+    let rows = rows.into_iter().take_while(|line| line.starts_with('|')).filter_map(|line| line.split(" | ").nth(2));
+    let names: Vec<_> = rows.flat_map(quoted).collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(words.contains(name), "docs/glossary.md: `{name}` is not in lib/tlbkit/src");
     }
 }

@@ -89,7 +89,7 @@ fn wrong_numbers_give_one_line_with_place_value_and_limit() {
 fn a_prior_needs_a_band_and_everything_a_source() {
     let message = message_with(r#", band = [100, 190]"#, "");
     assert!(message.ends_with("cycles.cr3_keep = 145: is a prior and needs a band"), "{message}");
-    let message = message_with(r#"source = "a laptop""#, r#"source = " ""#);
+    let message = message_with(r#"source = "document 000: a laptop""#, r#"source = " ""#);
     assert!(message.ends_with("system.sockets = 1: needs a source"), "{message}");
 }
 
