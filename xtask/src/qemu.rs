@@ -62,7 +62,7 @@ mod tests {
     #[test]
     fn the_table_of_words_has_each_that_the_kernel_knows_and_no_other() -> Result<()> {
         let kernel = setup::root()?.join("metal/kernel");
-        let source = fs::read_to_string(kernel.join("src/boot/options.rs"))?;
+        let source = fs::read_to_string(kernel.join("src/command_line.rs"))?;
         let known = source.split("const KEYS: &str = \"").nth(1).and_then(|rest| rest.split('"').next());
         let mut known: Vec<_> =
             known.unwrap_or_default().split(',').map(|key| key.trim_matches(['\\', '\n', ' '])).collect();

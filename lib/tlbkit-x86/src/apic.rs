@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 use crate::interrupts;
-use crate::msr::write_msr;
+use crate::registers::write_msr;
 
 /// Word indices of the xAPIC's two command registers.
 const COMMAND_LOW: usize = 0x300 / 4;
@@ -55,18 +55,15 @@ impl Apic {
 
     /// Two stores that no handler of this CPU may come between: it might send one of its own.
     unsafe fn send_xapic(registers: *mut u32, id: u32, low: u32) {
-        let were_on = interrupts::are_on();
         // SAFETY: the caller's: mapped registers, ring 0.
         unsafe {
-            interrupts::off();
+            let before = interrupts::save_and_disable();
             while registers.add(COMMAND_LOW).read_volatile() & PENDING != 0 {
-                interrupts::pause();
+                core::hint::spin_loop();
             }
             registers.add(COMMAND_HIGH).write_volatile(id << 24);
             registers.add(COMMAND_LOW).write_volatile(low);
-            if were_on {
-                interrupts::on();
-            }
+            interrupts::restore(before);
         }
     }
 

@@ -1,9 +1,9 @@
 //! [`X86Cpu`]: the instructions as one [`Hardware`], with what only a kernel can supply.
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken, VirtAddr};
 
 use crate::apic::{Apic, Destination};
-use crate::{control, interrupts, invalidate};
+use crate::{interrupts, invalidate, registers};
 
 /// What a kernel supplies.
 pub trait Kernel {
@@ -24,9 +24,6 @@ pub trait Kernel {
 pub struct X86Cpu<'k, K> {
     kernel: &'k K,
     features: Features,
-    /// What CR3 may carry: without tags neither a tag nor the no-flush bit, which would fault. The protocol leaves them
-    /// out by itself; this holds for whoever else calls `write_cr3`, which is safe to call.
-    cr3_mask: u64,
     apic: Apic,
     flush_vector: u8,
 }
@@ -40,8 +37,7 @@ impl<'k, K: Kernel> X86Cpu<'k, K> {
     /// in the mode that `apic` says, and takes `flush_vector`; spaces that the protocol is given map the kernel.
     #[must_use]
     pub unsafe fn new(kernel: &'k K, features: Features, apic: Apic, flush_vector: u8) -> Self {
-        let cr3_mask = if features.pcid { u64::MAX } else { !(1 << 63 | 0xfff) };
-        Self { kernel, features, cr3_mask, apic, flush_vector }
+        Self { kernel, features, apic, flush_vector }
     }
 
     /// What the kernel supplied.
@@ -59,8 +55,11 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
 
     #[inline(always)]
     fn write_cr3(&self, cr3: Cr3) {
+        // Without tags a tag or the no-flush bit would fault. The protocol leaves them out by itself; this is for
+        // whoever else calls this function, which is safe to call.
+        let cr3 = if self.features.pcid { cr3 } else { Cr3::flushing(cr3.root(), Pcid::KERNEL) };
         // SAFETY: ring 0 and tables that map the kernel, by `new`; tag and no-flush bit only if tags are on.
-        unsafe { control::write_cr3(cr3.0 & self.cr3_mask) }
+        unsafe { registers::write_cr3(cr3) }
     }
 
     #[inline(always)]
@@ -77,7 +76,7 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
 
     fn toggle_pge(&self) {
         // SAFETY: ring 0 by `new`; called with interrupts off.
-        unsafe { control::toggle_pge() }
+        unsafe { registers::toggle_pge() }
     }
 
     fn send_ipi(&self, to: CpuId) {
@@ -92,24 +91,21 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
 
     #[inline(always)]
     fn relax(&self) {
-        interrupts::pause();
+        core::hint::spin_loop();
     }
 
     #[inline(always)]
     fn irqs_enabled(&self) -> bool {
-        interrupts::are_on()
+        interrupts::are_enabled()
     }
 
     #[inline(always)]
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
-        let were_on = interrupts::are_on();
         // SAFETY: ring 0, by `new`.
-        unsafe { interrupts::off() }
+        let before = unsafe { interrupts::save_and_disable() };
         let result = f(&IrqsOff::assume());
-        if were_on {
-            // SAFETY: they were on before, so handlers are in place.
-            unsafe { interrupts::on() }
-        }
+        // SAFETY: ring 0, by `new`; if they were enabled, handlers are in place.
+        unsafe { interrupts::restore(before) }
         result
     }
 
@@ -125,6 +121,6 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
 
     #[inline(always)]
     fn now_cycles(&self) -> u64 {
-        interrupts::now_cycles()
+        registers::now_cycles()
     }
 }

@@ -2,11 +2,7 @@
 
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
-use tlbkit::Features;
-
 use crate::broadcast::Broadcast;
-use crate::errata::{self, Overrides, Wrong};
-use crate::msr::{read_msr, write_msr};
 
 /// Who made the CPU, as far as errata care.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,10 +42,8 @@ const IS_GUEST: u32 = 1 << 31;
 const HAS_INVPCID: u32 = 1 << 10;
 const HAS_INVLPGB: u32 = 1 << 3;
 
-const MICROCODE_REVISION: u32 = 0x8b;
-
 #[allow(unused_unsafe, reason = "the intrinsic became safe after the oldest Rust that this builds with")]
-fn ask(leaf: u32) -> CpuidResult {
+pub(crate) fn ask(leaf: u32) -> CpuidResult {
     // SAFETY: every CPU with long mode has the instruction.
     unsafe { __cpuid_count(leaf, 0) }
 }
@@ -89,35 +83,10 @@ impl Identity {
         }
     }
 
-    /// The same with the revision of the microcode, read from the CPU where an erratum depends on it.
-    ///
-    /// # Safety
-    /// Ring 0 of the CPU that was asked.
-    #[must_use]
-    pub unsafe fn with_microcode_read(self) -> Self {
-        if !errata::depend_on_microcode(&self) {
-            return self;
-        }
-        // SAFETY: ring 0, says the caller, and all models of the table have the register. CPUID fills it, if it is 0.
-        let revision = unsafe {
-            write_msr(MICROCODE_REVISION, 0);
-            let _fills = ask(1);
-            read_msr(MICROCODE_REVISION)
-        };
-        self.with_microcode((revision >> 32) as u32)
-    }
-
     /// The same with a revision of the microcode that the kernel knows.
     #[must_use]
     pub const fn with_microcode(self, microcode: u32) -> Self {
         Self { microcode, ..self }
-    }
-
-    /// What the protocol may use here: what CPUID says, less what errata forbid.
-    #[must_use]
-    pub fn features(&self, overrides: Overrides) -> Features {
-        let is_wrong = errata::concerns(self, overrides, Wrong::InvlpgMissesGlobals);
-        Features { pcid: self.has_pcid && !is_wrong, invpcid: self.has_invpcid }
     }
 }
 

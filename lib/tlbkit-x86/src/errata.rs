@@ -3,7 +3,12 @@
 //! A table can be wrong in both directions, and a hypervisor may report any microcode (C-85): so a kernel's command
 //! line can overrule it, by [`Overrides`].
 
-use crate::cpuid::{Identity, Vendor};
+use tlbkit::Features;
+
+use crate::cpuid::{self, Identity, Vendor};
+use crate::registers::{read_msr, write_msr};
+
+const MICROCODE_REVISION: u32 = 0x8b;
 
 /// What goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,6 +93,33 @@ pub(crate) fn concerns(cpu: &Identity, overrides: Overrides, wrong: Wrong) -> bo
 /// True if what goes wrong on this CPU depends on its microcode, and its word on that is worth something.
 pub(crate) fn depend_on_microcode(cpu: &Identity) -> bool {
     !cpu.is_guest && ERRATA.iter().any(|erratum| erratum.fixed_in.is_some() && erratum.is_of_model(cpu))
+}
+
+impl Identity {
+    /// The same with the revision of the microcode, read from the CPU where an erratum depends on it.
+    ///
+    /// # Safety
+    /// Ring 0 of the CPU that was asked.
+    #[must_use]
+    pub unsafe fn with_microcode_read(self) -> Self {
+        if !depend_on_microcode(&self) {
+            return self;
+        }
+        // SAFETY: ring 0, says the caller, and all models of the table have the register. CPUID fills it, if it is 0.
+        let revision = unsafe {
+            write_msr(MICROCODE_REVISION, 0);
+            let _fills = cpuid::ask(1);
+            read_msr(MICROCODE_REVISION)
+        };
+        self.with_microcode((revision >> 32) as u32)
+    }
+
+    /// What the protocol may use here: what CPUID says, less what errata forbid.
+    #[must_use]
+    pub fn features(&self, overrides: Overrides) -> Features {
+        let is_wrong = concerns(self, overrides, Wrong::InvlpgMissesGlobals);
+        Features { pcid: self.has_pcid && !is_wrong, invpcid: self.has_invpcid }
+    }
 }
 
 impl Erratum {

@@ -1,59 +1,80 @@
-//! The interrupt flag, waiting, and the time-stamp counter.
+//! The interrupt flag, and waiting for an interrupt.
 
 use core::arch::asm;
 
 const INTERRUPT_FLAG: u64 = 1 << 9;
 
-/// True if interrupts are on. Allowed in any ring.
+/// Whether a CPU takes interrupts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Interrupts {
+    /// They wait.
+    Disabled = 0,
+    /// They are taken.
+    Enabled = 1,
+}
+
+/// True if this CPU takes interrupts. Allowed in any ring.
 #[inline(always)]
 #[must_use]
-pub fn are_on() -> bool {
+pub fn are_enabled() -> bool {
     let flags: u64;
     // SAFETY: pushes and pops one word; not `nostack`, so that no live word lies below the stack pointer.
     unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags)) }
     flags & INTERRUPT_FLAG != 0
 }
 
-/// Interrupts off.
+/// Makes this CPU take no interrupts.
 ///
 /// # Safety
 /// Ring 0, or I/O privilege.
 #[inline(always)]
-pub unsafe fn off() {
+pub unsafe fn disable() {
     // SAFETY: the caller's.
     unsafe { asm!("cli", options(nostack, preserves_flags)) }
 }
 
-/// Interrupts on.
+/// Makes this CPU take interrupts.
 ///
 /// # Safety
-/// As [`off`]; handlers are in place.
+/// As [`disable`]; handlers are in place.
 #[inline(always)]
-pub unsafe fn on() {
+pub unsafe fn enable() {
     // SAFETY: the caller's.
     unsafe { asm!("sti", options(nostack, preserves_flags)) }
 }
 
-/// Turns interrupts on and waits for one; none is lost in between.
+/// Disables interrupts and says what they were before.
+///
+/// # Safety
+/// As [`disable`].
+#[inline(always)]
+#[must_use = "what they were before is to be restored"]
+pub unsafe fn save_and_disable() -> Interrupts {
+    let before = if are_enabled() { Interrupts::Enabled } else { Interrupts::Disabled };
+    // SAFETY: the caller's.
+    unsafe { disable() }
+    before
+}
+
+/// Goes back to what [`save_and_disable`] found.
+///
+/// # Safety
+/// As [`disable`]; handlers are in place if interrupts were enabled.
+#[inline(always)]
+pub unsafe fn restore(before: Interrupts) {
+    if before == Interrupts::Enabled {
+        // SAFETY: the caller's.
+        unsafe { enable() }
+    }
+}
+
+/// Enables interrupts and waits for one; none is lost in between.
 ///
 /// # Safety
 /// Ring 0; handlers are in place.
 #[inline(always)]
-pub unsafe fn halt() {
+pub unsafe fn enable_and_halt() {
     // SAFETY: the caller's. STI takes effect after the instruction that follows it.
     unsafe { asm!("sti", "hlt", options(nostack, preserves_flags)) }
-}
-
-/// In a loop that waits for another CPU.
-#[inline(always)]
-pub fn pause() {
-    core::hint::spin_loop();
-}
-
-/// The time-stamp counter.
-#[inline(always)]
-#[must_use]
-pub fn now_cycles() -> u64 {
-    // SAFETY: every x86-64 CPU has it, and no kernel that links this forbids it to itself.
-    unsafe { core::arch::x86_64::_rdtsc() }
 }

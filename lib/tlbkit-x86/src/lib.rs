@@ -4,10 +4,9 @@
 //! |---|---|
 //! | `invalidate` | INVLPG and INVPCID |
 //! | `broadcast` | INVLPGB and TLBSYNC |
-//! | `control` | CR3, CR4, and setting PCIDs up in the order that the manual demands |
+//! | `registers` | CR3, CR4, and setting PCIDs up in the order that the manual demands; MSRs; the time-stamp counter |
 //! | `apic` | sending an interrupt: xAPIC and x2APIC |
-//! | `interrupts` | the interrupt flag, PAUSE, the time-stamp counter |
-//! | `msr` | model-specific registers |
+//! | `interrupts` | the interrupt flag, and waiting for an interrupt |
 //! | `cpuid` | what a CPU says of itself |
 //! | `errata` | what it says wrongly, as data |
 //! | `cpu` | [`X86Cpu`], which puts them together |
@@ -47,22 +46,20 @@
 
 mod apic;
 mod broadcast;
-mod control;
 mod cpu;
 mod cpuid;
 mod errata;
-mod interrupts;
+pub mod interrupts;
 mod invalidate;
-mod msr;
+mod registers;
 
 pub use apic::{Apic, Destination};
 pub use broadcast::{Broadcast, Descriptor, tlbsync};
-pub use control::{
-    CR4_PCIDE, CR4_PGE, enable_tags, read_cr2, read_cr3, read_cr4, toggle_pge, without_tags, write_cr3, write_cr4,
-};
 pub use cpu::{Kernel, X86Cpu};
 pub use cpuid::{Identity, Vendor};
 pub use errata::{ERRATA, Erratum, Overrides, Trust, Wrong};
-pub use interrupts::{are_on, halt, now_cycles, off, on, pause};
 pub use invalidate::{invlpg, invpcid};
-pub use msr::{read_msr, write_msr};
+pub use registers::{
+    CR4_PCIDE, CR4_PGE, disable_tags, enable_tags, now_cycles, read_cr2, read_cr3, read_cr4, read_msr, toggle_pge,
+    write_cr3, write_cr4, write_msr,
+};

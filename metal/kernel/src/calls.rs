@@ -4,18 +4,18 @@ use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Memory, Protection, 
 use tlbkit_workloads::Task;
 use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
 
-use crate::machine::{self, counters::Counter};
+use crate::counters::{self, Counter};
+use crate::machine::{self, protocol};
 use crate::memory::Ram;
-use crate::process::{self, Process};
-use crate::user::Call;
-use crate::{boot, report, sched};
+use crate::process_table::Process;
+use crate::user::call::Call;
+use crate::{command_line, process, report, sched};
 
 /// From `traps.s`, interrupts off.
-#[unsafe(no_mangle)]
-extern "C" fn on_syscall(number: u64, first: u64, second: u64, third: u64) -> u64 {
+pub(crate) extern "C" fn on_syscall(number: u64, first: u64, second: u64, third: u64) -> u64 {
     let Some(call) = Call::of_number(number) else { report::failure(&format_args!("no system call {number}")) };
     if call != Call::End {
-        machine::counters::add(Counter::Syscalls, 1);
+        counters::add(Counter::Syscalls, 1);
     }
     machine::in_kernel(|| carry_out(call, [first, second, third]))
 }
@@ -31,14 +31,14 @@ fn carry_out(call: Call, [first, second, third]: [u64; 3]) -> u64 {
         Call::Thread => return sched::start(program_at(first), process) as u64,
         Call::Exec => process.vm().clear(&machine::cpu(), &Ram),
         Call::Join => sched::join(first as usize),
-        Call::Pin => sched::pin((first % u64::from(boot::options().cpus)) as usize),
+        Call::Pin => sched::pin((first % u64::from(command_line::get().cpus)) as usize),
         Call::Wait => sched::wait(channel(first)),
         Call::Post => sched::post(channel(first)),
         Call::Yield => sched::yield_now(),
         Call::ReadFile => read_file(first as u32, second),
         Call::WrongValue => report::wrong_value(first, second, third),
         Call::End => {
-            process.leave();
+            process::leave(process);
             sched::end()
         }
     }
@@ -82,7 +82,7 @@ const fn protection(number: u64) -> Protection {
 }
 
 fn fork(parent: &'static Process, child: Task) -> u64 {
-    let process = process::new();
+    let process = process::begin();
     let forked = parent.vm().fork(&machine::cpu(), &Ram, process.vm(), ChildFill::DirectMap);
     done(forked);
     sched::start(child, process) as u64
@@ -90,7 +90,7 @@ fn fork(parent: &'static Process, child: Task) -> u64 {
 
 /// A page fault of the running program.
 pub(crate) fn page_fault(va: u64, access: Access) {
-    machine::counters::add(Counter::Faults, 1);
+    counters::add(Counter::Faults, 1);
     match sched::process().vm().fault(&machine::cpu(), &Ram, va, access) {
         Fault::Bad => report::failure(&format_args!("access to {va:#x}, where nothing is mapped")),
         Fault::OutOfMemory => report::failure(&"no frame left"),
@@ -109,7 +109,7 @@ fn read_file(file: u32, pages: u64) {
 }
 
 fn read_window(file: u32, first: u64, count: u64) {
-    let (cpu, map) = (machine::cpu(), machine::kernel_map());
+    let (cpu, map) = (machine::cpu(), protocol::kernel_map());
     let frames = (first..first + count).map(|page| Ram.file_page(file, page));
     let window = match map.map(&cpu, &Ram, frames) {
         Ok(Some(window)) => window,

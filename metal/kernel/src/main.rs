@@ -1,21 +1,26 @@
 //! A bare-metal SMP kernel that runs tlbkit on real instructions, with the workloads of `tlbkit-workloads`, unchanged,
 //! in ring 3.
 //!
-//! | folder | what |
-//! |---|---|
-//! | `boot` | from the loader to Rust, on every CPU; the command line |
-//! | `arch` | segments, traps, the APIC, the serial port, the end |
-//! | `memory` | frames, the image's and the direct map's tables |
-//! | `machine` | the protocol's statics; its door to this machine, which counts and can break things on purpose |
-//! | `sched` | tasks, queues, switching, idling |
-//! | `calls` | what programs ask of the kernel |
-//! | `user` | what runs in ring 3: [`tlbkit_workloads::Os`] as system calls |
-//! | `rules` | what the CPU itself must obey |
-//! | `monitor` | a software TLB that all of the above runs on, in ring 3, if asked for |
-//! | `bench` | what instructions and interrupts cost here |
-//! | `report` | one JSON line a result |
+//! Layers, lowest first; each uses only what stands above it in this table:
 //!
-//! The command line picks a [`mode`](boot::options::Mode). Locks are taken with interrupts off and held across nothing
+//! | file or folder | what |
+//! |---|---|
+//! | `layout`, `random`, `fault` | where things lie; random numbers; the rule that is broken on purpose |
+//! | `user` | what runs in ring 3: [`tlbkit_workloads::Os`] as system calls |
+//! | `command_line` | its words |
+//! | `arch` | segments, gates, the APIC, the serial port, the end |
+//! | `counters`, `report` | what is counted; one JSON line a result |
+//! | `memory` | frames, the image's and the direct map's tables |
+//! | `process_table` | the slots of processes |
+//! | `machine` | the protocol's memory; its door to this machine, which counts and can break things on purpose |
+//! | `process` | how processes begin and end |
+//! | `sched` | tasks, queues, switching, idling |
+//! | `calls`, `traps` | what programs ask of the kernel; how they, and interrupts, come into it |
+//! | `monitor` | a software TLB that all of the above runs on, in ring 3, if asked for |
+//! | `run`, `rules`, `bench` | the three modes: a workload; what the CPU itself must obey; what instructions cost here |
+//! | `boot` | from the loader to Rust, on every CPU |
+//!
+//! The command line picks a [`Mode`](command_line::Mode). Locks are taken with interrupts off and held across nothing
 //! that waits for another CPU; the protocol's flushes run with interrupts on and none of them held.
 #![no_std]
 #![no_main]
@@ -24,18 +29,22 @@ mod arch;
 mod bench;
 mod boot;
 mod calls;
+mod command_line;
+mod counters;
+mod fault;
+mod layout;
 mod machine;
 mod memory;
 mod monitor;
 mod process;
+mod process_table;
+mod random;
 mod report;
 mod rules;
 mod run;
 mod sched;
+mod traps;
 mod user;
-
-/// Most CPUs: one word of bits.
-pub(crate) const MAX_CPUS: usize = 64;
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

@@ -87,7 +87,7 @@ fn c_33_a_cpu_without_tags_is_not_asked_for_them() {
 #[test]
 fn c_33_tags_are_switched_off_under_tag_0() {
     // SAFETY: as above.
-    let done = trace(0x1234_5007, CR4_PGE | CR4_PCIDE, || unsafe { tlbkit_x86::without_tags() });
+    let done = trace(0x1234_5007, CR4_PGE | CR4_PCIDE, || unsafe { tlbkit_x86::disable_tags() });
     assert_eq!(done, [Did::Cr3(0x1234_5000), Did::Cr4(CR4_PGE)]);
 }
 

@@ -6,8 +6,7 @@ use spin::Once;
 use tlbkit_x86::{Apic, Destination, read_msr, write_msr};
 
 use super::cpu;
-use crate::MAX_CPUS;
-use crate::memory::APIC_WINDOW;
+use crate::layout::{APIC_WINDOW, MAX_CPUS};
 
 /// Ends in [`tlbkit::Cpu::answer`].
 pub(crate) const FLUSH_VECTOR: u8 = 0xf0;

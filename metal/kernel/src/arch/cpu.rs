@@ -4,7 +4,7 @@ use core::arch::asm;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::MAX_CPUS;
+use crate::layout::MAX_CPUS;
 
 /// Bytes of an idle thread's stack, which is also the one that a CPU starts on: `boot.s` knows it too.
 const IDLE_STACK_BYTES: usize = 32 << 10;
@@ -55,9 +55,8 @@ pub(crate) fn index() -> u32 {
     index
 }
 
-/// Makes system calls and traps of this CPU's programs arrive on this stack.
-pub(crate) fn set_kernel_stack(top: u64) {
+/// Makes system calls of this CPU's programs arrive on this stack.
+pub(super) fn set_syscall_stack(top: u64) {
     // Relaxed: no partner, only this CPU's own entry code reads it.
     local(index()).kernel_rsp.store(top, Ordering::Relaxed);
-    super::tables::set_trap_stack(top);
 }

@@ -1,8 +1,8 @@
 //! What a trap finds: the registers as `gates.s` stores them, for the kernel's own traps and for its monitor's; and the
 //! table that leads there.
 
-use super::tables::KERNEL_CODE;
-
+/// The selector of the kernel's code.
+pub(super) const KERNEL_CODE: u16 = 0x08;
 /// Number of the stack pointer.
 pub(crate) const RSP: usize = 4;
 

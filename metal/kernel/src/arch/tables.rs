@@ -11,11 +11,9 @@ use x86_64::structures::gdt::{Descriptor, GlobalDescriptorTable, SegmentSelector
 use x86_64::structures::tss::TaskStateSegment;
 
 use super::cpu;
-use super::gates::{Gates, gates_at};
-use super::traps::trap_gates;
-use crate::MAX_CPUS;
+use super::gates::{Gates, KERNEL_CODE, gates_at};
+use crate::layout::MAX_CPUS;
 
-pub(super) const KERNEL_CODE: u16 = 0x08;
 const KERNEL_DATA: u16 = 0x10;
 /// What SYSRET counts from: data 8 above, code 16 above.
 const USER_BASE: u16 = 0x18;
@@ -32,6 +30,15 @@ const FATAL_STACK_BYTES: usize = 8192;
 const DOUBLE_FAULT: usize = 8;
 const NON_MASKABLE: usize = 2;
 const MACHINE_CHECK: usize = 18;
+
+/// Where the CPU goes from ring 3, or from the kernel itself, into the kernel.
+#[derive(Clone, Copy)]
+pub(crate) struct Entries {
+    /// The first of 256 gates, 16 bytes apart: one for each vector.
+    pub(crate) traps: unsafe extern "C" fn(),
+    /// The one for SYSCALL.
+    pub(crate) syscall: unsafe extern "C" fn(),
+}
 
 /// What one CPU's registers point to.
 #[repr(C, align(64))]
@@ -62,8 +69,8 @@ fn tables(index: u32) -> *mut Tables {
     TABLES.0.get().cast::<Tables>().wrapping_add(index as usize)
 }
 
-/// Gives this CPU its number and its tables.
-pub(crate) fn load(index: u32) {
+/// Gives this CPU its number and its tables, which are the same on every CPU but for the stacks.
+pub(crate) fn load(index: u32, entries: Entries) {
     // SAFETY: this CPU's tables, written before they are loaded, alive for ever; the selectors are those just made.
     unsafe {
         let own = &mut *tables(index);
@@ -85,22 +92,19 @@ pub(crate) fn load(index: u32) {
         FS::set_reg(SegmentSelector(0));
         GS::set_reg(SegmentSelector(0));
         load_tss(SegmentSelector(TASK_STATE));
-        lidt(&DescriptorTablePointer { limit: 4095, base: VirtAddr::from_ptr(gates()) });
+        lidt(&DescriptorTablePointer { limit: 4095, base: VirtAddr::from_ptr(gates(entries)) });
     }
-    set_syscall_registers(index);
+    set_syscall_registers(index, entries);
 }
 
-fn set_syscall_registers(index: u32) {
-    unsafe extern "C" {
-        fn syscall_gate();
-    }
+fn set_syscall_registers(index: u32, entries: Entries) {
     let selectors = u64::from(USER_BASE | 3) << 48 | u64::from(KERNEL_CODE) << 32;
     let local = core::ptr::from_ref(cpu::local(index)) as u64;
     // SAFETY: registers of every x86-64 CPU; the gate switches stacks before it uses one.
     unsafe {
         for (register, value) in [
             (MSR_STAR, selectors),
-            (MSR_LSTAR, syscall_gate as *const () as u64),
+            (MSR_LSTAR, entries.syscall as *const () as u64),
             (MSR_SFMASK, CLEARED_FLAGS),
             (MSR_GS_BASE, local),
         ] {
@@ -109,13 +113,14 @@ fn set_syscall_registers(index: u32) {
     }
 }
 
-/// Where traps from ring 3 on this CPU find their stack.
-pub(super) fn set_trap_stack(top: u64) {
+/// Makes system calls and traps of this CPU's programs arrive on this stack.
+pub(crate) fn set_kernel_stack(top: u64) {
+    cpu::set_syscall_stack(top);
     // SAFETY: this CPU's own task state; the CPU reads it at the next trap.
     unsafe { (&raw mut (*tables(cpu::index())).task_state.privilege_stack_table[0]).write(VirtAddr::new(top)) }
 }
 
-/// And where they would find it.
+/// Where traps from ring 3 on this CPU find their stack.
 pub(crate) fn trap_stack() -> u64 {
     // SAFETY: this CPU's own task state, as above.
     unsafe { (&raw const (*tables(cpu::index())).task_state.privilege_stack_table[0]).read_unaligned() }.as_u64()
@@ -134,8 +139,8 @@ pub(crate) unsafe fn set_stack(entry: u64, top: u64) {
 }
 
 /// The gates are the same for every CPU: interrupts stay off inside.
-fn gates() -> *const Gates {
+fn gates(entries: Entries) -> *const Gates {
     static GATES: Once<Gates> = Once::new();
     let stack_of = |vector| u64::from(matches!(vector, DOUBLE_FAULT | NON_MASKABLE | MACHINE_CHECK));
-    GATES.call_once(|| gates_at(trap_gates as *const () as u64, stack_of))
+    GATES.call_once(|| gates_at(entries.traps as *const () as u64, stack_of))
 }

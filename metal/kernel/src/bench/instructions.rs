@@ -1,16 +1,15 @@
 //! The instructions that the protocol is made of, each many times in a row: the pages that the loop itself needs are
 //! refilled in between, as they are in a kernel.
 
-use tlbkit::{Invpcid, Pcid, VirtAddr};
+use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
 use tlbkit_x86::{CR4_PCIDE, read_cr3, read_cr4};
 
 use super::sample::{Sample, cycles_of};
-use crate::memory::TRIAL_VA;
-use crate::{machine, report};
+use crate::layout::TRIAL_VA;
+use crate::machine;
 
 /// In one timing: enough that reading the clock does not show.
 const IN_A_ROW: u64 = 32;
-const NO_FLUSH: u64 = 1 << 63;
 const TAG: Pcid = Pcid(0);
 
 /// What a CPU must have for it.
@@ -21,15 +20,15 @@ enum Needs {
     Invpcid,
 }
 
-type Instruction = (&'static str, Needs, fn(root: u64));
+type Instruction = (&'static str, Needs, fn(root: PhysAddr));
 
 // SAFETY, of all: ring 0, interrupts off; the loaded root is loaded again, under its own tag; each runs only where the
 // CPU has it.
 #[expect(clippy::undocumented_unsafe_blocks, reason = "the comment above stands for each")]
 const INSTRUCTIONS: &[Instruction] = &[
     ("invlpg", Needs::Nothing, |_| unsafe { tlbkit_x86::invlpg(VirtAddr(TRIAL_VA)) }),
-    ("cr3_flush", Needs::Nothing, |root| unsafe { tlbkit_x86::write_cr3(root) }),
-    ("cr3_keep", Needs::Tags, |root| unsafe { tlbkit_x86::write_cr3(root | NO_FLUSH) }),
+    ("cr3_flush", Needs::Nothing, |root| unsafe { tlbkit_x86::write_cr3(Cr3::flushing(root, TAG)) }),
+    ("cr3_keep", Needs::Tags, |root| unsafe { tlbkit_x86::write_cr3(Cr3::keeping(root, TAG)) }),
     ("cr4_pge_toggle", Needs::Nothing, |_| unsafe { tlbkit_x86::toggle_pge() }),
     ("invpcid_address", Needs::Invpcid, |_| invpcid(Invpcid::Address(TAG, VirtAddr(TRIAL_VA)))),
     ("invpcid_single", Needs::Invpcid, |_| invpcid(Invpcid::Single(TAG))),
@@ -45,7 +44,7 @@ fn invpcid(what: Invpcid) {
 /// Times each that this CPU has.
 pub(super) fn time() {
     // SAFETY: ring 0.
-    let (root, are_tags_on) = unsafe { (read_cr3(), read_cr4() & CR4_PCIDE != 0) };
+    let (root, are_tags_on) = unsafe { (read_cr3().root(), read_cr4() & CR4_PCIDE != 0) };
     for &(name, needs, instruction) in INSTRUCTIONS {
         let is_there = match needs {
             Needs::Nothing => true,
@@ -53,7 +52,7 @@ pub(super) fn time() {
             Needs::Invpcid => machine::features().invpcid,
         };
         if is_there {
-            report::cost(name, &Sample::of(|| cycles_of(|| (0..IN_A_ROW).for_each(|_| instruction(root))) / IN_A_ROW));
+            Sample::of(|| cycles_of(|| (0..IN_A_ROW).for_each(|_| instruction(root))) / IN_A_ROW).tell(name);
         }
     }
 }

@@ -4,11 +4,11 @@
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use tlbkit_x86::{Destination, now_cycles};
+use tlbkit_x86::{Destination, interrupts, now_cycles};
 
 use super::sample::Sample;
 use crate::arch::apic;
-use crate::machine::counters::{self, Counter};
+use crate::counters::{self, Counter};
 use crate::report;
 
 /// Looks at CPUs that do not answer before they are given up.
@@ -25,11 +25,11 @@ pub(crate) fn stand_by() -> ! {
         // Relaxed: a hint; partner is the store in `time`, and the interrupt that follows it makes this look again.
         if ARE_HALTED.load(Ordering::Relaxed) {
             // SAFETY: ring 0, handlers are in place.
-            unsafe { tlbkit_x86::halt() }
+            unsafe { interrupts::enable_and_halt() }
         } else {
             // SAFETY: as above.
-            unsafe { tlbkit_x86::on() }
-            tlbkit_x86::pause();
+            unsafe { interrupts::enable() }
+            core::hint::spin_loop();
         }
     }
 }
@@ -51,15 +51,15 @@ pub(super) fn time(cpus: u32) {
 
 fn pair(send: &str, round_trip: &str, once: impl FnMut() -> (u64, u64)) {
     let (sent, answered) = Sample::of_pair(once);
-    report::cost(send, &sent);
-    report::cost(round_trip, &answered);
+    sent.tell(send);
+    answered.tell(round_trip);
 }
 
 /// Cycles until it was sent, and until all of `receivers` had counted it.
 fn there_and_back(to: Destination, receivers: Range<u32>) -> (u64, u64) {
     let rested = now_cycles() + REST_CYCLES;
     while now_cycles() < rested {
-        tlbkit_x86::pause();
+        core::hint::spin_loop();
     }
     let goal = received(&receivers) + receivers.len() as u64;
     counters::add(Counter::IpisSent, receivers.len() as u64);
@@ -78,7 +78,7 @@ fn received(receivers: &Range<u32>) -> u64 {
 fn wait(receivers: &Range<u32>, goal: u64) {
     let mut looks = 0;
     while received(receivers) < goal {
-        tlbkit_x86::pause();
+        core::hint::spin_loop();
         looks += 1;
         if looks > MOST_LOOKS {
             report::failure(&format_args!("one of the CPUs {receivers:?} does not take an interrupt"));

@@ -1,19 +1,22 @@
 //! Repeated timing: the median, and where the middle four fifths lie. Means would be the host's interruptions.
 
+use core::fmt::Write;
+
 use tlbkit_x86::now_cycles;
+
+use crate::report;
 
 /// How often one thing is timed.
 const REPETITIONS: usize = 301;
 
 /// Cycles of one thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Sample {
+pub(super) struct Sample {
     /// A tenth of the times lies below.
-    pub(crate) low: u64,
-    pub(crate) median: u64,
+    low: u64,
+    median: u64,
     /// A tenth lies above.
-    pub(crate) high: u64,
-    pub(crate) repetitions: usize,
+    high: u64,
 }
 
 impl Sample {
@@ -43,7 +46,17 @@ impl Sample {
     fn sorted(mut cycles: [u64; REPETITIONS]) -> Self {
         cycles.sort_unstable();
         let at = |percent| cycles[REPETITIONS * percent / 100];
-        Self { low: at(10), median: at(50), high: at(90), repetitions: REPETITIONS }
+        Self { low: at(10), median: at(50), high: at(90) }
+    }
+
+    /// Tells what `name` costs, on a line.
+    pub(super) fn tell(&self, name: &str) {
+        let Self { low, median, high } = self;
+        // The other CPUs only take interrupts, so nobody else writes.
+        report::line(|port| {
+            write!(port, r#"{{"kind":"cost","name":"{name}","low":{low},"median":{median},"#)?;
+            write!(port, r#""high":{high},"repetitions":{REPETITIONS}}}"#)
+        });
     }
 }
 

@@ -1,16 +1,15 @@
 //! From the loader to Rust: the first CPU prepares everything, then wakes the others one by one.
 
-pub(crate) mod options;
 mod start_info;
 
 use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use spin::Once;
-
 use crate::arch::{apic, cpu, serial, tables};
-use crate::{bench, machine, memory, monitor, report, rules, run};
-use options::{Mode, Options};
+use crate::command_line::{self, Mode};
+use crate::layout::direct;
+use crate::machine::protocol;
+use crate::{bench, machine, memory, monitor, report, rules, run, traps};
 
 global_asm!(include_str!("boot.s"), options(att_syntax));
 global_asm!(include_str!("sector.s"), options(att_syntax));
@@ -28,37 +27,30 @@ static AP_INDEX: AtomicU32 = AtomicU32::new(0);
 /// CPUs that are up.
 static UP: AtomicU32 = AtomicU32::new(0);
 
-static OPTIONS: Once<Options> = Once::new();
-
-/// The command line, read.
-pub(crate) fn options() -> &'static Options {
-    OPTIONS.wait()
-}
-
 /// The first CPU arrives here on its own stack, with the boot tables loaded.
 #[unsafe(no_mangle)]
 extern "C" fn first_cpu(start_info: u32) -> ! {
     serial::start();
     let start = start_info::read(start_info);
-    let options = match options::parse(start.command_line) {
-        Ok(options) => options,
+    let line = match command_line::read(start.command_line) {
+        Ok(line) => line,
         Err(error) => report::wrong_usage(&error),
     };
-    let options = OPTIONS.call_once(|| options);
+    line.fault.choose();
     memory::start(start.memory_end);
-    machine::start(options);
+    protocol::start(line);
     enter(0);
-    wake_others(options.cpus);
-    match options.mode {
-        Mode::Run => run::begin(options),
+    wake_others(line.cpus);
+    match line.mode {
+        Mode::Run => run::begin(line),
         Mode::Rules => rules::run(),
-        Mode::Bench => bench::run(options),
+        Mode::Bench => bench::run(line),
     }
 }
 
 /// What every CPU does for itself: segments, traps, the kernel's tables, tags, the protocol.
 fn enter(index: u32) {
-    tables::load(index);
+    tables::load(index, traps::ENTRIES);
     memory::load_kernel_tables();
     apic::enable();
     monitor::descend(index);
@@ -71,7 +63,7 @@ fn enter(index: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn further_cpu(index: u32) -> ! {
     enter(index);
-    match options().mode {
+    match command_line::get().mode {
         Mode::Bench => bench::stand_by(),
         Mode::Run | Mode::Rules => run::wait_for_work(),
     }
@@ -84,9 +76,9 @@ fn wake_others(cpus: u32) {
     }
     // SAFETY: the linker's symbols; the low MiB is free for use and mapped; boot code is linked where it is loaded.
     unsafe {
-        let from = memory::direct((&raw const ap_piece) as u64) as *const u8;
+        let from = direct((&raw const ap_piece) as u64) as *const u8;
         let bytes = (&raw const ap_piece_end) as usize - (&raw const ap_piece) as usize;
-        core::ptr::copy_nonoverlapping(from, memory::direct(AP_START) as *mut u8, bytes);
+        core::ptr::copy_nonoverlapping(from, direct(AP_START) as *mut u8, bytes);
     }
     apic::init_others();
     for index in 1..cpus {

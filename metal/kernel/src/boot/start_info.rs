@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char};
 
-use crate::memory;
+use crate::layout::{IMAGE_PHYS, direct};
 
 /// First word of PVH's structure.
 const MAGIC: u32 = 0x336e_c578;
@@ -44,14 +44,13 @@ pub(super) fn read(at: u32) -> Start {
     }
     // SAFETY: the loader's pointers, or null, in the first GiB, which is mapped; the image's own line ends in zero.
     unsafe {
-        let info = &*(memory::direct(u64::from(at)) as *const StartInfo);
+        let info = &*(direct(u64::from(at)) as *const StartInfo);
         if at == 0 || info.magic != MAGIC {
             // Linked where it is loaded, which stays mapped in the direct map alone.
-            let own = memory::direct((&raw const boot_command_line) as u64) as *const c_char;
+            let own = direct((&raw const boot_command_line) as u64) as *const c_char;
             return Start { command_line: text(own), memory_end: UNTOLD_MEMORY };
         }
-        let command_line =
-            if info.command_line == 0 { "" } else { text(memory::direct(info.command_line) as *const c_char) };
+        let command_line = if info.command_line == 0 { "" } else { text(direct(info.command_line) as *const c_char) };
         Start { command_line, memory_end: memory_end(info) }
     }
 }
@@ -71,9 +70,9 @@ unsafe fn memory_end(info: &StartInfo) -> u64 {
     if info.version == 0 || info.memory_map == 0 {
         return UNTOLD_MEMORY;
     }
-    let first = memory::direct(info.memory_map) as *const MemoryEntry;
+    let first = direct(info.memory_map) as *const MemoryEntry;
     // SAFETY: the loader's table, as long as it says.
     let entries = unsafe { core::slice::from_raw_parts(first, info.memory_entries as usize) };
-    let home = entries.iter().find(|one| one.kind == RAM && (one.at..one.at + one.bytes).contains(&memory::IMAGE_PHYS));
+    let home = entries.iter().find(|one| one.kind == RAM && (one.at..one.at + one.bytes).contains(&IMAGE_PHYS));
     home.map_or(UNTOLD_MEMORY, |one| one.at + one.bytes)
 }

@@ -5,10 +5,11 @@ use core::cell::Cell;
 use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
 use tlbkit_x86::{Kernel, X86Cpu};
 
-use super::counters::{self, Counter};
-use super::fault;
-use crate::arch::apic;
-use crate::{process, report};
+use super::protocol;
+use crate::arch::{apic, cpu};
+use crate::counters::{self, Counter};
+use crate::fault::Fault;
+use crate::{command_line, process_table, report};
 
 /// Looks at one CPU that does not answer before it is given up: minutes on an emulator that shares two host CPUs.
 const MOST_WAITS: u64 = 4_000_000_000;
@@ -18,7 +19,7 @@ pub(super) struct Spaces;
 
 impl Kernel for Spaces {
     fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        process::by_token(token).space()
+        process_table::by_token(token).space()
     }
 
     fn apic_id(&self, cpu: CpuId) -> u32 {
@@ -62,7 +63,7 @@ impl Hardware for Door {
 
     fn invlpg(&self, va: VirtAddr) {
         counters::add(Counter::Pages, 1);
-        if !fault::loses_invalidation() {
+        if !Fault::NoInvalidation.is_chosen() {
             self.real.invlpg(va);
         }
     }
@@ -70,7 +71,7 @@ impl Hardware for Door {
     fn invpcid(&self, what: Invpcid) {
         let counter = if matches!(what, Invpcid::Address(..)) { Counter::Pages } else { Counter::Everything };
         counters::add(counter, 1);
-        if !fault::loses_invalidation() {
+        if !Fault::NoInvalidation.is_chosen() {
             self.real.invpcid(what);
         }
     }
@@ -82,19 +83,19 @@ impl Hardware for Door {
 
     fn send_ipi(&self, to: CpuId) {
         counters::add(Counter::IpisSent, 1);
-        if fault::loses_interrupt() {
-            fault::pretend_answer(to);
+        if Fault::NoInterrupt.is_chosen() {
+            pretend_answer(to);
         } else {
             self.real.send_ipi(to);
         }
     }
 
     fn send_ipi_to_others(&self) {
-        let me = CpuId(crate::arch::cpu::index());
-        let others = (0..crate::boot::options().cpus).map(CpuId).filter(|&to| to != me);
+        let me = CpuId(cpu::index());
+        let others = (0..command_line::get().cpus).map(CpuId).filter(|&to| to != me);
         counters::add(Counter::IpisSent, others.clone().count() as u64);
-        if fault::loses_interrupt() {
-            others.for_each(fault::pretend_answer);
+        if Fault::NoInterrupt.is_chosen() {
+            others.for_each(pretend_answer);
         } else {
             self.real.send_ipi_to_others();
         }
@@ -132,12 +133,56 @@ impl Hardware for Door {
             Event::SwitchFlushed => counters::add(Counter::SwitchesFlushed, 1),
             Event::AlreadyCurrent => counters::add(Counter::AlreadyCurrent, 1),
             Event::WrongSpace => counters::add(Counter::WrongSpace, 1),
-            Event::LastLazyReference(token) => process::note_unreferenced(token),
+            Event::LastLazyReference(token) => process_table::note_unreferenced(token),
             _ => {}
         }
     }
 
     fn now_cycles(&self) -> u64 {
         self.real.now_cycles()
+    }
+}
+
+/// Answers for `to` without executing anything there: what a kernel does that believes an interrupt was enough.
+pub(super) fn pretend_answer(to: CpuId) {
+    protocol::tlb().cpu(to, &Nothing).answer(&IrqsOff::assume());
+}
+
+/// A CPU whose instructions do nothing.
+struct Nothing;
+
+impl Hardware for Nothing {
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    fn write_cr3(&self, _cr3: Cr3) {}
+
+    fn invlpg(&self, _va: VirtAddr) {}
+
+    fn invpcid(&self, _what: Invpcid) {}
+
+    fn toggle_pge(&self) {}
+
+    fn send_ipi(&self, _to: CpuId) {}
+
+    fn send_ipi_to_others(&self) {}
+
+    fn relax(&self) {}
+
+    fn irqs_enabled(&self) -> bool {
+        true
+    }
+
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        f(&IrqsOff::assume())
+    }
+
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+        process_table::by_token(token).space()
+    }
+
+    fn now_cycles(&self) -> u64 {
+        0
     }
 }

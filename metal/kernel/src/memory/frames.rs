@@ -8,8 +8,8 @@ use tlbkit::PhysAddr;
 use tlbkit_pmap::{Frame, Memory, Pte, Purpose, pte};
 use tlbkit_workloads::pattern::file_pattern;
 
-use super::direct;
-use crate::machine::fault;
+use crate::fault::Fault;
+use crate::layout::direct;
 use crate::report;
 
 pub(crate) const FRAME_BYTES: u64 = 4096;
@@ -162,7 +162,7 @@ impl Memory for Ram {
 
     fn swap(&self, at: PhysAddr, value: u64) -> u64 {
         let before = word(at).swap(value, Ordering::SeqCst); // SeqCst: as above
-        if fault::frees_early() && value == 0 {
+        if Fault::FreeBeforeFlush.is_chosen() && value == 0 {
             reuse_early(Pte(before));
         }
         before
@@ -259,10 +259,24 @@ impl Memory for Ram {
     }
 }
 
-/// A kernel that frees before it flushes: whoever gets the frame writes to it while others still translate to it.
+/// What the new owner of a frame does to it.
+const NEW_OWNERS_WORD: u64 = 0x0bad_f4ee_0bad_f4ee;
+/// As long as an owner may take before the flush that comes too late.
+const OWNED_SPINS: u32 = 20_000;
+
+/// A kernel that frees before it flushes: whoever gets the frame writes to it while others still translate to it. Who
+/// stores to it through a translation that should be gone breaks the new owner's word.
 fn reuse_early(taken: Pte) {
-    let is_leaf = taken.has(Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE) && !taken.has(pte::ZERO);
-    if is_leaf && Ram.references(taken.frame()) == 1 {
-        fault::new_owner_of(taken.frame());
+    let (is_leaf, frame) = (taken.has(Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE), taken.frame());
+    if !is_leaf || taken.has(pte::ZERO) || Ram.references(frame) != 1 {
+        return;
+    }
+    Ram.store(frame, NEW_OWNERS_WORD);
+    for _ in 0..OWNED_SPINS {
+        core::hint::spin_loop();
+    }
+    let found = Ram.load(frame);
+    if found != NEW_OWNERS_WORD {
+        report::wrong_value(frame.0, found, NEW_OWNERS_WORD);
     }
 }

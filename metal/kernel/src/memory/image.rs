@@ -6,10 +6,9 @@ use tlbkit::{Isolation, PhysAddr};
 use tlbkit_pmap::{Memory, Pte, Purpose};
 
 use super::frames::{FRAME_BYTES, Ram};
-use super::{APIC_WINDOW, DIRECT, DIRECT_BYTES, IMAGE};
+use crate::layout::{APIC_PHYS, APIC_WINDOW, DIRECT, DIRECT_BYTES, IMAGE};
 
 const LARGE_BYTES: u64 = 2 << 20;
-const APIC_PHYS: u64 = 0xfee0_0000;
 const UNCACHED: u64 = 1 << 3 | 1 << 4;
 const TOUCHED: u64 = Pte::PRESENT | Pte::ACCESSED | Pte::DIRTY;
 const INNER: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::ACCESSED;

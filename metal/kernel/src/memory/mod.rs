@@ -1,26 +1,13 @@
-//! Where things lie: the first GiB of memory in the direct map, the image in the top 2 GiB, the APIC above it.
+//! Memory: its frames, and the kernel's own tables, which every space shares.
 
 pub(crate) mod frames;
 mod image;
 
 use spin::Once;
-use tlbkit::PhysAddr;
+use tlbkit::{Cr3, Pcid, PhysAddr};
 
+use crate::layout::{DIRECT_BYTES, IMAGE, TRIAL_VA};
 pub(crate) use frames::Ram;
-
-/// All of memory, one after another.
-pub(crate) const DIRECT: u64 = 0xffff_8000_0000_0000;
-/// What the direct map covers; memory beyond it is left alone.
-pub(crate) const DIRECT_BYTES: u64 = 1 << 30;
-/// Where the image runs less where it is loaded.
-pub(crate) const IMAGE: u64 = 0xffff_ffff_8000_0000;
-/// Where it is loaded.
-pub(crate) const IMAGE_PHYS: u64 = 1 << 20;
-/// The local APIC's registers, in the slot of the image, so that they are there whatever is loaded.
-pub(crate) const APIC_WINDOW: u64 = 0xffff_ffff_fee0_0000;
-
-/// A page for trials, and behind it another; in a slot of their own, which a monitor watches.
-pub(crate) const TRIAL_VA: u64 = 0xffff_a000_0000_0000;
 
 static ROOT: Once<PhysAddr> = Once::new();
 static IMAGE_TABLES: Once<u64> = Once::new();
@@ -29,11 +16,6 @@ static IMAGE_TABLES: Once<u64> = Once::new();
 pub(crate) fn frames_used() -> (u64, u64) {
     let (tables, data) = frames::used();
     (tables - IMAGE_TABLES.wait(), data)
-}
-
-/// The direct map's address of a physical one.
-pub(crate) const fn direct(physical: u64) -> u64 {
-    DIRECT + physical
 }
 
 /// Hands all memory from the image's end up to `end` to the frames.
@@ -62,7 +44,7 @@ pub(crate) fn trial_entry() -> PhysAddr {
 pub(crate) fn load_kernel_tables() {
     if let Some(root) = ROOT.get() {
         // SAFETY: ring 0; these tables map all that the boot tables map of the upper half, and nothing below is used.
-        unsafe { tlbkit_x86::write_cr3(root.0) }
+        unsafe { tlbkit_x86::write_cr3(Cr3::flushing(*root, Pcid::KERNEL)) }
     }
 }
 

@@ -1,12 +1,13 @@
 //! The instructions that the guest's kernel may not execute in ring 3: their effect on its CPU, and when they fault.
 
+use tlbkit::{Cr3, Pcid};
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 
 use super::state::Core;
+use super::tlb::Tag;
 
-const KEEP: u64 = 1 << 63;
-const CR3_RESERVED: u64 = 0x7ff << 52;
-const TAG: u64 = 0xfff;
+/// Tags that there are.
+const TAGS: u64 = 1 << 12;
 
 /// A fault that the instruction deserves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,10 +32,13 @@ fn demand(holds: bool) -> Result {
 impl Core {
     /// MOV to CR3.
     pub(super) fn write_cr3(&mut self, value: u64) -> Result {
-        let keeps = value & KEEP != 0;
-        demand(value & CR3_RESERVED == 0 && (self.has_tags() || !keeps))?;
-        self.cr3 = value & !KEEP;
-        match (keeps, self.has_tags()) {
+        let written = Cr3(value);
+        let (root, tag) = (written.root(), written.pcid());
+        let (flushing, keeping) = (Cr3::flushing(root, tag), Cr3::keeping(root, tag));
+        // What is neither root nor tag nor the no-flush bit is reserved.
+        demand(written == flushing || written == keeping && self.has_tags())?;
+        self.cr3 = flushing;
+        match (written.keeps(), self.has_tags()) {
             (true, _) => {}
             (false, true) => self.tlb.tag(self.tag()),
             (false, false) => self.tlb.all_but_globals(),
@@ -48,7 +52,7 @@ impl Core {
         let changed = value ^ self.cr4;
         let sets_tags = changed & value & CR4_PCIDE != 0;
         demand(changed & !(CR4_PGE | CR4_PCIDE) == 0)?;
-        demand(!sets_tags || super::features().pcid && self.cr3 & TAG == 0)?;
+        demand(!sets_tags || self.monitor.features.pcid && self.cr3.pcid() == Pcid::KERNEL)?;
         self.cr4 = value;
         if changed & CR4_PGE != 0 || changed & !value & CR4_PCIDE != 0 {
             self.tlb.all();
@@ -68,11 +72,11 @@ impl Core {
 
     /// INVPCID of type `kind`, with what its operand says.
     pub(super) fn invpcid(&mut self, kind: u64, [low, va]: [u64; 2]) -> Result {
-        if !super::features().invpcid {
+        if !self.monitor.features.invpcid {
             return Err(Refused::Opcode);
         }
-        let tag = (low & TAG) as u16;
-        demand(kind <= 3 && low & !TAG == 0)?;
+        demand(kind <= 3 && low < TAGS)?;
+        let tag = low as Tag;
         demand(kind > 1 || tag == 0 || self.has_tags())?;
         demand(kind != 0 || is_canonical(va))?;
         match kind {

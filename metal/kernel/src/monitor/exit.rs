@@ -1,13 +1,14 @@
 //! What each trap out of the guest means.
 
-use tlbkit_x86::{pause, read_cr2, read_msr, write_msr};
+use core::hint::spin_loop;
+
+use tlbkit_x86::{read_cr2, read_msr, write_msr};
 
 use super::control::Refused;
 use super::decode::{Instruction, RAX, RCX, RDX, decode};
 use super::shadow::Shadow;
-use super::state::{Core, Ring};
+use super::state::{Core, Ring, core_of_this_cpu};
 use super::walk::Asker;
-use super::{core_of_this_cpu, settings};
 use crate::arch::gates::Frame;
 use crate::report;
 
@@ -43,9 +44,9 @@ pub(super) extern "C" fn on_exit(frame: &mut Frame) {
         vector if vector >= FIRST_INTERRUPT => core.deliver(frame, vector, 0),
         _ => stop(frame, "a trap that no guest should cause"),
     }
-    core.speculate(settings().unwrap_or_default().guesses);
+    core.speculate(core.monitor.guesses);
     if core.random.next().is_multiple_of(ONE_OF) {
-        pause();
+        spin_loop();
     }
 }
 
@@ -105,7 +106,7 @@ impl Core {
                 return self.invpcid(frame.get(kind), operand);
             }
             Instruction::ReadControl { control, to } => frame.set(to, self.read_control(control)?),
-            Instruction::Halt => (0..HALT_TURNS).for_each(|_| pause()),
+            Instruction::Halt => (0..HALT_TURNS).for_each(|_| spin_loop()),
             Instruction::ReadMsr if APIC_MSRS.contains(&frame.get(RCX)) => {
                 // SAFETY: ring 0; a register of the APIC that the guest has enabled.
                 let value = unsafe { read_msr(frame.get(RCX) as u32) };
@@ -126,7 +127,7 @@ impl Core {
         match control {
             0 => Ok(x86_64::registers::control::Cr0::read_raw()),
             2 => Ok(self.cr2),
-            3 => Ok(self.cr3),
+            3 => Ok(self.cr3.0),
             4 => Ok(self.cr4),
             _ => Err(Refused::Opcode),
         }

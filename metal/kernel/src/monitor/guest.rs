@@ -6,7 +6,7 @@ use super::exit::IO_PRIVILEGE;
 use super::state::{Core, Ring};
 use crate::arch::gates::Frame;
 use crate::arch::tables;
-use crate::arch::traps::trap_gates;
+use crate::traps;
 
 const INTERRUPT_FLAG: u64 = 1 << 9;
 /// What the guest's kernel finds on its stack: itself in ring 0, and a program in a segment that is none, so that each
@@ -15,10 +15,6 @@ const KERNEL_SELECTOR: u64 = 0x08;
 const PROGRAM_SELECTOR: u64 = 0x43;
 /// Vectors of the CPU's own that push an error code, as bits.
 const WITH_ERROR: u64 = 1 << 8 | 1 << 10 | 1 << 11 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 17 | 1 << 21;
-
-unsafe extern "C" {
-    fn syscall_gate();
-}
 
 impl Core {
     /// The guest's kernel goes on where the CPU would go for `vector`.
@@ -37,7 +33,7 @@ impl Core {
             at.copy_from_nonoverlapping(words.as_ptr(), words.len());
             frame.rsp = at as u64;
         }
-        frame.rip = trap_gates as *const () as u64 + 16 * vector;
+        frame.rip = traps::trap_gates as *const () as u64 + 16 * vector;
         frame.flags &= !INTERRUPT_FLAG;
         self.ring = Ring::Kernel;
     }
@@ -57,7 +53,7 @@ impl Core {
     pub(super) fn syscall(&mut self, frame: &mut Frame, next: u64) {
         frame.set(RCX, next);
         frame.set(R11, frame.flags);
-        frame.rip = syscall_gate as *const () as u64;
+        frame.rip = traps::syscall_gate as *const () as u64;
         frame.flags &= !tables::CLEARED_FLAGS;
         self.ring = Ring::Kernel;
     }

@@ -29,19 +29,17 @@ mod tlb;
 mod walk;
 
 use core::arch::{asm, global_asm};
-use core::cell::UnsafeCell;
 
 use spin::Once;
-use tlbkit::Features;
 use tlbkit_x86::{read_cr3, read_cr4, read_msr, write_msr};
 use x86_64::instructions::tables::lidt;
 use x86_64::structures::DescriptorTablePointer;
 
-use self::state::{Core, Random};
-use crate::arch::cpu;
 use crate::arch::gates::{Gates, gates_at};
 use crate::arch::tables;
-use crate::boot::options;
+use crate::command_line;
+use crate::random::Random;
+use state::{core_of_this_cpu, stack_of_this_cpu};
 
 unsafe extern "C" {
     fn monitor_gates();
@@ -54,10 +52,6 @@ global_asm!(
     options(att_syntax)
 );
 
-/// Most CPUs of a machine with a monitor.
-pub(crate) const MOST_CPUS: usize = 8;
-
-const STACK_BYTES: usize = 16 << 10;
 /// Entry of the task state's table of stacks, from 1.
 const STACK: u64 = 2;
 const MSR_EFER: u32 = 0xc000_0080;
@@ -65,54 +59,17 @@ const EFER_SYSCALL: u64 = 1;
 /// Interrupts off, I/O allowed.
 const FLAGS: u64 = 0x2 | exit::IO_PRIVILEGE;
 
-/// How the command line wants it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Settings {
-    /// What the guest is told that its CPU can do.
-    pub(crate) features: Features,
-    /// Walks that nobody asked for, at each trap.
-    pub(crate) guesses: u32,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { features: Features { pcid: true, invpcid: true }, guesses: 2 }
-    }
-}
-
-#[repr(C, align(64))]
-struct PerCpu {
-    core: UnsafeCell<Core>,
-    stack: UnsafeCell<[u8; STACK_BYTES]>,
-}
-
-// SAFETY: each CPU uses its own alone, in ring 0, where interrupts are off.
-unsafe impl Sync for PerCpu {}
-
-static CPUS: [PerCpu; MOST_CPUS] =
-    [const { PerCpu { core: UnsafeCell::new(Core::new()), stack: UnsafeCell::new([0; STACK_BYTES]) } }; MOST_CPUS];
-
-fn settings() -> Option<Settings> {
-    options().monitor
-}
-
-/// What the guest's CPU can do.
-fn features() -> Features {
-    settings().unwrap_or_default().features
-}
-
 /// Goes on in ring 3, under the monitor, if the command line asks for one. The kernel's tables are loaded.
 pub(crate) fn descend(index: u32) {
-    if settings().is_none() {
-        return;
-    }
-    let own = &CPUS[index as usize];
+    let line = command_line::get();
+    let Some(monitor) = line.monitor else { return };
     // SAFETY: ring 0, interrupts off, and nothing has trapped into the monitor on this CPU yet.
     unsafe {
-        let core = &mut *own.core.get();
+        let core = core_of_this_cpu();
+        core.monitor = monitor;
         (core.cr3, core.cr4) = (read_cr3(), read_cr4());
-        core.random = Random::new(options().seed ^ u64::from(index) << 32);
-        tables::set_stack(STACK, own.stack.get() as u64 + STACK_BYTES as u64);
+        core.random = Random::new(line.seed ^ u64::from(index) << 32);
+        tables::set_stack(STACK, stack_of_this_cpu());
         lidt(&DescriptorTablePointer { limit: 4095, base: x86_64::VirtAddr::from_ptr(gates()) });
         write_msr(MSR_EFER, read_msr(MSR_EFER) & !EFER_SYSCALL);
         core.shadow.start();
@@ -148,13 +105,4 @@ unsafe fn drop_to_ring_3() {
             code = const exit::CODE,
         );
     }
-}
-
-/// This CPU's state.
-///
-/// # Safety
-/// Ring 0, in the handler of a trap out of ring 3, once for each.
-unsafe fn core_of_this_cpu() -> &'static mut Core {
-    // SAFETY: the caller's.
-    unsafe { &mut *CPUS[cpu::index() as usize].core.get() }
 }

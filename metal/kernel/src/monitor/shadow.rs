@@ -5,18 +5,17 @@
 use core::cell::UnsafeCell;
 
 use spin::Once;
-use tlbkit::VirtAddr;
+use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
 use tlbkit_pmap::Pte;
 
 use super::tlb::{Entry, span_shift};
-use crate::memory::{APIC_WINDOW, DIRECT, IMAGE};
+use crate::layout::{APIC_PHYS, APIC_WINDOW, DIRECT, IMAGE};
 
 /// Tables below the top level; when they are used up, all start again.
 const POOL: usize = 32;
 const INNER: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER;
 const LARGE_BYTES: u64 = 2 << 20;
 const UNCACHED: u64 = 1 << 3 | 1 << 4;
-const APIC_PHYS: u64 = 0xfee0_0000;
 
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
@@ -90,7 +89,7 @@ impl Shadow {
 
     fn load(&self) {
         // SAFETY: ring 0; the fixed slots map all that the monitor and the guest's kernel use.
-        unsafe { tlbkit_x86::write_cr3(physical(&self.top)) }
+        unsafe { tlbkit_x86::write_cr3(Cr3::flushing(PhysAddr(physical(&self.top)), Pcid::KERNEL)) }
     }
 
     /// True if the hardware's tables for `va` come from the software TLB.

@@ -1,13 +1,18 @@
 //! One CPU as its guest sees it: the ring that it believes to be in, its control registers, its TLB.
 
-use tlbkit::PhysAddr;
+use core::cell::UnsafeCell;
+
+use tlbkit::{Cr3, PhysAddr};
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 
 use super::shadow::Shadow;
 use super::tlb::{Tag, Tlb};
+use crate::arch::cpu;
+use crate::command_line::Monitor;
+use crate::layout::MAX_MONITORED_CPUS;
+use crate::random::Random;
 
-const ROOT: u64 = 0x000f_ffff_ffff_f000;
-const TAG: u64 = 0xfff;
+const STACK_BYTES: usize = 16 << 10;
 
 /// The ring that the guest believes to be in; it is always in 3.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,27 +23,13 @@ pub(super) enum Ring {
     Program,
 }
 
-/// A sequence of numbers from a seed.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next one.
-    pub(super) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::user::mix(self.0)
-    }
-}
-
 /// One CPU.
 pub(super) struct Core {
+    pub(super) monitor: Monitor,
     pub(super) ring: Ring,
     pub(super) cr2: u64,
     /// Root and tag; never the no-flush bit.
-    pub(super) cr3: u64,
+    pub(super) cr3: Cr3,
     pub(super) cr4: u64,
     pub(super) tlb: Tlb,
     pub(super) shadow: Shadow,
@@ -48,9 +39,10 @@ pub(super) struct Core {
 impl Core {
     pub(super) const fn new() -> Self {
         Self {
+            monitor: Monitor::USUAL,
             ring: Ring::Kernel,
             cr2: 0,
-            cr3: 0,
+            cr3: Cr3(0),
             cr4: 0,
             tlb: Tlb::new(),
             shadow: Shadow::new(),
@@ -60,12 +52,12 @@ impl Core {
 
     /// The loaded top-level table.
     pub(super) const fn root(&self) -> PhysAddr {
-        PhysAddr(self.cr3 & ROOT)
+        self.cr3.root()
     }
 
     /// The loaded tag.
     pub(super) const fn tag(&self) -> Tag {
-        if self.has_tags() { (self.cr3 & TAG) as Tag } else { 0 }
+        if self.has_tags() { self.cr3.pcid().0 } else { 0 }
     }
 
     pub(super) const fn has_tags(&self) -> bool {
@@ -75,4 +67,31 @@ impl Core {
     pub(super) const fn has_globals(&self) -> bool {
         self.cr4 & CR4_PGE != 0
     }
+}
+
+#[repr(C, align(64))]
+struct PerCpu {
+    core: UnsafeCell<Core>,
+    stack: UnsafeCell<[u8; STACK_BYTES]>,
+}
+
+// SAFETY: each CPU uses its own alone, in ring 0, where interrupts are off.
+unsafe impl Sync for PerCpu {}
+
+static CPUS: [PerCpu; MAX_MONITORED_CPUS] =
+    [const { PerCpu { core: UnsafeCell::new(Core::new()), stack: UnsafeCell::new([0; STACK_BYTES]) } };
+        MAX_MONITORED_CPUS];
+
+/// This CPU's state.
+///
+/// # Safety
+/// Ring 0, in the handler of a trap out of ring 3, once for each; or before the first of them.
+pub(super) unsafe fn core_of_this_cpu() -> &'static mut Core {
+    // SAFETY: the caller's.
+    unsafe { &mut *CPUS[cpu::index() as usize].core.get() }
+}
+
+/// The top of the stack on which this CPU handles traps out of ring 3.
+pub(super) fn stack_of_this_cpu() -> u64 {
+    CPUS[cpu::index() as usize].stack.get() as u64 + STACK_BYTES as u64
 }

@@ -16,7 +16,7 @@
 use heapless::Vec;
 use tlbkit::PhysAddr;
 
-use crate::machine::counters::{self, Counter};
+use crate::counters::{self, Counter};
 
 /// A tag: what CR3 carries in its low bits.
 pub(super) type Tag = u16;

@@ -1,13 +1,13 @@
 //! What each instruction must drop: a page is read, its entry changed, the instruction executed, and the page read
 //! again.
 
-use tlbkit::{Invpcid, Pcid, PhysAddr, VirtAddr};
+use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
 use tlbkit_pmap::{Memory, Pte, Purpose};
 use tlbkit_x86::{CR4_PCIDE, Identity, read_cr3, read_cr4, toggle_pge, write_cr3, write_cr4};
 
-use super::Rules;
-use crate::memory::{Ram, TRIAL_VA, trial_entry};
-use crate::report;
+use super::tally::{Remains, Tally};
+use crate::layout::TRIAL_VA;
+use crate::memory::{Ram, trial_entry};
 
 const TAG: Pcid = Pcid(5);
 const OTHER: Pcid = Pcid(6);
@@ -57,7 +57,6 @@ const TRIALS: &[Trial] = &[
 /// The page of the trials, and the one behind it.
 const BEFORE: VirtAddr = VirtAddr(TRIAL_VA);
 const BEHIND: VirtAddr = VirtAddr(TRIAL_VA + 4096);
-const NO_FLUSH: u64 = 1 << 63;
 
 impl Needs {
     fn are_met(self, identity: &Identity) -> bool {
@@ -99,9 +98,9 @@ fn under_other_tag(body: fn()) {
     // SAFETY: the loaded root under two tags; this is only called while tags are on.
     unsafe {
         let back = read_cr3();
-        write_cr3(back & !0xfff | u64::from(OTHER.0) | NO_FLUSH);
+        write_cr3(Cr3::keeping(back.root(), OTHER));
         body();
-        write_cr3(back | NO_FLUSH);
+        write_cr3(Cr3::keeping(back.root(), back.pcid()));
     }
 }
 
@@ -115,7 +114,7 @@ fn reload() {
 }
 
 /// Tries all of them without tags, and with them if there are any.
-pub(super) fn check(rules: &mut Rules, identity: &Identity) {
+pub(super) fn check(rules: &mut Tally, identity: &Identity) {
     let frames = [1u64, 2].map(|word| {
         let frame = Ram.alloc(12, Purpose::Data).expect("memory for two pages");
         Ram.store(frame.at, word);
@@ -126,30 +125,30 @@ pub(super) fn check(rules: &mut Rules, identity: &Identity) {
         // SAFETY: tag 0 is loaded, then tags are on, then another tag with the same root.
         unsafe {
             write_cr4(read_cr4() | CR4_PCIDE);
-            write_cr3(read_cr3() | u64::from(TAG.0));
+            write_cr3(Cr3::flushing(read_cr3().root(), TAG));
         }
         trials(rules, identity, frames);
     }
 }
 
-fn trials(rules: &mut Rules, identity: &Identity, frames: [PhysAddr; 2]) {
+fn trials(rules: &mut Tally, identity: &Identity, frames: [PhysAddr; 2]) {
     for &(name, instruction, local, global, needs) in TRIALS {
         if !needs.are_met(identity) {
             continue;
         }
         for (scope, fate, bits) in [("local", local, BITS), ("global", global, BITS | Pte::GLOBAL)] {
             let name = format_args!("{name}: a {scope} entry, tags {}", if are_tags_on() { "on" } else { "off" });
-            let is_gone = is_gone_after(instruction, frames, bits);
+            let remains = remains_after(instruction, frames, bits);
             match fate {
-                Gone => rules.gone(&name, is_gone),
-                MayStay => report::rule(&name, true, &if is_gone { "gone, though it might stay" } else { "kept" }),
+                Gone => rules.must_be_gone(&name, remains),
+                MayStay => Tally::may_stay(&name, remains),
             }
         }
     }
 }
 
 /// Reads the page through the first frame, changes the entry to the second, runs `instruction`, reads again.
-fn is_gone_after(instruction: fn(), [first, second]: [PhysAddr; 2], bits: u64) -> bool {
+fn remains_after(instruction: fn(), [first, second]: [PhysAddr; 2], bits: u64) -> Remains {
     let entry = trial_entry();
     Ram.store(entry, Pte::new(first, bits).0);
     drop_all();
@@ -158,10 +157,10 @@ fn is_gone_after(instruction: fn(), [first, second]: [PhysAddr; 2], bits: u64) -
     instruction();
     let after = read();
     assert_eq!(before, 1, "the page was mapped");
-    after == 2
+    if after == 2 { Remains::Nothing } else { Remains::Something }
 }
 
 fn read() -> u64 {
-    // SAFETY: mapped by `is_gone_after` to one of two frames.
+    // SAFETY: mapped by `remains_after` to one of two frames.
     unsafe { (TRIAL_VA as *const u64).read_volatile() }
 }

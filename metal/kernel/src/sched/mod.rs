@@ -1,136 +1,33 @@
 //! Tasks on CPUs: a queue each, idle threads, blocking and waking, switching. The same rules as the simulator's kernel.
-//!
-//! One lock for all of it, taken with interrupts off. Whoever switches holds it until it is on the other stack, so
-//! that a task is never found runnable while its stack is still in use.
 
 mod place;
 mod queue;
+mod state;
 mod switch;
 mod task;
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
-use spin::{Mutex, MutexGuard};
-
-use crate::MAX_CPUS;
-use crate::arch::{apic, cpu};
-use crate::machine::counters::{self, Counter};
-use crate::process::Process;
-use queue::Queue;
+use crate::arch::cpu;
+use crate::counters::{self, Counter};
+use crate::process_table::Process;
+pub(crate) use state::is_anybody_left;
+use state::{LIVE, MOST_CHANNELS, hold};
 pub(crate) use switch::idle;
-use task::{State, Task};
-
-/// Most tasks at a time.
-pub(crate) const MOST_TASKS: usize = 512;
-const MOST_CHANNELS: usize = 4096;
-
-/// Index of a task's slot.
-pub(crate) type TaskIndex = usize;
-
-/// What a CPU does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Running {
-    Idle,
-    Task(TaskIndex),
-}
-
-/// A counter that tasks block on.
-struct Channel {
-    count: u64,
-    waiters: Queue,
-}
-
-struct Sched {
-    tasks: [Task; MOST_TASKS],
-    queues: [Queue; MAX_CPUS],
-    running: [Running; MAX_CPUS],
-    /// Stack pointers of idle threads that are not running.
-    idle_stacks: [u64; MAX_CPUS],
-    /// CPUs whose idle thread found nothing.
-    idle: u64,
-    channels: [Channel; MOST_CHANNELS],
-    started: u64,
-}
-
-static SCHED: Mutex<Sched> = Mutex::new(Sched {
-    tasks: [const { Task::new() }; MOST_TASKS],
-    queues: [const { Queue::new() }; MAX_CPUS],
-    running: [Running::Idle; MAX_CPUS],
-    idle_stacks: [0; MAX_CPUS],
-    idle: 0,
-    channels: [const { Channel { count: 0, waiters: Queue::new() } }; MOST_CHANNELS],
-    started: 0,
-});
-
-/// Tasks that have not ended.
-static LIVE: AtomicU32 = AtomicU32::new(0);
-
-/// The scheduler, with interrupts off for as long as it is held.
-struct Held {
-    sched: MutexGuard<'static, Sched>,
-    were_on: bool,
-}
-
-fn hold() -> Held {
-    let were_on = tlbkit_x86::are_on();
-    // SAFETY: ring 0.
-    unsafe { tlbkit_x86::off() };
-    Held { sched: SCHED.lock(), were_on }
-}
-
-impl Held {
-    fn release(self) {
-        drop(self.sched);
-        if self.were_on {
-            // SAFETY: they were on before.
-            unsafe { tlbkit_x86::on() };
-        }
-    }
-
-    fn me(&self) -> TaskIndex {
-        match self.sched.running[cpu::index() as usize] {
-            Running::Task(index) => index,
-            Running::Idle => unreachable!("the idle thread asks for nothing"),
-        }
-    }
-}
-
-impl Sched {
-    /// Puts a task into a queue and tells the CPU.
-    fn make_runnable(&mut self, index: TaskIndex) {
-        let to = self.place(index);
-        self.tasks[index].state = State::Queued;
-        self.tasks[index].cpu = to;
-        self.queues[to].push(&mut self.tasks, index);
-        let was_idle = self.idle >> to & 1 == 1;
-        self.idle &= !(1 << to);
-        if to != cpu::index() as usize {
-            counters::add(Counter::RemoteWakes, 1);
-            if was_idle {
-                apic::kick(to as u32);
-            }
-        }
-    }
-}
-
-/// True while a task lives.
-pub(crate) fn is_anybody_left() -> bool {
-    // Acquire: partner is the AcqRel of `end`: what the last task counted is there.
-    LIVE.load(Ordering::Acquire) > 0
-}
+use task::{State, TaskIndex};
 
 /// Starts `program` in `process`.
 pub(crate) fn start(program: tlbkit_workloads::Task, process: &'static Process) -> TaskIndex {
     counters::add(Counter::Tasks, 1);
     // Relaxed: the task that starts another lives, so it is not zero.
     LIVE.fetch_add(1, Ordering::Relaxed);
-    process.join();
+    process.add_thread();
     let mut held = hold();
     let sched = &mut *held.sched;
     let found = sched.tasks.iter().position(|task| task.state == State::Free);
     let index = found.expect("a slot for another task");
     sched.started += 1;
-    sched.tasks[index].prepare(index, program, process, sched.started - 1);
+    sched.tasks[index].prepare(index, program, process, sched.started - 1, switch::task_begin);
     sched.tasks[index].cpu = cpu::index() as usize;
     sched.make_runnable(index);
     held.release();

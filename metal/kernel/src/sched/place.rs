@@ -1,20 +1,39 @@
 //! On which CPU a task goes: where it ran last if that is idle, else an idle CPU near, else a short queue; and what a
 //! CPU without work takes from the others.
 
-use super::{Running, Sched, TaskIndex};
-use crate::boot::options;
+use super::state::{Running, Sched};
+use super::task::{State, TaskIndex};
+use crate::arch::{apic, cpu};
+use crate::command_line;
+use crate::counters::{self, Counter};
 
 /// Neighbours whose queues are compared when no CPU is idle.
 const NEIGHBOURS: usize = 8;
 
 impl Sched {
+    /// Puts a task into a queue and tells the CPU.
+    pub(super) fn make_runnable(&mut self, index: TaskIndex) {
+        let to = self.place(index);
+        self.tasks[index].state = State::Queued;
+        self.tasks[index].cpu = to;
+        self.queues[to].push(&mut self.tasks, index);
+        let was_idle = self.idle >> to & 1 == 1;
+        self.idle &= !(1 << to);
+        if to != cpu::index() as usize {
+            counters::add(Counter::RemoteWakes, 1);
+            if was_idle {
+                apic::kick(to as u32);
+            }
+        }
+    }
+
     /// The CPU for a task that becomes runnable.
     pub(super) fn place(&self, index: TaskIndex) -> usize {
         let task = &self.tasks[index];
         if let Some(cpu) = task.pinned {
             return cpu;
         }
-        let (last, cpus) = (task.cpu, options().cpus as usize);
+        let (last, cpus) = (task.cpu, command_line::get().cpus as usize);
         if let Some(idle) = self.idle_from(last) {
             return idle;
         }
@@ -36,7 +55,7 @@ impl Sched {
     }
 
     fn steal(&mut self, cpu: usize) -> Option<TaskIndex> {
-        let cpus = options().cpus as usize;
+        let cpus = command_line::get().cpus as usize;
         (1..cpus).map(|step| (cpu + step) % cpus).find_map(|victim| self.steal_from(victim))
     }
 

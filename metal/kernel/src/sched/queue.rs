@@ -1,7 +1,6 @@
 //! First in, first out, through links in the tasks: a task is in one queue at a time.
 
-use super::TaskIndex;
-use super::task::Task;
+use super::task::{Task, TaskIndex};
 
 /// A queue of tasks.
 pub(super) struct Queue {

@@ -1,17 +1,22 @@
 //! From one kernel stack to another, by way of the protocol: the task that leaves runs it for the one that comes.
 
+use core::arch::global_asm;
 use core::mem;
 
 use tlbkit::IrqsOff;
+use tlbkit_x86::interrupts::{self, Interrupts};
 
-use super::task::{State, kernel_stack_top};
-use super::{Held, Running, SCHED, Sched, TaskIndex, hold, is_anybody_left};
-use crate::arch::cpu;
-use crate::boot::options;
-use crate::machine::counters::{self, Counter};
-use crate::{machine, user};
+use super::state::{Held, Running, SCHED, Sched, hold, is_anybody_left};
+use super::task::{State, TaskIndex, kernel_stack_top};
+use crate::arch::{cpu, tables};
+use crate::counters::{self, Counter};
+use crate::{command_line, machine, user};
+
+global_asm!(include_str!("switch.s"), first_steps = sym first_steps, options(att_syntax));
 
 unsafe extern "C" {
+    /// Where a new task begins, on a stack that `Task::prepare` has made.
+    pub(super) fn task_begin();
     fn switch_stacks(save: *mut u64, load: u64);
     fn enter_user(entry: u64, stack: u64, argument: u64) -> !;
 }
@@ -19,7 +24,7 @@ unsafe extern "C" {
 /// Leaves the CPU to whoever is next; the running task's state says why. Returns when the task runs again, maybe
 /// elsewhere; at once if it is itself the next.
 pub(super) fn away(mut held: Held) {
-    let were_on = held.were_on;
+    let before = held.before;
     let here = cpu::index() as usize;
     let me = held.me();
     let sched = &mut *held.sched;
@@ -34,7 +39,7 @@ pub(super) fn away(mut held: Held) {
         sched.make_runnable(me);
     }
     jump(held, save, load);
-    resume(were_on);
+    resume(before);
 }
 
 impl Sched {
@@ -53,7 +58,7 @@ impl Sched {
                 task.state = State::Running;
                 task.cpu = here;
                 machine::cpu().switch_to(task.process().space(), &irqs);
-                cpu::set_kernel_stack(kernel_stack_top(index));
+                tables::set_kernel_stack(kernel_stack_top(index));
                 task.stack
             }
         }
@@ -69,19 +74,16 @@ fn jump(held: Held, save: *mut u64, load: u64) {
 }
 
 /// On the new stack: gives back the lock that came along.
-fn resume(were_on: bool) {
+fn resume(interrupts: Interrupts) {
     // SAFETY: whoever jumped here held it.
     unsafe { SCHED.force_unlock() };
-    if were_on {
-        // SAFETY: they were on when this stack was left.
-        unsafe { tlbkit_x86::on() };
-    }
+    // SAFETY: ring 0; if they were enabled when this stack was left, handlers are in place.
+    unsafe { interrupts::restore(interrupts) };
 }
 
 /// Where a new task begins; its program's start lies at `start`.
-#[unsafe(no_mangle)]
 extern "C" fn first_steps(start: u64) -> ! {
-    resume(false);
+    resume(Interrupts::Disabled);
     machine::cpu().exit_to_user(&IrqsOff::assume());
     // SAFETY: the program's start lies above its stack, which is aligned as behind a call.
     unsafe { enter_user(user::main as *const () as u64, start - 8, start) }
@@ -97,13 +99,13 @@ pub(crate) fn idle() {
             Running::Idle => {
                 held.sched.idle |= 1 << here;
                 drop(held.sched);
-                if options().naps {
+                if command_line::get().naps {
                     machine::nap();
                 }
                 // SAFETY: handlers are in place; a kick that came since the lock was given back is still pending.
-                unsafe { tlbkit_x86::halt() };
+                unsafe { interrupts::enable_and_halt() };
                 // SAFETY: ring 0.
-                unsafe { tlbkit_x86::off() };
+                unsafe { interrupts::disable() };
             }
         }
     }
@@ -115,5 +117,5 @@ fn run(mut held: Held, here: usize, index: TaskIndex) {
     let save = &raw mut sched.idle_stacks[here];
     let load = sched.load(here, Running::Task(index));
     jump(held, save, load);
-    resume(false);
+    resume(Interrupts::Disabled);
 }

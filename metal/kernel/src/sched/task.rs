@@ -3,15 +3,20 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-use super::{MOST_TASKS, TaskIndex};
-use crate::boot::options;
-use crate::process::Process;
-use crate::user::{self, Start};
+use crate::command_line;
+use crate::process_table::Process;
+use crate::random::seed_of_task;
+use crate::user::Start;
 
+/// Most tasks at a time.
+pub(super) const MOST_TASKS: usize = 512;
 /// Bytes of a kernel stack: a sweep of 512 frames is moved across it several times.
 const KERNEL_STACK_BYTES: usize = 40 << 10;
 /// Bytes of a program's stack.
 const USER_STACK_BYTES: usize = 16 << 10;
+
+/// Index of a task's slot.
+pub(crate) type TaskIndex = usize;
 
 /// What a task is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,10 +33,6 @@ pub(super) enum State {
     Moving,
     /// Its program has returned; nobody has joined it yet.
     Ended,
-}
-
-unsafe extern "C" {
-    fn task_begin();
 }
 
 /// One task.
@@ -85,18 +86,19 @@ impl Task {
         self.process.expect("a task has a process")
     }
 
-    /// Makes the slot a task that will begin at `first_steps` on its kernel stack; `number` counts all tasks.
+    /// Makes the slot a task that will begin at `begin` on its kernel stack; `number` counts all tasks.
     pub(super) fn prepare(
         &mut self,
         index: TaskIndex,
         program: tlbkit_workloads::Task,
         process: &'static Process,
         number: u64,
+        begin: unsafe extern "C" fn(),
     ) {
         *self = Self { process: Some(process), ..Self::new() };
-        let start = Start { program, seed: user::seed(options().seed, number) };
+        let start = Start { program, seed: seed_of_task(command_line::get().seed, number) };
         // Six registers, rbx the last but one, the address to return to, and one word for alignment.
-        let frame = [0, 0, 0, 0, user_start(index), 0, task_begin as *const () as u64, 0];
+        let frame = [0, 0, 0, 0, user_start(index), 0, begin as *const () as u64, 0];
         self.stack = kernel_stack_top(index) - size_of_val(&frame) as u64;
         // SAFETY: stacks of a slot that no task uses.
         unsafe {

@@ -5,17 +5,19 @@ use core::cell::Cell;
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
 use tlbkit_workloads::{Task, Workload, pattern::PAGE_BYTES};
 
-use super::{Call, call, mix, shared};
+use super::call::{Call, call};
+use super::shared;
+use crate::random::Random;
 
 /// One task's side of the kernel's door.
 pub(super) struct Program {
     workload: Workload,
-    random: Cell<u64>,
+    random: Cell<Random>,
 }
 
 impl Program {
     pub(super) const fn new(workload: Workload, seed: u64) -> Self {
-        Self { workload, random: Cell::new(seed) }
+        Self { workload, random: Cell::new(Random::new(seed)) }
     }
 }
 
@@ -93,7 +95,7 @@ impl Os for Program {
         let until = tlbkit_x86::now_cycles() + cycles * shared::compute_percent() / 100;
         // At least one pause: emulators give another CPU its turn there.
         loop {
-            tlbkit_x86::pause();
+            core::hint::spin_loop();
             if tlbkit_x86::now_cycles() >= until {
                 return;
             }
@@ -113,9 +115,10 @@ impl Os for Program {
     }
 
     fn random(&self) -> u64 {
-        let state = self.random.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.random.set(state);
-        mix(state)
+        let mut random = self.random.get();
+        let number = random.next();
+        self.random.set(random);
+        number
     }
 
     fn cpus(&self) -> u32 {

@@ -5,19 +5,23 @@ use core::arch::global_asm;
 use tlbkit::IrqsOff;
 use tlbkit_pmap::Access;
 
-use super::apic;
-use super::gates::Frame;
-use crate::machine::{self, counters::Counter};
-use crate::rules::attempt;
-use crate::{calls, report};
+use crate::arch::gates::Frame;
+use crate::arch::{apic, attempt, tables};
+use crate::counters::{self, Counter};
+use crate::{calls, machine, report};
 
 unsafe extern "C" {
     /// The first of the kernel's gates.
     pub(crate) fn trap_gates();
+    /// Where SYSCALL arrives.
+    pub(crate) fn syscall_gate();
 }
 
-global_asm!(include_str!("traps.s"), options(att_syntax));
-global_asm!(include_str!("gates.s"), gates = sym trap_gates, handler = sym on_trap, options(att_syntax));
+/// What the tables of every CPU lead to.
+pub(crate) const ENTRIES: tables::Entries = tables::Entries { traps: trap_gates, syscall: syscall_gate };
+
+global_asm!(include_str!("traps.s"), syscall = sym calls::on_syscall, options(att_syntax));
+global_asm!(include_str!("arch/gates.s"), gates = sym trap_gates, handler = sym on_trap, options(att_syntax));
 
 const PAGE_FAULT: u64 = 14;
 const WRITE: u64 = 1 << 1;
@@ -63,7 +67,7 @@ fn page_fault(frame: &Frame) {
 fn flush_interrupt(frame: &Frame) {
     let irqs = IrqsOff::assume();
     let cpu = machine::cpu();
-    machine::counters::add(Counter::IpisReceived, 1);
+    counters::add(Counter::IpisReceived, 1);
     if frame.is_from_user() {
         cpu.enter_kernel(&irqs);
     }

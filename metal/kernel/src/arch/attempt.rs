@@ -3,6 +3,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use tlbkit::Cr3;
+
 /// Where to go on after a fault; 0 while none is expected.
 static RESUME_AT: AtomicU64 = AtomicU64::new(0);
 static VECTOR: AtomicU64 = AtomicU64::new(0);
@@ -12,7 +14,7 @@ const GENERAL_PROTECTION: u64 = 13;
 
 /// What an instruction did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Outcome {
+pub(crate) enum Outcome {
     Works,
     InvalidOpcode,
     GeneralProtection,
@@ -56,27 +58,27 @@ macro_rules! attempt {
     }};
 }
 
-pub(super) fn cr3(value: u64) -> Outcome {
-    attempt!("mov cr3, {0} /* {1} */", value, 0u64)
+pub(crate) fn cr3(value: Cr3) -> Outcome {
+    attempt!("mov cr3, {0} /* {1} */", value.0, 0u64)
 }
 
-pub(super) fn cr4(value: u64) -> Outcome {
+pub(crate) fn cr4(value: u64) -> Outcome {
     attempt!("mov cr4, {0} /* {1} */", value, 0u64)
 }
 
 /// CR0 without `bits`.
-pub(super) fn cr0(without: u64) -> Outcome {
+pub(crate) fn cr0(without: u64) -> Outcome {
     let value: u64;
     // SAFETY: reading changes nothing.
     unsafe { asm!("mov {}, cr0", out(reg) value, options(nostack, preserves_flags)) }
     attempt!("mov cr0, {0} /* {1} */", value & !without, 0u64)
 }
 
-pub(super) fn invlpg(va: u64) -> Outcome {
+pub(crate) fn invlpg(va: u64) -> Outcome {
     attempt!("invlpg [{0}] /* {1} */", va, 0u64)
 }
 
-pub(super) fn invpcid(kind: u64, pcid: u64, va: u64) -> Outcome {
+pub(crate) fn invpcid(kind: u64, pcid: u64, va: u64) -> Outcome {
     let descriptor = [pcid, va];
     attempt!("invpcid {0}, [{1}]", kind, descriptor.as_ptr())
 }

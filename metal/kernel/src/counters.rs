@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::MAX_CPUS;
 use crate::arch::cpu;
+use crate::layout::MAX_CPUS;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)+) => {

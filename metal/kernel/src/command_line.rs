@@ -2,12 +2,12 @@
 
 use core::fmt;
 
-use tlbkit::{Accounting, Compare, CpuSetUpkeep, Isolation, Policy, RangeRule, Tags, UserFlush};
+use spin::Once;
+use tlbkit::{Accounting, Compare, CpuSetUpkeep, Features, Isolation, Policy, RangeRule, Tags, UserFlush};
 use tlbkit_workloads::{ParameterError, Task, Workload};
 
-use crate::MAX_CPUS;
-use crate::machine::fault::Fault;
-use crate::monitor;
+use crate::fault::Fault;
+use crate::layout::{MAX_CPUS, MAX_MONITORED_CPUS};
 use crate::user::race;
 
 /// What the kernel is booted for.
@@ -23,7 +23,7 @@ pub(crate) enum Mode {
 
 /// The command line, read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub(crate) struct CommandLine {
     pub(crate) mode: Mode,
     /// As it was called on the command line.
     pub(crate) workload_name: &'static str,
@@ -41,7 +41,28 @@ pub(crate) struct Options {
     /// An idle CPU goes offline before it halts, and comes back.
     pub(crate) naps: bool,
     /// The kernel itself runs in ring 3, on a software TLB.
-    pub(crate) monitor: Option<monitor::Settings>,
+    pub(crate) monitor: Option<Monitor>,
+}
+
+/// What the monitor is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Monitor {
+    /// What the CPU of its software TLB can do.
+    pub(crate) features: Features,
+    /// Walks that nobody asked for, at each trap.
+    pub(crate) guesses: u32,
+}
+
+impl Monitor {
+    /// What it does if nothing is said.
+    pub(crate) const USUAL: Self = Self { features: Features { pcid: true, invpcid: true }, guesses: 2 };
+}
+
+static GIVEN: Once<CommandLine> = Once::new();
+
+/// The command line that the kernel was booted with.
+pub(crate) fn get() -> &'static CommandLine {
+    GIVEN.wait()
 }
 
 /// What is wrong with it.
@@ -74,7 +95,7 @@ const KEYS: &str = "mode, workload, set, policy, pti, user_flush, stats, ceiling
 /// A machine of unknown clock is taken to have this many cycles in a millisecond.
 const CYCLES_PER_MS: u64 = 2_000_000;
 
-impl Default for Options {
+impl Default for CommandLine {
     fn default() -> Self {
         let workload_name = "flushsizes";
         Self {
@@ -95,21 +116,21 @@ impl Default for Options {
     }
 }
 
-/// Reads the command line.
+/// Reads the command line, on the first CPU, before anything asks for it.
 ///
 /// # Errors
 /// What is wrong with the first word that is.
-pub(crate) fn parse(line: &'static str) -> Result<Options, Error> {
-    let mut options = Options::default();
-    for word in line.split_ascii_whitespace() {
+pub(crate) fn read(text: &'static str) -> Result<&'static CommandLine, Error> {
+    let mut line = CommandLine::default();
+    for word in text.split_ascii_whitespace() {
         let (key, value) = word.split_once('=').ok_or(Error::NotAWord(word))?;
-        options.set(key, value)?;
+        line.set(key, value)?;
     }
-    options.check()?;
-    Ok(options)
+    line.check()?;
+    Ok(GIVEN.call_once(|| line))
 }
 
-impl Options {
+impl CommandLine {
     fn set(&mut self, key: &'static str, value: &'static str) -> Result<(), Error> {
         let number = |most, must_be| number(key, value, most, must_be);
         let on = || flag(key, value);
@@ -139,7 +160,7 @@ impl Options {
                 self.fault = Fault::by_name(value).ok_or(Error::Value { key, value, must_be: Fault::NAMES })?;
             }
             "naps" => self.naps = on()?,
-            "monitor" => self.monitor = on()?.then(monitor::Settings::default),
+            "monitor" => self.monitor = on()?.then_some(Monitor::USUAL),
             "pcid" | "invpcid" | "guesses" => self.set_monitor(key, value)?,
             _ => return Err(Error::Key(key)),
         }
@@ -183,11 +204,11 @@ impl Options {
     }
 
     fn set_monitor(&mut self, key: &'static str, value: &'static str) -> Result<(), Error> {
-        let settings = self.monitor.as_mut().ok_or(Error::Value { key, value, must_be: "behind monitor=on" })?;
+        let monitor = self.monitor.as_mut().ok_or(Error::Value { key, value, must_be: "behind monitor=on" })?;
         match key {
-            "pcid" => settings.features.pcid = flag(key, value)?,
-            "invpcid" => settings.features.invpcid = flag(key, value)?,
-            _ => settings.guesses = number(key, value, 1000, "0 to 1000")? as u32,
+            "pcid" => monitor.features.pcid = flag(key, value)?,
+            "invpcid" => monitor.features.invpcid = flag(key, value)?,
+            _ => monitor.guesses = number(key, value, 1000, "0 to 1000")? as u32,
         }
         Ok(())
     }
@@ -196,7 +217,7 @@ impl Options {
     fn check(&self) -> Result<(), Error> {
         let refuse = |must_be| Err(Error::Value { key: "monitor", value: "on", must_be });
         match self.monitor {
-            Some(_) if self.cpus > monitor::MOST_CPUS as u32 => refuse("off with more than 8 CPUs"),
+            Some(_) if self.cpus > MAX_MONITORED_CPUS as u32 => refuse("off with more than 8 CPUs"),
             Some(_) if self.mode == Mode::Bench => refuse("off with mode=bench"),
             _ => Ok(()),
         }

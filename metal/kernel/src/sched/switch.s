@@ -1,26 +1,7 @@
-# SYSCALL, and from one kernel stack to another.
+# From one kernel stack to another, and the first way into ring 3.
 
 .section .text
 .code64
-
-# SYSCALL: number and three arguments in rdi, rsi, rdx, r10; result in rax. GS is the kernel's always: programs never
-# use it. Offsets 0 and 8 are those of `arch::cpu::Local`.
-.global syscall_gate
-syscall_gate:
-    movq %rsp, %gs:0
-    movq %gs:8, %rsp
-    pushq %gs:0
-    pushq %r11
-    pushq %rcx
-    subq $8, %rsp
-    movq %r10, %rcx
-    cld
-    call on_syscall
-    addq $8, %rsp
-    popq %rcx
-    popq %r11
-    popq %rsp
-    sysretq
 
 # switch_stacks(save: *mut u64, load: u64)
 .global switch_stacks
@@ -45,7 +26,7 @@ switch_stacks:
 .global task_begin
 task_begin:
     movq %rbx, %rdi
-    call first_steps
+    call {first_steps}
     ud2
 
 # enter_user(entry, stack, argument): never returns; interrupts on.

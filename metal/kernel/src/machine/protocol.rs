@@ -1,0 +1,52 @@
+//! The protocol's memory: one state and one set of counters for each CPU, the matrix of requests, the kernel's windows.
+
+use core::sync::atomic::AtomicU64;
+
+use spin::Once;
+use tlbkit::{CpuState, CpuStats, Place, Reason, SizeRow, Tlb};
+use tlbkit_pmap::KernelMap;
+
+use crate::command_line::CommandLine;
+use crate::layout::MAX_CPUS;
+use crate::memory::{self, Ram};
+
+/// Words of the map of the kernel's windows: one bit a window.
+const WINDOW_WORDS: usize = 128;
+
+static STATES: [CpuState; MAX_CPUS] = [const { CpuState::new() }; MAX_CPUS];
+static STATS: [CpuStats; MAX_CPUS] = [const { CpuStats::new() }; MAX_CPUS];
+static MATRIX: [AtomicU64; Tlb::matrix_words(MAX_CPUS)] = [const { AtomicU64::new(0) }; Tlb::matrix_words(MAX_CPUS)];
+static WINDOWS: [AtomicU64; WINDOW_WORDS] = [const { AtomicU64::new(0) }; WINDOW_WORDS];
+static KERNEL_MAP: Once<KernelMap<'static>> = Once::new();
+static TLB: Once<Tlb<'static>> = Once::new();
+
+/// Makes the kernel's tables and the protocol, on the first CPU.
+pub(crate) fn start(line: &CommandLine) {
+    let map = KERNEL_MAP.call_once(|| KernelMap::new(&Ram, &WINDOWS).expect("memory for the kernel's tables"));
+    memory::map_kernel(map.root(), line.policy.isolation);
+    let cpus = &STATES[..line.cpus as usize];
+    TLB.call_once(|| Tlb::new(cpus, &MATRIX, map.root(), line.policy).counting_into(&STATS));
+}
+
+/// The machine's TLBs.
+pub(crate) fn tlb() -> &'static Tlb<'static> {
+    TLB.wait()
+}
+
+/// The kernel's own mappings.
+pub(crate) fn kernel_map() -> &'static KernelMap<'static> {
+    KERNEL_MAP.wait()
+}
+
+/// What the protocol counted of flushes of `pages` pages, 0 for everything, all CPUs together.
+pub(crate) fn flushes_of(pages: usize) -> SizeRow {
+    STATS.iter().map(|one| one.size(pages)).fold(SizeRow::default(), |sum, one| SizeRow {
+        samples: sum.samples + one.samples,
+        cycles: sum.cycles + one.cycles,
+    })
+}
+
+/// What the protocol counted for `reason`, all CPUs together.
+pub(crate) fn flushes_for(reason: Reason, place: Place) -> u64 {
+    STATS.iter().map(|one| one.events(reason, place)).sum()
+}
