@@ -36,7 +36,10 @@ const STEPS: &[Step] = &[
     Step { name: "test workspace", run: |root| cargo(root, "test --workspace --no-fail-fast --quiet") },
     // Alone, so that no other crate's wish for `observe` reaches it: this is what a kernel links.
     Step { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --no-fail-fast --quiet") },
-    Step { name: "test x86 for C", run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --quiet") },
+    Step {
+        name: "test x86 for C",
+        run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
+    },
     Step { name: "handshakes in loom", run: fences::handshakes },
     Step { name: "historical bugs", run: mutants::check },
     Step { name: "test kernel", run: qemu::check },

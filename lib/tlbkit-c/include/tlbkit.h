@@ -583,6 +583,24 @@ TLBKIT_MUST_USE bool tlbkit_gather_wants_walk(struct tlbkit_gather *gather, uint
 // preemption off, no lock held that a CPU may wait for with its interrupts off. On an error the gather stays open.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_finish(struct tlbkit_gather *gather, uint32_t cpu);
 
+// Makes a space for the page tables at `root`; under isolation the user half's top-level table is one page above.
+// `set` has at least `tlbkit_set_words` words, which the call sets to zero. Both belong to the space until
+// `tlbkit_space_destroy` gives it back.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_space_init(struct tlbkit_space *space,
+                                     const struct tlbkit_machine *machine,
+                                     uint64_t root,
+                                     uint64_t *set,
+                                     size_t set_words);
+
+// Ends a space that no task runs any more, interrupting the CPUs that hold it lazily. `may_free` becomes true if its
+// tables can be freed now; otherwise when `last_lazy_reference` names it. Interrupts on; not from a CPU that runs it.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_space_destroy(const struct tlbkit_machine *machine,
+                                        uint32_t cpu,
+                                        struct tlbkit_space *space,
+                                        bool *may_free);
+
 // Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom.
 TLBKIT_MUST_USE size_t tlbkit_matrix_words(uint32_t cpus);
 
@@ -602,24 +620,6 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_check(const struct tlbkit_polic
 
 // Words that a space needs for the set of its CPUs.
 TLBKIT_MUST_USE size_t tlbkit_set_words(uint32_t cpus);
-
-// Makes a space for the page tables at `root`; under isolation the user half's top-level table is one page above.
-// `set` has at least `tlbkit_set_words` words, which the call sets to zero. Both belong to the space until
-// `tlbkit_space_destroy` gives it back.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_space_init(struct tlbkit_space *space,
-                                     const struct tlbkit_machine *machine,
-                                     uint64_t root,
-                                     uint64_t *set,
-                                     size_t set_words);
-
-// Ends a space that no task runs any more, interrupting the CPUs that hold it lazily. `may_free` becomes true if its
-// tables can be freed now; otherwise when `last_lazy_reference` names it. Interrupts on; not from a CPU that runs it.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_space_destroy(const struct tlbkit_machine *machine,
-                                        uint32_t cpu,
-                                        struct tlbkit_space *space,
-                                        bool *may_free);
 
 // The space's name, never used again; 0 if it was never made.
 TLBKIT_MUST_USE uint64_t tlbkit_space_id(const struct tlbkit_space *space);
@@ -642,7 +642,9 @@ TLBKIT_MUST_USE uint32_t tlbkit_x86_start(uint32_t trust);
 
 #if defined(TLBKIT_X86)
 // Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,
-// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The interrupts stay the kernel's.
+// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The kernel sends its
+// interrupts itself. `irqs_save` and `irqs_restore` belong together, since only the kernel's own `irqs_restore` knows
+// what its `irqs_save` returned: a table that has one of them alone is refused with `TLBKIT_STATUS_NO_FUNCTION`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *ops);
 #endif
 

@@ -1,15 +1,11 @@
 //! Counters, read one by one.
 
-use tlbkit::{CpuStats, Place, SIZES};
+use tlbkit::{CpuStats, SIZES};
 
-use crate::flush::reason_of;
 use crate::machine::{Need, enter};
 use crate::status::{Status, report};
 use crate::storage::{MachineStorage, put};
-
-fn place_of(place: u32) -> Result<Place, Status> {
-    Place::ALL.get(place as usize).copied().ok_or(Status::BadValue)
-}
+use crate::words::{place_of, reason_of};
 
 /// # Safety
 /// The crate's contract for `machine`.

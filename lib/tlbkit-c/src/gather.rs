@@ -6,13 +6,13 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::{TlbGather, Translations};
+use tlbkit::{Reason, Scope, TlbGather, Translations};
 
-use crate::flush::{Pages, reason_of, scope_of};
 use crate::machine::{Door, Machine, Need};
 use crate::space::Space;
 use crate::status::{Status, report};
 use crate::storage::{GatherStorage, MachineStorage, Marked, SpaceStorage, check};
+use crate::words::{Pages, reason_of, scope_of};
 
 /// Where a gather keeps frames, and who frees them.
 #[repr(C)]
@@ -53,6 +53,12 @@ impl Extend<u64> for Held {
             self.count += 1;
         }
     }
+}
+
+/// Names `range` in a gather. Out of line, since both kinds of range come here.
+#[inline(never)]
+pub(crate) fn name(gather: &mut TlbGather<'_, '_, Held>, door: &Door<'_>, range: Pages, scope: Scope, why: Reason) {
+    gather.range(&door.cpu(), range.va, range.count, range.stride, scope, why);
 }
 
 /// What a `struct tlbkit_gather` holds.
@@ -156,7 +162,7 @@ pub unsafe extern "C" fn tlbkit_gather_range(
         let is_sent_now = gather.machine.tlb.policy().history.sends_at_once();
         let door = gather.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })?;
         let (range, scope, why) = (Pages::new(va, pages, stride)?, scope_of(scope)?, reason_of(reason)?);
-        range.name_in(&mut gather.inner, &door, scope, why);
+        name(&mut gather.inner, &door, range, scope, why);
         Ok(())
     })
 }
@@ -235,5 +241,21 @@ fn release(held: &Held) {
     for index in 0..held.count {
         // SAFETY: written by `hold`; a function of the kernel's, with its context.
         unsafe { release(held.frames.context, held.frames.array.add(index).read()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::{CpuStateStorage, StatsStorage};
+    use tlbkit::{CpuState, CpuStats};
+
+    #[test]
+    fn no_struct_of_the_header_is_larger_than_it_must_be() {
+        assert_eq!(size_of::<CpuState>(), size_of::<CpuStateStorage>());
+        assert_eq!(size_of::<Space>(), size_of::<SpaceStorage>());
+        assert_eq!(size_of::<CpuStats>(), size_of::<StatsStorage>());
+        assert_eq!(size_of::<Machine>().next_multiple_of(64), size_of::<MachineStorage>());
+        assert_eq!(size_of::<Gather>(), size_of::<GatherStorage>());
     }
 }

@@ -15,9 +15,10 @@
 //! that do not exist, interrupts in the wrong state, and values out of range. What cannot be told from here ends in the
 //! hook of [`panic::tlbkit_set_panic_hook`]: no panic crosses the border.
 //!
-//! Arrows: `storage` (what C allocates) <- `machine` (the door: checks, then [`tlbkit::Cpu`]) <- `cpu`, `space`,
-//! `flush`, `gather`, `counters`. `ops` is the kernel's table of functions as [`tlbkit::Hardware`]; `policy` the
-//! choices as C sees them; `x86`, a feature, the instructions for a kernel that has none of its own.
+//! Layers, lowest first: `status` (what a call returns) and `panic`; `storage` (what C allocates), `words` and `policy`
+//! (the numbers with which C chooses); `space` (what a space is); `ops` (the kernel's table of functions as
+//! [`tlbkit::Hardware`]); `machine` (the door of every call: checks, then [`tlbkit::Cpu`]); `cpu`, `lifetime`, `gather`
+//! and `counters`; `flush`. `x86`, a feature, has the instructions for a kernel that has none of its own.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions: at the head of this file")]
 
@@ -25,6 +26,7 @@ pub mod counters;
 pub mod cpu;
 pub mod flush;
 pub mod gather;
+pub mod lifetime;
 pub mod machine;
 pub mod ops;
 pub mod panic;
@@ -32,6 +34,7 @@ pub mod policy;
 pub mod space;
 pub mod status;
 pub mod storage;
+pub mod words;
 #[cfg(feature = "x86")]
 pub mod x86;
 

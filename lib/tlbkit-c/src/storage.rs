@@ -8,9 +8,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::sync::AtomicU64 as Word;
 use tlbkit::{CpuState, CpuStats};
 
-use crate::gather::Gather;
-use crate::machine::Machine;
-use crate::space::Space;
 use crate::status::Status;
 
 /// 8-byte words of a machine.
@@ -54,16 +51,14 @@ pub struct StatsStorage {
     opaque: [u64; TLBKIT_STATS_WORDS],
 }
 
-#[allow(dead_code, reason = "the oldest Rust sees no use in what follows")]
-const fn fits<Inner, Storage>() -> bool {
-    size_of::<Inner>() <= size_of::<Storage>() && align_of::<Inner>() <= align_of::<Storage>()
+/// Fails to compile unless `Storage` has room for `Inner`.
+const fn assert_fits<Inner, Storage>() {
+    assert!(size_of::<Inner>() <= size_of::<Storage>(), "a struct of the header has too few words");
+    assert!(align_of::<Inner>() <= align_of::<Storage>(), "a struct of the header is not aligned enough");
 }
 
-const _: () = assert!(fits::<Machine, MachineStorage>(), "TLBKIT_MACHINE_WORDS is too small");
-const _: () = assert!(fits::<CpuState, CpuStateStorage>(), "TLBKIT_CPU_STATE_WORDS is too small");
-const _: () = assert!(fits::<Space, SpaceStorage>(), "TLBKIT_SPACE_WORDS is too small");
-const _: () = assert!(fits::<Gather, GatherStorage>(), "TLBKIT_GATHER_WORDS is too small");
-const _: () = assert!(fits::<CpuStats, StatsStorage>(), "TLBKIT_STATS_WORDS is too small");
+const _: () = assert_fits::<CpuState, CpuStateStorage>();
+const _: () = assert_fits::<CpuStats, StatsStorage>();
 
 /// The sizes that the archive was built with, to be compared with the header's.
 #[repr(C)]
@@ -150,6 +145,7 @@ pub(crate) unsafe trait Marked: Sized {
     /// # Safety
     /// The crate's contract for `storage`; nobody else uses it meanwhile.
     unsafe fn make(storage: *mut Self::Storage, value: Self) -> Result<(), Status> {
+        const { assert_fits::<Self, Self::Storage>() };
         check(storage)?;
         // SAFETY: not null, aligned, and large enough: asserted above.
         unsafe { storage.cast::<Self>().write(value) };
@@ -172,18 +168,4 @@ pub(crate) unsafe fn zeroed<'a>(words: *mut u64, count: usize) -> Result<&'a [Wo
     unsafe { words.write_bytes(0, count) };
     // SAFETY: as above, and from now on only read and written atomically.
     Ok(unsafe { core::slice::from_raw_parts(words.cast::<Word>(), count) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_struct_is_larger_than_it_must_be() {
-        assert_eq!(size_of::<CpuState>(), size_of::<CpuStateStorage>());
-        assert_eq!(size_of::<Space>(), size_of::<SpaceStorage>());
-        assert_eq!(size_of::<CpuStats>(), size_of::<StatsStorage>());
-        assert_eq!(size_of::<Machine>().next_multiple_of(64), size_of::<MachineStorage>());
-        assert_eq!(size_of::<Gather>(), size_of::<GatherStorage>());
-    }
 }

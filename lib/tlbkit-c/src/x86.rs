@@ -1,6 +1,7 @@
 //! The instructions of the table of functions, for a kernel that does not bring its own: `tlbkit-x86`, for C.
 
-use tlbkit::{Invpcid, Pcid, VirtAddr};
+use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
+use tlbkit_x86::interrupts::{self, Interrupts};
 use tlbkit_x86::{Identity, Overrides, Trust};
 
 use crate::ops::{HardwareOps, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID, TrustKind};
@@ -32,13 +33,18 @@ pub unsafe extern "C" fn tlbkit_x86_start(trust: u32) -> u32 {
 }
 
 /// Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,
-/// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The interrupts stay the kernel's.
+/// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The kernel sends its
+/// interrupts itself. `irqs_save` and `irqs_restore` belong together, since only the kernel's own `irqs_restore` knows
+/// what its `irqs_save` returned: a table that has one of them alone is refused with `TLBKIT_STATUS_NO_FUNCTION`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_x86_fill(ops: *mut HardwareOps) -> Status {
     report(|| {
         check(ops)?;
         // SAFETY: not null, aligned, and by the contract a whole struct.
         let ops = unsafe { &mut *ops };
+        if ops.irqs_save.is_some() != ops.irqs_restore.is_some() {
+            return Err(Status::NoFunction);
+        }
         ops.write_cr3.get_or_insert(write_cr3);
         ops.invlpg.get_or_insert(invlpg);
         ops.invpcid.get_or_insert(invpcid);
@@ -54,7 +60,7 @@ pub unsafe extern "C" fn tlbkit_x86_fill(ops: *mut HardwareOps) -> Status {
 
 unsafe extern "C" fn write_cr3(_cpu: u32, value: u64) {
     // SAFETY: ring 0; the protocol loads roots of the kernel's, and no tag where there are none.
-    unsafe { tlbkit_x86::write_cr3(value) };
+    unsafe { tlbkit_x86::write_cr3(Cr3(value)) };
 }
 
 unsafe extern "C" fn invlpg(_cpu: u32, va: u64) {
@@ -80,25 +86,22 @@ unsafe extern "C" fn toggle_pge(_cpu: u32) {
 }
 
 unsafe extern "C" fn relax(_cpu: u32) {
-    tlbkit_x86::pause();
+    core::hint::spin_loop();
 }
 
 unsafe extern "C" fn irqs_enabled(_cpu: u32) -> bool {
-    tlbkit_x86::are_on()
+    interrupts::are_enabled()
 }
 
 unsafe extern "C" fn irqs_save(_cpu: u32) -> u64 {
-    let were_on = tlbkit_x86::are_on();
     // SAFETY: ring 0.
-    unsafe { tlbkit_x86::off() };
-    u64::from(were_on)
+    unsafe { interrupts::save_and_disable() as u64 }
 }
 
 unsafe extern "C" fn irqs_restore(_cpu: u32, saved: u64) {
-    if saved != 0 {
-        // SAFETY: ring 0; they were on before, so handlers are in place.
-        unsafe { tlbkit_x86::on() };
-    }
+    let before = if saved == Interrupts::Enabled as u64 { Interrupts::Enabled } else { Interrupts::Disabled };
+    // SAFETY: ring 0; if they were enabled, handlers are in place.
+    unsafe { interrupts::restore(before) };
 }
 
 unsafe extern "C" fn now_cycles(_cpu: u32) -> u64 {

@@ -17,7 +17,7 @@
 //! | `sched` | tasks, queues, switching, idling |
 //! | `calls`, `traps` | what programs ask of the kernel; how they, and interrupts, come into it |
 //! | `monitor` | a software TLB that all of the above runs on, in ring 3, if asked for |
-//! | `run`, `rules`, `bench` | the three modes: a workload; what the CPU itself must obey; what instructions cost here |
+//! | `run`, `rules`, `bench` | the three modes: a workload; what the CPU must obey; what instructions cost here |
 //! | `boot` | from the loader to Rust, on every CPU |
 //!
 //! The command line picks a [`Mode`](command_line::Mode). Locks are taken with interrupts off and held across nothing

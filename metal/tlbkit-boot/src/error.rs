@@ -1,9 +1,13 @@
-//! Why there was no boot.
+//! What a boot needs, and why there was none.
 
 use std::io;
 
-use crate::image::TARGET;
-use crate::qemu::{PACKAGE, PROGRAM};
+/// The emulator.
+pub const PROGRAM: &str = "qemu-system-x86_64";
+/// The Debian package that has it.
+pub const PACKAGE: &str = "qemu-system-x86";
+/// What the kernel is built for.
+pub const TARGET: &str = "x86_64-unknown-none";
 
 /// What stood in the way.
 #[derive(Debug, thiserror::Error)]

@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::Error;
+use crate::error::{Error, TARGET};
 
-/// What it is built for.
-pub const TARGET: &str = "x86_64-unknown-none";
 const NAME: &str = "tlbkit-kernel";
 
 /// Builds the kernel in `folder` into `target`, if it is not up to date, and says where the image is.

@@ -8,7 +8,7 @@ mod image;
 mod output;
 mod qemu;
 
-pub use error::Error;
-pub use image::{TARGET, build};
+pub use error::{Error, PACKAGE, PROGRAM, TARGET};
+pub use image::build;
 pub use output::{lines, wait};
-pub use qemu::{Ended, LIMIT, Machine, PACKAGE, PROGRAM, REPEATABLE, find};
+pub use qemu::{Ended, LIMIT, Machine, REPEATABLE, find};

@@ -9,12 +9,9 @@ use std::{fs::File, io};
 
 use serde_json::Value;
 
-use crate::{Error, output};
+use crate::error::{Error, PROGRAM};
+use crate::output;
 
-/// The emulator.
-pub const PROGRAM: &str = "qemu-system-x86_64";
-/// The Debian package that has it.
-pub const PACKAGE: &str = "qemu-system-x86";
 /// How long a boot may take: minutes, on an emulator that shares the host.
 pub const LIMIT: Duration = Duration::from_secs(240);
 /// Options for a machine whose CPUs take turns on one host thread and whose clock counts instructions: the same image,

@@ -1,0 +1,71 @@
+//! The numbers with which C says what is flushed and why, checked: range, stride, scope, reason, place.
+
+use tlbkit::{Place, Reason, Scope, Stride, VirtAddr};
+
+use crate::status::Status;
+
+/// The size of one translation, and so the step of a range.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StrideKind {
+    /// 4 KiB.
+    Page4k = 12,
+    /// 2 MiB.
+    Page2m = 21,
+    /// 1 GiB.
+    Page1g = 30,
+}
+
+/// Whether the entry that was changed had the global bit.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScopeKind {
+    /// It had not.
+    Local = 0,
+    /// It had.
+    Global = 1,
+}
+
+/// A range of translations, its numbers checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Pages {
+    pub(crate) va: VirtAddr,
+    pub(crate) count: u64,
+    pub(crate) stride: Stride,
+}
+
+impl Pages {
+    /// Refuses what is empty, wraps, or has no such stride.
+    pub(crate) fn new(va: u64, count: u64, stride: u32) -> Result<Self, Status> {
+        let stride = stride_of(stride)?;
+        let bytes = count.checked_mul(stride.bytes()).filter(|bytes| *bytes != 0).ok_or(Status::BadValue)?;
+        let first = va & !(stride.bytes() - 1);
+        first.checked_add(bytes - 1).ok_or(Status::BadValue)?;
+        Ok(Self { va: VirtAddr(first), count, stride })
+    }
+}
+
+fn stride_of(stride: u32) -> Result<Stride, Status> {
+    match stride {
+        shift if shift == StrideKind::Page4k as u32 => Ok(Stride::Page4K),
+        shift if shift == StrideKind::Page2m as u32 => Ok(Stride::Page2M),
+        shift if shift == StrideKind::Page1g as u32 => Ok(Stride::Page1G),
+        _ => Err(Status::BadValue),
+    }
+}
+
+pub(crate) fn scope_of(scope: u32) -> Result<Scope, Status> {
+    match scope {
+        kind if kind == ScopeKind::Local as u32 => Ok(Scope::Local),
+        kind if kind == ScopeKind::Global as u32 => Ok(Scope::Global),
+        _ => Err(Status::BadValue),
+    }
+}
+
+pub(crate) fn reason_of(reason: u32) -> Result<Reason, Status> {
+    Reason::ALL.get(reason as usize).copied().ok_or(Status::BadValue)
+}
+
+pub(crate) fn place_of(place: u32) -> Result<Place, Status> {
+    Place::ALL.get(place as usize).copied().ok_or(Status::BadValue)
+}

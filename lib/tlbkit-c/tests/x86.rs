@@ -1,0 +1,81 @@
+//! The table of functions as the feature `x86` fills it: each instruction is the one that was asked for, and the two
+//! functions that save and restore the interrupt flag come from the same hand.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+#[path = "../../tlbkit-x86/tests/traps/machine.rs"]
+#[allow(dead_code, reason = "shared with the tests of tlbkit-x86, which look at more instructions")]
+mod machine;
+
+use machine::{Did, trace};
+use tlbkit_c::ops::HardwareOps;
+use tlbkit_c::status::Status;
+use tlbkit_c::x86::tlbkit_x86_fill;
+use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
+
+const EMPTY: HardwareOps = HardwareOps {
+    features: None,
+    write_cr3: None,
+    invlpg: None,
+    invpcid: None,
+    toggle_pge: None,
+    send_ipi: None,
+    send_ipi_to_others: None,
+    relax: None,
+    irqs_enabled: None,
+    irqs_save: None,
+    irqs_restore: None,
+    now_cycles: None,
+    late: None,
+    last_lazy_reference: None,
+};
+
+fn fill(ops: &mut HardwareOps) -> Status {
+    // SAFETY: a whole struct.
+    unsafe { tlbkit_x86_fill(ops) }
+}
+
+unsafe extern "C" fn own_save(_cpu: u32) -> u64 {
+    0x200
+}
+
+unsafe extern "C" fn own_restore(_cpu: u32, _saved: u64) {}
+
+#[test]
+fn each_type_of_invpcid_is_the_instruction_of_that_type() {
+    const TAG: u32 = 0x805;
+    const VA: u64 = 0x7f12_3456_7000;
+    let mut ops = EMPTY;
+    assert_eq!(fill(&mut ops), Status::Ok);
+    let invpcid = ops.invpcid.expect("filled");
+    // SAFETY: nothing reaches the real CPU: the instruction traps.
+    let done = trace(0, CR4_PGE | CR4_PCIDE, || (0..4).for_each(|kind| unsafe { invpcid(0, kind, TAG, VA) }));
+    let tag = u64::from(TAG);
+    assert_eq!(done, [[0, tag, VA], [1, tag, 0], [2, 0, 0], [3, 0, 0]].map(Did::Invpcid));
+}
+
+#[test]
+fn saving_and_restoring_interrupts_is_filled_as_a_pair() {
+    let mut ops = EMPTY;
+    assert_eq!(fill(&mut ops), Status::Ok);
+    let (save, restore) = (ops.irqs_save.expect("filled"), ops.irqs_restore.expect("filled"));
+    // SAFETY: nothing reaches the real CPU: both instructions trap.
+    let done = trace(0, 0, || unsafe { restore(0, save(0)) });
+    assert_eq!(done, [Did::Cli, Did::Sti], "a program of the host runs with interrupts enabled");
+
+    let mut own = HardwareOps { irqs_save: Some(own_save), irqs_restore: Some(own_restore), ..EMPTY };
+    assert_eq!(fill(&mut own), Status::Ok);
+    let own = (own.irqs_save.map(|f| f as usize), own.irqs_restore.map(|f| f as usize));
+    assert_eq!(own, (Some(own_save as *const () as usize), Some(own_restore as *const () as usize)));
+}
+
+#[test]
+fn half_a_pair_is_refused_and_nothing_is_filled() {
+    // What the kernel's own `save` returns means nothing to the library's `restore`, which would enable interrupts.
+    let halves =
+        [HardwareOps { irqs_save: Some(own_save), ..EMPTY }, HardwareOps { irqs_restore: Some(own_restore), ..EMPTY }];
+    for mut half in halves {
+        assert_eq!(fill(&mut half), Status::NoFunction);
+        assert!(half.irqs_save.is_none() || half.irqs_restore.is_none());
+        assert!(half.invlpg.is_none(), "what is refused has changed nothing");
+    }
+}
