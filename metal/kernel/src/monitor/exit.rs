@@ -12,8 +12,6 @@ use super::walk::Asker;
 use crate::arch::gates::Frame;
 use crate::report;
 
-/// Ring 3 may use ports, CLI and STI.
-pub(super) const IO_PRIVILEGE: u64 = 3 << 12;
 /// The selectors of ring 3.
 pub(super) const CODE: u64 = 0x2b;
 pub(super) const DATA: u64 = 0x23;

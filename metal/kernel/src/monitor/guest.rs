@@ -2,8 +2,7 @@
 //! and IRET.
 
 use super::decode::{R11, RCX};
-use super::exit::IO_PRIVILEGE;
-use super::state::{Core, Ring};
+use super::state::{Core, IO_PRIVILEGE, Ring};
 use crate::arch::gates::Frame;
 use crate::arch::tables;
 use crate::traps;

@@ -39,7 +39,7 @@ use crate::arch::gates::{Gates, gates_at};
 use crate::arch::tables;
 use crate::command_line;
 use crate::random::Random;
-use state::{core_of_this_cpu, stack_of_this_cpu};
+use state::{IO_PRIVILEGE, core_of_this_cpu, stack_of_this_cpu};
 
 unsafe extern "C" {
     fn monitor_gates();
@@ -57,7 +57,7 @@ const STACK: u64 = 2;
 const MSR_EFER: u32 = 0xc000_0080;
 const EFER_SYSCALL: u64 = 1;
 /// Interrupts off, I/O allowed.
-const FLAGS: u64 = 0x2 | exit::IO_PRIVILEGE;
+const FLAGS: u64 = 0x2 | IO_PRIVILEGE;
 
 /// Goes on in ring 3, under the monitor, if the command line asks for one. The kernel's tables are loaded.
 pub(crate) fn descend(index: u32) {

@@ -12,6 +12,8 @@ use crate::command_line::Monitor;
 use crate::layout::MAX_MONITORED_CPUS;
 use crate::random::Random;
 
+/// The flags with which ring 3 may use ports, CLI and STI.
+pub(super) const IO_PRIVILEGE: u64 = 3 << 12;
 const STACK_BYTES: usize = 16 << 10;
 
 /// The ring that the guest believes to be in; it is always in 3.
