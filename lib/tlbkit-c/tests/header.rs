@@ -16,8 +16,10 @@ fn generated() -> Result<String, Box<dyn Error>> {
 
 /// The protocol's own reasons and places, as C has enums: of an int's width, whatever Rust packs them into.
 fn protocols_words() -> Result<PathBuf, Box<dyn Error>> {
-    let source = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../tlbkit/src/stats.rs"))?;
-    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stats.rs");
+    let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tlbkit/src");
+    let files = ["reason.rs", "history/stats.rs"].map(|file| fs::read_to_string(protocol.join(file)));
+    let source = files.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n\n");
+    let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("words.rs");
     let enums: Vec<&str> = source.split("\n\n").filter(|paragraph| paragraph.contains("pub enum")).collect();
     fs::write(&copy, enums.join("\n\n").replace("repr(u8)", "repr(C)"))?;
     Ok(copy)
