@@ -38,7 +38,6 @@ mod memory;
 mod monitor;
 mod process;
 mod process_table;
-mod random;
 mod report;
 mod rules;
 mod run;

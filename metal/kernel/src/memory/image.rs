@@ -2,8 +2,10 @@
 //!
 //! Programs run code of the image in ring 3, so its text and constants carry the user bit, as do their stacks.
 
-use tlbkit::{Isolation, PhysAddr};
-use tlbkit_pmap::{Memory, Pte, Purpose};
+use tlbkit::{Isolation, PhysAddr, VirtAddr};
+use tlbkit_arch::addr::TOP_LEVEL;
+use tlbkit_arch::{Pte, entry_at};
+use tlbkit_pmap::{Memory, Purpose};
 
 use super::frames::{FRAME_BYTES, Ram};
 use crate::layout::{APIC_PHYS, APIC_WINDOW, DIRECT, DIRECT_BYTES, IMAGE};
@@ -64,15 +66,14 @@ pub(super) fn entry(root: PhysAddr, va: u64) -> PhysAddr {
 
 /// Where the entry of `level` stands, with the tables on the way to it.
 fn slot(root: PhysAddr, va: u64, level: u32) -> PhysAddr {
-    let at = |table: PhysAddr, level| PhysAddr(table.0 + 8 * (va >> (12 + 9 * (level - 1)) & 511));
     let mut table = root;
-    for above in (level + 1..=4).rev() {
-        let slot = at(table, above);
+    for above in (level + 1..=TOP_LEVEL).rev() {
+        let slot = entry_at(table, VirtAddr(va), above);
         if Ram.load(slot) == 0 {
             let frame = Ram.alloc(12, Purpose::Table).expect("memory for the kernel's own tables");
             Ram.store(slot, frame.at.0 | INNER);
         }
         table = Pte(Ram.load(slot)).frame();
     }
-    at(table, level)
+    entry_at(table, VirtAddr(va), level)
 }

@@ -1,10 +1,10 @@
 //! The instructions that the guest's kernel may not execute in ring 3: their effect on its CPU, and when they fault.
 
-use tlbkit::{Cr3, Pcid};
+use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
+use tlbkit_arch::{Instruction, is_canonical};
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 
 use super::state::Core;
-use super::tlb::Tag;
 
 /// Tags that there are.
 const TAGS: u64 = 1 << 12;
@@ -20,10 +20,6 @@ pub(super) enum Refused {
 
 type Result = core::result::Result<(), Refused>;
 
-const fn is_canonical(va: u64) -> bool {
-    (va as i64) << 16 >> 16 == va as i64
-}
-
 /// `Ok` if `holds`.
 fn demand(holds: bool) -> Result {
     if holds { Ok(()) } else { Err(Refused::Protection) }
@@ -37,13 +33,8 @@ impl Core {
         let (flushing, keeping) = (Cr3::flushing(root, tag), Cr3::keeping(root, tag));
         // What is neither root nor tag nor the no-flush bit is reserved.
         demand(written == flushing || written == keeping && self.has_tags())?;
+        self.invalidate(Instruction::WriteCr3(written));
         self.cr3 = flushing;
-        match (written.keeps(), self.has_tags()) {
-            (true, _) => {}
-            (false, true) => self.tlb.tag(self.tag()),
-            (false, false) => self.tlb.all_but_globals(),
-        }
-        self.shadow.empty();
         Ok(())
     }
 
@@ -53,20 +44,20 @@ impl Core {
         let sets_tags = changed & value & CR4_PCIDE != 0;
         demand(changed & !(CR4_PGE | CR4_PCIDE) == 0)?;
         demand(!sets_tags || self.monitor.features.pcid && self.cr3.pcid() == Pcid::KERNEL)?;
-        self.cr4 = value;
-        if changed & CR4_PGE != 0 || changed & !value & CR4_PCIDE != 0 {
-            self.tlb.all();
+        if changed & CR4_PGE != 0 {
+            self.invalidate(Instruction::TogglePge);
         }
+        if changed & !value & CR4_PCIDE != 0 {
+            self.invalidate(Instruction::ClearPcide);
+        }
+        self.cr4 = value;
         self.shadow.empty();
         Ok(())
     }
 
     /// INVLPG: nothing at all for an address that is not canonical.
     pub(super) fn invlpg(&mut self, va: u64) -> Result {
-        if is_canonical(va) {
-            self.tlb.invlpg(self.tag(), va);
-            self.shadow.empty();
-        }
+        self.invalidate(Instruction::Invlpg(VirtAddr(va)));
         Ok(())
     }
 
@@ -76,16 +67,21 @@ impl Core {
             return Err(Refused::Opcode);
         }
         demand(kind <= 3 && low < TAGS)?;
-        let tag = low as Tag;
-        demand(kind > 1 || tag == 0 || self.has_tags())?;
+        let (pcid, va) = (Pcid(low as u16), VirtAddr(va));
+        demand(kind > 1 || pcid == Pcid(0) || self.has_tags())?;
         demand(kind != 0 || is_canonical(va))?;
-        match kind {
-            0 => self.tlb.page_of_tag(tag, va),
-            1 => self.tlb.tag(tag),
-            2 => self.tlb.all(),
-            _ => self.tlb.all_but_globals(),
-        }
-        self.shadow.empty();
+        self.invalidate(Instruction::Invpcid(match kind {
+            0 => Invpcid::Address(pcid, va),
+            1 => Invpcid::Single(pcid),
+            2 => Invpcid::AllAndGlobals,
+            _ => Invpcid::All,
+        }));
         Ok(())
+    }
+
+    /// Removes what `instruction` invalidates, before the control registers change.
+    fn invalidate(&mut self, instruction: Instruction) {
+        self.tlb.remove(&instruction.invalidates(self.current_tag()));
+        self.shadow.empty();
     }
 }

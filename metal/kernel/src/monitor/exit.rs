@@ -43,7 +43,7 @@ pub(super) extern "C" fn on_exit(frame: &mut Frame) {
         _ => stop(frame, "a trap that no guest should cause"),
     }
     core.speculate(core.monitor.guesses);
-    if core.random.next().is_multiple_of(ONE_OF) {
+    if core.random.bits().is_multiple_of(ONE_OF) {
         spin_loop();
     }
 }

@@ -31,6 +31,7 @@ mod walk;
 use core::arch::{asm, global_asm};
 
 use spin::Once;
+use tlbkit_arch::SplitMix64;
 use tlbkit_x86::{read_cr3, read_cr4, read_msr, write_msr};
 use x86_64::instructions::tables::lidt;
 use x86_64::structures::DescriptorTablePointer;
@@ -38,7 +39,6 @@ use x86_64::structures::DescriptorTablePointer;
 use crate::arch::gates::{Gates, gates_at};
 use crate::arch::tables;
 use crate::command_line;
-use crate::random::Random;
 use state::{IO_PRIVILEGE, core_of_this_cpu, stack_of_this_cpu};
 
 unsafe extern "C" {
@@ -68,7 +68,7 @@ pub(crate) fn descend(index: u32) {
         let core = core_of_this_cpu();
         core.monitor = monitor;
         (core.cr3, core.cr4) = (read_cr3(), read_cr4());
-        core.random = Random::new(line.seed ^ u64::from(index) << 32);
+        core.random = SplitMix64::new(line.seed ^ u64::from(index) << 32);
         tables::set_stack(STACK, stack_of_this_cpu());
         lidt(&DescriptorTablePointer { limit: 4095, base: x86_64::VirtAddr::from_ptr(gates()) });
         write_msr(MSR_EFER, read_msr(MSR_EFER) & !EFER_SYSCALL);

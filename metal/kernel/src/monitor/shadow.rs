@@ -6,9 +6,9 @@ use core::cell::UnsafeCell;
 
 use spin::Once;
 use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
-use tlbkit_pmap::Pte;
+use tlbkit_arch::Pte;
 
-use super::tlb::{Entry, span_shift};
+use super::tlb::Entry;
 use crate::layout::{APIC_PHYS, APIC_WINDOW, DIRECT, IMAGE};
 
 /// Tables below the top level; when they are used up, all start again.
@@ -24,7 +24,7 @@ struct Table([u64; 512]);
 const EMPTY: Table = Table([0; 512]);
 
 const fn index(va: u64, level: u32) -> usize {
-    (va >> span_shift(level)) as usize & 511
+    tlbkit_arch::index(VirtAddr(va), level) as usize
 }
 
 /// Slots of the top level that are never emptied.
@@ -124,8 +124,8 @@ impl Shadow {
         if self.used + 3 > POOL {
             self.empty();
         }
-        self.has_kernel_pages |= !entry.is_user;
-        let write = if entry.may_write && entry.is_dirty { Pte::WRITE } else { 0 };
+        self.has_kernel_pages |= !entry.rights.is_user;
+        let write = if entry.rights.may_write && entry.is_dirty { Pte::WRITE } else { 0 };
         let mut table = &raw mut self.top;
         for level in [4, 3, 2] {
             // SAFETY: one of our own tables: the top, or one of the pool that an entry made here leads to.

@@ -2,15 +2,15 @@
 
 use core::cell::UnsafeCell;
 
-use tlbkit::{Cr3, PhysAddr};
+use tlbkit::{Cr3, Pcid, PhysAddr};
+use tlbkit_arch::{CurrentTag, SplitMix64};
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 
 use super::shadow::Shadow;
-use super::tlb::{Tag, Tlb};
+use super::tlb::Tlb;
 use crate::arch::cpu;
 use crate::command_line::Monitor;
 use crate::layout::MAX_MONITORED_CPUS;
-use crate::random::Random;
 
 /// The flags with which ring 3 may use ports, CLI and STI.
 pub(super) const IO_PRIVILEGE: u64 = 3 << 12;
@@ -35,7 +35,7 @@ pub(super) struct Core {
     pub(super) cr4: u64,
     pub(super) tlb: Tlb,
     pub(super) shadow: Shadow,
-    pub(super) random: Random,
+    pub(super) random: SplitMix64,
 }
 
 impl Core {
@@ -48,7 +48,7 @@ impl Core {
             cr4: 0,
             tlb: Tlb::new(),
             shadow: Shadow::new(),
-            random: Random::new(0),
+            random: SplitMix64::new(0),
         }
     }
 
@@ -58,8 +58,12 @@ impl Core {
     }
 
     /// The loaded tag.
-    pub(super) const fn tag(&self) -> Tag {
-        if self.has_tags() { self.cr3.pcid().0 } else { 0 }
+    pub(super) const fn tag(&self) -> Pcid {
+        self.current_tag().pcid()
+    }
+
+    pub(super) const fn current_tag(&self) -> CurrentTag {
+        if self.has_tags() { CurrentTag::Loaded(self.cr3.pcid()) } else { CurrentTag::Off }
     }
 
     pub(super) const fn has_tags(&self) -> bool {

@@ -1,25 +1,11 @@
 //! A TLB as the manual allows it at its worst: it evicts nothing while there is room, and an instruction removes what
-//! the manual guarantees and nothing more.
-//!
-//! | | entries of its tag | of other tags | global entries | cached paths |
-//! |---|---|---|---|---|
-//! | INVLPG | the page | kept | the page | all of the tag |
-//! | CR3, bit 63 clear | all of the *new* tag | kept | kept | of the new tag |
-//! | CR3, bit 63 set | kept | kept | kept | kept |
-//! | CR3, PCIDs off | all | - | kept | all |
-//! | INVPCID 0 | the page | kept | kept | those that map the address |
-//! | INVPCID 1 | all | kept | kept | of the tag |
-//! | INVPCID 2, CR4.PGE, CR4.PCIDE 1 to 0 | all | all | all | all |
-//! | INVPCID 3 | all | all | kept | all |
-//! | page fault | the page | kept | the page | those that map the address |
+//! the manual guarantees and nothing more: `tlbkit-arch` has the table.
 
 use heapless::Vec;
-use tlbkit::PhysAddr;
+use tlbkit::{Pcid, PhysAddr, VirtAddr};
+use tlbkit_arch::{Invalidation, Rights, Translation};
 
 use crate::counters::{self, Counter};
-
-/// A tag: what CR3 carries in its low bits.
-pub(super) type Tag = u16;
 
 /// More than the workloads touch.
 const ENTRIES: usize = 2048;
@@ -28,64 +14,26 @@ const PATHS: usize = 512;
 /// A translation that the CPU holds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    pub(super) tag: Tag,
-    /// log2 of the bytes that it translates.
-    pub(super) shift: u32,
-    /// First address that it translates.
-    pub(super) va: u64,
+    pub(super) page: Translation,
     pub(super) frame: PhysAddr,
-    pub(super) may_write: bool,
-    pub(super) is_user: bool,
+    pub(super) rights: Rights,
     pub(super) is_dirty: bool,
-    pub(super) is_global: bool,
     /// The top-level table that the walk began at.
     pub(super) root: PhysAddr,
 }
 
-/// A table that a walk has reached, with the permissions so far.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reached {
-    pub(super) table: PhysAddr,
-    /// 1 for tables of base pages, up to 4 for the root.
-    pub(super) level: u32,
-    pub(super) may_write: bool,
-    pub(super) is_user: bool,
-}
-
-/// A cached upper part of a walk.
+/// A cached upper part of a walk: the table that it leads to, with the rights so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
-    pub(super) tag: Tag,
-    /// An address that it leads to.
-    pub(super) va: u64,
-    pub(super) reached: Reached,
-}
-
-/// log2 of the bytes that one entry of a table of `level` covers.
-pub(super) const fn span_shift(level: u32) -> u32 {
-    12 + 9 * (level - 1)
+    pub(super) reach: tlbkit_arch::Path,
+    pub(super) table: PhysAddr,
+    pub(super) rights: Rights,
 }
 
 impl Entry {
-    const fn covers(&self, va: u64) -> bool {
-        va >> self.shift == self.va >> self.shift
-    }
-
-    const fn matches(&self, tag: Tag, va: u64) -> bool {
-        (self.tag == tag || self.is_global) && self.covers(va)
-    }
-
     /// Where it leads `va`, to a base page.
     pub(super) const fn target(&self, va: u64) -> PhysAddr {
-        let offset = va & ((1 << self.shift) - 1) & !0xfff;
-        PhysAddr(self.frame.0 + offset)
-    }
-}
-
-impl Path {
-    const fn maps(&self, va: u64) -> bool {
-        let shift = span_shift(self.reached.level + 1);
-        va >> shift == self.va >> shift
+        PhysAddr(self.frame.0 + (VirtAddr(va).page().0 - self.page.start.0))
     }
 }
 
@@ -110,58 +58,36 @@ impl Tlb {
     }
 
     /// The translation of `va`.
-    pub(super) fn find(&self, tag: Tag, va: u64) -> Option<Entry> {
-        self.entries.iter().find(|entry| entry.matches(tag, va)).copied()
+    pub(super) fn find(&self, tag: Pcid, va: VirtAddr) -> Option<Entry> {
+        self.entries.iter().find(|entry| entry.page.serves(tag) && entry.page.covers(va)).copied()
     }
 
     /// The deepest cached path to `va`.
-    pub(super) fn path(&self, tag: Tag, va: u64) -> Option<Path> {
-        self.paths.iter().filter(|path| path.tag == tag && path.maps(va)).min_by_key(|path| path.reached.level).copied()
+    pub(super) fn path(&self, tag: Pcid, va: VirtAddr) -> Option<Path> {
+        let usable = self.paths.iter().filter(|path| path.reach.pcid == tag && path.reach.leads_to(va));
+        usable.min_by_key(|path| path.reach.level).copied()
     }
 
     /// Adds what a walk has found, in place of what the CPU had for the page under this tag.
     pub(super) fn add(&mut self, entry: Entry) {
-        self.entries.retain(|held| !(held.tag == entry.tag && held.covers(entry.va)));
+        self.entries.retain(|held| !(held.page.pcid == entry.page.pcid && held.page.covers(entry.page.start)));
         add_to(&mut self.entries, entry);
     }
 
     /// Adds a path, unless the CPU has one already: it keeps the old one as long as it may.
     pub(super) fn add_path(&mut self, path: Path) {
-        let level = path.reached.level;
-        if self.paths.iter().any(|held| held.tag == path.tag && held.reached.level == level && held.maps(path.va)) {
-            return;
+        let is_same = |held: &Path| {
+            (held.reach.pcid, held.reach.level) == (path.reach.pcid, path.reach.level)
+                && held.reach.leads_to(path.reach.start)
+        };
+        if !self.paths.iter().any(is_same) {
+            add_to(&mut self.paths, path);
         }
-        add_to(&mut self.paths, path);
     }
 
-    pub(super) fn invlpg(&mut self, tag: Tag, va: u64) {
-        self.entries.retain(|entry| !entry.matches(tag, va));
-        self.paths.retain(|path| path.tag != tag);
-    }
-
-    /// A page fault at `va`.
-    pub(super) fn fault(&mut self, tag: Tag, va: u64) {
-        self.entries.retain(|entry| !entry.matches(tag, va));
-        self.paths.retain(|path| path.tag != tag || !path.maps(va));
-    }
-
-    pub(super) fn page_of_tag(&mut self, tag: Tag, va: u64) {
-        self.entries.retain(|entry| entry.is_global || entry.tag != tag || !entry.covers(va));
-        self.paths.retain(|path| path.tag != tag || !path.maps(va));
-    }
-
-    pub(super) fn tag(&mut self, tag: Tag) {
-        self.entries.retain(|entry| entry.is_global || entry.tag != tag);
-        self.paths.retain(|path| path.tag != tag);
-    }
-
-    pub(super) fn all_but_globals(&mut self) {
-        self.entries.retain(|entry| entry.is_global);
-        self.paths.clear();
-    }
-
-    pub(super) fn all(&mut self) {
-        self.entries.clear();
-        self.paths.clear();
+    /// Removes what an instruction invalidates.
+    pub(super) fn remove(&mut self, what: &Invalidation) {
+        self.entries.retain(|entry| !what.removes(&entry.page));
+        self.paths.retain(|path| !what.removes_path(&path.reach));
     }
 }

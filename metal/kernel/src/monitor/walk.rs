@@ -6,16 +6,16 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::PhysAddr;
-use tlbkit_pmap::{Memory, Pte, Purpose};
+use tlbkit::{PhysAddr, VirtAddr};
+use tlbkit_arch::addr::TOP_LEVEL;
+use tlbkit_arch::{Instruction, Pte, Rights, Step, Translation, entry_at, span_start};
+use tlbkit_pmap::{Memory, Purpose};
 
 use super::state::{Core, Ring};
-use super::tlb::{Entry, Path, Reached, span_shift};
+use super::tlb::{Entry, Path};
 use crate::memory::{Ram, frames};
 use crate::report;
 
-const TOP: u32 = 4;
-const LARGE_LEVELS: [u32; 2] = [2, 3];
 const ERROR_PRESENT: u64 = 1;
 const ERROR_WRITE: u64 = 1 << 1;
 const ERROR_USER: u64 = 1 << 2;
@@ -36,6 +36,14 @@ pub(super) enum Asker {
     Guess,
 }
 
+/// A table that a walk has reached, with the rights so far.
+#[derive(Clone, Copy, Debug)]
+struct Reached {
+    table: PhysAddr,
+    level: u32,
+    rights: Rights,
+}
+
 /// The error code of a page fault.
 pub(super) type PageFault = u64;
 
@@ -49,7 +57,7 @@ impl Asker {
     }
 
     fn may_use(self, entry: &Entry) -> bool {
-        (entry.may_write || !self.is_store()) && (entry.is_user || !self.is_program())
+        (entry.rights.may_write || !self.is_store()) && (entry.rights.is_user || !self.is_program())
     }
 
     fn fault(self, present: u64) -> PageFault {
@@ -62,10 +70,10 @@ impl Core {
     /// What the CPU uses for an access to `va`, fetched if it holds nothing.
     pub(super) fn translate(&mut self, va: u64, asker: Asker) -> Result<Entry, PageFault> {
         watch(va);
-        let entry = match self.tlb.find(self.tag(), va) {
+        let entry = match self.tlb.find(self.tag(), VirtAddr(va)) {
             // A store through a clean entry sets the D bit in the tables, by walking again.
-            Some(entry) if entry.is_dirty || !entry.may_write || !asker.is_store() => entry,
-            _ => match self.walk(va, self.tlb.path(self.tag(), va), asker) {
+            Some(entry) if entry.is_dirty || !entry.rights.may_write || !asker.is_store() => entry,
+            _ => match self.walk(va, self.tlb.path(self.tag(), VirtAddr(va)), asker) {
                 Some(entry) => {
                     self.tlb.add(entry);
                     entry
@@ -82,16 +90,16 @@ impl Core {
 
     /// A fault drops what the CPU holds of the page.
     fn fail(&mut self, va: u64, asker: Asker, present: u64) -> PageFault {
-        self.tlb.fault(self.tag(), va);
+        self.tlb.remove(&Instruction::PageFault(VirtAddr(va)).invalidates(self.current_tag()));
         asker.fault(present)
     }
 
     fn check_use(&self, va: u64, entry: &Entry) {
         let (root, loaded) = (entry.root.0, self.root().0);
-        if !entry.is_global && root != loaded {
+        if !entry.page.is_global && root != loaded {
             report::failure(&format_args!(
                 "{va:#x} under tag {} is translated by an entry of root {root:#x} while {loaded:#x} is loaded",
-                entry.tag
+                entry.page.pcid.0
             ));
         }
         let target = entry.target(va);
@@ -104,12 +112,12 @@ impl Core {
     /// already it keeps: it is older.
     pub(super) fn speculate(&mut self, walks: u32) {
         for _ in 0..walks {
-            let random = self.random.next() as usize;
+            let random = self.random.bits() as usize;
             // Relaxed: a guess may be about any page.
             let va = PAGES[random / 2 % WATCHED].load(Ordering::Relaxed);
-            let path = if random.is_multiple_of(2) { self.tlb.path(self.tag(), va) } else { None };
+            let path = if random.is_multiple_of(2) { self.tlb.path(self.tag(), VirtAddr(va)) } else { None };
             if let Some(entry) = self.walk(va, path, Asker::Guess)
-                && self.tlb.find(self.tag(), va).is_none()
+                && self.tlb.find(self.tag(), VirtAddr(va)).is_none()
             {
                 self.tlb.add(entry);
             }
@@ -118,34 +126,29 @@ impl Core {
 
     /// Walks from `path` or from the root, remembers the way, and returns the leaf; nothing if none is present.
     fn walk(&mut self, va: u64, path: Option<Path>, asker: Asker) -> Option<Entry> {
-        let root = Reached { table: self.root(), level: TOP, may_write: true, is_user: true };
-        let mut at = path.map_or(root, |path| path.reached);
+        let page = VirtAddr(va);
+        let root = Reached { table: self.root(), level: TOP_LEVEL, rights: Rights::ALL };
+        let from = |path: Path| Reached { table: path.table, level: path.reach.level, rights: path.rights };
+        let mut at = path.map_or(root, from);
         loop {
             self.check_table(va, at);
-            let is_last = |pte: Pte| at.level == 1 || LARGE_LEVELS.contains(&at.level) && pte.has(Pte::LARGE);
-            let slot = PhysAddr(at.table.0 + 8 * (va >> span_shift(at.level) & 511));
-            let pte = fetch(slot, |pte| if is_last(pte) && at.may_write && asker.is_store() { Pte::DIRTY } else { 0 })?;
-            let (may_write, is_user) = (at.may_write && pte.has(Pte::WRITE), at.is_user && pte.has(Pte::USER));
-            if is_last(pte) {
-                return Some(self.entry(va, Reached { may_write, is_user, ..at }, pte));
+            let slot = entry_at(at.table, page, at.level);
+            let is_stored_to = |pte: Pte| pte.is_leaf(at.level) && at.rights.may_write && asker.is_store();
+            let pte = fetch(slot, |pte| if is_stored_to(pte) { Pte::DIRTY } else { 0 })?;
+            let (pcid, start, rights) = (self.tag(), span_start(page, at.level), at.rights.below(pte));
+            match pte.step(at.level) {
+                Step::NotPresent => return None,
+                Step::Page(frame, stride) => {
+                    let is_global = pte.has(Pte::GLOBAL) && self.has_globals();
+                    let page = Translation { pcid, start, stride, is_global };
+                    return Some(Entry { page, frame, rights, is_dirty: pte.has(Pte::DIRTY), root: self.root() });
+                }
+                Step::Table(table) => {
+                    at = Reached { table, level: at.level - 1, rights };
+                    let reach = tlbkit_arch::Path { pcid, start, level: at.level };
+                    self.tlb.add_path(Path { reach, table, rights });
+                }
             }
-            at = Reached { table: pte.frame(), level: at.level - 1, may_write, is_user };
-            self.tlb.add_path(Path { tag: self.tag(), va, reached: at });
-        }
-    }
-
-    fn entry(&self, va: u64, at: Reached, pte: Pte) -> Entry {
-        let shift = span_shift(at.level);
-        Entry {
-            tag: self.tag(),
-            shift,
-            va: va >> shift << shift,
-            frame: pte.frame(),
-            may_write: at.may_write,
-            is_user: at.is_user,
-            is_dirty: pte.has(Pte::DIRTY),
-            is_global: pte.has(Pte::GLOBAL) && self.has_globals(),
-            root: self.root(),
         }
     }
 

@@ -1,8 +1,9 @@
 //! What each instruction must drop: a page is read, its entry changed, the instruction executed, and the page read
-//! again.
+//! again. What must be gone is what `tlbkit-arch` says: here its table is judged by a CPU or by an emulator.
 
-use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
-use tlbkit_pmap::{Memory, Pte, Purpose};
+use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit_arch::{CurrentTag, Instruction, Pte, Translation};
+use tlbkit_pmap::{Memory, Purpose};
 use tlbkit_x86::{CR4_PCIDE, Identity, read_cr3, read_cr4, toggle_pge, write_cr3, write_cr4};
 
 use super::tally::{Remains, Tally};
@@ -13,14 +14,9 @@ const TAG: Pcid = Pcid(5);
 const OTHER: Pcid = Pcid(6);
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::ACCESSED | Pte::DIRTY | Pte::NO_EXECUTE;
 
-/// Whether a translation must be gone.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    Gone,
-    MayStay,
-}
-
-use Fate::{Gone, MayStay};
+/// The page of the trials, and the one behind it.
+const PAGE: VirtAddr = VirtAddr(TRIAL_VA);
+const BEHIND: VirtAddr = VirtAddr(TRIAL_VA + 4096);
 
 /// What a trial cannot be without.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,30 +29,42 @@ enum Needs {
 
 use Needs::{Nothing, Tags, TagsAndInvpcid};
 
-/// What is executed, what it must do to a local and to a global entry of the loaded tag, and what it needs.
-type Trial = (&'static str, fn(), Fate, Fate, Needs);
+/// What is loaded when a trial begins, and when it has ended.
+#[derive(Clone, Copy)]
+struct Loaded {
+    root: PhysAddr,
+    tag: CurrentTag,
+}
+
+/// What is executed one after the other, and what it needs.
+type Trial = (&'static str, fn(Loaded) -> Steps, Needs);
+type Steps = [Option<Instruction>; 3];
 
 const TRIALS: &[Trial] = &[
-    ("INVLPG", || invlpg(TRIAL_VA), Gone, Gone, Nothing),
-    ("INVLPG of another page", || invlpg(TRIAL_VA + 4096), MayStay, MayStay, Nothing),
-    ("INVLPG under another tag", || under_other_tag(|| invlpg(TRIAL_VA)), MayStay, Gone, Tags),
-    ("CR3 of the same tag", reload, Gone, MayStay, Nothing),
-    ("CR3 of another tag and back, keeping", || under_other_tag(|| {}), MayStay, MayStay, Tags),
-    ("CR3 of another tag, flushed, and back", || under_other_tag(reload), MayStay, MayStay, Tags),
-    ("CR4.PGE", drop_all, Gone, Gone, Nothing),
-    ("INVPCID 0", || invpcid(Invpcid::Address(tag(), BEFORE)), Gone, MayStay, Needs::Invpcid),
-    ("INVPCID 0 of another page", || invpcid(Invpcid::Address(tag(), BEHIND)), MayStay, MayStay, Needs::Invpcid),
-    ("INVPCID 0 of another tag", || invpcid(Invpcid::Address(OTHER, BEFORE)), MayStay, MayStay, TagsAndInvpcid),
-    ("INVPCID 1", || invpcid(Invpcid::Single(tag())), Gone, MayStay, Needs::Invpcid),
-    ("INVPCID 1 of another tag", || invpcid(Invpcid::Single(OTHER)), MayStay, MayStay, TagsAndInvpcid),
-    ("INVPCID 1 from another tag", || under_other_tag(drop_tag), Gone, MayStay, TagsAndInvpcid),
-    ("INVPCID 2", || invpcid(Invpcid::AllAndGlobals), Gone, Gone, Needs::Invpcid),
-    ("INVPCID 3", || invpcid(Invpcid::All), Gone, MayStay, Needs::Invpcid),
+    ("INVLPG", |_| alone(Instruction::Invlpg(PAGE)), Nothing),
+    ("INVLPG of another page", |_| alone(Instruction::Invlpg(BEHIND)), Nothing),
+    ("INVLPG under another tag", |at| at.under_other_tag(Some(Instruction::Invlpg(PAGE))), Tags),
+    ("CR3 of the same tag", |at| alone(at.flushing(at.pcid())), Nothing),
+    ("CR3 of another tag and back, keeping", |at| at.under_other_tag(None), Tags),
+    ("CR3 of another tag, flushed, and back", |at| at.under_other_tag(Some(at.flushing(OTHER))), Tags),
+    ("CR4.PGE", |_| alone(Instruction::TogglePge), Nothing),
+    ("INVPCID 0", |at| invpcid(Invpcid::Address(at.pcid(), PAGE)), Needs::Invpcid),
+    ("INVPCID 0 of another page", |at| invpcid(Invpcid::Address(at.pcid(), BEHIND)), Needs::Invpcid),
+    ("INVPCID 0 of another tag", |_| invpcid(Invpcid::Address(OTHER, PAGE)), TagsAndInvpcid),
+    ("INVPCID 1", |at| invpcid(Invpcid::Single(at.pcid())), Needs::Invpcid),
+    ("INVPCID 1 of another tag", |_| invpcid(Invpcid::Single(OTHER)), TagsAndInvpcid),
+    ("INVPCID 1 from another tag", |at| at.under_other_tag(invpcid(Invpcid::Single(TAG))[0]), TagsAndInvpcid),
+    ("INVPCID 2", |_| invpcid(Invpcid::AllAndGlobals), Needs::Invpcid),
+    ("INVPCID 3", |_| invpcid(Invpcid::All), Needs::Invpcid),
 ];
 
-/// The page of the trials, and the one behind it.
-const BEFORE: VirtAddr = VirtAddr(TRIAL_VA);
-const BEHIND: VirtAddr = VirtAddr(TRIAL_VA + 4096);
+const fn alone(instruction: Instruction) -> Steps {
+    [Some(instruction), None, None]
+}
+
+const fn invpcid(what: Invpcid) -> Steps {
+    alone(Instruction::Invpcid(what))
+}
 
 impl Needs {
     fn are_met(self, identity: &Identity) -> bool {
@@ -69,19 +77,40 @@ impl Needs {
     }
 }
 
-fn invlpg(va: u64) {
-    // SAFETY: ring 0.
-    unsafe { tlbkit_x86::invlpg(VirtAddr(va)) }
+impl Loaded {
+    fn now() -> Self {
+        // SAFETY: ring 0.
+        let cr3 = unsafe { read_cr3() };
+        Self { root: cr3.root(), tag: if are_tags_on() { CurrentTag::Loaded(cr3.pcid()) } else { CurrentTag::Off } }
+    }
+
+    const fn pcid(self) -> Pcid {
+        self.tag.pcid()
+    }
+
+    const fn flushing(self, pcid: Pcid) -> Instruction {
+        Instruction::WriteCr3(Cr3::flushing(self.root, pcid))
+    }
+
+    /// Loads [`OTHER`], executes `body`, and comes back, without a flush on either way.
+    fn under_other_tag(self, body: Option<Instruction>) -> Steps {
+        let keeping = |pcid| Some(Instruction::WriteCr3(Cr3::keeping(self.root, pcid)));
+        [keeping(OTHER), body, keeping(self.pcid())]
+    }
 }
 
-fn drop_all() {
-    // SAFETY: ring 0, interrupts off.
-    unsafe { toggle_pge() }
-}
-
-fn invpcid(what: Invpcid) {
-    // SAFETY: tried only where the CPU has it.
-    unsafe { tlbkit_x86::invpcid(what) }
+fn execute(instruction: Instruction) {
+    // SAFETY: ring 0, interrupts off; a trial loads the root that is loaded, under tags only while they are on, and
+    // INVPCID is tried only where the CPU has it.
+    unsafe {
+        match instruction {
+            Instruction::Invlpg(va) => tlbkit_x86::invlpg(va),
+            Instruction::Invpcid(what) => tlbkit_x86::invpcid(what),
+            Instruction::WriteCr3(cr3) => write_cr3(cr3),
+            Instruction::TogglePge => toggle_pge(),
+            other => unreachable!("no trial has {other:?}"),
+        }
+    }
 }
 
 fn are_tags_on() -> bool {
@@ -89,28 +118,17 @@ fn are_tags_on() -> bool {
     unsafe { read_cr4() & CR4_PCIDE != 0 }
 }
 
-fn tag() -> Pcid {
-    if are_tags_on() { TAG } else { Pcid(0) }
-}
-
-/// Runs `body` under [`OTHER`], and comes back, without a flush on either way.
-fn under_other_tag(body: fn()) {
-    // SAFETY: the loaded root under two tags; this is only called while tags are on.
-    unsafe {
-        let back = read_cr3();
-        write_cr3(Cr3::keeping(back.root(), OTHER));
-        body();
-        write_cr3(Cr3::keeping(back.root(), back.pcid()));
-    }
-}
-
-fn drop_tag() {
-    invpcid(Invpcid::Single(TAG));
-}
-
-fn reload() {
-    // SAFETY: the loaded root and tag, loaded again.
-    unsafe { write_cr3(read_cr3()) }
+/// True if a translation that was fetched under the loaded tag must be gone after `steps`, by the table.
+fn must_be_gone(steps: Steps, loaded: Loaded, is_global: bool) -> bool {
+    let held = Translation { pcid: loaded.pcid(), start: PAGE, stride: Stride::Page4K, is_global };
+    let mut current = loaded.tag;
+    steps.into_iter().flatten().any(|instruction| {
+        let is_gone = instruction.invalidates(current).removes(&held);
+        if let Instruction::WriteCr3(cr3) = instruction {
+            current = current.after(cr3);
+        }
+        is_gone
+    })
 }
 
 /// Tries all of them without tags, and with them if there are any.
@@ -132,29 +150,31 @@ pub(super) fn check(rules: &mut Tally, identity: &Identity) {
 }
 
 fn trials(rules: &mut Tally, identity: &Identity, frames: [PhysAddr; 2]) {
-    for &(name, instruction, local, global, needs) in TRIALS {
+    let loaded = Loaded::now();
+    for &(name, steps, needs) in TRIALS {
         if !needs.are_met(identity) {
             continue;
         }
-        for (scope, fate, bits) in [("local", local, BITS), ("global", global, BITS | Pte::GLOBAL)] {
+        for (scope, global) in [("local", 0), ("global", Pte::GLOBAL)] {
             let name = format_args!("{name}: a {scope} entry, tags {}", if are_tags_on() { "on" } else { "off" });
-            let remains = remains_after(instruction, frames, bits);
-            match fate {
-                Gone => rules.must_be_gone(&name, remains),
-                MayStay => Tally::may_stay(&name, remains),
+            let remains = remains_after(steps(loaded), frames, BITS | global);
+            if must_be_gone(steps(loaded), loaded, global != 0) {
+                rules.must_be_gone(&name, remains);
+            } else {
+                Tally::may_stay(&name, remains);
             }
         }
     }
 }
 
-/// Reads the page through the first frame, changes the entry to the second, runs `instruction`, reads again.
-fn remains_after(instruction: fn(), [first, second]: [PhysAddr; 2], bits: u64) -> Remains {
+/// Reads the page through the first frame, changes the entry to the second, executes `steps`, reads again.
+fn remains_after(steps: Steps, [first, second]: [PhysAddr; 2], bits: u64) -> Remains {
     let entry = trial_entry();
     Ram.store(entry, Pte::new(first, bits).0);
-    drop_all();
+    execute(Instruction::TogglePge);
     let before = read();
     Ram.store(entry, Pte::new(second, bits).0);
-    instruction();
+    steps.into_iter().flatten().for_each(execute);
     let after = read();
     assert_eq!(before, 1, "the page was mapped");
     if after == 2 { Remains::Nothing } else { Remains::Something }

@@ -3,9 +3,10 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
+use tlbkit_arch::random::mix;
+
 use crate::command_line;
 use crate::process_table::Process;
-use crate::random::seed_of_task;
 use crate::user::Start;
 
 /// Most tasks at a time.
@@ -106,4 +107,10 @@ impl Task {
             (user_start(index) as *mut Start).write(start);
         }
     }
+}
+
+/// The seed of the task that was started as the run's `number`-th: as in the simulator, so that a run with the same
+/// seed draws the same numbers on both machines.
+const fn seed_of_task(seed_of_run: u64, number: u64) -> u64 {
+    mix(seed_of_run ^ mix(number + 1))
 }

@@ -1,23 +1,23 @@
 //! [`Os`] for one program.
 
-use core::cell::Cell;
+use core::cell::RefCell;
 
+use tlbkit_arch::SplitMix64;
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
 use tlbkit_workloads::{Task, Workload, pattern::PAGE_BYTES};
 
 use super::call::{Call, call};
 use super::shared;
-use crate::random::Random;
 
 /// One task's side of the kernel's door.
 pub(super) struct Program {
     workload: Workload,
-    random: Cell<Random>,
+    random: RefCell<SplitMix64>,
 }
 
 impl Program {
     pub(super) const fn new(workload: Workload, seed: u64) -> Self {
-        Self { workload, random: Cell::new(Random::new(seed)) }
+        Self { workload, random: RefCell::new(SplitMix64::new(seed)) }
     }
 }
 
@@ -115,10 +115,7 @@ impl Os for Program {
     }
 
     fn random(&self) -> u64 {
-        let mut random = self.random.get();
-        let number = random.next();
-        self.random.set(random);
-        number
+        self.random.borrow_mut().bits()
     }
 
     fn cpus(&self) -> u32 {
