@@ -1,8 +1,9 @@
 //! The kernel's side of each system call, and of a program's page fault.
 
-use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Memory, Protection, Region, WINDOW_PAGES};
+use tlbkit_pmap::{Access, Backing, Error, Fault, Memory, Protection};
 use tlbkit_workloads::Task;
-use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
+use tlbkit_workloads::calls;
+use tlbkit_workloads::pattern::{PAGE_BYTES, file_pattern};
 
 use crate::counters::{self, Counter};
 use crate::machine::{self, protocol};
@@ -69,7 +70,7 @@ fn map(process: &'static Process, pages: u64, backing: u64, protection_number: u
         2 => Backing::FilePrivate,
         _ => Backing::FileShared,
     };
-    let region = Region { file: MAPPED_FILE, ..Region::new(pages, backing, protection(protection_number)) };
+    let region = calls::region(pages, backing, protection(protection_number));
     done(process.vm().map_region(&machine::cpu(), region))
 }
 
@@ -83,7 +84,7 @@ const fn protection(number: u64) -> Protection {
 
 fn fork(parent: &'static Process, child: Task) -> u64 {
     let process = process::begin();
-    let forked = parent.vm().fork(&machine::cpu(), &Ram, process.vm(), ChildFill::DirectMap);
+    let forked = parent.vm().fork(&machine::cpu(), &Ram, process.vm(), calls::CHILD_FILL);
     done(forked);
     sched::start(child, process) as u64
 }
@@ -100,12 +101,7 @@ pub(crate) fn page_fault(va: u64, access: Access) {
 
 /// Reads a file through windows of the kernel's own addresses: mapped, copied from, unmapped, as a buffer cache does.
 fn read_file(file: u32, pages: u64) {
-    let mut first = 0;
-    while first < pages {
-        let count = (pages - first).min(WINDOW_PAGES);
-        read_window(file, first, count);
-        first += count;
-    }
+    calls::windows(pages).for_each(|(first, count)| read_window(file, first, count));
 }
 
 fn read_window(file: u32, first: u64, count: u64) {

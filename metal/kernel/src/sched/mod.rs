@@ -1,4 +1,5 @@
-//! Tasks on CPUs: a queue each, idle threads, blocking and waking, switching. The same rules as the simulator's kernel.
+//! Tasks on CPUs: a queue each, idle threads, blocking and waking, switching. Where a task goes
+//! and what an idle CPU takes is decided by the rules that `tlbkit-workloads` has for every kernel.
 
 mod place;
 mod queue;

@@ -4,6 +4,7 @@ use core::arch::global_asm;
 use core::mem;
 
 use tlbkit::IrqsOff;
+use tlbkit_workloads::scheduling;
 use tlbkit_x86::interrupts::{self, Interrupts};
 
 use super::state::{Held, Running, SCHED, Sched, hold, is_anybody_left};
@@ -28,7 +29,7 @@ pub(super) fn away(mut held: Held) {
     let here = cpu::index() as usize;
     let me = held.me();
     let sched = &mut *held.sched;
-    let next = sched.pick(here);
+    let next = scheduling::pick(sched, here).map_or(Running::Idle, Running::Task);
     if next == Running::Task(me) {
         sched.tasks[me].state = State::Running;
         return held.release();
@@ -94,9 +95,9 @@ pub(crate) fn idle() {
     let here = cpu::index() as usize;
     while is_anybody_left() {
         let mut held = hold();
-        match held.sched.pick(here) {
-            Running::Task(index) => run(held, here, index),
-            Running::Idle => {
+        match scheduling::pick(&mut *held.sched, here) {
+            Some(index) => run(held, here, index),
+            None => {
                 held.sched.idle |= 1 << here;
                 drop(held.sched);
                 if command_line::get().naps {

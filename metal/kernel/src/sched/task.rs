@@ -3,7 +3,7 @@
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
-use tlbkit_arch::random::mix;
+use tlbkit_workloads::calls::TaskRandom;
 
 use crate::command_line;
 use crate::process_table::Process;
@@ -97,7 +97,7 @@ impl Task {
         begin: unsafe extern "C" fn(),
     ) {
         *self = Self { process: Some(process), ..Self::new() };
-        let start = Start { program, seed: seed_of_task(command_line::get().seed, number) };
+        let start = Start { program, random: TaskRandom::new(command_line::get().seed, number) };
         // Six registers, rbx the last but one, the address to return to, and one word for alignment.
         let frame = [0, 0, 0, 0, user_start(index), 0, begin as *const () as u64, 0];
         self.stack = kernel_stack_top(index) - size_of_val(&frame) as u64;
@@ -107,10 +107,4 @@ impl Task {
             (user_start(index) as *mut Start).write(start);
         }
     }
-}
-
-/// The seed of the task that was started as the run's `number`-th: as in the simulator, so that a run with the same
-/// seed draws the same numbers on both machines.
-const fn seed_of_task(seed_of_run: u64, number: u64) -> u64 {
-    mix(seed_of_run ^ mix(number + 1))
 }

@@ -8,6 +8,7 @@ pub(crate) mod race;
 pub(crate) mod shared;
 
 use tlbkit_workloads::Task;
+use tlbkit_workloads::calls::TaskRandom;
 
 use call::{Call, call};
 use program::Program;
@@ -17,12 +18,12 @@ use program::Program;
 #[repr(C, align(16))]
 pub(crate) struct Start {
     pub(crate) program: Task,
-    pub(crate) seed: u64,
+    pub(crate) random: TaskRandom,
 }
 
 /// The first instruction in ring 3.
 pub(crate) extern "C" fn main(start: &Start) -> ! {
-    let program = Program::new(start.program.workload, start.seed);
+    let program = Program::new(start.program.workload, start.random);
     if start.program.part.role & race::ROLE == 0 {
         start.program.run(&program);
     } else {

@@ -1,8 +1,8 @@
 //! [`Os`] for one program.
 
-use core::cell::RefCell;
+use core::cell::Cell;
 
-use tlbkit_arch::SplitMix64;
+use tlbkit_workloads::calls::TaskRandom;
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
 use tlbkit_workloads::{Task, Workload, pattern::PAGE_BYTES};
 
@@ -12,12 +12,12 @@ use super::shared;
 /// One task's side of the kernel's door.
 pub(super) struct Program {
     workload: Workload,
-    random: RefCell<SplitMix64>,
+    random: Cell<TaskRandom>,
 }
 
 impl Program {
-    pub(super) const fn new(workload: Workload, seed: u64) -> Self {
-        Self { workload, random: RefCell::new(SplitMix64::new(seed)) }
+    pub(super) const fn new(workload: Workload, random: TaskRandom) -> Self {
+        Self { workload, random: Cell::new(random) }
     }
 }
 
@@ -115,7 +115,10 @@ impl Os for Program {
     }
 
     fn random(&self) -> u64 {
-        self.random.borrow_mut().bits()
+        let mut random = self.random.get();
+        let number = random.next();
+        self.random.set(random);
+        number
     }
 
     fn cpus(&self) -> u32 {
