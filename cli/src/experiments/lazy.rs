@@ -6,7 +6,7 @@
 use anyhow::{Result, ensure};
 use tlbkit::AddressSpace;
 use tlbkit_sim::Outcome;
-use tlbkit_sim::engine::{Cause, Spent};
+use tlbkit_sim::observer::{Cause, Spent};
 
 use super::trial::{Produced, Trial, execute_all};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};

@@ -6,8 +6,7 @@
 
 use anyhow::Result;
 use tlbkit::Accounting;
-use tlbkit_sim::engine::Cause;
-use tlbkit_sim::run::SizeRow;
+use tlbkit_sim::observer::{Cause, FlushSize};
 use tlbkit_sim::{Outcome, Run};
 
 use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
@@ -97,13 +96,13 @@ fn size_runs(trial: &Trial, rounds: &str) -> Result<Vec<Outcome>> {
     execute_all(&METHODS.iter().map(run).collect::<Result<Vec<_>>>()?)
 }
 
-fn cycles(sizes: &[SizeRow], pages: u32) -> Option<f64> {
+fn cycles(sizes: &[FlushSize], pages: u32) -> Option<f64> {
     let row = sizes.iter().find(|row| row.pages == Some(pages) && row.flushes > 0)?;
     Some(row.cycles as f64 / row.flushes as f64)
 }
 
 /// The rows in the document's layout. Flushes of everything come first in the running sum and have no line, as there.
-fn lines(sizes: &[SizeRow]) -> Vec<String> {
+fn lines(sizes: &[FlushSize]) -> Vec<String> {
     let all: u64 = sizes.iter().map(|row| row.flushes).sum();
     let percent = |flushes: u64| 100.0 * flushes as f64 / all as f64;
     let mut seen = 0;
@@ -199,7 +198,7 @@ mod tests {
 
     #[test]
     fn flushes_of_everything_count_but_have_no_line() {
-        let row = |pages, flushes, cycles| SizeRow { pages, flushes, cycles };
+        let row = |pages, flushes, cycles| FlushSize { pages, flushes, cycles };
         let lines = lines(&[row(None, 1, 435), row(Some(1), 6, 6000), row(Some(4), 3, 6000)]);
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0], "     1:  60.00%  70.00% avg cycles:  1000 cycles/page: 1000 samples: 6");
@@ -208,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_size_that_was_never_flushed_has_no_cycles() {
-        let sizes = [SizeRow { pages: Some(2), flushes: 2, cycles: 3000 }];
+        let sizes = [FlushSize { pages: Some(2), flushes: 2, cycles: 3000 }];
         assert_eq!(cycles(&sizes, 2), Some(1500.0));
         assert_eq!(cycles(&sizes, 3), None);
     }

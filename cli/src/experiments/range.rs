@@ -6,7 +6,7 @@
 //! share these.
 
 use anyhow::{Result, ensure};
-use tlbkit_sim::run::Sample;
+use tlbkit_sim::observer::Sample;
 use tlbkit_sim::{Outcome, Run};
 
 use super::trial::{Produced, Trial, execute_all, mean_and_deviation};

@@ -1,7 +1,7 @@
 //! Outcomes side by side, a column for each policy.
 
 use tlbkit_sim::Outcome;
-use tlbkit_sim::engine::Cause;
+use tlbkit_sim::observer::Cause;
 
 use crate::output::table::grid;
 

@@ -8,16 +8,25 @@
 //! | [`machine`] | CPU models as data |
 //! | [`mmu`] | TLB arrays, page walker, what each instruction drops |
 //! | [`lines`] | cache lines that CPUs share |
-//! | [`engine`] | time, interrupts, coroutines, the protocol's door |
-//! | [`kernel`] | tasks, scheduler, processes, system calls, memory |
+//! | [`observer`] | what a run cost, and what perfect knowledge would have left out |
+//! | `multiprocessor` | CPUs in time: coroutines, interrupts, the protocol's door; it knows no kernel |
+//! | `kernel` | on top of it: tasks, scheduler, processes, system calls, memory |
 //! | [`run`] | one run from beginning to end |
+//!
+//! Each uses only those above it. The observer is told what happens and changes nothing.
 #![deny(unsafe_code)]
 
-pub mod engine;
-pub mod kernel;
+mod error;
+mod keep;
+mod kernel;
 pub mod lines;
 pub mod machine;
 pub mod mmu;
+mod multiprocessor;
+pub mod observer;
 pub mod run;
 
-pub use run::{Outcome, Run, RunError};
+pub use error::RunError;
+pub use kernel::Pressure;
+pub use multiprocessor::Defect;
+pub use run::{Outcome, Run};

@@ -1,10 +1,10 @@
 //! What a run counts beside cycles: how processes end, why was flushed, and who had to wait for whom.
 
 use tlbkit::{Accounting, LocalFlush, Policy, Reason};
-use tlbkit_sim::engine::Cause;
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::mmu;
-use tlbkit_sim::run::ReasonRow;
+use tlbkit_sim::observer::Cause;
+use tlbkit_sim::run::ReasonCounts;
 use tlbkit_sim::{Outcome, Run};
 use tlbkit_workloads::Workload;
 
@@ -51,7 +51,7 @@ fn each_flush_has_a_reason_where_the_policy_counts_them() {
     let mut counting = policy("netbsd-5.0");
     counting.history.accounting = Accounting::On;
     let outcome = build(counting);
-    let sum = |of: fn(&ReasonRow) -> u64| outcome.reasons.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&ReasonCounts) -> u64| outcome.reasons.iter().map(of).sum::<u64>();
     assert_eq!(sum(|row| row.remote), outcome.ipis.sent);
     assert_eq!(sum(|row| row.local + row.kernel), outcome.flushes.flushes);
     let row = |reason: Reason| outcome.reasons[reason as usize];

@@ -1,9 +1,9 @@
 //! Whole machines: deterministic, live, and honest about lost flushes.
 
 use tlbkit::{Policy, Tags};
-use tlbkit_sim::engine::Cause;
+use tlbkit_sim::Defect;
 use tlbkit_sim::machine::Machine;
-use tlbkit_sim::run::Fault;
+use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{Outcome, Run, RunError};
 use tlbkit_workloads::Workload;
 
@@ -188,7 +188,7 @@ fn a_machine_that_loses_invalidations_is_caught() {
     let machine = server();
     let run = giving_back(&machine, "check_fresh=1");
     execute(&run);
-    let error = Run { fault: Fault::InvalidationsAfter(0), ..run }.execute().unwrap_err();
+    let error = Run { defect: Defect::InvalidationsAfter(0), ..run }.execute().unwrap_err();
     assert!(matches!(error, RunError::WrongValue { expected: 0, .. }), "{error}");
 }
 
@@ -197,7 +197,7 @@ fn a_machine_that_loses_invalidations_is_caught() {
 fn a_run_that_a_lost_invalidation_keeps_from_ending_is_given_up() {
     let machine = server();
     let run = giving_back(&machine, "check_fresh=0");
-    let error = Run { fault: Fault::InvalidationsAfter(0), ..run }.execute().unwrap_err();
+    let error = Run { defect: Defect::InvalidationsAfter(0), ..run }.execute().unwrap_err();
     assert!(matches!(error, RunError::Overrun { tasks: 2, limit_cycles: 3_000_000, .. }), "{error}");
 }
 
@@ -215,7 +215,7 @@ fn a_run_without_a_limit_is_given_up_only_when_nothing_comes_of_it() {
     for setting in ["rounds=10", "spin_cycles=1000000"] {
         spinning.workload.set(setting).unwrap();
     }
-    let lossy = Run { limit_cycles: None, fault: Fault::InvalidationsAfter(0), ..spinning };
+    let lossy = Run { limit_cycles: None, defect: Defect::InvalidationsAfter(0), ..spinning };
     let error = lossy.execute().unwrap_err();
     assert!(matches!(error, RunError::Quiet { tasks: 2, .. }), "{error}");
 }
@@ -223,7 +223,7 @@ fn a_run_without_a_limit_is_given_up_only_when_nothing_comes_of_it() {
 #[test]
 fn a_fault_that_no_handler_repairs_ends_the_run() {
     let machine = server();
-    let run = Run { fault: Fault::RepairsAfter(3), ..run_on(&machine, "ebizzy-m", 2) };
+    let run = Run { defect: Defect::RepairsAfter(3), ..run_on(&machine, "ebizzy-m", 2) };
     let error = run.execute().unwrap_err();
     assert!(matches!(error, RunError::FaultLoop { .. }), "{error}");
 }
@@ -231,7 +231,7 @@ fn a_fault_that_no_handler_repairs_ends_the_run() {
 #[test]
 fn a_machine_that_loses_interrupts_gets_stuck_and_says_where() {
     let machine = server();
-    let run = Run { fault: Fault::InterruptsAfter(0), ..run_on(&machine, "tlb-flush1", 2) };
+    let run = Run { defect: Defect::InterruptsAfter(0), ..run_on(&machine, "tlb-flush1", 2) };
     let error = run.execute().unwrap_err();
     assert!(matches!(error, RunError::Stuck { .. }), "{error}");
     assert!(error.to_string().contains("FlushWait"), "{error}");

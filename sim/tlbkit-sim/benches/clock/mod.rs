@@ -3,10 +3,6 @@
 
 use std::time::{Duration, Instant};
 
-/// The heap that the command has.
-#[global_allocator]
-static HEAP: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
 /// Does `work`; returns its result and what it took.
 pub(crate) fn timed<R>(work: impl FnOnce() -> R) -> (R, Duration) {
     let (start, wall) = (processor_time(), Instant::now());

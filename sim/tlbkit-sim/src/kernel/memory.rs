@@ -4,32 +4,40 @@ use tlbkit::PhysAddr;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::phys::is_table;
-use crate::engine::world::World;
+use super::state::Kernel;
 
-/// Physical memory as the kernel of one world uses it.
+/// The present bit of a page-table entry.
+const PRESENT: u64 = 1;
+/// The bits of an entry that say where the next table lies.
+const FRAME: u64 = 0x000f_ffff_ffff_f000;
+
+/// Physical memory as one kernel uses it.
 #[derive(Clone, Copy)]
-pub(crate) struct KernelMemory(pub(crate) &'static World);
+pub(super) struct KernelMemory(pub(super) &'static Kernel);
 
 impl KernelMemory {
     fn charge(self, cycles: u64) {
-        if self.0.running_cpu().is_some() {
-            let core = self.0.core();
-            core.spin.borrow_mut().disturb();
-            core.advance(cycles);
+        let machine = self.0.machine;
+        if machine.running_cpu().is_some() {
+            machine.running().work(cycles);
         }
     }
 
     /// A change that other CPUs' walkers can see: whoever is behind acts first.
     fn visible(self, at: PhysAddr) {
-        if is_table(at) && self.0.running_cpu().is_some() {
-            self.charge(self.0.costs.pte_access);
-            self.0.sync(0);
+        let machine = self.0.machine;
+        if is_table(at) && machine.running_cpu().is_some() {
+            self.charge(machine.costs().pte_access);
+            machine.sync(0);
         }
     }
 
+    /// An entry changed: the observer is told of a table that was taken out.
     fn changed(self, at: PhysAddr, before: u64, after: u64) {
-        if is_table(at) {
-            self.0.insight.entry_changed(self.0, before, after);
+        let table = PhysAddr(before & FRAME);
+        let is_unhooked = is_table(at) && before & PRESENT != 0 && after & PRESENT == 0 && is_table(table);
+        if is_unhooked && let Some(cpu) = self.0.machine.running_cpu() {
+            self.0.observer().table_unhooked(cpu, table);
         }
     }
 }
@@ -37,7 +45,7 @@ impl KernelMemory {
 impl Memory for KernelMemory {
     fn load(&self, at: PhysAddr) -> u64 {
         if is_table(at) {
-            self.charge(self.0.costs.pte_access);
+            self.charge(self.0.machine.costs().pte_access);
         }
         self.0.phys.load(at)
     }
@@ -61,13 +69,13 @@ impl Memory for KernelMemory {
     }
 
     fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8) {
-        self.charge(self.0.costs.copy_page << (shift - 12));
+        self.charge(self.0.machine.costs().copy_page << (shift - 12));
         self.0.phys.copy(from, to, shift);
     }
 
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         if purpose != Purpose::Copy {
-            self.charge(self.0.costs.zero_page << (shift - 12));
+            self.charge(self.0.machine.costs().zero_page << (shift - 12));
         }
         self.0.phys.alloc(shift, purpose)
     }

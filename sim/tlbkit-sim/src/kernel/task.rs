@@ -1,62 +1,104 @@
-//! One task: its program's coroutine, where it runs, and who waits for it.
+//! Tasks: each has its program's coroutine, a place where it runs, and others that wait for its end.
 
 use std::cell::{Cell, RefCell};
 
 use tlbkit_workloads::calls::TaskRandom;
 
-use super::TaskIndex;
 use super::process::Process;
-use crate::engine::fiber::Fiber;
+use crate::keep::Keep;
+use crate::multiprocessor::{Fiber, Progress};
 
-/// What a task is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum TaskState {
-    /// On a CPU, or on its way off.
-    Running,
-    /// In a run queue.
-    Queued,
-    /// Waiting for a channel or for another task.
-    Blocked,
-    /// Its program has returned.
-    Ended,
-}
+/// A task's index: tasks are counted from 0 as they start.
+pub(crate) type TaskIndex = u32;
 
 /// One task. What the scheduler looks at is one line of the host, and the coroutine begins the next.
 #[repr(C, align(64))]
-pub(crate) struct TaskSlot {
-    pub(crate) process: &'static Process,
+pub(super) struct Task {
+    pub(super) process: &'static Process,
     /// Where it runs or ran last.
-    pub(crate) cpu: Cell<usize>,
+    pub(super) cpu: Cell<usize>,
     /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
-    pub(crate) on_cpu: Cell<Option<usize>>,
-    pub(crate) pinned: Cell<Option<usize>>,
+    pub(super) on_cpu: Cell<Option<usize>>,
+    pub(super) pinned: Cell<Option<usize>>,
     random: Cell<TaskRandom>,
-    pub(crate) state: Cell<TaskState>,
-    pub(crate) fiber: RefCell<Option<Fiber>>,
-    pub(crate) joiners: RefCell<Vec<TaskIndex>>,
+    pub(super) has_ended: Cell<bool>,
+    fiber: RefCell<Option<Fiber>>,
+    /// Who waits for its end.
+    pub(super) joiners: RefCell<Vec<TaskIndex>>,
 }
 
-const _: () = assert!(std::mem::offset_of!(TaskSlot, fiber) == 64);
+const _: () = assert!(std::mem::offset_of!(Task, fiber) == 64);
 
-impl TaskSlot {
-    pub(crate) fn new(process: &'static Process, cpu: usize, random: TaskRandom) -> Self {
+impl Task {
+    pub(super) fn new(process: &'static Process, cpu: usize, random: TaskRandom, fiber: Fiber) -> Self {
         Self {
             process,
-            state: Cell::new(TaskState::Blocked),
-            fiber: RefCell::new(None),
             cpu: Cell::new(cpu),
             on_cpu: Cell::new(None),
             pinned: Cell::new(None),
-            joiners: RefCell::default(),
             random: Cell::new(random),
+            has_ended: Cell::new(false),
+            fiber: RefCell::new(Some(fiber)),
+            joiners: RefCell::default(),
         }
     }
 
+    /// True if it may run on one CPU only.
+    pub(super) fn is_pinned(&self) -> bool {
+        self.pinned.get().is_some()
+    }
+
+    /// True if another CPU may take it out of its queue.
+    pub(super) fn may_move(&self) -> bool {
+        !self.is_pinned() && self.on_cpu.get().is_none()
+    }
+
+    /// The CPU that it must go to when it becomes runnable, if there is only one.
+    pub(super) fn bound_to(&self) -> Option<usize> {
+        self.on_cpu.get().or(self.pinned.get())
+    }
+
     /// The next number of the task's own stream.
-    pub(crate) fn random(&self) -> u64 {
+    pub(super) fn random(&self) -> u64 {
         let mut random = self.random.get();
         let number = random.next();
         self.random.set(random);
         number
+    }
+
+    /// Runs its coroutine until that suspends or ends.
+    pub(super) fn resume(&self) {
+        let mut fiber = self.fiber.borrow_mut();
+        let progress = fiber.as_mut().map(Fiber::resume).expect("a queued task has a coroutine");
+        if progress == Progress::Ended
+            && let Some(ended) = fiber.take()
+        {
+            ended.recycle();
+        }
+    }
+}
+
+/// All tasks of a run, those that have ended included.
+#[derive(Default)]
+pub(super) struct Tasks(RefCell<Vec<Keep<Task>>>);
+
+impl Tasks {
+    pub(super) fn get(&self, index: TaskIndex) -> &'static Task {
+        self.0.borrow()[index as usize].get()
+    }
+
+    /// The index of the task that is pushed next.
+    pub(super) fn next_index(&self) -> TaskIndex {
+        self.0.borrow().len() as TaskIndex
+    }
+
+    pub(super) fn push(&self, task: Task) {
+        self.0.borrow_mut().push(Keep::new(Box::new(task)));
+    }
+
+    /// Drops the coroutines of tasks that have not ended.
+    pub(super) fn drop_fibers(&self) {
+        let tasks = self.0.take();
+        tasks.iter().for_each(|task| drop(task.get().fiber.take()));
     }
 }

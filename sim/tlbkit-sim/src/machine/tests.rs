@@ -2,7 +2,7 @@
 
 use super::{Kind, MOST_CPUS, Machine, MachineError};
 use crate::mmu::{Fracturing, Mmu, PageSize};
-use crate::run::{Run, RunError};
+use crate::{Run, RunError};
 
 const GOOD: &str = include_str!("../../../machines/skylake-laptop-kvm.toml");
 

@@ -3,14 +3,11 @@
 use serde::{Serialize, Serializer};
 use tlbkit::{CpuStats, Place, Reason};
 
-use super::insight::FlushCounters;
-use super::samples::Sample;
-use super::sizes::SizeRow;
-use crate::engine::world::World;
-use crate::engine::{Cause, IpiCounters, Ledger};
-use crate::kernel::KernelCounters;
+use crate::kernel::Kernel;
 use crate::lines::LineCounters;
 use crate::mmu::{self, Loss};
+use crate::multiprocessor::Multiprocessor;
+use crate::observer::{Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, Ledger, Sample};
 
 /// Translation counters of all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -40,7 +37,7 @@ fn by_cause<S: Serializer>(lost: &[u64; mmu::LossCause::ALL.len()], serializer: 
 
 /// What the protocol counted for one reason, all CPUs together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub struct ReasonRow {
+pub struct ReasonCounts {
     /// The reason.
     #[serde(with = "ReasonName")]
     pub reason: Reason,
@@ -70,19 +67,19 @@ enum ReasonName {
     Destroy,
 }
 
-/// One row a reason; none for a run that was not counted.
-pub(super) fn reasons(stats: &[CpuStats]) -> Vec<ReasonRow> {
+/// The counts of each reason; none for a run that was not counted.
+fn reasons(stats: &[CpuStats]) -> Vec<ReasonCounts> {
     if stats.is_empty() {
         return Vec::new();
     }
     let sum = |reason, place| stats.iter().map(|one| one.events(reason, place)).sum();
-    let row = |reason: Reason| ReasonRow {
+    let counts = |reason: Reason| ReasonCounts {
         reason,
         local: sum(reason, Place::Local),
         remote: sum(reason, Place::Remote),
         kernel: sum(reason, Place::Kernel),
     };
-    Reason::ALL.map(row).to_vec()
+    Reason::ALL.map(counts).to_vec()
 }
 
 /// One run's result.
@@ -107,13 +104,13 @@ pub struct Outcome {
     /// Flushes, and what perfect knowledge would have left out.
     pub flushes: FlushCounters,
     /// Flushes by size.
-    pub sizes: Vec<SizeRow>,
+    pub sizes: Vec<FlushSize>,
     /// The kernel.
     pub kernel: KernelCounters,
     /// Shared cache lines.
     pub lines: LineCounters,
     /// Flushes by reason, where the policy counts them.
-    pub reasons: Vec<ReasonRow>,
+    pub reasons: Vec<ReasonCounts>,
     /// The score as time went by, where the run asked for it.
     #[serde(skip)]
     pub samples: Vec<Sample>,
@@ -124,14 +121,16 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn of(world: &World, frequency_mhz: f64) -> Self {
-        let elapsed_cycles = world.kernel.ended_at.get();
+    pub(super) fn of(kernel: &Kernel, stats: &[CpuStats], frequency_mhz: f64) -> Self {
+        let machine = kernel.machine();
+        let observer = machine.observer();
+        let elapsed_cycles = kernel.ended_at();
         let elapsed_seconds = elapsed_cycles as f64 / (frequency_mhz * 1e6);
-        let score = world.kernel.score.get();
-        let ledger_by_cpu: Vec<_> = world.cores.iter().map(|core| *core.ledger.borrow()).collect();
+        let score = observer.score();
+        let ledger_by_cpu: Vec<_> = (0..machine.cpus()).map(|cpu| machine.processor(cpu).ledger()).collect();
         let mut ledger = Ledger::default();
         ledger_by_cpu.iter().for_each(|one| ledger.add(one));
-        let (tables_left, data_left) = world.phys.used();
+        let (tables_left, data_left) = kernel.frames_used();
         Self {
             score,
             elapsed_cycles,
@@ -139,14 +138,14 @@ impl Outcome {
             score_per_second: if elapsed_cycles == 0 { 0.0 } else { score as f64 / elapsed_seconds },
             ledger,
             ledger_by_cpu,
-            tlb: translations(world),
-            ipis: interrupts(world),
-            flushes: world.insight.counters(),
-            sizes: world.insight.sizes().rows(),
-            kernel: world.kernel.counters.get(),
-            lines: world.lines.borrow().counters(),
-            reasons: Vec::new(),
-            samples: world.kernel.samples.take(),
+            tlb: translations(machine),
+            ipis: observer.ipis(),
+            flushes: observer.flushes(),
+            sizes: observer.sizes(),
+            kernel: observer.kernel(),
+            lines: machine.line_counters(),
+            reasons: reasons(stats),
+            samples: observer.take_samples(),
             tables_left: tables_left as u64,
             data_left: data_left as u64,
         }
@@ -159,10 +158,10 @@ impl Outcome {
     }
 }
 
-fn translations(world: &World) -> TlbCounters {
+fn translations(machine: &Multiprocessor) -> TlbCounters {
     let mut sum = TlbCounters::default();
-    for core in &world.cores {
-        let mmu = core.mmu.borrow();
+    for cpu in 0..machine.cpus() {
+        let mmu = machine.processor(cpu).mmu();
         let one = mmu.counters();
         sum.accesses += one.accesses;
         sum.l1_misses += one.l1_misses;
@@ -175,17 +174,6 @@ fn translations(world: &World) -> TlbCounters {
             let Loss { stlb, .. } = one.lost[cause];
             sum.lost[cause as usize] += stlb;
         }
-    }
-    sum
-}
-
-fn interrupts(world: &World) -> IpiCounters {
-    let mut sum = IpiCounters::default();
-    for core in &world.cores {
-        let one = core.ipis.get();
-        sum.sent += one.sent;
-        sum.received += one.received;
-        sum.wakes_sent += one.wakes_sent;
     }
     sum
 }

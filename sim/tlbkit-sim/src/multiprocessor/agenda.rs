@@ -1,7 +1,8 @@
 //! Which CPU acts next: a heap of the CPUs that will act, with the place of each, so that one can be moved. It is as
 //! deep as there are CPUs that do something, however many the machine has.
 
-use super::core::NEVER;
+/// Never: no time is later.
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Entries of a group: the children of one entry, in one line of the host.
 const GROUP: usize = 4;

@@ -4,7 +4,7 @@ use std::cell::Cell;
 
 /// What the machine loses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Fault {
+pub enum Defect {
     /// Nothing.
     #[default]
     None,
@@ -16,30 +16,30 @@ pub enum Fault {
     RepairsAfter(u64),
 }
 
-/// The machine's way of losing it.
-pub(crate) struct Sabotage {
-    fault: Fault,
+/// A defect, and how often it has been asked about.
+pub(crate) struct DefectCounter {
+    defect: Defect,
     seen: Cell<u64>,
 }
 
-impl Sabotage {
-    pub(crate) fn new(fault: Fault) -> Self {
-        Self { fault, seen: Cell::new(0) }
+impl DefectCounter {
+    pub(crate) fn new(defect: Defect) -> Self {
+        Self { defect, seen: Cell::new(0) }
     }
 
     /// Counts an invalidation; true if it must have no effect.
     pub(crate) fn loses_invalidation(&self) -> bool {
-        matches!(self.fault, Fault::InvalidationsAfter(spared) if self.count() >= spared)
+        matches!(self.defect, Defect::InvalidationsAfter(spared) if self.count() >= spared)
     }
 
     /// Counts an interrupt; true if it must not arrive.
     pub(crate) fn loses_interrupt(&self) -> bool {
-        matches!(self.fault, Fault::InterruptsAfter(spared) if self.count() >= spared)
+        matches!(self.defect, Defect::InterruptsAfter(spared) if self.count() >= spared)
     }
 
     /// Counts a page fault; true if it must stay unrepaired.
     pub(crate) fn loses_repair(&self) -> bool {
-        matches!(self.fault, Fault::RepairsAfter(spared) if self.count() >= spared)
+        matches!(self.defect, Defect::RepairsAfter(spared) if self.count() >= spared)
     }
 
     fn count(&self) -> u64 {

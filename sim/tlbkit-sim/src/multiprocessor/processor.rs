@@ -1,14 +1,13 @@
 //! One simulated CPU: clock, interrupts, translation hardware, account.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
+use std::fmt;
 use std::sync::Arc;
 
-use super::ledger::{Cause, Class, Ledger, LineUse};
+use super::agenda::NEVER;
 use super::spin::Spin;
 use crate::mmu::{self, Mmu};
-
-/// Never: no time is later.
-pub(crate) const NEVER: u64 = u64::MAX;
+use crate::observer::{Cause, Class, Ledger, LineUse};
 
 /// Which privilege is running: what an interrupt finds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,47 +38,36 @@ pub(crate) enum Arrival {
     Flushed,
 }
 
-/// Interrupts of one CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize)]
-pub struct IpiCounters {
-    /// Requests to other CPUs to answer, each target counted.
-    pub sent: u64,
-    /// Requests answered.
-    pub received: u64,
-    /// Idle CPUs woken by an interrupt.
-    pub wakes_sent: u64,
-}
-
 /// One CPU: two lines of the host. What is large lies elsewhere, so that thousands of CPUs taking turns find the next
 /// one in the host's caches.
 #[repr(C, align(64))]
-pub(crate) struct Core {
-    pub(crate) clock: Cell<u64>,
+pub(crate) struct Processor {
+    pub(super) clock: Cell<u64>,
     /// When the earliest flush interrupt that was not taken yet is due; requests merge.
-    pub(crate) flush_due: Cell<u64>,
+    pub(super) flush_due: Cell<u64>,
     /// When the earliest wake-up or preemption interrupt is due.
-    pub(crate) kick_due: Cell<u64>,
+    pub(super) kick_due: Cell<u64>,
     /// When stores that left the CPU's buffer will have reached their lines.
-    pub(crate) drained_at: Cell<u64>,
-    pub(crate) ledger: Box<RefCell<Ledger>>,
-    pub(crate) mmu: Box<RefCell<Mmu>>,
-    pub(crate) irqs: Cell<Irqs>,
-    pub(crate) ring: Cell<Ring>,
-    pub(crate) cause: Cell<Cause>,
+    pub(super) drained_at: Cell<u64>,
+    pub(super) ledger: Box<RefCell<Ledger>>,
+    pub(super) mmu: Box<RefCell<Mmu>>,
+    pub(super) irqs: Cell<Irqs>,
+    pub(super) ring: Cell<Ring>,
+    pub(super) cause: Cell<Cause>,
     /// The account on which a flush that is under way began.
-    pub(crate) outer: Cell<Cause>,
-    pub(crate) class: Cell<Class>,
+    pub(super) outer: Cell<Cause>,
+    pub(super) class: Cell<Class>,
     /// First-level hits since the last whole cycle: two loads fit in one.
-    pub(crate) half: Cell<u8>,
-    pub(crate) spin: RefCell<Spin>,
-    pub(crate) ipis: Cell<IpiCounters>,
-    pub(crate) arrival: Cell<Arrival>,
+    pub(super) half: Cell<u8>,
+    pub(super) arrival: Cell<Arrival>,
+    pub(super) is_halted: Cell<bool>,
+    pub(super) spin: RefCell<Spin>,
 }
 
-const _: () = assert!(size_of::<Core>() == 128);
+const _: () = assert!(size_of::<Processor>() == 128);
 
-impl Core {
-    pub(crate) fn new(config: &Arc<mmu::Config>) -> Self {
+impl Processor {
+    pub(super) fn new(config: &Arc<mmu::Config>) -> Self {
         Self {
             clock: Cell::new(0),
             flush_due: Cell::new(NEVER),
@@ -93,10 +81,16 @@ impl Core {
             outer: Cell::new(Cause::Kernel),
             class: Cell::new(Class::Idle),
             half: Cell::new(0),
-            spin: RefCell::default(),
-            ipis: Cell::default(),
             arrival: Cell::new(Arrival::InPlace),
+            is_halted: Cell::new(false),
+            spin: RefCell::default(),
         }
+    }
+
+    /// The CPU's own time, in cycles since the run began.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.get()
     }
 
     /// Lets `cycles` pass.
@@ -113,7 +107,7 @@ impl Core {
     }
 
     /// Lets `cycles` pass waiting for a cache line.
-    pub(crate) fn advance_line(&self, cycles: u64, line: LineUse) {
+    pub(super) fn advance_line(&self, cycles: u64, line: LineUse) {
         self.clock.set(self.clock.get() + cycles);
         self.ledger.borrow_mut().charge_line(self.class.get(), self.cause.get(), cycles, line);
     }
@@ -124,12 +118,60 @@ impl Core {
         self.advance_for(cause, cycles);
     }
 
+    /// Lets `cycles` pass for work that a loop which only looks does not do.
+    pub(crate) fn work(&self, cycles: u64) {
+        self.spin.borrow_mut().disturb();
+        self.advance(cycles);
+    }
+
     /// Runs `body` on account of `cause`.
     pub(crate) fn within<R>(&self, cause: Cause, body: impl FnOnce() -> R) -> R {
         let before = self.cause.replace(cause);
         let result = body();
         self.cause.set(before);
         result
+    }
+
+    /// From now on time passes on account of `cause`.
+    pub(crate) fn charge_to(&self, cause: Cause) {
+        self.cause.set(cause);
+    }
+
+    /// What time passes on account of.
+    pub(crate) fn cause(&self) -> Cause {
+        self.cause.get()
+    }
+
+    /// From now on the CPU runs a task, or its idle thread, in the kernel.
+    pub(crate) fn become_busy_with(&self, class: Class) {
+        self.class.set(class);
+        self.cause.set(Cause::Kernel);
+    }
+
+    /// From now on the CPU runs with this privilege.
+    pub(crate) fn set_ring(&self, ring: Ring) {
+        self.ring.set(ring);
+    }
+
+    /// Whether interrupts are taken.
+    pub(crate) fn irqs(&self) -> Irqs {
+        self.irqs.get()
+    }
+
+    /// Interrupts wait from now on.
+    pub(crate) fn disable_interrupts(&self) {
+        self.irqs.set(Irqs::Off);
+    }
+
+    /// An interrupt that says that there is a task becomes due at `at`.
+    #[cfg(test)]
+    pub(crate) fn kick_at(&self, at: u64) {
+        self.kick_due.set(at);
+    }
+
+    /// True while the CPU waits for an interrupt.
+    pub(crate) fn is_halted(&self) -> bool {
+        self.is_halted.get()
     }
 
     /// When the next interrupt is due, whether or not it would be taken.
@@ -145,9 +187,32 @@ impl Core {
         }
     }
 
-    pub(crate) fn count_ipis(&self, count: impl FnOnce(&mut IpiCounters)) {
-        let mut ipis = self.ipis.get();
-        count(&mut ipis);
-        self.ipis.set(ipis);
+    /// How `switch`, a call of the protocol, came to its space.
+    pub(crate) fn arrival_of(&self, switch: impl FnOnce()) -> Arrival {
+        self.arrival.set(Arrival::InPlace);
+        switch();
+        self.arrival.get()
+    }
+
+    /// Cycles by cause and class so far.
+    pub(crate) fn ledger(&self) -> Ledger {
+        *self.ledger.borrow()
+    }
+
+    /// The translation hardware.
+    pub(crate) fn mmu(&self) -> RefMut<'_, Mmu> {
+        self.mmu.borrow_mut()
+    }
+}
+
+/// What it does, for whoever wonders why nothing goes on.
+impl fmt::Display for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (cause, now, irqs) = (self.cause(), self.now(), self.irqs());
+        write!(f, "{cause:?} at {now}, interrupts {irqs:?}, next due ")?;
+        match self.flush_due.get() {
+            NEVER => f.write_str("none"),
+            due => due.fmt(f),
+        }
     }
 }

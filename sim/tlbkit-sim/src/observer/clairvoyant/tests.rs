@@ -4,7 +4,7 @@ use tlbkit::Cr3;
 use tlbkit_pmap::{Memory, Purpose};
 
 use super::*;
-use crate::kernel::phys::{Phys, Pressure};
+use crate::kernel::{Phys, Pressure};
 use crate::mmu::{Access, Mode, Overlap};
 
 const PAGE: u64 = 0x40_0000_0000;
@@ -53,16 +53,16 @@ fn cpu(space: &Space, va: u64, tag: Pcid) -> Mmu {
 }
 
 fn change(owner: Owner) -> Operation {
-    Operation { owner, range: Some((PAGE, 1)), unhooked: Vec::new() }
+    Operation::new(owner, Some((PAGE, 1)))
 }
 
 #[test]
 fn a_cpu_needs_telling_if_it_runs_the_space_and_holds_the_page() {
     let space = space(0);
     let operation = change(Owner::Space(space.root));
-    assert!(operation.concerns(&cpu(&space, PAGE, KERNEL), Use::Runs));
-    assert!(!operation.concerns(&cpu(&space, OTHER_PAGE, KERNEL), Use::Runs), "it never used this page");
-    assert!(!operation.concerns(&cpu(&space, PAGE, KERNEL), Use::Idles), "no program can use what it holds");
+    assert!(operation.concerns(&cpu(&space, PAGE, KERNEL), Class::Task));
+    assert!(!operation.concerns(&cpu(&space, OTHER_PAGE, KERNEL), Class::Task), "it never used this page");
+    assert!(!operation.concerns(&cpu(&space, PAGE, KERNEL), Class::Idle), "no program can use what it holds");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_cpu_that_has_gone_to_another_space_is_left_alone() {
     let mut mmu = cpu(&space, PAGE, KERNEL);
     mmu.write_cr3(Cr3::flushing(PhysAddr(other.root.0 + (1 << 30)), Pcid(4)));
     assert!(mmu.holds(KERNEL, VirtAddr(PAGE), 1, Stride::Page4K), "its tag still has the entry");
-    assert!(!change(Owner::Space(space.root)).concerns(&mmu, Use::Runs));
+    assert!(!change(Owner::Space(space.root)).concerns(&mmu, Class::Task));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn an_entry_of_the_user_half_counts_while_the_kernel_half_is_loaded() {
     let space = space(0);
     let mut mmu = cpu(&space, PAGE, USER);
     mmu.write_cr3(Cr3::keeping(space.root, KERNEL));
-    assert!(change(Owner::Space(space.root)).concerns(&mmu, Use::Runs));
+    assert!(change(Owner::Space(space.root)).concerns(&mmu, Class::Task));
 }
 
 #[test]
@@ -87,10 +87,10 @@ fn a_path_through_a_freed_table_concerns_even_an_idle_cpu() {
     let space = space(0);
     let mmu = cpu(&space, OTHER_PAGE, KERNEL);
     let mut operation = change(Owner::Space(space.root));
-    operation.unhooked.push(space.root);
-    assert!(!operation.concerns(&mmu, Use::Idles), "no path leads to that table");
-    operation.unhooked.push(space.last_table);
-    assert!(operation.concerns(&mmu, Use::Idles));
+    operation.note_unhooked(space.root);
+    assert!(!operation.concerns(&mmu, Class::Idle), "no path leads to that table");
+    operation.note_unhooked(space.last_table);
+    assert!(operation.concerns(&mmu, Class::Idle));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn an_entry_of_the_kernel_counts_under_every_tag_and_globally() {
         let space = space(flags);
         let mut mmu = cpu(&space, PAGE, KERNEL);
         mmu.write_cr3(Cr3::flushing(space.root, Pcid(5)));
-        assert!(change(Owner::Kernel).concerns(&mmu, Use::Idles), "flags {flags:#x}");
+        assert!(change(Owner::Kernel).concerns(&mmu, Class::Idle), "flags {flags:#x}");
     }
-    assert!(!change(Owner::Kernel).concerns(&cpu(&space(0), OTHER_PAGE, KERNEL), Use::Runs));
+    assert!(!change(Owner::Kernel).concerns(&cpu(&space(0), OTHER_PAGE, KERNEL), Class::Task));
 }

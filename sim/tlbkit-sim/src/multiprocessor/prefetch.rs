@@ -1,9 +1,9 @@
-//! What the next CPU begins with is brought into the host's caches while another acts. Of thousands of CPUs none is
-//! there still when its turn comes, and each line would be waited for after the one that leads to it.
+//! While one CPU acts, what the next one will begin with is fetched into the host's caches.
+//!
+//! With thousands of simulated CPUs, the host's caches no longer hold a CPU's data when its turn comes, and each cache
+//! line would be found only after the one that points to it.
 
 use std::cell::Cell;
-
-use super::core::Core;
 
 /// Bytes of a host's cache line.
 const LINE_BYTES: usize = 64;
@@ -12,33 +12,37 @@ const LINE_BYTES: usize = 64;
 const STACK_LINES: usize = 6;
 
 /// Where on its stack each CPU was when it was suspended: an address, or 0.
-pub(crate) struct Frames(Box<[Cell<usize>]>);
+pub(super) struct Frames(Box<[Cell<usize>]>);
 
 impl Frames {
-    pub(crate) fn new(cpus: usize) -> Self {
+    pub(super) fn new(cpus: usize) -> Self {
         Self(vec![Cell::new(0); cpus].into())
     }
 
     /// Notes the caller's frame as that of the CPU.
     #[inline(always)]
-    pub(crate) fn note(&self, cpu: usize) {
+    pub(super) fn note(&self, cpu: usize) {
         let here = 0_u8;
         self.0[cpu].set((&raw const here).addr());
     }
 
-    /// Fetches the stack, the core and what it runs.
+    /// Fetches the part of its stack that the CPU goes on with.
     #[inline]
-    pub(crate) fn fetch<R>(&self, cpu: usize, core: &Core, run: &R) {
-        lines(self.0[cpu].get(), STACK_LINES);
-        lines((&raw const *core).addr(), size_of::<Core>().div_ceil(LINE_BYTES));
-        lines((&raw const *run).addr(), size_of::<R>().div_ceil(LINE_BYTES));
+    pub(super) fn prefetch(&self, cpu: usize) {
+        prefetch_lines(self.0[cpu].get(), STACK_LINES);
     }
+}
+
+/// Fetches an object into the host's caches.
+#[inline]
+pub(crate) fn prefetch<T>(object: &T) {
+    prefetch_lines((&raw const *object).addr(), size_of::<T>().div_ceil(LINE_BYTES));
 }
 
 /// Has the host fetch the line of `address` and those behind it, `count` in all. Nothing on hosts without the hint.
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the hint takes any address"))]
 #[inline(always)]
-fn lines(address: usize, count: usize) {
+fn prefetch_lines(address: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in 0..count {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};

@@ -1,0 +1,81 @@
+//! Why a run ends without an outcome.
+
+use thiserror::Error;
+
+use crate::machine::MOST_CPUS;
+
+/// Why a run gave no outcome.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum RunError {
+    /// A program found a page to hold something else than it must.
+    #[error("cpu{cpu}: the page at {va:#x} holds {found:#x} and not {expected:#x}: a flush was lost")]
+    WrongValue {
+        /// The page.
+        va: u64,
+        /// What it holds.
+        found: u64,
+        /// What it must hold.
+        expected: u64,
+        /// On which CPU it was read.
+        cpu: usize,
+    },
+    /// A program touched an address that it has not mapped.
+    #[error("access to {va:#x}, where nothing is mapped")]
+    BadAccess {
+        /// The address.
+        va: u64,
+    },
+    /// A program faults at one address for ever.
+    #[error("cpu{cpu}: {faults} faults in a row at {va:#x}, each said to be repaired")]
+    FaultLoop {
+        /// The address.
+        va: u64,
+        /// How many.
+        faults: u32,
+        /// On which CPU.
+        cpu: usize,
+    },
+    /// Programs go on long after the end of the run: somebody does not see that it is over.
+    #[error(
+        "{tasks} tasks still run at cycle {at_cycles} of a run of {limit_cycles}: give them more time, or a number of \
+         rounds; if that does not help, one of them does not see that it is over"
+    )]
+    Overrun {
+        /// Tasks that have not ended.
+        tasks: usize,
+        /// When the run was given up.
+        at_cycles: u64,
+        /// When it was over.
+        limit_cycles: u64,
+    },
+    /// Programs that count rounds go on and nothing comes of it: somebody waits for what it will never see.
+    #[error(
+        "{tasks} tasks still run at cycle {at_cycles} and none has called the kernel, faulted or ended since cycle \
+         {since_cycles}: a flush was lost; or let them compute less between two calls"
+    )]
+    Quiet {
+        /// Tasks that have not ended.
+        tasks: usize,
+        /// When the run was given up.
+        at_cycles: u64,
+        /// When the last of these things happened.
+        since_cycles: u64,
+    },
+    /// The kernel could not do what a program asked.
+    #[error("the simulated kernel gave up: {0}")]
+    Kernel(String),
+    /// Every CPU waits for another.
+    #[error("nothing can happen any more with {tasks} tasks left: {cpus}")]
+    Stuck {
+        /// Tasks that have not ended.
+        tasks: usize,
+        /// What some CPUs do.
+        cpus: String,
+    },
+    /// The host has no room for another task's stack.
+    #[error("no stack for a task: {0}")]
+    Stack(String),
+    /// A machine of no CPUs, or of more than there may be.
+    #[error("{0} CPUs: must be 1 to {MOST_CPUS}")]
+    Cpus(usize),
+}

@@ -1,0 +1,100 @@
+//! What a program does between system calls: loads, stores, computing. This is where host time goes.
+
+use tlbkit::PhysAddr;
+use tlbkit_pmap::{Access as PagerAccess, Fault};
+
+use super::memory::KernelMemory;
+use super::sched::Fate;
+use super::state::Kernel;
+use super::task::TaskIndex;
+use crate::error::RunError;
+use crate::mmu::{Access, Overlap};
+use crate::observer::{Cause, KernelEvent};
+
+/// Faults in a row at one address: another thread may undo a repair before the access is tried again, but not so often.
+const MOST_FAULTS: u32 = 64;
+
+impl Kernel {
+    /// Carries out one access of the running program, faults included, and returns where it went.
+    #[inline]
+    pub(super) fn touch(&'static self, me: TaskIndex, va: u64, access: Access, overlap: Overlap) -> PhysAddr {
+        let mut faults = 0;
+        loop {
+            if self.machine.must_look_around() {
+                self.pace(me);
+                continue;
+            }
+            if let Ok(pa) = self.machine.access_as_user(va, access, overlap, &self.phys) {
+                return pa;
+            }
+            faults += 1;
+            if faults > MOST_FAULTS {
+                self.fail(RunError::FaultLoop { va, faults, cpu: self.machine.cpu() });
+            }
+            self.page_fault(me, va, access);
+        }
+    }
+
+    /// A page fault of the running program.
+    fn page_fault(&'static self, me: TaskIndex, va: u64, access: Access) {
+        let (machine, process) = (self.machine, self.tasks.get(me).process);
+        self.observer().kernel_event(KernelEvent::Fault);
+        self.note_progress();
+        self.enter_kernel();
+        let cpu = machine.cpu();
+        machine.running().charge_to(Cause::Fault);
+        machine.running().advance(machine.costs().page_fault);
+        self.observer().begin_range(cpu, process.space().root(), va, 1);
+        let access = if access == Access::Write { PagerAccess::Write } else { PagerAccess::Read };
+        let fault = if machine.defect().loses_repair() {
+            Fault::Spurious
+        } else {
+            machine.with_cpu(cpu, |handle| process.vm.fault(&handle, &KernelMemory(self), va, access))
+        };
+        self.observer().end_operation(cpu);
+        match fault {
+            Fault::Bad => self.fail(RunError::BadAccess { va }),
+            Fault::OutOfMemory => self.fail(RunError::Kernel("no frame left".into())),
+            _ => {}
+        }
+        self.return_to_user();
+    }
+
+    /// Lets others catch up, takes interrupts, and gives the CPU away if the time slice is over.
+    pub(super) fn pace(&'static self, me: TaskIndex) {
+        let machine = self.machine;
+        machine.sync(machine.touch_lookahead());
+        let now = machine.running().now();
+        if now >= self.overdue_at() {
+            self.fail_overdue(now);
+        }
+        if self.queues.preempt_at(machine.cpu()) <= now {
+            self.observer().kernel_event(KernelEvent::Preemption);
+            self.enter_kernel();
+            self.switch_away(me, Fate::Queue);
+            self.return_to_user();
+        }
+        let cpu = machine.cpu();
+        machine.refresh_limit(cpu, self.queues.preempt_at(cpu).min(self.overdue_at()));
+    }
+
+    /// Uses the CPU for `cycles`, more while the other thread of the core is busy.
+    pub(super) fn compute(&'static self, me: TaskIndex, cycles: u64) {
+        let machine = self.machine;
+        let mut left = cycles;
+        loop {
+            self.pace(me);
+            if left == 0 {
+                return;
+            }
+            let cpu = machine.cpu();
+            let processor = machine.processor(cpu);
+            let percent = machine.work_percent(cpu);
+            let start = processor.now();
+            let end = start.saturating_add((left * percent).div_ceil(100));
+            machine.sleep_until(end.min(processor.takes_at()).min(self.queues.preempt_at(cpu)), Cause::User);
+            let done = (processor.now() - start) * 100 / percent;
+            left = if processor.now() >= end { 0 } else { left.saturating_sub(done) };
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! A run queue per CPU, and which CPUs have nothing to run or something to give away.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+
+use tlbkit_workloads::scheduling::RunQueues;
+
+use super::task::{TaskIndex, Tasks};
+use crate::multiprocessor::{NEVER, prefetch};
+
+/// What a CPU does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Running {
+    /// Its idle thread.
+    Idle,
+    /// A task.
+    Task(TaskIndex),
+}
+
+/// The scheduler's part of a CPU: one line of the host.
+#[repr(align(64))]
+struct CpuQueue {
+    running: Cell<Running>,
+    waiting: RefCell<VecDeque<TaskIndex>>,
+    /// Tasks that wait and are not pinned.
+    loose: Cell<u32>,
+    slice_end: Cell<u64>,
+}
+
+const _: () = assert!(size_of::<CpuQueue>() == 64);
+
+/// The queues of all CPUs.
+pub(super) struct Queues {
+    cpus: Box<[CpuQueue]>,
+    /// CPUs whose idle thread found nothing to run, and that have been given nothing since.
+    idle: CpuBits,
+    /// CPUs whose queues hold a task that is not pinned.
+    loose: CpuBits,
+}
+
+impl Queues {
+    pub(super) fn new(cpus: usize) -> Self {
+        let queue = || CpuQueue {
+            running: Cell::new(Running::Idle),
+            waiting: RefCell::default(),
+            loose: Cell::new(0),
+            slice_end: Cell::new(NEVER),
+        };
+        Self { cpus: (0..cpus).map(|_| queue()).collect(), idle: CpuBits::new(cpus), loose: CpuBits::new(cpus) }
+    }
+
+    /// What the CPU does.
+    pub(super) fn running(&self, cpu: usize) -> Running {
+        self.cpus[cpu].running.get()
+    }
+
+    /// From now on, and if others wait until `slice_end`, the CPU does this.
+    pub(super) fn run(&self, cpu: usize, next: Running, slice_end: u64) {
+        self.cpus[cpu].running.set(next);
+        self.cpus[cpu].slice_end.set(slice_end);
+    }
+
+    /// When the task on `cpu` must make room for another, if another waits.
+    pub(super) fn preempt_at(&self, cpu: usize) -> u64 {
+        if self.is_empty(cpu) { NEVER } else { self.cpus[cpu].slice_end.get() }
+    }
+
+    /// True if no task waits for the CPU.
+    pub(super) fn is_empty(&self, cpu: usize) -> bool {
+        self.cpus[cpu].waiting.borrow().is_empty()
+    }
+
+    /// True if tasks wait for `cpu` and all of them are pinned: nobody else can take one.
+    pub(super) fn only_pinned_wait(&self, cpu: usize) -> bool {
+        self.cpus[cpu].loose.get() == 0 && !self.is_empty(cpu)
+    }
+
+    /// Puts a task at the end of a queue.
+    pub(super) fn push(&self, cpu: usize, index: TaskIndex, tasks: &Tasks) {
+        self.cpus[cpu].waiting.borrow_mut().push_back(index);
+        if !tasks.get(index).is_pinned() {
+            let loose = &self.cpus[cpu].loose;
+            loose.set(loose.get() + 1);
+            self.loose.insert(cpu);
+        }
+    }
+
+    /// The CPU found nothing to run.
+    pub(super) fn set_idle(&self, cpu: usize) {
+        self.idle.insert(cpu);
+    }
+
+    /// The CPU has something to run; true if it had nothing before.
+    pub(super) fn clear_idle(&self, cpu: usize) -> bool {
+        let was_idle = self.idle.contains(cpu);
+        self.idle.remove(cpu);
+        was_idle
+    }
+
+    /// Fetches what the scheduler knows of the CPU into the host's caches.
+    pub(super) fn prefetch(&self, cpu: usize) {
+        prefetch(&self.cpus[cpu]);
+    }
+}
+
+/// The queues as the scheduling rules see them, with the tasks that are in them.
+#[derive(Clone, Copy)]
+pub(super) struct WithTasks<'k> {
+    pub(super) queues: &'k Queues,
+    pub(super) tasks: &'k Tasks,
+}
+
+impl WithTasks<'_> {
+    /// A task was taken out of the queue of `cpu`.
+    fn note_taken(self, cpu: usize, index: TaskIndex) {
+        if !self.tasks.get(index).is_pinned() {
+            let loose = &self.queues.cpus[cpu].loose;
+            loose.set(loose.get() - 1);
+            if loose.get() == 0 {
+                self.queues.loose.remove(cpu);
+            }
+        }
+    }
+}
+
+impl RunQueues for WithTasks<'_> {
+    type Task = TaskIndex;
+
+    fn cpus(&self) -> usize {
+        self.queues.cpus.len()
+    }
+
+    fn idle_from(&self, cpu: usize) -> Option<usize> {
+        self.queues.idle.from(cpu)
+    }
+
+    fn waiting(&self, cpu: usize) -> usize {
+        self.queues.cpus[cpu].waiting.borrow().len()
+    }
+
+    fn runs_idle_thread(&self, cpu: usize) -> bool {
+        self.queues.running(cpu) == Running::Idle
+    }
+
+    /// Only CPUs whose queues hold a task that is not pinned: with thousands of CPUs, looking at all is what a run
+    /// would do.
+    fn movable_from(&self, cpu: usize) -> Option<usize> {
+        self.queues.loose.from(cpu)
+    }
+
+    fn take_first(&mut self, cpu: usize) -> Option<TaskIndex> {
+        let index = self.queues.cpus[cpu].waiting.borrow_mut().pop_front()?;
+        self.note_taken(cpu, index);
+        Some(index)
+    }
+
+    fn take_movable(&mut self, cpu: usize) -> Option<TaskIndex> {
+        let mut waiting = self.queues.cpus[cpu].waiting.borrow_mut();
+        let at = waiting.iter().position(|&index| self.tasks.get(index).may_move())?;
+        let index = waiting.remove(at)?;
+        self.note_taken(cpu, index);
+        Some(index)
+    }
+}
+
+/// Some of the CPUs: a bit for each, and a bit for each word of those that is not zero.
+struct CpuBits {
+    words: RefCell<Vec<u64>>,
+    summary: RefCell<Vec<u64>>,
+}
+
+impl CpuBits {
+    fn new(cpus: usize) -> Self {
+        let words = cpus.div_ceil(64);
+        Self { words: RefCell::new(vec![0; words]), summary: RefCell::new(vec![0; words.div_ceil(64)]) }
+    }
+
+    fn insert(&self, cpu: usize) {
+        self.words.borrow_mut()[cpu / 64] |= 1 << (cpu % 64);
+        self.summary.borrow_mut()[cpu / 64 / 64] |= 1 << (cpu / 64 % 64);
+    }
+
+    fn remove(&self, cpu: usize) {
+        let word = &mut self.words.borrow_mut()[cpu / 64];
+        *word &= !(1 << (cpu % 64));
+        if *word == 0 {
+            self.summary.borrow_mut()[cpu / 64 / 64] &= !(1 << (cpu / 64 % 64));
+        }
+    }
+
+    fn contains(&self, cpu: usize) -> bool {
+        self.words.borrow()[cpu / 64] >> (cpu % 64) & 1 == 1
+    }
+
+    /// The first of them from `cpu` upwards, around the end.
+    fn from(&self, cpu: usize) -> Option<usize> {
+        if self.summary.borrow().iter().all(|&word| word == 0) {
+            return None;
+        }
+        self.at_or_above(cpu).or_else(|| self.at_or_above(0))
+    }
+
+    fn at_or_above(&self, cpu: usize) -> Option<usize> {
+        let words = self.words.borrow();
+        let rest = words[cpu / 64] >> (cpu % 64);
+        if rest != 0 {
+            return Some(cpu + rest.trailing_zeros() as usize);
+        }
+        let word = first_bit(&self.summary.borrow(), cpu / 64 + 1)?;
+        Some(word * 64 + words[word].trailing_zeros() as usize)
+    }
+}
+
+/// The first set bit from `from` upwards.
+fn first_bit(words: &[u64], from: usize) -> Option<usize> {
+    let above = |at: usize, word: u64| if at == from / 64 { word >> (from % 64) << (from % 64) } else { word };
+    let mut rest = words.iter().enumerate().skip(from / 64).map(|(at, &word)| (at, above(at, word)));
+    let (at, word) = rest.find(|&(_, word)| word != 0)?;
+    Some(at * 64 + word.trailing_zeros() as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CpuBits;
+    use crate::machine::MOST_CPUS as CPUS;
+
+    #[test]
+    fn the_search_finds_what_looking_at_every_cpu_finds() {
+        let set = CpuBits::new(CPUS);
+        let mut members = std::collections::BTreeSet::new();
+        for step in 0..400 {
+            let cpu = step * step * 37 % CPUS;
+            if members.insert(cpu) {
+                set.insert(cpu);
+            } else {
+                members.remove(&cpu);
+                set.remove(cpu);
+            }
+            for start in [0, cpu, (cpu + 1) % CPUS, step * 20, CPUS - 1] {
+                let expected = members.range(start..).next().or(members.first());
+                assert_eq!(set.from(start), expected.copied(), "from {start}");
+            }
+        }
+        members.into_iter().for_each(|cpu| set.remove(cpu));
+        assert_eq!(set.from(63), None);
+    }
+
+    #[test]
+    fn the_search_goes_round() {
+        let set = CpuBits::new(130);
+        assert_eq!(set.from(5), None);
+        set.insert(3);
+        assert_eq!(set.from(5), Some(3));
+        set.insert(129);
+        assert_eq!((set.from(5), set.from(0)), (Some(129), Some(3)));
+        set.remove(129);
+        assert_eq!(set.from(129), Some(3));
+    }
+}

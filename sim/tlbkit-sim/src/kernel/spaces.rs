@@ -1,0 +1,63 @@
+//! Making and ending processes.
+
+use std::cell::Cell;
+
+use tlbkit::{AddressSpace, Hardware};
+use tlbkit_pmap::Vm;
+
+use super::memory::KernelMemory;
+use super::process::Process;
+use super::state::Kernel;
+use crate::error::RunError;
+use crate::keep::{Keep, KeptWords};
+
+impl Kernel {
+    /// A process with an empty space.
+    pub(super) fn new_process(&'static self) -> &'static Process {
+        self.reclaim();
+        let machine = self.machine;
+        let set = KeptWords::zeroed(AddressSpace::set_words(machine.cpus()));
+        let words = set.get();
+        machine.mark_cpu_set(words);
+        self.sets.borrow_mut().push(set);
+        let token = machine.new_token();
+        self.processes.borrow_mut().push(None);
+        let vm = match Vm::new(machine.tlb(), &KernelMemory(self), self.map, token, words) {
+            Ok(vm) => vm,
+            Err(error) => self.fail(RunError::Kernel(error.to_string())),
+        };
+        let process = Keep::new(Box::new(Process { vm, threads: Cell::new(0) }));
+        let lent = process.get();
+        machine.set_space(token, lent.space());
+        self.processes.borrow_mut()[token.0 as usize] = Some(process);
+        lent
+    }
+
+    /// Frees what was left of spaces that a CPU had held lazily beyond their end.
+    fn reclaim(&'static self) {
+        let Some(cpu) = self.machine.running_cpu() else { return };
+        for token in self.machine.take_unreferenced() {
+            let process = self.processes.borrow()[token.0 as usize].as_ref().map(Keep::get);
+            let process = process.expect("only a space that was made has references");
+            self.machine.with_cpu(cpu, |handle| process.vm.reclaim(&handle, &KernelMemory(self)));
+        }
+    }
+
+    /// A thread of the process ends on the running CPU; with the last one the space does.
+    pub(super) fn leave_process(&'static self, process: &'static Process) {
+        process.threads.set(process.threads.get() - 1);
+        if process.threads.get() > 0 {
+            return;
+        }
+        let (memory, here) = (KernelMemory(self), self.machine.cpu());
+        self.observer().begin_exit(here, process.space().root());
+        self.machine.with_cpu(here, |cpu| {
+            process.vm.exit(&cpu, &memory);
+            if cpu.is_running(process.space()) {
+                cpu.hardware().with_irqs_off(|irqs| cpu.enter_lazy(irqs));
+            }
+            let _freed_now_or_by_reclaim = process.vm.destroy(&cpu, &memory);
+        });
+        self.observer().end_exit(here);
+    }
+}

@@ -1,0 +1,152 @@
+//! Memory accesses: the protocol's atomics, and the loads and stores of programs and of the kernel.
+//!
+//! Each atomic access is a point at which other CPUs may act, and costs what its cache line costs. Loads and stores go
+//! through the TLB.
+
+use std::cell::Cell;
+
+use tlbkit::sync::Access as AtomicAccess;
+use tlbkit::{PhysAddr, VirtAddr};
+
+use super::agenda::NEVER;
+use super::processor::Irqs;
+use super::spin::Found;
+use super::system::Multiprocessor;
+use crate::lines::{LineId, Reach, word_bit};
+use crate::mmu::{Access, Fault, Hit, Mode, Overlap, Source, Tables};
+use crate::observer::{Cause, LineUse};
+
+thread_local! {
+    static ON_THREAD: Cell<Option<&'static Multiprocessor>> = const { Cell::new(None) };
+}
+
+/// The observer of the host's thread: called before each atomic access of the protocol takes effect.
+pub(crate) fn observe(access: AtomicAccess, address: usize) {
+    if let Some(machine) = ON_THREAD.get()
+        && !(access == AtomicAccess::Load && machine.streak.repeats(address, machine.costs.lines.local_cycles))
+        && machine.running_cpu().is_some()
+    {
+        machine.look_up(access, address);
+    }
+}
+
+/// The protocol's atomics.
+impl Multiprocessor {
+    /// Makes `machine` the one whose protocol runs on this host thread, or none.
+    pub(crate) fn install(machine: Option<&'static Self>) {
+        ON_THREAD.set(machine);
+    }
+
+    #[inline(never)]
+    fn look_up(&'static self, access: AtomicAccess, address: usize) {
+        self.end_streak();
+        if access == AtomicAccess::Fence {
+            let processor = self.running();
+            processor.advance_to(processor.drained_at.get(), processor.cause());
+            processor.advance(self.costs.full_fence);
+            return;
+        }
+        let cpu = self.cpu();
+        let processor = &self.processors[cpu];
+        let (line, reach) = self.lines.borrow_mut().find(cpu as u32, access, address, processor.now());
+        self.sync(match reach {
+            Reach::Settled if processor.irqs() == Irqs::Off => NEVER,
+            Reach::Settled => self.touch_lookahead(),
+            Reach::Near => self.costs.lines.same_socket_cycles,
+            Reach::Far => 0,
+        });
+        if access == AtomicAccess::Rmw {
+            processor.advance_to(processor.drained_at.get(), processor.cause());
+        }
+        let now = processor.now();
+        let charge = self.lines.borrow_mut().access(cpu as u32, access, line, now);
+        let line_use = if charge.set_words & word_bit(address) != 0 { LineUse::CpuSet } else { LineUse::Other };
+        processor.advance_line(charge.cycles, line_use);
+        let is_settled = reach == Reach::Settled && charge.was_held;
+        let ahead = if is_settled { self.touch_lookahead() } else { self.costs.lines.same_socket_cycles };
+        let until = self.horizon.get().saturating_add(ahead + 1).min(processor.takes_at());
+        self.streak.begin(processor, address, charge.set_words, until);
+        if access == AtomicAccess::Load {
+            processor.spin.borrow_mut().load(line, if charge.was_held { Found::Held } else { Found::Fetched });
+            return;
+        }
+        processor.spin.borrow_mut().disturb();
+        processor.drained_at.set(processor.drained_at.get().max(charge.visible_at));
+        if charge.is_watched {
+            let watchers = self.lines.borrow_mut().take_watchers(line);
+            watchers.into_iter().for_each(|watcher| self.wake(watcher as usize, now));
+        }
+    }
+
+    /// PAUSE: sleeps through turns of a loop that cannot see anything new.
+    pub(super) fn relax(&'static self) {
+        let cpu = self.cpu();
+        let processor = &self.processors[cpu];
+        let cause = match processor.cause() {
+            Cause::FlushWait => Cause::FlushWait,
+            _ => Cause::LockSpin,
+        };
+        processor.advance_for(cause, self.costs.pause);
+        // First whatever is due: an interrupt taken here may fetch a line again that was lost, and hide the loss.
+        self.sync(0);
+        self.end_streak();
+        let lines = processor.spin.borrow_mut().end_turn();
+        let unchanged = |line: &LineId| self.lines.borrow().is_held(cpu as u32, *line);
+        if lines.is_empty() || !lines.iter().all(unchanged) {
+            return;
+        }
+        lines.iter().for_each(|&line| self.lines.borrow_mut().watch(cpu as u32, line));
+        self.sleep_until(processor.takes_at(), cause);
+        lines.iter().for_each(|&line| self.lines.borrow_mut().unwatch(cpu as u32, line));
+        self.sync(0);
+    }
+}
+
+/// Loads and stores by address.
+impl Multiprocessor {
+    /// An access of the running program. Charges for it and says where it goes.
+    ///
+    /// # Errors
+    /// The fault that it raises; what the handler costs is not charged.
+    #[inline]
+    pub(crate) fn access_as_user(
+        &self,
+        va: u64,
+        access: Access,
+        overlap: Overlap,
+        tables: &impl Tables,
+    ) -> Result<PhysAddr, Fault> {
+        let processor = self.running();
+        let result = processor.mmu.borrow_mut().translate(VirtAddr(va), access, Mode::User, overlap, tables);
+        let Hit { pa, cost } = match result {
+            Ok(hit) => hit,
+            Err(fault) => {
+                processor.advance_for(Cause::WalkUser, u64::from(fault.cost.cycles));
+                return Err(fault);
+            }
+        };
+        match cost.source {
+            // Two loads start in a cycle; what they load is in the first-level cache.
+            Source::L1 => {
+                let half = processor.half.get() + 1;
+                processor.half.set(half & 1);
+                processor.advance_for(Cause::User, u64::from(half >> 1));
+            }
+            Source::Stlb => processor.advance_for(Cause::User, u64::from(cost.cycles)),
+            Source::Walk => processor.advance_for(Cause::WalkUser, u64::from(cost.cycles)),
+        }
+        Ok(pa)
+    }
+
+    /// A load by the kernel from its own addresses. Charges for its translation and says where it goes.
+    ///
+    /// # Errors
+    /// The fault that it raises, for which nothing is charged.
+    pub(crate) fn load_as_kernel(&self, va: u64, tables: &impl Tables) -> Result<PhysAddr, Fault> {
+        let processor = self.running();
+        let mut mmu = processor.mmu.borrow_mut();
+        let hit = mmu.translate(VirtAddr(va), Access::Read, Mode::Kernel, Overlap::Independent, tables)?;
+        processor.advance_for(Cause::WalkKernel, u64::from(hit.cost.cycles));
+        Ok(hit.pa)
+    }
+}

@@ -1,0 +1,96 @@
+//! Interrupts: sent at a cost, delivered later, taken when interrupts are on.
+
+use tlbkit::IrqsOff;
+
+use super::agenda::NEVER;
+use super::processor::{Irqs, Ring};
+use super::system::Multiprocessor;
+use crate::observer::Cause;
+
+/// What an interrupt is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Vector {
+    /// A request of the protocol.
+    Flush,
+    /// There is a task to run.
+    Kick,
+}
+
+impl Multiprocessor {
+    /// The running CPU interrupts `to`, which is idle, because there is a task for it to run.
+    pub(crate) fn send_kick(&self, to: usize) {
+        self.observer.wake_sent();
+        self.running().advance(self.costs.ipi_send);
+        self.deliver(to, Vector::Kick);
+    }
+
+    /// Makes an interrupt due on `to`; sending was charged by the caller.
+    pub(super) fn deliver(&self, to: usize, vector: Vector) {
+        let from = self.running().now();
+        let transit =
+            if self.same_socket(self.cpu(), to) { self.costs.ipi_same_socket } else { self.costs.ipi_cross_socket };
+        let target = &self.processors[to];
+        let wake = if target.is_halted() { self.costs.idle_wake } else { 0 };
+        let due = match vector {
+            Vector::Flush => &target.flush_due,
+            Vector::Kick => &target.kick_due,
+        };
+        due.set(due.get().min(from + transit + wake));
+        if target.irqs() == Irqs::On {
+            self.wake(to, due.get());
+        }
+    }
+
+    /// Interrupts are taken again on the running CPU, and those that are due at once.
+    pub(crate) fn enable_interrupts(&'static self) {
+        self.running().irqs.set(Irqs::On);
+        self.look_for_interrupts();
+    }
+
+    /// Takes what has become due while the running CPU had interrupts off, if they are on again.
+    pub(super) fn look_for_interrupts(&'static self) {
+        let cpu = self.cpu();
+        self.forget_limits();
+        if self.processors[cpu].takes_at() <= self.processors[cpu].now() {
+            self.take_interrupts(cpu);
+        }
+    }
+
+    /// Takes every interrupt that is due on the running CPU.
+    pub(super) fn take_interrupts(&'static self, cpu: usize) {
+        let processor = &self.processors[cpu];
+        processor.spin.borrow_mut().disturb();
+        let irqs = processor.irqs.replace(Irqs::Off);
+        let ring = processor.ring.replace(Ring::Kernel);
+        let now = processor.now();
+        processor.within(Cause::Interrupt, || {
+            processor.advance(self.costs.interrupt);
+            if processor.kick_due.get() <= now {
+                processor.kick_due.set(NEVER);
+            }
+            if processor.flush_due.get() <= now {
+                processor.flush_due.set(NEVER);
+                self.answer(cpu, ring);
+            }
+        });
+        processor.ring.set(ring);
+        processor.irqs.set(irqs);
+        self.forget_limits();
+    }
+
+    /// The handler of a flush interrupt that came while the CPU ran in `ring`.
+    fn answer(&'static self, cpu: usize, ring: Ring) {
+        self.observer.flush_interrupt_taken();
+        self.processors[cpu].advance(self.costs.calls.answer);
+        let irqs = IrqsOff::assume();
+        self.with_cpu(cpu, |handle| {
+            if ring == Ring::User {
+                handle.enter_kernel(&irqs);
+            }
+            handle.answer(&irqs);
+            if ring == Ring::User {
+                handle.exit_to_user(&irqs);
+            }
+        });
+    }
+}

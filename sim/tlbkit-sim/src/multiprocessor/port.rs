@@ -1,0 +1,168 @@
+//! The door of the protocol to one simulated CPU.
+
+use tlbkit::{
+    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, LocalFlush, SpaceToken, VirtAddr,
+};
+
+use super::interrupts::Vector;
+use super::processor::{Arrival, Irqs, Processor};
+use super::system::Multiprocessor;
+use crate::mmu::Mmu;
+use crate::observer::Cause;
+
+impl Multiprocessor {
+    /// Calls the protocol on behalf of a CPU.
+    pub(crate) fn with_cpu<R>(&'static self, cpu: usize, body: impl FnOnce(Cpu<'_, 'static, Port>) -> R) -> R {
+        let port = Port { machine: self, cpu };
+        body(self.tlb.cpu(CpuId(cpu as u32), &port))
+    }
+}
+
+/// One CPU as the protocol sees it.
+#[derive(Clone, Copy)]
+pub(crate) struct Port {
+    machine: &'static Multiprocessor,
+    cpu: usize,
+}
+
+impl Port {
+    fn processor(&self) -> &'static Processor {
+        &self.machine.processors[self.cpu]
+    }
+
+    /// Before the first cycle of the run nothing costs anything.
+    fn is_live(&self) -> bool {
+        self.machine.running_cpu().is_some()
+    }
+
+    fn charge(&self, cycles: u64) {
+        if self.is_live() {
+            self.processor().work(cycles);
+        }
+    }
+
+    fn ipi(&self, to: usize) {
+        let target = &self.machine.processors[to];
+        self.machine.observer.flush_interrupt_sent(self.cpu, &target.mmu.borrow(), target.class.get());
+        if !self.machine.defect.loses_interrupt() {
+            self.machine.deliver(to, Vector::Flush);
+        }
+    }
+}
+
+impl Hardware for Port {
+    fn features(&self) -> Features {
+        self.machine.features
+    }
+
+    fn write_cr3(&self, cr3: Cr3) {
+        let costs = &self.machine.costs;
+        self.charge(if cr3.keeps() && self.machine.features.pcid { costs.cr3_keep } else { costs.cr3_flush });
+        let mut mmu = self.processor().mmu.borrow_mut();
+        self.machine.observer.cr3_write(&mut mmu, |mmu| mmu.write_cr3(cr3));
+    }
+
+    fn invlpg(&self, va: VirtAddr) {
+        self.charge(self.machine.costs.invlpg);
+        if !self.machine.defect.loses_invalidation() {
+            let mut mmu = self.processor().mmu.borrow_mut();
+            self.machine.observer.page_invalidation(&mut mmu, |mmu| mmu.invlpg(va));
+        }
+    }
+
+    fn invpcid(&self, what: Invpcid) {
+        let costs = &self.machine.costs;
+        self.charge(match what {
+            Invpcid::Address(..) => costs.invpcid_address,
+            Invpcid::Single(_) => costs.invpcid_single,
+            Invpcid::AllAndGlobals | Invpcid::All => costs.invpcid_all,
+        });
+        if self.machine.defect.loses_invalidation() {
+            return;
+        }
+        let mut mmu = self.processor().mmu.borrow_mut();
+        let flush = |mmu: &mut Mmu| mmu.invpcid(what).expect("a tag that the protocol gave out");
+        match what {
+            Invpcid::Address(..) => self.machine.observer.page_invalidation(&mut mmu, flush),
+            _ => self.machine.observer.full_invalidation(&mut mmu, flush),
+        }
+    }
+
+    fn toggle_pge(&self) {
+        self.charge(self.machine.costs.cr4_pge_toggle);
+        let mut mmu = self.processor().mmu.borrow_mut();
+        self.machine.observer.full_invalidation(&mut mmu, Mmu::toggle_pge);
+    }
+
+    fn send_ipi(&self, to: CpuId) {
+        self.processor().within(Cause::FlushSend, || self.charge(self.machine.costs.ipi_send));
+        self.ipi(to.0 as usize);
+        self.machine.sync(0);
+    }
+
+    fn send_ipi_to_others(&self) {
+        self.processor().within(Cause::FlushSend, || self.charge(self.machine.costs.ipi_send_shorthand));
+        for to in (0..self.machine.cpus()).filter(|&to| to != self.cpu) {
+            self.ipi(to);
+        }
+        self.machine.sync(0);
+    }
+
+    fn relax(&self) {
+        self.machine.relax();
+    }
+
+    fn irqs_enabled(&self) -> bool {
+        self.processor().irqs() == Irqs::On
+    }
+
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        let processor = self.processor();
+        let before = processor.irqs.replace(Irqs::Off);
+        // Other CPUs are told with interrupts on: if they go off in the midst of that, the local half begins.
+        let cause = if processor.cause() == Cause::FlushSend { Cause::FlushLocal } else { processor.cause() };
+        let result = processor.within(cause, || f(&IrqsOff::assume()));
+        processor.irqs.set(before);
+        if self.is_live() {
+            self.machine.look_for_interrupts();
+        }
+        result
+    }
+
+    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+        self.machine.space(token)
+    }
+
+    /// A flush has phases, each with its own account; it ends on the one that it began on. Raising the generation and
+    /// looking whether others are there goes with the half that the policy does first. Telling them ends when the first
+    /// of them is found not to have answered.
+    fn event(&self, event: Event) {
+        if !self.is_live() {
+            return;
+        }
+        let (machine, processor) = (self.machine, self.processor());
+        let local_cycles = processor.ledger.borrow().of(Cause::FlushLocal);
+        match event {
+            Event::FlushBegin(_) => {
+                let first = match machine.tlb.policy().local_flush {
+                    LocalFlush::BeforeRemote => Cause::FlushLocal,
+                    LocalFlush::WhileRemote => Cause::FlushSend,
+                };
+                processor.outer.set(processor.cause.replace(first));
+                processor.advance_for(Cause::FlushLocal, machine.costs.flush_entry);
+            }
+            Event::FlushLocalDone => processor.cause.set(Cause::FlushSend),
+            Event::Waiting(_) => processor.cause.set(Cause::FlushWait),
+            Event::FlushEnd => processor.cause.set(processor.outer.get()),
+            Event::SwitchKept => processor.arrival.set(Arrival::Kept),
+            Event::SwitchFlushed => processor.arrival.set(Arrival::Flushed),
+            Event::LastLazyReference(token) => machine.unreferenced.borrow_mut().push(token),
+            _ => {}
+        }
+        machine.observer.protocol_event(self.cpu, event, local_cycles);
+    }
+
+    fn now_cycles(&self) -> u64 {
+        self.processor().now()
+    }
+}

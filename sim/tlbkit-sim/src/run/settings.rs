@@ -1,0 +1,50 @@
+//! What to run.
+
+use tlbkit::Policy;
+use tlbkit_workloads::Workload;
+
+use crate::kernel::Pressure;
+use crate::machine::Machine;
+use crate::multiprocessor::Defect;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Run<'m> {
+    /// The machine.
+    pub machine: &'m Machine,
+    /// The protocol's policy.
+    pub policy: Policy,
+    /// What runs on it.
+    pub workload: Workload,
+    /// CPUs; the machine file's number is only its default.
+    pub cpus: usize,
+    /// Where random numbers come from.
+    pub seed: u64,
+    /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true, and long after that the run is given
+    /// up; none for workloads that [end by themselves](Workload::ends_by_itself).
+    pub limit_cycles: Option<u64>,
+    /// How often the score is noted; never if it is none.
+    pub sample_cycles: Option<u64>,
+    /// Whether memory is short.
+    pub pressure: Pressure,
+    /// What the machine loses: nothing, but in tests.
+    pub defect: Defect,
+}
+
+impl<'m> Run<'m> {
+    /// A run on all CPUs of the machine, seed 1, without a limit.
+    #[must_use]
+    pub fn new(machine: &'m Machine, policy: Policy, workload: Workload) -> Self {
+        Self {
+            machine,
+            policy,
+            workload,
+            cpus: machine.system.cpus.count(),
+            seed: 1,
+            limit_cycles: None,
+            sample_cycles: None,
+            pressure: Pressure::None,
+            defect: Defect::None,
+        }
+    }
+}
