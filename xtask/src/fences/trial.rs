@@ -49,7 +49,7 @@ pub(super) struct Trial {
 impl Trial {
     /// Copies the protocol of the workspace at `root`.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["lib/tlbkit"])? })
+        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["lib/tlbkit", "lib/tlbkit-arch"])? })
     }
 
     /// The verdict on the copy with `change` made, with narrow sets: they meet every line, and only they some; the copy

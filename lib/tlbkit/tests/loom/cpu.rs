@@ -1,4 +1,7 @@
 //! One CPU: what its program and its kernel do, and the door through which the protocol reaches its TLB.
+//!
+//! What each instruction invalidates is written here apart from `tlbkit-arch`, on purpose: loom's CPUs hold pages by
+//! number and no addresses, and a mistake in the one table would otherwise be a mistake in every check.
 
 use std::rc::Rc;
 

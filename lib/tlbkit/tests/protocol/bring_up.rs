@@ -1,8 +1,9 @@
 //! Bring-up, hot-plug and resume: a TLB of which nothing is known, and a CPU that nobody interrupts.
 
-use tlbkit::{CpuSetUpkeep, Pcid, Policy, Stride, Tags};
+use tlbkit::{CpuSetUpkeep, Pcid, Policy, Stride, Tags, VirtAddr};
+use tlbkit_arch::{Path, Translation};
 
-use crate::machine::{Did, Entry, Holds, KERNEL, MODERN, Owner, Path, USER, World};
+use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World};
 
 /// Fills every tag of the CPU with what a boot loader, or the time before a suspend, may have left there.
 fn leave_rubbish(world: &World, cpu: usize) {
@@ -12,10 +13,11 @@ fn leave_rubbish(world: &World, cpu: usize) {
     memory.free(&[stamp]);
     let mut tlb = world.cores[cpu].tlb.borrow_mut();
     for pcid in (0..16).flat_map(|n| [Pcid(n), Pcid(n).user_half()]) {
-        for (start, holds) in [(USER, Holds::Tagged), (KERNEL, Holds::Tagged), (KERNEL, Holds::Global)] {
-            tlb.entries.push(Entry { pcid, start, stride: Stride::Page4K, stamp, holds });
+        for (start, is_global) in [(USER, false), (KERNEL, false), (KERNEL, true)] {
+            let held = Translation { pcid, start: VirtAddr(start), stride: Stride::Page4K, is_global };
+            tlb.translations.push((held, stamp));
         }
-        tlb.paths.push(Path { pcid, region: USER >> 21, table: stamp });
+        tlb.paths.push((Path { pcid, start: VirtAddr(USER), level: 1 }, stamp));
     }
 }
 
@@ -30,7 +32,7 @@ fn inv_12_a_restarted_cpu_keeps_nothing_of_what_its_tlb_held() {
         world.switch(0, space);
         leave_rubbish(world, 0);
         world.bring_up(0);
-        assert!(world.cores[0].tlb.borrow().entries.is_empty() && world.cores[0].tlb.borrow().paths.is_empty());
+        assert!(world.cores[0].tlb.borrow().translations.is_empty() && world.cores[0].tlb.borrow().paths.is_empty());
         world.switch(0, space);
         assert!(world.touch(0, USER).is_some() && world.touch_in_kernel(0, KERNEL).is_some());
     }

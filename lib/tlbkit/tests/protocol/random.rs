@@ -11,6 +11,7 @@ use tlbkit::{
     Accounting, Batching, Compare, CpuSetUpkeep, FamilyShift, Features, History, Isolation, KernelSet, LargePageWalk,
     Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
 };
+use tlbkit_arch::SplitMix64;
 
 use crate::machine::{Delivery, KERNEL, MODERN, Owner, USER, World, root_of};
 
@@ -214,11 +215,8 @@ proptest! {
 
 /// A fixed stream of steps for each preset.
 fn stream(seed: u64) -> Vec<Step> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let mut next = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 56) as u8
-    };
+    let mut random = SplitMix64::new(seed);
+    let mut next = || random.bits() as u8;
     (0..400).map(|_| (next(), next(), next())).collect()
 }
 

@@ -1,6 +1,7 @@
 //! Four real threads that switch, idle, use and revoke: no page is used in a version that was revoked.
 
 use tlbkit::{Batching, CpuSetUpkeep, History, Lazy, Policy, Tags};
+use tlbkit_arch::SplitMix64;
 
 use crate::machine::thread::{Machine, PAGES, Thread};
 
@@ -10,12 +11,10 @@ const ROUNDS: usize = 4_000;
 
 fn live(machine: &'static Machine, id: usize) {
     let cpu = Thread::new(machine, id);
-    let mut state = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(id as u64 + 1);
+    let mut random = SplitMix64::new(id as u64);
     let mut running = None;
     for _ in 0..ROUNDS {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
+        let state = random.bits();
         let (space, page) = ((state >> 8) as usize % SPACES, (state >> 16) as usize % PAGES);
         match state >> 32 & 15 {
             0..=4 => {

@@ -4,10 +4,11 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid, SpaceToken};
 use tlbkit::{Tags, VirtAddr};
+use tlbkit_arch::store::Store;
+use tlbkit_arch::{CurrentTag, Instruction, is_canonical};
 
 use super::World;
 use super::memory::{Fate, KERNEL_ROOT, Owner, is_user_half, owner_of};
-use super::soft_tlb::SoftTlb;
 
 /// What a CPU has executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +41,8 @@ pub(crate) struct Core {
     pub(crate) mode: Cell<Mode>,
     /// The space that the program here runs in; none when lazy or in the kernel's tables.
     pub(crate) task: Cell<Option<usize>>,
-    pub(crate) tlb: RefCell<SoftTlb>,
+    /// Each translation with its stamp, each path with that of its table.
+    pub(crate) tlb: RefCell<Store<usize, usize>>,
     pub(crate) log: RefCell<Vec<Did>>,
     pub(crate) clock_cycles: Cell<u64>,
     /// What to do about late CPUs, asked every eight turns; and which were late.
@@ -86,6 +88,11 @@ impl Core {
         self.features.pcid && self.world().tlb.policy().tags != Tags::Off
     }
 
+    fn execute(&self, instruction: Instruction) {
+        let current = if self.features.pcid { CurrentTag::Loaded(self.cr3.get().pcid()) } else { CurrentTag::Off };
+        self.tlb.borrow_mut().execute(instruction, current);
+    }
+
     /// INV-8: tag 0 is the kernel's own, bit 11 the user half's; without tags CR3 is the plain root.
     fn check_tag(&self, cr3: Cr3) {
         if !self.has_tags() {
@@ -100,9 +107,9 @@ impl Core {
     /// INV-12 and INV-10: a load that keeps finds under its tag nothing that was freed, and nobody else's.
     fn check_kept(&self, cr3: Cr3) {
         let memory = self.world().memory.borrow();
-        for entry in self.tlb.borrow().entries.iter().filter(|e| e.is_usable(cr3.pcid())) {
-            assert!(!memory.is_freed(entry.stamp), "INV-12: cpu{} keeps a freed translation: {entry:x?}", self.id);
-            let owner = memory.owner(entry.stamp);
+        for (entry, stamp) in self.tlb.borrow().translations.iter().filter(|(held, _)| held.serves(cr3.pcid())) {
+            assert!(!memory.is_freed(*stamp), "INV-12: cpu{} keeps a freed translation: {entry:x?}", self.id);
+            let owner = memory.owner(*stamp);
             let is_own = owner == Owner::Kernel || owner == owner_of(cr3.root());
             assert!(is_own, "INV-8: cpu{} keeps another space's: {entry:x?}", self.id);
         }
@@ -123,17 +130,16 @@ impl Hardware for Core {
         if let Owner::Space(space) = owner_of(cr3.root()) {
             assert_eq!(self.world().memory.borrow().roots[space], Fate::Live, "loaded the root of a dead space");
         }
-        match (self.features.pcid, cr3.keeps()) {
-            (true, true) => self.check_kept(cr3),
-            (true, false) => self.tlb.borrow_mut().drop_tag(cr3.pcid()),
-            (false, _) => self.tlb.borrow_mut().drop_tagged(),
+        self.execute(Instruction::WriteCr3(cr3));
+        if self.features.pcid && cr3.keeps() {
+            self.check_kept(cr3);
         }
         self.cr3.set(cr3);
     }
 
     fn invlpg(&self, va: VirtAddr) {
         self.note(Did::Invlpg(va.0));
-        self.tlb.borrow_mut().invlpg(self.cr3.get().pcid(), va.0);
+        self.execute(Instruction::Invlpg(va));
     }
 
     fn invpcid(&self, what: Invpcid) {
@@ -142,15 +148,15 @@ impl Hardware for Core {
             assert!(self.features.pcid || pcid.0 == 0, "a general protection fault: tags are off");
         }
         if let Invpcid::Address(_, va) = what {
-            assert!(va.0 < 1 << 47 || va.0 >= !0 << 47, "C-31: a general protection fault: {va:?} is not canonical");
+            assert!(is_canonical(va), "C-31: a general protection fault: {va:?} is not canonical");
         }
         self.note(Did::Invpcid(what));
-        self.tlb.borrow_mut().invpcid(what);
+        self.execute(Instruction::Invpcid(what));
     }
 
     fn toggle_pge(&self) {
         self.note(Did::TogglePge);
-        self.tlb.borrow_mut().drop_all();
+        self.execute(Instruction::TogglePge);
     }
 
     fn send_ipi(&self, to: CpuId) {

@@ -4,7 +4,6 @@
 
 mod core;
 mod memory;
-mod soft_tlb;
 pub(crate) mod thread;
 
 use std::cell::{Cell, RefCell};
@@ -13,11 +12,11 @@ use std::collections::VecDeque;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, CpuStats, Destroyed, Features, Hardware, Isolation, Policy, Reason};
 use tlbkit::{Scope, SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr};
+use tlbkit_arch::{Path, Translation};
 
 pub(crate) use self::core::{Core, Did, Mode};
 use memory::owner_of;
 pub(crate) use memory::{Fate, KERNEL_ROOT, Memory, Owner, root_of};
-pub(crate) use soft_tlb::{Entry, Holds, Path};
 
 /// First user and kernel addresses of the tests.
 pub(crate) const USER: u64 = 0x4000_0000;
@@ -186,13 +185,13 @@ impl World {
 
     fn access(&self, cpu: usize, va: u64) -> Option<usize> {
         let core = &self.cores[cpu];
-        let hit = core.tlb.borrow().hit(core.cr3.get().pcid(), va);
-        let Some(entry) = hit else { return self.walk(cpu, va) };
+        let hit = core.tlb.borrow().hit(core.cr3.get().pcid(), VirtAddr(va)).copied();
+        let Some((entry, stamp)) = hit else { return self.walk(cpu, va) };
         let memory = self.memory.borrow();
-        assert!(!memory.is_freed(entry.stamp), "INV-6: cpu{cpu} used a freed translation: {entry:x?}");
+        assert!(!memory.is_freed(stamp), "INV-6: cpu{cpu} used a freed translation: {entry:x?}");
         let owner = if VirtAddr(va).is_kernel() { Owner::Kernel } else { owner_of(core.cr3.get().root()) };
-        assert_eq!(memory.owner(entry.stamp), owner, "cpu{cpu} used another space's translation: {entry:x?}");
-        Some(entry.stamp)
+        assert_eq!(memory.owner(stamp), owner, "cpu{cpu} used another space's translation: {entry:x?}");
+        Some(stamp)
     }
 
     /// A page walk from whatever root is loaded: at a miss, or speculative, at any time.
@@ -206,18 +205,18 @@ impl World {
         let owner = if VirtAddr(va).is_kernel() { Owner::Kernel } else { owner_of(root) };
         let mut tlb = core.tlb.borrow_mut();
         let hooked = memory.tables.get(&(owner, va >> 21)).copied();
-        if let Some(table) = tlb.path(pcid, va >> 21) {
+        if let Some(&(_, table)) = tlb.path(pcid, 1, VirtAddr(va)) {
             assert!(!memory.is_freed(table), "INV-6: cpu{cpu} walks a freed table at {va:#x}");
             if hooked != Some(table) {
                 return None;
             }
         } else if let Some(table) = hooked {
-            tlb.paths.push(Path { pcid, region: va >> 21, table });
+            tlb.paths.push((Path { pcid, start: VirtAddr(va), level: 1 }, table));
         }
         let (start, page) = memory.find(owner, va)?;
         let is_global = owner == Owner::Kernel && self.tlb.policy().isolation == Isolation::Off;
-        let holds = if is_global { Holds::Global } else { Holds::Tagged };
-        tlb.entries.push(Entry { pcid, start, stride: page.stride, stamp: page.stamp, holds });
+        let held = Translation { pcid, start: VirtAddr(start), stride: page.stride, is_global };
+        tlb.translations.push((held, page.stamp));
         Some(page.stamp)
     }
 
@@ -310,12 +309,12 @@ impl World {
         let memory = self.memory.borrow();
         for core in self.cores.iter().filter(|core| core.is_online.get()) {
             let (tlb, pcid) = (core.tlb.borrow(), core.cr3.get().pcid());
-            for path in tlb.paths.iter().filter(|path| path.pcid == pcid) {
-                assert!(!memory.is_freed(path.table), "INV-6: cpu{} can walk a freed table: {path:x?}", core.id);
+            for (path, table) in tlb.paths.iter().filter(|(path, _)| path.pcid == pcid) {
+                assert!(!memory.is_freed(*table), "INV-6: cpu{} can walk a freed table: {path:x?}", core.id);
             }
-            for entry in tlb.entries.iter().filter(|entry| entry.is_usable(pcid)) {
-                let is_used = core.task.get().is_some() || VirtAddr(entry.start).is_kernel();
-                let is_stale = is_used && memory.is_freed(entry.stamp);
+            for (entry, stamp) in tlb.translations.iter().filter(|(entry, _)| entry.serves(pcid)) {
+                let is_used = core.task.get().is_some() || entry.start.is_kernel();
+                let is_stale = is_used && memory.is_freed(*stamp);
                 assert!(!is_stale, "INV-6: cpu{} can use a freed translation: {entry:x?}", core.id);
             }
         }
@@ -366,7 +365,7 @@ impl World {
 
     /// Uses each address that was ever cached here.
     pub(crate) fn use_all_pages(&'static self, cpu: usize) {
-        let vas: Vec<u64> = self.cores[cpu].tlb.borrow().entries.iter().map(|e| e.start).collect();
+        let vas: Vec<u64> = self.cores[cpu].tlb.borrow().translations.iter().map(|(held, _)| held.start.0).collect();
         for va in vas {
             self.touch(cpu, va);
             self.touch_in_kernel(cpu, va);

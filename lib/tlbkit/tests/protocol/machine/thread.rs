@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, Policy};
 use tlbkit::{Reason, Scope};
 use tlbkit::{SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr};
+use tlbkit_arch::store::Store;
+use tlbkit_arch::{CurrentTag, Instruction, Translation};
 
 use super::memory::{KERNEL_ROOT, root_of};
-use super::soft_tlb::{Entry, Holds, SoftTlb};
 use super::{MODERN, USER, leak_words};
 
 /// Pages of each space.
@@ -51,7 +52,7 @@ type AfterCr3 = Box<dyn Fn(Cr3)>;
 pub(crate) struct Thread {
     pub(crate) id: usize,
     pub(crate) machine: &'static Machine,
-    tlb: RefCell<SoftTlb>,
+    tlb: RefCell<Store<usize>>,
     cr3: Cell<Cr3>,
     irqs: Cell<bool>,
     /// Called with interrupts off after each CR3 write.
@@ -69,6 +70,10 @@ impl Thread {
 
     pub(crate) fn cpu(&self) -> Cpu<'_, 'static, Self> {
         self.machine.tlb.cpu(CpuId(self.id as u32), self)
+    }
+
+    fn execute(&self, instruction: Instruction) {
+        self.tlb.borrow_mut().execute(instruction, CurrentTag::Loaded(self.cr3.get().pcid()));
     }
 
     /// Takes the interrupt that has arrived, if one has.
@@ -91,16 +96,16 @@ impl Thread {
     pub(crate) fn touch(&self, space: usize, page: usize) {
         // SeqCst: the floor first, then the use.
         let floor = self.machine.floors[space][page].load(Ordering::SeqCst);
-        let (pcid, va) = (self.cr3.get().pcid(), USER + page as u64 * 4096);
+        let (pcid, va) = (self.cr3.get().pcid(), VirtAddr(USER + page as u64 * 4096));
         let mut tlb = self.tlb.borrow_mut();
-        let entry = tlb.hit(pcid, va).unwrap_or_else(|| {
+        let (_, version) = tlb.hit(pcid, va).copied().unwrap_or_else(|| {
             // Acquire: a walk sees what whoever advanced the generation had written.
-            let stamp = self.machine.entries[space][page].load(Ordering::Acquire);
-            let entry = Entry { pcid, start: va, stride: Stride::Page4K, stamp, holds: Holds::Tagged };
-            tlb.entries.push(entry);
-            entry
+            let version = self.machine.entries[space][page].load(Ordering::Acquire);
+            let held = Translation { pcid, start: va, stride: Stride::Page4K, is_global: false };
+            tlb.translations.push((held, version));
+            (held, version)
         });
-        assert!(entry.stamp >= floor, "INV-6: cpu{} used version {} after {floor}", self.id, entry.stamp);
+        assert!(version >= floor, "INV-6: cpu{} used version {version} after {floor}", self.id);
     }
 
     /// Changes pages of `space`, flushes, and from then on demands what is new.
@@ -137,9 +142,7 @@ impl Hardware for Thread {
     }
 
     fn write_cr3(&self, cr3: Cr3) {
-        if !cr3.keeps() {
-            self.tlb.borrow_mut().drop_tag(cr3.pcid());
-        }
+        self.execute(Instruction::WriteCr3(cr3));
         self.cr3.set(cr3);
         if let Some(hook) = self.after_cr3.borrow().as_ref() {
             hook(cr3);
@@ -147,15 +150,15 @@ impl Hardware for Thread {
     }
 
     fn invlpg(&self, va: VirtAddr) {
-        self.tlb.borrow_mut().invlpg(self.cr3.get().pcid(), va.0);
+        self.execute(Instruction::Invlpg(va));
     }
 
     fn invpcid(&self, what: Invpcid) {
-        self.tlb.borrow_mut().invpcid(what);
+        self.execute(Instruction::Invpcid(what));
     }
 
     fn toggle_pge(&self) {
-        self.tlb.borrow_mut().drop_all();
+        self.execute(Instruction::TogglePge);
     }
 
     fn send_ipi(&self, to: CpuId) {
