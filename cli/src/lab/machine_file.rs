@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::SystemTime;
 
 use tlbkit_host::Host;
 use tlbkit_host::collateral::Fracturing;
@@ -16,6 +17,12 @@ pub(crate) struct Origin<'a> {
     pub(crate) date: String,
     /// The built-in machine that has the rest.
     pub(crate) base: &'a str,
+}
+
+/// The date in UTC, year first, as [`Origin`] has it.
+pub(crate) fn today() -> String {
+    let second = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    second.split('T').next().unwrap_or_default().to_owned()
 }
 
 /// A number for one field.

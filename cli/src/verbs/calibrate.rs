@@ -10,13 +10,12 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use jiff::Timestamp;
 use serde_json::json;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Effort, PARTS, Survey, ring};
 use tlbkit_sim::machine::Machine;
 
-use crate::lab::machine_file::{MachineFile, Origin};
+use crate::lab::machine_file::{MachineFile, Origin, today};
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::output::file::check_folder;
 
@@ -86,12 +85,7 @@ fn survey(effort: Effort) -> Result<Survey> {
 
 fn origin<'a>(arguments: &CalibrateArguments, survey: &'a Survey, base: &'a str) -> Origin<'a> {
     let stem = arguments.output.file_stem().unwrap_or_default().to_string_lossy();
-    Origin {
-        machine: stem.into_owned(),
-        host: &survey.host,
-        date: Timestamp::now().strftime("%Y-%m-%d").to_string(),
-        base,
-    }
+    Origin { machine: stem.into_owned(), host: &survey.host, date: today(), base }
 }
 
 /// The built-in machine that is nearest to the host, for what no user program can measure. What matters most is whether there is a hypervisor, which makes interrupts dearer by an order of

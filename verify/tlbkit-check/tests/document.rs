@@ -1,5 +1,5 @@
 //! What documents say of the source is so: `docs/verification.md` names files and tests that exist, `docs/glossary.md`
-//! names that exist; each rule that is cited stands in `docs/rules.md`, each short name of a source in `docs/sources.md`.
+//! names that exist; each rule that is cited stands in `docs/rules.md`, each source's short name in `docs/sources.md`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -4,13 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use jiff::Timestamp;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Host, Sample};
 use tlbkit_sim::machine::{Kind, Machine};
 
 use super::bench::Bench;
-use crate::lab::machine_file::{Entries, Entry, MachineFile, Origin};
+use crate::lab::machine_file::{Entries, Entry, MachineFile, Origin, today};
 
 /// What was measured, was measured in a guest.
 const BASE: &str = "recent-vm";
@@ -43,9 +42,8 @@ const DIFFERENCES: &[(&str, &str, &str, &str)] = &[
 pub(super) fn write(file: &Path, bench: &Bench, cpus: u32) -> Result<()> {
     let shown = file.display().to_string();
     let host = Host::ask()?;
-    let date = Timestamp::now().strftime("%Y-%m-%d").to_string();
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let text = text(name, &host, date, bench, cpus)?;
+    let text = text(name, &host, today(), bench, cpus)?;
     // What `run` would refuse must not be left behind.
     Machine::parse(&shown, &text).context("this host measures as no machine can be")?;
     fs::write(file, text).with_context(|| shown)
