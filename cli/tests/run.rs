@@ -81,3 +81,16 @@ fn a_workload_with_a_number_of_rounds_runs_to_their_end_whatever_the_time() {
         "{text}"
     );
 }
+
+#[test]
+fn a_full_disk_is_one_line_and_status_1() {
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    let output = command.arg("list").stdout(full).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        message.starts_with("tlbkit: cannot write to standard output: ") && message.lines().count() == 1,
+        "{message}"
+    );
+    assert_eq!(output.status.code(), Some(1));
+}

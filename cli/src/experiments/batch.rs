@@ -44,20 +44,10 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let counted = first(self::outcomes(trial, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?);
     produced.plots.push(plot(&counted));
     produced.tables.push(reasons(&counted));
-    produced.notes = NOTES.map(String::from).to_vec();
     let compared: Vec<_> = POLICIES.into_iter().zip(first(outcomes)).collect();
     produced.compared.push(trial.compare("build", &compared));
     Ok(produced)
 }
-
-const NOTES: [&str; 3] = [
-    "What NetBSD 5.0 sends was read in its tree of about that time, not of that very release: one request for a \
-     kernel range that is unmapped, and one each time the alternate window is given up. That an exit gives it up once \
-     for each mapping is inferred. The source sends nothing for kernel pages never used; the model does.",
-    "How many mappings a command has and how many files it reads are priors: their ratio sets how much of the \
-     interrupts was the window's, and so the change. Programs of one thread send no other interrupts here.",
-    "User pages extracted under a lock is no policy but a lock: it has no figure of its own.",
-];
 
 /// So many runs under each policy, seed by seed.
 fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting) -> Result<Vec<Vec<Outcome>>> {

@@ -54,26 +54,12 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     .map(|(quantity, ours)| trial.figure(quantity, ours))
     .collect::<Result<_>>()?;
     produced.plots.push(plot(trial, [idle, task, idle_after, task_after]));
-    produced.notes = NOTES.map(String::from).to_vec();
     for (title, windows) in [("netperf", netperf), ("memcache", memcache)] {
         let outcomes: Vec<_> = POLICIES.into_iter().zip(windows.into_iter().map(|window| window.long)).collect();
         produced.compared.push(trial.compare(title, &outcomes));
     }
     Ok(produced)
 }
-
-const NOTES: [&str; 5] = [
-    "The profile names functions; the references to lazy spaces are counted outside them, so the kernel with the \
-     series is measured with references that are not counted. The comparison has it with counted ones as well.",
-    "Atomics: their share follows from two priors, what a line from another socket costs and what an instruction of \
-     the path costs: over the band of the latter, 0.2 to 3.1 cycles, it is 63 to 41 %.",
-    "Going idle, a server calls only enter_lazy with the series; its own share is counted by the transactions in which \
-     its CPU changed spaces. All cycles that the server spends in the path count as enter_lazy's.",
-    "Swapper with the series: leaving lazy mode is a fence and a read of the generation here. The document's kernel \
-     still executed the rest of its switch function, which the model does not have; it gives no band for it.",
-    "Memcache: each request runs at netperf's fitted pace, since no source gives its own. What the switch path no \
-     longer costs then shows in the throughput; requests that take longer would hide it.",
-];
 
 #[derive(Clone, Copy)]
 enum Class {
@@ -141,6 +127,7 @@ fn plot(trial: &Trial, shares: [Share; 4]) -> Plot {
             let who = if (policy, who) == ("after", "server") { "enter_lazy" } else { who };
             let row =
                 |label: &str, values| StackedRow { group: group.into(), label: format!("{who}, {label}"), values };
+            // With the series the profile does not list enter_lazy at all.
             let published = trial.published(&format!("share of CPU, {policy}, {who}")).unwrap_or(0.0);
             // The document gives the atomics' part without the series only: about half.
             let sets = if policy == "before" { published / 2.0 } else { 0.0 };

@@ -11,12 +11,9 @@ use super::trial::{Produced, Trial, execute_all};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 3] = ["pcid", "nopcid", "unpatched"];
-const PAGES: [u64; 2] = [0, 512];
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let outcomes = PAGES.map(|pages| outcomes(trial, pages));
-    let [few, many] = outcomes;
-    let (few, many) = (few?, many?);
+    let (few, many) = (outcomes(trial, 0)?, outcomes(trial, 512)?);
     let mut produced = Produced::default();
     for (pages, outcomes) in [(0, &few), (512, &many)] {
         for (policy, outcome) in POLICIES.iter().zip(outcomes) {
@@ -38,19 +35,8 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     .into();
     let compared: Vec<_> = POLICIES.into_iter().zip(many).collect();
     produced.compared.push(trial.compare("pingpong, 512 pages", &compared));
-    produced.notes = NOTES.map(String::from).to_vec();
     Ok(produced)
 }
-
-const NOTES: [&str; 3] = [
-    "A turn is one side's part of a round: the document does not say which of the two its microseconds are.",
-    "Times without pages, untagged: each turn touches five pages of its own, a prior that was added after these two \
-     had come out 5 % low. They are not blind predictions.",
-    "Walks left with PCID: the model's second-level TLB holds both processes' 512 pages in 8 of its 12 ways and \
-     loses none of them. On the laptop something else pushed out one page in twenty: the kernel's and the host's \
-     own translations and instruction fetches share those ways, and the model gives them no entries. No source \
-     says how many there are.",
-];
 
 fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<Outcome>> {
     let workload = trial.workload(&[format!("pages={pages}")])?;
@@ -81,7 +67,7 @@ fn plot(trial: &Trial, produced: &Produced, title: &str, quantity: &str, unit: &
     let group = |policy: &str| {
         let key = format!("{quantity}, {policy}");
         let ours = produced.figures.iter().find(|figure| figure.quantity == key).and_then(|figure| figure.ours);
-        BarGroup { label: policy.into(), values: vec![trial.published(&key), ours] }
+        BarGroup { label: policy.into(), values: vec![trial.published(&key).ok(), ours] }
     };
     Plot::Bars(Bars {
         title: title.into(),

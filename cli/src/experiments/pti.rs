@@ -22,30 +22,15 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let mut produced = Produced::default();
     add_sizes(trial, &mut produced)?;
     add_compiles(trial, &mut produced)?;
-    produced.notes = NOTES.map(String::from).to_vec();
+    produced.facts = vec![("fixed_invpcid", fixed_part(trial, "invpcid")?), ("fixed_cr3", fixed_part(trial, "cr3")?)];
     Ok(produced)
 }
 
-const NOTES: [&str; 4] = [
-    "A flush costs one fixed part and the same for each page here. Both methods share the fixed part, fitted \
-     between what their own rows 1 and 129 ask for (551 and 497 cycles).",
-    "Rows of 5 and 9 pages lie above any straight line through their neighbours: sizes seen a few hundred times \
-     in a compile run code and read data that other work has pushed out of the caches. One INVLPG was measured at \
-     237 cycles hot and 883 cold elsewhere. The model has no instruction cache, so it gives every flush the hot \
-     figure.",
-    "Page walks: with INVPCID our compiler's heap of 1,024 pages stays in the second-level TLB, so nearly all its \
-     walks follow faults; a real compiler's does not fit. No source gives its size. Heaps of 512, 1,024, 1,536 \
-     and 2,048 pages give 0.37, 0.65, 0.83 and 0.51 % of user time and 8.2, 5.0, 3.3 and 1.4 times the walks.",
-    "The spread of our compiles is that of a small part, scaled by the root of the share that it is of a whole \
-     one; what else varies between two compiles on a real machine is not simulated.",
-];
-
 /// The two size tables, their figures and their plot.
 fn add_sizes(trial: &Trial, produced: &mut Produced) -> Result<()> {
-    let flushes = trial.number("flushes_sampled")?;
-    // Drawn by weight; and each size a few times, for those too rare to be drawn.
-    let drawn = size_runs(trial, &format!("rounds={flushes}"))?;
-    let each = size_runs(trial, "each=4")?;
+    let drawn = size_runs(trial, Sample::ByWeight { flushes: trial.number("flushes_sampled")? as u64 })?;
+    // A size that is too rare to be drawn is taken from here.
+    let each = size_runs(trial, Sample::EachSize { times: 4 })?;
     let mut curves = Vec::new();
     for (tone, method) in METHODS.into_iter().enumerate() {
         let published = trial.experiment.table(method)?;
@@ -80,14 +65,37 @@ fn add_sizes(trial: &Trial, produced: &mut Produced) -> Result<()> {
     Ok(())
 }
 
-/// The sampler under both methods, counting as the document's tracepoints did.
-fn size_runs(trial: &Trial, rounds: &str) -> Result<Vec<Outcome>> {
-    let mut parameters = vec![rounds.to_owned()];
-    if rounds.starts_with("each=") {
-        // Four times each of the 27 sizes.
-        parameters.push("rounds=108".into());
+/// The cycles of a flush of no page, on the line through the published rows of 1 and of 129 pages.
+fn fixed_part(trial: &Trial, method: &str) -> Result<f64> {
+    let [one, many] = [1.0, 129.0].map(|size| trial.published(&format!("cycles, size {size}, {method}")));
+    let (one, many) = (one?, many?);
+    Ok((one - (many - one) / 128.0).round())
+}
+
+/// Which flushes the sampler does.
+enum Sample {
+    /// So many, of sizes drawn by how often each was measured.
+    ByWeight { flushes: u64 },
+    /// Each size so many times.
+    EachSize { times: u64 },
+}
+
+impl Sample {
+    /// As parameters of the workload.
+    fn parameters(&self) -> Vec<String> {
+        match self {
+            Sample::ByWeight { flushes } => vec![format!("rounds={flushes}")],
+            Sample::EachSize { times } => {
+                let rounds = times * tlbkit_workloads::FLUSH_SIZES.len() as u64;
+                vec![format!("each={times}"), format!("rounds={rounds}")]
+            }
+        }
     }
-    let sampler = workload("flushsizes", &parameters)?;
+}
+
+/// The sampler under both methods, counting as the document's tracepoints did.
+fn size_runs(trial: &Trial, sample: Sample) -> Result<Vec<Outcome>> {
+    let sampler = workload("flushsizes", &sample.parameters())?;
     let run = |method: &&str| {
         let mut policy = trial.policy(method)?;
         policy.history.accounting = Accounting::On;
@@ -127,7 +135,7 @@ fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
     let mut invpcid = compiles(trial, runs)?;
     let mut cr3 = invpcid.split_off(runs);
     let means = [&invpcid, &cr3].map(|outcomes| user_mean_and_deviation(outcomes));
-    let published = trial.published("compile, user time, mean, invpcid").unwrap_or(1.0);
+    let published = trial.published("compile, user time, mean, invpcid")?;
     let seconds_per_cycle = published / means[0].0;
     // A whole compile is so many of ours, one after the other: its deviation grows with their root, its time with them.
     let part = invpcid[0].score as f64 / trial.number("flushes_of_a_compile")?;

@@ -1,6 +1,6 @@
 //! What the module of an experiment runs with, and what it gives.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_sim::machine::Machine;
@@ -12,7 +12,7 @@ use crate::lab::named_run::workload;
 use crate::lab::settings;
 use crate::output::report::Table;
 use crate::output::svg::Plot;
-use crate::published::experiment::{Experiment, Value};
+use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
 
 /// What one experiment gives.
@@ -24,8 +24,8 @@ pub(crate) struct Produced {
     pub(crate) plots: Vec<Plot>,
     /// Tables beside the figures.
     pub(crate) tables: Vec<Table>,
-    /// What a reader must know, such as what the model lacks.
-    pub(crate) notes: Vec<String>,
+    /// Numbers of the run that its notes name, beside the figures; rounded as a reader should see them.
+    pub(crate) facts: Vec<(&'static str, f64)>,
     /// Its policies side by side, for the comparison at the end of the report.
     pub(crate) compared: Vec<Table>,
 }
@@ -52,7 +52,7 @@ impl Trial {
     pub(crate) fn number(&self, parameter: &str) -> Result<f64> {
         match self.experiment.setup.parameters.get(parameter).map(|parameter| &parameter.value) {
             Some(Value::Number(number)) => Ok(*number),
-            _ => anyhow::bail!("no number {parameter} in the set-up"),
+            _ => bail!("no number {parameter} in the set-up"),
         }
     }
 
@@ -87,8 +87,33 @@ impl Trial {
     }
 
     /// What the document gives for `quantity`.
-    pub(crate) fn published(&self, quantity: &str) -> Option<f64> {
-        self.experiment.expected(quantity).ok().and_then(|expected| expected.published)
+    pub(crate) fn published(&self, quantity: &str) -> Result<f64> {
+        let expected = self.experiment.expected(quantity)?;
+        expected.published.with_context(|| format!("the document gives no {quantity}"))
+    }
+
+    /// The notes, with the number that each `{name}` stands for: the note's own, one of the set-up, or one of `facts`.
+    pub(crate) fn notes(&self, facts: &[(&'static str, f64)]) -> Result<Vec<String>> {
+        let number = |note: &Note, name: &str| {
+            let parameter = note.numbers.get(name).or_else(|| self.experiment.setup.parameters.get(name));
+            let fact = facts.iter().find(|(fact, _)| *fact == name).map(|(_, value)| *value);
+            match (parameter.map(|parameter| &parameter.value), fact) {
+                (Some(Value::Number(value)), _) => Ok(value.to_string()),
+                (None, Some(value)) => Ok(value.to_string()),
+                _ => bail!("experiment {}: a note names {{{name}}}, and there is no such number", self.experiment.id),
+            }
+        };
+        let filled = |note: &Note| {
+            let mut parts = note.text.trim().split('{');
+            let mut text = parts.next().unwrap_or_default().to_owned();
+            for part in parts {
+                let (name, rest) = part.split_once('}').with_context(|| format!("a note has no }} after {{{part}"))?;
+                text += &number(note, name)?;
+                text += rest;
+            }
+            Ok(text)
+        };
+        self.experiment.notes.iter().map(filled).collect()
     }
 
     /// The policies side by side.

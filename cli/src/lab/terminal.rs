@@ -1,4 +1,4 @@
-//! How a verb speaks with whoever started it: the form of its output, the lines themselves, how far it is, how it ended.
+//! How a verb speaks with whoever started it: the form of its output, its lines, how far it is, how it ended.
 
 use std::fmt;
 use std::io::{self, Write};

@@ -1,20 +1,22 @@
 //! The report as one HTML file: readable on a phone, in the dark, and on paper.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use maud::{Markup, PreEscaped, html};
 
 use super::report::{Report, Section, Table};
 use super::{file, number, page};
-use crate::published::figure::{Figure, Kind, Role, Tally, Verdict, all_ok};
+use crate::published::figure::{Figure, Kind, Role, Tally, Verdict};
 
-/// Writes `index.html` into `folder`, which is made if it is missing, and returns its path.
-pub(crate) fn write(report: &Report, folder: &Path) -> Result<PathBuf> {
-    let path = folder.join("index.html");
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
-    file::write_whole(&path, &page(report))?;
-    Ok(path)
+/// Makes the folder of a report: asked before the long work whose result goes there.
+pub(crate) fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
+}
+
+/// Writes `index.html` into `folder`, in place of one that is there.
+pub(crate) fn write(report: &Report, folder: &Path) -> Result<()> {
+    file::write_whole(&folder.join("index.html"), &page(report))
 }
 
 /// The whole page.
@@ -42,7 +44,8 @@ fn summary(report: &Report) -> Markup {
         section id="summary" {
             div.scroll { table.figures.counts {
                 thead { tr {
-                    th { "result" } th { "predictions in band" } th { "rules" } th { "shown" } th { "fitted or set" }
+                    th { "result" } th { "predictions in band" } th { "known misses" } th { "rules" } th { "shown" }
+                    th { "fitted or set" }
                     th.left { "verdict" }
                 } }
                 tbody {
@@ -54,7 +57,8 @@ fn summary(report: &Report) -> Markup {
             } }
             p.soft {
                 "Only predictions are evidence: nothing was fitted to them. A figure that was fitted, or set from a "
-                "source, stands beside them without a verdict."
+                "source, stands beside them and is not judged. A known miss has its reason under it; a verdict has "
+                "changed when it is no longer what was recorded."
             }
         }
     }
@@ -65,13 +69,15 @@ fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
     html! { tr {
         td { (name) }
         td.num data-label="in band" { (tally.in_band) " of " (tally.judged) }
+        td.num data-label="known misses" { (tally.known_misses) }
         td.num data-label="rules" {
             @if tally.rules > 0 { (tally.rules_held) " of " (tally.rules) } @else { (number::NONE) }
         }
         td.num data-label="shown" { (tally.shown) }
         td.num data-label="fitted, set" { (tally.not_evidence) }
         td.num.left data-label="verdict" {
-            @if all_ok(figures) { span.good { "\u{2713} good" } } @else { span.bad { "\u{2717} misses" } }
+            @if tally.changed == 0 { span.good { "\u{2713} as recorded" } }
+            @else { span.bad { "\u{2717} " (tally.changed) " changed" } }
         }
     } }
 }
@@ -118,30 +124,31 @@ fn figures_of(figures: &[&Figure]) -> Markup {
 }
 
 fn figure_row(figure: &Figure) -> Markup {
-    let row = number::row(figure);
+    let text = number::figure_text(figure);
     let kind = if figure.role == Role::Rule { "rule" } else { figure.kind.word() };
     html! { tr {
         td {
             (figure.quantity) " " span.unit { (figure.unit) }
             @if let Some(note) = &figure.note { span.note { (note) } }
+            @if let Some(reason) = &figure.known_miss { span.note { (reason) } }
         }
-        td.num data-label="published" { (row.published) }
-        td.num data-label="ours" { (row.ours) }
-        td.num data-label="error" { (row.error) }
-        td.num data-label="band" { (row.band) }
+        td.num data-label="published" { (text.published) }
+        td.num data-label="ours" { (text.ours) }
+        td.num data-label="error" { (text.error) }
+        td.num data-label="band" { (text.band) }
         td.num.left data-label="kind" { (kind) }
         td.num.left data-label="verdict" { (verdict(figure.verdict())) }
     } }
 }
 
-/// A sign and a word: the colour only repeats them.
+/// A sign and words: the colour only repeats them.
 fn verdict(verdict: Verdict) -> Markup {
-    let word = verdict.word();
+    let words = verdict.words();
     match verdict {
-        Verdict::InBand | Verdict::Holds => html! { span.good { "\u{2713} " (word) } },
-        Verdict::Miss | Verdict::Absent => html! { span.bad { "\u{2717} " (word) } },
-        Verdict::Outlier => html! { span.warn { "\u{25b3} " (word) } },
-        Verdict::Shown | Verdict::NotEvidence => html! { (word) },
+        Verdict::InBand => html! { span.good { "\u{2713} " (words) } },
+        Verdict::KnownMiss => html! { span.warn { "\u{25b3} " (words) } },
+        Verdict::NowMisses | Verdict::NowInBand | Verdict::Absent => html! { span.bad { "\u{2717} " (words) } },
+        Verdict::Shown | Verdict::Fitted | Verdict::Set => html! { (words) },
     }
 }
 
@@ -200,11 +207,11 @@ fn fitted(report: &Report) -> Markup {
 }
 
 fn fitted_row(figure: &Figure) -> Markup {
-    let row = number::row(figure);
+    let text = number::figure_text(figure);
     html! { tr {
         td { (figure.experiment) ": " (figure.quantity) " " span.unit { (figure.unit) } }
-        td.num data-label="published" { (row.published) }
-        td.num data-label="ours" { (row.ours) }
+        td.num data-label="published" { (text.published) }
+        td.num data-label="ours" { (text.ours) }
         td.num.left data-label="kind" { (figure.kind.word()) }
         td.left data-label="source" { (figure.source) }
     } }
@@ -285,13 +292,14 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_is_said_in_words_and_in_the_summary() {
+    fn a_changed_verdict_is_said_in_words_and_in_the_summary() {
         let mut report = report();
-        assert!(!page(&report).contains("MISS"));
-        let figure = &mut report.sections[0].figures[1];
-        figure.ok = false;
-        let page = page(&report);
-        assert_eq!(page.matches("\u{2717} MISS").count(), 1);
-        assert_eq!(page.matches("\u{2717} misses").count(), 2, "its section and the whole");
+        report.sections.iter_mut().flat_map(|section| &mut section.figures).for_each(|figure| figure.known_miss = None);
+        let before = page(&report);
+        assert!(!before.contains("\u{2717}") && before.contains("\u{2713} as recorded"));
+        report.sections[0].figures[1].ok = false;
+        let after = page(&report);
+        assert_eq!(after.matches("\u{2717} changed: misses").count(), 1);
+        assert_eq!(after.matches("\u{2717} 1 changed").count(), 2, "its section and the whole");
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn plain(value: f64) -> String {
 }
 
 /// The numbers of one row, all with the same digits so that they can be compared: published, ours, band.
-pub(crate) struct Row {
+pub(crate) struct FigureText {
     /// What the document gives.
     pub(crate) published: String,
     /// What this implementation gives.
@@ -44,13 +44,13 @@ pub(crate) struct Row {
 }
 
 /// Formats a figure's numbers.
-pub(crate) fn row(figure: &Figure) -> Row {
+pub(crate) fn figure_text(figure: &Figure) -> FigureText {
     let numbers = || figure.published.into_iter().chain(figure.ours);
     let whole = numbers().all(|value| value.fract() == 0.0);
     let size = numbers().map(f64::abs).fold(0.0, f64::max);
     let digits = if whole { 0 } else { decimals(size) };
     let shown = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |value| fixed(value, digits));
-    Row {
+    FigureText {
         published: shown(figure.published),
         ours: shown(figure.ours),
         error: figure.error_pct.map_or_else(|| NONE.to_owned(), error),
@@ -120,15 +120,15 @@ mod tests {
     #[test]
     fn a_row_uses_the_same_digits_throughout() {
         let pcid = builtin("pcid");
-        let shown = row(&pcid.figure("time, pages 512, pcid", 1.9).unwrap());
+        let shown = figure_text(&pcid.figure("time, pages 512, pcid", 1.9).unwrap());
         assert_eq!((&*shown.published, &*shown.ours, &*shown.error), ("1.80", "1.90", "+5.6 %"));
         assert_eq!(shown.band, "1.53 .. 2.07");
-        let change = row(&builtin("batch").figure("time, change", -1.05).unwrap());
+        let change = figure_text(&builtin("batch").figure("time, change", -1.05).unwrap());
         assert_eq!((&*change.ours, &*change.error, &*change.band), ("-1.05", "-5.0 %", "-2.0 .. -0.5"));
         assert_eq!(band([0.0, 0.05]), "0.00 .. 0.05");
         assert_eq!(band([750.55, 1015.4]), "751 .. 1015");
         assert_eq!(band([0.001, 2.0]), "0.001 .. 2.000");
-        let even = row(&pcid.figure("time, pages 0, pcid", 1.22).unwrap());
+        let even = figure_text(&pcid.figure("time, pages 0, pcid", 1.22).unwrap());
         assert_eq!((&*even.error, &*even.band), ("0.0 %", "-"));
     }
 

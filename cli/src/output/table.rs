@@ -64,8 +64,8 @@ pub(crate) fn tally(tally: &Tally) -> String {
         rules => format!(", {} of {rules} rules hold", tally.rules_held),
     };
     format!(
-        "{} of {} predictions in band{rules}; {} shown, {} fitted or set",
-        tally.in_band, tally.judged, tally.shown, tally.not_evidence
+        "{} of {} predictions in band, known misses: {}{rules}; {} shown, {} fitted or set",
+        tally.in_band, tally.judged, tally.known_misses, tally.shown, tally.not_evidence
     )
 }
 
@@ -88,20 +88,20 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
 }
 
 fn cells(figure: &Figure) -> Vec<Cell> {
-    let row = number::row(figure);
+    let number::FigureText { published, ours, error, band } = number::figure_text(figure);
     let name = format!("{} [{}]", figure.quantity, figure.unit);
-    let verdict = coloured(Cell::new(figure.verdict().word()), figure.verdict());
-    let text = [name, row.published, row.ours, row.error, row.band, figure.kind.word().to_owned()];
-    text.into_iter().map(Cell::new).chain([verdict]).collect()
+    let verdict = coloured(Cell::new(figure.verdict().words()), figure.verdict());
+    let words = [name, published, ours, error, band, figure.kind.word().to_owned()];
+    words.into_iter().map(Cell::new).chain([verdict]).collect()
 }
 
 /// The word says the same as the colour, for those who do not see it; a plain table drops the colour.
 fn coloured(cell: Cell, verdict: Verdict) -> Cell {
     match verdict {
-        Verdict::InBand | Verdict::Holds => cell.fg(Color::Green),
-        Verdict::Miss | Verdict::Absent => cell.fg(Color::Red).add_attribute(Attribute::Bold),
-        Verdict::Outlier => cell.fg(Color::Yellow),
-        Verdict::NotEvidence | Verdict::Shown => cell,
+        Verdict::InBand => cell.fg(Color::Green),
+        Verdict::KnownMiss => cell.fg(Color::Yellow),
+        Verdict::NowMisses | Verdict::NowInBand | Verdict::Absent => cell.fg(Color::Red).add_attribute(Attribute::Bold),
+        Verdict::Shown | Verdict::Fitted | Verdict::Set => cell,
     }
 }
 
@@ -120,17 +120,17 @@ mod tests {
         let of = |quantity, ours| pcid.figure(quantity, ours).unwrap();
         vec![
             of("time, pages 0, pcid", 1.22),
-            of("time, pages 512, pcid", 1.9),
+            of("time, pages 512, pcid", 2.9),
             of("walks left by pcid, pages 512", 11.0),
         ]
     }
 
     const PLAIN: &str = "\
-| quantity                          | published |  ours |    error |         band | kind       | verdict |
-|-----------------------------------|-----------|-------|----------|--------------|------------|---------|
-| time, pages 0, pcid [us]          |      1.22 |  1.22 |    0.0 % |            - | calibrated | -       |
-| time, pages 512, pcid [us]        |      1.80 |  1.90 |   +5.6 % | 1.53 .. 2.07 | prediction | in band |
-| walks left by pcid, pages 512 [%] |      5.30 | 11.00 | +107.5 % |      2 .. 10 | prediction | MISS    |
+| quantity                          | published |  ours |    error |         band | kind       | verdict         |
+|-----------------------------------|-----------|-------|----------|--------------|------------|-----------------|
+| time, pages 0, pcid [us]          |      1.22 |  1.22 |    0.0 % |            - | calibrated | fitted          |
+| time, pages 512, pcid [us]        |      1.80 |  2.90 |  +61.1 % | 1.53 .. 2.07 | prediction | changed: misses |
+| walks left by pcid, pages 512 [%] |      5.30 | 11.00 | +107.5 % |      2 .. 10 | prediction | known miss      |
 ";
 
     #[test]
@@ -170,6 +170,6 @@ mod tests {
 
     #[test]
     fn the_tally_is_one_line() {
-        assert_eq!(tally(&Tally::of(&some())), "1 of 2 predictions in band; 0 shown, 1 fitted or set");
+        assert_eq!(tally(&Tally::of(&some())), "0 of 2 predictions in band, known misses: 1; 0 shown, 1 fitted or set");
     }
 }

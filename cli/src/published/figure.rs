@@ -1,7 +1,8 @@
-//! One figure: what a document published, what this implementation gives, and whether that is good enough.
+//! One figure: what a document published, what this implementation gives, and the verdict on it.
 //!
 //! `ok` is decided here and nowhere else. A prediction with a band must lie in it; every other figure must only have
-//! a finite value, because nothing is claimed about it.
+//! a finite value, because nothing is claimed about it. Which predictions miss, and why, is recorded in the file of the
+//! experiment: the verdict says whether that is still so.
 
 use serde::{Deserialize, Serialize};
 
@@ -50,50 +51,58 @@ pub(crate) struct Expected {
     pub(crate) source: String,
     /// Why it is not judged, or anything else a reader should know.
     pub(crate) note: Option<String>,
+    /// Why our value is known to lie outside the band.
+    pub(crate) known_miss: Option<String>,
 }
 
-/// Who decides about a figure: itself, or a rule over several.
+/// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Judged by its own band.
-    Own,
-    /// Its band counts towards a rule, which may forgive a miss.
-    Member,
-    /// The outcome of a rule over other figures.
+    /// A run gave it.
+    Measured,
+    /// A rule counted it over other figures.
     Rule,
 }
 
-/// What a reader is told about a figure, in one word.
+/// What a reader is told about a figure: the same words in the terminal, the report and the JSON lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// A prediction inside its band.
+    /// Inside its band, as recorded.
     InBand,
-    /// A prediction outside its band, or a rule that does not hold.
-    Miss,
-    /// Outside its band, but judged together with others by a rule.
-    Outlier,
-    /// A rule that holds.
-    Holds,
-    /// Fitted, set or assumed: no evidence either way.
-    NotEvidence,
-    /// A prediction that is shown and not judged.
-    Shown,
+    /// Outside its band, as recorded, with the reason in the experiment's file.
+    KnownMiss,
+    /// Outside its band, and no miss is recorded.
+    NowMisses,
+    /// Inside its band, and a miss is recorded.
+    NowInBand,
     /// There is no value.
     Absent,
+    /// A prediction without a band.
+    Shown,
+    /// Something was fitted to it, so it is no evidence.
+    Fitted,
+    /// Set from a source or assumed, so it is no evidence.
+    Set,
 }
 
 impl Verdict {
-    /// The word in the verdict column.
-    pub(crate) fn word(self) -> &'static str {
+    /// The words in the verdict column.
+    pub(crate) fn words(self) -> &'static str {
         match self {
             Verdict::InBand => "in band",
-            Verdict::Miss => "MISS",
-            Verdict::Outlier => "outside",
-            Verdict::Holds => "holds",
-            Verdict::NotEvidence => "-",
+            Verdict::KnownMiss => "known miss",
+            Verdict::NowMisses => "changed: misses",
+            Verdict::NowInBand => "changed: in band",
+            Verdict::Absent => "changed: no value",
             Verdict::Shown => "shown",
-            Verdict::Absent => "NO VALUE",
+            Verdict::Fitted => "fitted",
+            Verdict::Set => "set",
         }
+    }
+
+    /// Whether the experiment's file says otherwise.
+    pub(crate) fn has_changed(self) -> bool {
+        matches!(self, Verdict::NowMisses | Verdict::NowInBand | Verdict::Absent)
     }
 }
 
@@ -121,10 +130,13 @@ pub(crate) struct Figure {
     /// Why the number is what it is; for readers, not for programs.
     #[serde(skip)]
     pub(crate) note: Option<String>,
+    /// Why it is known to lie outside the band.
+    #[serde(skip)]
+    pub(crate) known_miss: Option<String>,
     /// Where in the document the number stands.
     #[serde(skip)]
     pub(crate) source: String,
-    /// Who decides about it.
+    /// Where it comes from.
     #[serde(skip)]
     pub(crate) role: Role,
 }
@@ -144,8 +156,9 @@ impl Figure {
             band: expected.band,
             ok: acceptable(expected.kind, expected.band, value),
             note: expected.note.clone(),
+            known_miss: expected.known_miss.clone(),
             source: expected.source.clone(),
-            role: Role::Own,
+            role: Role::Measured,
         }
     }
 
@@ -161,29 +174,31 @@ impl Figure {
 
     /// What a reader is told about it.
     pub(crate) fn verdict(&self) -> Verdict {
-        match (self.ours, self.role, self.kind, self.ok) {
-            (None, ..) => Verdict::Absent,
-            (_, Role::Rule, _, true) => Verdict::Holds,
-            (_, Role::Member, _, false) => Verdict::Outlier,
-            (_, _, Kind::Prediction, false) => Verdict::Miss,
-            (_, _, Kind::Prediction, true) if self.band.is_some() => Verdict::InBand,
-            (_, _, Kind::Prediction, true) => Verdict::Shown,
-            _ => Verdict::NotEvidence,
+        match self.kind {
+            _ if self.ours.is_none() => Verdict::Absent,
+            Kind::Calibrated => Verdict::Fitted,
+            Kind::Input | Kind::Prior => Verdict::Set,
+            Kind::Prediction if self.band.is_none() => Verdict::Shown,
+            Kind::Prediction => match (self.ok, &self.known_miss) {
+                (true, None) => Verdict::InBand,
+                (false, Some(_)) => Verdict::KnownMiss,
+                (false, None) => Verdict::NowMisses,
+                (true, Some(_)) => Verdict::NowInBand,
+            },
         }
     }
 
     /// One line of the `--json` output.
     pub(crate) fn json_line(&self) -> String {
-        serde_json::to_string(self).expect("a figure has string keys and finite numbers only")
+        #[derive(Serialize)]
+        struct Line<'a> {
+            #[serde(flatten)]
+            figure: &'a Figure,
+            verdict: &'static str,
+        }
+        let line = Line { figure: self, verdict: self.verdict().words() };
+        serde_json::to_string(&line).expect("a figure has string keys and finite numbers only")
     }
-}
-
-/// Whether a run may exit 0: every figure is acceptable, or is a miss that a rule decides about.
-pub(crate) fn all_ok(figures: &[Figure]) -> bool {
-    figures.iter().all(|figure| match figure.verdict() {
-        Verdict::Outlier => true,
-        _ => figure.ok,
-    })
 }
 
 /// How a set of figures came out.
@@ -191,6 +206,8 @@ pub(crate) fn all_ok(figures: &[Figure]) -> bool {
 pub(crate) struct Tally {
     /// Predictions inside their band.
     pub(crate) in_band: usize,
+    /// Predictions outside their band, as the experiments' files say.
+    pub(crate) known_misses: usize,
     /// Predictions that have a band.
     pub(crate) judged: usize,
     /// Rules that hold.
@@ -201,6 +218,8 @@ pub(crate) struct Tally {
     pub(crate) shown: usize,
     /// Calibrated, prior and input figures.
     pub(crate) not_evidence: usize,
+    /// Verdicts of any figure or rule that are not as recorded.
+    pub(crate) changed: usize,
 }
 
 impl Tally {
@@ -208,6 +227,8 @@ impl Tally {
     pub(crate) fn of(figures: &[Figure]) -> Tally {
         let mut tally = Tally::default();
         for figure in figures {
+            tally.known_misses += usize::from(figure.verdict() == Verdict::KnownMiss && figure.is_judged());
+            tally.changed += usize::from(figure.verdict().has_changed());
             if figure.role == Role::Rule {
                 tally.rules += 1;
                 tally.rules_held += usize::from(figure.ok);
@@ -253,6 +274,7 @@ mod tests {
             band,
             source: "list".into(),
             note: Some("why".into()),
+            known_miss: None,
         }
     }
 
@@ -288,23 +310,32 @@ mod tests {
             line,
             r#"{"experiment":"pcid","quantity":"time","unit":"us","published":2.0,"ours":2.5,"error_pct":25.0,"#
                 .to_owned()
-                + r#""kind":"prediction","band":[1.0,3.0],"ok":true}"#
+                + r#""kind":"prediction","band":[1.0,3.0],"ok":true,"verdict":"in band"}"#
         );
         let absent = Figure::absent(&expected(Kind::Prior, None, None)).json_line();
-        assert!(absent.contains(r#""ours":null,"error_pct":null,"kind":"prior","band":null,"ok":false"#), "{absent}");
+        assert!(
+            absent.contains(r#""ours":null,"error_pct":null,"kind":"prior","band":null,"ok":false,"verdict":"changed"#),
+            "{absent}"
+        );
     }
 
     #[test]
-    fn a_miss_is_forgiven_only_to_a_member_that_has_a_value() {
-        let want = expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0]));
-        let mut miss = Figure::new(&want, 9.0);
-        assert!(!all_ok(std::slice::from_ref(&miss)));
-        assert_eq!(miss.verdict(), Verdict::Miss);
-        miss.role = Role::Member;
-        assert!(all_ok(std::slice::from_ref(&miss)));
-        let mut absent = Figure::absent(&want);
-        absent.role = Role::Member;
-        assert!(!all_ok(&[absent]));
+    fn a_verdict_that_is_not_as_recorded_has_changed_in_either_direction() {
+        let recorded = |known_miss: Option<&str>| Expected {
+            known_miss: known_miss.map(String::from),
+            ..expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0]))
+        };
+        for (known_miss, ours, verdict, has_changed) in [
+            (None, 2.0, Verdict::InBand, false),
+            (Some("why"), 9.0, Verdict::KnownMiss, false),
+            (None, 9.0, Verdict::NowMisses, true),
+            (Some("why"), 2.0, Verdict::NowInBand, true),
+            (Some("why"), f64::NAN, Verdict::Absent, true),
+        ] {
+            let figure = Figure::new(&recorded(known_miss), ours);
+            assert_eq!((figure.verdict(), figure.verdict().has_changed()), (verdict, has_changed));
+            assert_eq!(Tally::of(&[figure]).changed, usize::from(has_changed));
+        }
     }
 
     #[test]
@@ -319,7 +350,16 @@ mod tests {
             Figure::new(&expected(Kind::Calibrated, None, None), 9.0),
             rule,
         ];
-        let want = Tally { in_band: 1, judged: 2, rules_held: 0, rules: 1, shown: 1, not_evidence: 1 };
+        let want = Tally {
+            in_band: 1,
+            known_misses: 0,
+            judged: 2,
+            rules_held: 0,
+            rules: 1,
+            shown: 1,
+            not_evidence: 1,
+            changed: 2,
+        };
         assert_eq!(Tally::of(&figures), want);
     }
 }

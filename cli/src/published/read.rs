@@ -3,14 +3,14 @@
 //! Serde finds unknown keys and wrong types; what it cannot know is checked here: bands that are upside down, rows of
 //! unequal length, columns that do not exist, two figures of one name, a prediction left unjudged without a reason.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 use anyhow::{Error, Result, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::experiment::{Experiment, PublishedTable, Setup, Source, Value};
+use super::experiment::{Experiment, Note, PublishedTable, Setup, Source, Value};
 use super::figure::{Expected, Kind};
 use super::rule::Rule;
 
@@ -25,6 +25,8 @@ struct Raw {
     unjudged: String,
     source: Source,
     setup: Setup,
+    #[serde(default)]
+    note: Vec<Note>,
     #[serde(default)]
     table: Vec<Spanned<PublishedTable>>,
     #[serde(default)]
@@ -56,6 +58,7 @@ struct RawFigure {
     within_factor: Option<f64>,
     source: String,
     note: Option<String>,
+    known_miss: Option<String>,
 }
 
 /// A column of a published table of which each cell is an expected figure; `{}` in `quantity` is the first cell.
@@ -72,6 +75,9 @@ struct RawColumn {
     #[serde(default)]
     calibrated: Vec<f64>,
     judged_from: Option<Least>,
+    /// By the first cell of a row.
+    #[serde(default)]
+    known_misses: BTreeMap<String, String>,
     source: String,
 }
 
@@ -131,16 +137,15 @@ pub(crate) fn experiment(file: &str, text: &str) -> Result<Experiment> {
         let place = at(figure.span().start);
         expected.push(single(&place, &raw.id, figure.into_inner())?);
     }
-    check_names(&at(0), &expected)?;
-    check_reason(&at(0), &raw.unjudged, &expected)?;
+    check_expected(&at(0), &raw.unjudged, &expected)?;
     let mut rules = Vec::new();
     for rule in raw.rule {
         check_rule(&at(rule.span().start), rule.get_ref(), &expected)?;
         rules.push(rule.into_inner());
     }
     let (intro, unjudged) = (raw.intro.trim().to_owned(), raw.unjudged.trim().to_owned());
-    let (id, title, source, setup) = (raw.id, raw.title, raw.source, raw.setup);
-    Ok(Experiment { id, title, intro, unjudged, source, setup, tables, expected, rules })
+    let (id, title, source, setup, notes) = (raw.id, raw.title, raw.source, raw.setup, raw.note);
+    Ok(Experiment { id, title, intro, unjudged, source, setup, notes, tables, expected, rules })
 }
 
 /// Serde's error on one line.
@@ -211,9 +216,15 @@ fn expand(
             band: band(place, &raw, Some(published))?,
             source: format!("{}, row {}", column.source, row[0]),
             note: None,
+            known_miss: column.known_misses.get(&row[0].to_string()).cloned(),
         });
     }
-    Ok(())
+    let is_row = |name: &&String| table.rows.iter().any(|row| row[0].to_string() == **name);
+    column
+        .known_misses
+        .keys()
+        .find(|name| !is_row(name))
+        .map_or(Ok(()), |name| Err(place.of_key("known_misses").error("known_misses", name, "no row begins with it")))
 }
 
 fn single(place: &Place<'_>, experiment: &str, raw: RawFigure) -> Result<Expected> {
@@ -227,6 +238,7 @@ fn single(place: &Place<'_>, experiment: &str, raw: RawFigure) -> Result<Expecte
         kind: raw.kind,
         source: raw.source,
         note: raw.note,
+        known_miss: raw.known_miss,
     })
 }
 
@@ -261,26 +273,24 @@ fn band(place: &Place<'_>, raw: &RawBand, published: Option<f64>) -> Result<Opti
     }
 }
 
-fn check_names(place: &Place<'_>, expected: &[Expected]) -> Result<()> {
+/// Names are unique. A prediction without a band could hide a miss, so it takes a reason; so does a known miss, which
+/// only a prediction with a band can have.
+fn check_expected(place: &Place<'_>, unjudged: &str, expected: &[Expected]) -> Result<()> {
     let mut seen = BTreeSet::new();
-    match expected.iter().find(|expected| !seen.insert(&expected.quantity)) {
-        Some(twice) => Err(place.error("quantity", &twice.quantity, "must be unique within the experiment")),
-        None => Ok(()),
+    for one in expected {
+        let is_judged = one.kind == Kind::Prediction && one.band.is_some();
+        let is_bare = one.kind == Kind::Prediction && !is_judged && one.note.is_none() && unjudged.trim().is_empty();
+        let limit = match &one.known_miss {
+            _ if !seen.insert(&one.quantity) => "must be unique within the experiment",
+            _ if is_bare => "a prediction needs a band, a note, or a reason in `unjudged`",
+            Some(reason) if reason.trim().is_empty() || !is_judged => {
+                "a known miss needs a reason, and a prediction with a band"
+            }
+            _ => continue,
+        };
+        return Err(place.error("quantity", &one.quantity, limit));
     }
-}
-
-/// A prediction without a band could hide a miss, so it takes a reason.
-fn check_reason(place: &Place<'_>, unjudged: &str, expected: &[Expected]) -> Result<()> {
-    let bare =
-        |expected: &&Expected| expected.kind == Kind::Prediction && expected.band.is_none() && expected.note.is_none();
-    match expected.iter().find(bare) {
-        Some(found) if unjudged.trim().is_empty() => Err(place.error(
-            "quantity",
-            &found.quantity,
-            "a prediction needs a band, a note, or a reason in `unjudged`",
-        )),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn check_rule(place: &Place<'_>, rule: &Rule, expected: &[Expected]) -> Result<()> {
@@ -366,7 +376,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unjudged_prediction_takes_a_reason_and_names_are_unique() {
+    fn an_unjudged_prediction_and_a_known_miss_take_a_reason_and_names_are_unique() {
+        let message = fault(PCID, "band = [2, 10]\nknown_miss = \"", "known_miss = \"");
+        assert!(message.contains("walks left by pcid, pages 512: a known miss needs a reason"), "{message}");
+        let message = fault(RANGE, "known_misses = { 8 =", "known_misses = { 9 =");
+        assert!(message.ends_with("known_misses = 9: no row begins with it"), "{message}");
         let start = PCID.find("unjudged").unwrap();
         let end = PCID.find("[source]").unwrap();
         let message = fault(PCID, &PCID[start..end], "");

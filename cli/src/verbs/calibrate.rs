@@ -4,7 +4,6 @@ mod figures;
 mod measured;
 mod tables;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -17,7 +16,7 @@ use tlbkit_sim::machine::Machine;
 
 use crate::lab::machine_file::{MachineFile, Origin, today};
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::output::file::check_folder;
+use crate::output::file::{check_folder, write_whole};
 
 /// At the head of a file that was measured on a busy host.
 const DISTURBED: &str = "# Others used the CPUs meanwhile: measure again on a quiet host before relying on it.\n";
@@ -58,7 +57,7 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     let text = if survey.disturbance.is_too_much() { DISTURBED } else { "" }.to_owned() + &written.text();
     // What `run` would refuse must not be left behind.
     Machine::parse(&file, &text).context("this host measures as no machine can be")?;
-    fs::write(&arguments.output, text).with_context(|| file.clone())?;
+    write_whole(&arguments.output, &text)?;
     match format {
         Format::Json => print_json(&survey, base, &file),
         Format::Text => print_text(&survey, base, &file),
@@ -88,8 +87,8 @@ fn origin<'a>(arguments: &CalibrateArguments, survey: &'a Survey, base: &'a str)
     Origin { machine: stem.into_owned(), host: &survey.host, date: today(), base }
 }
 
-/// The built-in machine that is nearest to the host, for what no user program can measure. What matters most is whether there is a hypervisor, which makes interrupts dearer by an order of
-/// magnitude; then, what it backs memory with; then, who made the CPU.
+/// The built-in machine that is nearest to the host, for what no user program can measure. A hypervisor matters most,
+/// as it makes interrupts dearer by an order of magnitude; then what it backs memory with; then who made the CPU.
 fn nearest_machine(survey: &Survey) -> &'static str {
     match (survey.host.is_virtual, survey.collateral.fracturing()) {
         (true, Fracturing::On) => "recent-vm-fractured",

@@ -4,16 +4,15 @@
 
 #[path = "../../../cli/src"]
 mod command {
-    pub(crate) mod experiment;
-    pub(crate) mod figure;
+    pub(crate) mod published;
 }
 
-use command::{experiment, figure};
+use command::published::read;
 use libfuzzer_sys::fuzz_target;
 use tlbkit_fuzz::must_be_one_line;
 
 fuzz_target!(|text: &str| {
-    if let Err(error) = experiment::Experiment::parse("fuzz.toml", text) {
+    if let Err(error) = read::experiment("fuzz.toml", text) {
         let message = format!("{error:#}");
         assert!(message.starts_with("fuzz.toml"), "no file: {message}");
         must_be_one_line("", &message);

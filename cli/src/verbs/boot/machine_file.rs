@@ -1,6 +1,5 @@
 //! A machine file of what the kernel measured; the rest is as in the built-in machine of a recent guest.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -10,6 +9,7 @@ use tlbkit_sim::machine::{Kind, Machine};
 
 use super::bench::Bench;
 use crate::lab::machine_file::{Entries, Entry, MachineFile, Origin, today};
+use crate::output::file::write_whole;
 
 /// What was measured, was measured in a guest.
 const BASE: &str = "recent-vm";
@@ -46,7 +46,7 @@ pub(super) fn write(file: &Path, bench: &Bench, cpus: u32) -> Result<()> {
     let text = text(name, &host, today(), bench, cpus)?;
     // What `run` would refuse must not be left behind.
     Machine::parse(&shown, &text).context("this host measures as no machine can be")?;
-    fs::write(file, text).with_context(|| shown)
+    write_whole(file, &text)
 }
 
 fn text(machine: String, host: &Host, date: String, bench: &Bench, cpus: u32) -> Result<String> {

@@ -1,0 +1,46 @@
+//! `reproduce` as somebody types it, and stops it.
+
+mod command;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use command::{run, text};
+use serde_json::Value;
+
+#[test]
+fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reproduce");
+    fs::create_dir_all(&folder).unwrap();
+    let report = folder.join("index.html");
+    fs::write(&report, "whole").unwrap();
+    let folder = folder.to_str().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    let command = command.args(["--json", "reproduce", "pcid", "range", "--report", folder]).stdout(Stdio::piped());
+    let mut reproducing = command.spawn().unwrap();
+    // The first experiment is done, the second is not.
+    let mut line = String::new();
+    BufReader::new(reproducing.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    Command::new("kill").args(["-INT", &reproducing.id().to_string()]).status().unwrap();
+    assert!(!reproducing.wait().unwrap().success());
+    assert_eq!(fs::read_to_string(&report).unwrap(), "whole");
+
+    // Known misses are no failure.
+    let rows = text(&["--json", "reproduce", "pcid", "--report", folder]);
+    let verdicts: Vec<_> =
+        rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["verdict"].clone()).collect();
+    assert!(verdicts.contains(&"in band".into()) && verdicts.contains(&"known miss".into()), "{verdicts:?}");
+    let page = fs::read_to_string(&report).unwrap();
+    assert!(page.contains("tlbkit reproduce pcid") && page.ends_with("</html>"), "{page}");
+    assert!(!Path::new(folder).join("index.html.part").exists());
+}
+
+#[test]
+fn an_unknown_experiment_is_answered_with_the_known_ones() {
+    let output = run(&["reproduce", "pcd"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(message, "tlbkit: no experiment pcd: there are pcid, lazy, batch, pti, range\n");
+    assert_eq!(output.status.code(), Some(2));
+}
