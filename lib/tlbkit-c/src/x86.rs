@@ -28,8 +28,9 @@ pub unsafe extern "C" fn tlbkit_x86_start(trust: u32) -> u32 {
         let identity = Identity::of_this_cpu().with_microcode_read();
         tlbkit_x86::enable_tags(identity.features(overrides(trust)))
     };
-    let bit = |has: bool, feature: u32| if has { feature } else { 0 };
-    bit(on.pcid, TLBKIT_FEATURE_PCID) | bit(on.invpcid, TLBKIT_FEATURE_INVPCID)
+    let pcid = if on.pcid { TLBKIT_FEATURE_PCID } else { 0 };
+    let invpcid = if on.invpcid { TLBKIT_FEATURE_INVPCID } else { 0 };
+    pcid | invpcid
 }
 
 /// Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,

@@ -12,7 +12,7 @@ use crate::process_table::Process;
 use crate::user::call::Call;
 use crate::{command_line, process, report, sched};
 
-/// From `traps.s`, interrupts off.
+/// Where every system call arrives, from `traps.s`, with interrupts off.
 pub(crate) extern "C" fn on_syscall(number: u64, first: u64, second: u64, third: u64) -> u64 {
     let Some(call) = Call::of_number(number) else { report::failure(&format_args!("no system call {number}")) };
     if call != Call::End {

@@ -65,7 +65,7 @@ pub(crate) fn get() -> &'static CommandLine {
     GIVEN.wait()
 }
 
-/// What is wrong with it.
+/// What is wrong with the command line.
 #[derive(Debug)]
 pub(crate) enum Error {
     /// A word without `=`.
@@ -213,7 +213,7 @@ impl CommandLine {
         Ok(())
     }
 
-    /// What cannot be together.
+    /// Refuses settings that exclude each other.
     fn check(&self) -> Result<(), Error> {
         let refuse = |must_be| Err(Error::Value { key: "monitor", value: "on", must_be });
         match self.monitor {

@@ -74,13 +74,13 @@ pub(crate) fn add(counter: Counter, n: u64) {
     ROWS[cpu::index() as usize].0[counter as usize].fetch_add(n, Ordering::Relaxed);
 }
 
-/// One CPU's.
+/// What one CPU has counted.
 pub(crate) fn of(cpu: u32, counter: Counter) -> u64 {
     // Relaxed: a count; nothing is concluded from it about other memory.
     ROWS[cpu as usize].0[counter as usize].load(Ordering::Relaxed)
 }
 
-/// All CPUs together.
+/// What all CPUs together have counted.
 pub(crate) fn sum(counter: Counter) -> u64 {
     // Relaxed: read when nothing runs any more.
     ROWS.iter().map(|row| row.0[counter as usize].load(Ordering::Relaxed)).sum()

@@ -5,7 +5,7 @@
 //!
 //! | file or folder | what |
 //! |---|---|
-//! | `layout`, `random`, `fault` | where things lie; random numbers; the rule that is broken on purpose |
+//! | `layout`, `fault` | where things lie; the rule that is broken on purpose |
 //! | `user` | what runs in ring 3: [`tlbkit_workloads::Os`] as system calls |
 //! | `command_line` | its words |
 //! | `arch` | segments, gates, the APIC, the serial port, the end |

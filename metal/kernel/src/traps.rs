@@ -27,7 +27,7 @@ const PAGE_FAULT: u64 = 14;
 const WRITE: u64 = 1 << 1;
 const RESERVED_BIT: u64 = 1 << 3;
 
-/// Every trap's, interrupts off.
+/// Where every trap arrives, with interrupts off.
 extern "C" fn on_trap(frame: &mut Frame) {
     if let (false, Some(rip)) = (frame.is_from_user(), attempt::resume_at(frame.vector)) {
         frame.rip = rip;

@@ -48,7 +48,7 @@ fn silence_old_controllers() {
     }
 }
 
-/// Switches this CPU's on: x2APIC where the CPU has it.
+/// Switches this CPU's APIC on, as an x2APIC where the CPU has that.
 pub(crate) fn enable() {
     silence_old_controllers();
     let has_x2 = tlbkit_x86::Identity::of_this_cpu().has_x2apic;
@@ -93,7 +93,7 @@ pub(crate) fn init_others() {
     wait_10_ms();
 }
 
-/// Starts one at `page`, in real mode. Its id is its number: it has not said so yet.
+/// Starts a CPU at `page`, in real mode. Its APIC id is taken to be its number, since it has not told its id yet.
 pub(crate) fn start(cpu: u32, page: u8) {
     command(cpu, STARTUP | u32::from(page));
 }
@@ -130,7 +130,7 @@ fn write(register: usize, value: u32) {
     }
 }
 
-/// By the interval timer's second channel, whose clock every PC has.
+/// Waits by the interval timer's second channel, whose clock every PC has.
 fn wait_10_ms() {
     use x86_64::instructions::port::Port;
     const COUNT: u16 = 11_932;

@@ -23,7 +23,7 @@ pub(crate) enum Ending {
     WrongUsage = 0x13,
 }
 
-/// Ends it.
+/// Ends the machine.
 pub(crate) fn exit(ending: Ending) -> ! {
     serial::drain();
     // SAFETY: ports that stop the machine, or that nobody listens to.

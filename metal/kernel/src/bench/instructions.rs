@@ -12,7 +12,7 @@ use crate::machine;
 const IN_A_ROW: u64 = 32;
 const TAG: Pcid = Pcid(0);
 
-/// What a CPU must have for it.
+/// What a CPU must have so that an instruction can be timed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -41,7 +41,7 @@ fn invpcid(what: Invpcid) {
     unsafe { tlbkit_x86::invpcid(what) }
 }
 
-/// Times each that this CPU has.
+/// Times each instruction that this CPU has.
 pub(super) fn time() {
     // SAFETY: ring 0.
     let (root, are_tags_on) = unsafe { (read_cr3().root(), read_cr4() & CR4_PCIDE != 0) };

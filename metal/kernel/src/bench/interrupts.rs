@@ -19,7 +19,7 @@ const REST_CYCLES: u64 = 20_000;
 /// What the other CPUs do meanwhile.
 static ARE_HALTED: AtomicBool = AtomicBool::new(false);
 
-/// Every CPU's but the first: takes interrupts until the machine ends.
+/// What every CPU but the first does: it takes interrupts until the machine ends.
 pub(crate) fn stand_by() -> ! {
     loop {
         // Relaxed: a hint; partner is the store in `time`, and the interrupt that follows it makes this look again.
@@ -34,7 +34,7 @@ pub(crate) fn stand_by() -> ! {
     }
 }
 
-/// Times them, if there is anybody to interrupt.
+/// Times interrupts, if there is another CPU to interrupt.
 pub(super) fn time(cpus: u32) {
     if cpus < 2 {
         return;

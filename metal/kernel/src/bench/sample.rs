@@ -9,7 +9,7 @@ use crate::report;
 /// How often one thing is timed.
 const REPETITIONS: usize = 301;
 
-/// Cycles of one thing.
+/// How many cycles one thing takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sample {
     /// A tenth of the times lies below.
@@ -20,7 +20,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Of `once`, which times itself.
+    /// Repeats `once`, which returns the cycles that it took.
     pub(super) fn of(mut once: impl FnMut() -> u64) -> Self {
         let mut cycles = [0; REPETITIONS];
         // The first is the one that warms up.
@@ -29,7 +29,7 @@ impl Sample {
         Self::sorted(cycles)
     }
 
-    /// Of two times that belong to the same event.
+    /// Repeats `once`, which returns two times that belong to the same event.
     pub(super) fn of_pair(mut once: impl FnMut() -> (u64, u64)) -> (Self, Self) {
         let mut second = [0; REPETITIONS + 1];
         let mut turn = second.iter_mut();
@@ -60,7 +60,7 @@ impl Sample {
     }
 }
 
-/// What `body` takes.
+/// How many cycles `body` takes.
 pub(super) fn cycles_of(body: impl FnOnce()) -> u64 {
     let begun = now_cycles();
     body();

@@ -31,13 +31,13 @@ struct MemoryEntry {
     _reserved: u32,
 }
 
-/// What the kernel needs of it.
+/// What the kernel needs to know from its loader.
 pub(super) struct Start {
     pub(super) command_line: &'static str,
     pub(super) memory_end: u64,
 }
 
-/// Reads it at physical address `at`, or does without.
+/// Reads PVH's structure at physical address `at`; without one, takes what the image itself says.
 pub(super) fn read(at: u32) -> Start {
     unsafe extern "C" {
         static boot_command_line: c_char;

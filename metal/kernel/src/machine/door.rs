@@ -27,7 +27,7 @@ impl Kernel for Spaces {
     }
 }
 
-/// One CPU.
+/// One CPU's door: its instructions, and how often it has looked at a CPU that does not answer.
 pub(crate) struct Door {
     real: X86Cpu<'static, Spaces>,
     waits: Cell<u64>,

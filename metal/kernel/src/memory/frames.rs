@@ -24,7 +24,7 @@ const TABLE: u32 = 1 << 31;
 /// Pages of files that can be kept.
 const FILE_SLOTS: usize = 1 << 16;
 
-/// All of it; there is one.
+/// All of the machine's memory: a value without fields, since there is only one.
 #[derive(Clone, Copy)]
 pub(crate) struct Ram;
 
@@ -46,7 +46,7 @@ static COUNTS: Once<&'static [AtomicU32]> = Once::new();
 static TABLES_USED: AtomicU64 = AtomicU64::new(0);
 static DATA_USED: AtomicU64 = AtomicU64::new(0);
 
-/// Takes all memory from `first` to `end`.
+/// Takes possession of all memory from `first` to `end`.
 pub(super) fn start(first: u64, end: u64) {
     let counts_bytes = (end / FRAME_BYTES * 4).next_multiple_of(FRAME_BYTES);
     let files_bytes = (FILE_SLOTS * size_of::<(u64, u64)>()) as u64;

@@ -8,12 +8,12 @@ pub(super) const RDX: usize = 2;
 pub(super) const R11: usize = 11;
 const RBP: usize = 5;
 
-/// One of them.
+/// An instruction that traps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Instruction {
     /// MOV to control register `control`.
     WriteControl { control: usize, from: usize },
-    /// MOV from it.
+    /// MOV from control register `control`.
     ReadControl { control: usize, to: usize },
     /// INVLPG of this address.
     Invlpg(u64),

@@ -66,7 +66,7 @@ fn shared() -> &'static Shared {
     })
 }
 
-/// One CPU's.
+/// The tables of one CPU.
 pub(super) struct Shadow {
     top: Table,
     pool: [Table; POOL],

@@ -25,7 +25,7 @@ pub(super) enum Ring {
     Program,
 }
 
-/// One CPU.
+/// One CPU, as its guest sees it.
 pub(super) struct Core {
     pub(super) monitor: Monitor,
     pub(super) ring: Ring,

@@ -46,7 +46,7 @@ fn add_to<T, const N: usize>(items: &mut Vec<T, N>, item: T) {
     }
 }
 
-/// One CPU's.
+/// What one CPU holds.
 pub(super) struct Tlb {
     entries: Vec<Entry, ENTRIES>,
     paths: Vec<Path, PATHS>,
