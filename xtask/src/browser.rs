@@ -4,8 +4,8 @@
 //! A script appended to a copy of the report measures it and hands the figures to the page around the frame, whose DOM
 //! the browser prints. The report itself is not changed, and needs no server.
 
+use crate::outcome::{Outcome, cargo};
 use crate::setup::{self, Ready};
-use crate::steps::{self, Outcome};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
 
 /// Runs `reproduce` in `dir`. It must find every verdict as recorded.
 fn reproduce(root: &Path, dir: &Path) -> Result<()> {
-    let built = steps::cargo(root, "build --release --quiet --package tlbkit-cli")?;
+    let built = cargo(root, "build --release --quiet --package tlbkit-cli")?;
     ensure!(matches!(built, Outcome::Ok(_)), "the command did not build");
     let command = setup::target_dir(root).join("release/tlbkit");
     let status = Command::new(&command).arg("reproduce").current_dir(dir).stdout(Stdio::null()).status();

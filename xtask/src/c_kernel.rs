@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tlbkit_boot::{Ended, Machine, PACKAGE, PROGRAM, TARGET};
 
+use crate::outcome::Outcome;
 use crate::qemu::emulator::Threads;
 use crate::setup::{self, Ready};
-use crate::steps::Outcome;
 
 /// How a kernel's objects are compiled; nothing here is special to the library.
 const KERNEL_FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-pic \

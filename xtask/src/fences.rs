@@ -4,7 +4,7 @@
 mod change;
 mod trial;
 
-use crate::steps::Outcome;
+use crate::outcome::Outcome;
 use crate::workshop::Sets;
 use anyhow::{Context, Result, bail};
 use change::Change;

@@ -6,6 +6,7 @@ mod fences;
 mod mutants;
 mod nostd;
 mod oldest;
+mod outcome;
 mod qemu;
 mod setup;
 mod steps;

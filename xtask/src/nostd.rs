@@ -1,8 +1,8 @@
 //! The crates that a kernel links hold no std: built for a target that has none, or, where that target is not to be
 //! had, read for the two lines that decide it.
 
+use crate::outcome::{Outcome, cargo};
 use crate::setup::{self, Ready};
-use crate::steps::{self, Outcome};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
 fn build(root: &Path) -> Result<Outcome> {
     let packages: Vec<String> = CRATES.iter().map(|path| format!("--package {}", package(path))).collect();
     let line = format!("build --quiet --target {TARGET} --no-default-features {}", packages.join(" "));
-    Ok(match steps::cargo(root, &line)? {
+    Ok(match cargo(root, &line)? {
         Outcome::Ok(_) => Outcome::Ok(format!("built for {TARGET}")),
         other => other,
     })

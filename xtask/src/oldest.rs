@@ -1,7 +1,7 @@
 //! The crates that a kernel links build with the oldest Rust that they promise, `rust-version` of the workspace.
 
+use crate::outcome::{Outcome, cargo};
 use crate::setup::{self, Ready};
-use crate::steps::{self, Outcome};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
 }
 
 fn build(root: &Path, version: &str) -> Result<Outcome> {
-    Ok(match steps::cargo(root, &format!("+{version} check --quiet --target-dir {TARGET_DIR} {CRATES}"))? {
+    Ok(match cargo(root, &format!("+{version} check --quiet --target-dir {TARGET_DIR} {CRATES}"))? {
         Outcome::Ok(_) => Outcome::Ok(format!("built with Rust {version}")),
         other => other,
     })

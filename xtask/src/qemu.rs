@@ -11,8 +11,8 @@ mod soak;
 use anyhow::{Result, bail};
 use std::path::Path;
 
+use crate::outcome::Outcome;
 use crate::setup::{self, Ready};
-use crate::steps::Outcome;
 use monitor::Effort;
 
 /// Minutes of soaking when nobody says how many.

@@ -3,23 +3,12 @@
 //! A failing step does not stop the ones behind it, so that one run tells everything. What cannot be checked on this
 //! machine is skipped aloud, with the command that would change that.
 
+use crate::outcome::{Outcome, cargo, cargo_command, run};
 use crate::setup::{self, Ready};
 use crate::{browser, c_kernel, fences, mutants, nostd, oldest, qemu, tidy};
 use anyhow::Result;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
-
-/// How a step ended.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It passed; the text says what was done, where that is not plain from the name.
-    Ok(String),
-    /// It could not be done here, for this reason.
-    Skipped(String),
-    /// It did not pass.
-    Failed(String),
-}
 
 struct Step {
     name: &'static str,
@@ -94,23 +83,6 @@ pub(crate) fn bench(root: &Path, more: &[String]) -> Result<bool> {
     Ok(matches!(run(command.args(more))?, Outcome::Ok(_)))
 }
 
-/// Runs one cargo command line in the root.
-pub(crate) fn cargo(root: &Path, line: &str) -> Result<Outcome> {
-    run(&mut cargo_command(root, line))
-}
-
-fn cargo_command(root: &Path, line: &str) -> Command {
-    let mut command = Command::new("cargo");
-    command.args(line.split_whitespace()).current_dir(root);
-    command
-}
-
-/// Runs a command to its end, its output going where ours goes.
-fn run(command: &mut Command) -> Result<Outcome> {
-    let status = command.status()?;
-    Ok(if status.success() { Outcome::Ok(String::new()) } else { Outcome::Failed(status.to_string()) })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,12 +99,5 @@ mod tests {
         assert!(lines[0].starts_with("a ") && lines[0].contains(" ok ") && lines[0].ends_with("1.2 s"), "{lines:?}");
         assert!(lines[1].ends_with("skipped: no chromium"), "{lines:?}");
         assert!(lines[2].contains("FAILED") && lines[2].ends_with("exit status: 1"), "{lines:?}");
-    }
-
-    #[test]
-    fn a_command_that_fails_is_a_failed_step() -> Result<()> {
-        assert_eq!(run(&mut Command::new("true"))?, Outcome::Ok(String::new()));
-        assert!(matches!(run(&mut Command::new("false"))?, Outcome::Failed(_)));
-        Ok(())
     }
 }

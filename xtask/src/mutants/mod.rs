@@ -4,8 +4,8 @@
 mod patch;
 mod trial;
 
+use crate::outcome::Outcome;
 use crate::setup;
-use crate::steps::Outcome;
 use crate::workshop::Sets;
 use anyhow::{Context, Result, bail};
 use std::path::Path;

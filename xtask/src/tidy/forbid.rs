@@ -1,7 +1,7 @@
 //! Rules on what may stand where: each dangerous or unfinished thing has a room of its own, or none.
 
+use super::repo::{Repo, Report};
 use super::source::{Source, word_columns};
-use super::{Repo, Report};
 
 const UNSAFE_ROOMS: &[&str] =
     &["tlbkit-x86", "kernel", "tlbkit-c", "tlbkit-sim", "tlbkit-check", "tlbkit-host", "fuzz"];
@@ -115,7 +115,7 @@ fn has_word(line: &str, word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::places;
+    use super::super::repo::testing::places;
     use super::*;
 
     #[test]

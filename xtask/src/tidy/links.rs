@@ -1,7 +1,7 @@
 //! A link inside the repository leads somewhere: to a file or folder that exists, and to a heading that it has.
 
+use super::repo::{Repo, Report};
 use super::source::Source;
-use super::{Repo, Report};
 
 pub(super) fn dead_links(repo: &Repo, report: &mut Report<'_>) {
     for source in repo.ending(".md") {
@@ -78,7 +78,7 @@ fn prose_headings(source: &Source) -> impl Iterator<Item = String> + '_ {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::places;
+    use super::super::repo::testing::places;
     use super::*;
 
     const THERE: (&str, &str) = ("docs/there.md", "# The `one` heading!\n");

@@ -2,8 +2,8 @@
 //! names its `source` and its `kind`, or stands inside a table that does. An experiment may name one `[source]` for the
 //! whole file; a kind is never given for a whole file.
 
+use super::repo::{Repo, Report};
 use super::source::Source;
-use super::{Repo, Report};
 use toml::{Spanned, de::DeTable, de::DeValue};
 
 pub(super) fn number_source(repo: &Repo, report: &mut Report<'_>) {
@@ -96,7 +96,7 @@ fn holds_number(value: &DeValue<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::places;
+    use super::super::repo::testing::places;
     use super::*;
 
     const SOURCED: &str = "name = 'm'\n[cycles]\nsource = 's'\nkind = 'input'\ninvlpg = 1\nsizes = [[1, 2], [3, 4]]\n";

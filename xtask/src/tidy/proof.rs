@@ -1,7 +1,7 @@
 //! What the repository promises is tested: each numbered invariant by some test, each command of the README by one.
 
+use super::repo::{Repo, Report};
 use super::source::{Source, word_columns};
-use super::{Repo, Report};
 
 const INVARIANTS_COUNT: usize = 12;
 const README_TEST: &str = "cli/tests/readme.rs";
@@ -48,7 +48,7 @@ fn is_untested_command(fence: Option<&str>, line: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::places;
+    use super::super::repo::testing::places;
     use super::*;
 
     #[test]

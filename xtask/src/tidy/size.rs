@@ -1,7 +1,7 @@
 //! Rules on size: what must fit in a reader's head must first fit on a screen.
 
+use super::repo::{Repo, Report};
 use super::source::{Source, item_end, word_columns};
-use super::{Repo, Report};
 
 const FILE_LINES_MAX: usize = 400;
 const FUNCTION_LINES_MAX: usize = 60;
@@ -68,7 +68,7 @@ fn limit_lines(repo: &Repo, path: &str, lines_max: usize, report: &mut Report<'_
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::places;
+    use super::super::repo::testing::places;
     use super::*;
 
     #[test]

@@ -1,6 +1,6 @@
 //! The modules of one crate, and which file defines what a path names.
 
-use super::super::Repo;
+use super::super::repo::Repo;
 use std::collections::BTreeMap;
 use syn::{Attribute, Fields, ImplItem, Item, Type, UseTree};
 
