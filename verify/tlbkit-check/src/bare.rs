@@ -6,12 +6,12 @@ use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::scope::{Broadcast, Globals, Paths};
 use tlbkit_arch::{Pte, entry_at};
 
+use crate::finding::Finding;
 use crate::machine::buffer::{Place, Store};
 use crate::machine::instructions::Exception;
 use crate::machine::memory::Use;
 use crate::machine::touch::Touched;
 use crate::machine::{Config, Machine};
-use crate::oracle::Finding;
 use crate::program::Access;
 use crate::schedule::script::Script;
 use crate::timeline::Log;

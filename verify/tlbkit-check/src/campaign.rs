@@ -7,9 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tlbkit::{Features, Late, Policy};
 
 use crate::digest;
-
+use crate::finding::Finding;
 use crate::machine::Config;
-use crate::oracle::Finding;
 use crate::policies;
 use crate::program::Program;
 use crate::program::bytes::Bytes;

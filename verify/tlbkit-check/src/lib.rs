@@ -18,6 +18,7 @@
 pub mod bare;
 pub mod campaign;
 mod digest;
+mod finding;
 pub mod json;
 mod machine;
 mod oracle;
@@ -29,9 +30,9 @@ pub mod schedule;
 mod timeline;
 mod trace;
 
+pub use finding::{Finding, Oracle};
 pub use machine::Config;
 pub use machine::errata::{Errata, Erratum};
-pub use oracle::{Finding, Oracle};
 pub use run::{Outcome, Setup};
 pub use timeline::{Kind, Line, Log, two_columns};
 pub use trace::chrome_trace;

@@ -1,17 +1,22 @@
 //! One run: a program on a machine under a policy, as a chooser decides.
 
 use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, CpuState, Policy, Tlb};
 use tlbkit_pmap::KernelMap;
 
+use crate::finding::Finding;
+use crate::machine::action::Action;
 use crate::machine::bus::Bus;
-use crate::machine::world::{SPACES, World};
+use crate::machine::fiber::Fiber;
+use crate::machine::world::World;
 use crate::machine::{Config, Machine, door};
-use crate::oracle::Finding;
-use crate::program::Program;
-use crate::program::execute::{self, Kernel};
+use crate::oracle;
+use crate::program::kernel::{Kernel, SPACES};
+use crate::program::{Program, execute};
+use crate::quiet::quietly;
 use crate::schedule::Chooser;
 use crate::timeline::{Line, Log};
 
@@ -57,11 +62,43 @@ pub(crate) fn run(setup: &Setup, chooser: Box<dyn Chooser>, log: Log) -> Outcome
     let world = World::new(&machine, &tlb, &kernel_map, &sets, Kernel::new(setup.program.clone()));
     door::with_world_set(&world, || {
         execute::set_up(&world);
-        world.run(execute::cpu_body);
+        run_fibers(&world, execute::cpu_body);
     });
     drop(world);
     let machine = machine.into_inner();
     Outcome { finding: machine.finding, steps: machine.step, choices: machine.choices, lines: machine.log.into_lines() }
+}
+
+/// Runs the bodies of all CPUs, a fiber each, until all have ended or something was found.
+fn run_fibers(world: &World<'_>, body: fn(&World<'_>, usize)) {
+    let machine = world.machine;
+    let cpus = machine.borrow().cpus.len();
+    let mut fibers: Vec<_> = (0..cpus)
+        .map(|cpu| Fiber::new(move || door::with_world(|world| body(world, cpu)).unwrap_or_default()))
+        .collect();
+    machine.borrow_mut().is_live = true;
+    loop {
+        let Some(action) = next(&mut machine.borrow_mut()) else { break };
+        machine.borrow_mut().current = action.cpu();
+        let resumed = quietly(|| catch_unwind(AssertUnwindSafe(|| fibers[action.cpu()].resume())));
+        if let Err(panic) = resumed {
+            let mut machine = machine.borrow_mut();
+            let finding = oracle::assertion(&machine, &panic);
+            machine.report(finding);
+        }
+    }
+    machine.borrow_mut().is_live = false;
+    world.is_abandoned.set(true);
+    fibers.iter_mut().for_each(Fiber::retire);
+    machine.borrow_mut().cpus.iter_mut().for_each(|core| core.buffer.abandon());
+}
+
+/// What a CPU does next: what was granted already, or what is decided now.
+fn next(machine: &mut Machine) -> Option<Action> {
+    if machine.is_over() {
+        return None;
+    }
+    machine.granted().or_else(|| machine.decide())
 }
 
 /// Tells the log what the protocol's words are called.

@@ -1,9 +1,10 @@
 //! What happened, step by step: kept only when a run is replayed to be shown.
 
+use std::ops::Range;
+
 use tlbkit::Event;
 use tlbkit::sync::Access;
 
-use crate::machine::Machine;
 use crate::machine::buffer::{Place, Store};
 
 /// One thing that happened.
@@ -29,6 +30,9 @@ pub enum Kind {
     /// A shared access, an instruction, a store that reached memory, an interrupt.
     Step,
 }
+
+/// What shared words are called, by their addresses.
+pub(crate) type Names = Vec<(Range<usize>, String)>;
 
 /// Lines, if anybody wants them.
 #[derive(Clone, Default, Debug)]
@@ -110,17 +114,9 @@ impl Log {
         self.add(step, cpu, Kind::Step, || format!("frees frame {:#x}", at >> 12));
     }
 
-    pub(crate) fn touched(&mut self, step: u64, cpu: usize, text: impl FnOnce() -> String) {
-        self.add(step, cpu, Kind::Step, text);
-    }
-}
-
-impl Machine {
-    /// A shared access of the CPU that executes.
-    pub(crate) fn log_access(&mut self, access: Access, address: usize) {
-        let (step, cpu) = (self.step, self.current);
-        let names = &self.names;
-        self.log.add(step, cpu, Kind::Step, || {
+    /// A shared access, by one of `names` if its word has one.
+    pub(crate) fn access(&mut self, step: u64, cpu: usize, names: &Names, access: Access, address: usize) {
+        self.add(step, cpu, Kind::Step, || {
             let verb = match access {
                 Access::Load => "loads",
                 Access::Store => "stores to",
@@ -130,6 +126,10 @@ impl Machine {
             let name = names.iter().find(|(range, _)| range.contains(&address));
             format!("{verb} {}", name.map_or("a lock or count", |(_, name)| name))
         });
+    }
+
+    pub(crate) fn touched(&mut self, step: u64, cpu: usize, text: impl FnOnce() -> String) {
+        self.add(step, cpu, Kind::Step, text);
     }
 }
 

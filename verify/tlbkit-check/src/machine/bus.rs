@@ -9,6 +9,7 @@ use super::Machine;
 use super::buffer::Place;
 use super::door;
 use super::memory::{self, Use};
+use super::world::World;
 
 /// Memory as the CPU that executes sees it.
 #[derive(Clone, Copy)]
@@ -25,6 +26,13 @@ impl Bus<'_> {
         let mut machine = self.machine.borrow_mut();
         let (step, cpu) = (machine.step, machine.current);
         machine.log.table_write(step, cpu, name, at.0, value);
+    }
+}
+
+impl<'k> World<'k> {
+    /// Memory for the page tables.
+    pub(crate) fn bus(&self) -> Bus<'k> {
+        Bus { machine: self.machine }
     }
 }
 

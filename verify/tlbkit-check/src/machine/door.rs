@@ -1,12 +1,11 @@
-//! From the protocol's observer to the running world, and to the words that a store buffer holds back.
+//! From the protocol's observer to the running world.
 //!
-//! The observer is a plain function of a thread, so the world is found through a thread-local; and a delayed store is
-//! known by its address alone. Both need what the compiler cannot check; it is all in this file.
-#![expect(unsafe_code, reason = "a thread-local pointer to the world, and stores by address")]
+//! The observer is a plain function of a thread, so the world is found through a thread-local, which the compiler
+//! cannot check.
+#![expect(unsafe_code, reason = "a thread-local pointer to the world")]
 
 use std::cell::Cell;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use tlbkit::sync::{Access, Observer, Word, set_observer};
 
@@ -51,29 +50,4 @@ fn delay(word: Word, value: u64) -> bool {
 
 fn forward(word: Word) -> Option<u64> {
     with_world(|world| world.forward(word)).flatten()
-}
-
-/// What `word` holds in memory.
-pub(crate) fn read_word(word: Word) -> u64 {
-    // SAFETY: as in `write_word`. Relaxed: one host thread.
-    unsafe {
-        if word.bytes == 4 {
-            u64::from((*ptr::with_exposed_provenance::<AtomicU32>(word.address)).load(Ordering::Relaxed))
-        } else {
-            (*ptr::with_exposed_provenance::<AtomicU64>(word.address)).load(Ordering::Relaxed)
-        }
-    }
-}
-
-/// Writes a delayed store to its word.
-pub(crate) fn write_word(word: Word, value: u64) {
-    // SAFETY: the address was reported by an atomic of this size that belongs to the running world: CPUs, matrix,
-    // kernel map and spaces outlive every step, and no buffer is drained after the last. Relaxed: one host thread.
-    unsafe {
-        if word.bytes == 4 {
-            (*ptr::with_exposed_provenance::<AtomicU32>(word.address)).store(value as u32, Ordering::Relaxed);
-        } else {
-            (*ptr::with_exposed_provenance::<AtomicU64>(word.address)).store(value, Ordering::Relaxed);
-        }
-    }
 }

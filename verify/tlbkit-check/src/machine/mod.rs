@@ -8,12 +8,15 @@
 //! | `instructions` | what invalidates it, and what faults |
 //! | `errata` | hardware that does less |
 //! | `buffer`, `store`, `touch` | TSO, and what programs read and write |
-//! | `steps` | what can happen next |
+//! | `action`, `steps` | what can happen next |
 //! | `state` | a digest of all of it |
-//! | `ops` | which operation of the kernel changes the tables, and what its return promises |
+//! | `operation`, `ops` | which call of the kernel changes the tables, and what its return promises |
+//! | `values` | what each page must hold |
 //! | `fiber`, `world`, `door` | the protocol's own code, run in direct style, stopped at each shared access |
+//! | `words` | the words that CPUs share, by address |
 //! | `port`, `bus` | the protocol's door to a CPU and the page tables' to memory |
 
+pub(crate) mod action;
 pub(crate) mod buffer;
 pub(crate) mod bus;
 pub(crate) mod core;
@@ -22,6 +25,7 @@ pub(crate) mod errata;
 pub(crate) mod fiber;
 pub(crate) mod instructions;
 pub(crate) mod memory;
+pub(crate) mod operation;
 pub(crate) mod ops;
 pub(crate) mod port;
 pub(crate) mod state;
@@ -29,24 +33,29 @@ pub(crate) mod steps;
 pub(crate) mod store;
 pub(crate) mod tlb;
 pub(crate) mod touch;
+pub(crate) mod values;
 pub(crate) mod walk;
+pub(crate) mod words;
 pub(crate) mod world;
 
-use std::ops::Range;
-
-use crate::oracle::value::Values;
-use crate::oracle::{Finding, Oracle};
+use crate::finding::{Finding, Oracle};
 use crate::schedule::Chooser;
-use crate::timeline::Log;
+use crate::timeline::{Log, Names};
+use action::Action;
+use core::Core;
 use errata::Errata;
 use memory::{FrameName, Memory};
+use operation::Operation;
 use tlbkit::{Features, Late};
+use tlbkit_arch::Rights;
+use values::Values;
+use words::Words;
 
 /// CPUs, memory, and who decides what happens next.
 pub(crate) struct Machine {
     pub(crate) memory: Memory,
-    pub(crate) cpus: Vec<core::Core>,
-    pub(crate) ops: Vec<ops::Operation>,
+    pub(crate) cpus: Vec<Core>,
+    pub(crate) ops: Vec<Operation>,
     pub(crate) values: Values,
     /// Pages that walkers look at: those that the program uses.
     pub(crate) watched: Vec<u64>,
@@ -62,7 +71,7 @@ pub(crate) struct Machine {
     /// The CPU that executes.
     pub(crate) current: usize,
     /// What the scheduler has granted and nobody has taken yet.
-    granted: Option<steps::Action>,
+    granted: Option<Action>,
     pub(crate) chooser: Box<dyn Chooser>,
     /// Steps so far.
     pub(crate) step: u64,
@@ -79,12 +88,20 @@ pub(crate) struct Machine {
     /// What was chosen wherever there was a choice.
     pub(crate) choices: Vec<u8>,
     /// What the shared words are called, for the log.
-    pub(crate) names: Vec<(Range<usize>, String)>,
+    pub(crate) names: Names,
     /// Shared words, numbered for digests.
-    pub(crate) words: state::Words,
+    pub(crate) words: Words,
     /// Scratch of the walker and of the scheduler.
-    reached: Vec<walk::Reached>,
-    actions: Vec<steps::Action>,
+    reached: Vec<Reached>,
+    actions: Vec<Action>,
+}
+
+/// A table that a walk has reached, with the permissions so far.
+#[derive(Clone, Copy)]
+pub(super) struct Reached {
+    pub(super) table: FrameName,
+    pub(super) rights: Rights,
+    pub(super) fetched: u64,
 }
 
 /// What a machine is made of.
@@ -119,8 +136,8 @@ impl Machine {
         let nothing = FrameName { at: 0, epoch: 0 };
         Self {
             memory: Memory::new(),
-            cpus: (0..config.cpus).map(|_| core::Core::new(nothing)).collect(),
-            ops: vec![ops::Operation::BOOT],
+            cpus: (0..config.cpus).map(|_| Core::new(nothing)).collect(),
+            ops: vec![Operation::BOOT],
             values: Values::default(),
             watched: Vec::new(),
             unaccessed: Vec::new(),
@@ -143,7 +160,7 @@ impl Machine {
             log,
             choices: Vec::new(),
             names: Vec::new(),
-            words: state::Words::default(),
+            words: Words::default(),
             reached: Vec::new(),
             actions: Vec::new(),
         }
@@ -155,25 +172,6 @@ impl Machine {
         if self.finding.is_none() {
             self.finding = finding.into().filter(is_asked_for);
         }
-    }
-
-    /// From now on walkers look at the page of `va`.
-    pub(crate) fn watch(&mut self, va: u64) {
-        let page = va & !0xfff;
-        if !self.watched.contains(&page) {
-            self.watched.push(page);
-            self.walk_everywhere();
-        }
-    }
-
-    /// A stopped CPU begins again with the kernel's tables: turning paging on has emptied its TLB, but from then on it
-    /// may fetch what is being unmapped.
-    pub(crate) fn restart(&mut self, cpu: usize, kernel_root: u64) {
-        let root = self.memory.name(kernel_root);
-        let core = &mut self.cpus[cpu];
-        core.mode = core::Mode::Absent;
-        (core.root, core.tag, core.tlb) = (root, tlbkit::Pcid(0), tlb::Tlb::default());
-        self.walk(cpu);
     }
 
     /// In the log the words of `object` are called `name`.

@@ -6,28 +6,7 @@
 use std::ops::Range;
 
 use super::Machine;
-use super::memory::FrameName;
-use super::tlb::Entry;
-
-/// One call of the kernel.
-#[derive(Clone, Debug)]
-pub(crate) struct Operation {
-    pub(crate) name: &'static str,
-    pub(crate) cpu: usize,
-    pub(crate) began: u64,
-    pub(crate) ended: Option<u64>,
-    /// The top-level table of the space whose addresses `promise` names; nothing for the kernel's.
-    pub(crate) root: Option<FrameName>,
-    /// Addresses that are clean when the call returns.
-    pub(crate) promise: Range<u64>,
-    /// When its last flush began and ended.
-    pub(crate) flush: (Option<u64>, Option<u64>),
-}
-
-impl Operation {
-    pub(crate) const BOOT: Self =
-        Self { name: "boot", cpu: 0, began: 0, ended: None, root: None, promise: 0..0, flush: (None, None) };
-}
+use super::operation::Operation;
 
 impl Machine {
     /// Begins an operation on the CPU that executes.
@@ -71,18 +50,5 @@ impl Machine {
     /// Looks at every CPU for what it must not be able to reach.
     pub(crate) fn inspect_everybody(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.report(crate::oracle::inspect(self, cpu)));
-    }
-}
-
-impl Operation {
-    fn covers(&self, entry: &Entry, is_isolated: bool) -> bool {
-        let is_same_space = match self.root {
-            None => entry.page.start.is_kernel(),
-            Some(root) => {
-                root.epoch == entry.root.epoch
-                    && (root.at == entry.root.at || is_isolated && root.at + 4096 == entry.root.at)
-            }
-        };
-        is_same_space && self.promise.contains(&entry.page.start.0)
     }
 }

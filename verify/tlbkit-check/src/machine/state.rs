@@ -8,32 +8,16 @@ use tlbkit::sync::Word;
 use super::Machine;
 use super::buffer::Place;
 use super::core::Core;
-use super::door;
 use super::tlb::Entry;
+use super::words::read_word;
 use crate::digest::mix;
-
-/// Shared words in the order in which they were first used: the same on every host, as their addresses are not.
-#[derive(Default)]
-pub(crate) struct Words(Vec<Word>);
-
-impl Words {
-    /// The number of `word`, whose size counts: a locked access tells only its address.
-    pub(crate) fn number(&mut self, word: Word) -> usize {
-        let place = self.0.iter().position(|known| known.address == word.address).unwrap_or_else(|| {
-            self.0.push(word);
-            self.0.len() - 1
-        });
-        self.0[place].bytes = self.0[place].bytes.max(word.bytes);
-        place
-    }
-}
 
 impl Machine {
     /// The digest.
     pub(crate) fn digest(&mut self) -> u64 {
         let mut digest = mix(self.memory.digest(), self.values.digest());
         digest = mix(digest, u64::from(self.idle_rounds));
-        digest = self.words.0.iter().fold(digest, |digest, word| mix(digest, door::read_word(*word)));
+        digest = self.words.iter().fold(digest, |digest, word| mix(digest, read_word(word)));
         digest = self.unaccessed.iter().fold(digest, |digest, at| mix(digest, *at));
         for cpu in 0..self.cpus.len() {
             digest = self.digest_core(digest, cpu);
@@ -94,7 +78,7 @@ impl Machine {
     pub(crate) fn learn_locked(&mut self, address: usize) {
         if self.chooser.tells_states() {
             let number = self.words.number(Word { address, bytes: 4 });
-            self.learn(door::read_word(self.words.0[number]));
+            self.learn(read_word(self.words.get(number)));
         }
     }
 

@@ -1,41 +1,9 @@
 //! What can happen next. Every shared access of every CPU is a step; between two steps the hardware may act.
 
 use super::Machine;
+use super::action::{Action, Turn};
 use super::core::{Irqs, Mode, Progress};
 use crate::oracle::progress;
-
-/// Something that can happen next.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Action {
-    /// A CPU carries out its next access.
-    Step(usize),
-    /// A CPU takes the interrupts of all senders at once.
-    Interrupt(usize),
-    /// A CPU takes the interrupt of one sender; the others are still on their way.
-    OneInterrupt(usize),
-    /// The oldest store of a CPU reaches memory.
-    Drain(usize),
-    /// The hardware sets an A bit that a walk has found clear.
-    Accessed(usize),
-}
-
-/// What it takes to choose among them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
-    /// The CPU that executes may go on: that is the first of the actions.
-    GoesOn,
-    /// It cannot.
-    Blocked,
-}
-
-impl Action {
-    pub(crate) const fn cpu(self) -> usize {
-        match self {
-            Self::Step(cpu) | Self::Interrupt(cpu) | Self::OneInterrupt(cpu) | Self::Drain(cpu) => cpu,
-            Self::Accessed(_) => 0,
-        }
-    }
-}
 
 /// Rounds of looking again in vain after which nobody will ever move.
 const IDLE_ROUNDS: u32 = 40;
@@ -146,7 +114,7 @@ impl Machine {
     }
 
     /// The CPU whose turn it is.
-    pub(super) fn granted(&self) -> Option<Action> {
+    pub(crate) fn granted(&self) -> Option<Action> {
         self.granted
     }
 }

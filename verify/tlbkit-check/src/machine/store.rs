@@ -5,7 +5,7 @@ use tlbkit_arch::Pte;
 
 use super::Machine;
 use super::buffer::{Place, Store};
-use super::door;
+use super::words::write_word;
 
 impl Machine {
     /// A plain store: it goes into the buffer, if steps are scheduled.
@@ -35,7 +35,7 @@ impl Machine {
     fn arrive(&mut self, store: &Store) {
         match store.to {
             Place::Shared(word) => {
-                door::write_word(word, store.value);
+                write_word(word, store.value);
                 self.note_change();
             }
             Place::Physical(at) => {

@@ -5,22 +5,34 @@
 //! closure: from the root and from every cached path, read the next level, and remember what was found. It is taken
 //! again whenever the tables or the loaded root have changed. Entries that are not present are never cached.
 
-use super::Machine;
-use super::memory::{FrameName, Use};
-use super::tlb::{Entry, Life, Path, Revocation};
-use tlbkit::{PhysAddr, Stride, VirtAddr};
+use super::core::Mode;
+use super::memory::Use;
+use super::tlb::{Entry, Life, Path, Revocation, Tlb};
+use super::{Machine, Reached};
+use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
 use tlbkit_arch::{Pte, Rights, Step, Translation, entry_at, span_start};
 
-/// A table that a walk has reached, with the permissions so far.
-#[derive(Clone, Copy)]
-pub(super) struct Reached {
-    table: FrameName,
-    rights: Rights,
-    fetched: u64,
-}
-
 impl Machine {
+    /// From now on walkers look at the page of `va`.
+    pub(crate) fn watch(&mut self, va: u64) {
+        let page = va & !0xfff;
+        if !self.watched.contains(&page) {
+            self.watched.push(page);
+            self.walk_everywhere();
+        }
+    }
+
+    /// A stopped CPU begins again with the kernel's tables: turning paging on has emptied its TLB, but from then on it
+    /// may fetch what is being unmapped.
+    pub(crate) fn restart(&mut self, cpu: usize, kernel_root: u64) {
+        let root = self.memory.name(kernel_root);
+        let core = &mut self.cpus[cpu];
+        core.mode = Mode::Absent;
+        (core.root, core.tag, core.tlb) = (root, Pcid(0), Tlb::default());
+        self.walk(cpu);
+    }
+
     /// The tables have changed: every CPU may look at them.
     pub(crate) fn walk_everywhere(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.walk(cpu));

@@ -2,7 +2,8 @@
 
 use tlbkit_arch::Pte;
 
-use super::{Finding, Oracle, finding};
+use super::story::finding;
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 
 /// A plain store of `value` is about to reach the word at `at`.

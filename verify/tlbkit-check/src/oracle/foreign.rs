@@ -1,6 +1,7 @@
 //! A tag that is loaded holds nothing that was fetched for another space (INV-8, C-12, C-13).
 
-use super::{Finding, Oracle, finding, story};
+use super::story::{self, finding};
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 
 pub(super) fn check(machine: &Machine, cpu: usize) -> Option<Finding> {

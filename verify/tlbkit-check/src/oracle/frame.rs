@@ -1,6 +1,7 @@
 //! No CPU reaches a frame that was given back (INV-1, INV-9).
 
-use super::{Finding, Oracle, finding, story};
+use super::story::{self, finding};
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::buffer::UserStore;
 use crate::machine::tlb::Entry;

@@ -1,7 +1,8 @@
 //! A flush of the kernel's addresses reaches every CPU and, where they are global, every tag; also when it was
 //! collapsed with others (INV-11, C-08, C-35).
 
-use super::{Finding, Oracle, finding, story};
+use super::story::{self, finding};
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::tlb::Entry;
 

@@ -2,7 +2,8 @@
 
 use tlbkit_arch::Pte;
 
-use super::{Finding, Oracle, finding, story};
+use super::story::{self, finding};
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::tlb::Entry;
 

@@ -1,6 +1,7 @@
 //! Every waiter is served (INV-7): no deadlock, no livelock.
 
-use super::{Finding, Oracle, finding};
+use super::story::finding;
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::core::Progress;
 

@@ -2,9 +2,15 @@
 
 use tlbkit::Stride;
 
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
-use crate::machine::ops::Operation;
+use crate::machine::operation::Operation;
 use crate::machine::tlb::Entry;
+
+/// What was found on `cpu` in this step.
+pub(super) fn finding(machine: &Machine, oracle: Oracle, cpu: usize, story: String) -> Finding {
+    Finding { oracle, cpu, step: machine.step, story }
+}
 
 /// The entry in words.
 pub(super) fn of_entry(machine: &Machine, entry: &Entry) -> String {

@@ -1,6 +1,7 @@
 //! No CPU walks a page table that was given back, lazily or not (INV-6, C-20, C-21).
 
-use super::{Finding, Oracle, finding};
+use super::story::finding;
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::memory::{FrameName, Use};
 

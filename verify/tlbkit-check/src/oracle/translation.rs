@@ -1,6 +1,7 @@
 //! When a call that revokes translations has returned, no CPU can use one (INV-6).
 
-use super::{Finding, Oracle, finding, story};
+use super::story::{self, finding};
+use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::tlb::Entry;
 

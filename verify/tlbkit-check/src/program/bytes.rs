@@ -1,7 +1,7 @@
 //! Programs out of bytes: from a fuzzer, or from random numbers. Every sequence of bytes is a program.
 
-use super::named::shared;
 use super::pages::PAGES;
+use super::small::shared;
 use super::{Access, Content, Op, Program, Rights};
 
 /// Reads bytes one by one; zeros follow the last.

@@ -2,9 +2,10 @@
 
 use std::ops::Range;
 
-use tlbkit::{Hardware, PAGE_BYTES};
+use tlbkit::{Hardware, PAGE_BYTES, SpaceToken};
 use tlbkit_pmap::{Backing, Fault, KernelWindow, Protection, Region, USER_END, Vm};
 
+use super::kernel::SPACES;
 use super::{Access, Content, Rights, pages};
 use crate::machine::core::Mode;
 use crate::machine::port::Protocol;
@@ -15,6 +16,29 @@ use crate::machine::world::World;
 const RETRIES: usize = 8;
 
 impl<'k> World<'k> {
+    pub(super) fn vm(&self, space: usize) -> &Vm<'k> {
+        self.spaces[space].get().expect("a space that was made")
+    }
+
+    /// A new, empty space, if one more can be had and a frame for it is left. Nobody else can see it yet, so nothing
+    /// else happens meanwhile.
+    pub(super) fn make_space(&self) -> Option<usize> {
+        let space = self.kernel.made.get();
+        if space == SPACES {
+            return None;
+        }
+        let words = self.sets.len() / SPACES;
+        let set = &self.sets[space * words..][..words];
+        let was_live = std::mem::replace(&mut self.machine.borrow_mut().is_live, false);
+        let vm = Vm::new(self.tlb, &self.bus(), self.kernel_map, SpaceToken(space as u64), set);
+        self.machine.borrow_mut().is_live = was_live;
+        let vm = vm.ok()?;
+        self.kernel.made.set(space + 1);
+        let vm = self.spaces[space].get_or_init(|| vm);
+        self.machine.borrow_mut().name_words(vm, &format!("space {space}"));
+        Some(space)
+    }
+
     /// One call that changes what the pages in `range` of `space` hold.
     pub(super) fn change<R>(
         &self,

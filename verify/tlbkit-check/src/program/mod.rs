@@ -7,6 +7,7 @@ pub(crate) mod bytes;
 mod calls;
 pub(crate) mod execute;
 mod generate;
+pub(crate) mod kernel;
 pub mod named;
 mod pages;
 mod small;

@@ -1,25 +1,11 @@
 //! Programs with names: the shapes in which kernels have gone wrong.
 
+pub use super::small::Named;
+use super::small::{named, shared};
 use super::{Access, Content, Op, Program, Rights, small};
 use Access::{Read, Write};
 
-/// A program with its name.
-#[derive(Clone, Copy, Debug)]
-pub struct Named {
-    /// What it is called.
-    pub name: &'static str,
-    /// What it looks for.
-    pub purpose: &'static str,
-    make: fn() -> Program,
-}
-
 impl Named {
-    /// The program.
-    #[must_use]
-    pub fn program(&self) -> Program {
-        (self.make)()
-    }
-
     /// The program called `name`.
     #[must_use]
     pub fn find(name: &str) -> Option<&'static Self> {
@@ -60,21 +46,6 @@ pub const ALL: &[Named] = &[
     named("borrow", "the kernel uses a foreign space that is being changed", borrow),
     named("isolation-knob", "the way of flushing user halves changes at run time", isolation_knob),
 ];
-
-pub(super) const fn named(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
-    Named { name, purpose, make }
-}
-
-/// CPU 0 maps and writes pages of space 0, then `others` more CPUs run it and read them.
-pub(super) fn shared(pages: u8, others: u8) -> Vec<(u8, Op)> {
-    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(pages, Content::Private))];
-    setup.extend((0..pages).map(|page| (0, Op::Touch(page, Write))));
-    for cpu in 1..=others {
-        setup.push((cpu, Op::Run(0)));
-        setup.extend((0..pages).map(|page| (cpu, Op::Touch(page, Read))));
-    }
-    setup
-}
 
 const REMAP: [Op; 3] = [Op::Unmap(0, 1), Op::Map(1, Content::Private), Op::Touch(0, Write)];
 

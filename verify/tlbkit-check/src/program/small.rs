@@ -1,7 +1,40 @@
-//! Programs of two CPUs and one page, small enough that all their schedules can be explored.
+//! What a named program is, and those of two CPUs and one page, small enough that all their schedules can be explored.
 
-use super::named::{Named, named, shared};
-use super::{Access, Op, Program, Rights};
+use super::{Access, Content, Op, Program, Rights};
+use Access::{Read, Write};
+
+/// A program with its name.
+#[derive(Clone, Copy, Debug)]
+pub struct Named {
+    /// What it is called.
+    pub name: &'static str,
+    /// What it looks for.
+    pub purpose: &'static str,
+    make: fn() -> Program,
+}
+
+impl Named {
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> Program {
+        (self.make)()
+    }
+}
+
+pub(super) const fn named(name: &'static str, purpose: &'static str, make: fn() -> Program) -> Named {
+    Named { name, purpose, make }
+}
+
+/// CPU 0 maps and writes pages of space 0, then `others` more CPUs run it and read them.
+pub(super) fn shared(pages: u8, others: u8) -> Vec<(u8, Op)> {
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(pages, Content::Private))];
+    setup.extend((0..pages).map(|page| (0, Op::Touch(page, Write))));
+    for cpu in 1..=others {
+        setup.push((cpu, Op::Run(0)));
+        setup.extend((0..pages).map(|page| (cpu, Op::Touch(page, Read))));
+    }
+    setup
+}
 
 /// All of them but the one that seeds run too.
 pub(super) const ALL: &[Named] = &[

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use super::Chooser;
-use crate::machine::steps::{Action, Turn};
+use crate::machine::action::{Action, Turn};
 
 /// One choice of the run.
 #[derive(Clone, Copy, Debug)]

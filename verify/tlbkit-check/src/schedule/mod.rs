@@ -9,7 +9,7 @@ pub(crate) mod random;
 pub(crate) mod script;
 pub mod shrink;
 
-use crate::machine::steps::{Action, Turn};
+use crate::machine::action::{Action, Turn};
 
 /// Decides.
 pub(crate) trait Chooser {

@@ -5,7 +5,7 @@
 
 use super::Chooser;
 use crate::digest;
-use crate::machine::steps::{Action, Turn};
+use crate::machine::action::{Action, Turn};
 use tlbkit_arch::SplitMix64;
 
 /// Steps of an average run.

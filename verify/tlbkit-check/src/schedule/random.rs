@@ -3,7 +3,7 @@
 
 use super::Chooser;
 use crate::digest;
-use crate::machine::steps::{Action, Turn};
+use crate::machine::action::{Action, Turn};
 use tlbkit_arch::SplitMix64;
 
 /// How likely each kind of action is, relative to the others.

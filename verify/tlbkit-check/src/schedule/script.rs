@@ -1,7 +1,7 @@
 //! A schedule that was recorded, or what is left of one: where it ends, everything goes on undisturbed.
 
 use super::Chooser;
-use crate::machine::steps::{Action, Turn};
+use crate::machine::action::{Action, Turn};
 
 /// Recorded choices.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! smaller pieces, then each by itself.
 
 use super::script::Script;
-use crate::oracle::Oracle;
+use crate::finding::Oracle;
 use crate::program::Program;
 use crate::run::{Outcome, Setup, run};
 use crate::timeline::Log;
