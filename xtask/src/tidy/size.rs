@@ -1,7 +1,7 @@
 //! Rules on size: what must fit in a reader's head must first fit on a screen.
 
 use super::repo::{Repo, Report};
-use super::source::{Source, item_end, word_columns};
+use super::source::Function;
 
 const FILE_LINES_MAX: usize = 400;
 const FUNCTION_LINES_MAX: usize = 60;
@@ -17,28 +17,13 @@ pub(super) fn file_lines(repo: &Repo, report: &mut Report<'_>) {
 
 pub(super) fn function_lines(repo: &Repo, report: &mut Report<'_>) {
     for source in repo.rust() {
-        for (line, name) in functions(source) {
-            let lines_count = item_end(&source.code, line - 1, 0) + 2 - line;
+        for Function { name, lines: (first, last) } in &source.functions {
+            let lines_count = last + 1 - first;
             if lines_count > FUNCTION_LINES_MAX {
-                report(source, line, format!("fn {name} has {lines_count} lines, at most {FUNCTION_LINES_MAX}"));
+                report(source, *first, format!("fn {name} has {lines_count} lines, at most {FUNCTION_LINES_MAX}"));
             }
         }
     }
-}
-
-/// The line and name of each function: `fn` before a name, so that function pointers are none.
-fn functions(source: &Source) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
-    for (line, code) in source.numbered_code() {
-        for at in word_columns(code, "fn") {
-            let name: String =
-                code[at + 2..].trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-            if !name.is_empty() {
-                found.push((line, name));
-            }
-        }
-    }
-    found
 }
 
 pub(super) fn line_columns(repo: &Repo, report: &mut Report<'_>) {

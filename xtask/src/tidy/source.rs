@@ -1,7 +1,11 @@
 //! A file as the rules see it: its lines as written, and, for Rust, the same lines with comments and literals blanked.
 //!
 //! Blanking keeps every newline and every column of code, so a rule that finds a word in `code` can name its line, and
-//! a word inside a comment or a string can never trip it. A full parser would be exact and slow to build.
+//! a word inside a comment or a string can never trip it.
+
+use proc_macro2::{Delimiter, LineColumn, Span, TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
 
 /// The folders of the root that group crates by purpose.
 const PURPOSES: &[&str] = &["lib", "sim", "verify", "metal", "linux"];
@@ -13,20 +17,39 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// Every line as written.
     pub(crate) lines: Vec<String>,
-    /// The same lines without comments and without the insides of literals; empty unless the file is Rust.
+    /// The same lines without comments and literals; empty unless the file is Rust.
     pub(crate) code: Vec<String>,
     /// For each line, whether it is compiled for tests only.
     pub(crate) is_test: Vec<bool>,
+    /// The functions of a Rust file that parses.
+    pub(crate) functions: Vec<Function>,
+}
+
+/// A function: its name, and the first and last of its lines, from 1.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) lines: (usize, usize),
 }
 
 impl Source {
     /// Reads `text` as the file at `path`.
     pub(crate) fn new(path: &str, text: &str) -> Self {
         let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-        let blanked = if path.ends_with(".rs") { blank(text) } else { String::new() };
-        let code: Vec<String> = blanked.lines().map(str::to_owned).collect();
-        let is_test = if is_test_path(path) { vec![true; lines.len()] } else { test_lines(&code) };
-        Self { path: path.to_owned(), lines, code, is_test }
+        let mut source = Self {
+            path: path.to_owned(),
+            code: Vec::new(),
+            is_test: vec![is_test_path(path); lines.len()],
+            functions: Vec::new(),
+            lines,
+        };
+        if source.is_rust() {
+            source.code = code(&source.lines, text);
+            if let Ok(file) = syn::parse_file(text) {
+                source.visit_file(&file);
+            }
+        }
+        source
     }
 
     /// True for a Rust file.
@@ -51,118 +74,102 @@ fn is_test_path(path: &str) -> bool {
     in_folder || path.ends_with("/tests.rs") || path.ends_with("_tests.rs")
 }
 
-/// Marks the lines of each item that stands under `#[cfg(test)]`.
-fn test_lines(code: &[String]) -> Vec<bool> {
-    let mut marks = vec![false; code.len()];
-    let mut at = 0;
-    while at < code.len() {
-        if code[at].trim_start().starts_with("#[cfg(test)]") {
-            let end = item_end(code, at, "#[cfg(test)]".len());
-            marks[at..=end].fill(true);
-            at = end;
-        }
-        at += 1;
+/// `lines` with everything blanked but keywords, names and punctuation.
+fn code(lines: &[String], text: &str) -> Vec<String> {
+    let written: Vec<Vec<char>> = lines.iter().map(|line| line.chars().collect()).collect();
+    let mut kept: Vec<Vec<char>> = written.iter().map(|line| vec![' '; line.len()]).collect();
+    if let Ok(tokens) = text.parse() {
+        copy(tokens, &written, &mut kept);
     }
-    marks
+    kept.into_iter().map(|line| line.into_iter().collect()).collect()
 }
 
-/// The line on which the item that begins at `start` ends: its closing brace, or its semicolon if it has no body.
-pub(crate) fn item_end(code: &[String], start: usize, skip_columns: usize) -> usize {
-    let (mut braces, mut brackets) = (0_i32, 0_i32);
-    for (at, line) in code.iter().enumerate().skip(start) {
-        let skip = if at == start { skip_columns + (line.len() - line.trim_start().len()) } else { 0 };
-        for c in line.chars().skip(skip) {
-            match c {
-                '(' | '[' => brackets += 1,
-                ')' | ']' => brackets -= 1,
-                '{' => braces += 1,
-                '}' => {
-                    braces -= 1;
-                    if braces <= 0 {
-                        return at;
-                    }
-                }
-                ';' if braces == 0 && brackets == 0 => return at,
-                _ => {}
+/// Copies names and punctuation from `written`. A doc comment is tokens too, which stand nowhere in the text.
+fn copy(tokens: TokenStream, written: &[Vec<char>], kept: &mut [Vec<char>]) {
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) => copy_one(name.span(), &name.to_string(), written, kept),
+            TokenTree::Punct(sign) => copy_one(sign.span(), &sign.as_char().to_string(), written, kept),
+            TokenTree::Literal(_) => {}
+            TokenTree::Group(group) => {
+                let (open, close) = match group.delimiter() {
+                    Delimiter::Parenthesis => ("(", ")"),
+                    Delimiter::Brace => ("{", "}"),
+                    Delimiter::Bracket => ("[", "]"),
+                    Delimiter::None => ("", ""),
+                };
+                copy_one(group.span_open(), open, written, kept);
+                copy_one(group.span_close(), close, written, kept);
+                copy(group.stream(), written, kept);
             }
         }
     }
-    code.len().saturating_sub(1)
 }
 
-/// What the blanking pass is inside of.
-enum Inside {
-    Code,
-    LineComment,
-    BlockComment { depth: usize },
-    Text { quote: char },
-    RawText { hashes: usize },
+fn copy_one(span: Span, token: &str, written: &[Vec<char>], kept: &mut [Vec<char>]) {
+    let (LineColumn { line, column }, token) = (span.start(), token.chars().collect::<Vec<_>>());
+    let range = column..column + token.len();
+    if written.get(line - 1).and_then(|there| there.get(range.clone())) == Some(&token[..]) {
+        kept[line - 1][range].copy_from_slice(&token);
+    }
 }
 
-/// `text` with comments and the insides of string and character literals turned into spaces.
-fn blank(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
-    let mut out = String::with_capacity(text.len());
-    let mut inside = Inside::Code;
-    let mut at = 0;
-    while at < chars.len() {
-        let (next, taken) = step(&inside, &chars, at);
-        let keeps = matches!((&inside, &next), (Inside::Code, Inside::Code));
-        for &c in &chars[at..at + taken] {
-            out.push(if keeps || c == '\n' || c == '"' { c } else { ' ' });
+impl<'ast> Visit<'ast> for Source {
+    fn visit_item(&mut self, item: &'ast syn::Item) {
+        if attributes(item).iter().any(is_test) {
+            let span = item.span();
+            self.is_test[span.start().line - 1..span.end().line].fill(true);
         }
-        inside = next;
-        at += taken;
+        visit::visit_item(self, item);
     }
-    out
-}
 
-/// What follows the characters at `at`, and how many of them that decides.
-fn step(inside: &Inside, chars: &[char], at: usize) -> (Inside, usize) {
-    let here = chars[at];
-    let pair = (here, chars.get(at + 1).copied().unwrap_or('\n'));
-    match *inside {
-        Inside::Code => step_code(chars, at, pair),
-        Inside::LineComment if here == '\n' => (Inside::Code, 1),
-        Inside::LineComment => (Inside::LineComment, 1),
-        Inside::BlockComment { depth } => match pair {
-            ('/', '*') => (Inside::BlockComment { depth: depth + 1 }, 2),
-            ('*', '/') if depth == 1 => (Inside::Code, 2),
-            ('*', '/') => (Inside::BlockComment { depth: depth - 1 }, 2),
-            _ => (Inside::BlockComment { depth }, 1),
-        },
-        Inside::Text { quote } if here == '\\' => (Inside::Text { quote }, 2.min(chars.len() - at)),
-        Inside::Text { quote } if here == quote => (Inside::Code, 1),
-        Inside::Text { quote } => (Inside::Text { quote }, 1),
-        Inside::RawText { hashes } => {
-            let closes = here == '"' && chars[at + 1..].iter().take(hashes).filter(|&&c| c == '#').count() == hashes;
-            if closes { (Inside::Code, 1 + hashes) } else { (Inside::RawText { hashes }, 1) }
-        }
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        self.note(&function.sig, function.block.span());
+        visit::visit_item_fn(self, function);
+    }
+
+    fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
+        self.note(&function.sig, function.block.span());
+        visit::visit_impl_item_fn(self, function);
+    }
+
+    fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
+        self.note(&function.sig, function.default.as_ref().map_or(function.sig.span(), Spanned::span));
+        visit::visit_trait_item_fn(self, function);
     }
 }
 
-fn step_code(chars: &[char], at: usize, pair: (char, char)) -> (Inside, usize) {
-    match pair {
-        ('/', '/') => (Inside::LineComment, 2),
-        ('/', '*') => (Inside::BlockComment { depth: 1 }, 2),
-        ('"', _) => (Inside::Text { quote: '"' }, 1),
-        ('r', '"' | '#') if !is_word(at.checked_sub(1).map(|i| chars[i])) => raw_start(chars, at),
-        ('b', 'r') if !is_word(at.checked_sub(1).map(|i| chars[i])) => match raw_start(chars, at + 1) {
-            (raw @ Inside::RawText { .. }, taken) => (raw, taken + 1),
-            _ => (Inside::Code, 1),
-        },
-        // A lifetime has no closing quote two characters on; a character literal has, or begins with a backslash.
-        ('\'', '\\') => (Inside::Text { quote: '\'' }, 1),
-        ('\'', _) if chars.get(at + 2) == Some(&'\'') => (Inside::Text { quote: '\'' }, 1),
-        _ => (Inside::Code, 1),
+impl Source {
+    fn note(&mut self, signature: &syn::Signature, body: Span) {
+        let lines = (signature.fn_token.span.start().line, body.end().line);
+        self.functions.push(Function { name: signature.ident.to_string(), lines });
     }
 }
 
-/// A raw string's opening at `at` (on its `r`), if it is one: `r#name` is an identifier.
-fn raw_start(chars: &[char], at: usize) -> (Inside, usize) {
-    let hashes = chars[at + 1..].iter().take_while(|&&c| c == '#').count();
-    let opens = chars.get(at + 1 + hashes) == Some(&'"');
-    if opens { (Inside::RawText { hashes }, hashes + 2) } else { (Inside::Code, 1) }
+/// The attributes of an item, if it is of a kind that has them.
+pub(super) fn attributes(item: &syn::Item) -> &[syn::Attribute] {
+    use syn::Item;
+    match item {
+        Item::Const(item) => &item.attrs,
+        Item::Enum(item) => &item.attrs,
+        Item::Fn(item) => &item.attrs,
+        Item::Impl(item) => &item.attrs,
+        Item::Macro(item) => &item.attrs,
+        Item::Mod(item) => &item.attrs,
+        Item::Static(item) => &item.attrs,
+        Item::Struct(item) => &item.attrs,
+        Item::Trait(item) => &item.attrs,
+        Item::Type(item) => &item.attrs,
+        Item::Use(item) => &item.attrs,
+        _ => &[],
+    }
+}
+
+/// True for `#[cfg(test)]` and for `#[cfg(all(test, …))]`.
+pub(super) fn is_test(attribute: &syn::Attribute) -> bool {
+    let syn::Meta::List(list) = &attribute.meta else { return false };
+    let text = list.tokens.to_string().replace(' ', "");
+    list.path.is_ident("cfg") && (text == "test" || text.starts_with("all(test,"))
 }
 
 /// True for a character that can be part of an identifier.
@@ -184,21 +191,26 @@ pub(crate) fn word_columns<'a>(line: &'a str, word: &'a str) -> impl Iterator<It
 mod tests {
     use super::*;
 
-    #[test]
-    fn comments_and_literals_are_blanked_and_lines_kept() {
-        let text =
-            "let a = \"unsafe // \\\" x\"; // unsafe\n/* unsafe /* nested */\n unsafe */ let b = 'u';\nlet c: &'a T;";
-        let code = blank(text);
-        assert!(!code.contains("unsafe"), "{code}");
-        assert_eq!(code.lines().count(), text.lines().count());
-        assert!(code.contains("let b = ") && code.contains("let c: &'a T;"), "{code}");
+    fn blanked(text: &str) -> String {
+        Source::new("a.rs", text).code.join("\n")
     }
 
     #[test]
-    fn raw_strings_end_at_their_own_hashes() {
-        let code = blank("let a = r#\"one \" unsafe \"#; let r#type = br\"unsafe\"; done");
+    fn comments_and_literals_are_blanked_and_lines_kept() {
+        let text =
+            "let a = \"unsafe // \\\" é\"; // unsafe\n/* unsafe /* nested */\n unsafe */ let b = 'u';\nlet c: &'a T;";
+        let code = blanked(text);
         assert!(!code.contains("unsafe"), "{code}");
-        assert!(code.contains("let r#type = ") && code.ends_with("; done"), "{code}");
+        assert_eq!(code.lines().count(), text.lines().count());
+        assert!(code.contains("let b = ") && code.contains("let c: &'a T;"), "{code}");
+        assert!(code.starts_with("let a =                   ;"), "{code}");
+    }
+
+    #[test]
+    fn raw_strings_end_at_their_own_hashes_and_doc_comments_are_no_code() {
+        let code = blanked("/// unsafe doc\nlet a = r#\"one \" unsafe \"#; let r#type = br\"unsafe\"; done");
+        assert!(!code.contains("unsafe") && !code.contains("doc") && !code.contains('#'), "{code}");
+        assert!(code.contains("let ") && code.ends_with("; done"), "{code}");
     }
 
     #[test]

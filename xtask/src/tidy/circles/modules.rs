@@ -1,8 +1,9 @@
 //! The modules of one crate, and which file defines what a path names.
 
 use super::super::repo::Repo;
+use super::super::source::{attributes, is_test};
 use std::collections::BTreeMap;
-use syn::{Attribute, Fields, ImplItem, Item, Type, UseTree};
+use syn::{Fields, ImplItem, Item, Type, UseTree};
 
 /// What a path is followed through at most: imports of imports; more is a glob that imports itself.
 const HOPS_MAX: usize = 16;
@@ -270,28 +271,4 @@ fn name_of(item: &Item) -> Option<String> {
         _ => return None,
     };
     Some(name.to_string())
-}
-
-fn attributes(item: &Item) -> &[Attribute] {
-    match item {
-        Item::Const(item) => &item.attrs,
-        Item::Enum(item) => &item.attrs,
-        Item::Fn(item) => &item.attrs,
-        Item::Impl(item) => &item.attrs,
-        Item::Macro(item) => &item.attrs,
-        Item::Mod(item) => &item.attrs,
-        Item::Static(item) => &item.attrs,
-        Item::Struct(item) => &item.attrs,
-        Item::Trait(item) => &item.attrs,
-        Item::Type(item) => &item.attrs,
-        Item::Use(item) => &item.attrs,
-        _ => &[],
-    }
-}
-
-/// True for `#[cfg(test)]` and for `#[cfg(all(test, …))]`.
-fn is_test(attribute: &Attribute) -> bool {
-    let syn::Meta::List(list) = &attribute.meta else { return false };
-    let text = list.tokens.to_string().replace(' ', "");
-    list.path.is_ident("cfg") && (text == "test" || text.starts_with("all(test,"))
 }
