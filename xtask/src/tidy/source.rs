@@ -44,8 +44,9 @@ impl Source {
             lines,
         };
         if source.is_rust() {
-            source.code = code(&source.lines, text);
-            if let Ok(file) = syn::parse_file(text) {
+            let tokens: TokenStream = text.parse().unwrap_or_default();
+            source.code = code(&source.lines, tokens.clone());
+            if let Ok(file) = syn::parse2(tokens) {
                 source.visit_file(&file);
             }
         }
@@ -75,12 +76,10 @@ fn is_test_path(path: &str) -> bool {
 }
 
 /// `lines` with everything blanked but keywords, names and punctuation.
-fn code(lines: &[String], text: &str) -> Vec<String> {
+fn code(lines: &[String], tokens: TokenStream) -> Vec<String> {
     let written: Vec<Vec<char>> = lines.iter().map(|line| line.chars().collect()).collect();
     let mut kept: Vec<Vec<char>> = written.iter().map(|line| vec![' '; line.len()]).collect();
-    if let Ok(tokens) = text.parse() {
-        copy(tokens, &written, &mut kept);
-    }
+    copy(tokens, &written, &mut kept);
     kept.into_iter().map(|line| line.into_iter().collect()).collect()
 }
 

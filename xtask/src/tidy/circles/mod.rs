@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use uses::{Use, uses};
 
 /// Folders of crates that may still have circles, and how many files may be in them.
-const STILL_CIRCULAR: &[(&str, usize)] =
     &[("tlbkit", 16), ("tlbkit-c", 2), ("tlbkit-sim", 26)];
 
 pub(super) fn no_circles(repo: &Repo, report: &mut Report<'_>) {
