@@ -3,7 +3,7 @@
 //! Three generations, told apart:
 //! - the **space's**: how many revocations there have been; only rises (INV-3);
 //! - a **slot's**: up to which of them this CPU's entries under a tag have been flushed; never above the space's;
-//! - a **request's**: the one that a sender wants to have carried out.
+//! - a **request's**: the one up to which an initiator wants all CPUs to be.
 //!
 //! INV-2, the handshake that everything rests on:
 //!
@@ -145,6 +145,16 @@ impl<'k> AddressSpace<'k> {
         fence(Ordering::SeqCst);
         Generation(before + 1)
     }
+}
+
+/// Whether a destroyed space's top-level table may be freed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Destroyed {
+    /// No CPU has it loaded.
+    Now,
+    /// A CPU still holds it lazily; [`Event::LastLazyReference`](crate::Event) will say when.
+    WhenUnreferenced,
 }
 
 /// Whose translations a flush is about.

@@ -19,6 +19,9 @@ pub struct Asid(pub(crate) u32);
 pub const MAX_SLOTS: usize = 15;
 
 const HINTS: usize = 32;
+/// In a hint: a slot whose space has this hint may be another than the one that it names. While it is not set, a space
+/// that the hint does not know has no slot, and nothing need be searched.
+const SHARED: u8 = 1 << 7;
 /// Room for 16 so that an index masked with 15 needs no check, and for what [`search`](Slots::search) looks for.
 const ROOM: usize = 16;
 
@@ -80,9 +83,14 @@ impl Slots {
         (self.ids[slot as usize].get() == id.0).then_some(Asid(slot))
     }
 
-    /// The slot of `id` when its hint was taken by another space.
+    /// The slot of `id` where its hint names another.
     #[inline(always)]
-    pub(crate) fn search(&self, id: SpaceId) -> Option<Asid> {
+    pub(crate) fn find(&self, id: SpaceId) -> Option<Asid> {
+        if self.hints[id.0 as usize % HINTS].get() & SHARED == 0 { None } else { self.search(id) }
+    }
+
+    #[inline(never)]
+    fn search(&self, id: SpaceId) -> Option<Asid> {
         // Behind the last slot stands what is looked for, so that the search need not count.
         let end = (self.last.get() as usize + 1) % ROOM;
         self.ids[end].set(id.0);
@@ -91,7 +99,7 @@ impl Slots {
         if slot == end {
             return None;
         }
-        self.hints[id.0 as usize % HINTS].set(slot as u8);
+        self.hints[id.0 as usize % HINTS].set(slot as u8 | SHARED);
         Some(Asid(slot as u32))
     }
 
@@ -112,10 +120,13 @@ impl Slots {
 
     #[inline(always)]
     fn assign(&self, slot: u8, id: SpaceId) -> Asid {
-        let index = slot as usize % ROOM;
+        let (index, hint) = (slot as usize % ROOM, &self.hints[id.0 as usize % HINTS]);
+        let before = hint.get();
+        // An empty slot looks like one of space 0; that costs a search in vain.
+        let is_taken = (self.ids[before as usize % ROOM].get() ^ id.0).is_multiple_of(HINTS as u64);
+        hint.set(slot | before & SHARED | if is_taken { SHARED } else { 0 });
         self.ids[index].set(id.0);
         self.generations[index].set(Generation::NEVER.0);
-        self.hints[id.0 as usize % HINTS].set(slot);
         Asid(u32::from(slot))
     }
 
@@ -133,7 +144,7 @@ impl Slots {
 
     /// Makes the slot of `id` unusable, so that the next switch to it joins and flushes.
     pub(crate) fn forget(&self, id: SpaceId) {
-        if let Some(asid) = self.recall(id).or_else(|| self.search(id)) {
+        if let Some(asid) = self.recall(id).or_else(|| self.find(id)) {
             self.ids[asid.index()].set(0);
         }
     }
@@ -181,7 +192,7 @@ mod tests {
             assert_ne!(asid.pcid(), Pcid::KERNEL);
             assert_eq!(asid.pcid().user_half().0 ^ asid.pcid().0, Pcid::USER_BIT);
         }
-        assert_eq!(slots.search(SpaceId(3)), None);
+        assert_eq!(slots.find(SpaceId(3)), None);
         assert!(slots.recall(SpaceId(5)).is_some());
     }
 
@@ -191,14 +202,14 @@ mod tests {
         let first = slots.take_in_turn(SpaceId(1));
         slots.take_in_turn(SpaceId(1 + HINTS as u64));
         assert_eq!(slots.recall(SpaceId(1)), None);
-        assert_eq!(slots.search(SpaceId(1)), Some(first));
+        assert_eq!(slots.find(SpaceId(1)), Some(first));
         assert_eq!(slots.recall(SpaceId(1)), Some(first));
     }
 
     #[test]
     fn an_id_never_matches_an_empty_slot() {
         let slots = slots(4);
-        assert!((1..100).all(|id| slots.recall(SpaceId(id)).is_none() && slots.search(SpaceId(id)).is_none()));
+        assert!((1..100).all(|id| slots.recall(SpaceId(id)).is_none() && slots.find(SpaceId(id)).is_none()));
     }
 
     #[test]
@@ -210,7 +221,7 @@ mod tests {
         }
         slots.touch(slots.recall(SpaceId(1)).unwrap());
         let taken = slots.take_oldest(SpaceId(4));
-        assert_eq!(slots.search(SpaceId(2)), None);
+        assert_eq!(slots.find(SpaceId(2)), None);
         assert!(slots.recall(SpaceId(1)).is_some() && slots.recall(SpaceId(3)).is_some());
         assert!(taken.index() < 3);
     }

@@ -65,6 +65,19 @@ impl<'k> AtomicCpuSet<'k> {
         self.words[word].fetch_and(!bit, order);
     }
 
+    /// True if no other CPU than `cpu` is in the set.
+    #[inline(always)]
+    pub(crate) fn holds_only(&self, cpu: CpuId, order: Ordering) -> bool {
+        let (own_word, own_bit) = split(cpu);
+        let others = |index: usize, word: &AtomicU64| {
+            word.load(order) & if index == own_word { !own_bit } else { !0 } // the caller's `order`
+        };
+        match self.words {
+            [word] => others(own_word, word) == 0, // up to 64 CPUs: nothing to count
+            words => words.iter().enumerate().all(|(index, word)| others(index, word) == 0),
+        }
+    }
+
     /// The words at `indices`, each with its index.
     #[inline(always)]
     pub(crate) fn words_at(&self, indices: Range<usize>) -> impl Iterator<Item = (usize, &'k AtomicU64)> + use<'k> {

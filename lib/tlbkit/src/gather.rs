@@ -23,11 +23,11 @@ use core::mem::ManuallyDrop;
 
 use crate::addr::{SpaceToken, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId, Translations};
-use crate::cpu_state::Cpu;
 use crate::hardware::Hardware;
-use crate::history::packet::{Packet, Sends};
+use crate::history::packet::{Packet, Sends, wants_walk};
 use crate::reason::Reason;
-use crate::request::{Extent, Request, scope};
+use crate::request::{Extent, Needs, Request};
+use crate::tlb::Cpu;
 
 /// Whether the entry that was changed had the global bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,12 +54,14 @@ impl<F> Flushed<F> {
 #[must_use = "a gather that is not flushed leaks its frames"]
 pub struct TlbGather<'s, 'k, F> {
     translations: Translations<'s, 'k>,
+    /// The first byte that was named, and the last: the other way round while nothing was.
     start: u64,
     end: u64,
     stride: Stride,
-    scope: u64,
+    needs: Needs,
+    is_everything: bool,
     reason: Reason,
-    pub(crate) packet: Packet,
+    packet: Packet,
     frames: ManuallyDrop<F>,
 }
 
@@ -72,7 +74,8 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             start: u64::MAX,
             end: 0,
             stride: Stride::Page1G,
-            scope: 0,
+            needs: Needs::NOTHING,
+            is_everything: false,
             reason: Reason::RemovePte,
             packet: Packet::EMPTY,
             frames: ManuallyDrop::new(frames),
@@ -116,14 +119,15 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         self.end = self.end.max(last);
         self.stride = self.stride.min(stride);
         if scope == Scope::Global {
-            self.scope |= scope::GLOBAL;
+            self.needs = self.needs.and(Needs::GLOBAL);
         }
     }
 
     #[cold]
     fn send_now<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>) {
         self.send(cpu);
-        (self.start, self.end, self.stride, self.scope) = (u64::MAX, 0, Stride::Page1G, 0);
+        (self.start, self.end, self.stride) = (u64::MAX, 0, Stride::Page1G);
+        (self.needs, self.is_everything) = (Needs::NOTHING, false);
     }
 
     /// True if nothing was named since the last flush.
@@ -136,12 +140,24 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     /// A page-table page is among the frames: paths through it go too, on lazy CPUs as well (C-20, C-21).
     #[inline]
     pub const fn tables_freed(&mut self) {
-        self.scope |= scope::TABLES;
+        self.needs = self.needs.and(Needs::TABLES);
+    }
+
+    /// Mapped pages of the space: what a range rule of the feature `history` takes for active entries.
+    #[inline]
+    pub const fn set_active_pages(&mut self, pages: u64) {
+        self.packet.set_active_pages(pages);
+    }
+
+    /// True if the policy wants the page tables searched for large pages before this is flushed page by page.
+    #[must_use]
+    pub fn wants_large_page_walk<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        wants_walk(&cpu.tlb().policy().range) && !self.is_empty() && !self.is_over_ceiling(cpu)
     }
 
     /// Makes the next flush a full one, whatever was named and even if nothing was: the caller knows better.
     pub const fn flush_everything(&mut self) {
-        self.scope |= EVERYTHING;
+        self.is_everything = true;
     }
 
     /// Keeps `frame` until the flush.
@@ -156,10 +172,10 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     /// Flushes what was named, everywhere, and gives the frames back.
     ///
     /// # Panics
-    /// If another CPU must be told and interrupts are off (INV-7); if called while this CPU waits for another flush.
+    /// If another CPU must be asked and interrupts are off (INV-7); if called while this CPU waits for another flush.
     #[inline(always)]
     pub fn flush<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
-        if !self.is_empty() || self.scope & (scope::TABLES | EVERYTHING) != 0 {
+        if self.is_everything || !self.is_empty() || self.needs.any_of(Needs::TABLES) {
             self.send(cpu);
         }
         Flushed(ManuallyDrop::into_inner(self.frames))
@@ -173,20 +189,14 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0)),
         };
         let extent = self.extent(cpu);
-        let request = Request {
-            space,
-            token,
-            generation: Generation::NEVER,
-            extent,
-            stride: self.stride,
-            scope: self.scope & !EVERYTHING,
-        };
-        cpu.shoot(self.translations, request, self.reason);
+        let request =
+            Request { space, token, generation: Generation::NEVER, extent, stride: self.stride, needs: self.needs };
+        cpu.shootdown(self.translations, request, self.reason);
     }
 
     #[inline(always)]
     fn extent<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> Extent<'_> {
-        if self.scope & EVERYTHING != 0 || self.is_empty() {
+        if self.is_everything || self.is_empty() {
             return Extent::Everything;
         }
         if let Some(extent) = self.packet.extent(cpu.tlb().policy()) {
@@ -204,10 +214,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     }
 
     #[inline(always)]
-    pub(crate) fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+    fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, self.pages(), self.packet.active_pages())
     }
 }
-
-/// Set in a gather's scope, never in a request's: see [`TlbGather::flush_everything`].
-const EVERYTHING: u64 = 1 << 7;

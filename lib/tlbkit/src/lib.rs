@@ -51,29 +51,34 @@
 
 mod addr;
 mod address_space;
+mod answer;
 mod asid;
 mod cpu_set;
 mod cpu_state;
 mod gather;
 mod hardware;
 mod history;
+mod hotplug;
+mod kernels;
+mod knobs;
 mod local;
-mod matrix;
 mod policy;
 mod presets;
 mod pti;
 mod reason;
 mod request;
+mod request_matrix;
 mod shootdown;
 mod switch;
 pub mod sync;
+mod tlb;
 mod wait;
 
 pub use addr::{CpuId, PAGE_BYTES, PhysAddr, SpaceToken, Stride, VirtAddr};
-pub use address_space::{AddressSpace, Generation, SpaceId, Translations};
+pub use address_space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};
 pub use asid::{Asid, MAX_SLOTS};
 pub use cpu_set::AtomicCpuSet;
-pub use cpu_state::{Cpu, CpuState, Tlb};
+pub use cpu_state::CpuState;
 pub use gather::{Flushed, Scope, TlbGather};
 pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
 pub use history::choices::{FamilyShift, History};
@@ -83,11 +88,12 @@ pub use history::{
     state::MAX_PAGES,
     stats::{CpuStats, Place, SIZES, SizeRow},
 };
+pub use kernels::Preset;
+pub use knobs::{Knobs, MAX_CEILING_PAGES};
 pub use policy::{
     Compare, CpuSetUpkeep, Foreign, Isolation, Lazy, LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
 };
-pub use presets::{PRESETS, Preset};
-pub use pti::{Knobs, MAX_CEILING_PAGES};
+pub use presets::PRESETS;
 pub use reason::Reason;
-pub use shootdown::Destroyed;
+pub use tlb::{Cpu, Tlb};
 pub use wait::Missing;

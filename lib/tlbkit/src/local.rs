@@ -5,18 +5,22 @@
 //! page, doing 3 first by its page would mark the slot as "3" with the entries of 2 still there. So 3 first means
 //! everything, and 2 then finds nothing left to do.
 
-use crate::addr::{PhysAddr, VirtAddr};
-use crate::address_space::AddressSpace;
-use crate::asid::Asid;
-use crate::cpu_state::{Cpu, Presence, flag};
+use crate::addr::{PhysAddr, Stride, VirtAddr};
+use crate::address_space::{AddressSpace, Generation, SpaceId};
+use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff};
-use crate::request::{Extent, Request, scope};
+use crate::request::{Extent, Needs, Request};
 use crate::sync::Ordering;
+use crate::tlb::{Cpu, flag};
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Carries out `request`, its own or another CPU's.
-    pub(crate) fn carry_out(&self, request: &Request<'_>, irqs: &IrqsOff) {
-        if request.space.0 == 0 {
+    /// Flushes on this CPU what `request` asks for, be it its own or another CPU's.
+    ///
+    /// When it returns, this CPU uses no old translation that the request names, and walks no old table if it frees
+    /// some. If the space does not run here nothing of it is flushed: the slot's generation is older than the
+    /// space's, so whoever loads it next flushes.
+    pub(crate) fn flush_local(&self, request: &Request<'_>, irqs: &IrqsOff) {
+        if request.space == SpaceId::KERNEL {
             return self.flush_kernel(request, irqs);
         }
         let presence = self.presence();
@@ -30,15 +34,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.hardware.event(Event::WrongSpace);
             self.leave_set(request);
         }
-        if request.has(scope::GLOBAL) {
+        if request.needs(Needs::GLOBAL) {
             self.flush_all_and_globals(irqs);
         }
     }
 
-    /// Trimming happens here alone, on the CPU that leaves, while it runs something else (C-07). The slot goes with the
-    /// bit: a slot names a space only while this CPU is in its set.
+    /// Takes this CPU out of the set of a space that it does not run, if the request trims the set. A CPU leaves only
+    /// by its own hand (C-07). Its slot goes too: a slot names a space only while this CPU is in the set.
     fn leave_set(&self, request: &Request<'_>) {
-        if request.has(scope::TRIM) {
+        if request.needs(Needs::TRIM) {
             self.state.slots.forget(request.space);
             // Release: nothing of the space is used after it; partner is the fence in `advance`, before the set is
             // read.
@@ -46,44 +50,66 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// `space` is the one that the request names, and it runs here.
-    #[inline(never)]
+    /// Flushes what `request` names of `space`, which runs here. When it returns, the slot's generation is at least the
+    /// request's: the same request, or an older one, finds nothing left to do.
+    #[inline(always)]
     pub(crate) fn flush_loaded(&self, space: &AddressSpace<'_>, request: &Request<'_>, irqs: &IrqsOff) {
         let asid = self.asid();
         let held = self.state.slots.generation(asid);
         if request.generation <= held {
-            // Generations say nothing of global entries: what made the slot current may have been a CR3 write (INV-11).
-            if request.has(scope::GLOBAL) {
-                self.flush_all_and_globals(irqs);
-            }
-            return self.hardware.event(Event::AlreadyCurrent);
+            return self.skip_current(request.needs, irqs);
         }
         let newest = space.generation();
         let is_next = request.generation == held.next() && newest == request.generation;
-        if is_next && self.flush_extent(request) {
-            self.state.slots.set_generation(asid, newest);
-        } else {
-            self.flush_whole_space(asid, request, irqs);
-            self.state.slots.set_generation(asid, newest);
+        match request.extent {
+            // The common case: pages, from one generation to the next (INV-4), of the only half that there is.
+            Extent::Range { start, pages } if is_next && !self.has_flag(flag::ISOLATED) => {
+                each_page(start, pages, request.stride, |va| self.hardware.invlpg(va));
+                self.state.slots.set_generation(asid, newest);
+            }
+            Extent::Range { .. } | Extent::List(_) if is_next => self.flush_both_halves(newest, request),
+            _ => self.flush_whole_space(newest, request.needs, irqs),
         }
     }
 
-    /// Flushes the pages that the request names, in both halves; false if it names everything.
-    #[inline(always)]
-    fn flush_extent(&self, request: &Request<'_>) -> bool {
-        if request.extent == Extent::Everything {
-            return false;
+    /// A request that was overtaken by another has nothing left to do, but for global entries: generations say nothing
+    /// of them, since what made the slot current may have been a CR3 write (INV-11).
+    #[cold]
+    fn skip_current(&self, needs: Needs, irqs: &IrqsOff) {
+        if needs.any_of(Needs::GLOBAL) {
+            self.flush_all_and_globals(irqs);
         }
-        // Two loops, so that the common one decides nothing for each page.
+        self.hardware.event(Event::AlreadyCurrent);
+    }
+
+    /// Flushes the pages that the request names one by one, in both halves if there are two.
+    #[inline(never)]
+    fn flush_both_halves(&self, newest: Generation, request: &Request<'_>) {
+        // Two loops, so that neither decides anything for each page.
         if self.settle_user_half(request) == UserHalf::PageByPage {
-            each_page(request, |va| {
+            pages_of(request, |va| {
                 self.hardware.invlpg(va);
                 self.flush_user_page(va);
             });
         } else {
-            each_page(request, |va| self.hardware.invlpg(va));
+            pages_of(request, |va| self.hardware.invlpg(va));
         }
-        true
+        self.state.slots.set_generation(self.asid(), newest);
+    }
+
+    /// Flushes all that the loaded slot holds, up to the `newest` generation, and the global entries if they are asked
+    /// for.
+    #[inline(never)]
+    fn flush_whole_space(&self, newest: Generation, needs: Needs, irqs: &IrqsOff) {
+        if self.has_flag(flag::ISOLATED) {
+            self.owe_user_half();
+        }
+        if needs.any_of(Needs::GLOBAL) {
+            self.flush_all_and_globals(irqs);
+        } else {
+            self.load_cr3(Cr3::flushing(PhysAddr(self.state.root.get()), self.asid().pcid()));
+        }
+        self.state.slots.set_generation(self.asid(), newest);
     }
 
     /// Decides the user half's way before the pages are flushed. INVPCID type 0 drops only the path of the address it
@@ -94,33 +120,22 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if !self.has_flag(flag::ISOLATED) {
             return UserHalf::NotNow;
         }
-        if !request.has(scope::TABLES) && self.flushes_user_pages_now() && is_in_user_half(request) {
+        if !request.needs(Needs::TABLES) && self.flushes_user_pages_now() && is_in_user_half(request) {
             return UserHalf::PageByPage;
         }
         self.owe_user_half();
         UserHalf::NotNow
     }
 
-    #[inline(never)]
-    fn flush_whole_space(&self, asid: Asid, request: &Request<'_>, irqs: &IrqsOff) {
-        if self.has_flag(flag::ISOLATED) {
-            self.owe_user_half();
-        }
-        if request.has(scope::GLOBAL) {
-            return self.flush_all_and_globals(irqs);
-        }
-        self.load_cr3(Cr3::flushing(PhysAddr(self.state.root.get()), asid.pcid()));
-    }
-
     /// Kernel addresses: in every tag of this CPU. INVLPG reaches them all where they are global, which they are
     /// without isolation unless the caller says otherwise.
     fn flush_kernel(&self, request: &Request<'_>, irqs: &IrqsOff) {
-        let by_page = !request.has(scope::TABLES) && request.extent != Extent::Everything;
+        let by_page = !request.needs(Needs::TABLES) && request.extent != Extent::Everything;
         if !by_page {
             return self.flush_all_and_globals(irqs);
         }
-        each_page(request, |va| self.hardware.invlpg(va));
-        if self.has_flag(flag::ISOLATED) || !request.has(scope::GLOBAL) {
+        pages_of(request, |va| self.hardware.invlpg(va));
+        if self.has_flag(flag::ISOLATED) || !request.needs(Needs::GLOBAL) {
             self.owe_other_tags();
         }
     }
@@ -144,18 +159,24 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 }
 
+/// Calls `f` with the address of each page of a range.
+#[inline(always)]
+fn each_page(start: VirtAddr, pages: u32, stride: Stride, f: impl Fn(VirtAddr)) {
+    let (mut va, mut left, step) = (start.0, pages, stride.bytes());
+    while left != 0 {
+        f(VirtAddr(va));
+        va = va.wrapping_add(step);
+        left -= 1;
+    }
+}
+
 /// Calls `f` with the address of each page that a request of pages names.
 #[inline(always)]
-fn each_page(request: &Request<'_>, f: impl Fn(VirtAddr)) {
-    if let Extent::Range { start, pages } = request.extent {
-        let (mut va, mut left, step) = (start.0, pages, request.stride.bytes());
-        while left != 0 {
-            f(VirtAddr(va));
-            va = va.wrapping_add(step);
-            left -= 1;
-        }
-    } else if let Extent::List(list) = request.extent {
-        list.each(f);
+fn pages_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
+    match request.extent {
+        Extent::Everything => {}
+        Extent::Range { start, pages } => each_page(start, pages, request.stride, f),
+        Extent::List(list) => list.each(f),
     }
 }
 

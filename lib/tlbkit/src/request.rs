@@ -1,7 +1,7 @@
 //! What one CPU asks of another, and the mailbox in which it lies while it is carried out.
 //!
-//! A request lives in its sender's [`CpuState`](crate::CpuState), one at a time, so there is no queue to overflow
-//! (C-64). More pages than fit become everything, with the strongest scope asked for (INV-11).
+//! A request lies in its initiator's [`CpuState`](crate::CpuState), one at a time, so there is no queue to overflow
+//! (C-64). What does not fit becomes everything, and keeps the global scope if any part of it had one (INV-11).
 
 use crate::addr::{SpaceToken, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId};
@@ -19,16 +19,31 @@ pub(crate) enum Extent<'l> {
     List(List<'l>),
 }
 
-/// What else must hold.
-pub(crate) mod scope {
-    /// Entries with the global bit are among them.
-    pub(crate) const GLOBAL: u64 = 1;
-    /// Page-table pages are about to be freed: lazy CPUs too, and whole paths.
-    pub(crate) const TABLES: u64 = 1 << 1;
-    /// CPUs that do not run the space are interrupted and leave its set.
-    pub(crate) const TRIM: u64 = 1 << 2;
-    /// Every CPU of the set is interrupted, whatever it runs: nobody may touch the space after the answer.
-    pub(crate) const EVERYONE: u64 = 1 << 3;
+/// What a request needs besides the entries that its extent names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Needs(u64);
+
+impl Needs {
+    pub(crate) const NOTHING: Self = Self(0);
+    /// Entries with the global bit go too.
+    pub(crate) const GLOBAL: Self = Self(1);
+    /// Page-table pages are about to be freed: lazy CPUs are asked too, and whole paths go.
+    pub(crate) const TABLES: Self = Self(1 << 1);
+    /// CPUs of the set that do not run the space are asked too, and leave the set.
+    pub(crate) const TRIM: Self = Self(1 << 2);
+    /// Every CPU of the set is asked, whatever it runs: nobody may touch the space after its answer.
+    pub(crate) const EVERYONE: Self = Self(1 << 3);
+
+    #[inline(always)]
+    pub(crate) const fn and(self, more: Self) -> Self {
+        Self(self.0 | more.0)
+    }
+
+    /// True if it has one of `these`.
+    #[inline(always)]
+    pub(crate) const fn any_of(self, these: Self) -> bool {
+        self.0 & these.0 != 0
+    }
 }
 
 /// One request.
@@ -39,13 +54,14 @@ pub(crate) struct Request<'l> {
     pub(crate) generation: Generation,
     pub(crate) extent: Extent<'l>,
     pub(crate) stride: Stride,
-    pub(crate) scope: u64,
+    pub(crate) needs: Needs,
 }
 
 impl Request<'_> {
+    /// True if it needs one of `these`.
     #[inline(always)]
-    pub(crate) const fn has(&self, scope: u64) -> bool {
-        self.scope & scope != 0
+    pub(crate) const fn needs(&self, these: Needs) -> bool {
+        self.needs.any_of(these)
     }
 
     /// Pages that it names; `None` for everything.
@@ -62,14 +78,15 @@ const EVERYTHING: u64 = 0;
 const RANGE: u64 = 1;
 const LIST: u64 = 2;
 
-/// A request in shared memory. Words are Relaxed: the sender writes them before it sets its outbox (Release), and a
-/// target reads them only while its own bit in that outbox is set (Acquire), which the target alone clears.
+/// A request in shared memory. Its words are Relaxed: the initiator writes them before it sets its outbox (Release),
+/// and a responder reads them only while its own bit in that outbox is set (Acquire), which the responder alone
+/// clears.
 #[repr(C)]
 pub(crate) struct Mailbox {
     space: AtomicU64,
     token: AtomicU64,
     generation: AtomicU64,
-    /// kind | scope << 8 | stride << 16 | count << 32
+    /// kind | needs << 8 | stride << 16 | count << 32
     shape: AtomicU64,
     /// The first address of a range, the lowest of a list.
     start: AtomicU64,
@@ -100,7 +117,7 @@ impl Mailbox {
                 None => (EVERYTHING, 0, 0),
             },
         };
-        let shape = kind | request.scope << 8 | u64::from(request.stride.shift()) << 16 | u64::from(count) << 32;
+        let shape = kind | request.needs.0 << 8 | u64::from(request.stride.shift()) << 16 | u64::from(count) << 32;
         // Relaxed, all of them: published by the Release store of the outbox; see the type.
         self.space.store(request.space.0, Ordering::Relaxed);
         self.token.store(request.token.0, Ordering::Relaxed);
@@ -137,7 +154,7 @@ impl Mailbox {
                 30 => Stride::Page1G,
                 _ => Stride::Page4K,
             },
-            scope: shape >> 8 & 0xff,
+            needs: Needs(shape >> 8 & 0xff),
         }
     }
 }
@@ -156,13 +173,13 @@ mod tests {
                 generation: Generation(1 << 60),
                 extent,
                 stride: Stride::Page2M,
-                scope: scope::GLOBAL | scope::TRIM,
+                needs: Needs::GLOBAL.and(Needs::TRIM),
             };
             mailbox.post(&request);
             let mut room = Room::new();
             let read = mailbox.read(&mut room);
             assert_eq!((read.space, read.token, read.generation), (request.space, request.token, request.generation));
-            assert_eq!((read.extent, read.stride, read.scope), (extent, Stride::Page2M, request.scope));
+            assert_eq!((read.extent, read.stride, read.needs), (extent, Stride::Page2M, request.needs));
         }
     }
 }

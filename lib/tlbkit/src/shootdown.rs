@@ -1,84 +1,205 @@
-//! Who must be told, the request, the receiver, the answer.
+//! The shootdown: how one CPU, the initiator, takes translations away from all of them. Those that it asks for help are
+//! its responders; what they do is in `answer.rs`.
 //!
-//! The outbox is the truth, the inbox a hint where to look:
+//! What is asked lies in the initiator's mailbox. Of whom, says its outbox, one bit a responder: that is the truth. The
+//! responder's inbox, one bit an initiator, is only a hint where to look:
 //!
 //! ```text
-//!   sender                                    target (answer)
-//!   write mailbox
-//!   outbox[sender] := targets   (Release)     take inbox[target]          (Acquire)
-//!   inbox[target] |= sender     (Release)     is my bit in outbox[sender]? (Acquire)
-//!   interrupt                                 read mailbox, carry it out
-//!   wait until outbox[sender] = 0 (Acquire)   clear my bit                (Release)
+//!   initiator (shootdown, wait)               responder (answer)
+//!   write the mailbox
+//!   outbox := responders        (Release)     take the hints of its inbox    (Acquire)
+//!   leave a hint in each inbox  (Release)     is its bit in that outbox?     (Acquire)
+//!   interrupt                                 if so: read the mailbox, flush
+//!   wait until outbox = 0       (Acquire)     clear its bit                  (Release)
 //! ```
-//! A target reads a mailbox only while its bit in that outbox is set, and only the target clears the bit: so the
-//! mailbox is whole while it is read, a request sent twice is answered once, and a stray interrupt is harmless
-//! (C-56, C-63). The names of the CPUs that are late stand in the outbox; the wait is in `wait.rs`.
+//! A responder reads a mailbox only while its bit in that outbox is set, and only the responder clears the bit. So the
+//! mailbox does not change while it is read, a request that is sent twice is carried out once, and an interrupt that
+//! finds nothing does no harm (C-56, C-63).
 
 use core::ops::Range;
 
 use crate::addr::{CpuId, Stride, VirtAddr};
-use crate::address_space::{AddressSpace, Generation, Translations};
+use crate::address_space::{AddressSpace, Destroyed, Generation, Translations};
 use crate::cpu_set::{each_cpu, split};
-use crate::cpu_state::{Cpu, Presence, flag};
-use crate::hardware::{Event, Hardware, IrqsOff};
-use crate::history::state::Room;
+use crate::cpu_state::Presence;
+use crate::hardware::{Event, Hardware};
 use crate::policy::{Lazy, LocalFlush};
 use crate::reason::Reason;
-use crate::request::{Extent, Request, scope};
-use crate::sync::{AtomicU64, Ordering, fence};
+use crate::request::{Extent, Needs, Request};
+use crate::sync::{Ordering, fence};
+use crate::tlb::{Cpu, flag};
 
-/// Whether a destroyed space's top-level table may be freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[must_use]
-pub enum Destroyed {
-    /// No CPU has it loaded.
-    Now,
-    /// A CPU still holds it lazily; [`Event::LastLazyReference`] will say when.
-    WhenUnreferenced,
-}
-
-/// Whom a flush has told: how many CPUs, and the words of the outbox from the first that names one to the last.
-struct Told {
-    cpus: u32,
-    words: Range<usize>,
-}
-
-impl Told {
-    /// Adds `cpus` of the word at `index`; words come in order.
-    #[inline(always)]
-    const fn add(&mut self, index: usize, cpus: u32) {
-        if cpus != 0 {
-            self.words.start = if self.cpus == 0 { index } else { self.words.start };
-            self.words.end = index + 1;
-            self.cpus += cpus;
-        }
-    }
+/// Which CPUs a request must reach, as far as the request alone decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Those that run the space, or are on their way from one space to another.
+    Running,
+    /// Those that hold it lazily as well.
+    Lazy,
+    /// All that are there.
+    Present,
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Flushes everywhere what `extent` names; the page tables have been changed. When it returns no CPU can use an old
-    /// translation, nor walk an old table if [`scope::TABLES`] is asked for (INV-6).
-    #[inline(always)]
-    pub(crate) fn shoot(&self, translations: Translations<'_, '_>, mut request: Request<'_>, reason: Reason) {
-        assert!(self.state.is_sending.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
+    /// Takes away, on every CPU, the translations that `request` names. The page tables have been changed before.
+    ///
+    /// When it returns, no CPU can use one of them (INV-6). A CPU that ran the space has flushed. Any other finds the
+    /// new generation before its next program of that space runs, and flushes then; until that time its TLB may still
+    /// hold them. With [`Needs::TABLES`] no CPU walks the old page tables any more, lazily or not. Before it returns
+    /// nothing is promised: the other CPUs go on using what they hold, so nothing may be freed yet.
+    #[inline(never)]
+    pub(crate) fn shootdown(&self, translations: Translations<'_, '_>, mut request: Request<'_>, reason: Reason) {
+        assert!(self.state.is_waiting.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
-        let Translations::OfSpace(space) = translations else {
+        // Announce it: whoever joins the space from here on finds the new generation, and flushes by itself (INV-2).
+        match translations {
+            Translations::OfSpace(space) => {
+                request.generation = space.advance();
+                if self.tlb.is_trim_due(request.generation, request.needs) {
+                    request.needs = request.needs.and(Needs::TRIM);
+                }
+                // The common case, a program on one CPU: it asks nobody.
+                if self.is_alone_with(space, request.needs) {
+                    self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, irqs));
+                    self.hardware.event(Event::FlushLocalDone);
+                    return self.hardware.event(Event::FlushEnd);
+                }
+            }
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
-            fence(Ordering::SeqCst);
-            return self.shoot_others(translations, &request, reason);
+            Translations::OfKernel => fence(Ordering::SeqCst),
+        }
+        self.flush_with_responders(translations, &request, reason);
+    }
+
+    /// The rest of a [`shootdown`](Self::shootdown) that has been announced, where other CPUs may hold what goes.
+    #[inline(never)]
+    fn flush_with_responders(&self, translations: Translations<'_, '_>, request: &Request<'_>, reason: Reason) {
+        let (began, is_local_first) = (self.clock(), self.tlb.policy().local_flush == LocalFlush::BeforeRemote);
+        if is_local_first {
+            self.flush_here(request);
+        }
+        // 1. Choose the responders among the CPUs that may hold the translations.
+        let candidates = match translations {
+            Translations::OfSpace(space) if !request.needs(Needs::GLOBAL) => space.cpus,
+            // A global entry belongs to no tag: whoever has ever run the space may hold it.
+            _ => self.tlb.online(),
         };
-        request.generation = space.advance();
-        if request.generation.0 & self.tlb.trim_mask == 0 || request.has(self.tlb.trims_with) {
-            request.scope |= scope::TRIM;
+        let (outbox, (own_word, own_bit)) = (self.tlb.matrix.outbox(self.id).words(), split(self.id));
+        let (mut responders, mut asked) = (0, 0..0);
+        for (index, word) in candidates.words().iter().enumerate() {
+            // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. It is
+            // read after the revocation, by the fence in `advance` (or in `shootdown`, for the kernel).
+            let others = word.load(Ordering::Acquire) & if index == own_word { !own_bit } else { !0 };
+            let chosen = if others == 0 { 0 } else { self.choose_responders(index, others, request) };
+            if chosen == 0 {
+                continue;
+            }
+            // 2. Post the request: in the mailbox, before the first bit of the outbox leads anybody there.
+            if responders == 0 {
+                self.state.mailbox.post(request);
+                self.state.is_waiting.set(1);
+                asked.start = index;
+            }
+            // Release: the mailbox is whole; partner is the Acquire of the outbox in `answer`.
+            outbox[index].store(chosen, Ordering::Release);
+            asked.end = index + 1;
+            responders += chosen.count_ones();
         }
-        let runs_here = self.presence() == Presence::running(space.id);
-        if request.has(scope::GLOBAL) || !runs_here || self.has_flag(flag::COUNTS) || !self.is_alone_with(space) {
-            return self.shoot_others(translations, &request, reason);
+        // 3. Interrupt them.
+        if responders != 0 {
+            self.interrupt(responders, asked.clone());
         }
-        // The common path: a program on one CPU. Whoever joins from here on finds the new generation (INV-2).
-        self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, irqs));
-        self.hardware.event(Event::FlushLocalDone);
+        // 4. Flush here, while they work.
+        if !is_local_first {
+            self.flush_here(request);
+        }
+        self.count(request, reason, responders, began);
+        // 5. Wait for them.
+        if responders != 0 {
+            self.wait(asked);
+        }
         self.hardware.event(Event::FlushEnd);
+    }
+
+    fn flush_here(&self, request: &Request<'_>) {
+        self.hardware.with_irqs_off(|irqs| self.flush_local(request, irqs));
+        self.hardware.event(Event::FlushLocalDone);
+    }
+
+    /// True if this CPU runs `space` and no other can hold what a flush takes away.
+    #[inline(always)]
+    fn is_alone_with(&self, space: &AddressSpace<'_>, needs: Needs) -> bool {
+        let runs_here = self.presence() == Presence::running(space.id);
+        // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After the
+        // revocation by the fence in `advance`.
+        runs_here
+            && !needs.any_of(Needs::GLOBAL)
+            && !self.has_flag(flag::COUNTS)
+            && space.cpus.holds_only(self.id, Ordering::Acquire)
+    }
+
+    /// Those of `bits`, the word at `index` of a set of CPUs, that must be asked.
+    #[inline(never)]
+    fn choose_responders(&self, index: usize, bits: u64, request: &Request<'_>) -> u64 {
+        let reach = self.reach(request);
+        let mut chosen = 0;
+        each_cpu(index, bits, |cpu| {
+            if self.should_flush_cpu(cpu, request, reach) {
+                chosen |= split(cpu).1;
+            }
+        });
+        chosen
+    }
+
+    /// INV-5: lazy CPUs are left alone, unless page tables are freed or the policy knows no other way.
+    #[inline(always)]
+    fn reach(&self, request: &Request<'_>) -> Reach {
+        if request.space.0 == 0 || request.needs(Needs::GLOBAL.and(Needs::TRIM).and(Needs::EVERYONE)) {
+            Reach::Present
+        } else if request.needs(Needs::TABLES) || self.tlb.policy().lazy != Lazy::SkipUnlessTablesFreed {
+            Reach::Lazy
+        } else {
+            Reach::Running
+        }
+    }
+
+    /// True if `cpu` must flush before the shootdown returns. INV-2, the initiator's side: a CPU in the middle of a
+    /// switch must, since it may have read the old generation. One that runs something else, or holds the space lazily,
+    /// need not: it will find the new generation before it uses the space.
+    #[inline(always)]
+    fn should_flush_cpu(&self, cpu: CpuId, request: &Request<'_>, reach: Reach) -> bool {
+        // Acquire: partner is the Release that ends a switch, begins lazy mode or leaves: what that CPU did is over.
+        let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
+        if reach == Reach::Running && seen.is_lazy() {
+            return false;
+        }
+        if seen == Presence::running(request.space) || seen == Presence::SWITCHING {
+            return true;
+        }
+        match reach {
+            Reach::Running => false,
+            Reach::Lazy => seen == Presence::lazy(request.space),
+            // One that is absent answers nobody, and flushes everything when it returns.
+            Reach::Present => seen != Presence::ABSENT,
+        }
+    }
+
+    /// Leaves a hint with each CPU that is named in `asked`, words of the outbox, and interrupts it. One interrupt goes
+    /// to all if every other CPU is asked: none is off line then.
+    #[inline(never)]
+    fn interrupt(&self, responders: u32, asked: Range<usize>) {
+        let is_all = responders > 1 && responders as usize + 1 == self.tlb.cpus.len();
+        for (index, word) in self.tlb.matrix.outbox(self.id).words_at(asked) {
+            // Relaxed: this CPU wrote it, and no responder clears its bit before it finds the hint below.
+            each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
+                if self.tlb.matrix.inbox(cpu).leave_hint(self.id) && !is_all {
+                    self.hardware.send_ipi(cpu);
+                }
+            });
+        }
+        if is_all {
+            self.hardware.send_ipi_to_others();
+        }
     }
 
     /// Flushes `pages` adjoining translations of `space` everywhere, at once: for a change that frees nothing, such
@@ -96,152 +217,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             generation: Generation::NEVER,
             extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
             stride,
-            scope: 0,
+            needs: Needs::NOTHING,
         };
-        self.shoot(Translations::OfSpace(space), request, why);
-    }
-
-    /// True if no other CPU can hold translations of `space`.
-    #[inline(always)]
-    fn is_alone_with(&self, space: &AddressSpace<'_>) -> bool {
-        let (own_word, own_bit) = split(self.id);
-        // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After the
-        // revocation by the fence in `advance`.
-        let others = |(index, word): (usize, &AtomicU64)| {
-            word.load(Ordering::Acquire) & !if index == own_word { own_bit } else { 0 } // Acquire: as above
-        };
-        space.cpus.words().iter().enumerate().all(|word| others(word) == 0)
-    }
-
-    /// The second half of [`shoot`](Self::shoot), when others may have to be told or flushes are counted.
-    #[inline(never)]
-    fn shoot_others(&self, translations: Translations<'_, '_>, request: &Request<'_>, reason: Reason) {
-        let began = self.clock();
-        let is_before = self.tlb.policy().local_flush == LocalFlush::BeforeRemote;
-        if is_before {
-            self.flush_here(request);
-        }
-        let told = self.tell(translations, request);
-        if !is_before {
-            self.flush_here(request);
-        }
-        self.count(request, reason, told.cpus, began);
-        if told.cpus != 0 {
-            self.wait(told.words);
-        }
-        self.hardware.event(Event::FlushEnd);
-    }
-
-    fn flush_here(&self, request: &Request<'_>) {
-        self.hardware.with_irqs_off(|irqs| self.carry_out(request, irqs));
-        self.hardware.event(Event::FlushLocalDone);
-    }
-
-    /// Tells every CPU that must know.
-    #[inline(always)]
-    fn tell(&self, translations: Translations<'_, '_>, request: &Request<'_>) -> Told {
-        let candidates = match translations {
-            Translations::OfSpace(space) if !request.has(scope::GLOBAL) => space.cpus,
-            // A global entry belongs to no tag: whoever has ever run the space may hold it.
-            _ => self.tlb.online(),
-        };
-        let mut told = Told { cpus: 0, words: 0..0 };
-        let (own_word, own_bit) = split(self.id);
-        for (index, word) in candidates.words().iter().enumerate() {
-            // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After
-            // the revocation by the fence in `advance` (or in `shoot`, for the kernel).
-            let mut bits = word.load(Ordering::Acquire);
-            if index == own_word {
-                bits &= !own_bit;
-            }
-            if bits != 0 {
-                told.add(index, self.choose(index, bits, request, told.cpus == 0));
-            }
-        }
-        if told.cpus != 0 {
-            self.interrupt(&told);
-        }
-        told
-    }
-
-    /// Writes into the outbox those of `bits` that must be told; the mailbox first, before the first of all.
-    #[inline(never)]
-    fn choose(&self, index: usize, bits: u64, request: &Request<'_>, is_first: bool) -> u32 {
-        let mut chosen = 0;
-        each_cpu(index, bits, |cpu| {
-            if self.must_tell(cpu, request) {
-                chosen |= split(cpu).1;
-            }
-        });
-        if chosen != 0 {
-            if is_first {
-                self.state.mailbox.post(request);
-                self.state.is_sending.set(1);
-            }
-            // Release: the mailbox is whole; partner is the Acquire of the outbox in `answer`.
-            self.tlb.matrix.outbox(self.id).words()[index].store(chosen, Ordering::Release);
-        }
-        chosen.count_ones()
-    }
-
-    /// INV-5 and INV-2, sender's side: a CPU in the middle of a switch is a target; one that runs something else is
-    /// not, for it will find the new generation; a lazy one is not, for the same reason, unless tables are freed.
-    #[inline(always)]
-    fn must_tell(&self, cpu: CpuId, request: &Request<'_>) -> bool {
-        // Acquire: partner is the Release that ends a switch, begins lazy mode or leaves: what that CPU did is over.
-        let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
-        if seen == Presence::running(request.space) || seen == Presence::SWITCHING {
-            return true;
-        }
-        if seen == Presence::ABSENT {
-            return false; // it answers nobody, and flushes everything when it returns
-        }
-        if request.space.0 == 0 || request.has(scope::GLOBAL | scope::TRIM | scope::EVERYONE) {
-            return true;
-        }
-        seen == Presence::lazy(request.space)
-            && (request.has(scope::TABLES) || self.tlb.policy().lazy != Lazy::SkipUnlessTablesFreed)
-    }
-
-    /// Drops the hints and sends the interrupts: one for all if every other CPU is told: none is off line then.
-    #[inline(never)]
-    fn interrupt(&self, told: &Told) {
-        let is_all = told.cpus > 1 && told.cpus as usize + 1 == self.tlb.cpus.len();
-        for (index, word) in self.tlb.matrix.outbox(self.id).words_at(told.words.clone()) {
-            // Relaxed: this CPU wrote it, and no target clears its bit before it finds the hint below.
-            each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
-                if self.tlb.matrix.inbox(cpu).add(self.id) && !is_all {
-                    self.hardware.send_ipi(cpu);
-                }
-            });
-        }
-        if is_all {
-            self.hardware.send_ipi_to_others();
-        }
-    }
-
-    /// Carries out what other CPUs have asked of this one: the interrupt handler, and part of every wait. On a CPU that
-    /// has left it does nothing: an interrupt may come after the request that sent it was carried out.
-    pub fn answer(&self, irqs: &IrqsOff) {
-        if self.presence() == Presence::ABSENT {
-            return; // its senders withdraw their requests, and may be writing the next
-        }
-        self.tlb.matrix.inbox(self.id).take(|sender| self.answer_one(sender, irqs));
-    }
-
-    fn answer_one(&self, sender: CpuId, irqs: &IrqsOff) {
-        let outbox = self.tlb.matrix.outbox(sender);
-        // Acquire: partner is the Release store of the outbox in `choose`: the mailbox is whole.
-        if !outbox.contains(self.id, Ordering::Acquire) {
-            return;
-        }
-        self.hardware.event(Event::AnswerBegin(sender));
-        let mut room = Room::new();
-        let request = self.tlb.cpus[sender.0 as usize].mailbox.read(&mut room);
-        self.carry_out(&request, irqs);
-        self.hardware.event(Event::AnswerEnd(sender));
-        // Release: the flush is over; partner is the Acquire in `wait`.
-        outbox.remove(self.id, Ordering::Release);
+        self.shootdown(Translations::OfSpace(space), request, why);
     }
 
     /// Ends `space`: no task runs it any more. When it returns [`Destroyed::Now`] no CPU has it loaded or touches
@@ -254,16 +232,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if let Some(destroyed) = self.end_counted(space) {
             return destroyed;
         }
-        let everyone = if self.has_flag(flag::EXACT_SET) { scope::EVERYONE } else { 0 };
+        let everyone = if self.has_flag(flag::EXACT_SET) { Needs::EVERYONE } else { Needs::NOTHING };
         let request = Request {
             space: space.id,
             token: space.token,
             generation: space.generation(),
             extent: Extent::Everything,
             stride: Stride::Page4K,
-            scope: scope::TABLES | everyone,
+            needs: Needs::TABLES.and(everyone),
         };
-        self.shoot(Translations::OfSpace(space), request, Reason::Destroy);
+        self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
         Destroyed::Now
     }
 }

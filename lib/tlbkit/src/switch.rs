@@ -7,30 +7,32 @@
 //! The race of a lazy CPU that comes back (C-24):
 //!
 //! ```text
-//!   lazy CPU (leave_lazy)                     sender (shootdown.rs)
+//!   lazy CPU (leave_lazy)                     initiator (shootdown.rs)
 //!   presence := switching                     change PTE; advance generation
 //!   fence(SeqCst)                             fence(SeqCst)
 //!   read generation                           read presence
 //! ```
-//! Either the sender finds it on its way back and interrupts it, or it sees the new generation and flushes by itself.
+//! Either the initiator finds it on its way back and interrupts it, or it sees the new generation and flushes by
+//! itself.
 
 use crate::addr::SpaceToken;
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::asid::{Asid, Slots};
-use crate::cpu_state::{Cpu, Presence, flag};
+use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
 use crate::sync::{Ordering, fence};
+use crate::tlb::{Cpu, flag};
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads `to`, for a task of its own that runs next. Nothing to do if it is loaded and running.
     #[inline(always)]
     pub fn switch_to(&self, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        let left = self.presence();
-        if left == Presence::running(to.id) {
+        let (left, id) = (self.presence(), to.id);
+        if left == Presence::running(id) {
             return;
         }
-        if left == Presence::lazy(to.id) {
-            return self.leave_lazy(to);
+        if left.runs_or_holds(id) {
+            return self.leave_lazy(to, id);
         }
         self.switch_between(left, to, irqs);
     }
@@ -48,8 +50,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Changes nothing for the kernel's own tables, nor for a space that is lazy already.
     #[inline(always)]
     fn become_lazy(&self) {
-        // Release: the program's accesses are over before a sender may skip this CPU; partner is the Acquire in
-        // `must_tell`.
+        // Release: the program's accesses are over before an initiator may skip this CPU; partner is the Acquire in
+        // `should_flush_cpu`.
         self.set_presence(self.presence().as_lazy(), Ordering::Release);
     }
 
@@ -64,7 +66,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// The space is still loaded: all that is needed is to be seen, then to look (INV-2).
     #[inline(always)]
-    fn leave_lazy(&self, to: &AddressSpace<'_>) {
+    fn leave_lazy(&self, to: &AddressSpace<'_>, id: SpaceId) {
         // Relaxed: ordered by the fence below. Not running yet: an NMI must not take what is stale for usable (C-54).
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`; the diagram above.
@@ -73,8 +75,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::COUNTED) || self.state.slots.generation(self.asid()) != newest {
             return self.leave_lazy_with_work(to, newest);
         }
-        // Relaxed: to a sender this CPU is a target before and after.
-        self.set_presence(Presence::running(to.id), Ordering::Relaxed);
+        // Relaxed: to an initiator this CPU is a responder before and after.
+        self.set_presence(Presence::running(id), Ordering::Relaxed);
     }
 
     /// Out of line as a whole, so that a switch that does nothing saves no register for it.
@@ -113,9 +115,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn switch_unhinted(&self, to: &AddressSpace<'_>) {
         if self.has_flag(flag::LEAST_RECENT) {
-            return self.enter(self.seat(to, Slots::take_oldest), to);
+            return self.enter(self.choose_asid(to, Slots::take_oldest), to);
         }
-        self.enter(self.seat(to, Slots::take_in_turn), to);
+        self.enter(self.choose_asid(to, Slots::take_in_turn), to);
     }
 
     /// All the others: an exact set, and what older kernels owe.
@@ -135,9 +137,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The slot of a space that the hints do not know: the one that it has, or one that `take` recycles, with the set
     /// joined.
     #[inline(always)]
-    fn seat(&self, to: &AddressSpace<'_>, take: impl FnOnce(&Slots, SpaceId) -> Asid) -> Asid {
+    fn choose_asid(&self, to: &AddressSpace<'_>, take: impl FnOnce(&Slots, SpaceId) -> Asid) -> Asid {
         let slots = &self.state.slots;
-        slots.search(to.id).unwrap_or_else(|| {
+        slots.find(to.id).unwrap_or_else(|| {
             self.join(to);
             take(slots, to.id)
         })
@@ -162,12 +164,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::LEAST_RECENT) {
             self.state.slots.touch(asid);
         }
-        // Relaxed: ordered by the fence below. From here on this CPU is a target for whatever set it is in.
+        // Relaxed: ordered by the fence below. From here on this CPU is a responder for whatever set it is in.
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`.
         fence(Ordering::SeqCst);
         let newest = to.generation();
-        self.state.asid.set(asid.0 as u8);
+        self.state.asid.set(u64::from(asid.0));
         self.state.token.set(to.token.0);
         self.state.root.set(to.root.0);
         if self.state.slots.generation(asid) == newest {
@@ -176,8 +178,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         } else {
             self.flush_into(asid, to, newest);
         }
-        // Release: CR3 names the new space before a sender can see that the old one was left; partner is the Acquire in
-        // `must_tell`.
+        // Release: CR3 names the new space before an initiator can see that the old one was left; partner is the
+        // Acquire in `should_flush_cpu`.
         self.set_presence(running, Ordering::Release);
     }
 
@@ -215,7 +217,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return;
         }
         let token = SpaceToken(self.state.token.get());
-        // Relaxed: until it is KERNEL this CPU stays a target of the space; ordered by the Release below.
+        // Relaxed: until it is KERNEL this CPU stays a responder of the space; ordered by the Release below.
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         let root = self.tlb.kernel_root;
         if self.state.kernel_tag_stale.get() == 0 {
@@ -226,7 +228,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         self.state.root.set(root.0);
         self.join_kernel_set();
-        // Release: CR3 names the kernel's tables before a sender can see it; partner is the Acquire in `must_tell`.
+        // Release: CR3 names the kernel's tables before an initiator can see it; partner is the Acquire in
+        // `should_flush_cpu`.
         self.set_presence(Presence::KERNEL, Ordering::Release);
         if self.has_flag(flag::SWITCH) {
             self.after_leaving(left, token, irqs);

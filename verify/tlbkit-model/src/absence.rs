@@ -1,4 +1,4 @@
-//! A CPU is taken out while it may be asked, and comes back: `lib/tlbkit/src/cpu_state.rs` and
+//! A CPU is taken out while it may be asked, and comes back: `lib/tlbkit/src/hotplug.rs` and
 //! `lib/tlbkit/src/wait.rs`.
 
 use crate::deviation::Deviation;

@@ -1,4 +1,4 @@
-//! A CPU revokes translations: whom it tells, and how it waits: `lib/tlbkit/src/shootdown.rs`, the sender's side.
+//! A CPU revokes translations: whom it asks, and how it waits: `lib/tlbkit/src/shootdown.rs` and `wait.rs`.
 
 use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
 

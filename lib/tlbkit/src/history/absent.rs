@@ -1,12 +1,5 @@
-//! A protocol without its history: the names of this folder, with nothing in them.
+//! A protocol without its history: the choices and structures of this folder, with nothing in them.
 #![allow(clippy::unused_self, reason = "they stand where the history has more")]
-
-use crate::address_space::AddressSpace;
-use crate::cpu_state::Cpu;
-use crate::hardware::Hardware;
-use crate::reason::Reason;
-use crate::request::Request;
-use crate::shootdown::Destroyed;
 
 /// As `choices.rs`.
 pub(crate) mod choices {
@@ -111,66 +104,4 @@ pub(crate) mod state {
     impl Counters<'_> {
         pub(crate) const NONE: Self = Self(PhantomData);
     }
-}
-
-/// As `packet.rs`.
-pub(crate) mod packet {
-    use crate::addr::Stride;
-    use crate::cpu_state::Cpu;
-    use crate::gather::TlbGather;
-    use crate::hardware::Hardware;
-    use crate::policy::Policy;
-    use crate::request::Extent;
-
-    #[derive(Clone, Copy, PartialEq, Eq)]
-    pub(crate) enum Sends {
-        #[allow(dead_code, reason = "nothing is sent before the update")]
-        Now,
-        AtUpdate,
-    }
-
-    pub(crate) struct Packet;
-
-    impl Packet {
-        pub(crate) const EMPTY: Self = Self;
-
-        pub(crate) const fn add(&mut self, _policy: &Policy, _first: u64, _pages: u64, _stride: Stride) -> Sends {
-            Sends::AtUpdate
-        }
-
-        pub(crate) const fn extent(&self, _policy: &Policy) -> Option<Extent<'_>> {
-            None
-        }
-
-        pub(crate) const fn active_pages(&self) -> u64 {
-            u64::MAX
-        }
-    }
-
-    impl<F> TlbGather<'_, '_, F> {
-        /// Nothing: no rule asks for it without the feature `history`.
-        #[inline(always)]
-        pub const fn set_active_pages(&mut self, _pages: u64) {}
-
-        /// Never: no rule wants it without the feature `history`.
-        #[must_use]
-        #[inline(always)]
-        pub const fn wants_large_page_walk<H: Hardware>(&self, _cpu: &Cpu<'_, '_, H>) -> bool {
-            false
-        }
-    }
-}
-
-impl<H: Hardware> Cpu<'_, '_, H> {
-    pub(crate) const fn keep_lazily(&self) {}
-    pub(crate) const fn let_go(&self, _space: &AddressSpace<'_>) {}
-    pub(crate) const fn end_counted(&self, _space: &AddressSpace<'_>) -> Option<Destroyed> {
-        None
-    }
-    pub(crate) const fn join_kernel_set(&self) {}
-    pub(crate) const fn leave_kernel_set(&self) {}
-    pub(crate) const fn clock(&self) -> u64 {
-        0
-    }
-    pub(crate) const fn count(&self, _request: &Request<'_>, _reason: Reason, _told: u32, _began: u64) {}
 }

@@ -4,14 +4,13 @@ use super::choices::flag;
 use super::state::Counters;
 use super::stats::{CpuStats, Place};
 use crate::addr::SpaceToken;
-use crate::address_space::AddressSpace;
+use crate::address_space::{AddressSpace, Destroyed};
 use crate::cpu_set::AtomicCpuSet;
-use crate::cpu_state::{Cpu, Tlb};
 use crate::hardware::{Event, Hardware};
 use crate::reason::Reason;
 use crate::request::Request;
-use crate::shootdown::Destroyed;
 use crate::sync::Ordering;
+use crate::tlb::{Cpu, Tlb};
 
 impl<'k> Tlb<'k> {
     /// Counts into `stats`, one a CPU, if the policy says so.
@@ -58,7 +57,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// The end of a space whose lazy references are counted: nobody is told, the last CPU will say that it was.
+    /// The end of a space whose lazy references are counted: nobody is asked, and the last CPU that leaves will say so.
     pub(crate) fn end_counted(&self, space: &AddressSpace<'_>) -> Option<Destroyed> {
         let is_free = || if space.lazy_count.begin_death() { Destroyed::Now } else { Destroyed::WhenUnreferenced };
         self.has_flag(flag::COUNTED).then(is_free)
@@ -86,20 +85,20 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         if self.has_flag(flag::COUNTS) { self.hardware.now_cycles() } else { 0 }
     }
 
-    /// Counts a flush that began at `began` and has told so many CPUs.
+    /// Counts a flush that began at `began` and asked so many responders.
     #[inline(always)]
-    pub(crate) fn count(&self, request: &Request<'_>, reason: Reason, told: u32, began: u64) {
+    pub(crate) fn count(&self, request: &Request<'_>, reason: Reason, responders: u32, began: u64) {
         if self.has_flag(flag::COUNTS) {
-            self.add_to_counters(request, reason, told, self.hardware.now_cycles().wrapping_sub(began));
+            self.add_to_counters(request, reason, responders, self.hardware.now_cycles().wrapping_sub(began));
         }
     }
 
     #[cold]
-    fn add_to_counters(&self, request: &Request<'_>, reason: Reason, told: u32, cycles: u64) {
+    fn add_to_counters(&self, request: &Request<'_>, reason: Reason, responders: u32, cycles: u64) {
         let Some(stats) = self.stats() else { return };
         let here = if request.space.0 == 0 { Place::Kernel } else { Place::Local };
         stats.add(reason, here, 1);
-        stats.add(reason, Place::Remote, u64::from(told));
+        stats.add(reason, Place::Remote, u64::from(responders));
         stats.add_size(request.pages(), cycles);
     }
 }

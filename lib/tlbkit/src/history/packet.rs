@@ -3,9 +3,6 @@
 use super::choices::Batching;
 use super::state::{List, MAX_PAGES};
 use crate::addr::{Stride, VirtAddr};
-use crate::cpu_state::Cpu;
-use crate::gather::TlbGather;
-use crate::hardware::Hardware;
 use crate::policy::{Policy, RangeRule};
 use crate::request::Extent;
 
@@ -75,22 +72,17 @@ impl Packet {
     }
 
     #[inline(always)]
+    pub(crate) const fn set_active_pages(&mut self, pages: u64) {
+        self.active_pages = pages;
+    }
+
+    #[inline(always)]
     pub(crate) const fn active_pages(&self) -> u64 {
         self.active_pages
     }
 }
 
-impl<F> TlbGather<'_, '_, F> {
-    /// Mapped pages of the space: what the Linux 3.x rule takes for active entries.
-    #[inline]
-    pub const fn set_active_pages(&mut self, pages: u64) {
-        self.packet.active_pages = pages;
-    }
-
-    /// True if the policy wants the page tables searched for large pages before this is flushed page by page.
-    #[must_use]
-    pub fn wants_large_page_walk<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
-        let walks = matches!(&cpu.tlb().policy().range, RangeRule::FamilyShift(rule) if rule.walks());
-        walks && !self.is_empty() && !self.is_over_ceiling(cpu)
-    }
+/// True if `rule` wants the page tables searched for large pages before a range is flushed page by page.
+pub(crate) const fn wants_walk(rule: &RangeRule) -> bool {
+    matches!(rule, RangeRule::FamilyShift(rule) if rule.walks())
 }

@@ -1,8 +1,8 @@
 //! Published kernels that take something from this folder, and the list of all presets.
 
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
+use crate::kernels::{ASTERINAS, FREEBSD_14, PLAIN, Preset, TLBKIT, ceiling};
 use crate::policy::{Compare, CpuSetUpkeep, Foreign, Isolation, Lazy, LocalFlush, Policy, RangeRule, TableFree, Tags};
-use crate::presets::{ASTERINAS, FREEBSD_14, PLAIN, Preset, TLBKIT, ceiling};
 
 const fn ivy_bridge(shift: i8, walk: LargePageWalk) -> RangeRule {
     RangeRule::FamilyShift(FamilyShift { shift, entries: 512, walk })

@@ -33,12 +33,12 @@ impl List<'_> {
 }
 
 /// Where a responder puts the list that it reads from a mailbox.
-pub(crate) struct Room([VirtAddr; MAX_PAGES]);
+pub(crate) struct Room(Option<[VirtAddr; MAX_PAGES]>);
 
 impl Room {
     #[inline(always)]
     pub(crate) const fn new() -> Self {
-        Self([VirtAddr(0); MAX_PAGES])
+        Self(None)
     }
 }
 
@@ -64,7 +64,7 @@ impl SharedList {
 
     /// The list of `count` pages that was posted with this lowest address.
     pub(crate) fn read<'l>(&self, lowest: u64, count: u32, room: &'l mut Room) -> Option<List<'l>> {
-        let list = room.0.get_mut(..count as usize)?;
+        let list = room.0.insert([VirtAddr(0); MAX_PAGES]).get_mut(..count as usize)?;
         for (va, word) in list.iter_mut().zip(&self.0) {
             // Relaxed: as in `Mailbox::read`.
             *va = VirtAddr(lowest + u64::from(word.load(Ordering::Relaxed)) * PAGE_BYTES);

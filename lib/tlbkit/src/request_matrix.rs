@@ -1,22 +1,24 @@
-//! Who has asked whom, who takes part: rows of bits, and the inboxes among them.
+//! Who has asked whom, and who takes part: rows of bits, and the inboxes among them.
 //!
-//! An inbox has a bit a sender. Up to a line of words, for 512 CPUs, it is looked through. A larger one has a *top*, a
-//! bit for each word, and an answer looks at the words that the top names:
+//! An inbox has one bit an initiator. Up to a line of words, for 512 CPUs, it is looked through. A larger one has a
+//! *top*, a bit for each word, and an answer looks at the words that the top names:
 //!
 //! ```text
-//!   sender (add)                              target (take)
-//!   word |= sender          (Release)         take top                    (Acquire)
+//!   initiator (leave_hint)                    responder (take_hints)
+//!   word |= own bit         (Release)         take top                    (Acquire)
 //!   if it was 0:                              for each bit of it:
 //!     top |= bit of word    (Release)           take that word            (Acquire)
 //!     if it was 0: interrupt
 //! ```
-//! A word that is not 0 is named by the top; or it is about to be, by the sender that found it 0; or it is about to be
-//! taken, by the target, which has the top already. A top that is not 0 has an interrupt sent or about to be. So a
-//! sender that finds either not 0 leaves the rest to whoever was first. For that each side goes its own way, the sender
-//! up and the target down: a top set too early, or emptied too late, leaves a word that nobody names.
+//! A word that is not 0 is named by the top; or it is about to be, by the initiator that found it 0; or it is about
+//! to be taken, by the responder, which has the top already. A top that is not 0 has an interrupt sent or about to
+//! be. So an initiator that finds either not 0 leaves the rest to whoever was first. For that each side goes its own
+//! way, the initiator up and the responder down: a top set too early, or emptied too late, leaves a word that nobody
+//! names.
 //!
-//! A CPU that is stopped by force does not do what it is about to. If it was the sender, the next one asks again, and
-//! sets the top itself (`add_again`); if it was the target, it looks at every word when it is back (`look_everywhere`).
+//! A CPU that is stopped by force does not do what it is about to. If it was the initiator, the next one asks again,
+//! and sets the top itself (`leave_hint_again`); if it was the responder, it looks at every word when it is back
+//! (`look_everywhere`).
 
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, each_cpu, split, words_for};
@@ -41,7 +43,7 @@ const fn inbox_words(cpus: usize) -> usize {
 
 /// The inboxes, then whom each CPU still waits for, then the online CPUs, then the rows of `history`.
 #[derive(Clone, Copy)]
-pub(crate) struct Matrix<'k> {
+pub(crate) struct RequestMatrix<'k> {
     words: &'k [AtomicU64],
     cpus: usize,
     row_words: usize,
@@ -49,7 +51,7 @@ pub(crate) struct Matrix<'k> {
     top_words: usize,
 }
 
-impl<'k> Matrix<'k> {
+impl<'k> RequestMatrix<'k> {
     pub(crate) const fn words(cpus: usize) -> usize {
         cpus * inbox_words(cpus) + (cpus + 1 + ROWS) * words_for(cpus)
     }
@@ -86,19 +88,19 @@ impl<'k> Matrix<'k> {
 
 /// CPUs that have asked one CPU for something: where it looks, not what is true.
 ///
-/// First the top, with one bit a word below it, then those words, with one bit a sender.
+/// First the top, with one bit a word below it, then those words, with one bit an initiator.
 pub(crate) struct Inbox<'m, 'k> {
-    matrix: &'m Matrix<'k>,
+    matrix: &'m RequestMatrix<'k>,
     /// Where in the matrix it begins.
     start: usize,
 }
 
 impl Inbox<'_, '_> {
-    /// Drops the hint of `sender`; true if an interrupt must follow. A hint already there has its interrupt on the way,
-    /// and that one will find this hint too.
+    /// Leaves the hint of `initiator`; true if an interrupt must follow. A hint already there has its interrupt on
+    /// the way, and that one will find this hint too.
     #[inline(always)]
-    pub(crate) fn add(&self, sender: CpuId) -> bool {
-        let (index, bit) = split(sender);
+    pub(crate) fn leave_hint(&self, initiator: CpuId) -> bool {
+        let (index, bit) = split(initiator);
         // Release: the outbox comes before it; partner is the Acquire with which the word is taken.
         let before = self.word(index).fetch_or(bit, Ordering::Release);
         before == 0 && (self.matrix.top_words == 0 || self.add_on_top(index))
@@ -117,9 +119,10 @@ impl Inbox<'_, '_> {
         self.matrix.words[self.start + top].fetch_or(bit, Ordering::Release) == 0
     }
 
-    /// Drops the hint again, all of it: the first may be taken already, or whoever was to set the top may have stopped.
-    pub(crate) fn add_again(&self, sender: CpuId) {
-        let (index, bit) = split(sender);
+    /// Leaves the hint again, all of it: the first may be taken already, or whoever was to set the top may have
+    /// stopped.
+    pub(crate) fn leave_hint_again(&self, initiator: CpuId) {
+        let (index, bit) = split(initiator);
         // Relaxed: the outbox came before the first hint, by the Release in `add`. Hints come and go by exchanges only,
         // so whoever finds this one finds that one's Release in its sequence.
         self.word(index).fetch_or(bit, Ordering::Relaxed);
@@ -129,16 +132,16 @@ impl Inbox<'_, '_> {
     }
 
     /// Has the next take look at every word: the CPU may have been stopped when it had taken the top and not yet the
-    /// words. No sender sets their bits again before it finds them empty.
+    /// words. No initiator sets their bits again before it finds them empty.
     pub(crate) fn look_everywhere(&self) {
         if self.matrix.top_words != 0 {
             (0..self.matrix.row_words).for_each(|index| _ = self.add_on_top(index));
         }
     }
 
-    /// Takes all hints out and calls `f` with each sender.
+    /// Takes all hints out and calls `f` with each initiator.
     #[inline(always)]
-    pub(crate) fn take(&self, mut f: impl FnMut(CpuId)) {
+    pub(crate) fn take_hints(&self, mut f: impl FnMut(CpuId)) {
         if self.matrix.top_words != 0 {
             return self.take_by_top(f);
         }
@@ -160,7 +163,7 @@ fn take(index: usize, word: &AtomicU64, f: &mut impl FnMut(CpuId)) {
     // Relaxed: a look that saves the exchange; what it misses has its interrupt, or its top, to come. `bring_up`, whose
     // interrupts were lost, looks after its fence.
     if word.load(Ordering::Relaxed) != 0 {
-        // Acquire: partner is the Release with which a sender drops its hint, or sets the top after it.
+        // Acquire: partner is the Release with which an initiator leaves its hint, or sets the top after it.
         each_cpu(index, word.swap(0, Ordering::Acquire), f);
     }
 }
@@ -175,19 +178,20 @@ mod tests {
     fn taken(inbox: &Inbox<'_, '_>) -> [Option<u32>; 4] {
         let mut found = [None; 4];
         let mut places = found.iter_mut();
-        inbox.take(|sender| *places.next().expect("at most four") = Some(sender.0));
+        inbox.take_hints(|initiator| *places.next().expect("at most four") = Some(initiator.0));
         found
     }
 
     #[test]
     fn hints_are_taken_once_whatever_the_size() {
-        static WORDS: [AtomicU64; Matrix::words(8192)] = [const { AtomicU64::new(0) }; Matrix::words(8192)];
+        static WORDS: [AtomicU64; RequestMatrix::words(8192)] =
+            [const { AtomicU64::new(0) }; RequestMatrix::words(8192)];
         for cpus in [4, 65, 512, 513, 4096, 8192] {
-            let matrix = Matrix::new(&WORDS, cpus);
+            let matrix = RequestMatrix::new(&WORDS, cpus);
             let (own, last) = (CpuId(1), cpus as u32 - 1);
             let inbox = matrix.inbox(own);
-            for sender in [last, 0, 2] {
-                inbox.add(CpuId(sender));
+            for initiator in [last, 0, 2] {
+                inbox.leave_hint(CpuId(initiator));
             }
             assert_eq!(taken(&inbox), [Some(0), Some(2), Some(last), None], "{cpus} CPUs");
             assert_eq!(taken(&inbox), [None; 4]);
@@ -197,42 +201,45 @@ mod tests {
 
     #[test]
     fn one_interrupt_is_enough_for_hints_that_wait() {
-        static WORDS: [AtomicU64; Matrix::words(4096)] = [const { AtomicU64::new(0) }; Matrix::words(4096)];
-        let matrix = Matrix::new(&WORDS, 4096);
+        static WORDS: [AtomicU64; RequestMatrix::words(4096)] =
+            [const { AtomicU64::new(0) }; RequestMatrix::words(4096)];
+        let matrix = RequestMatrix::new(&WORDS, 4096);
         let inbox = matrix.inbox(CpuId(4095));
-        assert!(inbox.add(CpuId(7)));
+        assert!(inbox.leave_hint(CpuId(7)));
         // The same word, then another word under the same top.
-        assert!(!inbox.add(CpuId(8)) && !inbox.add(CpuId(700)));
+        assert!(!inbox.leave_hint(CpuId(8)) && !inbox.leave_hint(CpuId(700)));
         assert_eq!(taken(&inbox), [Some(7), Some(8), Some(700), None]);
-        assert!(inbox.add(CpuId(8)));
+        assert!(inbox.leave_hint(CpuId(8)));
     }
 
     #[test]
-    fn a_hint_whose_sender_stopped_before_the_top_is_found_once_dropped_again() {
-        static WORDS: [AtomicU64; Matrix::words(1024)] = [const { AtomicU64::new(0) }; Matrix::words(1024)];
-        let matrix = Matrix::new(&WORDS, 1024);
+    fn a_hint_whose_initiator_stopped_before_the_top_is_found_once_left_again() {
+        static WORDS: [AtomicU64; RequestMatrix::words(1024)] =
+            [const { AtomicU64::new(0) }; RequestMatrix::words(1024)];
+        let matrix = RequestMatrix::new(&WORDS, 1024);
         let inbox = matrix.inbox(CpuId(0));
         let (index, bit) = split(CpuId(900));
         inbox.word(index).fetch_or(bit, ORDER);
         assert_eq!(taken(&inbox), [None; 4]);
-        assert!(!inbox.add(CpuId(901)), "it counts on the one that stopped");
-        inbox.add_again(CpuId(901));
+        assert!(!inbox.leave_hint(CpuId(901)), "it counts on the one that stopped");
+        inbox.leave_hint_again(CpuId(901));
         assert_eq!(taken(&inbox), [Some(900), Some(901), None, None]);
     }
 
     #[test]
     fn hints_whose_top_was_taken_without_them_are_found_by_a_look_everywhere() {
-        static WORDS: [AtomicU64; Matrix::words(8192)] = [const { AtomicU64::new(0) }; Matrix::words(8192)];
-        let matrix = Matrix::new(&WORDS, 8192);
+        static WORDS: [AtomicU64; RequestMatrix::words(8192)] =
+            [const { AtomicU64::new(0) }; RequestMatrix::words(8192)];
+        let matrix = RequestMatrix::new(&WORDS, 8192);
         let inbox = matrix.inbox(CpuId(0));
-        for sender in [8191, 5, 700] {
-            inbox.add(CpuId(sender));
+        for initiator in [8191, 5, 700] {
+            inbox.leave_hint(CpuId(initiator));
         }
         WORDS[..matrix.top_words].iter().for_each(|top| top.store(0, ORDER));
         assert_eq!(taken(&inbox), [None; 4]);
         inbox.look_everywhere();
         assert_eq!(taken(&inbox), [Some(5), Some(700), Some(8191), None]);
-        assert!(inbox.add(CpuId(700)));
+        assert!(inbox.leave_hint(CpuId(700)));
     }
 
     #[test]

@@ -1,0 +1,94 @@
+//! CPUs that come and go: bring-up, hot-plug, resume, and CPUs that are stopped by force.
+//!
+//! A CPU that is away uses no space, so flushes leave it out, and its bring-up flushes all that it may have missed. The
+//! races with those who are just asking it are drawn in `wait.rs`.
+
+use crate::addr::{CpuId, PhysAddr};
+use crate::asid::Asid;
+use crate::cpu_state::Presence;
+use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid};
+use crate::policy::Tags;
+use crate::sync::{Ordering, fence};
+use crate::tlb::{Cpu, Tlb};
+
+impl Tlb<'_> {
+    /// States that `cpu` has stopped by force and executes nothing until its [`Cpu::bring_up`], as after a crash.
+    /// Whoever waits for it stops waiting; whoever flushes leaves it out. Not for a guest's CPU that its host has
+    /// taken away for a while: it would go on where it was, with what it was not told of still in its TLB.
+    ///
+    /// If it was itself asking, its request stands until its `bring_up` returns, and the space that it was about must
+    /// live so long. A lazy reference that it held where those are counted stays counted: that space's tables are never
+    /// given back.
+    ///
+    /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its responder's inbox
+    /// and no interrupt follows; the next initiator counts on that interrupt and sends none. So a kernel that calls
+    /// this must return [`Late::AskAgain`] from [`Hardware::late`].
+    ///
+    /// # Panics
+    /// If there is no such CPU.
+    pub fn declare_stopped(&self, cpu: CpuId) {
+        // Release: as a CPU's own goodbye; partner is the Acquire in `shootdown`. Who still finds it there finds it
+        // absent.
+        self.online().remove(cpu, Ordering::Release);
+        // Release: as a CPU's own goodbye; partner is the Acquire in `withdraw` and `should_flush_cpu`.
+        self.cpus[cpu.0 as usize].presence.store(Presence::ABSENT.0, Ordering::Release);
+    }
+}
+
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Starts or restarts this CPU: first use, hot-plug, resume. Whatever its TLB held is unknown, so all of it goes.
+    ///
+    /// Until the call returns, as while it was away, the CPU must touch only what stays mapped: flushes leave it out.
+    /// If it was stopped by force while it asked, the call waits for those that it asked: they must be able to take an
+    /// interrupt.
+    pub fn bring_up(&self, irqs: &IrqsOff) {
+        self.end_request();
+        self.state.kernel_tag_stale.set(1);
+        if self.presence() != Presence::ABSENT {
+            self.load_kernel(irqs); // resume: the space that was loaded is still owed what leaving it owes
+        }
+        let policy = self.tlb.policy();
+        let has_tags = self.hardware.features().pcid && policy.tags != Tags::Off;
+        self.state.slots.reset(if has_tags { policy.slots() } else { 1 });
+        self.state.cr3_mask.set(if has_tags { u64::MAX } else { !(1 << 63 | 0xfff) });
+        self.state.keep_first.set(if has_tags { Cr3::keeping(PhysAddr(0), Asid(0).pcid()).0 } else { 0 });
+        self.state.pending_user.set(u64::MAX);
+        self.forget_requests();
+        // Relaxed, both: ordered before the flush by the fence below.
+        self.tlb.online().add(self.id, Ordering::Relaxed);
+        self.set_presence(Presence::KERNEL, Ordering::Relaxed);
+        // SeqCst: partner is the fence before a kernel flush reads the online CPUs: either the initiator finds this CPU
+        // there, or the flush below comes after its PTE change.
+        fence(Ordering::SeqCst);
+        self.state.root.set(self.tlb.kernel_root.0);
+        self.load_cr3(Cr3::flushing(self.tlb.kernel_root, Pcid::KERNEL));
+        self.flush_all_and_globals(irqs);
+        self.state.kernel_tag_stale.set(0);
+        // An initiator may have found this CPU before its interrupts could arrive; the diagram is in `wait.rs`.
+        self.answer(irqs);
+    }
+
+    /// Takes this CPU out: from now on nobody waits for it, and [`bring_up`](Self::bring_up) must come before it runs
+    /// again. Until then it must touch only what stays mapped.
+    pub fn offline(&self, irqs: &IrqsOff) {
+        self.load_kernel(irqs);
+        self.state.slots.reset(1);
+        // Release: the CPU has left every space before it leaves the set; partner is whoever reads the set.
+        self.tlb.online().remove(self.id, Ordering::Release);
+        self.answer(irqs);
+        // Release: no mailbox is read after it; partner is the Acquire in `withdraw`, diagram in `wait.rs`.
+        self.set_presence(Presence::ABSENT, Ordering::Release);
+    }
+
+    /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: a
+    /// initiator that sets its bit from here on may have left its hint already, and will not leave another. The answer
+    /// that ends the return looks for them everywhere.
+    pub(crate) fn forget_requests(&self) {
+        for initiator in 0..self.tlb.cpus.len() as u32 {
+            // Relaxed: an initiator that waits for the bit needs nothing of this CPU but that it flushes before it
+            // runs.
+            self.tlb.matrix.outbox(CpuId(initiator)).remove(self.id, Ordering::Relaxed);
+        }
+        self.tlb.matrix.inbox(self.id).look_everywhere();
+    }
+}

@@ -1,0 +1,226 @@
+//! The machine that all CPUs share, and one CPU's handle on it.
+
+use crate::addr::{CpuId, PhysAddr};
+use crate::address_space::{AddressSpace, Generation, SpaceId};
+use crate::asid::Asid;
+use crate::cpu_set::AtomicCpuSet;
+use crate::cpu_state::{CpuState, Presence};
+use crate::hardware::{Cr3, Hardware};
+use crate::history::state::Counters;
+use crate::knobs::Knobs;
+use crate::policy::{CpuSetUpkeep, Isolation, Lazy, Policy, Tags};
+use crate::request::Needs;
+use crate::request_matrix::RequestMatrix;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The policy as bits: what a switch has to do besides the common path.
+pub(crate) mod flag {
+    pub(crate) use crate::history::choices::flag::{COUNTED, COUNTS, KERNEL_SET};
+
+    /// The set is exact: join at each switch, leave after it.
+    pub(crate) const EXACT_SET: u32 = 1;
+    /// Slots are recycled by last use.
+    pub(crate) const LEAST_RECENT: u32 = 1 << 1;
+    /// There is no lazy mode.
+    pub(crate) const NOT_LAZY: u32 = 1 << 2;
+    /// Two halves.
+    pub(crate) const ISOLATED: u32 = 1 << 3;
+    /// What makes a switch leave its common path.
+    pub(crate) const SWITCH: u32 = EXACT_SET | COUNTED | KERNEL_SET;
+    /// What makes entering lazy mode leave its common path.
+    pub(crate) const ENTER_LAZY: u32 = COUNTED | NOT_LAZY;
+}
+
+/// The TLBs of a machine: its CPUs, who has asked whom, and the policy.
+pub struct Tlb<'k> {
+    pub(crate) cpus: &'k [CpuState],
+    pub(crate) matrix: RequestMatrix<'k>,
+    pub(crate) kernel_root: PhysAddr,
+    policy: Policy,
+    /// The policy as [`flag`]s.
+    flags: u32,
+    knobs: Knobs,
+    #[cfg_attr(not(feature = "history"), allow(dead_code, reason = "it holds nothing then"))]
+    pub(crate) counters: Counters<'k>,
+    /// A generation with none of these bits interrupts the whole set, so that it is trimmed.
+    trim_mask: u64,
+    /// A request with this scope does too.
+    trims_with: Needs,
+    next_id: AtomicU64,
+}
+
+impl<'k> Tlb<'k> {
+    /// Words of zeros that [`Tlb::new`] needs for `cpus` CPUs.
+    #[must_use]
+    pub const fn matrix_words(cpus: usize) -> usize {
+        RequestMatrix::words(cpus)
+    }
+
+    /// A machine with one [`CpuState`] a possible CPU; `kernel_root` is the top-level table of the kernel's own space.
+    ///
+    /// # Panics
+    /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words), the policy's number of slots is not 1 to
+    /// 15, or its interval between trims is neither 0 nor a power of two.
+    #[must_use]
+    pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
+        let matrix = RequestMatrix::new(matrix, cpus.len());
+        let _checked = policy.slots();
+        let knobs = Knobs::new(&policy);
+        let trim_mask = match policy.cpu_set {
+            CpuSetUpkeep::Trimmed { every } | CpuSetUpkeep::TrimmedWithTables { every } if every != 0 => {
+                assert!(every.is_power_of_two(), "a trim every 0 or a power of two generations, not {every}");
+                u64::from(every) - 1
+            }
+            _ => u64::MAX,
+        };
+        let trims_with = if matches!(policy.cpu_set, CpuSetUpkeep::TrimmedWithTables { .. }) {
+            Needs::TABLES
+        } else {
+            Needs::NOTHING
+        };
+        let (flags, next_id) = (flags_of(&policy), AtomicU64::new(1));
+        Self {
+            cpus,
+            matrix,
+            kernel_root,
+            policy,
+            flags,
+            knobs,
+            counters: Counters::NONE,
+            trim_mask,
+            trims_with,
+            next_id,
+        }
+    }
+
+    /// The policy that the machine was made with.
+    #[must_use]
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// What can be changed while the machine runs.
+    #[must_use]
+    pub const fn knobs(&self) -> &Knobs {
+        &self.knobs
+    }
+
+    /// An id that no space has had (INV-3).
+    #[must_use]
+    pub fn fresh_id(&self) -> SpaceId {
+        // Relaxed: only the uniqueness of the number matters.
+        SpaceId(self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// True if the CPUs that no longer run the space leave its set with the request of this generation.
+    #[inline(always)]
+    pub(crate) const fn is_trim_due(&self, generation: Generation, needs: Needs) -> bool {
+        generation.0 & self.trim_mask == 0 || needs.any_of(self.trims_with)
+    }
+
+    /// The handle by which CPU `id` calls the protocol. Cheap; make one wherever it is needed.
+    ///
+    /// # Panics
+    /// If there is no such CPU.
+    #[must_use]
+    pub fn cpu<'t, H: Hardware>(&'t self, id: CpuId, hardware: &'t H) -> Cpu<'t, 'k, H> {
+        Cpu { tlb: self, state: &self.cpus[id.0 as usize], id, flags: self.flags, hardware }
+    }
+
+    /// CPUs that take part.
+    #[must_use]
+    pub fn online(&self) -> AtomicCpuSet<'k> {
+        self.matrix.online()
+    }
+}
+
+/// One CPU's way into the protocol.
+pub struct Cpu<'t, 'k, H> {
+    pub(crate) tlb: &'t Tlb<'k>,
+    pub(crate) state: &'t CpuState,
+    pub(crate) id: CpuId,
+    /// Of the policy: beside the number, where a test of them takes one instruction.
+    flags: u32,
+    pub(crate) hardware: &'t H,
+}
+
+impl<H> Clone for Cpu<'_, '_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Cpu<'_, '_, H> {}
+
+impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
+    /// Which CPU this is.
+    #[must_use]
+    pub const fn id(&self) -> CpuId {
+        self.id
+    }
+
+    /// Its machine.
+    #[must_use]
+    pub const fn hardware(&self) -> &'t H {
+        self.hardware
+    }
+
+    /// The machine's TLBs.
+    #[must_use]
+    pub const fn tlb(&self) -> &'t Tlb<'k> {
+        self.tlb
+    }
+
+    /// True if `space` is loaded here and may be used by the program: what an NMI must ask before it touches user
+    /// memory (C-54).
+    #[must_use]
+    pub fn is_running(&self, space: &AddressSpace<'_>) -> bool {
+        self.presence() == Presence::running(space.id)
+    }
+
+    #[inline(always)]
+    pub(crate) fn presence(&self) -> Presence {
+        // Relaxed: no partner, this CPU alone writes its presence.
+        Presence(self.state.presence.load(Ordering::Relaxed))
+    }
+
+    /// `order` is said, and its partner named, by the caller.
+    #[inline(always)]
+    pub(crate) fn set_presence(&self, presence: Presence, order: Ordering) {
+        // The caller's `order`.
+        self.state.presence.store(presence.0, order);
+    }
+
+    /// The slot whose tag is loaded; meaningful only while a space is.
+    #[inline(always)]
+    pub(crate) fn asid(&self) -> Asid {
+        Asid(self.state.asid.get() as u32)
+    }
+
+    /// Writes CR3, without tag and no-flush bit where this CPU has no tags: what kernels wrote before PCIDs.
+    #[inline(always)]
+    pub(crate) fn load_cr3(&self, cr3: Cr3) {
+        self.hardware.write_cr3(Cr3(cr3.0 & self.state.cr3_mask.get()));
+    }
+
+    /// Loads `root` under the tag of `asid` and keeps what the tag holds: a sum, since every switch pays for it.
+    #[inline(always)]
+    pub(crate) fn load_keeping(&self, root: PhysAddr, asid: Asid) {
+        self.hardware.write_cr3(Cr3(root.0 | (self.state.keep_first.get() + u64::from(asid.0))));
+    }
+
+    #[inline(always)]
+    pub(crate) const fn has_flag(&self, flags: u32) -> bool {
+        self.flags & flags != 0
+    }
+}
+
+fn flags_of(policy: &Policy) -> u32 {
+    let mut flags = policy.history.flags();
+    let mut set = |condition: bool, flag: u32| flags |= if condition { flag } else { 0 };
+    set(policy.cpu_set == CpuSetUpkeep::Exact, flag::EXACT_SET);
+    set(matches!(policy.tags, Tags::LeastRecent(_)), flag::LEAST_RECENT);
+    set(policy.lazy == Lazy::Off, flag::NOT_LAZY);
+    set(policy.isolation == Isolation::On, flag::ISOLATED);
+    flags
+}
