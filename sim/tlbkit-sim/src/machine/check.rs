@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::MachineError;
+use super::error::MachineError;
 use super::model::{Index, Machine, ReplacementPolicy, Size, TlbArray};
 use super::quantity::Quantity;
 

@@ -15,6 +15,7 @@
 //! | `level` | arrays that share lifetimes |
 //! | `state` | the hardware of one CPU: what the files below act on |
 //! | `translate` | an access: first level, second level, walk |
+//! | `fill` | what an access leaves in both levels |
 //! | `walk` | page tables and paging-structure caches |
 //! | `flush` | INVLPG, INVPCID, CR3, CR4 |
 //! | `residency` | which tags a level remembers |
@@ -29,6 +30,7 @@ mod cost;
 mod counters;
 mod entry;
 mod epochs;
+mod fill;
 mod flush;
 mod level;
 mod lines;

@@ -1,15 +1,14 @@
 //! One access: first level, second level, walk.
 
-use tlbkit::{PhysAddr, VirtAddr};
+use tlbkit::VirtAddr;
 
-use super::access::{Access, Cost, Fault, Hit, Mode, Need, Overlap, Tables, is_canonical};
+use super::access::{Access, Fault, Hit, Mode, Need, Overlap, Tables, is_canonical};
 use super::cost::Meter;
-use super::counters::{Loss, LossCause};
-use super::entry::{self, PageSize, Spot};
-use super::epochs::Displaced;
-use super::level::{Globals, Level};
-use super::state::{Mmu, Pieces};
-use super::walk::{Leaf, Request};
+use super::entry::{PageSize, Spot};
+use super::fill::{Held, address};
+use super::level::Level;
+use super::state::Mmu;
+use super::walk::Request;
 
 impl Mmu {
     /// Translates the byte at `va`. `tables` is the memory that the walker reads, should it come to that.
@@ -71,75 +70,6 @@ impl Mmu {
         }
         self.walk(request, tables)
     }
-
-    /// The answer to an access, by an entry that is the latest of its set.
-    #[inline(always)]
-    fn answer(&mut self, va: VirtAddr, held: Held, cost: Cost) -> Hit {
-        let data = entry::base_page_of(held.data, va, held.size);
-        self.l1.remember(va, data);
-        Hit { pa: address(data, va), cost }
-    }
-
-    /// Fills both levels with what a walk found.
-    #[inline(always)]
-    pub(super) fn fill(&mut self, va: VirtAddr, leaf: &Leaf, cost: Cost) -> Hit {
-        if leaf.size != PageSize::Small {
-            return self.fill_larger(va, leaf, cost);
-        }
-        let data = entry::data(leaf.frame, leaf.flags, PageSize::Small, self.tag);
-        self.fill_both(va, Held { data, size: PageSize::Small }, cost)
-    }
-
-    /// Fills the part of a page around `va` that this CPU caches as one.
-    #[inline(never)]
-    fn fill_larger(&mut self, va: VirtAddr, leaf: &Leaf, cost: Cost) -> Hit {
-        let size = self.cached_as[leaf.size as usize];
-        if size != leaf.size {
-            self.pieces = Pieces::Some;
-        }
-        let within = va.0 & (leaf.size.bytes() - 1) & !(size.bytes() - 1);
-        let data = entry::data(PhysAddr(leaf.frame.0 + within), leaf.flags, leaf.size, self.tag);
-        self.fill_both(va, Held { data, size }, cost)
-    }
-
-    #[inline(always)]
-    fn fill_both(&mut self, va: VirtAddr, entry: Held, cost: Cost) -> Hit {
-        if self.stlb.holds(entry.size) {
-            match self.stlb.fill(Spot::of(va, entry.size), entry.data) {
-                Displaced::Nothing => {}
-                Displaced::FlushedSelf => self.counters.refills += 1,
-                Displaced::Living => self.counters.lost.add(LossCause::Capacity, Loss { l1: 0, stlb: 1 }),
-            }
-        }
-        self.fill_l1(va, entry);
-        self.answer(va, entry, cost)
-    }
-
-    #[inline(always)]
-    fn fill_l1(&mut self, va: VirtAddr, entry: Held) {
-        if let Displaced::Living = self.l1.fill(Spot::of(va, entry.size), entry.data) {
-            self.counters.lost.add(LossCause::Capacity, Loss { l1: 1, stlb: 0 });
-        }
-    }
-
-    /// Drops what both levels hold for `va` under the loaded tag and globally: it did not suffice, or its page faulted.
-    pub(super) fn forget_translation(&mut self, va: VirtAddr) {
-        self.forget_first_level(va);
-        let stlb = u64::from(self.stlb.remove_page(va, self.tag, Globals::Too));
-        self.counters.lost.add(LossCause::Rewalk, Loss { l1: 0, stlb });
-    }
-
-    fn forget_first_level(&mut self, va: VirtAddr) {
-        let l1 = u64::from(self.l1.remove_page(va, self.tag, Globals::Too));
-        self.counters.lost.add(LossCause::Rewalk, Loss { l1, stlb: 0 });
-    }
-}
-
-/// An entry.
-#[derive(Clone, Copy, Debug)]
-struct Held {
-    data: u64,
-    size: PageSize,
 }
 
 /// What `level` holds for the page around `va`: if it can, an entry that meets the need. Another one is no hit: the
@@ -165,10 +95,4 @@ fn find_larger(level: &mut Level, va: VirtAddr, need: Need, small: Option<u64>) 
         }
     }
     held
-}
-
-/// The physical address of the byte at `va`, whose base page has this data.
-#[inline(always)]
-const fn address(data: u64, va: VirtAddr) -> PhysAddr {
-    PhysAddr(entry::frame_of(data) | va.0 & (PageSize::Small.bytes() - 1))
 }

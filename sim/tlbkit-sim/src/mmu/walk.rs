@@ -9,6 +9,7 @@ use tlbkit::{PhysAddr, VirtAddr};
 use super::access::{Cost, Fault, FaultKind, Hit, Need, Overlap, Source, Tables};
 use super::cost::{Depth, WalkCost};
 use super::entry::{self, EXECUTE, GRANT_ALL, PRESENT, PageSize, Spot, USER, WRITE};
+use super::fill::Leaf;
 use super::state::Mmu;
 
 const ACCESSED: u64 = 1 << 5;
@@ -24,17 +25,6 @@ pub(super) struct Request {
     pub(super) va: VirtAddr,
     pub(super) need: Need,
     pub(super) overlap: Overlap,
-}
-
-/// A page that a walk found.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Leaf {
-    /// First byte of the page.
-    pub(super) frame: PhysAddr,
-    /// Its size.
-    pub(super) size: PageSize,
-    /// Rights of all levels together, and whether it is dirty and global.
-    pub(super) flags: u64,
 }
 
 /// Where the upper levels lead.

@@ -1,11 +1,7 @@
-//! Interrupts: sent at a cost, delivered later, taken when interrupts are on.
+//! Interrupts: sent at a cost, delivered later, and taken again after they were off.
 
-use tlbkit::IrqsOff;
-
-use super::agenda::NEVER;
-use super::processor::{Irqs, Ring};
+use super::processor::Irqs;
 use super::system::Multiprocessor;
-use crate::observer::Cause;
 
 /// What an interrupt is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,43 +50,5 @@ impl Multiprocessor {
         if self.processors[cpu].takes_at() <= self.processors[cpu].now() {
             self.take_interrupts(cpu);
         }
-    }
-
-    /// Takes every interrupt that is due on the running CPU.
-    pub(super) fn take_interrupts(&'static self, cpu: usize) {
-        let processor = &self.processors[cpu];
-        processor.spin.borrow_mut().disturb();
-        let irqs = processor.irqs.replace(Irqs::Off);
-        let ring = processor.ring.replace(Ring::Kernel);
-        let now = processor.now();
-        processor.within(Cause::Interrupt, || {
-            processor.advance(self.costs.interrupt);
-            if processor.kick_due.get() <= now {
-                processor.kick_due.set(NEVER);
-            }
-            if processor.flush_due.get() <= now {
-                processor.flush_due.set(NEVER);
-                self.answer(cpu, ring);
-            }
-        });
-        processor.ring.set(ring);
-        processor.irqs.set(irqs);
-        self.forget_limits();
-    }
-
-    /// The handler of a flush interrupt that came while the CPU ran in `ring`.
-    fn answer(&'static self, cpu: usize, ring: Ring) {
-        self.observer.flush_interrupt_taken();
-        self.processors[cpu].advance(self.costs.calls.answer);
-        let irqs = IrqsOff::assume();
-        self.with_cpu(cpu, |handle| {
-            if ring == Ring::User {
-                handle.enter_kernel(&irqs);
-            }
-            handle.answer(&irqs);
-            if ring == Ring::User {
-                handle.exit_to_user(&irqs);
-            }
-        });
     }
 }

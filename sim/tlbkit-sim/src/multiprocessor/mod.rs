@@ -9,10 +9,11 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `system` | what CPUs share, and how they yield and sleep |
-//! | `port` | [`tlbkit::Hardware`] of one CPU |
-//! | `interrupts` | sending and taking interrupts |
+//! | `port` | [`tlbkit::Hardware`] of one CPU, and the handler of flush interrupts |
+//! | `interrupts` | sending interrupts |
 //! | `accesses` | the protocol's atomics and the accesses of programs, charged |
+//! | `turns` | whose turn it is; how CPUs yield, sleep and take interrupts |
+//! | `system` | the CPUs, and what they share |
 //! | `streak` | accesses that need not be looked up |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
@@ -36,11 +37,12 @@ mod streak;
 mod system;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub(crate) use accesses::observe;
 pub(crate) use agenda::NEVER;
 pub(crate) use fiber::{Fiber, Progress, suspend};
-pub(crate) use port::Port;
+pub(crate) use port::{Port, answer_flush};
 pub(crate) use prefetch::prefetch;
 pub(crate) use processor::{Arrival, Ring};
 pub(crate) use system::Multiprocessor;

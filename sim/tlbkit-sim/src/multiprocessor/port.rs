@@ -5,7 +5,7 @@ use tlbkit::{
 };
 
 use super::interrupts::Vector;
-use super::processor::{Arrival, Irqs, Processor};
+use super::processor::{Arrival, Irqs, Processor, Ring};
 use super::system::Multiprocessor;
 use crate::mmu::Mmu;
 use crate::observer::Cause;
@@ -165,4 +165,19 @@ impl Hardware for Port {
     fn now_cycles(&self) -> u64 {
         self.processor().now()
     }
+}
+
+/// The handler of a flush interrupt that `cpu` took while it ran in `ring`.
+pub(crate) fn answer_flush(machine: &'static Multiprocessor, cpu: usize, ring: Ring) {
+    machine.processors[cpu].advance(machine.costs.calls.answer);
+    let irqs = IrqsOff::assume();
+    machine.with_cpu(cpu, |handle| {
+        if ring == Ring::User {
+            handle.enter_kernel(&irqs);
+        }
+        handle.answer(&irqs);
+        if ring == Ring::User {
+            handle.exit_to_user(&irqs);
+        }
+    });
 }

@@ -1,7 +1,4 @@
-//! The machine as a whole: its CPUs and what they share, and how they yield, sleep and wake each other.
-//!
-//! It knows no kernel. Whoever runs on it says when a CPU may act next ([`Multiprocessor::schedule`]), asks who is
-//! ([`Multiprocessor::next`]), and resumes the coroutine of that CPU, which hands over by suspending.
+//! The machine as a whole: its CPUs, and what they share.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -12,16 +9,19 @@ use tlbkit::{AddressSpace, Features, SpaceToken, Tlb};
 use super::agenda::{Agenda, NEVER};
 use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
-use super::fiber;
-use super::prefetch::{Frames, prefetch};
-use super::processor::Processor;
+use super::prefetch::Frames;
+use super::processor::{Processor, Ring};
 use super::streak::Streak;
 use crate::lines::{LineCounters, Lines};
 use crate::machine::Machine;
-use crate::observer::{Cause, Observer};
+use crate::observer::Observer;
 
 /// No CPU: the host itself, before the first cycle and after the last.
-const NOBODY: usize = usize::MAX;
+pub(super) const NOBODY: usize = usize::MAX;
+
+/// What runs when a CPU takes a flush interrupt that came while it ran in a ring: software, which the machine calls as
+/// its gate says.
+pub(crate) type FlushHandler = fn(&'static Multiprocessor, usize, Ring);
 
 /// One simulated machine, with the protocol that runs on it. Aligned to a line, so that which fields share lines does
 /// not depend on the host's allocator.
@@ -31,6 +31,7 @@ pub(crate) struct Multiprocessor {
     pub(super) processors: Vec<Processor>,
     pub(super) lines: RefCell<Lines>,
     pub(super) tlb: Tlb<'static>,
+    pub(super) flush_handler: FlushHandler,
     pub(super) observer: Observer,
     pub(super) defect: DefectCounter,
     pub(super) features: Features,
@@ -40,30 +41,27 @@ pub(crate) struct Multiprocessor {
     pub(super) unreferenced: RefCell<Vec<SpaceToken>>,
     cpus_per_socket: usize,
     threads_per_core: usize,
-    agenda: RefCell<Agenda>,
+    pub(super) agenda: RefCell<Agenda>,
     /// The time of the CPU that is next: whoever runs is ahead of it from here on.
     pub(super) horizon: Cell<u64>,
     /// From then on a touch by the running CPU must let others run first, or something is due; 0 where that is unknown.
-    limit: Cell<u64>,
+    pub(super) limit: Cell<u64>,
     pub(super) streak: Streak,
-    now: Cell<u64>,
-    current: Cell<usize>,
-    frames: Frames,
+    pub(super) now: Cell<u64>,
+    pub(super) current: Cell<usize>,
+    pub(super) frames: Frames,
 }
 
-/// Whose turn it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Turn {
-    /// The CPU that acts.
-    pub(crate) cpu: usize,
-    /// The one that acts after it, as far as that is known.
-    pub(crate) after: Option<usize>,
-}
-
-/// What it is made of.
 impl Multiprocessor {
     /// The first `cpus` CPUs of a machine, on which `tlb` runs.
-    pub(crate) fn new(machine: &Machine, cpus: usize, tlb: Tlb<'static>, observer: Observer, defect: Defect) -> Self {
+    pub(crate) fn new(
+        machine: &Machine,
+        cpus: usize,
+        tlb: Tlb<'static>,
+        flush_handler: FlushHandler,
+        observer: Observer,
+        defect: Defect,
+    ) -> Self {
         let costs = Costs::new(machine, tlb.policy());
         let config = Arc::new(machine.mmu());
         let sockets = machine.system.sockets.count().min(cpus);
@@ -73,6 +71,7 @@ impl Multiprocessor {
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
             lines: RefCell::new(Lines::new(costs.lines, cpus, cpus_per_socket as u32)),
             tlb,
+            flush_handler,
             observer,
             defect: DefectCounter::new(defect),
             features: Features { pcid: machine.features.pcid, invpcid: machine.features.invpcid },
@@ -195,134 +194,5 @@ impl Multiprocessor {
     pub(crate) fn work_percent(&self, cpu: usize) -> u64 {
         let is_shared = self.sibling(cpu).is_some_and(|sibling| !self.processors[sibling].is_halted());
         if is_shared { self.costs.smt_percent } else { 100 }
-    }
-}
-
-/// Who acts when.
-impl Multiprocessor {
-    /// The next CPU to act, made the current one, or none if none ever will.
-    pub(crate) fn next(&self) -> Option<Turn> {
-        let agenda = self.agenda.borrow();
-        let (at, cpu) = agenda.first()?;
-        let cpu = cpu as usize;
-        self.current.set(cpu);
-        self.now.set(at);
-        let second = agenda.second();
-        self.horizon.set(second.map_or(NEVER, |(at, _)| at));
-        let after = second.map(|(_, cpu)| cpu as usize);
-        if let Some(after) = after {
-            self.frames.prefetch(after);
-            prefetch(&self.processors[after]);
-        }
-        self.forget_limits();
-        Some(Turn { cpu, after })
-    }
-
-    /// When the turn of the running CPU began.
-    pub(crate) fn turn_began_at(&self) -> u64 {
-        self.now.get()
-    }
-
-    /// The host takes over again.
-    pub(crate) fn stop(&self) {
-        self.forget_limits();
-        self.current.set(NOBODY);
-    }
-
-    /// Gives the CPU a time at which it acts next.
-    pub(crate) fn schedule(&self, cpu: usize, at: u64) {
-        self.agenda.borrow_mut().set(cpu as u32, at);
-    }
-
-    /// Lets the CPU act at `at` if it would act later or never.
-    pub(crate) fn wake(&self, cpu: usize, at: u64) {
-        if Some(cpu) == self.running_cpu() {
-            return;
-        }
-        let at = at.max(self.processors[cpu].now());
-        let mut agenda = self.agenda.borrow_mut();
-        if agenda.when(cpu as u32) > at {
-            agenda.set(cpu as u32, at);
-            self.horizon.set(self.horizon.get().min(at));
-            self.forget_limits();
-        }
-    }
-
-    /// How far ahead a CPU may touch memory: an interrupt sent by the CPU behind it cannot arrive sooner.
-    pub(crate) fn touch_lookahead(&self) -> u64 {
-        self.costs.ipi_same_socket.min(self.costs.ipi_cross_socket)
-    }
-
-    /// How far the running CPU may go without a look around may have changed.
-    #[inline]
-    pub(crate) fn forget_limits(&self) {
-        self.limit.set(0);
-        self.end_streak();
-    }
-
-    /// Whatever access comes next must be looked up.
-    #[inline]
-    pub(super) fn end_streak(&self) {
-        let hits = self.streak.end(self.costs.lines.local_cycles);
-        if hits > 0 {
-            self.lines.borrow_mut().count_hits(hits);
-        }
-    }
-
-    /// Computes until when touches of the CPU need no look around: until then nobody else can matter to it, and what
-    /// runs on it wants nothing before `bound`.
-    pub(crate) fn refresh_limit(&self, cpu: usize, bound: u64) {
-        let ahead = self.horizon.get().saturating_add(self.touch_lookahead() + 1);
-        self.limit.set(ahead.min(self.processors[cpu].takes_at()).min(bound));
-    }
-
-    /// True if the running CPU must look around before its next touch of memory.
-    #[inline]
-    pub(crate) fn must_look_around(&self) -> bool {
-        self.running().now() >= self.limit.get()
-    }
-
-    /// Lets CPUs that are behind catch up, unless this one is at most `lookahead` cycles ahead; takes due interrupts.
-    pub(crate) fn sync(&'static self, lookahead: u64) {
-        let cpu = self.cpu();
-        let processor = &self.processors[cpu];
-        loop {
-            if processor.takes_at() <= processor.now() {
-                self.take_interrupts(cpu);
-            } else if processor.now() > self.horizon.get().saturating_add(lookahead) {
-                self.hand_over(processor.now());
-            } else {
-                return;
-            }
-        }
-    }
-
-    /// Sleeps until `at`, or until somebody wakes the CPU; interrupts are left to the caller.
-    pub(crate) fn sleep_until(&'static self, at: u64, cause: Cause) {
-        let processor = self.running();
-        if at > self.horizon.get() || at == NEVER {
-            self.hand_over(at);
-            processor.advance_to(self.now.get(), cause);
-        } else {
-            processor.advance_to(at, cause);
-        }
-    }
-
-    /// HLT: sleeps until an interrupt is due, or somebody wakes the CPU. Interrupts are left to the caller.
-    pub(crate) fn halt(&'static self) {
-        let processor = self.running();
-        processor.is_halted.set(true);
-        self.sleep_until(processor.due(), Cause::Idle);
-        processor.is_halted.set(false);
-    }
-
-    fn hand_over(&self, at: u64) {
-        if at == NEVER {
-            self.agenda.borrow_mut().remove(self.cpu() as u32);
-        } else {
-            self.schedule(self.cpu(), at);
-        }
-        self.frames.note(self.cpu());
-        fiber::suspend();
     }
 }

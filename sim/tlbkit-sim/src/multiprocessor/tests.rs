@@ -8,6 +8,7 @@ use tlbkit::{CpuState, PhysAddr, Policy, Tlb};
 
 use super::agenda::NEVER;
 use super::interrupts::Vector;
+use super::system::FlushHandler;
 use super::{Defect, Fiber, Multiprocessor, observe};
 use crate::keep::{Keep, KeptWords};
 use crate::lines::SETTLED_CYCLES;
@@ -59,7 +60,9 @@ fn play(parts: [Part; 2]) -> u64 {
     let policy = Policy::preset("linux-6.18").expect("a preset");
     let tlb = Tlb::new(states.get(), words.get(), PhysAddr(1 << 40), policy);
     let model = Machine::builtin("ivybridge-8thread").expect("a built-in machine");
-    let kept = Keep::new(Box::new(Multiprocessor::new(&model, 2, tlb, Observer::new(2, None), Defect::None)));
+    let nobody_flushes: FlushHandler = |_, _, _| unreachable!("no CPU sends a flush interrupt");
+    let machine = Multiprocessor::new(&model, 2, tlb, nobody_flushes, Observer::new(2, None), Defect::None);
+    let kept = Keep::new(Box::new(machine));
     let (machine, shared) = (kept.get(), Rc::new(Shared::default()));
     let mut cpus = [0, 1].map(|cpu| {
         let (part, shared) = (parts[cpu], Rc::clone(&shared));

@@ -10,7 +10,7 @@ use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 use crate::kernel::{Kernel, Phys};
 use crate::machine::MOST_CPUS;
-use crate::multiprocessor::{Fiber, Multiprocessor, observe};
+use crate::multiprocessor::{Fiber, Multiprocessor, answer_flush, observe};
 use crate::observer::Observer;
 
 /// Words of the map of the kernel's windows: one bit a window.
@@ -85,7 +85,7 @@ impl Stage {
         let stats = Keep::new((0..counted).map(|_| CpuStats::new()).collect::<Box<[_]>>());
         let tlb = if counted > 0 { tlb.counting_into(stats.get()) } else { tlb };
         let observer = Observer::new(run.cpus, run.sample_cycles);
-        let machine = Multiprocessor::new(run.machine, run.cpus, tlb, observer, run.defect);
+        let machine = Multiprocessor::new(run.machine, run.cpus, tlb, answer_flush, observer, run.defect);
         let machine = Keep::new(Box::new(machine));
         // The last row of the protocol's words is the set of CPUs that run the kernel's own tables.
         machine.get().mark_cpu_set(&matrix[matrix.len() - AddressSpace::set_words(run.cpus)..]);

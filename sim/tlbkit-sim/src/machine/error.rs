@@ -1,0 +1,41 @@
+//! Why a machine could not be had.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+/// Why a machine could not be had.
+#[derive(Debug, Error)]
+pub enum MachineError {
+    /// No machine has this name.
+    #[error("no machine is called {name}; there are {known}")]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file says something that it may not say.
+    #[error("{file}:{line}: {field} = {value}: {limit}")]
+    Invalid {
+        /// The file.
+        file: String,
+        /// Its line, from one.
+        line: usize,
+        /// The field.
+        field: String,
+        /// What it says.
+        value: String,
+        /// What it may say.
+        limit: String,
+    },
+}

@@ -1,0 +1,66 @@
+//! Where machines come from: files that are part of the program, and others.
+
+use std::path::Path;
+
+use super::error::MachineError;
+use super::model::Machine;
+use super::quantity::Quantity;
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        /// Name and text of each.
+        const FILES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../machines/", $name, ".toml")))),*];
+    };
+}
+
+files![
+    "skylake-laptop-kvm",
+    "server-2018-48cpu",
+    "server-2008-8cpu",
+    "skylake-desktop-pti",
+    "ivybridge-8thread",
+    "sapphire-rapids",
+    "zen4",
+    "recent-bare",
+    "recent-vm",
+    "recent-vm-fractured",
+];
+
+impl Machine {
+    /// Names of the machines that are part of the program.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        FILES.iter().map(|&(name, _)| name)
+    }
+
+    /// A machine that is part of the program.
+    ///
+    /// # Errors
+    /// If there is none of this name.
+    pub fn builtin(name: &str) -> Result<Self, MachineError> {
+        let file = FILES.iter().find(|&&(known, _)| known == name);
+        let &(_, text) = file.ok_or_else(|| MachineError::Unknown {
+            name: name.into(),
+            known: Self::names().collect::<Vec<_>>().join(", "),
+        })?;
+        Self::parse(&format!("sim/machines/{name}.toml"), text)
+    }
+
+    /// A machine from a file.
+    ///
+    /// # Errors
+    /// If the file cannot be read or says something wrong.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self, MachineError> {
+        let path = path.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|source| MachineError::Read { path: path.into(), source })?;
+        Self::parse(&path.display().to_string(), &text)
+    }
+
+    /// Every number with its dotted name, in the order of the file: for reports that say what a figure rests on.
+    #[must_use]
+    pub fn quantities(&self) -> Vec<(String, &Quantity)> {
+        let mut all = Vec::new();
+        self.visit(&mut |name, quantity, _| all.push((name, quantity)));
+        all
+    }
+}
