@@ -82,7 +82,7 @@ mod tests {
         for (from, to) in [
             ("name = \"recent-vm\"", "# A word.\nname = \"mine\""),
             ("{ value = 2090, kind = \"calibrated\"", "{ value = 2090.0, kind = \"input\""),
-            ("source = \"fully associative\"", "source = \"I say so\""),
+            ("source = \"definition: fully associative\"", "source = \"I say so\""),
         ] {
             assert!(text.contains(from), "{from}");
             text = text.replacen(from, to, 1);
