@@ -1,4 +1,4 @@
-//! What an access leaves in the first and the second level: filled after a walk, or taken out because it did not suffice.
+//! What an access leaves in the first and the second level: filled after a walk, or taken out as it did not suffice.
 
 use tlbkit::{PhysAddr, VirtAddr};
 
