@@ -7,8 +7,8 @@ use loom::thread;
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    Accounting, AddressSpace, Batching, Compare, CpuSetUpkeep, CpuState, Features, Foreign, Isolation, KernelSet, Late,
-    Lazy, LazyReferences, LocalFlush, PhysAddr, Policy, RangeRule, SpaceToken, TableFree, Tags, Tlb, UserFlush,
+    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, Foreign, History, Isolation, Late, Lazy, LocalFlush,
+    PhysAddr, Policy, RangeRule, SpaceToken, TableFree, Tags, Tlb, UserFlush,
 };
 
 use crate::core::Core;

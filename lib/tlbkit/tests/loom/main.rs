@@ -1,5 +1,6 @@
 //! The protocol's handshakes under loom, on its real source: what the memory model allows of two or three CPUs and one
-//! or two pages, within a bound on preemptions. Run by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit --test handshakes`.
+//! or two pages, within a bound on preemptions. Run by `RUSTFLAGS="--cfg loom"
+//! cargo test -p tlbkit --features history --test handshakes`.
 //!
 //! **How it is set up.** A thread is a CPU. Its TLB never evicts, and fills itself after each flush and CR3 write: each
 //! entry is as old as it can be. It walks the loaded tables whenever it is looked at. Page-table entries are plain
