@@ -16,7 +16,7 @@ pub const fn mix(value: u64) -> u64 {
 }
 
 /// The sequence of one seed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {

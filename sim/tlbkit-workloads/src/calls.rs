@@ -1,5 +1,7 @@
 //! What a workload's calls mean to the kernel that carries them out, as far as it is the same on every kernel.
 
+use tlbkit_arch::SplitMix64;
+use tlbkit_arch::random::mix;
 use tlbkit_pmap::{Backing, ChildFill, Protection, Region, WINDOW_PAGES};
 
 use crate::pattern::MAPPED_FILE;
@@ -21,25 +23,17 @@ pub fn windows(pages: u64) -> impl Iterator<Item = (u64, u64)> {
 
 /// The random numbers of one task (SplitMix64). They are the same on every kernel for the same run and task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TaskRandom(u64);
+pub struct TaskRandom(SplitMix64);
 
 impl TaskRandom {
     /// The stream of the task that a run started as its `number`th, counted from 0. `run_seed` is the run's.
     #[must_use]
     pub const fn new(run_seed: u64, number: u64) -> Self {
-        Self(mix(run_seed ^ mix(number + 1)))
+        Self(SplitMix64::new(mix(run_seed ^ mix(number + 1))))
     }
 
     /// The next number.
     pub const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
+        self.0.bits()
     }
-}
-
-/// Scrambles 64 bits.
-const fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ value >> 31
 }

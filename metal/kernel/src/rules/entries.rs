@@ -118,12 +118,11 @@ fn are_tags_on() -> bool {
     unsafe { read_cr4() & CR4_PCIDE != 0 }
 }
 
-/// True if a translation that was fetched under the loaded tag must be gone after `steps`, by the table.
-fn must_be_gone(steps: Steps, loaded: Loaded, is_global: bool) -> bool {
-    let held = Translation { pcid: loaded.pcid(), start: PAGE, stride: Stride::Page4K, is_global };
+/// True if `held` must be gone after `steps`, by the table.
+fn must_be_gone(held: &Translation, steps: Steps, loaded: Loaded) -> bool {
     let mut current = loaded.tag;
     steps.into_iter().flatten().any(|instruction| {
-        let is_gone = instruction.invalidates(current).removes(&held);
+        let is_gone = instruction.invalidates(current).removes(held);
         if let Instruction::WriteCr3(cr3) = instruction {
             current = current.after(cr3);
         }
@@ -158,7 +157,9 @@ fn trials(rules: &mut Tally, identity: &Identity, frames: [PhysAddr; 2]) {
         for (scope, global) in [("local", 0), ("global", Pte::GLOBAL)] {
             let name = format_args!("{name}: a {scope} entry, tags {}", if are_tags_on() { "on" } else { "off" });
             let remains = remains_after(steps(loaded), frames, BITS | global);
-            if must_be_gone(steps(loaded), loaded, global != 0) {
+            let is_global = global != 0;
+            let held = Translation { pcid: loaded.pcid(), start: PAGE, stride: Stride::Page4K, is_global };
+            if must_be_gone(&held, steps(loaded), loaded) {
                 rules.must_be_gone(&name, remains);
             } else {
                 Tally::may_stay(&name, remains);

@@ -9,7 +9,7 @@ use super::state::Kernel;
 /// The present bit of a page-table entry.
 const PRESENT: u64 = 1;
 /// The bits of an entry that say where the next table lies.
-const FRAME: u64 = 0x000f_ffff_ffff_f000;
+const FRAME: u64 = tlbkit_arch::Pte::ADDRESS;
 
 /// Physical memory as one kernel uses it.
 #[derive(Clone, Copy)]

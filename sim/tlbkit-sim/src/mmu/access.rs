@@ -165,10 +165,3 @@ impl Need {
         if self.0 & USER == 0 { Mode::Kernel } else { Mode::User }
     }
 }
-
-/// True if the bits of `va` that no level of the tables looks at repeat the topmost one that is used. `half` is
-/// [`Levels::canonical_half`](super::Levels::canonical_half).
-#[inline(always)]
-pub(super) const fn is_canonical(va: VirtAddr, half: u64) -> bool {
-    va.0.wrapping_add(half) < 2 * half
-}

@@ -90,16 +90,6 @@ pub enum Levels {
     Five = 5,
 }
 
-impl Levels {
-    /// How many addresses are canonical below zero, and as many from zero on.
-    pub(super) const fn canonical_half(self) -> u64 {
-        match self {
-            Self::Four => 1 << 47,
-            Self::Five => 1 << 56,
-        }
-    }
-}
-
 /// What translation costs, in cycles; fractions count, because overlapped accesses cost only a few.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TranslationCosts {

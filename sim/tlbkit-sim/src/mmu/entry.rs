@@ -10,6 +10,7 @@
 //! A key of zero is an empty slot; no stamp is zero.
 
 use tlbkit::{PhysAddr, VirtAddr};
+use tlbkit_arch::Pte;
 
 /// Bits of a stamp.
 pub(super) const STAMP_BITS: u32 = 17;
@@ -21,21 +22,21 @@ const PAGE_SHIFT: u32 = SIZE_SHIFT + 2;
 const LINEAR_MASK: u64 = (1 << 57) - 1;
 
 /// There is a page.
-pub(super) const PRESENT: u64 = 1;
+pub(super) const PRESENT: u64 = Pte::PRESENT;
 /// The page may be written.
-pub(super) const WRITE: u64 = 1 << 1;
+pub(super) const WRITE: u64 = Pte::WRITE;
 /// User mode may use the page.
-pub(super) const USER: u64 = 1 << 2;
+pub(super) const USER: u64 = Pte::USER;
 /// The page may be executed.
 pub(super) const EXECUTE: u64 = 1 << 3;
 /// The D bit of the leaf is known to be set.
-pub(super) const DIRTY: u64 = 1 << 6;
+pub(super) const DIRTY: u64 = Pte::DIRTY;
 /// The entry serves every tag.
-pub(super) const GLOBAL: u64 = 1 << 8;
+pub(super) const GLOBAL: u64 = Pte::GLOBAL;
 /// Everything a page table may grant; narrowed level by level.
 pub(super) const GRANT_ALL: u64 = WRITE | USER | EXECUTE;
 const ORIGIN_SHIFT: u32 = 4;
-const FRAME_MASK: u64 = 0x000f_ffff_ffff_f000;
+const FRAME_MASK: u64 = Pte::ADDRESS;
 const TAG_SHIFT: u32 = 52;
 
 /// Size of a page: the index of everything that is kept per size.

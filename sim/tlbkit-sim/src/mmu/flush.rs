@@ -14,8 +14,8 @@
 
 use thiserror::Error;
 use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
+use tlbkit_arch::addr::is_canonical_within;
 
-use super::access::is_canonical;
 use super::config::Fracturing;
 use super::counters::{Loss, LossCause};
 use super::entry::{GLOBAL, PageSize, origin_bits_of, span_of, tag_of};
@@ -67,7 +67,7 @@ impl Mmu {
     /// With fracturing it empties everything, whatever was cached: the kernel's direct map of all memory is mapped in
     /// large pages, so pieces of them are always there. INVPCID was not measured and stays with its page.
     pub fn invlpg(&mut self, va: VirtAddr) {
-        if !is_canonical(va, self.half) {
+        if !is_canonical_within(va, self.half) {
             return;
         }
         self.path.drop_tag(self.tag);
@@ -86,7 +86,7 @@ impl Mmu {
         match what {
             Invpcid::Address(pcid, va) => {
                 self.check_pcid(pcid)?;
-                if !is_canonical(va, self.half) {
+                if !is_canonical_within(va, self.half) {
                     return Err(GeneralProtection::Address(va));
                 }
                 self.invalidate_address(pcid, va);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tlbkit::{Cr3, Pcid, PhysAddr};
+use tlbkit_arch::addr::half_bytes;
 
 use super::config::{Config, Fracturing};
 use super::cost::Meter;
@@ -73,7 +74,7 @@ impl Mmu {
             l1_residents: Residency::new(config.l1_keeps_pcids.map(|others| others + 1), 0),
             stlb_residents: Residency::new(config.stlb_pcids, 0),
             pieces: Pieces::None,
-            half: config.levels.canonical_half(),
+            half: half_bytes(config.levels as u32),
             kept: PRESENT | DIRTY | if config.pge { GLOBAL } else { 0 },
             l1,
             config,

@@ -1,8 +1,9 @@
 //! One access: first level, second level, walk.
 
 use tlbkit::VirtAddr;
+use tlbkit_arch::addr::is_canonical_within;
 
-use super::access::{Access, Fault, Hit, Mode, Need, Overlap, Tables, is_canonical};
+use super::access::{Access, Fault, Hit, Mode, Need, Overlap, Tables};
 use super::cost::Meter;
 use super::entry::{PageSize, Spot};
 use super::fill::{Held, address};
@@ -43,7 +44,7 @@ impl Mmu {
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {
         let request = Request { va, need, overlap };
-        if !is_canonical(va, self.half) {
+        if !is_canonical_within(va, self.half) {
             return Err(self.refuse_address(request));
         }
         let first = find(&mut self.l1, va, need);

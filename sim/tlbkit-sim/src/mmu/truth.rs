@@ -8,6 +8,7 @@
 use std::cell::Cell;
 
 use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
+use tlbkit_arch::{SplitMix64, entry_at};
 
 use super::access::{Access, Mode, Overlap, Tables};
 use super::config::{ArrayConfig, Config, PathCaches};
@@ -60,12 +61,9 @@ impl Iterator for Trace {
 /// Sattolo's shuffle: a permutation that is one cycle.
 fn single_cycle(length: u32, seed: u64) -> Vec<u32> {
     let mut next: Vec<u32> = (0..length).collect();
-    let mut state = seed;
+    let mut random = SplitMix64::new(seed);
     for last in (1..length as usize).rev() {
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        next.swap(last, ((mixed ^ mixed >> 31) % last as u64) as usize);
+        next.swap(last, (random.bits() % last as u64) as usize);
     }
     next
 }
@@ -89,8 +87,8 @@ impl FlatTables {
     pub fn new() -> Self {
         let leaves = 2 * REGION_BYTES / 4096;
         let tables = Self { words: vec![Cell::new(0); ((LAST_LEVEL + leaves * 8) / 8) as usize] };
-        tables.write(ROOT + 8 * (CHASE_BASE >> 39 & 511), POINTERS | TABLE);
-        tables.write(POINTERS + 8 * (CHASE_BASE >> 30 & 511), DIRECTORY | TABLE);
+        tables.write(entry_at(PhysAddr(ROOT), VirtAddr(CHASE_BASE), 4).0, POINTERS | TABLE);
+        tables.write(entry_at(PhysAddr(POINTERS), VirtAddr(CHASE_BASE), 3).0, DIRECTORY | TABLE);
         for table in 0..leaves / 512 {
             tables.write(DIRECTORY + 8 * table, (LAST_LEVEL + table * 4096) | TABLE);
         }

@@ -5,6 +5,7 @@
 //! entries of a fifth level are not cached.
 
 use tlbkit::{PhysAddr, VirtAddr};
+use tlbkit_arch::{Pte, entry_at};
 
 use super::access::{Cost, Fault, FaultKind, Hit, Need, Overlap, Source, Tables};
 use super::cost::{Depth, WalkCost};
@@ -12,10 +13,6 @@ use super::entry::{self, EXECUTE, GRANT_ALL, PRESENT, PageSize, Spot, USER, WRIT
 use super::fill::Leaf;
 use super::state::Mmu;
 
-const ACCESSED: u64 = 1 << 5;
-/// In an entry of a page directory or above: this is a page and not a table.
-const PAGE: u64 = 1 << 7;
-const NO_EXECUTE: u64 = 1 << 63;
 /// Rights in the positions that entries of tables and our data words share.
 const SHARED_RIGHTS: u64 = WRITE | USER;
 
@@ -72,11 +69,11 @@ impl Mmu {
             if entry & PRESENT == 0 {
                 return Err(self.refuse(request, FaultKind::NotPresent, step.cost));
             }
-            if is_leaf(entry, step.level) {
+            if Pte(entry).is_leaf(step.level) {
                 return Ok(Descent::Page(self.finish(request, step, (at, entry), tables)?));
             }
-            if entry & ACCESSED == 0 {
-                tables.set_accessed_dirty(at, ACCESSED);
+            if entry & Pte::ACCESSED == 0 {
+                tables.set_accessed_dirty(at, Pte::ACCESSED);
             }
             step.level -= 1;
             step.table = PhysAddr(entry::frame_of(entry));
@@ -105,9 +102,9 @@ impl Mmu {
     /// Reads the entry for `va` in the table of the step, which keeps the rights that are left.
     #[inline(always)]
     fn read_entry(&mut self, step: &mut Step, va: VirtAddr, tables: &(impl Tables + ?Sized)) -> (PhysAddr, u64) {
-        let at = PhysAddr(step.table.0 + 8 * index_at(va, step.level));
+        let at = entry_at(step.table, va, step.level);
         let entry = tables.read(at);
-        let depth = if is_leaf(entry, step.level) { Depth::Leaf } else { Depth::Upper };
+        let depth = if Pte(entry).is_leaf(step.level) { Depth::Leaf } else { Depth::Upper };
         let line = self.near.touch(at);
         self.meter.reference(&mut step.cost, depth, line);
         step.grants &= grants_of(entry);
@@ -139,7 +136,7 @@ impl Mmu {
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {
         let mut flags = step.grants | entry & self.kept;
-        if !request.need.is_met_by(flags) || entry & ACCESSED == 0 {
+        if !request.need.is_met_by(flags) || entry & Pte::ACCESSED == 0 {
             flags |= self.check_and_mark(request, (step.grants, step.cost), (at, entry), tables)?;
         }
         let size = PageSize::ALL[step.level as usize - 1];
@@ -163,7 +160,7 @@ impl Mmu {
         if !request.need.is_granted_by(grants) {
             return Err(self.refuse(request, FaultKind::Protection, cost));
         }
-        tables.set_accessed_dirty(at, ACCESSED | request.need.dirty());
+        tables.set_accessed_dirty(at, Pte::ACCESSED | request.need.dirty());
         Ok(request.need.dirty())
     }
 
@@ -204,26 +201,15 @@ impl Mmu {
     }
 }
 
-/// Bits of `va` that choose an entry in a table of `level`.
-#[inline(always)]
-const fn index_at(va: VirtAddr, level: u32) -> u64 {
-    va.0 >> (12 + 9 * (level - 1)) & 511
-}
-
 /// Where a paging-structure entry of `kind` for `va` is kept: one level coarser than the page size of the same name.
 #[inline(always)]
 const fn path_spot(va: VirtAddr, kind: PageSize) -> Spot {
     Spot::new(kind.page_of(va) >> 9, kind)
 }
 
-#[inline(always)]
-const fn is_leaf(entry: u64, level: u32) -> bool {
-    level == 1 || level <= 3 && entry & PAGE != 0
-}
-
 /// What one entry of a table grants.
 #[inline(always)]
 const fn grants_of(entry: u64) -> u64 {
-    let execute = if entry & NO_EXECUTE == 0 { EXECUTE } else { 0 };
+    let execute = if entry & Pte::NO_EXECUTE == 0 { EXECUTE } else { 0 };
     entry & SHARED_RIGHTS | execute
 }

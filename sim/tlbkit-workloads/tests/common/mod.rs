@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 
+use tlbkit_arch::SplitMix64;
 use tlbkit_workloads::os::{Backing, Channel, Protection, TaskId};
 use tlbkit_workloads::pattern::{MAPPED_FILE, PAGE_BYTES, file_pattern};
 use tlbkit_workloads::{Os, Part, Task, Workload};
@@ -86,7 +87,7 @@ struct Fake {
     world: Arc<World>,
     space: RefCell<Arc<Mutex<Space>>>,
     log: RefCell<Vec<Op>>,
-    random: RefCell<u64>,
+    random: RefCell<SplitMix64>,
 }
 
 /// Runs `workload` to its end; the run is over after `over_after` questions whether it is.
@@ -113,8 +114,8 @@ pub(crate) fn run(workload: Workload, cpus: u32, over_after: u64, loses: Loses) 
 }
 
 fn run_task(world: Arc<World>, space: Arc<Mutex<Space>>, task: Task) {
-    let seed = u64::from(task.part.role) << 32 | 0x9e37_79b9;
-    let fake = Fake { task, world, space: RefCell::new(space), log: RefCell::default(), random: RefCell::new(seed) };
+    let random = SplitMix64::new(u64::from(task.part.role));
+    let fake = Fake { task, world, space: RefCell::new(space), log: RefCell::default(), random: RefCell::new(random) };
     task.run(&fake);
     let log = fake.log.into_inner();
     fake.world.logs.lock().unwrap().entry(task.part.role).or_default().extend(log);
@@ -306,10 +307,7 @@ impl Os for Fake {
     }
 
     fn random(&self) -> u64 {
-        let mut state = self.random.borrow_mut();
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
+        self.random.borrow_mut().bits() >> 8
     }
 
     fn cpus(&self) -> u32 {

@@ -4,23 +4,25 @@ mod flush;
 mod limits;
 mod model;
 mod policies;
+mod table;
 mod walks;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
+use tlbkit_arch::{Pte, index};
 
 use super::{Access, ArrayConfig, Config, Cost, Fault, Hit, Mmu, Mode, Overlap, PageSize, PathCaches, Tables};
 
-const PRESENT: u64 = 1;
-const WRITE: u64 = 2;
-const USER: u64 = 4;
-const ACCESSED: u64 = 1 << 5;
-const DIRTY: u64 = 1 << 6;
-const PAGE: u64 = 1 << 7;
-const GLOBAL: u64 = 1 << 8;
-const NO_EXECUTE: u64 = 1 << 63;
+const PRESENT: u64 = Pte::PRESENT;
+const WRITE: u64 = Pte::WRITE;
+const USER: u64 = Pte::USER;
+const ACCESSED: u64 = Pte::ACCESSED;
+const DIRTY: u64 = Pte::DIRTY;
+const PAGE: u64 = Pte::LARGE;
+const GLOBAL: u64 = Pte::GLOBAL;
+const NO_EXECUTE: u64 = Pte::NO_EXECUTE;
 /// What most pages of these tests have.
 const OPEN: u64 = PRESENT | WRITE | USER;
 
@@ -59,16 +61,16 @@ impl Memory {
             self.tables.set(self.tables.get() + 1);
             self.set(at, (TABLES + 4096 * self.tables.get()) | OPEN);
         }
-        self.get(at) & 0x000f_ffff_ffff_f000
+        Pte(self.get(at)).frame().0
     }
 
     /// Where the entry of `va` in the table of `level` is, tables above it made as needed.
     fn entry_at(&self, root: u64, levels: u32, va: u64, level: u32) -> u64 {
         let mut table = root;
         for above in (level + 1..=levels).rev() {
-            table = self.table_below(table + 8 * index(va, above));
+            table = self.table_below(table + 8 * index(VirtAddr(va), above));
         }
-        table + 8 * index(va, level)
+        table + 8 * index(VirtAddr(va), level)
     }
 
     fn map(&self, root: u64, va: u64, pa: u64, size: PageSize, flags: u64) {
@@ -76,10 +78,6 @@ impl Memory {
         let page = if level > 1 { PAGE } else { 0 };
         self.set(self.entry_at(root, 4, va, level), pa | flags | page);
     }
-}
-
-fn index(va: u64, level: u32) -> u64 {
-    va >> (12 + 9 * (level - 1)) & 511
 }
 
 /// Two levels large enough that nothing is lost for want of room.

@@ -1,28 +1,22 @@
-//! The slow model: entries are removed one by one, ages are numbers, trees are nested halves. Compared with the real
+//! The slow model: entries are removed one by one as the table in `tlbkit-arch` says, ages are numbers, trees are
+//! nested halves. Compared with the real
 //! arrays access by access on random operations.
 
-use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
+use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit_arch::{CurrentTag, Instruction, Invalidation, SplitMix64, Translation};
 
 use super::*;
 use crate::mmu::{Index, ReplacementPolicy, Source};
 
-/// Whose entry.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Owner {
-    Tag(u16),
-    Everyone,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Entry {
-    owner: Owner,
-    page: u64,
+/// A base page, fetched under a tag.
+fn fetched(page: u64, tag: u16) -> Translation {
+    Translation { pcid: Pcid(tag), start: VirtAddr(page << 12), stride: Stride::Page4K, is_global: false }
 }
 
 /// One array of base pages.
 struct SlowArray {
     config: ArrayConfig,
-    ways: Vec<Option<Entry>>,
+    ways: Vec<Option<Translation>>,
     /// Time of the last use of each slot; what the policies need follows from it.
     used: Vec<u64>,
     now: u64,
@@ -48,29 +42,27 @@ impl SlowArray {
     }
 
     fn lookup(&mut self, page: u64, tag: u16) -> bool {
-        let wanted = |owner| Some(Entry { owner, page });
-        let found = self
-            .slots_of(page)
-            .find(|&slot| self.ways[slot] == wanted(Owner::Tag(tag)) || self.ways[slot] == wanted(Owner::Everyone));
+        let is_wanted = |held: Translation| held.serves(Pcid(tag)) && held.covers(VirtAddr(page << 12));
+        let found = self.slots_of(page).find(|&slot| self.ways[slot].is_some_and(is_wanted));
         if let Some(slot) = found {
             self.touch(slot);
         }
         found.is_some()
     }
 
-    fn fill(&mut self, page: u64, owner: Owner) {
-        let slots = self.slots_of(page);
+    fn fill(&mut self, entry: Translation) {
+        let slots = self.slots_of(entry.start.0 >> 12);
         let slot = slots.clone().find(|&slot| self.ways[slot].is_none()).unwrap_or_else(|| {
             let ages: Vec<u64> = self.used[slots.clone()].to_vec();
             slots.start + victim(self.config.policy, &ages)
         });
-        self.ways[slot] = Some(Entry { owner, page });
+        self.ways[slot] = Some(entry);
         self.touch(slot);
     }
 
-    fn retain(&mut self, keep: impl Fn(Owner, u64) -> bool) {
+    fn remove(&mut self, what: &Invalidation) {
         for way in &mut self.ways {
-            *way = way.filter(|entry| keep(entry.owner, entry.page));
+            *way = way.filter(|entry| !what.removes(entry));
         }
     }
 
@@ -107,32 +99,27 @@ struct Slow {
 }
 
 impl Slow {
-    fn access(&mut self, page: u64, owner: Owner) -> Source {
+    fn access(&mut self, entry: Translation) -> Source {
+        let page = entry.start.0 >> 12;
         if self.l1.lookup(page, self.tag) {
             return Source::L1;
         }
         let known = self.stlb.lookup(page, self.tag);
         if !known {
-            self.stlb.fill(page, owner);
+            self.stlb.fill(entry);
         }
-        self.l1.fill(page, owner);
+        self.l1.fill(entry);
         if known { Source::Stlb } else { Source::Walk }
     }
 
-    fn retain(&mut self, keep: impl Fn(Owner, u64) -> bool) {
-        self.l1.retain(&keep);
-        self.stlb.retain(&keep);
-    }
-}
-
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
+    fn execute(&mut self, instruction: Instruction) {
+        let current = CurrentTag::Loaded(Pcid(self.tag));
+        let what = instruction.invalidates(current);
+        self.l1.remove(&what);
+        self.stlb.remove(&what);
+        if let Instruction::WriteCr3(cr3) = instruction {
+            self.tag = current.after(cr3).pcid().0;
+        }
     }
 }
 
@@ -156,7 +143,7 @@ pub(super) fn compare(l1: ArrayConfig, stlb: ArrayConfig, operations: u32, flush
     let mut slow = Slow { l1: SlowArray::new(&l1), stlb: SlowArray::new(&stlb), tag: 1 };
     let mut mmu = Mmu::new(Config::counting(vec![l1], vec![stlb], PathCaches { pml4e: 2, pdpte: 4, pde: 8 }));
     load(&mut mmu, ROOT, 1);
-    let mut dice = Dice(0x1234_5678_9abc_def1);
+    let mut dice = SplitMix64::new(1);
     let one_in = if matches!(flushes, Flushes::Rare) { 100 } else { 2 };
     for step in 0..operations {
         if dice.below(one_in) == 0 {
@@ -165,9 +152,9 @@ pub(super) fn compare(l1: ArrayConfig, stlb: ArrayConfig, operations: u32, flush
             // Half of the accesses go to a tenth of the pages.
             let span = if dice.below(2) == 0 { (pages + globals) / 10 + 1 } else { pages + globals };
             let page = pages + globals - 1 - dice.below(span);
-            let owner = if page < pages { Owner::Tag(slow.tag) } else { Owner::Everyone };
+            let entry = Translation { is_global: page >= pages, ..fetched(page, slow.tag) };
             let source = read(&mut mmu, &memory, page << 12).1.source;
-            assert_eq!(source, slow.access(page, owner), "step {step}, page {page}");
+            assert_eq!(source, slow.access(entry), "step {step}, page {page}");
         }
         assert_eq!(mmu.live_entries(), (slow.l1.live(), slow.stlb.live()), "step {step}");
     }
@@ -175,39 +162,28 @@ pub(super) fn compare(l1: ArrayConfig, stlb: ArrayConfig, operations: u32, flush
 
 const ROOT: u64 = 0x1000;
 
-fn flush_both(mmu: &mut Mmu, slow: &mut Slow, dice: &mut Dice, pages: u64) {
-    let tag = 1 + dice.below(5) as u16;
-    let page = dice.below(pages);
-    let loaded = slow.tag;
-    match dice.below(12) {
-        0..=3 => {
-            load(mmu, ROOT, tag);
-            slow.tag = tag;
-        }
-        4 | 5 => {
-            mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(tag)));
-            slow.tag = tag;
-            slow.retain(|owner, _| owner != Owner::Tag(tag));
-        }
-        6 | 7 => {
-            mmu.invlpg(VirtAddr(page << 12));
-            slow.retain(|owner, held| held != page || owner != Owner::Tag(loaded) && owner != Owner::Everyone);
-        }
-        8 => {
-            mmu.invpcid(Invpcid::Address(Pcid(tag), VirtAddr(page << 12))).unwrap();
-            slow.retain(|owner, held| held != page || owner != Owner::Tag(tag));
-        }
-        9 => {
-            mmu.invpcid(Invpcid::Single(Pcid(tag))).unwrap();
-            slow.retain(|owner, _| owner != Owner::Tag(tag));
-        }
-        10 => {
-            mmu.invpcid(Invpcid::All).unwrap();
-            slow.retain(|owner, _| owner == Owner::Everyone);
-        }
-        _ => {
-            mmu.toggle_pge();
-            slow.retain(|_, _| false);
-        }
+fn flush_both(mmu: &mut Mmu, slow: &mut Slow, dice: &mut SplitMix64, pages: u64) {
+    let (tag, page) = (Pcid(1 + dice.below(5) as u16), VirtAddr(dice.below(pages) << 12));
+    let instruction = match dice.below(12) {
+        0..=3 => Instruction::WriteCr3(Cr3::keeping(PhysAddr(ROOT), tag)),
+        4 | 5 => Instruction::WriteCr3(Cr3::flushing(PhysAddr(ROOT), tag)),
+        6 | 7 => Instruction::Invlpg(page),
+        8 => Instruction::Invpcid(Invpcid::Address(tag, page)),
+        9 => Instruction::Invpcid(Invpcid::Single(tag)),
+        10 => Instruction::Invpcid(Invpcid::All),
+        _ => Instruction::TogglePge,
+    };
+    slow.execute(instruction);
+    execute(mmu, instruction);
+}
+
+/// Has the real arrays execute what the table knows.
+pub(super) fn execute(mmu: &mut Mmu, instruction: Instruction) {
+    match instruction {
+        Instruction::Invlpg(va) => mmu.invlpg(va),
+        Instruction::Invpcid(what) => mmu.invpcid(what).unwrap(),
+        Instruction::WriteCr3(cr3) => mmu.write_cr3(cr3),
+        Instruction::TogglePge => mmu.toggle_pge(),
+        other => unreachable!("{other:?} is not among the drawn"),
     }
 }
