@@ -59,13 +59,10 @@ static void remap(unsigned page, uint64_t value, enum tlbkit_reason reason) {
 }
 
 static void machine_make(void) {
-    struct tlbkit_policy policy;
     CHECK(tlbkit_header_fits());
-    OK(tlbkit_policy_preset("tlbkit", &policy));
-    policy.accounting = TLBKIT_ACCOUNTING_ON;
     struct tlbkit_setup setup = {
         .ops = hardware_table(),
-        .policy = &policy,
+        .policy = "tlbkit:stats=on",
         .cpus = states,
         .cpu_count = CPUS,
         .matrix = matrix,

@@ -66,8 +66,8 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
 /// Builds the archive and the kernel, and returns the kernel.
 fn build(root: &Path, instructions: Instructions) -> Result<PathBuf> {
     let (feature, define) = match instructions {
-        Instructions::Own => ("", "-UTLBKIT_X86"),
-        Instructions::OfTheArchive => ("x86", "-DTLBKIT_X86"),
+        Instructions::Own => ("history", "-UTLBKIT_X86"),
+        Instructions::OfTheArchive => ("history,x86", "-DTLBKIT_X86"),
     };
     let target = setup::target_dir(root).join("c-kernel");
     let mut cargo = Command::new("cargo");
@@ -92,7 +92,11 @@ fn build(root: &Path, instructions: Instructions) -> Result<PathBuf> {
             let relative = source.strip_prefix(root).unwrap_or(&source);
             let mut gcc = Command::new("gcc");
             tool(
-                gcc.args(KERNEL_FLAGS.split_whitespace()).args([define, "-c"]).arg(relative).arg("-o").arg(&object),
+                gcc.args(KERNEL_FLAGS.split_whitespace())
+                    .args([define, "-DTLBKIT_HISTORY", "-c"])
+                    .arg(relative)
+                    .arg("-o")
+                    .arg(&object),
                 root,
             )?;
             objects.push(object);

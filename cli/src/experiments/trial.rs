@@ -41,9 +41,9 @@ impl Trial {
     pub(crate) fn policy(&self, id: &str) -> Result<Policy> {
         let choices = &self.experiment.setup.policies;
         let choice = choices.iter().find(|choice| choice.id == id).with_context(|| format!("no policy {id}"))?;
-        let mut policy = settings::by_name(&choice.preset)?;
+        let mut policy = settings::policy(&choice.preset)?;
         for (key, value) in &choice.settings {
-            settings::set(&mut policy, key, value).with_context(|| format!("policy {id}"))?;
+            policy.set(key, value).map_err(|error| anyhow::anyhow!("policy {id}: {error}"))?;
         }
         Ok(policy)
     }

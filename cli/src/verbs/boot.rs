@@ -41,10 +41,10 @@ pub(crate) struct BootArguments {
     /// A parameter of the workload; may be given again
     #[arg(long = "set", value_name = "KEY=VALUE", conflicts_with = "bench")]
     parameters: Vec<String>,
-    /// A preset of `tlbkit list policies`
+    /// A preset of `tlbkit list policies`, or one changed: linux-6.18:pti=on+lazy=off
     #[arg(long, default_value = "tlbkit")]
     policy: String,
-    /// Another word of metal/kernel/README.md, as pti=on, monitor=on or seed=2; may be given again
+    /// Another word of metal/kernel/README.md, as with=pti=on, monitor=on or seed=2; may be given again
     #[arg(long = "option", value_name = "KEY=VALUE", conflicts_with = "bench")]
     words: Vec<String>,
     /// With --bench, the machine file to write; boot.toml by default where cycles can be measured

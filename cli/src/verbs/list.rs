@@ -3,13 +3,12 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tlbkit::{AddressSpace, PRESETS};
+use tlbkit::{AddressSpace, KEYS, PRESETS};
 use tlbkit_check::program::named;
 use tlbkit_sim::machine::Machine;
 use tlbkit_workloads::Parameter;
 
 use crate::experiments;
-use crate::lab::settings::KEYS;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::output::table::words;
 
@@ -61,7 +60,7 @@ fn rows(kind: Kind) -> Result<([&'static str; 2], Vec<[String; 2]>)> {
         }
         Kind::Parameters => (["workload parameter", "what it sets [if not given; range]"], parameters()),
         Kind::Experiments => (["experiment", "what it reproduces"], experiments()?),
-        Kind::Settings => (["setting", "its values"], pairs(KEYS.iter().copied())),
+        Kind::Settings => (["setting", "its values"], pairs(KEYS.iter().map(|key| (key.name, key.values)))),
         Kind::Programs => {
             (["program", "what `check` runs in it"], pairs(named::all().map(|program| (program.name, program.purpose))))
         }

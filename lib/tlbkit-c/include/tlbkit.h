@@ -67,6 +67,10 @@ enum tlbkit_status {
     TLBKIT_STATUS_BAD_VALUE,
     // No preset has this name.
     TLBKIT_STATUS_NO_SUCH_PRESET,
+    // A word of the policy is no `KEY=VALUE`, or has a key that there is not.
+    TLBKIT_STATUS_NO_SUCH_KEY,
+    // The policy does what only older kernels did, and the archive was built without `--features history`.
+    TLBKIT_STATUS_NEEDS_HISTORY,
     // The table of functions lacks one that must be there.
     TLBKIT_STATUS_NO_FUNCTION,
     // The space runs here.
@@ -85,122 +89,12 @@ enum tlbkit_late {
     TLBKIT_LATE_ASK_AGAIN = 1,
 };
 
-// How many tags a CPU uses, and which it recycles.
-enum tlbkit_tags {
-    // One context, no PCID.
-    TLBKIT_TAGS_OFF = 0,
-    // `slots` slots, recycled in turn.
-    TLBKIT_TAGS_ROUND_ROBIN = 1,
-    // `slots` slots, the one used longest ago is recycled.
-    TLBKIT_TAGS_LEAST_RECENT = 2,
-};
-
-// What a CPU does with the user space when it goes idle or runs a kernel thread.
-enum tlbkit_lazy {
-    // Loads the kernel's tables.
-    TLBKIT_LAZY_OFF = 0,
-    // Keeps the space loaded until the first request interrupts it.
-    TLBKIT_LAZY_INTERRUPT_ONCE = 1,
-    // Keeps the space loaded; is interrupted only when page tables are freed.
-    TLBKIT_LAZY_SKIP_UNLESS_TABLES_FREED = 2,
-};
-
-// When a CPU leaves the set of a space that it no longer runs.
-enum tlbkit_cpu_set {
-    // At each switch away.
-    TLBKIT_CPU_SET_EXACT = 0,
-    // Every `trim_every`-th generation of the space; never if that is 0.
-    TLBKIT_CPU_SET_TRIMMED = 1,
-    // The same, and whenever page tables are freed.
-    TLBKIT_CPU_SET_TRIMMED_WITH_TABLES = 2,
-};
-
-// Whether the CPUs that run the kernel's own tables are recorded.
-enum tlbkit_kernel_set {
-    // They are not.
-    TLBKIT_KERNEL_SET_UNWRITTEN = 0,
-    // They are, for what it costs.
-    TLBKIT_KERNEL_SET_WRITTEN = 1,
-};
-
-// When a range is flushed page by page and when everything is.
-enum tlbkit_range {
-    // More than `range_pages` pages flush everything.
-    TLBKIT_RANGE_ABOVE = 0,
-    // `range_pages` pages or more flush everything.
-    TLBKIT_RANGE_AT_LEAST = 1,
-    // More than `min(active pages, range_entries) >> range_shift` pages flush everything.
-    TLBKIT_RANGE_FAMILY_SHIFT = 2,
-    // The same, after a search of the page tables for large pages.
-    TLBKIT_RANGE_FAMILY_SHIFT_WALK = 3,
-};
-
-// When invalidations go out.
-enum tlbkit_batching {
-    // Each at the time of its request.
-    TLBKIT_BATCHING_NONE = 0,
-    // Up to `packet_pages` single pages, then one full flush.
-    TLBKIT_BATCHING_PACKET = 1,
-    // One range that covers them all.
-    TLBKIT_BATCHING_RANGE = 2,
-};
-
-// When a page-table page of a space that is being emptied is freed: a choice for the kernel to read and follow.
-enum tlbkit_table_free {
-    // As soon as it is empty.
-    TLBKIT_TABLE_FREE_AT_ONCE = 0,
-    // When the space ends, unless memory is low.
-    TLBKIT_TABLE_FREE_AT_DESTROY_UNLESS_LOW = 1,
-};
-
-// How the page tables of a space that is not loaded are reached: a choice for the kernel to read and follow.
-enum tlbkit_foreign {
-    // Through an alternate recursive window.
-    TLBKIT_FOREIGN_WINDOW = 0,
-    // By loading the space for as long as it takes.
-    TLBKIT_FOREIGN_TEMPORARY_SWITCH = 1,
-    // Through a direct map of all memory.
-    TLBKIT_FOREIGN_DIRECT_MAP = 2,
-};
-
-// Page-table isolation.
-enum tlbkit_isolation {
-    // One half, kernel pages global.
-    TLBKIT_ISOLATION_OFF = 0,
-    // Two halves, kernel pages not global.
-    TLBKIT_ISOLATION_ON = 1,
-};
-
 // How the user half is flushed under isolation.
 enum tlbkit_user_flush {
     // INVPCID page by page, now.
     TLBKIT_USER_FLUSH_INVPCID = 0,
     // One flushing CR3 write on the way back to user mode.
     TLBKIT_USER_FLUSH_DEFERRED_CR3 = 1,
-};
-
-// When the initiator flushes its own TLB.
-enum tlbkit_local_flush {
-    // Before it interrupts the others.
-    TLBKIT_LOCAL_FLUSH_BEFORE_REMOTE = 0,
-    // While they work.
-    TLBKIT_LOCAL_FLUSH_WHILE_REMOTE = 1,
-};
-
-// How a lazily loaded space is kept from being freed.
-enum tlbkit_lazy_references {
-    // By a count; `last_lazy_reference` of the table tells the end.
-    TLBKIT_LAZY_REFERENCES_COUNTED = 0,
-    // By nothing: destroy interrupts the CPUs that hold it.
-    TLBKIT_LAZY_REFERENCES_SHOT_DOWN = 1,
-};
-
-// Whether flushes are counted.
-enum tlbkit_accounting {
-    // They are not.
-    TLBKIT_ACCOUNTING_OFF = 0,
-    // They are, into the counters given to `tlbkit_machine_init`.
-    TLBKIT_ACCOUNTING_ON = 1,
 };
 
 // The size of one translation, and so the step of a range.
@@ -276,14 +170,6 @@ struct TLBKIT_ALIGNED(64) tlbkit_machine {
     uint64_t opaque[TLBKIT_MACHINE_WORDS];
 };
 
-// Flushes of one size.
-struct tlbkit_size_count {
-    // How many.
-    uint64_t samples;
-    // Cycles of their local halves.
-    uint64_t cycles;
-};
-
 // One set of page tables: put it where the process is, on a cache line of its own.
 struct TLBKIT_ALIGNED(64) tlbkit_space {
     uint64_t opaque[TLBKIT_SPACE_WORDS];
@@ -305,6 +191,16 @@ struct tlbkit_frames {
     // The first argument of `release`.
     void *context;
 };
+
+#if defined(TLBKIT_HISTORY)
+// Flushes of one size.
+struct tlbkit_size_count {
+    // How many.
+    uint64_t samples;
+    // Cycles of their local halves.
+    uint64_t cycles;
+};
+#endif
 
 // What the library needs of a CPU. Each function is called on the CPU that it names as `cpu`, and what it does must
 // have happened when it returns. All must be given but those marked as optional, which may be NULL.
@@ -341,48 +237,6 @@ struct tlbkit_hardware_ops {
     void (*last_lazy_reference)(uint32_t cpu, struct tlbkit_space *space);
 };
 
-// Every choice on which kernels differ. Start from `tlbkit_policy_preset` and change fields.
-struct tlbkit_policy {
-    // An `enum tlbkit_tags`.
-    uint32_t tags;
-    // 1 to 15 unless tags are off.
-    uint32_t slots;
-    // An `enum tlbkit_lazy`.
-    uint32_t lazy;
-    // An `enum tlbkit_cpu_set`.
-    uint32_t cpu_set;
-    // A power of two, or 0.
-    uint32_t trim_every;
-    // An `enum tlbkit_kernel_set`.
-    uint32_t kernel_set;
-    // An `enum tlbkit_range`.
-    uint32_t range;
-    // The limit of the first two rules.
-    uint32_t range_pages;
-    // The shift of the last two, up to 63; -1 for always everything.
-    int32_t range_shift;
-    // Their entries, up to 65535.
-    uint32_t range_entries;
-    // An `enum tlbkit_batching`.
-    uint32_t batching;
-    // 1 to 16 if batching is by packet.
-    uint32_t packet_pages;
-    // An `enum tlbkit_table_free`.
-    uint32_t table_free;
-    // An `enum tlbkit_foreign`.
-    uint32_t foreign;
-    // An `enum tlbkit_isolation`.
-    uint32_t isolation;
-    // An `enum tlbkit_user_flush`.
-    uint32_t user_flush;
-    // An `enum tlbkit_local_flush`.
-    uint32_t local_flush;
-    // An `enum tlbkit_lazy_references`.
-    uint32_t lazy_references;
-    // An `enum tlbkit_accounting`.
-    uint32_t accounting;
-};
-
 // One CPU's part. As many as there are possible CPUs, for ever.
 struct TLBKIT_ALIGNED(64) tlbkit_cpu_state {
     uint64_t opaque[TLBKIT_CPU_STATE_WORDS];
@@ -398,8 +252,8 @@ struct TLBKIT_ALIGNED(8) tlbkit_stats {
 struct tlbkit_setup {
     // The functions of the hardware; copied.
     const struct tlbkit_hardware_ops *ops;
-    // The choices; copied. NULL for the library's own.
-    const struct tlbkit_policy *policy;
+    // The policy as a text, see `tlbkit_policy_check`. NULL for the library's own.
+    const char *policy;
     // One for each possible CPU.
     struct tlbkit_cpu_state *cpus;
     // Possible CPUs.
@@ -410,7 +264,7 @@ struct tlbkit_setup {
     size_t matrix_words;
     // Physical address of the top-level table that idle CPUs can be left with.
     uint64_t kernel_root;
-    // One for each possible CPU, or NULL. Used if the policy counts.
+    // One for each possible CPU, or NULL. Used if the policy counts, for which the archive needs `--features history`.
     struct tlbkit_stats *stats;
 };
 
@@ -450,21 +304,6 @@ struct tlbkit_layout {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-// Writes into `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_count(const struct tlbkit_machine *machine,
-                                uint32_t cpu,
-                                uint32_t reason,
-                                uint32_t place,
-                                uint64_t *count);
-
-// Writes into `count` how many flushes of CPU `cpu` were of `pages` pages, 1 to 512; 0 for flushes of everything.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_count_size(const struct tlbkit_machine *machine,
-                                     uint32_t cpu,
-                                     uint32_t pages,
-                                     struct tlbkit_size_count *count);
 
 // Starts or restarts a CPU: first use, hot-plug, resume. Everything in its TLB goes, and the kernel's own tables are
 // loaded. Before anything else on this CPU; interrupts off. A CPU that was stopped by force while it asked others
@@ -516,8 +355,7 @@ enum tlbkit_status tlbkit_missing(const struct tlbkit_machine *machine,
                                   void (*each)(void *context, uint32_t missing),
                                   void *context);
 
-// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always. Gathers of
-// a policy that lists pages keep to the length of their list.
+// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_ceiling(const struct tlbkit_machine *machine, uint32_t pages);
 
 // Flushes the user half this way (an `enum tlbkit_user_flush`) from now on.
@@ -572,16 +410,39 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gath
 // Makes the flush a full one.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather *gather);
 
-// Mapped pages of the space, for the range rules by family shift.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_active_pages(struct tlbkit_gather *gather, uint64_t pages);
-
-// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
-// says `tlbkit_gather_everything`. False on misuse.
-TLBKIT_MUST_USE bool tlbkit_gather_wants_walk(struct tlbkit_gather *gather, uint32_t cpu);
-
 // Flushes everywhere what was named, then calls `release` for each frame, then ends the gather. Interrupts on,
 // preemption off, no lock held that a CPU may wait for with its interrupts off. On an error the gather stays open.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_finish(struct tlbkit_gather *gather, uint32_t cpu);
+
+#if defined(TLBKIT_HISTORY)
+// Writes into `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_count(const struct tlbkit_machine *machine,
+                                uint32_t cpu,
+                                uint32_t reason,
+                                uint32_t place,
+                                uint64_t *count);
+#endif
+
+#if defined(TLBKIT_HISTORY)
+// Writes into `count` how many flushes of CPU `cpu` were of `pages` pages, 1 to 512; 0 for flushes of everything.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_count_size(const struct tlbkit_machine *machine,
+                                     uint32_t cpu,
+                                     uint32_t pages,
+                                     struct tlbkit_size_count *count);
+#endif
+
+#if defined(TLBKIT_HISTORY)
+// Mapped pages of the space, for the range rules by family shift.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_active_pages(struct tlbkit_gather *gather, uint64_t pages);
+#endif
+
+#if defined(TLBKIT_HISTORY)
+// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
+// says `tlbkit_gather_everything`. False on misuse.
+TLBKIT_MUST_USE bool tlbkit_gather_wants_walk(struct tlbkit_gather *gather, uint32_t cpu);
+#endif
 
 // Makes a space for the page tables at `root`; under isolation the user half's top-level table is one page above.
 // `set` has at least `tlbkit_set_words` words, which the call sets to zero. Both belong to the space until
@@ -612,11 +473,10 @@ enum tlbkit_status tlbkit_machine_init(struct tlbkit_machine *machine,
 // Calls `hook` on misuse that no status can tell; NULL for none. One for all machines.
 void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
 
-// Writes the preset called `name`, such as "tlbkit", "linux-6.18" or "netbsd-10", into `policy`.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_preset(const char *name, struct tlbkit_policy *policy);
-
-// Whether a policy's fields are all in range: `TLBKIT_STATUS_OK`, or `TLBKIT_STATUS_BAD_VALUE`.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_check(const struct tlbkit_policy *policy);
+// Whether a text `PRESET[:KEY=VALUE[+KEY=VALUE...]]` names a policy: `TLBKIT_STATUS_OK`, or what is wrong with it. The
+// presets and keys are those of `tlbkit list policies` and `tlbkit list settings`; an archive that was built without
+// `--features history` knows the preset "tlbkit" and what it can be changed to.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_check(const char *text);
 
 // Words that a space needs for the set of its CPUs.
 TLBKIT_MUST_USE size_t tlbkit_set_words(uint32_t cpus);

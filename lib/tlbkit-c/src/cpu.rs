@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use tlbkit::{CpuId, Hardware, IrqsOff};
 
 use crate::machine::{Machine, Need, ThisCpu, enter};
-use crate::policy::UserFlush;
+use crate::policy::user_flush_of;
 use crate::space::Space;
 use crate::status::{Status, report};
 use crate::storage::{MachineStorage, Marked, SpaceStorage};
@@ -147,8 +147,7 @@ pub unsafe extern "C" fn tlbkit_missing(
     })
 }
 
-/// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always. Gathers of
-/// a policy that lists pages keep to the length of their list.
+/// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_set_ceiling(machine: *const MachineStorage, pages: u32) -> Status {
     report(|| {
@@ -162,7 +161,7 @@ pub unsafe extern "C" fn tlbkit_set_ceiling(machine: *const MachineStorage, page
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_set_user_flush(machine: *const MachineStorage, how: u32) -> Status {
     report(|| {
-        let how = UserFlush::decode(how).ok_or(Status::BadValue)?;
+        let how = user_flush_of(how)?;
         // SAFETY: the crate's contract.
         unsafe { Machine::find(machine) }?.tlb.knobs().set_user_flush(how);
         Ok(())

@@ -66,7 +66,7 @@ pub(crate) fn name(gather: &mut TlbGather<'_, '_, Held>, door: &Door<'_>, range:
 pub(crate) struct Gather {
     mark: AtomicU64,
     machine: &'static Machine,
-    inner: TlbGather<'static, 'static, Held>,
+    pub(crate) inner: TlbGather<'static, 'static, Held>,
     room: usize,
 }
 
@@ -80,7 +80,7 @@ unsafe impl Marked for Gather {
 ///
 /// # Safety
 /// The crate's contract; nobody else uses the gather while the reference lives.
-unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Gather, Status> {
+pub(crate) unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Gather, Status> {
     // SAFETY: the contract.
     unsafe { Gather::find(gather) }?;
     // SAFETY: as above, and the reference that `find` returned is gone.
@@ -89,7 +89,7 @@ unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Gather, Status>
 
 impl Gather {
     /// The CPU that works on it.
-    fn door(&self, cpu: u32, need: Need) -> Result<Door<'static>, Status> {
+    pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<Door<'static>, Status> {
         self.machine.door(cpu, need)
     }
 }
@@ -200,25 +200,6 @@ pub unsafe extern "C" fn tlbkit_gather_everything(gather: *mut GatherStorage) ->
     })
 }
 
-/// Mapped pages of the space, for the range rules by family shift.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tlbkit_gather_active_pages(gather: *mut GatherStorage, pages: u64) -> Status {
-    report(|| {
-        // SAFETY: the crate's contract.
-        unsafe { open(gather) }?.inner.set_active_pages(pages);
-        Ok(())
-    })
-}
-
-/// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
-/// says `tlbkit_gather_everything`. False on misuse.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn tlbkit_gather_wants_walk(gather: *mut GatherStorage, cpu: u32) -> bool {
-    // SAFETY: the crate's contract.
-    let Ok(gather) = (unsafe { open(gather) }) else { return false };
-    gather.door(cpu, Need::Online).is_ok_and(|door| gather.inner.wants_large_page_walk(&door.cpu()))
-}
-
 /// Flushes everywhere what was named, then calls `release` for each frame, then ends the gather. Interrupts on,
 /// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error the gather stays open.
 #[unsafe(no_mangle)]
@@ -244,7 +225,7 @@ fn release(held: &Held) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "history"))]
 mod tests {
     use super::*;
     use crate::storage::{CpuStateStorage, StatsStorage};

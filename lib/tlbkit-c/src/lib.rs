@@ -16,16 +16,18 @@
 //! hook of [`panic::tlbkit_set_panic_hook`]: no panic crosses the border.
 //!
 //! Layers, lowest first: `status` (what a call returns) and `panic`; `storage` (what C allocates), `words` and `policy`
-//! (the numbers with which C chooses); `space` (what a space is); `ops` (the kernel's table of functions as
-//! [`tlbkit::Hardware`]); `machine` (the door of every call: checks, then [`tlbkit::Cpu`]); `cpu`, `lifetime`, `gather`
-//! and `counters`; `flush`. `x86`, a feature, has the instructions for a kernel that has none of its own.
+//! (with what C chooses); `space` (what a space is); `ops` (the kernel's table of functions as
+//! [`tlbkit::Hardware`]); `machine` (the door of every call: checks, then [`tlbkit::Cpu`]); `cpu`, `lifetime` and
+//! `gather`; `flush`. `x86`, a feature, has the instructions for a kernel that has none of its own; `history`, another,
+//! what only the policies of older kernels need.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions: at the head of this file")]
 
-pub mod counters;
 pub mod cpu;
 pub mod flush;
 pub mod gather;
+#[cfg(feature = "history")]
+pub mod history;
 pub mod lifetime;
 pub mod machine;
 pub mod ops;

@@ -1,11 +1,12 @@
 //! The machine as C makes it, and the door that every call goes through: checks first, then the protocol.
 
+use core::ffi::c_char;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::{Cpu, CpuId, CpuState, CpuStats, Hardware, PhysAddr, Tlb};
+use tlbkit::{Cpu, CpuId, CpuState, Hardware, PhysAddr, Tlb};
 
 use crate::ops::{HardwareOps, Ops, OpsHardware};
-use crate::policy::Policy;
+use crate::policy::policy_of;
 use crate::status::{Status, report};
 use crate::storage::{CpuStateStorage, MachineStorage, Marked, StatsStorage, check, zeroed};
 
@@ -16,8 +17,8 @@ use crate::storage::{CpuStateStorage, MachineStorage, Marked, StatsStorage, chec
 pub struct Setup {
     /// The functions of the hardware; copied.
     pub ops: *const HardwareOps,
-    /// The choices; copied. NULL for the library's own.
-    pub policy: *const Policy,
+    /// The policy as a text, see `tlbkit_policy_check`. NULL for the library's own.
+    pub policy: *const c_char,
     /// One for each possible CPU.
     pub cpus: *mut CpuStateStorage,
     /// Possible CPUs.
@@ -28,7 +29,7 @@ pub struct Setup {
     pub matrix_words: usize,
     /// Physical address of the top-level table that idle CPUs can be left with.
     pub kernel_root: u64,
-    /// One for each possible CPU, or NULL. Used if the policy counts.
+    /// One for each possible CPU, or NULL. Used if the policy counts, for which the archive needs `--features history`.
     pub stats: *mut StatsStorage,
 }
 
@@ -149,25 +150,13 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     let matrix = unsafe { zeroed(setup.matrix, setup.matrix_words) }?;
     // SAFETY: the contract gives the CPUs for ever.
     let cpus = unsafe { made_cpus(setup.cpus.cast::<CpuState>(), setup.cpu_count as usize) };
-    let mut tlb = Tlb::new(cpus, matrix, PhysAddr(setup.kernel_root), policy);
-    if !setup.stats.is_null() {
-        // SAFETY: the contract gives the counters for ever.
-        tlb = tlb.counting_into(unsafe { zeroed_stats(setup.stats.cast::<CpuStats>(), setup.cpu_count as usize) });
-    }
+    let tlb = Tlb::new(cpus, matrix, PhysAddr(setup.kernel_root), policy);
+    #[cfg(feature = "history")]
+    // SAFETY: the contract gives the counters for ever.
+    let tlb = unsafe { counting(tlb, setup.stats, setup.cpu_count as usize) };
     let made = Machine { mark: AtomicU64::new(0), tlb, ops, cpu_count: setup.cpu_count };
     // SAFETY: the contract for `machine`.
     unsafe { Machine::make(machine, made) }
-}
-
-/// # Safety
-/// `policy` is null, misaligned, or points to one.
-unsafe fn policy_of(policy: *const Policy) -> Result<tlbkit::Policy, Status> {
-    if policy.is_null() {
-        return Ok(tlbkit::Policy::default());
-    }
-    check(policy)?;
-    // SAFETY: not null, aligned, and by the contract a whole struct of integers.
-    unsafe { &*policy }.decode().ok_or(Status::BadValue)
 }
 
 /// # Safety
@@ -181,11 +170,25 @@ unsafe fn made_cpus(cpus: *mut CpuState, count: usize) -> &'static [CpuState] {
     unsafe { core::slice::from_raw_parts(cpus, count) }
 }
 
+/// `tlb` as it counts into `stats`, if there are any.
+///
+/// # Safety
+/// `stats` is null, or aligned and has room for `count` for ever.
+#[cfg(feature = "history")]
+unsafe fn counting(tlb: Tlb<'static>, stats: *mut StatsStorage, count: usize) -> Tlb<'static> {
+    if stats.is_null() {
+        return tlb;
+    }
+    // SAFETY: the contract.
+    tlb.counting_into(unsafe { zeroed_stats(stats.cast(), count) })
+}
+
 /// Zeroed in place: one of them is larger than many a kernel's stack has left.
 ///
 /// # Safety
 /// `stats` is aligned and has room for `count` for ever.
-unsafe fn zeroed_stats(stats: *mut CpuStats, count: usize) -> &'static [CpuStats] {
+#[cfg(feature = "history")]
+unsafe fn zeroed_stats(stats: *mut tlbkit::CpuStats, count: usize) -> &'static [tlbkit::CpuStats] {
     // SAFETY: there is room.
     unsafe { stats.write_bytes(0, count) };
     // SAFETY: counters are atomic integers and nothing else: zero is what `CpuStats::new` makes.

@@ -29,6 +29,10 @@ pub enum Status {
     BadValue,
     /// No preset has this name.
     NoSuchPreset,
+    /// A word of the policy is no `KEY=VALUE`, or has a key that there is not.
+    NoSuchKey,
+    /// The policy does what only older kernels did, and the archive was built without `--features history`.
+    NeedsHistory,
     /// The table of functions lacks one that must be there.
     NoFunction,
     /// The space runs here.
@@ -53,6 +57,8 @@ impl Status {
             Self::IrqsOff => c"interrupts are off and must be on",
             Self::BadValue => c"a value is out of its range",
             Self::NoSuchPreset => c"no preset has this name",
+            Self::NoSuchKey => c"a word of the policy is no KEY=VALUE, or has a key that there is not",
+            Self::NeedsHistory => c"the archive was built without what older kernels did",
             Self::NoFunction => c"the table of functions lacks one that must be there",
             Self::SpaceRunsHere => c"the space runs here",
             Self::GatherFull => c"the gather has no room for the frame",
@@ -69,7 +75,7 @@ pub(crate) fn report(call: impl FnOnce() -> Result<(), Status>) -> Status {
 /// A status in words, for a log.
 #[unsafe(no_mangle)]
 pub extern "C" fn tlbkit_status_text(status: u32) -> *const c_char {
-    const ALL: [Status; 15] = [
+    const ALL: [Status; 17] = [
         Status::Ok,
         Status::NullPointer,
         Status::Misaligned,
@@ -81,6 +87,8 @@ pub extern "C" fn tlbkit_status_text(status: u32) -> *const c_char {
         Status::IrqsOff,
         Status::BadValue,
         Status::NoSuchPreset,
+        Status::NoSuchKey,
+        Status::NeedsHistory,
         Status::NoFunction,
         Status::SpaceRunsHere,
         Status::GatherFull,

@@ -5,8 +5,10 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use tlbkit::CpuState;
+#[cfg(feature = "history")]
+use tlbkit::CpuStats;
 use tlbkit::sync::AtomicU64 as Word;
-use tlbkit::{CpuState, CpuStats};
 
 use crate::status::Status;
 
@@ -58,6 +60,7 @@ const fn assert_fits<Inner, Storage>() {
 }
 
 const _: () = assert_fits::<CpuState, CpuStateStorage>();
+#[cfg(feature = "history")]
 const _: () = assert_fits::<CpuStats, StatsStorage>();
 
 /// The sizes that the archive was built with, to be compared with the header's.

@@ -1,6 +1,6 @@
-//! The numbers with which C says what is flushed and why, checked: range, stride, scope, reason, place.
+//! The numbers with which C says what is flushed and why, checked: range, stride, scope, reason.
 
-use tlbkit::{Place, Reason, Scope, Stride, VirtAddr};
+use tlbkit::{Reason, Scope, Stride, VirtAddr};
 
 use crate::status::Status;
 
@@ -64,8 +64,4 @@ pub(crate) fn scope_of(scope: u32) -> Result<Scope, Status> {
 
 pub(crate) fn reason_of(reason: u32) -> Result<Reason, Status> {
     Reason::ALL.get(reason as usize).copied().ok_or(Status::BadValue)
-}
-
-pub(crate) fn place_of(place: u32) -> Result<Place, Status> {
-    Place::ALL.get(place as usize).copied().ok_or(Status::BadValue)
 }

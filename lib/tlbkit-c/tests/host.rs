@@ -10,11 +10,27 @@ const FLAGS: &[&str] = &["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Wpedan
 
 #[test]
 fn a_c_program_uses_and_misuses_the_whole_header() -> Result<()> {
-    let Some(archive) = archive("")? else { return Ok(()) };
-    let program = scratch("host")?.join("host");
+    uses_and_misuses("", "-UTLBKIT_HISTORY")
+}
+
+#[test]
+fn a_c_program_uses_what_older_kernels_did() -> Result<()> {
+    uses_and_misuses("history", "-DTLBKIT_HISTORY")
+}
+
+fn uses_and_misuses(features: &str, define: &str) -> Result<()> {
+    let Some(archive) = archive(features)? else { return Ok(()) };
+    let program = scratch(&format!("host-{features}"))?.join("host");
     let sources = ["main.c", "machine.c", "use.c", "misuse.c"].map(|name| crate_dir().join("tests/host").join(name));
     let mut gcc = Command::new("gcc");
-    gcc.args(FLAGS).arg("-I").arg(crate_dir().join("include")).args(sources).arg(archive).arg("-o").arg(&program);
+    gcc.args(FLAGS)
+        .arg(define)
+        .arg("-I")
+        .arg(crate_dir().join("include"))
+        .args(sources)
+        .arg(archive)
+        .arg("-o")
+        .arg(&program);
     run(&mut gcc)?;
     assert_eq!(run(&mut Command::new(program))?, "ok\n");
     Ok(())

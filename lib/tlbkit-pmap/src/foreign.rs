@@ -48,7 +48,7 @@ impl Window {
         pmap: &Pmap<'_>,
         home: Home<'s, 'k>,
     ) -> Reach<'w, 's, 'k> {
-        match cpu.tlb().policy().foreign {
+        match cpu.tlb().policy().history.foreign() {
             Foreign::DirectMap => Reach { home: None, window: None },
             Foreign::TemporarySwitch => {
                 // Free if the space is still loaded lazily.

@@ -19,7 +19,7 @@ impl<'k> Pmap<'k> {
         let swept = self.sweep_leaves(cpu, mem, 0..USER_END, Change::Remove(Reason::RemoveAll), &mut unhook);
         debug_assert!(swept.is_ok(), "a range of everything cuts no large page");
         let policy = cpu.tlb().policy();
-        if policy.table_free == TableFree::AtOnce || mem.is_low() {
+        if policy.history.table_free() == TableFree::AtOnce || mem.is_low() {
             if policy.history.sends_at_once() {
                 // Each request of its own: the tables are a second one.
                 unhook.update();

@@ -215,14 +215,14 @@ impl<'k> Vm<'k> {
         let _guard = self.lock.write(cpu.hardware());
         let regions = self.regions.len();
         self.forget_regions();
-        cpu.hardware().with_irqs_off(|irqs| match cpu.tlb().policy().foreign {
+        cpu.hardware().with_irqs_off(|irqs| match cpu.tlb().policy().history.foreign() {
             Foreign::Window => cpu.load_kernel(irqs),
             Foreign::TemporarySwitch => {}
             Foreign::DirectMap => cpu.enter_lazy(irqs),
         });
         let reach = || self.kernel.foreign.reach(cpu, &self.pmap, Home::Nowhere);
         // A kernel with a window takes the regions out one by one, and opens it for each; all leaves go with the last.
-        let windows = if cpu.tlb().policy().foreign == Foreign::Window { regions } else { 1 };
+        let windows = if cpu.tlb().policy().history.foreign() == Foreign::Window { regions } else { 1 };
         for _ in 1..windows {
             reach().leave(cpu, mem);
         }

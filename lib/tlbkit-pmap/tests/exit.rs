@@ -74,9 +74,9 @@ fn the_window_is_opened_for_each_region_that_exits() {
 
 #[test]
 fn tables_kept_for_destroy_save_one_whole_flush_at_exit() {
-    let base = Policy { foreign: Foreign::TemporarySwitch, ..preset("netbsd-5.0") };
-    let at_once = exit(base).full_flushes;
-    let kept = exit(Policy { table_free: TableFree::AtDestroyUnlessLow, ..base }).full_flushes;
+    let full_flushes = |settings| exit(Policy::parse(settings).unwrap()).full_flushes;
+    let at_once = full_flushes("netbsd-5.0:foreign=switch");
+    let kept = full_flushes("netbsd-5.0:foreign=switch+tables=at-destroy");
     assert_eq!(at_once, kept + 1);
 }
 

@@ -1,10 +1,7 @@
-//! Kernels as points in the space of policies: our own, and those published ones that take nothing from `history`.
-//! What a preset cannot express is said in its description.
+//! Kernels as points in the space of policies: our own here, published ones in `history/presets.rs`.
 
 use crate::history::choices::History;
-use crate::policy::{
-    Compare, CpuSetUpkeep, Foreign, Isolation, Lazy, LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
-};
+use crate::policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
 
 /// A published kernel.
 #[derive(Clone, Copy, Debug)]
@@ -17,24 +14,6 @@ pub struct Preset {
     pub policy: Policy,
 }
 
-pub(crate) const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
-    RangeRule::Ceiling { pages, compare }
-}
-
-/// One context, the set cleared at each switch, lazy CPUs interrupted once, every flush of a space a full one.
-pub(crate) const PLAIN: Policy = Policy {
-    tags: Tags::Off,
-    lazy: Lazy::InterruptOnce,
-    cpu_set: CpuSetUpkeep::Exact,
-    range: ceiling(0, Compare::Above),
-    table_free: TableFree::AtOnce,
-    foreign: Foreign::DirectMap,
-    isolation: Isolation::Off,
-    user_flush: UserFlush::Invpcid,
-    local_flush: LocalFlush::BeforeRemote,
-    history: History::NONE,
-};
-
 pub(crate) const TLBKIT: Preset = Preset {
     name: "tlbkit",
     description: "our own default: six slots least recently used, lazy references shot down, set trimmed, \
@@ -43,28 +22,35 @@ pub(crate) const TLBKIT: Preset = Preset {
         tags: Tags::LeastRecent(6),
         lazy: Lazy::SkipUnlessTablesFreed,
         cpu_set: CpuSetUpkeep::Trimmed { every: 1024 },
-        range: ceiling(33, Compare::Above),
-        table_free: TableFree::AtDestroyUnlessLow,
+        range: RangeRule::Ceiling { pages: 33, compare: Compare::Above },
+        isolation: Isolation::Off,
+        user_flush: UserFlush::Invpcid,
         local_flush: LocalFlush::WhileRemote,
-        ..PLAIN
+        history: History::NONE,
     },
 };
 
-pub(crate) const FREEBSD_14: Preset = Preset {
-    name: "freebsd-14",
-    description: "no lazy mode, 4,096 pages or more flush everything; its whole PCID namespace is expressed as 15 \
-        slots, answers before flushing are not",
-    policy: Policy {
-        tags: Tags::RoundRobin(15),
-        lazy: Lazy::Off,
-        range: ceiling(4096, Compare::AtLeast),
-        local_flush: LocalFlush::WhileRemote,
-        ..PLAIN
-    },
-};
+/// The names of the others, so that a build without them says that it leaves them out, and not that there are none.
+pub(crate) const PUBLISHED: &[&str] = &[
+    "linux-3.4",
+    "linux-3.13",
+    "linux-3.13-altershift",
+    "linux-3.14",
+    "linux-4.13",
+    "linux-4.14",
+    "linux-4.15-pti",
+    "linux-4.20",
+    "linux-6.18",
+    "netbsd-5.0",
+    "netbsd-5.0-batched",
+    "netbsd-10",
+    "freebsd-14",
+    "asterinas",
+    "xnu",
+];
 
-pub(crate) const ASTERINAS: Preset = Preset {
-    name: "asterinas",
-    description: "no PCID, 32 pages or more flush everything, idle keeps the space and is interrupted",
-    policy: Policy { range: ceiling(32, Compare::AtLeast), ..PLAIN },
-};
+impl Default for Policy {
+    fn default() -> Self {
+        TLBKIT.policy
+    }
+}

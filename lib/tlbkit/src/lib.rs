@@ -63,7 +63,6 @@ mod kernels;
 mod knobs;
 mod local;
 mod policy;
-mod presets;
 mod pti;
 mod reason;
 mod request;
@@ -71,8 +70,10 @@ mod request_matrix;
 mod shootdown;
 mod switch;
 pub mod sync;
+mod text;
 mod tlb;
 mod wait;
+mod words;
 
 pub use addr::{CpuId, PAGE_BYTES, PhysAddr, SpaceToken, Stride, VirtAddr};
 pub use address_space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};
@@ -82,6 +83,8 @@ pub use cpu_state::CpuState;
 pub use gather::{Flushed, Scope, TlbGather};
 pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
 pub use history::choices::{FamilyShift, History};
+pub use history::presets::PRESETS;
+pub use history::tables::{Foreign, TableFree};
 #[cfg(feature = "history")]
 pub use history::{
     choices::{Accounting, Batching, KernelSet, LargePageWalk, LazyReferences},
@@ -90,10 +93,8 @@ pub use history::{
 };
 pub use kernels::Preset;
 pub use knobs::{Knobs, MAX_CEILING_PAGES};
-pub use policy::{
-    Compare, CpuSetUpkeep, Foreign, Isolation, Lazy, LocalFlush, Policy, RangeRule, TableFree, Tags, UserFlush,
-};
-pub use presets::PRESETS;
+pub use policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
 pub use reason::Reason;
+pub use text::{KEYS, Key, TextError};
 pub use tlb::{Cpu, Tlb};
 pub use wait::Missing;

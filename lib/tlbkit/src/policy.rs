@@ -66,26 +66,6 @@ pub enum RangeRule {
     FamilyShift(FamilyShift),
 }
 
-/// When a page-table page of a space that is being emptied is freed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TableFree {
-    /// As soon as it is empty: needs a flush that reaches lazy CPUs.
-    AtOnce,
-    /// At destroy, unless memory is low.
-    AtDestroyUnlessLow,
-}
-
-/// How the page tables of a space that is not loaded are reached.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Foreign {
-    /// Through an alternate recursive window, which every CPU drops after each use.
-    Window,
-    /// By loading the space for as long as it takes.
-    TemporarySwitch,
-    /// Through a direct map of all memory.
-    DirectMap,
-}
-
 /// How the user half is kept true under page-table isolation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isolation {
@@ -121,8 +101,6 @@ pub struct Policy {
     pub lazy: Lazy,
     pub cpu_set: CpuSetUpkeep,
     pub range: RangeRule,
-    pub table_free: TableFree,
-    pub foreign: Foreign,
     pub isolation: Isolation,
     pub user_flush: UserFlush,
     pub local_flush: LocalFlush,

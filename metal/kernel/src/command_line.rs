@@ -3,7 +3,7 @@
 use core::fmt;
 
 use spin::Once;
-use tlbkit::{Accounting, Compare, CpuSetUpkeep, Features, Isolation, Policy, RangeRule, Tags, UserFlush};
+use tlbkit::{Features, Policy, TextError};
 use tlbkit_workloads::{ParameterError, Task, Workload};
 
 use crate::fault::Fault;
@@ -74,6 +74,8 @@ pub(crate) enum Error {
     Key(&'static str),
     /// No such value.
     Value { key: &'static str, value: &'static str, must_be: &'static str },
+    /// The policy has no such text.
+    Policy(TextError<'static>),
     /// The workload refused a setting.
     Setting(ParameterError<'static>),
 }
@@ -84,12 +86,13 @@ impl fmt::Display for Error {
             Self::NotAWord(word) => write!(f, "{word}: must be key=value"),
             Self::Key(key) => write!(f, "{key}: no such key; there are {KEYS}"),
             Self::Value { key, value, must_be } => write!(f, "{key}={value}: must be {must_be}"),
+            Self::Policy(error) => write!(f, "policy: {error}"),
             Self::Setting(error) => write!(f, "set: {error}"),
         }
     }
 }
 
-const KEYS: &str = "mode, workload, set, policy, pti, user_flush, stats, ceiling, slots, trim, cpus, seed, limit_ms, \
+const KEYS: &str = "mode, workload, set, policy, with, cpus, seed, limit_ms, \
     compute, fault, naps, monitor, pcid, invpcid, guesses";
 
 /// A machine of unknown clock is taken to have this many cycles in a millisecond.
@@ -151,7 +154,11 @@ impl CommandLine {
                 (self.workload_name, self.first_task) = (value, first_task);
             }
             "set" => value.split(',').try_for_each(|one| self.workload.set(one)).map_err(Error::Setting)?,
-            "policy" | "pti" | "stats" | "user_flush" | "ceiling" | "slots" | "trim" => self.set_policy(key, value)?,
+            "policy" => {
+                self.policy = Policy::parse(value).map_err(Error::Policy)?;
+                self.policy_name = value;
+            }
+            "with" => self.policy.change(value).map_err(Error::Policy)?,
             "cpus" => self.cpus = number(MAX_CPUS as u64, "1 to 64")?.max(1) as u32,
             "seed" => self.seed = number(u64::MAX, "a whole number")?,
             "limit_ms" => self.limit_cycles = number(86_400_000, "0 to 86400000")? * CYCLES_PER_MS,
@@ -163,42 +170,6 @@ impl CommandLine {
             "monitor" => self.monitor = on()?.then_some(Monitor::USUAL),
             "pcid" | "invpcid" | "guesses" => self.set_monitor(key, value)?,
             _ => return Err(Error::Key(key)),
-        }
-        Ok(())
-    }
-
-    fn set_policy(&mut self, key: &'static str, value: &'static str) -> Result<(), Error> {
-        let number = |most, must_be| number(key, value, most, must_be);
-        let on = || flag(key, value);
-        match key {
-            "policy" => {
-                let must_be = "a policy of `tlbkit list policies`";
-                self.policy = Policy::preset(value).ok_or(Error::Value { key, value, must_be })?;
-                self.policy_name = value;
-            }
-            "pti" => self.policy.isolation = if on()? { Isolation::On } else { Isolation::Off },
-            "stats" => self.policy.history.accounting = if on()? { Accounting::On } else { Accounting::Off },
-            "user_flush" if value == "cr3" => self.policy.user_flush = UserFlush::DeferredCr3,
-            "user_flush" if value == "invpcid" => self.policy.user_flush = UserFlush::Invpcid,
-            "user_flush" => return Err(Error::Value { key, value, must_be: "cr3 or invpcid" }),
-            "ceiling" => {
-                let pages = number(1 << 18, "0 to 262144")? as u32;
-                self.policy.range = RangeRule::Ceiling { pages, compare: Compare::Above };
-            }
-            "slots" => {
-                self.policy.tags = match number(15, "0 to 15")? {
-                    0 => Tags::Off,
-                    slots => Tags::LeastRecent(slots as u8),
-                }
-            }
-            _ => {
-                let must_be = "0 or a power of two up to 65536";
-                let every = number(1 << 16, must_be)? as u32;
-                if every != 0 && !every.is_power_of_two() {
-                    return Err(Error::Value { key, value, must_be });
-                }
-                self.policy.cpu_set = CpuSetUpkeep::Trimmed { every };
-            }
         }
         Ok(())
     }

@@ -36,8 +36,8 @@ fn point(random: &mut SplitMix64) -> Policy {
     let local_flush = one_of(random, &[LocalFlush::BeforeRemote, LocalFlush::WhileRemote]);
     let lazy_references = one_of(random, &[LazyReferences::Counted, LazyReferences::ShotDown]);
     let accounting = one_of(random, &[Accounting::Off, Accounting::On]);
-    let history = History { kernel_set, batching, lazy_references, accounting };
-    Policy { tags, lazy, cpu_set, range, table_free, foreign, isolation, user_flush, local_flush, history }
+    let history = History { kernel_set, batching, table_free, foreign, lazy_references, accounting };
+    Policy { tags, lazy, cpu_set, range, isolation, user_flush, local_flush, history }
 }
 
 fn tags(random: &mut SplitMix64) -> Tags {

@@ -184,7 +184,7 @@ impl Case {
     pub(super) fn words(&self) -> String {
         let Self { workload, settings, policy, .. } = self;
         let pti = if self.isolation == Isolation::On { "on" } else { "off" };
-        format!("workload={workload} set={settings} policy={policy} pti={pti} stats=on")
+        format!("workload={workload} set={settings} policy={policy} with=pti={pti}+stats=on")
     }
 
     /// Who spins must spin while the other one works.

@@ -61,26 +61,26 @@ const COUNTED: Words = (4, Repeatable, "policy=linux-4.20 workload=races set=rou
 /// The same without tags.
 const UNTAGGED: Words = (4, Repeatable, "pcid=off workload=races set=rounds=40");
 /// The same where CPUs leave the sets of their spaces.
-const TRIMMED: Words = (4, Repeatable, "trim=8 workload=races set=rounds=40");
+const TRIMMED: Words = (4, Repeatable, "with=set=8 workload=races set=rounds=40");
 /// Threads with two halves, each page of the user half flushed by INVPCID.
 const HALVES: Words =
-    (2, Repeatable, "pti=on user_flush=invpcid workload=mapbench-pipeline set=rounds=100,check_fresh=1,pages=3");
+    (2, Repeatable, "with=pti=on+user_flush=invpcid workload=mapbench-pipeline set=rounds=100,check_fresh=1,pages=3");
 /// Races with two halves, page tables freed among them.
-const TABLES: Words = (3, Repeatable, "pti=on user_flush=invpcid guesses=6 workload=races set=rounds=40");
+const TABLES: Words = (3, Repeatable, "with=pti=on+user_flush=invpcid guesses=6 workload=races set=rounds=40");
 /// The same, the user half flushed on the way out.
-const DEFERRED: Words = (3, Repeatable, "pti=on user_flush=cr3 workload=races set=rounds=40");
+const DEFERRED: Words = (3, Repeatable, "with=pti=on+user_flush=cr3 workload=races set=rounds=40");
 /// Processes that come and go, with two halves and two slots.
 const TWO_SLOTS: Words =
-    (2, Repeatable, "pti=on user_flush=cr3 slots=2 workload=buildsh set=jobs=4,rounds=2,check_fresh=1");
+    (2, Repeatable, "with=pti=on+user_flush=cr3+lru=2 workload=buildsh set=jobs=4,rounds=2,check_fresh=1");
 /// Processes that read files by turns, through windows of the kernel, which are in no tag twice and in every one.
-const READERS: Words = (2, Repeatable, "pti=on guesses=6 workload=readers set=rounds=150");
+const READERS: Words = (2, Repeatable, "with=pti=on guesses=6 workload=readers set=rounds=150");
 /// Files read through windows that are flushed as a whole.
-const COLLAPSED: Words = (2, Repeatable, "ceiling=0 workload=readers set=rounds=20");
+const COLLAPSED: Words = (2, Repeatable, "with=ceiling=0 workload=readers set=rounds=20");
 /// Files read through windows while CPUs go offline and come back.
 const NAPS: Words = (3, Repeatable, "naps=on guesses=8 workload=buildsh set=jobs=2,rounds=10,files=8,file_pages=4");
 /// The halves with the CPUs really at the same time. No spinning: the host may have fewer.
 const AT_ONCE: Words =
-    (2, Parallel, "pti=on user_flush=invpcid workload=mapbench-pipeline set=rounds=60,check_fresh=1,pages=3");
+    (2, Parallel, "with=pti=on+user_flush=invpcid workload=mapbench-pipeline set=rounds=60,check_fresh=1,pages=3");
 
 const ALL: &[Words] = &[
     RECYCLED, LAZY, RACES, COUNTED, UNTAGGED, TRIMMED, HALVES, TABLES, DEFERRED, TWO_SLOTS, READERS, COLLAPSED, NAPS,

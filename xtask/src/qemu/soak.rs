@@ -46,7 +46,7 @@ fn nth(n: usize) -> Boot {
     let pti = if n.is_multiple_of(2) { "off" } else { "on" };
     let threads = if n % 4 == 3 { Threads::Parallel } else { Threads::InTurns };
     let cpus = if threads == Threads::Parallel { 2 } else { CPUS[n / RUNS.len() % CPUS.len()] };
-    Boot::new(cpus, threads, format!("{words} policy={policy} pti={pti} seed={n}"))
+    Boot::new(cpus, threads, format!("{words} policy={policy} with=pti={pti} seed={n}"))
 }
 
 #[cfg(test)]

@@ -31,17 +31,17 @@ pub(super) struct Bench {
 /// Name, and what is set: pages, whether tags are used.
 const PINGPONG: &[(&str, &str)] = &[
     ("0 pages, PCID", "pages=0"),
-    ("0 pages, no PCID", "pages=0 slots=0"),
+    ("0 pages, no PCID", "pages=0 with=pcid=off"),
     ("512 pages, PCID", "pages=512"),
-    ("512 pages, no PCID", "pages=512 slots=0"),
+    ("512 pages, no PCID", "pages=512 with=pcid=off"),
 ];
 
 /// How the pages of a flush are invalidated. The first three name each page, however many they are.
 const METHODS: &[(&str, &str)] = &[
-    ("INVLPG", "pti=off ceiling=512"),
-    ("isolated, INVPCID", "pti=on user_flush=invpcid ceiling=512"),
-    ("isolated, deferred CR3", "pti=on user_flush=cr3 ceiling=512"),
-    ("everything", "pti=off ceiling=0"),
+    ("INVLPG", "with=pti=off+ceiling=512"),
+    ("isolated, INVPCID", "with=pti=on+user_flush=invpcid+ceiling=512"),
+    ("isolated, deferred CR3", "with=pti=on+user_flush=cr3+ceiling=512"),
+    ("everything", "with=pti=off+ceiling=0"),
 ];
 
 /// How often each thing is done.
@@ -80,7 +80,11 @@ pub(super) fn run(qemu: &Qemu<'_>, policy: &str) -> Result<Bench> {
     };
     let flush_count = each as usize * tlbkit_workloads::FLUSH_SIZES.len();
     let flush = |&(name, words): &(&str, &str)| {
-        boot(&alone, name, &format!("workload=flushsizes set=each={each},rounds={flush_count} stats=on {tags} {words}"))
+        boot(
+            &alone,
+            name,
+            &format!("workload=flushsizes set=each={each},rounds={flush_count} with=stats=on {tags} {words}"),
+        )
     };
     let (costs, timing) = costs(qemu)?;
     let bench = Bench {

@@ -12,12 +12,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tools::{KERNEL_FLAGS, Result, archive, crate_dir, run, scratch};
 
-const TEXT_BYTES_MAX: u64 = 24 * 1024;
+const TEXT_BYTES_MAX: u64 = 23_500;
 const CPU_BYTES_MAX: u64 = 512;
-/// The functions of the header: the last word before the first bracket of each declaration.
+
+/// The functions of the header: the last word before the first bracket of each declaration. Those of `history` are not
+/// in this archive.
 fn functions() -> Result<Vec<String>> {
     let header = std::fs::read_to_string(crate_dir().join("include/tlbkit.h"))?;
-    let declarations = header.lines().filter(|line| !line.starts_with([' ', '/', '#']) && !line.starts_with("static"));
+    let mut of_history = false;
+    let here = header.lines().filter(|line| {
+        of_history = line.contains("if defined(TLBKIT_HISTORY)") || of_history && !line.starts_with("#endif");
+        !of_history
+    });
+    let declarations = here.filter(|line| !line.starts_with([' ', '/', '#']) && !line.starts_with("static"));
     let names = declarations.filter_map(|line| line.split_once('(')?.0.rsplit([' ', '*']).next().map(str::to_owned));
     Ok(names.filter(|name| name.starts_with("tlbkit_")).collect())
 }

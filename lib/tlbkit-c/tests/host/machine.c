@@ -201,7 +201,7 @@ void go_idle(uint32_t cpu) {
     irqs_restore(cpu, saved);
 }
 
-void machine_begin(const struct tlbkit_policy *policy) {
+void machine_begin(const char *policy) {
     memset(cores, 0, sizeof cores);
     memset(interrupts, 0, sizeof interrupts);
     late_calls = invpcids = toggles = 0;

@@ -43,7 +43,7 @@ extern unsigned interrupts[CPUS], late_calls, invpcids, toggles;
 extern struct tlbkit_space *last_left;
 
 // Begins anew with `policy` (NULL for the library's own): machine, CPUs, two spaces with every page mapped.
-void machine_begin(const struct tlbkit_policy *policy);
+void machine_begin(const char *policy);
 // Roots of the page tables: 0 is the kernel's.
 uint64_t root_of(const struct tlbkit_space *space);
 // Changes a page-table entry, and nothing else.

@@ -2,14 +2,38 @@
 
 #include "use.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "machine.h"
 
-static const char *const PRESETS[] = {
-    "tlbkit",         "linux-3.4",  "linux-3.13", "linux-3.13-altershift", "linux-3.14", "linux-4.13",
-    "linux-4.14",     "linux-4.20", "linux-6.18", "netbsd-5.0",            "netbsd-10",  "netbsd-5.0-batched",
-    "freebsd-14",     "asterinas",  "xnu",
+// A policy, and what can be told from outside.
+struct known {
+    const char *text;
+    bool is_lazy, skips_lazy, counts_references, is_always_full;
+};
+
+static const struct known POLICIES[] = {
+    {"tlbkit", true, true, false, false},
+    {"tlbkit:lru=1+lazy=off", false, false, false, false},
+    {"tlbkit:pcid=off+lazy=once+set=exact", true, false, false, false},
+    {"tlbkit:pcid=15+set=with-tables/2+ceiling=0+local=before", true, true, false, true},
+#ifdef TLBKIT_HISTORY
+    {"linux-3.4", true, false, true, true},
+    {"linux-3.13", true, false, true, false},
+    {"linux-3.13-altershift", true, false, true, false},
+    {"linux-3.14", true, false, true, false},
+    {"linux-4.13", true, false, true, false},
+    {"linux-4.14", false, false, true, false},
+    {"linux-4.20", true, true, true, false},
+    {"linux-6.18", true, true, true, false},
+    {"netbsd-5.0", true, false, false, false},
+    {"netbsd-10", true, false, false, false},
+    {"netbsd-5.0-batched", true, false, false, false},
+    {"freebsd-14", false, false, false, false},
+    {"asterinas", true, false, false, false},
+    {"xnu", false, false, true, true},
+#endif
 };
 
 // Frames in the order in which they were freed.
@@ -60,15 +84,19 @@ static void a_gather_flushes_before_it_frees(void) {
         for (unsigned page = 0; page < PAGES; page++)
             (void)touch(cpu, page);
     OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
+#ifdef TLBKIT_HISTORY
     OK(tlbkit_gather_active_pages(&gather, PAGES));
+#endif
     for (unsigned page = 4; page < 7; page++) {
         set_page(&space_a, page, NO_FRAME);
         OK(tlbkit_gather_range(&gather, 1, USER_VA + page * 4096ull, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
                                TLBKIT_REASON_REMOVE_PTE));
         OK(tlbkit_gather_hold(&gather, 2000 + page));
     }
+#ifdef TLBKIT_HISTORY
     if (tlbkit_gather_wants_walk(&gather, 1))
         OK(tlbkit_gather_everything(&gather));
+#endif
     CHECK(tlbkit_gather_hold(&gather, 1) == TLBKIT_STATUS_GATHER_FULL);
     CHECK(freed_count == 0);
     OK(tlbkit_gather_finish(&gather, 1));
@@ -90,20 +118,20 @@ static void a_full_flush_needs_no_page_named(void) {
         CHECK(touch(cpu, 7) == NO_FRAME);
 }
 
-static void a_lazy_cpu_finds_the_change_when_it_comes_back(const struct tlbkit_policy *policy) {
+static void a_lazy_cpu_finds_the_change_when_it_comes_back(const struct known *policy) {
     CHECK(touch(2, 0) == 2000);
     go_idle(2);
     CHECK(!tlbkit_is_running(&machine, 2, &space_a));
     unsigned before = interrupts[2];
     set_page(&space_a, 0, 88);
     OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_MIGRATE));
-    if (policy->lazy == TLBKIT_LAZY_SKIP_UNLESS_TABLES_FREED)
+    if (policy->skips_lazy)
         CHECK(interrupts[2] == before);
     struct tlbkit_gather gather;
     OK(tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
     OK(tlbkit_gather_tables_freed(&gather));
     OK(tlbkit_gather_finish(&gather, 0));
-    if (policy->lazy != TLBKIT_LAZY_OFF)
+    if (policy->is_lazy)
         CHECK(interrupts[2] == before + 1);
     switch_to(2, &space_a);
     CHECK(touch(2, 0) == 88);
@@ -142,7 +170,7 @@ static void a_cpu_can_leave_and_come_back(void) {
     irqs_on[3] = true;
 }
 
-static void a_space_ends(const struct tlbkit_policy *policy) {
+static void a_space_ends(const struct known *policy) {
     for (uint32_t cpu = 0; cpu < CPUS; cpu++) {
         irqs_on[cpu] = false;
         OK(tlbkit_load_kernel(&machine, cpu));
@@ -152,7 +180,7 @@ static void a_space_ends(const struct tlbkit_policy *policy) {
     bool may_free = false;
     CHECK(tlbkit_space_destroy(&machine, 1, &space_b, &may_free) == TLBKIT_STATUS_SPACE_RUNS_HERE);
     go_idle(1);
-    bool is_counted = policy->lazy_references == TLBKIT_LAZY_REFERENCES_COUNTED && policy->lazy != TLBKIT_LAZY_OFF;
+    bool is_counted = policy->counts_references && policy->is_lazy;
     OK(tlbkit_space_destroy(&machine, 0, &space_b, &may_free));
     CHECK(may_free == !is_counted && last_left == NULL);
     irqs_on[1] = false;
@@ -162,26 +190,30 @@ static void a_space_ends(const struct tlbkit_policy *policy) {
     irqs_on[1] = true;
 }
 
-static void counters_count(const struct tlbkit_policy *policy) {
+#ifdef TLBKIT_HISTORY
+static void nothing_is_counted(void) {
+    uint64_t local = 7;
+    struct tlbkit_size_count size = {7, 7};
+    CHECK(tlbkit_count(&machine, 0, TLBKIT_REASON_FORK, TLBKIT_PLACE_LOCAL, &local) == TLBKIT_STATUS_NOT_COUNTED);
+    CHECK(tlbkit_count_size(&machine, 0, 1, &size) == TLBKIT_STATUS_NOT_COUNTED);
+}
+
+static void counters_count(const struct known *policy) {
     uint64_t local = 7, remote = 7, kernel = 7;
     struct tlbkit_size_count size = {7, 7};
-    if (policy->accounting == TLBKIT_ACCOUNTING_OFF) {
-        CHECK(tlbkit_count(&machine, 0, TLBKIT_REASON_FORK, TLBKIT_PLACE_LOCAL, &local) == TLBKIT_STATUS_NOT_COUNTED);
-        CHECK(tlbkit_count_size(&machine, 0, 1, &size) == TLBKIT_STATUS_NOT_COUNTED);
-        return;
-    }
     OK(tlbkit_count(&machine, 0, TLBKIT_REASON_WRITE_PROTECT, TLBKIT_PLACE_LOCAL, &local));
     OK(tlbkit_count(&machine, 0, TLBKIT_REASON_WRITE_PROTECT, TLBKIT_PLACE_REMOTE, &remote));
     OK(tlbkit_count(&machine, 0, TLBKIT_REASON_KERNEL_REMOVE, TLBKIT_PLACE_KERNEL, &kernel));
     CHECK(local == 1 && remote == CPUS - 1 && kernel == 1);
-    bool is_always_full = policy->range == TLBKIT_RANGE_ABOVE && policy->range_pages == 0;
-    OK(tlbkit_count_size(&machine, 0, is_always_full ? 0 : 1, &size));
+    OK(tlbkit_count_size(&machine, 0, policy->is_always_full ? 0 : 1, &size));
     CHECK(size.samples != 0 && size.cycles != 0);
     CHECK(tlbkit_count_size(&machine, 0, 513, &size) == TLBKIT_STATUS_BAD_VALUE);
 }
+#endif
 
-static void everything_under(const struct tlbkit_policy *policy) {
-    machine_begin(policy);
+static void everything_under(const struct known *policy, const char *text) {
+    preset = text;
+    machine_begin(text);
     spaces_and_switches();
     a_range_is_flushed_on_every_cpu();
     a_gather_flushes_before_it_frees();
@@ -189,16 +221,12 @@ static void everything_under(const struct tlbkit_policy *policy) {
     a_lazy_cpu_finds_the_change_when_it_comes_back(policy);
     kernel_addresses_are_flushed_in_every_space();
     a_cpu_can_leave_and_come_back();
-    counters_count(policy);
-    a_space_ends(policy);
 }
 
 static void the_user_half_is_owed_a_flush(void) {
-    struct tlbkit_policy policy;
-    preset = "linux-4.15-pti";
-    OK(tlbkit_policy_preset(preset, &policy));
+    preset = "tlbkit:pti=on";
     for (uint32_t how = TLBKIT_USER_FLUSH_INVPCID; how <= TLBKIT_USER_FLUSH_DEFERRED_CR3; how++) {
-        machine_begin(&policy);
+        machine_begin(preset);
         OK(tlbkit_set_user_flush(&machine, how));
         switch_to(0, &space_a);
         irqs_on[0] = false;
@@ -255,14 +283,20 @@ static void a_cpu_without_tags_toggles_pge(void) {
 }
 
 void use_everything(void) {
-    for (unsigned i = 0; i < sizeof PRESETS / sizeof *PRESETS; i++) {
-        struct tlbkit_policy policy;
-        preset = PRESETS[i];
-        OK(tlbkit_policy_preset(preset, &policy));
-        policy.accounting = TLBKIT_ACCOUNTING_OFF;
-        everything_under(&policy);
-        policy.accounting = TLBKIT_ACCOUNTING_ON;
-        everything_under(&policy);
+    for (unsigned i = 0; i < sizeof POLICIES / sizeof *POLICIES; i++) {
+        const struct known *policy = &POLICIES[i];
+        everything_under(policy, policy->text);
+#ifdef TLBKIT_HISTORY
+        char text[96];
+        snprintf(text, sizeof text, "%s%cstats=off", policy->text, strchr(policy->text, ':') ? '+' : ':');
+        everything_under(policy, text);
+        nothing_is_counted();
+        a_space_ends(policy);
+        snprintf(text, sizeof text, "%s%cstats=on", policy->text, strchr(policy->text, ':') ? '+' : ':');
+        everything_under(policy, text);
+        counters_count(policy);
+#endif
+        a_space_ends(policy);
     }
     the_user_half_is_owed_a_flush();
     the_ceiling_can_be_set();

@@ -3,6 +3,8 @@
 
 /// As `choices.rs`.
 pub(crate) mod choices {
+    use crate::history::tables::{Foreign, TableFree};
+
     /// What a policy takes from older kernels: nothing, without the feature `history`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     #[non_exhaustive]
@@ -16,6 +18,18 @@ pub(crate) mod choices {
         #[must_use]
         pub const fn sends_at_once(&self) -> bool {
             false
+        }
+
+        /// When page-table pages are freed.
+        #[must_use]
+        pub const fn table_free(&self) -> TableFree {
+            TableFree::AtDestroyUnlessLow
+        }
+
+        /// How foreign page tables are reached.
+        #[must_use]
+        pub const fn foreign(&self) -> Foreign {
+            Foreign::DirectMap
         }
 
         pub(crate) const fn flags(&self) -> u32 {

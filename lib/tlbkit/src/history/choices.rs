@@ -1,5 +1,7 @@
 //! The choices of older kernels, beside those of [`Policy`](crate::Policy).
 
+use super::tables::{Foreign, TableFree};
+
 /// Whether the CPUs that run the kernel's own tables are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelSet {
@@ -79,6 +81,8 @@ pub enum Accounting {
 pub struct History {
     pub kernel_set: KernelSet,
     pub batching: Batching,
+    pub table_free: TableFree,
+    pub foreign: Foreign,
     pub lazy_references: LazyReferences,
     pub accounting: Accounting,
 }
@@ -88,6 +92,8 @@ impl History {
     pub const NONE: Self = Self {
         kernel_set: KernelSet::Unwritten,
         batching: Batching::Range,
+        table_free: TableFree::AtDestroyUnlessLow,
+        foreign: Foreign::DirectMap,
         lazy_references: LazyReferences::ShotDown,
         accounting: Accounting::Off,
     };
@@ -96,6 +102,18 @@ impl History {
     #[must_use]
     pub const fn sends_at_once(&self) -> bool {
         matches!(self.batching, Batching::None)
+    }
+
+    /// When page-table pages are freed.
+    #[must_use]
+    pub const fn table_free(&self) -> TableFree {
+        self.table_free
+    }
+
+    /// How foreign page tables are reached.
+    #[must_use]
+    pub const fn foreign(&self) -> Foreign {
+        self.foreign
     }
 
     /// The choices as [`flag`]s.

@@ -14,12 +14,16 @@
 //! | `LazyCount`, `keep_lazily`, `let_go` | `address_space.rs`, `switch.rs` | counted lazy references |
 //! | `end_counted` | `shootdown.rs` | the end of a space whose references are counted |
 //! | `join_kernel_set`, `leave_kernel_set` | `switch.rs` | a set that is written and that nobody reads |
+//! | `text` | `text.rs` | their keys in the text form |
+//! | `table_free`, `foreign` | `tlbkit-pmap` | what page tables read |
 //! | `Counters`, `clock`, `count` | `tlb.rs`, `shootdown.rs` | counters by reason and size |
 
 #[cfg(not(feature = "history"))]
 mod absent;
 #[cfg(not(feature = "history"))]
 mod absent_hooks;
+#[cfg(not(feature = "history"))]
+mod absent_text;
 #[cfg(feature = "history")]
 pub(crate) mod choices;
 #[cfg(feature = "history")]
@@ -35,6 +39,11 @@ pub(crate) mod presets;
 pub(crate) mod state;
 #[cfg(feature = "history")]
 pub(crate) mod stats;
+pub(crate) mod tables;
+#[cfg(feature = "history")]
+pub(crate) mod text;
 
 #[cfg(not(feature = "history"))]
 pub(crate) use absent::{choices, state};
+#[cfg(not(feature = "history"))]
+pub(crate) use absent_text::{presets, text};

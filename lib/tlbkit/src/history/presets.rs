@@ -1,16 +1,31 @@
 //! Published kernels that take something from this folder, and the list of all presets.
 
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
-use crate::kernels::{ASTERINAS, FREEBSD_14, PLAIN, Preset, TLBKIT, ceiling};
-use crate::policy::{Compare, CpuSetUpkeep, Foreign, Isolation, Lazy, LocalFlush, Policy, RangeRule, TableFree, Tags};
+use super::tables::{Foreign, TableFree};
+use crate::kernels::{Preset, TLBKIT};
+use crate::policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
+
+const fn ceiling(pages: u32, compare: Compare) -> RangeRule {
+    RangeRule::Ceiling { pages, compare }
+}
 
 const fn ivy_bridge(shift: i8, walk: LargePageWalk) -> RangeRule {
     RangeRule::FamilyShift(FamilyShift { shift, entries: 512, walk })
 }
 
-const COUNTED: History = History { lazy_references: LazyReferences::Counted, ..History::NONE };
-/// Linux before PCIDs: as `PLAIN`, with lazy references counted.
-const LINUX_3_4: Policy = Policy { history: COUNTED, ..PLAIN };
+const PLAIN: History = History { table_free: TableFree::AtOnce, ..History::NONE };
+const COUNTED: History = History { lazy_references: LazyReferences::Counted, ..PLAIN };
+/// Linux before PCIDs: one context, the set cleared at each switch, lazy CPUs interrupted once, gathered ranges.
+const LINUX_3_4: Policy = Policy {
+    tags: Tags::Off,
+    lazy: Lazy::InterruptOnce,
+    cpu_set: CpuSetUpkeep::Exact,
+    range: ceiling(0, Compare::Above),
+    isolation: Isolation::Off,
+    user_flush: UserFlush::Invpcid,
+    local_flush: LocalFlush::BeforeRemote,
+    history: COUNTED,
+};
 const LINUX_3_13: Policy = Policy {
     range: ivy_bridge(1, LargePageWalk::Walk),
     history: History { accounting: Accounting::On, ..COUNTED },
@@ -29,20 +44,14 @@ const TRIMMED_WITH_TABLES: CpuSetUpkeep = CpuSetUpkeep::TrimmedWithTables { ever
 const LINUX_6_18: Policy = Policy { cpu_set: TRIMMED_WITH_TABLES, local_flush: LocalFlush::WhileRemote, ..LINUX_4_20 };
 const NETBSD_5_0: Policy = Policy {
     range: ceiling(32, Compare::Above),
-    foreign: Foreign::Window,
-    history: History { batching: Batching::None, ..History::NONE },
-    ..PLAIN
+    history: History { batching: Batching::None, foreign: Foreign::Window, ..PLAIN },
+    ..LINUX_3_4
 };
-const NETBSD_5_0_BATCHED: Policy = Policy {
-    table_free: TableFree::AtDestroyUnlessLow,
-    foreign: Foreign::TemporarySwitch,
-    local_flush: LocalFlush::WhileRemote,
-    history: packets(6),
-    ..NETBSD_5_0
-};
+const NETBSD_5_0_BATCHED: Policy =
+    Policy { local_flush: LocalFlush::WhileRemote, history: packets(6, Foreign::TemporarySwitch), ..NETBSD_5_0 };
 
-const fn packets(pages: u8) -> History {
-    History { batching: Batching::Packet(pages), ..History::NONE }
+const fn packets(pages: u8, foreign: Foreign) -> History {
+    History { batching: Batching::Packet(pages), foreign, ..History::NONE }
 }
 
 /// All presets, oldest first within a family.
@@ -110,10 +119,26 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "netbsd-10",
         description: "packets of 16; answers before flushing are not expressed",
-        policy: Policy { foreign: Foreign::DirectMap, history: packets(16), ..NETBSD_5_0_BATCHED },
+        policy: Policy { history: packets(16, Foreign::DirectMap), ..NETBSD_5_0_BATCHED },
     },
-    FREEBSD_14,
-    ASTERINAS,
+    Preset {
+        name: "freebsd-14",
+        description: "no lazy mode, 4,096 pages or more flush everything; its whole PCID namespace is expressed as 15 \
+            slots, answers before flushing are not",
+        policy: Policy {
+            tags: Tags::RoundRobin(15),
+            lazy: Lazy::Off,
+            range: ceiling(4096, Compare::AtLeast),
+            local_flush: LocalFlush::WhileRemote,
+            history: PLAIN,
+            ..LINUX_3_4
+        },
+    },
+    Preset {
+        name: "asterinas",
+        description: "no PCID, 32 pages or more flush everything, idle keeps the space and is interrupted",
+        policy: Policy { range: ceiling(32, Compare::AtLeast), history: PLAIN, ..LINUX_3_4 },
+    },
     Preset {
         name: "xnu",
         description: "every flush of a space is a full one, under PCIDs; its shared tags are expressed as 15 \
@@ -127,3 +152,17 @@ pub const PRESETS: &[Preset] = &[
         },
     },
 ];
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    /// `pmap_invalidate_range` of FreeBSD tests `eva - sva >= PMAP_INVLPG_THRESHOLD`; Linux tests for more than 33.
+    #[test]
+    fn a_limit_is_compared_as_its_kernel_compares_it() {
+        for (name, singly) in [("freebsd-14", 4095), ("asterinas", 31), ("linux-4.13", 33), ("linux-6.18", 33)] {
+            let range = Policy::preset(name).unwrap().range;
+            assert!(!range.is_everything(singly, u64::MAX) && range.is_everything(singly + 1, u64::MAX), "{name}");
+        }
+    }
+}

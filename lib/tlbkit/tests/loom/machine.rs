@@ -21,8 +21,6 @@ pub(crate) const POLICY: Policy = Policy {
     lazy: Lazy::SkipUnlessTablesFreed,
     cpu_set: CpuSetUpkeep::Trimmed { every: 0 },
     range: RangeRule::Ceiling { pages: 33, compare: Compare::Above },
-    table_free: TableFree::AtOnce,
-    foreign: Foreign::DirectMap,
     isolation: Isolation::Off,
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::WhileRemote,

@@ -9,6 +9,7 @@ mod machine;
 mod pcid;
 mod range;
 mod slots;
+mod text;
 
 use proptest::test_runner::{Config, RngSeed};
 

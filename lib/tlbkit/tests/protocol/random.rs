@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tlbkit::{
-    Accounting, Batching, Compare, CpuSetUpkeep, FamilyShift, Features, History, Isolation, KernelSet, LargePageWalk,
-    Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
+    Batching, Compare, CpuSetUpkeep, FamilyShift, Features, History, Isolation, KernelSet, LargePageWalk, Lazy,
+    LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, Tags, UserFlush,
 };
 use tlbkit_arch::SplitMix64;
 
@@ -180,7 +180,7 @@ prop_compose! {
         lazy_references in prop::sample::select(vec![LazyReferences::Counted, LazyReferences::ShotDown]),
         kernel_set in prop::sample::select(vec![KernelSet::Unwritten, KernelSet::Written]),
     ) -> Policy {
-        let history = History { batching, lazy_references, kernel_set, accounting: Accounting::Off };
+        let history = History { batching, lazy_references, kernel_set, ..History::NONE };
         Policy {
             tags, range, lazy, cpu_set, isolation, local_flush, history,
             ..Policy::default()

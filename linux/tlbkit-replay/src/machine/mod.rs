@@ -155,7 +155,7 @@ impl<'k> Replay<'k> {
             cpu.load_kernel(irqs);
         }
         self.port(cpu.id().0).settle();
-        let frees_tables = self.tlb.policy().table_free == TableFree::AtOnce;
+        let frees_tables = self.tlb.policy().history.table_free() == TableFree::AtOnce;
         self.revoke(cpu, space, Taken { frees_tables, ..Taken::ALL }, Reason::RemoveAll);
         // Whether the tables must wait for the last lazy CPU is nobody's business here.
         let _ = cpu.destroy(self.space(space));

@@ -1,11 +1,16 @@
-//! Counters, read one by one.
+//! What only the policies of older kernels need: counters, and the range rule by family shift.
 
-use tlbkit::{CpuStats, SIZES};
+use tlbkit::{CpuStats, Place, SIZES};
 
+use crate::gather::open;
 use crate::machine::{Need, enter};
 use crate::status::{Status, report};
-use crate::storage::{MachineStorage, put};
-use crate::words::{place_of, reason_of};
+use crate::storage::{GatherStorage, MachineStorage, put};
+use crate::words::reason_of;
+
+fn place_of(place: u32) -> Result<Place, Status> {
+    Place::ALL.get(place as usize).copied().ok_or(Status::BadValue)
+}
 
 /// # Safety
 /// The crate's contract for `machine`.
@@ -55,4 +60,23 @@ pub unsafe extern "C" fn tlbkit_count_size(
         // SAFETY: the crate's contract.
         unsafe { put(count, SizeCount { samples: found.samples, cycles: found.cycles }) }
     })
+}
+
+/// Mapped pages of the space, for the range rules by family shift.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_active_pages(gather: *mut GatherStorage, pages: u64) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        unsafe { open(gather) }?.inner.set_active_pages(pages);
+        Ok(())
+    })
+}
+
+/// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
+/// says `tlbkit_gather_everything`. False on misuse.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_wants_walk(gather: *mut GatherStorage, cpu: u32) -> bool {
+    // SAFETY: the crate's contract.
+    let Ok(gather) = (unsafe { open(gather) }) else { return false };
+    gather.door(cpu, Need::Online).is_ok_and(|door| gather.inner.wants_large_page_walk(&door.cpu()))
 }
