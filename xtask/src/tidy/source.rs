@@ -202,13 +202,13 @@ mod tests {
         assert!(!code.contains("unsafe"), "{code}");
         assert_eq!(code.lines().count(), text.lines().count());
         assert!(code.contains("let b = ") && code.contains("let c: &'a T;"), "{code}");
-        assert!(code.starts_with("let a =                   ;"), "{code}");
+        assert!(code.starts_with(&format!("let a = {};", " ".repeat(16))), "{code}");
     }
 
     #[test]
     fn raw_strings_end_at_their_own_hashes_and_doc_comments_are_no_code() {
         let code = blanked("/// unsafe doc\nlet a = r#\"one \" unsafe \"#; let r#type = br\"unsafe\"; done");
-        assert!(!code.contains("unsafe") && !code.contains("doc") && !code.contains('#'), "{code}");
+        assert!(!code.contains("unsafe") && !code.contains("doc") && code.matches('#').count() == 1, "{code}");
         assert!(code.contains("let ") && code.ends_with("; done"), "{code}");
     }
 
