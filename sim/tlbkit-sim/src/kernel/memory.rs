@@ -16,10 +16,11 @@ const FRAME: u64 = tlbkit_arch::Pte::ADDRESS;
 pub(super) struct KernelMemory(pub(super) &'static Kernel);
 
 impl KernelMemory {
+    #[inline]
     fn charge(self, cycles: u64) {
         let machine = self.0.machine;
-        if machine.running_cpu().is_some() {
-            machine.running().work(cycles);
+        if let Some(cpu) = machine.running_cpu() {
+            machine.processor(cpu).work(cycles);
         }
     }
 
@@ -43,6 +44,7 @@ impl KernelMemory {
 }
 
 impl Memory for KernelMemory {
+    #[inline]
     fn load(&self, at: PhysAddr) -> u64 {
         if is_table(at) {
             self.charge(self.0.machine.costs().pte_access);

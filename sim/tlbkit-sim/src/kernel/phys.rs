@@ -91,6 +91,7 @@ impl Phys {
         (tables, data)
     }
 
+    #[inline]
     fn entry<R>(&self, at: PhysAddr, body: impl FnOnce(&Cell<u64>) -> R) -> R {
         let tables = self.tables.borrow();
         let offset = at.0 - TABLE_BASE;
@@ -181,6 +182,7 @@ impl Tables for Phys {
 }
 
 impl Memory for Phys {
+    #[inline]
     fn load(&self, at: PhysAddr) -> u64 {
         if is_table(at) { self.read(at) } else { self.word(at) }
     }

@@ -20,11 +20,12 @@ impl Kernel {
     pub(super) fn touch(&'static self, me: TaskIndex, va: u64, access: Access, overlap: Overlap) -> PhysAddr {
         let mut faults = 0;
         loop {
-            if self.machine.must_look_around() {
+            let processor = self.machine.running();
+            if self.machine.must_look_around(processor) {
                 self.pace(me);
                 continue;
             }
-            if let Ok(pa) = self.machine.access_as_user(va, access, overlap, &self.phys) {
+            if let Ok(pa) = processor.access_as_user(va, access, overlap, &self.phys) {
                 return pa;
             }
             faults += 1;

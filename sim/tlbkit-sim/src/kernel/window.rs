@@ -38,7 +38,7 @@ impl Kernel {
     fn copy_to_program(&'static self, va: u64, expected: u64) {
         let machine = self.machine;
         machine.sync(machine.touch_lookahead());
-        let Ok(at) = machine.load_as_kernel(va, &self.phys) else { self.fail(RunError::BadAccess { va }) };
+        let Ok(at) = machine.running().load_as_kernel(va, &self.phys) else { self.fail(RunError::BadAccess { va }) };
         machine.running().advance(machine.costs().copy_page);
         let found = self.phys.word(at);
         if found != expected {

@@ -9,7 +9,7 @@ use tlbkit::sync::Access as AtomicAccess;
 use tlbkit::{PhysAddr, VirtAddr};
 
 use super::agenda::NEVER;
-use super::processor::Irqs;
+use super::processor::{Irqs, Processor};
 use super::spin::Found;
 use super::system::Multiprocessor;
 use crate::lines::{LineId, Reach, word_bit};
@@ -103,7 +103,7 @@ impl Multiprocessor {
 }
 
 /// Loads and stores by address.
-impl Multiprocessor {
+impl Processor {
     /// An access of the running program. Charges for it and says where it goes.
     ///
     /// # Errors
@@ -116,24 +116,23 @@ impl Multiprocessor {
         overlap: Overlap,
         tables: &impl Tables,
     ) -> Result<PhysAddr, Fault> {
-        let processor = self.running();
-        let result = processor.mmu.borrow_mut().translate(VirtAddr(va), access, Mode::User, overlap, tables);
+        let result = self.mmu.borrow_mut().translate(VirtAddr(va), access, Mode::User, overlap, tables);
         let Hit { pa, cost } = match result {
             Ok(hit) => hit,
             Err(fault) => {
-                processor.advance_for(Cause::WalkUser, u64::from(fault.cost.cycles));
+                self.advance_for(Cause::WalkUser, u64::from(fault.cost.cycles));
                 return Err(fault);
             }
         };
         match cost.source {
             // Two loads start in a cycle; what they load is in the first-level cache.
             Source::L1 => {
-                let half = processor.half.get() + 1;
-                processor.half.set(half & 1);
-                processor.advance_for(Cause::User, u64::from(half >> 1));
+                let half = self.half.get() + 1;
+                self.half.set(half & 1);
+                self.advance_for(Cause::User, u64::from(half >> 1));
             }
-            Source::Stlb => processor.advance_for(Cause::User, u64::from(cost.cycles)),
-            Source::Walk => processor.advance_for(Cause::WalkUser, u64::from(cost.cycles)),
+            Source::Stlb => self.advance_for(Cause::User, u64::from(cost.cycles)),
+            Source::Walk => self.advance_for(Cause::WalkUser, u64::from(cost.cycles)),
         }
         Ok(pa)
     }
@@ -143,10 +142,9 @@ impl Multiprocessor {
     /// # Errors
     /// The fault that it raises, for which nothing is charged.
     pub(crate) fn load_as_kernel(&self, va: u64, tables: &impl Tables) -> Result<PhysAddr, Fault> {
-        let processor = self.running();
-        let mut mmu = processor.mmu.borrow_mut();
+        let mut mmu = self.mmu.borrow_mut();
         let hit = mmu.translate(VirtAddr(va), Access::Read, Mode::Kernel, Overlap::Independent, tables)?;
-        processor.advance_for(Cause::WalkKernel, u64::from(hit.cost.cycles));
+        self.advance_for(Cause::WalkKernel, u64::from(hit.cost.cycles));
         Ok(hit.pa)
     }
 }

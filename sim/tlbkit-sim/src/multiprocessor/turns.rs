@@ -6,7 +6,7 @@
 use super::agenda::NEVER;
 use super::fiber;
 use super::prefetch::prefetch;
-use super::processor::{Irqs, Ring};
+use super::processor::{Irqs, Processor, Ring};
 use super::system::{Multiprocessor, NOBODY};
 use crate::observer::Cause;
 
@@ -96,10 +96,10 @@ impl Multiprocessor {
         self.limit.set(ahead.min(self.processors[cpu].takes_at()).min(bound));
     }
 
-    /// True if the running CPU must look around before its next touch of memory.
+    /// True if the running CPU, which is `processor`, must look around before its next touch of memory.
     #[inline]
-    pub(crate) fn must_look_around(&self) -> bool {
-        self.running().now() >= self.limit.get()
+    pub(crate) fn must_look_around(&self, processor: &Processor) -> bool {
+        processor.now() >= self.limit.get()
     }
 
     /// Lets CPUs that are behind catch up, unless this one is at most `lookahead` cycles ahead; takes due interrupts.
