@@ -2,7 +2,8 @@
 
 use tlbkit::{History, LazyReferences, Policy};
 
-use crate::machine::{POLICY, Setup, check};
+use crate::explore::check;
+use crate::machine::{POLICY, Setup};
 
 /// Whoever comes last frees the table, after everything that the other did with it.
 #[test]

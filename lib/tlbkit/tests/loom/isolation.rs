@@ -2,7 +2,8 @@
 
 use tlbkit::{Isolation, Policy, UserFlush};
 
-use crate::machine::{POLICY, Setup, check};
+use crate::explore::check;
+use crate::machine::{POLICY, Setup};
 
 fn revoke_meets_a_program(user_flush: UserFlush) {
     check(

@@ -1,6 +1,7 @@
 //! INV-2 and INV-12: a CPU that joins a space and one that revokes translations cannot both miss the other.
 
-use crate::machine::{Setup, check};
+use crate::explore::check;
+use crate::machine::Setup;
 
 #[test]
 fn inv_2_join_meets_revoke() {

@@ -1,6 +1,7 @@
 //! INV-6 for the kernel's own pages: CPUs that come, go, and stop while one of them is revoked.
 
-use crate::machine::{Setup, check};
+use crate::explore::check;
+use crate::machine::Setup;
 use crate::memory::KERNEL;
 
 fn setup() -> Setup {

@@ -1,6 +1,7 @@
 //! INV-5: a lazy CPU is not interrupted, and is none the worse for it.
 
-use crate::machine::{Setup, check};
+use crate::explore::check;
+use crate::machine::Setup;
 
 /// The race of C-24: either the sender sees it running, or it sees the new generation.
 #[test]

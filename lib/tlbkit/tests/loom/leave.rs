@@ -3,7 +3,8 @@
 use tlbkit::{CpuSetUpkeep, Policy};
 
 use crate::cpu::Cpu;
-use crate::machine::{POLICY, Setup, check};
+use crate::explore::check;
+use crate::machine::{POLICY, Setup};
 
 const EXACT: Policy = Policy { cpu_set: CpuSetUpkeep::Exact, ..POLICY };
 

@@ -1,18 +1,15 @@
-//! The machine that loom explores: what its CPUs share, and the run of one program on each.
+//! The machine that loom explores: what its CPUs share.
 
 use std::cell::Cell;
-use std::rc::Rc;
 
-use loom::thread;
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, Foreign, History, Isolation, Late, Lazy, LocalFlush,
-    PhysAddr, Policy, RangeRule, SpaceToken, TableFree, Tags, Tlb, UserFlush,
+    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, History, Isolation, Late, Lazy, LocalFlush, PhysAddr,
+    Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
 };
 
 use crate::core::Core;
-use crate::cpu::Cpu;
 use crate::memory::{KERNEL, Table};
 
 /// The policy that the tests vary: nothing is written at a switch but what the handshakes need.
@@ -104,7 +101,7 @@ fn protocol<'k>(storage: &'k Storage) -> Protocol<'k> {
 }
 
 impl Machine {
-    fn new(setup: Setup, cpus: usize) -> Self {
+    pub(crate) fn new(setup: Setup, cpus: usize) -> Self {
         let storage = Storage {
             cpus: (0..cpus).map(|_| CpuState::new()).collect(),
             matrix: zeros(Tlb::matrix_words(cpus)),
@@ -129,31 +126,5 @@ impl Machine {
     /// The space whose pages table `table` holds.
     pub(crate) fn space(&self, table: usize) -> &AddressSpace<'_> {
         &self.kernel.borrow_dependent().spaces[table - 1]
-    }
-}
-
-/// Explores the executions of `programs`, the nth on CPU n, all at once, after `prepare` has run alone.
-pub(crate) fn check<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
-    let mut model = loom::model::Builder::new();
-    model.preemption_bound = model.preemption_bound.or(Some(setup.preemptions));
-    model.max_branches = 20_000;
-    model.check(move || run(setup, prepare, programs));
-}
-
-fn run<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
-    let machine = Rc::new(Machine::new(setup, N));
-    let cpus: [Cpu; N] = std::array::from_fn(|n| Cpu::new(Rc::clone(&machine), n));
-    cpus.iter().for_each(Cpu::bring_up);
-    prepare(&cpus);
-    let mut jobs = cpus.into_iter().zip(programs);
-    let first = jobs.next();
-    let work = |(cpu, program): (Cpu, fn(&Cpu))| {
-        program(&cpu);
-        cpu.rest();
-    };
-    let others: Vec<_> = jobs.map(|job| thread::spawn(move || work(job))).collect();
-    first.into_iter().for_each(work);
-    for other in others {
-        assert!(other.join().is_ok(), "a CPU's program panicked");
     }
 }

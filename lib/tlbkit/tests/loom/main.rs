@@ -17,6 +17,7 @@
 
 mod core;
 mod cpu;
+mod explore;
 mod machine;
 mod memory;
 

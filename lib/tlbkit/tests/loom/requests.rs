@@ -2,7 +2,8 @@
 
 use tlbkit::Late;
 
-use crate::machine::{Setup, check};
+use crate::explore::check;
+use crate::machine::Setup;
 
 #[test]
 fn inv_6_what_the_target_did_is_over_when_the_flush_returns() {

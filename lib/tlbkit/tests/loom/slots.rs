@@ -2,7 +2,8 @@
 
 use tlbkit::{CpuSetUpkeep, Policy, Tags};
 
-use crate::machine::{POLICY, Setup, check};
+use crate::explore::check;
+use crate::machine::{POLICY, Setup};
 
 /// One slot for two spaces: what the tag held of one must never serve the other.
 #[test]

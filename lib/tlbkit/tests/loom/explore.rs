@@ -1,0 +1,34 @@
+//! Every execution of one program on each CPU, up to loom's bound.
+
+use std::rc::Rc;
+
+use loom::thread;
+
+use crate::cpu::Cpu;
+use crate::machine::{Machine, Setup};
+
+/// Explores the executions of `programs`, the nth on CPU n, all at once, after `prepare` has run alone.
+pub(crate) fn check<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(setup.preemptions));
+    model.max_branches = 20_000;
+    model.check(move || run(setup, prepare, programs));
+}
+
+fn run<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
+    let machine = Rc::new(Machine::new(setup, N));
+    let cpus: [Cpu; N] = std::array::from_fn(|n| Cpu::new(Rc::clone(&machine), n));
+    cpus.iter().for_each(Cpu::bring_up);
+    prepare(&cpus);
+    let mut jobs = cpus.into_iter().zip(programs);
+    let first = jobs.next();
+    let work = |(cpu, program): (Cpu, fn(&Cpu))| {
+        program(&cpu);
+        cpu.rest();
+    };
+    let others: Vec<_> = jobs.map(|job| thread::spawn(move || work(job))).collect();
+    first.into_iter().for_each(work);
+    for other in others {
+        assert!(other.join().is_ok(), "a CPU's program panicked");
+    }
+}
