@@ -77,13 +77,18 @@ fn paths() -> Vec<Path> {
         Path::new("gather 512 pages, flush", |bench, n| bench.gather(n, 512)),
     ];
     paths.extend(remote());
-    paths.extend(older());
+    if cfg!(feature = "history") {
+        paths.extend(older());
+    }
+    paths.push(
+        Path::new("answer, 1 page", |bench, n| bench.be_answered(n)).prepared(|bench| bench.join(1, Mode::Running)),
+    );
     paths
 }
 
 /// Paths under the policies of older kernels, which count lazy references, leave the set at each switch, or have no
-/// tags; and the answer to a request. `sim/machines/software/tlbkit.toml` has the counts.
-fn older() -> [Path; 9] {
+/// tags; only with the feature `history`. `sim/machines/software/tlbkit.toml` has the counts.
+fn older() -> [Path; 8] {
     let preset = |name: &str| Policy::preset(name).expect("a preset");
     let going_idle = || {
         Path::new("enter lazy, counted", |bench, n| {
@@ -104,7 +109,6 @@ fn older() -> [Path; 9] {
         switches("switch, new, counted", &[0, 1, 2, 3, 4, 5, 6, 7]).under(counting),
         switches("switch, new, exact set", &[0, 1, 2, 3, 4, 5, 6, 7]).under(preset("linux-4.20")),
         switches("switch, no tags", &[0, 1]).under(preset("linux-4.13")),
-        Path::new("answer, 1 page", |bench, n| bench.be_answered(n)).prepared(|bench| bench.join(1, Mode::Running)),
     ]
 }
 
