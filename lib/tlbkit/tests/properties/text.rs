@@ -37,6 +37,8 @@ fn reads_back(policy: Policy) -> Result<(), TestCaseError> {
 }
 
 proptest! {
+    #![proptest_config(crate::config())]
+
     #[test]
     fn any_policy_reads_back(preset in 0..PRESETS.len(), settings in settings()) {
         let mut policy = PRESETS[preset].policy;
