@@ -5,8 +5,11 @@ use tlbkit_sim::observer::Cause;
 
 use crate::output::table::grid;
 
+/// Makes one cell of an outcome.
+type Cell = fn(&Outcome) -> String;
+
 /// What is compared, with how a cell is made of an outcome.
-const QUANTITIES: &[(&str, fn(&Outcome) -> String)] = &[
+const QUANTITIES: &[(&str, Cell)] = &[
     ("score a second", |o| format!("{:.0}", o.score_per_second)),
     ("flush interrupts sent", |o| o.ipis.sent.to_string()),
     ("  of them needed", |o| ratio(o.flushes.interrupts.needed, o.flushes.interrupts.done)),

@@ -117,10 +117,10 @@ unsafe fn begin(
 ) -> Result<(), Status> {
     // SAFETY: the contract.
     let machine = unsafe { Machine::find::<'static>(machine) }?;
-    // SAFETY: the contract: the space outlives the gather.
     let translations = if space.is_null() {
         Translations::OfKernel
     } else {
+        // SAFETY: the contract: the space outlives the gather.
         Translations::OfSpace(&unsafe { Space::find(space) }?.inner)
     };
     // SAFETY: the contract.
