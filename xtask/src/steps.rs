@@ -26,6 +26,10 @@ const STEPS: &[Step] = &[
     // Alone, so that no other crate's wish for `observe` reaches it: this is what a kernel links.
     Step { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --no-fail-fast --quiet") },
     Step {
+        name: "test its history",
+        run: |root| cargo(root, "test --package tlbkit --features history --no-fail-fast --quiet"),
+    },
+    Step {
         name: "test x86 for C",
         run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
     },

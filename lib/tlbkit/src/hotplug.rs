@@ -22,7 +22,7 @@ impl Tlb<'_> {
     ///
     /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its responder's inbox
     /// and no interrupt follows; the next initiator counts on that interrupt and sends none. So a kernel that calls
-    /// this must return [`Late::AskAgain`] from [`Hardware::late`].
+    /// this must return [`Late::AskAgain`](crate::Late::AskAgain) from [`Hardware::late`].
     ///
     /// # Panics
     /// If there is no such CPU.
