@@ -36,7 +36,7 @@ impl Knobs {
     /// A range of more than 1 GiB of base pages is everything whatever is said here.
     pub fn set_ceiling(&self, pages: u32) {
         // Relaxed: as above.
-        self.ceiling.store(u64::from(pages).min(MAX_CEILING_PAGES), Ordering::Relaxed);
+        self.ceiling.store(u64::from(pages), Ordering::Relaxed);
     }
 
     pub(crate) fn user_flush(&self) -> UserFlush {
@@ -45,11 +45,12 @@ impl Knobs {
     }
 
     pub(crate) fn is_everything(&self, rule: &RangeRule, pages: u64, active_pages: u64) -> bool {
+        if pages > MAX_CEILING_PAGES {
+            return true;
+        }
         // Relaxed: as above.
         match (self.ceiling.load(Ordering::Relaxed), rule) {
-            (BY_RULE, RangeRule::FamilyShift(rule)) => {
-                pages > MAX_CEILING_PAGES || rule.is_everything(pages, active_pages)
-            }
+            (BY_RULE, RangeRule::FamilyShift(rule)) => rule.is_everything(pages, active_pages),
             (ceiling, _) => pages > ceiling,
         }
     }
