@@ -30,12 +30,6 @@ impl Presence {
         Self(id.0 | Self::LAZY)
     }
 
-    /// True if it runs the space `id` or holds it lazily.
-    #[inline(always)]
-    pub(crate) const fn runs_or_holds(self, id: SpaceId) -> bool {
-        (self.0 ^ id.0) << 1 == 0
-    }
-
     #[inline(always)]
     pub(crate) const fn as_lazy(self) -> Self {
         Self(self.0 | Self::LAZY)

@@ -20,8 +20,8 @@ use core::ops::Range;
 
 use crate::addr::{CpuId, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Destroyed, Generation, Translations};
-use crate::cpu_set::{each_cpu, split};
-use crate::cpu_state::Presence;
+use crate::cpu_set::{each_cpu, first_cpu, split};
+use crate::cpu_state::{CpuState, Presence};
 use crate::hardware::{Event, Hardware};
 use crate::policy::{Lazy, LocalFlush};
 use crate::reason::Reason;
@@ -141,11 +141,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Those of `bits`, the word at `index` of a set of CPUs, that must be asked.
     #[inline(never)]
     fn choose_responders(&self, index: usize, bits: u64, request: &Request<'_>) -> u64 {
-        let reach = self.reach(request);
+        let (reach, cpus) = (self.reach(request), &self.tlb.cpus[first_cpu(index, 1).0 as usize..]);
         let mut chosen = 0;
-        each_cpu(index, bits, |cpu| {
-            if self.should_flush_cpu(cpu, request, reach) {
-                chosen |= split(cpu).1;
+        each_cpu(0, bits, |CpuId(n)| {
+            if should_flush_cpu(&cpus[n as usize], request, reach) {
+                chosen |= 1 << n;
             }
         });
         chosen
@@ -160,27 +160,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             Reach::Lazy
         } else {
             Reach::Running
-        }
-    }
-
-    /// True if `cpu` must flush before the shootdown returns. INV-2, the initiator's side: a CPU in the middle of a
-    /// switch must, since it may have read the old generation. One that runs something else, or holds the space lazily,
-    /// need not: it will find the new generation before it uses the space.
-    #[inline(always)]
-    fn should_flush_cpu(&self, cpu: CpuId, request: &Request<'_>, reach: Reach) -> bool {
-        // Acquire: partner is the Release that ends a switch, begins lazy mode or leaves: what that CPU did is over.
-        let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
-        if reach == Reach::Running && seen.is_lazy() {
-            return false;
-        }
-        if seen == Presence::running(request.space) || seen == Presence::SWITCHING {
-            return true;
-        }
-        match reach {
-            Reach::Running => false,
-            Reach::Lazy => seen == Presence::lazy(request.space),
-            // One that is absent answers nobody, and flushes everything when it returns.
-            Reach::Present => seen != Presence::ABSENT,
         }
     }
 
@@ -243,5 +222,26 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         };
         self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
         Destroyed::Now
+    }
+}
+
+/// True if `cpu` must flush before the shootdown returns. INV-2, the initiator's side: a CPU in the middle of a
+/// switch must, since it may have read the old generation. One that runs something else, or holds the space lazily,
+/// need not: it will find the new generation before it uses the space.
+#[inline(always)]
+fn should_flush_cpu(cpu: &CpuState, request: &Request<'_>, reach: Reach) -> bool {
+    // Acquire: partner is the Release that ends a switch, begins lazy mode or leaves: what that CPU did is over.
+    let seen = Presence(cpu.presence.load(Ordering::Acquire));
+    if reach == Reach::Running && seen.is_lazy() {
+        return false;
+    }
+    if seen == Presence::running(request.space) || seen == Presence::SWITCHING {
+        return true;
+    }
+    match reach {
+        Reach::Running => false,
+        Reach::Lazy => seen == Presence::lazy(request.space),
+        // One that is absent answers nobody, and flushes everything when it returns.
+        Reach::Present => seen != Presence::ABSENT,
     }
 }

@@ -31,7 +31,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if left == Presence::running(id) {
             return;
         }
-        if left.runs_or_holds(id) {
+        if left == Presence::lazy(id) {
             return self.leave_lazy(to, id);
         }
         self.switch_between(left, to, irqs);
