@@ -90,7 +90,7 @@ fn an_emulated_run_is_the_same_again() {
 
 #[test]
 fn wrong_words_are_named_in_one_line() {
-    for (words, named) in [(["--workload", "nix"], "workload=nix"), (["--option", "pti=maybe"], "pti=maybe")] {
+    for (words, named) in [(["--workload", "nix"], "workload=nix"), (["--option", "monitor=maybe"], "monitor=maybe")] {
         let Some(output) = boot(&words) else { return };
         assert_eq!(output.status.code(), Some(2));
         let message = message(&output);
