@@ -3,7 +3,7 @@
 //! From top to bottom, each folder using those below it: `verbs` (what a person types), `experiments` (the published
 //! results, each with what it runs), `lab` (what verbs share), `output` (what a person sees), `published` (a published
 //! result as data). Exit status: 0 everything as expected, 1 a changed verdict, a violation or an output that could not
-//! be written, 2 wrong usage or bad input.
+//! be written, 2 wrong usage or bad input; of `record` and `observe` with a command, the command's own.
 
 mod experiments;
 mod lab;
@@ -37,6 +37,7 @@ fn main() -> ExitCode {
     match verbs::execute(&arguments.verb, format) {
         Ok(Ending::AsExpected) => ExitCode::SUCCESS,
         Ok(Ending::NotAsExpected) => ExitCode::from(1),
+        Ok(Ending::AsCommand(status)) => ExitCode::from(status),
         Err(error) => {
             eprintln!("tlbkit: {error:#}");
             ExitCode::from(2)

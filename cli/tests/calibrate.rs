@@ -39,5 +39,8 @@ fn a_file_that_cannot_be_written_is_named() {
     let output = tlbkit(&["calibrate", "--quick", "-o", "no/such/folder/mine.toml"], &dir);
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8_lossy(&output.stderr);
-    assert!(message.starts_with("tlbkit: no/such/folder/mine.toml: ") && message.lines().count() == 1, "{message}");
+    assert!(
+        message.starts_with("tlbkit: cannot write no/such/folder/mine.toml: ") && message.lines().count() == 1,
+        "{message}"
+    );
 }

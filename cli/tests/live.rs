@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
@@ -24,13 +26,18 @@ fn command(arguments: &[&str]) -> Command {
 
 /// The rows that it printed; none, and a line that says so, if nothing can be recorded here.
 fn rows(output: &Output) -> Option<Vec<Value>> {
+    rows_with_status(output, 0)
+}
+
+/// The same of a command that ends with this status.
+fn rows_with_status(output: &Output, status: i32) -> Option<Vec<Value>> {
     let message = String::from_utf8_lossy(&output.stderr);
     let is_refused = message.contains("ermission") || message.contains("not permitted");
-    if !output.status.success() && (is_refused || NOT_HERE.iter().any(|start| message.starts_with(start))) {
+    if output.status.code() != Some(status) && (is_refused || NOT_HERE.iter().any(|start| message.starts_with(start))) {
         println!("skipped: {message}");
         return None;
     }
-    assert!(output.status.success(), "{message}");
+    assert_eq!(output.status.code(), Some(status), "{message}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     Some(text.lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect())
 }
@@ -44,7 +51,7 @@ const LOAD: [&str; 3] = ["sh", "-c", "for i in 1 2 3 4 5 6 7 8 9; do ls / | cat;
 #[test]
 fn a_command_is_recorded_small_and_its_status_is_told() {
     let output = run(&[&["--json", "record", "-o", "load.tlbtrace", "--compare", "1", "--"][..], &LOAD].concat());
-    let Some(rows) = rows(&output) else { return };
+    let Some(rows) = rows_with_status(&output, 3) else { return };
     let [row] = rows.as_slice() else { panic!("what the command writes is no row: {rows:?}") };
     assert!(String::from_utf8_lossy(&output.stderr).contains("usr"), "the command's own output is kept");
     assert_eq!(row["status"], 3);
@@ -94,14 +101,86 @@ fn ctrl_c_ends_observing_with_a_summary() {
     assert!(text.contains("| processes |"), "processes of one name share a row: {text}");
 }
 
+/// Starts recording all CPUs into the file `name`, and waits until there is something to be lost.
+fn recording(name: &str) -> Option<(Child, PathBuf)> {
+    // What a test that failed left there.
+    fs::remove_dir_all(folder(name)).unwrap();
+    let folder = folder(name);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    command.args(["record", "-o", "a.tlbtrace", "--all-cpus", "--duration", "60"]).current_dir(&folder);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(20) {
+        if written(&folder).is_some_and(|file| fs::metadata(file).is_ok_and(|data| data.len() > 0)) {
+            return Some((child, folder));
+        }
+        if child.try_wait().unwrap().is_some() {
+            break;
+        }
+        sleep(Duration::from_millis(20));
+    }
+    let _ = child.kill();
+    rows_with_status(&child.wait_with_output().unwrap(), 0);
+    None
+}
+
+/// What perf writes.
+fn written(folder: &Path) -> Option<PathBuf> {
+    let parts = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    parts.map(|path| path.join("perf.data")).find(|file| file.exists())
+}
+
+/// Waits until nobody writes to `file`.
+fn wait_for_writers(file: &Path) {
+    let started = Instant::now();
+    let is_open = || {
+        let of = |process: PathBuf| fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
+        let all = fs::read_dir("/proc").unwrap().flat_map(|process| of(process.unwrap().path()));
+        all.into_iter().any(|open| fs::read_link(open.path()).is_ok_and(|to| to == file))
+    };
+    while is_open() {
+        assert!(started.elapsed() < Duration::from_secs(20), "somebody still writes to {}", file.display());
+        sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_lost_terminal_ends_a_recording_that_is_kept() {
+    let Some((child, folder)) = recording("hangup") else { return };
+    Command::new("kill").args(["-HUP", &child.id().to_string()]).status().unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(fs::read(folder.join("a.tlbtrace")).unwrap().starts_with(b"tlbtrace"));
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "only the trace is left");
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn perf_ends_with_a_recorder_that_was_killed_and_leaves_what_can_be_read() {
+    let Some((mut child, folder)) = recording("killed") else { return };
+    let file = written(&folder).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for_writers(&file);
+    let output = command(&["--json", "tune", file.to_str().unwrap(), "--machine", "recent-vm"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_recording_ends_at_its_limit_and_the_command_does_not() {
+    let load = "i=0; while [ $i -lt 400 ]; do /bin/true; sleep 0.002; i=$((i+1)); done; exit 4";
+    let output = run(&["--json", "record", "-o", "cut.tlbtrace", "--megabytes-max", "1", "--", "sh", "-c", load]);
+    let Some(rows) = rows_with_status(&output, 4) else { return };
+    assert_eq!((&rows[0]["is_cut_short"], &rows[0]["status"]), (&true.into(), &4.into()), "{}", rows[0]);
+    assert!(rows[0]["events"].as_u64() > Some(0), "{}", rows[0]);
+}
+
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
     let cases: [(&[&str], &str); 7] = [
-        (
-            &["record", "-o", "/nowhere/a.tlbtrace", "--", "ls"],
-            "tlbkit: /nowhere/a.tlbtrace: its folder does not exist",
-        ),
-        (&["observe", "--html", "/nowhere/a.html", "--", "ls"], "tlbkit: /nowhere/a.html: its folder does not exist"),
+        (&["record", "-o", "/nowhere/a.tlbtrace", "--", "ls"], "tlbkit: cannot write /nowhere/a.tlbtrace: "),
+        (&["observe", "--html", "/nowhere/a.html", "--", "ls"], "tlbkit: cannot write /nowhere/a.html: "),
         (&["record"], "tlbkit: nobody to watch: "),
         (&["observe"], "tlbkit: nobody to watch: "),
         (&["record", "--all-cpus", "--duration=0"], "tlbkit: --duration 0: must be above 0"),

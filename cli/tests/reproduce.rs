@@ -14,8 +14,9 @@ use serde_json::Value;
 fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reproduce");
     fs::create_dir_all(&folder).unwrap();
-    let report = folder.join("index.html");
+    let (report, all) = (folder.join("pcid-range.html"), folder.join("index.html"));
     fs::write(&report, "whole").unwrap();
+    fs::write(&all, "all of them").unwrap();
     let folder = folder.to_str().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
     let command = command.args(["--json", "reproduce", "pcid", "range", "--report", folder]).stdout(Stdio::piped());
@@ -32,9 +33,11 @@ fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
     let verdicts: Vec<_> =
         rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["verdict"].clone()).collect();
     assert!(verdicts.contains(&"in band".into()) && verdicts.contains(&"known miss".into()), "{verdicts:?}");
-    let page = fs::read_to_string(&report).unwrap();
+    let page = fs::read_to_string(Path::new(folder).join("pcid.html")).unwrap();
     assert!(page.contains("tlbkit reproduce pcid") && page.ends_with("</html>"), "{page}");
-    assert!(!Path::new(folder).join("index.html.part").exists());
+    assert_eq!(fs::read_to_string(&all).unwrap(), "all of them", "less does not replace more");
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.contains("part")).count(), 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #include "hardware.h"
 
-#define PATIENCE 2000u
+#define PATIENCE_ROUNDS 2000u
 
 enum fault fault;
 static uint32_t features_of[CPUS];
@@ -31,16 +31,18 @@ static void relax_while_waiting(uint32_t cpu) {
     relax();
 }
 
-// A CPU whose interrupt was lost for good: say which, and stop.
-static uint32_t late(uint32_t cpu, uint32_t missing) {
-    static unsigned times;
-    if (__atomic_add_fetch(&times, 1, __ATOMIC_RELAXED) < PATIENCE)
-        return TLBKIT_LATE_WAIT;
+// A CPU that was asked again and again, and does not answer: say which, and stop.
+static void unanswered(uint32_t cpu, uint32_t missing) {
     line_begin("late");
     line_number("cpu", cpu);
     line_number("missing", missing);
     line_end();
     leave(FAILED);
+}
+
+static void last_lazy_reference(uint32_t cpu, struct tlbkit_space *space) {
+    (void)cpu;
+    unreferenced = space;
 }
 
 void misuse_hook(const struct tlbkit_misuse *misuse) {
@@ -59,7 +61,10 @@ const struct tlbkit_hardware_ops *hardware_table(void) {
         .send_ipi = send_ipi,
         .send_ipi_to_others = send_ipi_to_others,
         .relax = relax_while_waiting,
-        .late = late,
+        .this_cpu = this_cpu,
+        .unanswered = unanswered,
+        .patience_rounds = PATIENCE_ROUNDS,
+        .last_lazy_reference = last_lazy_reference,
     };
     instructions_fill(&ops);
     if (fault == FAULT_NO_INVLPG)

@@ -77,3 +77,5 @@ void misuse_hook(const struct tlbkit_misuse *misuse);
 
 // main.c
 extern struct tlbkit_machine machine;
+// The space of which the last lazy reference was given back last.
+extern struct tlbkit_space *volatile unreferenced;

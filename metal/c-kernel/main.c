@@ -52,9 +52,8 @@ static void remap(unsigned page, uint64_t value, enum tlbkit_reason reason) {
     struct tlbkit_gather gather;
     OK(tlbkit_gather_begin(&gather, &machine, &a.space, &frames));
     uint64_t old = user_map(&a, page, frame_of(value));
-    OK(tlbkit_gather_range(&gather, this_cpu(), user_address(page), 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
-                           reason));
-    OK(tlbkit_gather_hold(&gather, old));
+    OK(tlbkit_gather_unmap(&gather, this_cpu(), user_address(page), TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, reason,
+                           old));
     OK(tlbkit_gather_finish(&gather, this_cpu()));
 }
 
@@ -110,7 +109,8 @@ static void test_shootdown(void) {
     want(0, 101);
     on_all(find_user);
     uint64_t told = told_for(TLBKIT_REASON_MIGRATE);
-    CHECK(told == CPUS - 1 && interrupts[1] + interrupts[2] + interrupts[3] - before == CPUS - 1);
+    // More than one each where a CPU was late, as on a busy host, and was asked again.
+    CHECK(told == CPUS - 1 && interrupts[1] + interrupts[2] + interrupts[3] - before >= CPUS - 1);
     line_begin("shootdown");
     line_number("told", told);
     line_end();
@@ -138,9 +138,9 @@ static void test_gather(void) {
     struct tlbkit_gather gather;
     OK(tlbkit_gather_begin(&gather, &machine, &a.space, &frames));
     for (unsigned page = 1; page < 4; page++) {
-        OK(tlbkit_gather_hold(&gather, user_map(&a, page, 0)));
-        OK(tlbkit_gather_range(&gather, 0, user_address(page), 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
-                               TLBKIT_REASON_REMOVE_PTE));
+        uint64_t old = user_map(&a, page, 0);
+        OK(tlbkit_gather_unmap(&gather, 0, user_address(page), TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
+                               TLBKIT_REASON_REMOVE_PTE, old));
     }
     CHECK(freed == 0);
     OK(tlbkit_gather_finish(&gather, 0));
@@ -231,18 +231,49 @@ static void test_offline(void) {
     line_end();
 }
 
-static void test_destroy(void) {
-    bool may_free = false;
+struct tlbkit_space *volatile unreferenced;
+
+static void deep_idle(void) {
+    irqs_off();
+    OK(tlbkit_load_kernel(&machine, this_cpu()));
+    irqs_on();
+}
+
+// A process runs on CPU 1 and ends while that CPU holds it lazily. CPU 0 interrupts nobody for it, though it may not be
+// interrupted itself; what CPU 1 says when it leaves is what frees the tables.
+static void end_of(struct process *process) {
+    bool may_free = true;
     on_cpu(1, run_b);
     want(0, 200);
     on_cpu(1, find_user);
     on_cpu(1, go_idle);
-    OK(tlbkit_space_destroy(&machine, 0, &b.space, &may_free));
-    CHECK(may_free);
-    process_free(&b);
+    unreferenced = NULL;
+    irqs_off();
+    OK(tlbkit_space_destroy_later(&machine, 0, &process->space, &may_free));
+    irqs_on();
+    CHECK(!may_free && !unreferenced);
+    on_cpu(1, deep_idle);
+    CHECK(unreferenced == &process->space);
+    process_free(process);
+}
+
+enum { ENDS = 100 };
+
+static void test_destroy(void) {
+    unsigned before = interrupts_sent;
+    for (unsigned turn = 1; turn <= ENDS; turn++) {
+        end_of(&b);
+        if (turn == ENDS)
+            break;
+        process_make(&b);
+        user_map(&b, 0, frame_of(200));
+    }
+    CHECK(interrupts_sent == before);
     want(0, 0);
     on_cpu(1, find_user);
     line_begin("destroy");
+    line_number("ends", ENDS);
+    line_number("interrupts", interrupts_sent - before);
     line_end();
 }
 

@@ -4,7 +4,7 @@
 //! A script appended to a copy of the report measures it and hands the figures to the page around the frame, whose DOM
 //! the browser prints. The report itself is not changed, and needs no server.
 
-use crate::outcome::{Outcome, cargo};
+use crate::outcome::{StepOutcome, cargo};
 use crate::setup::{self, Ready};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
@@ -61,10 +61,10 @@ struct Measured {
 }
 
 /// The step: makes a report with the command as built and looks at it.
-pub(crate) fn check(root: &Path) -> Result<Outcome> {
+pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     let browser = match chromium() {
         Ready::Yes(browser) => browser,
-        Ready::No(how) => return Ok(Outcome::Skipped(format!("no chromium; {how}"))),
+        Ready::No(how) => return Ok(StepOutcome::Skipped(format!("no chromium; {how}"))),
     };
     let dir = fresh_dir(root, "report-check")?;
     reproduce(root, &dir)?;
@@ -77,16 +77,16 @@ pub(crate) fn check(root: &Path) -> Result<Outcome> {
     print_pdf(&browser, &report, &dir)?;
     fs::remove_dir_all(&dir)?;
     Ok(if faults.is_empty() {
-        Outcome::Ok(format!("{PHONE_PX} px, {DESKTOP_PX} px, print"))
+        StepOutcome::Ok(format!("{PHONE_PX} px, {DESKTOP_PX} px, print"))
     } else {
-        Outcome::Failed(faults.join("; "))
+        StepOutcome::Failed(faults.join("; "))
     })
 }
 
 /// Runs `reproduce` in `dir`. It must find every verdict as recorded.
 fn reproduce(root: &Path, dir: &Path) -> Result<()> {
     let built = cargo(root, "build --release --quiet --package tlbkit-cli")?;
-    ensure!(matches!(built, Outcome::Ok(_)), "the command did not build");
+    ensure!(matches!(built, StepOutcome::Ok(_)), "the command did not build");
     let command = setup::target_dir(root).join("release/tlbkit");
     let status = Command::new(&command).arg("reproduce").current_dir(dir).stdout(Stdio::null()).status();
     let status = status.with_context(|| format!("running {}", command.display()))?;

@@ -10,9 +10,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tlbkit_boot::{Ended, Machine, PACKAGE, PROGRAM, TARGET};
 
-use crate::outcome::Outcome;
+use crate::c_library::{self, tool};
+use crate::outcome::StepOutcome;
 use crate::qemu::emulator::Threads;
 use crate::setup::{self, Ready};
+
+/// Where it is built, in cargo's folder.
+const FOLDER: &str = "c-kernel";
 
 /// How a kernel's objects are compiled; nothing here is special to the library.
 const KERNEL_FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -ffreestanding -fno-stack-protector -fno-pic \
@@ -32,9 +36,9 @@ enum Instructions {
 /// Builds, boots and tells; false if a boot ended otherwise than it must.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     Ok(match check(root)? {
-        Outcome::Ok(_) => true,
-        Outcome::Skipped(how) => bail!("{how}"),
-        Outcome::Failed(why) => {
+        StepOutcome::Ok(_) => true,
+        StepOutcome::Skipped(how) => bail!("{how}"),
+        StepOutcome::Failed(why) => {
             println!("{why}");
             false
         }
@@ -42,25 +46,25 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
 }
 
 /// The same as a step of `cargo xtask test`.
-pub(crate) fn check(root: &Path) -> Result<Outcome> {
+pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     for ready in [setup::program(&[PROGRAM], PACKAGE), setup::program(&["gcc"], "gcc")] {
         if let Ready::No(how) = ready {
-            return Ok(Outcome::Skipped(how));
+            return Ok(StepOutcome::Skipped(how));
         }
     }
     if let Ready::No(how) = setup::target(TARGET) {
-        return Ok(Outcome::Skipped(how));
+        return Ok(StepOutcome::Skipped(how));
     }
     for instructions in [Instructions::Own, Instructions::OfTheArchive] {
         let kernel = build(root, instructions)?;
         for &(argument, code, test) in BOOTS {
             if let Some(why) = wrong_end(&boot(&kernel, argument)?, code, test) {
                 let name = if argument.is_empty() { "without a fault" } else { argument };
-                return Ok(Outcome::Failed(format!("instructions {instructions:?}, boot {name}: {why}")));
+                return Ok(StepOutcome::Failed(format!("instructions {instructions:?}, boot {name}: {why}")));
             }
         }
     }
-    Ok(Outcome::Ok(format!("{} boots", 2 * BOOTS.len())))
+    Ok(StepOutcome::Ok(format!("{} boots", 2 * BOOTS.len())))
 }
 
 /// Builds the archive and the kernel, and returns the kernel.
@@ -69,19 +73,8 @@ fn build(root: &Path, instructions: Instructions) -> Result<PathBuf> {
         Instructions::Own => ("history", "-UTLBKIT_X86"),
         Instructions::OfTheArchive => ("history,x86", "-DTLBKIT_X86"),
     };
-    let target = setup::target_dir(root).join("c-kernel");
-    let mut cargo = Command::new("cargo");
-    cargo.args([
-        "rustc",
-        "--quiet",
-        "--config",
-        "lib/tlbkit-c/kernel.toml",
-        "--package",
-        "tlbkit-c",
-        "--profile",
-        "kernel",
-    ]);
-    tool(cargo.args(["--crate-type", "staticlib", "--features", feature]).env("CARGO_TARGET_DIR", &target), root)?;
+    let archive = c_library::archive(root, FOLDER, feature)?;
+    let target = setup::target_dir(root).join(FOLDER);
     let sources = root.join("metal/c-kernel");
     let mut objects = Vec::new();
     for entry in fs::read_dir(&sources).with_context(|| format!("reading {}", sources.display()))? {
@@ -106,14 +99,8 @@ fn build(root: &Path, instructions: Instructions) -> Result<PathBuf> {
     let mut ld = Command::new("ld");
     ld.args(["-n", "-static", "--gc-sections", "--build-id=none", "--no-warn-rwx-segments", "-T"]);
     ld.arg(sources.join("linker.ld")).arg("-o").arg(&kernel).args(&objects);
-    tool(ld.arg(target.join(TARGET).join("kernel/libtlbkit_c.a")), root)?;
+    tool(ld.arg(archive), root)?;
     Ok(kernel)
-}
-
-/// Runs a tool in the root; what it complains about goes where our errors go.
-fn tool(command: &mut Command, root: &Path) -> Result<()> {
-    let status = command.current_dir(root).status().with_context(|| format!("running {command:?}"))?;
-    if status.success() { Ok(()) } else { bail!("{command:?}: {status}") }
 }
 
 /// Boots the kernel on four CPUs that run at the same time, and passes its lines on.

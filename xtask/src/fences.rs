@@ -4,17 +4,17 @@
 mod change;
 mod trial;
 
-use crate::outcome::Outcome;
+use crate::outcome::StepOutcome;
 use crate::workshop::Sets;
 use anyhow::{Context, Result, bail};
 use change::Change;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
-use trial::{Trial, Verdict};
+use trial::{ProtocolCopy, Verdict};
 
 /// What became of one change.
-struct Row {
+struct TriedChange {
     change: Change,
     verdict: Verdict,
     time_s: f64,
@@ -30,50 +30,50 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
         [flag] if flag == "--json" => true,
         _ => bail!("`fences` takes `--json` or nothing, got `{}`", args.join(" ")),
     };
-    let trial = Trial::new(root)?;
+    let copy = ProtocolCopy::new(root)?;
     eprintln!("fences: the unchanged source");
-    match unchanged(&trial)? {
+    match unchanged(&copy)? {
         Verdict::Survived => {}
         other => bail!("the unchanged source fails already: {other}"),
     }
     let changes = all_changes(&root.join(trial::SOURCES))?;
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for (n, change) in changes.iter().enumerate() {
         eprintln!("fences: {}/{} {change}", n + 1, changes.len());
-        rows.push(row(&trial, change).with_context(|| change.to_string())?);
+        all.push(tried(&copy, change).with_context(|| change.to_string())?);
         if is_json {
-            println!("{}", json(&rows[n]));
+            println!("{}", json(&all[n]));
         }
     }
     if !is_json {
-        println!("{}", table(&rows));
+        println!("{}", table(&all));
     }
-    Ok(rows.iter().all(|row| matches!(row.verdict, Verdict::Killed(_))))
+    Ok(all.iter().all(|tried| matches!(tried.verdict, Verdict::Killed(_))))
 }
 
 /// The step of `cargo xtask test`: the handshakes on the source as it is.
 ///
 /// # Errors
 /// If it does not build.
-pub(crate) fn handshakes(root: &Path) -> Result<Outcome> {
-    Ok(match unchanged(&Trial::new(root)?)? {
-        Verdict::Survived => Outcome::Ok(String::new()),
-        other => Outcome::Failed(other.to_string()),
+pub(crate) fn handshakes(root: &Path) -> Result<StepOutcome> {
+    Ok(match unchanged(&ProtocolCopy::new(root)?)? {
+        Verdict::Survived => StepOutcome::Ok(String::new()),
+        other => StepOutcome::Failed(other.to_string()),
     })
 }
 
 /// The verdict on the source as it is, in both builds.
-fn unchanged(trial: &Trial) -> Result<Verdict> {
-    match trial.verdict(Sets::Wide)? {
-        Verdict::Survived => trial.verdict(Sets::Narrow),
+fn unchanged(copy: &ProtocolCopy) -> Result<Verdict> {
+    match copy.verdict(Sets::Wide)? {
+        Verdict::Survived => copy.verdict(Sets::Narrow),
         other => Ok(other),
     }
 }
 
-fn row(trial: &Trial, change: &Change) -> Result<Row> {
+fn tried(copy: &ProtocolCopy, change: &Change) -> Result<TriedChange> {
     let start = Instant::now();
-    let verdict = trial.verdict_of(change)?;
-    Ok(Row { change: change.clone(), verdict, time_s: start.elapsed().as_secs_f64() })
+    let verdict = copy.verdict_of(change)?;
+    Ok(TriedChange { change: change.clone(), verdict, time_s: start.elapsed().as_secs_f64() })
 }
 
 /// Every change to every file of the folder, in order.
@@ -91,24 +91,24 @@ fn all_changes(folder: &Path) -> Result<Vec<Change>> {
     Ok(changes)
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(all: &[TriedChange]) -> String {
     let mut text = String::new();
-    for Row { change, verdict, time_s } in rows {
+    for TriedChange { change, verdict, time_s } in all {
         let place = format!("{}:{}", change.file, change.line);
         let what = change.what();
         text += &format!("{place:<22} {:<14} {what:<24} {verdict:<60} {time_s:>6.1} s\n", change.function);
     }
-    let killed = rows.iter().filter(|row| matches!(row.verdict, Verdict::Killed(_))).count();
-    text + &format!("{killed} of {} changes noticed", rows.len())
+    let killed = all.iter().filter(|tried| matches!(tried.verdict, Verdict::Killed(_))).count();
+    text + &format!("{killed} of {} changes noticed", all.len())
 }
 
-fn json(row: &Row) -> String {
-    let (by, outcome) = match &row.verdict {
+fn json(tried: &TriedChange) -> String {
+    let (by, outcome) = match &tried.verdict {
         Verdict::Killed(by) => (by.as_slice(), "killed"),
         Verdict::Survived => (&[][..], "survived"),
         Verdict::TimedOut => (&[][..], "timed out"),
     };
-    let (change, seconds) = (&row.change, row.time_s);
+    let (change, seconds) = (&tried.change, tried.time_s);
     serde_json::json!({
         "file": change.file, "line": change.line, "site": change.function, "change": change.what(),
         "outcome": outcome, "killed_by": by, "seconds": seconds,
@@ -120,15 +120,19 @@ fn json(row: &Row) -> String {
 mod tests {
     use super::*;
 
-    fn rows() -> Vec<Row> {
+    fn two() -> Vec<TriedChange> {
         let changes = change::changes("a.rs", "fn f() {\n    fence(Ordering::SeqCst);\n}\n");
         let verdicts = [Verdict::Killed(vec!["lazy::one".to_owned(), "join::two".to_owned()]), Verdict::Survived];
-        changes.into_iter().zip(verdicts).map(|(change, verdict)| Row { change, verdict, time_s: 1.5 }).collect()
+        changes
+            .into_iter()
+            .zip(verdicts)
+            .map(|(change, verdict)| TriedChange { change, verdict, time_s: 1.5 })
+            .collect()
     }
 
     #[test]
     fn the_table_tells_who_noticed_and_how_many() {
-        let table = table(&rows());
+        let table = table(&two());
         let lines: Vec<&str> = table.lines().collect();
         assert!(lines[0].starts_with("a.rs:2") && lines[0].contains("lazy::one and 1 more"), "{table}");
         assert!(lines[1].contains("NOT NOTICED") && lines[2] == "1 of 2 changes noticed", "{table}");
@@ -136,7 +140,7 @@ mod tests {
 
     #[test]
     fn each_json_line_names_its_place_and_outcome() {
-        let line = json(&rows()[0]);
+        let line = json(&two()[0]);
         assert!(line.contains("\"outcome\":\"killed\"") && line.contains("\"line\":2"), "{line}");
     }
 

@@ -1,11 +1,12 @@
 //! Developer tasks, in the project's own language: `cargo xtask help` lists them.
 
+mod api;
 mod browser;
 mod c_kernel;
+mod c_library;
 mod fences;
+mod libraries;
 mod mutants;
-mod nostd;
-mod oldest;
 mod outcome;
 mod qemu;
 mod setup;
@@ -18,15 +19,19 @@ use std::env;
 use std::process::ExitCode;
 
 const HELP: &str = "\
-cargo xtask test                     everything: tidy, format, clippy, docs, no_std, tests, the report in a browser
-cargo xtask tidy                     the house rules only, in a second
+cargo xtask test [STEP...]           everything: tidy, format, clippy, docs, no_std, tests, the report in a browser; or
+                                     the steps whose name holds one of these words
+cargo xtask tidy                     the house rules only, in seconds
 cargo xtask circles                  every circle of files, those of crates that tidy still excuses too
+cargo xtask api                      docs/api/: what the library crates promise, written anew from the source
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
+cargo xtask c-library                the header, the archive for kernels and a pkg-config file, in one folder
 cargo xtask fences [--json]          each fence and ordering of the protocol weakened in turn: loom must notice
-cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol: must be caught; then the protocol as
-                                     it is for 100 times the budget (--quick: once; --clean: that alone)
+cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
+                                     caught; then the protocol as it is for 100 times the budget (--quick, and with a
+                                     name: once; --clean: that alone)
 cargo xtask report-png               report/index.html as a phone and as a desktop show it, into target/
 cargo xtask help                     this text";
 
@@ -46,16 +51,18 @@ fn main() -> ExitCode {
 fn dispatch(args: &[String]) -> Result<bool> {
     let root = setup::root()?;
     let (verb, more) = args.split_first().map_or(("help", args), |(verb, more)| (verb.as_str(), more));
-    if !["bench", "fences", "mutants", "qemu"].contains(&verb) && !more.is_empty() {
+    if !["bench", "fences", "mutants", "qemu", "test"].contains(&verb) && !more.is_empty() {
         bail!("`{verb}` takes no argument, got `{}`", more.join(" "));
     }
     match verb {
-        "test" => steps::test(&root),
+        "test" => steps::test(&root, more),
         "tidy" => Ok(tidy::run(&root)? == 0),
         "circles" => Ok(tidy::circles(&root)? == 0),
+        "api" => api::run(&root),
         "bench" => steps::bench(&root, more),
         "qemu" => qemu::run(&root, more),
         "c-kernel" => c_kernel::run(&root),
+        "c-library" => c_library::run(&root),
         "fences" => fences::run(&root, more),
         "mutants" => mutants::run(&root, more),
         "report-png" => browser::report_png(&root),

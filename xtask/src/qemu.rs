@@ -11,7 +11,7 @@ mod soak;
 use anyhow::{Result, bail};
 use std::path::Path;
 
-use crate::outcome::Outcome;
+use crate::outcome::StepOutcome;
 use crate::setup::{self, Ready};
 use monitor::Effort;
 
@@ -42,16 +42,16 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
 }
 
 /// All of it as a step of `cargo xtask test`.
-pub(crate) fn check(root: &Path) -> Result<Outcome> {
+pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     if let Ready::No(how) = setup::target(tlbkit_boot::TARGET) {
-        return Ok(Outcome::Skipped(how));
+        return Ok(StepOutcome::Skipped(how));
     }
     if let Ready::No(how) = setup::program(&[tlbkit_boot::PROGRAM], tlbkit_boot::PACKAGE) {
-        return Ok(Outcome::Skipped(how));
+        return Ok(StepOutcome::Skipped(how));
     }
     let in_qemu = compare::run(root)? & faults::run(root)? & soak::run(root, STEP_SOAK_MINUTES)?;
     let is_fine = in_qemu & bochs::run(root)? & monitor::run(root, &Effort::STEP)?;
-    Ok(if is_fine { Outcome::Ok(String::new()) } else { Outcome::Failed("see above".to_owned()) })
+    Ok(if is_fine { StepOutcome::Ok(String::new()) } else { StepOutcome::Failed("see above".to_owned()) })
 }
 
 #[cfg(test)]

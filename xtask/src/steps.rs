@@ -3,75 +3,87 @@
 //! A failing step does not stop the ones behind it, so that one run tells everything. What cannot be checked on this
 //! machine is skipped aloud, with the command that would change that.
 
-use crate::outcome::{Outcome, cargo, cargo_command, run};
+use crate::outcome::{StepOutcome, cargo, cargo_command, run};
 use crate::setup::{self, Ready};
-use crate::{browser, c_kernel, fences, mutants, nostd, oldest, qemu, tidy};
-use anyhow::Result;
+use crate::{api, browser, c_kernel, c_library, fences, libraries, mutants, qemu, tidy};
+use anyhow::{Result, bail};
 use std::path::Path;
 use std::time::Instant;
 
-struct Step {
+struct TestStep {
     name: &'static str,
-    run: fn(&Path) -> Result<Outcome>,
+    run: fn(&Path) -> Result<StepOutcome>,
 }
 
-const STEPS: &[Step] = &[
-    Step { name: "tidy", run: tidy_step },
-    Step { name: "format", run: |root| cargo(root, "fmt --all --check") },
-    Step { name: "clippy", run: |root| cargo(root, "clippy --workspace --all-targets --quiet -- -D warnings") },
-    Step { name: "docs", run: docs_step },
-    Step { name: "no_std", run: nostd::check },
-    Step { name: "oldest Rust", run: oldest::check },
-    Step { name: "test workspace", run: |root| cargo(root, "test --workspace --no-fail-fast --quiet") },
+const STEPS: &[TestStep] = &[
+    TestStep { name: "tidy", run: tidy_step },
+    TestStep { name: "format", run: |root| cargo(root, "fmt --all --check") },
+    TestStep { name: "clippy", run: |root| cargo(root, "clippy --workspace --all-targets --quiet -- -D warnings") },
+    TestStep { name: "docs", run: docs_step },
+    TestStep { name: "no_std", run: libraries::check_without_std },
+    TestStep { name: "oldest Rust", run: libraries::check_oldest_rust },
+    TestStep { name: "interface", run: api::check },
+    TestStep { name: "packages", run: libraries::check_packages },
+    TestStep { name: "library for C", run: c_library::check },
+    TestStep { name: "test workspace", run: |root| cargo(root, "test --workspace --no-fail-fast --quiet") },
     // Alone, so that no other crate's wish for `observe` reaches it: this is what a kernel links.
-    Step { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --no-fail-fast --quiet") },
-    Step {
+    TestStep { name: "test tlbkit alone", run: |root| cargo(root, "test --package tlbkit --no-fail-fast --quiet") },
+    TestStep {
         name: "test its history",
         run: |root| cargo(root, "test --package tlbkit --features history --no-fail-fast --quiet"),
     },
-    Step {
+    TestStep {
         name: "test x86 for C",
         run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
     },
-    Step { name: "handshakes in loom", run: fences::handshakes },
-    Step { name: "historical bugs", run: mutants::check },
-    Step { name: "test kernel", run: qemu::check },
-    Step { name: "kernel in C", run: c_kernel::check },
-    Step { name: "report in browser", run: browser::check },
+    TestStep { name: "handshakes in loom", run: fences::handshakes },
+    TestStep { name: "historical bugs", run: mutants::check },
+    TestStep { name: "test kernel", run: qemu::check },
+    TestStep { name: "kernel in C", run: c_kernel::check },
+    TestStep { name: "report in browser", run: browser::check },
 ];
 
-fn tidy_step(root: &Path) -> Result<Outcome> {
+fn tidy_step(root: &Path) -> Result<StepOutcome> {
     Ok(match tidy::run(root)? {
-        0 => Outcome::Ok(String::new()),
-        count => Outcome::Failed(format!("{count} findings")),
+        0 => StepOutcome::Ok(String::new()),
+        count => StepOutcome::Failed(format!("{count} findings")),
     })
 }
 
-fn docs_step(root: &Path) -> Result<Outcome> {
+fn docs_step(root: &Path) -> Result<StepOutcome> {
     let mut command = cargo_command(root, "doc --workspace --no-deps --quiet");
     run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// Runs every step and returns whether none failed.
-pub(crate) fn test(root: &Path) -> Result<bool> {
+/// Runs every step, or those whose name holds one of `wanted`, and returns whether none failed.
+pub(crate) fn test(root: &Path, wanted: &[String]) -> Result<bool> {
     let mut rows = Vec::new();
-    for step in STEPS {
+    for step in chosen(wanted)? {
         println!("== {}", step.name);
         let start = Instant::now();
-        let outcome = (step.run)(root).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")));
+        let outcome = (step.run)(root).unwrap_or_else(|error| StepOutcome::Failed(format!("{error:#}")));
         rows.push((step.name, outcome, start.elapsed().as_secs_f64()));
     }
     println!("\n{}", table(&rows));
-    Ok(!rows.iter().any(|(_, outcome, _)| matches!(outcome, Outcome::Failed(_))))
+    Ok(!rows.iter().any(|(_, outcome, _)| matches!(outcome, StepOutcome::Failed(_))))
+}
+
+fn chosen(wanted: &[String]) -> Result<Vec<&'static TestStep>> {
+    if let Some(unknown) = wanted.iter().find(|word| !STEPS.iter().any(|step| step.name.contains(word.as_str()))) {
+        let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+        bail!("no step `{unknown}`; there are: {}", names.join(", "));
+    }
+    let is_wanted = |step: &&TestStep| wanted.is_empty() || wanted.iter().any(|word| step.name.contains(word.as_str()));
+    Ok(STEPS.iter().filter(is_wanted).collect())
 }
 
 /// One line a step: name, outcome, seconds, and what there is to say.
-fn table(rows: &[(&str, Outcome, f64)]) -> String {
+fn table(rows: &[(&str, StepOutcome, f64)]) -> String {
     let lines = rows.iter().map(|(name, outcome, time_s)| {
         let (word, note) = match outcome {
-            Outcome::Ok(note) => ("ok", note.clone()),
-            Outcome::Skipped(note) => ("skipped", format!("skipped: {note}")),
-            Outcome::Failed(note) => ("FAILED", note.clone()),
+            StepOutcome::Ok(note) => ("ok", note.clone()),
+            StepOutcome::Skipped(note) => ("skipped", format!("skipped: {note}")),
+            StepOutcome::Failed(note) => ("FAILED", note.clone()),
         };
         format!("{name:<18} {word:<8} {time_s:>7.1} s  {note}").trim_end().to_owned()
     });
@@ -84,7 +96,7 @@ pub(crate) fn bench(root: &Path, more: &[String]) -> Result<bool> {
         println!("skipped: no valgrind for instruction counts; {how}");
     }
     let mut command = cargo_command(root, "bench --package tlbkit");
-    Ok(matches!(run(command.args(more))?, Outcome::Ok(_)))
+    Ok(matches!(run(command.args(more))?, StepOutcome::Ok(_)))
 }
 
 #[cfg(test)]
@@ -92,11 +104,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn steps_are_chosen_by_a_part_of_their_name() -> Result<()> {
+        let names = |words: &[&str]| -> Result<Vec<&str>> {
+            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
+            Ok(chosen(&words)?.iter().map(|step| step.name).collect())
+        };
+        assert_eq!(names(&["clippy", "format"])?, ["format", "clippy"]);
+        assert_eq!(names(&[])?.len(), STEPS.len());
+        assert!(names(&["clippy", "none"]).is_err_and(|error| error.to_string().contains("`none`")));
+        Ok(())
+    }
+
+    #[test]
     fn the_table_tells_each_outcome_and_its_reason() {
         let rows = [
-            ("a", Outcome::Ok(String::new()), 1.25),
-            ("b", Outcome::Skipped("no chromium".to_owned()), 0.0),
-            ("c", Outcome::Failed("exit status: 1".to_owned()), 10.0),
+            ("a", StepOutcome::Ok(String::new()), 1.25),
+            ("b", StepOutcome::Skipped("no chromium".to_owned()), 0.0),
+            ("c", StepOutcome::Failed("exit status: 1".to_owned()), 10.0),
         ];
         let lines = table(&rows);
         let lines: Vec<&str> = lines.lines().collect();

@@ -5,7 +5,7 @@
 
 use anyhow::Result;
 use tlbkit::{Accounting, Reason};
-use tlbkit_sim::{Outcome, Run};
+use tlbkit_sim::{Run, RunOutcome};
 
 use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
 use crate::output::report::Table;
@@ -19,12 +19,12 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let seeds = trial.number("runs")? as u64;
     let outcomes = outcomes(trial, &POLICIES, seeds, Accounting::Off)?;
     let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("the runs of each policy") };
-    let change = |of: fn(&Outcome) -> f64, to: &[Outcome]| {
+    let change = |of: fn(&RunOutcome) -> f64, to: &[RunOutcome]| {
         let changes: Vec<_> = to.iter().zip(old).map(|(to, old)| 100.0 * (of(to) / of(old) - 1.0)).collect();
         mean_and_deviation(&changes)
     };
     let interrupts = |to| change(|o| o.ipis.sent as f64, to).0;
-    let whole = |runs: &[Outcome]| an_exit(runs, |o| o.flushes.exit_full_flushes);
+    let whole = |runs: &[RunOutcome]| an_exit(runs, |o| o.flushes.exit_full_flushes);
     let (time, time_deviation) = change(|o| o.elapsed_seconds, new);
     let figures = [
         ("shootdown interrupts, change", interrupts(new)),
@@ -50,7 +50,7 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
 }
 
 /// So many runs under each policy, seed by seed.
-fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting) -> Result<Vec<Vec<Outcome>>> {
+fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting) -> Result<Vec<Vec<RunOutcome>>> {
     let workload = trial.workload(&[format!("rounds={}", trial.number("commands")?)])?;
     let cpus = trial.number("cpus")? as usize;
     let mut runs = Vec::new();
@@ -64,29 +64,29 @@ fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting
 }
 
 /// The run of the first seed under each policy.
-fn first(outcomes: Vec<Vec<Outcome>>) -> Vec<Outcome> {
+fn first(outcomes: Vec<Vec<RunOutcome>>) -> Vec<RunOutcome> {
     outcomes.into_iter().filter_map(|runs| runs.into_iter().next()).collect()
 }
 
 /// Of what `count` counts, so much an exit, over all runs.
-fn an_exit(runs: &[Outcome], count: fn(&Outcome) -> u64) -> f64 {
-    let sum = |count: fn(&Outcome) -> u64| runs.iter().map(count).sum::<u64>() as f64;
+fn an_exit(runs: &[RunOutcome], count: fn(&RunOutcome) -> u64) -> f64 {
+    let sum = |count: fn(&RunOutcome) -> u64| runs.iter().map(count).sum::<u64>() as f64;
     sum(count) / sum(|o| o.flushes.exits)
 }
 
 /// Local, remote and kernel events of one reason.
-fn events(outcome: &Outcome, reason: Reason) -> [u64; 3] {
+fn events(outcome: &RunOutcome, reason: Reason) -> [u64; 3] {
     let row = outcome.reasons.iter().find(|row| row.reason == reason);
     row.map_or([0; 3], |row| [row.local, row.remote, row.kernel])
 }
 
 /// Reasons that occur at all.
-fn seen(outcomes: &[Outcome]) -> Vec<Reason> {
+fn seen(outcomes: &[RunOutcome]) -> Vec<Reason> {
     let occurs = |reason: &Reason| outcomes.iter().any(|outcome| events(outcome, *reason) != [0; 3]);
     Reason::ALL.into_iter().filter(occurs).collect()
 }
 
-fn reasons(outcomes: &[Outcome]) -> Table {
+fn reasons(outcomes: &[RunOutcome]) -> Table {
     let mut head = vec!["reason".to_owned()];
     for (_, label) in COUNTED {
         head.extend(["local", "remote", "kernel"].map(|place| format!("{label}, {place}")));
@@ -98,7 +98,7 @@ fn reasons(outcomes: &[Outcome]) -> Table {
     Table::Grid { title: "Flushes by reason".into(), head, rows: seen(outcomes).into_iter().map(row).collect() }
 }
 
-fn plot(outcomes: &[Outcome]) -> Plot {
+fn plot(outcomes: &[RunOutcome]) -> Plot {
     let rows = seen(outcomes)
         .into_iter()
         .flat_map(|reason| {

@@ -5,7 +5,7 @@
 
 use anyhow::{Result, ensure};
 use tlbkit::AddressSpace;
-use tlbkit_sim::Outcome;
+use tlbkit_sim::RunOutcome;
 use tlbkit_sim::observer::{Cause, Spent};
 
 use super::trial::{Produced, Trial, execute_all};
@@ -17,8 +17,8 @@ const WINDOW: [&str; 2] = ["window_begin", "window_end"];
 
 /// Two lengths of one run.
 struct Window {
-    short: Outcome,
-    long: Outcome,
+    short: RunOutcome,
+    long: RunOutcome,
 }
 
 /// The switch path's part of all cycles, in percent.
@@ -69,10 +69,10 @@ enum Class {
 
 impl Window {
     fn share(&self, class: Class) -> Share {
-        let total = |outcome: &Outcome| outcome.ledger.idle.total() + outcome.ledger.task.total();
+        let total = |outcome: &RunOutcome| outcome.ledger.total();
         let whole = (total(&self.long) - total(&self.short)) as f64;
         let of = |cycles: fn(&Spent) -> u64| {
-            let spent = |outcome: &Outcome| match class {
+            let spent = |outcome: &RunOutcome| match class {
                 Class::Idle => cycles(&outcome.ledger.idle),
                 Class::Task => cycles(&outcome.ledger.task),
             };
@@ -84,7 +84,7 @@ impl Window {
 
     /// Changes of the loaded space for each transaction; at most 1.
     fn changes_a_transaction(&self) -> f64 {
-        let changes = |outcome: &Outcome| (outcome.flushes.switches_kept + outcome.flushes.switches_flushed) as f64;
+        let changes = |outcome: &RunOutcome| (outcome.flushes.switches_kept + outcome.flushes.switches_flushed) as f64;
         let transactions = (self.long.score - self.short.score) as f64;
         ((changes(&self.long) - changes(&self.short)).max(0.0) / transactions).min(1.0)
     }

@@ -5,7 +5,7 @@
 //! that.
 
 use anyhow::Result;
-use tlbkit_sim::Outcome;
+use tlbkit_sim::RunOutcome;
 
 use super::trial::{Produced, Trial, execute_all};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
@@ -38,7 +38,7 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     Ok(produced)
 }
 
-fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<Outcome>> {
+fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<RunOutcome>> {
     let workload = trial.workload(&[format!("pages={pages}")])?;
     let runs = POLICIES
         .iter()
@@ -51,15 +51,15 @@ fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<Outcome>> {
     execute_all(&runs)
 }
 
-fn turns(outcome: &Outcome) -> f64 {
+fn turns(outcome: &RunOutcome) -> f64 {
     2.0 * outcome.score as f64
 }
 
-fn microseconds(outcome: &Outcome) -> f64 {
+fn microseconds(outcome: &RunOutcome) -> f64 {
     outcome.elapsed_seconds * 1e6 / turns(outcome)
 }
 
-fn walks(outcome: &Outcome) -> f64 {
+fn walks(outcome: &RunOutcome) -> f64 {
     outcome.tlb.walks as f64 / turns(outcome)
 }
 

@@ -7,7 +7,7 @@
 use anyhow::Result;
 use tlbkit::Accounting;
 use tlbkit_sim::observer::{Cause, FlushSize};
-use tlbkit_sim::{Outcome, Run};
+use tlbkit_sim::{Run, RunOutcome};
 
 use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
 use crate::lab::named_run::workload;
@@ -94,7 +94,7 @@ impl Sample {
 }
 
 /// The sampler under both methods, counting as the document's tracepoints did.
-fn size_runs(trial: &Trial, sample: Sample) -> Result<Vec<Outcome>> {
+fn size_runs(trial: &Trial, sample: Sample) -> Result<Vec<RunOutcome>> {
     let sampler = workload("flushsizes", &sample.parameters())?;
     let run = |method: &&str| {
         let mut policy = trial.policy(method)?;
@@ -156,7 +156,7 @@ fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
 }
 
 /// So many compiles under each method; the two do the same work seed by seed.
-fn compiles(trial: &Trial, runs: usize) -> Result<Vec<Outcome>> {
+fn compiles(trial: &Trial, runs: usize) -> Result<Vec<RunOutcome>> {
     let compile = trial.workload(&["rounds=1".to_owned()])?;
     let mut all = Vec::with_capacity(2 * runs);
     for method in METHODS {
@@ -167,24 +167,24 @@ fn compiles(trial: &Trial, runs: usize) -> Result<Vec<Outcome>> {
 }
 
 /// Cycles of user mode with the walks that it waits for: what `time` calls user.
-fn user_cycles(outcome: &Outcome) -> f64 {
+fn user_cycles(outcome: &RunOutcome) -> f64 {
     (outcome.cycles(Cause::User) + outcome.cycles(Cause::WalkUser)) as f64
 }
 
-fn system_cycles(outcome: &Outcome) -> f64 {
+fn system_cycles(outcome: &RunOutcome) -> f64 {
     outcome.ledger.task.total() as f64 - user_cycles(outcome)
 }
 
-fn user_mean_and_deviation(outcomes: &[Outcome]) -> (f64, f64) {
+fn user_mean_and_deviation(outcomes: &[RunOutcome]) -> (f64, f64) {
     mean_and_deviation(&outcomes.iter().map(user_cycles).collect::<Vec<_>>())
 }
 
-fn walks(outcomes: &[Outcome]) -> f64 {
+fn walks(outcomes: &[RunOutcome]) -> f64 {
     outcomes.iter().map(|outcome| outcome.tlb.walks as f64).sum()
 }
 
-fn timed(invpcid: &[Outcome], cr3: &[Outcome], seconds_per_cycle: f64) -> Table {
-    let cells = |outcome: &Outcome| {
+fn timed(invpcid: &[RunOutcome], cr3: &[RunOutcome], seconds_per_cycle: f64) -> Table {
+    let cells = |outcome: &RunOutcome| {
         [user_cycles(outcome), system_cycles(outcome), outcome.elapsed_cycles as f64]
             .map(|cycles| format!("{:.2}", cycles * seconds_per_cycle))
     };

@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::observer::Sample;
-use tlbkit_sim::{Outcome, Run};
+use tlbkit_sim::{Run, RunOutcome};
 
 use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
@@ -26,7 +26,7 @@ struct Rate {
 }
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let plan = Plan::new(trial)?;
+    let plan = IterationPlan::new(trial)?;
     let mut outcomes = outcomes(trial, &plan)?;
     let rates: Vec<[Rate; 3]> =
         outcomes.iter().map(|row| std::array::from_fn(|policy| rate(trial, &plan, &row[policy]))).collect();
@@ -55,7 +55,7 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
 }
 
 /// How the iterations of the document are made of runs.
-struct Plan {
+struct IterationPlan {
     runs: u64,
     /// Iterations of a run that count.
     counted: u64,
@@ -64,7 +64,7 @@ struct Plan {
     iteration_cycles: u64,
 }
 
-impl Plan {
+impl IterationPlan {
     fn new(trial: &Trial) -> Result<Self> {
         let (iterations, runs) = (trial.number("iterations")? as u64, trial.number("runs")? as u64);
         ensure!(runs > 0 && iterations % runs == 0, "{iterations} iterations do not make {runs} equal runs");
@@ -90,7 +90,7 @@ impl Plan {
     }
 
     /// Records a second of each iteration that counts.
-    fn rates(&self, trial: &Trial, outcome: &Outcome) -> Vec<f64> {
+    fn rates(&self, trial: &Trial, outcome: &RunOutcome) -> Vec<f64> {
         let start = Sample { cycles: 0, score: 0 };
         let samples: Vec<_> = std::iter::once(&start).chain(&outcome.samples).skip(self.dropped as usize).collect();
         let cycles_a_second = trial.milliseconds(1e3) as f64;
@@ -102,7 +102,7 @@ impl Plan {
 }
 
 /// All runs by thread count and policy.
-fn outcomes(trial: &Trial, plan: &Plan) -> Result<Vec<Vec<Vec<Outcome>>>> {
+fn outcomes(trial: &Trial, plan: &IterationPlan) -> Result<Vec<Vec<Vec<RunOutcome>>>> {
     let mut runs = Vec::new();
     for threads in THREADS {
         for policy in POLICIES {
@@ -123,7 +123,7 @@ fn record_cycles(trial: &Trial, index: u64, runs: u64) -> Result<u64> {
     Ok(trial.milliseconds(record_us / 1e3))
 }
 
-fn rate(trial: &Trial, plan: &Plan, outcomes: &[Outcome]) -> Rate {
+fn rate(trial: &Trial, plan: &IterationPlan, outcomes: &[RunOutcome]) -> Rate {
     let rates: Vec<_> = outcomes.iter().flat_map(|outcome| plan.rates(trial, outcome)).collect();
     let (mean, deviation) = mean_and_deviation(&rates);
     Rate { mean, deviation }
@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn the_document_s_iterations_are_made_of_equal_runs_and_the_first_of_each_are_dropped() {
         let trial = trial();
-        let plan = Plan::new(&trial).unwrap();
+        let plan = IterationPlan::new(&trial).unwrap();
         assert_eq!(plan.runs * plan.counted, 100);
-        let plan = Plan { runs: 1, counted: 2, dropped: 1, iteration_cycles: trial.milliseconds(1.0) };
+        let plan = IterationPlan { runs: 1, counted: 2, dropped: 1, iteration_cycles: trial.milliseconds(1.0) };
         let outcome = plan.run(&trial, 1, "nowalk", 0).unwrap().execute().unwrap();
         let rates = plan.rates(&trial, &outcome);
         assert_eq!((outcome.samples.len(), rates.len()), (3, 2));

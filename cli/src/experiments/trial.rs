@@ -1,15 +1,15 @@
-//! What the module of an experiment runs with, and what it gives.
+//! What the module of an experiment is given to run with, and what it gives back.
 
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_sim::machine::Machine;
-use tlbkit_sim::{Outcome, Run};
+use tlbkit_sim::{Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
 use crate::lab::compare::compared_rows;
 use crate::lab::named_run::workload;
-use crate::lab::settings;
+use crate::lab::policy;
 use crate::output::report::Table;
 use crate::output::svg::Plot;
 use crate::published::experiment::{Experiment, Note, Value};
@@ -41,7 +41,7 @@ impl Trial {
     pub(crate) fn policy(&self, id: &str) -> Result<Policy> {
         let choices = &self.experiment.setup.policies;
         let choice = choices.iter().find(|choice| choice.id == id).with_context(|| format!("no policy {id}"))?;
-        let mut policy = settings::policy(&choice.preset)?;
+        let mut policy = policy::parse(&choice.preset)?;
         for (key, value) in &choice.settings {
             policy.set(key, value).map_err(|error| anyhow::anyhow!("policy {id}: {error}"))?;
         }
@@ -117,7 +117,7 @@ impl Trial {
     }
 
     /// The policies side by side.
-    pub(crate) fn compare(&self, title: &str, outcomes: &[(&str, Outcome)]) -> Table {
+    pub(crate) fn compare(&self, title: &str, outcomes: &[(&str, RunOutcome)]) -> Table {
         let head = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
         Table::Grid {
             title: format!("{title}, {}", self.experiment.setup.machine),
@@ -128,7 +128,7 @@ impl Trial {
 }
 
 /// Executes `runs` in parallel; the outcomes come in the order of the runs.
-pub(crate) fn execute_all(runs: &[Run<'_>]) -> Result<Vec<Outcome>> {
+pub(crate) fn execute_all(runs: &[Run<'_>]) -> Result<Vec<RunOutcome>> {
     runs.par_iter().map(|run| Ok(run.execute()?)).collect()
 }
 

@@ -1,15 +1,15 @@
-//! Outcomes side by side, a column for each policy.
+//! The outcomes of several policies side by side: one column for each policy.
 
-use tlbkit_sim::Outcome;
+use tlbkit_sim::RunOutcome;
 use tlbkit_sim::observer::Cause;
 
 use crate::output::table::grid;
 
 /// Makes one cell of an outcome.
-type Cell = fn(&Outcome) -> String;
+type MakeCell = fn(&RunOutcome) -> String;
 
 /// What is compared, with how a cell is made of an outcome.
-const QUANTITIES: &[(&str, Cell)] = &[
+const QUANTITIES: &[(&str, MakeCell)] = &[
     ("score a second", |o| format!("{:.0}", o.score_per_second)),
     ("flush interrupts sent", |o| o.ipis.sent.to_string()),
     ("  of them needed", |o| ratio(o.flushes.interrupts.needed, o.flushes.interrupts.done)),
@@ -36,14 +36,14 @@ const QUANTITIES: &[(&str, Cell)] = &[
 ];
 
 /// A table of `outcomes`, a column a policy.
-pub(crate) fn compare(outcomes: &[(&str, Outcome)]) -> String {
+pub(crate) fn compare(outcomes: &[(&str, RunOutcome)]) -> String {
     let head: Vec<_> =
         ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
     grid(&head, &compared_rows(outcomes))
 }
 
 /// The rows of that table.
-pub(crate) fn compared_rows(outcomes: &[(&str, Outcome)]) -> Vec<Vec<String>> {
+pub(crate) fn compared_rows(outcomes: &[(&str, RunOutcome)]) -> Vec<Vec<String>> {
     QUANTITIES
         .iter()
         .map(|(title, cell)| [(*title).to_owned()].into_iter().chain(outcomes.iter().map(|(_, o)| cell(o))).collect())
@@ -54,6 +54,6 @@ fn ratio(part: u64, whole: u64) -> String {
     if whole == 0 { "-".into() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
 }
 
-fn share(outcome: &Outcome, cause: Cause) -> String {
-    ratio(outcome.cycles(cause), outcome.ledger.idle.total() + outcome.ledger.task.total())
+fn share(outcome: &RunOutcome, cause: Cause) -> String {
+    ratio(outcome.cycles(cause), outcome.ledger.total())
 }

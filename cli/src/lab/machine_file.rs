@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use tlbkit_host::Host;
 use tlbkit_host::collateral::Fracturing;
-use tlbkit_sim::machine::{Index, Kind, Machine, Quantity, ReplacementPolicy, Size, TlbArray};
+use tlbkit_sim::machine::{Index, Machine, NumberKind, Quantity, ReplacementPolicy, Size, TlbArray};
 use toml::Value;
 
 /// Who measured what, and when.
@@ -26,16 +26,16 @@ pub(crate) fn today() -> String {
 }
 
 /// A number for one field.
-pub(crate) struct Entry {
+pub(crate) struct FieldNumber {
     pub(crate) value: f64,
     pub(crate) band: Option<[f64; 2]>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: NumberKind,
     /// What was measured, and what was taken off.
     pub(crate) how: String,
 }
 
 /// Numbers by dotted field name.
-pub(crate) type Entries = BTreeMap<&'static str, Entry>;
+pub(crate) type FieldNumbers = BTreeMap<&'static str, FieldNumber>;
 
 /// What a file is written from.
 pub(crate) struct MachineFile<'a> {
@@ -44,7 +44,7 @@ pub(crate) struct MachineFile<'a> {
     pub(crate) origin: &'a Origin<'a>,
     /// The machine that has what was not measured.
     pub(crate) base: &'a Machine,
-    pub(crate) entries: Entries,
+    pub(crate) numbers: FieldNumbers,
     pub(crate) fracturing: Fracturing,
 }
 
@@ -66,8 +66,8 @@ impl MachineFile<'_> {
                 text += &self.section_head(path);
                 section = path.to_owned();
             }
-            let entry = self.entries.get(field.as_str());
-            let line = entry.map_or_else(|| taken(self.origin, quantity), |entry| own(self.origin, entry));
+            let number = self.numbers.get(field.as_str());
+            let line = number.map_or_else(|| taken(self.origin, quantity), |number| own(self.origin, number));
             let _ = writeln!(text, "{name} = {line}");
         }
         text
@@ -144,23 +144,23 @@ const fn fracturing(found: Fracturing) -> &'static str {
 }
 
 /// A number that was measured here.
-fn own(origin: &Origin<'_>, entry: &Entry) -> String {
-    let source = format!("measured on {}, {}: {}", origin.host.name, origin.date, entry.how);
-    line(entry.value, entry.kind, &source, entry.band)
+fn own(origin: &Origin<'_>, number: &FieldNumber) -> String {
+    let source = format!("measured on {}, {}: {}", origin.host.name, origin.date, number.how);
+    line(number.value, number.kind, &source, number.band)
 }
 
 /// A number of the nearest machine: here it is a prior, however well it is known there.
 fn taken(origin: &Origin<'_>, quantity: &Quantity) -> String {
     let source = format!("not measured here; as {}: {}", origin.base, quantity.source);
     let band = quantity.band.unwrap_or([quantity.value / 2.0, quantity.value * 2.0]);
-    line(quantity.value, Kind::Prior, &source, Some(band))
+    line(quantity.value, NumberKind::Prior, &source, Some(band))
 }
 
-fn line(value: f64, kind: Kind, source: &str, band: Option<[f64; 2]>) -> String {
+fn line(value: f64, kind: NumberKind, source: &str, band: Option<[f64; 2]>) -> String {
     let kind = match kind {
-        Kind::Input => "input",
-        Kind::Calibrated => "calibrated",
-        Kind::Prior => "prior",
+        NumberKind::Input => "input",
+        NumberKind::Calibrated => "calibrated",
+        NumberKind::Prior => "prior",
     };
     let band = band.map_or(String::new(), |[low, high]| format!(", band = [{low}, {high}]"));
     format!("{{ value = {value}, kind = \"{kind}\", source = {}{band} }}", quoted(source))

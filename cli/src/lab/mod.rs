@@ -3,7 +3,7 @@
 pub(crate) mod compare;
 pub(crate) mod machine_file;
 pub(crate) mod named_run;
-pub(crate) mod settings;
+pub(crate) mod policy;
 pub(crate) mod summary;
 pub(crate) mod terminal;
 pub(crate) mod trace;

@@ -1,4 +1,4 @@
-//! A run by the names of what runs, as `run` takes it and `sweep` writes it into a plan.
+//! A run whose machine, policy and workload are given by name, as `run` takes it and `sweep` writes it into a plan.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tlbkit_sim::machine::{MOST_CPUS, Machine};
-use tlbkit_sim::{Outcome, Run, RunError};
+use tlbkit_sim::{Run, RunError, RunOutcome};
 use tlbkit_workloads::Workload;
 
-use super::settings;
+use super::policy;
 
 /// The longest run that is of use to anybody: a simulated day.
 const MOST_MILLISECONDS: u64 = 86_400_000;
@@ -39,17 +39,17 @@ impl NamedRun {
         }
         machine(&self.machine)?;
         workload(&self.workload, &self.set)?;
-        settings::policy(&self.policy).map(drop)
+        policy::parse(&self.policy).map(drop)
     }
 
-    pub(crate) fn execute(&self) -> Result<Outcome> {
+    pub(crate) fn execute(&self) -> Result<RunOutcome> {
         self.execute_on(&machine(&self.machine)?)
     }
 
     /// Executes it on `machine`, which has been read from where the names say.
-    pub(crate) fn execute_on(&self, machine: &Machine) -> Result<Outcome> {
+    pub(crate) fn execute_on(&self, machine: &Machine) -> Result<RunOutcome> {
         let workload = workload(&self.workload, &self.set)?;
-        let mut run = Run::new(machine, settings::policy(&self.policy)?, workload);
+        let mut run = Run::new(machine, policy::parse(&self.policy)?, workload);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
@@ -58,7 +58,7 @@ impl NamedRun {
     }
 
     /// The names and what came out.
-    pub(crate) fn row(&self, outcome: &Outcome) -> Result<Value> {
+    pub(crate) fn row(&self, outcome: &RunOutcome) -> Result<Value> {
         let mut row = serde_json::to_value(self)?;
         row["outcome"] = serde_json::to_value(outcome)?;
         Ok(row)

@@ -1,9 +1,9 @@
-//! What a recording shows by itself, as parts of a page.
+//! What a recording shows without any replay, as parts of a page.
 
 use tlbkit_trace::summary::ProgramRow;
 use tlbkit_trace::{FlushReason, FlushSize, Summary};
 
-use crate::output::sheet::Part;
+use crate::output::sheet::SheetPart;
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 /// Points along the axis of time: about as many as a phone can tell apart.
@@ -99,11 +99,11 @@ fn times_plot(summary: &Summary) -> Option<Plot> {
 }
 
 /// Who flushes most.
-pub(crate) fn programs(summary: &Summary) -> Part {
+pub(crate) fn programs(summary: &Summary) -> SheetPart {
     let head = ["name", "processes"].into_iter().chain(FlushReason::ALL.map(FlushReason::label)).map(String::from);
     let cells = |row: &ProgramRow| {
         let counts = row.flushes.map(|count| count.to_string());
         [row.comm.clone(), row.processes.to_string()].into_iter().chain(counts).collect()
     };
-    Part::Table(head.collect(), summary.programs().iter().take(PROGRAMS).map(cells).collect())
+    SheetPart::Table(head.collect(), summary.programs().iter().take(PROGRAMS).map(cells).collect())
 }

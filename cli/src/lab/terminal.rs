@@ -1,4 +1,4 @@
-//! How a verb speaks with whoever started it: the form of its output, its lines, how far it is, how it ended.
+//! How a verb speaks to whoever started it: text or JSON, its lines, its progress, and its exit status.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -22,6 +22,8 @@ pub(crate) enum Ending {
     AsExpected,
     /// A verdict changed, or a check found something wrong.
     NotAsExpected,
+    /// The command that was watched ended with this exit status, which becomes ours.
+    AsCommand(u8),
 }
 
 /// As `println!`, but a standard output that takes no more, such as a full disk, ends the command with one line.

@@ -1,6 +1,7 @@
 //! Whom to watch and for how long: what `record` and `observe` have in common.
 
 use std::ffi::OsString;
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,10 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tlbkit_host::recorder::Watched;
 
-use super::terminal::Format;
+use super::terminal::{Ending, Format};
 
 /// A command, a process, or all CPUs.
 #[derive(Args)]
@@ -61,24 +62,48 @@ pub(crate) struct Watching {
     started: Instant,
     ended: Option<Duration>,
     limit: Option<Duration>,
-    interrupted: Arc<AtomicBool>,
+    stopping: Stopping,
+}
+
+/// Whether somebody wants us to end: by Ctrl-C, by a signal, or by closing the terminal. From its making on none of
+/// these ends the program by itself, so it is made before there is anything to lose.
+pub(crate) struct Stopping(Arc<AtomicBool>);
+
+impl Stopping {
+    /// Begins to listen.
+    pub(crate) fn listen() -> Result<Self> {
+        let wanted = Arc::new(AtomicBool::new(false));
+        for signal in [SIGHUP, SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&wanted)).context("watching for Ctrl-C")?;
+        }
+        Ok(Self(wanted))
+    }
+
+    fn is_wanted(&self) -> bool {
+        // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
+        self.0.load(Ordering::SeqCst)
+    }
 }
 
 /// How it was.
 pub(crate) struct WatchedRun {
     /// How long.
     pub(crate) seconds: f64,
-    /// The command's exit status; none without a command, or if a signal ended it.
-    pub(crate) status: Option<i32>,
+    /// The command's exit status, as a shell gives it: 128 and the signal's number if one ended it. None without a
+    /// command, or if it runs on.
+    pub(crate) status: Option<u8>,
+}
+
+impl WatchedRun {
+    /// As the command ended, if there was one.
+    pub(crate) fn ending(&self) -> Ending {
+        self.status.map_or(Ending::AsExpected, Ending::AsCommand)
+    }
 }
 
 impl Watching {
     /// Starts the command, if there is one. Under `--json` it writes to standard error: standard output is ours alone.
-    pub(crate) fn start(subject: &WatchArguments, format: Format) -> Result<Self> {
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&interrupted)).context("watching for Ctrl-C")?;
-        }
+    pub(crate) fn start(subject: &WatchArguments, format: Format, stopping: Stopping) -> Result<Self> {
         let mut words = subject.command.iter();
         let command = words.next().map(|program| {
             let mut command = Command::new(program);
@@ -89,18 +114,17 @@ impl Watching {
             started.with_context(|| format!("{}: cannot be run", program.display()))
         });
         let limit = subject.duration.map(Duration::from_secs_f64);
-        Ok(Self { command: command.transpose()?, started: Instant::now(), ended: None, limit, interrupted })
+        Ok(Self { command: command.transpose()?, started: Instant::now(), ended: None, limit, stopping })
     }
 
-    /// Whether the command ended, the time is up, or somebody pressed Ctrl-C.
+    /// Whether the command ended, the time is up, somebody pressed Ctrl-C, or the terminal is gone.
     pub(crate) fn is_over(&mut self) -> Result<bool> {
         let has_ended = match &mut self.command {
             Some(command) => command.try_wait()?.is_some(),
             None => false,
         };
-        // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
-        let is_interrupted = self.interrupted.load(Ordering::SeqCst);
-        let is_over = has_ended || is_interrupted || self.limit.is_some_and(|limit| self.started.elapsed() >= limit);
+        let is_over =
+            has_ended || self.stopping.is_wanted() || self.limit.is_some_and(|limit| self.started.elapsed() >= limit);
         if is_over && self.ended.is_none() {
             self.ended = Some(self.started.elapsed());
         }
@@ -114,7 +138,8 @@ impl Watching {
             None => None,
         };
         let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
-        Ok(WatchedRun { seconds, status: status.and_then(|status| status.code()) })
+        let number = status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal)));
+        Ok(WatchedRun { seconds, status: number.map(|number| number as u8) })
     }
 }
 

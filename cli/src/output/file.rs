@@ -1,42 +1,156 @@
-//! Files that are whole whenever they are there.
+//! Files that are never seen half written: a reader finds the old file or the whole new one.
 
-use std::fs;
-use std::path::Path;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use tempfile::{Builder, NamedTempFile};
 
-/// Refuses a file whose folder is missing: asked before the long work whose result goes there.
-pub(crate) fn check_folder(file: &Path) -> Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    ensure!(folder.is_none_or(Path::is_dir), "{}: its folder does not exist", file.display());
-    Ok(())
+/// What a new file may be used for, less what the umask of the user forbids.
+const NEW_FILE: u32 = 0o666;
+
+/// Refuses a file that could not be put in its place: asked before the long work whose result goes there.
+pub(crate) fn check_place(file: &Path) -> Result<()> {
+    ensure!(!file.is_dir(), "{}: is a folder, and must be a file", file.display());
+    // Dropped at once, and with it what was made beside the place.
+    WholeFile::begin(file).map(drop)
 }
 
-/// Writes `text` beside `path` and renames it: whoever reads, and whoever stops this, never finds half of it there.
+/// A file that appears under its name when it is [`finish`](Self::finish)ed. Whoever reads meanwhile, and whoever finds
+/// what was left by a signal or a full disk, has the old file or none.
+///
+/// Where something stands that is no plain file, such as a pipe or `/dev/null`, it is written as it is.
+pub(crate) struct WholeFile {
+    path: PathBuf,
+    writer: BufWriter<Target>,
+}
+
+enum Target {
+    /// A file without a lasting name, in the folder of the real one.
+    Beside {
+        file: NamedTempFile,
+        place: PathBuf,
+    },
+    Itself(File),
+}
+
+impl WholeFile {
+    /// Begins it.
+    pub(crate) fn begin(path: &Path) -> Result<Self> {
+        let name = || format!("cannot write {}", path.display());
+        let is_special = fs::metadata(path).is_ok_and(|data| !data.is_file());
+        let target = if is_special {
+            Target::Itself(OpenOptions::new().write(true).open(path).with_context(name)?)
+        } else {
+            // A link keeps its name, and what it leads to is replaced.
+            let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let mut builder = Builder::new();
+            builder.prefix(".tlbkit-").suffix(".part").permissions(Permissions::from_mode(NEW_FILE));
+            Target::Beside { file: builder.tempfile_in(folder).with_context(name)?, place }
+        };
+        Ok(Self { path: path.to_owned(), writer: BufWriter::new(target) })
+    }
+
+    /// Puts it in its place.
+    pub(crate) fn finish(self) -> Result<()> {
+        let name = || format!("cannot write {}", self.path.display());
+        match self.writer.into_inner().map_err(io::IntoInnerError::into_error).with_context(name)? {
+            Target::Beside { file, place } => file.persist(place).map(drop).with_context(name),
+            Target::Itself(_) => Ok(()),
+        }
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+impl Write for Target {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Beside { file, .. } => file.write(bytes),
+            Self::Itself(file) => file.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Beside { file, .. } => file.flush(),
+            Self::Itself(file) => file.flush(),
+        }
+    }
+}
+
+/// Writes `text` as the file at `path`, whole or not at all.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<()> {
-    let name = || format!("cannot write {}", path.display());
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    fs::write(&part, text).with_context(name)?;
-    fs::rename(&part, path).with_context(name)
+    let mut file = WholeFile::begin(path)?;
+    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+    file.finish()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_file_is_put_in_place_and_nothing_is_left_beside_it() {
-        let folder = tempfile::tempdir().unwrap();
-        write_whole(&folder.path().join("a.html"), "whole").unwrap();
-        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["a.html"]);
-        assert_eq!(fs::read_to_string(folder.path().join("a.html")).unwrap(), "whole");
+    fn names(folder: &Path) -> Vec<String> {
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_named() {
-        let error = format!("{:#}", write_whole(Path::new("/nowhere/a.html"), "").unwrap_err());
-        assert!(error.starts_with("cannot write /nowhere/a.html: "), "{error}");
+    fn the_file_is_put_in_place_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.html");
+        write_whole(&file, "old").unwrap();
+        write_whole(&file, "whole").unwrap();
+        assert_eq!(names(folder.path()), ["a.html"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "whole");
+        let plain = File::create(folder.path().join("plain")).unwrap().metadata().unwrap().permissions();
+        assert_eq!(fs::metadata(&file).unwrap().permissions(), plain);
+    }
+
+    #[test]
+    fn what_is_not_finished_leaves_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.json");
+        write_whole(&file, "old").unwrap();
+        WholeFile::begin(&file).unwrap().write_all(b"half").unwrap();
+        check_place(&file).unwrap();
+        assert_eq!(names(folder.path()), ["a.json"]);
+        assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    }
+
+    #[test]
+    fn a_device_stays_a_device_and_a_link_a_link() {
+        write_whole(Path::new("/dev/null"), "gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+        let error = format!("{:#}", write_whole(Path::new("/dev/full"), "too much").unwrap_err());
+        assert!(error.starts_with("cannot write /dev/full: "), "{error}");
+
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write_whole(&link, "new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named_before_the_work() {
+        let missing = format!("{:#}", check_place(Path::new("/nowhere/a.html")).unwrap_err());
+        assert!(missing.starts_with("cannot write /nowhere/a.html: "), "{missing}");
+        // Nobody may make files there, not even root.
+        let forbidden = format!("{:#}", check_place(Path::new("/proc/a.html")).unwrap_err());
+        assert!(forbidden.starts_with("cannot write /proc/a.html: "), "{forbidden}");
+        assert!(check_place(&std::env::temp_dir()).unwrap_err().to_string().ends_with("must be a file"));
     }
 }

@@ -7,16 +7,16 @@ use maud::{Markup, PreEscaped, html};
 
 use super::report::{Report, Section, Table};
 use super::{file, number, page};
-use crate::published::figure::{Figure, Kind, Role, Tally, Verdict};
+use crate::published::figure::{Figure, FigureKind, Role, Tally, Verdict};
 
 /// Makes the folder of a report: asked before the long work whose result goes there.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
-/// Writes `index.html` into `folder`, in place of one that is there.
-pub(crate) fn write(report: &Report, folder: &Path) -> Result<()> {
-    file::write_whole(&folder.join("index.html"), &page(report))
+/// Writes the report as `path`, in place of one that is there.
+pub(crate) fn write(report: &Report, path: &Path) -> Result<()> {
+    file::write_whole(path, &page(report))
 }
 
 /// The whole page.
@@ -188,7 +188,7 @@ fn fitted(report: &Report) -> Markup {
         .sections
         .iter()
         .flat_map(|section| &section.figures)
-        .filter(|figure| figure.kind != Kind::Prediction)
+        .filter(|figure| figure.kind != FigureKind::Prediction)
         .collect();
     html! {
         section id="fitted" {

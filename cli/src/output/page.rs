@@ -1,4 +1,4 @@
-//! What every page has: one file with its style inside, and nothing to load.
+//! What every page has in common: it is one file with its style inside, and it loads nothing.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 

@@ -1,11 +1,11 @@
-//! A figure that lies between two, as a person is shown it.
+//! How an estimate is shown to a person: its lowest and its highest value, or one number where the two are the same.
 
-use tlbkit_replay::Range;
+use tlbkit_replay::Estimate;
 
 use super::number;
 
 /// `low .. high`, or the one number.
-pub(crate) fn range(range: Range) -> String {
+pub(crate) fn range(range: Estimate) -> String {
     let (low, high) = (amount(range.low), amount(range.high));
     if low == high { low } else { format!("{low} .. {high}") }
 }
@@ -30,7 +30,7 @@ pub(crate) enum Sign {
 }
 
 /// Percent of `whole`.
-pub(crate) fn percent(range: Range, whole: f64, sign: Sign) -> String {
+pub(crate) fn percent(range: Estimate, whole: f64, sign: Sign) -> String {
     let share = |part: f64| {
         let text = number::fixed(100.0 * part / whole, 3);
         if part > 0.0 && sign == Sign::Shown { format!("+{text}") } else { text }
@@ -49,8 +49,8 @@ mod tests {
         for (value, text) in cases {
             assert_eq!(amount(value), text);
         }
-        assert_eq!(range(Range { low: 5.0, value: 6.0, high: 120_000.0 }), "5 .. 120.0 k");
-        assert_eq!(range(Range { low: 5.0, value: 5.0, high: 5.0 }), "5");
-        assert_eq!(percent(Range { low: -1.0, value: 0.0, high: 2.0 }, 100.0, Sign::Shown), "-1.000 .. +2.000 %");
+        assert_eq!(range(Estimate { low: 5.0, value: 6.0, high: 120_000.0 }), "5 .. 120.0 k");
+        assert_eq!(range(Estimate { low: 5.0, value: 5.0, high: 5.0 }), "5");
+        assert_eq!(percent(Estimate { low: -1.0, value: 0.0, high: 2.0 }, 100.0, Sign::Shown), "-1.000 .. +2.000 %");
     }
 }

@@ -15,11 +15,11 @@ pub(crate) struct Sheet {
     /// What it is about, a paragraph each.
     pub(crate) about: Vec<String>,
     /// From top to bottom.
-    pub(crate) parts: Vec<Part>,
+    pub(crate) parts: Vec<SheetPart>,
 }
 
 /// A part of a page.
-pub(crate) enum Part {
+pub(crate) enum SheetPart {
     /// A heading.
     Heading(String),
     /// A paragraph.
@@ -45,11 +45,11 @@ fn page(sheet: &Sheet) -> String {
     page::around(&sheet.title, &body)
 }
 
-fn part_of(part: &Part, index: usize) -> Markup {
+fn part_of(part: &SheetPart, index: usize) -> Markup {
     match part {
-        Part::Heading(text) => html! { h2 { (text) } },
-        Part::Words(text) => html! { p.soft { (text) } },
-        Part::Plots(plots) => html! { div.plots {
+        SheetPart::Heading(text) => html! { h2 { (text) } },
+        SheetPart::Words(text) => html! { p.soft { (text) } },
+        SheetPart::Plots(plots) => html! { div.plots {
             @for (n, plot) in plots.iter().enumerate() {
                 figure {
                     figcaption { (plot.title()) }
@@ -58,7 +58,7 @@ fn part_of(part: &Part, index: usize) -> Markup {
             }
         } },
         // On a phone each row is a card: its first cell, and under it the others with the names of their columns.
-        Part::Table(head, rows) => html! { div.scroll { table.figures.free {
+        SheetPart::Table(head, rows) => html! { div.scroll { table.figures.free {
             thead { tr { @for cell in head { th { (cell) } } } }
             tbody { @for row in rows { tr {
                 @for (index, (name, cell)) in head.iter().zip(row).enumerate() {
@@ -66,7 +66,7 @@ fn part_of(part: &Part, index: usize) -> Markup {
                 }
             } } }
         } } },
-        Part::Commands(lines) => html! { pre { (lines.join("\n")) } },
+        SheetPart::Commands(lines) => html! { pre { (lines.join("\n")) } },
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
         let sheet = Sheet {
             title: "a <b> & c".into(),
             about: vec!["about".into()],
-            parts: vec![Part::Heading("h".into()), Part::Table(vec!["x".into()], vec![vec!["<td>".into()]])],
+            parts: vec![SheetPart::Heading("h".into()), SheetPart::Table(vec!["x".into()], vec![vec!["<td>".into()]])],
         };
         let page = page(&sheet);
         assert!(page.contains("a &lt;b&gt; &amp; c") && page.contains("&lt;td&gt;"), "{page}");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::figure::{Expected, Figure, Kind};
+use super::figure::{Expected, Figure, FigureKind};
 use super::rule::Rule;
 
 /// The document that published the result.
@@ -47,7 +47,7 @@ pub(crate) struct Parameter {
     /// Where it is from.
     pub(crate) source: String,
     /// How much it may be trusted.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FigureKind,
     /// Lowest and highest value that its source allows or that was tried, where either is known.
     pub(crate) band: Option<[f64; 2]>,
 }
@@ -71,7 +71,7 @@ pub(crate) struct PolicyChoice {
 /// What has to run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Setup {
+pub(crate) struct PublishedSetup {
     /// A machine under `sim/machines/`.
     pub(crate) machine: String,
     /// A workload.
@@ -93,7 +93,7 @@ pub(crate) struct PublishedTable {
     pub(crate) title: String,
     /// What its numbers may be used for.
     #[expect(dead_code, reason = "for readers of the file")]
-    pub(crate) kind: Kind,
+    pub(crate) kind: FigureKind,
     /// Names of the columns.
     pub(crate) columns: Vec<String>,
     /// The cells.
@@ -133,7 +133,7 @@ pub(crate) struct Experiment {
     /// The document.
     pub(crate) source: Source,
     /// What has to run.
-    pub(crate) setup: Setup,
+    pub(crate) setup: PublishedSetup,
     /// What a reader must know beside the figures.
     pub(crate) notes: Vec<Note>,
     /// The document's tables.

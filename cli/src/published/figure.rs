@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What a figure may be used for: only a prediction is evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
+pub(crate) enum FigureKind {
     /// Set from a source.
     Input,
     /// Fitted to the published value.
@@ -20,14 +20,14 @@ pub(crate) enum Kind {
     Prediction,
 }
 
-impl Kind {
+impl FigureKind {
     /// The word used in tables, TOML and JSON.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Kind::Input => "input",
-            Kind::Calibrated => "calibrated",
-            Kind::Prior => "prior",
-            Kind::Prediction => "prediction",
+            FigureKind::Input => "input",
+            FigureKind::Calibrated => "calibrated",
+            FigureKind::Prior => "prior",
+            FigureKind::Prediction => "prediction",
         }
     }
 }
@@ -44,7 +44,7 @@ pub(crate) struct Expected {
     /// What the document gives, where it gives a number.
     pub(crate) published: Option<f64>,
     /// What it may be used for.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FigureKind,
     /// Lowest and highest acceptable value, in the unit of the quantity.
     pub(crate) band: Option<[f64; 2]>,
     /// Where in the document the number stands.
@@ -122,7 +122,7 @@ pub(crate) struct Figure {
     /// Ours over published, in percent of published.
     pub(crate) error_pct: Option<f64>,
     /// What it may be used for.
-    pub(crate) kind: Kind,
+    pub(crate) kind: FigureKind,
     /// Lowest and highest acceptable value, in the unit of the quantity.
     pub(crate) band: Option<[f64; 2]>,
     /// Whether this figure is acceptable taken by itself.
@@ -169,17 +169,17 @@ impl Figure {
 
     /// Whether this is a claim that could have failed: a prediction with a band, and not a rule over others.
     pub(crate) fn is_judged(&self) -> bool {
-        self.kind == Kind::Prediction && self.band.is_some() && self.role != Role::Rule
+        self.kind == FigureKind::Prediction && self.band.is_some() && self.role != Role::Rule
     }
 
     /// What a reader is told about it.
     pub(crate) fn verdict(&self) -> Verdict {
         match self.kind {
             _ if self.ours.is_none() => Verdict::Absent,
-            Kind::Calibrated => Verdict::Fitted,
-            Kind::Input | Kind::Prior => Verdict::Set,
-            Kind::Prediction if self.band.is_none() => Verdict::Shown,
-            Kind::Prediction => match (self.ok, &self.known_miss) {
+            FigureKind::Calibrated => Verdict::Fitted,
+            FigureKind::Input | FigureKind::Prior => Verdict::Set,
+            FigureKind::Prediction if self.band.is_none() => Verdict::Shown,
+            FigureKind::Prediction => match (self.ok, &self.known_miss) {
                 (true, None) => Verdict::InBand,
                 (false, Some(_)) => Verdict::KnownMiss,
                 (false, None) => Verdict::NowMisses,
@@ -235,7 +235,7 @@ impl Tally {
             } else if figure.is_judged() {
                 tally.judged += 1;
                 tally.in_band += usize::from(figure.ok);
-            } else if figure.kind == Kind::Prediction {
+            } else if figure.kind == FigureKind::Prediction {
                 tally.shown += 1;
             } else {
                 tally.not_evidence += 1;
@@ -252,10 +252,10 @@ fn error_pct(published: Option<f64>, ours: Option<f64>) -> Option<f64> {
 }
 
 /// The rule at the head of this file.
-fn acceptable(kind: Kind, band: Option<[f64; 2]>, ours: Option<f64>) -> bool {
+fn acceptable(kind: FigureKind, band: Option<[f64; 2]>, ours: Option<f64>) -> bool {
     let Some(value) = ours else { return false };
     match (kind, band) {
-        (Kind::Prediction, Some([low, high])) => low <= value && value <= high,
+        (FigureKind::Prediction, Some([low, high])) => low <= value && value <= high,
         _ => true,
     }
 }
@@ -264,7 +264,7 @@ fn acceptable(kind: Kind, band: Option<[f64; 2]>, ours: Option<f64>) -> bool {
 mod tests {
     use super::*;
 
-    fn expected(kind: Kind, published: Option<f64>, band: Option<[f64; 2]>) -> Expected {
+    fn expected(kind: FigureKind, published: Option<f64>, band: Option<[f64; 2]>) -> Expected {
         Expected {
             experiment: "pcid".into(),
             quantity: "time".into(),
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_prediction_must_lie_in_its_band() {
-        let want = expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0]));
+        let want = expected(FigureKind::Prediction, Some(2.0), Some([1.0, 3.0]));
         for (ours, ok) in [(1.0, true), (3.0, true), (0.99, false), (3.01, false), (f64::NAN, false)] {
             assert_eq!(Figure::new(&want, ours).ok, ok, "{ours}");
         }
@@ -288,15 +288,15 @@ mod tests {
 
     #[test]
     fn what_is_no_prediction_must_only_be_finite() {
-        let fitted = expected(Kind::Calibrated, Some(2.0), Some([1.0, 3.0]));
+        let fitted = expected(FigureKind::Calibrated, Some(2.0), Some([1.0, 3.0]));
         assert!(Figure::new(&fitted, 99.0).ok);
         assert!(!Figure::new(&fitted, f64::INFINITY).ok);
-        assert!(Figure::new(&expected(Kind::Prediction, None, None), 99.0).ok);
+        assert!(Figure::new(&expected(FigureKind::Prediction, None, None), 99.0).ok);
     }
 
     #[test]
     fn the_error_is_signed_and_absent_where_it_means_nothing() {
-        let error = |published, ours| Figure::new(&expected(Kind::Prediction, published, None), ours).error_pct;
+        let error = |published, ours| Figure::new(&expected(FigureKind::Prediction, published, None), ours).error_pct;
         assert_eq!(error(Some(2.0), 3.0), Some(50.0));
         assert_eq!(error(Some(-50.0), -40.0), Some(20.0));
         assert_eq!(error(Some(0.0), 3.0), None);
@@ -305,14 +305,14 @@ mod tests {
 
     #[test]
     fn json_has_exactly_the_promised_keys() {
-        let line = Figure::new(&expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0])), 2.5).json_line();
+        let line = Figure::new(&expected(FigureKind::Prediction, Some(2.0), Some([1.0, 3.0])), 2.5).json_line();
         assert_eq!(
             line,
             r#"{"experiment":"pcid","quantity":"time","unit":"us","published":2.0,"ours":2.5,"error_pct":25.0,"#
                 .to_owned()
                 + r#""kind":"prediction","band":[1.0,3.0],"ok":true,"verdict":"in band"}"#
         );
-        let absent = Figure::absent(&expected(Kind::Prior, None, None)).json_line();
+        let absent = Figure::absent(&expected(FigureKind::Prior, None, None)).json_line();
         assert!(
             absent.contains(r#""ours":null,"error_pct":null,"kind":"prior","band":null,"ok":false,"verdict":"changed"#),
             "{absent}"
@@ -323,7 +323,7 @@ mod tests {
     fn a_verdict_that_is_not_as_recorded_has_changed_in_either_direction() {
         let recorded = |known_miss: Option<&str>| Expected {
             known_miss: known_miss.map(String::from),
-            ..expected(Kind::Prediction, Some(2.0), Some([1.0, 3.0]))
+            ..expected(FigureKind::Prediction, Some(2.0), Some([1.0, 3.0]))
         };
         for (known_miss, ours, verdict, has_changed) in [
             (None, 2.0, Verdict::InBand, false),
@@ -341,13 +341,13 @@ mod tests {
     #[test]
     fn a_tally_keeps_evidence_apart_from_the_rest() {
         let band = Some([1.0, 3.0]);
-        let mut rule = Figure::new(&expected(Kind::Prediction, None, band), 9.0);
+        let mut rule = Figure::new(&expected(FigureKind::Prediction, None, band), 9.0);
         rule.role = Role::Rule;
         let figures = [
-            Figure::new(&expected(Kind::Prediction, None, band), 2.0),
-            Figure::new(&expected(Kind::Prediction, None, band), 9.0),
-            Figure::new(&expected(Kind::Prediction, None, None), 9.0),
-            Figure::new(&expected(Kind::Calibrated, None, None), 9.0),
+            Figure::new(&expected(FigureKind::Prediction, None, band), 2.0),
+            Figure::new(&expected(FigureKind::Prediction, None, band), 9.0),
+            Figure::new(&expected(FigureKind::Prediction, None, None), 9.0),
+            Figure::new(&expected(FigureKind::Calibrated, None, None), 9.0),
             rule,
         ];
         let want = Tally {

@@ -10,8 +10,8 @@ use anyhow::{Error, Result, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::experiment::{Experiment, Note, PublishedTable, Setup, Source, Value};
-use super::figure::{Expected, Kind};
+use super::experiment::{Experiment, Note, PublishedSetup, PublishedTable, Source, Value};
+use super::figure::{Expected, FigureKind};
 use super::rule::Rule;
 
 /// The file as it is written.
@@ -24,7 +24,7 @@ struct Raw {
     #[serde(default)]
     unjudged: String,
     source: Source,
-    setup: Setup,
+    setup: PublishedSetup,
     #[serde(default)]
     note: Vec<Note>,
     #[serde(default)]
@@ -52,7 +52,7 @@ struct RawFigure {
     quantity: String,
     unit: String,
     published: Option<f64>,
-    kind: Kind,
+    kind: FigureKind,
     band: Option<[f64; 2]>,
     within_pct: Option<f64>,
     within_factor: Option<f64>,
@@ -69,7 +69,7 @@ struct RawColumn {
     column: String,
     quantity: String,
     unit: String,
-    kind: Kind,
+    kind: FigureKind,
     within_pct: Option<f64>,
     within_factor: Option<f64>,
     #[serde(default)]
@@ -90,13 +90,13 @@ struct Least {
 }
 
 /// A place in the file, for errors.
-struct Place<'a> {
+struct FilePosition<'a> {
     file: &'a str,
     text: &'a str,
     byte: usize,
 }
 
-impl Place<'_> {
+impl FilePosition<'_> {
     /// The one line that a user sees.
     fn error(&self, key: &str, value: impl Display, limit: impl Display) -> Error {
         anyhow!("{}:{}: {key} = {value}: {limit}", self.file, self.line())
@@ -107,22 +107,22 @@ impl Place<'_> {
     }
 
     /// The first line at or after this place that sets `key`: a block is found by its head, its fault is below it.
-    fn of_key(&self, key: &str) -> Place<'_> {
+    fn of_key(&self, key: &str) -> FilePosition<'_> {
         let mut byte = self.byte;
         for line in self.text[self.byte..].split_inclusive('\n') {
             if line.split('=').next().is_some_and(|left| left.trim() == key) {
-                return Place { byte, ..*self };
+                return FilePosition { byte, ..*self };
             }
             byte += line.len();
         }
-        Place { ..*self }
+        FilePosition { ..*self }
     }
 }
 
 /// Reads an experiment; `file` is only named in errors.
 pub(crate) fn experiment(file: &str, text: &str) -> Result<Experiment> {
     let raw: Raw = toml::from_str(text).map_err(|error| syntax(file, text, &error))?;
-    let at = |byte| Place { file, text, byte };
+    let at = |byte| FilePosition { file, text, byte };
     check_parameters(&at(0), &raw.setup)?;
     let mut tables = Vec::new();
     for table in raw.table {
@@ -151,14 +151,14 @@ pub(crate) fn experiment(file: &str, text: &str) -> Result<Experiment> {
 /// Serde's error on one line.
 fn syntax(file: &str, text: &str, error: &toml::de::Error) -> Error {
     let byte = error.span().map_or(0, |span| span.start);
-    let line = Place { file, text, byte }.line();
+    let line = FilePosition { file, text, byte }.line();
     let message = error.message().lines().collect::<Vec<_>>().join(" ");
     let found = text.lines().nth(line - 1).unwrap_or_default().trim();
     anyhow!("{file}:{line}: {message}: `{found}`")
 }
 
 /// A band without its value inside would say that the value is wrong.
-fn check_parameters(place: &Place<'_>, setup: &Setup) -> Result<()> {
+fn check_parameters(place: &FilePosition<'_>, setup: &PublishedSetup) -> Result<()> {
     for (name, parameter) in &setup.parameters {
         let Some(band) = parameter.band else { continue };
         let is_inside = matches!(parameter.value, Value::Number(value) if (band[0]..=band[1]).contains(&value));
@@ -169,7 +169,7 @@ fn check_parameters(place: &Place<'_>, setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-fn check_table(place: &Place<'_>, table: &PublishedTable) -> Result<()> {
+fn check_table(place: &FilePosition<'_>, table: &PublishedTable) -> Result<()> {
     for row in &table.rows {
         if row.len() != table.columns.len() || row.is_empty() {
             let limit = format!("a row of table `{}` must have {} cells", table.id, table.columns.len());
@@ -181,7 +181,7 @@ fn check_table(place: &Place<'_>, table: &PublishedTable) -> Result<()> {
 
 /// Adds one expectation per row of the table.
 fn expand(
-    place: &Place<'_>,
+    place: &FilePosition<'_>,
     experiment: &str,
     column: &RawColumn,
     tables: &[PublishedTable],
@@ -202,7 +202,7 @@ fn expand(
         None => vec![true; published.len()],
     };
     for (row, (published, judged)) in table.rows.iter().zip(published.into_iter().zip(judged)) {
-        let kind = if column.calibrated.contains(&row[0]) { Kind::Calibrated } else { column.kind };
+        let kind = if column.calibrated.contains(&row[0]) { FigureKind::Calibrated } else { column.kind };
         let raw = match judged && kind == column.kind {
             true => RawBand { within_pct: column.within_pct, within_factor: column.within_factor, band: None },
             false => RawBand::default(),
@@ -227,7 +227,7 @@ fn expand(
         .map_or(Ok(()), |name| Err(place.of_key("known_misses").error("known_misses", name, "no row begins with it")))
 }
 
-fn single(place: &Place<'_>, experiment: &str, raw: RawFigure) -> Result<Expected> {
+fn single(place: &FilePosition<'_>, experiment: &str, raw: RawFigure) -> Result<Expected> {
     let written = RawBand { band: raw.band, within_pct: raw.within_pct, within_factor: raw.within_factor };
     Ok(Expected {
         experiment: experiment.to_owned(),
@@ -243,7 +243,7 @@ fn single(place: &Place<'_>, experiment: &str, raw: RawFigure) -> Result<Expecte
 }
 
 /// The band in the unit of the quantity.
-fn band(place: &Place<'_>, raw: &RawBand, published: Option<f64>) -> Result<Option<[f64; 2]>> {
+fn band(place: &FilePosition<'_>, raw: &RawBand, published: Option<f64>) -> Result<Option<[f64; 2]>> {
     let around = |key: &str, value: f64| {
         published.ok_or_else(|| place.of_key(key).error(key, value, "needs a published value to lie around"))
     };
@@ -275,11 +275,12 @@ fn band(place: &Place<'_>, raw: &RawBand, published: Option<f64>) -> Result<Opti
 
 /// Names are unique. A prediction without a band could hide a miss, so it takes a reason; so does a known miss, which
 /// only a prediction with a band can have.
-fn check_expected(place: &Place<'_>, unjudged: &str, expected: &[Expected]) -> Result<()> {
+fn check_expected(place: &FilePosition<'_>, unjudged: &str, expected: &[Expected]) -> Result<()> {
     let mut seen = BTreeSet::new();
     for one in expected {
-        let is_judged = one.kind == Kind::Prediction && one.band.is_some();
-        let is_bare = one.kind == Kind::Prediction && !is_judged && one.note.is_none() && unjudged.trim().is_empty();
+        let is_judged = one.kind == FigureKind::Prediction && one.band.is_some();
+        let is_bare =
+            one.kind == FigureKind::Prediction && !is_judged && one.note.is_none() && unjudged.trim().is_empty();
         let limit = match &one.known_miss {
             _ if !seen.insert(&one.quantity) => "must be unique within the experiment",
             _ if is_bare => "a prediction needs a band, a note, or a reason in `unjudged`",
@@ -293,7 +294,7 @@ fn check_expected(place: &Place<'_>, unjudged: &str, expected: &[Expected]) -> R
     Ok(())
 }
 
-fn check_rule(place: &Place<'_>, rule: &Rule, expected: &[Expected]) -> Result<()> {
+fn check_rule(place: &FilePosition<'_>, rule: &Rule, expected: &[Expected]) -> Result<()> {
     let members = expected.iter().filter(|expected| rule.covers(&expected.quantity)).count();
     if rule.count == 0 || rule.count > members {
         let limit = format!("must be 1 to {members}, the figures it covers");
@@ -392,7 +393,7 @@ mod tests {
     #[test]
     fn a_factor_around_a_negative_value_is_the_right_way_up() {
         let raw = RawBand { within_factor: Some(2.0), ..RawBand::default() };
-        let place = Place { file: "", text: "", byte: 0 };
+        let place = FilePosition { file: "", text: "", byte: 0 };
         assert_eq!(band(&place, &raw, Some(-1.0)).unwrap(), Some([-2.0, -0.5]));
     }
 }

@@ -5,7 +5,7 @@
 
 use serde::Deserialize;
 
-use super::figure::{Figure, Kind, Role};
+use super::figure::{Figure, FigureKind, Role};
 
 /// How the figures that pass are counted against the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -66,7 +66,7 @@ impl Rule {
             published: None,
             ours: Some(passed as f64),
             error_pct: None,
-            kind: Kind::Prediction,
+            kind: FigureKind::Prediction,
             band: Some([self.count as f64, members.len().max(self.count) as f64]),
             ok: passed >= self.count,
             note: None,

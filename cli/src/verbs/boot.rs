@@ -14,7 +14,7 @@ use anyhow::{Result, ensure};
 use clap::Args;
 
 use crate::lab::terminal::{Ending, Format, say};
-use crate::output::file::check_folder;
+use crate::output::file::check_place;
 use counts::KernelRun;
 use qemu::{Accelerator, Failed, Qemu};
 
@@ -89,7 +89,7 @@ fn run(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()>
 fn measure(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()> {
     let is_measuring = *qemu.accelerator == Accelerator::Hardware;
     if let Some(output) = &arguments.output {
-        check_folder(output)?;
+        check_place(output)?;
         ensure!(is_measuring, "{}: not written: {}", output.display(), qemu.accelerator);
     }
     let bench = bench::run(qemu, &arguments.policy)?;

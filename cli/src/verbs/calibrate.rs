@@ -16,7 +16,7 @@ use tlbkit_sim::machine::Machine;
 
 use crate::lab::machine_file::{MachineFile, Origin, today};
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::output::file::{check_folder, write_whole};
+use crate::output::file::{check_place, write_whole};
 
 /// At the head of a file that was measured on a busy host.
 const DISTURBED: &str = "# Others used the CPUs meanwhile: measure again on a quiet host before relying on it.\n";
@@ -43,7 +43,7 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
         return Ok(Ending::AsExpected);
     }
     let file = arguments.output.display().to_string();
-    check_folder(&arguments.output)?;
+    check_place(&arguments.output)?;
     let survey = survey(if arguments.quick { Effort::Quick } else { Effort::Full })?;
     let base = nearest_machine(&survey);
     let machine = Machine::builtin(base)?;
@@ -51,7 +51,7 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
         verb: "calibrate",
         origin: &origin(arguments, &survey, base),
         base: &machine,
-        entries: measured::entries(&survey, &machine),
+        numbers: measured::numbers(&survey, &machine),
         fracturing: survey.collateral.fracturing(),
     };
     let text = if survey.disturbance.is_too_much() { DISTURBED } else { "" }.to_owned() + &written.text();

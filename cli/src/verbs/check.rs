@@ -12,8 +12,9 @@ use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::schedule::shrink::{Failure, shrink};
 use tlbkit_check::{Finding, Setup, chrome_trace, two_columns};
 
-use crate::lab::settings;
+use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::output::file::{check_place, write_whole};
 
 /// What to check.
 #[derive(Args)]
@@ -46,9 +47,10 @@ pub(crate) struct CheckArguments {
 
 /// Checks it.
 pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Ending> {
+    arguments.trace.as_deref().map_or(Ok(()), check_place)?;
     let plan = Plan {
         program: arguments.program.as_deref().map(program).transpose()?,
-        policy: arguments.policy.as_deref().map(settings::policy).transpose()?,
+        policy: arguments.policy.as_deref().map(policy::parse).transpose()?,
     };
     let failure = match arguments.replay {
         Some(seed) => replay(&plan, seed, format),
@@ -59,7 +61,7 @@ pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Endi
     tell(&failure, format);
     if let Some(path) = &arguments.trace {
         let trace = chrome_trace(&failure.outcome.lines);
-        std::fs::write(path, trace).with_context(|| format!("writing {}", path.display()))?;
+        write_whole(path, &trace)?;
     }
     Ok(Ending::NotAsExpected)
 }

@@ -17,11 +17,11 @@ use crate::output::table::words;
 #[command(after_help = "Examples:\n  tlbkit list policies\n  tlbkit list workloads --json")]
 pub(crate) struct ListArguments {
     /// One kind only
-    kind: Option<Kind>,
+    kind: Option<Listed>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Kind {
+enum Listed {
     Machines,
     Policies,
     Workloads,
@@ -34,7 +34,7 @@ enum Kind {
 
 /// Lists it.
 pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Ending> {
-    let kinds = arguments.kind.as_ref().map_or(Kind::value_variants(), std::slice::from_ref);
+    let kinds = arguments.kind.as_ref().map_or(Listed::value_variants(), std::slice::from_ref);
     for &kind in kinds {
         let ([title, what], rows) = rows(kind)?;
         match format {
@@ -50,21 +50,21 @@ pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Endin
 }
 
 /// The names of the two columns, and the rows.
-fn rows(kind: Kind) -> Result<([&'static str; 2], Vec<[String; 2]>)> {
+fn rows(kind: Listed) -> Result<([&'static str; 2], Vec<[String; 2]>)> {
     Ok(match kind {
-        Kind::Machines => (["machine", "what it is"], machines()?),
-        Kind::Policies => (["policy", "what it does"], pairs(PRESETS.iter().map(|p| (p.name, p.description)))),
-        Kind::Workloads => {
+        Listed::Machines => (["machine", "what it is"], machines()?),
+        Listed::Policies => (["policy", "what it does"], pairs(PRESETS.iter().map(|p| (p.name, p.description)))),
+        Listed::Workloads => {
             let describe = |name| (name, tlbkit_workloads::describe(name).unwrap_or_default());
             (["workload", "what it does"], pairs(tlbkit_workloads::names().map(describe)))
         }
-        Kind::Parameters => (["workload parameter", "what it sets [if not given; range]"], parameters()),
-        Kind::Experiments => (["experiment", "what it reproduces"], experiments()?),
-        Kind::Settings => (["setting", "its values"], pairs(KEYS.iter().map(|key| (key.name, key.values)))),
-        Kind::Programs => {
+        Listed::Parameters => (["workload parameter", "what it sets [if not given; range]"], parameters()),
+        Listed::Experiments => (["experiment", "what it reproduces"], experiments()?),
+        Listed::Settings => (["setting", "its values"], pairs(KEYS.iter().map(|key| (key.name, key.values)))),
+        Listed::Programs => {
             (["program", "what `check` runs in it"], pairs(named::all().map(|program| (program.name, program.purpose))))
         }
-        Kind::Sizes => (["size", "in memory"], sizes()),
+        Listed::Sizes => (["size", "in memory"], sizes()),
     })
 }
 

@@ -19,9 +19,9 @@ use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
 
 use crate::lab::summary::{plots, programs};
 use crate::lab::terminal::{Ending, Format};
-use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
-use crate::output::file::check_folder;
-use crate::output::sheet::{self, Part, Sheet};
+use crate::lab::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
+use crate::output::file::check_place;
+use crate::output::sheet::{self, Sheet, SheetPart};
 use screen::Screen;
 use tables::Observed;
 
@@ -45,7 +45,7 @@ pub(crate) struct ObserveArguments {
 
 /// Observes it.
 pub(crate) fn execute(arguments: &ObserveArguments, format: Format) -> Result<Ending> {
-    arguments.html.as_deref().map_or(Ok(()), check_folder)?;
+    arguments.html.as_deref().map_or(Ok(()), check_place)?;
     arguments.subject.check()?;
     let interval = arguments.interval;
     ensure!((0.1..=3600.0).contains(&interval), "--interval {interval}: must be 0.1 to 3600");
@@ -56,12 +56,13 @@ pub(crate) fn execute(arguments: &ObserveArguments, format: Format) -> Result<En
         stacks: if arguments.subject.stacks { Stacks::Recorded } else { Stacks::Absent },
         file: None,
     };
+    let stopping = Stopping::listen()?;
     let mut recorder = Recorder::start(&order)?;
     let stream = recorder.stream().context("the recorder has no stream")?;
     let interval = Duration::from_secs_f64(interval);
     let mut observed = Observed::new(Host::ask()?.tsc_mhz, available.missing);
     thread::scope(|scope| {
-        let keeper = scope.spawn(|| keep(recorder, &arguments.subject, format, interval / NUDGES));
+        let keeper = scope.spawn(|| keep(recorder, &arguments.subject, format, stopping, interval / NUDGES));
         let source = open_pipe(stream).and_then(|mut source| {
             let screen = Screen::open(format, &arguments.subject);
             read(source.as_mut(), interval, &mut observed, &screen)?;
@@ -74,14 +75,20 @@ pub(crate) fn execute(arguments: &ObserveArguments, format: Format) -> Result<En
         if let Some(path) = &arguments.html {
             report(&observed, source.health(), path)?;
         }
-        Ok(Ending::AsExpected)
+        Ok(run.ending())
     })
 }
 
 /// Makes the recorder hand out what it has, until the watching is over; then ends it, and with it the stream.
-fn keep(mut recorder: Recorder, subject: &WatchArguments, format: Format, pause: Duration) -> Result<WatchedRun> {
+fn keep(
+    mut recorder: Recorder,
+    subject: &WatchArguments,
+    format: Format,
+    stopping: Stopping,
+    pause: Duration,
+) -> Result<WatchedRun> {
     recorder.wait_until_ready()?;
-    let mut watching = Watching::start(subject, format)?;
+    let mut watching = Watching::start(subject, format, stopping)?;
     let mut since_nudge = Duration::ZERO;
     while !watching.is_over()? && !recorder.is_over() {
         thread::sleep(LOOK_EVERY);
@@ -121,9 +128,9 @@ fn report(observed: &Observed, health: &Health, path: &Path) -> Result<()> {
     let notes = observed.notes();
     let notes = notes.lines().map(|note| note.trim_start_matches("- ").to_owned());
     let parts = vec![
-        Part::Heading("What happened".into()),
-        Part::Plots(plots(total)),
-        Part::Heading("Who flushes".into()),
+        SheetPart::Heading("What happened".into()),
+        SheetPart::Plots(plots(total)),
+        SheetPart::Heading("Who flushes".into()),
         programs(total),
     ];
     let about = [format!("{:.3} s: {health}", total.length_ns() as f64 / 1e9)].into_iter().chain(notes).collect();

@@ -6,19 +6,23 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use tlbkit_host::Sample;
-use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, available};
+use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, available, free_bytes};
+use tlbkit_host::{PairedRatio, Sample};
 use tlbkit_trace::{EVENTS, FlushReason};
 
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
-use crate::output::file::check_folder;
+use crate::lab::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
+use crate::output::file::check_place;
 use crate::output::table::grid;
 use convert::Converted;
+
+/// How often the size of the recording is looked at.
+const SIZE_EVERY: Duration = Duration::from_millis(200);
 
 /// What to record, and where.
 #[derive(Args)]
@@ -30,6 +34,9 @@ pub(crate) struct RecordArguments {
     /// Run the command so many times without and with recording, in turn, and compare the times
     #[arg(long, value_name = "TIMES")]
     compare: Option<usize>,
+    /// End the recording when perf has written so many megabytes; what was recorded until then is kept
+    #[arg(long, value_name = "MEGABYTES", default_value_t = 1000)]
+    megabytes_max: u64,
     #[command(flatten)]
     subject: WatchArguments,
 }
@@ -47,14 +54,25 @@ pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<End
         ensure!(!arguments.subject.command.is_empty(), "--compare needs a command to run");
         ensure!((1..=100).contains(&times), "--compare {times}: must be 1 to 100");
     }
-    check_folder(&arguments.output)?;
+    let megabytes = arguments.megabytes_max;
+    ensure!((1..=1_000_000).contains(&megabytes), "--megabytes-max {megabytes}: must be 1 to 1000000");
+    check_place(&arguments.output)?;
     let available = available(EVENTS)?;
     let (recorded, compared) = record(arguments, &available, format)?;
     match format {
         Format::Json => say!("{}", json_row(arguments, &available, &recorded, compared.as_ref())),
         Format::Text => print_text(arguments, &available, &recorded, compared.as_ref()),
     }
-    Ok(Ending::AsExpected)
+    Ok(recorded.run.ending())
+}
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The command ended, or the time was up, or somebody wanted it.
+    WithSubject,
+    /// There is as much of it as was allowed.
+    AtLimit,
 }
 
 /// One recording, read again.
@@ -65,31 +83,27 @@ struct Recorded {
     /// CPU time of the recorder itself, while it recorded.
     cpu_seconds: f64,
     converted: Converted,
+    end: End,
 }
 
-/// Seconds of the command, without and with recording.
+/// Seconds of the command, without and with recording, in pairs.
 #[derive(Debug)]
 struct Compared {
-    plain: Sample,
-    recorded: Sample,
+    plain: Vec<f64>,
+    recorded: Vec<f64>,
 }
 
 impl Compared {
-    fn ratio(&self) -> f64 {
-        self.recorded.median / self.plain.median
-    }
-
-    /// Whether the slow runs without recording were as slow as the fast ones with it.
-    fn is_within_noise(&self) -> bool {
-        self.plain.high >= self.recorded.low
+    fn overhead(&self) -> PairedRatio {
+        PairedRatio::of(&self.plain, &self.recorded)
     }
 
     fn text(&self) -> String {
-        let Sample { median, repetitions, .. } = self.plain;
-        let spreads = [self.plain, self.recorded].map(|sample| 100.0 * sample.spread());
-        let noise = if self.is_within_noise() { ", within the noise" } else { "" };
-        let times = format!("{:.3} times the {median:.3} s without recording{noise}", self.ratio());
-        format!("{times} ({repetitions} runs each; spread {:.0} % and {:.0} %)", spreads[0], spreads[1])
+        let PairedRatio { ratio, low, high, confidence, pairs } = self.overhead();
+        let verdict = if self.overhead().is_difference() { "" } else { ": no difference found" };
+        let interval = format!("{low:.3} to {high:.3}, {:.0} % confidence, {pairs} pairs", 100.0 * confidence);
+        let plain = Sample::of(self.plain.clone()).median;
+        format!("{ratio:.3} times the {plain:.3} s without recording ({interval}){verdict}")
     }
 }
 
@@ -97,23 +111,28 @@ impl Compared {
 fn record(arguments: &RecordArguments, available: &Available, format: Format) -> Result<(Recorded, Option<Compared>)> {
     let Some(times) = arguments.compare else { return Ok((record_once(arguments, available, format)?, None)) };
     let bar = progress_bar(2 * times);
-    let (mut plain, mut with) = (Vec::new(), Vec::new());
+    let mut compared = Compared { plain: Vec::new(), recorded: Vec::new() };
     let mut last = None;
-    for _ in 0..times {
-        plain.push(run_plain(&arguments.subject, format)?.seconds);
-        bar.inc(1);
-        let recorded = record_once(arguments, available, format)?;
-        with.push(recorded.run.seconds);
-        last = Some(recorded);
-        bar.inc(1);
+    for pair in 0..times {
+        // Each of the two is first in every other pair, so that neither gains by what the one before leaves behind.
+        let is_plain_first = pair % 2 == 0;
+        for is_plain in [is_plain_first, !is_plain_first] {
+            if is_plain {
+                compared.plain.push(run_plain(&arguments.subject, format)?.seconds);
+            } else {
+                let recorded = record_once(arguments, available, format)?;
+                compared.recorded.push(recorded.run.seconds);
+                last = Some(recorded);
+            }
+            bar.inc(1);
+        }
     }
     bar.finish_and_clear();
-    let recorded = last.context("nothing was recorded")?;
-    Ok((recorded, Some(Compared { plain: Sample::of(plain), recorded: Sample::of(with) })))
+    Ok((last.context("nothing was recorded")?, Some(compared)))
 }
 
 fn run_plain(subject: &WatchArguments, format: Format) -> Result<WatchedRun> {
-    let mut watching = Watching::start(subject, format)?;
+    let mut watching = Watching::start(subject, format, Stopping::listen()?)?;
     while !watching.is_over()? {
         sleep(LOOK_EVERY);
     }
@@ -122,16 +141,20 @@ fn run_plain(subject: &WatchArguments, format: Format) -> Result<WatchedRun> {
 
 fn record_once(arguments: &RecordArguments, available: &Available, format: Format) -> Result<Recorded> {
     let keep = arguments.output.extension() == Some(OsStr::new("data"));
-    // Beside the result: a folder for temporary files may be too small.
+    // Beside the result: a folder for temporary files may be too small. What SIGKILL leaves there is a whole perf.data.
     let parent = arguments.folder();
-    let folder = tempfile::tempdir_in(parent).with_context(|| parent.display().to_string())?;
-    let perf_file = if keep { arguments.output.clone() } else { folder.path().join("perf.data") };
-    let (run, cpu_seconds) = run_recorded(arguments, available, &perf_file, format)?;
+    let folder = tempfile::Builder::new().prefix("tlbkit-recording-").tempdir_in(parent);
+    let folder = folder.with_context(|| parent.display().to_string())?;
+    let perf_file = folder.path().join("perf.data");
+    let (run, cpu_seconds, end) = run_recorded(arguments, available, &perf_file, format)?;
     let compact = (!keep).then_some(arguments.output.as_path());
     let converted = convert::convert(&perf_file, compact)?;
     let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
-    let (perf_bytes, file_bytes) = (bytes(&perf_file)?, bytes(&arguments.output)?);
-    Ok(Recorded { run, perf_bytes, file_bytes, cpu_seconds, converted })
+    let perf_bytes = bytes(&perf_file)?;
+    if keep {
+        fs::rename(&perf_file, &arguments.output).with_context(|| arguments.output.display().to_string())?;
+    }
+    Ok(Recorded { run, perf_bytes, file_bytes: bytes(&arguments.output)?, cpu_seconds, converted, end })
 }
 
 fn run_recorded(
@@ -139,7 +162,7 @@ fn run_recorded(
     available: &Available,
     file: &Path,
     format: Format,
-) -> Result<(WatchedRun, f64)> {
+) -> Result<(WatchedRun, f64, End)> {
     let subject = &arguments.subject;
     let order = Order {
         events: available.events.clone(),
@@ -147,18 +170,41 @@ fn run_recorded(
         stacks: if subject.stacks { Stacks::Recorded } else { Stacks::Absent },
         file: Some(file),
     };
+    let bytes_max = bytes_max(arguments)?;
+    let stopping = Stopping::listen()?;
     let mut recorder = Recorder::start(&order)?;
     recorder.wait_until_ready()?;
     let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
-    let mut watching = Watching::start(subject, format)?;
-    while !watching.is_over()? && !recorder.is_over() {
+    let mut watching = Watching::start(subject, format, stopping)?;
+    let mut end = End::WithSubject;
+    let mut looked = Instant::now();
+    while end == End::WithSubject && !watching.is_over()? && !recorder.is_over() {
+        sleep(LOOK_EVERY);
+        if looked.elapsed() >= SIZE_EVERY {
+            // It writes what it has, or there would be little to see.
+            recorder.nudge()?;
+            looked = Instant::now();
+        }
+        if fs::metadata(file).is_ok_and(|data| data.len() > bytes_max) {
+            end = End::AtLimit;
+            recorder.stop();
+        }
+    }
+    // A recorder that has ended leaves the command to its own end.
+    while !subject.command.is_empty() && !watching.is_over()? {
         sleep(LOOK_EVERY);
     }
     let run = watching.finish()?;
     let cpu_seconds = recorder.cpu_seconds().map_or(0.0, |in_all| in_all - to_begin);
     recorder.stop();
     recorder.wait()?;
-    Ok((run, cpu_seconds))
+    Ok((run, cpu_seconds, end))
+}
+
+/// What may be used for the recording: as much as was asked for, and never the last tenth of the disk.
+fn bytes_max(arguments: &RecordArguments) -> Result<u64> {
+    let free = free_bytes(arguments.folder())?;
+    Ok((arguments.megabytes_max * 1_000_000).min(free / 10 * 9))
 }
 
 fn flushes(recorded: &Recorded) -> impl Iterator<Item = (&'static str, u64)> {
@@ -178,9 +224,12 @@ fn json_row(
         "seconds": recorded.run.seconds, "events": health.events, "lost": health.lost, "damaged": health.damaged,
         "flushes": flushes, "missing_events": available.missing, "status": recorded.run.status,
         "recorder_cpu_seconds": recorded.cpu_seconds,
+        "is_cut_short": recorded.end == End::AtLimit,
         "overhead": compared.map(|compared| json!({
-            "ratio": compared.ratio(), "is_within_noise": compared.is_within_noise(),
-            "plain_seconds": compared.plain, "recorded_seconds": compared.recorded,
+            "ratio": compared.overhead().ratio, "interval": compared.overhead(),
+            "is_within_noise": !compared.overhead().is_difference(),
+            "plain_seconds": Sample::of(compared.plain.clone()),
+            "recorded_seconds": Sample::of(compared.recorded.clone()),
         })),
     })
 }
@@ -201,10 +250,13 @@ fn print_text(arguments: &RecordArguments, available: &Available, recorded: &Rec
     if health.lost > 0 {
         say!("LOST {} events: counts are too low; record fewer processes, or on more idle CPUs", health.lost);
     }
+    if recorded.end == End::AtLimit {
+        say!("CUT SHORT at {} bytes of perf.data; --megabytes-max allows more", recorded.perf_bytes);
+    }
     say!("the recorder itself used {:.1} % of one CPU", 100.0 * recorded.cpu_seconds / seconds);
     match compared {
         Some(compared) => say!("overhead: {}", compared.text()),
-        None => say!("overhead: not measured; --compare 5 runs the command with and without recording"),
+        None => say!("overhead: not measured; --compare 6 runs the command with and without recording"),
     }
     if let Some(status) = recorded.run.status.filter(|status| *status != 0) {
         say!("the command ended with status {status}");
@@ -216,11 +268,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ratio_within_the_noise_says_so() {
-        let runs = |values: [f64; 3]| Sample::of(values.to_vec());
-        let clear = Compared { plain: runs([1.0, 1.0, 1.0]), recorded: runs([1.2, 1.2, 1.2]) };
-        assert!(clear.text().starts_with("1.200 times the 1.000 s without recording (3 runs each"), "{clear:?}");
-        let noisy = Compared { plain: runs([1.0, 1.1, 1.3]), recorded: runs([1.0, 1.2, 1.3]) };
-        assert!(noisy.text().contains("within the noise"), "{noisy:?}");
+    fn an_overhead_has_an_interval_and_a_verdict() {
+        let clear = Compared { plain: vec![1.0; 6], recorded: vec![1.2; 6] }.text();
+        assert_eq!(clear, "1.200 times the 1.000 s without recording (1.200 to 1.200, 97 % confidence, 6 pairs)");
+        let noisy = Compared { plain: vec![1.0; 3], recorded: vec![1.46, 0.9, 1.5] }.text();
+        assert!(noisy.ends_with("75 % confidence, 3 pairs): no difference found"), "{noisy}");
     }
 }

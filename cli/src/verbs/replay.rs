@@ -13,11 +13,11 @@ use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_replay::replay;
 
-use crate::lab::settings;
+use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{Trace, TraceArguments};
-use crate::output::file::check_folder;
-use quantity::Answer;
+use crate::output::file::check_place;
+use quantity::PolicyTally;
 
 /// What to replay, and how.
 #[derive(Args)]
@@ -43,8 +43,8 @@ pub(crate) struct ReplayArguments {
 
 /// Replays it.
 pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<Ending> {
-    [&arguments.html, &arguments.perfetto].into_iter().flatten().try_for_each(|file| check_folder(file))?;
-    let recorder = settings::policy(&arguments.subject.recorded_by)?;
+    [&arguments.html, &arguments.perfetto].into_iter().flatten().try_for_each(|file| check_place(file))?;
+    let recorder = policy::parse(&arguments.subject.recorded_by)?;
     let policies = policies(arguments, recorder)?;
     let trace = arguments.subject.read()?;
     let answers = answers(&trace, policies);
@@ -65,7 +65,7 @@ pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<End
 fn policies(arguments: &ReplayArguments, recorder: Policy) -> Result<Vec<(String, Policy)>> {
     let mut policies = vec![(arguments.subject.recorded_by.clone(), recorder)];
     for text in &arguments.policy {
-        let policy = settings::policy(text)?;
+        let policy = policy::parse(text)?;
         if policies.iter().all(|(name, _)| name != text) {
             policies.push((text.clone(), policy));
         }
@@ -73,13 +73,13 @@ fn policies(arguments: &ReplayArguments, recorder: Policy) -> Result<Vec<(String
     Ok(policies)
 }
 
-fn answers(trace: &Trace, policies: Vec<(String, Policy)>) -> Vec<Answer> {
+fn answers(trace: &Trace, policies: Vec<(String, Policy)>) -> Vec<PolicyTally> {
     let bar = progress_bar(policies.len());
     let (deduced, machine) = (&trace.recording.deduced, &trace.machine);
     let answer = |(name, policy): (String, Policy)| {
         let tally = replay(deduced, policy, machine);
         bar.inc(1);
-        Answer { name, tally }
+        PolicyTally { name, tally }
     };
     let answers = policies.into_par_iter().map(answer).collect();
     bar.finish_and_clear();

@@ -8,6 +8,7 @@ use tlbkit_sim::machine::Machine;
 
 use crate::experiments::{self, Produced, Registered, Trial};
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::output::file::check_place;
 use crate::output::report::{Report, Section, Table};
 use crate::output::{html, table};
 use crate::published::experiment::{Experiment, Parameter, Value};
@@ -21,9 +22,18 @@ use crate::published::figure::{Figure, Tally};
 pub(crate) struct ReproduceArguments {
     /// Experiments of `tlbkit list experiments`; all by default
     ids: Vec<String>,
-    /// Folder of the report
+    /// Folder of the report: index.html has all experiments, and a run of some of them has a file by their names
     #[arg(long, default_value = "report")]
     report: PathBuf,
+}
+
+impl ReproduceArguments {
+    /// The report's file: one with less in it does not replace the one that has all.
+    fn file(&self) -> PathBuf {
+        let is_whole =
+            self.ids.is_empty() || experiments::ALL.iter().all(|known| self.ids.iter().any(|id| id == known.id));
+        self.report.join(if is_whole { "index.html".to_owned() } else { self.ids.join("-") + ".html" })
+    }
 }
 
 /// Reproduces it.
@@ -32,6 +42,7 @@ pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<
     let bar = progress_bar(chosen.len());
     let mut report = empty_report(&arguments.ids);
     html::make_folder(&arguments.report)?;
+    check_place(&arguments.file())?;
     let (mut setups, mut machines) = (Vec::new(), Vec::new());
     for experiment in chosen {
         bar.set_message(experiment.id);
@@ -44,7 +55,7 @@ pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<
     bar.finish_and_clear();
     report.fitted = [setups, fitted(&machines)?].concat();
     // Only a whole report replaces the one that is there.
-    html::write(&report, &arguments.report)?;
+    html::write(&report, &arguments.file())?;
     Ok(conclude(&report, arguments, format))
 }
 
@@ -130,13 +141,13 @@ fn fitted(machines: &[String]) -> Result<Vec<Table>> {
 
 /// Every number of a machine that no source gives: fitted, or a prior with its band.
 fn fitted_of(name: &str, machine: &Machine) -> Result<Table> {
-    use tlbkit_sim::machine::Kind;
+    use tlbkit_sim::machine::NumberKind;
     let rows = machine
         .quantities()
         .into_iter()
-        .filter(|(_, quantity)| quantity.kind != Kind::Input)
+        .filter(|(_, quantity)| quantity.kind != NumberKind::Input)
         .map(|(field, quantity)| {
-            let kind = if quantity.kind == Kind::Calibrated { "calibrated" } else { "prior" };
+            let kind = if quantity.kind == NumberKind::Calibrated { "calibrated" } else { "prior" };
             vec![field, quantity.value.to_string(), band_text(quantity.band), kind.into(), quantity.source.clone()]
         })
         .collect();
@@ -148,7 +159,7 @@ fn conclude(report: &Report, arguments: &ReproduceArguments, format: Format) -> 
     let tally = Tally::of(&figures);
     if format == Format::Text {
         say!("{}", table::tally(&tally));
-        say!("report: {}", arguments.report.join("index.html").display());
+        say!("report: {}", arguments.file().display());
         match tally.changed {
             0 => say!("Every verdict is as recorded; docs/reproduce.md says what the model lacks where one misses."),
             changed => say!("Changed verdicts: {changed}. Mend the cause, or record them in sim/experiments/."),

@@ -1,6 +1,7 @@
 //! `tlbkit tune`: what to set on the machine that was recorded, and whether it is worth it.
 
 mod advice;
+mod allocator;
 mod knob;
 mod report;
 
@@ -12,10 +13,10 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use tlbkit_replay::replay;
 
-use crate::lab::settings;
+use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{TraceArguments, agreement_table};
-use crate::output::file::check_folder;
+use crate::output::file::check_place;
 use crate::output::table::grid;
 use advice::{Advice, HEAD, Tuned, Worth, cells, verdict};
 use knob::Knob;
@@ -33,8 +34,8 @@ pub(crate) struct TuneArguments {
 
 /// Tries everything.
 pub(crate) fn execute(arguments: &TuneArguments, format: Format) -> Result<Ending> {
-    arguments.html.as_deref().map_or(Ok(()), check_folder)?;
-    let recorded_by = settings::policy(&arguments.subject.recorded_by)?;
+    arguments.html.as_deref().map_or(Ok(()), check_place)?;
+    let recorded_by = policy::parse(&arguments.subject.recorded_by)?;
     let trace = arguments.subject.read()?;
     let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine);
     let knobs = knob::all(&trace, recorded_by, &recorder, &arguments.subject)?;

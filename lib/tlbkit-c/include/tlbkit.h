@@ -11,12 +11,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+// A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
+#define TLBKIT_INTERFACE 0x303f272dfb6eef01ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
 // What `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
 #define TLBKIT_SET_WORDS(cpus) (((cpus) + 63) / 64)
-#define TLBKIT_MATRIX_WORDS(cpus) ((cpus) * TLBKIT_INBOX_WORDS(cpus) + ((cpus) + 2) * TLBKIT_SET_WORDS(cpus))
+#define TLBKIT_MATRIX_WORDS(cpus)                                                   \
+    ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + 3 * 8 + 4 * TLBKIT_SET_WORDS(cpus)) +     \
+     2 * TLBKIT_SET_WORDS(cpus))
 // A part of it: above 512 CPUs an inbox has words on top, and takes whole cache lines.
 #define TLBKIT_INBOX_WORDS(cpus)                                   \
     ((cpus) <= 512 ? TLBKIT_SET_WORDS(cpus)                        \
@@ -29,7 +33,7 @@
 #define TLBKIT_FEATURE_INVPCID 2
 
 // 8-byte words of a machine.
-#define TLBKIT_MACHINE_WORDS 40
+#define TLBKIT_MACHINE_WORDS 88
 
 // 8-byte words of one CPU's state.
 #define TLBKIT_CPU_STATE_WORDS 64
@@ -38,12 +42,17 @@
 #define TLBKIT_SPACE_WORDS 8
 
 // 8-byte words of a gather.
-#define TLBKIT_GATHER_WORDS 32
+#define TLBKIT_GATHER_WORDS 36
+
+// 8-byte words of a batch.
+#define TLBKIT_BATCH_WORDS 20
 
 // 8-byte words of one CPU's counters.
 #define TLBKIT_STATS_WORDS 1062
 
-// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing.
+// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, but for `TLBKIT_STATUS_WRONG_CPU` of a
+// call that flushes: the task may have migrated while it waited. What was to be flushed may be in a TLB still, and
+// nothing is freed.
 enum tlbkit_status {
     // Done.
     TLBKIT_STATUS_OK = 0,
@@ -79,6 +88,10 @@ enum tlbkit_status {
     TLBKIT_STATUS_GATHER_FULL,
     // The policy does not count, or no counters were given.
     TLBKIT_STATUS_NOT_COUNTED,
+    // The call names another CPU than `this_cpu` of the table says: the task has migrated, or the number is wrong.
+    TLBKIT_STATUS_WRONG_CPU,
+    // The policy interrupts the CPUs that hold a dying space: it ends no space later.
+    TLBKIT_STATUS_SHOT_DOWN,
 };
 
 // What to do about a CPU that is late: what `late` of the table returns.
@@ -165,9 +178,26 @@ enum tlbkit_x86_trust {
     TLBKIT_X86_TRUST_NEVER = 2,
 };
 
+// Translations of many spaces and their frames that wait for one flush: on the stack of reclaim.
+struct TLBKIT_ALIGNED(8) tlbkit_batch {
+    uint64_t opaque[TLBKIT_BATCH_WORDS];
+};
+
 // The TLBs of a machine. One for a kernel, for ever.
 struct TLBKIT_ALIGNED(64) tlbkit_machine {
     uint64_t opaque[TLBKIT_MACHINE_WORDS];
+};
+
+// Where a gather keeps frames, and who frees them.
+struct tlbkit_frames {
+    // Room for `capacity` frames, until the gather is finished.
+    uint64_t *array;
+    // Frames that fit.
+    size_t capacity;
+    // Frees one frame. Called by `tlbkit_gather_finish` and `tlbkit_gather_wait` alone.
+    void (*release)(void *context, uint64_t frame);
+    // The first argument of `release`.
+    void *context;
 };
 
 // One set of page tables: put it where the process is, on a cache line of its own.
@@ -178,18 +208,6 @@ struct TLBKIT_ALIGNED(64) tlbkit_space {
 // Translations and frames that wait for one flush: on the stack of an unmap.
 struct TLBKIT_ALIGNED(8) tlbkit_gather {
     uint64_t opaque[TLBKIT_GATHER_WORDS];
-};
-
-// Where a gather keeps frames, and who frees them.
-struct tlbkit_frames {
-    // Room for `capacity` frames, until the gather is finished.
-    uint64_t *array;
-    // Frames that fit.
-    size_t capacity;
-    // Frees one frame. Called by `tlbkit_gather_finish` alone.
-    void (*release)(void *context, uint64_t frame);
-    // The first argument of `release`.
-    void *context;
 };
 
 #if defined(TLBKIT_HISTORY)
@@ -229,12 +247,24 @@ struct tlbkit_hardware_ops {
     void (*irqs_restore)(uint32_t cpu, uint64_t saved);
     // A cycle counter. Optional if the policy does not count.
     uint64_t (*now_cycles)(uint32_t cpu);
-    // CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
-    // that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
+    // CPU `missing` has not answered for about a millisecond of `relax`; returns an `enum tlbkit_late`. Optional:
+    // asks again, so that a lost interrupt costs time and nothing else. A kernel that calls `tlbkit_declare_stopped`
+    // must not return `TLBKIT_LATE_WAIT`.
     uint32_t (*late)(uint32_t cpu, uint32_t missing);
     // The last CPU that held this dying space lazily has left it. Interrupts are off, maybe in the handler: note it,
-    // and free the tables later. Needed where lazy references are counted.
+    // and free the space and its tables later, elsewhere. Must be given unless the policy says `lazy_refs=shot-down`.
     void (*last_lazy_reference)(uint32_t cpu, struct tlbkit_space *space);
+    // The CPU that executes the call: compared with `cpu` when a call begins, before a waiting CPU answers others, and
+    // when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off, maybe in an NMI. Optional:
+    // `cpu` is believed.
+    uint32_t (*this_cpu)(void);
+    // CPU `missing` has not answered, however often it was asked. Called for each of them; if it returns, the wait
+    // goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a text that names them.
+    void (*unanswered)(uint32_t cpu, uint32_t missing);
+    // Turns of `relax` after which `late` is asked, again and again. 0 for the library's own: 16,384.
+    uint32_t patience_turns;
+    // How often `late` is asked in one wait before `unanswered` is. 0 for the library's own: 32,768.
+    uint32_t patience_rounds;
 };
 
 // One CPU's part. As many as there are possible CPUs, for ever.
@@ -268,9 +298,10 @@ struct tlbkit_setup {
     struct tlbkit_stats *stats;
 };
 
-// What went wrong, and where in the library. The texts do not end in a zero byte.
+// What went wrong, and where in the library. The texts end in a zero byte, which their lengths do not count; what is
+// longer than a line is cut off.
 struct tlbkit_misuse {
-    // The rule that was broken, or null if it takes formatting to say it.
+    // The rule that was broken, or the CPUs that have not answered.
     const char *message;
     // Bytes of the message.
     size_t message_bytes;
@@ -285,7 +316,7 @@ struct tlbkit_misuse {
 // Prints and stops the machine. If it returns, the CPU spins for ever.
 typedef void (*tlbkit_panic_hook)(const struct tlbkit_misuse *misuse);
 
-// The sizes that the archive was built with, to be compared with the header's.
+// What the archive was built with, to be compared with the header's.
 struct tlbkit_layout {
     // Bytes of a `struct tlbkit_machine`.
     uint64_t machine_bytes;
@@ -295,15 +326,65 @@ struct tlbkit_layout {
     uint64_t space_bytes;
     // Bytes of a `struct tlbkit_gather`.
     uint64_t gather_bytes;
+    // Bytes of a `struct tlbkit_batch`.
+    uint64_t batch_bytes;
     // Bytes of a `struct tlbkit_stats`.
     uint64_t stats_bytes;
     // Alignment of the largest of them.
     uint64_t align_bytes;
+    // `TLBKIT_INTERFACE` of the header that the archive was built with.
+    uint64_t interface_hash;
 };
 
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+// Begins an empty batch, for any number of spaces. `frames` may be NULL if nothing will be held; it is copied.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_batch_begin(struct tlbkit_batch *batch,
+                                      const struct tlbkit_machine *machine,
+                                      const struct tlbkit_frames *frames);
+
+// Names translations of a space that were revoked, where no frame is freed or another mapping of it is still to come.
+// The page tables have been changed, and their locks are still held. Interrupts on or off, preemption off.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_batch_revoke(struct tlbkit_batch *batch,
+                                       uint32_t cpu,
+                                       const struct tlbkit_space *space);
+
+// Names a translation of a space, whose entry has been cleared, and gives the batch the frame that the entry named.
+// The lock of its page table is still held. `TLBKIT_STATUS_GATHER_FULL` if there is no room: nothing was named, and
+// the frame is still the caller's. Interrupts on or off, preemption off.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_batch_unmap(struct tlbkit_batch *batch,
+                                      uint32_t cpu,
+                                      const struct tlbkit_space *space,
+                                      uint64_t frame);
+
+// Names all that lay below a page-table page of a space that has been taken out, and gives the batch that page: CPUs
+// that hold the space lazily are asked as well. Otherwise as `tlbkit_batch_unmap`.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_batch_unmap_table(struct tlbkit_batch *batch,
+                                            uint32_t cpu,
+                                            const struct tlbkit_space *space,
+                                            uint64_t frame);
+
+// Gives the batch a frame that several spaces mapped. If nothing is named in this batch, before or after, the flush is
+// one of everything on every CPU.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_hold(struct tlbkit_batch *batch, uint64_t frame);
+
+// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame, then ends the batch.
+// On the CPU that named or on another. Interrupts on, preemption off, no lock held that a CPU may wait for with its
+// interrupts off. On an error the batch stays open.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_finish(struct tlbkit_batch *batch, uint32_t cpu, uint32_t reason);
+
+// Flushes what batches owe to a space, everywhere: for whoever finds an entry gone and goes on without a flush of its
+// own, before another frame is mapped there. `tlbkit_gather_finish` does so by itself. Interrupts on.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_drain(const struct tlbkit_machine *machine,
+                                uint32_t cpu,
+                                const struct tlbkit_space *space);
 
 // Starts or restarts a CPU: first use, hot-plug, resume. Everything in its TLB goes, and the kernel's own tables are
 // loaded. Before anything else on this CPU; interrupts off. A CPU that was stopped by force while it asked others
@@ -314,8 +395,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_bring_up(const struct tlbkit_machine *
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_offline(const struct tlbkit_machine *machine, uint32_t cpu);
 
 // States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
-// before it sent an interrupt that others count on: a kernel that calls this must have a `late` in its table, and
-// return `TLBKIT_LATE_ASK_AGAIN` from it. A space that it was flushing must live until its `tlbkit_bring_up` returns.
+// before it sent an interrupt that others count on: a kernel that calls this returns `TLBKIT_LATE_ASK_AGAIN` from its
+// `late`, or has none. A space that it was flushing must live until its `tlbkit_bring_up` returns.
 // Not for a guest's CPU that may go on by itself.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_declare_stopped(const struct tlbkit_machine *machine, uint32_t stopped);
 
@@ -348,7 +429,7 @@ bool tlbkit_is_running(const struct tlbkit_machine *machine,
                        uint32_t cpu,
                        const struct tlbkit_space *space);
 
-// Calls `each` with every CPU that has not answered this CPU's request: for a watchdog.
+// Calls `each` with every CPU that has not answered the request of `cpu`: for a watchdog, on any CPU.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_missing(const struct tlbkit_machine *machine,
                                   uint32_t cpu,
@@ -372,6 +453,16 @@ enum tlbkit_status tlbkit_flush_range(const struct tlbkit_machine *machine,
                                       uint32_t stride,
                                       uint32_t reason);
 
+// Drops what this CPU holds of `pages` translations from `va` on, in the tables that it has loaded: after a fault that
+// was spurious, or when permission was just widened. It tells no other CPU, so nothing may be freed on the strength of
+// it, and no permission counts as taken away. Interrupts on or off, preemption off.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_flush_this_cpu(const struct tlbkit_machine *machine,
+                                         uint32_t cpu,
+                                         uint64_t va,
+                                         uint32_t pages,
+                                         uint32_t stride);
+
 // Flushes kernel addresses on every CPU, in every space, for a change that frees nothing. Interrupts on.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_range(const struct tlbkit_machine *machine,
@@ -389,7 +480,8 @@ enum tlbkit_status tlbkit_gather_begin(struct tlbkit_gather *gather,
                                        const struct tlbkit_space *space,
                                        const struct tlbkit_frames *frames);
 
-// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed. Where the policy does
+// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed; whoever frees what an
+// entry named calls `tlbkit_gather_unmap`. Where the policy does
 // not batch they are flushed at once, so interrupts are on.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_gather_range(struct tlbkit_gather *gather,
@@ -400,18 +492,43 @@ enum tlbkit_status tlbkit_gather_range(struct tlbkit_gather *gather,
                                        uint32_t scope,
                                        uint32_t reason);
 
-// Gives the gather a frame that nothing maps any more. `TLBKIT_STATUS_GATHER_FULL` if it has no room: the frame is
-// still the caller's, who finishes the gather and begins another for it.
+// Names the translation of size `stride` at `va`, whose entry has been cleared, and gives the gather the frame that
+// the entry named. `TLBKIT_STATUS_GATHER_FULL` if it has no room: nothing was named, and the frame is still the
+// caller's, who finishes the gather and begins another for it. Interrupts as for `tlbkit_gather_range`.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_gather_unmap(struct tlbkit_gather *gather,
+                                       uint32_t cpu,
+                                       uint64_t va,
+                                       uint32_t stride,
+                                       uint32_t scope,
+                                       uint32_t reason,
+                                       uint64_t frame);
+
+// Names what lay below a page-table page that has been taken out, and gives the gather that page, `frame`: paths
+// through it go too, on CPUs that hold the space lazily as well. `va` is the first address below it. `unnamed_pages`
+// counts, in pages of 4 KiB, what it still mapped from there on and nobody has named: 512 for a table of the last
+// level that was taken out with its entries, 0 if each of them was named before. Fails as `tlbkit_gather_unmap` does.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_gather_unmap_table(struct tlbkit_gather *gather,
+                                             uint32_t cpu,
+                                             uint64_t va,
+                                             uint64_t unnamed_pages,
+                                             uint64_t frame);
+
+// Gives the gather a frame to which no single page belongs: one that several named pages shared, or one of a range
+// that is named as a whole. If nothing is named in this gather, before or after, the flush is one of everything; if
+// something is, only that is flushed. `TLBKIT_STATUS_GATHER_FULL` as in `tlbkit_gather_unmap`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_hold(struct tlbkit_gather *gather, uint64_t frame);
 
-// A page-table page is among the frames: CPUs that hold the space lazily are told as well.
+// A page-table page is freed that this gather does not keep: CPUs that hold the space lazily are told as well.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gather *gather);
 
 // Makes the flush a full one.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather *gather);
 
-// Flushes everywhere what was named, then calls `release` for each frame, then ends the gather. Interrupts on,
-// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error the gather stays open.
+// Flushes everywhere what was named, or everything if nothing was and a frame is held, then calls `release` for each
+// frame, then ends the gather. Interrupts on, preemption off, no lock held that a CPU may wait for with its interrupts
+// off. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_finish(struct tlbkit_gather *gather, uint32_t cpu);
 
 #if defined(TLBKIT_HISTORY)
@@ -454,13 +571,23 @@ enum tlbkit_status tlbkit_space_init(struct tlbkit_space *space,
                                      uint64_t *set,
                                      size_t set_words);
 
-// Ends a space that no task runs any more, interrupting the CPUs that hold it lazily. `may_free` becomes true if its
-// tables can be freed now; otherwise when `last_lazy_reference` names it. Interrupts on; not from a CPU that runs it.
+// Ends a space that no task runs any more. `may_free` becomes true if the space and its tables can be freed now;
+// otherwise a CPU holds it lazily, and they can be freed when `last_lazy_reference` names it, which may be before this
+// call returns. Where the policy says `lazy_refs=shot-down`, and only there, such CPUs are interrupted, and `may_free`
+// is always true. Interrupts on; not from a CPU that runs it.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_space_destroy(const struct tlbkit_machine *machine,
                                         uint32_t cpu,
                                         struct tlbkit_space *space,
                                         bool *may_free);
+
+// The same with interrupts on or off, and under the kernel's locks: it interrupts nobody and waits for nobody but a
+// CPU in the middle of a switch. Not from an NMI, and not where the policy says `lazy_refs=shot-down`.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machine,
+                                              uint32_t cpu,
+                                              struct tlbkit_space *space,
+                                              bool *may_free);
 
 // Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom.
 TLBKIT_MUST_USE size_t tlbkit_matrix_words(uint32_t cpus);
@@ -472,6 +599,23 @@ enum tlbkit_status tlbkit_machine_init(struct tlbkit_machine *machine,
 
 // Calls `hook` on misuse that no status can tell; NULL for none. One for all machines.
 void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
+
+// Begins to flush everywhere what was named, and does not wait: the frames are freed by `tlbkit_gather_wait`. When it
+// returns this CPU has flushed and the others are asked. Until the wait returns they may use what was named, so
+// nothing is done to the frames, and the space lives.
+//
+// Interrupts on or off, under a spin lock or not; preemption off; not in an interrupt handler. Other gathers may be
+// begun, issued and finished meanwhile. On an error the gather stays open.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gather, uint32_t cpu);
+
+// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
+// interrupts on or off. It waits for nobody, and may be asked again and again. Preemption off.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
+
+// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
+// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true; preemption off,
+// no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_wait(struct tlbkit_gather *gather, uint32_t cpu);
 
 // Whether a text `PRESET[:KEY=VALUE[+KEY=VALUE...]]` names a policy: `TLBKIT_STATUS_OK`, or what is wrong with it. The
 // presets and keys are those of `tlbkit list policies` and `tlbkit list settings`; an archive that was built without
@@ -490,7 +634,7 @@ TLBKIT_MUST_USE uint64_t tlbkit_space_generation(const struct tlbkit_space *spac
 // A status in words, for a log.
 TLBKIT_MUST_USE const char *tlbkit_status_text(uint32_t status);
 
-// The sizes of this archive. `tlbkit_header_fits()` compares them with the header's.
+// What this archive was built with. `tlbkit_header_fits()` compares them with the header's.
 TLBKIT_MUST_USE struct tlbkit_layout tlbkit_layout(void);
 
 #if defined(TLBKIT_X86)
@@ -515,8 +659,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *o
 // True if this header and the archive were built from the same source: ask once, at boot.
 static inline bool tlbkit_header_fits(void) {
     struct tlbkit_layout layout = tlbkit_layout();
-    return layout.machine_bytes == sizeof(struct tlbkit_machine) &&
+    return layout.interface_hash == TLBKIT_INTERFACE && layout.machine_bytes == sizeof(struct tlbkit_machine) &&
            layout.cpu_state_bytes == sizeof(struct tlbkit_cpu_state) &&
            layout.space_bytes == sizeof(struct tlbkit_space) && layout.gather_bytes == sizeof(struct tlbkit_gather) &&
-           layout.stats_bytes == sizeof(struct tlbkit_stats);
+           layout.batch_bytes == sizeof(struct tlbkit_batch) && layout.stats_bytes == sizeof(struct tlbkit_stats);
 }

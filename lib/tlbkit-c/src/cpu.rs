@@ -32,6 +32,7 @@ pub unsafe extern "C" fn tlbkit_bring_up(machine: *const MachineStorage, cpu: u3
         // SAFETY: the crate's contract.
         let machine = unsafe { Machine::find(machine) }?;
         let hardware = machine.hardware(cpu)?;
+        hardware.assert_here()?;
         if hardware.irqs_enabled() {
             return Err(Status::IrqsOn);
         }
@@ -48,8 +49,8 @@ pub unsafe extern "C" fn tlbkit_offline(machine: *const MachineStorage, cpu: u32
 }
 
 /// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
-/// before it sent an interrupt that others count on: a kernel that calls this must have a `late` in its table, and
-/// return `TLBKIT_LATE_ASK_AGAIN` from it. A space that it was flushing must live until its `tlbkit_bring_up` returns.
+/// before it sent an interrupt that others count on: a kernel that calls this returns `TLBKIT_LATE_ASK_AGAIN` from its
+/// `late`, or has none. A space that it was flushing must live until its `tlbkit_bring_up` returns.
 /// Not for a guest's CPU that may go on by itself.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_declare_stopped(machine: *const MachineStorage, stopped: u32) -> Status {
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn tlbkit_is_running(
     door.is_ok_and(|door| space.is_ok_and(|space| door.cpu().is_running(&space.inner)))
 }
 
-/// Calls `each` with every CPU that has not answered this CPU's request: for a watchdog.
+/// Calls `each` with every CPU that has not answered the request of `cpu`: for a watchdog, on any CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_missing(
     machine: *const MachineStorage,
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn tlbkit_missing(
     report(|| {
         let each = each.ok_or(Status::NullPointer)?;
         // SAFETY: the crate's contract.
-        let door = unsafe { enter(machine, cpu, Need::Online) }?;
+        let door = unsafe { enter(machine, cpu, Need::Elsewhere) }?;
         // SAFETY: the kernel's function, with the kernel's context.
         door.cpu().missing().each(|missing| unsafe { each(context, missing.0) });
         Ok(())

@@ -26,6 +26,26 @@ pub unsafe extern "C" fn tlbkit_flush_range(
         // SAFETY: the crate's contract.
         let (door, space) = unsafe { (enter(machine, cpu, Need::MayWait)?, Space::find(space)?) };
         door.cpu().flush_range(&space.inner, range.va, pages, range.stride, why);
+        door.assert_stayed()
+    })
+}
+
+/// Drops what this CPU holds of `pages` translations from `va` on, in the tables that it has loaded: after a fault that
+/// was spurious, or when permission was just widened. It tells no other CPU, so nothing may be freed on the strength of
+/// it, and no permission counts as taken away. Interrupts on or off, preemption off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_flush_this_cpu(
+    machine: *const MachineStorage,
+    cpu: u32,
+    va: u64,
+    pages: u32,
+    stride: u32,
+) -> Status {
+    report(|| {
+        let range = Pages::new(va, u64::from(pages), stride)?;
+        // SAFETY: the crate's contract.
+        let door = unsafe { enter(machine, cpu, Need::Online) }?;
+        door.cpu().flush_this_cpu(range.va, pages, range.stride);
         Ok(())
     })
 }
@@ -47,6 +67,6 @@ pub unsafe extern "C" fn tlbkit_flush_kernel_range(
         let mut gather = TlbGather::new(Translations::OfKernel, Held::NOTHING);
         name(&mut gather, &door, range, Scope::Global, why);
         let _nothing = gather.flush(&door.cpu());
-        Ok(())
+        door.assert_stayed()
     })
 }

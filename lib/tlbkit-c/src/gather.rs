@@ -1,7 +1,8 @@
 //! The gather in C: frames go in, and come out by a call of the kernel's only after the flush.
 //!
 //! Rust makes freeing before flushing a type error. C cannot, so the gather keeps the frames and frees them itself: it
-//! calls `release` for each, after every CPU has answered. A gather that is never finished leaks its frames.
+//! calls `release` for each, after every CPU has answered. A gather that is never finished, or issued and never waited
+//! for, leaks its frames.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +10,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::{Reason, Scope, TlbGather, Translations};
 
 use crate::machine::{Door, Machine, Need};
-use crate::space::Space;
+use crate::space::{Set, Space};
 use crate::status::{Status, report};
 use crate::storage::{GatherStorage, MachineStorage, Marked, SpaceStorage, check};
-use crate::words::{Pages, reason_of, scope_of};
+use crate::words::{Pages, StrideKind, reason_of, scope_of};
 
 /// Where a gather keeps frames, and who frees them.
 #[repr(C)]
@@ -22,7 +23,7 @@ pub struct Frames {
     pub array: *mut u64,
     /// Frames that fit.
     pub capacity: usize,
-    /// Frees one frame. Called by `tlbkit_gather_finish` alone.
+    /// Frees one frame. Called by `tlbkit_gather_finish` and `tlbkit_gather_wait` alone.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, frame: u64)>,
     /// The first argument of `release`.
     pub context: *mut c_void,
@@ -41,7 +42,11 @@ pub(crate) struct Held {
 
 impl Held {
     /// Of a flush that frees nothing.
-    pub(crate) const NOTHING: Self = Self { frames: Frames::NONE, count: 0 };
+    pub(crate) const NOTHING: Self = Self::new(Frames::NONE);
+
+    pub(crate) const fn new(frames: Frames) -> Self {
+        Self { frames, count: 0 }
+    }
 }
 
 impl Extend<u64> for Held {
@@ -57,7 +62,7 @@ impl Extend<u64> for Held {
 
 /// Names `range` in a gather. Out of line, since both kinds of range come here.
 #[inline(never)]
-pub(crate) fn name(gather: &mut TlbGather<'_, '_, Held>, door: &Door<'_>, range: Pages, scope: Scope, why: Reason) {
+pub(crate) fn name(gather: &mut TlbGather<'_, Set, Held>, door: &Door<'_>, range: Pages, scope: Scope, why: Reason) {
     gather.range(&door.cpu(), range.va, range.count, range.stride, scope, why);
 }
 
@@ -65,9 +70,12 @@ pub(crate) fn name(gather: &mut TlbGather<'_, '_, Held>, door: &Door<'_>, range:
 #[repr(C)]
 pub(crate) struct Gather {
     mark: AtomicU64,
-    machine: &'static Machine,
-    pub(crate) inner: TlbGather<'static, 'static, Held>,
-    room: usize,
+    pub(crate) machine: &'static Machine,
+    pub(crate) inner: TlbGather<'static, Set, Held>,
+    /// Frames that fit; none if none were to be held.
+    capacity: u32,
+    /// Frames that still fit.
+    room: u32,
 }
 
 // SAFETY: `repr(C)`, the mark first; begun and finished below.
@@ -91,6 +99,36 @@ impl Gather {
     /// The CPU that works on it.
     pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<Door<'static>, Status> {
         self.machine.door(cpu, need)
+    }
+
+    /// The CPU that names something: where the policy does not batch, that is flushed at once.
+    fn door_for_naming(&self, cpu: u32) -> Result<Door<'static>, Status> {
+        let is_sent_now = self.machine.tlb.policy().history.sends_at_once();
+        self.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })
+    }
+
+    /// What the two joint calls do in Rust, where both are inlined: here one copy of it is enough.
+    #[inline(never)]
+    fn name_and_hold(
+        &mut self,
+        door: &Door<'_>,
+        range: Pages,
+        scope: Scope,
+        why: Reason,
+        frame: u64,
+    ) -> Result<(), Status> {
+        self.take_room()?;
+        name(&mut self.inner, door, range, scope, why);
+        self.inner.hold(frame);
+        door.assert_stayed()
+    }
+
+    /// Makes room for one more frame.
+    fn take_room(&mut self) -> Result<(), Status> {
+        // Whoever gave no room at all cannot mend it by another gather.
+        let full = if self.capacity == 0 { Status::NullPointer } else { Status::GatherFull };
+        self.room = self.room.checked_sub(1).ok_or(full)?;
+        Ok(())
     }
 }
 
@@ -125,15 +163,17 @@ unsafe fn begin(
     };
     // SAFETY: the contract.
     let frames = unsafe { frames_of(frames) }?;
-    let inner = TlbGather::new(translations, Held { frames, count: 0 });
-    let begun = Gather { mark: AtomicU64::new(0), machine, inner, room: frames.capacity };
+    let inner = TlbGather::new(translations, Held::new(frames));
+    // More than that are not held at once.
+    let capacity = u32::try_from(frames.capacity).unwrap_or(u32::MAX);
+    let begun = Gather { mark: AtomicU64::new(0), machine, inner, capacity, room: capacity };
     // SAFETY: the contract.
     unsafe { Gather::make(gather, begun) }
 }
 
 /// # Safety
 /// The crate's contract, or null.
-unsafe fn frames_of(frames: *const Frames) -> Result<Frames, Status> {
+pub(crate) unsafe fn frames_of(frames: *const Frames) -> Result<Frames, Status> {
     if frames.is_null() {
         return Ok(Frames::NONE);
     }
@@ -144,7 +184,8 @@ unsafe fn frames_of(frames: *const Frames) -> Result<Frames, Status> {
     if frames.release.is_none() { Err(Status::NullPointer) } else { Ok(frames) }
 }
 
-/// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed. Where the policy does
+/// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed; whoever frees what an
+/// entry named calls `tlbkit_gather_unmap`. Where the policy does
 /// not batch they are flushed at once, so interrupts are on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_range(
@@ -159,28 +200,72 @@ pub unsafe extern "C" fn tlbkit_gather_range(
     report(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
-        let is_sent_now = gather.machine.tlb.policy().history.sends_at_once();
-        let door = gather.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })?;
+        let door = gather.door_for_naming(cpu)?;
         let (range, scope, why) = (Pages::new(va, pages, stride)?, scope_of(scope)?, reason_of(reason)?);
         name(&mut gather.inner, &door, range, scope, why);
-        Ok(())
+        door.assert_stayed()
     })
 }
 
-/// Gives the gather a frame that nothing maps any more. `TLBKIT_STATUS_GATHER_FULL` if it has no room: the frame is
-/// still the caller's, who finishes the gather and begins another for it.
+/// Names the translation of size `stride` at `va`, whose entry has been cleared, and gives the gather the frame that
+/// the entry named. `TLBKIT_STATUS_GATHER_FULL` if it has no room: nothing was named, and the frame is still the
+/// caller's, who finishes the gather and begins another for it. Interrupts as for `tlbkit_gather_range`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_unmap(
+    gather: *mut GatherStorage,
+    cpu: u32,
+    va: u64,
+    stride: u32,
+    scope: u32,
+    reason: u32,
+    frame: u64,
+) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let gather = unsafe { open(gather) }?;
+        let door = gather.door_for_naming(cpu)?;
+        let (page, scope, why) = (Pages::new(va, 1, stride)?, scope_of(scope)?, reason_of(reason)?);
+        gather.name_and_hold(&door, page, scope, why, frame)
+    })
+}
+
+/// Names what lay below a page-table page that has been taken out, and gives the gather that page, `frame`: paths
+/// through it go too, on CPUs that hold the space lazily as well. `va` is the first address below it. `unnamed_pages`
+/// counts, in pages of 4 KiB, what it still mapped from there on and nobody has named: 512 for a table of the last
+/// level that was taken out with its entries, 0 if each of them was named before. Fails as `tlbkit_gather_unmap` does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_unmap_table(
+    gather: *mut GatherStorage,
+    cpu: u32,
+    va: u64,
+    unnamed_pages: u64,
+    frame: u64,
+) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let gather = unsafe { open(gather) }?;
+        let door = gather.door_for_naming(cpu)?;
+        let range = Pages::new(va, unnamed_pages.max(1), StrideKind::Page4k as u32)?;
+        gather.inner.tables_freed();
+        gather.name_and_hold(&door, range, Scope::Local, Reason::FreeTable, frame)
+    })
+}
+
+/// Gives the gather a frame to which no single page belongs: one that several named pages shared, or one of a range
+/// that is named as a whole. If nothing is named in this gather, before or after, the flush is one of everything; if
+/// something is, only that is flushed. `TLBKIT_STATUS_GATHER_FULL` as in `tlbkit_gather_unmap`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_hold(gather: *mut GatherStorage, frame: u64) -> Status {
     report(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
-        gather.room = gather.room.checked_sub(1).ok_or(Status::GatherFull)?;
+        gather.take_room()?;
         gather.inner.hold(frame);
         Ok(())
     })
 }
 
-/// A page-table page is among the frames: CPUs that hold the space lazily are told as well.
+/// A page-table page is freed that this gather does not keep: CPUs that hold the space lazily are told as well.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_tables_freed(gather: *mut GatherStorage) -> Status {
     report(|| {
@@ -200,8 +285,9 @@ pub unsafe extern "C" fn tlbkit_gather_everything(gather: *mut GatherStorage) ->
     })
 }
 
-/// Flushes everywhere what was named, then calls `release` for each frame, then ends the gather. Interrupts on,
-/// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error the gather stays open.
+/// Flushes everywhere what was named, or everything if nothing was and a frame is held, then calls `release` for each
+/// frame, then ends the gather. Interrupts on, preemption off, no lock held that a CPU may wait for with its interrupts
+/// off. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_finish(gather: *mut GatherStorage, cpu: u32) -> Status {
     report(|| {
@@ -212,12 +298,15 @@ pub unsafe extern "C" fn tlbkit_gather_finish(gather: *mut GatherStorage, cpu: u
         gather.mark.store(0, Ordering::Relaxed);
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&gather.inner) };
-        release(&inner.flush(&door.cpu()).into_frames());
+        let held = inner.flush(&door.cpu()).into_frames();
+        door.assert_stayed()?; // else they may be in use, and are lost
+        release(&held);
         Ok(())
     })
 }
 
-fn release(held: &Held) {
+/// Frees what is held.
+pub(crate) fn release(held: &Held) {
     let Some(release) = held.frames.release else { return };
     for index in 0..held.count {
         // SAFETY: written by `hold`; a function of the kernel's, with its context.
@@ -237,6 +326,5 @@ mod tests {
         assert_eq!(size_of::<Space>(), size_of::<SpaceStorage>());
         assert_eq!(size_of::<CpuStats>(), size_of::<StatsStorage>());
         assert_eq!(size_of::<Machine>().next_multiple_of(64), size_of::<MachineStorage>());
-        assert_eq!(size_of::<Gather>(), size_of::<GatherStorage>());
     }
 }

@@ -16,7 +16,7 @@ fn place_of(place: u32) -> Result<Place, Status> {
 /// The crate's contract for `machine`.
 unsafe fn stats(machine: *const MachineStorage, cpu: u32) -> Result<&'static CpuStats, Status> {
     // SAFETY: the contract.
-    unsafe { enter(machine, cpu, Need::Online) }?.cpu().stats().ok_or(Status::NotCounted)
+    unsafe { enter(machine, cpu, Need::Elsewhere) }?.cpu().stats().ok_or(Status::NotCounted)
 }
 
 /// Writes into `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.

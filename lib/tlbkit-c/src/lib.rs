@@ -18,11 +18,12 @@
 //! Layers, lowest first: `status` (what a call returns) and `panic`; `storage` (what C allocates), `words` and `policy`
 //! (with what C chooses); `space` (what a space is); `ops` (the kernel's table of functions as
 //! [`tlbkit::Hardware`]); `machine` (the door of every call: checks, then [`tlbkit::Cpu`]); `cpu`, `lifetime` and
-//! `gather`; `flush`. `x86`, a feature, has the instructions for a kernel that has none of its own; `history`, another,
-//! what only the policies of older kernels need.
+//! `gather`; `pending`, `batch` and `flush`. `x86`, a feature, has the instructions for a kernel that has none of its
+//! own; `history`, another, what only the policies of older kernels need.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions: at the head of this file")]
 
+pub mod batch;
 pub mod cpu;
 pub mod flush;
 pub mod gather;
@@ -32,6 +33,7 @@ pub mod lifetime;
 pub mod machine;
 pub mod ops;
 pub mod panic;
+pub mod pending;
 pub mod policy;
 pub mod space;
 pub mod status;

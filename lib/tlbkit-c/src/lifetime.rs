@@ -2,12 +2,12 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::{AddressSpace, Destroyed, PhysAddr, SpaceToken};
+use tlbkit::{AddressSpace, Destroyed, LazyReferences, SpaceToken};
 
 use crate::machine::{Machine, Need, enter};
 use crate::space::{Space, tlbkit_set_words};
 use crate::status::{Status, report};
-use crate::storage::{MachineStorage, Marked, SpaceStorage, check, put, zeroed};
+use crate::storage::{MachineStorage, Marked, SpaceStorage, check, put, root_at, zeroed};
 
 /// Makes a space for the page tables at `root`; under isolation the user half's top-level table is one page above.
 /// `set` has at least `tlbkit_set_words` words, which the call sets to zero. Both belong to the space until
@@ -39,18 +39,18 @@ unsafe fn init(
     if set_words < tlbkit_set_words(machine.cpu_count) {
         return Err(Status::TooSmall);
     }
-    if !root.is_multiple_of(tlbkit::PAGE_BYTES) {
-        return Err(Status::BadValue);
-    }
+    let root = root_at(root)?;
     // SAFETY: the contract; 'static is the space's life, which ends by its own mark.
     let set = unsafe { zeroed(set, set_words) }?;
-    let inner = AddressSpace::new(machine.tlb.fresh_id(), SpaceToken(space as u64), PhysAddr(root), set);
+    let inner = AddressSpace::new(machine.tlb.fresh_id(), SpaceToken(space as u64), root, set);
     // SAFETY: the contract.
     unsafe { Space::make(space, Space { mark: AtomicU64::new(0), inner }) }
 }
 
-/// Ends a space that no task runs any more, interrupting the CPUs that hold it lazily. `may_free` becomes true if its
-/// tables can be freed now; otherwise when `last_lazy_reference` names it. Interrupts on; not from a CPU that runs it.
+/// Ends a space that no task runs any more. `may_free` becomes true if the space and its tables can be freed now;
+/// otherwise a CPU holds it lazily, and they can be freed when `last_lazy_reference` names it, which may be before this
+/// call returns. Where the policy says `lazy_refs=shot-down`, and only there, such CPUs are interrupted, and `may_free`
+/// is always true. Interrupts on; not from a CPU that runs it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_space_destroy(
     machine: *const MachineStorage,
@@ -58,17 +58,47 @@ pub unsafe extern "C" fn tlbkit_space_destroy(
     space: *mut SpaceStorage,
     may_free: *mut bool,
 ) -> Status {
-    report(|| {
-        check(may_free)?;
-        // SAFETY: the crate's contract.
-        let (door, space) = unsafe { (enter(machine, cpu, Need::MayWait)?, Space::find(space)?) };
-        if door.cpu().is_running(&space.inner) {
-            return Err(Status::SpaceRunsHere);
-        }
-        // Release: an end is an end for all who look; partner is the Acquire in `find`.
-        space.mark.store(0, Ordering::Release);
-        let ended = door.cpu().destroy(&space.inner);
-        // SAFETY: the crate's contract.
-        unsafe { put(may_free, ended == Destroyed::Now) }
-    })
+    // SAFETY: the crate's contract.
+    report(|| unsafe { end(machine, cpu, space, may_free, Need::MayWait) })
+}
+
+/// The same with interrupts on or off, and under the kernel's locks: it interrupts nobody and waits for nobody but a
+/// CPU in the middle of a switch. Not from an NMI, and not where the policy says `lazy_refs=shot-down`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_space_destroy_later(
+    machine: *const MachineStorage,
+    cpu: u32,
+    space: *mut SpaceStorage,
+    may_free: *mut bool,
+) -> Status {
+    // SAFETY: the crate's contract.
+    report(|| unsafe { end(machine, cpu, space, may_free, Need::Online) })
+}
+
+/// # Safety
+/// The crate's contract for every pointer.
+unsafe fn end(
+    machine: *const MachineStorage,
+    cpu: u32,
+    space: *mut SpaceStorage,
+    may_free: *mut bool,
+    need: Need,
+) -> Result<(), Status> {
+    check(may_free)?;
+    // SAFETY: the contract.
+    let (door, space) = unsafe { (enter(machine, cpu, need)?, Space::find(space)?) };
+    let is_shot_down = door.machine.tlb.policy().lazy_references == LazyReferences::ShotDown;
+    if is_shot_down && need == Need::Online {
+        return Err(Status::ShotDown);
+    }
+    if door.cpu().is_running(&space.inner) {
+        return Err(Status::SpaceRunsHere);
+    }
+    // Release: an end is an end for all who look; partner is the Acquire in `find`.
+    space.mark.store(0, Ordering::Release);
+    let ended = door.cpu().destroy(&space.inner);
+    let stayed = door.assert_stayed();
+    // SAFETY: the contract.
+    unsafe { put(may_free, stayed.is_ok() && ended == Destroyed::Now) }?;
+    stayed
 }

@@ -3,12 +3,12 @@
 use core::ffi::c_char;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::{Cpu, CpuId, CpuState, Hardware, PhysAddr, Tlb};
+use tlbkit::{Cpu, CpuId, CpuState, Hardware, LazyReferences, Tlb};
 
 use crate::ops::{HardwareOps, Ops, OpsHardware};
 use crate::policy::policy_of;
 use crate::status::{Status, report};
-use crate::storage::{CpuStateStorage, MachineStorage, Marked, StatsStorage, check, zeroed};
+use crate::storage::{CpuStateStorage, MachineStorage, Marked, StatsStorage, check, root_at, zeroed};
 
 /// Everything that a machine is made of. The struct itself is only read during the call; what `cpus`, `matrix` and
 /// `stats` point to belongs to the machine for ever.
@@ -54,7 +54,9 @@ unsafe impl Marked for Machine {
 /// What a call needs of the CPU that makes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing but that it is online.
+    /// Nothing but that it is online: another CPU may look at it.
+    Elsewhere,
+    /// That it is online, and makes the call.
     Online,
     /// Interrupts off.
     IrqsOff,
@@ -72,6 +74,11 @@ impl Door<'_> {
     pub(crate) fn cpu(&self) -> ThisCpu<'_> {
         self.machine.tlb.cpu(CpuId(self.hardware.cpu), &self.hardware)
     }
+
+    /// After a call that may have waited: whether the task has stayed where it was.
+    pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
+        self.hardware.assert_stayed()
+    }
 }
 
 /// Finds the machine and the CPU of a call.
@@ -88,6 +95,9 @@ impl Machine {
     #[inline(never)]
     pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<Door<'_>, Status> {
         let hardware = self.hardware(cpu)?;
+        if need != Need::Elsewhere {
+            hardware.assert_here()?;
+        }
         // Relaxed: this CPU alone joins and leaves the online set on its own behalf.
         if !self.tlb.online().contains(CpuId(cpu), Ordering::Relaxed) {
             return Err(Status::CpuOffline);
@@ -101,7 +111,7 @@ impl Machine {
 
     /// A CPU that need not be online.
     pub(crate) fn hardware(&self, cpu: u32) -> Result<OpsHardware<'_>, Status> {
-        if cpu < self.cpu_count { Ok(OpsHardware { ops: &self.ops, cpu }) } else { Err(Status::NoSuchCpu) }
+        if cpu < self.cpu_count { Ok(OpsHardware::new(&self.ops, cpu)) } else { Err(Status::NoSuchCpu) }
     }
 
     fn is_alone(&self) -> bool {
@@ -139,10 +149,14 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     let ops = Ops::new(unsafe { &*setup.ops })?;
     // SAFETY: as above, or null.
     let policy = unsafe { policy_of(setup.policy) }?;
-    // A root with bits of CR3 in it would be loaded with them.
-    if setup.cpu_count == 0 || !setup.kernel_root.is_multiple_of(tlbkit::PAGE_BYTES) {
+    // Without it nobody would ever free the tables of a space that a CPU held at its end.
+    if policy.lazy_references != LazyReferences::ShotDown && !ops.tells_of_last_reference() {
+        return Err(Status::NoFunction);
+    }
+    if setup.cpu_count == 0 {
         return Err(Status::BadValue);
     }
+    let root = root_at(setup.kernel_root)?;
     if setup.matrix_words < tlbkit_matrix_words(setup.cpu_count) {
         return Err(Status::TooSmall);
     }
@@ -150,7 +164,7 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     let matrix = unsafe { zeroed(setup.matrix, setup.matrix_words) }?;
     // SAFETY: the contract gives the CPUs for ever.
     let cpus = unsafe { made_cpus(setup.cpus.cast::<CpuState>(), setup.cpu_count as usize) };
-    let tlb = Tlb::new(cpus, matrix, PhysAddr(setup.kernel_root), policy);
+    let tlb = Tlb::new(cpus, matrix, root, policy);
     #[cfg(feature = "history")]
     // SAFETY: the contract gives the counters for ever.
     let tlb = unsafe { counting(tlb, setup.stats, setup.cpu_count as usize) };

@@ -1,8 +1,13 @@
 //! The kernel's table of functions, as the protocol's [`Hardware`].
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, SpaceToken, VirtAddr};
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
+};
 
-use crate::space::Space;
+use core::cell::Cell;
+
+use crate::panic::{Text, stop};
+use crate::space::{Set, Space};
 use crate::status::Status;
 use crate::storage::SpaceStorage;
 
@@ -64,12 +69,24 @@ pub struct HardwareOps {
     pub irqs_restore: Option<unsafe extern "C" fn(cpu: u32, saved: u64)>,
     /// A cycle counter. Optional if the policy does not count.
     pub now_cycles: Option<unsafe extern "C" fn(cpu: u32) -> u64>,
-    /// CPU `missing` has not answered for a long time; returns an `enum tlbkit_late`. Optional: waits on. A kernel
-    /// that calls `tlbkit_declare_stopped` must return `TLBKIT_LATE_ASK_AGAIN`.
+    /// CPU `missing` has not answered for about a millisecond of `relax`; returns an `enum tlbkit_late`. Optional:
+    /// asks again, so that a lost interrupt costs time and nothing else. A kernel that calls `tlbkit_declare_stopped`
+    /// must not return `TLBKIT_LATE_WAIT`.
     pub late: Option<unsafe extern "C" fn(cpu: u32, missing: u32) -> u32>,
     /// The last CPU that held this dying space lazily has left it. Interrupts are off, maybe in the handler: note it,
-    /// and free the tables later. Needed where lazy references are counted.
+    /// and free the space and its tables later, elsewhere. Must be given unless the policy says `lazy_refs=shot-down`.
     pub last_lazy_reference: Option<unsafe extern "C" fn(cpu: u32, space: *mut SpaceStorage)>,
+    /// The CPU that executes the call: compared with `cpu` when a call begins, before a waiting CPU answers others, and
+    /// when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off, maybe in an NMI. Optional:
+    /// `cpu` is believed.
+    pub this_cpu: Option<unsafe extern "C" fn() -> u32>,
+    /// CPU `missing` has not answered, however often it was asked. Called for each of them; if it returns, the wait
+    /// goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a text that names them.
+    pub unanswered: Option<unsafe extern "C" fn(cpu: u32, missing: u32)>,
+    /// Turns of `relax` after which `late` is asked, again and again. 0 for the library's own: 16,384.
+    pub patience_turns: u32,
+    /// How often `late` is asked in one wait before `unanswered` is. 0 for the library's own: 32,768.
+    pub patience_rounds: u32,
 }
 
 /// The table with nothing missing.
@@ -87,10 +104,18 @@ pub(crate) struct Ops {
     irqs_restore: unsafe extern "C" fn(u32, u64),
     now_cycles: unsafe extern "C" fn(u32) -> u64,
     late: unsafe extern "C" fn(u32, u32) -> u32,
-    last_lazy_reference: unsafe extern "C" fn(u32, *mut SpaceStorage),
+    last_lazy_reference: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>,
+    this_cpu: Option<unsafe extern "C" fn() -> u32>,
+    unanswered: Option<unsafe extern "C" fn(u32, u32)>,
+    patience_turns: u32,
+    patience_rounds: u32,
 }
 
 impl Ops {
+    pub(crate) const fn tells_of_last_reference(&self) -> bool {
+        self.last_lazy_reference.is_some()
+    }
+
     pub(crate) fn new(table: &HardwareOps) -> Result<Self, Status> {
         let missing = Status::NoFunction;
         Ok(Self {
@@ -106,8 +131,12 @@ impl Ops {
             irqs_save: table.irqs_save.ok_or(missing)?,
             irqs_restore: table.irqs_restore.ok_or(missing)?,
             now_cycles: table.now_cycles.unwrap_or(no_clock),
-            late: table.late.unwrap_or(wait_on),
-            last_lazy_reference: table.last_lazy_reference.unwrap_or(nobody_waits),
+            late: table.late.unwrap_or(ask_again),
+            last_lazy_reference: table.last_lazy_reference,
+            this_cpu: table.this_cpu,
+            unanswered: table.unanswered,
+            patience_turns: or(table.patience_turns, 1 << 14),
+            patience_rounds: or(table.patience_rounds, 1 << 15),
         })
     }
 }
@@ -120,16 +149,53 @@ const extern "C" fn no_clock(_cpu: u32) -> u64 {
     0
 }
 
-const extern "C" fn wait_on(_cpu: u32, _missing: u32) -> u32 {
-    LateChoice::Wait as u32
+const extern "C" fn ask_again(_cpu: u32, _missing: u32) -> u32 {
+    LateChoice::AskAgain as u32
 }
 
-const extern "C" fn nobody_waits(_cpu: u32, _space: *mut SpaceStorage) {}
+/// `chosen`, or the library's own if the kernel has chosen nothing.
+const fn or(chosen: u32, own: u32) -> u32 {
+    if chosen == 0 { own } else { chosen }
+}
+
+/// Names in the kernel's hook all who are missing.
+#[cold]
+#[inline(never)]
+fn stop_unanswered(missing: Missing<'_>) -> ! {
+    let (mut text, mut before) = (Text::new("a flush is not answered by "), "CPU ");
+    missing.each(|cpu| {
+        text.push(before);
+        text.push_number(cpu.0);
+        before = ", CPU ";
+    });
+    stop(&text, file!(), line!())
+}
 
 /// One CPU of the kernel's.
 pub(crate) struct OpsHardware<'m> {
     pub(crate) ops: &'m Ops,
     pub(crate) cpu: u32,
+    /// The protocol has found it elsewhere.
+    is_elsewhere: Cell<bool>,
+}
+
+impl<'m> OpsHardware<'m> {
+    pub(crate) const fn new(ops: &'m Ops, cpu: u32) -> Self {
+        Self { ops, cpu, is_elsewhere: Cell::new(false) }
+    }
+
+    /// Refuses a call in another CPU's name, as far as the kernel can tell.
+    pub(crate) fn assert_here(&self) -> Result<(), Status> {
+        match self.this_cpu() {
+            Some(here) if here.0 != self.cpu => Err(Status::WrongCpu),
+            _ => self.assert_stayed(),
+        }
+    }
+
+    /// Refuses to go on after a wait in which the task was found on another CPU.
+    pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
+        if self.is_elsewhere.get() { Err(Status::WrongCpu) } else { Ok(()) }
+    }
 }
 
 /// Calls a function of the table.
@@ -141,6 +207,9 @@ macro_rules! call {
 }
 
 impl Hardware for OpsHardware<'_> {
+    type Set = Set;
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         let bits = call!(self.features());
         Features { pcid: bits & TLBKIT_FEATURE_PCID != 0, invpcid: bits & TLBKIT_FEATURE_INVPCID != 0 }
@@ -155,13 +224,8 @@ impl Hardware for OpsHardware<'_> {
     }
 
     fn invpcid(&self, what: Invpcid) {
-        let (kind, pcid, va) = match what {
-            Invpcid::Address(pcid, va) => (0, pcid.0, va.0),
-            Invpcid::Single(pcid) => (1, pcid.0, 0),
-            Invpcid::AllAndGlobals => (2, 0, 0),
-            Invpcid::All => (3, 0, 0),
-        };
-        call!(self.invpcid(kind, u32::from(pcid), va));
+        let (kind, pcid, va) = what.operands();
+        call!(self.invpcid(kind as u32, u32::from(pcid.0), va.0));
     }
 
     fn toggle_pge(&self) {
@@ -184,6 +248,32 @@ impl Hardware for OpsHardware<'_> {
         if call!(self.late(cpu.0)) == LateChoice::AskAgain as u32 { Late::AskAgain } else { Late::Wait }
     }
 
+    fn patience_turns(&self) -> u32 {
+        self.ops.patience_turns
+    }
+
+    fn patience_rounds(&self) -> u32 {
+        self.ops.patience_rounds
+    }
+
+    #[cold]
+    fn unanswered(&self, missing: Missing<'_>) {
+        match self.ops.unanswered {
+            // SAFETY: a function of the kernel's table, called as the header says.
+            Some(tell) => missing.each(|missing| unsafe { tell(self.cpu, missing.0) }),
+            None => stop_unanswered(missing),
+        }
+    }
+
+    fn this_cpu(&self) -> Option<CpuId> {
+        // SAFETY: as above.
+        self.ops.this_cpu.map(|ask| CpuId(unsafe { ask() }))
+    }
+
+    fn wrong_cpu(&self, _named: CpuId, _here: CpuId) {
+        self.is_elsewhere.set(true);
+    }
+
     fn irqs_enabled(&self) -> bool {
         call!(self.irqs_enabled())
     }
@@ -195,14 +285,15 @@ impl Hardware for OpsHardware<'_> {
         result
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
         // SAFETY: a token is the address of a made space (`space.rs`), and the protocol asks only while it is alive.
-        unsafe { &(*(token.0 as *const Space)).inner }
+        f(unsafe { &(*(token.0 as *const Space)).inner })
     }
 
     fn event(&self, event: Event) {
-        if let Event::LastLazyReference(token) = event {
-            call!(self.last_lazy_reference(token.0 as *mut SpaceStorage));
+        if let (Event::LastLazyReference(token), Some(tell)) = (event, self.ops.last_lazy_reference) {
+            // SAFETY: a function of the kernel's table, as those of `call`.
+            unsafe { tell(self.cpu, token.0 as *mut SpaceStorage) };
         }
     }
 

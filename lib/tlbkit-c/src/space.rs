@@ -3,14 +3,18 @@
 use core::sync::atomic::AtomicU64;
 
 use tlbkit::AddressSpace;
+use tlbkit::sync::AtomicU64 as Word;
 
 use crate::storage::{Marked, SpaceStorage};
+
+/// Where the kernel keeps the set of a space: until the space ends, which its mark says.
+pub(crate) type Set = &'static [Word];
 
 /// What a `struct tlbkit_space` holds: one cache line.
 #[repr(C)]
 pub(crate) struct Space {
     pub(crate) mark: AtomicU64,
-    pub(crate) inner: AddressSpace<'static>,
+    pub(crate) inner: AddressSpace<Set>,
 }
 
 // SAFETY: `repr(C)`, the mark first; made and ended below.

@@ -2,7 +2,9 @@
 
 use core::ffi::{CStr, c_char};
 
-/// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing.
+/// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, but for `TLBKIT_STATUS_WRONG_CPU` of a
+/// call that flushes: the task may have migrated while it waited. What was to be flushed may be in a TLB still, and
+/// nothing is freed.
 #[repr(C)]
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +43,10 @@ pub enum Status {
     GatherFull,
     /// The policy does not count, or no counters were given.
     NotCounted,
+    /// The call names another CPU than `this_cpu` of the table says: the task has migrated, or the number is wrong.
+    WrongCpu,
+    /// The policy interrupts the CPUs that hold a dying space: it ends no space later.
+    ShotDown,
 }
 
 impl Status {
@@ -63,6 +69,8 @@ impl Status {
             Self::SpaceRunsHere => c"the space runs here",
             Self::GatherFull => c"the gather has no room for the frame",
             Self::NotCounted => c"the policy does not count, or no counters were given",
+            Self::WrongCpu => c"the call names another CPU than the one on which it runs",
+            Self::ShotDown => c"the policy interrupts the CPUs that hold a dying space",
         }
     }
 }
@@ -75,7 +83,7 @@ pub(crate) fn report(call: impl FnOnce() -> Result<(), Status>) -> Status {
 /// A status in words, for a log.
 #[unsafe(no_mangle)]
 pub extern "C" fn tlbkit_status_text(status: u32) -> *const c_char {
-    const ALL: [Status; 17] = [
+    const ALL: [Status; 19] = [
         Status::Ok,
         Status::NullPointer,
         Status::Misaligned,
@@ -93,6 +101,8 @@ pub extern "C" fn tlbkit_status_text(status: u32) -> *const c_char {
         Status::SpaceRunsHere,
         Status::GatherFull,
         Status::NotCounted,
+        Status::WrongCpu,
+        Status::ShotDown,
     ];
     let found = ALL.iter().find(|known| **known as u32 == status);
     found.map_or(c"no status of tlbkit", |known| known.text()).as_ptr()

@@ -5,21 +5,23 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tlbkit::CpuState;
 #[cfg(feature = "history")]
 use tlbkit::CpuStats;
 use tlbkit::sync::AtomicU64 as Word;
+use tlbkit::{CpuState, PhysAddr};
 
 use crate::status::Status;
 
 /// 8-byte words of a machine.
-pub const TLBKIT_MACHINE_WORDS: usize = 40;
+pub const TLBKIT_MACHINE_WORDS: usize = 88;
 /// 8-byte words of one CPU's state.
 pub const TLBKIT_CPU_STATE_WORDS: usize = 64;
 /// 8-byte words of a space.
 pub const TLBKIT_SPACE_WORDS: usize = 8;
 /// 8-byte words of a gather.
-pub const TLBKIT_GATHER_WORDS: usize = 32;
+pub const TLBKIT_GATHER_WORDS: usize = 36;
+/// 8-byte words of a batch.
+pub const TLBKIT_BATCH_WORDS: usize = 20;
 /// 8-byte words of one CPU's counters.
 pub const TLBKIT_STATS_WORDS: usize = 1062;
 
@@ -47,6 +49,12 @@ pub struct GatherStorage {
     opaque: [u64; TLBKIT_GATHER_WORDS],
 }
 
+/// Translations of many spaces and their frames that wait for one flush: on the stack of reclaim.
+#[repr(C, align(8))]
+pub struct BatchStorage {
+    opaque: [u64; TLBKIT_BATCH_WORDS],
+}
+
 /// One CPU's counters, if flushes are to be counted. As many as there are possible CPUs, for ever.
 #[repr(C, align(8))]
 pub struct StatsStorage {
@@ -63,7 +71,7 @@ const _: () = assert_fits::<CpuState, CpuStateStorage>();
 #[cfg(feature = "history")]
 const _: () = assert_fits::<CpuStats, StatsStorage>();
 
-/// The sizes that the archive was built with, to be compared with the header's.
+/// What the archive was built with, to be compared with the header's.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
@@ -75,13 +83,37 @@ pub struct Layout {
     pub space_bytes: u64,
     /// Bytes of a `struct tlbkit_gather`.
     pub gather_bytes: u64,
+    /// Bytes of a `struct tlbkit_batch`.
+    pub batch_bytes: u64,
     /// Bytes of a `struct tlbkit_stats`.
     pub stats_bytes: u64,
     /// Alignment of the largest of them.
     pub align_bytes: u64,
+    /// `TLBKIT_INTERFACE` of the header that the archive was built with.
+    pub interface_hash: u64,
 }
 
-/// The sizes of this archive. `tlbkit_header_fits()` compares them with the header's.
+/// The number that the header gives itself.
+const INTERFACE: u64 = interface_of(include_str!("../include/tlbkit.h").as_bytes());
+
+/// The hexadecimal number behind `#define TLBKIT_INTERFACE 0x`; 0 in a header that has none yet.
+const fn interface_of(header: &[u8]) -> u64 {
+    const BEFORE: &[u8] = b"#define TLBKIT_INTERFACE 0x";
+    let (mut at, mut matched) = (0, 0);
+    while matched < BEFORE.len() && at < header.len() {
+        matched = if header[at] == BEFORE[matched] { matched + 1 } else { 0 };
+        at += 1;
+    }
+    let mut number = 0;
+    while at < header.len() && header[at].is_ascii_hexdigit() {
+        let digit = header[at];
+        number = number << 4 | (if digit <= b'9' { digit - b'0' } else { digit - b'a' + 10 }) as u64;
+        at += 1;
+    }
+    number
+}
+
+/// What this archive was built with. `tlbkit_header_fits()` compares them with the header's.
 #[unsafe(no_mangle)]
 pub extern "C" fn tlbkit_layout() -> Layout {
     Layout {
@@ -89,9 +121,18 @@ pub extern "C" fn tlbkit_layout() -> Layout {
         cpu_state_bytes: size_of::<CpuStateStorage>() as u64,
         space_bytes: size_of::<SpaceStorage>() as u64,
         gather_bytes: size_of::<GatherStorage>() as u64,
+        batch_bytes: size_of::<BatchStorage>() as u64,
         stats_bytes: size_of::<StatsStorage>() as u64,
         align_bytes: align_of::<CpuStateStorage>() as u64,
+        interface_hash: INTERFACE,
     }
+}
+
+/// A top-level table: refuses bits that CR3 has for other things, and addresses that are none of physical memory, such
+/// as a virtual one.
+pub(crate) fn root_at(address: u64) -> Result<PhysAddr, Status> {
+    const PHYSICAL: u64 = 0x000f_ffff_ffff_f000;
+    if address & !PHYSICAL == 0 { Ok(PhysAddr(address)) } else { Err(Status::BadValue) }
 }
 
 /// Refuses what cannot be pointed at.

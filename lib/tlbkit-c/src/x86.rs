@@ -70,13 +70,7 @@ unsafe extern "C" fn invlpg(_cpu: u32, va: u64) {
 }
 
 unsafe extern "C" fn invpcid(_cpu: u32, kind: u32, pcid: u32, va: u64) {
-    let pcid = Pcid(pcid as u16);
-    let what = match kind {
-        0 => Invpcid::Address(pcid, VirtAddr(va)),
-        1 => Invpcid::Single(pcid),
-        2 => Invpcid::AllAndGlobals,
-        _ => Invpcid::All,
-    };
+    let what = Invpcid::from_operands(u64::from(kind), Pcid(pcid as u16), VirtAddr(va)).unwrap_or(Invpcid::All);
     // SAFETY: ring 0; called only where the CPU has it.
     unsafe { tlbkit_x86::invpcid(what) };
 }

@@ -11,7 +11,14 @@ fn generated() -> Result<String, Box<dyn Error>> {
     let bindings = cbindgen::Builder::new().with_config(config).with_crate(crate_dir).with_src(words).generate()?;
     let mut text = Vec::new();
     bindings.write(&mut text);
-    Ok(String::from_utf8(text)?)
+    let text = String::from_utf8(text)?;
+    let line = "#define TLBKIT_INTERFACE ";
+    Ok(text.replace(&format!("{line}0ull"), &format!("{line}{:#x}ull", hash(&text))))
+}
+
+/// FNV-1a, of the header with a 0 in the place of the number.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// The protocol's own reasons and places, as C has enums: of an int's width, whatever Rust packs them into.
@@ -23,6 +30,15 @@ fn protocols_words() -> Result<PathBuf, Box<dyn Error>> {
     let enums: Vec<&str> = source.split("\n\n").filter(|paragraph| paragraph.contains("pub enum")).collect();
     fs::write(&copy, enums.join("\n\n").replace("repr(u8)", "repr(C)"))?;
     Ok(copy)
+}
+
+#[test]
+fn the_archive_knows_the_number_of_its_header() -> Result<(), Box<dyn Error>> {
+    let header = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/tlbkit.h"))?;
+    let line = header.lines().find(|line| line.contains("TLBKIT_INTERFACE 0x")).map(str::to_owned);
+    let hash = tlbkit_c::storage::tlbkit_layout().interface_hash;
+    assert_eq!(line, Some(format!("#define TLBKIT_INTERFACE {hash:#x}ull")));
+    Ok(())
 }
 
 #[test]

@@ -27,6 +27,10 @@ const EMPTY: HardwareOps = HardwareOps {
     now_cycles: None,
     late: None,
     last_lazy_reference: None,
+    this_cpu: None,
+    unanswered: None,
+    patience_turns: 0,
+    patience_rounds: 0,
 };
 
 fn fill(ops: &mut HardwareOps) -> Status {

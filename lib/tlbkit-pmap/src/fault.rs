@@ -60,11 +60,11 @@ const fn bits_for(region: &Region, access: Access) -> u64 {
     Pte::PRESENT | Pte::USER | Pte::NO_EXECUTE | touched | if region.backing.is_shared() { pte::SHARED } else { 0 }
 }
 
-impl<'k> Vm<'k> {
+impl<'k, S> Vm<'k, S> {
     /// Handles a fault at `va`.
-    pub fn fault<'a, H: Hardware, M: Memory>(
+    pub fn fault<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         access: Access,
@@ -89,8 +89,8 @@ fn is_write_of_read_only(slot: Slot, access: Access) -> bool {
 }
 
 /// Maps something where nothing was: no CPU can have cached it, so nothing is flushed (C-40).
-pub(crate) fn fill(
-    pmap: &Pmap<'_>,
+pub(crate) fn fill<S>(
+    pmap: &Pmap<S>,
     hw: &impl Hardware,
     mem: &impl Memory,
     region: &Region,
@@ -133,8 +133,8 @@ fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Resu
 }
 
 /// A large page, if the region wants one, it fits, and a frame is left; else small ones do as well.
-fn fill_large(
-    pmap: &Pmap<'_>,
+fn fill_large<S>(
+    pmap: &Pmap<S>,
     hw: &impl Hardware,
     mem: &impl Memory,
     region: &Region,
@@ -155,9 +155,9 @@ fn fill_large(
 
 /// The first store to a read-only page of a writable region. The only holder of a frame just gets it writable; else the
 /// store goes to a copy.
-fn break_copy<'a, 'k, H: Hardware, M: Memory>(
-    pmap: &'a Pmap<'k>,
-    cpu: &Cpu<'a, 'k, H>,
+fn break_copy<'a, S, H: Hardware<Set = S>, M: Memory>(
+    pmap: &'a Pmap<S>,
+    cpu: &Cpu<'a, '_, H>,
     mem: &'a M,
     va: u64,
 ) -> Result<Fault, Error> {
@@ -186,9 +186,9 @@ fn break_copy<'a, 'k, H: Hardware, M: Memory>(
 
 /// Puts a copy of what `seen` maps in its place, unless the place has changed. No CPU may see the copy while another
 /// still reads the old frame.
-fn replace_by_copy<'a, 'k, H: Hardware, M: Memory>(
-    pmap: &'a Pmap<'k>,
-    cpu: &Cpu<'a, 'k, H>,
+fn replace_by_copy<'a, S, H: Hardware<Set = S>, M: Memory>(
+    pmap: &'a Pmap<S>,
+    cpu: &Cpu<'a, '_, H>,
     mem: &'a M,
     va: u64,
     seen: Slot,

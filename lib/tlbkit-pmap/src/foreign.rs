@@ -21,18 +21,17 @@ pub(crate) struct Window {
 }
 
 /// What the CPU runs while it edits foreign tables, and goes back to.
-#[derive(Clone, Copy)]
-pub(crate) enum Home<'s, 'k> {
+pub(crate) enum Home<'s, S> {
     /// No program's space: a thread that has left its own for good.
     Nowhere,
     /// This one.
-    Space(&'s AddressSpace<'k>),
+    Space(&'s AddressSpace<S>),
 }
 
 /// Foreign tables in reach until [`leave`](Self::leave).
 #[must_use]
-pub(crate) struct Reach<'w, 's, 'k> {
-    home: Option<Home<'s, 'k>>,
+pub(crate) struct Reach<'w, 's, S> {
+    home: Option<Home<'s, S>>,
     window: Option<(&'w Window, SpinGuard<'w>)>,
 }
 
@@ -42,12 +41,12 @@ impl Window {
     }
 
     /// Brings the tables of `pmap` into reach.
-    pub(crate) fn reach<'w, 's, 'k, H: Hardware>(
+    pub(crate) fn reach<'w, 's, S, H: Hardware<Set = S>>(
         &'w self,
-        cpu: &Cpu<'_, 'k, H>,
-        pmap: &Pmap<'_>,
-        home: Home<'s, 'k>,
-    ) -> Reach<'w, 's, 'k> {
+        cpu: &Cpu<'_, '_, H>,
+        pmap: &Pmap<S>,
+        home: Home<'s, S>,
+    ) -> Reach<'w, 's, S> {
         match cpu.tlb().policy().history.foreign() {
             Foreign::DirectMap => Reach { home: None, window: None },
             Foreign::TemporarySwitch => {
@@ -84,9 +83,9 @@ impl Window {
     }
 }
 
-impl Reach<'_, '_, '_> {
+impl<S> Reach<'_, '_, S> {
     /// Goes back to what the CPU ran before.
-    pub(crate) fn leave<H: Hardware>(self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
+    pub(crate) fn leave<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         if let Some((window, _guard)) = self.window {
             window.empty(cpu, mem);
         }

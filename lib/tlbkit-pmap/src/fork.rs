@@ -34,16 +34,16 @@ pub struct Forked {
     pub table_frames: u32,
 }
 
-impl<'k> Vm<'k> {
+impl<'k, S> Vm<'k, S> {
     /// Makes `child`, new and empty, a copy of this space, which runs on this CPU.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]; the child then holds a part, and is to be emptied and destroyed.
-    pub fn fork<'a, H: Hardware, M: Memory>(
+    pub fn fork<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
-        child: &Vm<'k>,
+        child: &Vm<'k, S>,
         fill: ChildFill,
     ) -> Result<Forked, Error> {
         let _guard = self.lock.write(cpu.hardware());
@@ -64,14 +64,14 @@ impl<'k> Vm<'k> {
         result
     }
 
-    fn fork_region<'a, H: Hardware, M: Memory>(
+    fn fork_region<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
-        child: &Vm<'k>,
+        child: &Vm<'k, S>,
         region: &Region,
         mut done: Forked,
-        unhook: &mut Sweep<'a, 'k, H, M>,
+        unhook: &mut Sweep<'a, H, M>,
     ) -> Result<Forked, Error> {
         child.regions.insert(*region)?;
         if region.backing == Backing::AnonShared {
@@ -89,7 +89,12 @@ impl<'k> Vm<'k> {
     }
 
     /// Fills the holes of shared anonymous memory: parent and child must find the same pages later.
-    fn populate<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory, region: &Region) -> Result<(), Error> {
+    fn populate<H: Hardware<Set = S>>(
+        &self,
+        cpu: &Cpu<'_, '_, H>,
+        mem: &impl Memory,
+        region: &Region,
+    ) -> Result<(), Error> {
         for va in region.range().step_by(PAGE_BYTES as usize) {
             if let Found::Hole(level) = table::find(mem, self.pmap.root(), va) {
                 fill(&self.pmap, cpu.hardware(), mem, region, va, level, Access::Read)?;
@@ -102,10 +107,10 @@ impl<'k> Vm<'k> {
 /// Gives the child the parent's leaf, and takes the write permission of a private one from the parent.
 fn share_leaf<H: Hardware, M: Memory>(
     mem: &M,
-    child: &Vm<'_>,
+    child: &Vm<'_, H::Set>,
     va: u64,
     slot: Slot,
-    unhook: &mut Sweep<'_, '_, H, M>,
+    unhook: &mut Sweep<'_, H, M>,
 ) -> Result<u32, Error> {
     let (place, made) = table::create(mem, child.pmap.root(), va, slot.level).ok_or(Error::OutOfMemory)?;
     let is_private = !slot.pte.has(pte::SHARED) && !slot.pte.has(pte::ZERO);

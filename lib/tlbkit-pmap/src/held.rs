@@ -5,8 +5,8 @@ use crate::table::{self, Root};
 use core::ops::Range;
 use tlbkit::{AddressSpace, Cpu, Hardware, PhysAddr, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 
-/// Frames that one gather holds before it must flush: what fits a 4 KiB stack frame.
-pub(crate) const SWEEP: usize = 512;
+/// Frames with which one gather is flushed: 512 pages and their table, and about what fits a 4 KiB stack frame.
+pub(crate) const SWEEP: usize = 513;
 
 /// Up to `N` frames, as address and size in one word each. The protocol moves it in and out; nobody looks inside.
 pub(crate) struct Held<const N: usize> {
@@ -15,11 +15,11 @@ pub(crate) struct Held<const N: usize> {
 }
 
 impl<const N: usize> Held<N> {
-    const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { words: [0; N], count: 0 }
     }
 
-    fn put_all(self, mem: &impl Memory) {
+    pub(crate) fn put_all(self, mem: &impl Memory) {
         for word in &self.words[..self.count] {
             mem.put(Frame { at: PhysAddr(word & !0xfff), shift: (word & 0xfff) as u8 });
         }
@@ -38,11 +38,11 @@ impl<const N: usize> Extend<Frame> for Held<N> {
 
 /// One operation's invalidations and the frames that wait for them. Every removal of this crate goes through it.
 #[must_use = "frames leak and stale translations live on unless it is finished"]
-pub(crate) struct Unhook<'a, 'k, H: Hardware, M, const N: usize> {
-    cpu: Cpu<'a, 'k, H>,
+pub(crate) struct Unhook<'a, H: Hardware, M, const N: usize> {
+    cpu: Cpu<'a, 'a, H>,
     mem: &'a M,
-    translations: Translations<'a, 'k>,
-    gather: TlbGather<'a, 'k, Held<N>>,
+    translations: Translations<'a, H::Set>,
+    gather: TlbGather<'a, H::Set, Held<N>>,
     held: usize,
     /// If set, one request for the whole user half, with this reason, stands for the single ones.
     everything: Option<Reason>,
@@ -64,9 +64,9 @@ enum Pending {
 
 const USER_PAGES: u64 = crate::USER_END >> 12;
 
-impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
+impl<'a, H: Hardware, M: Memory, const N: usize> Unhook<'a, H, M, N> {
     /// For changes of the kernel's own mappings.
-    pub(crate) fn of_kernel(cpu: &Cpu<'a, 'k, H>, mem: &'a M) -> Self {
+    pub(crate) fn of_kernel(cpu: &Cpu<'a, 'a, H>, mem: &'a M) -> Self {
         let translations = Translations::OfKernel;
         let gather = TlbGather::new(translations, Held::new());
         let (everything, pending) = (None, Pending::Nothing);
@@ -76,9 +76,9 @@ impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
 
     /// For changes of one space's mappings.
     pub(crate) fn of_space(
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, 'a, H>,
         mem: &'a M,
-        space: &'a AddressSpace<'k>,
+        space: &'a AddressSpace<H::Set>,
         root: Root,
         total_pages: u64,
     ) -> Self {
@@ -92,7 +92,19 @@ impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
         self.everything = Some(reason);
     }
 
-    /// A leaf was changed.
+    /// A leaf was taken out, and `frame`, which it mapped, is put back after the flush. It is named even if it was not
+    /// present: the flush that took its presence may be another CPU's, and still to come.
+    pub(crate) fn unmap(&mut self, va: u64, stride: Stride, reason: Reason, frame: Frame) {
+        self.note(Pending::Pages, va..va + stride.bytes());
+        if self.everything.is_none() {
+            self.gather.unmap(&self.cpu, VirtAddr(va), stride, Scope::Local, reason, frame);
+        } else {
+            self.gather.hold(frame);
+        }
+        self.count();
+    }
+
+    /// A leaf was changed that owns no frame, or keeps it.
     pub(crate) fn page(&mut self, va: u64, stride: Stride, scope: Scope, reason: Reason) {
         self.note(Pending::Pages, va..va + stride.bytes());
         if self.everything.is_none() {
@@ -106,24 +118,30 @@ impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
         self.gather.range(&self.cpu, VirtAddr(va), pages, Stride::Page4K, scope, reason);
     }
 
-    /// A table was taken out whose first address is `va`; an address under each is named, so that an invalidation by
-    /// address reaches the cached path to it (C-27).
+    /// A table was taken out whose first address is `va`, and whose entries have been named.
     pub(crate) fn table(&mut self, va: u64, frame: Frame) {
         self.note(Pending::Tables, va..va + 1);
-        self.gather.tables_freed();
         if self.everything.is_none() {
-            self.gather.page(&self.cpu, VirtAddr(va), Stride::Page4K, Scope::Local, Reason::FreeTable);
+            self.gather.unmap_table(&self.cpu, VirtAddr(va), 0, frame);
+        } else {
+            self.gather.tables_freed();
+            self.gather.hold(frame);
         }
-        self.hold(frame);
+        self.count();
     }
 
-    /// Keeps `frame`, already unhooked and named, until the flush.
+    /// Keeps `frame`, already unhooked, until the flush: one of a range that is named as a whole before there are `N`.
     pub(crate) fn hold(&mut self, frame: Frame) {
+        self.gather.hold(frame);
+        self.count();
+    }
+
+    /// One frame more is held; the last that fits has all of them flushed.
+    fn count(&mut self) {
+        self.held += 1;
         if self.held == N {
             self.update();
         }
-        self.gather.hold(frame);
-        self.held += 1;
     }
 
     fn note(&mut self, pending: Pending, range: Range<u64>) {
@@ -133,7 +151,7 @@ impl<'a, 'k, H: Hardware, M: Memory, const N: usize> Unhook<'a, 'k, H, M, N> {
         }
     }
 
-    /// Flushes and puts back what was held. A frame held after it is covered too if it was unhooked before.
+    /// Flushes, and puts back what was held.
     pub(crate) fn update(&mut self) {
         if let (Some(reason), true) = (self.everything, self.pending != Pending::Nothing) {
             self.gather.range(&self.cpu, VirtAddr(0), USER_PAGES, Stride::Page4K, Scope::Local, reason);

@@ -88,7 +88,8 @@ impl<'k> KernelMap<'k> {
 
     /// Unmaps a window on every CPU and releases its frames.
     pub fn unmap<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory, window: KernelWindow) {
-        let mut unhook = Unhook::<H, _, { WINDOW_PAGES as usize }>::of_kernel(cpu, mem);
+        // Room for one more: the window is named as a whole before the flush.
+        let mut unhook = Unhook::<H, _, { WINDOW_PAGES as usize + 1 }>::of_kernel(cpu, mem);
         let mut scope = Scope::Local;
         for va in (0..window.pages).map(|page| window.va + page * PAGE_BYTES) {
             let guard = self.lock.lock(cpu.hardware());

@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod evict;
 mod fault;
 mod foreign;
 mod fork;
@@ -56,6 +57,7 @@ mod teardown;
 mod vm;
 
 pub use error::Error;
+pub use evict::Eviction;
 pub use fault::{Access, Fault};
 pub use fork::{ChildFill, Forked};
 pub use kernel::{KernelMap, KernelWindow, WINDOW_PAGES};

@@ -19,8 +19,8 @@ use tlbkit_arch::Pte;
 
 /// Page tables and the space that the protocol knows them by. All but [`remove_all`](Self::remove_all) may run on
 /// several CPUs at once.
-pub struct Pmap<'k> {
-    space: AddressSpace<'k>,
+pub struct Pmap<S = &'static [AtomicU64]> {
+    space: AddressSpace<S>,
     root: Root,
     locks: TableLocks,
     /// Operations between their first change and their flush (C-28).
@@ -30,17 +30,17 @@ pub struct Pmap<'k> {
     total_pages: core::sync::atomic::AtomicU64,
 }
 
-impl<'k> Pmap<'k> {
+impl<S> Pmap<S> {
     /// Empty tables that share the kernel half of `kernel_root`. `set` is zeroed, as [`AddressSpace::new`] asks.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub fn new(
-        tlb: &Tlb<'k>,
+        tlb: &Tlb<'_>,
         mem: &impl Memory,
         kernel_root: PhysAddr,
         token: SpaceToken,
-        set: &'k [AtomicU64],
+        set: S,
     ) -> Result<Self, Error> {
         let isolation = tlb.policy().isolation;
         let at = table::new_root(mem, kernel_root, isolation).ok_or(Error::OutOfMemory)?.at;
@@ -57,7 +57,7 @@ impl<'k> Pmap<'k> {
 
     /// What to hand to `Cpu::switch_to`.
     #[must_use]
-    pub const fn space(&self) -> &AddressSpace<'k> {
+    pub const fn space(&self) -> &AddressSpace<S> {
         &self.space
     }
 
@@ -74,11 +74,11 @@ impl<'k> Pmap<'k> {
     }
 
     /// Begins a change of these tables that takes mappings out.
-    pub(crate) fn unhook<'a, H: Hardware, M: Memory, const N: usize>(
+    pub(crate) fn unhook<'a, H: Hardware<Set = S>, M: Memory, const N: usize>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
-    ) -> Unhook<'a, 'k, H, M, N> {
+    ) -> Unhook<'a, H, M, N> {
         Unhook::of_space(cpu, mem, &self.space, self.root, self.total_pages())
     }
 
@@ -127,7 +127,12 @@ impl<'k> Pmap<'k> {
     }
 
     /// The base frame and the entry that map `va`, read under the lock: without it the frame may be gone on return.
-    pub fn extract<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory, va: u64) -> Option<(PhysAddr, Pte)> {
+    pub fn extract<H: Hardware<Set = S>>(
+        &self,
+        cpu: &Cpu<'_, '_, H>,
+        mem: &impl Memory,
+        va: u64,
+    ) -> Option<(PhysAddr, Pte)> {
         let _guard = self.lock(cpu.hardware(), va);
         match table::find(mem, self.root, va) {
             Found::Leaf(slot) if slot.pte.has(Pte::PRESENT) => {
@@ -148,9 +153,9 @@ impl<'k> Pmap<'k> {
     ///
     /// # Panics
     /// If `frame` is large and a page table lies in its place: remove that first.
-    pub fn enter<'a, H: Hardware, M: Memory>(
+    pub fn enter<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         frame: Frame,
@@ -173,9 +178,9 @@ impl<'k> Pmap<'k> {
     }
 
     /// The leaf entry of `va` at `level`; a large page in the way of a small one is split. The lock is held.
-    pub(crate) fn small_slot<'a, H: Hardware, M: Memory>(
+    pub(crate) fn small_slot<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         level: u32,
@@ -191,9 +196,9 @@ impl<'k> Pmap<'k> {
 
     /// Writes `new` into a leaf: at once if that needs no flush, else by way of nothing, the flush, and then `new`.
     /// The lock is held all along: a CPU that faults meanwhile waits for it, and answers.
-    pub(crate) fn replace<'a, H: Hardware, M: Memory>(
+    pub(crate) fn replace<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         slot: Slot,
@@ -201,12 +206,14 @@ impl<'k> Pmap<'k> {
         reason: Reason,
     ) {
         let old = Pte(mem.swap(slot.at, 0));
-        let mut unhook = self.unhook::<H, M, 1>(cpu, mem);
-        if old.needs_flush(new) {
-            unhook.page(va & !(slot.bytes() - 1), slot.stride(), Scope::Local, reason);
-        }
-        if let Some(frame) = pte::into_frame(old) {
-            unhook.hold(frame);
+        let mut unhook = self.unhook::<H, M, 2>(cpu, mem);
+        let (va, stride) = (va & !(slot.bytes() - 1), slot.stride());
+        match pte::into_frame(old) {
+            // The same frame, with no less permission: only a reference goes.
+            Some(frame) if frame.at == new.frame() && !old.needs_flush(new) => mem.put(frame),
+            Some(frame) => unhook.unmap(va, stride, reason, frame),
+            None if old.needs_flush(new) => unhook.page(va, stride, Scope::Local, reason),
+            None => {}
         }
         unhook.finish();
         mem.store(slot.at, new.0);
@@ -221,9 +228,9 @@ impl<'k> Pmap<'k> {
     /// # Errors
     /// [`Error::OutOfMemory`]. [`Error::SharedLargePage`] if the page is shared on purpose and has other holders: a
     /// copy would part them. Nothing is changed then.
-    pub(crate) fn split<'a, H: Hardware, M: Memory>(
+    pub(crate) fn split<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         slot: Slot,

@@ -19,17 +19,17 @@ pub(crate) enum Change {
     Protect(Protection),
 }
 
-pub(crate) type Sweep<'a, 'k, H, M> = Unhook<'a, 'k, H, M, SWEEP>;
+pub(crate) type Sweep<'a, H, M> = Unhook<'a, H, M, SWEEP>;
 
-impl<'k> Pmap<'k> {
+impl<S> Pmap<S> {
     /// Removes what is mapped in `range` and puts its frames back after the flush.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
     /// split. What comes before it has been changed then.
-    pub fn remove<'a, H: Hardware, M: Memory>(
+    pub fn remove<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         range: Range<u64>,
     ) -> Result<(), Error> {
@@ -41,9 +41,9 @@ impl<'k> Pmap<'k> {
     /// # Errors
     /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
     /// split. What comes before it has been changed then.
-    pub fn protect<'a, H: Hardware, M: Memory>(
+    pub fn protect<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         range: Range<u64>,
         protection: Protection,
@@ -51,9 +51,9 @@ impl<'k> Pmap<'k> {
         self.sweep(cpu, mem, range, Change::Protect(protection))
     }
 
-    fn sweep<'a, H: Hardware, M: Memory>(
+    fn sweep<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         range: Range<u64>,
         change: Change,
@@ -65,7 +65,11 @@ impl<'k> Pmap<'k> {
     }
 
     /// Starts an operation that changes leaves and flushes later.
-    pub(crate) fn begin<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) -> Sweep<'a, 'k, H, M> {
+    pub(crate) fn begin<'a, H: Hardware<Set = S>, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, '_, H>,
+        mem: &'a M,
+    ) -> Sweep<'a, H, M> {
         // Relaxed: read by others only after they have seen a change of ours, through a lock that we take next.
         self.sweeping.fetch_add(1, Ordering::Relaxed);
         self.unhook(cpu, mem)
@@ -73,7 +77,7 @@ impl<'k> Pmap<'k> {
 
     /// Flushes. An operation that overlaps another may have found an entry gone whose flush is still to come; it must
     /// not return before that, so it asks for its whole range itself (C-28).
-    pub(crate) fn end<H: Hardware, M: Memory>(&self, mut unhook: Sweep<'_, 'k, H, M>, range: &Range<u64>) {
+    pub(crate) fn end<H: Hardware<Set = S>, M: Memory>(&self, mut unhook: Sweep<'_, H, M>, range: &Range<u64>) {
         // Acquire: partner is the Release below; if the other is gone from the count, so is its flush from the future.
         if self.sweeping.load(Ordering::Acquire) > 1 {
             unhook.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
@@ -83,13 +87,13 @@ impl<'k> Pmap<'k> {
         self.sweeping.fetch_sub(1, Ordering::Release);
     }
 
-    pub(crate) fn sweep_into<'a, H: Hardware, M: Memory>(
+    pub(crate) fn sweep_into<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         range: Range<u64>,
         change: Change,
-        unhook: &mut Sweep<'a, 'k, H, M>,
+        unhook: &mut Sweep<'a, H, M>,
     ) -> Result<(), Error> {
         self.for_spans(cpu.hardware(), mem, range, |span| self.sweep_leaves(cpu, mem, span, change, unhook))
     }
@@ -117,13 +121,13 @@ impl<'k> Pmap<'k> {
     }
 
     /// Sweeps the leaves in `span`, whose lock is held, or in any range if no other CPU uses the tables.
-    pub(crate) fn sweep_leaves<'a, H: Hardware, M: Memory>(
+    pub(crate) fn sweep_leaves<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         mut span: Range<u64>,
         change: Change,
-        unhook: &mut Sweep<'a, 'k, H, M>,
+        unhook: &mut Sweep<'a, H, M>,
     ) -> Result<(), Error> {
         while let Some((va, slot)) = table::first_leaf(mem, self.root(), span.clone()) {
             span.start = va;
@@ -144,9 +148,9 @@ impl<'k> Pmap<'k> {
     }
 
     /// Splits the large pages that only partly lie in `range`, so that what follows needs no memory.
-    pub(crate) fn cut_out<'a, H: Hardware, M: Memory>(
+    pub(crate) fn cut_out<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         range: &Range<u64>,
     ) -> Result<(), Error> {
@@ -163,9 +167,9 @@ impl<'k> Pmap<'k> {
 
     /// Puts a table of base pages where `va` lies, unless a large page begins there: no fault maps a large page across
     /// `va` from then on, so a sweep that ends or begins there needs no memory.
-    pub(crate) fn keep_small<'a, H: Hardware, M: Memory>(
+    pub(crate) fn keep_small<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
     ) -> Result<(), Error> {
@@ -183,14 +187,13 @@ fn take_leaf<H: Hardware, M: Memory, const N: usize>(
     va: u64,
     slot: Slot,
     reason: Reason,
-    unhook: &mut Unhook<'_, '_, H, M, N>,
+    unhook: &mut Unhook<'_, H, M, N>,
 ) {
     let old = Pte(mem.swap(slot.at, 0));
-    if old.needs_flush(Pte::EMPTY) {
-        unhook.page(va, slot.stride(), Scope::Local, reason);
-    }
     if let Some(frame) = pte::into_frame(old) {
-        unhook.hold(frame);
+        unhook.unmap(va, slot.stride(), reason, frame);
+    } else if old.needs_flush(Pte::EMPTY) {
+        unhook.page(va, slot.stride(), Scope::Local, reason);
     }
 }
 
@@ -200,7 +203,7 @@ pub(crate) fn change_leaf<H: Hardware, M: Memory, const N: usize>(
     va: u64,
     slot: Slot,
     reason: Reason,
-    unhook: &mut Unhook<'_, '_, H, M, N>,
+    unhook: &mut Unhook<'_, H, M, N>,
     change: impl Fn(Pte) -> Pte,
 ) {
     let mut old = slot.pte;

@@ -10,10 +10,10 @@ use crate::sweep::Change;
 use crate::table::{self, USER_END};
 use tlbkit::{Cpu, Hardware, Isolation, PAGE_BYTES, Reason, TableFree};
 
-impl<'k> Pmap<'k> {
+impl<S> Pmap<S> {
     /// Removes everything from the user half, and its tables if the policy or the lack of memory wants them at once. No
     /// other CPU may use the tables meanwhile.
-    pub fn remove_all<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
+    pub fn remove_all<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         let mut unhook = self.begin(cpu, mem);
         unhook.everything(Reason::RemoveAll);
         let swept = self.sweep_leaves(cpu, mem, 0..USER_END, Change::Remove(Reason::RemoveAll), &mut unhook);
@@ -32,12 +32,12 @@ impl<'k> Pmap<'k> {
 
     /// Takes out and frees the tables in `range` under which `is_unused` says nothing is mapped any more. No other CPU
     /// may use the tables meanwhile.
-    pub(crate) fn free_tables<H: Hardware, M: Memory, const N: usize>(
+    pub(crate) fn free_tables<H: Hardware<Set = S>, M: Memory, const N: usize>(
         &self,
         mem: &M,
         range: core::ops::Range<u64>,
         is_unused: &impl Fn(core::ops::Range<u64>) -> bool,
-        unhook: &mut Unhook<'_, 'k, H, M, N>,
+        unhook: &mut Unhook<'_, H, M, N>,
     ) {
         table::take_tables(mem, self.root(), range, is_unused, &mut |va, frame| unhook.table(va, frame));
     }

@@ -21,8 +21,8 @@ pub const USER_BASE: u64 = 1 << 22;
 
 /// Regions and page tables of one process. Aligned, so that its fields share cache lines in the same way everywhere.
 #[repr(align(64))]
-pub struct Vm<'k> {
-    pub(crate) pmap: Pmap<'k>,
+pub struct Vm<'k, S = &'static [AtomicU64]> {
+    pub(crate) pmap: Pmap<S>,
     pub(crate) regions: Regions,
     pub(crate) lock: RwLock,
     pub(crate) kernel: &'k KernelMap<'k>,
@@ -34,7 +34,7 @@ const LIVE: u32 = 0;
 const EMPTIED: u32 = 1;
 const FREED: u32 = 2;
 
-impl<'k> Vm<'k> {
+impl<'k, S> Vm<'k, S> {
     /// An empty space. `set` is zeroed, as [`AddressSpace::new`] asks.
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl<'k> Vm<'k> {
         mem: &impl Memory,
         kernel: &'k KernelMap<'k>,
         token: SpaceToken,
-        set: &'k [AtomicU64],
+        set: S,
     ) -> Result<Self, Error> {
         let pmap = Pmap::new(tlb, mem, kernel.root(), token, set)?;
         let stage = AtomicU32::new(LIVE);
@@ -53,7 +53,7 @@ impl<'k> Vm<'k> {
 
     /// What to hand to `Cpu::switch_to`.
     #[must_use]
-    pub const fn space(&self) -> &AddressSpace<'k> {
+    pub const fn space(&self) -> &AddressSpace<S> {
         self.pmap.space()
     }
 
@@ -61,9 +61,9 @@ impl<'k> Vm<'k> {
     ///
     /// # Errors
     /// [`Error::NoRoom`]; [`Error::TooManyRegions`].
-    pub fn map<H: Hardware>(
+    pub fn map<H: Hardware<Set = S>>(
         &self,
-        cpu: &Cpu<'_, 'k, H>,
+        cpu: &Cpu<'_, '_, H>,
         pages: u64,
         backing: Backing,
         protection: Protection,
@@ -75,7 +75,7 @@ impl<'k> Vm<'k> {
     ///
     /// # Errors
     /// As [`map`](Self::map).
-    pub fn map_region<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, region: Region) -> Result<u64, Error> {
+    pub fn map_region<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, region: Region) -> Result<u64, Error> {
         let _guard = self.lock.write(cpu.hardware());
         let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0);
         let gap = bytes.and_then(|bytes| self.regions.gap(USER_BASE, USER_END, bytes, region.stride.bytes()));
@@ -90,9 +90,9 @@ impl<'k> Vm<'k> {
     /// # Errors
     /// [`Error::BadRange`]; [`Error::TooManyRegions`], [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a
     /// region or a large page must be cut. Nothing is removed then.
-    pub fn unmap<'a, H: Hardware, M: Memory>(
+    pub fn unmap<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         pages: u64,
@@ -117,9 +117,9 @@ impl<'k> Vm<'k> {
     ///
     /// # Errors
     /// As [`unmap`](Self::unmap); nothing is changed.
-    pub fn protect<'a, H: Hardware, M: Memory>(
+    pub fn protect<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         pages: u64,
@@ -139,9 +139,9 @@ impl<'k> Vm<'k> {
     /// # Errors
     /// [`Error::BadRange`]; [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a large page must be cut.
     /// Nothing is given back then.
-    pub fn dontneed<'a, H: Hardware, M: Memory>(
+    pub fn dontneed<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         pages: u64,
@@ -170,7 +170,12 @@ impl<'k> Vm<'k> {
     }
 
     /// The base frame and the entry that map `va` now, read under the locks.
-    pub fn extract<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory, va: u64) -> Option<(PhysAddr, Pte)> {
+    pub fn extract<H: Hardware<Set = S>>(
+        &self,
+        cpu: &Cpu<'_, '_, H>,
+        mem: &impl Memory,
+        va: u64,
+    ) -> Option<(PhysAddr, Pte)> {
         let _guard = self.lock.read(cpu.hardware());
         self.pmap.extract(cpu, mem, va)
     }
@@ -182,9 +187,9 @@ impl<'k> Vm<'k> {
     ///
     /// # Panics
     /// If `frame` is large and a page table lies in its place.
-    pub fn enter<'a, H: Hardware, M: Memory>(
+    pub fn enter<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
-        cpu: &Cpu<'a, 'k, H>,
+        cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         va: u64,
         frame: Frame,
@@ -195,7 +200,7 @@ impl<'k> Vm<'k> {
     }
 
     /// Empties the space that runs here, as exec does: it goes on under the same id.
-    pub fn clear<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
+    pub fn clear<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         let _guard = self.lock.write(cpu.hardware());
         self.forget_regions();
         self.pmap.remove_all(cpu, mem);
@@ -210,7 +215,7 @@ impl<'k> Vm<'k> {
     ///
     /// Under [`Foreign::Window`] the CPU loads the kernel's tables first and moves the window to reach what it has just
     /// left. Otherwise the space stays loaded, as far as the policy's lazy mode lets it, while it is torn down.
-    pub fn exit<'a, H: Hardware, M: Memory>(&'a self, cpu: &Cpu<'a, 'k, H>, mem: &'a M) {
+    pub fn exit<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         use crate::foreign::Home;
         let _guard = self.lock.write(cpu.hardware());
         let regions = self.regions.len();
@@ -237,7 +242,7 @@ impl<'k> Vm<'k> {
     ///
     /// # Panics
     /// If it was not emptied, or ended before.
-    pub fn destroy<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory) -> Destroyed {
+    pub fn destroy<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) -> Destroyed {
         let destroyed = cpu.destroy(self.space());
         if destroyed == Destroyed::Now {
             self.free(cpu, mem);
@@ -249,11 +254,11 @@ impl<'k> Vm<'k> {
     ///
     /// # Panics
     /// If it was not emptied, or freed before.
-    pub fn reclaim<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory) {
+    pub fn reclaim<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         self.free(cpu, mem);
     }
 
-    fn free<H: Hardware>(&self, cpu: &Cpu<'_, 'k, H>, mem: &impl Memory) {
+    fn free<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         self.advance(EMPTIED, FREED);
         self.kernel.foreign.forget(cpu.hardware(), self.space().root().0);
         self.pmap.free_root(mem);
@@ -268,7 +273,7 @@ impl<'k> Vm<'k> {
 
 /// The addresses of `pages` base pages from `va` on. They are a program's words: nothing but whole pages of its own
 /// half may be looked at, let alone taken out.
-fn user_range(va: u64, pages: u64) -> Result<Range<u64>, Error> {
+pub(crate) fn user_range(va: u64, pages: u64) -> Result<Range<u64>, Error> {
     let end = pages.checked_mul(PAGE_BYTES).and_then(|bytes| va.checked_add(bytes));
     let end = end.filter(|end| *end <= USER_END && va.is_multiple_of(PAGE_BYTES));
     end.map(|end| va..end).ok_or(Error::BadRange { va, pages })

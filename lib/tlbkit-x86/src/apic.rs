@@ -24,6 +24,12 @@ pub enum Apic {
     Registers,
 }
 
+// SAFETY: the pointer is an address and no more: with xAPIC each CPU finds its own registers there. They are touched by
+// `send` alone, whose caller vouches for the CPU on which it is called.
+unsafe impl Send for Apic {}
+// SAFETY: as above; `send` shares nothing but the registers of the CPU that calls it.
+unsafe impl Sync for Apic {}
+
 /// Whom to interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Destination {

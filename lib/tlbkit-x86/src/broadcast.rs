@@ -14,6 +14,9 @@ const ASID_VALID: u64 = 1 << 2;
 const INCLUDE_GLOBAL: u64 = 1 << 3;
 const STEP_2M: u32 = 1 << 31;
 
+/// Most pages that one instruction can name: the count has 16 bits and begins at 0.
+const PAGES_MAX: u32 = 1 << 16;
+
 /// The registers of one INVLPGB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Descriptor {
@@ -28,7 +31,7 @@ pub struct Descriptor {
 /// How a CPU's INVLPGB may be used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broadcast {
-    /// Most pages of one instruction: CPUID says one less.
+    /// Most pages of one instruction: CPUID says one less. 0 is taken for 1, and what the count cannot hold for 65,536.
     pub pages_max: u32,
 }
 
@@ -50,7 +53,7 @@ impl Broadcast {
             Stride::Page2M => (Stride::Page2M, STEP_2M),
             Stride::Page1G => (Stride::Page1G, 0),
         };
-        let most = if mapped == Stride::Page1G { 1 } else { u64::from(self.pages_max.max(1)) };
+        let most = if mapped == Stride::Page1G { 1 } else { u64::from(self.pages_max.clamp(1, PAGES_MAX)) };
         let global = if scope == Scope::Global { INCLUDE_GLOBAL } else { 0 };
         let (mut at, mut left) = (va.0 & !(step.bytes() - 1), pages);
         while left > 0 {

@@ -1,14 +1,23 @@
 //! [`X86Cpu`]: the instructions as one [`Hardware`], with what only a kernel can supply.
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, SpaceToken, VirtAddr};
+use tlbkit::sync::AtomicU64;
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, Pcid, SpaceToken, VirtAddr,
+};
 
 use crate::apic::{Apic, Destination};
 use crate::{interrupts, invalidate, registers};
 
 /// What a kernel supplies.
 pub trait Kernel {
-    /// As [`Hardware::space`].
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_>;
+    /// As [`Hardware::Set`].
+    type Set: AsRef<[AtomicU64]>;
+
+    /// As [`Hardware::Token`].
+    type Token: From<SpaceToken>;
+
+    /// As [`Hardware::with_space_of`].
+    fn with_space_of<R>(&self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
     /// The APIC id of a CPU that is up.
     fn apic_id(&self, cpu: CpuId) -> u32;
@@ -18,9 +27,52 @@ pub trait Kernel {
     fn event(&self, event: Event) {
         let _ = event;
     }
+
+    /// As [`Hardware::patience_turns`]. The default is about a millisecond.
+    #[inline]
+    fn patience_turns(&self) -> u32 {
+        1 << 14
+    }
+
+    /// As [`Hardware::late`]. The default has it interrupted again.
+    fn late(&self, cpu: CpuId) -> Late {
+        let _ = cpu;
+        Late::AskAgain
+    }
+
+    /// As [`Hardware::patience_rounds`]. The default is ten to thirty seconds of the default turns.
+    #[inline]
+    fn patience_rounds(&self) -> u32 {
+        1 << 15
+    }
+
+    /// As [`Hardware::unanswered`].
+    ///
+    /// # Panics
+    /// The default does, and names them.
+    #[cold]
+    fn unanswered(&self, missing: Missing<'_>) {
+        panic!("a flush is not answered by {missing}");
+    }
+
+    /// As [`Hardware::this_cpu`].
+    #[inline(always)]
+    fn this_cpu(&self) -> Option<CpuId> {
+        None
+    }
+
+    /// As [`Hardware::wrong_cpu`].
+    ///
+    /// # Panics
+    /// The default does, and names both.
+    #[cold]
+    fn wrong_cpu(&self, named: CpuId, here: CpuId) {
+        panic!("called as CPU {}, on CPU {}: the task has migrated, or the number is wrong", named.0, here.0);
+    }
 }
 
-/// One CPU. Made on the CPU that it stands for, and used there alone.
+/// One CPU. Made on the CPU that it stands for, and used there alone. It can be kept in a static or sent on its way:
+/// whoever calls it vouches for the CPU, as [`new`](Self::new) says.
 pub struct X86Cpu<'k, K> {
     kernel: &'k K,
     features: Features,
@@ -48,6 +100,9 @@ impl<'k, K: Kernel> X86Cpu<'k, K> {
 }
 
 impl<K: Kernel> Hardware for X86Cpu<'_, K> {
+    type Set = K::Set;
+    type Token = K::Token;
+
     #[inline(always)]
     fn features(&self) -> Features {
         self.features
@@ -94,6 +149,35 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
         core::hint::spin_loop();
     }
 
+    #[inline]
+    fn patience_turns(&self) -> u32 {
+        self.kernel.patience_turns()
+    }
+
+    fn late(&self, cpu: CpuId) -> Late {
+        self.kernel.late(cpu)
+    }
+
+    #[inline]
+    fn patience_rounds(&self) -> u32 {
+        self.kernel.patience_rounds()
+    }
+
+    #[cold]
+    fn unanswered(&self, missing: Missing<'_>) {
+        self.kernel.unanswered(missing);
+    }
+
+    #[inline(always)]
+    fn this_cpu(&self) -> Option<CpuId> {
+        self.kernel.this_cpu()
+    }
+
+    #[cold]
+    fn wrong_cpu(&self, named: CpuId, here: CpuId) {
+        self.kernel.wrong_cpu(named, here);
+    }
+
     #[inline(always)]
     fn irqs_enabled(&self) -> bool {
         interrupts::are_enabled()
@@ -110,8 +194,8 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
     }
 
     #[inline(always)]
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        self.kernel.space(token)
+    fn with_space_of<R>(&self, token: K::Token, f: impl FnOnce(&AddressSpace<K::Set>) -> R) -> R {
+        self.kernel.with_space_of(token, f)
     }
 
     #[inline(always)]

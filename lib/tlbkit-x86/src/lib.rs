@@ -17,13 +17,15 @@
 //! A kernel sets each CPU up once and then hands an [`X86Cpu`] to [`Tlb::cpu`](tlbkit::Tlb::cpu):
 //!
 //! ```no_run
-//! use tlbkit::{AddressSpace, CpuId, Features, SpaceToken, Tlb};
+//! use tlbkit::{AddressSpace, CpuId, Features, SpaceToken, Tlb, sync::AtomicU64};
 //! use tlbkit_x86::{Apic, Identity, Kernel, Overrides, X86Cpu, enable_tags};
 //!
-//! struct MyKernel(AddressSpace<'static>);
+//! struct MyKernel(AddressSpace<[AtomicU64; 1]>);
 //! impl Kernel for MyKernel {
-//!     fn space(&self, _token: SpaceToken) -> &AddressSpace<'_> {
-//!         &self.0
+//!     type Set = [AtomicU64; 1];
+//!     type Token = SpaceToken;
+//!     fn with_space_of<R>(&self, _token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+//!         f(&self.0)
 //!     }
 //!     fn apic_id(&self, cpu: CpuId) -> u32 {
 //!         cpu.0

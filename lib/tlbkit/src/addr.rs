@@ -50,6 +50,13 @@ impl Stride {
     }
 }
 
+impl PhysAddr {
+    /// A top-level table is a page: the low bits of CR3 are a tag and flags.
+    pub(crate) const fn assert_is_page(self) {
+        assert!(self.0.is_multiple_of(PAGE_BYTES), "a top-level table does not begin a page");
+    }
+}
+
 impl VirtAddr {
     /// The address rounded down to its base page.
     #[must_use]

@@ -21,7 +21,7 @@
 
 use crate::addr::{PhysAddr, SpaceToken};
 use crate::cpu_set::{AtomicCpuSet, words_for};
-use crate::history::state::LazyCount;
+use crate::references::{Notice, References};
 use crate::sync::{AtomicU64, Ordering, const_unless_loom, fence};
 
 /// Names a space for ever: an id is never given out twice (INV-3), so a tag that names a dead space is merely useless.
@@ -31,6 +31,9 @@ pub struct SpaceId(pub(crate) u64);
 impl SpaceId {
     /// The kernel's own tables: never tagged, no set of CPUs.
     pub const KERNEL: Self = Self(0);
+    /// In a request: no space in particular, but the one that the responder has loaded. Beyond all ids that are given
+    /// out.
+    pub(crate) const LOADED: Self = Self(1 << 62);
 
     /// The id as a number, for traces.
     #[must_use]
@@ -53,53 +56,62 @@ impl Generation {
         self.0
     }
 
+    /// This generation if there is no notice; otherwise one that no slot has.
+    #[inline(always)]
+    pub(crate) const fn joined_to(self, notice: Notice) -> Self {
+        Self(self.0 | notice.0)
+    }
+
+    pub(crate) const fn has_notice(self) -> bool {
+        self.0 & Notice::LOOK.0 != 0
+    }
+
+    pub(crate) const fn without_notice(self) -> Self {
+        Self(self.0 & !Notice::LOOK.0)
+    }
+
     pub(crate) const fn next(self) -> Self {
         Self(self.0 + 1)
     }
 }
 
-/// Page tables shared by the threads of one process: 48 bytes (56 with the feature `history`), plus one
-/// bit per possible CPU in the kernel's storage.
+/// Page tables shared by the threads of one process: 40 bytes, and the storage `S` of
+/// one bit per possible CPU. That is any collection of words: an array inside the space, a box, a slice that is
+/// borrowed. Each use of it finds the same words, as many as [`set_words`](Self::set_words) says.
+///
+/// A space that owns its storage is an ordinary value: it may lie in an [`Arc`](https://doc.rust-lang.org/alloc/sync),
+/// and it is `Send` and `Sync`.
 ///
 /// A kernel puts it at the start of a cache line: whatever shares its line suffers from every flush.
-pub struct AddressSpace<'k> {
+pub struct AddressSpace<S = &'static [AtomicU64]> {
     pub(crate) id: SpaceId,
     pub(crate) token: SpaceToken,
     pub(crate) root: PhysAddr,
     generation: AtomicU64,
-    #[cfg_attr(not(feature = "history"), allow(dead_code, reason = "it holds nothing then"))]
-    pub(crate) lazy_count: LazyCount,
-    pub(crate) cpus: AtomicCpuSet<'k>,
+    pub(crate) references: References,
+    set: S,
 }
 
-impl<'k> AddressSpace<'k> {
+impl<S> AddressSpace<S> {
     const_unless_loom! {
         /// A space whose top-level table is at `root`; under page-table isolation the user half's is one page above it.
         ///
         /// `id` comes from [`Tlb::fresh_id`](crate::Tlb::fresh_id); `set` holds [`set_words`](Self::set_words) zeros.
+        ///
+        /// # Panics
+        /// If `root` is not the address of a page: its low bits would be taken for a tag.
         #[must_use]
-        pub fn new(id: SpaceId, token: SpaceToken, root: PhysAddr, set: &'k [AtomicU64]) -> Self {
+        pub fn new(id: SpaceId, token: SpaceToken, root: PhysAddr, set: S) -> Self {
+            root.assert_is_page();
             Self {
                 id,
                 token,
                 root,
                 generation: AtomicU64::new(1),
-                lazy_count: LazyCount::new(),
-                cpus: AtomicCpuSet::new(set),
+                references: References::new(),
+                set,
             }
         }
-    }
-
-    /// Words of storage that the set of CPUs needs.
-    #[must_use]
-    pub const fn set_words(cpus: usize) -> usize {
-        words_for(cpus)
-    }
-
-    /// Bytes that a space costs on a machine of `cpus` CPUs: the fixed part and one bit per CPU, in whole words.
-    #[must_use]
-    pub const fn bytes(cpus: usize) -> usize {
-        size_of::<Self>() + 8 * words_for(cpus)
     }
 
     /// The space's name.
@@ -118,12 +130,6 @@ impl<'k> AddressSpace<'k> {
     #[must_use]
     pub const fn root(&self) -> PhysAddr {
         self.root
-    }
-
-    /// CPUs that may hold translations of it.
-    #[must_use]
-    pub const fn cpus(&self) -> AtomicCpuSet<'k> {
-        self.cpus
     }
 
     /// The newest generation. Acquire: partner is the Release in `advance`, so that whoever flushes
@@ -147,40 +153,90 @@ impl<'k> AddressSpace<'k> {
     }
 }
 
+impl<S: AsRef<[AtomicU64]>> AddressSpace<S> {
+    /// CPUs that may hold translations of it.
+    #[must_use]
+    #[inline(always)]
+    pub fn cpus(&self) -> AtomicCpuSet<'_> {
+        AtomicCpuSet::new(self.set.as_ref())
+    }
+}
+
+impl AddressSpace<&[AtomicU64]> {
+    /// Words of storage that the set of CPUs needs, whoever owns them.
+    #[must_use]
+    pub const fn set_words(cpus: usize) -> usize {
+        words_for(cpus)
+    }
+
+    /// Bytes that a space with a borrowed set costs on a machine of `cpus` CPUs: the fixed part, and one bit per CPU in
+    /// whole words. With the set inside it is 16 less.
+    #[must_use]
+    pub const fn bytes(cpus: usize) -> usize {
+        size_of::<Self>() + 8 * words_for(cpus)
+    }
+}
+
 /// Whether a destroyed space's top-level table may be freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub enum Destroyed {
-    /// No CPU has it loaded.
+    /// No CPU has it loaded, and none touches it again.
     Now,
-    /// A CPU still holds it lazily; [`Event::LastLazyReference`](crate::Event) will say when.
+    /// A CPU still holds it lazily; [`Event::LastLazyReference`](crate::Event) will say when none does any more.
     WhenUnreferenced,
 }
 
 /// Whose translations a flush is about.
-#[derive(Clone, Copy)]
-pub enum Translations<'s, 'k> {
+pub enum Translations<'s, S> {
     /// A user space's.
-    OfSpace(&'s AddressSpace<'k>),
+    OfSpace(&'s AddressSpace<S>),
     /// The kernel's: its addresses stand in the tables of every space, so every CPU may hold them.
     OfKernel,
 }
 
+impl<S> Clone for Translations<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Translations<'_, S> {}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::addr::CpuId;
 
     #[cfg(not(narrow_sets))]
     #[test]
     fn a_space_costs_a_line_and_a_bit_per_cpu() {
-        let fixed = if cfg!(feature = "history") { 56 } else { 48 };
-        assert_eq!([8, 48, 4096].map(AddressSpace::bytes), [fixed + 8, fixed + 8, fixed + 512]);
+        assert_eq!([8, 48, 4096].map(AddressSpace::bytes), [64, 64, 568]);
+    }
+
+    /// Whoever owns the words: the space finds them, and can be sent to another thread.
+    #[test]
+    fn a_set_lies_in_any_storage() {
+        fn joins<S: AsRef<[AtomicU64]> + Send + Sync>(set: S) -> (u64, usize) {
+            let space = AddressSpace::new(SpaceId(1), SpaceToken(0), PhysAddr(0), set);
+            std::thread::scope(|scope| {
+                // Relaxed: the end of the thread orders it.
+                scope.spawn(|| space.cpus().add(CpuId(1), Ordering::Relaxed));
+            });
+            let words = space.cpus().words();
+            (words[0].load(Ordering::Relaxed), words.len()) // Relaxed: as above
+        }
+        let zeros = || [AtomicU64::new(0), AtomicU64::new(0)];
+        assert_eq!(joins(zeros()), (2, 2));
+        assert_eq!(joins(Box::<[AtomicU64]>::from(zeros())), (2, 2));
+        assert_eq!(joins(zeros().as_slice()), (2, 2));
+        assert_eq!(size_of::<AddressSpace<[AtomicU64; 1]>>(), 48);
     }
 
     #[test]
     fn inv_3_generations_only_rise() {
         let words = [const { AtomicU64::new(0) }; 1];
-        let space = AddressSpace::new(SpaceId(1), SpaceToken(0), PhysAddr(0), &words);
+        let space = AddressSpace::new(SpaceId(1), SpaceToken(0), PhysAddr(0), words);
         let before = space.generation();
         assert_eq!(space.advance(), before.next());
         assert_eq!(space.generation(), before.next());

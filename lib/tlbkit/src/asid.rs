@@ -13,7 +13,7 @@ use crate::sync::{Owned, OwnedByte};
 
 /// Index of a slot: 0 ..= 14.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Asid(pub(crate) u32);
+pub struct Asid(pub(crate) u64);
 
 /// Most slots that a CPU can have: a 16-bit mask of user halves, and a table of 16 whose index needs no check.
 pub const MAX_SLOTS: usize = 15;
@@ -79,8 +79,8 @@ impl Slots {
     /// The slot of `id`, if the hint knows it: five instructions, whatever its place.
     #[inline(always)]
     pub(crate) fn recall(&self, id: SpaceId) -> Option<Asid> {
-        let slot = u32::from(self.hints[id.0 as usize % HINTS].get()) % ROOM as u32;
-        (self.ids[slot as usize].get() == id.0).then_some(Asid(slot))
+        let slot = usize::from(self.hints[id.0 as usize % HINTS].get()) % ROOM;
+        (self.ids[slot].get() == id.0).then_some(Asid(slot as u64))
     }
 
     /// The slot of `id` where its hint names another.
@@ -100,7 +100,7 @@ impl Slots {
             return None;
         }
         self.hints[id.0 as usize % HINTS].set(slot as u8 | SHARED);
-        Some(Asid(slot as u32))
+        Some(Asid(slot as u64))
     }
 
     /// Takes the next slot in turn for `id`; what it held is gone (INV-8).
@@ -127,7 +127,7 @@ impl Slots {
         hint.set(slot | before & SHARED | if is_taken { SHARED } else { 0 });
         self.ids[index].set(id.0);
         self.generations[index].set(Generation::NEVER.0);
-        Asid(u32::from(slot))
+        Asid(u64::from(slot))
     }
 
     #[inline(always)]

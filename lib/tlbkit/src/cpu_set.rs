@@ -3,6 +3,7 @@
 //! The set of a space may name too many CPUs, never too few (C-07): a CPU joins before it loads the space and leaves
 //! only by its own hand.
 
+use core::fmt;
 use core::ops::Range;
 
 use crate::addr::CpuId;
@@ -59,10 +60,10 @@ impl<'k> AtomicCpuSet<'k> {
         self.words[word].fetch_or(bit, order)
     }
 
-    /// Takes `cpu` out.
-    pub fn remove(&self, cpu: CpuId, order: Ordering) {
+    /// Takes `cpu` out. True if it was there.
+    pub fn remove(&self, cpu: CpuId, order: Ordering) -> bool {
         let (word, bit) = split(cpu);
-        self.words[word].fetch_and(!bit, order);
+        self.words[word].fetch_and(!bit, order) & bit != 0
     }
 
     /// True if no other CPU than `cpu` is in the set.
@@ -78,6 +79,14 @@ impl<'k> AtomicCpuSet<'k> {
         }
     }
 
+    /// Calls `f` with each member, as far as one look finds them.
+    pub(crate) fn each(&self, mut f: impl FnMut(CpuId)) {
+        for (index, word) in self.words.iter().enumerate() {
+            // Relaxed: whoever asks makes sure of each by itself.
+            each_cpu(index, word.load(Ordering::Relaxed), &mut f);
+        }
+    }
+
     /// The words at `indices`, each with its index.
     #[inline(always)]
     pub(crate) fn words_at(&self, indices: Range<usize>) -> impl Iterator<Item = (usize, &'k AtomicU64)> + use<'k> {
@@ -89,6 +98,38 @@ impl<'k> AtomicCpuSet<'k> {
     #[must_use]
     pub fn words(&self) -> &'k [AtomicU64] {
         self.words
+    }
+}
+
+/// CPUs that have not answered, by name. As a text, `CPU 2` or `CPU 2, CPU 5`.
+#[derive(Clone, Copy)]
+pub struct Missing<'a> {
+    pub(crate) first: AtomicCpuSet<'a>,
+    /// More sets of that size, one after another.
+    pub(crate) others: &'a [AtomicU64],
+}
+
+impl Missing<'_> {
+    /// Calls `f` with each of them.
+    pub fn each(&self, mut f: impl FnMut(CpuId)) {
+        let words = self.first.words();
+        for (index, word) in words.iter().enumerate() {
+            let others = self.others.iter().skip(index).step_by(words.len());
+            // Relaxed: a report; what it names may answer meanwhile.
+            let bits = others.fold(word.load(Ordering::Relaxed), |bits, word| bits | word.load(Ordering::Relaxed));
+            each_cpu(index, bits, &mut f);
+        }
+    }
+}
+
+impl fmt::Display for Missing<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut result, mut before) = (Ok(()), "");
+        self.each(|cpu| {
+            result = result.and_then(|()| write!(f, "{before}CPU {}", cpu.0));
+            before = ", ";
+        });
+        result
     }
 }
 

@@ -1,9 +1,11 @@
-//! What one CPU keeps: its slots and what it has loaded, for itself; its presence and its mailbox, for others to read.
+//! What one CPU keeps: its slots and what it has loaded, for itself; its presence and its mailboxes, for others to
+//! read.
 
 use crate::address_space::SpaceId;
 use crate::asid::Slots;
-use crate::request::Mailbox;
-use crate::sync::{AtomicU64, Owned, OwnedByte, const_unless_loom};
+use crate::references::NoticeBoard;
+use crate::request::{First, RING};
+use crate::sync::{AtomicU32, AtomicU64, Owned, OwnedByte, array_of, const_unless_loom};
 
 /// What a CPU tells others of itself, in one word, so that an initiator cannot read halves of two moments (C-04).
 ///
@@ -35,6 +37,12 @@ impl Presence {
         Self(self.0 | Self::LAZY)
     }
 
+    /// The space that is loaded, running or lazily: that of the kernel if there is none.
+    #[inline(always)]
+    pub(crate) const fn space(self) -> SpaceId {
+        SpaceId(self.0 & !Self::LAZY)
+    }
+
     /// True if no program can run here before the CPU has looked at a generation again.
     #[inline(always)]
     pub(crate) const fn is_lazy(self) -> bool {
@@ -45,8 +53,9 @@ impl Presence {
 /// One CPU's part of the protocol, 448 bytes (512 with the feature `history`). The kernel allocates as many as
 /// there are possible CPUs.
 ///
-/// Six lines that no other CPU touches, then one or two that others read: a switch writes the first of them once, a
-/// request writes both (C-80).
+/// Six lines that no other CPU touches, but for one that waits for a request of this CPU's after its task came from
+/// here; then one or two that others read: a switch writes the first of them once, a request writes both (C-80). The
+/// mailboxes but the first, which most kernels use seldom, are in the matrix.
 #[repr(C, align(64))]
 pub struct CpuState {
     // Written and read by the owner alone.
@@ -61,14 +70,19 @@ pub struct CpuState {
     pub(crate) asid: Owned,
     /// 1 if entries of the kernel's own tag may be stale.
     pub(crate) kernel_tag_stale: OwnedByte,
-    /// 1 while this CPU waits for answers: its mailbox is in use.
+    /// 1 while this CPU asks others or waits for their answers: a flush in an interrupt handler would use the same
+    /// mailbox.
     pub(crate) is_waiting: OwnedByte,
-    /// Rounds the owner's part up to whole lines.
-    _rest: [Owned; 2],
+    /// One bit a mailbox: it was issued, and this CPU has not seen since that its outbox is empty; `ring.rs`.
+    pub(crate) issued: OwnedByte,
+    /// How often each mailbox was found empty after a request was issued in it; `ring.rs`. Read by waiters elsewhere.
+    pub(crate) turns: [AtomicU32; RING],
     // Written by the owner, read by initiators.
     pub(crate) presence: AtomicU64,
+    // Written by destroyers, read and cleared by the owner.
+    pub(crate) notice: NoticeBoard,
     // Written by the owner, read by those whom it asks.
-    pub(crate) mailbox: Mailbox,
+    pub(crate) first: First,
 }
 
 impl CpuState {
@@ -86,9 +100,11 @@ impl CpuState {
                 pending_user: Owned::new(0),
                 kernel_tag_stale: OwnedByte::new(1),
                 is_waiting: OwnedByte::new(0),
-                _rest: [const { Owned::new(0) }; 2],
+                issued: OwnedByte::new(0),
+                turns: array_of!(AtomicU32::new(0); RING),
                 presence: AtomicU64::new(Presence::ABSENT.0),
-                mailbox: Mailbox::new(),
+                notice: NoticeBoard::new(),
+                first: First::new(),
             }
         }
     }

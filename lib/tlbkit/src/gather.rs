@@ -1,19 +1,23 @@
 //! `TlbGather`: unhook, then flush everywhere, then free (INV-1), made unavoidable by type.
 //!
-//! The caller changes page tables, names the pages to the gather and gives it the frames. The frames come out only of
-//! [`TlbGather::flush`], as [`Flushed`]. A gather that is dropped unflushed keeps its frames for ever: a leak, not a
-//! use-after-free (INV-9).
+//! The caller changes page tables and tells the gather in one call which translation is gone and which frame it named:
+//! [`TlbGather::unmap`], or [`TlbGather::unmap_table`] for a page-table page. The frames come out only of
+//! [`TlbGather::flush`], or of [`Pending::wait`](crate::Pending::wait) after [`TlbGather::issue`], as [`Flushed`]. A
+//! gather that is dropped unflushed keeps its frames for ever: a leak, not a use-after-free (INV-9).
+//!
+//! No frame comes out before something was flushed: a gather that keeps a frame and in which nothing was named flushes
+//! everything.
 //!
 //! ```compile_fail
-//! # use tlbkit::{TlbGather, Translations};
+//! # use tlbkit::{TlbGather, Translations, sync::AtomicU64};
 //! # fn free(_: Vec<u32>) {}
-//! let gather = TlbGather::new(Translations::OfKernel, vec![1u32]);
+//! let gather: TlbGather<'_, [AtomicU64; 1], Vec<u32>> = TlbGather::new(Translations::OfKernel, vec![1u32]);
 //! free(gather.frames); // private: freeing before flushing does not compile
 //! ```
 //!
 //! ```compile_fail
 //! # use tlbkit::{Cpu, Hardware, TlbGather};
-//! fn twice<H: Hardware>(cpu: Cpu<'_, '_, H>, gather: TlbGather<'_, '_, Vec<u32>>) {
+//! fn twice<H: Hardware>(cpu: Cpu<'_, '_, H>, gather: TlbGather<'_, H::Set, Vec<u32>>) {
 //!     let freed = gather.flush(&cpu).into_frames();
 //!     gather.hold(3); // moved: nothing can be added after the flush
 //! }
@@ -44,6 +48,10 @@ pub enum Scope {
 pub struct Flushed<F>(F);
 
 impl<F> Flushed<F> {
+    pub(crate) const fn of(frames: F) -> Self {
+        Self(frames)
+    }
+
     /// The frames, to be freed.
     pub fn into_frames(self) -> F {
         self.0
@@ -52,23 +60,25 @@ impl<F> Flushed<F> {
 
 /// Invalidations and frames that wait for one flush. `F` is any collection of frames.
 #[must_use = "a gather that is not flushed leaks its frames"]
-pub struct TlbGather<'s, 'k, F> {
-    translations: Translations<'s, 'k>,
+pub struct TlbGather<'s, S, F> {
+    pub(crate) translations: Translations<'s, S>,
     /// The first byte that was named, and the last: the other way round while nothing was.
     start: u64,
     end: u64,
     stride: Stride,
     needs: Needs,
     is_everything: bool,
-    reason: Reason,
+    /// A frame was kept by a call that named nothing.
+    holds_unnamed: bool,
+    pub(crate) reason: Reason,
     packet: Packet,
     frames: ManuallyDrop<F>,
 }
 
-impl<'s, 'k, F> TlbGather<'s, 'k, F> {
-    /// An empty gather for `translations`; `frames` is where [`hold`](Self::hold) puts frames.
+impl<'s, S, F> TlbGather<'s, S, F> {
+    /// An empty gather for `translations`; `frames` is where it keeps frames.
     #[inline(always)]
-    pub const fn new(translations: Translations<'s, 'k>, frames: F) -> Self {
+    pub const fn new(translations: Translations<'s, S>, frames: F) -> Self {
         Self {
             translations,
             start: u64::MAX,
@@ -76,22 +86,70 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
             stride: Stride::Page1G,
             needs: Needs::NOTHING,
             is_everything: false,
+            holds_unnamed: false,
             reason: Reason::RemovePte,
             packet: Packet::EMPTY,
             frames: ManuallyDrop::new(frames),
         }
     }
 
-    /// Names one translation of size `stride` at `va` that was revoked. A policy of an older kernel may flush it
-    /// at once.
+    /// Names the translation of size `stride` at `va`, which was taken out of the page tables, and keeps the `frame`
+    /// that it named until the flush.
     #[inline]
-    pub fn page<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, va: VirtAddr, stride: Stride, scope: Scope, why: Reason) {
+    pub fn unmap<T, H: Hardware<Set = S>>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        stride: Stride,
+        scope: Scope,
+        why: Reason,
+        frame: T,
+    ) where
+        F: Extend<T>,
+    {
+        self.range(cpu, va, 1, stride, scope, why);
+        self.frames.extend(Some(frame));
+    }
+
+    /// Names what lay below a page-table page that was taken out, and keeps that page, `frame`, until the flush: paths
+    /// through it go too, on CPUs that hold the space lazily as well (C-20, C-21).
+    ///
+    /// `va` is the first address below it. `unnamed_pages` counts, in pages of 4 KiB, what it still mapped from there
+    /// on and nobody has named: 512 for a table of the last level that was taken out with its entries, 0 if each of
+    /// its entries was named before.
+    #[inline]
+    pub fn unmap_table<T, H: Hardware<Set = S>>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        unnamed_pages: u64,
+        frame: T,
+    ) where
+        F: Extend<T>,
+    {
+        self.tables_freed();
+        // One address below it is named in any case: invalidating that reaches the cached path to the table (C-27).
+        self.range(cpu, va, unnamed_pages.max(1), Stride::Page4K, Scope::Local, Reason::FreeTable);
+        self.frames.extend(Some(frame));
+    }
+
+    /// Names one translation of size `stride` at `va` that was revoked, where no frame is freed. A policy of an older
+    /// kernel may flush it at once.
+    #[inline]
+    pub fn page<H: Hardware<Set = S>>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        stride: Stride,
+        scope: Scope,
+        why: Reason,
+    ) {
         self.range(cpu, va, 1, stride, scope, why);
     }
 
     /// Names `pages` adjoining translations of size `stride` from `va` on, as far as there are addresses.
     #[inline(always)]
-    pub fn range<H: Hardware>(
+    pub fn range<H: Hardware<Set = S>>(
         &mut self,
         cpu: &Cpu<'_, '_, H>,
         va: VirtAddr,
@@ -124,10 +182,10 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     }
 
     #[cold]
-    fn send_now<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>) {
+    fn send_now<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
         self.send(cpu);
         (self.start, self.end, self.stride) = (u64::MAX, 0, Stride::Page1G);
-        (self.needs, self.is_everything) = (Needs::NOTHING, false);
+        (self.needs, self.is_everything, self.holds_unnamed) = (Needs::NOTHING, false, false);
     }
 
     /// True if nothing was named since the last flush.
@@ -137,7 +195,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         self.start > self.end
     }
 
-    /// A page-table page is among the frames: paths through it go too, on lazy CPUs as well (C-20, C-21).
+    /// A page-table page is among what is freed: what [`unmap_table`](Self::unmap_table) says for one that it keeps.
     #[inline]
     pub const fn tables_freed(&mut self) {
         self.needs = self.needs.and(Needs::TABLES);
@@ -151,7 +209,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
 
     /// True if the policy wants the page tables searched for large pages before this is flushed page by page.
     #[must_use]
-    pub fn wants_large_page_walk<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+    pub fn wants_large_page_walk<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         wants_walk(&cpu.tlb().policy().range) && !self.is_empty() && !self.is_over_ceiling(cpu)
     }
 
@@ -160,42 +218,75 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
         self.is_everything = true;
     }
 
-    /// Keeps `frame` until the flush.
+    /// Keeps `frame`, to which no single page belongs, until the flush: one that several named pages shared, or one of
+    /// a range that is named as a whole. Whatever else is freed comes by [`unmap`](Self::unmap).
+    ///
+    /// If nothing is named in this gather, before or after, the flush is one of everything: it cannot be known what
+    /// led to the frame. If something is, only that is flushed: the caller states that this led to the frame.
     #[inline]
     pub fn hold<T>(&mut self, frame: T)
     where
         F: Extend<T>,
     {
+        self.holds_unnamed = true;
         self.frames.extend(Some(frame));
     }
 
-    /// Flushes what was named, everywhere, and gives the frames back.
+    /// Flushes what was named, everywhere, and gives the frames back. If nothing was named and no frame is kept, only
+    /// what a [`TlbBatch`](crate::TlbBatch) owes to the space is flushed: the entry that the caller found gone may be
+    /// one of those. So an unmap that finds nothing ends with this call like any other.
     ///
     /// # Panics
     /// If another CPU must be asked and interrupts are off (INV-7); if called while this CPU waits for another flush.
     #[inline(always)]
-    pub fn flush<H: Hardware>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
-        if self.is_everything || !self.is_empty() || self.needs.any_of(Needs::TABLES) {
+    pub fn flush<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
+        if self.has_work(cpu) {
             self.send(cpu);
         }
-        Flushed(ManuallyDrop::into_inner(self.frames))
+        self.into_flushed()
+    }
+
+    /// True if there is something to flush.
+    #[inline(always)]
+    pub(crate) fn has_work<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        !self.is_empty() || self.is_due_unnamed(cpu)
+    }
+
+    /// The frames, when no CPU can reach them any more.
+    #[inline(always)]
+    pub(crate) fn into_flushed(self) -> Flushed<F> {
+        Flushed::of(ManuallyDrop::into_inner(self.frames))
+    }
+
+    /// True if a flush is due though nothing is named. A frame that came after its page had been flushed at once, as
+    /// policies of older kernels do, needs no other.
+    #[inline(never)]
+    fn is_due_unnamed<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        self.is_everything
+            || self.needs.any_of(Needs::TABLES)
+            || (self.holds_unnamed && !self.packet.has_sent())
+            || matches!(self.translations, Translations::OfSpace(space) if cpu.tlb().owed.has(space.id))
     }
 
     // By reference and out of line, so that the gather is not moved.
     #[inline(never)]
-    fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) {
+    fn send<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) {
+        cpu.shootdown(self.translations, self.request(cpu), self.reason);
+    }
+
+    /// What was named, as a request that was not announced yet.
+    #[inline(always)]
+    pub(crate) fn request<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Request<'_> {
         let (space, token) = match self.translations {
             Translations::OfSpace(space) => (space.id, space.token),
             Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0)),
         };
         let extent = self.extent(cpu);
-        let request =
-            Request { space, token, generation: Generation::NEVER, extent, stride: self.stride, needs: self.needs };
-        cpu.shootdown(self.translations, request, self.reason);
+        Request { space, token, generation: Generation::NEVER, extent, stride: self.stride, needs: self.needs }
     }
 
     #[inline(always)]
-    fn extent<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> Extent<'_> {
+    fn extent<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Extent<'_> {
         if self.is_everything || self.is_empty() {
             return Extent::Everything;
         }
@@ -214,7 +305,7 @@ impl<'s, 'k, F> TlbGather<'s, 'k, F> {
     }
 
     #[inline(always)]
-    fn is_over_ceiling<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+    fn is_over_ceiling<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, self.pages(), self.packet.active_pages())
     }
 }

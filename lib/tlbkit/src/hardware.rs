@@ -15,6 +15,8 @@
 
 use crate::addr::{CpuId, PhysAddr, SpaceToken, VirtAddr};
 use crate::address_space::AddressSpace;
+use crate::cpu_set::Missing;
+use crate::sync::AtomicU64;
 
 /// A hardware tag, 0 ..= 4095.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -85,6 +87,34 @@ pub enum Invpcid {
     All,
 }
 
+impl Invpcid {
+    /// What the instruction takes: the type in its register, the tag and the address in its descriptor. An operand that
+    /// the type does not look at is 0.
+    #[inline]
+    #[must_use]
+    pub const fn operands(self) -> (u64, Pcid, VirtAddr) {
+        match self {
+            Self::Address(pcid, va) => (0, pcid, va),
+            Self::Single(pcid) => (1, pcid, VirtAddr(0)),
+            Self::AllAndGlobals => (2, Pcid::KERNEL, VirtAddr(0)),
+            Self::All => (3, Pcid::KERNEL, VirtAddr(0)),
+        }
+    }
+
+    /// What an instruction with these operands does; none for a type that does not exist, for which the CPU faults.
+    #[inline]
+    #[must_use]
+    pub const fn from_operands(kind: u64, pcid: Pcid, va: VirtAddr) -> Option<Self> {
+        match kind {
+            0 => Some(Self::Address(pcid, va)),
+            1 => Some(Self::Single(pcid)),
+            2 => Some(Self::AllAndGlobals),
+            3 => Some(Self::All),
+            _ => None,
+        }
+    }
+}
+
 /// What this CPU can do. Per CPU, because cores of one machine differ (C-84).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Features {
@@ -121,6 +151,8 @@ pub enum Event {
     FlushBegin(u32),
     /// The local half of a flush ended.
     FlushLocalDone,
+    /// A flush was issued, and returns before all CPUs have answered.
+    FlushIssued,
     /// All CPUs have answered.
     FlushEnd,
     /// A request is being carried out for another CPU.
@@ -143,12 +175,19 @@ pub enum Event {
 pub enum Late {
     /// Wait on.
     Wait,
-    /// Interrupt it again: an interrupt may have been lost. A request that arrives twice is carried out once.
+    /// Interrupt it again, as is the default: an interrupt may have been lost. A request that arrives twice is carried
+    /// out once.
     AskAgain,
 }
 
 /// One CPU of a machine. `tlbkit-x86` implements it with instructions, `tlbkit-sim` with a model.
 pub trait Hardware {
+    /// What keeps the set of CPUs of a space: an array inside it, a box, a slice that is borrowed.
+    type Set: AsRef<[AtomicU64]>;
+
+    /// How the kernel names its spaces: [`SpaceToken`] itself, or a type of its own that is made of one.
+    type Token: From<SpaceToken>;
+
     /// What this CPU can do.
     fn features(&self) -> Features;
 
@@ -164,7 +203,8 @@ pub trait Hardware {
     /// Clears and sets CR4.PGE: drops everything, all tags and globals. Called with interrupts off.
     fn toggle_pge(&self);
 
-    /// Interrupts `to`, which then calls [`Cpu::answer`](crate::Cpu::answer). May be late, may merge, may not be lost.
+    /// Interrupts `to`, which then calls [`Cpu::answer`](crate::Cpu::answer). May be late, may merge; one that is
+    /// lost is sent again, unless [`late`](Self::late) says otherwise.
     fn send_ipi(&self, to: CpuId);
 
     /// Interrupts every online CPU but this one.
@@ -180,12 +220,50 @@ pub trait Hardware {
         1 << 14
     }
 
-    /// `cpu` has not answered in time: a kernel prints its name, and may have it interrupted again. Called for each
-    /// late CPU in turn. A kernel that uses [`declare_stopped`](crate::Tlb::declare_stopped) must return
-    /// [`Late::AskAgain`].
+    /// `cpu` has not answered in time: a kernel may print its name, and may have it interrupted again, as the default
+    /// does. Called for each late CPU in turn. A kernel that uses [`declare_stopped`](crate::Tlb::declare_stopped) must
+    /// not return [`Late::Wait`].
     fn late(&self, cpu: CpuId) -> Late {
         let _ = cpu;
-        Late::Wait
+        Late::AskAgain
+    }
+
+    /// How often [`late`](Self::late) is asked in one wait before the CPUs that are missing are given up, and
+    /// [`unanswered`](Self::unanswered) is told. The default makes ten to thirty seconds of the default turns.
+    #[inline]
+    fn patience_rounds(&self) -> u32 {
+        1 << 15
+    }
+
+    /// These CPUs have not answered, however often they were asked. A kernel stops the machine, or says that they have
+    /// [stopped](crate::Tlb::declare_stopped). If it returns, the wait goes on and is counted anew: what was to be
+    /// flushed may not be freed before they have answered.
+    ///
+    /// # Panics
+    /// The default does, and names them.
+    #[cold]
+    fn unanswered(&self, missing: Missing<'_>) {
+        panic!("a flush is not answered by {missing}");
+    }
+
+    /// The CPU that executes this code, where the kernel can tell: by its own per-CPU data, or RDTSCP or RDPID. It is
+    /// compared with the number by which the protocol was called, when a call begins, before a waiting CPU answers
+    /// others, and when a call that waited ends. So a task that migrated in between, or a number that was wrong from
+    /// the beginning, is noticed. Interrupts may be on or off, and an NMI may ask. The default does not tell, and costs
+    /// nothing.
+    #[inline(always)]
+    fn this_cpu(&self) -> Option<CpuId> {
+        None
+    }
+
+    /// The protocol was called as CPU `named` and runs `here`: see [`this_cpu`](Self::this_cpu). If it returns, the
+    /// call goes on as if nobody had asked, but carries out nothing for other CPUs.
+    ///
+    /// # Panics
+    /// The default does, and names both.
+    #[cold]
+    fn wrong_cpu(&self, named: CpuId, here: CpuId) {
+        panic!("called as CPU {}, on CPU {}: the task has migrated, or the number is wrong", named.0, here.0);
     }
 
     /// True if interrupts are on: a wait with interrupts off is an error (INV-7).
@@ -194,8 +272,13 @@ pub trait Hardware {
     /// Runs `f` with interrupts off and restores what was.
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R;
 
-    /// The space that the kernel named by `token`.
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_>;
+    /// Calls `f` with the space that the kernel named by `token`.
+    ///
+    /// The space is alive: it is loaded on this CPU, or another CPU waits for this one's answer to a flush of it. It is
+    /// called with interrupts off, in the handler too, and now and then inside another such call, for another space. A
+    /// kernel may lock its table to find the space, if whoever holds the lock has interrupts off and waits for no other
+    /// CPU. It lets the lock go before it calls `f`.
+    fn with_space_of<R>(&self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
     /// Something happened; for counters and traces of the machine. The default does nothing and costs nothing.
     #[inline(always)]

@@ -8,6 +8,7 @@ use crate::asid::Asid;
 use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid};
 use crate::policy::Tags;
+use crate::request::RING;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{Cpu, Tlb};
 
@@ -16,13 +17,13 @@ impl Tlb<'_> {
     /// Whoever waits for it stops waiting; whoever flushes leaves it out. Not for a guest's CPU that its host has
     /// taken away for a while: it would go on where it was, with what it was not told of still in its TLB.
     ///
-    /// If it was itself asking, its request stands until its `bring_up` returns, and the space that it was about must
-    /// live so long. A lazy reference that it held where those are counted stays counted: that space's tables are never
-    /// given back.
+    /// If it was itself asking, its requests stand until its `bring_up` returns, and the spaces that they are about
+    /// must live so long. A lazy reference that it held where those are counted stays counted: that space's tables are
+    /// never given back.
     ///
     /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its responder's inbox
-    /// and no interrupt follows; the next initiator counts on that interrupt and sends none. So a kernel that calls
-    /// this must return [`Late::AskAgain`](crate::Late::AskAgain) from [`Hardware::late`].
+    /// and no interrupt follows; the next initiator counts on that interrupt and sends none, until its patience ends.
+    /// So a kernel that calls this must not return [`Late::Wait`](crate::Late::Wait) from [`Hardware::late`].
     ///
     /// # Panics
     /// If there is no such CPU.
@@ -39,10 +40,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Starts or restarts this CPU: first use, hot-plug, resume. Whatever its TLB held is unknown, so all of it goes.
     ///
     /// Until the call returns, as while it was away, the CPU must touch only what stays mapped: flushes leave it out.
-    /// If it was stopped by force while it asked, the call waits for those that it asked: they must be able to take an
-    /// interrupt.
+    /// If requests of this CPU are outstanding, issued and not waited for or interrupted by a forced stop, the call
+    /// waits for those that it asked: they must be able to take an interrupt.
     pub fn bring_up(&self, irqs: &IrqsOff) {
-        self.end_request();
+        self.assert_here();
+        self.end_requests();
         self.state.kernel_tag_stale.set(1);
         if self.presence() != Presence::ABSENT {
             self.load_kernel(irqs); // resume: the space that was loaded is still owed what leaving it owes
@@ -85,9 +87,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// that ends the return looks for them everywhere.
     pub(crate) fn forget_requests(&self) {
         for initiator in 0..self.tlb.cpus.len() as u32 {
-            // Relaxed: an initiator that waits for the bit needs nothing of this CPU but that it flushes before it
-            // runs.
-            self.tlb.matrix.outbox(CpuId(initiator)).remove(self.id, Ordering::Relaxed);
+            for slot in 0..RING {
+                // Relaxed: an initiator that waits for the bit needs nothing of this CPU but that it flushes before it
+                // runs.
+                self.tlb.matrix.outbox(CpuId(initiator), slot).remove(self.id, Ordering::Relaxed);
+            }
         }
         self.tlb.matrix.inbox(self.id).look_everywhere();
     }

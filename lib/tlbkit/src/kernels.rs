@@ -1,6 +1,6 @@
 //! Kernels as points in the space of policies: our own here, published ones in `history/presets.rs`.
 
-use crate::history::choices::History;
+use crate::history::choices::{History, LazyReferences};
 use crate::policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
 
 /// A published kernel.
@@ -16,11 +16,12 @@ pub struct Preset {
 
 pub(crate) const TLBKIT: Preset = Preset {
     name: "tlbkit",
-    description: "our own default: six slots least recently used, lazy references shot down, set trimmed, \
+    description: "our own default: six slots least recently used, the end of a space awaited, set trimmed, \
         local flush while remote",
     policy: Policy {
         tags: Tags::LeastRecent(6),
         lazy: Lazy::SkipUnlessTablesFreed,
+        lazy_references: LazyReferences::Awaited,
         cpu_set: CpuSetUpkeep::Trimmed { every: 1024 },
         range: RangeRule::Ceiling { pages: 33, compare: Compare::Above },
         isolation: Isolation::Off,
@@ -49,8 +50,13 @@ pub(crate) const PUBLISHED: &[&str] = &[
     "xnu",
 ];
 
+impl Policy {
+    /// Our own default, as the preset `tlbkit` describes it: right on any CPU, since one without tags does without.
+    pub const DEFAULT: Self = TLBKIT.policy;
+}
+
 impl Default for Policy {
     fn default() -> Self {
-        TLBKIT.policy
+        Self::DEFAULT
     }
 }

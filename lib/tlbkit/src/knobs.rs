@@ -2,7 +2,7 @@
 
 use crate::addr::PAGE_BYTES;
 use crate::policy::{Policy, RangeRule, UserFlush};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, const_unless_loom};
 
 /// What may be changed while the machine runs: each flush reads it afresh.
 pub struct Knobs {
@@ -13,23 +13,28 @@ pub struct Knobs {
 
 const BY_RULE: u64 = u64::MAX;
 
+const fn word_of(how: UserFlush) -> u64 {
+    matches!(how, UserFlush::DeferredCr3) as u64
+}
+
 /// More pages than this never go one by one, whatever the ceiling: 1 GiB of base pages, beyond any TLB.
 pub const MAX_CEILING_PAGES: u64 = (1 << 30) / PAGE_BYTES;
 
 impl Knobs {
-    pub(crate) fn new(policy: &Policy) -> Self {
-        let knobs = Self { user_flush: AtomicU64::new(0), ceiling: AtomicU64::new(BY_RULE) };
-        knobs.set_user_flush(policy.user_flush);
-        if let Some(pages) = policy.range.ceiling() {
-            knobs.set_ceiling(pages);
+    const_unless_loom! {
+        pub(crate) fn new(policy: &Policy) -> Self {
+            let ceiling = match policy.range.ceiling() {
+                Some(pages) => pages as u64,
+                None => BY_RULE,
+            };
+            Self { user_flush: AtomicU64::new(word_of(policy.user_flush)), ceiling: AtomicU64::new(ceiling) }
         }
-        knobs
     }
 
     /// Flushes the user half this way from now on.
     pub fn set_user_flush(&self, how: UserFlush) {
         // Relaxed: either way is right at any moment; nothing is ordered by the choice.
-        self.user_flush.store(u64::from(how == UserFlush::DeferredCr3), Ordering::Relaxed);
+        self.user_flush.store(word_of(how), Ordering::Relaxed);
     }
 
     /// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.

@@ -17,10 +17,13 @@
 //! - INV-3 a slot's generation never exceeds its space's; neither falls; an id is never reused. (`asid.rs`)
 //! - INV-4 pages alone take a slot only from g to g+1, and only if g+1 is the newest; else everything. (`local.rs`)
 //! - INV-5 lazy CPUs are not interrupted unless page tables are freed. (`shootdown.rs`)
-//! - INV-6 when a flush returns, no CPU can use an old translation, and none walks an old table. (`shootdown.rs`)
+//! - INV-6 when a flush returns, or the wait for one that was issued, no CPU can use an old translation, and none walks
+//!   an
+//!   old table. (`shootdown.rs`, `ring.rs`)
 //! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang. (`wait.rs`)
 //! - INV-8 PCID 0 is never a space; the halves differ in one bit; a recycled slot is flushed before use. (`asid.rs`)
-//! - INV-9 frames in a gather are unreachable until flushed. (`gather.rs`)
+//! - INV-9 frames in a gather are unreachable until flushed, and in one that was issued until waited for. (`gather.rs`,
+//!   `pending.rs`)
 //! - INV-10 under isolation both halves are covered before the next user instruction. (`pti.rs`)
 //! - INV-11 a flush asked with global scope keeps it when collapsed. (`gather.rs`)
 //! - INV-12 a no-flush CR3 load only for a slot whose generation was read as current after joining. (`switch.rs`)
@@ -29,11 +32,10 @@
 //!
 //! ```
 //! # use tlbkit::*;
-//! fn unmap_one_page<H: Hardware>(cpu: Cpu<'_, '_, H>, space: &AddressSpace<'_>, va: VirtAddr, frame: u64) {
+//! fn unmap_one_page<H: Hardware>(cpu: Cpu<'_, '_, H>, space: &AddressSpace<H::Set>, va: VirtAddr, frame: u64) {
 //!     let mut gather = TlbGather::new(Translations::OfSpace(space), Vec::new());
 //!     // 1. unhook: clear the page-table entry, then
-//!     gather.page(&cpu, va, Stride::Page4K, Scope::Local, Reason::RemovePte);
-//!     gather.hold(frame);
+//!     gather.unmap(&cpu, va, Stride::Page4K, Scope::Local, Reason::RemovePte, frame);
 //!     // 2. flush everywhere, 3. free what comes out
 //!     for frame in gather.flush(&cpu).into_frames() {
 //!         println!("frame {frame} is free");
@@ -53,48 +55,58 @@ mod addr;
 mod address_space;
 mod answer;
 mod asid;
+mod batch;
 mod cpu_set;
 mod cpu_state;
+mod destroy;
 mod gather;
 mod hardware;
 mod history;
 mod hotplug;
+mod issue;
 mod kernels;
 mod knobs;
+mod leave;
 mod local;
+mod owed;
+mod pending;
 mod policy;
 mod pti;
 mod reason;
+mod references;
 mod request;
 mod request_matrix;
+mod ring;
 mod shootdown;
 mod switch;
 pub mod sync;
 mod text;
 mod tlb;
+mod union;
 mod wait;
 mod words;
 
 pub use addr::{CpuId, PAGE_BYTES, PhysAddr, SpaceToken, Stride, VirtAddr};
 pub use address_space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};
 pub use asid::{Asid, MAX_SLOTS};
-pub use cpu_set::AtomicCpuSet;
+pub use batch::TlbBatch;
+pub use cpu_set::{AtomicCpuSet, Missing};
 pub use cpu_state::CpuState;
 pub use gather::{Flushed, Scope, TlbGather};
 pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
-pub use history::choices::{FamilyShift, History};
+pub use history::choices::{FamilyShift, History, LazyReferences};
 pub use history::presets::PRESETS;
 pub use history::tables::{Foreign, TableFree};
 #[cfg(feature = "history")]
 pub use history::{
-    choices::{Accounting, Batching, KernelSet, LargePageWalk, LazyReferences},
+    choices::{Accounting, Batching, KernelSet, LargePageWalk},
     state::MAX_PAGES,
     stats::{CpuStats, Place, SIZES, SizeRow},
 };
 pub use kernels::Preset;
 pub use knobs::{Knobs, MAX_CEILING_PAGES};
+pub use pending::Pending;
 pub use policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
 pub use reason::Reason;
 pub use text::{KEYS, Key, TextError};
 pub use tlb::{Cpu, Tlb};
-pub use wait::Missing;

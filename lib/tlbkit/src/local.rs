@@ -5,7 +5,7 @@
 //! page, doing 3 first by its page would mark the slot as "3" with the entries of 2 still there. So 3 first means
 //! everything, and 2 then finds nothing left to do.
 
-use crate::addr::{PhysAddr, Stride, VirtAddr};
+use crate::addr::{PhysAddr, SpaceToken, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff};
@@ -25,11 +25,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         let presence = self.presence();
         if presence == Presence::running(request.space) {
-            return self.flush_loaded(self.hardware.space(request.token), request, irqs);
+            return self.with_space_of(request.token, |space| self.flush_loaded(space, request, irqs));
         }
         if presence == Presence::lazy(request.space) {
             // Cheaper than a flush, and it ends the walks as well (C-20): whoever comes back finds a stale slot.
             self.load_kernel(irqs);
+        } else if request.space == SpaceId::LOADED {
+            return self.catch_up(presence, request.needs, irqs);
         } else {
             self.hardware.event(Event::WrongSpace);
             self.leave_set(request);
@@ -39,6 +41,23 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
+    /// Brings what is loaded here up to its newest generation: a batch's request. A space that is held lazily is left
+    /// alone, unless page tables are freed: then this CPU stops walking it.
+    #[inline(never)]
+    fn catch_up(&self, presence: Presence, needs: Needs, irqs: &IrqsOff) {
+        if presence.is_lazy() {
+            if needs.any_of(Needs::TABLES) {
+                self.load_kernel(irqs);
+            }
+            return;
+        }
+        let newest = self.with_space_of(SpaceToken(self.state.token.get()), AddressSpace::generation);
+        if self.state.slots.generation(self.asid()) == newest {
+            return self.hardware.event(Event::AlreadyCurrent);
+        }
+        self.flush_whole_space(newest, needs, irqs);
+    }
+
     /// Takes this CPU out of the set of a space that it does not run, if the request trims the set. A CPU leaves only
     /// by its own hand (C-07). Its slot goes too: a slot names a space only while this CPU is in the set.
     fn leave_set(&self, request: &Request<'_>) {
@@ -46,14 +65,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.state.slots.forget(request.space);
             // Release: nothing of the space is used after it; partner is the fence in `advance`, before the set is
             // read.
-            self.hardware.space(request.token).cpus.remove(self.id, Ordering::Release);
+            self.with_space_of(request.token, |space| space.cpus().remove(self.id, Ordering::Release));
         }
     }
 
     /// Flushes what `request` names of `space`, which runs here. When it returns, the slot's generation is at least the
     /// request's: the same request, or an older one, finds nothing left to do.
     #[inline(always)]
-    pub(crate) fn flush_loaded(&self, space: &AddressSpace<'_>, request: &Request<'_>, irqs: &IrqsOff) {
+    pub(crate) fn flush_loaded(&self, space: &AddressSpace<H::Set>, request: &Request<'_>, irqs: &IrqsOff) {
         let asid = self.asid();
         let held = self.state.slots.generation(asid);
         if request.generation <= held {
@@ -82,9 +101,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.hardware.event(Event::AlreadyCurrent);
     }
 
-    /// Flushes the pages that the request names one by one, in both halves if there are two.
+    /// Flushes the pages that the request names one by one, in both halves, and takes the slot to `newest`.
     #[inline(never)]
     fn flush_both_halves(&self, newest: Generation, request: &Request<'_>) {
+        self.flush_pages_of_both_halves(request);
+        self.state.slots.set_generation(self.asid(), newest);
+    }
+
+    /// Flushes the pages that the request names one by one, in both halves if there are two.
+    #[inline(always)]
+    fn flush_pages_of_both_halves(&self, request: &Request<'_>) {
         // Two loops, so that neither decides anything for each page.
         if self.settle_user_half(request) == UserHalf::PageByPage {
             pages_of(request, |va| {
@@ -94,7 +120,38 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         } else {
             pages_of(request, |va| self.hardware.invlpg(va));
         }
-        self.state.slots.set_generation(self.asid(), newest);
+    }
+
+    /// Drops what this CPU holds of `pages` adjoining translations from `va` on, in the tables that it has loaded. The
+    /// entries in memory are right, and this CPU may hold older ones that allow less: a fault that turns out to be
+    /// spurious, or permission that was just widened. Any range is safe to name.
+    ///
+    /// It tells no other CPU, waits for none, and touches no generation, so interrupts may be off and locks held. What
+    /// it does not promise: another CPU goes on using what it holds, and so does this one in spaces that are not
+    /// loaded. Whoever takes something away calls [`flush_range`](Self::flush_range) or uses
+    /// [`TlbGather`](crate::TlbGather); nothing may be freed on the strength of this call.
+    ///
+    /// x86 drops the entry that led to a fault by itself, in the half in which it faulted. So the call is for an access
+    /// that shall not fault first, for both halves under isolation, and for more pages than the one that faulted.
+    pub fn flush_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
+        self.assert_here();
+        let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
+        let request = Request {
+            space: SpaceId::KERNEL,
+            token: SpaceToken(0),
+            generation: Generation::NEVER,
+            extent: Extent::Range { start: va, pages },
+            stride,
+            needs: Needs::NOTHING,
+        };
+        self.hardware.with_irqs_off(|irqs| {
+            if is_everything {
+                // Rare: what a large range of either half costs, once, rather than a decision for each.
+                self.flush_all_and_globals(irqs);
+            } else {
+                self.flush_pages_of_both_halves(&request);
+            }
+        });
     }
 
     /// Flushes all that the loaded slot holds, up to the `newest` generation, and the global entries if they are asked
@@ -174,7 +231,7 @@ fn each_page(start: VirtAddr, pages: u32, stride: Stride, f: impl Fn(VirtAddr)) 
 #[inline(always)]
 fn pages_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
     match request.extent {
-        Extent::Everything => {}
+        Extent::Everything | Extent::Loaded(_) => {}
         Extent::Range { start, pages } => each_page(start, pages, request.stride, f),
         Extent::List(list) => list.each(f),
     }
@@ -186,7 +243,7 @@ const USER_END: u64 = 1 << 47;
 /// True if each page that a request of pages names is one of the user half.
 fn is_in_user_half(request: &Request<'_>) -> bool {
     match request.extent {
-        Extent::Everything => false,
+        Extent::Everything | Extent::Loaded(_) => false,
         Extent::Range { start, pages } => {
             let bytes = u64::from(pages) << request.stride.shift();
             start.0.saturating_add(bytes) <= USER_END

@@ -1,6 +1,6 @@
 //! Every decision on which kernels differ, as data; each field is independent of the others.
 
-use crate::history::choices::{FamilyShift, History};
+use crate::history::choices::{FamilyShift, History, LazyReferences};
 
 /// How many tags a CPU uses, and which it recycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +28,8 @@ pub enum Lazy {
 /// When a CPU's bit leaves the set of a space that it no longer runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CpuSetUpkeep {
-    /// At each switch away.
+    /// At each switch away. Under [`LazyReferences::Awaited`] a CPU that leaves a space which it holds lazily stays in
+    /// the set until it has run that space again.
     Exact,
     /// Never at a switch. Each `every`-th generation of the space interrupts all CPUs in the set, and those that run
     /// something else leave it; 0 for never.
@@ -99,6 +100,7 @@ pub enum LocalFlush {
 pub struct Policy {
     pub tags: Tags,
     pub lazy: Lazy,
+    pub lazy_references: LazyReferences,
     pub cpu_set: CpuSetUpkeep,
     pub range: RangeRule,
     pub isolation: Isolation,
@@ -113,12 +115,12 @@ impl Policy {
     /// # Panics
     /// If the policy asks for 0 or more than 15.
     #[must_use]
-    pub fn slots(&self) -> usize {
+    pub const fn slots(&self) -> usize {
         let slots = match self.tags {
             Tags::Off => 1,
-            Tags::RoundRobin(n) | Tags::LeastRecent(n) => usize::from(n),
+            Tags::RoundRobin(n) | Tags::LeastRecent(n) => n as usize,
         };
-        assert!((1..=crate::asid::MAX_SLOTS).contains(&slots), "1 to 15 slots, not {slots}");
+        assert!(slots != 0 && slots <= crate::asid::MAX_SLOTS, "a policy has 1 to 15 slots");
         slots
     }
 }

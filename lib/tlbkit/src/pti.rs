@@ -18,6 +18,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// On the way from user mode into the kernel: loads the kernel half. Nothing without isolation.
     #[inline]
     pub fn enter_kernel(&self, _irqs: &IrqsOff) {
+        self.assert_here();
         if self.has_flag(flag::ISOLATED) {
             self.load_keeping(PhysAddr(self.state.root.get()), self.asid());
         }
@@ -26,6 +27,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// On the way back to user mode: loads the user half, flushing it if anything is owed. Nothing without isolation.
     #[inline]
     pub fn exit_to_user(&self, _irqs: &IrqsOff) {
+        self.assert_here();
         if !self.has_flag(flag::ISOLATED) {
             return;
         }

@@ -1,12 +1,17 @@
 //! What one CPU asks of another, and the mailbox in which it lies while it is carried out.
 //!
-//! A request lies in its initiator's [`CpuState`](crate::CpuState), one at a time, so there is no queue to overflow
+//! A request lies in one of its initiator's mailboxes ([`CpuState`](crate::CpuState)), so there is no queue to overflow
 //! (C-64). What does not fit becomes everything, and keeps the global scope if any part of it had one (INV-11).
 
 use crate::addr::{SpaceToken, Stride, VirtAddr};
 use crate::address_space::{Generation, SpaceId};
 use crate::history::state::{List, Room, SharedList};
-use crate::sync::{AtomicU64, Ordering, const_unless_loom};
+use crate::sync::{AtomicU64, Ordering, array_of, const_unless_loom};
+use crate::union::Union;
+
+/// Mailboxes of a CPU: so many requests of its own can be outstanding at once. Each but the first costs the kernel 64
+/// bytes a CPU and one bit for each pair of CPUs. Two for the checkers, so that they meet a ring that is full.
+pub(crate) const RING: usize = if cfg!(any(loom, narrow_sets)) { 2 } else { 4 };
 
 /// Which entries are meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +20,8 @@ pub(crate) enum Extent<'l> {
     Everything,
     /// `pages` translations of `stride` from an address on.
     Range { start: VirtAddr, pages: u32 },
+    /// Whatever the responder has loaded, up to its newest generation: for a batch of many spaces.
+    Loaded(&'l Union),
     /// Single pages; there are none without the feature `history`.
     List(List<'l>),
 }
@@ -67,7 +74,7 @@ impl Request<'_> {
     /// Pages that it names; `None` for everything.
     pub(crate) const fn pages(&self) -> Option<u32> {
         match self.extent {
-            Extent::Everything => None,
+            Extent::Everything | Extent::Loaded(_) => None,
             Extent::Range { pages, .. } => Some(pages),
             Extent::List(list) => Some(list.count()),
         }
@@ -78,76 +85,131 @@ const EVERYTHING: u64 = 0;
 const RANGE: u64 = 1;
 const LIST: u64 = 2;
 
-/// A request in shared memory. Its words are Relaxed: the initiator writes them before it sets its outbox (Release),
-/// and a responder reads them only while its own bit in that outbox is set (Acquire), which the responder alone
-/// clears.
+/// Whether a responder that has read a CPU's first mailbox must look at the others; `ring.rs` has the rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum InUse {
+    /// No other one is in use.
+    FirstAlone = 0,
+    /// Another one may be.
+    Several = 1,
+}
+
+/// Words of a mailbox: `space`, `token`, `generation`, `shape`, `start`.
+pub(crate) const MAILBOX_WORDS: usize = 5;
+
+/// The first mailbox of a CPU.
 #[repr(C)]
-pub(crate) struct Mailbox {
-    space: AtomicU64,
-    token: AtomicU64,
-    generation: AtomicU64,
-    /// kind | needs << 8 | stride << 16 | count << 32
-    shape: AtomicU64,
-    /// The first address of a range, the lowest of a list.
-    start: AtomicU64,
-    /// Relative to `start`.
+pub(crate) struct First {
+    words: [AtomicU64; MAILBOX_WORDS],
     list: SharedList,
 }
 
-impl Mailbox {
+impl First {
     const_unless_loom! {
         pub(crate) fn new() -> Self {
-            Self {
-                space: AtomicU64::new(0),
-                token: AtomicU64::new(0),
-                generation: AtomicU64::new(0),
-                shape: AtomicU64::new(0),
-                start: AtomicU64::new(0),
-                list: SharedList::new(),
-            }
+            Self { words: array_of!(AtomicU64::new(0); MAILBOX_WORDS), list: SharedList::new() }
         }
     }
 
-    pub(crate) fn post(&self, request: &Request<'_>) {
+    #[inline(always)]
+    pub(crate) const fn mailbox(&self) -> Mailbox<'_> {
+        Mailbox { words: &self.words, list: Some(&self.list) }
+    }
+}
+
+/// A request in shared memory. Its words are Relaxed: the initiator writes them before it sets its outbox (Release),
+/// and a responder reads them only while its own bit in that outbox is set (Acquire), which the responder alone
+/// clears.
+#[derive(Clone, Copy)]
+pub(crate) struct Mailbox<'m> {
+    words: &'m [AtomicU64; MAILBOX_WORDS],
+    /// Relative to `start`. Mailboxes other than the first have none: what would be a list becomes everything.
+    list: Option<&'m SharedList>,
+}
+
+impl<'m> Mailbox<'m> {
+    /// One of the others, in words that the kernel supplies.
+    pub(crate) fn of_words(words: &'m [AtomicU64]) -> Self {
+        let words = words.first_chunk().expect("the words of a mailbox");
+        Self { words, list: None }
+    }
+
+    const fn space(&self) -> &AtomicU64 {
+        &self.words[0]
+    }
+
+    const fn token(&self) -> &AtomicU64 {
+        &self.words[1]
+    }
+
+    const fn generation(&self) -> &AtomicU64 {
+        &self.words[2]
+    }
+
+    /// kind | needs << 8 | stride << 16 | in use << 24 | count << 32
+    const fn shape(&self) -> &AtomicU64 {
+        &self.words[3]
+    }
+
+    /// The first address of a range, the lowest of a list.
+    const fn start(&self) -> &AtomicU64 {
+        &self.words[4]
+    }
+
+    /// Writes `request`; `in_use` is read in a CPU's first mailbox alone.
+    pub(crate) fn post(&self, request: &Request<'_>, in_use: InUse) {
         let (kind, start, count) = match request.extent {
-            Extent::Everything => (EVERYTHING, 0, 0),
+            // The union chooses responders; they need not know it.
+            Extent::Everything | Extent::Loaded(_) => (EVERYTHING, 0, 0),
             Extent::Range { start, pages } => (RANGE, start.0, pages),
-            Extent::List(list) => match self.list.post(list) {
+            Extent::List(list) => match self.list.and_then(|shared| shared.post(list)) {
                 Some(lowest) => (LIST, lowest, list.count()),
                 None => (EVERYTHING, 0, 0),
             },
         };
-        let shape = kind | request.needs.0 << 8 | u64::from(request.stride.shift()) << 16 | u64::from(count) << 32;
+        let stride = u64::from(request.stride.shift());
+        let shape = kind | request.needs.0 << 8 | stride << 16 | (in_use as u64) << 24 | u64::from(count) << 32;
         // Relaxed, all of them: published by the Release store of the outbox; see the type.
-        self.space.store(request.space.0, Ordering::Relaxed);
-        self.token.store(request.token.0, Ordering::Relaxed);
-        self.generation.store(request.generation.0, Ordering::Relaxed);
-        self.shape.store(shape, Ordering::Relaxed); // Relaxed: as above
+        self.space().store(request.space.0, Ordering::Relaxed);
+        self.token().store(request.token.0, Ordering::Relaxed);
+        self.generation().store(request.generation.0, Ordering::Relaxed);
+        self.shape().store(shape, Ordering::Relaxed); // Relaxed: as above
         if kind != EVERYTHING {
-            self.start.store(start, Ordering::Relaxed); // Relaxed: as above
+            self.start().store(start, Ordering::Relaxed); // Relaxed: as above
         }
     }
 
-    /// The request, and its list in `room` if it has one.
+    /// Says in a first mailbox, which may be being read, that another one is about to be used.
+    pub(crate) fn tell_of_others(&self) {
+        // Relaxed: this CPU alone writes its mailboxes.
+        let shape = self.shape().load(Ordering::Relaxed);
+        // Relaxed: the hint of the other mailbox comes after it (Release); whoever has taken that hint (Acquire) reads
+        // it.
+        self.shape().store(shape | (InUse::Several as u64) << 24, Ordering::Relaxed);
+    }
+
+    /// The request, with its list in `room` if it has one; and what a first mailbox says of the others.
     #[inline(always)]
-    pub(crate) fn read<'l>(&self, room: &'l mut Room) -> Request<'l> {
+    pub(crate) fn read<'l>(&self, room: &'l mut Room) -> (Request<'l>, InUse) {
         // Relaxed, all of them: ordered by the Acquire load of the outbox; see the type.
-        let shape = self.shape.load(Ordering::Relaxed);
+        let shape = self.shape().load(Ordering::Relaxed);
         let count = (shape >> 32) as u32;
         let extent = match shape & 0xff {
             // Relaxed: as above.
-            RANGE => Extent::Range { start: VirtAddr(self.start.load(Ordering::Relaxed)), pages: count },
+            RANGE => Extent::Range { start: VirtAddr(self.start().load(Ordering::Relaxed)), pages: count },
             LIST if cfg!(feature = "history") => {
-                let lowest = self.start.load(Ordering::Relaxed); // Relaxed: as above
-                self.list.read(lowest, count, room).map_or(Extent::Everything, Extent::List)
+                let lowest = self.start().load(Ordering::Relaxed); // Relaxed: as above
+                let list = self.list.and_then(|shared| shared.read(lowest, count, room));
+                list.map_or(Extent::Everything, Extent::List)
             }
             _ => Extent::Everything,
         };
+        let in_use = if shape >> 24 & 1 == 0 { InUse::FirstAlone } else { InUse::Several };
         // Relaxed, all of them: as above.
-        Request {
-            space: SpaceId(self.space.load(Ordering::Relaxed)),
-            token: SpaceToken(self.token.load(Ordering::Relaxed)),
-            generation: Generation(self.generation.load(Ordering::Relaxed)),
+        let request = Request {
+            space: SpaceId(self.space().load(Ordering::Relaxed)),
+            token: SpaceToken(self.token().load(Ordering::Relaxed)),
+            generation: Generation(self.generation().load(Ordering::Relaxed)),
             extent,
             stride: match shape >> 16 & 0xff {
                 21 => Stride::Page2M,
@@ -155,7 +217,8 @@ impl Mailbox {
                 _ => Stride::Page4K,
             },
             needs: Needs(shape >> 8 & 0xff),
-        }
+        };
+        (request, in_use)
     }
 }
 
@@ -165,21 +228,46 @@ mod tests {
 
     #[test]
     fn what_is_posted_is_read() {
-        let mailbox = Mailbox::new();
-        for extent in [Extent::Everything, Extent::Range { start: VirtAddr(0x7000), pages: u32::MAX }] {
-            let request = Request {
-                space: SpaceId(3),
-                token: SpaceToken(u64::MAX),
-                generation: Generation(1 << 60),
-                extent,
-                stride: Stride::Page2M,
-                needs: Needs::GLOBAL.and(Needs::TRIM),
-            };
-            mailbox.post(&request);
-            let mut room = Room::new();
-            let read = mailbox.read(&mut room);
-            assert_eq!((read.space, read.token, read.generation), (request.space, request.token, request.generation));
-            assert_eq!((read.extent, read.stride, read.needs), (extent, Stride::Page2M, request.needs));
+        let (first, words) = (First::new(), [const { AtomicU64::new(0) }; MAILBOX_WORDS]);
+        for mailbox in [first.mailbox(), Mailbox::of_words(&words)] {
+            for extent in [Extent::Everything, Extent::Range { start: VirtAddr(0x7000), pages: u32::MAX }] {
+                let request = Request {
+                    space: SpaceId(3),
+                    token: SpaceToken(u64::MAX),
+                    generation: Generation(1 << 60),
+                    extent,
+                    stride: Stride::Page2M,
+                    needs: Needs::GLOBAL.and(Needs::TRIM),
+                };
+                mailbox.post(&request, InUse::FirstAlone);
+                let mut room = Room::new();
+                let (read, in_use) = mailbox.read(&mut room);
+                assert_eq!(in_use, InUse::FirstAlone);
+                assert_eq!(
+                    (read.space, read.token, read.generation),
+                    (request.space, request.token, request.generation)
+                );
+                assert_eq!((read.extent, read.stride, read.needs), (extent, Stride::Page2M, request.needs));
+            }
         }
+    }
+
+    #[test]
+    fn a_first_mailbox_tells_of_others_and_changes_nothing_else() {
+        let first = First::new();
+        let request = Request {
+            space: SpaceId(3),
+            token: SpaceToken(1),
+            generation: Generation(2),
+            extent: Extent::Range { start: VirtAddr(0x7000), pages: 0x89ab_cdef },
+            stride: Stride::Page1G,
+            needs: Needs::TABLES,
+        };
+        first.mailbox().post(&request, InUse::FirstAlone);
+        first.mailbox().tell_of_others();
+        let mut room = Room::new();
+        let (read, in_use) = first.mailbox().read(&mut room);
+        assert_eq!((read.extent, read.stride, read.needs), (request.extent, request.stride, request.needs));
+        assert_eq!(in_use, InUse::Several);
     }
 }

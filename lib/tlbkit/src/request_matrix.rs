@@ -21,12 +21,16 @@
 //! (`look_everywhere`).
 
 use crate::addr::CpuId;
-use crate::cpu_set::{AtomicCpuSet, each_cpu, split, words_for};
+use crate::cpu_set::{AtomicCpuSet, Missing, each_cpu, split, words_for};
 use crate::history::state::ROWS;
+use crate::request::{Mailbox, RING};
 use crate::sync::{AtomicU64, Ordering};
 
+/// Words of a cache line.
+const LINE: usize = 8;
+
 /// Words of an inbox that are looked through without a word on top: a cache line.
-const LOOKED_THROUGH: usize = if cfg!(narrow_sets) { 1 } else { 8 };
+const LOOKED_THROUGH: usize = if cfg!(narrow_sets) { 1 } else { LINE };
 
 /// Words on top of an inbox of `words` words.
 const fn top_words(words: usize) -> usize {
@@ -37,11 +41,12 @@ const fn top_words(words: usize) -> usize {
 const fn inbox_words(cpus: usize) -> usize {
     match top_words(words_for(cpus)) {
         0 => words_for(cpus),
-        top => (top + words_for(cpus)).next_multiple_of(8),
+        top => (top + words_for(cpus)).next_multiple_of(LINE),
     }
 }
 
-/// The inboxes, then whom each CPU still waits for, then the online CPUs, then the rows of `history`.
+/// The inboxes, then whom each CPU still waits for with its first mailbox, then the online CPUs, then the rows of
+/// `history`; then whom each CPU waits for with its other mailboxes, side by side, and those mailboxes, a line each.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestMatrix<'k> {
     words: &'k [AtomicU64],
@@ -53,7 +58,7 @@ pub(crate) struct RequestMatrix<'k> {
 
 impl<'k> RequestMatrix<'k> {
     pub(crate) const fn words(cpus: usize) -> usize {
-        cpus * inbox_words(cpus) + (cpus + 1 + ROWS) * words_for(cpus)
+        cpus * (inbox_words(cpus) + (RING - 1) * LINE) + (cpus * RING + 1 + ROWS) * words_for(cpus)
     }
 
     /// # Panics
@@ -70,10 +75,25 @@ impl<'k> RequestMatrix<'k> {
         Inbox { matrix: self, start: cpu.0 as usize * self.inbox_words }
     }
 
-    /// CPUs that `cpu` still waits for: the truth about its request.
+    /// CPUs that `cpu` still waits for: the truth about the request in its mailbox number `slot`.
     #[inline(always)]
-    pub(crate) fn outbox(&self, cpu: CpuId) -> AtomicCpuSet<'k> {
-        self.row(cpu.0 as usize)
+    pub(crate) fn outbox(&self, cpu: CpuId, slot: usize) -> AtomicCpuSet<'k> {
+        let cpu = cpu.0 as usize;
+        self.row(if slot == 0 { cpu } else { self.cpus + ROWS + cpu * (RING - 1) + slot })
+    }
+
+    /// CPUs that have not answered a request of `cpu`, in any mailbox.
+    pub(crate) fn missing(&self, cpu: CpuId) -> Missing<'k> {
+        let start = self.cpus * self.inbox_words + (self.cpus + 1 + ROWS) * self.row_words;
+        let others = (RING - 1) * self.row_words;
+        Missing { first: self.outbox(cpu, 0), others: &self.words[start + cpu.0 as usize * others..][..others] }
+    }
+
+    /// The mailbox number `slot` of `cpu`, which is not its first.
+    pub(crate) fn mailbox(&self, cpu: CpuId, slot: usize) -> Mailbox<'k> {
+        let rows = self.cpus * RING + 1 + ROWS;
+        let start = self.cpus * self.inbox_words + rows * self.row_words;
+        Mailbox::of_words(&self.words[start + (cpu.0 as usize * (RING - 1) + slot - 1) * LINE..])
     }
 
     pub(crate) fn online(&self) -> AtomicCpuSet<'k> {

@@ -1,8 +1,8 @@
 //! The shootdown: how one CPU, the initiator, takes translations away from all of them. Those that it asks for help are
 //! its responders; what they do is in `answer.rs`.
 //!
-//! What is asked lies in the initiator's mailbox. Of whom, says its outbox, one bit a responder: that is the truth. The
-//! responder's inbox, one bit an initiator, is only a hint where to look:
+//! What is asked lies in one of the initiator's mailboxes. Of whom, says the outbox of that mailbox, one bit a
+//! responder: that is the truth. The responder's inbox, one bit an initiator, is only a hint where to look:
 //!
 //! ```text
 //!   initiator (shootdown, wait)               responder (answer)
@@ -14,13 +14,14 @@
 //! ```
 //! A responder reads a mailbox only while its bit in that outbox is set, and only the responder clears the bit. So the
 //! mailbox does not change while it is read, a request that is sent twice is carried out once, and an interrupt that
-//! finds nothing does no harm (C-56, C-63).
+//! finds nothing does no harm (C-56, C-63). Which mailbox is free, and how a hint leads to the right one, is in
+//! `ring.rs`.
 
 use core::ops::Range;
 
 use crate::addr::{CpuId, Stride, VirtAddr};
-use crate::address_space::{AddressSpace, Destroyed, Generation, Translations};
-use crate::cpu_set::{each_cpu, first_cpu, split};
+use crate::address_space::{AddressSpace, Generation, Translations};
+use crate::cpu_set::{AtomicCpuSet, each_cpu, first_cpu, split};
 use crate::cpu_state::{CpuState, Presence};
 use crate::hardware::{Event, Hardware};
 use crate::policy::{Lazy, LocalFlush};
@@ -28,6 +29,7 @@ use crate::reason::Reason;
 use crate::request::{Extent, Needs, Request};
 use crate::sync::{Ordering, fence};
 use crate::tlb::{Cpu, flag};
+use crate::union::Union;
 
 /// Which CPUs a request must reach, as far as the request alone decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -40,6 +42,24 @@ enum Reach {
     Present,
 }
 
+/// Whether a flush that was announced has anybody to ask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Others {
+    /// No other CPU holds what goes; this one has flushed.
+    None,
+    /// Others may; nothing has been flushed yet.
+    Perhaps,
+}
+
+/// What comes when all CPUs have been asked.
+#[derive(Clone, Copy)]
+pub(crate) enum Then {
+    /// Waits for them.
+    Wait,
+    /// Returns. They are asked by this mailbox, which is free.
+    Return(usize),
+}
+
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Takes away, on every CPU, the translations that `request` names. The page tables have been changed before.
     ///
@@ -48,11 +68,20 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// hold them. With [`Needs::TABLES`] no CPU walks the old page tables any more, lazily or not. Before it returns
     /// nothing is promised: the other CPUs go on using what they hold, so nothing may be freed yet.
     #[inline(never)]
-    pub(crate) fn shootdown(&self, translations: Translations<'_, '_>, mut request: Request<'_>, reason: Reason) {
-        assert!(self.state.is_waiting.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
+    pub(crate) fn shootdown(&self, translations: Translations<'_, H::Set>, mut request: Request<'_>, reason: Reason) {
+        if self.announce(translations, &mut request) == Others::Perhaps {
+            self.flush_with_responders(translations, &request, reason, Then::Wait);
+        }
+    }
+
+    /// Announces a flush, and ends it if no other CPU can hold what goes.
+    #[inline(always)]
+    pub(crate) fn announce(&self, translations: Translations<'_, H::Set>, request: &mut Request<'_>) -> Others {
+        self.assert_here();
+        self.assert_not_inside_another();
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
-        // Announce it: whoever joins the space from here on finds the new generation, and flushes by itself (INV-2).
         match translations {
+            // Whoever joins the space from here on finds the new generation, and flushes by itself (INV-2).
             Translations::OfSpace(space) => {
                 request.generation = space.advance();
                 if self.tlb.is_trim_due(request.generation, request.needs) {
@@ -60,31 +89,40 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 }
                 // The common case, a program on one CPU: it asks nobody.
                 if self.is_alone_with(space, request.needs) {
-                    self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, &request, irqs));
+                    self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, request, irqs));
                     self.hardware.event(Event::FlushLocalDone);
-                    return self.hardware.event(Event::FlushEnd);
+                    self.hardware.event(Event::FlushEnd);
+                    return Others::None;
                 }
             }
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
             Translations::OfKernel => fence(Ordering::SeqCst),
         }
-        self.flush_with_responders(translations, &request, reason);
+        Others::Perhaps
     }
 
-    /// The rest of a [`shootdown`](Self::shootdown) that has been announced, where other CPUs may hold what goes.
+    /// The rest of a flush that has been announced, where other CPUs may hold what goes. Returns the words of the
+    /// outbox in which those stand that were asked; with [`Then::Wait`] they have answered.
     #[inline(never)]
-    fn flush_with_responders(&self, translations: Translations<'_, '_>, request: &Request<'_>, reason: Reason) {
+    pub(crate) fn flush_with_responders(
+        &self,
+        translations: Translations<'_, H::Set>,
+        request: &Request<'_>,
+        reason: Reason,
+        then: Then,
+    ) -> Range<usize> {
+        let slot = self.begin_asking(then);
         let (began, is_local_first) = (self.clock(), self.tlb.policy().local_flush == LocalFlush::BeforeRemote);
         if is_local_first {
             self.flush_here(request);
         }
         // 1. Choose the responders among the CPUs that may hold the translations.
         let candidates = match translations {
-            Translations::OfSpace(space) if !request.needs(Needs::GLOBAL) => space.cpus,
+            Translations::OfSpace(space) if !request.needs(Needs::GLOBAL) => space.cpus(),
             // A global entry belongs to no tag: whoever has ever run the space may hold it.
             _ => self.tlb.online(),
         };
-        let (outbox, (own_word, own_bit)) = (self.tlb.matrix.outbox(self.id).words(), split(self.id));
+        let (outbox, (own_word, own_bit)) = (self.tlb.matrix.outbox(self.id, slot), split(self.id));
         let (mut responders, mut asked) = (0, 0..0);
         for (index, word) in candidates.words().iter().enumerate() {
             // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. It is
@@ -96,57 +134,94 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             }
             // 2. Post the request: in the mailbox, before the first bit of the outbox leads anybody there.
             if responders == 0 {
-                self.state.mailbox.post(request);
-                self.state.is_waiting.set(1);
+                self.post(slot, request);
                 asked.start = index;
             }
             // Release: the mailbox is whole; partner is the Acquire of the outbox in `answer`.
-            outbox[index].store(chosen, Ordering::Release);
+            outbox.words()[index].store(chosen, Ordering::Release);
             asked.end = index + 1;
             responders += chosen.count_ones();
         }
         // 3. Interrupt them.
         if responders != 0 {
-            self.interrupt(responders, asked.clone());
+            self.interrupt(outbox, responders, asked.clone());
         }
         // 4. Flush here, while they work.
         if !is_local_first {
             self.flush_here(request);
         }
         self.count(request, reason, responders, began);
-        // 5. Wait for them.
-        if responders != 0 {
-            self.wait(asked);
+        // 5. Wait for them, or leave that to whoever waits later.
+        let is_left = responders != 0 && matches!(then, Then::Return(_));
+        if is_left {
+            self.note_issued(slot);
+        } else if responders != 0 {
+            self.wait(slot, asked.clone());
         }
-        self.hardware.event(Event::FlushEnd);
+        self.state.is_waiting.set(0);
+        self.hardware.event(if is_left { Event::FlushIssued } else { Event::FlushEnd });
+        asked
     }
 
-    fn flush_here(&self, request: &Request<'_>) {
+    /// The mailbox to ask with. From here until `is_waiting` is 0 again a handler that flushes would take the same one.
+    #[inline(always)]
+    fn begin_asking(&self, then: Then) -> usize {
+        self.state.is_waiting.set(1);
+        match then {
+            Then::Wait => self.free_slot().unwrap_or_else(|| self.wait_for_slot()),
+            Then::Return(slot) => slot,
+        }
+    }
+
+    pub(crate) fn flush_here(&self, request: &Request<'_>) {
         self.hardware.with_irqs_off(|irqs| self.flush_local(request, irqs));
         self.hardware.event(Event::FlushLocalDone);
     }
 
     /// True if this CPU runs `space` and no other can hold what a flush takes away.
     #[inline(always)]
-    fn is_alone_with(&self, space: &AddressSpace<'_>, needs: Needs) -> bool {
+    fn is_alone_with(&self, space: &AddressSpace<H::Set>, needs: Needs) -> bool {
         let runs_here = self.presence() == Presence::running(space.id);
         // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. After the
         // revocation by the fence in `advance`.
         runs_here
             && !needs.any_of(Needs::GLOBAL)
             && !self.has_flag(flag::COUNTS)
-            && space.cpus.holds_only(self.id, Ordering::Acquire)
+            && space.cpus().holds_only(self.id, Ordering::Acquire)
     }
 
     /// Those of `bits`, the word at `index` of a set of CPUs, that must be asked.
     #[inline(never)]
     fn choose_responders(&self, index: usize, bits: u64, request: &Request<'_>) -> u64 {
+        // First and whole, so that others pay two instructions for it.
+        if let Extent::Loaded(union) = request.extent {
+            return self.choose_of_union(index, bits, union, request.needs);
+        }
         let (reach, cpus) = (self.reach(request), &self.tlb.cpus[first_cpu(index, 1).0 as usize..]);
         let mut chosen = 0;
         each_cpu(0, bits, |CpuId(n)| {
             if should_flush_cpu(&cpus[n as usize], request, reach) {
                 chosen |= 1 << n;
             }
+        });
+        chosen
+    }
+
+    /// The same for a batch: those that run one of its spaces, or are on their way from one space to another. If tables
+    /// are freed, those that hold one lazily as well.
+    #[inline(never)]
+    fn choose_of_union(&self, index: usize, bits: u64, union: &Union, needs: Needs) -> u64 {
+        let mut chosen = 0;
+        each_cpu(0, bits & union.word(index), |CpuId(n)| {
+            let cpu = &self.tlb.cpus[first_cpu(index, 1 << n).0 as usize];
+            // Acquire: as in `should_flush_cpu`.
+            let seen = Presence(cpu.presence.load(Ordering::Acquire));
+            let is_asked = match seen {
+                Presence::SWITCHING => true,
+                Presence::ABSENT | Presence::KERNEL => false,
+                _ => union.has_space(seen.space()) && (!seen.is_lazy() || needs.any_of(Needs::TABLES)),
+            };
+            chosen |= u64::from(is_asked) << n;
         });
         chosen
     }
@@ -163,13 +238,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Leaves a hint with each CPU that is named in `asked`, words of the outbox, and interrupts it. One interrupt goes
+    /// Leaves a hint with each CPU that is named in `asked`, words of `outbox`, and interrupts it. One interrupt goes
     /// to all if every other CPU is asked: none is off line then.
     #[inline(never)]
-    fn interrupt(&self, responders: u32, asked: Range<usize>) {
+    fn interrupt(&self, outbox: AtomicCpuSet<'_>, responders: u32, asked: Range<usize>) {
         let is_all = responders > 1 && responders as usize + 1 == self.tlb.cpus.len();
-        for (index, word) in self.tlb.matrix.outbox(self.id).words_at(asked) {
-            // Relaxed: this CPU wrote it, and no responder clears its bit before it finds the hint below.
+        for (index, word) in outbox.words_at(asked) {
+            // Relaxed: this CPU wrote it. A responder clears its bit before it finds the hint below only if it looked
+            // here for the sake of another mailbox's: it needs no hint then.
             each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
                 if self.tlb.matrix.inbox(cpu).leave_hint(self.id) && !is_all {
                     self.hardware.send_ipi(cpu);
@@ -188,7 +264,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
     #[inline]
-    pub fn flush_range(&self, space: &AddressSpace<'_>, va: VirtAddr, pages: u32, stride: Stride, why: Reason) {
+    pub fn flush_range(&self, space: &AddressSpace<H::Set>, va: VirtAddr, pages: u32, stride: Stride, why: Reason) {
         let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
         let request = Request {
             space: space.id,
@@ -199,29 +275,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             needs: Needs::NOTHING,
         };
         self.shootdown(Translations::OfSpace(space), request, why);
-    }
-
-    /// Ends `space`: no task runs it any more. When it returns [`Destroyed::Now`] no CPU has it loaded or touches
-    /// it, and everything can be freed; it must be called by a CPU that is not running it, or holds it lazily.
-    ///
-    /// # Panics
-    /// If this CPU runs the space; if interrupts are off.
-    pub fn destroy(&self, space: &AddressSpace<'_>) -> Destroyed {
-        assert!(!self.is_running(space), "destroying a space that runs here");
-        if let Some(destroyed) = self.end_counted(space) {
-            return destroyed;
-        }
-        let everyone = if self.has_flag(flag::EXACT_SET) { Needs::EVERYONE } else { Needs::NOTHING };
-        let request = Request {
-            space: space.id,
-            token: space.token,
-            generation: space.generation(),
-            extent: Extent::Everything,
-            stride: Stride::Page4K,
-            needs: Needs::TABLES.and(everyone),
-        };
-        self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
-        Destroyed::Now
     }
 }
 

@@ -20,13 +20,15 @@ use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::asid::{Asid, Slots};
 use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
+use crate::references::Notice;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{Cpu, flag};
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads `to`, for a task of its own that runs next. Nothing to do if it is loaded and running.
     #[inline(always)]
-    pub fn switch_to(&self, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+    pub fn switch_to(&self, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
+        self.assert_here();
         let (left, id) = (self.presence(), to.id);
         if left == Presence::running(id) {
             return;
@@ -41,6 +43,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// CPU's.
     #[inline]
     pub fn enter_lazy(&self, irqs: &IrqsOff) {
+        self.assert_here();
         if self.has_flag(flag::ENTER_LAZY) {
             return self.enter_lazy_with_work(irqs);
         }
@@ -66,7 +69,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// The space is still loaded: all that is needed is to be seen, then to look (INV-2).
     #[inline(always)]
-    fn leave_lazy(&self, to: &AddressSpace<'_>, id: SpaceId) {
+    fn leave_lazy(&self, to: &AddressSpace<H::Set>, id: SpaceId) {
         // Relaxed: ordered by the fence below. Not running yet: an NMI must not take what is stale for usable (C-54).
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
         // SeqCst: partner is the fence in `AddressSpace::advance`; the diagram above.
@@ -81,7 +84,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Out of line as a whole, so that a switch that does nothing saves no register for it.
     #[inline(never)]
-    fn leave_lazy_with_work(&self, to: &AddressSpace<'_>, newest: Generation) {
+    fn leave_lazy_with_work(&self, to: &AddressSpace<H::Set>, newest: Generation) {
         self.let_go(to);
         if self.state.slots.generation(self.asid()) != newest {
             self.reload(to, newest);
@@ -92,7 +95,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Loads the loaded space's tables again and drops all that its tag holds.
     #[cold]
-    pub(crate) fn reload(&self, space: &AddressSpace<'_>, newest: Generation) {
+    pub(crate) fn reload(&self, space: &AddressSpace<H::Set>, newest: Generation) {
         let asid = self.asid();
         self.state.pending_user.set(self.state.pending_user.get() | 1 << asid.0);
         self.state.slots.set_generation(asid, newest);
@@ -101,43 +104,65 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// The common path: a recent space whose slot the hint knows, under a policy that owes nothing to the space left.
     #[inline(always)]
-    fn switch_between(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
-        if self.has_flag(flag::SWITCH) {
-            return self.switch_with_work(left, to, irqs);
+    fn switch_between(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
+        let running = Presence::running(to.id);
+        let Some(asid) = self.state.slots.recall(to.id) else { return self.switch_unhinted(left, to, irqs) };
+        if self.has_flag(flag::KNOWN_SLOT) {
+            if self.has_flag(flag::SWITCH) {
+                return self.switch_with_work(left, to, irqs);
+            }
+            self.state.slots.touch(asid);
         }
-        match self.state.slots.recall(to.id) {
-            Some(asid) => self.enter(asid, to),
-            None => self.switch_unhinted(to),
-        }
+        self.enter(asid, to, running);
     }
 
     /// A new slot, or one whose hint was taken by another space.
     #[inline(never)]
-    fn switch_unhinted(&self, to: &AddressSpace<'_>) {
-        if self.has_flag(flag::LEAST_RECENT) {
-            return self.enter(self.choose_asid(to, Slots::take_oldest), to);
+    fn switch_unhinted(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
+        if self.has_flag(flag::SWITCH) {
+            return self.switch_with_work(left, to, irqs);
         }
-        self.enter(self.choose_asid(to, Slots::take_in_turn), to);
+        let asid = if self.has_flag(flag::LEAST_RECENT) {
+            let asid = self.choose_asid(to, Slots::take_oldest);
+            self.state.slots.touch(asid);
+            asid
+        } else {
+            self.choose_asid(to, Slots::take_in_turn)
+        };
+        self.enter(asid, to, Presence::running(to.id));
     }
 
     /// All the others: an exact set, and what older kernels owe.
     #[inline(never)]
-    fn switch_with_work(&self, left: Presence, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+    fn switch_with_work(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         let token = SpaceToken(self.state.token.get());
         if self.has_flag(flag::EXACT_SET) {
             self.join(to);
         }
-        match self.state.slots.recall(to.id) {
-            Some(asid) => self.enter(asid, to),
-            None => self.switch_unhinted(to),
-        }
+        let asid = self.slot_of(to);
+        let newest = self.begin_entry(to);
+        let looks = self.has_flag(flag::AWAITED);
+        let notice = if looks { self.state.notice.read() } else { Notice::NONE };
+        self.finish_entry(asid, to, newest.joined_to(notice), Presence::running(to.id));
         self.after_leaving(left, token, irqs);
+    }
+
+    /// The slot of `to`, known or new, which is the one used last from now on.
+    fn slot_of(&self, to: &AddressSpace<H::Set>) -> Asid {
+        let slots = &self.state.slots;
+        let is_by_use = self.has_flag(flag::LEAST_RECENT);
+        let take = if is_by_use { Slots::take_oldest } else { Slots::take_in_turn };
+        let asid = slots.recall(to.id).unwrap_or_else(|| self.choose_asid(to, take));
+        if is_by_use {
+            slots.touch(asid);
+        }
+        asid
     }
 
     /// The slot of a space that the hints do not know: the one that it has, or one that `take` recycles, with the set
     /// joined.
     #[inline(always)]
-    fn choose_asid(&self, to: &AddressSpace<'_>, take: impl FnOnce(&Slots, SpaceId) -> Asid) -> Asid {
+    fn choose_asid(&self, to: &AddressSpace<H::Set>, take: impl FnOnce(&Slots, SpaceId) -> Asid) -> Asid {
         let slots = &self.state.slots;
         slots.find(to.id).unwrap_or_else(|| {
             self.join(to);
@@ -146,11 +171,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     #[inline(always)]
-    fn join(&self, to: &AddressSpace<'_>) {
+    fn join(&self, to: &AddressSpace<H::Set>) {
         // Relaxed: only this CPU writes its bit, so it sees the newest.
-        if !to.cpus.contains(self.id, Ordering::Relaxed) {
+        if !to.cpus().contains(self.id, Ordering::Relaxed) {
             // Relaxed: ordered before the generation is read by the fence in `enter`.
-            to.cpus.add(self.id, Ordering::Relaxed);
+            to.cpus().add(self.id, Ordering::Relaxed);
         }
     }
 
@@ -159,36 +184,79 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// No-flush only for a slot whose generation is current, read after joining (INV-12). A slot with a generation that
     /// is older, or none, is flushed by the same CR3 write; its user half at the next return to user mode (INV-10).
     #[inline(always)]
-    fn enter(&self, asid: Asid, to: &AddressSpace<'_>) {
-        let running = Presence::running(to.id);
-        if self.has_flag(flag::LEAST_RECENT) {
-            self.state.slots.touch(asid);
-        }
-        // Relaxed: ordered by the fence below. From here on this CPU is a responder for whatever set it is in.
-        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
-        // SeqCst: partner is the fence in `AddressSpace::advance`.
-        fence(Ordering::SeqCst);
-        let newest = to.generation();
-        self.state.asid.set(u64::from(asid.0));
-        self.state.token.set(to.token.0);
-        self.state.root.set(to.root.0);
+    fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>, running: Presence) {
+        let newest = self.begin_entry(to);
+        self.finish_entry(asid, to, newest.joined_to(self.state.notice.read()), running);
+    }
+
+    /// Loads the slot; `newest` is joined to the notice that was found. A notice makes a generation that no slot has,
+    /// so one comparison asks for both.
+    #[inline(always)]
+    fn finish_entry(&self, asid: Asid, to: &AddressSpace<H::Set>, newest: Generation, running: Presence) {
         if self.state.slots.generation(asid) == newest {
-            self.load_keeping(to.root, asid);
-            self.hardware.event(Event::SwitchKept);
+            self.keep_slot(asid, to);
+        } else if newest.has_notice() {
+            return self.enter_noticed(asid, to, newest);
         } else {
-            self.flush_into(asid, to, newest);
+            self.flush_slot(asid, to, newest);
         }
-        // Release: CR3 names the new space before an initiator can see that the old one was left; partner is the
-        // Acquire in `should_flush_cpu`.
+        // Release: CR3 names the new space before an initiator can see that the old one was left; partners are the
+        // Acquire in `should_flush_cpu` and in `settled_presence`.
         self.set_presence(running, Ordering::Release);
     }
 
+    /// Announces the switch, then reads the generation of the space that it leads to.
     #[inline(always)]
-    fn flush_into(&self, asid: Asid, to: &AddressSpace<'_>, newest: Generation) {
+    fn begin_entry(&self, to: &AddressSpace<H::Set>) -> Generation {
+        // Relaxed: ordered by the fence below. From here on this CPU is a responder for whatever set it is in.
+        self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
+        // SeqCst: partners are the fences in `AddressSpace::advance` and in `notify_holders`.
+        fence(Ordering::SeqCst);
+        to.generation()
+    }
+
+    /// The end of [`enter`](Self::enter) for a CPU that has found a notice, which is `joined` to the newest generation.
+    #[cold]
+    #[inline(never)]
+    fn enter_noticed(&self, asid: Asid, to: &AddressSpace<H::Set>, joined: Generation) {
+        self.state.notice.clear();
+        let newest = joined.without_notice();
+        let was_in_space = self.state.root.get() != self.tlb.kernel_root.0;
+        let left = SpaceToken(self.state.token.get());
+        if self.state.slots.generation(asid) == newest {
+            self.keep_slot(asid, to);
+        } else {
+            self.flush_slot(asid, to, newest);
+        }
+        let is_last = was_in_space && self.give_back(left);
+        // Release: as in `enter`; besides, the space that was left is not touched any more.
+        self.set_presence(Presence::running(to.id), Ordering::Release);
+        if is_last {
+            self.hardware.event(Event::LastLazyReference(left));
+        }
+    }
+
+    #[inline(always)]
+    fn keep_slot(&self, asid: Asid, to: &AddressSpace<H::Set>) {
+        self.note_loaded(asid, to);
+        self.load_keeping(to.root, asid);
+        self.hardware.event(Event::SwitchKept);
+    }
+
+    #[inline(always)]
+    fn flush_slot(&self, asid: Asid, to: &AddressSpace<H::Set>, newest: Generation) {
+        self.note_loaded(asid, to);
         self.state.pending_user.set(self.state.pending_user.get() | 1 << asid.0);
         self.state.slots.set_generation(asid, newest);
         self.load_cr3(Cr3::flushing(to.root, asid.pcid()));
         self.hardware.event(Event::SwitchFlushed);
+    }
+
+    #[inline(always)]
+    fn note_loaded(&self, asid: Asid, to: &AddressSpace<H::Set>) {
+        self.state.asid.set(asid.0);
+        self.state.token.set(to.token.0);
+        self.state.root.set(to.root.0);
     }
 
     /// What the policy owes the space (or the kernel's set) that CR3 no longer names.
@@ -197,21 +265,24 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if left == Presence::KERNEL {
             return self.leave_kernel_set();
         }
-        if !self.has_flag(flag::EXACT_SET | flag::COUNTED) {
+        // A space that is left lazily may be freed by now, unless it is counted: `leave.rs`.
+        if !self.has_flag(flag::EXACT_SET | flag::COUNTED) || left.is_lazy() && self.has_flag(flag::AWAITED) {
             return;
         }
-        let space = self.hardware.space(token);
-        if self.has_flag(flag::EXACT_SET) {
-            // Release: CR3 was left before (C-06); partner is the fence in `advance`, after which the set is read.
-            space.cpus.remove(self.id, Ordering::Release);
-        }
-        if left.is_lazy() {
-            self.let_go(space);
-        }
+        self.with_space_of(token, |space| {
+            if self.has_flag(flag::EXACT_SET) {
+                // Release: CR3 was left before (C-06); partner is the fence in `advance`, after which the set is read.
+                space.cpus().remove(self.id, Ordering::Release);
+            }
+            if left.is_lazy() {
+                self.let_go(space);
+            }
+        });
     }
 
     /// Loads the kernel's own tables: deep idle, offline, or a request to a lazy CPU that must leave.
     pub fn load_kernel(&self, irqs: &IrqsOff) {
+        self.assert_here();
         let left = self.presence();
         if left == Presence::KERNEL {
             return;
@@ -219,6 +290,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let token = SpaceToken(self.state.token.get());
         // Relaxed: until it is KERNEL this CPU stays a responder of the space; ordered by the Release below.
         self.set_presence(Presence::SWITCHING, Ordering::Relaxed);
+        let is_owing = left.is_lazy() && self.has_flag(flag::AWAITED) && self.is_noticed();
         let root = self.tlb.kernel_root;
         if self.state.kernel_tag_stale.get() == 0 {
             self.load_cr3(Cr3::keeping(root, Pcid::KERNEL));
@@ -228,9 +300,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         self.state.root.set(root.0);
         self.join_kernel_set();
-        // Release: CR3 names the kernel's tables before an initiator can see it; partner is the Acquire in
-        // `should_flush_cpu`.
+        let is_last = is_owing && self.give_back(token);
+        // Release: CR3 names the kernel's tables before an initiator can see it; partners are the Acquire in
+        // `should_flush_cpu` and in `settled_presence`.
         self.set_presence(Presence::KERNEL, Ordering::Release);
+        if is_last {
+            self.hardware.event(Event::LastLazyReference(token));
+        }
         if self.has_flag(flag::SWITCH) {
             self.after_leaving(left, token, irqs);
         }
@@ -238,7 +314,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Runs `f` with `space` loaded, then goes back to the space that was running; a space that was held lazily is not
     /// loaded again, since it may die meanwhile.
-    pub fn with_space<R>(&self, space: &AddressSpace<'_>, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
+    pub fn with_space<R>(&self, space: &AddressSpace<H::Set>, irqs: &IrqsOff, f: impl FnOnce() -> R) -> R {
+        self.assert_here();
         let left = self.presence();
         if left == Presence::running(space.id) {
             return f();
@@ -249,7 +326,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if left == Presence::KERNEL || left.is_lazy() {
             self.load_kernel(irqs);
         } else {
-            self.switch_to(self.hardware.space(token), irqs);
+            self.with_space_of(token, |space| self.switch_to(space, irqs));
         }
         result
     }

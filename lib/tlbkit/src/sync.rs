@@ -16,15 +16,14 @@ pub use explored::{AtomicU32, AtomicU64, fence};
 #[cfg(all(feature = "observe", not(loom)))]
 pub use observed::{Access, AtomicU32, AtomicU64, Observer, Word, fence, set_observer};
 
-/// `N` atomics that hold 0. Constant, except under loom, which counts each atomic that comes to be.
-#[cfg(feature = "history")]
-macro_rules! zeros {
-    ($atomic:ident; $count:expr) => {{
+/// An array of something with atomics in it. Constant, except under loom, which counts each atomic that comes to be.
+macro_rules! array_of {
+    ($new:expr; $count:expr) => {{
         #[cfg(not(loom))]
-        let zeros = [const { $atomic::new(0) }; $count];
+        let array = [const { $new }; $count];
         #[cfg(loom)]
-        let zeros = core::array::from_fn(|_| $atomic::new(0));
-        zeros
+        let array = core::array::from_fn(|_| $new);
+        array
     }};
 }
 
@@ -40,9 +39,7 @@ macro_rules! const_unless_loom {
     };
 }
 
-pub(crate) use const_unless_loom;
-#[cfg(feature = "history")]
-pub(crate) use zeros;
+pub(crate) use {array_of, const_unless_loom};
 
 macro_rules! owned {
     ($name:ident, $atomic:ident, $int:ty) => {

@@ -6,6 +6,7 @@
 use core::fmt;
 
 use crate::asid::MAX_SLOTS;
+use crate::history::choices::LazyReferences;
 use crate::history::presets::PRESETS;
 use crate::history::text as history;
 use crate::kernels::PUBLISHED;
@@ -45,7 +46,7 @@ pub const KEYS: &[Key] = &[
     key("pti", "on, off"),
     key("user_flush", "invpcid, cr3"),
     key("local", "before, while"),
-    key("lazy_refs", "counted, shot-down"),
+    key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
 ];
 
@@ -139,6 +140,10 @@ impl Policy {
             "pcid" => self.tags = Tags::RoundRobin(number(value, 1, MAX_SLOTS as i64).ok_or(bad)? as u8),
             "lru" => self.tags = Tags::LeastRecent(number(value, 1, MAX_SLOTS as i64).ok_or(bad)? as u8),
             "lazy" => self.lazy = value_of(LAZY, value).ok_or(bad)?,
+            "lazy_refs" if value == "counted" && !cfg!(feature = "history") => {
+                return Err(TextError::NeedsHistory(value));
+            }
+            "lazy_refs" => self.lazy_references = value_of(LazyReferences::WORDS, value).ok_or(bad)?,
             "set" => self.cpu_set = cpu_set(value).ok_or(bad)?,
             "ceiling" => {
                 let pages = number(value, 0, MAX_CEILING_PAGES as i64).ok_or(bad)? as u32;
@@ -187,6 +192,7 @@ impl Policy {
         put_word(put, "pti", ISOLATION, self.isolation, base.isolation)?;
         put_word(put, "user_flush", USER_FLUSH, self.user_flush, base.user_flush)?;
         put_word(put, "local", LOCAL, self.local_flush, base.local_flush)?;
+        put_word(put, "lazy_refs", LazyReferences::WORDS, self.lazy_references, base.lazy_references)?;
         history::changes(&self.history, &base.history, put)
     }
 }
@@ -264,6 +270,7 @@ mod tests {
     fn what_is_left_out_is_refused_by_name() {
         assert_eq!(Policy::parse("linux-6.18"), Err(TextError::NeedsHistory("linux-6.18")));
         assert_eq!(Policy::parse("tlbkit:stats=on"), Err(TextError::NeedsHistory("stats")));
+        assert_eq!(Policy::parse("tlbkit:lazy_refs=counted"), Err(TextError::NeedsHistory("counted")));
         assert_eq!(Policy::parse("linux-9"), Err(TextError::NoPreset("linux-9")));
         assert_eq!(Policy::parse("tlbkit:lru=3").map(|policy| policy.tags), Ok(Tags::LeastRecent(3)));
     }

@@ -1,17 +1,19 @@
 //! The machine that all CPUs share, and one CPU's handle on it.
 
-use crate::addr::{CpuId, PhysAddr};
+use crate::addr::{CpuId, PhysAddr, SpaceToken};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::asid::Asid;
 use crate::cpu_set::AtomicCpuSet;
 use crate::cpu_state::{CpuState, Presence};
 use crate::hardware::{Cr3, Hardware};
+use crate::history::choices::LazyReferences;
 use crate::history::state::Counters;
 use crate::knobs::Knobs;
+use crate::owed::Owed;
 use crate::policy::{CpuSetUpkeep, Isolation, Lazy, Policy, Tags};
 use crate::request::Needs;
 use crate::request_matrix::RequestMatrix;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, const_unless_loom};
 
 /// The policy as bits: what a switch has to do besides the common path.
 pub(crate) mod flag {
@@ -25,8 +27,12 @@ pub(crate) mod flag {
     pub(crate) const NOT_LAZY: u32 = 1 << 2;
     /// Two halves.
     pub(crate) const ISOLATED: u32 = 1 << 3;
+    /// Lazy CPUs look for notices when they leave.
+    pub(crate) const AWAITED: u32 = 1 << 4;
     /// What makes a switch leave its common path.
     pub(crate) const SWITCH: u32 = EXACT_SET | COUNTED | KERNEL_SET;
+    /// What a switch to a known slot asks first: of most policies nothing.
+    pub(crate) const KNOWN_SLOT: u32 = SWITCH | LEAST_RECENT;
     /// What makes entering lazy mode leave its common path.
     pub(crate) const ENTER_LAZY: u32 = COUNTED | NOT_LAZY;
 }
@@ -47,6 +53,7 @@ pub struct Tlb<'k> {
     /// A request with this scope does too.
     trims_with: Needs,
     next_id: AtomicU64,
+    pub(crate) owed: Owed,
 }
 
 impl<'k> Tlb<'k> {
@@ -56,40 +63,31 @@ impl<'k> Tlb<'k> {
         RequestMatrix::words(cpus)
     }
 
-    /// A machine with one [`CpuState`] a possible CPU; `kernel_root` is the top-level table of the kernel's own space.
-    ///
-    /// # Panics
-    /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words), the policy's number of slots is not 1 to
-    /// 15, or its interval between trims is neither 0 nor a power of two.
-    #[must_use]
-    pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
-        let matrix = RequestMatrix::new(matrix, cpus.len());
-        let _checked = policy.slots();
-        let knobs = Knobs::new(&policy);
-        let trim_mask = match policy.cpu_set {
-            CpuSetUpkeep::Trimmed { every } | CpuSetUpkeep::TrimmedWithTables { every } if every != 0 => {
-                assert!(every.is_power_of_two(), "a trim every 0 or a power of two generations, not {every}");
-                u64::from(every) - 1
+    const_unless_loom! {
+        /// A machine with one [`CpuState`] a possible CPU; `kernel_root` is the top-level table of the kernel's own
+        /// space.
+        ///
+        /// # Panics
+        /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words), the policy's number of slots is not 1
+        /// to 15, or its interval between trims is neither 0 nor a power of two; if `kernel_root` is not the address of
+        /// a page. In a static they do not compile.
+        #[must_use]
+        pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
+            let _checked = policy.slots();
+            kernel_root.assert_is_page();
+            Self {
+                cpus,
+                matrix: RequestMatrix::new(matrix, cpus.len()),
+                kernel_root,
+                flags: flags_of(&policy),
+                knobs: Knobs::new(&policy),
+                counters: Counters::NONE,
+                trim_mask: trim_mask_of(policy.cpu_set),
+                trims_with: trims_with(policy.cpu_set),
+                next_id: AtomicU64::new(1),
+                owed: Owed::new(),
+                policy,
             }
-            _ => u64::MAX,
-        };
-        let trims_with = if matches!(policy.cpu_set, CpuSetUpkeep::TrimmedWithTables { .. }) {
-            Needs::TABLES
-        } else {
-            Needs::NOTHING
-        };
-        let (flags, next_id) = (flags_of(&policy), AtomicU64::new(1));
-        Self {
-            cpus,
-            matrix,
-            kernel_root,
-            policy,
-            flags,
-            knobs,
-            counters: Counters::NONE,
-            trim_mask,
-            trims_with,
-            next_id,
         }
     }
 
@@ -174,8 +172,32 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// True if `space` is loaded here and may be used by the program: what an NMI must ask before it touches user
     /// memory (C-54).
     #[must_use]
-    pub fn is_running(&self, space: &AddressSpace<'_>) -> bool {
-        self.presence() == Presence::running(space.id)
+    pub fn is_running(&self, space: &AddressSpace<H::Set>) -> bool {
+        self.is_here() && self.presence() == Presence::running(space.id)
+    }
+
+    /// Calls `f` with the space that the kernel named by `token`.
+    #[inline(always)]
+    pub(crate) fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<H::Set>) -> R) -> R {
+        self.hardware.with_space_of(token.into(), f)
+    }
+
+    /// True if this code runs on the CPU in whose name it was called, as far as the kernel can tell.
+    #[inline(always)]
+    pub(crate) fn is_here(&self) -> bool {
+        match self.hardware.this_cpu() {
+            Some(here) if here != self.id => {
+                self.hardware.wrong_cpu(self.id, here);
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Tells the kernel if this code does not run on the CPU in whose name it was called.
+    #[inline(always)]
+    pub(crate) fn assert_here(&self) {
+        let _told = self.is_here();
     }
 
     #[inline(always)]
@@ -194,7 +216,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// The slot whose tag is loaded; meaningful only while a space is.
     #[inline(always)]
     pub(crate) fn asid(&self) -> Asid {
-        Asid(self.state.asid.get() as u32)
+        Asid(self.state.asid.get())
     }
 
     /// Writes CR3, without tag and no-flush bit where this CPU has no tags: what kernels wrote before PCIDs.
@@ -206,7 +228,7 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     /// Loads `root` under the tag of `asid` and keeps what the tag holds: a sum, since every switch pays for it.
     #[inline(always)]
     pub(crate) fn load_keeping(&self, root: PhysAddr, asid: Asid) {
-        self.hardware.write_cr3(Cr3(root.0 | (self.state.keep_first.get() + u64::from(asid.0))));
+        self.hardware.write_cr3(Cr3(root.0 | (self.state.keep_first.get() + asid.0)));
     }
 
     #[inline(always)]
@@ -215,12 +237,39 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     }
 }
 
-fn flags_of(policy: &Policy) -> u32 {
+const fn flags_of(policy: &Policy) -> u32 {
     let mut flags = policy.history.flags();
-    let mut set = |condition: bool, flag: u32| flags |= if condition { flag } else { 0 };
-    set(policy.cpu_set == CpuSetUpkeep::Exact, flag::EXACT_SET);
-    set(matches!(policy.tags, Tags::LeastRecent(_)), flag::LEAST_RECENT);
-    set(policy.lazy == Lazy::Off, flag::NOT_LAZY);
-    set(policy.isolation == Isolation::On, flag::ISOLATED);
+    if policy.lazy_references.is_counted() {
+        flags |= flag::COUNTED;
+    }
+    if matches!(policy.lazy_references, LazyReferences::Awaited) {
+        flags |= flag::AWAITED;
+    }
+    if matches!(policy.cpu_set, CpuSetUpkeep::Exact) {
+        flags |= flag::EXACT_SET;
+    }
+    if matches!(policy.tags, Tags::LeastRecent(_)) {
+        flags |= flag::LEAST_RECENT;
+    }
+    if matches!(policy.lazy, Lazy::Off) {
+        flags |= flag::NOT_LAZY;
+    }
+    if matches!(policy.isolation, Isolation::On) {
+        flags |= flag::ISOLATED;
+    }
     flags
+}
+
+const fn trim_mask_of(upkeep: CpuSetUpkeep) -> u64 {
+    match upkeep {
+        CpuSetUpkeep::Trimmed { every } | CpuSetUpkeep::TrimmedWithTables { every } if every != 0 => {
+            assert!(every.is_power_of_two(), "the generations between two trims are neither 0 nor a power of two");
+            every as u64 - 1
+        }
+        _ => u64::MAX,
+    }
+}
+
+const fn trims_with(upkeep: CpuSetUpkeep) -> Needs {
+    if matches!(upkeep, CpuSetUpkeep::TrimmedWithTables { .. }) { Needs::TABLES } else { Needs::NOTHING }
 }

@@ -27,105 +27,200 @@
 //!   outbox := responders
 //!                                             ... clear its bit: of a request that it has not seen
 //! ```
-//! So [`Cpu::bring_up`] ends the old request first: it asks again, for the initiator may have stopped before its hint
-//! or its interrupt, and waits.
+//! So [`Cpu::bring_up`] ends the old requests first, in every mailbox: it asks again, for the initiator may have
+//! stopped before its hint or its interrupt, and waits.
+//!
+//! A wait is never silent. After [`Hardware::patience_turns`] it asks those who are late again, unless the kernel says
+//! otherwise, so a lost interrupt costs time and nothing else. After [`Hardware::patience_rounds`] of that it names
+//! them to [`Hardware::unanswered`], which panics unless the kernel does something better.
 
 use core::ops::Range;
 
 use crate::addr::CpuId;
-use crate::cpu_set::{AtomicCpuSet, each_cpu, first_cpu};
-use crate::cpu_state::Presence;
+use crate::cpu_set::{AtomicCpuSet, Missing, first_cpu};
 use crate::hardware::{Event, Hardware, Late};
+use crate::request::RING;
+use crate::ring::Asked;
 use crate::sync::Ordering;
 use crate::tlb::Cpu;
 
-/// CPUs that have not answered, by name.
-#[derive(Clone, Copy)]
-pub struct Missing<'a>(AtomicCpuSet<'a>);
-
-impl Missing<'_> {
-    /// Calls `f` with each of them.
-    pub fn each(&self, mut f: impl FnMut(CpuId)) {
-        for (index, word) in self.0.words().iter().enumerate() {
-            // Relaxed: a report; what it names may answer meanwhile.
-            each_cpu(index, word.load(Ordering::Relaxed), &mut f);
-        }
-    }
+/// How long a wait has taken.
+#[derive(Default)]
+struct Waited {
+    turns: u32,
+    /// Times at which the kernel's patience was over.
+    rounds: u32,
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Waits until every responder, all of them named in `words` of the outbox, has answered; answers others meanwhile.
+    /// Waits until every responder, all of them named in `words` of the outbox of mailbox `slot`, has answered; answers
+    /// others meanwhile.
     ///
     /// # Panics
     /// If interrupts are off (INV-7).
     #[cold]
-    pub(crate) fn wait(&self, words: Range<usize>) {
-        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
-        self.wait_until_empty(words);
+    pub(crate) fn wait(&self, slot: usize, words: Range<usize>) {
+        self.assert_may_wait();
+        self.wait_until_empty(slot, words);
+        self.assert_here();
     }
 
-    /// Waits until nobody is named in `words` of the outbox: the request is over.
-    fn wait_until_empty(&self, words: Range<usize>) {
-        let mut turns = 0;
-        for (index, word) in self.tlb.matrix.outbox(self.id).words_at(words) {
+    fn assert_may_wait(&self) {
+        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
+    }
+
+    /// Waits until nobody is named in `words` of the outbox of mailbox `slot`: its request is over.
+    fn wait_until_empty(&self, slot: usize, words: Range<usize>) {
+        let outbox = self.tlb.matrix.outbox(self.id, slot);
+        let mut waited = Waited::default();
+        for (index, word) in outbox.words_at(words) {
             loop {
                 // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
                 let waited_for = word.load(Ordering::Acquire);
                 if waited_for == 0 {
                     break;
                 }
-                self.hardware.event(Event::Waiting(first_cpu(index, waited_for)));
-                self.hardware.with_irqs_off(|irqs| self.answer(irqs));
-                self.hardware.relax();
-                turns += 1;
-                if turns >= self.hardware.patience_turns() {
-                    turns = 0;
-                    self.face_late();
-                }
+                self.wait_a_turn(first_cpu(index, waited_for), &mut waited, self.missing(), || self.face_late(slot));
             }
+        }
+    }
+
+    /// One turn of a wait for `late` and perhaps others, all of them among `missing`; `face_late` is called when the
+    /// kernel's patience is over.
+    #[inline(always)]
+    fn wait_a_turn(&self, late: CpuId, waited: &mut Waited, missing: Missing<'_>, face_late: impl Fn()) {
+        self.hardware.event(Event::Waiting(late));
+        self.hardware.with_irqs_off(|irqs| self.answer(irqs));
+        self.hardware.relax();
+        waited.turns += 1;
+        if waited.turns >= self.hardware.patience_turns() {
+            (waited.turns, waited.rounds) = (0, waited.rounds + 1);
+            face_late();
+            if waited.rounds >= self.hardware.patience_rounds() {
+                waited.rounds = 0;
+                self.report(missing);
+            }
+        }
+    }
+
+    /// All patience is at its end: whoever is missing still is named.
+    #[cold]
+    fn report(&self, missing: Missing<'_>) {
+        let mut is_anybody = false;
+        missing.each(|_| is_anybody = true);
+        if is_anybody {
+            self.hardware.unanswered(missing);
+        }
+    }
+
+    /// Waits until a request that was issued is over, here or on another CPU; answers others meanwhile.
+    ///
+    /// # Panics
+    /// If interrupts are off (INV-7); inside the wait of another flush.
+    #[cold]
+    pub(crate) fn wait_for(&self, asked: &Asked) {
+        self.assert_here();
+        self.assert_may_wait();
+        self.assert_not_inside_another();
+        self.state.is_waiting.set(1);
+        let mut waited = Waited::default();
+        while let Some(late) = self.first_missing(asked) {
+            let missing = Missing { first: self.outbox_of(asked), others: &[] };
+            self.wait_a_turn(late, &mut waited, missing, || self.face_late_elsewhere(asked));
+        }
+        if asked.cpu == self.id {
+            self.is_free(asked.slot());
+        }
+        self.state.is_waiting.set(0);
+        self.assert_here();
+        self.hardware.event(Event::FlushEnd);
+    }
+
+    fn outbox_of(&self, asked: &Asked) -> AtomicCpuSet<'_> {
+        self.tlb.matrix.outbox(asked.cpu, asked.slot())
+    }
+
+    /// Waits until one of this CPU's mailboxes can be written; answers others meanwhile.
+    ///
+    /// # Panics
+    /// If interrupts are off (INV-7).
+    #[cold]
+    pub(crate) fn wait_for_slot(&self) -> usize {
+        self.assert_may_wait();
+        let mut waited = Waited::default();
+        loop {
+            if let Some(slot) = self.find_free_slot() {
+                return slot;
+            }
+            let mut late = None;
+            self.missing().each(|cpu| late = Some(cpu));
+            let Some(late) = late else { continue };
+            let face_late = || (0..RING).for_each(|slot| self.face_late(slot));
+            self.wait_a_turn(late, &mut waited, self.missing(), face_late);
+        }
+    }
+
+    /// # Panics
+    /// If this CPU is in the midst of a flush, and so an interrupt handler wants another.
+    #[inline(always)]
+    pub(crate) fn assert_not_inside_another(&self) {
+        assert!(self.state.is_waiting.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
+    }
+
+    /// Ends what this CPU was asking for before it went away; the diagram above. It answers nobody meanwhile: it is
+    /// absent.
+    pub(crate) fn end_requests(&self) {
+        for slot in 0..RING {
+            let outbox = self.tlb.matrix.outbox(self.id, slot);
+            outbox.each(|cpu| {
+                if !self.withdraw(slot, cpu) {
+                    self.ask_again(self.id, cpu);
+                }
+            });
+            self.wait_until_empty(slot, 0..outbox.words().len());
+            self.is_free(slot);
         }
         self.state.is_waiting.set(0);
     }
 
-    /// Ends what this CPU was asking for when it was stopped; the diagram above. It answers nobody meanwhile: it is
-    /// absent.
-    pub(crate) fn end_request(&self) {
-        self.missing().each(|cpu| {
-            if !self.withdraw(cpu) {
-                self.ask_again(cpu);
-            }
-        });
-        self.wait_until_empty(0..self.tlb.matrix.outbox(self.id).words().len());
-    }
-
-    /// CPUs that have not answered this CPU's request yet: what a watchdog prints.
+    /// CPUs that have not answered a request of this CPU's yet, be it waited for or issued: what a watchdog prints.
     #[must_use]
     pub fn missing(&self) -> Missing<'_> {
-        Missing(self.tlb.matrix.outbox(self.id))
+        self.tlb.matrix.missing(self.id)
     }
 
+    /// What to do about those that have not answered what is in mailbox `slot`.
     #[cold]
-    fn face_late(&self) {
-        self.missing().each(|cpu| {
-            if !self.withdraw(cpu) && self.hardware.late(cpu) == Late::AskAgain {
-                self.ask_again(cpu);
+    fn face_late(&self, slot: usize) {
+        self.tlb.matrix.outbox(self.id, slot).each(|cpu| {
+            if !self.withdraw(slot, cpu) {
+                self.face(self.id, cpu);
             }
         });
     }
 
-    /// Takes back the request to a CPU that has left. False if it has not.
-    fn withdraw(&self, cpu: CpuId) -> bool {
-        // Acquire: partner is the Release of `offline`: that CPU reads this mailbox no more.
-        let has_left = self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire) == Presence::ABSENT.0;
-        if has_left {
-            // Relaxed: this CPU's own wait is all that reads the bit.
-            self.tlb.matrix.outbox(self.id).remove(cpu, Ordering::Relaxed);
-        }
-        has_left
+    /// What to do about those that have not answered `asked`, which may be another CPU's: nothing is withdrawn.
+    #[cold]
+    fn face_late_elsewhere(&self, asked: &Asked) {
+        self.outbox_of(asked).each(|cpu| {
+            if !self.is_absent(cpu) {
+                self.face(asked.cpu, cpu);
+            }
+        });
     }
 
-    fn ask_again(&self, cpu: CpuId) {
-        self.tlb.matrix.inbox(cpu).leave_hint_again(self.id);
-        self.hardware.send_ipi(cpu);
+    /// What to do about `cpu`, which is late with an answer to `initiator`.
+    fn face(&self, initiator: CpuId, cpu: CpuId) {
+        if self.hardware.late(cpu) == Late::AskAgain {
+            self.ask_again(initiator, cpu);
+        }
+    }
+
+    /// Asks `cpu` again for `initiator`, which may be another one: a hint in vain is harmless.
+    fn ask_again(&self, initiator: CpuId, cpu: CpuId) {
+        self.tlb.matrix.inbox(cpu).leave_hint_again(initiator);
+        if cpu != self.id {
+            self.hardware.send_ipi(cpu); // itself it answers at each turn of the wait
+        }
     }
 }

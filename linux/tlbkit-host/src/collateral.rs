@@ -6,9 +6,8 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::sample::{Effort, Sample};
+use crate::sample::{Effort, Sample, nanoseconds};
 use crate::sys::{Backing, Mapping, PAGE_WORDS};
-use crate::timer::nanoseconds;
 
 /// Pages that are kept warm: they fit every second-level TLB.
 const WARM_PAGES: usize = 512;

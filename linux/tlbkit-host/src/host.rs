@@ -40,7 +40,7 @@ pub struct Host {
 
 /// Where to measure: on one CPU, with a partner on another if there is one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct MeasuringPlace {
     /// All CPUs that this process may use.
     pub allowed: Vec<usize>,
     /// The CPU that measures.
@@ -85,7 +85,7 @@ impl Host {
     }
 }
 
-impl Place {
+impl MeasuringPlace {
     /// The first CPU that this process may use, and another.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ fn distinct(info: &str, name: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::{Host, Place, count_cpus, cpu_list, cpuinfo_field, distinct};
+    use super::{Host, MeasuringPlace, count_cpus, cpu_list, cpuinfo_field, distinct};
 
     const INFO: &str =
         "processor\t: 0\nphysical id\t: 0\nmodel name\t: A CPU: big\n\nprocessor\t: 1\nphysical id\t: 1\n";
@@ -163,7 +163,7 @@ mod tests {
         let host = Host::ask().unwrap();
         assert!(host.tsc_mhz > 100.0 && host.cpus >= 1, "{host:?}");
         assert!(host.cpus.is_multiple_of(host.sockets * host.smt), "{host:?}");
-        let place = Place::choose().unwrap();
+        let place = MeasuringPlace::choose().unwrap();
         assert!(place.allowed.contains(&place.cpu) && place.partner != Some(place.cpu), "{place:?}");
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 /// A cost that drops after `last` and grows more slowly from there on.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Step {
+pub struct CostStep {
     /// The last number before the drop.
     pub last: usize,
     /// By how much it drops.
@@ -24,7 +24,7 @@ const CLEAR: f64 = 3.0;
 
 /// The clearest drop among `points`, in order of their first number; none if no drop is clear.
 #[must_use]
-pub fn step(points: &[(f64, f64)]) -> Option<Step> {
+pub fn step(points: &[(f64, f64)]) -> Option<CostStep> {
     let cuts = FEWEST..=points.len().checked_sub(FEWEST)?;
     let (cut, before, after) = cuts
         .map(|cut| (cut, Line::through(&points[..cut]), Line::through(&points[cut..])))
@@ -32,7 +32,7 @@ pub fn step(points: &[(f64, f64)]) -> Option<Step> {
     let scatter = (before.error + after.error) / points.len() as f64;
     let at = points[cut].0;
     let drop = before.at(at) - after.at(at);
-    (drop > CLEAR * scatter && drop > 0.0).then(|| Step {
+    (drop > CLEAR * scatter && drop > 0.0).then(|| CostStep {
         last: points[cut - 1].0 as usize,
         drop,
         slope_before: before.slope,

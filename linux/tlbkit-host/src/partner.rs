@@ -6,14 +6,14 @@ use std::thread::{self, JoinHandle};
 
 use serde::Serialize;
 
-use crate::host::Place;
+use crate::host::MeasuringPlace;
 use crate::sys;
 
 /// Who else is in the address space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Company {
-    /// Nobody.
+    /// No second thread.
     Alone,
     /// A thread that sleeps after it ran on the other CPU.
     Asleep,
@@ -37,7 +37,7 @@ struct Shared {
 impl Partner {
     /// Starts a partner; none if `place` has one CPU only and the company needs two.
     #[must_use]
-    pub fn start(company: Company, place: &Place) -> Option<Self> {
+    pub fn start(company: Company, place: &MeasuringPlace) -> Option<Self> {
         let shared = Arc::new(Shared::default());
         let thread = match (company, place.partner) {
             (Company::Alone, _) => None,
@@ -102,11 +102,11 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     use super::{Company, Partner};
-    use crate::host::Place;
+    use crate::host::MeasuringPlace;
 
     #[test]
     fn a_spinning_partner_turns_and_a_sleeping_one_does_not() {
-        let place = Place::choose().unwrap();
+        let place = MeasuringPlace::choose().unwrap();
         let Some(spinning) = Partner::start(Company::Spinning, &place) else { return assert_eq!(place.partner, None) };
         // Partner: the Relaxed add of the spinning thread.
         let turns = |partner: &Partner| partner.shared.turns.load(Ordering::Relaxed);

@@ -7,10 +7,9 @@ use std::thread;
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::host::Place;
-use crate::sample::{Effort, Sample};
+use crate::host::MeasuringPlace;
+use crate::sample::{Effort, Sample, nanoseconds};
 use crate::sys::{self, Backing, Mapping, PAGE_WORDS};
-use crate::timer::nanoseconds;
 
 /// Times that one operation is done in a repetition.
 const OPERATIONS: usize = 2000;
@@ -45,7 +44,7 @@ impl Primitives {
     ///
     /// # Errors
     /// If the kernel gives no memory.
-    pub fn measure(effort: Effort, place: &Place) -> Result<Self> {
+    pub fn measure(effort: Effort, place: &MeasuringPlace) -> Result<Self> {
         let repetitions = effort.many_repetitions();
         let repeated = |operation: &mut dyn FnMut()| {
             Sample::collect(repetitions, || {
@@ -113,11 +112,11 @@ fn pass(turn: &AtomicU64, mine: u64) {
 #[cfg(test)]
 mod tests {
     use super::Primitives;
-    use crate::{Effort, Place};
+    use crate::{Effort, MeasuringPlace};
 
     #[test]
     fn costs_have_the_order_that_they_must_have() {
-        let place = Place::choose().unwrap();
+        let place = MeasuringPlace::choose().unwrap();
         let costs = Primitives::measure(Effort::Quick, &place).unwrap();
         assert!(costs.write_fault.median > costs.syscall.median, "{costs:?}");
         assert!(costs.syscall.median > costs.locked_op.median, "{costs:?}");

@@ -7,18 +7,21 @@ mod rights;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::fs::{CWD, FileType, Mode, mknodat, statvfs};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 pub use rights::{Available, available};
 
 use crate::error::{Error, Result};
+use crate::sys::end_with_us;
 
 /// How long `perf` may take to begin.
 const START: Duration = Duration::from_secs(20);
@@ -48,7 +51,7 @@ pub enum Stacks {
 pub struct Order<'a> {
     /// Tracepoints, as `group:name`.
     pub events: Vec<&'static str>,
-    /// Whose.
+    /// Whose events are recorded.
     pub watched: Watched,
     /// With call stacks or without.
     pub stacks: Stacks,
@@ -56,7 +59,16 @@ pub struct Order<'a> {
     pub file: Option<&'a Path>,
 }
 
-/// A `perf` that records.
+/// Bytes that may still be written into `folder` by this user.
+///
+/// # Errors
+/// If the kernel does not tell.
+pub fn free_bytes(folder: &Path) -> Result<u64> {
+    let found = statvfs(folder).map_err(Error::kernel("statvfs"))?;
+    Ok(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
+/// A `perf` that records. It ends with the thread that started it, and writes what it has before it does.
 pub struct Recorder {
     perf: Child,
     control: File,
@@ -76,6 +88,9 @@ impl Recorder {
         let messages = File::create(messages_path(&folder)).map_err(Error::kernel("making a file for messages"))?;
         let stdout = if order.file.is_none() { Stdio::piped() } else { Stdio::null() };
         let mut command = command(order, folder.path());
+        // A terminal that is lost, or Ctrl-C, is for us alone: we then let it write what it has.
+        command.process_group(0);
+        end_with_us(&mut command);
         let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(messages).spawn();
         Ok(Self { perf: perf.map_err(|_| Error::NoPerf)?, control, answers, folder })
     }
@@ -87,15 +102,23 @@ impl Recorder {
     pub fn wait_until_ready(&mut self) -> Result<()> {
         self.nudge()?;
         let started = Instant::now();
-        let moment = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
-        while poll(&mut [PollFd::new(&self.answers, PollFlags::IN)], Some(&moment)).map_err(Error::kernel("poll"))? == 0
-        {
+        while !self.has_answered(Duration::from_millis(20))? {
             if self.is_over() || started.elapsed() > START {
                 return Err(self.failure());
             }
         }
         let mut answer = [0; 16];
         self.answers.read(&mut answer).map_err(Error::kernel("reading perf's answer")).map(drop)
+    }
+
+    fn has_answered(&self, within: Duration) -> Result<bool> {
+        let moment = Timespec { tv_sec: 0, tv_nsec: within.subsec_nanos().into() };
+        let mut wanted = [PollFd::new(&self.answers, PollFlags::IN)];
+        match poll(&mut wanted, Some(&moment)) {
+            // A signal, which whoever asked us to record looks at.
+            Err(Errno::INTR) => Ok(false),
+            answered => Ok(answered.map_err(Error::kernel("poll"))? != 0),
+        }
     }
 
     /// The stream, in the piped form of `perf.data`; once, and only if no file was asked for.
@@ -108,6 +131,10 @@ impl Recorder {
     /// # Errors
     /// If it is gone.
     pub fn nudge(&mut self) -> Result<()> {
+        // Its answers to the nudges before: a pipe that nobody reads would be full after some hours, and it would wait.
+        if self.has_answered(Duration::ZERO)? {
+            self.answers.read(&mut [0; 4096]).map_err(Error::kernel("reading perf's answer"))?;
+        }
         self.control.write_all(b"ping\n").map_err(Error::kernel("writing to perf"))
     }
 

@@ -3,12 +3,11 @@
 use serde::Serialize;
 
 use crate::error::Result;
-use crate::host::Place;
-use crate::line_fit::{Step, step};
+use crate::host::MeasuringPlace;
+use crate::line_fit::{CostStep, step};
 use crate::partner::{Company, Partner};
-use crate::sample::{Effort, Sample};
+use crate::sample::{Effort, Sample, try_nanoseconds};
 use crate::sys::{Backing, Mapping};
-use crate::timer::try_nanoseconds;
 
 /// A system call that revokes translations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -32,7 +31,7 @@ const CEILING_PAGES: usize = 80;
 
 /// One call on one number of pages, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Row {
+pub struct RevocationCost {
     /// The call.
     pub call: Call,
     /// Pages, all of them present.
@@ -49,9 +48,9 @@ pub struct Row {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Revocation {
     /// By call and pages.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RevocationCost>,
     /// Where `mprotect` stops to grow page by page; none if no step was seen.
-    pub ceiling: Option<Step>,
+    pub ceiling: Option<CostStep>,
 }
 
 impl Revocation {
@@ -59,7 +58,7 @@ impl Revocation {
     ///
     /// # Errors
     /// If the kernel refuses a call.
-    pub fn measure(effort: Effort, place: &Place) -> Result<Self> {
+    pub fn measure(effort: Effort, place: &MeasuringPlace) -> Result<Self> {
         let mut columns = Vec::new();
         for company in COMPANIES {
             columns.push(column(effort, place, company)?);
@@ -67,14 +66,14 @@ impl Revocation {
         let cases = CALLS.into_iter().flat_map(|call| PAGES.map(|pages| (call, pages)));
         let rows = cases.enumerate().filter_map(|(at, (call, pages))| {
             let of = |company: usize| columns[company].as_ref().map(|column: &Vec<Sample>| column[at]);
-            of(0).map(|alone| Row { call, pages, alone, asleep: of(1), spinning: of(2) })
+            of(0).map(|alone| RevocationCost { call, pages, alone, asleep: of(1), spinning: of(2) })
         });
         Ok(Self { rows: rows.collect(), ceiling: ceiling(effort)? })
     }
 
     /// The row of a call and a number of pages.
     #[must_use]
-    pub fn row(&self, call: Call, pages: usize) -> Option<&Row> {
+    pub fn row(&self, call: Call, pages: usize) -> Option<&RevocationCost> {
         self.rows.iter().find(|row| (row.call, row.pages) == (call, pages))
     }
 
@@ -87,7 +86,7 @@ impl Revocation {
 }
 
 /// All cases in one company, in the order of calls and pages; none if there cannot be such company.
-fn column(effort: Effort, place: &Place, company: Company) -> Result<Option<Vec<Sample>>> {
+fn column(effort: Effort, place: &MeasuringPlace, company: Company) -> Result<Option<Vec<Sample>>> {
     let Some(partner) = Partner::start(company, place) else { return Ok(None) };
     let mut column = Vec::new();
     for call in CALLS {
@@ -122,8 +121,8 @@ fn protect(mapping: &mut Mapping) -> Result<f64> {
     Ok(nanoseconds)
 }
 
-fn ceiling(effort: Effort) -> Result<Option<Step>> {
-    let place = Place { allowed: Vec::new(), cpu: 0, partner: None };
+fn ceiling(effort: Effort) -> Result<Option<CostStep>> {
+    let place = MeasuringPlace { allowed: Vec::new(), cpu: 0, partner: None };
     let Some(nobody) = Partner::start(Company::Alone, &place) else { return Ok(None) };
     let mut points = Vec::new();
     for pages in 1..=CEILING_PAGES {

@@ -14,10 +14,9 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::host::Place;
-use crate::sample::{Effort, Sample};
+use crate::host::MeasuringPlace;
+use crate::sample::{Effort, Sample, try_nanoseconds};
 use crate::sys::{self, Backing, Mapping, PAGE_WORDS};
-use crate::timer::try_nanoseconds;
 
 /// The largest ring: two more than the six tags a CPU has on Linux.
 const LARGEST: usize = 8;
@@ -35,8 +34,8 @@ const LOST_SHARE: f64 = 0.5;
 
 /// A ring of one size, in nanoseconds a hop from one process to the next.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Row {
-    /// Processes.
+pub struct RingCost {
+    /// Processes of the ring.
     pub processes: usize,
     /// None uses a page.
     pub idle: Sample,
@@ -46,7 +45,7 @@ pub struct Row {
     pub many_pages: Sample,
 }
 
-impl Row {
+impl RingCost {
     /// What a hop pays for each of 256 pages, in nanoseconds; of the fastest tenths, as what disturbs only ever adds.
     #[must_use]
     pub fn page(&self) -> f64 {
@@ -58,7 +57,7 @@ impl Row {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Rings {
     /// By number of processes, from two.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RingCost>,
 }
 
 impl Rings {
@@ -67,7 +66,7 @@ impl Rings {
     ///
     /// # Errors
     /// If a process cannot be started or ends early.
-    pub fn measure(effort: Effort, place: &Place, member: &mut dyn FnMut() -> Command) -> Result<Self> {
+    pub fn measure(effort: Effort, place: &MeasuringPlace, member: &mut dyn FnMut() -> Command) -> Result<Self> {
         sys::pin(place.cpu)?;
         let rows: Result<_> = (2..=LARGEST).map(|processes| row(effort, processes, member)).collect();
         sys::pin_to(&place.allowed)?;
@@ -76,7 +75,7 @@ impl Rings {
 
     /// The ping-pong of two processes.
     #[must_use]
-    pub fn ping_pong(&self) -> Option<&Row> {
+    pub fn ping_pong(&self) -> Option<&RingCost> {
         self.rows.first()
     }
 
@@ -90,7 +89,7 @@ impl Rings {
     }
 }
 
-fn row(effort: Effort, processes: usize, member: &mut dyn FnMut() -> Command) -> Result<Row> {
+fn row(effort: Effort, processes: usize, member: &mut dyn FnMut() -> Command) -> Result<RingCost> {
     let mut ring = Ring::start(processes, member)?;
     let mut memory = Mapping::new(PING_PONG_PAGES, Backing::Small)?;
     let mut hop = |pages: usize| -> Result<Sample> {
@@ -98,7 +97,7 @@ fn row(effort: Effort, processes: usize, member: &mut dyn FnMut() -> Command) ->
         once()?;
         Ok(Sample::of((0..effort.repetitions()).map(|_| once()).collect::<Result<_>>()?))
     };
-    Ok(Row { processes, idle: hop(0)?, few_pages: hop(FEW_PAGES)?, many_pages: hop(PING_PONG_PAGES)? })
+    Ok(RingCost { processes, idle: hop(0)?, few_pages: hop(FEW_PAGES)?, many_pages: hop(PING_PONG_PAGES)? })
 }
 
 /// The other processes of a ring.
@@ -207,9 +206,9 @@ fn receive(from: &impl AsFd) -> Result<Option<usize>> {
 mod tests {
     use super::*;
 
-    fn row(processes: usize, page: f64) -> Row {
+    fn row(processes: usize, page: f64) -> RingCost {
         let of = |value| Sample { low: value, median: value, high: value, repetitions: 1 };
-        Row { processes, idle: of(1000.0), few_pages: of(1000.0 + 256.0 * page), many_pages: of(2000.0) }
+        RingCost { processes, idle: of(1000.0), few_pages: of(1000.0 + 256.0 * page), many_pages: of(2000.0) }
     }
 
     #[test]
@@ -238,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_member_that_ends_early_is_an_error_and_no_hang() {
-        let place = Place::choose().unwrap();
+        let place = MeasuringPlace::choose().unwrap();
         let broken = Rings::measure(Effort::Quick, &place, &mut || Command::new("false"));
         assert!(matches!(broken, Err(Error::RingBroke)), "{broken:?}");
     }

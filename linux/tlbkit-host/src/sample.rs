@@ -1,6 +1,24 @@
-//! How often a measurement is repeated, and how far its repetitions lie apart.
+//! How long something takes, how often that is measured, and how far the repetitions lie apart.
+//!
+//! This file and the recorder are the only places of the project that read a clock.
+
+use std::time::Instant;
 
 use serde::Serialize;
+
+/// Nanoseconds that `work` takes.
+pub(crate) fn nanoseconds(work: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    work();
+    start.elapsed().as_nanos() as f64
+}
+
+/// Nanoseconds that fallible `work` takes.
+pub(crate) fn try_nanoseconds<E>(work: impl FnOnce() -> Result<(), E>) -> Result<f64, E> {
+    let start = Instant::now();
+    work()?;
+    Ok(start.elapsed().as_nanos() as f64)
+}
 
 /// How often measurements are repeated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

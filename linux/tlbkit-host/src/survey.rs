@@ -1,4 +1,4 @@
-//! Everything, one after the other, on one CPU.
+//! All measurements, one after the other, on one CPU.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::collateral::Collateral;
 use crate::disturbance::{Disturbance, Ticks};
 use crate::error::Result;
-use crate::host::{Host, Place};
+use crate::host::{Host, MeasuringPlace};
 use crate::primitives::Primitives;
 use crate::revocation::Revocation;
 use crate::ring::Rings;
@@ -30,7 +30,7 @@ pub struct Survey {
     pub revocation: Revocation,
     /// What a flush takes along.
     pub collateral: Collateral,
-    /// Tags.
+    /// How many address spaces keep their translations over a switch.
     pub rings: Rings,
 }
 
@@ -48,7 +48,7 @@ impl Survey {
         member: &mut dyn FnMut() -> Command,
         begin: &mut dyn FnMut(&'static str),
     ) -> Result<Self> {
-        let (host, place) = (Host::ask()?, Place::choose()?);
+        let (host, place) = (Host::ask()?, MeasuringPlace::choose()?);
         let before = Ticks::now()?;
         sys::pin(place.cpu)?;
         begin("instructions and faults");

@@ -1,10 +1,15 @@
-//! Memory from the kernel, and a place to run: the only file with `unsafe`.
+//! Memory from the kernel, a CPU to run on, and child processes that end with us. This is the only file of the crate
+//! with `unsafe`.
 
 use std::ffi::c_void;
+use std::io;
 use std::ops::Range;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::{Error, Result};
@@ -144,6 +149,18 @@ pub(crate) fn pin_to(cpus: &[usize]) -> Result<()> {
     let mut set = CpuSet::new();
     cpus.iter().for_each(|&cpu| set.set(cpu));
     sched_setaffinity(None, &set).map_err(Error::kernel("sched_setaffinity"))
+}
+
+/// Has what `command` starts told to end when this thread does, whatever ends it, SIGKILL as well.
+pub(crate) fn end_with_us(command: &mut Command) {
+    let parent = getpid();
+    let in_child = move || {
+        set_parent_process_death_signal(Some(Signal::TERM))?;
+        // It may have happened before the line above.
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(in_child) };
 }
 
 #[cfg(test)]

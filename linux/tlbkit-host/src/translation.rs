@@ -5,11 +5,11 @@
 //! step where the first level is full, and one where the second is.
 
 use serde::Serialize;
+use tlbkit_arch::SplitMix64;
 
 use crate::error::Result;
-use crate::sample::{Effort, Sample};
+use crate::sample::{Effort, Sample, nanoseconds};
 use crate::sys::{Backing, LARGE_BYTES, Mapping, PAGE_BYTES, PAGE_WORDS};
-use crate::timer::nanoseconds;
 
 /// Words of a cache line.
 const LINE_WORDS: usize = 8;
@@ -37,7 +37,7 @@ const LOADS: usize = 20_000;
 
 /// One number of pages and what a load costs then, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Point {
+pub struct CurvePoint {
     /// Pages; that of the array size that is tested.
     pub pages: usize,
     /// Base pages, one load each.
@@ -48,7 +48,7 @@ pub struct Point {
     pub dense: Sample,
 }
 
-impl Point {
+impl CurvePoint {
     /// What translation costs.
     #[must_use]
     pub fn excess(&self) -> Sample {
@@ -65,7 +65,7 @@ impl Point {
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Translation {
     /// By number of pages.
-    pub curve: Vec<Point>,
+    pub curve: Vec<CurvePoint>,
     /// Loads a large page apart, by number of large pages.
     pub large_strides: Vec<(usize, Sample)>,
     /// Entries of the first level; none if no step was seen.
@@ -92,7 +92,7 @@ impl Translation {
     pub fn measure(effort: Effort) -> Result<Self> {
         let mut lab = Lab::new(effort)?;
         let sizes = [L1_SIZES, STLB_PAGES, STLB_SIZES, &[WARM_PAGES, COLD_PAGES]].concat();
-        let curve: Vec<Point> = sizes.into_iter().map(|pages| lab.point(pages)).collect();
+        let curve: Vec<CurvePoint> = sizes.into_iter().map(|pages| lab.point(pages)).collect();
         let excess = |pages| excess_at(&curve, pages);
         let (stlb_hit, walk_warm) = (excess(STLB_PAGES[1]), excess(WARM_PAGES));
         let (stlb_hit_overlapped, walk_overlapped) = (lab.touched(STLB_PAGES[1]), lab.touched(WARM_PAGES));
@@ -110,7 +110,7 @@ impl Translation {
     }
 }
 
-fn excess_at(curve: &[Point], pages: usize) -> Sample {
+fn excess_at(curve: &[CurvePoint], pages: usize) -> Sample {
     curve.iter().find(|point| point.pages == pages).expect("every size was measured").excess()
 }
 
@@ -118,13 +118,18 @@ fn excess_at(curve: &[Point], pages: usize) -> Sample {
 ///
 /// A large page that the CPU holds in pieces, as it does where the host below has small ones, fills the array like
 /// small pages do, and its cheaper walks disturb the array less: of two steps the later one is the array's.
-fn entries(curve: &[Point], sizes: &[usize], beyond: usize) -> Option<usize> {
+fn entries(curve: &[CurvePoint], sizes: &[usize], beyond: usize) -> Option<usize> {
     let small = last_clean(curve, sizes, beyond, |point| Some(point.least(point.small)));
     small.max(last_clean(curve, sizes, beyond, |point| Some(point.least(point.large?))))
 }
 
 /// The last of `sizes` that costs hardly more than the first of them, compared with `beyond`; none without a step.
-fn last_clean(curve: &[Point], sizes: &[usize], beyond: usize, cost: fn(&Point) -> Option<f64>) -> Option<usize> {
+fn last_clean(
+    curve: &[CurvePoint],
+    sizes: &[usize],
+    beyond: usize,
+    cost: fn(&CurvePoint) -> Option<f64>,
+) -> Option<usize> {
     let cost_at = |pages| curve.iter().find(|point| point.pages == pages).and_then(cost);
     let (kept, missed) = (cost_at(sizes[0])?, cost_at(beyond)?);
     let limit = kept + MISSED_SHARE * (missed - kept);
@@ -140,7 +145,7 @@ struct Lab {
     small: Mapping,
     /// None if the kernel gave no large pages.
     large: Option<Mapping>,
-    random: Random,
+    random: SplitMix64,
 }
 
 impl Lab {
@@ -148,17 +153,17 @@ impl Lab {
         let mut small = Mapping::new(COLD_PAGES, Backing::Small)?;
         small.touch(0..COLD_PAGES);
         let large = large_pages(COLD_PAGES)?;
-        Ok(Self { effort, small, large, random: Random(0x9E37_79B9_7F4A_7C15) })
+        Ok(Self { effort, small, large, random: SplitMix64::new(0) })
     }
 
-    fn point(&mut self, pages: usize) -> Point {
+    fn point(&mut self, pages: usize) -> CurvePoint {
         let cells = pages - OWN_PAGES;
         let repetitions = self.effort.repetitions();
         let Self { small, large, random, .. } = self;
         let mut chase = |mapping: &mut Mapping, stride| {
             Sample::collect(repetitions, || chase(mapping.words(), stride, cells, random))
         };
-        Point {
+        CurvePoint {
             pages,
             small: chase(small, PAGE_WORDS),
             large: large.as_mut().map(|large| chase(large, PAGE_WORDS)),
@@ -192,7 +197,7 @@ fn anonymous_large_kib() -> usize {
 fn large_strides(effort: Effort) -> Result<Vec<(usize, Sample)>> {
     let most = LARGE_STRIDES.iter().copied().max().unwrap_or(0);
     let Some(mut mapping) = large_pages(most * LARGE_BYTES / PAGE_BYTES)? else { return Ok(Vec::new()) };
-    let mut random = Random(1);
+    let mut random = SplitMix64::new(1);
     let mut chased =
         |count| Sample::collect(effort.repetitions(), || chase(mapping.words(), LARGE_WORDS, count, &mut random));
     Ok(LARGE_STRIDES.iter().map(|&count| (count, chased(count))).collect())
@@ -204,8 +209,8 @@ fn place(cell: usize, stride_words: usize) -> usize {
 }
 
 /// Nanoseconds a load of a chase through `cells` cells in a new random order.
-fn chase(words: &mut [usize], stride_words: usize, cells: usize, random: &mut Random) -> f64 {
-    let order = random.ring(cells);
+fn chase(words: &mut [usize], stride_words: usize, cells: usize, random: &mut SplitMix64) -> f64 {
+    let order = shuffled(cells, random);
     for (&from, &to) in order.iter().zip(order.iter().cycle().skip(1)) {
         words[place(from, stride_words)] = place(to, stride_words);
     }
@@ -227,34 +232,22 @@ fn touch(words: &[usize], stride_words: usize, cells: usize) -> f64 {
     nanoseconds(|| (0..rounds).for_each(|_| _ = std::hint::black_box(round()))) / (rounds * cells) as f64
 }
 
-/// Random numbers by xorshift: their quality does not matter here, only that no prefetcher guesses them.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % limit as u64) as usize
+/// All numbers below `count` in random order, so that no prefetcher guesses which comes next.
+fn shuffled(count: usize, random: &mut SplitMix64) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..count).collect();
+    for last in (1..count).rev() {
+        order.swap(last, random.below(last as u64 + 1) as usize);
     }
-
-    /// All numbers below `count` in random order.
-    fn ring(&mut self, count: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..count).collect();
-        for last in (1..count).rev() {
-            order.swap(last, self.below(last + 1));
-        }
-        order
-    }
+    order
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn flat(pages: usize, excess: f64) -> Point {
+    fn flat(pages: usize, excess: f64) -> CurvePoint {
         let of = |value| Sample { low: value, median: value, high: value, repetitions: 1 };
-        Point { pages, small: of(1.0 + excess), large: None, dense: of(1.0) }
+        CurvePoint { pages, small: of(1.0 + excess), large: None, dense: of(1.0) }
     }
 
     #[test]
@@ -285,7 +278,7 @@ mod tests {
     fn a_chase_visits_every_cell_once_a_round() {
         let (cells, stride) = (100, PAGE_WORDS);
         let mut words = vec![usize::MAX; cells * stride];
-        chase(&mut words, stride, cells, &mut Random(7));
+        chase(&mut words, stride, cells, &mut SplitMix64::new(7));
         let mut at = place(0, stride);
         let visited: std::collections::BTreeSet<_> = (0..cells)
             .map(|_| {
@@ -294,7 +287,11 @@ mod tests {
             })
             .collect();
         assert_eq!(visited.len(), cells);
-        assert_ne!(Random(7).ring(cells), (0..cells).collect::<Vec<_>>(), "a prefetcher would follow that");
+        assert_ne!(
+            shuffled(cells, &mut SplitMix64::new(7)),
+            (0..cells).collect::<Vec<_>>(),
+            "a prefetcher would follow that"
+        );
         assert_eq!(at, place(0, stride), "the ring closes");
     }
 

@@ -5,18 +5,18 @@
 
 use std::ops::{Add, AddAssign};
 
-/// A figure that lies somewhere between two, and its most likely value or, for want of one, the middle.
+/// A figure that is not known exactly, but only to lie between two values.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Range {
-    /// At least.
+pub struct Estimate {
+    /// The lowest value that is possible.
     pub low: f64,
-    /// Likely.
+    /// The most likely value or, for want of one, the middle.
     pub value: f64,
-    /// At most.
+    /// The highest value that is possible.
     pub high: f64,
 }
 
-impl Range {
+impl Estimate {
     /// `count` times as much; a negative count turns the range round.
     #[must_use]
     pub fn times(self, count: f64) -> Self {
@@ -25,7 +25,7 @@ impl Range {
     }
 }
 
-impl Add for Range {
+impl Add for Estimate {
     type Output = Self;
 
     fn add(self, other: Self) -> Self {
@@ -33,7 +33,7 @@ impl Add for Range {
     }
 }
 
-impl std::iter::Sum for Range {
+impl std::iter::Sum for Estimate {
     fn sum<I: Iterator<Item = Self>>(ranges: I) -> Self {
         ranges.fold(Self::default(), Add::add)
     }
@@ -42,7 +42,7 @@ impl std::iter::Sum for Range {
 /// What has a price.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Item {
+pub enum CostItem {
     /// CR3 written, and its tag kept.
     Keep,
     /// CR3 written, and its tag flushed.
@@ -66,7 +66,7 @@ pub enum Item {
 /// What cycles went into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum Part {
+pub enum CostPart {
     /// Loading spaces.
     Switching,
     /// From user mode into the kernel and back, under isolation.
@@ -83,7 +83,7 @@ pub enum Part {
     Refilling,
 }
 
-impl Part {
+impl CostPart {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Switching,
@@ -110,50 +110,50 @@ impl Part {
     }
 }
 
-/// Kinds of [`Item`].
+/// Kinds of [`CostItem`].
 pub(crate) const ITEMS: usize = 9;
 /// How many of each item.
 pub(crate) type Counts = [u64; ITEMS];
 
 /// Cycles of each item.
 #[derive(Clone, Copy, Debug)]
-pub struct Prices(pub(crate) [Range; ITEMS]);
+pub struct Prices(pub(crate) [Estimate; ITEMS]);
 
 /// How many of each item, by part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Bill([Counts; Part::ALL.len()]);
+pub struct Bill([Counts; CostPart::ALL.len()]);
 
 impl Bill {
-    pub(crate) fn charge(&mut self, part: Part, item: Item, count: u64) {
+    pub(crate) fn charge(&mut self, part: CostPart, item: CostItem, count: u64) {
         self.0[part as usize][item as usize] += count;
     }
 
-    pub(crate) fn charge_all(&mut self, part: Part, counts: &Counts) {
+    pub(crate) fn charge_all(&mut self, part: CostPart, counts: &Counts) {
         self.0[part as usize].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
 
     /// How often it was done. Waiting is not doing.
     #[must_use]
-    pub fn count(&self, item: Item) -> u64 {
-        let doing = Part::ALL.into_iter().filter(|&part| part != Part::Waiting);
+    pub fn count(&self, item: CostItem) -> u64 {
+        let doing = CostPart::ALL.into_iter().filter(|&part| part != CostPart::Waiting);
         doing.map(|part| self.0[part as usize][item as usize]).sum()
     }
 
     /// Cycles of one part.
     #[must_use]
-    pub fn cost(&self, part: Part, prices: &Prices) -> Range {
+    pub fn cost(&self, part: CostPart, prices: &Prices) -> Estimate {
         self.0[part as usize].iter().zip(prices.0).map(|(&count, price)| price.times(count as f64)).sum()
     }
 
     /// Cycles of all parts.
     #[must_use]
-    pub fn total(&self, prices: &Prices) -> Range {
+    pub fn total(&self, prices: &Prices) -> Estimate {
         self.saving(&Self::default(), prices)
     }
 
     /// By how many cycles `other` is cheaper, whatever the prices are within their bands; below zero if it is dearer.
     #[must_use]
-    pub fn saving(&self, other: &Self, prices: &Prices) -> Range {
+    pub fn saving(&self, other: &Self, prices: &Prices) -> Estimate {
         let sum = |bill: &Self, item: usize| bill.0.iter().map(|part| part[item]).sum::<u64>() as f64;
         (0..ITEMS).map(|item| prices.0[item].times(sum(self, item) - sum(other, item))).sum()
     }
@@ -173,28 +173,28 @@ mod tests {
 
     #[test]
     fn a_saving_is_counted_item_by_item() {
-        let mut prices = Prices([Range::default(); ITEMS]);
-        prices.0[Item::Page as usize] = Range { low: 100.0, value: 200.0, high: 300.0 };
-        prices.0[Item::Flush as usize] = Range { low: 400.0, value: 400.0, high: 400.0 };
+        let mut prices = Prices([Estimate::default(); ITEMS]);
+        prices.0[CostItem::Page as usize] = Estimate { low: 100.0, value: 200.0, high: 300.0 };
+        prices.0[CostItem::Flush as usize] = Estimate { low: 400.0, value: 400.0, high: 400.0 };
         let (mut by_page, mut whole) = (Bill::default(), Bill::default());
-        by_page.charge(Part::Flushing, Item::Page, 5);
-        whole.charge(Part::Flushing, Item::Page, 2);
-        whole.charge(Part::Flushing, Item::Flush, 1);
+        by_page.charge(CostPart::Flushing, CostItem::Page, 5);
+        whole.charge(CostPart::Flushing, CostItem::Page, 2);
+        whole.charge(CostPart::Flushing, CostItem::Flush, 1);
         // Three pages against one flush: the two that both have fall out, dear or cheap.
-        let saving = Range { low: -100.0, value: 200.0, high: 500.0 };
+        let saving = Estimate { low: -100.0, value: 200.0, high: 500.0 };
         assert_eq!(by_page.saving(&whole, &prices), saving);
-        assert_eq!(whole.saving(&by_page, &prices), Range { low: -500.0, value: -200.0, high: 100.0 });
+        assert_eq!(whole.saving(&by_page, &prices), Estimate { low: -500.0, value: -200.0, high: 100.0 });
         assert_eq!(whole.total(&prices).value, 800.0);
     }
 
     #[test]
     fn waiting_costs_but_does_nothing() {
         let mut bill = Bill::default();
-        bill.charge(Part::Answering, Item::Flush, 1);
-        bill.charge(Part::Waiting, Item::Flush, 1);
-        assert_eq!(bill.count(Item::Flush), 1);
-        let mut prices = Prices([Range::default(); ITEMS]);
-        prices.0[Item::Flush as usize] = Range { low: 1.0, value: 2.0, high: 3.0 };
-        assert_eq!(bill.total(&prices), Range { low: 2.0, value: 4.0, high: 6.0 });
+        bill.charge(CostPart::Answering, CostItem::Flush, 1);
+        bill.charge(CostPart::Waiting, CostItem::Flush, 1);
+        assert_eq!(bill.count(CostItem::Flush), 1);
+        let mut prices = Prices([Estimate::default(); ITEMS]);
+        prices.0[CostItem::Flush as usize] = Estimate { low: 1.0, value: 2.0, high: 3.0 };
+        assert_eq!(bill.total(&prices), Estimate { low: 2.0, value: 4.0, high: 6.0 });
     }
 }

@@ -20,9 +20,9 @@ mod recording;
 mod tally;
 
 pub use agreement::{Agreement, agreement};
-pub use bill::{Bill, Item, Part, Prices, Range};
+pub use bill::{Bill, CostItem, CostPart, Estimate, Prices};
 pub use deduce::{Deduced, Held, Paging, Resident};
 pub use machine::{replay, replay_without};
-pub use op::{Cause, Extent, Op, Pattern, Space, Step, Taken, Who};
+pub use op::{Cause, Extent, Op, OpKind, Pattern, Space, Taken, Who};
 pub use recording::{Recording, read};
 pub use tally::{Bounds, Caller, Tally};

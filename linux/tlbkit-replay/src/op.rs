@@ -12,17 +12,17 @@ pub struct Space(pub u32);
 pub struct Op {
     /// Nanoseconds of the recording's clock.
     pub time_ns: u64,
-    /// Where.
+    /// The CPU that had to do it.
     pub cpu: u32,
     /// Name of the process that caused it.
     pub comm: Name,
     /// What had to be done.
-    pub step: Step,
+    pub kind: OpKind,
 }
 
 /// What had to be done.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Step {
+pub enum OpKind {
     /// A thread of `space` runs from here on.
     Run {
         /// Its space.
@@ -39,17 +39,17 @@ pub enum Step {
     Call,
     /// Translations of `space` were taken away by a thread of it on this CPU.
     Revoke {
-        /// Whose.
+        /// The space that is meant.
         space: Space,
         /// What asked for it.
         cause: Cause,
-        /// Which.
+        /// The translations that were taken away.
         taken: Taken,
     },
     /// The last thread of `space` has left it: in an exec for another one, or in its exit, while this CPU still has it
     /// loaded.
     Retire {
-        /// Whose.
+        /// The space that is meant.
         space: Space,
         /// What ended it.
         cause: Cause,
@@ -93,9 +93,9 @@ impl Op {
     /// What kind of revocation it is, if it is one.
     #[must_use]
     pub const fn pattern(&self) -> Option<Pattern> {
-        match self.step {
-            Step::Revoke { cause, taken, .. } => Some(Pattern { cause, extent: Extent::of(taken.pages) }),
-            Step::Retire { cause, .. } => Some(Pattern { cause, extent: Extent::Space }),
+        match self.kind {
+            OpKind::Revoke { cause, taken, .. } => Some(Pattern { cause, extent: Extent::of(taken.pages) }),
+            OpKind::Retire { cause, .. } => Some(Pattern { cause, extent: Extent::Space }),
             _ => None,
         }
     }
@@ -160,7 +160,7 @@ pub enum Extent {
     Few,
     /// Up to what one table maps.
     Table,
-    /// More.
+    /// More than one table maps.
     Many,
     /// The whole space.
     Space,

@@ -1,6 +1,6 @@
 //! Prices from a machine file, with the bands that it gives them, and the little else that a replay asks of it.
 
-use crate::bill::{Prices, Range};
+use crate::bill::{Estimate, Prices};
 use tlbkit_sim::machine::{Machine, Quantity, Switch, TlbArray};
 
 impl Prices {
@@ -15,15 +15,15 @@ impl Prices {
         let everything = of(cycles.invpcid_all.as_ref().unwrap_or(&cycles.cr4_pge_toggle));
         let (near, far) = walk(machine);
         // Between never coming back to an entry and walking far for it.
-        let walk = Range { low: 0.0, value: near / 2.0, high: far };
+        let walk = Estimate { low: 0.0, value: near / 2.0, high: far };
         let (deliver, interrupt) = (of(&cycles.ipi_deliver_same_socket), of(&cycles.interrupt_entry_exit));
         Self([keep, flush, page, user_page, everything, of(&cycles.ipi_send), deliver, interrupt, walk])
     }
 }
 
-fn of(quantity: &Quantity) -> Range {
+fn of(quantity: &Quantity) -> Estimate {
     let [low, high] = quantity.band.unwrap_or([quantity.value; 2]);
-    Range { low, value: quantity.value, high }
+    Estimate { low, value: quantity.value, high }
 }
 
 /// Cycles of a walk whose tables are in the nearest cache, and of one whose leaf is far.

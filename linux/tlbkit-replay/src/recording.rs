@@ -1,4 +1,4 @@
-//! A trace, read: what it asks of a kernel, what the kernel itself counted, and how complete it is.
+//! A trace that has been read: what it asks of a kernel, what the kernel itself counted, and how complete it is.
 
 use crate::deduce::{Deduced, Deducer, Paging, People};
 use tlbkit_trace::summary::MOST_CPUS;

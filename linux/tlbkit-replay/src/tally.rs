@@ -9,9 +9,9 @@ use tlbkit_trace::{FlushReason, FlushSize};
 /// A count that a trace tells only within bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
-    /// At least.
+    /// The lowest count that is possible.
     pub low: u64,
-    /// At most.
+    /// The highest count that is possible.
     pub high: u64,
 }
 

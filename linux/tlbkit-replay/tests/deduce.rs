@@ -4,7 +4,7 @@ mod common;
 
 use common::Script;
 use tlbkit::Stride;
-use tlbkit_replay::{Cause, Paging, Step};
+use tlbkit_replay::{Cause, OpKind, Paging};
 use tlbkit_trace::Syscall;
 
 const PRIVATE: u64 = 0x22;
@@ -171,8 +171,8 @@ fn the_heap_shrinks_by_brk() {
 fn the_last_thread_retires_its_space() {
     let mut script = Script::default();
     script.exec().write([1000]).one("sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true");
-    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.step).collect();
-    assert!(matches!(steps.last(), Some(Step::Retire { .. })), "{steps:?}");
+    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.kind).collect();
+    assert!(matches!(steps.last(), Some(OpKind::Retire { .. })), "{steps:?}");
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn the_idle_thread_and_the_kernels_threads_run_no_space() {
         format!("sched:sched_switch: {prev} ==> next_comm=x next_pid={next} next_prio=120")
     };
     script.exec().write([1000]).one(&to(0)).at(0, (0, 0), &to(7)).at(0, (7, 7), &to(1)).write([1001]);
-    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.step).collect();
-    let idle = steps.iter().filter(|step| **step == Step::Idle).count();
+    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.kind).collect();
+    let idle = steps.iter().filter(|step| **step == OpKind::Idle).count();
     assert_eq!(idle, 2, "{steps:?}");
 }
 
@@ -198,7 +198,7 @@ fn huge_pages_fold_what_lies_in_one() {
     assert_eq!((large.page, large.pages, large.stride), (1024, 512, Stride::Page2M));
     let touches = |paging| {
         let recording = script.read(paging);
-        recording.deduced.ops.iter().filter(|op| matches!(op.step, Step::Touch { .. })).count()
+        recording.deduced.ops.iter().filter(|op| matches!(op.kind, OpKind::Touch { .. })).count()
     };
     assert_eq!((touches(Paging::AsRecorded), touches(Paging::Huge)), (200, 1));
     let mut script = Script::default();

@@ -4,7 +4,7 @@ mod common;
 
 use common::Script;
 use tlbkit::{Compare, Isolation, Lazy, Policy, RangeRule, Tags};
-use tlbkit_replay::{Cause, Item, Paging, Part, Prices, Tally, replay, replay_without};
+use tlbkit_replay::{Cause, CostItem, CostPart, Paging, Prices, Tally, replay, replay_without};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::{FlushReason, FlushSize};
 
@@ -56,10 +56,10 @@ fn ceiling(pages: u32) -> Policy {
 fn the_ceiling_decides_between_pages_and_everything() {
     let script = ten_pages();
     let (by_page, whole) = (run(&script, ceiling(10)), run(&script, ceiling(9)));
-    assert_eq!(by_page.bill.count(Item::Page) - whole.bill.count(Item::Page), 10);
-    assert_eq!(whole.bill.count(Item::Flush) - by_page.bill.count(Item::Flush), 1);
+    assert_eq!(by_page.bill.count(CostItem::Page) - whole.bill.count(CostItem::Page), 10);
+    assert_eq!(whole.bill.count(CostItem::Flush) - by_page.bill.count(CostItem::Flush), 1);
     let prices = Prices::new(&machine("recent-bare"));
-    assert!(by_page.bill.cost(Part::Flushing, &prices).low > whole.bill.cost(Part::Flushing, &prices).low);
+    assert!(by_page.bill.cost(CostPart::Flushing, &prices).low > whole.bill.cost(CostPart::Flushing, &prices).low);
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn another_cpu_that_runs_the_space_is_asked_and_certainly_needed() {
     let tally = run(&script, linux());
     assert_eq!((tally.interrupts, tally.of(FlushReason::RemoteShootdown)), (1, 1));
     assert_eq!((tally.needed_interrupts.low, tally.needed_interrupts.high), (1, 1));
-    assert_eq!(tally.bill.count(Item::Send), 1);
+    assert_eq!(tally.bill.count(CostItem::Send), 1);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn isolation_writes_cr3_twice_for_each_way_into_the_kernel() {
     let keeps = |faults: u64, isolation| {
         let mut script = Script::default();
         script.exec().write(1000..1000 + faults);
-        run(&script, Policy { isolation, ..linux() }).bill.count(Item::Keep)
+        run(&script, Policy { isolation, ..linux() }).bill.count(CostItem::Keep)
     };
     assert_eq!(keeps(200, Isolation::On) - keeps(100, Isolation::On), 200);
     assert_eq!(keeps(200, Isolation::Off), 0);
@@ -168,10 +168,10 @@ fn a_caller_who_is_silent_costs_nothing() {
     let (all, machine) = (run(&script, linux()), machine("recent-bare"));
     let is_silent = |who: tlbkit_replay::Who| who.pattern.is_some_and(|pattern| pattern.cause == Cause::DontNeed);
     let rest = replay_without(&deduced, linux(), &machine, is_silent);
-    assert_eq!(all.bill.count(Item::Page) - rest.bill.count(Item::Page), 10);
+    assert_eq!(all.bill.count(CostItem::Page) - rest.bill.count(CostItem::Page), 10);
     assert!(rest.by_caller.keys().all(|who| !is_silent(*who)));
-    let parts: u64 = all.by_caller.values().map(|caller| caller.bill.count(Item::Page)).sum();
-    assert_eq!(parts, all.bill.count(Item::Page), "every cycle has its caller");
+    let parts: u64 = all.by_caller.values().map(|caller| caller.bill.count(CostItem::Page)).sum();
+    assert_eq!(parts, all.bill.count(CostItem::Page), "every cycle has its caller");
 }
 
 #[test]

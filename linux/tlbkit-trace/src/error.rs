@@ -13,7 +13,7 @@ pub enum Error {
     #[error("{place}: {answer}")]
     Read {
         /// How far reading came.
-        place: Place,
+        place: FilePosition,
         /// The answer.
         answer: std::io::Error,
     },
@@ -60,23 +60,23 @@ pub enum Error {
     Version {
         /// Where it stands.
         offset: u64,
-        /// The file's.
+        /// The version of the file.
         found: u16,
-        /// Ours.
+        /// The version that this program reads.
         known: u16,
     },
 }
 
-/// Place in a file.
+/// A position in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum FilePosition {
     /// So many bytes from the start.
     Byte(u64),
     /// This line, from 1.
     Line(u64),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FilePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Byte(n) => write!(f, "byte {n}"),
@@ -88,8 +88,8 @@ impl fmt::Display for Place {
 /// A part of a file that could not be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// Where.
-    pub place: Place,
+    /// Where the file is damaged.
+    pub place: FilePosition,
     /// What is wrong, value and limit included.
     pub what: String,
 }
@@ -128,7 +128,7 @@ impl Health {
         self.lost == 0 && self.late == 0 && self.damaged == 0
     }
 
-    pub(crate) fn damage(&mut self, place: Place, what: impl Into<String>) {
+    pub(crate) fn damage(&mut self, place: FilePosition, what: impl Into<String>) {
         self.damaged += 1;
         if self.damages.len() < MAX_KEPT {
             self.damages.push(Damage { place, what: what.into() });
@@ -139,7 +139,7 @@ impl Health {
         self.events += 1;
         self.late += u64::from(event.time_ns < self.newest_ns);
         self.newest_ns = self.newest_ns.max(event.time_ns);
-        if let crate::Kind::Lost { count } = event.kind {
+        if let crate::EventKind::Lost { count } = event.kind {
             self.lost = self.lost.saturating_add(count);
         }
     }

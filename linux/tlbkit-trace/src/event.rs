@@ -18,30 +18,30 @@ pub struct Event {
     /// Who called, if the recording has stacks.
     pub stack: Option<StackId>,
     /// What happened.
-    pub kind: Kind,
+    pub kind: EventKind,
 }
 
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum EventKind {
     /// Translations were dropped, kept over a switch, or asked to be dropped elsewhere.
     TlbFlush {
         /// Why and where.
         reason: FlushReason,
-        /// How much.
+        /// How many translations.
         size: FlushSize,
     },
     /// A CPU turned to another thread.
     Switch {
         /// Thread that leaves.
         prev: i32,
-        /// Its name.
+        /// Name of the thread that leaves.
         prev_comm: Name,
         /// It would run on: it was preempted or yielded, rather than blocked.
         prev_is_runnable: bool,
         /// Thread that comes.
         next: i32,
-        /// Its name.
+        /// Name of the thread that comes.
         next_comm: Name,
     },
     /// A thread or process was made.
@@ -50,7 +50,7 @@ pub enum Kind {
         parent: i32,
         /// The new thread.
         child: i32,
-        /// Its name.
+        /// Name of the new thread.
         child_comm: Name,
     },
     /// A process got a new program, and so a new address space.
@@ -64,18 +64,18 @@ pub enum Kind {
     },
     /// A thread ended.
     Exit {
-        /// Which.
+        /// The thread.
         tid: i32,
         /// Its process ended with it; unknown in old kernels, then false.
         is_last: bool,
     },
     /// A thread was moved to another CPU's queue.
     Migrate {
-        /// Which.
+        /// The thread.
         tid: i32,
-        /// From here.
+        /// CPU whose queue it leaves.
         from_cpu: u32,
-        /// To there.
+        /// CPU whose queue it joins.
         to_cpu: u32,
     },
     /// A page fault.
@@ -91,14 +91,14 @@ pub enum Kind {
     },
     /// A system call begins.
     Enter {
-        /// Which.
+        /// The system call.
         call: Syscall,
         /// Its arguments, as many as [`Syscall::arguments`] names; the rest 0.
         args: [u64; 5],
     },
     /// A system call ends; those of fork and its kin in parent and child.
     Leave {
-        /// Which.
+        /// The system call.
         call: Syscall,
         /// What it returned.
         result: i64,
@@ -112,7 +112,7 @@ pub enum Kind {
     },
     /// An interrupt was sent to one CPU.
     IpiSend {
-        /// Target.
+        /// CPU that is asked.
         cpu: u32,
         /// Who sent it.
         callsite: Code,
@@ -121,7 +121,7 @@ pub enum Kind {
     },
     /// One interrupt was sent to several CPUs.
     IpiSendMask {
-        /// How many.
+        /// How many CPUs.
         targets: u32,
         /// Who sent it.
         callsite: Code,
@@ -130,7 +130,7 @@ pub enum Kind {
     },
     /// A function was queued for another CPU.
     CallQueue {
-        /// Target.
+        /// CPU that is asked.
         cpu: u32,
         /// Who queued it.
         callsite: Code,
@@ -150,7 +150,7 @@ pub enum Kind {
     },
     /// The recorder had no room for so many events, at some time before this.
     Lost {
-        /// How many.
+        /// How many events.
         count: u64,
     },
 }
@@ -289,7 +289,7 @@ impl Syscall {
         }
     }
 
-    /// The arguments that [`Kind::Enter`] carries, by Linux's names and in this order.
+    /// The arguments that [`EventKind::Enter`] carries, by Linux's names and in this order.
     #[must_use]
     pub const fn arguments(self) -> &'static [&'static str] {
         match self {

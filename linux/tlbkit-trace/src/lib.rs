@@ -36,8 +36,8 @@ mod symbols;
 mod tracepoint;
 
 pub use compact::{CompactReader, CompactWriter};
-pub use error::{Damage, Error, Health, Place};
-pub use event::{Edge, Event, Fan, FaultMode, FlushReason, FlushSize, Kind, Syscall};
+pub use error::{Damage, Error, FilePosition, Health};
+pub use event::{Edge, Event, EventKind, Fan, FaultMode, FlushReason, FlushSize, Syscall};
 pub use names::{Code, Name, Names, StackId};
 pub use open::{open, open_pipe};
 pub use perf::PerfReader;

@@ -1,4 +1,4 @@
-//! How a file or a pipe finds the reader of its form.
+//! Opens a file or a pipe: its first bytes tell which form it has, and so which reader it needs.
 
 use crate::compact::CompactReader;
 use crate::error::Error;

@@ -4,7 +4,7 @@
 //! calls and faults.
 
 use crate::error::Error;
-use crate::event::{Edge, Event, Fan, FlushReason, FlushSize, Kind, Syscall};
+use crate::event::{Edge, Event, EventKind, Fan, FlushReason, FlushSize, Syscall};
 use crate::names::Names;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::{Value, json};
@@ -58,31 +58,31 @@ impl<W: Write> PerfettoWriter<W> {
         let cpu = self.cpu_track(event.cpu)?;
         let text = |name| names.text(name).to_owned();
         match event.kind {
-            Kind::Switch { next, next_comm, .. } => {
+            EventKind::Switch { next, next_comm, .. } => {
                 self.end(event, cpu, What::Running)?;
                 if next != 0 {
                     self.begin(event, cpu, What::Running, &format!("{} {next}", text(next_comm)), json!({}))?;
                 }
             }
-            Kind::CallInterrupt { edge: Edge::Begin, fan } => {
+            EventKind::CallInterrupt { edge: Edge::Begin, fan } => {
                 let name = if fan == Fan::Single { "interrupt" } else { "interrupt (one of several)" };
                 self.begin(event, cpu, What::Interrupt, name, json!({}))?;
             }
-            Kind::CallInterrupt { edge: Edge::End, .. } => self.end(event, cpu, What::Interrupt)?,
-            Kind::CallRun { edge: Edge::Begin, func, .. } => {
+            EventKind::CallInterrupt { edge: Edge::End, .. } => self.end(event, cpu, What::Interrupt)?,
+            EventKind::CallRun { edge: Edge::Begin, func, .. } => {
                 self.begin(event, cpu, What::Function, &names.code(func), json!({}))?;
             }
-            Kind::CallRun { edge: Edge::End, .. } => self.end(event, cpu, What::Function)?,
-            Kind::TlbFlush { reason, size } => self.flush(event, cpu, reason, size, &text(event.comm))?,
-            Kind::IpiSend { cpu: target, callback, .. } => {
+            EventKind::CallRun { edge: Edge::End, .. } => self.end(event, cpu, What::Function)?,
+            EventKind::TlbFlush { reason, size } => self.flush(event, cpu, reason, size, &text(event.comm))?,
+            EventKind::IpiSend { cpu: target, callback, .. } => {
                 let args = json!({ "target": target, "callback": names.code(callback) });
                 self.instant(event, cpu, "IPI send", args)?;
             }
-            Kind::IpiSendMask { targets, callback, .. } => {
+            EventKind::IpiSendMask { targets, callback, .. } => {
                 let args = json!({ "targets": targets, "callback": names.code(callback) });
                 self.instant(event, cpu, "IPI send to several", args)?;
             }
-            Kind::Lost { count } => self.instant(event, cpu, "lost events", json!({ "count": count }))?,
+            EventKind::Lost { count } => self.instant(event, cpu, "lost events", json!({ "count": count }))?,
             _ => self.add_to_thread(event, names)?,
         }
         Ok(())
@@ -91,21 +91,21 @@ impl<W: Write> PerfettoWriter<W> {
     fn add_to_thread(&mut self, event: &Event, names: &Names) -> Result<(), Error> {
         let track = self.thread_track(event, names)?;
         match event.kind {
-            Kind::Enter { call, args } => {
+            EventKind::Enter { call, args } => {
                 let names = call.arguments().iter().map(|&name| name.to_owned());
                 let args: serde_json::Map<_, _> = names.zip(args.map(|arg| json!(format!("{arg:#x}")))).collect();
                 self.begin(event, track, What::Call(call), call.label(), Value::Object(args))
             }
-            Kind::Leave { call, .. } => self.end(event, track, What::Call(call)),
-            Kind::Fault { address, ip, error_code, .. } => {
+            EventKind::Leave { call, .. } => self.end(event, track, What::Call(call)),
+            EventKind::Fault { address, ip, error_code, .. } => {
                 let args = json!({
                     "address": format!("{address:#x}"), "ip": names.code(ip), "error_code": error_code
                 });
                 self.instant(event, track, "page fault", args)
             }
-            Kind::Fork { child, .. } => self.instant(event, track, "fork", json!({ "child": child })),
-            Kind::Exec { path, .. } => self.instant(event, track, "exec", json!({ "path": names.text(path) })),
-            Kind::Exit { .. } => self.instant(event, track, "exit", json!({})),
+            EventKind::Fork { child, .. } => self.instant(event, track, "fork", json!({ "child": child })),
+            EventKind::Exec { path, .. } => self.instant(event, track, "exec", json!({ "path": names.text(path) })),
+            EventKind::Exit { .. } => self.instant(event, track, "exit", json!({})),
             _ => Ok(()),
         }
     }

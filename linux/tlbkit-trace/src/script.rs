@@ -6,8 +6,8 @@
 //! gcc  1787/1787  [001]  2701.866480532:  tlb:tlb_flush: pages:1 reason:local MM shootdown (3)
 //! ```
 
-use crate::error::{Error, Health, Place};
-use crate::event::{Event, Kind};
+use crate::error::{Error, FilePosition, Health};
+use crate::event::{Event, EventKind};
 use crate::names::{Code, Name, Names};
 use crate::source::Source;
 use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
@@ -62,16 +62,16 @@ impl<R: BufRead> ScriptReader<R> {
                 found.extend_from_slice(&self.line[..self.line.len().min(40)]);
             }
             match self.parse_line() {
-                Line::Event(event) => {
+                ParsedLine::Event(event) => {
                     self.pending = Some(event);
                     return Ok(());
                 }
-                Line::Unused => {
+                ParsedLine::Unused => {
                     self.health.unused += 1;
                     return Ok(());
                 }
-                Line::Frame | Line::Blank => {}
-                Line::Bad(why) => self.tell_bad(why),
+                ParsedLine::Frame | ParsedLine::Blank => {}
+                ParsedLine::Bad(why) => self.tell_bad(why),
             }
         }
         Err(Error::NotATrace { found: String::from_utf8_lossy(&found).into_owned() })
@@ -79,7 +79,7 @@ impl<R: BufRead> ScriptReader<R> {
 
     fn tell_bad(&mut self, why: &str) {
         let begin = String::from_utf8_lossy(&self.line[..self.line.len().min(60)]).into_owned();
-        self.health.damage(Place::Line(self.line_number), format!("{why}: {begin:?}"));
+        self.health.damage(FilePosition::Line(self.line_number), format!("{why}: {begin:?}"));
     }
 
     /// Reads one line without its end; false at the end of the file.
@@ -87,31 +87,31 @@ impl<R: BufRead> ScriptReader<R> {
         self.line.clear();
         self.line_number += 1;
         let read = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
-        let n = read.map_err(|answer| Error::Read { place: Place::Line(self.line_number), answer })?;
+        let n = read.map_err(|answer| Error::Read { place: FilePosition::Line(self.line_number), answer })?;
         while let Some(b'\n' | b'\r') = self.line.last() {
             self.line.pop();
         }
         Ok(n > 0)
     }
 
-    fn parse_line(&mut self) -> Line {
+    fn parse_line(&mut self) -> ParsedLine {
         match self.line.first() {
-            None => return Line::Blank,
-            Some(b'#') => return Line::Blank,
+            None => return ParsedLine::Blank,
+            Some(b'#') => return ParsedLine::Blank,
             Some(b'\t') => return self.parse_frame(),
             Some(_) => {}
         }
-        let Some(head) = Head::parse(&self.line) else { return Line::Bad("no event of perf script") };
+        let Some(head) = Head::parse(&self.line) else { return ParsedLine::Bad("no event of perf script") };
         let kind = match self.tracepoints.get(head.event) {
             Some(&tracepoint) => parse_fields(tracepoint, head.rest, &mut self.names),
             None if head.event == b"PERF_RECORD_LOST" => lost(head.rest),
-            None => return Line::Unused,
+            None => return ParsedLine::Unused,
         };
-        let Some(kind) = kind else { return Line::Bad("a field is missing or has no meaning") };
+        let Some(kind) = kind else { return ParsedLine::Bad("a field is missing or has no meaning") };
         // What perf prints for a thread whose name it does not know.
         let is_nameless = head.comm.strip_prefix(b":").is_some_and(|rest| signed(rest).is_some());
         let comm = if is_nameless { Names::UNKNOWN } else { self.names.add_bytes(head.comm) };
-        Line::Event(Event {
+        ParsedLine::Event(Event {
             time_ns: head.time_ns,
             cpu: head.cpu,
             pid: head.pid,
@@ -122,15 +122,15 @@ impl<R: BufRead> ScriptReader<R> {
         })
     }
 
-    fn parse_frame(&mut self) -> Line {
+    fn parse_frame(&mut self) -> ParsedLine {
         let mut words = self.line.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
-        let Some(address) = words.next().and_then(hexadecimal) else { return Line::Bad("no frame of a stack") };
+        let Some(address) = words.next().and_then(hexadecimal) else { return ParsedLine::Bad("no frame of a stack") };
         let code = match words.next() {
             None | Some(b"[unknown]") => Code::address(address),
             Some(symbol) => Code::symbol(symbol_name(symbol, &mut self.names)),
         };
         self.frames.push(code);
-        Line::Frame
+        ParsedLine::Frame
     }
 
     fn emit(&mut self, next: Option<Event>) -> Option<Event> {
@@ -146,19 +146,19 @@ impl<R: BufRead> Source for ScriptReader<R> {
     fn next_event(&mut self) -> Result<Option<Event>, Error> {
         while self.read_line()? {
             match self.parse_line() {
-                Line::Event(event) => {
+                ParsedLine::Event(event) => {
                     if let Some(event) = self.emit(Some(event)) {
                         return Ok(Some(event));
                     }
                 }
-                Line::Unused => {
+                ParsedLine::Unused => {
                     self.health.unused += 1;
                     if let Some(event) = self.emit(None) {
                         return Ok(Some(event));
                     }
                 }
-                Line::Frame | Line::Blank => {}
-                Line::Bad(why) => self.tell_bad(why),
+                ParsedLine::Frame | ParsedLine::Blank => {}
+                ParsedLine::Bad(why) => self.tell_bad(why),
             }
         }
         Ok(self.emit(None))
@@ -173,7 +173,7 @@ impl<R: BufRead> Source for ScriptReader<R> {
     }
 }
 
-enum Line {
+enum ParsedLine {
     Event(Event),
     Unused,
     Frame,
@@ -272,12 +272,12 @@ fn hexadecimal(bytes: &[u8]) -> Option<u64> {
     bytes.iter().try_fold(0u64, |sum, &b| Some(sum << 4 | u64::from((b as char).to_digit(16)?)))
 }
 
-fn lost(rest: &[u8]) -> Option<Kind> {
+fn lost(rest: &[u8]) -> Option<EventKind> {
     let (_, rest) = word(rest);
-    number(word(rest).0).map(|count| Kind::Lost { count })
+    number(word(rest).0).map(|count| EventKind::Lost { count })
 }
 
-fn parse_fields(tracepoint: Tracepoint, text: &[u8], names: &mut Names) -> Option<Kind> {
+fn parse_fields(tracepoint: Tracepoint, text: &[u8], names: &mut Names) -> Option<EventKind> {
     let specs = tracepoint.spec().fields;
     let mut fields: Fields = [0; MAX_FIELDS];
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What every reader of traces offers.
+//! What every reader of traces offers to those who use one.
 
 use crate::error::{Error, Health};
 use crate::event::Event;

@@ -2,9 +2,9 @@
 //!
 //! Every form of a trace meets here. The readers know how a field is written down (bytes at an offset, text behind
 //! a key, a column of differences) and hand over an array of numbers in the catalogue's order; this file alone
-//! turns such an array into a [`Kind`], and back.
+//! turns such an array into an [`EventKind`], and back.
 
-use crate::event::{Edge, Fan, FaultMode, FlushReason, FlushSize, Kind, Syscall};
+use crate::event::{Edge, EventKind, Fan, FaultMode, FlushReason, FlushSize, Syscall};
 use crate::names::{Code, Name};
 
 /// The most fields that any tracepoint has here.
@@ -100,7 +100,7 @@ catalogue! {
     CallEnd "csd:csd_function_exit" ["func" C, "csd" N],
 }
 
-/// Stands in the compact form for [`Kind::Lost`], which is no tracepoint.
+/// Stands in the compact form for [`EventKind::Lost`], which is no tracepoint.
 pub(crate) const LOST_TAG: u8 = 255;
 
 impl Tracepoint {
@@ -122,77 +122,87 @@ impl Tracepoint {
     }
 
     /// What an event with these fields says; none where a number has no meaning.
-    pub(crate) fn kind(self, f: &Fields) -> Option<Kind> {
+    pub(crate) fn kind(self, f: &Fields) -> Option<EventKind> {
         Some(match self {
-            Self::TlbFlush => Kind::TlbFlush {
+            Self::TlbFlush => EventKind::TlbFlush {
                 reason: *FlushReason::ALL.get(usize::try_from(f[1]).ok()?)?,
                 size: if f[0] == u64::MAX { FlushSize::All } else { FlushSize::Pages(f[0]) },
             },
-            Self::Switch => Kind::Switch {
+            Self::Switch => EventKind::Switch {
                 prev: f[1] as i32,
                 prev_comm: Name(f[0] as u32),
                 prev_is_runnable: f[2] != 0,
                 next: f[4] as i32,
                 next_comm: Name(f[3] as u32),
             },
-            Self::Fork => Kind::Fork { parent: f[0] as i32, child: f[2] as i32, child_comm: Name(f[1] as u32) },
-            Self::Exec => Kind::Exec { path: Name(f[0] as u32), tid: f[1] as i32, old_tid: f[2] as i32 },
-            Self::Exit => Kind::Exit { tid: f[0] as i32, is_last: f[1] != 0 },
-            Self::Migrate => Kind::Migrate { tid: f[0] as i32, from_cpu: f[1] as u32, to_cpu: f[2] as u32 },
+            Self::Fork => EventKind::Fork { parent: f[0] as i32, child: f[2] as i32, child_comm: Name(f[1] as u32) },
+            Self::Exec => EventKind::Exec { path: Name(f[0] as u32), tid: f[1] as i32, old_tid: f[2] as i32 },
+            Self::Exit => EventKind::Exit { tid: f[0] as i32, is_last: f[1] != 0 },
+            Self::Migrate => EventKind::Migrate { tid: f[0] as i32, from_cpu: f[1] as u32, to_cpu: f[2] as u32 },
             Self::FaultUser => fault(FaultMode::User, f),
             Self::FaultKernel => fault(FaultMode::Kernel, f),
-            Self::SingleBegin => Kind::CallInterrupt { edge: Edge::Begin, fan: Fan::Single },
-            Self::SingleEnd => Kind::CallInterrupt { edge: Edge::End, fan: Fan::Single },
-            Self::ManyBegin => Kind::CallInterrupt { edge: Edge::Begin, fan: Fan::Many },
-            Self::ManyEnd => Kind::CallInterrupt { edge: Edge::End, fan: Fan::Many },
-            Self::IpiSend => Kind::IpiSend { cpu: f[0] as u32, callsite: Code(f[1]), callback: Code(f[2]) },
-            Self::IpiSendMask => Kind::IpiSendMask { targets: f[0] as u32, callsite: Code(f[1]), callback: Code(f[2]) },
-            Self::CallQueue => Kind::CallQueue { cpu: f[0] as u32, callsite: Code(f[1]), func: Code(f[2]), csd: f[3] },
-            Self::CallBegin => Kind::CallRun { edge: Edge::Begin, func: Code(f[0]), csd: f[1] },
-            Self::CallEnd => Kind::CallRun { edge: Edge::End, func: Code(f[0]), csd: f[1] },
+            Self::SingleBegin => EventKind::CallInterrupt { edge: Edge::Begin, fan: Fan::Single },
+            Self::SingleEnd => EventKind::CallInterrupt { edge: Edge::End, fan: Fan::Single },
+            Self::ManyBegin => EventKind::CallInterrupt { edge: Edge::Begin, fan: Fan::Many },
+            Self::ManyEnd => EventKind::CallInterrupt { edge: Edge::End, fan: Fan::Many },
+            Self::IpiSend => EventKind::IpiSend { cpu: f[0] as u32, callsite: Code(f[1]), callback: Code(f[2]) },
+            Self::IpiSendMask => {
+                EventKind::IpiSendMask { targets: f[0] as u32, callsite: Code(f[1]), callback: Code(f[2]) }
+            }
+            Self::CallQueue => {
+                EventKind::CallQueue { cpu: f[0] as u32, callsite: Code(f[1]), func: Code(f[2]), csd: f[3] }
+            }
+            Self::CallBegin => EventKind::CallRun { edge: Edge::Begin, func: Code(f[0]), csd: f[1] },
+            Self::CallEnd => EventKind::CallRun { edge: Edge::End, func: Code(f[0]), csd: f[1] },
             _ => return self.system_call(f),
         })
     }
 
-    fn system_call(self, f: &Fields) -> Option<Kind> {
+    fn system_call(self, f: &Fields) -> Option<EventKind> {
         let tag = self as u8;
         let call = |first: Self| Syscall::ALL.get(tag.checked_sub(first as u8)? as usize).copied();
         if let Some(call) = call(Self::LeaveMmap) {
-            return Some(Kind::Leave { call, result: f[0] as i64 });
+            return Some(EventKind::Leave { call, result: f[0] as i64 });
         }
-        call(Self::EnterMmap).map(|call| Kind::Enter { call, args: *f })
+        call(Self::EnterMmap).map(|call| EventKind::Enter { call, args: *f })
     }
 
     /// The tracepoint and its fields; none for what is no tracepoint.
-    pub(crate) fn of(kind: &Kind) -> Option<(Self, Fields)> {
+    pub(crate) fn of(kind: &EventKind) -> Option<(Self, Fields)> {
         Some(match *kind {
-            Kind::TlbFlush { reason, size } => {
+            EventKind::TlbFlush { reason, size } => {
                 let pages = if let FlushSize::Pages(pages) = size { pages } else { u64::MAX };
                 Self::TlbFlush.with([pages, reason as u64])
             }
-            Kind::Switch { prev, prev_comm, prev_is_runnable, next, next_comm } => {
+            EventKind::Switch { prev, prev_comm, prev_is_runnable, next, next_comm } => {
                 let (prev_comm, next_comm) = (u64::from(prev_comm.0), u64::from(next_comm.0));
                 Self::Switch.with([prev_comm, prev as u64, prev_is_runnable.into(), next_comm, next as u64])
             }
-            Kind::Fork { parent, child, child_comm } => {
+            EventKind::Fork { parent, child, child_comm } => {
                 Self::Fork.with([parent as u64, child_comm.0.into(), child as u64])
             }
-            Kind::Exec { path, tid, old_tid } => Self::Exec.with([path.0.into(), tid as u64, old_tid as u64]),
-            Kind::Exit { tid, is_last } => Self::Exit.with([tid as u64, is_last.into()]),
-            Kind::Migrate { tid, from_cpu, to_cpu } => Self::Migrate.with([tid as u64, from_cpu.into(), to_cpu.into()]),
-            Kind::Fault { mode, address, ip, error_code } => {
+            EventKind::Exec { path, tid, old_tid } => Self::Exec.with([path.0.into(), tid as u64, old_tid as u64]),
+            EventKind::Exit { tid, is_last } => Self::Exit.with([tid as u64, is_last.into()]),
+            EventKind::Migrate { tid, from_cpu, to_cpu } => {
+                Self::Migrate.with([tid as u64, from_cpu.into(), to_cpu.into()])
+            }
+            EventKind::Fault { mode, address, ip, error_code } => {
                 Self::offset(Self::FaultUser, mode as u8).with([address, ip.0, error_code.into()])
             }
-            Kind::Enter { call, args } => Self::offset(Self::EnterMmap, call as u8).with(args),
-            Kind::Leave { call, result } => Self::offset(Self::LeaveMmap, call as u8).with([result as u64]),
-            Kind::CallInterrupt { edge, fan } => Self::offset(Self::SingleBegin, fan as u8 * 2 + edge as u8).with([]),
-            Kind::IpiSend { cpu, callsite, callback } => Self::IpiSend.with([cpu.into(), callsite.0, callback.0]),
-            Kind::IpiSendMask { targets, callsite, callback } => {
+            EventKind::Enter { call, args } => Self::offset(Self::EnterMmap, call as u8).with(args),
+            EventKind::Leave { call, result } => Self::offset(Self::LeaveMmap, call as u8).with([result as u64]),
+            EventKind::CallInterrupt { edge, fan } => {
+                Self::offset(Self::SingleBegin, fan as u8 * 2 + edge as u8).with([])
+            }
+            EventKind::IpiSend { cpu, callsite, callback } => Self::IpiSend.with([cpu.into(), callsite.0, callback.0]),
+            EventKind::IpiSendMask { targets, callsite, callback } => {
                 Self::IpiSendMask.with([targets.into(), callsite.0, callback.0])
             }
-            Kind::CallQueue { cpu, callsite, func, csd } => Self::CallQueue.with([cpu.into(), callsite.0, func.0, csd]),
-            Kind::CallRun { edge, func, csd } => Self::offset(Self::CallBegin, edge as u8).with([func.0, csd]),
-            Kind::Lost { .. } => return None,
+            EventKind::CallQueue { cpu, callsite, func, csd } => {
+                Self::CallQueue.with([cpu.into(), callsite.0, func.0, csd])
+            }
+            EventKind::CallRun { edge, func, csd } => Self::offset(Self::CallBegin, edge as u8).with([func.0, csd]),
+            EventKind::Lost { .. } => return None,
         })
     }
 
@@ -203,8 +213,8 @@ impl Tracepoint {
     }
 }
 
-fn fault(mode: FaultMode, f: &Fields) -> Kind {
-    Kind::Fault { mode, address: f[0], ip: Code(f[1]), error_code: f[2] as u32 }
+fn fault(mode: FaultMode, f: &Fields) -> EventKind {
+    EventKind::Fault { mode, address: f[0], ip: Code(f[1]), error_code: f[2] as u32 }
 }
 
 #[cfg(test)]

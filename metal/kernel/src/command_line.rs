@@ -12,7 +12,7 @@ use crate::user::race;
 
 /// What the kernel is booted for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Mode {
+pub(crate) enum BootMode {
     /// To run one workload.
     Run,
     /// To ask the CPU whether it obeys the manual.
@@ -24,7 +24,7 @@ pub(crate) enum Mode {
 /// The command line, read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandLine {
-    pub(crate) mode: Mode,
+    pub(crate) mode: BootMode,
     /// As it was called on the command line.
     pub(crate) workload_name: &'static str,
     pub(crate) workload: Workload,
@@ -102,7 +102,7 @@ impl Default for CommandLine {
     fn default() -> Self {
         let workload_name = "flushsizes";
         Self {
-            mode: Mode::Run,
+            mode: BootMode::Run,
             workload_name,
             workload: tlbkit_workloads::by_name(workload_name).expect("a workload of the list"),
             first_task: Workload::first_task,
@@ -138,9 +138,9 @@ impl CommandLine {
         let number = |most, must_be| number(key, value, most, must_be);
         let on = || flag(key, value);
         match key {
-            "mode" if value == "run" => self.mode = Mode::Run,
-            "mode" if value == "rules" => self.mode = Mode::Rules,
-            "mode" if value == "bench" => self.mode = Mode::Bench,
+            "mode" if value == "run" => self.mode = BootMode::Run,
+            "mode" if value == "rules" => self.mode = BootMode::Rules,
+            "mode" if value == "bench" => self.mode = BootMode::Bench,
             "mode" => return Err(Error::Value { key, value, must_be: "run, rules or bench" }),
             "workload" => {
                 let must_be = "race, races, readers, or a workload of `tlbkit list workloads`";
@@ -189,7 +189,7 @@ impl CommandLine {
         let refuse = |must_be| Err(Error::Value { key: "monitor", value: "on", must_be });
         match self.monitor {
             Some(_) if self.cpus > MAX_MONITORED_CPUS as u32 => refuse("off with more than 8 CPUs"),
-            Some(_) if self.mode == Mode::Bench => refuse("off with mode=bench"),
+            Some(_) if self.mode == BootMode::Bench => refuse("off with mode=bench"),
             _ => Ok(()),
         }
     }

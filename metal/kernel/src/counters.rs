@@ -63,25 +63,25 @@ counters! {
 const COUNTERS: usize = Counter::ALL.len();
 
 #[repr(align(64))]
-struct Row([AtomicU64; COUNTERS]);
+struct CpuCounters([AtomicU64; COUNTERS]);
 
-static ROWS: [Row; MAX_CPUS] = [const { Row([const { AtomicU64::new(0) }; COUNTERS]) }; MAX_CPUS];
+static COUNTED: [CpuCounters; MAX_CPUS] = [const { CpuCounters([const { AtomicU64::new(0) }; COUNTERS]) }; MAX_CPUS];
 
 /// Counts on this CPU.
 #[inline]
 pub(crate) fn add(counter: Counter, n: u64) {
     // Relaxed: a count.
-    ROWS[cpu::index() as usize].0[counter as usize].fetch_add(n, Ordering::Relaxed);
+    COUNTED[cpu::index() as usize].0[counter as usize].fetch_add(n, Ordering::Relaxed);
 }
 
 /// What one CPU has counted.
 pub(crate) fn of(cpu: u32, counter: Counter) -> u64 {
     // Relaxed: a count; nothing is concluded from it about other memory.
-    ROWS[cpu as usize].0[counter as usize].load(Ordering::Relaxed)
+    COUNTED[cpu as usize].0[counter as usize].load(Ordering::Relaxed)
 }
 
 /// What all CPUs together have counted.
 pub(crate) fn sum(counter: Counter) -> u64 {
     // Relaxed: read when nothing runs any more.
-    ROWS.iter().map(|row| row.0[counter as usize].load(Ordering::Relaxed)).sum()
+    COUNTED.iter().map(|row| row.0[counter as usize].load(Ordering::Relaxed)).sum()
 }

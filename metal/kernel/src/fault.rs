@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// What is broken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// No rule is broken.
     None,
     /// INVLPG and INVPCID do nothing.
     NoInvalidation,

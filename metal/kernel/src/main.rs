@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `layout`, `fault` | where things lie; the rule that is broken on purpose |
 //! | `user` | what runs in ring 3: [`tlbkit_workloads::Os`] as system calls |
-//! | `command_line` | its words |
+//! | `command_line` | what the kernel is booted for, as `key=value` words |
 //! | `arch` | segments, gates, the APIC, the serial port, the end |
 //! | `counters`, `report` | what is counted; one JSON line a result |
 //! | `memory` | frames, the image's and the direct map's tables |
@@ -20,8 +20,8 @@
 //! | `run`, `rules`, `bench` | the three modes: a workload; what the CPU must obey; what instructions cost here |
 //! | `boot` | from the loader to Rust, on every CPU |
 //!
-//! The command line picks a [`Mode`](command_line::Mode). Locks are taken with interrupts off and held across nothing
-//! that waits for another CPU; the protocol's flushes run with interrupts on and none of them held.
+//! The command line picks a [`BootMode`](command_line::BootMode). Locks are taken with interrupts off and held across
+//! nothing that waits for another CPU; the protocol's flushes run with interrupts on and none of them held.
 #![no_std]
 #![no_main]
 

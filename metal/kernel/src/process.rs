@@ -1,4 +1,4 @@
-//! How processes begin and end: an empty space, and its last thread's way out of it.
+//! How a process begins, with an empty address space, and how it ends, when its last thread leaves that space.
 
 use tlbkit::{AddressSpace, Destroyed, Hardware, Isolation};
 use tlbkit_pmap::Vm;

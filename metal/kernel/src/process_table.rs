@@ -87,7 +87,7 @@ impl Process {
     }
 
     /// What the protocol knows it by.
-    pub(crate) fn space(&'static self) -> &'static AddressSpace<'static> {
+    pub(crate) fn space(&'static self) -> &'static AddressSpace {
         self.vm().space()
     }
 

@@ -5,7 +5,7 @@ use core::arch::global_asm;
 use tlbkit::IrqsOff;
 use tlbkit_pmap::Access;
 
-use crate::arch::gates::Frame;
+use crate::arch::gates::{FAULT_RESERVED_BIT, FAULT_WRITE, Frame, PAGE_FAULT};
 use crate::arch::{apic, attempt, tables};
 use crate::counters::{self, Counter};
 use crate::{calls, machine, report};
@@ -22,10 +22,6 @@ pub(crate) const ENTRIES: tables::Entries = tables::Entries { traps: trap_gates,
 
 global_asm!(include_str!("traps.s"), syscall = sym calls::on_syscall, options(att_syntax));
 global_asm!(include_str!("arch/gates.s"), gates = sym trap_gates, handler = sym on_trap, options(att_syntax));
-
-const PAGE_FAULT: u64 = 14;
-const WRITE: u64 = 1 << 1;
-const RESERVED_BIT: u64 = 1 << 3;
 
 /// Where every trap arrives, with interrupts off.
 extern "C" fn on_trap(frame: &mut Frame) {
@@ -56,10 +52,10 @@ extern "C" fn on_trap(frame: &mut Frame) {
 fn page_fault(frame: &Frame) {
     // SAFETY: ring 0; read before interrupts go on.
     let va = unsafe { tlbkit_x86::read_cr2() };
-    if frame.error & RESERVED_BIT != 0 {
+    if frame.error & FAULT_RESERVED_BIT != 0 {
         report::failure(&format_args!("the walk to {va:#x} went through a table that had been freed"));
     }
-    let access = if frame.error & WRITE != 0 { Access::Write } else { Access::Read };
+    let access = if frame.error & FAULT_WRITE != 0 { Access::Write } else { Access::Read };
     machine::in_kernel(|| calls::page_fault(va, access));
 }
 

@@ -30,7 +30,7 @@ pub enum RunError {
     FaultLoop {
         /// The address.
         va: u64,
-        /// How many.
+        /// How many faults in a row.
         faults: u32,
         /// On which CPU.
         cpu: usize,
@@ -72,10 +72,26 @@ pub enum RunError {
         /// What some CPUs do.
         cpus: String,
     },
+    /// The simulator counted something twice, or not at all: a fault of its own.
+    #[error("the accounts do not balance{}: {of}: {one} and {other}", on_cpu(*.cpu))]
+    Unbalanced {
+        /// What was counted in two places.
+        of: &'static str,
+        /// On which CPU, if on one.
+        cpu: Option<usize>,
+        /// The first sum.
+        one: u64,
+        /// The second.
+        other: u64,
+    },
     /// The host has no room for another task's stack.
     #[error("no stack for a task: {0}")]
     Stack(String),
     /// A machine of no CPUs, or of more than there may be.
     #[error("{0} CPUs: must be 1 to {MOST_CPUS}")]
     Cpus(usize),
+}
+
+fn on_cpu(cpu: Option<usize>) -> String {
+    cpu.map_or_else(String::new, |cpu| format!(" on cpu{cpu}"))
 }

@@ -1,7 +1,7 @@
 //! A deterministic simulated x86-64 multiprocessor that runs the real protocol, and says what everything cost.
 //!
-//! [`run::Run`] puts a [`machine::Machine`], a policy and a workload together and gives an [`run::Outcome`]. Nothing of
-//! the host shows in it: one seed, one result.
+//! [`run::Run`] puts a [`machine::Machine`], a policy and a workload together and gives a [`run::RunOutcome`]. Nothing
+//! of the host shows in it: one seed, one result.
 //!
 //! | module | what |
 //! |---|---|
@@ -29,4 +29,4 @@ pub mod run;
 pub use error::RunError;
 pub use kernel::Pressure;
 pub use multiprocessor::Defect;
-pub use run::{Outcome, Run};
+pub use run::{Run, RunOutcome};

@@ -5,7 +5,7 @@ use tlbkit_sim::machine::Machine;
 use tlbkit_sim::mmu;
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::run::ReasonCounts;
-use tlbkit_sim::{Outcome, Run};
+use tlbkit_sim::{Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
 const JOBS: u64 = 2;
@@ -21,14 +21,14 @@ fn policy(name: &str) -> Policy {
     Policy::preset(name).unwrap_or_else(|| panic!("{name} is a preset"))
 }
 
-fn outcome_of(machine: &str, policy: Policy, workload: Workload, cpus: usize) -> Outcome {
+fn outcome_of(machine: &str, policy: Policy, workload: Workload, cpus: usize) -> RunOutcome {
     let machine = Machine::builtin(machine).unwrap();
     let run = Run { cpus, ..Run::new(&machine, policy, workload) };
     run.execute().unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// A build: make, its shells, and the commands that each of them runs.
-fn build(policy: Policy) -> Outcome {
+fn build(policy: Policy) -> RunOutcome {
     let settings = [format!("jobs={JOBS}"), format!("rounds={COMMANDS}")];
     outcome_of("server-2018-48cpu", policy, workload("buildsh", &settings.each_ref().map(String::as_str)), 2)
 }
@@ -80,7 +80,7 @@ fn a_fractured_tlb_loses_what_nobody_named_and_none_of_that_was_needed() {
         outcome_of(machine, policy("linux-6.18"), workload, 2)
     };
     let (whole, fractured) = (on("recent-vm"), on("recent-vm-fractured"));
-    let lost = |outcome: &Outcome| outcome.tlb.lost[mmu::LossCause::Fracturing as usize];
+    let lost = |outcome: &RunOutcome| outcome.tlb.lost[mmu::LossCause::Fracturing as usize];
     assert_eq!(lost(&whole), 0);
     assert!(lost(&fractured) > 40 && fractured.tlb.walks > whole.tlb.walks + 40, "{:?}", fractured.tlb);
     assert_eq!(fractured.flushes.pages, whole.flushes.pages);

@@ -2,7 +2,7 @@
 
 use crate::{Allocator, Sharing, TlbFlushMemory, Workload};
 
-struct Entry {
+struct NamedWorkload {
     name: &'static str,
     /// A second name, as experiments call it; empty where there is none.
     alias: &'static str,
@@ -10,59 +10,59 @@ struct Entry {
     workload: fn() -> Workload,
 }
 
-const fn entry(name: &'static str, summary: &'static str, workload: fn() -> Workload) -> Entry {
-    Entry { name, alias: "", summary, workload }
+const fn named(name: &'static str, summary: &'static str, workload: fn() -> Workload) -> NamedWorkload {
+    NamedWorkload { name, alias: "", summary, workload }
 }
 
-const fn known_as(alias: &'static str, entry: Entry) -> Entry {
-    Entry { alias, ..entry }
+const fn known_as(alias: &'static str, named: NamedWorkload) -> NamedWorkload {
+    NamedWorkload { alias, ..named }
 }
 
-static ENTRIES: &[Entry] = &[
-    entry(
+static WORKLOADS: &[NamedWorkload] = &[
+    named(
         "pingpong",
         "two spaces on one CPU wake each other and read zero pages; unit: round trip of two turns",
         || Workload::PingPong(Default::default()),
     ),
     known_as(
         "lat_ctx",
-        entry("lat-ctx", "a ring of processes on one CPU, each summing its own array; unit: hop", || {
+        named("lat-ctx", "a ring of processes on one CPU, each summing its own array; unit: hop", || {
             Workload::LatCtx(Default::default())
         }),
     ),
-    entry("netperf", "request and response between processes whose CPUs idle in between; unit: transaction", || {
+    named("netperf", "request and response between processes whose CPUs idle in between; unit: transaction", || {
         Workload::Netperf(Default::default())
     }),
-    entry("memcache", "requests to the threads of one server, whose CPUs idle in between; unit: request", || {
+    named("memcache", "requests to the threads of one server, whose CPUs idle in between; unit: request", || {
         Workload::Memcache(Default::default())
     }),
     known_as(
         "build",
-        entry("buildsh", "make -j of short processes: fork, copy, exec, file windows, exit; unit: command", || {
+        named("buildsh", "make -j of short processes: fork, copy, exec, file windows, exit; unit: command", || {
             Workload::BuildSh(Default::default())
         }),
     ),
-    entry("compile", "make -j8 of compilers giving memory back in a kernel build's sizes; unit: flush", || {
+    named("compile", "make -j8 of compilers giving memory back in a kernel build's sizes; unit: flush", || {
         Workload::Compile(Default::default())
     }),
-    entry("flushsizes", "one thread giving memory back in a kernel build's sizes, alone; unit: flush", || {
+    named("flushsizes", "one thread giving memory back in a kernel build's sizes, alone; unit: flush", || {
         Workload::FlushSizes(Default::default())
     }),
-    entry("ebizzy-m", "ebizzy that maps and unmaps each 128-page buffer; unit: record", || {
+    named("ebizzy-m", "ebizzy that maps and unmaps each 128-page buffer; unit: record", || {
         Workload::Ebizzy(Allocator::AlwaysMap, Default::default())
     }),
     known_as(
         "ebizzy-2013",
-        entry("ebizzy-arena-old", "ebizzy on an arena trimmed by 129 pages at each free; unit: record", || {
+        named("ebizzy-arena-old", "ebizzy on an arena trimmed by 129 pages at each free; unit: record", || {
             Workload::Ebizzy(Allocator::ArenaTrimmed, Default::default())
         }),
     ),
-    entry("ebizzy-modern", "ebizzy on an arena that is never trimmed: no flush at all; unit: record", || {
+    named("ebizzy-modern", "ebizzy on an arena that is never trimmed: no flush at all; unit: record", || {
         Workload::Ebizzy(Allocator::ArenaKept, Default::default())
     }),
     known_as(
         "tlb_flush1",
-        entry(
+        named(
             "tlb-flush1",
             "threads write, give back and read each page of 128 MiB of a private file; unit: page",
             || Workload::TlbFlush(TlbFlushMemory::FilePrivate, crate::TlbFlush::of_file()),
@@ -70,39 +70,39 @@ static ENTRIES: &[Entry] = &[
     ),
     known_as(
         "tlb_flush2",
-        entry("tlb-flush2", "the same on 1 MiB of anonymous memory; unit: page", || {
+        named("tlb-flush2", "the same on 1 MiB of anonymous memory; unit: page", || {
             Workload::TlbFlush(TlbFlushMemory::Anon, Default::default())
         }),
     ),
-    entry("mapbench-local", "threads map, touch and unmap their own pages; unit: page", || {
+    named("mapbench-local", "threads map, touch and unmap their own pages; unit: page", || {
         Workload::MapBench(Sharing::Local, Default::default())
     }),
-    entry("mapbench-pipeline", "each thread touches and unmaps what its neighbour mapped; unit: page", || {
+    named("mapbench-pipeline", "each thread touches and unmaps what its neighbour mapped; unit: page", || {
         Workload::MapBench(Sharing::Pipeline, Default::default())
     }),
-    entry("mapbench-global", "all threads touch all pages, then each renews its slice; unit: page", || {
+    named("mapbench-global", "all threads touch all pages, then each renews its slice; unit: page", || {
         Workload::MapBench(Sharing::Global, Default::default())
     }),
-    entry("madvise1", "one thread writes and gives back one page, the others spin; unit: page", || {
+    named("madvise1", "one thread writes and gives back one page, the others spin; unit: page", || {
         Workload::Madvise1(Default::default())
     }),
 ];
 
 /// The names of all workloads.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ENTRIES.iter().map(|entry| entry.name)
+    WORKLOADS.iter().map(|named| named.name)
 }
 
 /// The workload called `name`, with its default parameters.
 pub fn by_name(name: &str) -> Option<Workload> {
-    find(name).map(|entry| (entry.workload)())
+    find(name).map(|named| (named.workload)())
 }
 
 /// One line on the workload called `name`: what it does, and what one unit of its score is.
 pub fn describe(name: &str) -> Option<&'static str> {
-    find(name).map(|entry| entry.summary)
+    find(name).map(|named| named.summary)
 }
 
-fn find(name: &str) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|entry| !name.is_empty() && (entry.name == name || entry.alias == name))
+fn find(name: &str) -> Option<&'static NamedWorkload> {
+    WORKLOADS.iter().find(|named| !name.is_empty() && (named.name == name || named.alias == name))
 }

@@ -29,6 +29,10 @@ pub enum Oracle {
     Exception,
     /// The protocol's own assertions.
     Assertion,
+    /// A space is touched by the protocol after it has said that the space can be freed.
+    DeadSpace,
+    /// A dead space that no CPU has loaded was never said to be free.
+    Leak,
 }
 
 impl Oracle {
@@ -53,6 +57,8 @@ impl Oracle {
             Self::LostDirty => "lost-dirty",
             Self::Exception => "exception",
             Self::Assertion => "assertion",
+            Self::DeadSpace => "dead-space",
+            Self::Leak => "leak",
         }
     }
 }

@@ -34,10 +34,10 @@ fn point(random: &mut SplitMix64) -> Policy {
     let isolation = one_of(random, &[Isolation::Off, Isolation::On]);
     let user_flush = one_of(random, &[UserFlush::Invpcid, UserFlush::DeferredCr3]);
     let local_flush = one_of(random, &[LocalFlush::BeforeRemote, LocalFlush::WhileRemote]);
-    let lazy_references = one_of(random, &[LazyReferences::Counted, LazyReferences::ShotDown]);
+    let lazy_references = one_of(random, &[LazyReferences::Counted, LazyReferences::ShotDown, LazyReferences::Awaited]);
     let accounting = one_of(random, &[Accounting::Off, Accounting::On]);
-    let history = History { kernel_set, batching, table_free, foreign, lazy_references, accounting };
-    Policy { tags, lazy, cpu_set, range, isolation, user_flush, local_flush, history }
+    let history = History { kernel_set, batching, table_free, foreign, accounting };
+    Policy { tags, lazy, lazy_references, cpu_set, range, isolation, user_flush, local_flush, history }
 }
 
 fn tags(random: &mut SplitMix64) -> Tags {

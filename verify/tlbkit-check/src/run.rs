@@ -10,11 +10,12 @@ use tlbkit_pmap::KernelMap;
 use crate::finding::Finding;
 use crate::machine::action::Action;
 use crate::machine::bus::Bus;
+use crate::machine::core::Progress;
 use crate::machine::fiber::Fiber;
 use crate::machine::world::World;
 use crate::machine::{Config, Machine, door};
 use crate::oracle;
-use crate::program::kernel::{Kernel, SPACES};
+use crate::program::kernel::{End, Kernel, SPACES};
 use crate::program::{Program, execute};
 use crate::quiet::quietly;
 use crate::schedule::Chooser;
@@ -64,6 +65,7 @@ pub(crate) fn run(setup: &Setup, chooser: Box<dyn Chooser>, log: Log) -> Outcome
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);
     });
+    look_for_leaks(&world);
     drop(world);
     let machine = machine.into_inner();
     Outcome { finding: machine.finding, steps: machine.step, choices: machine.choices, lines: machine.log.into_lines() }
@@ -91,6 +93,22 @@ fn run_fibers(world: &World<'_>, body: fn(&World<'_>, usize)) {
     world.is_abandoned.set(true);
     fibers.iter_mut().for_each(Fiber::retire);
     machine.borrow_mut().cpus.iter_mut().for_each(|core| core.buffer.abandon());
+}
+
+/// If all programs are over: which space has ended, and is not known to be free?
+fn look_for_leaks(world: &World<'_>) {
+    let mut machine = world.machine.borrow_mut();
+    let is_whole = machine.cpus.iter().all(|core| core.progress == Progress::Ended);
+    if machine.finding.is_some() || !is_whole || world.kernel.may_leak() {
+        return;
+    }
+    let mut kept = world.kernel.ended(End::Awaited).filter_map(|space| {
+        let root = world.spaces[space].get().expect("a space that has ended").space().root();
+        oracle::space::kept(&machine, space, root.0)
+    });
+    let finding = kept.next();
+    drop(kept);
+    machine.report(finding);
 }
 
 /// What a CPU does next: what was granted already, or what is decided now.

@@ -31,7 +31,7 @@ impl Protocol {
     }
 
     pub(crate) fn is_counted(&self) -> bool {
-        self.setup.policy.history.lazy_references == LazyReferences::Counted
+        self.setup.policy.lazy_references == LazyReferences::Counted
     }
 
     pub(crate) fn is_isolated(&self) -> bool {

@@ -1,6 +1,6 @@
 //! What is explored: how many CPUs, under which policy, from where, and how much may happen.
 
-use tlbkit::{CpuSetUpkeep, History, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
+use tlbkit::{CpuSetUpkeep, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
 
 use crate::deviation::Deviation;
 use crate::state::{Budget, CpuNumber, SpaceNumber};
@@ -71,7 +71,7 @@ fn isolated(user_flush: UserFlush) -> Policy {
 }
 
 fn counted() -> Policy {
-    Policy { history: History { lazy_references: LazyReferences::Counted, ..History::NONE }, ..exact() }
+    Policy { lazy_references: LazyReferences::Counted, ..exact() }
 }
 
 fn trimmed() -> Policy {

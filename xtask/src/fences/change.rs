@@ -1,4 +1,4 @@
-//! The fences and orderings of a source file, and each as it is one step weaker.
+//! The fences and orderings of a source file, and each of them made one step weaker.
 
 use crate::tidy::source::{Source, word_columns};
 use std::fmt;
@@ -13,6 +13,12 @@ pub(super) struct Change {
     pub(super) line: usize,
     /// The function that it is in.
     pub(super) function: String,
+    weakening: Weakening,
+}
+
+/// The step from an ordering to a weaker one, or from a fence to none.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Weakening {
     is_fence: bool,
     from: &'static str,
     /// `None` takes the fence away.
@@ -34,8 +40,9 @@ const PATH: &str = "Ordering::";
 impl Change {
     /// The kind of place, and the step.
     pub(super) fn what(&self) -> String {
-        let kind = if self.is_fence { "fence " } else { "" };
-        format!("{kind}{} -> {}", self.from, self.to.unwrap_or("none"))
+        let Weakening { is_fence, from, to, .. } = &self.weakening;
+        let kind = if *is_fence { "fence " } else { "" };
+        format!("{kind}{from} -> {}", to.unwrap_or("none"))
     }
 
     /// `text`, the file, with the change made.
@@ -44,8 +51,8 @@ impl Change {
             if n + 1 != self.line {
                 return format!("{line}\n");
             }
-            let replacement = self.to.map_or("()".to_owned(), |to| format!("{PATH}{to}"));
-            let Range { start, end } = self.columns;
+            let Weakening { to, columns: Range { start, end }, .. } = self.weakening;
+            let replacement = to.map_or("()".to_owned(), |to| format!("{PATH}{to}"));
             format!("{}{replacement}{}\n", &line[..start], &line[end..])
         };
         text.lines().enumerate().map(line).collect()
@@ -68,24 +75,19 @@ pub(super) fn changes(name: &str, text: &str) -> Vec<Change> {
             function = name.to_owned();
         }
         for column in word_columns(code, PATH) {
-            found.extend(at(code, column).map(|(is_fence, from, to, columns)| Change {
+            found.extend(at(code, column).map(|weakening| Change {
                 file: name.to_owned(),
                 line,
                 function: function.clone(),
-                is_fence,
-                from,
-                to,
-                columns,
+                weakening,
             }));
         }
     }
     found
 }
 
-type Step = (bool, &'static str, Option<&'static str>, Range<usize>);
-
 /// The changes to the ordering that stands at `column`.
-fn at(code: &str, column: usize) -> impl Iterator<Item = Step> {
+fn at(code: &str, column: usize) -> impl Iterator<Item = Weakening> {
     let ordering = &code[column + PATH.len()..];
     let is_whole =
         |name: &str| ordering.starts_with(name) && !ordering[name.len()..].starts_with(char::is_alphanumeric);
@@ -93,9 +95,11 @@ fn at(code: &str, column: usize) -> impl Iterator<Item = Step> {
     WEAKER.iter().filter(move |(from, _)| is_whole(from)).flat_map(move |&(from, weaker)| {
         let end = column + PATH.len() + from.len();
         let steps = weaker.iter().filter(move |&&to| fence.is_none() || to != "Relaxed");
-        let weakened = steps.map(move |&to| (fence.is_some(), from, Some(to), column..end));
+        let weakened =
+            steps.map(move |&to| Weakening { is_fence: fence.is_some(), from, to: Some(to), columns: column..end });
         // The parenthesis goes with the fence.
-        weakened.chain(fence.map(|start| (true, from, None, start..end + 1)))
+        let removed = fence.map(|start| Weakening { is_fence: true, from, to: None, columns: start..end + 1 });
+        weakened.chain(removed)
     })
 }
 

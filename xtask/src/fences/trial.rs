@@ -1,4 +1,4 @@
-//! One run of the handshakes on a copy of the protocol: built with loom, bounded in time.
+//! Runs the handshakes under loom on a copy of the protocol, within a limit of time.
 
 use super::change::Change;
 use crate::workshop::{Sets, Workshop};
@@ -42,11 +42,11 @@ impl fmt::Display for Verdict {
 }
 
 /// A copy of the protocol.
-pub(super) struct Trial {
+pub(super) struct ProtocolCopy {
     workshop: Workshop,
 }
 
-impl Trial {
+impl ProtocolCopy {
     /// Copies the protocol of the workspace at `root`.
     pub(super) fn new(root: &Path) -> Result<Self> {
         Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["lib/tlbkit", "lib/tlbkit-arch"])? })

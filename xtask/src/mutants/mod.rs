@@ -1,15 +1,20 @@
 //! `cargo xtask mutants`: each historical bug of `verify/mutants/` is put into a copy of the protocol, and must be
-//! caught; the protocol as it is must stand a hundred times as many seeds.
+//! caught; the protocol as it is must stand a hundred times as many seeds. Bugs of `verify/mutants/by-tests/`, in what
+//! stands around the protocol, must make the test fail that they name.
 
+mod by_tests;
 mod patch;
 mod trial;
 
-use crate::outcome::Outcome;
+use crate::outcome::StepOutcome;
 use crate::setup;
 use crate::workshop::Sets;
 use anyhow::{Context, Result, bail};
+use by_tests::TestedCopy;
+use patch::Patch;
+use std::collections::BTreeSet;
 use std::path::Path;
-use trial::{Row, Trial};
+use trial::{CheckerCopy, Search};
 
 /// Seeds through which each bug is looked for.
 const BUDGET: u64 = 50_000;
@@ -17,6 +22,7 @@ const BUDGET: u64 = 50_000;
 const CLEAN_TIMES: u64 = 100;
 /// With fewer, a patch has been lost.
 const LEAST: usize = 25;
+const LEAST_BY_TESTS: usize = 5;
 
 /// What is searched.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,9 +33,18 @@ enum What {
     Clean,
 }
 
+/// How each search is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    /// A line of a table.
+    Text,
+    /// A line of JSON.
+    Json,
+}
+
 /// What is asked for on the command line.
 struct Wish<'a> {
-    is_json: bool,
+    format: Format,
     /// Only the mutants whose name contains this.
     only: Option<&'a str>,
     what: What,
@@ -48,73 +63,120 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
 }
 
 fn search(root: &Path, wish: &Wish<'_>) -> Result<bool> {
-    let patches = patch::read_all(&root.join("verify/mutants"))?;
-    if patches.len() < LEAST {
-        bail!("verify/mutants/ holds {} patches; at least {LEAST} are asked for", patches.len());
-    }
-    let trial = Trial::new(root, &setup::target_dir(root), BUDGET)?;
-    let mut rows = Vec::new();
-    let wanted = |name: &str| wish.what == What::Everything && wish.only.is_none_or(|part| name.contains(part));
-    for (n, patch) in patches.iter().filter(|patch| wanted(&patch.name)).enumerate() {
-        if n % wish.every != 0 {
-            trial.try_on(patch).with_context(|| patch.file.display().to_string())?;
-            continue;
+    let copy = CheckerCopy::new(root, &setup::target_dir(root), BUDGET)?;
+    let mut searches = Vec::new();
+    if wish.what == What::Everything {
+        searches.extend(by_checker(root, &copy, wish)?);
+        searches.extend(by_tests(root, wish)?);
+        if searches.is_empty() {
+            bail!("no bug of `verify/mutants/` has `{}` in its name", wish.only.unwrap_or_default());
         }
-        let found = trial.look_for(patch).with_context(|| patch.file.display().to_string())?;
-        found.iter().for_each(|row| tell(row, wish.is_json));
-        rows.extend(found);
     }
+    let is_about_tests = !searches.is_empty() && searches.iter().all(|search| search.unit == by_tests::UNIT);
     let mut is_clean = true;
-    for sets in Sets::ALL {
-        let clean = trial.unmutated(wish.clean_times, sets)?;
-        tell(&clean, wish.is_json);
+    for sets in Sets::ALL.into_iter().filter(|_| !is_about_tests) {
+        let clean = copy.unmutated(wish.clean_times, sets)?;
+        tell(&clean, wish.format);
         is_clean &= clean.by.is_none();
     }
-    let caught = rows.iter().filter(|row| row.by.is_some()).count();
-    if !wish.is_json && wish.what == What::Everything {
-        println!("{caught} of {} searches found the bug; {BUDGET} seeds each", rows.len());
+    let caught = searches.iter().filter(|search| search.by.is_some()).count();
+    if wish.format == Format::Text && wish.what == What::Everything {
+        println!("{caught} of {} searches found the bug; {BUDGET} seeds each, or the tests of a crate", searches.len());
     }
-    Ok(caught == rows.len() && is_clean)
+    Ok(caught == searches.len() && is_clean)
+}
+
+/// The patches of a folder, of which there are at least so many, that are asked for.
+fn wanted(folder: &Path, least: usize, wish: &Wish<'_>) -> Result<Vec<Patch>> {
+    let mut patches = patch::read_all(folder)?;
+    if patches.len() < least {
+        bail!("{} holds {} patches; at least {least} are asked for", folder.display(), patches.len());
+    }
+    patches.retain(|patch| wish.only.is_none_or(|part| patch.name.contains(part)));
+    Ok(patches)
+}
+
+/// Bugs of the protocol, on the adversarial machine.
+fn by_checker(root: &Path, copy: &CheckerCopy, wish: &Wish<'_>) -> Result<Vec<Search>> {
+    let mut searches = Vec::new();
+    for (n, patch) in wanted(&root.join("verify/mutants"), LEAST, wish)?.iter().enumerate() {
+        if n % wish.every != 0 {
+            copy.try_on(patch).with_context(|| patch.file.display().to_string())?;
+            continue;
+        }
+        let found = copy.look_for(patch).with_context(|| patch.file.display().to_string())?;
+        found.iter().for_each(|search| tell(search, wish.format));
+        searches.extend(found);
+    }
+    Ok(searches)
+}
+
+/// Bugs around it, by the tests that they name.
+fn by_tests(root: &Path, wish: &Wish<'_>) -> Result<Vec<Search>> {
+    let patches = wanted(&root.join("verify/mutants/by-tests"), LEAST_BY_TESTS, wish)?;
+    let copy = TestedCopy::new(root, &setup::target_dir(root))?;
+    let (mut searches, mut heard) = (Vec::new(), BTreeSet::new());
+    for (n, patch) in patches.iter().enumerate() {
+        let context = || patch.file.display().to_string();
+        let witness = patch.witness.as_ref().context("no lines `Tests: ...` and `Fails: ...`").with_context(context)?;
+        if n % wish.every != 0 {
+            copy.try_on(patch).with_context(context)?;
+            continue;
+        }
+        if heard.insert(&witness.tests) {
+            copy.hear_without_a_bug(witness)?;
+        }
+        let search = copy.look_for(patch, witness).with_context(context)?;
+        tell(&search, wish.format);
+        searches.push(search);
+    }
+    Ok(searches)
 }
 
 /// The step of `cargo xtask test`: all apply, each fourth is caught, and the protocol as it is holds for one budget in
 /// each build.
-pub(crate) fn check(root: &Path) -> Result<Outcome> {
-    let is_fine = search(root, &Wish { is_json: false, only: None, what: What::Everything, clean_times: 1, every: 4 })?;
-    Ok(if is_fine { Outcome::Ok(String::new()) } else { Outcome::Failed("see the table above".to_owned()) })
+pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
+    let wish = Wish { format: Format::Text, only: None, what: What::Everything, clean_times: 1, every: 4 };
+    let is_fine = search(root, &wish)?;
+    Ok(if is_fine { StepOutcome::Ok(String::new()) } else { StepOutcome::Failed("see the table above".to_owned()) })
 }
 
 fn parse(args: &[String]) -> Result<Wish<'_>> {
-    let mut wish = Wish { is_json: false, only: None, what: What::Everything, clean_times: CLEAN_TIMES, every: 1 };
+    let mut wish =
+        Wish { format: Format::Text, only: None, what: What::Everything, clean_times: CLEAN_TIMES, every: 1 };
     for arg in args {
         match arg.as_str() {
-            "--json" => wish.is_json = true,
+            "--json" => wish.format = Format::Json,
             "--quick" => wish.clean_times = 1,
             "--clean" => wish.what = What::Clean,
             flag if flag.starts_with('-') => {
                 bail!("`mutants` takes `--json`, `--quick`, `--clean` and a name, got `{flag}`")
             }
-            name => wish.only = Some(name),
+            // Who asks for one bug does not ask for millions of seeds without it.
+            name => (wish.only, wish.clean_times) = (Some(name), 1),
         }
     }
     Ok(wish)
 }
 
-fn tell(row: &Row, is_json: bool) {
-    println!("{}", if is_json { json(row) } else { line(row) });
+fn tell(search: &Search, format: Format) {
+    match format {
+        Format::Text => println!("{}", line(search)),
+        Format::Json => println!("{}", json(search)),
+    }
 }
 
-fn line(row: &Row) -> String {
-    let by = row.by.as_deref().unwrap_or("NOT CAUGHT");
-    let by = if row.mutant == "(none)" && row.by.is_none() { "nothing found" } else { by };
-    let Row { mutant, needed, unit, seconds, origin, .. } = row;
+fn line(search: &Search) -> String {
+    let by = search.by.as_deref().unwrap_or("NOT CAUGHT");
+    let by = if search.mutant == "(none)" && search.by.is_none() { "nothing found" } else { by };
+    let Search { mutant, needed, unit, seconds, origin, .. } = search;
     format!("{mutant:<44} {by:<18} {needed:>9} {unit:<6} {seconds:>7.2} s  {origin}")
 }
 
-fn json(row: &Row) -> String {
+fn json(search: &Search) -> String {
     serde_json::json!({
-        "mutant": row.mutant, "origin": row.origin, "caught": row.by.is_some(), "by": row.by,
-        "needed": row.needed, "unit": row.unit, "seconds": row.seconds,
+        "mutant": search.mutant, "origin": search.origin, "caught": search.by.is_some(), "by": search.by,
+        "needed": search.needed, "unit": search.unit, "seconds": search.seconds,
     })
     .to_string()
 }
@@ -123,16 +185,23 @@ fn json(row: &Row) -> String {
 mod tests {
     use super::*;
 
-    fn row(by: Option<&str>) -> Row {
+    fn searched(by: Option<&str>) -> Search {
         let by = by.map(str::to_owned);
-        Row { mutant: "a-bug".to_owned(), origin: "somebody".to_owned(), by, needed: 12, unit: "seeds", seconds: 0.5 }
+        Search {
+            mutant: "a-bug".to_owned(),
+            origin: "somebody".to_owned(),
+            by,
+            needed: 12,
+            unit: "seeds",
+            seconds: 0.5,
+        }
     }
 
     #[test]
     fn a_bug_that_is_not_caught_stands_out() {
-        assert!(line(&row(None)).contains("NOT CAUGHT"));
-        assert!(line(&row(Some("freed frame"))).contains("freed frame"));
-        assert!(json(&row(None)).contains("\"caught\":false"));
+        assert!(line(&searched(None)).contains("NOT CAUGHT"));
+        assert!(line(&searched(Some("freed frame"))).contains("freed frame"));
+        assert!(json(&searched(None)).contains("\"caught\":false"));
     }
 
     #[test]
@@ -143,8 +212,11 @@ mod tests {
 
     #[test]
     fn every_patch_of_the_tree_has_its_origin() -> Result<()> {
-        let patches = patch::read_all(&setup::root()?.join("verify/mutants"))?;
-        assert!(patches.len() >= LEAST, "{}", patches.len());
+        let folder = setup::root()?.join("verify/mutants");
+        let patches = patch::read_all(&folder)?;
+        assert!(patches.len() >= LEAST && patches.iter().all(|patch| patch.witness.is_none()), "{}", patches.len());
+        let by_tests = patch::read_all(&folder.join("by-tests"))?;
+        assert!(by_tests.len() >= LEAST_BY_TESTS && by_tests.iter().all(|patch| patch.witness.is_some()));
         Ok(())
     }
 }

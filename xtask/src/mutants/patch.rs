@@ -1,5 +1,6 @@
 //! `verify/mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program
-//! shows it when all its schedules are explored, or in which build alone it shows; then a unified diff.
+//! shows it when all its schedules are explored, or in which build alone it shows; then a unified diff. Those of
+//! `verify/mutants/by-tests/` name the tests that are run, and the one that must fail.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -18,8 +19,19 @@ pub(super) struct Patch {
     pub(super) explored: Option<String>,
     /// The build that shows it.
     pub(super) sets: Sets,
+    /// The tests that show it, if not the checker does.
+    pub(super) witness: Option<Witness>,
     /// The file.
     pub(super) file: PathBuf,
+}
+
+/// Tests that look for a bug.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Witness {
+    /// What `cargo test --package` is given.
+    pub(super) tests: String,
+    /// The test that must fail.
+    pub(super) test: String,
 }
 
 /// All patches of `folder`, by name.
@@ -51,7 +63,12 @@ fn parse(file: &Path, text: &str) -> Result<Patch> {
         Some(other) => bail!("`Build:` is `narrow_sets` or left out, not `{other}`"),
     };
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Patch { name, origin, explored: header("Explored:"), sets, file: file.to_path_buf() })
+    let witness = match (header("Tests:"), header("Fails:")) {
+        (Some(tests), Some(test)) => Some(Witness { tests, test }),
+        (None, None) => None,
+        _ => bail!("`Tests: ...` and `Fails: ...` belong together"),
+    };
+    Ok(Patch { name, origin, explored: header("Explored:"), sets, witness, file: file.to_path_buf() })
 }
 
 #[cfg(test)]
@@ -66,6 +83,7 @@ mod tests {
             "Breaks: something\n--- a/x\n",
             "Origin:\nBreaks: b\n",
             "Origin: o\nBreaks: b\nBuild: x\n",
+            "Origin: o\nBreaks: b\nTests: tlbkit-x86\n",
             "--- a/x\nOrigin: late\nBreaks: late\n",
         ] {
             assert!(parse(Path::new("m/a-bug.patch"), bad).is_err(), "{bad:?}");

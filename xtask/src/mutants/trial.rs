@@ -25,7 +25,7 @@ const BOUND: &str = "2";
 
 /// What became of one bug.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Row {
+pub(super) struct Search {
     pub(super) mutant: String,
     pub(super) origin: String,
     /// The property that was broken, if one was.
@@ -39,12 +39,12 @@ pub(super) struct Row {
 }
 
 /// A copy of the protocol and of what checks it.
-pub(super) struct Trial {
+pub(super) struct CheckerCopy {
     workshop: Workshop,
     budget: u64,
 }
 
-impl Trial {
+impl CheckerCopy {
     /// Copies the workspace at `root`; each bug is looked for through `budget` seeds.
     pub(super) fn new(root: &Path, target: &Path, budget: u64) -> Result<Self> {
         Ok(Self { workshop: Workshop::new(root, &target.join("mutants"), &CRATES)?, budget })
@@ -57,7 +57,7 @@ impl Trial {
     }
 
     /// Looks for `patch` in a copy that has it: through seeds, then through all schedules of its program, if any.
-    pub(super) fn look_for(&self, patch: &Patch) -> Result<Vec<Row>> {
+    pub(super) fn look_for(&self, patch: &Patch) -> Result<Vec<Search>> {
         self.workshop.apply(&patch.file).context("the patch does not apply any more")?;
         let rows = self.build(QUICK, patch.sets).and_then(|checker| {
             let seeds = self.search(&checker, &patch.name, &patch.origin, self.budget)?;
@@ -69,7 +69,7 @@ impl Trial {
     }
 
     /// The same search `times` as long on the protocol as it is: nothing may be found.
-    pub(super) fn unmutated(&self, times: u64, sets: Sets) -> Result<Row> {
+    pub(super) fn unmutated(&self, times: u64, sets: Sets) -> Result<Search> {
         let checker = self.build(if times > 1 { FULL } else { QUICK }, sets)?;
         let what = match sets {
             Sets::Wide => "the protocol as it is",
@@ -78,10 +78,10 @@ impl Trial {
         self.search(&checker, "(none)", what, self.budget * times)
     }
 
-    fn search(&self, checker: &Path, mutant: &str, origin: &str, budget: u64) -> Result<Row> {
+    fn search(&self, checker: &Path, mutant: &str, origin: &str, budget: u64) -> Result<Search> {
         let start = Instant::now();
         let found = check(checker, &["--budget", &budget.to_string()])?;
-        Ok(Row {
+        Ok(Search {
             mutant: mutant.to_owned(),
             origin: origin.to_owned(),
             by: found["finding"].as_str().map(str::to_owned),
@@ -91,10 +91,10 @@ impl Trial {
         })
     }
 
-    fn explore(&self, checker: &Path, patch: &Patch, program: &str) -> Result<Row> {
+    fn explore(&self, checker: &Path, patch: &Patch, program: &str) -> Result<Search> {
         let start = Instant::now();
         let found = check(checker, &["--program", program, "--policy", "tlbkit", "--exhaustive", BOUND])?;
-        Ok(Row {
+        Ok(Search {
             mutant: format!("  all of {program}"),
             origin: patch.name.clone(),
             by: found["finding"].as_str().map(str::to_owned),

@@ -1,4 +1,4 @@
-//! The kernel of this tree, and one boot of it under QEMU's own emulation.
+//! Builds the kernel of this tree, and boots it once under QEMU's own emulation.
 
 use anyhow::Result;
 use serde_json::Value;

@@ -111,7 +111,7 @@ const HUNTS: &[(&str, Words)] = &[
 ];
 
 /// What came of one hunt.
-struct Row<'a> {
+struct Hunt<'a> {
     mutant: &'a str,
     /// What was found wrong.
     caught: Option<String>,
@@ -125,9 +125,9 @@ pub(super) fn run(root: &Path, effort: &Effort) -> Result<bool> {
     let kernel = emulator::build(root)?;
     let mut fine = has_right_scopes(&kernel)?;
     for &words in ALL {
-        let row = hunt(NO_MUTANT, &kernel, words, effort.clean_seeds.clone())?;
-        fine &= row.caught.is_none();
-        tell(&row, words);
+        let hunted = hunt(NO_MUTANT, &kernel, words, effort.clean_seeds.clone())?;
+        fine &= hunted.caught.is_none();
+        tell(&hunted, words);
     }
     if effort.emulators == Emulators::QemuAndBochs {
         fine &= holds_on_bochs(&kernel)?;
@@ -143,21 +143,21 @@ fn finds_bugs(root: &Path, every: usize) -> Result<bool> {
     workshop.add(root, KERNEL)?;
     let mut fine = true;
     for &(mutant, words) in HUNTS.iter().step_by(every) {
-        let row = trial(root, &workshop, mutant, words).with_context(|| format!("mutant {mutant}"))?;
-        fine &= row.caught.is_some();
-        tell(&row, words);
+        let hunted = trial(root, &workshop, mutant, words).with_context(|| format!("mutant {mutant}"))?;
+        fine &= hunted.caught.is_some();
+        tell(&hunted, words);
     }
     Ok(fine)
 }
 
-fn trial<'a>(root: &Path, workshop: &Workshop, mutant: &'a str, words: Words) -> Result<Row<'a>> {
+fn trial<'a>(root: &Path, workshop: &Workshop, mutant: &'a str, words: Words) -> Result<Hunt<'a>> {
     let patch = root.join("verify/mutants").join(format!("{mutant}.patch"));
     workshop.apply(&patch)?;
-    let row = tlbkit_boot::build(&workshop.root.join(KERNEL), &workshop.target)
+    let hunted = tlbkit_boot::build(&workshop.root.join(KERNEL), &workshop.target)
         .map_err(Into::into)
         .and_then(|kernel| hunt(mutant, &kernel, words, SEEDS));
     workshop.revert(&patch)?;
-    row
+    hunted
 }
 
 /// Runs until something is found.
@@ -166,7 +166,7 @@ fn hunt<'a>(
     kernel: &Path,
     (cpus, threads, words): Words,
     seeds: RangeInclusive<u32>,
-) -> Result<Row<'a>> {
+) -> Result<Hunt<'a>> {
     let begun = Instant::now();
     let mut caught = None;
     let mut tried = 0;
@@ -178,7 +178,7 @@ fn hunt<'a>(
             break;
         }
     }
-    Ok(Row { mutant, caught, tried, seconds: begun.elapsed().as_secs_f64() })
+    Ok(Hunt { mutant, caught, tried, seconds: begun.elapsed().as_secs_f64() })
 }
 
 /// What is wrong with a run. With a bug, one that does not end has found nothing; without, it must end, and the TLB
@@ -195,8 +195,8 @@ fn found(mutant: &str, ended: &Ended) -> Option<String> {
     (!has_bug && evicted > 0).then(|| format!("{evicted} translations were evicted"))
 }
 
-fn tell(row: &Row<'_>, (cpus, threads, words): Words) {
-    let Row { mutant, caught, tried, seconds } = row;
+fn tell(hunted: &Hunt<'_>, (cpus, threads, words): Words) {
+    let Hunt { mutant, caught, tried, seconds } = hunted;
     let what = caught.as_deref().unwrap_or("nothing found");
     println!("{mutant:<38} {what} | {tried} seeds | {seconds:.1} s | {cpus} CPUs {threads:?}, {words}");
 }

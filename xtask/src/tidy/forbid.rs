@@ -2,12 +2,13 @@
 
 use super::repo::{Repo, Report};
 use super::source::{Source, word_columns};
+use crate::libraries::LIBRARIES;
 
 const UNSAFE_ROOMS: &[&str] =
     &["tlbkit-x86", "kernel", "tlbkit-c", "tlbkit-sim", "tlbkit-check", "tlbkit-host", "fuzz"];
 const ASM_ROOMS: &[&str] = &["tlbkit-x86", "kernel"];
-const NO_STD_CRATES: &[&str] =
-    &["tlbkit", "tlbkit-arch", "tlbkit-pmap", "tlbkit-workloads", "tlbkit-x86", "tlbkit-c", "kernel"];
+/// What may not know std besides the [`LIBRARIES`].
+const NO_STD_CRATES: &[&str] = &["tlbkit-workloads", "kernel"];
 /// The one file of a `no_std` crate that knows std, under the feature `observe`.
 const OBSERVER: &str = "lib/tlbkit/src/sync.rs";
 const ORDERINGS: &[&str] = &["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
@@ -43,7 +44,7 @@ pub(super) fn asm_room(repo: &Repo, report: &mut Report<'_>) {
 
 pub(super) fn no_std(repo: &Repo, report: &mut Report<'_>) {
     let is_bound = |source: &&Source| {
-        let in_src = NO_STD_CRATES.contains(&source.crate_dir()) && source.path.contains("/src/");
+        let in_src = [LIBRARIES, NO_STD_CRATES].concat().contains(&source.crate_dir()) && source.path.contains("/src/");
         in_src && source.path != OBSERVER
     };
     for source in repo.rust().filter(is_bound) {

@@ -3,6 +3,7 @@
 //! One rule is one small function from the whole repository to findings, and stands in `RULES` under its name; beside
 //! each stands a test that shows it failing. What a rule is for is said in `CONTRIBUTING.md`.
 
+mod bools;
 mod circles;
 mod forbid;
 mod links;
@@ -29,6 +30,7 @@ const RULES: &[(&str, Rule)] = &[
     ("unfinished", forbid::unfinished),
     ("machine-path", forbid::machine_path),
     ("ordering-reason", forbid::ordering_reason),
+    ("bool-parameter", bools::bool_parameter),
     ("no-circles", circles::no_circles),
     ("dead-link", links::dead_links),
     ("number-source", numbers::number_source),

@@ -6,7 +6,7 @@ use std::{fmt, fs, path::Path};
 
 /// One breach of one rule.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Finding {
+pub(super) struct Breach {
     path: String,
     line: usize,
     rule: &'static str,
@@ -14,7 +14,7 @@ pub(super) struct Finding {
     what: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for Breach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}: {}: {}", self.path, self.line, self.rule, self.what)
     }
@@ -51,11 +51,11 @@ pub(super) type Report<'a> = dyn FnMut(&Source, usize, String) + 'a;
 pub(super) type Rule = fn(&Repo, &mut Report<'_>);
 
 /// Every finding of `rules`, in order.
-pub(super) fn check(repo: &Repo, rules: &[(&'static str, Rule)]) -> Vec<Finding> {
+pub(super) fn check(repo: &Repo, rules: &[(&'static str, Rule)]) -> Vec<Breach> {
     let mut findings = Vec::new();
     for &(rule, look) in rules {
         let mut report = |source: &Source, line: usize, what: String| {
-            findings.push(Finding { path: source.path.clone(), line, rule, what });
+            findings.push(Breach { path: source.path.clone(), line, rule, what });
         };
         look(repo, &mut report);
     }

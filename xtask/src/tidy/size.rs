@@ -17,7 +17,7 @@ pub(super) fn file_lines(repo: &Repo, report: &mut Report<'_>) {
 
 pub(super) fn function_lines(repo: &Repo, report: &mut Report<'_>) {
     for source in repo.rust() {
-        for Function { name, lines: (first, last) } in &source.functions {
+        for Function { name, lines: (first, last), .. } in &source.functions {
             let lines_count = last + 1 - first;
             if lines_count > FUNCTION_LINES_MAX {
                 report(source, *first, format!("fn {name} has {lines_count} lines, at most {FUNCTION_LINES_MAX}"));

@@ -25,11 +25,13 @@ pub(crate) struct Source {
     pub(crate) functions: Vec<Function>,
 }
 
-/// A function: its name, and the first and last of its lines, from 1.
+/// A function: its name, the first and last of its lines, from 1, and its parameters that are a `bool`.
 #[derive(Debug)]
 pub(crate) struct Function {
     pub(crate) name: String,
     pub(crate) lines: (usize, usize),
+    /// Empty where C or a trait forces them: the trait's own definition is a function too.
+    pub(crate) bool_parameters: Vec<String>,
 }
 
 impl Source {
@@ -127,6 +129,14 @@ impl<'ast> Visit<'ast> for Source {
         visit::visit_item_fn(self, function);
     }
 
+    fn visit_item_impl(&mut self, block: &'ast syn::ItemImpl) {
+        let functions_before = self.functions.len();
+        visit::visit_item_impl(self, block);
+        if block.trait_.is_some() {
+            self.functions[functions_before..].iter_mut().for_each(|function| function.bool_parameters.clear());
+        }
+    }
+
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
         self.note(&function.sig, function.block.span());
         visit::visit_impl_item_fn(self, function);
@@ -141,8 +151,26 @@ impl<'ast> Visit<'ast> for Source {
 impl Source {
     fn note(&mut self, signature: &syn::Signature, body: Span) {
         let lines = (signature.fn_token.span.start().line, body.end().line);
-        self.functions.push(Function { name: signature.ident.to_string(), lines });
+        let bool_parameters = if signature.abi.is_some() { Vec::new() } else { bool_parameters(signature) };
+        self.functions.push(Function { name: signature.ident.to_string(), lines, bool_parameters });
     }
+}
+
+/// The names of the parameters that are a `bool` or a reference to one.
+fn bool_parameters(signature: &syn::Signature) -> Vec<String> {
+    let name = |argument: &syn::FnArg| {
+        let syn::FnArg::Typed(typed) = argument else { return None };
+        let kind = match &*typed.ty {
+            syn::Type::Reference(reference) => &*reference.elem,
+            kind => kind,
+        };
+        let is_bool = matches!(kind, syn::Type::Path(path) if path.path.is_ident("bool"));
+        is_bool.then(|| match &*typed.pat {
+            syn::Pat::Ident(name) => name.ident.to_string(),
+            _ => "_".to_owned(),
+        })
+    };
+    signature.inputs.iter().filter_map(name).collect()
 }
 
 /// The attributes of an item, if it is of a kind that has them.

@@ -50,7 +50,7 @@ pub(super) struct Span {
 /// A number beside an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Where.
+    /// Where it stands along the axis.
     pub(super) place: f64,
     /// What is written there; nothing at a line between two numbers.
     pub(super) label: Option<String>,

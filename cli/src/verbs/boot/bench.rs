@@ -16,7 +16,7 @@ pub(super) struct Cost {
     pub(super) sample: Sample,
 }
 
-/// Everything.
+/// All that was measured.
 #[derive(Clone, Debug)]
 pub(super) struct Bench {
     /// None of an emulator.

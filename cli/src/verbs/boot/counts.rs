@@ -1,4 +1,4 @@
-//! What the kernel counted: true on any machine, emulated or not.
+//! What the kernel counted. Counts are right on every machine, emulated or not; cycles are not.
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};

@@ -5,10 +5,10 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Host, Sample};
-use tlbkit_sim::machine::{Kind, Machine};
+use tlbkit_sim::machine::{Machine, NumberKind};
 
 use super::bench::Bench;
-use crate::lab::machine_file::{Entries, Entry, MachineFile, Origin, today};
+use crate::lab::machine_file::{FieldNumber, FieldNumbers, MachineFile, Origin, today};
 use crate::output::file::write_whole;
 
 /// What was measured, was measured in a guest.
@@ -65,30 +65,31 @@ fn text(machine: String, host: &Host, date: String, bench: &Bench, cpus: u32) ->
         verb: "boot --bench",
         origin: &Origin { machine, host: &guest, date, base: BASE },
         base: &base,
-        entries: entries(bench, &guest),
+        numbers: numbers(bench, &guest),
         fracturing: Fracturing::Unclear,
     };
     Ok(written.text())
 }
 
-fn entries(bench: &Bench, guest: &Host) -> Entries {
+fn numbers(bench: &Bench, guest: &Host) -> FieldNumbers {
     let cost = |name: &str| bench.costs.iter().find(|cost| cost.name == name).map(|cost| cost.sample);
-    let direct = FIELDS.iter().filter_map(|&(name, field, how)| Some((field, entry(Kind::Input, cost(name)?, how))));
+    let direct =
+        FIELDS.iter().filter_map(|&(name, field, how)| Some((field, number(NumberKind::Input, cost(name)?, how))));
     let difference = |&(whole, part, field, how): &(&str, &str, &'static str, &str)| {
-        Some((field, entry(Kind::Calibrated, cost(whole)?.minus(&cost(part)?), how)))
+        Some((field, number(NumberKind::Calibrated, cost(whole)?.minus(&cost(part)?), how)))
     };
-    let count = |value: f64, how: &str| Entry { value, band: None, kind: Kind::Input, how: how.into() };
-    let mut entries: Entries = direct.chain(DIFFERENCES.iter().filter_map(difference)).collect();
-    entries.insert("system.frequency_mhz", count(guest.tsc_mhz.round(), "the time-stamp counter's rate"));
-    entries.insert("system.cpus", count(guest.cpus as f64, "the virtual machine's"));
-    entries
+    let count = |value: f64, how: &str| FieldNumber { value, band: None, kind: NumberKind::Input, how: how.into() };
+    let mut numbers: FieldNumbers = direct.chain(DIFFERENCES.iter().filter_map(difference)).collect();
+    numbers.insert("system.frequency_mhz", count(guest.tsc_mhz.round(), "the time-stamp counter's rate"));
+    numbers.insert("system.cpus", count(guest.cpus as f64, "the virtual machine's"));
+    numbers
 }
 
 /// What scatters too much is a prior.
-fn entry(kind: Kind, sample: Sample, how: &str) -> Entry {
-    let kind = if sample.is_noisy() { Kind::Prior } else { kind };
+fn number(kind: NumberKind, sample: Sample, how: &str) -> FieldNumber {
+    let kind = if sample.is_noisy() { NumberKind::Prior } else { kind };
     let how = format!("{how}; in the test kernel under KVM");
-    Entry { value: sample.median, band: Some([sample.low, sample.high]), kind, how }
+    FieldNumber { value: sample.median, band: Some([sample.low, sample.high]), kind, how }
 }
 
 #[cfg(test)]
@@ -98,35 +99,35 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn bench(pcid: bool) -> Bench {
+    fn bench(features: &serde_json::Value) -> Bench {
         let cost = |name: &str, median: f64| {
             let sample = Sample { low: median - 1.0, median, high: median + 2.0, repetitions: 301 };
             Cost { name: name.into(), sample }
         };
-        let run = || KernelRun { name: "x".into(), result: json!({ "pcid": pcid, "invpcid": false }), seconds: 1.0 };
+        let run = || KernelRun { name: "x".into(), result: features.clone(), seconds: 1.0 };
         let costs = [("invlpg", 150.0), ("ipi_send", 1000.0), ("ipi_round_trip", 2500.0)];
         let costs = costs.map(|(name, median)| cost(name, median)).to_vec();
         Bench { costs, timing: run(), pingpong: Vec::new(), flushes: Vec::new(), ebizzy: run() }
     }
 
-    fn machine(pcid: bool) -> Machine {
+    fn machine(features: &serde_json::Value) -> Machine {
         let host = Host { name: "somewhere".into(), ..Host::ask().unwrap() };
-        let text = text("mine".into(), &host, "2026-01-02".into(), &bench(pcid), 4).unwrap();
+        let text = text("mine".into(), &host, "2026-01-02".into(), &bench(features), 4).unwrap();
         Machine::parse("mine.toml", &text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
     #[test]
     fn what_was_measured_is_in_the_file_with_its_source() {
-        let machine = machine(true);
+        let machine = machine(&json!({ "pcid": true, "invpcid": false }));
         assert_eq!((machine.cycles.invlpg.value, machine.cycles.ipi_deliver_same_socket.value), (150.0, 1500.0));
         assert!(machine.cycles.invlpg.source.starts_with("measured on somewhere, 2026-01-02: INVLPG"));
-        assert_eq!(machine.cycles.ipi_deliver_same_socket.kind, Kind::Calibrated);
+        assert_eq!(machine.cycles.ipi_deliver_same_socket.kind, NumberKind::Calibrated);
         assert_eq!(machine.system.cpus.value, 4.0);
     }
 
     #[test]
     fn what_was_not_says_so_and_what_is_not_there_is_left_out() {
-        let machine = machine(false);
+        let machine = machine(&json!({ "pcid": false, "invpcid": false }));
         assert!(machine.cycles.zero_page.source.starts_with("not measured here; as recent-vm: "));
         assert!(!machine.features.pcid && machine.cycles.cr3_keep.is_none() && machine.cycles.invpcid_all.is_none());
     }

@@ -1,4 +1,5 @@
-//! One boot under QEMU, and what the kernel wrote. An emulator's cycles end here: nobody behind this file sees them.
+//! One boot under QEMU, and what the kernel wrote. An emulator's cycles mean nothing, so they are dropped here and no
+//! other file sees them.
 
 use std::fmt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What a person sees of a survey: each figure with its spread, what was found out, and what must not be believed.
+//! What a person is shown of a survey: each figure with its spread, the conclusions, and which of them are doubtful.
 
 use serde_json::{Value, json};
 use tlbkit_host::collateral::Fracturing;
@@ -132,7 +132,7 @@ fn collateral(survey: &Survey) -> Vec<Named> {
 }
 
 fn rings(survey: &Survey) -> Vec<Named> {
-    let row = |row: &tlbkit_host::ring::Row| {
+    let row = |row: &tlbkit_host::ring::RingCost| {
         let name = |pages| format!("hop, {} processes, {pages} pages", row.processes);
         [(name(0), row.idle), (name(256), row.few_pages), (name(512), row.many_pages)]
     };
@@ -140,16 +140,16 @@ fn rings(survey: &Survey) -> Vec<Named> {
 }
 
 /// Something that follows from the times.
-pub(super) struct Finding {
+pub(super) struct Conclusion {
     pub(super) name: &'static str,
     pub(super) value: String,
     pub(super) remark: String,
 }
 
 /// All of it, doubts included.
-pub(super) fn findings(survey: &Survey) -> Vec<Finding> {
+pub(super) fn findings(survey: &Survey) -> Vec<Conclusion> {
     let entries = |count: Option<usize>| count.map_or("no step seen".to_owned(), |count| count.to_string());
-    let finding = |name, value, remark: &str| Finding { name, value, remark: remark.to_owned() };
+    let finding = |name, value, remark: &str| Conclusion { name, value, remark: remark.to_owned() };
     let translation = &survey.translation;
     vec![
         finding("first-level entries", entries(translation.l1_entries), "the largest chase that misses nothing"),
@@ -163,16 +163,16 @@ pub(super) fn findings(survey: &Survey) -> Vec<Finding> {
     ]
 }
 
-fn fracturing(survey: &Survey) -> Finding {
+fn fracturing(survey: &Survey) -> Conclusion {
     let (value, remark) = match survey.collateral.fracturing() {
         Fracturing::On => ("on", "the flush of one page slows other pages as much as a flush of everything"),
         Fracturing::Off => ("off", "the flush of one page leaves other pages as fast as they were"),
         Fracturing::Unclear => ("unclear", "a flush of everything hardly shows, or the times lie between both cases"),
     };
-    Finding { name: "fracturing", value: value.into(), remark: remark.into() }
+    Conclusion { name: "fracturing", value: value.into(), remark: remark.into() }
 }
 
-fn ceiling(survey: &Survey) -> Finding {
+fn ceiling(survey: &Survey) -> Conclusion {
     let (value, remark) = match &survey.revocation.ceiling {
         Some(step) => (
             step.last.to_string(),
@@ -185,35 +185,35 @@ fn ceiling(survey: &Survey) -> Finding {
             ("no step seen".into(), "page by page and everything at once cost the same, or the host is noisy".into())
         }
     };
-    Finding { name: "ceiling in pages", value, remark }
+    Conclusion { name: "ceiling in pages", value, remark }
 }
 
-fn tags(survey: &Survey) -> Finding {
+fn tags(survey: &Survey) -> Conclusion {
     let (value, remark) = match survey.tags() {
         Some(tags) => (tags.to_string(), "processes in a ring that keep their translations; Linux has six tags a CPU"),
         None => ("no limit seen".into(), "rings of up to eight processes pay the same for a page"),
     };
-    Finding { name: "address-space tags", value, remark: remark.into() }
+    Conclusion { name: "address-space tags", value, remark: remark.into() }
 }
 
-fn company(survey: &Survey) -> Finding {
+fn company(survey: &Survey) -> Conclusion {
     let (value, remark) = match survey.revocation.remote() {
         Some(_) => ("measured", "with a thread asleep and one running on another CPU"),
         None => ("not measured", "this process may use one CPU only, so interrupts cost what they do elsewhere"),
     };
-    Finding { name: "other CPUs", value: value.into(), remark: remark.into() }
+    Conclusion { name: "other CPUs", value: value.into(), remark: remark.into() }
 }
 
-fn hypervisor(survey: &Survey) -> Finding {
+fn hypervisor(survey: &Survey) -> Conclusion {
     let (value, remark) = if survey.host.is_virtual {
         ("virtual", "walks are nested and interrupts pass the host below: the file holds for guests of this host only")
     } else {
         ("bare metal", "no hypervisor shows itself")
     };
-    Finding { name: "host", value: value.into(), remark: remark.into() }
+    Conclusion { name: "host", value: value.into(), remark: remark.into() }
 }
 
-fn noise(survey: &Survey) -> Finding {
+fn noise(survey: &Survey) -> Conclusion {
     let disturbance = &survey.disturbance;
     let value = format!("{:.1} % others, {:.1} % stolen", disturbance.others_percent, disturbance.stolen_percent);
     let noisy = all(survey).iter().filter(|figure| figure.sample.is_noisy()).count();
@@ -222,5 +222,5 @@ fn noise(survey: &Survey) -> Finding {
     } else {
         format!("quiet enough; {noisy} figures scatter widely and are priors in the file")
     };
-    Finding { name: "CPU time meanwhile", value, remark }
+    Conclusion { name: "CPU time meanwhile", value, remark }
 }

@@ -1,46 +1,46 @@
 //! From a survey to fields of a machine file: which field each measurement gives, and on what it rests.
 
 use tlbkit_host::{Sample, Survey};
-use tlbkit_sim::machine::{Kind, Machine};
+use tlbkit_sim::machine::{Machine, NumberKind};
 
-use crate::lab::machine_file::{Entries, Entry};
+use crate::lab::machine_file::{FieldNumber, FieldNumbers};
 
 /// Everything that the survey says about `base`'s fields.
-pub(super) fn entries(survey: &Survey, base: &Machine) -> Entries {
-    let mut derivation = Derivation { survey, base, entries: Entries::new() };
+pub(super) fn numbers(survey: &Survey, base: &Machine) -> FieldNumbers {
+    let mut derivation = Derivation { survey, base, numbers: FieldNumbers::new() };
     derivation.system();
     derivation.arrays();
     derivation.walks();
     derivation.instructions();
     derivation.revocation();
     derivation.lines();
-    derivation.entries
+    derivation.numbers
 }
 
 struct Derivation<'a> {
     survey: &'a Survey,
     base: &'a Machine,
-    entries: Entries,
+    numbers: FieldNumbers,
 }
 
 impl Derivation<'_> {
     /// Time, as cycles of the time-stamp counter. What scatters too much is a prior with its band.
-    fn time(&mut self, field: &'static str, kind: Kind, nanoseconds: &Sample, how: &str) {
+    fn time(&mut self, field: &'static str, kind: NumberKind, nanoseconds: &Sample, how: &str) {
         let cycles = nanoseconds.times(self.survey.host.tsc_mhz / 1e3);
-        let kind = if nanoseconds.is_noisy() { Kind::Prior } else { kind };
+        let kind = if nanoseconds.is_noisy() { NumberKind::Prior } else { kind };
         let round = |value: f64| (value * 10.0).round() / 10.0;
-        let entry = Entry {
+        let number = FieldNumber {
             value: round(cycles.median),
             band: Some([round(cycles.low), round(cycles.high)]),
             kind,
             how: how.into(),
         };
-        self.entries.insert(field, entry);
+        self.numbers.insert(field, number);
     }
 
     fn count(&mut self, field: &'static str, value: usize, how: &str) {
-        let entry = Entry { value: value as f64, band: None, kind: Kind::Input, how: how.into() };
-        self.entries.insert(field, entry);
+        let number = FieldNumber { value: value as f64, band: None, kind: NumberKind::Input, how: how.into() };
+        self.numbers.insert(field, number);
     }
 
     fn system(&mut self) {
@@ -69,7 +69,8 @@ impl Derivation<'_> {
             // Linux itself has six tags a CPU: a hardware that keeps more cannot show it.
             let band = Some([tags as f64, if tags < 6 { tags as f64 + 1.0 } else { 4096.0 }]);
             let how = "rings of processes; Linux gives out six tags".into();
-            self.entries.insert("tlb.stlb_pcids", Entry { value: tags as f64, band, kind: Kind::Calibrated, how });
+            self.numbers
+                .insert("tlb.stlb_pcids", FieldNumber { value: tags as f64, band, kind: NumberKind::Calibrated, how });
         }
     }
 
@@ -77,17 +78,18 @@ impl Derivation<'_> {
         let translation = &self.survey.translation;
         let nested = self.nested_nanoseconds();
         let how = "a walk in a chase, less the nested references of the machine that it is taken from";
-        self.time("walk.leaf_hot_cycles", Kind::Calibrated, &translation.walk_warm.minus(&nested), how);
-        self.time("walk.leaf_cold_cycles", Kind::Calibrated, &translation.walk_cold.minus(&nested), how);
+        self.time("walk.leaf_hot_cycles", NumberKind::Calibrated, &translation.walk_warm.minus(&nested), how);
+        self.time("walk.leaf_cold_cycles", NumberKind::Calibrated, &translation.walk_cold.minus(&nested), how);
         let (single, overlapped) = (translation.walk_warm.median, translation.walk_overlapped.median);
         if single > 0.0 {
             let value = (100.0 * overlapped / single).round().clamp(1.0, 100.0);
             let how = "a near walk where loads overlap, beside one in a chain".into();
-            self.entries.insert("walk.overlap_percent", Entry { value, band: None, kind: Kind::Calibrated, how });
+            self.numbers
+                .insert("walk.overlap_percent", FieldNumber { value, band: None, kind: NumberKind::Calibrated, how });
         }
         let how = "384 pages less as many lines";
-        self.time("cycles.stlb_hit_dependent", Kind::Input, &translation.stlb_hit, how);
-        self.time("cycles.stlb_hit_independent", Kind::Input, &translation.stlb_hit_overlapped, how);
+        self.time("cycles.stlb_hit_dependent", NumberKind::Input, &translation.stlb_hit, how);
+        self.time("cycles.stlb_hit_independent", NumberKind::Input, &translation.stlb_hit_overlapped, how);
     }
 
     /// What the nested references of one leaf cost by the base machine.
@@ -103,21 +105,21 @@ impl Derivation<'_> {
 
     fn instructions(&mut self) {
         let primitives = &self.survey.primitives;
-        self.time("cycles.syscall", Kind::Input, &primitives.syscall, "getppid");
-        self.time("cycles.copy_page", Kind::Input, &primitives.copy_page, "between near caches");
+        self.time("cycles.syscall", NumberKind::Input, &primitives.syscall, "getppid");
+        self.time("cycles.copy_page", NumberKind::Input, &primitives.copy_page, "between near caches");
         let how = "a fault that maps the page of zeros, with the handler";
-        self.time("cycles.page_fault_entry_exit", Kind::Calibrated, &primitives.read_fault, how);
+        self.time("cycles.page_fault_entry_exit", NumberKind::Calibrated, &primitives.read_fault, how);
         let zero = primitives.write_fault.minus(&primitives.read_fault);
         let how = "a fault that takes a new page, less one that takes the page of zeros; with allocation";
-        self.time("cycles.zero_page", Kind::Calibrated, &zero, how);
-        self.time("software.pause_cycles", Kind::Input, &primitives.pause, "PAUSE in a loop");
+        self.time("cycles.zero_page", NumberKind::Calibrated, &zero, how);
+        self.time("software.pause_cycles", NumberKind::Input, &primitives.pause, "PAUSE in a loop");
         if let Some(row) = self.survey.rings.ping_pong() {
             let keep = self.base.cycles.cr3_keep.as_ref().map_or(0.0, |cost| cost.value);
             let keep = keep * 1e3 / self.survey.host.tsc_mhz;
             let keep = Sample { low: keep, median: keep, high: keep, repetitions: usize::MAX };
             let hop = row.idle.minus(&primitives.syscall.times(2.0)).minus(&keep);
             let how = "a hop between two processes by eventfd, less two system calls and a kept CR3";
-            self.time("cycles.context_switch_base", Kind::Calibrated, &hop, how);
+            self.time("cycles.context_switch_base", NumberKind::Calibrated, &hop, how);
         }
     }
 
@@ -125,8 +127,8 @@ impl Derivation<'_> {
         if let Some(step) = &self.survey.revocation.ceiling {
             let value = (step.slope_before - step.slope_after) * self.survey.host.tsc_mhz / 1e3;
             let how = format!("mprotect: growth up to {} pages less growth beyond", step.last);
-            let entry = Entry { value: value.max(0.0).round(), band: None, kind: Kind::Calibrated, how };
-            self.entries.insert("cycles.invlpg", entry);
+            let number = FieldNumber { value: value.max(0.0).round(), band: None, kind: NumberKind::Calibrated, how };
+            self.numbers.insert("cycles.invlpg", number);
         }
         let Some(remote) = self.survey.revocation.remote() else { return };
         let cycles = &self.base.cycles;
@@ -134,17 +136,22 @@ impl Derivation<'_> {
         let share = |part: f64| remote.times(part / (send + deliver + cycles.interrupt_entry_exit.value));
         let how = "what a running thread elsewhere adds to the flush of one page, split as there";
         for (field, part) in [("cycles.ipi_send", send), ("cycles.ipi_deliver_same_socket", deliver)] {
-            self.time(field, Kind::Calibrated, &share(part), how);
+            self.time(field, NumberKind::Calibrated, &share(part), how);
         }
     }
 
     fn lines(&mut self) {
         let primitives = &self.survey.primitives;
         if let Some(transfer) = &primitives.line_transfer {
-            self.time("cache_line.same_socket_cycles", Kind::Input, transfer, "two threads that write in turn");
+            self.time("cache_line.same_socket_cycles", NumberKind::Input, transfer, "two threads that write in turn");
         }
-        self.time("cache_line.locked_op_cycles", Kind::Input, &primitives.locked_op, "a locked addition in a loop");
-        self.time("cache_line.full_fence_cycles", Kind::Input, &primitives.full_fence, "a fence in a loop");
+        self.time(
+            "cache_line.locked_op_cycles",
+            NumberKind::Input,
+            &primitives.locked_op,
+            "a locked addition in a loop",
+        );
+        self.time("cache_line.full_fence_cycles", NumberKind::Input, &primitives.full_fence, "a fence in a loop");
     }
 }
 

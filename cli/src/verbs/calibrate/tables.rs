@@ -25,7 +25,7 @@ fn optional(sample: &Option<Sample>) -> String {
 }
 
 fn loads(survey: &Survey) -> String {
-    let row = |point: &tlbkit_host::translation::Point| {
+    let row = |point: &tlbkit_host::translation::CurvePoint| {
         vec![point.pages.to_string(), cell(&point.small), optional(&point.large), cell(&point.dense)]
     };
     let rows: Vec<_> = survey.translation.curve.iter().map(row).collect();
@@ -33,7 +33,7 @@ fn loads(survey: &Survey) -> String {
 }
 
 fn revocation(survey: &Survey) -> String {
-    let row = |row: &tlbkit_host::revocation::Row| {
+    let row = |row: &tlbkit_host::revocation::RevocationCost| {
         let name = format!("{}, {}", figures::call_word(row.call), row.pages);
         vec![name, cell(&row.alone), optional(&row.asleep), optional(&row.spinning)]
     };
@@ -42,7 +42,7 @@ fn revocation(survey: &Survey) -> String {
 }
 
 fn rings(survey: &Survey) -> String {
-    let row = |row: &tlbkit_host::ring::Row| {
+    let row = |row: &tlbkit_host::ring::RingCost| {
         vec![row.processes.to_string(), cell(&row.idle), cell(&row.few_pages), cell(&row.many_pages)]
     };
     let rows: Vec<_> = survey.rings.rows.iter().map(row).collect();

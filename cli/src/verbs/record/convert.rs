@@ -1,11 +1,11 @@
 //! What perf wrote, read once: counted, and written again in the compact form.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 
 use anyhow::{Context, Result};
 use tlbkit_trace::{CompactWriter, Health, Summary, open};
+
+use crate::output::file::WholeFile;
 
 /// What is in a recording.
 pub(super) struct Converted {
@@ -26,13 +26,11 @@ pub(super) fn convert(perf_file: &Path, compact: Option<&Path>) -> Result<Conver
         }
     }
     if let Some(writer) = writer {
-        let file = writer.finish(source.health())?;
-        file.into_inner().context("writing the trace")?;
+        writer.finish(source.health())?.finish()?;
     }
     Ok(Converted { summary, health: source.health().clone() })
 }
 
-fn create(path: &Path) -> Result<CompactWriter<BufWriter<File>>> {
-    let file = File::create(path).with_context(|| path.display().to_string())?;
-    Ok(CompactWriter::new(BufWriter::new(file))?)
+fn create(path: &Path) -> Result<CompactWriter<WholeFile>> {
+    Ok(CompactWriter::new(WholeFile::begin(path)?)?)
 }

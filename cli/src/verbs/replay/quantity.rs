@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tlbkit_replay::{Bill, Bounds, Item, Part, Range, Tally, Who};
+use tlbkit_replay::{Bill, Bounds, CostItem, CostPart, Estimate, Tally, Who};
 
 use crate::lab::trace::Trace;
 
@@ -11,7 +11,7 @@ use crate::lab::trace::Trace;
 const MOST: usize = 5;
 
 /// One policy's answer.
-pub(super) struct Answer {
+pub(super) struct PolicyTally {
     pub(super) name: String,
     pub(super) tally: Tally,
 }
@@ -19,7 +19,7 @@ pub(super) struct Answer {
 /// One quantity of one policy.
 pub(super) struct Quantity {
     pub(super) quantity: String,
-    pub(super) range: Range,
+    pub(super) range: Estimate,
     /// What the recording kernel counted.
     pub(super) recorded: Option<u64>,
 }
@@ -27,21 +27,21 @@ pub(super) struct Quantity {
 /// Compared with the trace, if it has the calls across CPUs.
 const SENT: &str = "interrupts sent";
 
-const ITEMS: [(&str, Item); 5] = [
-    ("INVLPG", Item::Page),
-    ("INVPCID of a page", Item::UserPage),
-    ("CR3 loads that kept", Item::Keep),
-    ("CR3 loads that flushed", Item::Flush),
-    ("flushes of every tag", Item::Everything),
+const ITEMS: [(&str, CostItem); 5] = [
+    ("INVLPG", CostItem::Page),
+    ("INVPCID of a page", CostItem::UserPage),
+    ("CR3 loads that kept", CostItem::Keep),
+    ("CR3 loads that flushed", CostItem::Flush),
+    ("flushes of every tag", CostItem::Everything),
 ];
 
-fn exactly(count: f64) -> Range {
-    Range { low: count, value: count, high: count }
+fn exactly(count: f64) -> Estimate {
+    Estimate { low: count, value: count, high: count }
 }
 
-fn between(bounds: Bounds, per: f64) -> Range {
+fn between(bounds: Bounds, per: f64) -> Estimate {
     let (low, high) = (bounds.low as f64 / per, bounds.high as f64 / per);
-    Range { low, value: f64::midpoint(low, high), high }
+    Estimate { low, value: f64::midpoint(low, high), high }
 }
 
 /// Everything but callers.
@@ -63,7 +63,7 @@ pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
     }
     rows.push(plain("entries lost", between(tally.entries_lost, 1.0)));
     rows.extend(ITEMS.map(|(name, item)| plain(name, exactly(tally.bill.count(item) as f64))));
-    rows.extend(Part::ALL.map(|part| plain(&cycles(part.label()), tally.bill.cost(part, &trace.prices))));
+    rows.extend(CostPart::ALL.map(|part| plain(&cycles(part.label()), tally.bill.cost(part, &trace.prices))));
     rows.push(plain(&cycles("all"), tally.bill.total(&trace.prices)));
     rows
 }
@@ -84,7 +84,7 @@ fn bills(tally: &Tally, key: &dyn Fn(&Who) -> Option<String>) -> BTreeMap<String
 }
 
 /// Those that cost most under the first policy, with what they cost under each.
-pub(super) fn callers(trace: &Trace, answers: &[Answer]) -> Vec<(String, Vec<Range>)> {
+pub(super) fn callers(trace: &Trace, answers: &[PolicyTally]) -> Vec<(String, Vec<Estimate>)> {
     let names = trace.recording.names();
     let process = |who: &Who| Some(format!("process {}", names.text(who.comm)));
     let pattern = |who: &Who| {
@@ -96,20 +96,20 @@ pub(super) fn callers(trace: &Trace, answers: &[Answer]) -> Vec<(String, Vec<Ran
     rows
 }
 
-fn most(trace: &Trace, answers: &[Answer], key: &dyn Fn(&Who) -> Option<String>) -> Vec<(String, Vec<Range>)> {
+fn most(trace: &Trace, answers: &[PolicyTally], key: &dyn Fn(&Who) -> Option<String>) -> Vec<(String, Vec<Estimate>)> {
     let all: Vec<_> = answers.iter().map(|answer| bills(&answer.tally, key)).collect();
     let cost = |bill: &Bill| bill.total(&trace.prices);
     let mut keys: Vec<_> = all[0].iter().map(|(key, bill)| (key, cost(bill).value)).collect();
     keys.sort_by(|a, b| b.1.total_cmp(&a.1));
     let row = |(key, _): (&String, f64)| {
-        (key.clone(), all.iter().map(|bills| bills.get(key).map_or_else(Range::default, cost)).collect())
+        (key.clone(), all.iter().map(|bills| bills.get(key).map_or_else(Estimate::default, cost)).collect())
     };
     keys.into_iter().take(MOST).map(row).collect()
 }
 
 /// One object a row. `agreement_pct` is that of the quantity under the recording kernel's policy: how far to trust it
 /// under the others. Rows without a policy are about the trace.
-pub(super) fn json(trace: &Trace, answers: &[Answer]) -> Vec<Value> {
+pub(super) fn json(trace: &Trace, answers: &[PolicyTally]) -> Vec<Value> {
     let health = trace.recording.health();
     let about = [
         ("events", health.events),
@@ -131,13 +131,13 @@ pub(super) fn json(trace: &Trace, answers: &[Answer]) -> Vec<Value> {
     }
     for (key, costs) in callers(trace, answers) {
         let quantity = cycles(&key);
-        let row = |(answer, &cost): (&Answer, &Range)| object(Some(&answer.name), &quantity, cost, None, None);
+        let row = |(answer, &cost): (&PolicyTally, &Estimate)| object(Some(&answer.name), &quantity, cost, None, None);
         out.extend(answers.iter().zip(&costs).map(row));
     }
     out
 }
 
-fn object(policy: Option<&str>, quantity: &str, range: Range, recorded: Option<u64>, percent: Option<f64>) -> Value {
+fn object(policy: Option<&str>, quantity: &str, range: Estimate, recorded: Option<u64>, percent: Option<f64>) -> Value {
     json!({
         "policy": policy, "quantity": quantity, "value": range.value, "low": range.low, "high": range.high,
         "recorded": recorded, "agreement_pct": percent,

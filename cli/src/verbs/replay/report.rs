@@ -3,49 +3,52 @@
 use std::path::Path;
 
 use anyhow::Result;
-use tlbkit_replay::Part as Cycles;
+use tlbkit_replay::CostPart;
 
-use super::quantity::Answer;
+use super::quantity::PolicyTally;
 use super::tables::{REMARK, most, policies};
 use crate::lab::summary::{plots, programs};
 use crate::lab::trace::{Trace, agreement_cells};
-use crate::output::sheet::{self, Part, Sheet};
+use crate::output::sheet::{self, Sheet, SheetPart};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 /// What a person tells apart in a bar.
-const PARTS: [(&str, &[Cycles]); 4] = [
-    ("switches, crossings", &[Cycles::Switching, Cycles::Crossing]),
-    ("own flushes", &[Cycles::Flushing]),
-    ("interrupts", &[Cycles::Asking, Cycles::Waiting, Cycles::Answering]),
-    ("refilling", &[Cycles::Refilling]),
+const PARTS: [(&str, &[CostPart]); 4] = [
+    ("switches, crossings", &[CostPart::Switching, CostPart::Crossing]),
+    ("own flushes", &[CostPart::Flushing]),
+    ("interrupts", &[CostPart::Asking, CostPart::Waiting, CostPart::Answering]),
+    ("refilling", &[CostPart::Refilling]),
 ];
 
 /// Writes the page.
-pub(super) fn write(trace: &Trace, answers: &[Answer], path: &Path) -> Result<()> {
+pub(super) fn write(trace: &Trace, answers: &[PolicyTally], path: &Path) -> Result<()> {
     let summary = &trace.recording.summary;
     let agreement = agreement_cells(&trace.agreement(&answers[0].tally));
     let (side_by_side, callers) = (policies(trace, answers), most(trace, answers));
     let parts = vec![
-        Part::Heading("How far to trust it".into()),
-        Part::Words(format!("Replayed as {}, which recorded it, against what that kernel counted.", answers[0].name)),
-        Part::Table(agreement.0, agreement.1),
-        Part::Heading("What was recorded".into()),
-        Part::Plots(plots(summary)),
-        Part::Heading("Policies side by side".into()),
-        Part::Plots(vec![cost_plot(trace, answers)]),
-        Part::Table(side_by_side.0, side_by_side.1),
-        Part::Words(REMARK.replace('\n', " ")),
-        Part::Heading("What costs most".into()),
-        Part::Table(callers.0, callers.1),
-        Part::Heading("Who flushes".into()),
+        SheetPart::Heading("How far to trust it".into()),
+        SheetPart::Words(format!(
+            "Replayed as {}, which recorded it, against what that kernel counted.",
+            answers[0].name
+        )),
+        SheetPart::Table(agreement.0, agreement.1),
+        SheetPart::Heading("What was recorded".into()),
+        SheetPart::Plots(plots(summary)),
+        SheetPart::Heading("Policies side by side".into()),
+        SheetPart::Plots(vec![cost_plot(trace, answers)]),
+        SheetPart::Table(side_by_side.0, side_by_side.1),
+        SheetPart::Words(REMARK.replace('\n', " ")),
+        SheetPart::Heading("What costs most".into()),
+        SheetPart::Table(callers.0, callers.1),
+        SheetPart::Heading("Who flushes".into()),
         programs(summary),
     ];
     sheet::write(&Sheet { title: format!("{}, replayed", trace.name), about: trace.about(), parts }, path)
 }
 
-fn cost_plot(trace: &Trace, answers: &[Answer]) -> Plot {
-    let row = |answer: &Answer| {
-        let cost = |parts: &[Cycles]| -> f64 {
+fn cost_plot(trace: &Trace, answers: &[PolicyTally]) -> Plot {
+    let row = |answer: &PolicyTally| {
+        let cost = |parts: &[CostPart]| -> f64 {
             parts.iter().map(|&part| answer.tally.bill.cost(part, &trace.prices).value / 1e6).sum()
         };
         StackedRow {

@@ -1,8 +1,8 @@
 //! The answer as text: health and agreement first, then the policies side by side.
 
-use tlbkit_replay::Range;
+use tlbkit_replay::Estimate;
 
-use super::quantity::{Answer, Quantity, callers, rows};
+use super::quantity::{PolicyTally, Quantity, callers, rows};
 use crate::lab::trace::{Trace, agreement_table};
 use crate::output::range::range;
 use crate::output::table::grid;
@@ -10,7 +10,7 @@ use crate::output::table::grid;
 /// The rows under their heading.
 pub(super) type Cells = (Vec<String>, Vec<Vec<String>>);
 
-pub(super) fn text(trace: &Trace, answers: &[Answer]) -> String {
+pub(super) fn text(trace: &Trace, answers: &[PolicyTally]) -> String {
     let (head, rows) = policies(trace, answers);
     let (callers_head, callers) = most(trace, answers);
     let recorder = &answers[0].name;
@@ -29,7 +29,7 @@ pub(super) const REMARK: &str = "A range: from programs that never come back to 
 lowest prices, to\nprograms that want all of it again as fast as they can walk, at its highest.";
 
 /// A column a policy.
-pub(super) fn policies(trace: &Trace, answers: &[Answer]) -> Cells {
+pub(super) fn policies(trace: &Trace, answers: &[PolicyTally]) -> Cells {
     let all: Vec<Vec<Quantity>> = answers.iter().map(|answer| rows(trace, &answer.tally)).collect();
     let cell = |policy: &[Quantity], quantity: &str| {
         policy.iter().find(|row| row.quantity == quantity).map_or_else(|| "-".to_owned(), |row| range(row.range))
@@ -54,11 +54,11 @@ fn longest(all: &[Vec<Quantity>]) -> &[Quantity] {
     all.iter().max_by_key(|rows| rows.len()).map_or(&[], Vec::as_slice)
 }
 
-pub(super) fn most(trace: &Trace, answers: &[Answer]) -> Cells {
-    let line = |(key, costs): (String, Vec<Range>)| [key].into_iter().chain(costs.into_iter().map(range)).collect();
+pub(super) fn most(trace: &Trace, answers: &[PolicyTally]) -> Cells {
+    let line = |(key, costs): (String, Vec<Estimate>)| [key].into_iter().chain(costs.into_iter().map(range)).collect();
     (head(&["cycles of"], answers), callers(trace, answers).into_iter().map(line).collect())
 }
 
-fn head(first: &[&str], answers: &[Answer]) -> Vec<String> {
+fn head(first: &[&str], answers: &[PolicyTally]) -> Vec<String> {
     first.iter().map(ToString::to_string).chain(answers.iter().map(|answer| answer.name.clone())).collect()
 }

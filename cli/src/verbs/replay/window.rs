@@ -1,7 +1,5 @@
-//! The moment with the most flushes, for Perfetto's viewer.
+//! The stretch of a trace with the most flushes, written for Perfetto's viewer.
 
-use std::fs::File;
-use std::io::BufWriter;
 use std::ops::Range;
 use std::path::Path;
 
@@ -9,20 +7,19 @@ use anyhow::{Context, Result};
 use tlbkit_trace::{PerfettoWriter, Summary, open};
 
 use crate::lab::trace::Trace;
+use crate::output::file::WholeFile;
 
 /// Writes `milliseconds` of the trace at `from` to `path`.
 pub(super) fn write(trace: &Trace, from: &Path, milliseconds: u64, path: &Path) -> Result<()> {
     let name = || path.display().to_string();
     let window_ns = busiest(&trace.recording.summary, milliseconds * 1_000_000);
-    let file = File::create(path).with_context(name)?;
-    let mut writer = PerfettoWriter::new(BufWriter::new(file), window_ns).with_context(name)?;
+    let mut writer = PerfettoWriter::new(WholeFile::begin(path)?, window_ns).with_context(name)?;
     let mut source = open(from).with_context(|| from.display().to_string())?;
     // Where the trace is cut short was said when it was read for the answer.
     while let Ok(Some(event)) = source.next_event() {
         writer.add(&event, source.names()).with_context(name)?;
     }
-    writer.finish().with_context(name)?;
-    Ok(())
+    writer.finish().with_context(name)?.finish()
 }
 
 /// The window of this length around the interval with the most flushes.

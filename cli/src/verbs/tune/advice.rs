@@ -1,6 +1,6 @@
 //! What each setting would have saved, and the verdict on it.
 
-use tlbkit_replay::{Range, Tally};
+use tlbkit_replay::{Estimate, Tally};
 
 use super::knob::Setting;
 use crate::lab::trace::Trace;
@@ -20,18 +20,19 @@ pub(super) enum Worth {
 }
 
 impl Worth {
-    pub(super) fn of(gain: Range, cpu_cycles: f64) -> Self {
+    pub(super) fn of(gain: Estimate, cpu_cycles: f64) -> Self {
         let least = WORTH * cpu_cycles;
         match gain {
-            Range { low, .. } if low >= least => Self::Certainly,
-            Range { low, value, .. } if low > 0.0 && value >= least => Self::Perhaps,
+            Estimate { low, .. } if low >= least => Self::Certainly,
+            Estimate { low, value, .. } if low > 0.0 && value >= least => Self::Perhaps,
             _ => Self::No,
         }
     }
 
     pub(super) const fn label(self) -> &'static str {
         match self {
-            Self::Certainly => "yes",
+            // Never "yes": nothing was tried yet.
+            Self::Certainly => "worth trying",
             Self::Perhaps => "perhaps",
             Self::No => "no",
         }
@@ -42,7 +43,7 @@ impl Worth {
 pub(super) struct Advice {
     pub(super) setting: Setting,
     /// Cycles; below zero if it costs.
-    pub(super) gain: Range,
+    pub(super) gain: Estimate,
     pub(super) worth: Worth,
 }
 
@@ -56,7 +57,7 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
-    pub(super) fn percent(&self, gain: Range) -> String {
+    pub(super) fn percent(&self, gain: Estimate) -> String {
         percent(gain, self.cpu_cycles, Sign::Shown)
     }
 
@@ -94,13 +95,14 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
         let all = percent(tuned.recorder.bill.total(&tuned.trace.prices), tuned.cpu_cycles, Sign::Absent);
         let least = 100.0 * WORTH;
         let words =
-            format!("Nothing worth changing: no setting gains {least} % of CPU time for certain. Flushes cost {all}.");
+            format!("Nothing worth changing: no setting is sure to gain {least} % of CPU time. Flushes cost {all}.");
         verdict.push((words, [].as_slice()));
     }
     verdict.extend(best.into_iter().map(|advice| {
         let Setting { knob, value, commands, remark, .. } = &advice.setting;
-        let doubt = if advice.worth == Worth::Perhaps { "Perhaps, so measure it: " } else { "" };
-        let words = format!("{doubt}{knob} {value}: {} of CPU time. {remark}", tuned.percent(advice.gain));
+        let doubt = if advice.worth == Worth::Perhaps { "Perhaps: " } else { "Worth trying: " };
+        let gain = tuned.percent(advice.gain);
+        let words = format!("{doubt}{knob} {value}: {gain} of CPU time, if the replay is right. {remark}");
         (words, commands.as_slice())
     }));
     verdict
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn advice_is_given_for_gains_that_are_sure_and_large() {
-        let of = |low, value| Worth::of(Range { low, value, high: 100.0 }, 1000.0).label();
-        assert_eq!([of(1.0, 2.0), of(0.1, 2.0), of(0.1, 0.9), of(0.0, 50.0)], ["yes", "perhaps", "no", "no"]);
+        let of = |low, value| Worth::of(Estimate { low, value, high: 100.0 }, 1000.0).label();
+        assert_eq!([of(1.0, 2.0), of(0.1, 2.0), of(0.1, 0.9), of(0.0, 50.0)], ["worth trying", "perhaps", "no", "no"]);
     }
 }

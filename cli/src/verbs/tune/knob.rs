@@ -1,22 +1,19 @@
-//! What a user of Linux can really set, and how.
+//! The settings that a user of Linux can really change, and the commands that change them.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
-use tlbkit_replay::{Bill, Cause, Deduced, Paging, Pattern, Tally, Who, replay, replay_without};
+use tlbkit_replay::{Bill, Deduced, Paging, Pattern, Tally, Who, replay, replay_without};
 use tlbkit_sim::machine::Machine;
-use tlbkit_trace::Syscall;
 
+use super::allocator::{KEEPS_MEMORY, gives_back, keep_memory};
 use crate::lab::trace::{Trace, TraceArguments};
 
 /// Ceilings that are tried: around Linux's own 33, and at both ends.
 const CEILINGS: [u32; 13] = [0, 1, 2, 4, 8, 16, 24, 33, 48, 64, 128, 256, 513];
 /// Call patterns that are taken away, one at a time.
 const PATTERNS: usize = 5;
-/// M_TRIM_THRESHOLD, for the heap and for the arenas of threads.
-const GLIBC_TRIM: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=268435456   # glibc";
-const JEMALLOC: &str = "MALLOC_CONF=dirty_decay_ms:60000,muzzy_decay_ms:60000   # jemalloc";
 const CEILING_FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 
 /// A setting, in the words of whoever sets it.
@@ -134,9 +131,7 @@ const ALLOCATOR: &str = "allocator";
 
 /// The call patterns that cost most, each as if nobody had called so.
 fn allocator(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
-    let is_giving_back = |pattern: &Pattern| {
-        matches!(pattern.cause, Cause::DontNeed | Cause::Free | Cause::Call(Syscall::Brk | Syscall::Munmap))
-    };
+    let is_giving_back = |pattern: &Pattern| gives_back(pattern.cause);
     let mut bills: BTreeMap<Who, Bill> = BTreeMap::new();
     for (who, caller) in &recorder.by_caller {
         if who.pattern.as_ref().is_some_and(is_giving_back) {
@@ -147,24 +142,11 @@ fn allocator(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> 
     most.sort_by(|a, b| b.1.total_cmp(&a.1));
     let knob = |(who, _): (Who, f64)| {
         let pattern = who.pattern?;
-        let (commands, remark) = keep_memory(pattern.cause);
+        let commands = keep_memory(pattern.cause);
         let comm = trace.recording.names().text(who.comm);
         let value = format!("{comm} without {}, {}", pattern.cause.label(), pattern.extent.label());
-        let setting = Setting::new(ALLOCATOR, &value, &commands, remark);
+        let setting = Setting::new(ALLOCATOR, &value, &commands, KEEPS_MEMORY);
         Some(Knob { setting, policy: recorded_by, change: Change::Without(who) })
     };
     most.into_iter().take(PATTERNS).filter_map(knob).collect()
-}
-
-/// How allocators are told to keep memory instead of giving it back this way.
-fn keep_memory(cause: Cause) -> (Vec<String>, &'static str) {
-    let remark =
-        "If it is the allocator that calls; the process keeps the memory instead. Faults saved are not counted.";
-    let lines: &[&str] = match cause {
-        Cause::DontNeed => &[GLIBC_TRIM, JEMALLOC, "GODEBUG=madvdontneed=0   # Go"],
-        Cause::Free => &[JEMALLOC],
-        Cause::Call(Syscall::Brk) => &[GLIBC_TRIM],
-        _ => &["GLIBC_TUNABLES=glibc.malloc.mmap_threshold=268435456:glibc.malloc.trim_threshold=268435456   # glibc"],
-    };
-    (lines.iter().map(ToString::to_string).collect(), remark)
 }

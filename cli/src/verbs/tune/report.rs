@@ -1,4 +1,4 @@
-//! The advice as a page.
+//! The advice of `tune` as a page.
 
 use std::path::Path;
 
@@ -6,30 +6,30 @@ use anyhow::Result;
 
 use super::advice::{Advice, HEAD, Tuned, cells, verdict};
 use crate::lab::trace::agreement_cells;
-use crate::output::sheet::{self, Part, Sheet};
+use crate::output::sheet::{self, Sheet, SheetPart};
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 
 /// Writes the page.
 pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
     let agreement = agreement_cells(&tuned.trace.agreement(&tuned.recorder));
-    let mut parts = vec![Part::Heading("What to do".into())];
+    let mut parts = vec![SheetPart::Heading("What to do".into())];
     for (words, commands) in verdict(tuned) {
-        parts.push(Part::Words(words));
-        parts.extend((!commands.is_empty()).then(|| Part::Commands(commands.to_vec())));
+        parts.push(SheetPart::Words(words));
+        parts.extend((!commands.is_empty()).then(|| SheetPart::Commands(commands.to_vec())));
     }
     parts.extend([
-        Part::Heading("What was tried".into()),
-        Part::Plots(vec![ceilings(tuned)]),
-        Part::Table(HEAD.map(String::from).to_vec(), cells(tuned)),
-        Part::Heading("How far to trust it".into()),
-        Part::Table(agreement.0, agreement.1),
+        SheetPart::Heading("What was tried".into()),
+        SheetPart::Plots(vec![ceilings(tuned)]),
+        SheetPart::Table(HEAD.map(String::from).to_vec(), cells(tuned)),
+        SheetPart::Heading("How far to trust it".into()),
+        SheetPart::Table(agreement.0, agreement.1),
     ]);
     sheet::write(&Sheet { title: format!("{}, tuned", tuned.trace.name), about: tuned.trace.about(), parts }, path)
 }
 
 /// Least, likely and most gain against the ceiling.
 fn ceilings(tuned: &Tuned) -> Plot {
-    let curve = |tone: usize, label: &str, end: fn(&tlbkit_replay::Range) -> f64| {
+    let curve = |tone: usize, label: &str, end: fn(&tlbkit_replay::Estimate) -> f64| {
         let point = |advice: &Advice| {
             let pages = advice.setting.ceiling.filter(|&pages| pages > 0)?;
             Some(Point::new(f64::from(pages), 100.0 * end(&advice.gain) / tuned.cpu_cycles))

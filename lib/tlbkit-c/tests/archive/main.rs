@@ -5,6 +5,7 @@
 //! library, and of the compiler's support only what it reaches.
 
 mod code;
+mod stack;
 #[path = "../tools/mod.rs"]
 mod tools;
 
@@ -12,8 +13,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tools::{KERNEL_FLAGS, Result, archive, crate_dir, run, scratch};
 
-const TEXT_BYTES_MAX: u64 = 23_500;
+const TEXT_BYTES_MAX: u64 = 41_000;
 const CPU_BYTES_MAX: u64 = 512;
+
+/// As docs/porting.md says: what a kernel must have left on the stack of its interrupt handler, and elsewhere.
+const fn stack_bytes_max(function: &str) -> u64 {
+    match function.as_bytes() {
+        b"tlbkit_answer" => 704,
+        b"tlbkit_machine_init" => 2_048, // the machine is made there, and moved to its place
+        _ => 1_408,
+    }
+}
 
 /// The functions of the header: the last word before the first bracket of each declaration. Those of `history` are not
 /// in this archive.
@@ -30,8 +40,7 @@ fn functions() -> Result<Vec<String>> {
 }
 
 /// Links a kernel's object with all of the archive that the header reaches.
-fn link(archive: &Path) -> Result<PathBuf> {
-    let dir = scratch("kernel-link")?;
+fn link(archive: &Path, dir: &Path, how: &[&str]) -> Result<PathBuf> {
     let (source, object, linked) = (dir.join("kernel.c"), dir.join("kernel.o"), dir.join("kernel"));
     std::fs::write(
         &source,
@@ -41,7 +50,7 @@ fn link(archive: &Path) -> Result<PathBuf> {
     gcc.args(KERNEL_FLAGS).arg("-I").arg(crate_dir().join("include")).arg("-c").arg(&source).arg("-o").arg(&object);
     run(&mut gcc)?;
     let mut ld = Command::new("ld");
-    ld.args(["--gc-sections", "-static", "-Ttext=0xffffffff80100000", "-e", "start", "--fatal-warnings"]);
+    ld.current_dir(dir).args(["--gc-sections", "-static", "-e", "start", "--fatal-warnings"]).args(how);
     for name in functions()? {
         ld.args(["-u", name.as_str(), "--require-defined", name.as_str()]);
     }
@@ -58,11 +67,17 @@ fn section_bytes(sizes: &str, name: &str) -> u64 {
 #[test]
 fn the_archive_obeys_a_kernels_rules_and_is_small() -> Result<()> {
     let Some(archive) = archive("x86")? else { return Ok(()) };
-    let linked = link(&archive)?;
+    let linked = link(&archive, &scratch("kernel-link")?, &["-Ttext=0xffffffff80100000"])?;
     let listing = run(Command::new("objdump").args(["-d", "--no-show-raw-insn"]).arg(&linked))?;
     assert!(listing.lines().count() > 3_000, "only {} lines were disassembled", listing.lines().count());
     let breaches = code::breaches(&listing);
     assert!(breaches.is_empty(), "{breaches:#?}");
+
+    let depths = stack::depths(&listing)?;
+    for name in functions()? {
+        let (bytes, max) = (depths.get(&name).copied().unwrap_or(0), stack_bytes_max(&name));
+        assert!(bytes <= max, "{name} takes {bytes} bytes of stack, at most {max}");
+    }
 
     let sizes = run(Command::new("size").arg("-A").arg(&linked))?;
     let names = [".text", ".rodata", ".data.rel.ro", ".data", ".bss"];
@@ -75,5 +90,20 @@ fn the_archive_obeys_a_kernels_rules_and_is_small() -> Result<()> {
     assert!(bytes[0] > 10_000, "text of {} bytes: the link lost the library", bytes[0]);
     assert!(bytes[0] <= TEXT_BYTES_MAX, "text of {} bytes, at most {TEXT_BYTES_MAX}", bytes[0]);
     assert!(cpu_bytes <= CPU_BYTES_MAX, "{cpu_bytes} bytes for each CPU, at most {CPU_BYTES_MAX}");
+    Ok(())
+}
+
+/// What no line of a script names becomes a section of its own in what is linked.
+#[test]
+fn the_linker_script_of_the_guide_places_every_section() -> Result<()> {
+    let Some(archive) = archive("x86")? else { return Ok(()) };
+    let guide = std::fs::read_to_string(crate_dir().join("../../docs/porting.md"))?;
+    let block = guide.split_once("```ld\n").and_then(|(_, rest)| rest.split_once("```"));
+    let dir = scratch("guide-link")?;
+    std::fs::write(dir.join("kernel.ld"), block.ok_or("no script in the guide")?.0)?;
+    let linked = link(&archive, &dir, &["-T", "kernel.ld", "--no-warn-rwx-segments"])?;
+    let sizes = run(Command::new("size").arg("-A").arg(&linked))?;
+    let names = sizes.lines().filter_map(|line| line.split_whitespace().next()).filter(|name| name.starts_with('.'));
+    assert_eq!(names.collect::<Vec<_>>(), [".text", ".rodata", ".data", ".bss"]);
     Ok(())
 }

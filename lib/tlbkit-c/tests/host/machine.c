@@ -26,6 +26,7 @@ struct tlbkit_machine machine;
 struct tlbkit_space space_a, space_b;
 uint64_t set_a[1], set_b[1];
 bool irqs_on[CPUS], is_delivery_held;
+uint32_t here;
 uint32_t late_choice, features_of_all;
 void (*while_waiting)(uint32_t cpu);
 unsigned interrupts[CPUS], late_calls, invpcids, toggles;
@@ -87,8 +88,11 @@ static void answer(uint32_t cpu) {
         return;
     cores[cpu].is_called = false;
     interrupts[cpu]++;
+    uint32_t before = here;
+    here = cpu;
     irqs_on[cpu] = false;
     OK(tlbkit_answer(&machine, cpu));
+    here = before;
     irqs_on[cpu] = true;
 }
 
@@ -160,6 +164,8 @@ const struct tlbkit_hardware_ops hardware = {
     .last_lazy_reference = last_lazy_reference,
 };
 
+const struct tlbkit_hardware_ops *table = &hardware;
+
 static unsigned index_of(const struct tlbkit_space *space) { return space == NULL ? 0 : space == &space_a ? 1 : 2; }
 
 uint64_t root_of(const struct tlbkit_space *space) { return 0x100000 + index_of(space) * 0x2000ull; }
@@ -191,7 +197,10 @@ uint64_t touch_kernel(uint32_t cpu, unsigned page) {
 
 void switch_to(uint32_t cpu, const struct tlbkit_space *space) {
     uint64_t saved = irqs_save(cpu);
+    uint32_t before = here;
+    here = cpu;
     OK(tlbkit_switch_to(&machine, cpu, space));
+    here = before;
     irqs_restore(cpu, saved);
 }
 
@@ -208,7 +217,7 @@ void machine_begin(const char *policy) {
     is_delivery_held = false, while_waiting = NULL, late_choice = TLBKIT_LATE_WAIT, last_left = NULL;
     features_of_all = TLBKIT_FEATURE_PCID | TLBKIT_FEATURE_INVPCID;
     struct tlbkit_setup setup = {
-        .ops = &hardware,
+        .ops = table,
         .policy = policy,
         .cpus = states,
         .cpu_count = CPUS,
@@ -225,7 +234,9 @@ void machine_begin(const char *policy) {
             tables[table][page] = 1000 * (table + 1) + page;
     for (uint32_t cpu = 0; cpu < CPUS; cpu++) {
         irqs_on[cpu] = false;
+        here = cpu;
         OK(tlbkit_bring_up(&machine, cpu));
         irqs_on[cpu] = true;
     }
+    here = 0;
 }

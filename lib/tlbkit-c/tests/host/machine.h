@@ -27,12 +27,16 @@
 extern const char *preset;
 
 extern const struct tlbkit_hardware_ops hardware;
+// What `machine_begin` gives the machine: `hardware`, unless the test wants another.
+extern const struct tlbkit_hardware_ops *table;
 extern struct tlbkit_machine machine;
 extern struct tlbkit_space space_a, space_b;
 extern uint64_t set_a[1], set_b[1];
 
 // What the test decides.
 extern bool irqs_on[CPUS];
+// The CPU that executes, for a table that has a `this_cpu`.
+extern uint32_t here;
 extern bool is_delivery_held;
 extern uint32_t late_choice;
 extern uint32_t features_of_all;

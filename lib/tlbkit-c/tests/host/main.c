@@ -7,6 +7,7 @@ int main(void) {
     CHECK(tlbkit_header_fits());
     use_everything();
     misuse_everything();
+    misplace_everything();
     puts("ok");
     return 0;
 }

@@ -1,4 +1,4 @@
-// The two halves of the test.
+// The parts of the test.
 
 #pragma once
 
@@ -6,3 +6,5 @@
 void use_everything(void);
 // Wrong use, and the answer to each; misuse.c.
 void misuse_everything(void);
+// Calls in another CPU's name, and CPUs that do not answer; misplaced.c.
+void misplace_everything(void);

@@ -106,11 +106,12 @@ impl Machine {
         self.cpus[n as usize].with_irqs_off(|irqs| self.cpu(n).enter_lazy(irqs));
     }
 
-    /// The space's last thread ends on CPU `n`.
+    /// The space's last threads end, the very last one on CPU `n`.
     pub(crate) fn end(&'static self, n: u32, vm: &'static Vm<'static>) {
         self.run(n, vm);
         vm.exit(&self.cpu(n), self.mem);
-        self.idle(n);
+        let runs_it = |cpu: u32| self.cpu(cpu).is_running(vm.space());
+        (0..self.cpus.len() as u32).filter(|&cpu| runs_it(cpu)).for_each(|cpu| self.idle(cpu));
         if vm.destroy(&self.cpu(n), self.mem) == Destroyed::WhenUnreferenced {
             self.cpus.iter().for_each(|cpu| cpu.with_irqs_off(|irqs| self.cpu(cpu.id).load_kernel(irqs)));
             assert_eq!(self.last_lazy.borrow_mut().pop(), Some(vm.space().token()));
@@ -252,6 +253,9 @@ fn walk(
 }
 
 impl Hardware for TestCpu {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         Features { pcid: self.machine().tlb.policy().tags != Tags::Off, invpcid: true }
     }
@@ -311,8 +315,8 @@ impl Hardware for TestCpu {
         result
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        self.machine().spaces.borrow()[token.0 as usize].space()
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(self.machine().spaces.borrow()[token.0 as usize].space())
     }
 
     fn event(&self, event: Event) {

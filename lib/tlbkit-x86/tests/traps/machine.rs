@@ -2,9 +2,11 @@
 
 use std::sync::{Mutex, MutexGuard, Once};
 
-use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{Code, Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
+
+const ZERO_FLAG: i64 = 1 << 6;
 
 /// What its microcode says of itself.
 pub(crate) const MICROCODE: u32 = 0x118;
@@ -32,6 +34,10 @@ pub(crate) enum Did {
     Cli,
     /// Interrupts on.
     Sti,
+    /// A load from the device's page: offset.
+    Load(u64),
+    /// A store to it: offset, value.
+    Store(u64, u32),
     /// What a CPU would have refused.
     Fault(&'static str),
 }
@@ -43,9 +49,22 @@ struct Machine {
     /// Address of the word to be noted at each trap.
     watched: usize,
     seen: Vec<u64>,
+    device: Device,
 }
 
-static MACHINE: Mutex<Machine> = Mutex::new(Machine { cr3: 0, cr4: 0, done: Vec::new(), watched: 0, seen: Vec::new() });
+/// A page of registers that traps at each access, as an interrupt controller is one.
+#[derive(Clone, Copy)]
+struct Device {
+    start: u64,
+    /// What loads give, one after the other; after that they give 0.
+    loads: [u32; 4],
+}
+
+const PAGE_BYTES: u64 = 4096;
+const NO_DEVICE: Device = Device { start: 0, loads: [0; 4] };
+
+static MACHINE: Mutex<Machine> =
+    Mutex::new(Machine { cr3: 0, cr4: 0, done: Vec::new(), watched: 0, seen: Vec::new(), device: NO_DEVICE });
 /// One test at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
@@ -55,21 +74,34 @@ fn machine() -> MutexGuard<'static, Machine> {
 
 /// Runs `body` on a CPU that starts with these registers, and returns what it did.
 pub(crate) fn trace(cr3: u64, cr4: u64, body: impl FnOnce()) -> Vec<Did> {
-    run(cr3, cr4, std::ptr::null(), body).0
+    run(cr3, cr4, std::ptr::null(), NO_DEVICE, body).0
+}
+
+/// Runs `body` with a page of registers, of which loads give `loads`, and returns what it did.
+pub(crate) fn with_device(loads: [u32; 4], body: impl FnOnce(*mut u32)) -> Vec<Did> {
+    let (bytes, private) = (PAGE_BYTES as usize, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new page that nothing lies in.
+    let page = unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, private, -1, 0) };
+    assert_ne!(page, libc::MAP_FAILED);
+    let device = Device { start: page as u64, loads };
+    let done = run(0, 0, std::ptr::null(), device, || body(page.cast())).0;
+    // SAFETY: the page from above, of which nothing is left.
+    assert_eq!(unsafe { libc::munmap(page, bytes) }, 0);
+    done
 }
 
 /// Runs `body` and returns what `word` held at each trap.
 pub(crate) fn watching(word: *const u64, body: impl FnOnce()) -> Vec<u64> {
-    run(0, CR4_PGE | CR4_PCIDE, word, body).1
+    run(0, CR4_PGE | CR4_PCIDE, word, NO_DEVICE, body).1
 }
 
-fn run(cr3: u64, cr4: u64, word: *const u64, body: impl FnOnce()) -> (Vec<Did>, Vec<u64>) {
+fn run(cr3: u64, cr4: u64, word: *const u64, device: Device, body: impl FnOnce()) -> (Vec<Did>, Vec<u64>) {
     static HANDLERS: Once = Once::new();
     let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     HANDLERS.call_once(install);
     // Room beforehand: the handler must not allocate.
     let (done, seen) = (Vec::with_capacity(1024), Vec::with_capacity(64));
-    *machine() = Machine { cr3, cr4, done, watched: word as usize, seen };
+    *machine() = Machine { cr3, cr4, done, watched: word as usize, seen, device };
     body();
     let mut machine = machine();
     (std::mem::take(&mut machine.done), std::mem::take(&mut machine.seen))
@@ -127,6 +159,13 @@ impl Machine {
             Mnemonic::Mov => match self.move_control(it, registers) {
                 Some(Some(did)) => did,
                 Some(None) => return true,
+                None => match self.device_access(it, registers) {
+                    Some(did) => did,
+                    None => return false,
+                },
+            },
+            Mnemonic::Test => match self.device_access(it, registers) {
+                Some(did) => did,
                 None => return false,
             },
             _ => return false,
@@ -149,6 +188,33 @@ impl Machine {
             (_, Register::CR4) => Some(set(to, self.cr4, registers)),
             _ => None,
         }
+    }
+
+    /// A load or a store of 32 bits of the device, if it is one.
+    fn device_access(&mut self, it: &Instruction, registers: &mut Registers) -> Option<Did> {
+        let operand = (0..it.op_count()).find(|&n| it.op_kind(n) == OpKind::Memory)?;
+        let offset = address(it, operand, registers).wrapping_sub(self.device.start);
+        if self.device.start == 0 || offset >= PAGE_BYTES {
+            return None;
+        }
+        match it.code() {
+            Code::Mov_rm32_r32 => return Some(Did::Store(offset, value(it.op1_register(), registers) as u32)),
+            Code::Mov_rm32_imm32 => return Some(Did::Store(offset, it.immediate32())),
+            _ => {}
+        }
+        let loaded = self.device.loads[0];
+        self.device.loads.rotate_left(1);
+        self.device.loads[3] = 0;
+        match it.code() {
+            Code::Mov_r32_rm32 => registers[place(it.op0_register())] = loaded.into(),
+            Code::Test_rm32_imm32 => {
+                let is_zero = loaded & it.immediate32() == 0;
+                let flags = &mut registers[libc::REG_EFL as usize];
+                *flags = *flags & !ZERO_FLAG | if is_zero { ZERO_FLAG } else { 0 };
+            }
+            other => panic!("{other:?} is no access of a register of a device"),
+        }
+        Some(Did::Load(offset))
     }
 
     fn write_cr3(&mut self, value: u64) -> Did {

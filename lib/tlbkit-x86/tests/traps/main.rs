@@ -2,6 +2,7 @@
 //! decodes it, reads its operands from the interrupted registers, does what a CPU would do, and goes on behind it.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod interrupts;
 mod machine;
 
 use std::cell::UnsafeCell;
@@ -10,7 +11,7 @@ use machine::{Did, trace};
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, Pcid, PhysAddr, Scope, SpaceToken, Stride, VirtAddr,
 };
-use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Identity, Kernel, Vendor, X86Cpu};
+use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Descriptor, Identity, Kernel, Vendor, X86Cpu};
 
 const VA: VirtAddr = VirtAddr(0x7f12_3456_7000);
 const PCID: Pcid = Pcid(0x805);
@@ -19,8 +20,11 @@ const VECTOR: u8 = 0xf1;
 struct NoSpaces;
 
 impl Kernel for NoSpaces {
-    fn space(&self, _token: SpaceToken) -> &AddressSpace<'_> {
-        unreachable!("no test asks for a space")
+    type Set = [tlbkit::sync::AtomicU64; 1];
+    type Token = SpaceToken;
+
+    fn with_space_of<R>(&self, token: SpaceToken, _: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        unreachable!("no test asks for a space, but for {token:?}")
     }
 
     fn apic_id(&self, cpu: CpuId) -> u32 {
@@ -31,6 +35,13 @@ impl Kernel for NoSpaces {
 fn cpu(features: Features, apic: Apic) -> X86Cpu<'static, NoSpaces> {
     // SAFETY: no instruction of it reaches the real CPU: all trap.
     unsafe { X86Cpu::new(&NoSpaces, features, apic, VECTOR) }
+}
+
+/// A kernel keeps one for each CPU in a static, and makes it there.
+#[test]
+fn a_cpu_can_be_kept_in_a_static() {
+    const fn is_shared<T: Send + Sync>() {}
+    const { is_shared::<X86Cpu<'static, NoSpaces>>() };
 }
 
 const WITH_TAGS: Features = Features { pcid: true, invpcid: true };
@@ -145,6 +156,26 @@ fn c_36_a_step_of_2_mib_is_for_large_translations_alone() {
 }
 
 #[test]
+fn c_36_everything_of_a_tag_and_everything_are_named_without_an_address() {
+    // SAFETY: they trap.
+    let executed = |one: Descriptor| trace(0, 0, || unsafe { one.execute() });
+    let tag = Did::Invlpgb { rax: 0b0110, ecx: 0, edx: u32::from(PCID.0) << 16 };
+    assert_eq!(executed(Broadcast::whole_tag(PCID)), [tag]);
+    assert_eq!(executed(Broadcast::all_and_globals()), [Did::Invlpgb { rax: 0b1100, ecx: 0, edx: 0 }]);
+}
+
+#[test]
+fn c_36_pages_of_1_gib_are_executed_one_by_one_at_each_gigabyte() {
+    let done = trace(0, 0, || {
+        // SAFETY: it traps.
+        Broadcast { pages_max: 8 }.plan(PCID, VA, 3, Stride::Page1G, Scope::Local, |one| unsafe { one.execute() });
+    });
+    let first = VA.0 & !0x3fff_ffff;
+    let expected = [0, 1, 2].map(|n| Did::Invlpgb { rax: (first + (n << 30)) | 0b111, ecx: 0, edx: 0x805 << 16 });
+    assert_eq!(done, expected);
+}
+
+#[test]
 fn x2apic_sends_one_register_write() {
     let done = trace(0, 0, || {
         cpu(WITH_TAGS, Apic::Registers).send_ipi(CpuId(3));
@@ -152,15 +183,6 @@ fn x2apic_sends_one_register_write() {
     });
     let fixed = 0x4000 | u64::from(VECTOR);
     assert_eq!(done, [Did::Msr(0x830, 6 << 32 | fixed), Did::Msr(0x830, 0b11 << 18 | fixed)]);
-}
-
-#[test]
-fn xapic_writes_the_destination_first_with_interrupts_off() {
-    let mut registers = [0u32; 0x400 / 4];
-    let apic = Apic::Memory(registers.as_mut_ptr());
-    let done = trace(0, 0, || cpu(WITH_TAGS, apic).send_ipi(CpuId(3)));
-    assert_eq!(done, [Did::Cli, Did::Sti]);
-    assert_eq!((registers[0x310 / 4], registers[0x300 / 4]), (6 << 24, 0x4000 | u32::from(VECTOR)));
 }
 
 #[test]

@@ -10,10 +10,13 @@ use tlbkit::{
 
 pub(crate) struct Nothing {
     tlb: &'static Tlb<'static>,
-    spaces: &'static [AddressSpace<'static>],
+    spaces: &'static [AddressSpace],
 }
 
 impl Hardware for Nothing {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
     #[inline(always)]
     fn features(&self) -> Features {
         Features { pcid: true, invpcid: true }
@@ -51,8 +54,8 @@ impl Hardware for Nothing {
         f(&IrqsOff::assume())
     }
     #[inline(always)]
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        &self.spaces[token.0 as usize]
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(&self.spaces[token.0 as usize])
     }
     fn now_cycles(&self) -> u64 {
         0
@@ -75,7 +78,7 @@ pub(crate) enum Mode {
 }
 
 /// A call that is counted, or [`nothing`] in its place.
-pub(crate) type Call = fn(&Cpu<'_, 'static, Nothing>, &AddressSpace<'_>, &IrqsOff);
+pub(crate) type Call = fn(&Cpu<'_, 'static, Nothing>, &AddressSpace, &IrqsOff);
 
 /// The calls that are counted, each as one function that a kernel would call; `measure.rs` knows them by this
 /// module's name.
@@ -85,7 +88,7 @@ pub(crate) mod counted {
     type ThisCpu<'t> = Cpu<'t, 'static, Nothing>;
 
     #[inline(never)]
-    pub(crate) fn switch(cpu: &ThisCpu<'_>, to: &AddressSpace<'_>, irqs: &IrqsOff) {
+    pub(crate) fn switch(cpu: &ThisCpu<'_>, to: &AddressSpace, irqs: &IrqsOff) {
         cpu.switch_to(to, irqs);
     }
 
@@ -95,12 +98,12 @@ pub(crate) mod counted {
     }
 
     #[inline(never)]
-    pub(crate) fn flush_range(cpu: &ThisCpu<'_>, space: &AddressSpace<'static>, va: VirtAddr, pages: u64) {
+    pub(crate) fn flush_range(cpu: &ThisCpu<'_>, space: &AddressSpace, va: VirtAddr, pages: u64) {
         cpu.flush_range(space, va, pages as u32, Stride::Page4K, Reason::WriteProtect);
     }
 
     #[inline(never)]
-    pub(crate) fn gather(cpu: &ThisCpu<'_>, space: &AddressSpace<'static>, va: VirtAddr, pages: u64) {
+    pub(crate) fn gather(cpu: &ThisCpu<'_>, space: &AddressSpace, va: VirtAddr, pages: u64) {
         let mut gather = TlbGather::new(Translations::OfSpace(space), ());
         for page in 0..pages {
             gather.page(cpu, VirtAddr(va.0 + page * 4096), Stride::Page4K, Scope::Local, Reason::RemovePte);
@@ -111,20 +114,20 @@ pub(crate) mod counted {
 
 /// A function that does nothing: what a call and its loop cost, taken off each path's time.
 #[inline(never)]
-pub(crate) fn nothing(_: &Cpu<'_, 'static, Nothing>, _: &AddressSpace<'_>, _: &IrqsOff) {
+pub(crate) fn nothing(_: &Cpu<'_, 'static, Nothing>, _: &AddressSpace, _: &IrqsOff) {
     std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
 }
 
 pub(crate) struct Bench {
     tlb: &'static Tlb<'static>,
     hardware: Nothing,
-    pub(crate) spaces: &'static [AddressSpace<'static>],
+    pub(crate) spaces: &'static [AddressSpace],
     pub(crate) irqs: IrqsOff,
 }
 
 /// Takes one page away.
 #[inline(never)]
-fn revoke(cpu: &Cpu<'_, 'static, Nothing>, space: &AddressSpace<'static>) {
+fn revoke(cpu: &Cpu<'_, 'static, Nothing>, space: &AddressSpace) {
     let mut gather = TlbGather::new(Translations::OfSpace(space), ());
     gather.page(cpu, VirtAddr(0x7000_0000), Stride::Page4K, Scope::Local, Reason::RemovePte);
     gather.flush(cpu).into_frames();

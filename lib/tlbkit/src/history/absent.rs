@@ -4,6 +4,26 @@
 /// As `choices.rs`.
 pub(crate) mod choices {
     use crate::history::tables::{Foreign, TableFree};
+    use crate::words::Word;
+
+    /// What becomes of the CPUs that hold a space lazily when it ends.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    #[non_exhaustive]
+    pub enum LazyReferences {
+        /// Each finds a notice when it leaves by itself, and the last one tells the kernel: nobody is interrupted, and
+        /// a CPU that goes idle counts nothing.
+        Awaited,
+        /// They are interrupted, and leave.
+        ShotDown,
+    }
+
+    impl LazyReferences {
+        pub(crate) const WORDS: &[Word<Self>] = &[("awaited", Self::Awaited), ("shot-down", Self::ShotDown)];
+
+        pub(crate) const fn is_counted(self) -> bool {
+            false
+        }
+    }
 
     /// What a policy takes from older kernels: nothing, without the feature `history`.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,14 +122,6 @@ pub(crate) mod state {
 
         pub(crate) const fn read<'l>(&self, _lowest: u64, _count: u32, _room: &'l mut Room) -> Option<List<'l>> {
             None
-        }
-    }
-
-    pub(crate) struct LazyCount;
-
-    impl LazyCount {
-        pub(crate) const fn new() -> Self {
-            Self
         }
     }
 

@@ -9,8 +9,8 @@ use crate::tlb::Cpu;
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     pub(crate) const fn keep_lazily(&self) {}
-    pub(crate) const fn let_go(&self, _space: &AddressSpace<'_>) {}
-    pub(crate) const fn end_counted(&self, _space: &AddressSpace<'_>) -> Option<Destroyed> {
+    pub(crate) const fn let_go(&self, _space: &AddressSpace<H::Set>) {}
+    pub(crate) const fn end_counted(&self, _space: &AddressSpace<H::Set>) -> Option<Destroyed> {
         None
     }
     pub(crate) const fn join_kernel_set(&self) {}

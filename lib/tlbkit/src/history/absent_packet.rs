@@ -21,6 +21,10 @@ impl Packet {
         Sends::AtUpdate
     }
 
+    pub(crate) const fn has_sent(&self) -> bool {
+        false
+    }
+
     pub(crate) const fn extent(&self, _policy: &Policy) -> Option<Extent<'_>> {
         None
     }

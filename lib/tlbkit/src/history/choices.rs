@@ -1,6 +1,7 @@
 //! The choices of older kernels, beside those of [`Policy`](crate::Policy).
 
 use super::tables::{Foreign, TableFree};
+use crate::words::Word;
 
 /// Whether the CPUs that run the kernel's own tables are recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,13 +58,26 @@ pub enum Batching {
     Range,
 }
 
-/// How a lazily loaded space is kept from being freed.
+/// What becomes of the CPUs that hold a space lazily when it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LazyReferences {
-    /// By a count on the space, two locked operations an idle period.
-    Counted,
-    /// By nothing: destroy interrupts the CPUs that still hold it.
+    /// Each finds a notice when it leaves by itself, and the last one tells the kernel: nobody is interrupted, and a
+    /// CPU that goes idle counts nothing.
+    Awaited,
+    /// They are interrupted, and leave.
     ShotDown,
+    /// They have been counted all along, by two locked operations an idle period; the last one tells the kernel.
+    Counted,
+}
+
+impl LazyReferences {
+    /// Those that a build without the feature `history` has, and `counted`.
+    pub(crate) const WORDS: &[Word<Self>] =
+        &[("awaited", Self::Awaited), ("shot-down", Self::ShotDown), ("counted", Self::Counted)];
+
+    pub(crate) const fn is_counted(self) -> bool {
+        matches!(self, Self::Counted)
+    }
 }
 
 /// Whether flushes are counted.
@@ -83,7 +97,6 @@ pub struct History {
     pub batching: Batching,
     pub table_free: TableFree,
     pub foreign: Foreign,
-    pub lazy_references: LazyReferences,
     pub accounting: Accounting,
 }
 
@@ -94,7 +107,6 @@ impl History {
         batching: Batching::Range,
         table_free: TableFree::AtDestroyUnlessLow,
         foreign: Foreign::DirectMap,
-        lazy_references: LazyReferences::ShotDown,
         accounting: Accounting::Off,
     };
 
@@ -117,12 +129,14 @@ impl History {
     }
 
     /// The choices as [`flag`]s.
-    pub(crate) fn flags(&self) -> u32 {
+    pub(crate) const fn flags(&self) -> u32 {
         let mut flags = 0;
-        let mut set = |condition: bool, flag: u32| flags |= if condition { flag } else { 0 };
-        set(self.lazy_references == LazyReferences::Counted, flag::COUNTED);
-        set(self.kernel_set == KernelSet::Written, flag::KERNEL_SET);
-        set(self.accounting == Accounting::On, flag::COUNTS);
+        if matches!(self.kernel_set, KernelSet::Written) {
+            flags |= flag::KERNEL_SET;
+        }
+        if matches!(self.accounting, Accounting::On) {
+            flags |= flag::COUNTS;
+        }
         flags
     }
 }

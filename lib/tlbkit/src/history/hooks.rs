@@ -38,28 +38,29 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     #[inline(always)]
     pub(crate) fn keep_lazily(&self) {
         if self.has_flag(flag::COUNTED) && !self.presence().is_lazy() {
-            self.hardware.space(SpaceToken(self.state.token.get())).lazy_count.add();
+            self.with_space_of(SpaceToken(self.state.token.get()), |space| space.references.add());
         }
     }
 
     /// This CPU holds `space` lazily no longer.
     #[inline(always)]
-    pub(crate) fn let_go(&self, space: &AddressSpace<'_>) {
+    pub(crate) fn let_go(&self, space: &AddressSpace<H::Set>) {
         if self.has_flag(flag::COUNTED) {
             self.uncount(space);
         }
     }
 
     #[cold]
-    fn uncount(&self, space: &AddressSpace<'_>) {
-        if space.lazy_count.remove() {
+    fn uncount(&self, space: &AddressSpace<H::Set>) {
+        if space.references.remove(1) {
             self.hardware.event(Event::LastLazyReference(space.token));
         }
     }
 
     /// The end of a space whose lazy references are counted: nobody is asked, and the last CPU that leaves will say so.
-    pub(crate) fn end_counted(&self, space: &AddressSpace<'_>) -> Option<Destroyed> {
-        let is_free = || if space.lazy_count.begin_death() { Destroyed::Now } else { Destroyed::WhenUnreferenced };
+    pub(crate) fn end_counted(&self, space: &AddressSpace<H::Set>) -> Option<Destroyed> {
+        let is_free =
+            || if space.references.begin_counted_wait() { Destroyed::Now } else { Destroyed::WhenUnreferenced };
         self.has_flag(flag::COUNTED).then(is_free)
     }
 

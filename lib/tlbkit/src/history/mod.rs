@@ -11,8 +11,9 @@
 //! | `FamilyShift` | `policy.rs` | the range rule of Linux 3.6 to 3.16, with its walk of the page tables |
 //! | `Packet` | `gather.rs` | flushes sent at once, and lists of single pages instead of one range |
 //! | `List`, `SharedList` | `request.rs` | such a list in a request, and in a mailbox |
-//! | `LazyCount`, `keep_lazily`, `let_go` | `address_space.rs`, `switch.rs` | counted lazy references |
-//! | `end_counted` | `shootdown.rs` | the end of a space whose references are counted |
+//! | `LazyReferences` | `policy.rs` | with `Counted` beside what is there without the feature |
+//! | `keep_lazily`, `let_go` | `switch.rs` | counted lazy references |
+//! | `end_counted` | `destroy.rs` | the end of a space whose references are counted |
 //! | `join_kernel_set`, `leave_kernel_set` | `switch.rs` | a set that is written and that nobody reads |
 //! | `text` | `text.rs` | their keys in the text form |
 //! | `table_free`, `foreign` | `tlbkit-pmap` | what page tables read |

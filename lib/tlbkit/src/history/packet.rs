@@ -21,17 +21,22 @@ pub(crate) struct Packet {
     list: Option<[VirtAddr; MAX_PAGES]>,
     /// Distinct pages in `list`; [`TOO_MANY`] once they did not fit.
     count: u32,
+    /// Something went out at once.
+    has_sent: bool,
     active_pages: u64,
 }
 
 impl Packet {
-    pub(crate) const EMPTY: Self = Self { list: None, count: 0, active_pages: u64::MAX };
+    pub(crate) const EMPTY: Self = Self { list: None, count: 0, has_sent: false, active_pages: u64::MAX };
 
     /// Takes what was named, as the policy's batching says.
     #[inline(always)]
     pub(crate) fn add(&mut self, policy: &Policy, first: u64, pages: u64, stride: Stride) -> Sends {
         match policy.history.batching {
-            Batching::None => return Sends::Now,
+            Batching::None => {
+                self.has_sent = true;
+                return Sends::Now;
+            }
             Batching::Packet(limit) => self.add_pages(first, pages, stride, u32::from(limit)),
             Batching::Range => {}
         }
@@ -59,6 +64,12 @@ impl Packet {
                 self.count += 1;
             }
         }
+    }
+
+    /// True if something that was named has been flushed before the update.
+    #[inline(always)]
+    pub(crate) const fn has_sent(&self) -> bool {
+        self.has_sent
     }
 
     /// The packet, if the policy sends packets.

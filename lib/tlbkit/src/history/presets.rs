@@ -14,21 +14,21 @@ const fn ivy_bridge(shift: i8, walk: LargePageWalk) -> RangeRule {
 }
 
 const PLAIN: History = History { table_free: TableFree::AtOnce, ..History::NONE };
-const COUNTED: History = History { lazy_references: LazyReferences::Counted, ..PLAIN };
 /// Linux before PCIDs: one context, the set cleared at each switch, lazy CPUs interrupted once, gathered ranges.
 const LINUX_3_4: Policy = Policy {
     tags: Tags::Off,
     lazy: Lazy::InterruptOnce,
+    lazy_references: LazyReferences::Counted,
     cpu_set: CpuSetUpkeep::Exact,
     range: ceiling(0, Compare::Above),
     isolation: Isolation::Off,
     user_flush: UserFlush::Invpcid,
     local_flush: LocalFlush::BeforeRemote,
-    history: COUNTED,
+    history: PLAIN,
 };
 const LINUX_3_13: Policy = Policy {
     range: ivy_bridge(1, LargePageWalk::Walk),
-    history: History { accounting: Accounting::On, ..COUNTED },
+    history: History { accounting: Accounting::On, ..PLAIN },
     ..LINUX_3_4
 };
 const LINUX_3_14: Policy = Policy { range: ivy_bridge(2, LargePageWalk::Skip), ..LINUX_3_4 };
@@ -36,13 +36,14 @@ const LINUX_4_13: Policy = Policy { range: ceiling(33, Compare::Above), ..LINUX_
 const LINUX_4_14: Policy = Policy {
     tags: Tags::RoundRobin(6),
     lazy: Lazy::Off,
-    history: History { kernel_set: KernelSet::Written, ..COUNTED },
+    history: History { kernel_set: KernelSet::Written, ..PLAIN },
     ..LINUX_4_13
 };
-const LINUX_4_20: Policy = Policy { lazy: Lazy::SkipUnlessTablesFreed, history: COUNTED, ..LINUX_4_14 };
+const LINUX_4_20: Policy = Policy { lazy: Lazy::SkipUnlessTablesFreed, history: PLAIN, ..LINUX_4_14 };
 const TRIMMED_WITH_TABLES: CpuSetUpkeep = CpuSetUpkeep::TrimmedWithTables { every: 1024 };
 const LINUX_6_18: Policy = Policy { cpu_set: TRIMMED_WITH_TABLES, local_flush: LocalFlush::WhileRemote, ..LINUX_4_20 };
 const NETBSD_5_0: Policy = Policy {
+    lazy_references: LazyReferences::ShotDown,
     range: ceiling(32, Compare::Above),
     history: History { batching: Batching::None, foreign: Foreign::Window, ..PLAIN },
     ..LINUX_3_4
@@ -128,6 +129,7 @@ pub const PRESETS: &[Preset] = &[
         policy: Policy {
             tags: Tags::RoundRobin(15),
             lazy: Lazy::Off,
+            lazy_references: LazyReferences::ShotDown,
             range: ceiling(4096, Compare::AtLeast),
             local_flush: LocalFlush::WhileRemote,
             history: PLAIN,
@@ -137,7 +139,7 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "asterinas",
         description: "no PCID, 32 pages or more flush everything, idle keeps the space and is interrupted",
-        policy: Policy { range: ceiling(32, Compare::AtLeast), history: PLAIN, ..LINUX_3_4 },
+        policy: Policy { lazy_references: LazyReferences::ShotDown, range: ceiling(32, Compare::AtLeast), ..LINUX_3_4 },
     },
     Preset {
         name: "xnu",

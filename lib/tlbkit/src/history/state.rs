@@ -1,10 +1,10 @@
-//! What older choices keep in the protocol's structures: a list in a request and its mailbox, a count in a space, the
-//! machine's counters, a row of the matrix.
+//! What older choices keep in the protocol's structures: a list in a request and its mailbox, the machine's counters, a
+//! row of the matrix.
 
 use super::choices::{Accounting, History};
 use super::stats::CpuStats;
 use crate::addr::{PAGE_BYTES, VirtAddr};
-use crate::sync::{AtomicU32, Ordering, const_unless_loom, zeros};
+use crate::sync::{AtomicU32, Ordering, array_of, const_unless_loom};
 
 /// Single pages that a request can name.
 pub const MAX_PAGES: usize = 16;
@@ -48,7 +48,7 @@ pub(crate) struct SharedList([AtomicU32; MAX_PAGES]);
 impl SharedList {
     const_unless_loom! {
         pub(crate) fn new() -> Self {
-            Self(zeros!(AtomicU32; MAX_PAGES))
+            Self(array_of!(AtomicU32::new(0); MAX_PAGES))
         }
     }
 
@@ -70,36 +70,6 @@ impl SharedList {
             *va = VirtAddr(lowest + u64::from(word.load(Ordering::Relaxed)) * PAGE_BYTES);
         }
         Some(List(list))
-    }
-}
-
-const DYING: u32 = 1 << 31;
-
-/// CPUs that hold a space lazily, and whether the space is dying; used only when lazy references are counted.
-pub(crate) struct LazyCount(AtomicU32);
-
-impl LazyCount {
-    const_unless_loom! {
-        pub(crate) fn new() -> Self {
-            Self(AtomicU32::new(0))
-        }
-    }
-
-    pub(super) fn add(&self) {
-        // Relaxed: a count; the CPU that adds is running the space, so it cannot have reached zero.
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Takes back a reference; true if it was the last one of a dying space.
-    pub(super) fn remove(&self) -> bool {
-        // AcqRel: whoever frees the tables comes after every CPU that held them; partner is itself on other CPUs.
-        self.0.fetch_sub(1, Ordering::AcqRel) == DYING + 1
-    }
-
-    /// Marks the space as dying; true if no CPU holds it lazily.
-    pub(super) fn begin_death(&self) -> bool {
-        // AcqRel: as in `remove`, its partner.
-        self.0.fetch_or(DYING, Ordering::AcqRel) == 0
     }
 }
 
@@ -134,15 +104,5 @@ mod tests {
         let (shared, pages, mut room) = (SharedList::new(), [VirtAddr(0xf000), VirtAddr(0x1000)], Room::new());
         let lowest = shared.post(List(&pages)).unwrap();
         assert_eq!(shared.read(lowest, 2, &mut room), Some(List(&pages)));
-    }
-
-    #[test]
-    fn the_last_lazy_reference_of_a_dying_space_is_told() {
-        let count = LazyCount::new();
-        count.add();
-        count.add();
-        assert!(!count.remove());
-        assert!(!count.begin_death());
-        assert!(count.remove());
     }
 }

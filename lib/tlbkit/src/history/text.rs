@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
+use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk};
 use super::state::MAX_PAGES;
 use super::tables::{Foreign, TableFree};
 use crate::policy::{Policy, RangeRule};
@@ -13,8 +13,6 @@ const WALK: &[Word<LargePageWalk>] = &[("on", LargePageWalk::Walk), ("off", Larg
 const TABLES: &[Word<TableFree>] = &[("at-once", TableFree::AtOnce), ("at-destroy", TableFree::AtDestroyUnlessLow)];
 const FOREIGN: &[Word<Foreign>] =
     &[("window", Foreign::Window), ("switch", Foreign::TemporarySwitch), ("direct", Foreign::DirectMap)];
-const LAZY_REFERENCES: &[Word<LazyReferences>] =
-    &[("counted", LazyReferences::Counted), ("shot-down", LazyReferences::ShotDown)];
 const STATS: &[Word<Accounting>] = &[("on", Accounting::On), ("off", Accounting::Off)];
 
 /// Sets a key of older kernels; `None` if there is no such value.
@@ -43,7 +41,6 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Option<()> {
         }
         "tables" => history.table_free = value_of(TABLES, value)?,
         "foreign" => history.foreign = value_of(FOREIGN, value)?,
-        "lazy_refs" => history.lazy_references = value_of(LAZY_REFERENCES, value)?,
         "stats" => history.accounting = value_of(STATS, value)?,
         _ => return None,
     }
@@ -82,6 +79,5 @@ pub(crate) fn changes(history: &History, base: &History, put: Put<'_>) -> fmt::R
     }
     put_word(put, "tables", TABLES, history.table_free, base.table_free)?;
     put_word(put, "foreign", FOREIGN, history.foreign, base.foreign)?;
-    put_word(put, "lazy_refs", LAZY_REFERENCES, history.lazy_references, base.lazy_references)?;
     put_word(put, "stats", STATS, history.accounting, base.accounting)
 }

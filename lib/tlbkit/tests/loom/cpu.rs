@@ -8,13 +8,14 @@ use std::rc::Rc;
 use loom::thread;
 use tlbkit::sync::Ordering;
 use tlbkit::{
-    CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, Isolation, Late, Pcid, Reason, Scope,
-    SpaceToken, Stride, TlbGather, Translations, VirtAddr,
+    AddressSpace, CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, Isolation, Late, Pcid, Reason,
+    Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
 use crate::core::{Core, Entry};
+use crate::issued::{Issued, Set};
 use crate::machine::{Machine, table_of};
-use crate::memory::{KERNEL, address};
+use crate::memory::{KERNEL, address, page_of};
 
 /// Turns in which a waiting CPU looks again at once, as a real one does; then it sleeps until something has happened,
 /// so that waiting for ever is a deadlock that loom reports.
@@ -59,6 +60,7 @@ impl Cpu {
     /// Runs a task of the space in table `table` from now on.
     pub(crate) fn switch(&self, table: usize) {
         self.quietly(|cpu, irqs| cpu.switch_to(self.machine.space(table), irqs));
+        self.announce();
     }
 
     pub(crate) fn lazy(&self) {
@@ -67,6 +69,12 @@ impl Cpu {
 
     pub(crate) fn load_kernel(&self) {
         self.quietly(|cpu, irqs| cpu.load_kernel(irqs));
+        self.announce();
+    }
+
+    /// True if a program of some space can run here.
+    pub(crate) fn runs_a_space(&self) -> bool {
+        table_of(self.core().cr3.get().root()) != KERNEL
     }
 
     /// The program reads its page `page`, if it is still there.
@@ -75,6 +83,11 @@ impl Cpu {
         if self.is_isolated() && !self.core().is_in_user_mode.replace(true) {
             self.with_irqs_off(|irqs| self.protocol().exit_to_user(irqs));
         }
+        self.read(table_of(self.core().cr3.get().root()), page);
+    }
+
+    /// The program reads its page `page` before an interrupt that was sent arrives.
+    pub(crate) fn access_uninterrupted(&self, page: usize) {
         self.read(table_of(self.core().cr3.get().root()), page);
     }
 
@@ -104,21 +117,67 @@ impl Cpu {
         self.machine.tables[table].lower.free();
     }
 
+    /// Takes the pages away with interrupts off, and asks for the flush.
+    pub(crate) fn issue(&self, table: usize, pages: &[usize]) -> Issued {
+        self.enter_kernel();
+        Issued::new(Rc::clone(&self.machine), |machine| {
+            let pending = self.with_irqs_off(|_| self.unhook(machine, table, pages).issue(&self.protocol()));
+            Some((table, pending))
+        })
+    }
+
+    /// Waits for what was issued, here or elsewhere, and frees the frames.
+    pub(crate) fn wait(&self, mut issued: Issued) {
+        self.enter_kernel();
+        issued.with_dependent_mut(|machine, flush| {
+            let Some((table, pending)) = flush.take() else { return };
+            let pages = pending.wait(&self.protocol()).into_frames();
+            pages.iter().for_each(|&page| machine.tables[table].pages[page].frame.free());
+        });
+    }
+
+    /// Leaves what was issued to a task that goes on elsewhere: whoever moves a task orders what it did before.
+    pub(crate) fn hand_over(&self, issued: Issued) {
+        self.machine.handed_over.borrow_mut().push(issued);
+    }
+
+    /// What was handed over; it was before all programs.
+    pub(crate) fn take_over(&self) -> Vec<Issued> {
+        self.machine.handed_over.take()
+    }
+
     fn revoke(&self, table: usize, pages: &[usize], are_tables_freed: bool) -> Vec<usize> {
         self.enter_kernel();
-        let translations =
-            if table == KERNEL { Translations::OfKernel } else { Translations::OfSpace(self.machine.space(table)) };
-        let mut gather = TlbGather::new(translations, Vec::new());
-        for &page in pages {
-            self.machine.tables[table].pages[page].unhook();
-            let scope = if table == KERNEL && !self.is_isolated() { Scope::Global } else { Scope::Local };
-            gather.page(&self.protocol(), address(table, page), Stride::Page4K, scope, Reason::RemovePte);
-            gather.hold(page);
-        }
+        let mut gather = self.unhook(&self.machine, table, pages);
         if are_tables_freed {
             gather.tables_freed();
         }
         gather.flush(&self.protocol()).into_frames()
+    }
+
+    fn unhook<'m>(&self, machine: &'m Machine, table: usize, pages: &[usize]) -> TlbGather<'m, Set, Vec<usize>> {
+        let translations =
+            if table == KERNEL { Translations::OfKernel } else { Translations::OfSpace(machine.space(table)) };
+        let mut gather = TlbGather::new(translations, Vec::new());
+        for &page in pages {
+            machine.tables[table].pages[page].unhook();
+            let scope = if table == KERNEL && !self.is_isolated() { Scope::Global } else { Scope::Local };
+            gather.unmap(&self.protocol(), address(table, page), Stride::Page4K, scope, Reason::RemovePte, page);
+        }
+        gather
+    }
+
+    /// Takes page 0 of each of `tables` away, flushes once, frees the frames.
+    pub(crate) fn evict(&self, tables: &[usize]) {
+        self.enter_kernel();
+        let mut batch = TlbBatch::new(Vec::new());
+        for &table in tables {
+            self.machine.tables[table].pages[0].unhook();
+            batch.unmap(&self.protocol(), self.machine.space(table), table);
+        }
+        for table in batch.flush(&self.protocol(), Reason::Migrate).into_frames() {
+            self.machine.tables[table].pages[0].frame.free();
+        }
     }
 
     /// Ends the space and frees its top-level table, now or when the last CPU leaves it.
@@ -238,6 +297,9 @@ fn wake(core: &Core) {
 }
 
 impl Hardware for Cpu {
+    type Set = Set;
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         self.core().features
     }
@@ -300,6 +362,11 @@ impl Hardware for Cpu {
         self.machine.setup.late
     }
 
+    /// A CPU that never answers is found otherwise: the exploration does not end.
+    fn patience_rounds(&self) -> u32 {
+        u32::MAX
+    }
+
     fn irqs_enabled(&self) -> bool {
         self.core().irqs_on.get()
     }
@@ -311,13 +378,14 @@ impl Hardware for Cpu {
         result
     }
 
-    fn space(&self, token: SpaceToken) -> &tlbkit::AddressSpace<'_> {
-        self.machine.space(token.0 as usize)
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        self.machine.tables[token.0 as usize].root.touch("the protocol, asking for a space that");
+        f(self.machine.space(token.0 as usize))
     }
 
     fn event(&self, event: Event) {
         match event {
-            Event::FlushBegin(_) => self.core().turns_waited.set(0),
+            Event::FlushBegin(_) | Event::FlushLocalDone | Event::FlushEnd => self.core().turns_waited.set(0),
             Event::AnswerEnd(_) => self.core().has_answered.set(true),
             Event::LastLazyReference(token) => self.machine.tables[token.0 as usize].root.free(),
             _ => {}
@@ -328,8 +396,4 @@ impl Hardware for Cpu {
     fn now_cycles(&self) -> u64 {
         0
     }
-}
-
-fn page_of(va: VirtAddr) -> usize {
-    (va.0 >> 12 & 0xff) as usize
 }

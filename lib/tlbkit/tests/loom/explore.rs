@@ -9,13 +9,23 @@ use crate::machine::{Machine, Setup};
 
 /// Explores the executions of `programs`, the nth on CPU n, all at once, after `prepare` has run alone.
 pub(crate) fn check<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
+    check_end(setup, prepare, programs, |_| ());
+}
+
+/// The same, and what is true at the end of each.
+pub(crate) fn check_end<const N: usize>(
+    setup: Setup,
+    prepare: fn(&[Cpu; N]),
+    programs: [fn(&Cpu); N],
+    end: fn(&Machine),
+) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = model.preemption_bound.or(Some(setup.preemptions));
     model.max_branches = 20_000;
-    model.check(move || run(setup, prepare, programs));
+    model.check(move || end(&run(setup, prepare, programs)));
 }
 
-fn run<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
+fn run<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) -> Rc<Machine> {
     let machine = Rc::new(Machine::new(setup, N));
     let cpus: [Cpu; N] = std::array::from_fn(|n| Cpu::new(Rc::clone(&machine), n));
     cpus.iter().for_each(Cpu::bring_up);
@@ -31,4 +41,5 @@ fn run<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu)
     for other in others {
         assert!(other.join().is_ok(), "a CPU's program panicked");
     }
+    machine
 }

@@ -1,21 +1,23 @@
 //! The machine that loom explores: what its CPUs share.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use self_cell::self_cell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, History, Isolation, Late, Lazy, LocalFlush, PhysAddr,
-    Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
+    AddressSpace, Compare, CpuSetUpkeep, CpuState, Features, History, Isolation, Late, Lazy, LazyReferences,
+    LocalFlush, PhysAddr, Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
 };
 
 use crate::core::Core;
+use crate::issued::Issued;
 use crate::memory::{KERNEL, Table};
 
 /// The policy that the tests vary: nothing is written at a switch but what the handshakes need.
 pub(crate) const POLICY: Policy = Policy {
     tags: Tags::RoundRobin(2),
     lazy: Lazy::SkipUnlessTablesFreed,
+    lazy_references: LazyReferences::ShotDown,
     cpu_set: CpuSetUpkeep::Trimmed { every: 0 },
     range: RangeRule::Ceiling { pages: 33, compare: Compare::Above },
     isolation: Isolation::Off,
@@ -43,18 +45,18 @@ impl Default for Setup {
     }
 }
 
-/// The memory that the kernel supplies.
+/// The memory that the kernel supplies, and what it chose.
 struct Storage {
     cpus: Vec<CpuState>,
     matrix: Vec<AtomicU64>,
-    sets: Vec<AtomicU64>,
+    spaces: u64,
     policy: Policy,
 }
 
 /// The protocol's objects in it.
 struct Protocol<'k> {
     tlb: Tlb<'k>,
-    spaces: Vec<AddressSpace<'k>>,
+    spaces: Vec<AddressSpace<Vec<AtomicU64>>>,
 }
 
 self_cell!(
@@ -75,6 +77,10 @@ pub(crate) struct Machine {
     pub(crate) busy: Cell<usize>,
     /// How often something has happened that another CPU may sleep for.
     pub(crate) announcements: Cell<usize>,
+    /// Not 0 once CPU 0 has dropped the lock of a page table.
+    pub(crate) unlocked: AtomicU64,
+    /// Flushes whose task has left the CPU that issued them.
+    pub(crate) handed_over: RefCell<Vec<Issued>>,
 }
 
 /// The top-level table of a space: two pages, for two halves.
@@ -89,14 +95,12 @@ fn zeros(words: usize) -> Vec<AtomicU64> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
-fn protocol<'k>(storage: &'k Storage) -> Protocol<'k> {
+fn protocol(storage: &Storage) -> Protocol<'_> {
     let tlb = Tlb::new(&storage.cpus, &storage.matrix, PhysAddr(0), storage.policy);
-    let space = |(n, set): (usize, &'k [AtomicU64])| {
-        let table = n as u64 + 1;
-        AddressSpace::new(tlb.fresh_id(), SpaceToken(table), PhysAddr(table << ROOT_SHIFT), set)
-    };
     let words = AddressSpace::set_words(storage.cpus.len());
-    let spaces = storage.sets.chunks(words).enumerate().map(space).collect();
+    let space =
+        |table: u64| AddressSpace::new(tlb.fresh_id(), SpaceToken(table), PhysAddr(table << ROOT_SHIFT), zeros(words));
+    let spaces = (1..=storage.spaces).map(space).collect();
     Protocol { tlb, spaces }
 }
 
@@ -105,7 +109,7 @@ impl Machine {
         let storage = Storage {
             cpus: (0..cpus).map(|_| CpuState::new()).collect(),
             matrix: zeros(Tlb::matrix_words(cpus)),
-            sets: zeros(setup.spaces * AddressSpace::set_words(cpus)),
+            spaces: setup.spaces as u64,
             policy: setup.policy,
         };
         let tables = (0..=setup.spaces).map(|n| Table::new(if n == KERNEL { setup.kernel_pages } else { setup.pages }));
@@ -116,6 +120,8 @@ impl Machine {
             cores: (0..cpus).map(|_| Core::new(Features { pcid: true, invpcid: true })).collect(),
             busy: Cell::new(cpus),
             announcements: Cell::new(0),
+            unlocked: AtomicU64::new(0),
+            handed_over: RefCell::default(),
         }
     }
 
@@ -124,7 +130,7 @@ impl Machine {
     }
 
     /// The space whose pages table `table` holds.
-    pub(crate) fn space(&self, table: usize) -> &AddressSpace<'_> {
+    pub(crate) fn space(&self, table: usize) -> &AddressSpace<Vec<AtomicU64>> {
         &self.kernel.borrow_dependent().spaces[table - 1]
     }
 }

@@ -18,11 +18,14 @@
 mod core;
 mod cpu;
 mod explore;
+mod issued;
 mod machine;
 mod memory;
 
+mod batch;
 mod destroy;
 mod isolation;
+mod issue;
 mod join;
 mod kernel;
 mod lazy;

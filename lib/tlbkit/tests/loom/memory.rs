@@ -23,8 +23,12 @@ impl Frame {
 
     /// A CPU reads it, through a translation or by a walk.
     pub(crate) fn touch(&self, who: &str) {
-        assert!(!self.is_freed.get(), "INV-6: {who} reached what was freed");
+        assert!(!self.is_freed(), "INV-6: {who} reached what was freed");
         self.content.with(|_| ());
+    }
+
+    pub(crate) fn is_freed(&self) -> bool {
+        self.is_freed.get()
     }
 
     /// Its owner has it for itself again.
@@ -74,4 +78,9 @@ impl Table {
 /// The address of page `page` of table `table`.
 pub(crate) fn address(table: usize, page: usize) -> VirtAddr {
     VirtAddr((u64::from(table == KERNEL) << 63) | (page as u64 * PAGE_BYTES))
+}
+
+/// The page that an address of its table stands for.
+pub(crate) fn page_of(va: VirtAddr) -> usize {
+    (va.0 >> 12 & 0xff) as usize
 }

@@ -1,7 +1,7 @@
 //! Tags and CR3 values: what is put in comes out, and the halves differ in one bit.
 
 use proptest::prelude::*;
-use tlbkit::{Cr3, Pcid, PhysAddr};
+use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
 
 proptest! {
     #![proptest_config(crate::config())]
@@ -22,4 +22,15 @@ proptest! {
             prop_assert_eq!(cr3.0, u64::from(keeps) << 63 | frame << 12 | u64::from(tag));
         }
     }
+}
+
+#[test]
+fn the_types_of_invpcid_are_numbered_as_the_manual_has_them_and_there_is_no_fifth() {
+    let (pcid, va) = (Pcid(5), VirtAddr(0x1000));
+    let types = [Invpcid::Address(pcid, va), Invpcid::Single(pcid), Invpcid::AllAndGlobals, Invpcid::All];
+    for (number, what) in (0..).zip(types) {
+        assert_eq!(what.operands().0, number);
+        assert_eq!(Invpcid::from_operands(number, pcid, va), Some(what));
+    }
+    assert_eq!(Invpcid::from_operands(4, pcid, va), None);
 }

@@ -21,7 +21,7 @@ const VALUES: [&[&str]; 18] = [
     &["on", "off"],
     &["invpcid", "cr3"],
     &["before", "while"],
-    &["counted", "shot-down"],
+    &["awaited", "shot-down", "counted"],
     &["on", "off"],
 ];
 

@@ -224,8 +224,7 @@ fn inv_9_a_gather_that_is_dropped_leaks_and_inv_1_a_flushed_one_gives_back() {
     let freed = Cell::new(0);
     for (keeps, expected) in [(Some(()), 0), (None, 1)] {
         let mut gather = TlbGather::new(Translations::OfSpace(world.at(0)), Vec::new());
-        gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::RemovePte);
-        gather.hold(Frame(&freed));
+        gather.unmap(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::RemovePte, Frame(&freed));
         if keeps.is_some() {
             drop(gather);
         } else {

@@ -137,8 +137,7 @@ fn inv_10_a_freed_table_owes_the_whole_user_half() {
     let mut gather = world.gather(Owner::Space(0));
     let table = world.memory.borrow_mut().unhook_table(Owner::Space(0), USER);
     world.unhook(0, &mut gather, Owner::Space(0), &[USER + 0x1000, USER]);
-    gather.hold(table.unwrap());
-    gather.tables_freed();
+    gather.unmap_table(&world.cpu(0), VirtAddr(USER), 0, table.unwrap());
     world.finish(0, gather);
     assert!(exit_flushes(world));
     assert_eq!(world.touch(0, USER), None);

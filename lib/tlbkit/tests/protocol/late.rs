@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, History, Late, Lazy, LazyReferences, Policy};
+use tlbkit::{CpuId, CpuSetUpkeep, Destroyed, Late, LazyReferences, Policy};
 
 use crate::machine::{Delivery, Did, Fate, KERNEL, Owner, USER, World, interrupted};
 
@@ -194,16 +194,13 @@ fn a_cpu_that_was_never_brought_up_is_told_nothing() {
 
 #[test]
 fn c_25_a_cpu_that_resumes_drops_the_reference_it_held_lazily() {
-    let policy = Policy {
-        lazy: Lazy::SkipUnlessTablesFreed,
-        history: History { lazy_references: LazyReferences::Counted, ..History::NONE },
-        ..Policy::default()
-    };
-    let (world, space) = two(policy);
-    world.delivery.set(Delivery::AtOnce);
-    world.switch(0, world.space());
-    world.lazy(1);
-    assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
-    world.bring_up(1);
-    assert_eq!(world.memory.borrow().roots[space], Fate::Freed);
+    for lazy_references in [LazyReferences::Counted, LazyReferences::Awaited] {
+        let (world, space) = two(Policy { lazy_references, ..Policy::default() });
+        world.delivery.set(Delivery::AtOnce);
+        world.switch(0, world.space());
+        world.lazy(1);
+        assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
+        world.bring_up(1);
+        assert_eq!(world.memory.borrow().roots[space], Fate::Freed);
+    }
 }

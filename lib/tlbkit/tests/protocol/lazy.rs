@@ -1,6 +1,6 @@
 //! Lazy mode: who is left alone, who is not, what coming back costs, and when a dead space may be freed.
 
-use tlbkit::{CpuSetUpkeep, Destroyed, Event, History, Lazy, LazyReferences, Policy};
+use tlbkit::{CpuSetUpkeep, Destroyed, Event, Lazy, LazyReferences, Policy};
 
 use crate::machine::{Did, Fate, KERNEL_ROOT, Owner, USER, World, cr3s, interrupted};
 
@@ -74,8 +74,13 @@ fn without_lazy_mode_idle_loads_the_kernels_tables() {
     assert_eq!(world.touch(1, USER), None);
 }
 
-fn counted(lazy: Lazy) -> Policy {
-    Policy { lazy, history: History { lazy_references: LazyReferences::Counted, ..History::NONE }, ..Policy::default() }
+/// Policies whose lazy CPUs are left alone at the end of a space: counted all along, or found when it ends.
+fn left_alone(lazy: Lazy) -> impl Iterator<Item = Policy> {
+    let sets = [CpuSetUpkeep::Exact, CpuSetUpkeep::Trimmed { every: 0 }];
+    let choices = [LazyReferences::Counted, LazyReferences::Awaited];
+    sets.into_iter().flat_map(move |cpu_set| {
+        choices.map(|lazy_references| Policy { lazy, lazy_references, cpu_set, ..Policy::default() })
+    })
 }
 
 fn unreferenced(world: &World, cpu: usize) -> usize {
@@ -83,16 +88,17 @@ fn unreferenced(world: &World, cpu: usize) -> usize {
 }
 
 #[test]
-fn c_25_a_counted_space_dies_with_its_last_lazy_cpu() {
+fn c_25_a_space_dies_with_its_last_lazy_cpu() {
     let leave: [fn(&'static World); 4] = [
         |world| world.load_kernel(1),
         |world| world.switch(1, world.space()),
         |world| world.offline(1),
         |world| world.quiet(1, |cpu, irqs| cpu.with_space(world.at(world.space()), irqs, || ())),
     ];
-    for leave in leave {
-        let (world, space) = with_lazy_cpu(counted(Lazy::SkipUnlessTablesFreed));
+    for (policy, leave) in left_alone(Lazy::SkipUnlessTablesFreed).flat_map(|policy| leave.map(|how| (policy, how))) {
+        let (world, space) = with_lazy_cpu(policy);
         assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
+        assert!(!told(world), "a CPU was interrupted for the end of a space");
         world.walk(1, USER);
         assert_eq!(world.memory.borrow().roots[space], Fate::Unhooked);
         leave(world);
@@ -101,27 +107,89 @@ fn c_25_a_counted_space_dies_with_its_last_lazy_cpu() {
 }
 
 #[test]
-fn c_25_a_counted_space_that_nobody_holds_dies_at_once() {
-    let (world, space) = with_lazy_cpu(counted(Lazy::SkipUnlessTablesFreed));
-    world.switch(1, space);
-    world.lazy(1);
-    world.lazy(1);
-    world.load_kernel(1);
-    assert_eq!(unreferenced(world, 1), 0);
-    assert_eq!(world.destroy(0, space), Destroyed::Now);
+fn c_25_a_space_that_nobody_holds_dies_at_once() {
+    for policy in left_alone(Lazy::SkipUnlessTablesFreed) {
+        let (world, space) = with_lazy_cpu(policy);
+        world.switch(1, space);
+        world.lazy(1);
+        world.lazy(1);
+        world.load_kernel(1);
+        assert_eq!(unreferenced(world, 1), 0);
+        assert_eq!(world.destroy(0, space), Destroyed::Now);
+    }
+}
+
+/// Each finds a notice that is not its own space's, or none, or both at once; each space is told of once.
+#[test]
+fn c_25_spaces_that_die_together_are_each_told_of_once() {
+    for policy in left_alone(Lazy::SkipUnlessTablesFreed) {
+        let world = World::new(policy, 3);
+        let (first, second) = (world.space(), world.space());
+        world.switch(1, first);
+        world.lazy(1);
+        world.switch(2, first);
+        world.lazy(2);
+        world.switch(2, second);
+        world.lazy(2);
+        assert_eq!(world.destroy(0, second), Destroyed::WhenUnreferenced);
+        assert_eq!(world.destroy(0, first), Destroyed::WhenUnreferenced);
+        world.switch(1, world.space());
+        assert_eq!((unreferenced(world, 1), unreferenced(world, 2)), (1, 0));
+        world.switch(2, world.space());
+        world.switch(2, world.space());
+        assert_eq!((unreferenced(world, 1), unreferenced(world, 2)), (0, 1), "of each once");
+        assert_eq!(world.memory.borrow().roots[second], Fate::Freed);
+    }
 }
 
 #[test]
-fn c_25_a_counted_space_is_left_by_an_interrupt_too() {
-    let (world, space) = with_lazy_cpu(counted(Lazy::InterruptOnce));
-    world.unmap(0, space, &[USER]);
-    assert_eq!(world.destroy(0, space), Destroyed::Now, "the interrupt made it leave");
+fn a_space_ends_later_with_interrupts_off() {
+    for policy in left_alone(Lazy::SkipUnlessTablesFreed) {
+        let (world, space) = with_lazy_cpu(policy);
+        world.memory.borrow_mut().roots[space] = Fate::Unhooked;
+        world.quiet(0, |cpu, _| assert_eq!(cpu.destroy_later(world.at(space)), Destroyed::WhenUnreferenced));
+        world.load_kernel(1);
+        assert_eq!(world.memory.borrow().roots[space], Fate::Freed);
+    }
+}
+
+#[test]
+#[should_panic(expected = "destroying a space twice")]
+fn a_space_ends_once() {
+    let (world, space) = with_lazy_cpu(Policy::default());
+    let _ = world.destroy(0, space);
+    let _never = world.destroy(0, space);
+}
+
+#[test]
+#[should_panic(expected = "destroying a space that runs on another CPU")]
+fn a_space_that_runs_elsewhere_is_not_destroyed() {
+    let (world, space) = with_lazy_cpu(Policy::default());
+    world.switch(1, space);
+    let _never = world.destroy(0, space);
+}
+
+#[test]
+#[should_panic(expected = "later where lazy references are shot down")]
+fn a_policy_that_interrupts_ends_no_space_later() {
+    let (world, space) = with_lazy_cpu(Policy { lazy_references: LazyReferences::ShotDown, ..Policy::default() });
+    let _never = world.cpu(0).destroy_later(world.at(space));
+}
+
+#[test]
+fn c_25_a_space_is_left_by_an_interrupt_too() {
+    for policy in left_alone(Lazy::InterruptOnce) {
+        let (world, space) = with_lazy_cpu(policy);
+        world.unmap(0, space, &[USER]);
+        assert_eq!(world.destroy(0, space), Destroyed::Now, "the interrupt made it leave");
+    }
 }
 
 #[test]
 fn c_25_destroy_shoots_down_whoever_holds_the_space() {
     for cpu_set in [CpuSetUpkeep::Exact, CpuSetUpkeep::Trimmed { every: 0 }] {
-        let (world, space) = with_lazy_cpu(Policy { cpu_set, ..Policy::default() });
+        let lazy_references = LazyReferences::ShotDown;
+        let (world, space) = with_lazy_cpu(Policy { cpu_set, lazy_references, ..Policy::default() });
         world.switch(0, space);
         world.lazy(0);
         assert_eq!(world.destroy(0, space), Destroyed::Now);

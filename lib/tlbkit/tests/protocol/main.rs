@@ -2,19 +2,24 @@
 
 mod machine;
 
+mod batch;
 mod bring_up;
 mod cpu_set;
 mod foreign;
 mod gather;
 mod generations;
+mod holding;
 mod isolation;
+mod issue;
 mod kernel_range;
 mod late;
 mod lazy;
 mod many;
+mod misuse;
 mod random;
 mod stats;
 mod stress;
 mod tags;
+mod this_cpu;
 mod threads;
 mod waiting;

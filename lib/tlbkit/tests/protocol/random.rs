@@ -164,6 +164,8 @@ fn range() -> impl Strategy<Value = RangeRule> {
     ]
 }
 
+const REFERENCES: [LazyReferences; 3] = [LazyReferences::Awaited, LazyReferences::Counted, LazyReferences::ShotDown];
+
 prop_compose! {
     fn policies()(
         tags in tags(),
@@ -177,12 +179,12 @@ prop_compose! {
         batching in prop_oneof![Just(Batching::None), (0u8..7).prop_map(Batching::Packet), Just(Batching::Range)],
         isolation in prop::sample::select(vec![Isolation::Off, Isolation::On]),
         local_flush in prop::sample::select(vec![LocalFlush::BeforeRemote, LocalFlush::WhileRemote]),
-        lazy_references in prop::sample::select(vec![LazyReferences::Counted, LazyReferences::ShotDown]),
+        lazy_references in prop::sample::select(REFERENCES.to_vec()),
         kernel_set in prop::sample::select(vec![KernelSet::Unwritten, KernelSet::Written]),
     ) -> Policy {
-        let history = History { batching, lazy_references, kernel_set, ..History::NONE };
+        let history = History { batching, kernel_set, ..History::NONE };
         Policy {
-            tags, range, lazy, cpu_set, isolation, local_flush, history,
+            tags, range, lazy, lazy_references, cpu_set, isolation, local_flush, history,
             ..Policy::default()
         }
     }

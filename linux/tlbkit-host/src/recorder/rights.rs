@@ -1,4 +1,4 @@
-//! What can be recorded here, and what to run where nothing can.
+//! Which tracepoints can be recorded here, and what a user must run where none can.
 
 use std::path::Path;
 use std::{env, fs};
@@ -27,20 +27,30 @@ pub fn available(wanted: &[&'static str]) -> Result<Available> {
     if !has_program("perf") {
         return Err(Error::NoPerf);
     }
-    let is_root = rustix::process::geteuid().is_root();
+    let user = if rustix::process::geteuid().is_root() { User::Root } else { User::Other };
     let folder = FOLDERS.into_iter().find(|folder| has_event(folder, FLUSH));
-    let Some(folder) = folder else { return Err(no_tracepoints(is_root)) };
+    let Some(folder) = folder else { return Err(no_tracepoints(user)) };
     let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
     match level.and_then(|text| text.trim().parse().ok()) {
-        Some(level) if level > -1 && !is_root => return Err(Error::NoRight { level }),
+        Some(level) if level > -1 && user == User::Other => return Err(Error::NoRight { level }),
         _ => {}
     }
     let (events, missing) = wanted.iter().partition(|event| has_event(folder, event));
     Ok(Available { events, missing })
 }
 
-fn no_tracepoints(is_root: bool) -> Error {
-    let run = if is_root { "mount -t tracefs none /sys/kernel/tracing" } else { "the same command with sudo" };
+/// Who asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum User {
+    Root,
+    Other,
+}
+
+fn no_tracepoints(user: User) -> Error {
+    let run = match user {
+        User::Root => "mount -t tracefs none /sys/kernel/tracing",
+        User::Other => "the same command with sudo",
+    };
     Error::NoTracepoints { path: format!("{}/{}/id", FOLDERS[0], FLUSH.replace(':', "/")), run }
 }
 
@@ -70,7 +80,7 @@ mod tests {
 
     #[test]
     fn the_way_out_depends_on_the_user() {
-        assert!(no_tracepoints(true).to_string().ends_with("run: mount -t tracefs none /sys/kernel/tracing"));
-        assert!(no_tracepoints(false).to_string().ends_with("with sudo"));
+        assert!(no_tracepoints(User::Root).to_string().ends_with("run: mount -t tracefs none /sys/kernel/tracing"));
+        assert!(no_tracepoints(User::Other).to_string().ends_with("with sudo"));
     }
 }

@@ -1,4 +1,4 @@
-//! From a trace to what a kernel must do about it.
+//! Deduces from a trace what a kernel had to do.
 //!
 //! | file | what |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `older` | which CPUs held what when the trace began |
 //! | `pages` | what is mapped where, and shared with whom |
 //! | `calls` | what each system call takes away |
-//! | `record` | what the kernel's own word on its flushes tells besides |
+//! | `record` | what more the kernel's own record of its flushes tells |
 //! | `state` | what is known while the trace is read |
-//! | this one | who runs where, which space is whose |
+//! | this one | who runs where, and which space belongs to whom |
 
 mod calls;
 mod older;
@@ -17,15 +17,15 @@ mod people;
 mod record;
 mod state;
 
-use crate::op::{Cause, Space, Step, Taken};
+use crate::op::{Cause, OpKind, Space, Taken};
 pub use older::{Held, Resident};
 use pages::Pages;
 pub(crate) use people::People;
 pub(crate) use state::Deducer;
-use state::{CLONE_VM, Recorded, STACK_PAGE, Task, USER_END};
+use state::{CLONE_VM, Recorded, STACK_PAGE, Thread, USER_END};
 pub use state::{Deduced, Paging};
 use tlbkit::Stride;
-use tlbkit_trace::{Event, FlushReason, Kind, Name, Syscall};
+use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
 
 impl Deducer {
     pub(crate) fn finish(mut self) -> Deduced {
@@ -39,9 +39,9 @@ impl Deducer {
         }
         self.done.span_ns.1 = event.time_ns;
         match event.kind {
-            Kind::Switch { next, .. } => return self.switch(event, next),
+            EventKind::Switch { next, .. } => return self.switch(event, next),
             // It still carries the thread before, except in an exec.
-            Kind::TlbFlush { reason: FlushReason::TaskSwitch, size } => {
+            EventKind::TlbFlush { reason: FlushReason::TaskSwitch, size } => {
                 self.older.switched(event.cpu, size);
                 if self.people.execs_at(event.tid, event.time_ns) {
                     self.notice(event);
@@ -55,14 +55,14 @@ impl Deducer {
             }
         }
         match event.kind {
-            Kind::TlbFlush { reason, size } if self.is_program(event.tid) => self.flush(event, reason, size),
-            Kind::CallQueue { cpu, .. } => self.send(event, cpu),
-            Kind::Fork { parent, child, .. } => self.fork(parent, child),
-            Kind::Exec { tid, old_tid, .. } => self.exec_ends(event, tid, old_tid),
-            Kind::Exit { tid, .. } => self.exit(event, tid),
-            Kind::Fault { address, error_code, .. } => self.fault(event, address, error_code),
-            Kind::Enter { call, args } => self.enter(event, call, args),
-            Kind::Leave { call, result } => self.leave(event, call, result),
+            EventKind::TlbFlush { reason, size } if self.is_program(event.tid) => self.flush(event, reason, size),
+            EventKind::CallQueue { cpu, .. } => self.send(event, cpu),
+            EventKind::Fork { parent, child, .. } => self.fork(parent, child),
+            EventKind::Exec { tid, old_tid, .. } => self.exec_ends(event, tid, old_tid),
+            EventKind::Exit { tid, .. } => self.exit(event, tid),
+            EventKind::Fault { address, error_code, .. } => self.fault(event, address, error_code),
+            EventKind::Enter { call, args } => self.enter(event, call, args),
+            EventKind::Leave { call, result } => self.leave(event, call, result),
             _ => {}
         }
     }
@@ -70,7 +70,7 @@ impl Deducer {
     fn switch(&mut self, event: &Event, next: i32) {
         self.older.goes_on(event.cpu);
         self.running[event.cpu as usize] = Some(next);
-        let Kind::Switch { next_comm, .. } = event.kind else { return };
+        let EventKind::Switch { next_comm, .. } = event.kind else { return };
         self.run(event, next, next_comm);
         if self.is_program(next) {
             let space = self.task(next).space;
@@ -92,8 +92,8 @@ impl Deducer {
     }
 
     fn run(&mut self, event: &Event, tid: i32, comm: Name) {
-        let step = if self.is_program(tid) { Step::Run { space: self.task(tid).space } } else { Step::Idle };
-        self.push_of(event, tid, comm, step);
+        let kind = if self.is_program(tid) { OpKind::Run { space: self.task(tid).space } } else { OpKind::Idle };
+        self.push_of(event, tid, comm, kind);
     }
 
     /// A child shares its parent's space if it is a thread, or until its exec after vfork.
@@ -118,7 +118,7 @@ impl Deducer {
         };
         self.users[space.0 as usize] += 1;
         self.gone.remove(&child);
-        self.tasks.insert(child, Task::new(space));
+        self.tasks.insert(child, Thread::new(space));
     }
 
     /// The thread goes on in a new space. Linux builds it with one page at its stack, moves that, and frees the table.
@@ -128,7 +128,7 @@ impl Deducer {
         let task = self.task(tid);
         (task.space, task.has_loaded) = (space, true);
         self.users[space.0 as usize] += 1;
-        self.push(event, Step::Run { space });
+        self.push(event, OpKind::Run { space });
         let cause = Cause::Call(Syscall::Execve);
         let stack = Taken::pages(STACK_PAGE, 1, Stride::Page4K);
         self.revoke(event, space, cause, [stack, Taken { frees_tables: true, ..Taken::ALL }]);
@@ -147,7 +147,7 @@ impl Deducer {
         *users = users.saturating_sub(1);
         if *users == 0 {
             self.pages[space.0 as usize].discard(&mut self.frames, &(0..u64::MAX));
-            self.push(event, Step::Retire { space, cause });
+            self.push(event, OpKind::Retire { space, cause });
         }
     }
 
@@ -164,7 +164,8 @@ impl Deducer {
             if self.paging == Paging::Huge && self.pages[index].has_huge_neighbour(page) {
                 return;
             }
-            self.pages[index].fault(&mut self.frames, page, is_write);
+            let pages = &mut self.pages[index];
+            if is_write { pages.first_store(&mut self.frames, page) } else { pages.first_load(page) }
         } else if is_write && self.people.tells_flushes && self.pages[index].is_unknown(page) {
             self.task(event.tid).store = Some(page);
         } else if is_write && self.pages[index].store(&mut self.frames, page) {
@@ -172,14 +173,14 @@ impl Deducer {
         }
         let most = &mut self.done.most_pages[index];
         *most = (*most).max(self.pages[index].most());
-        self.push(event, Step::Touch { page });
+        self.push(event, OpKind::Touch { page });
     }
 
     fn enter(&mut self, event: &Event, call: Syscall, args: [u64; 5]) {
         let task = self.task(event.tid);
         (task.call, task.recorded) = (Some((call, args)), Recorded::NOTHING);
         (task.store, task.copied) = (None, None);
-        self.push(event, Step::Call);
+        self.push(event, OpKind::Call);
     }
 
     /// The new space was loaded a moment ago, unless the trace has not shown it. The thread is its process now.

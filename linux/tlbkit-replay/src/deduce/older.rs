@@ -11,11 +11,11 @@ use tlbkit_trace::FlushSize;
 /// A CPU that held a space when the trace began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resident {
-    /// Where.
+    /// The CPU that held it.
     pub cpu: u32,
-    /// What.
+    /// The space that it held.
     pub space: Space,
-    /// How.
+    /// Whether the space was loaded, or only its tag was kept.
     pub how: Held,
 }
 

@@ -115,12 +115,14 @@ impl Pages {
         self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Shared)
     }
 
-    /// A page that was not mapped is used.
-    pub(super) fn fault(&mut self, frames: &mut Frames, page: u64, is_write: bool) {
-        if is_write {
-            let frame = if self.is_shared(page) { Frame::Borrowed } else { frames.fresh() };
-            return self.put(frames, page, frame);
-        }
+    /// A page that was not mapped is written.
+    pub(super) fn first_store(&mut self, frames: &mut Frames, page: u64) {
+        let frame = if self.is_shared(page) { Frame::Borrowed } else { frames.fresh() };
+        self.put(frames, page, frame);
+    }
+
+    /// A page that was not mapped is read: the kernel maps its neighbours with it, as far as it has them.
+    pub(super) fn first_load(&mut self, page: u64) {
         let window = page & !(FAULT_AROUND_PAGES - 1);
         let around = match self.mapping(page) {
             // So many from the window's begin or the mapping's, but not beyond the table.
@@ -271,7 +273,7 @@ mod tests {
     #[test]
     fn the_second_writer_after_a_fork_keeps_the_frame() {
         let (mut frames, mut parent) = (Frames::default(), Pages::default());
-        parent.fault(&mut frames, 7, true);
+        parent.first_store(&mut frames, 7);
         let mut child = parent.fork(&mut frames);
         assert!(parent.store(&mut frames, 7), "the first writer copies");
         assert!(!child.store(&mut frames, 7), "the second is alone with it");
@@ -279,18 +281,18 @@ mod tests {
 
     #[test]
     fn a_read_of_a_file_maps_what_is_around_it_but_not_beyond_the_mapping() {
-        let (mut frames, mut pages) = (Frames::default(), Pages::default());
+        let mut pages = Pages::default();
         pages.map(30..40, Backing::File);
-        pages.fault(&mut frames, 33, false);
+        pages.first_load(33);
         assert_eq!(pages.span(&(0..100)), Some(32..40));
         pages.map(505..530, Backing::File);
-        pages.fault(&mut frames, 506, false);
+        pages.first_load(506);
         assert_eq!(pages.span(&(500..600)), Some(505..512), "from the mapping's begin, to the end of the table");
         pages.map(1029..1060, Backing::File);
-        pages.fault(&mut frames, 1030, false);
+        pages.first_load(1030);
         assert_eq!(pages.span(&(1024..1100)), Some(1029..1045));
         pages.map(100..200, Backing::Private);
-        pages.fault(&mut frames, 150, false);
+        pages.first_load(150);
         assert_eq!(pages.span(&(100..200)), Some(150..151));
     }
 
@@ -298,7 +300,7 @@ mod tests {
     fn forbidding_stores_changes_what_was_stored_to() {
         let (mut frames, mut pages) = (Frames::default(), Pages::default());
         pages.map(32..40, Backing::File);
-        pages.fault(&mut frames, 33, false);
+        pages.first_load(33);
         assert_eq!(pages.span_of_stores(&frames, &(32..40)), None);
         pages.store(&mut frames, 35);
         assert_eq!(pages.span_of_stores(&frames, &(32..40)), Some(35..36));
@@ -320,8 +322,8 @@ mod tests {
         let (mut frames, mut pages) = (Frames::default(), Pages::default());
         pages.map(512..520, Backing::Private);
         pages.map(600..610, Backing::Private);
-        pages.fault(&mut frames, 513, true);
-        pages.fault(&mut frames, 600, true);
+        pages.first_store(&mut frames, 513);
+        pages.first_store(&mut frames, 600);
         assert!(!pages.unmap(&mut frames, &(512..520)));
         assert!(pages.unmap(&mut frames, &(600..610)));
     }

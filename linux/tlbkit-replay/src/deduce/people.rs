@@ -6,7 +6,7 @@
 //! program's.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tlbkit_trace::{Event, FaultMode, FlushReason, Kind, Name, Names};
+use tlbkit_trace::{Event, EventKind, FaultMode, FlushReason, Name, Names};
 
 /// What a first reading tells.
 #[derive(Default)]
@@ -40,24 +40,24 @@ impl People {
         }
         self.coming.resize(self.cpus as usize, 0);
         let came = std::mem::take(&mut self.coming[event.cpu as usize]);
-        self.tells_flushes |= matches!(event.kind, Kind::TlbFlush { .. });
+        self.tells_flushes |= matches!(event.kind, EventKind::TlbFlush { .. });
         match event.kind {
-            Kind::Switch { next, .. } => self.coming[event.cpu as usize] = next,
-            Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {
+            EventKind::Switch { next, .. } => self.coming[event.cpu as usize] = next,
+            EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {
                 self.programs.insert(came);
             }
             // A space was loaded without a switch of threads: the last time before its end this was the exec's.
-            Kind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
+            EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
                 self.loaded.insert(event.tid, event.time_ns);
             }
-            Kind::Fault { mode: FaultMode::User, .. } | Kind::Enter { .. } | Kind::Leave { .. } => {
+            EventKind::Fault { mode: FaultMode::User, .. } | EventKind::Enter { .. } | EventKind::Leave { .. } => {
                 self.programs.insert(event.tid);
             }
-            Kind::Exec { tid, old_tid, .. } => {
+            EventKind::Exec { tid, old_tid, .. } => {
                 self.programs.insert(tid);
                 self.execs.extend(self.loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
             }
-            Kind::Fork { parent, child, .. } if self.programs.contains(&parent) => {
+            EventKind::Fork { parent, child, .. } if self.programs.contains(&parent) => {
                 self.programs.insert(child);
             }
             _ => {}

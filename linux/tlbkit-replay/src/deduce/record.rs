@@ -1,8 +1,8 @@
-//! What the kernel's own word on its flushes tells besides: what a process older than the trace had mapped, and which
-//! CPUs were asked that did not run the space.
+//! What more the kernel's own record of its flushes tells: what a process that is older than the trace had mapped, and
+//! which CPUs were asked although they did not run the space.
 
 use super::state::{Deducer, Recorded, taken};
-use crate::op::{Space, Step, Taken};
+use crate::op::{OpKind, Space, Taken};
 use std::ops::Range;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushReason, FlushSize};
@@ -39,8 +39,8 @@ impl Deducer {
         if target.space == asking.space {
             return;
         }
-        match asking.copied.and_then(|op| self.done.ops.get_mut(op)).map(|op| &mut op.step) {
-            Some(Step::Revoke { taken, .. }) => taken.trims = true,
+        match asking.copied.and_then(|op| self.done.ops.get_mut(op)).map(|op| &mut op.kind) {
+            Some(OpKind::Revoke { taken, .. }) => taken.trims = true,
             _ => self.task(event.tid).recorded.trims = true,
         }
     }

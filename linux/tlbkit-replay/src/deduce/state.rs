@@ -3,7 +3,7 @@
 use super::older::{Older, Resident};
 use super::pages::{Frames, Pages};
 use super::people::People;
-use crate::op::{Cause, Op, Space, Step, Taken};
+use crate::op::{Cause, Op, OpKind, Space, Taken};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Range;
 use tlbkit::Stride;
@@ -57,7 +57,7 @@ impl Recorded {
 }
 
 /// A thread of a program.
-pub(super) struct Task {
+pub(super) struct Thread {
     pub(super) space: Space,
     /// The call that it is in: which, with what, and its result is awaited.
     pub(super) call: Option<(Syscall, [u64; 5])>,
@@ -72,7 +72,7 @@ pub(super) struct Task {
     pub(super) has_loaded: bool,
 }
 
-impl Task {
+impl Thread {
     pub(super) const fn new(space: Space) -> Self {
         Self {
             space,
@@ -91,7 +91,7 @@ pub(crate) struct Deducer {
     pub(super) people: People,
     pub(super) older: Older,
     pub(super) paging: Paging,
-    pub(super) tasks: FxHashMap<i32, Task>,
+    pub(super) tasks: FxHashMap<i32, Thread>,
     /// Threads that have left their spaces for good and may still run: as the kernel's own do, without one.
     pub(super) gone: FxHashSet<i32>,
     /// Threads that use each space.
@@ -124,20 +124,20 @@ impl Deducer {
         }
     }
 
-    pub(super) fn push(&mut self, event: &Event, step: Step) {
-        self.push_of(event, event.tid, event.comm, step);
+    pub(super) fn push(&mut self, event: &Event, kind: OpKind) {
+        self.push_of(event, event.tid, event.comm, kind);
     }
 
-    /// A step of a thread that is not the event's.
-    pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, step: Step) {
+    /// An operation of a thread that is not the event's.
+    pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, kind: OpKind) {
         let comm = self.people.name_of(tid, own_name);
-        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, step });
+        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, kind });
     }
 
     pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
         let trims = self.ended.trims;
-        let step = |taken| Step::Revoke { space, cause, taken: Taken { trims, ..taken } };
-        taken.into_iter().for_each(|taken| self.push(event, step(taken)));
+        let revoke = |taken| OpKind::Revoke { space, cause, taken: Taken { trims, ..taken } };
+        taken.into_iter().for_each(|taken| self.push(event, revoke(taken)));
     }
 
     /// The page got another frame.
@@ -152,17 +152,17 @@ impl Deducer {
     }
 
     /// The thread, which was there before the recording if it is not known yet.
-    pub(super) fn task(&mut self, tid: i32) -> &mut Task {
+    pub(super) fn task(&mut self, tid: i32) -> &mut Thread {
         if !self.tasks.contains_key(&tid) {
             let process = self.people.process_of(tid);
             let leader = self.tasks.get(&process).map(|leader| leader.space);
             let space = leader.unwrap_or_else(|| self.older_space());
             if leader.is_none() && process != tid {
-                self.tasks.insert(process, Task::new(space));
+                self.tasks.insert(process, Thread::new(space));
                 self.users[space.0 as usize] += 1;
             }
             self.users[space.0 as usize] += 1;
-            self.tasks.insert(tid, Task::new(space));
+            self.tasks.insert(tid, Thread::new(space));
         }
         self.tasks.get_mut(&tid).expect("just inserted")
     }

@@ -1,4 +1,4 @@
-//! What one CPU may hold of each space: what faults tell, and how long it has been filling.
+//! What one CPU may hold of each space. It is deduced from the faults and from how long the space has run there.
 
 use crate::op::Who;
 use crate::tally::Bounds;
@@ -16,7 +16,7 @@ pub(super) const fn root_of(cr3: Cr3) -> u64 {
     cr3.root().0 & !HALF
 }
 
-/// Of one space.
+/// What the CPU may hold of one space.
 #[derive(Default)]
 struct Held {
     /// Pages whose fault filled an entry that nothing has dropped.

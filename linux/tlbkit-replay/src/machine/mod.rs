@@ -8,7 +8,7 @@ mod port;
 mod state;
 
 use crate::deduce::{Deduced, Held};
-use crate::op::{Cause, Op, Space, Step, Taken, Who};
+use crate::op::{Cause, Op, OpKind, Space, Taken, Who};
 use crate::prices::Capacity;
 use crate::tally::Tally;
 use core::Core;
@@ -106,28 +106,28 @@ impl<'k> Replay<'k> {
             self.obey(cpu, core, op);
             self.port(op.cpu).settle();
         });
-        if let Step::Touch { page } = op.step {
+        if let OpKind::Touch { page } = op.kind {
             core.touch(page);
         }
     }
 
     fn obey(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, core: &Core, op: &Op) {
         let irqs = IrqsOff::assume();
-        match op.step {
-            Step::Run { space } => {
+        match op.kind {
+            OpKind::Run { space } => {
                 core.is_busy.set(true);
                 cpu.switch_to(self.space(space), &irqs);
             }
-            Step::Idle => {
+            OpKind::Idle => {
                 core.is_busy.set(false);
                 cpu.enter_lazy(&irqs);
             }
-            Step::Touch { .. } | Step::Call => {}
-            Step::Revoke { space, taken, cause } => {
+            OpKind::Touch { .. } | OpKind::Call => {}
+            OpKind::Revoke { space, taken, cause } => {
                 let frees_tables = taken.frees_tables || self.asks_all(taken, cause);
                 self.revoke(cpu, space, Taken { frees_tables, ..taken }, reason_of(cause));
             }
-            Step::Retire { space, .. } => self.retire(cpu, core, space, &irqs),
+            OpKind::Retire { space, .. } => self.retire(cpu, core, space, &irqs),
         }
     }
 

@@ -2,8 +2,9 @@
 
 use super::core::{Core, Due, Work, root_of};
 use super::state::{Members, Replay};
-use crate::bill::{Item, Part};
+use crate::bill::{CostItem, CostPart};
 use crate::tally::Tally;
+use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
 use tlbkit_trace::{FlushReason, FlushSize};
 
@@ -52,7 +53,7 @@ impl Port<'_, '_> {
         count(&mut self.replay.tally.borrow_mut())
     }
 
-    fn charge(&self, part: Part, item: Item, count: u64) {
+    fn charge(&self, part: CostPart, item: CostItem, count: u64) {
         self.tally(|tally| tally.charge(self.replay.who.get(), |bill| bill.charge(part, item, count)));
     }
 
@@ -71,7 +72,9 @@ impl Port<'_, '_> {
     }
 
     fn refill(&self, due: &Due) {
-        self.tally(|tally| tally.charge(due.debtor, |bill| bill.charge(Part::Refilling, Item::Walk, due.walks)));
+        self.tally(|tally| {
+            tally.charge(due.debtor, |bill| bill.charge(CostPart::Refilling, CostItem::Walk, due.walks))
+        });
     }
 
     fn lose_all(&self) {
@@ -79,9 +82,9 @@ impl Port<'_, '_> {
     }
 
     /// An item of the flush or switch under way, or of a crossing.
-    fn work(&self, item: Item) {
+    fn work(&self, item: CostItem) {
         if self.core().is_crossing.get() {
-            return self.charge(Part::Crossing, item, 1);
+            return self.charge(CostPart::Crossing, item, 1);
         }
         self.core().note(|work| work.items[item as usize] += 1);
     }
@@ -89,23 +92,23 @@ impl Port<'_, '_> {
     /// The CPU's part of a flush is over: the words that Linux would have recorded.
     fn finish(&self, part: FlushReason) {
         let work = self.core().work.take();
-        let count = |item: Item| work.items[item as usize];
+        let count = |item: CostItem| work.items[item as usize];
         let is_own = part == FlushReason::LocalMmShootdown;
-        let was_flushed = count(Item::Flush) + count(Item::Everything) > 0;
+        let was_flushed = count(CostItem::Flush) + count(CostItem::Everything) > 0;
         self.tally(|tally| {
             let who = self.replay.who.get();
             if is_own {
-                return tally.charge(who, |bill| bill.charge_all(Part::Flushing, &work.items));
+                return tally.charge(who, |bill| bill.charge_all(CostPart::Flushing, &work.items));
             }
-            for part in [Part::Answering, Part::Waiting] {
+            for part in [CostPart::Answering, CostPart::Waiting] {
                 tally.charge(who, |bill| {
                     bill.charge_all(part, &work.items);
-                    bill.charge(part, Item::Interrupt, 1);
+                    bill.charge(part, CostItem::Interrupt, 1);
                 });
             }
             // Who asked waits for the way, too.
-            tally.charge(who, |bill| bill.charge(Part::Waiting, Item::Deliver, 1));
-            let ran_it = was_flushed || count(Item::Page) > 0;
+            tally.charge(who, |bill| bill.charge(CostPart::Waiting, CostItem::Deliver, 1));
+            let ran_it = was_flushed || count(CostItem::Page) > 0;
             tally.needed_interrupts.low += u64::from(ran_it && work.was_held);
             tally.needed_interrupts.high += u64::from(ran_it);
         });
@@ -116,20 +119,20 @@ impl Port<'_, '_> {
             Work { was_current: true, .. } => self.record(part, FlushSize::Pages(0)),
             _ if was_flushed => self.record(part, FlushSize::All),
             // It held the space lazily, and left it.
-            _ if count(Item::Keep) > 0 => self.record(FlushReason::TaskSwitch, FlushSize::Pages(0)),
-            _ => self.record(part, FlushSize::Pages(count(Item::Page))),
+            _ if count(CostItem::Keep) > 0 => self.record(FlushReason::TaskSwitch, FlushSize::Pages(0)),
+            _ => self.record(part, FlushSize::Pages(count(CostItem::Page))),
         }
     }
 
     /// A step that was no flush is over.
     pub(super) fn settle(&self) {
         let work = self.core().work.take();
-        let count = |item: Item| work.items[item as usize];
-        let was_flushed = count(Item::Flush) + count(Item::Everything) > 0;
-        if was_flushed || count(Item::Keep) > 0 {
+        let count = |item: CostItem| work.items[item as usize];
+        let was_flushed = count(CostItem::Flush) + count(CostItem::Everything) > 0;
+        if was_flushed || count(CostItem::Keep) > 0 {
             self.record(FlushReason::TaskSwitch, if was_flushed { FlushSize::All } else { FlushSize::Pages(0) });
             let who = self.replay.who.get();
-            self.tally(|tally| tally.charge(who, |bill| bill.charge_all(Part::Switching, &work.items)));
+            self.tally(|tally| tally.charge(who, |bill| bill.charge_all(CostPart::Switching, &work.items)));
         }
     }
 
@@ -159,7 +162,10 @@ impl Port<'_, '_> {
     }
 }
 
-impl Hardware for Port<'_, '_> {
+impl<'k> Hardware for Port<'_, 'k> {
+    type Set = &'k [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         let pcid = self.replay.tlb.policy().tags != Tags::Off;
         Features { pcid, invpcid: pcid }
@@ -169,9 +175,9 @@ impl Hardware for Port<'_, '_> {
         let core = self.core();
         core.cr3.set(cr3);
         if cr3.keeps() {
-            return self.work(Item::Keep);
+            return self.work(CostItem::Keep);
         }
-        self.work(Item::Flush);
+        self.work(CostItem::Flush);
         // Without tags the hardware drops every space's entries: those are all under the one tag.
         if let Some(root) = core.name(cr3) {
             self.lose(root);
@@ -179,14 +185,14 @@ impl Hardware for Port<'_, '_> {
     }
 
     fn invlpg(&self, va: VirtAddr) {
-        self.work(Item::Page);
+        self.work(CostItem::Page);
         if self.replay.capacity.is_fractured { self.lose_all() } else { self.core().drop_page(va.0 >> 12) }
     }
 
     fn invpcid(&self, what: Invpcid) {
         match what {
             Invpcid::Address(_, va) => {
-                self.work(Item::UserPage);
+                self.work(CostItem::UserPage);
                 self.core().drop_page(va.0 >> 12);
             }
             Invpcid::Single(_) | Invpcid::All | Invpcid::AllAndGlobals => self.toggle_pge(),
@@ -194,7 +200,7 @@ impl Hardware for Port<'_, '_> {
     }
 
     fn toggle_pge(&self) {
-        self.work(Item::Everything);
+        self.work(CostItem::Everything);
         self.lose_all();
     }
 
@@ -205,7 +211,7 @@ impl Hardware for Port<'_, '_> {
                 tally.by_caller.entry(who).or_default().interrupts += 1;
             }
         });
-        self.charge(Part::Asking, Item::Send, 1);
+        self.charge(CostPart::Asking, CostItem::Send, 1);
         // Taken at once, in the midst of the sender's own work.
         Port { replay: self.replay, cpu: to.0 }.answer();
     }
@@ -224,8 +230,8 @@ impl Hardware for Port<'_, '_> {
         f(&IrqsOff::assume())
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        &self.replay.spaces[token.0 as usize]
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(&self.replay.spaces[token.0 as usize])
     }
 
     fn event(&self, event: Event) {

@@ -6,7 +6,7 @@ use crate::prices::Capacity;
 use crate::tally::Tally;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
-use tlbkit::sync::Ordering;
+use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Tlb};
 
 /// The first space's top-level table; those of a space's halves lie side by side.
@@ -15,7 +15,7 @@ pub(super) const ROOT_STEP: u64 = 0x2000;
 /// CPUs, spaces and counts.
 pub(super) struct Replay<'k> {
     pub(super) tlb: Tlb<'k>,
-    pub(super) spaces: Vec<AddressSpace<'k>>,
+    pub(super) spaces: Vec<AddressSpace<&'k [AtomicU64]>>,
     pub(super) cores: Vec<Core>,
     pub(super) tally: RefCell<Tally>,
     pub(super) capacity: Capacity,
@@ -30,7 +30,7 @@ pub(super) struct Replay<'k> {
 }
 
 impl<'k> Replay<'k> {
-    pub(super) fn space(&self, space: Space) -> &AddressSpace<'k> {
+    pub(super) fn space(&self, space: Space) -> &AddressSpace<&'k [AtomicU64]> {
         &self.spaces[space.0 as usize]
     }
 

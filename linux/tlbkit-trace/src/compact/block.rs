@@ -1,4 +1,4 @@
-//! The head of a block.
+//! The head of a block of the compact form: its sizes and its checksums.
 
 use super::{BLOCK_HEAD_BYTES, BLOCK_MAGIC, END_BYTES, MAX_BLOCK_EVENTS, MAX_UNPACKED_BYTES};
 

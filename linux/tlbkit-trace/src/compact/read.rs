@@ -1,10 +1,10 @@
-//! Reads the compact form; damaged blocks are passed over and told.
+//! Reads the compact form. Damaged blocks are passed over, and told through [`Health`].
 
 use super::block::BlockHead;
 use super::column::{Sums, get};
 use super::{BLOCK_HEAD_BYTES, END_BYTES, HEAD_BYTES, MAGIC, VERSION};
-use crate::error::{Error, Health, Place};
-use crate::event::{Event, Kind};
+use crate::error::{Error, FilePosition, Health};
+use crate::event::{Event, EventKind};
 use crate::names::{Code, Name, Names, StackId};
 use crate::source::Source;
 use crate::tracepoint::{FieldKind, Fields, LOST_TAG, MAX_FIELDS, Tracepoint};
@@ -60,20 +60,20 @@ impl<R: Read> CompactReader<R> {
         let mut content = Vec::new();
         let wanted = u64::from(head.packed_bytes);
         let read = self.reader.by_ref().take(wanted).read_to_end(&mut content);
-        self.offset += read.map_err(|answer| Error::Read { place: Place::Byte(begin), answer })? as u64;
+        self.offset += read.map_err(|answer| Error::Read { place: FilePosition::Byte(begin), answer })? as u64;
         if content.len() as u64 != wanted {
             let what =
                 format!("a block of {} events is cut short: {} bytes, want {wanted}", head.events, content.len());
-            self.health.damage(Place::Byte(begin), what);
+            self.health.damage(FilePosition::Byte(begin), what);
         } else if crc32fast::hash(&content) != head.crc {
             let what = format!("a block of {} events is damaged: its checksum is wrong", head.events);
-            self.health.damage(Place::Byte(begin), what);
+            self.health.damage(FilePosition::Byte(begin), what);
         } else if head.is_end() {
             self.take_end(&content);
         } else if self.take_events(head, &content).is_none() {
             self.events.clear();
             let what = format!("a block of {} events is not what its head says", head.events);
-            self.health.damage(Place::Byte(begin), what);
+            self.health.damage(FilePosition::Byte(begin), what);
         }
         self.events.reverse();
         Ok(())
@@ -98,13 +98,13 @@ impl<R: Read> CompactReader<R> {
             skipped += 1;
         }
         self.tell_skipped(begin, skipped);
-        self.health.damage(Place::Byte(self.offset), "the file ends without its end mark: it was cut short");
+        self.health.damage(FilePosition::Byte(self.offset), "the file ends without its end mark: it was cut short");
         Ok(None)
     }
 
     fn tell_skipped(&mut self, begin: u64, skipped: u64) {
         if skipped > 0 {
-            self.health.damage(Place::Byte(begin), format!("{skipped} bytes are no block"));
+            self.health.damage(FilePosition::Byte(begin), format!("{skipped} bytes are no block"));
         }
     }
 
@@ -117,11 +117,11 @@ impl<R: Read> CompactReader<R> {
         self.health.late = self.health.late.max(late);
         if damaged > 0 {
             let what = format!("{damaged} parts were unusable already when this file was written");
-            self.health.damage(Place::Byte(self.offset), what);
+            self.health.damage(FilePosition::Byte(self.offset), what);
         }
         if written != self.health.events {
             let what = format!("{} events were read of {written}", self.health.events);
-            self.health.damage(Place::Byte(self.offset), what);
+            self.health.damage(FilePosition::Byte(self.offset), what);
         }
     }
 
@@ -208,11 +208,11 @@ impl<'a> Columns<'a> {
             None => None,
             Some(index) => *self.stacks.get(usize::try_from(index).ok()?)?,
         };
-        let kind = if tag == LOST_TAG { Kind::Lost { count: self.lost.get()? } } else { self.kind(tag)? };
+        let kind = if tag == LOST_TAG { EventKind::Lost { count: self.lost.get()? } } else { self.kind(tag)? };
         Some(Event { time_ns, cpu, pid, tid, comm, stack, kind })
     }
 
-    fn kind(&mut self, tag: u8) -> Option<Kind> {
+    fn kind(&mut self, tag: u8) -> Option<EventKind> {
         let tracepoint = Tracepoint::from_tag(tag)?;
         let mut fields: Fields = [0; MAX_FIELDS];
         let sums = self.fields.get_mut(tag as usize * MAX_FIELDS..)?;

@@ -4,7 +4,7 @@ use super::block::BlockHead;
 use super::column::{Differences, put};
 use super::{BLOCK_EVENTS, HEAD_BYTES, MAGIC, MAX_UNPACKED_BYTES, VERSION};
 use crate::error::{Error, Health};
-use crate::event::{Event, Kind};
+use crate::event::{Event, EventKind};
 use crate::names::{Code, Name, Names, StackId};
 use crate::tracepoint::{FieldKind, LOST_TAG, MAX_FIELDS, Tracepoint};
 use indexmap::IndexSet;
@@ -130,9 +130,9 @@ impl Block {
         }
     }
 
-    fn add_lost(&mut self, kind: &Kind) {
+    fn add_lost(&mut self, kind: &EventKind) {
         self.tags.push(LOST_TAG);
-        let Kind::Lost { count } = *kind else { unreachable!("all other kinds are tracepoints") };
+        let EventKind::Lost { count } = *kind else { unreachable!("all other kinds are tracepoints") };
         self.lost.put(count);
     }
 

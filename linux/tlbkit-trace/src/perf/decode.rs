@@ -2,7 +2,7 @@
 
 use super::bytes::{Bytes, Endianness, Width};
 use super::format::{Format, FormatField};
-use crate::event::Kind;
+use crate::event::EventKind;
 use crate::names::{Code, Names};
 use crate::symbols::Symbols;
 use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
@@ -14,19 +14,19 @@ const NOT_RUNNABLE: u64 = 0xff;
 /// Decodes all tracepoints of a file.
 pub(super) struct Decoder {
     order: Endianness,
-    plans: FxHashMap<u16, Plan>,
+    plans: FxHashMap<u16, RecordPlan>,
     symbols: Symbols,
     /// Functions that were looked up before.
     known: FxHashMap<u64, Code>,
 }
 
-struct Plan {
+struct RecordPlan {
     tracepoint: Tracepoint,
-    steps: Vec<Step>,
+    sources: Vec<FieldSource>,
 }
 
 #[derive(Clone, Copy)]
-enum Step {
+enum FieldSource {
     Number(usize, Width),
     Code(usize, Width),
     Runnable(usize, Width),
@@ -42,7 +42,7 @@ enum Step {
 
 /// What became of a raw record.
 pub(super) enum Decoded {
-    Kind(Kind),
+    Event(EventKind),
     /// A tracepoint that this library does not use.
     Unused,
     /// Shorter than its format, or with a number that has no meaning.
@@ -68,9 +68,9 @@ impl Decoder {
     pub(super) fn add(&mut self, format: &Format) {
         let known = Tracepoint::all().find(|tracepoint| tracepoint.spec().event == format.event);
         let Some(tracepoint) = known else { return };
-        let steps = tracepoint.spec().fields.iter().map(|&(name, kind)| step(format, name, kind));
-        if let Some(steps) = steps.collect() {
-            self.plans.insert(format.id, Plan { tracepoint, steps });
+        let sources = tracepoint.spec().fields.iter().map(|&(name, kind)| field_source(format, name, kind));
+        if let Some(sources) = sources.collect() {
+            self.plans.insert(format.id, RecordPlan { tracepoint, sources });
         }
     }
 
@@ -79,17 +79,17 @@ impl Decoder {
         let Some(id) = b.number_at(0, Width::U16) else { return Decoded::Bad };
         let Some(plan) = self.plans.get(&(id as u16)) else { return Decoded::Unused };
         let mut fields: Fields = [0; MAX_FIELDS];
-        for (field, &step) in fields.iter_mut().zip(&plan.steps) {
-            let value = match step {
-                Step::Code(offset, width) => {
+        for (field, &source) in fields.iter_mut().zip(&plan.sources) {
+            let value = match source {
+                FieldSource::Code(offset, width) => {
                     b.number_at(offset, width).map(|address| code(&mut self.known, &self.symbols, address, names).0)
                 }
-                _ => value(step, b, names),
+                _ => value(source, b, names),
             };
             let Some(value) = value else { return Decoded::Bad };
             *field = value;
         }
-        plan.tracepoint.kind(&fields).map_or(Decoded::Bad, Decoded::Kind)
+        plan.tracepoint.kind(&fields).map_or(Decoded::Bad, Decoded::Event)
     }
 
     /// A frame of a stack.
@@ -116,7 +116,7 @@ fn code(known: &mut FxHashMap<u64, Code>, symbols: &Symbols, address: u64, names
 /// More places in the kernel than this no recording has; a hostile one does not get more memory.
 const MAX_KNOWN: usize = 1 << 18;
 
-fn step(format: &Format, name: &str, kind: FieldKind) -> Option<Step> {
+fn field_source(format: &Format, name: &str, kind: FieldKind) -> Option<FieldSource> {
     // Printed as `pid`, but stored under another name.
     let stored = [name, if name == "pid" { "parent_pid" } else { name }];
     let Some(&field) = stored.iter().find_map(|&name| format.fields.get(name)) else {
@@ -124,32 +124,34 @@ fn step(format: &Format, name: &str, kind: FieldKind) -> Option<Step> {
     };
     let FormatField { offset, size, .. } = field;
     Some(match kind {
-        FieldKind::Text if field.is_located => Step::TextLocated(offset),
-        FieldKind::Text if field.is_array => Step::TextArray { offset, size },
-        FieldKind::CpuMask if field.is_located => Step::MaskLocated(offset),
+        FieldKind::Text if field.is_located => FieldSource::TextLocated(offset),
+        FieldKind::Text if field.is_array => FieldSource::TextArray { offset, size },
+        FieldKind::CpuMask if field.is_located => FieldSource::MaskLocated(offset),
         FieldKind::Text | FieldKind::CpuMask => return None,
-        FieldKind::Number => Step::Number(offset, field.width()?),
-        FieldKind::Code => Step::Code(offset, field.width()?),
-        FieldKind::Runnable => Step::Runnable(offset, field.width()?),
+        FieldKind::Number => FieldSource::Number(offset, field.width()?),
+        FieldKind::Code => FieldSource::Code(offset, field.width()?),
+        FieldKind::Runnable => FieldSource::Runnable(offset, field.width()?),
     })
 }
 
 /// `group_dead` is newer than the rest.
-fn optional(name: &str) -> Option<Step> {
-    (name == "group_dead").then_some(Step::Nothing)
+fn optional(name: &str) -> Option<FieldSource> {
+    (name == "group_dead").then_some(FieldSource::Nothing)
 }
 
-fn value(step: Step, b: Bytes<'_>, names: &mut Names) -> Option<u64> {
-    match step {
-        Step::Number(offset, width) | Step::Code(offset, width) => b.number_at(offset, width),
-        Step::Runnable(offset, width) => Some(u64::from(b.number_at(offset, width)? & NOT_RUNNABLE == 0)),
-        Step::TextArray { offset, size } => {
+fn value(source: FieldSource, b: Bytes<'_>, names: &mut Names) -> Option<u64> {
+    match source {
+        FieldSource::Number(offset, width) | FieldSource::Code(offset, width) => b.number_at(offset, width),
+        FieldSource::Runnable(offset, width) => Some(u64::from(b.number_at(offset, width)? & NOT_RUNNABLE == 0)),
+        FieldSource::TextArray { offset, size } => {
             let bytes = b.rest().get(offset..)?.get(..size)?;
             Some(names.add_bytes(bytes).0.into())
         }
-        Step::TextLocated(offset) => Some(names.add_bytes(located(b, offset)?).0.into()),
-        Step::Nothing => Some(0),
-        Step::MaskLocated(offset) => Some(located(b, offset)?.iter().map(|byte| u64::from(byte.count_ones())).sum()),
+        FieldSource::TextLocated(offset) => Some(names.add_bytes(located(b, offset)?).0.into()),
+        FieldSource::Nothing => Some(0),
+        FieldSource::MaskLocated(offset) => {
+            Some(located(b, offset)?.iter().map(|byte| u64::from(byte.count_ones())).sum())
+        }
     }
 }
 

@@ -14,8 +14,8 @@ mod header;
 mod records;
 mod threads;
 
-use crate::error::{Error, Health, Place};
-use crate::event::{Event, Kind};
+use crate::error::{Error, FilePosition, Health};
+use crate::event::{Event, EventKind};
 use crate::names::{Name, Names};
 use crate::order::Rounds;
 use crate::source::Source;
@@ -26,7 +26,7 @@ use bytes::{Bytes, Endianness};
 use decode::{Decoded, Decoder};
 use header::FileHead;
 use linux_perf_event_reader::RecordType;
-use records::{ATTR, FINISHED_ROUND, Record, Records, Step, TRACING_DATA};
+use records::{ATTR, Advance, FINISHED_ROUND, Record, Records, TRACING_DATA};
 use rustc_hash::FxHashMap;
 use std::io::{Read, Seek};
 use threads::Threads;
@@ -187,10 +187,10 @@ impl<R: Read> PerfReader<R> {
     }
 
     fn read_record(&mut self) -> Result<Option<Round>, Error> {
-        match self.records.step()? {
-            Step::Record(record) => self.take(record).map(Some),
-            Step::End => Ok(None),
-            Step::Cut(cut) => {
+        match self.records.advance()? {
+            Advance::Record(record) => self.take(record).map(Some),
+            Advance::End => Ok(None),
+            Advance::Cut(cut) => {
                 self.cut(cut.offset, cut.missing_bytes);
                 Ok(None)
             }
@@ -199,7 +199,7 @@ impl<R: Read> PerfReader<R> {
 
     fn cut(&mut self, offset: u64, missing_bytes: u64) {
         let what = format!("the file ends within a record: {missing_bytes} more bytes are missing, and what follows");
-        self.health.damage(Place::Byte(offset), what);
+        self.health.damage(FilePosition::Byte(offset), what);
         self.is_at_end = true;
     }
 
@@ -240,7 +240,7 @@ impl<R: Read> PerfReader<R> {
         }
         let body = Bytes::new(self.records.body(), self.order);
         let Some(attr) = attr_of(&self.attrs, &self.by_id, first_number(body)) else {
-            self.health.damage(Place::Byte(offset), "a sample of an event that the file does not name");
+            self.health.damage(FilePosition::Byte(offset), "a sample of an event that the file does not name");
             return Ok(());
         };
         if let Some(what) = attr.missing() {
@@ -248,11 +248,11 @@ impl<R: Read> PerfReader<R> {
         }
         let Some(sample) = attr.sample(body) else {
             let what = format!("a sample of {} bytes is shorter than its event's layout", body.rest().len());
-            self.health.damage(Place::Byte(offset), what);
+            self.health.damage(FilePosition::Byte(offset), what);
             return Ok(());
         };
         match self.decoder.decode(sample.raw, &mut self.names) {
-            Decoded::Kind(kind) => {
+            Decoded::Event(kind) => {
                 let stack = stack(&mut self.decoder, &mut self.frames, &mut self.names, &sample);
                 let Sample { time_ns, cpu, pid, tid, .. } = sample;
                 let event = Event { time_ns, cpu, pid, tid, comm: Names::UNKNOWN, stack, kind };
@@ -261,7 +261,7 @@ impl<R: Read> PerfReader<R> {
             Decoded::Unused => self.health.unused += 1,
             Decoded::Bad => {
                 let what = format!("the fields of a tracepoint ({} bytes) have no meaning", sample.raw.len());
-                self.health.damage(Place::Byte(offset), what);
+                self.health.damage(FilePosition::Byte(offset), what);
             }
         }
         Ok(())
@@ -294,7 +294,7 @@ impl<R: Read> PerfReader<R> {
         let is_named = RecordType(record.kind) == RecordType::LOST;
         let count = if is_named { b.u64().and_then(|_| b.u64()) } else { b.u64() };
         let attr::Stamp { time_ns, cpu, pid, tid } = stamp;
-        let kind = Kind::Lost { count: count.unwrap_or(1) };
+        let kind = EventKind::Lost { count: count.unwrap_or(1) };
         let event = Event { time_ns, cpu, pid, tid, comm: Names::UNKNOWN, stack: None, kind };
         self.rounds.push(time_ns, Held::Event(event));
     }

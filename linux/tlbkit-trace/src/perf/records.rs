@@ -1,7 +1,7 @@
 //! The stream of records in `perf.data`: a header of eight bytes each, some of them packed by zstd.
 
 use super::bytes::{Bytes, Endianness};
-use crate::error::{Error, Place};
+use crate::error::{Error, FilePosition};
 use std::io::{ErrorKind, Read};
 use std::ops::Range;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
@@ -57,7 +57,7 @@ pub(super) struct CutShort {
 }
 
 /// What one step forward gives.
-pub(super) enum Step {
+pub(super) enum Advance {
     Record(Record),
     End,
     Cut(CutShort),
@@ -79,16 +79,18 @@ impl<R: Read> Records<R> {
         }
     }
 
-    pub(super) fn step(&mut self) -> Result<Step, Error> {
+    pub(super) fn advance(&mut self) -> Result<Advance, Error> {
         loop {
-            if let Some(step) = self.packed_step()? {
+            if let Some(step) = self.advance_packed()? {
                 return Ok(step);
             }
-            let record = match self.file_step()? {
-                Step::Record(record) => record,
+            let record = match self.advance_in_file()? {
+                Advance::Record(record) => record,
                 end => return Ok(end),
             };
-            let Current::InFile(body) = self.current.clone() else { unreachable!("file_step reads from the file") };
+            let Current::InFile(body) = self.current.clone() else {
+                unreachable!("advance_in_file reads from the file")
+            };
             let pack = match record.kind {
                 COMPRESSED => Some(&self.buffer[body]),
                 COMPRESSED2 => Some(sized_pack(Bytes::new(&self.buffer[body], self.order), record.offset)?),
@@ -96,12 +98,12 @@ impl<R: Read> Records<R> {
             };
             match pack {
                 Some(pack) => self.packed.input(pack),
-                None => return Ok(Step::Record(record)),
+                None => return Ok(Advance::Record(record)),
             }
         }
     }
 
-    fn packed_step(&mut self) -> Result<Option<Step>, Error> {
+    fn advance_packed(&mut self) -> Result<Option<Advance>, Error> {
         let offset = self.offset;
         while !self.packed.is_empty() {
             let bytes = &self.packed.unpacked[self.packed.unread.clone()];
@@ -111,7 +113,7 @@ impl<R: Read> Records<R> {
                 let begin = self.packed.unread.start;
                 self.packed.unread.start += size;
                 self.current = Current::Unpacked(begin + HEADER_BYTES..begin + size);
-                return Ok(Some(Step::Record(Record { kind, offset })));
+                return Ok(Some(Advance::Record(Record { kind, offset })));
             }
             if !self.packed.unpack(offset)? {
                 break;
@@ -120,9 +122,9 @@ impl<R: Read> Records<R> {
         Ok(None)
     }
 
-    fn file_step(&mut self) -> Result<Step, Error> {
+    fn advance_in_file(&mut self) -> Result<Advance, Error> {
         if self.left == Some(0) {
-            return Ok(Step::End);
+            return Ok(Advance::End);
         }
         if !self.fill(HEADER_BYTES)? {
             return Ok(self.end(HEADER_BYTES));
@@ -137,7 +139,7 @@ impl<R: Read> Records<R> {
         let begin = self.unread.start;
         self.consume(size);
         self.current = Current::InFile(begin + HEADER_BYTES..begin + size);
-        Ok(Step::Record(Record { kind, offset }))
+        Ok(Advance::Record(Record { kind, offset }))
     }
 
     /// Bytes that follow the current record without being part of it, where its kind has such; empty else.
@@ -175,11 +177,11 @@ impl<R: Read> Records<R> {
         }
     }
 
-    fn end(&self, wanted: usize) -> Step {
+    fn end(&self, wanted: usize) -> Advance {
         if self.unread.is_empty() && self.left.is_none() {
-            return Step::End;
+            return Advance::End;
         }
-        Step::Cut(CutShort { offset: self.offset, missing_bytes: (wanted - self.unread.len()) as u64 })
+        Advance::Cut(CutShort { offset: self.offset, missing_bytes: (wanted - self.unread.len()) as u64 })
     }
 
     /// Makes `n` unread bytes available; false if the file ends before.
@@ -194,7 +196,7 @@ impl<R: Read> Records<R> {
                 Ok(0) => return Ok(false),
                 Ok(read) => self.unread.end += read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(answer) => return Err(Error::Read { place: Place::Byte(self.offset), answer }),
+                Err(answer) => return Err(Error::Read { place: FilePosition::Byte(self.offset), answer }),
             }
         }
         Ok(true)

@@ -1,6 +1,6 @@
-//! The threads' names: a sample has only their numbers.
+//! The names of threads. A sample has only a thread's number, so names are learned from other records.
 
-use crate::event::Kind;
+use crate::event::EventKind;
 use crate::names::{Name, Names};
 use rustc_hash::FxHashMap;
 
@@ -32,8 +32,8 @@ impl Threads {
     }
 
     /// Takes the names that an event tells in passing, for threads that were not named before.
-    pub(super) fn learn(&mut self, kind: &Kind) {
-        let Kind::Switch { prev, prev_comm, next, next_comm, .. } = *kind else { return };
+    pub(super) fn learn(&mut self, kind: &EventKind) {
+        let EventKind::Switch { prev, prev_comm, next, next_comm, .. } = *kind else { return };
         for (tid, name) in [(prev, prev_comm), (next, next_comm)] {
             if !self.names.contains_key(&tid) {
                 self.set(tid, name);

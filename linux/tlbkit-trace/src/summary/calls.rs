@@ -13,7 +13,7 @@ const MAX_FUNCTIONS: usize = 1 << 12;
 /// One function.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallRow {
-    /// Which.
+    /// The function that ran.
     pub func: Code,
     /// Requests to run it, one for each target.
     pub queued: u64,

@@ -1,6 +1,6 @@
 //! What flushes were for: the system call that their thread was in, or the fault that it had just before.
 
-use crate::event::{Event, FaultMode, FlushReason, Kind, Syscall};
+use crate::event::{Event, EventKind, FaultMode, FlushReason, Syscall};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
@@ -49,14 +49,14 @@ impl Causes {
     /// Follows what the event's thread does.
     pub(super) fn see(&mut self, event: &Event) {
         match event.kind {
-            Kind::Enter { call, .. } => self.thread(event.tid).call = Some(call),
-            Kind::Leave { .. } => self.thread(event.tid).call = None,
-            Kind::Fault { mode: FaultMode::User, .. } => self.thread(event.tid).fault_ns = Some(event.time_ns),
-            Kind::Exit { tid, .. } => {
+            EventKind::Enter { call, .. } => self.thread(event.tid).call = Some(call),
+            EventKind::Leave { .. } => self.thread(event.tid).call = None,
+            EventKind::Fault { mode: FaultMode::User, .. } => self.thread(event.tid).fault_ns = Some(event.time_ns),
+            EventKind::Exit { tid, .. } => {
                 // It still flushes when its memory goes: only a new thread of this number begins afresh.
                 self.thread(tid).fault_ns = None;
             }
-            Kind::Fork { child, .. } => {
+            EventKind::Fork { child, .. } => {
                 self.threads.remove(&child);
             }
             _ => {}

@@ -16,7 +16,7 @@ pub use series::{Bucket, Series};
 pub use sizes::{SizeRow, Sizes};
 pub use timing::MOST_CPUS;
 
-use crate::event::{Edge, Event, FlushReason, FlushSize, Kind};
+use crate::event::{Edge, Event, EventKind, FlushReason, FlushSize};
 use crate::names::{Code, Names, StackId};
 use calls::Calls;
 use cause::Causes;
@@ -61,17 +61,17 @@ impl Summary {
         self.span_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
         self.causes.see(event);
         match event.kind {
-            Kind::TlbFlush { reason, size } => self.add_flush(event, reason, size, names),
-            Kind::CallRun { edge: Edge::Begin, .. } => self.timing.begin(event.cpu, event.time_ns),
-            Kind::CallRun { edge: Edge::End, func, .. } => self.end_call(event, func),
-            Kind::CallQueue { func, .. } => self.calls.queue(func),
-            Kind::CallInterrupt { edge: Edge::Begin, .. } => self.on_cpu(event.cpu, |row| row.interrupts += 1),
-            Kind::IpiSend { cpu, .. } => self.on_cpu(cpu, |row| row.ipis_sent_to += 1),
-            Kind::IpiSendMask { targets, .. } => {
+            EventKind::TlbFlush { reason, size } => self.add_flush(event, reason, size, names),
+            EventKind::CallRun { edge: Edge::Begin, .. } => self.timing.begin(event.cpu, event.time_ns),
+            EventKind::CallRun { edge: Edge::End, func, .. } => self.end_call(event, func),
+            EventKind::CallQueue { func, .. } => self.calls.queue(func),
+            EventKind::CallInterrupt { edge: Edge::Begin, .. } => self.on_cpu(event.cpu, |row| row.interrupts += 1),
+            EventKind::IpiSend { cpu, .. } => self.on_cpu(cpu, |row| row.ipis_sent_to += 1),
+            EventKind::IpiSendMask { targets, .. } => {
                 self.ipi_sends_to_many += 1;
                 self.ipis_to_many += u64::from(targets);
             }
-            Kind::Lost { count } => self.lost = self.lost.saturating_add(count),
+            EventKind::Lost { count } => self.lost = self.lost.saturating_add(count),
             _ => {}
         }
     }

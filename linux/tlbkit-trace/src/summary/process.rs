@@ -89,11 +89,11 @@ impl Processes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Kind;
+    use crate::event::EventKind;
     use crate::names::Name;
 
     fn event(pid: i32, tid: i32, comm: Name) -> Event {
-        Event { time_ns: 0, cpu: 0, pid, tid, comm, stack: None, kind: Kind::Lost { count: 0 } }
+        Event { time_ns: 0, cpu: 0, pid, tid, comm, stack: None, kind: EventKind::Lost { count: 0 } }
     }
 
     #[test]

@@ -9,12 +9,12 @@ const MAX_PAGES: u64 = 1 << 12;
 /// Flushes by size.
 #[derive(Clone, Default, Debug)]
 pub struct Sizes {
-    cells: BTreeMap<FlushSize, Cell>,
+    cells: BTreeMap<FlushSize, SizeTotal>,
     samples: u64,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
-struct Cell {
+struct SizeTotal {
     samples: u64,
     timed: u64,
     total_ns: u64,
@@ -70,7 +70,7 @@ impl Sizes {
         cell.total_ns = cell.total_ns.saturating_add(took_ns);
     }
 
-    fn cell(&mut self, size: FlushSize) -> &mut Cell {
+    fn cell(&mut self, size: FlushSize) -> &mut SizeTotal {
         let size = if let FlushSize::Pages(pages) = size { FlushSize::Pages(pages.min(MAX_PAGES)) } else { size };
         self.cells.entry(size).or_default()
     }
@@ -92,7 +92,7 @@ impl Sizes {
     pub fn rows(&self) -> Vec<SizeRow> {
         let mut above = 0;
         let percent = |samples: u64| 100.0 * samples as f64 / self.samples.max(1) as f64;
-        let row = |(&size, cell): (&FlushSize, &Cell)| {
+        let row = |(&size, cell): (&FlushSize, &SizeTotal)| {
             above += cell.samples;
             let is_timed = cell.timed > 0;
             SizeRow {

@@ -37,28 +37,28 @@ pub(crate) fn describe(event: &Event, source: &dyn Source) -> String {
 }
 
 fn describe_kind(event: &Event, source: &dyn Source) -> String {
-    use tlbkit_trace::Kind;
+    use tlbkit_trace::EventKind;
     let names = source.names();
     match event.kind {
-        Kind::Switch { prev, prev_comm, prev_is_runnable, next, next_comm } => {
+        EventKind::Switch { prev, prev_comm, prev_is_runnable, next, next_comm } => {
             let (prev_comm, next_comm) = (names.text(prev_comm), names.text(next_comm));
             format!("switch {prev} {prev_comm} {prev_is_runnable} -> {next} {next_comm}")
         }
-        Kind::Fork { parent, child, child_comm } => format!("fork {parent} {child} {}", names.text(child_comm)),
-        Kind::Exec { path, tid, old_tid } => format!("exec {} {tid} {old_tid}", names.text(path)),
-        Kind::Fault { mode, address, ip, error_code } => {
+        EventKind::Fork { parent, child, child_comm } => format!("fork {parent} {child} {}", names.text(child_comm)),
+        EventKind::Exec { path, tid, old_tid } => format!("exec {} {tid} {old_tid}", names.text(path)),
+        EventKind::Fault { mode, address, ip, error_code } => {
             format!("fault {mode:?} {address:#x} {} {error_code}", names.code(ip))
         }
-        Kind::IpiSend { cpu, callsite, callback } => {
+        EventKind::IpiSend { cpu, callsite, callback } => {
             format!("send {cpu} {} {}", names.code(callsite), names.code(callback))
         }
-        Kind::IpiSendMask { targets, callsite, callback } => {
+        EventKind::IpiSendMask { targets, callsite, callback } => {
             format!("send {targets} {} {}", names.code(callsite), names.code(callback))
         }
-        Kind::CallQueue { cpu, callsite, func, csd } => {
+        EventKind::CallQueue { cpu, callsite, func, csd } => {
             format!("queue {cpu} {} {} {csd:#x}", names.code(callsite), names.code(func))
         }
-        Kind::CallRun { edge, func, csd } => format!("run {edge:?} {} {csd:#x}", names.code(func)),
+        EventKind::CallRun { edge, func, csd } => format!("run {edge:?} {} {csd:#x}", names.code(func)),
         kind => format!("{kind:?}"),
     }
 }

@@ -30,12 +30,12 @@ const COMMAND_PENDING: u32 = 1 << 12;
 const INIT_OTHERS: u32 = 0xc_4500;
 const STARTUP: u32 = 0x4600;
 
-static MODE: Once<Mode> = Once::new();
+static MODE: Once<ApicMode> = Once::new();
 /// APIC ids by CPU.
 static IDS: [AtomicU32; MAX_CPUS] = [const { AtomicU32::new(0) }; MAX_CPUS];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ApicMode {
     Memory,
     Registers,
 }
@@ -52,12 +52,12 @@ fn silence_old_controllers() {
 pub(crate) fn enable() {
     silence_old_controllers();
     let has_x2 = tlbkit_x86::Identity::of_this_cpu().has_x2apic;
-    let mode = *MODE.call_once(|| if has_x2 { Mode::Registers } else { Mode::Memory });
-    let x2 = if mode == Mode::Registers { BASE_X2 } else { 0 };
+    let mode = *MODE.call_once(|| if has_x2 { ApicMode::Registers } else { ApicMode::Memory });
+    let x2 = if mode == ApicMode::Registers { BASE_X2 } else { 0 };
     // SAFETY: the APIC's base register; its window is mapped.
     unsafe { write_msr(MSR_BASE, read_msr(MSR_BASE) | BASE_ENABLED | x2) };
     write(SPURIOUS, SPURIOUS_ENABLE | u32::from(SPURIOUS_VECTOR));
-    let id = if mode == Mode::Registers { read(ID) } else { read(ID) >> 24 };
+    let id = if mode == ApicMode::Registers { read(ID) } else { read(ID) >> 24 };
     // Relaxed: published with the CPU itself, by `boot::UP`.
     IDS[cpu::index() as usize].store(id, Ordering::Relaxed);
 }
@@ -65,8 +65,8 @@ pub(crate) fn enable() {
 /// How the protocol sends through it.
 pub(crate) fn sender() -> Apic {
     match MODE.wait() {
-        Mode::Memory => Apic::Memory(APIC_WINDOW as *mut u32),
-        Mode::Registers => Apic::Registers,
+        ApicMode::Memory => Apic::Memory(APIC_WINDOW as *mut u32),
+        ApicMode::Registers => Apic::Registers,
     }
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn start(cpu: u32, page: u8) {
 }
 
 fn command(id: u32, low: u32) {
-    if *MODE.wait() == Mode::Registers {
+    if *MODE.wait() == ApicMode::Registers {
         // SAFETY: the command register of an APIC in this mode.
         return unsafe { write_msr(MSR_REGISTERS + (COMMAND_LOW as u32 >> 4), u64::from(id) << 32 | u64::from(low)) };
     }
@@ -114,8 +114,8 @@ fn read(register: usize) -> u32 {
     // SAFETY: a register of this CPU's APIC, in the mode that it is in.
     unsafe {
         match MODE.wait() {
-            Mode::Memory => ((APIC_WINDOW as usize + register) as *const u32).read_volatile(),
-            Mode::Registers => read_msr(MSR_REGISTERS + (register as u32 >> 4)) as u32,
+            ApicMode::Memory => ((APIC_WINDOW as usize + register) as *const u32).read_volatile(),
+            ApicMode::Registers => read_msr(MSR_REGISTERS + (register as u32 >> 4)) as u32,
         }
     }
 }
@@ -124,8 +124,8 @@ fn write(register: usize, value: u32) {
     // SAFETY: as above.
     unsafe {
         match MODE.wait() {
-            Mode::Memory => ((APIC_WINDOW as usize + register) as *mut u32).write_volatile(value),
-            Mode::Registers => write_msr(MSR_REGISTERS + (register as u32 >> 4), u64::from(value)),
+            ApicMode::Memory => ((APIC_WINDOW as usize + register) as *mut u32).write_volatile(value),
+            ApicMode::Registers => write_msr(MSR_REGISTERS + (register as u32 >> 4), u64::from(value)),
         }
     }
 }

@@ -1,20 +1,20 @@
-//! One instruction that may fault: the trap handler goes on behind it and says with what.
+//! Executes one instruction that may fault. The trap handler goes on behind the instruction, and the caller is told
+//! which fault it was.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use tlbkit::Cr3;
 
+use super::gates::{GENERAL_PROTECTION, INVALID_OPCODE};
+
 /// Where to go on after a fault; 0 while none is expected.
 static RESUME_AT: AtomicU64 = AtomicU64::new(0);
 static VECTOR: AtomicU64 = AtomicU64::new(0);
 
-const INVALID_OPCODE: u64 = 6;
-const GENERAL_PROTECTION: u64 = 13;
-
 /// What an instruction did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Attempted {
     Works,
     InvalidOpcode,
     GeneralProtection,
@@ -31,13 +31,13 @@ pub(crate) fn resume_at(vector: u64) -> Option<u64> {
     (at != 0).then_some(at)
 }
 
-fn outcome() -> Outcome {
+fn outcome() -> Attempted {
     // Relaxed, both: as above.
     RESUME_AT.store(0, Ordering::Relaxed);
     match VECTOR.swap(0, Ordering::Relaxed) {
-        0 => Outcome::Works,
-        INVALID_OPCODE => Outcome::InvalidOpcode,
-        _ => Outcome::GeneralProtection,
+        0 => Attempted::Works,
+        INVALID_OPCODE => Attempted::InvalidOpcode,
+        _ => Attempted::GeneralProtection,
     }
 }
 
@@ -58,27 +58,27 @@ macro_rules! attempt {
     }};
 }
 
-pub(crate) fn cr3(value: Cr3) -> Outcome {
+pub(crate) fn cr3(value: Cr3) -> Attempted {
     attempt!("mov cr3, {0} /* {1} */", value.0, 0u64)
 }
 
-pub(crate) fn cr4(value: u64) -> Outcome {
+pub(crate) fn cr4(value: u64) -> Attempted {
     attempt!("mov cr4, {0} /* {1} */", value, 0u64)
 }
 
 /// CR0 without `bits`.
-pub(crate) fn cr0(without: u64) -> Outcome {
+pub(crate) fn cr0(without: u64) -> Attempted {
     let value: u64;
     // SAFETY: reading changes nothing.
     unsafe { asm!("mov {}, cr0", out(reg) value, options(nostack, preserves_flags)) }
     attempt!("mov cr0, {0} /* {1} */", value & !without, 0u64)
 }
 
-pub(crate) fn invlpg(va: u64) -> Outcome {
+pub(crate) fn invlpg(va: u64) -> Attempted {
     attempt!("invlpg [{0}] /* {1} */", va, 0u64)
 }
 
-pub(crate) fn invpcid(kind: u64, pcid: u64, va: u64) -> Outcome {
+pub(crate) fn invpcid(kind: u64, pcid: u64, va: u64) -> Attempted {
     let descriptor = [pcid, va];
     attempt!("invpcid {0}, [{1}]", kind, descriptor.as_ptr())
 }

@@ -1,4 +1,4 @@
-//! What is kept for each CPU, found by GS.
+//! The data that each CPU has for itself, found through the GS register.
 
 use core::arch::asm;
 use core::cell::UnsafeCell;

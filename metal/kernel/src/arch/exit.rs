@@ -1,4 +1,4 @@
-//! The end of the machine, with a code that the host can read.
+//! The end of the machine, with a code that the program which started the emulator can read.
 
 use x86_64::instructions::port::Port;
 

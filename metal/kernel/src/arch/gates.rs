@@ -3,6 +3,20 @@
 
 /// The selector of the kernel's code.
 pub(super) const KERNEL_CODE: u16 = 0x08;
+/// The exception of an instruction that does not exist.
+pub(crate) const INVALID_OPCODE: u64 = 6;
+/// The exception of an operand that may not be.
+pub(crate) const GENERAL_PROTECTION: u64 = 13;
+/// The exception of a translation that does not exist or does not allow the access.
+pub(crate) const PAGE_FAULT: u64 = 14;
+/// In the error code of a page fault: there is a translation.
+pub(crate) const FAULT_PRESENT: u64 = 1;
+/// In the error code of a page fault: the access was a store.
+pub(crate) const FAULT_WRITE: u64 = 1 << 1;
+/// In the error code of a page fault: the access came from ring 3.
+pub(crate) const FAULT_USER: u64 = 1 << 2;
+/// In the error code of a page fault: an entry has a bit that must be 0.
+pub(crate) const FAULT_RESERVED_BIT: u64 = 1 << 3;
 /// Number of the stack pointer.
 pub(crate) const RSP: usize = 4;
 

@@ -1,4 +1,4 @@
-//! The first serial port, written to and never read. Lock-free: a panic must get through.
+//! The first serial port, which is written to and never read. There is no lock, because a panic must get through.
 
 use core::fmt;
 

@@ -1,5 +1,5 @@
-//! The instructions that the protocol is made of, each many times in a row: the pages that the loop itself needs are
-//! refilled in between, as they are in a kernel.
+//! What the instructions of the protocol cost: each is timed many times in a row. The pages that the loop itself needs
+//! are used in between, so that refilling them is part of the cost, as it is in a kernel.
 
 use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, VirtAddr};
 use tlbkit_x86::{CR4_PCIDE, read_cr3, read_cr4};

@@ -1,5 +1,5 @@
-//! Interrupts to one CPU, running or halted, and to all others: what sending takes, and until the handler has counted
-//! it. The handler is the protocol's, with nothing asked of it.
+//! What interrupts cost: to one CPU that runs or is halted, and to all others. Two times are taken, until sending is
+//! done, and until the handler has counted the interrupt. The handler is the protocol's, with no request in its inbox.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicBool, Ordering};

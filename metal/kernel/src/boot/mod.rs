@@ -1,4 +1,4 @@
-//! From the loader to Rust: the first CPU prepares everything, then wakes the others one by one.
+//! From the loader to the kernel's own code: the first CPU prepares everything, then it starts the others one by one.
 
 mod start_info;
 
@@ -6,7 +6,7 @@ use core::arch::global_asm;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::arch::{apic, cpu, serial, tables};
-use crate::command_line::{self, Mode};
+use crate::command_line::{self, BootMode};
 use crate::layout::direct;
 use crate::machine::protocol;
 use crate::{bench, machine, memory, monitor, report, rules, run, traps};
@@ -42,9 +42,9 @@ extern "C" fn first_cpu(start_info: u32) -> ! {
     enter(0);
     wake_others(line.cpus);
     match line.mode {
-        Mode::Run => run::begin(line),
-        Mode::Rules => rules::run(),
-        Mode::Bench => bench::run(line),
+        BootMode::Run => run::begin(line),
+        BootMode::Rules => rules::run(),
+        BootMode::Bench => bench::run(line),
     }
 }
 
@@ -64,8 +64,8 @@ fn enter(index: u32) {
 extern "C" fn further_cpu(index: u32) -> ! {
     enter(index);
     match command_line::get().mode {
-        Mode::Bench => bench::stand_by(),
-        Mode::Run | Mode::Rules => run::wait_for_work(),
+        BootMode::Bench => bench::stand_by(),
+        BootMode::Run | BootMode::Rules => run::wait_for_work(),
     }
 }
 

@@ -1,4 +1,5 @@
-//! What the loader says: by PVH, or, from a disk image, what its builder wrote into the image.
+//! What the loader tells the kernel: through PVH, or, on a disk image, in words that the builder of the image left
+//! there.
 
 use core::ffi::{CStr, c_char};
 

@@ -1,8 +1,9 @@
-//! The door from the protocol to this machine: [`X86Cpu`], counted, and watched, and broken where a fault was chosen.
+//! The protocol's door to this machine: [`X86Cpu`], which counts each instruction, checks what can be checked, and
+//! breaks the rule that was chosen on the command line.
 
-use core::cell::Cell;
+use core::sync::atomic::AtomicU64;
 
-use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
+use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Missing, SpaceToken, VirtAddr};
 use tlbkit_x86::{Kernel, X86Cpu};
 
 use super::protocol;
@@ -11,15 +12,15 @@ use crate::counters::{self, Counter};
 use crate::fault::Fault;
 use crate::{command_line, process_table, report};
 
-/// Looks at one CPU that does not answer before it is given up: minutes on an emulator that shares two host CPUs.
-const MOST_WAITS: u64 = 4_000_000_000;
-
 /// What `tlbkit-x86` asks of this kernel.
 pub(super) struct Spaces;
 
 impl Kernel for Spaces {
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        process_table::by_token(token).space()
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(process_table::by_token(token).space())
     }
 
     fn apic_id(&self, cpu: CpuId) -> u32 {
@@ -27,31 +28,21 @@ impl Kernel for Spaces {
     }
 }
 
-/// One CPU's door: its instructions, and how often it has looked at a CPU that does not answer.
+/// One CPU's door: its instructions.
 pub(crate) struct Door {
     real: X86Cpu<'static, Spaces>,
-    waits: Cell<u64>,
 }
-
-// SAFETY: each CPU uses its own; the statics that hold them are only shared so that they can be statics.
-unsafe impl Sync for Door {}
-// SAFETY: as above; it is made where it is used.
-unsafe impl Send for Door {}
 
 impl Door {
     pub(super) const fn new(real: X86Cpu<'static, Spaces>) -> Self {
-        Self { real, waits: Cell::new(0) }
-    }
-
-    fn note_wait(&self, late: CpuId) {
-        self.waits.set(self.waits.get() + 1);
-        if self.waits.get() > MOST_WAITS {
-            report::failure(&format_args!("CPU {} does not answer a flush", late.0));
-        }
+        Self { real }
     }
 }
 
 impl Hardware for Door {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         self.real.features()
     }
@@ -105,6 +96,24 @@ impl Hardware for Door {
         self.real.relax();
     }
 
+    /// Emulated CPUs share those of the host, so a wait is long before an interrupt is taken for lost, and minutes pass
+    /// before a CPU is given up.
+    fn patience_turns(&self) -> u32 {
+        1 << 24
+    }
+
+    fn patience_rounds(&self) -> u32 {
+        1 << 8
+    }
+
+    fn unanswered(&self, missing: Missing<'_>) {
+        report::failure(&format_args!("a flush is not answered by {missing}"));
+    }
+
+    fn this_cpu(&self) -> Option<CpuId> {
+        Some(CpuId(cpu::index()))
+    }
+
     fn irqs_enabled(&self) -> bool {
         self.real.irqs_enabled()
     }
@@ -113,8 +122,8 @@ impl Hardware for Door {
         self.real.with_irqs_off(f)
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        self.real.space(token)
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        self.real.with_space_of(token, f)
     }
 
     fn event(&self, event: Event) {
@@ -127,8 +136,6 @@ impl Hardware for Door {
                 counters::add(Counter::Flushes, 1);
                 counters::add(Counter::FlushPages, u64::from(pages));
             }
-            Event::FlushEnd => self.waits.set(0),
-            Event::Waiting(late) => self.note_wait(late),
             Event::SwitchKept => counters::add(Counter::SwitchesKept, 1),
             Event::SwitchFlushed => counters::add(Counter::SwitchesFlushed, 1),
             Event::AlreadyCurrent => counters::add(Counter::AlreadyCurrent, 1),
@@ -152,6 +159,9 @@ pub(super) fn pretend_answer(to: CpuId) {
 struct Nothing;
 
 impl Hardware for Nothing {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         Features::default()
     }
@@ -178,8 +188,8 @@ impl Hardware for Nothing {
         f(&IrqsOff::assume())
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        process_table::by_token(token).space()
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(process_table::by_token(token).space())
     }
 
     fn now_cycles(&self) -> u64 {

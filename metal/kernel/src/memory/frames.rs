@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use spin::{Mutex, Once};
 use tlbkit::PhysAddr;
+use tlbkit_arch::random::GOLDEN;
 use tlbkit_pmap::{Frame, Memory, Pte, Purpose, pte};
 use tlbkit_workloads::pattern::file_pattern;
 
@@ -135,7 +136,7 @@ impl Pool {
     }
 
     fn file_slot(&mut self, key: u64) -> &mut (u64, u64) {
-        let mut n = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize % FILE_SLOTS;
+        let mut n = (key.wrapping_mul(GOLDEN) >> 48) as usize % FILE_SLOTS;
         for _ in 0..FILE_SLOTS {
             if self.files[n].0 == 0 || self.files[n].0 == key {
                 return &mut self.files[n];

@@ -2,7 +2,7 @@
 //!
 //! Programs run code of the image in ring 3, so its text and constants carry the user bit, as do their stacks.
 
-use tlbkit::{Isolation, PhysAddr, VirtAddr};
+use tlbkit::{Isolation, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
 use tlbkit_arch::{Pte, entry_at};
 use tlbkit_pmap::{Memory, Purpose};
@@ -10,8 +10,9 @@ use tlbkit_pmap::{Memory, Purpose};
 use super::frames::{FRAME_BYTES, Ram};
 use crate::layout::{APIC_PHYS, APIC_WINDOW, DIRECT, DIRECT_BYTES, IMAGE};
 
-const LARGE_BYTES: u64 = 2 << 20;
-const UNCACHED: u64 = 1 << 3 | 1 << 4;
+/// The write-through and cache-disable bits of an entry: the data caches hold nothing of the page.
+pub(crate) const UNCACHED: u64 = 1 << 3 | 1 << 4;
+const LARGE_BYTES: u64 = Stride::Page2M.bytes();
 const TOUCHED: u64 = Pte::PRESENT | Pte::ACCESSED | Pte::DIRTY;
 const INNER: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::ACCESSED;
 

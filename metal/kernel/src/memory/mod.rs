@@ -8,6 +8,7 @@ use tlbkit::{Cr3, Pcid, PhysAddr};
 
 use crate::layout::{DIRECT_BYTES, IMAGE, TRIAL_VA};
 pub(crate) use frames::Ram;
+pub(crate) use image::UNCACHED;
 
 static ROOT: Once<PhysAddr> = Once::new();
 static IMAGE_TABLES: Once<u64> = Once::new();

@@ -18,32 +18,29 @@ pub(super) enum Refused {
     Protection,
 }
 
-type Result = core::result::Result<(), Refused>;
-
-/// `Ok` if `holds`.
-fn demand(holds: bool) -> Result {
-    if holds { Ok(()) } else { Err(Refused::Protection) }
-}
-
 impl Core {
     /// MOV to CR3.
-    pub(super) fn write_cr3(&mut self, value: u64) -> Result {
+    pub(super) fn write_cr3(&mut self, value: u64) -> Result<(), Refused> {
         let written = Cr3(value);
         let (root, tag) = (written.root(), written.pcid());
         let (flushing, keeping) = (Cr3::flushing(root, tag), Cr3::keeping(root, tag));
         // What is neither root nor tag nor the no-flush bit is reserved.
-        demand(written == flushing || written == keeping && self.has_tags())?;
+        if written != flushing && !(written == keeping && self.has_tags()) {
+            return Err(Refused::Protection);
+        }
         self.invalidate(Instruction::WriteCr3(written));
         self.cr3 = flushing;
         Ok(())
     }
 
     /// MOV to CR4. Only the two bits that concern translations change here.
-    pub(super) fn write_cr4(&mut self, value: u64) -> Result {
+    pub(super) fn write_cr4(&mut self, value: u64) -> Result<(), Refused> {
         let changed = value ^ self.cr4;
         let sets_tags = changed & value & CR4_PCIDE != 0;
-        demand(changed & !(CR4_PGE | CR4_PCIDE) == 0)?;
-        demand(!sets_tags || self.monitor.features.pcid && self.cr3.pcid() == Pcid::KERNEL)?;
+        let may_set_tags = self.monitor.features.pcid && self.cr3.pcid() == Pcid::KERNEL;
+        if changed & !(CR4_PGE | CR4_PCIDE) != 0 || sets_tags && !may_set_tags {
+            return Err(Refused::Protection);
+        }
         if changed & CR4_PGE != 0 {
             self.invalidate(Instruction::TogglePge);
         }
@@ -56,26 +53,27 @@ impl Core {
     }
 
     /// INVLPG: nothing at all for an address that is not canonical.
-    pub(super) fn invlpg(&mut self, va: u64) -> Result {
+    pub(super) fn invlpg(&mut self, va: u64) -> Result<(), Refused> {
         self.invalidate(Instruction::Invlpg(VirtAddr(va)));
         Ok(())
     }
 
     /// INVPCID of type `kind`, with what its operand says.
-    pub(super) fn invpcid(&mut self, kind: u64, [low, va]: [u64; 2]) -> Result {
+    pub(super) fn invpcid(&mut self, kind: u64, [low, va]: [u64; 2]) -> Result<(), Refused> {
         if !self.monitor.features.invpcid {
             return Err(Refused::Opcode);
         }
-        demand(kind <= 3 && low < TAGS)?;
         let (pcid, va) = (Pcid(low as u16), VirtAddr(va));
-        demand(kind > 1 || pcid == Pcid(0) || self.has_tags())?;
-        demand(kind != 0 || is_canonical(va))?;
-        self.invalidate(Instruction::Invpcid(match kind {
-            0 => Invpcid::Address(pcid, va),
-            1 => Invpcid::Single(pcid),
-            2 => Invpcid::AllAndGlobals,
-            _ => Invpcid::All,
-        }));
+        let what = Invpcid::from_operands(kind, pcid, va).filter(|_| low < TAGS).ok_or(Refused::Protection)?;
+        let is_refused = match what {
+            Invpcid::Address(pcid, va) => pcid != Pcid::KERNEL && !self.has_tags() || !is_canonical(va),
+            Invpcid::Single(pcid) => pcid != Pcid::KERNEL && !self.has_tags(),
+            Invpcid::AllAndGlobals | Invpcid::All => false,
+        };
+        if is_refused {
+            return Err(Refused::Protection);
+        }
+        self.invalidate(Instruction::Invpcid(what));
         Ok(())
     }
 

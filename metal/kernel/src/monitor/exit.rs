@@ -1,4 +1,4 @@
-//! What each trap out of the guest means.
+//! What the monitor does about each trap out of the guest.
 
 use core::hint::spin_loop;
 
@@ -9,18 +9,14 @@ use super::decode::{Instruction, RAX, RCX, RDX, decode};
 use super::shadow::Shadow;
 use super::state::{Core, Ring, core_of_this_cpu};
 use super::walk::Asker;
-use crate::arch::gates::Frame;
+use crate::arch::gates::{FAULT_WRITE, Frame, GENERAL_PROTECTION, INVALID_OPCODE, PAGE_FAULT};
 use crate::report;
 
 /// The selectors of ring 3.
 pub(super) const CODE: u64 = 0x2b;
 pub(super) const DATA: u64 = 0x23;
 
-const INVALID_OPCODE: u64 = 6;
-const GENERAL_PROTECTION: u64 = 13;
-const PAGE_FAULT: u64 = 14;
 const FIRST_INTERRUPT: u64 = 32;
-const ERROR_WRITE: u64 = 1 << 1;
 /// The x2APIC's registers, which the guest may have.
 const APIC_MSRS: core::ops::RangeInclusive<u64> = 0x800..=0x8ff;
 /// How often a trap ends in PAUSE, where emulators that run CPUs in turns go on to the next: the seed varies who is
@@ -62,7 +58,7 @@ impl Core {
         if !Shadow::has(va) {
             report::failure(&format_args!("an access to {va:#x} at {:#x}, where nothing is", frame.rip));
         }
-        let asker = if frame.error & ERROR_WRITE != 0 { Asker::Store(self.ring) } else { Asker::Load(self.ring) };
+        let asker = if frame.error & FAULT_WRITE != 0 { Asker::Store(self.ring) } else { Asker::Load(self.ring) };
         match self.translate(va, asker) {
             Ok(entry) => self.shadow.map(va, &entry),
             Err(error) => {

@@ -5,17 +5,17 @@
 use core::cell::UnsafeCell;
 
 use spin::Once;
-use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
+use tlbkit::{Cr3, Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::Pte;
 
-use super::tlb::Entry;
+use super::tlb::TlbEntry;
 use crate::layout::{APIC_PHYS, APIC_WINDOW, DIRECT, IMAGE};
+use crate::memory::UNCACHED;
 
 /// Tables below the top level; when they are used up, all start again.
 const POOL: usize = 32;
 const INNER: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER;
-const LARGE_BYTES: u64 = 2 << 20;
-const UNCACHED: u64 = 1 << 3 | 1 << 4;
+const LARGE_BYTES: u64 = Stride::Page2M.bytes();
 
 #[derive(Clone, Copy)]
 #[repr(C, align(4096))]
@@ -120,7 +120,7 @@ impl Shadow {
     }
 
     /// Maps the base page that `entry` has for `va`. A store through a clean entry must fault, to set the D bit.
-    pub(super) fn map(&mut self, va: u64, entry: &Entry) {
+    pub(super) fn map(&mut self, va: u64, entry: &TlbEntry) {
         if self.used + 3 > POOL {
             self.empty();
         }

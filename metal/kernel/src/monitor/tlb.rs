@@ -1,5 +1,5 @@
-//! A TLB as the manual allows it at its worst: it evicts nothing while there is room, and an instruction removes what
-//! the manual guarantees and nothing more: `tlbkit-arch` has the table.
+//! A TLB that does the worst that the manual allows. It evicts nothing while there is room, and an instruction removes
+//! what the manual guarantees and nothing more. The table of that is in `tlbkit-arch`.
 
 use heapless::Vec;
 use tlbkit::{Pcid, PhysAddr, VirtAddr};
@@ -13,7 +13,7 @@ const PATHS: usize = 512;
 
 /// A translation that the CPU holds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct TlbEntry {
     pub(super) page: Translation,
     pub(super) frame: PhysAddr,
     pub(super) rights: Rights,
@@ -30,7 +30,7 @@ pub(super) struct Path {
     pub(super) rights: Rights,
 }
 
-impl Entry {
+impl TlbEntry {
     /// Where it leads `va`, to a base page.
     pub(super) const fn target(&self, va: u64) -> PhysAddr {
         PhysAddr(self.frame.0 + (VirtAddr(va).page().0 - self.page.start.0))
@@ -48,7 +48,7 @@ fn add_to<T, const N: usize>(items: &mut Vec<T, N>, item: T) {
 
 /// What one CPU holds.
 pub(super) struct Tlb {
-    entries: Vec<Entry, ENTRIES>,
+    entries: Vec<TlbEntry, ENTRIES>,
     paths: Vec<Path, PATHS>,
 }
 
@@ -58,7 +58,7 @@ impl Tlb {
     }
 
     /// The translation of `va`.
-    pub(super) fn find(&self, tag: Pcid, va: VirtAddr) -> Option<Entry> {
+    pub(super) fn find(&self, tag: Pcid, va: VirtAddr) -> Option<TlbEntry> {
         self.entries.iter().find(|entry| entry.page.serves(tag) && entry.page.covers(va)).copied()
     }
 
@@ -69,7 +69,7 @@ impl Tlb {
     }
 
     /// Adds what a walk has found, in place of what the CPU had for the page under this tag.
-    pub(super) fn add(&mut self, entry: Entry) {
+    pub(super) fn add(&mut self, entry: TlbEntry) {
         self.entries.retain(|held| !(held.page.pcid == entry.page.pcid && held.page.covers(entry.page.start)));
         add_to(&mut self.entries, entry);
     }

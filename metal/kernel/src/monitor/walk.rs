@@ -12,13 +12,10 @@ use tlbkit_arch::{Instruction, Pte, Rights, Step, Translation, entry_at, span_st
 use tlbkit_pmap::{Memory, Purpose};
 
 use super::state::{Core, Ring};
-use super::tlb::{Entry, Path};
+use super::tlb::{Path, TlbEntry};
+use crate::arch::gates::{FAULT_PRESENT, FAULT_USER, FAULT_WRITE};
 use crate::memory::{Ram, frames};
 use crate::report;
-
-const ERROR_PRESENT: u64 = 1;
-const ERROR_WRITE: u64 = 1 << 1;
-const ERROR_USER: u64 = 1 << 2;
 
 /// Pages that programs have used lately: where a speculating CPU looks.
 const WATCHED: usize = 64;
@@ -56,19 +53,19 @@ impl Asker {
         matches!(self, Self::Load(Ring::Program) | Self::Store(Ring::Program))
     }
 
-    fn may_use(self, entry: &Entry) -> bool {
+    fn may_use(self, entry: &TlbEntry) -> bool {
         (entry.rights.may_write || !self.is_store()) && (entry.rights.is_user || !self.is_program())
     }
 
     fn fault(self, present: u64) -> PageFault {
-        let write = if self.is_store() { ERROR_WRITE } else { 0 };
-        present | write | if self.is_program() { ERROR_USER } else { 0 }
+        let write = if self.is_store() { FAULT_WRITE } else { 0 };
+        present | write | if self.is_program() { FAULT_USER } else { 0 }
     }
 }
 
 impl Core {
     /// What the CPU uses for an access to `va`, fetched if it holds nothing.
-    pub(super) fn translate(&mut self, va: u64, asker: Asker) -> Result<Entry, PageFault> {
+    pub(super) fn translate(&mut self, va: u64, asker: Asker) -> Result<TlbEntry, PageFault> {
         watch(va);
         let entry = match self.tlb.find(self.tag(), VirtAddr(va)) {
             // A store through a clean entry sets the D bit in the tables, by walking again.
@@ -82,7 +79,7 @@ impl Core {
             },
         };
         if !asker.may_use(&entry) {
-            return Err(self.fail(va, asker, ERROR_PRESENT));
+            return Err(self.fail(va, asker, FAULT_PRESENT));
         }
         self.check_use(va, &entry);
         Ok(entry)
@@ -94,7 +91,7 @@ impl Core {
         asker.fault(present)
     }
 
-    fn check_use(&self, va: u64, entry: &Entry) {
+    fn check_use(&self, va: u64, entry: &TlbEntry) {
         let (root, loaded) = (entry.root.0, self.root().0);
         if !entry.page.is_global && root != loaded {
             report::failure(&format_args!(
@@ -125,7 +122,7 @@ impl Core {
     }
 
     /// Walks from `path` or from the root, remembers the way, and returns the leaf; nothing if none is present.
-    fn walk(&mut self, va: u64, path: Option<Path>, asker: Asker) -> Option<Entry> {
+    fn walk(&mut self, va: u64, path: Option<Path>, asker: Asker) -> Option<TlbEntry> {
         let page = VirtAddr(va);
         let root = Reached { table: self.root(), level: TOP_LEVEL, rights: Rights::ALL };
         let from = |path: Path| Reached { table: path.table, level: path.reach.level, rights: path.rights };
@@ -141,7 +138,7 @@ impl Core {
                 Step::Page(frame, stride) => {
                     let is_global = pte.has(Pte::GLOBAL) && self.has_globals();
                     let page = Translation { pcid, start, stride, is_global };
-                    return Some(Entry { page, frame, rights, is_dirty: pte.has(Pte::DIRTY), root: self.root() });
+                    return Some(TlbEntry { page, frame, rights, is_dirty: pte.has(Pte::DIRTY), root: self.root() });
                 }
                 Step::Table(table) => {
                     at = Reached { table, level: at.level - 1, rights };
@@ -180,7 +177,7 @@ fn fetch(slot: PhysAddr, more: impl Fn(Pte) -> u64) -> Option<Pte> {
 }
 
 fn watch(va: u64) {
-    let page = va & !0xfff;
+    let page = VirtAddr(va).page().0;
     // Relaxed, all: guesses may be about any page.
     if PAGES.iter().all(|one| one.load(Ordering::Relaxed) != page) {
         PAGES[NEXT.fetch_add(1, Ordering::Relaxed) as usize % WATCHED].store(page, Ordering::Relaxed);

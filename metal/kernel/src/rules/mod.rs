@@ -9,15 +9,15 @@ mod tally;
 use tlbkit::{Cr3, Pcid};
 use tlbkit_x86::{CR4_PCIDE, Identity, read_cr3, read_cr4};
 
-use crate::arch::attempt::{Outcome, cr0, cr3, cr4, invlpg, invpcid};
+use crate::arch::attempt::{Attempted, cr0, cr3, cr4, invlpg, invpcid};
 use crate::machine;
 use tally::{Remains, Tally};
 
 const CR0_PG: u64 = 1 << 31;
 /// The first address that is not canonical with four levels of tables.
 const HOLE: u64 = 1 << 47;
-const FAULTS: Outcome = Outcome::GeneralProtection;
-const WORKS: Outcome = Outcome::Works;
+const FAULTS: Attempted = Attempted::GeneralProtection;
+const WORKS: Attempted = Attempted::Works;
 
 /// Asks all that this CPU can be asked; the end of the machine.
 pub(crate) fn run() -> ! {
@@ -45,7 +45,7 @@ fn without_tags(rules: &mut Tally, identity: &Identity) {
         rules.must_end(&"off: INVPCID 2", WORKS, invpcid(2, 0, 0));
         rules.must_end(&"off: INVPCID 3", WORKS, invpcid(3, 0, 0));
     } else {
-        rules.must_end(&"INVPCID on a CPU that has none", Outcome::InvalidOpcode, invpcid(3, 0, 0));
+        rules.must_end(&"INVPCID on a CPU that has none", Attempted::InvalidOpcode, invpcid(3, 0, 0));
     }
     rules.must_end(&"INVLPG of an address that is not canonical", WORKS, invlpg(HOLE));
     if identity.has_pcid {

@@ -1,8 +1,8 @@
-//! The rules that were asked, each told on a line, and how many of them are broken.
+//! Each rule that was asked gives a line of output; this counts how many of them the CPU breaks.
 
 use core::fmt::{Display, Write};
 
-use crate::arch::attempt::Outcome;
+use crate::arch::attempt::Attempted;
 use crate::arch::exit::Ending;
 use crate::report;
 
@@ -22,7 +22,7 @@ pub(super) enum Remains {
 
 impl Tally {
     /// An instruction must end like this.
-    pub(super) fn must_end(&mut self, rule: &dyn Display, expected: Outcome, found: Outcome) {
+    pub(super) fn must_end(&mut self, rule: &dyn Display, expected: Attempted, found: Attempted) {
         let verdict = if expected == found { Verdict::Holds } else { Verdict::Broken };
         self.note(rule, verdict, &format_args!("expected {expected:?}, found {found:?}"));
     }

@@ -1,5 +1,7 @@
-//! Tasks on CPUs: a queue each, idle threads, blocking and waking, switching. Where a task goes
-//! and what an idle CPU takes is decided by the rules that `tlbkit-workloads` has for every kernel.
+//! Tasks on CPUs: a run queue and an idle thread for each CPU, blocking, waking and switching.
+//!
+//! Where a task goes, and what an idle CPU takes from others, is decided by the rules of `tlbkit-workloads`, which
+//! every kernel here shares.
 
 mod place;
 mod queue;
@@ -15,7 +17,7 @@ use crate::process_table::Process;
 pub(crate) use state::is_anybody_left;
 use state::{LIVE, MOST_CHANNELS, hold};
 pub(crate) use switch::idle;
-use task::{State, TaskIndex};
+use task::{TaskIndex, TaskState};
 
 /// Starts `program` in `process`.
 pub(crate) fn start(program: tlbkit_workloads::Task, process: &'static Process) -> TaskIndex {
@@ -25,7 +27,7 @@ pub(crate) fn start(program: tlbkit_workloads::Task, process: &'static Process) 
     process.add_thread();
     let mut held = hold();
     let sched = &mut *held.sched;
-    let found = sched.tasks.iter().position(|task| task.state == State::Free);
+    let found = sched.tasks.iter().position(|task| task.state == TaskState::Free);
     let index = found.expect("a slot for another task");
     sched.started += 1;
     sched.tasks[index].prepare(index, program, process, sched.started - 1, switch::task_begin);
@@ -48,7 +50,7 @@ pub(crate) fn end() -> ! {
     let mut held = hold();
     let me = held.me();
     let sched = &mut *held.sched;
-    sched.tasks[me].state = State::Ended;
+    sched.tasks[me].state = TaskState::Ended;
     if let Some(joiner) = sched.tasks[me].joiner.take() {
         sched.make_runnable(joiner);
     }
@@ -61,14 +63,14 @@ pub(crate) fn end() -> ! {
 /// Waits until `task` has ended; its slot is free then.
 pub(crate) fn join(task: TaskIndex) {
     let mut held = hold();
-    if held.sched.tasks[task].state != State::Ended {
+    if held.sched.tasks[task].state != TaskState::Ended {
         let me = held.me();
         held.sched.tasks[task].joiner = Some(me);
-        held.sched.tasks[me].state = State::Blocked;
+        held.sched.tasks[me].state = TaskState::Blocked;
         switch::away(held);
         held = hold();
     }
-    held.sched.tasks[task].state = State::Free;
+    held.sched.tasks[task].state = TaskState::Free;
     held.release();
 }
 
@@ -80,7 +82,7 @@ pub(crate) fn pin(to: usize) {
     if to == cpu::index() as usize {
         return held.release();
     }
-    held.sched.tasks[me].state = State::Moving;
+    held.sched.tasks[me].state = TaskState::Moving;
     switch::away(held);
 }
 
@@ -93,7 +95,7 @@ pub(crate) fn yield_now() {
     }
     let me = held.me();
     let sched = &mut *held.sched;
-    sched.tasks[me].state = State::Queued;
+    sched.tasks[me].state = TaskState::Queued;
     sched.queues[here].push(&mut sched.tasks, me);
     switch::away(held);
 }
@@ -108,7 +110,7 @@ pub(crate) fn wait(channel: u32) {
         state.count -= 1;
         return held.release();
     }
-    sched.tasks[me].state = State::Blocked;
+    sched.tasks[me].state = TaskState::Blocked;
     state.waiters.push(&mut sched.tasks, me);
     switch::away(held);
 }

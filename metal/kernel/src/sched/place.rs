@@ -1,9 +1,9 @@
-//! What the scheduling rules, which this kernel shares with the simulator's, ask about the run queues.
+//! What this kernel answers to the scheduling rules, which it shares with the simulated kernel.
 
 use tlbkit_workloads::scheduling::{self, RunQueues};
 
 use super::state::{Running, Sched};
-use super::task::{State, TaskIndex};
+use super::task::{TaskIndex, TaskState};
 use crate::arch::{apic, cpu};
 use crate::command_line;
 use crate::counters::{self, Counter};
@@ -12,7 +12,7 @@ impl Sched {
     /// Puts a task into a queue and tells the CPU.
     pub(super) fn make_runnable(&mut self, index: TaskIndex) {
         let to = scheduling::place(self, self.tasks[index].cpu, self.tasks[index].pinned);
-        self.tasks[index].state = State::Queued;
+        self.tasks[index].state = TaskState::Queued;
         self.tasks[index].cpu = to;
         self.queues[to].push(&mut self.tasks, index);
         let was_idle = self.idle >> to & 1 == 1;

@@ -1,4 +1,4 @@
-//! From one kernel stack to another, by way of the protocol: the task that leaves runs it for the one that comes.
+//! Switching from one kernel stack to another. The task that leaves runs the protocol's switch for the task that comes.
 
 use core::arch::global_asm;
 use core::mem;
@@ -8,7 +8,7 @@ use tlbkit_workloads::scheduling;
 use tlbkit_x86::interrupts::{self, Interrupts};
 
 use super::state::{Held, Running, SCHED, Sched, hold, is_anybody_left};
-use super::task::{State, TaskIndex, kernel_stack_top};
+use super::task::{TaskIndex, TaskState, kernel_stack_top};
 use crate::arch::{cpu, tables};
 use crate::counters::{self, Counter};
 use crate::{command_line, machine, user};
@@ -31,12 +31,12 @@ pub(super) fn away(mut held: Held) {
     let sched = &mut *held.sched;
     let next = scheduling::pick(sched, here).map_or(Running::Idle, Running::Task);
     if next == Running::Task(me) {
-        sched.tasks[me].state = State::Running;
+        sched.tasks[me].state = TaskState::Running;
         return held.release();
     }
     let save = &raw mut sched.tasks[me].stack;
     let load = sched.load(here, next);
-    if sched.tasks[me].state == State::Moving {
+    if sched.tasks[me].state == TaskState::Moving {
         sched.make_runnable(me);
     }
     jump(held, save, load);
@@ -56,7 +56,7 @@ impl Sched {
             }
             Running::Task(index) => {
                 let task = &mut self.tasks[index];
-                task.state = State::Running;
+                task.state = TaskState::Running;
                 task.cpu = here;
                 machine::cpu().switch_to(task.process().space(), &irqs);
                 tables::set_kernel_stack(kernel_stack_top(index));

@@ -21,7 +21,7 @@ pub(crate) type TaskIndex = usize;
 
 /// What a task is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum TaskState {
     /// The slot is unused.
     Free,
     /// In a run queue.
@@ -38,7 +38,7 @@ pub(super) enum State {
 
 /// One task.
 pub(super) struct Task {
-    pub(super) state: State,
+    pub(super) state: TaskState,
     process: Option<&'static Process>,
     /// Where it runs or ran last.
     pub(super) cpu: usize,
@@ -80,7 +80,7 @@ fn user_start(index: TaskIndex) -> u64 {
 impl Task {
     pub(super) const fn new() -> Self {
         let (process, pinned, joiner, next) = (None, None, None, None);
-        Self { state: State::Free, process, cpu: 0, pinned, joiner, next, stack: 0 }
+        Self { state: TaskState::Free, process, cpu: 0, pinned, joiner, next, stack: 0 }
     }
 
     pub(super) fn process(&self) -> &'static Process {

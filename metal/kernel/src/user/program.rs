@@ -1,4 +1,4 @@
-//! [`Os`] for one program.
+//! [`Os`] as one program sees it: system calls, and real loads and stores.
 
 use core::cell::Cell;
 

@@ -54,16 +54,16 @@ pub(super) fn run(task: Task, os: &dyn Os) {
         LIBRARY => start_readers(os),
         READER => read_again_and_again(task, os),
         ROLE => drop_again_and_again(task, os),
-        TAKER => take(Place(task.part.arg), os),
-        _ => write(task.part.role & !ROLE, Place(task.part.arg), os),
+        TAKER => take(RacePages(task.part.arg), os),
+        _ => write(task.part.role & !ROLE, RacePages(task.part.arg), os),
     }
 }
 
 /// Two pages: the one that is fought for, and the one that says when to stop.
 #[derive(Clone, Copy)]
-struct Place(u64);
+struct RacePages(u64);
 
-impl Place {
+impl RacePages {
     const fn stop_page(self) -> u64 {
         self.0 + PAGE_BYTES
     }
@@ -110,7 +110,7 @@ fn rounds(task: Task) -> u64 {
 
 fn drop_again_and_again(task: Task, os: &dyn Os) {
     os.pin(0);
-    let place = Place(os.map(2, Backing::AnonPrivate, Protection::ReadWrite));
+    let place = RacePages(os.map(2, Backing::AnonPrivate, Protection::ReadWrite));
     let start = |role: u32| os.thread(Part::new(ROLE | role, place.0));
     // All CPUs but this one; at least the taker and one writer.
     let last = os.cpus().clamp(3, 64);
@@ -128,7 +128,7 @@ fn drop_again_and_again(task: Task, os: &dyn Os) {
     threads.into_iter().flatten().for_each(|thread| os.join(thread));
 }
 
-fn take(place: Place, os: &dyn Os) {
+fn take(place: RacePages, os: &dyn Os) {
     os.pin(1);
     while !place.is_over(os) {
         let area = os.map(AREA_PAGES, Backing::AnonPrivate, Protection::ReadWrite);
@@ -144,7 +144,7 @@ fn take(place: Place, os: &dyn Os) {
     }
 }
 
-fn write(role: u32, place: Place, os: &dyn Os) {
+fn write(role: u32, place: RacePages, os: &dyn Os) {
     os.pin(role);
     while !place.is_over(os) {
         place.look(os);

@@ -1,4 +1,4 @@
-//! The page that programs and the kernel share: the clock's end, the score, the number of CPUs.
+//! The page that programs and the kernel share: when the run is over, the score, and the number of CPUs.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

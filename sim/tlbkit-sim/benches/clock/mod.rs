@@ -1,5 +1,5 @@
-//! What a piece of work took: the processor's time where the host tells it, so that other work on the host does not
-//! count.
+//! How long a piece of work took, in the processor's time where the host tells it, so that other work on the host does
+//! not count.
 
 use std::time::{Duration, Instant};
 

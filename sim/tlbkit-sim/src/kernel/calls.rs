@@ -6,10 +6,9 @@ use tlbkit_workloads::calls::{self, TaskRandom};
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
 
 use super::memory::KernelMemory;
-use super::process::Process;
 use super::sched::Fate;
 use super::state::Kernel;
-use super::task::{Task, TaskIndex};
+use super::task::{Process, Task, TaskIndex};
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::multiprocessor::{Fiber, Multiprocessor, Port};
@@ -48,7 +47,10 @@ impl Kernel {
         task.has_ended.set(true);
         task.joiners.take().into_iter().for_each(|joiner| self.make_runnable(joiner));
         self.note_task_end();
-        self.switch_away(me, Fate::End);
+        // With the last task the run ends: nobody is left to switch to, and what comes after belongs to no account.
+        if !self.is_done() {
+            self.switch_away(me, Fate::End);
+        }
     }
 }
 

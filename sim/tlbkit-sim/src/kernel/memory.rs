@@ -1,15 +1,11 @@
-//! Physical memory as the simulated kernel uses it: what it does takes time, and others see it.
+//! Physical memory as the simulated kernel uses it: each access takes simulated time, and other CPUs see it.
 
 use tlbkit::PhysAddr;
+use tlbkit_arch::Pte;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::phys::is_table;
 use super::state::Kernel;
-
-/// The present bit of a page-table entry.
-const PRESENT: u64 = 1;
-/// The bits of an entry that say where the next table lies.
-const FRAME: u64 = tlbkit_arch::Pte::ADDRESS;
 
 /// Physical memory as one kernel uses it.
 #[derive(Clone, Copy)]
@@ -35,8 +31,8 @@ impl KernelMemory {
 
     /// An entry changed: the observer is told of a table that was taken out.
     fn changed(self, at: PhysAddr, before: u64, after: u64) {
-        let table = PhysAddr(before & FRAME);
-        let is_unhooked = is_table(at) && before & PRESENT != 0 && after & PRESENT == 0 && is_table(table);
+        let table = PhysAddr(before & Pte::ADDRESS);
+        let is_unhooked = is_table(at) && before & Pte::PRESENT != 0 && after & Pte::PRESENT == 0 && is_table(table);
         if is_unhooked && let Some(cpu) = self.0.machine.running_cpu() {
             self.0.observer().table_unhooked(cpu, table);
         }

@@ -11,12 +11,11 @@
 //! | `memory`, `phys` | what using physical memory costs, and physical memory |
 //! | `state` | the kernel's state, and how a run ends |
 //! | `queues` | run queues, as the scheduling rules see them |
-//! | `task`, `process` | one task, one process |
+//! | `task` | processes and tasks |
 
 mod calls;
 mod memory;
 mod phys;
-mod process;
 mod programs;
 mod queues;
 mod sched;

@@ -30,7 +30,7 @@ pub(crate) struct Phys {
     table_references: RefCell<Vec<u32>>,
     free_tables: RefCell<Vec<usize>>,
     free_pairs: RefCell<Vec<usize>>,
-    data: RefCell<Vec<Data>>,
+    data: RefCell<Vec<DataFrame>>,
     free_data: RefCell<Vec<usize>>,
     free_large: RefCell<Vec<usize>>,
     files: RefCell<BTreeMap<(u32, u64), PhysAddr>>,
@@ -48,16 +48,16 @@ pub enum Pressure {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Data {
+struct DataFrame {
     word: u64,
     references: u32,
 }
 
 impl Phys {
     pub(crate) fn new(pressure: Pressure) -> Self {
-        let zero = Data { word: 0, references: 1 };
+        let zero = DataFrame { word: 0, references: 1 };
         // The data vector begins with one aligned large frame's worth, of which the first is the page of zeros.
-        let mut data = vec![Data::default(); LARGE_FRAMES];
+        let mut data = vec![DataFrame::default(); LARGE_FRAMES];
         data[0] = zero;
         Self {
             tables: RefCell::default(),
@@ -128,7 +128,7 @@ impl Phys {
             None => self.grow_data(frames)?,
         };
         let mut data = self.data.borrow_mut();
-        data[index..index + frames].fill(Data::default());
+        data[index..index + frames].fill(DataFrame::default());
         data[index].references = 1;
         Some(PhysAddr(DATA_BASE + ((index as u64) << FRAME_SHIFT)))
     }
@@ -140,7 +140,7 @@ impl Phys {
         if index == MOST_DATA_FRAMES {
             return None;
         }
-        data.resize(index + LARGE_FRAMES, Data::default());
+        data.resize(index + LARGE_FRAMES, DataFrame::default());
         if frames == 1 {
             self.free_data.borrow_mut().extend((index + 1..index + LARGE_FRAMES).rev());
         }

@@ -1,4 +1,4 @@
-//! What a program does between system calls: loads, stores, computing. This is where host time goes.
+//! What a program does between system calls: loads, stores and computing. Most of the host's time is spent here.
 
 use tlbkit::PhysAddr;
 use tlbkit_pmap::{Access as PagerAccess, Fault};

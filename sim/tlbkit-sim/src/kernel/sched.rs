@@ -190,11 +190,12 @@ impl Kernel {
         self.machine.tlb().policy().isolation == Isolation::On
     }
 
-    /// Charges what follows the last wake-up of each CPU: idling is charged when it ends, and this never did.
+    /// Charges what follows the last wake-up of each CPU: idling is charged when it ends, and this never did. All CPUs
+    /// are charged up to one moment: the end of the last task, or later if a CPU was ahead of it in an interrupt.
     pub(crate) fn idle_to_the_end(&self) {
-        for cpu in 0..self.machine.cpus() {
-            self.machine.processor(cpu).advance_to(self.ended_at(), Cause::Idle);
-        }
+        let cpus = || (0..self.machine.cpus()).map(|cpu| self.machine.processor(cpu));
+        let end = cpus().map(|processor| processor.now()).fold(self.ended_at(), u64::max);
+        cpus().for_each(|processor| processor.advance_to(end, Cause::Idle));
     }
 
     /// The CPU is idle: before the first cycle all are.

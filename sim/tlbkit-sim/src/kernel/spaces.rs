@@ -6,8 +6,8 @@ use tlbkit::{AddressSpace, Hardware};
 use tlbkit_pmap::Vm;
 
 use super::memory::KernelMemory;
-use super::process::Process;
 use super::state::Kernel;
+use super::task::Process;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 

@@ -6,9 +6,8 @@ use std::collections::VecDeque;
 use tlbkit_pmap::KernelMap;
 
 use super::phys::Phys;
-use super::process::Process;
 use super::queues::{Queues, Running};
-use super::task::{Task, TaskIndex, Tasks};
+use super::task::{Process, Task, TaskIndex, Tasks};
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 use crate::multiprocessor::{Multiprocessor, NEVER, suspend};

@@ -1,15 +1,32 @@
-//! Tasks: each has its program's coroutine, a place where it runs, and others that wait for its end.
+//! Processes and tasks. A process is an address space and the threads that run in it. A task is one thread: its
+//! program's coroutine, the CPU where it runs, and the tasks that wait for its end.
 
 use std::cell::{Cell, RefCell};
 
+use tlbkit::AddressSpace;
+use tlbkit_pmap::Vm;
 use tlbkit_workloads::calls::TaskRandom;
 
-use super::process::Process;
 use crate::keep::Keep;
 use crate::multiprocessor::{Fiber, Progress};
 
 /// A task's index: tasks are counted from 0 as they start.
 pub(crate) type TaskIndex = u32;
+
+/// One process. Aligned to a line, so that which fields share lines does not depend on the host's allocator.
+#[repr(align(64))]
+pub(super) struct Process {
+    pub(super) vm: Vm<'static>,
+    /// Threads that have not ended.
+    pub(super) threads: Cell<usize>,
+}
+
+impl Process {
+    /// What the protocol knows it by.
+    pub(super) fn space(&self) -> &AddressSpace {
+        self.vm.space()
+    }
+}
 
 /// One task. What the scheduler looks at is one line of the host, and the coroutine begins the next.
 #[repr(C, align(64))]

@@ -1,4 +1,4 @@
-//! Who runs which task when one CPU wakes and another comes by.
+//! Which CPU runs a task when one CPU wakes it and another one looks for work.
 
 use std::cell::Cell;
 use std::rc::Rc;

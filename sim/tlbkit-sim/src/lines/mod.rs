@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use tlbkit::sync::Access;
+use tlbkit_arch::random::GOLDEN;
 
 use holders::Holders;
 
@@ -108,6 +109,8 @@ pub(crate) struct Lines {
     /// CPUs that sleep until somebody writes a line.
     watchers: BTreeMap<LineId, Vec<u32>>,
     counters: LineCounters,
+    /// What all accesses have cost the CPUs that made them.
+    charged_cycles: u64,
 }
 
 impl Lines {
@@ -120,6 +123,7 @@ impl Lines {
             lines: Vec::new(),
             watchers: BTreeMap::new(),
             counters: LineCounters::default(),
+            charged_cycles: 0,
         }
     }
 
@@ -127,9 +131,15 @@ impl Lines {
         self.counters
     }
 
+    /// Cycles that CPUs were charged for accesses.
+    pub(crate) fn charged_cycles(&self) -> u64 {
+        self.charged_cycles
+    }
+
     /// The CPU's own cache answered so many more accesses.
     pub(crate) fn count_hits(&mut self, hits: u64) {
         self.counters.hits += hits;
+        self.charged_cycles += hits * self.costs.local_cycles;
     }
 
     /// The line of the byte at `address`.
@@ -189,6 +199,12 @@ impl Lines {
 
     /// Carries out an access that begins at `now`.
     pub(crate) fn access(&mut self, cpu: u32, access: Access, id: LineId, now: u64) -> Charge {
+        let charge = self.carry_out(cpu, access, id, now);
+        self.charged_cycles += charge.cycles;
+        charge
+    }
+
+    fn carry_out(&mut self, cpu: u32, access: Access, id: LineId, now: u64) -> Charge {
         let line = &mut self.lines[id.0 as usize];
         let locked = if access == Access::Rmw { self.costs.locked_cycles } else { 0 };
         let Line { is_watched, set_words, .. } = *line;
@@ -277,7 +293,7 @@ impl Hasher for Spread {
     }
 
     fn write_usize(&mut self, value: usize) {
-        let mixed = (self.0 ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ value as u64).wrapping_mul(GOLDEN);
         self.0 = mixed ^ (mixed >> 32);
     }
 }

@@ -1,4 +1,4 @@
-//! A line's price by who holds it.
+//! What an access to a cache line costs, by who holds the line.
 
 use super::*;
 

@@ -1,15 +1,15 @@
-//! From the words of a file to the translation hardware of one CPU.
+//! Turns the numbers of a machine file into the translation hardware of one CPU.
 
 use super::model::{Guest, Index, Machine, ReplacementPolicy, Size, Switch, TlbArray};
 use super::quantity::Quantity;
-use crate::mmu::{self, ArrayConfig, Config, Fracturing, Levels, PageSize, PathCaches, TranslationCosts};
+use crate::mmu::{self, ArrayConfig, Fracturing, Levels, MmuConfig, PageSize, PathCaches, TranslationCosts};
 
 impl Machine {
     /// What [`mmu::Mmu::new`] needs.
     #[must_use]
-    pub fn mmu(&self) -> Config {
+    pub fn mmu(&self) -> MmuConfig {
         let fractured = self.guest.as_ref().is_some_and(|guest| guest.fracturing == Switch::On);
-        Config {
+        MmuConfig {
             l1: self.tlb.l1.iter().map(array).collect(),
             stlb: self.tlb.stlb.iter().map(array).collect(),
             path: PathCaches {

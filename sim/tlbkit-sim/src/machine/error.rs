@@ -21,7 +21,7 @@ pub enum MachineError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The answer of the operating system.
         source: io::Error,
     },
     /// The file says something that it may not say.

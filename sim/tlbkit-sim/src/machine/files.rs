@@ -1,4 +1,4 @@
-//! Where machines come from: files that are part of the program, and others.
+//! Where machine files come from: some are part of the program, others are read from the disk.
 
 use std::path::Path;
 

@@ -21,4 +21,4 @@ pub use model::{
     System, Tlb, TlbArray, Walk,
 };
 pub(crate) use paths::Paths;
-pub use quantity::{Kind, Quantity};
+pub use quantity::{NumberKind, Quantity};

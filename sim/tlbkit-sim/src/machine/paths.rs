@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use tlbkit::{CpuSetUpkeep, Lazy, LazyReferences, Policy, Tags};
 
-use super::quantity::Kind;
+use super::quantity::NumberKind;
 
 const FILE: &str = include_str!("../../../machines/software/tlbkit.toml");
 
@@ -23,7 +23,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct Counted {
     #[serde(rename = "kind")]
-    _kind: Kind,
+    _kind: NumberKind,
     #[serde(rename = "source")]
     _source: String,
     same_space: u32,
@@ -68,7 +68,7 @@ pub(crate) struct Paths {
 impl Paths {
     pub(crate) fn of(policy: &Policy) -> Self {
         let c = &*COUNTED;
-        let is_counted = policy.history.lazy_references == LazyReferences::Counted;
+        let is_counted = policy.lazy_references == LazyReferences::Counted;
         let (current_slot, new_slot) = match (policy.tags, policy.cpu_set) {
             (Tags::Off, _) => (c.no_tags, c.no_tags),
             (_, CpuSetUpkeep::Exact) => (c.current_slot_exact, c.new_slot_exact),

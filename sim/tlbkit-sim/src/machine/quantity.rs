@@ -8,7 +8,7 @@ use toml::Spanned;
 /// What a number rests on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum NumberKind {
     /// Set from a source.
     Input,
     /// Fitted to a published figure: that figure is then no prediction.
@@ -24,7 +24,7 @@ pub struct Quantity {
     /// The number.
     pub value: f64,
     /// What it rests on.
-    pub kind: Kind,
+    pub kind: NumberKind,
     /// Where it came from.
     pub source: String,
     /// Lowest and highest value that the source allows; always there for a prior.
@@ -38,7 +38,7 @@ pub struct Quantity {
 #[serde(deny_unknown_fields)]
 struct Written {
     value: Spanned<f64>,
-    kind: Kind,
+    kind: NumberKind,
     source: String,
     band: Option<[f64; 2]>,
 }
@@ -113,7 +113,7 @@ impl Limit {
             return Some("needs a source".into());
         }
         match quantity.band {
-            None if quantity.kind == Kind::Prior => Some("is a prior and needs a band".into()),
+            None if quantity.kind == NumberKind::Prior => Some("is a prior and needs a band".into()),
             Some([from, to]) if !(from..=to).contains(&value) => Some(format!("must be in its band {from} to {to}")),
             _ => None,
         }

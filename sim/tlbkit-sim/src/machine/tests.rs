@@ -1,6 +1,6 @@
-//! The files that come with the program, and files that are wrong.
+//! The machine files that come with the program are right, and wrong files are refused in one line.
 
-use super::{Kind, MOST_CPUS, Machine, MachineError};
+use super::{MOST_CPUS, Machine, MachineError, NumberKind};
 use crate::mmu::{Fracturing, Mmu, PageSize};
 use crate::{Run, RunError};
 
@@ -32,7 +32,7 @@ fn sourced_numbers_arrive_where_they_belong() {
     let machine = Machine::builtin("skylake-laptop-kvm").unwrap();
     assert_eq!(machine.system.frequency_mhz.count(), 2300);
     assert_eq!(machine.cycles.invlpg.cycles(), 195);
-    assert_eq!(machine.cycles.invlpg.kind, Kind::Input);
+    assert_eq!(machine.cycles.invlpg.kind, NumberKind::Input);
     let config = machine.mmu();
     assert_eq!((config.stlb_pcids, config.l1_keeps_pcids), (Some(4), Some(0)));
     let shared = config.stlb.iter().find(|array| array.holds.contains(&PageSize::Small)).unwrap();

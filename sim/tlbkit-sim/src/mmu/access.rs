@@ -26,7 +26,7 @@ pub enum Access {
 
 /// The privilege of the access. Supervisor accesses honour read-only pages (CR0.WP is set); SMAP and SMEP are off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Mode {
+pub enum Privilege {
     /// CPL 3.
     User,
     /// CPL 0.
@@ -90,12 +90,12 @@ pub enum FaultKind {
 pub struct Fault {
     /// The address (CR2).
     pub va: VirtAddr,
-    /// Why.
+    /// Why the access faulted.
     pub kind: FaultKind,
     /// What was tried.
     pub access: Access,
     /// By whom.
-    pub mode: Mode,
+    pub mode: Privilege,
     /// What the walk cost; the exception itself is charged by the caller.
     pub cost: Cost,
 }
@@ -106,7 +106,7 @@ impl Fault {
     pub fn error_code(&self) -> u32 {
         u32::from(self.kind == FaultKind::Protection)
             | u32::from(self.access == Access::Write) << 1
-            | u32::from(self.mode == Mode::User) << 2
+            | u32::from(self.mode == Privilege::User) << 2
             | u32::from(self.access == Access::Execute) << 4
     }
 }
@@ -117,10 +117,10 @@ pub(super) struct Need(u64);
 
 impl Need {
     #[inline(always)]
-    pub(super) const fn new(access: Access, mode: Mode) -> Self {
+    pub(super) const fn new(access: Access, mode: Privilege) -> Self {
         let user = match mode {
-            Mode::User => USER,
-            Mode::Kernel => 0,
+            Privilege::User => USER,
+            Privilege::Kernel => 0,
         };
         Self(
             PRESENT
@@ -161,7 +161,7 @@ impl Need {
     }
 
     /// By whom.
-    pub(super) const fn mode(self) -> Mode {
-        if self.0 & USER == 0 { Mode::Kernel } else { Mode::User }
+    pub(super) const fn mode(self) -> Privilege {
+        if self.0 & USER == 0 { Privilege::Kernel } else { Privilege::User }
     }
 }

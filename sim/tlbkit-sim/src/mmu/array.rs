@@ -1,4 +1,4 @@
-//! One array of entries. Who is alive is the business of [`Epochs`]; arrays find, fill and remove.
+//! One array of entries. An array finds, fills and removes entries; [`Epochs`] decides which of them are alive.
 //!
 //! [`Array`] takes any shape. Where the shape is known, as in the paging-structure caches, a level does without it.
 //!

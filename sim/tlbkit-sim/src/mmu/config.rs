@@ -119,7 +119,7 @@ pub struct TranslationCosts {
 
 /// The translation hardware of one CPU.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Config {
+pub struct MmuConfig {
     /// First-level arrays; each page size in at most one.
     pub l1: Vec<ArrayConfig>,
     /// Second-level arrays; each page size in at most one, a size in none is not kept there.
@@ -142,7 +142,7 @@ pub struct Config {
     pub costs: TranslationCosts,
 }
 
-impl Config {
+impl MmuConfig {
     /// Four levels, PCIDs on and unlimited, no cost but one cycle a reference: for tests and counting.
     #[must_use]
     pub fn counting(l1: Vec<ArrayConfig>, stlb: Vec<ArrayConfig>, path: PathCaches) -> Self {

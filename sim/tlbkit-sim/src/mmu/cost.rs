@@ -1,4 +1,5 @@
-//! Costs in fixed point: whole cycles leave, fractions are carried, and every host computes the same.
+//! Costs as fixed-point numbers. Whole cycles are charged and the fraction is carried to the next charge, so that every
+//! host computes the same.
 
 use super::access::{Cost, Overlap, Source};
 use super::config::TranslationCosts;

@@ -75,9 +75,20 @@ impl Index<LossCause> for Losses {
     }
 }
 
+/// Instructions executed that drop translations, whether or not they found any.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Executed {
+    /// INVLPG, and INVPCID of one page.
+    pub pages: u64,
+    /// INVPCID of a tag or of all, and CR4.PGE.
+    pub everything: u64,
+    /// CR3 writes.
+    pub cr3_writes: u64,
+}
+
 /// Totals since power-on, or since they were taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
+pub struct MmuCounters {
     /// Accesses.
     pub accesses: u64,
     /// Accesses that the first level could not answer.
@@ -95,6 +106,8 @@ pub struct Counters {
     pub refills: u64,
     /// Faults.
     pub faults: u64,
+    /// Instructions that drop translations.
+    pub executed: Executed,
     /// Entries lost, by cause.
     pub lost: Losses,
     /// Living entries lost to a flush that did not name their page.

@@ -1,16 +1,8 @@
-//! The instructions that drop translations, each with the scope that the architecture gives it:
+//! The instructions that invalidate translations, on this machine's arrays.
 //!
-//! | instruction | loaded tag | other tags | globals | paging-structure caches |
-//! |---|---|---|---|---|
-//! | INVLPG | the page | stay | the page | all of the loaded tag |
-//! | CR3, bit 63 clear | all of the *new* tag | stay | stay | of the new tag |
-//! | CR3, bit 63 set | stay | stay | stay | stay |
-//! | CR3, PCIDs off | all | - | stay | all |
-//! | INVPCID 0 | page of the named tag | stay | stay | for that tag and address |
-//! | INVPCID 1 | all of the named tag | stay | stay | of that tag |
-//! | INVPCID 2 | all | all | all | all |
-//! | INVPCID 3 | all | all | stay | all |
-//! | CR4.PGE toggled, CR4.PCIDE cleared | all | all | all | all |
+//! Which translations each instruction invalidates is the table at the head of [`tlbkit_arch::scope`]. The arrays here
+//! are made for speed and so have code of their own; a test compares what is left in them with that table, entry by
+//! entry.
 
 use thiserror::Error;
 use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
@@ -51,6 +43,7 @@ enum Named {
 impl Mmu {
     /// MOV to CR3. While PCIDs are off, bits 63 and 11 ..= 0 mean nothing.
     pub fn write_cr3(&mut self, cr3: Cr3) {
+        self.counters.executed.cr3_writes += 1;
         self.cr3 = cr3;
         if !self.pcide {
             self.drop_everywhere(Globals::Stay, LossCause::Cr3);
@@ -67,6 +60,7 @@ impl Mmu {
     /// With fracturing it empties everything, whatever was cached: the kernel's direct map of all memory is mapped in
     /// large pages, so pieces of them are always there. INVPCID was not measured and stays with its page.
     pub fn invlpg(&mut self, va: VirtAddr) {
+        self.counters.executed.pages += 1;
         if !is_canonical_within(va, self.half) {
             return;
         }
@@ -100,11 +94,16 @@ impl Mmu {
             Invpcid::AllAndGlobals => self.drop_everywhere(Globals::Too, LossCause::Invpcid),
             Invpcid::All => self.drop_everywhere(Globals::Stay, LossCause::Invpcid),
         }
+        match what {
+            Invpcid::Address(..) => self.counters.executed.pages += 1,
+            _ => self.counters.executed.everything += 1,
+        }
         Ok(())
     }
 
     /// Clears CR4.PGE and sets it again.
     pub fn toggle_pge(&mut self) {
+        self.counters.executed.everything += 1;
         self.drop_everywhere(Globals::Too, LossCause::Pge);
     }
 
@@ -114,7 +113,7 @@ impl Mmu {
     /// Setting it while CR3 holds bits 11 ..= 0.
     pub fn set_pcide(&mut self, to: Pcide) -> Result<(), GeneralProtection> {
         match to {
-            Pcide::On if !self.pcide && self.cr3.0 & 0xfff != 0 => {
+            Pcide::On if !self.pcide && self.cr3.pcid() != Pcid::KERNEL => {
                 return Err(GeneralProtection::PcidePreset(self.cr3.0));
             }
             Pcide::Off if self.pcide => {

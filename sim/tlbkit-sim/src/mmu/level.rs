@@ -51,7 +51,7 @@ impl Recent {
 
 /// Where an entry is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct EntryPlace {
     array: u8,
     slot: u32,
 }
@@ -141,22 +141,22 @@ impl<A: Entries> Level<A> {
     }
 
     /// Looks under one given tag, loaded or not, and not among the globals.
-    pub(super) fn find_tagged(&self, spot: Spot, tag: u16) -> Option<Place> {
+    pub(super) fn find_tagged(&self, spot: Spot, tag: u16) -> Option<EntryPlace> {
         self.find_stamped(spot, self.epochs.living_stamp(tag)?)
     }
 
     /// Looks among the globals only.
-    pub(super) fn find_global(&self, spot: Spot) -> Option<Place> {
+    pub(super) fn find_global(&self, spot: Spot) -> Option<EntryPlace> {
         if self.epochs.live_globals() == 0 {
             return None;
         }
         self.find_stamped(spot, self.epochs.global_stamp())
     }
 
-    fn find_stamped(&self, spot: Spot, stamp: u32) -> Option<Place> {
+    fn find_stamped(&self, spot: Spot, stamp: u32) -> Option<EntryPlace> {
         let array = self.place_of(spot);
         let slot = self.arrays[array].find(spot.page, spot.key(stamp))?;
-        Some(Place { array: array as u8, slot: slot as u32 })
+        Some(EntryPlace { array: array as u8, slot: slot as u32 })
     }
 
     /// Puts an entry in under the loaded tag, or as a global if its data says so. The kind must be held.
@@ -169,7 +169,7 @@ impl<A: Entries> Level<A> {
     }
 
     /// Takes an entry out.
-    pub(super) fn remove(&mut self, place: Place) {
+    pub(super) fn remove(&mut self, place: EntryPlace) {
         self.recent = Recent::NOTHING;
         self.arrays[usize::from(place.array)].remove(place.slot as usize, &mut self.epochs);
     }

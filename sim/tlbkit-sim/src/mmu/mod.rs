@@ -1,10 +1,10 @@
 //! The translation hardware of one simulated CPU: TLB arrays, paging-structure caches, and a walker that reads the very
 //! page-table frames that the kernel writes.
 //!
-//! What makes it more than a cache: entries outlive the tables that they came from. A stale entry keeps translating
-//! until an instruction whose scope covers it, a fill that needs its room, or a fault on its page removes it. The scope
-//! of each instruction is the table at the head of `flush` and not a bit more, unless the machine file says that this
-//! CPU does more (few remembered tags, fracturing).
+//! It is more than a cache, because entries outlive the tables that they came from. A stale entry keeps translating
+//! until one of three things removes it: an instruction whose scope covers it, a fill that needs its room, or a fault
+//! on its page. The scope of each instruction is what the table of `tlbkit-arch` says and nothing more, unless the
+//! machine file says that this CPU does more (few remembered tags, fracturing).
 //!
 //! | file | what |
 //! |---|---|
@@ -48,9 +48,9 @@ mod wide;
 #[cfg(test)]
 mod tests;
 
-pub use access::{Access, Cost, Fault, FaultKind, Hit, Mode, Overlap, Source, Tables};
-pub use config::{ArrayConfig, Config, Fracturing, Index, Levels, PathCaches, ReplacementPolicy, TranslationCosts};
-pub use counters::{Counters, Loss, LossCause, Losses};
+pub use access::{Access, Cost, Fault, FaultKind, Hit, Overlap, Privilege, Source, Tables};
+pub use config::{ArrayConfig, Fracturing, Index, Levels, MmuConfig, PathCaches, ReplacementPolicy, TranslationCosts};
+pub use counters::{Loss, LossCause, Losses, MmuCounters};
 pub use entry::PageSize;
 pub use flush::{GeneralProtection, Pcide};
 pub use state::Mmu;

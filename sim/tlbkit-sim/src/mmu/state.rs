@@ -1,13 +1,13 @@
-//! The translation hardware of one CPU: its arrays, what is loaded, and what it has counted.
+//! The translation hardware of one CPU: its arrays, the tag and the root that are loaded, and what it has counted.
 
 use std::sync::Arc;
 
 use tlbkit::{Cr3, Pcid, PhysAddr};
 use tlbkit_arch::addr::half_bytes;
 
-use super::config::{Config, Fracturing};
+use super::config::{Fracturing, MmuConfig};
 use super::cost::Meter;
-use super::counters::Counters;
+use super::counters::MmuCounters;
 use super::entry::{DIRTY, GLOBAL, PRESENT, PageSize};
 use super::level::Level;
 use super::lines::NearLines;
@@ -17,13 +17,13 @@ use super::wide::Wide;
 /// The translation hardware of one CPU.
 #[derive(Clone, Debug)]
 pub struct Mmu {
-    pub(super) config: Arc<Config>,
+    pub(super) config: Arc<MmuConfig>,
     pub(super) l1: Level,
     pub(super) stlb: Level,
     pub(super) path: Level<Wide>,
     pub(super) near: NearLines,
     pub(super) meter: Meter,
-    pub(super) counters: Counters,
+    pub(super) counters: MmuCounters,
     pub(super) cr3: Cr3,
     /// CR4.PCIDE.
     pub(super) pcide: bool,
@@ -57,7 +57,7 @@ impl Mmu {
     /// If the configuration is impossible: sets not a power of two, a page size in two arrays of a level or in no first
     /// level array although smaller ones are.
     #[must_use]
-    pub fn new(config: impl Into<Arc<Config>>) -> Self {
+    pub fn new(config: impl Into<Arc<MmuConfig>>) -> Self {
         let config = config.into();
         let l1 = Level::new(&config.l1);
         Self {
@@ -66,7 +66,7 @@ impl Mmu {
             path: Level::new(&config.path.arrays()),
             near: NearLines::new(config.costs.hot_lines),
             meter: Meter::new(&config.costs),
-            counters: Counters::default(),
+            counters: MmuCounters::default(),
             cr3: Cr3::flushing(PhysAddr(0), Pcid(0)),
             pcide: config.pcid,
             met: vec![Pcid(0)],
@@ -100,20 +100,20 @@ impl Mmu {
         self.met[usize::from(self.tag)]
     }
 
-    /// Totals.
+    /// What this hardware has counted.
     #[must_use]
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &MmuCounters {
         &self.counters
     }
 
     /// Totals, which begin again at zero.
-    pub fn take_counters(&mut self) -> Counters {
+    pub fn take_counters(&mut self) -> MmuCounters {
         std::mem::take(&mut self.counters)
     }
 
     /// The configuration.
     #[must_use]
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &MmuConfig {
         &self.config
     }
 
@@ -125,7 +125,7 @@ impl Mmu {
 
 /// With fracturing everything is cached in base pages; else a size without a first-level array of its own is cached in
 /// pieces of the next smaller size that has one.
-fn cached_sizes(config: &Config, l1: &Level) -> [PageSize; 3] {
+fn cached_sizes(config: &MmuConfig, l1: &Level) -> [PageSize; 3] {
     PageSize::ALL.map(|size| match config.fracturing {
         Fracturing::On => PageSize::Small,
         Fracturing::Off => {

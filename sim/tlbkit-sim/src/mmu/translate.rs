@@ -1,9 +1,9 @@
-//! One access: first level, second level, walk.
+//! One access: it looks in the first level, then in the second level, and then it walks.
 
 use tlbkit::VirtAddr;
 use tlbkit_arch::addr::is_canonical_within;
 
-use super::access::{Access, Fault, Hit, Mode, Need, Overlap, Tables};
+use super::access::{Access, Fault, Hit, Need, Overlap, Privilege, Tables};
 use super::cost::Meter;
 use super::entry::{PageSize, Spot};
 use super::fill::{Held, address};
@@ -21,7 +21,7 @@ impl Mmu {
         &mut self,
         va: VirtAddr,
         access: Access,
-        mode: Mode,
+        mode: Privilege,
         overlap: Overlap,
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {

@@ -10,8 +10,8 @@ use std::cell::Cell;
 use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
 use tlbkit_arch::{SplitMix64, entry_at};
 
-use super::access::{Access, Mode, Overlap, Tables};
-use super::config::{ArrayConfig, Config, PathCaches};
+use super::access::{Access, Overlap, Privilege, Tables};
+use super::config::{ArrayConfig, MmuConfig, PathCaches};
 use super::entry::PageSize;
 use super::state::Mmu;
 
@@ -128,10 +128,10 @@ impl Tables for FlatTables {
 
 /// The hardware of the comparison.
 #[must_use]
-pub fn reference_config() -> Config {
+pub fn reference_config() -> MmuConfig {
     let l1 = ArrayConfig::lru(&[PageSize::Small], 16, 4);
     let stlb = ArrayConfig::lru(&[PageSize::Small], 128, 16);
-    Config::counting(vec![l1], vec![stlb], PathCaches { pml4e: 4, pdpte: 4, pde: 32 })
+    MmuConfig::counting(vec![l1], vec![stlb], PathCaches { pml4e: 4, pdpte: 4, pde: 32 })
 }
 
 /// Runs packed accesses in user mode and returns a sum of the physical addresses, so that nothing is left out.
@@ -143,7 +143,7 @@ pub fn replay(mmu: &mut Mmu, tables: &FlatTables, accesses: &[u64]) -> u64 {
     let mut sum = 0_u64;
     for &packed in accesses {
         let access = if packed & STORE == 0 { Access::Read } else { Access::Write };
-        let hit = mmu.translate(VirtAddr(packed & !STORE), access, Mode::User, Overlap::Independent, tables);
+        let hit = mmu.translate(VirtAddr(packed & !STORE), access, Privilege::User, Overlap::Independent, tables);
         sum = sum.wrapping_add(hit.expect("the regions are mapped").pa.0);
     }
     sum

@@ -27,14 +27,14 @@ pub(super) struct Request {
 /// Where the upper levels lead.
 enum Descent {
     /// To a page table, which is to be read.
-    Table(Step),
+    Table(PartialWalk),
     /// To a page, which has been filled in.
     Page(Hit),
 }
 
 /// A walk on its way down.
 #[derive(Clone, Copy)]
-struct Step {
+struct PartialWalk {
     /// The table to read next: 1 is a page table, 4 a PML4.
     level: u32,
     table: PhysAddr,
@@ -83,25 +83,25 @@ impl Mmu {
     }
 
     /// The deepest directory that a paging-structure entry leads to, else the root.
-    fn enter_higher(&mut self, va: VirtAddr) -> Step {
+    fn enter_higher(&mut self, va: VirtAddr) -> PartialWalk {
         for kind in [PageSize::Large, PageSize::Huge] {
             if let Some(data) = self.path.lookup(path_spot(va, kind)) {
                 return self.enter_by(data, kind);
             }
         }
         let level = self.config.levels as u32;
-        Step { level, table: self.cr3.root(), grants: GRANT_ALL, cost: self.meter.walk() }
+        PartialWalk { level, table: self.cr3.root(), grants: GRANT_ALL, cost: self.meter.walk() }
     }
 
     #[inline(always)]
-    fn enter_by(&self, data: u64, kind: PageSize) -> Step {
+    fn enter_by(&self, data: u64, kind: PageSize) -> PartialWalk {
         let table = PhysAddr(entry::frame_of(data));
-        Step { level: kind as u32 + 1, table, grants: data & GRANT_ALL, cost: self.meter.walk() }
+        PartialWalk { level: kind as u32 + 1, table, grants: data & GRANT_ALL, cost: self.meter.walk() }
     }
 
     /// Reads the entry for `va` in the table of the step, which keeps the rights that are left.
     #[inline(always)]
-    fn read_entry(&mut self, step: &mut Step, va: VirtAddr, tables: &(impl Tables + ?Sized)) -> (PhysAddr, u64) {
+    fn read_entry(&mut self, step: &mut PartialWalk, va: VirtAddr, tables: &(impl Tables + ?Sized)) -> (PhysAddr, u64) {
         let at = entry_at(step.table, va, step.level);
         let entry = tables.read(at);
         let depth = if Pte(entry).is_leaf(step.level) { Depth::Leaf } else { Depth::Upper };
@@ -113,7 +113,7 @@ impl Mmu {
 
     /// Caches the step that led to `step.table`.
     #[inline(never)]
-    fn remember(&mut self, va: VirtAddr, step: &Step) {
+    fn remember(&mut self, va: VirtAddr, step: &PartialWalk) {
         let kind = match step.level {
             1 => PageSize::Small,
             2 => PageSize::Large,
@@ -131,7 +131,7 @@ impl Mmu {
     fn finish(
         &mut self,
         request: Request,
-        step: Step,
+        step: PartialWalk,
         (at, entry): (PhysAddr, u64),
         tables: &(impl Tables + ?Sized),
     ) -> Result<Hit, Fault> {

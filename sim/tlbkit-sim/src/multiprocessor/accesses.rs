@@ -10,10 +10,10 @@ use tlbkit::{PhysAddr, VirtAddr};
 
 use super::agenda::NEVER;
 use super::processor::{Irqs, Processor};
-use super::spin::Found;
+use super::spin::LineFound;
 use super::system::Multiprocessor;
 use crate::lines::{LineId, Reach, word_bit};
-use crate::mmu::{Access, Fault, Hit, Mode, Overlap, Source, Tables};
+use crate::mmu::{Access, Fault, Hit, Overlap, Privilege, Source, Tables};
 use crate::observer::{Cause, LineUse};
 
 thread_local! {
@@ -22,10 +22,13 @@ thread_local! {
 
 /// The observer of the host's thread: called before each atomic access of the protocol takes effect.
 pub(crate) fn observe(access: AtomicAccess, address: usize) {
-    if let Some(machine) = ON_THREAD.get()
-        && !(access == AtomicAccess::Load && machine.streak.repeats(address, machine.costs.lines.local_cycles))
-        && machine.running_cpu().is_some()
-    {
+    let Some(machine) = ON_THREAD.get() else { return };
+    if machine.running_cpu().is_none() {
+        return;
+    }
+    if access == AtomicAccess::Load && machine.streak.repeats(address, machine.costs.lines.local_cycles) {
+        machine.tally.note_access();
+    } else {
         machine.look_up(access, address);
     }
 }
@@ -58,6 +61,7 @@ impl Multiprocessor {
         if access == AtomicAccess::Rmw {
             processor.advance_to(processor.drained_at.get(), processor.cause());
         }
+        self.tally.note_access();
         let now = processor.now();
         let charge = self.lines.borrow_mut().access(cpu as u32, access, line, now);
         let line_use = if charge.set_words & word_bit(address) != 0 { LineUse::CpuSet } else { LineUse::Other };
@@ -67,7 +71,7 @@ impl Multiprocessor {
         let until = self.horizon.get().saturating_add(ahead + 1).min(processor.takes_at());
         self.streak.begin(processor, address, charge.set_words, until);
         if access == AtomicAccess::Load {
-            processor.spin.borrow_mut().load(line, if charge.was_held { Found::Held } else { Found::Fetched });
+            processor.spin.borrow_mut().load(line, if charge.was_held { LineFound::Held } else { LineFound::Fetched });
             return;
         }
         processor.spin.borrow_mut().disturb();
@@ -116,7 +120,7 @@ impl Processor {
         overlap: Overlap,
         tables: &impl Tables,
     ) -> Result<PhysAddr, Fault> {
-        let result = self.mmu.borrow_mut().translate(VirtAddr(va), access, Mode::User, overlap, tables);
+        let result = self.mmu.borrow_mut().translate(VirtAddr(va), access, Privilege::User, overlap, tables);
         let Hit { pa, cost } = match result {
             Ok(hit) => hit,
             Err(fault) => {
@@ -143,7 +147,7 @@ impl Processor {
     /// The fault that it raises, for which nothing is charged.
     pub(crate) fn load_as_kernel(&self, va: u64, tables: &impl Tables) -> Result<PhysAddr, Fault> {
         let mut mmu = self.mmu.borrow_mut();
-        let hit = mmu.translate(VirtAddr(va), Access::Read, Mode::Kernel, Overlap::Independent, tables)?;
+        let hit = mmu.translate(VirtAddr(va), Access::Read, Privilege::Kernel, Overlap::Independent, tables)?;
         self.advance_for(Cause::WalkKernel, u64::from(hit.cost.cycles));
         Ok(hit.pa)
     }

@@ -13,9 +13,9 @@ const ABSENT: u32 = u32::MAX;
 
 /// A time and a CPU: ordered by time, and CPUs that act at the same time by number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Entry(u128);
+struct NextAct(u128);
 
-impl Entry {
+impl NextAct {
     /// Later than all others: an empty place.
     const NONE: Self = Self(u128::MAX);
 
@@ -34,13 +34,13 @@ impl Entry {
 
 #[derive(Clone, Copy, Debug)]
 #[repr(align(64))]
-struct Group([Entry; GROUP]);
+struct Group([NextAct; GROUP]);
 
 impl Group {
     /// The earliest entry, and where in the group it is. Which one it is cannot be foreseen: two rounds of choices,
     /// none of which the others wait for, instead of branches.
     #[inline]
-    fn earliest(&self) -> (usize, Entry) {
+    fn earliest(&self) -> (usize, NextAct) {
         let [a, b, c, d] = self.0;
         let left = if b < a { (1, b) } else { (0, a) };
         let right = if d < c { (3, d) } else { (2, c) };
@@ -61,20 +61,20 @@ pub(crate) struct Agenda {
 
 impl Agenda {
     pub(crate) fn new(cpus: usize) -> Self {
-        let groups = vec![Group([Entry::NONE; GROUP]); (ROOT + cpus).div_ceil(GROUP)];
+        let groups = vec![Group([NextAct::NONE; GROUP]); (ROOT + cpus).div_ceil(GROUP)];
         Self { groups: groups.into(), end: ROOT, places: vec![ABSENT; cpus].into() }
     }
 
     /// The earliest.
     pub(crate) fn first(&self) -> Option<(u64, u32)> {
         let first = self.entry(ROOT);
-        (first != Entry::NONE).then(|| (first.at(), first.cpu()))
+        (first != NextAct::NONE).then(|| (first.at(), first.cpu()))
     }
 
     /// The earliest but the first.
     pub(crate) fn second(&self) -> Option<(u64, u32)> {
         let (_, second) = self.groups.get(children_of(ROOT))?.earliest();
-        (second != Entry::NONE).then(|| (second.at(), second.cpu()))
+        (second != NextAct::NONE).then(|| (second.at(), second.cpu()))
     }
 
     /// When the CPU acts next, or never.
@@ -87,7 +87,7 @@ impl Agenda {
 
     /// Adds the CPU, or moves it.
     pub(crate) fn set(&mut self, cpu: u32, at: u64) {
-        let entry = Entry::new(at, cpu);
+        let entry = NextAct::new(at, cpu);
         match self.places[cpu as usize] {
             ABSENT => {
                 self.end += 1;
@@ -104,14 +104,14 @@ impl Agenda {
             return;
         }
         self.end -= 1;
-        let last = std::mem::replace(self.entry_mut(self.end), Entry::NONE);
+        let last = std::mem::replace(self.entry_mut(self.end), NextAct::NONE);
         if last.cpu() != cpu {
             self.settle(place as usize, last);
         }
     }
 
     /// Puts the entry at the place of another, and then where it belongs.
-    fn settle(&mut self, place: usize, entry: Entry) {
+    fn settle(&mut self, place: usize, entry: NextAct) {
         if entry < self.entry(place) {
             self.rise(place, entry);
         } else {
@@ -120,7 +120,7 @@ impl Agenda {
     }
 
     /// Puts the entry at the place, or above it as far as it is earlier.
-    fn rise(&mut self, mut place: usize, entry: Entry) {
+    fn rise(&mut self, mut place: usize, entry: NextAct) {
         while place > ROOT {
             let above = parent_of(place);
             if self.entry(above) < entry {
@@ -133,7 +133,7 @@ impl Agenda {
     }
 
     /// Puts the entry at the place, or below it as far as others are earlier.
-    fn sink(&mut self, mut place: usize, entry: Entry) {
+    fn sink(&mut self, mut place: usize, entry: NextAct) {
         while let Some(children) = self.groups.get(children_of(place)) {
             let (offset, earliest) = children.earliest();
             if entry < earliest {
@@ -145,16 +145,16 @@ impl Agenda {
         self.put(place, entry);
     }
 
-    fn put(&mut self, place: usize, entry: Entry) {
+    fn put(&mut self, place: usize, entry: NextAct) {
         *self.entry_mut(place) = entry;
         self.places[entry.cpu() as usize] = place as u32;
     }
 
-    fn entry(&self, place: usize) -> Entry {
+    fn entry(&self, place: usize) -> NextAct {
         self.groups[place / GROUP].0[place % GROUP]
     }
 
-    fn entry_mut(&mut self, place: usize) -> &mut Entry {
+    fn entry_mut(&mut self, place: usize) -> &mut NextAct {
         &mut self.groups[place / GROUP].0[place % GROUP]
     }
 }

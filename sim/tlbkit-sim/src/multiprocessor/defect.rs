@@ -5,7 +5,7 @@ use std::cell::Cell;
 /// What the machine loses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Defect {
-    /// Nothing.
+    /// It loses nothing.
     #[default]
     None,
     /// Every INVLPG and INVPCID after so many.

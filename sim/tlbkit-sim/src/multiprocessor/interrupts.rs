@@ -2,15 +2,7 @@
 
 use super::processor::Irqs;
 use super::system::Multiprocessor;
-
-/// What an interrupt is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Vector {
-    /// A request of the protocol.
-    Flush,
-    /// There is a task to run.
-    Kick,
-}
+use super::tally::Vector;
 
 impl Multiprocessor {
     /// The running CPU interrupts `to`, which is idle, because there is a task for it to run.
@@ -31,6 +23,7 @@ impl Multiprocessor {
             Vector::Flush => &target.flush_due,
             Vector::Kick => &target.kick_due,
         };
+        self.tally.note_sent(vector, due.get());
         due.set(due.get().min(from + transit + wake));
         if target.irqs() == Irqs::On {
             self.wake(to, due.get());

@@ -1,11 +1,17 @@
 //! The machine: CPUs, time, cache lines, interrupts, and the protocol's door to them. It knows no kernel.
 //!
-//! Each CPU has its own clock. The one that is furthest behind runs, ahead of the others as far as nothing that it does
-//! can matter to them: a touch of its own memory until an interrupt that was not sent yet could arrive, a cache hit as
-//! long as a transfer takes, a locked operation or a page-table store not at all. There it yields to whoever is now
-//! behind. A line that has not moved for long is taken to stay: a hit in it may run ahead like a touch, and with
-//! interrupts off to their end, so whoever takes such a line away may see it as much too early, once. One host thread,
-//! no host clock, ties by CPU number: one seed, one result.
+//! Each CPU has its own clock. The CPU whose clock is furthest behind runs. It may run ahead of the others only as far
+//! as nothing that it does can matter to them; then it yields to the CPU that is furthest behind now. How far that is
+//! depends on what it does:
+//!
+//! - A touch of its own memory may run ahead until an interrupt that has not been sent yet could arrive.
+//! - A hit in a shared cache line may run ahead by the time that a transfer of the line takes.
+//! - A locked operation or a store to a page table may not run ahead at all.
+//! - A line that has not moved for a long time is expected to stay. A hit in it may run ahead as a touch may; with
+//!   interrupts off, until they are on again. A CPU that takes such a line away may therefore see it that much too
+//!   early, once.
+//!
+//! There is one host thread and no host clock, and the lower CPU number decides a tie: one seed gives one result.
 //!
 //! | file | what |
 //! |---|---|
@@ -15,6 +21,7 @@
 //! | `turns` | whose turn it is; how CPUs yield, sleep and take interrupts |
 //! | `system` | the CPUs, and what they share |
 //! | `streak` | accesses that need not be looked up |
+//! | `tally` | what happened at the machine's own gates: a second count, for the audit |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
 //! | `agenda` | who is next |
@@ -35,6 +42,7 @@ mod processor;
 mod spin;
 mod streak;
 mod system;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod turns;
@@ -46,5 +54,6 @@ pub(crate) use port::{Port, answer_flush};
 pub(crate) use prefetch::prefetch;
 pub(crate) use processor::{Arrival, Ring};
 pub(crate) use system::Multiprocessor;
+pub(crate) use tally::InterruptTally;
 
 pub use defect::Defect;

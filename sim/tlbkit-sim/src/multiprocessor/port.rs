@@ -1,12 +1,13 @@
 //! The door of the protocol to one simulated CPU.
 
+use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, LocalFlush, SpaceToken, VirtAddr,
+    AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, LocalFlush, SpaceToken, VirtAddr,
 };
 
-use super::interrupts::Vector;
 use super::processor::{Arrival, Irqs, Processor, Ring};
 use super::system::Multiprocessor;
+use super::tally::Vector;
 use crate::mmu::Mmu;
 use crate::observer::Cause;
 
@@ -44,13 +45,18 @@ impl Port {
     fn ipi(&self, to: usize) {
         let target = &self.machine.processors[to];
         self.machine.observer.flush_interrupt_sent(self.cpu, &target.mmu.borrow(), target.class.get());
-        if !self.machine.defect.loses_interrupt() {
+        if self.machine.defect.loses_interrupt() {
+            self.machine.tally.note_lost();
+        } else {
             self.machine.deliver(to, Vector::Flush);
         }
     }
 }
 
 impl Hardware for Port {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         self.machine.features
     }
@@ -112,6 +118,15 @@ impl Hardware for Port {
         self.machine.relax();
     }
 
+    /// A simulated machine loses no interrupt but by a defect of its own, which is looked for elsewhere: it waits on.
+    fn late(&self, _cpu: CpuId) -> Late {
+        Late::Wait
+    }
+
+    fn patience_rounds(&self) -> u32 {
+        u32::MAX
+    }
+
     fn irqs_enabled(&self) -> bool {
         self.processor().irqs() == Irqs::On
     }
@@ -129,8 +144,8 @@ impl Hardware for Port {
         result
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        self.machine.space(token)
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(self.machine.space(token))
     }
 
     /// A flush has phases, each with its own account; it ends on the one that it began on. Raising the generation and

@@ -67,7 +67,7 @@ pub(crate) struct Processor {
 const _: () = assert!(size_of::<Processor>() == 128);
 
 impl Processor {
-    pub(super) fn new(config: &Arc<mmu::Config>) -> Self {
+    pub(super) fn new(config: &Arc<mmu::MmuConfig>) -> Self {
         Self {
             clock: Cell::new(0),
             flush_due: Cell::new(NEVER),
@@ -172,6 +172,16 @@ impl Processor {
     /// True while the CPU waits for an interrupt.
     pub(crate) fn is_halted(&self) -> bool {
         self.is_halted.get()
+    }
+
+    /// When a flush interrupt is due, if ever.
+    pub(crate) fn flush_due_at(&self) -> u64 {
+        self.flush_due.get()
+    }
+
+    /// When a wake-up is due, if ever.
+    pub(crate) fn kick_due_at(&self) -> u64 {
+        self.kick_due.get()
     }
 
     /// When the next interrupt is due, whether or not it would be taken.

@@ -11,10 +11,10 @@ const MOST_LINES: usize = 32;
 
 /// Where a load found its line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Found {
+pub(crate) enum LineFound {
     /// In this CPU's cache.
     Held,
-    /// Elsewhere.
+    /// Not there, so it had to be fetched.
     Fetched,
 }
 
@@ -37,12 +37,12 @@ enum Turn {
 impl Spin {
     /// A load of `line`, which this CPU holds or must fetch. One that was loaded in this turn and must be fetched again
     /// has been written meanwhile, maybe the very word that the turn looked at first.
-    pub(crate) fn load(&mut self, line: LineId, found: Found) {
+    pub(crate) fn load(&mut self, line: LineId, found: LineFound) {
         if self.turn == Turn::Eventful {
             return;
         }
         match (self.loaded.contains(&line), found) {
-            (true, Found::Held) => {}
+            (true, LineFound::Held) => {}
             (false, _) if self.loaded.len() < MOST_LINES => self.loaded.push(line),
             _ => self.turn = Turn::Eventful,
         }
@@ -71,12 +71,12 @@ mod tests {
     #[test]
     fn only_a_whole_turn_of_loads_may_be_slept_through() {
         let mut spin = Spin::default();
-        spin.load(LINE, Found::Held);
+        spin.load(LINE, LineFound::Held);
         assert_eq!(spin.end_turn(), [], "what came before the first turn is unknown");
-        spin.load(LINE, Found::Fetched);
-        spin.load(LINE, Found::Held);
+        spin.load(LINE, LineFound::Fetched);
+        spin.load(LINE, LineFound::Held);
         assert_eq!(spin.end_turn(), [LINE]);
-        spin.load(LINE, Found::Held);
+        spin.load(LINE, LineFound::Held);
         spin.disturb();
         assert_eq!(spin.end_turn(), []);
     }
@@ -85,8 +85,8 @@ mod tests {
     fn a_line_lost_and_fetched_again_within_a_turn_may_have_changed() {
         let mut spin = Spin::default();
         spin.end_turn();
-        spin.load(LINE, Found::Held);
-        spin.load(LINE, Found::Fetched);
+        spin.load(LINE, LineFound::Held);
+        spin.load(LINE, LineFound::Fetched);
         assert_eq!(spin.end_turn(), []);
     }
 }

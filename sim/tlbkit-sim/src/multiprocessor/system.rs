@@ -12,6 +12,7 @@ use super::defect::{Defect, DefectCounter};
 use super::prefetch::Frames;
 use super::processor::{Processor, Ring};
 use super::streak::Streak;
+use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
 use crate::machine::Machine;
 use crate::observer::Observer;
@@ -36,7 +37,7 @@ pub(crate) struct Multiprocessor {
     pub(super) defect: DefectCounter,
     pub(super) features: Features,
     /// Spaces by their tokens; none while one is being made.
-    spaces: RefCell<Vec<Option<&'static AddressSpace<'static>>>>,
+    spaces: RefCell<Vec<Option<&'static AddressSpace>>>,
     /// Spaces whose last lazy reference is gone.
     pub(super) unreferenced: RefCell<Vec<SpaceToken>>,
     cpus_per_socket: usize,
@@ -47,6 +48,7 @@ pub(crate) struct Multiprocessor {
     /// From then on a touch by the running CPU must let others run first, or something is due; 0 where that is unknown.
     pub(super) limit: Cell<u64>,
     pub(super) streak: Streak,
+    pub(super) tally: Tally,
     pub(super) now: Cell<u64>,
     pub(super) current: Cell<usize>,
     pub(super) frames: Frames,
@@ -83,6 +85,7 @@ impl Multiprocessor {
             horizon: Cell::new(NEVER),
             limit: Cell::new(0),
             streak: Streak::new(),
+            tally: Tally::default(),
             now: Cell::new(0),
             current: Cell::new(NOBODY),
             frames: Frames::new(cpus),
@@ -148,6 +151,16 @@ impl Multiprocessor {
         self.lines.borrow().counters()
     }
 
+    /// Cycles that CPUs were charged for accesses to shared cache lines.
+    pub(crate) fn line_cycles(&self) -> u64 {
+        self.lines.borrow().charged_cycles()
+    }
+
+    /// What was counted at the machine's gates.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
     /// These words are a set of CPUs: their lines are accounted for apart.
     pub(crate) fn mark_cpu_set(&self, set: &[AtomicU64]) {
         let addresses = set.as_ptr_range();
@@ -162,12 +175,12 @@ impl Multiprocessor {
     }
 
     /// From now on the token names the space.
-    pub(crate) fn set_space(&self, token: SpaceToken, space: &'static AddressSpace<'static>) {
+    pub(crate) fn set_space(&self, token: SpaceToken, space: &'static AddressSpace) {
         let before = self.spaces.borrow_mut()[token.0 as usize].replace(space);
         assert!(before.is_none(), "a token names one space");
     }
 
-    pub(super) fn space(&self, token: SpaceToken) -> &'static AddressSpace<'static> {
+    pub(super) fn space(&self, token: SpaceToken) -> &'static AddressSpace {
         self.spaces.borrow()[token.0 as usize].expect("a space that was made")
     }
 

@@ -4,11 +4,11 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use tlbkit::sync::{AtomicU64, Observer as AtomicsObserver, Ordering, set_observer};
-use tlbkit::{CpuState, PhysAddr, Policy, Tlb};
+use tlbkit::{CpuId, CpuState, Hardware, PhysAddr, Policy, Tlb};
 
 use super::agenda::NEVER;
-use super::interrupts::Vector;
 use super::system::FlushHandler;
+use super::tally::Vector;
 use super::{Defect, Fiber, Multiprocessor, observe};
 use crate::keep::{Keep, KeptWords};
 use crate::lines::SETTLED_CYCLES;
@@ -60,8 +60,8 @@ fn play(parts: [Part; 2]) -> u64 {
     let policy = Policy::preset("linux-6.18").expect("a preset");
     let tlb = Tlb::new(states.get(), words.get(), PhysAddr(1 << 40), policy);
     let model = Machine::builtin("ivybridge-8thread").expect("a built-in machine");
-    let nobody_flushes: FlushHandler = |_, _, _| unreachable!("no CPU sends a flush interrupt");
-    let machine = Multiprocessor::new(&model, 2, tlb, nobody_flushes, Observer::new(2, None), Defect::None);
+    let does_nothing: FlushHandler = |_, _, _| ();
+    let machine = Multiprocessor::new(&model, 2, tlb, does_nothing, Observer::new(2, None), Defect::None);
     let kept = Keep::new(Box::new(machine));
     let (machine, shared) = (kept.get(), Rc::new(Shared::default()));
     let mut cpus = [0, 1].map(|cpu| {
@@ -160,5 +160,86 @@ fn repeated_loads_are_charged_to_the_account_that_each_was_on() {
             assert_eq!((spent[0] + spent[1], 5), (cpu.now(), machine.line_counters().hits));
         },
         |_, _| (),
+    ]);
+}
+
+/// What a CPU has spent on one account.
+fn spent(machine: &Multiprocessor, cpu: usize, cause: Cause) -> u64 {
+    machine.processor(cpu).ledger().of(cause)
+}
+
+#[test]
+fn an_interrupt_is_charged_once_to_its_sender_and_once_to_whoever_takes_it() {
+    /// By then the receiver has halted.
+    const SENT_AT: u64 = 100_000;
+    play([
+        |machine, _| {
+            let sender = machine.running();
+            machine.sleep_until(SENT_AT, Cause::Idle);
+            sender.within(Cause::Kernel, || machine.send_kick(1));
+            machine.with_cpu(0, |cpu| cpu.hardware().send_ipi(CpuId(1)));
+            let costs = &machine.costs;
+            assert_eq!(spent(machine, 0, Cause::Kernel), costs.ipi_send, "the wake-up");
+            assert_eq!(spent(machine, 0, Cause::FlushSend), costs.ipi_send, "the request");
+            assert_eq!(sender.now(), SENT_AT + 2 * costs.ipi_send);
+        },
+        |machine, _| {
+            machine.halt();
+            let costs = &machine.costs;
+            let arrived = SENT_AT + costs.ipi_send + costs.ipi_same_socket + costs.idle_wake;
+            assert_eq!(machine.running().now(), arrived, "the wake-up comes first");
+            machine.sync(NEVER);
+            // The request arrives while the handler of the wake-up runs.
+            assert_eq!(spent(machine, 1, Cause::Interrupt), 2 * costs.interrupt);
+            let (ledger, ipis) = (machine.running().ledger(), machine.observer().ipis());
+            assert_eq!(ledger.total(), machine.running().now());
+            assert_eq!((ipis.sent, ipis.received, ipis.wakes_sent), (1, 1, 1));
+        },
+    ]);
+}
+
+#[test]
+fn requests_that_come_together_are_one_interrupt_and_none_is_lost_count_of() {
+    play([
+        |machine, _| {
+            machine.with_cpu(0, |cpu| (0..3).for_each(|_| cpu.hardware().send_ipi(CpuId(1))));
+        },
+        |machine, _| {
+            machine.running().disable_interrupts();
+            machine.sleep_until(1_000_000, Cause::Idle);
+            machine.enable_interrupts();
+            assert_eq!(spent(machine, 1, Cause::Interrupt), machine.costs.interrupt);
+            let tally = machine.tally().flush_interrupts();
+            assert_eq!((tally.sent, tally.merged, tally.taken), (3, 2, 1));
+            assert_eq!((machine.observer().ipis().sent, machine.observer().ipis().received), (3, 1));
+        },
+    ]);
+}
+
+#[test]
+fn a_transfer_of_a_line_is_counted_and_charged_once() {
+    play([
+        |machine, shared| {
+            shared.word.0.fetch_add(1, ORDER);
+            let (costs, cpu) = (machine.costs.lines, machine.running());
+            assert_eq!(cpu.now(), costs.same_socket_cycles + costs.locked_cycles, "from memory");
+            shared.word.0.fetch_add(1, ORDER);
+            machine.end_streak();
+            let local = costs.local_cycles + costs.locked_cycles;
+            assert_eq!(cpu.now(), costs.same_socket_cycles + costs.locked_cycles + local);
+            assert_eq!((cpu.ledger().line_cycles(), machine.line_cycles()), (cpu.now(), cpu.now()));
+            assert_eq!(machine.tally().accesses(), 2);
+        },
+        |machine, shared| {
+            machine.sleep_until(1_000_000, Cause::Idle);
+            shared.word.0.load(ORDER);
+            shared.word.0.load(ORDER);
+            machine.end_streak();
+            let (costs, counters) = (machine.costs.lines, machine.line_counters());
+            let spent = costs.same_socket_cycles + costs.local_cycles;
+            assert_eq!(machine.running().now(), 1_000_000 + spent);
+            assert_eq!((counters.same_socket, counters.cross_socket, counters.hits), (2, 0, 2));
+            assert_eq!(machine.running().ledger().line_cycles(), spent);
+        },
     ]);
 }

@@ -8,6 +8,7 @@ use super::fiber;
 use super::prefetch::prefetch;
 use super::processor::{Irqs, Processor, Ring};
 use super::system::{Multiprocessor, NOBODY};
+use super::tally::Vector;
 use crate::observer::Cause;
 
 /// Whose turn it is.
@@ -128,9 +129,11 @@ impl Multiprocessor {
             processor.advance(self.costs.interrupt);
             if processor.kick_due.get() <= now {
                 processor.kick_due.set(NEVER);
+                self.tally.note_taken(Vector::Kick);
             }
             if processor.flush_due.get() <= now {
                 processor.flush_due.set(NEVER);
+                self.tally.note_taken(Vector::Flush);
                 self.observer.flush_interrupt_taken();
                 (self.flush_handler)(self, cpu, ring);
             }

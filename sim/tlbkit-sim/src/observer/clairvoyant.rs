@@ -8,14 +8,13 @@
 #[cfg(test)]
 mod tests;
 
-use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
+use tlbkit::{PAGE_BYTES, Pcid, PhysAddr, Stride, VirtAddr};
 
 use super::ledger::Class;
 use crate::mmu::{self, Mmu};
 
-/// The first table of the user half lies one frame above the kernel's, and its tag differs in one bit.
-const USER_HALF_BYTES: u64 = 4096;
-const USER_BIT: u16 = 1 << 11;
+/// The first table of the user half lies one frame above the kernel's.
+const USER_HALF_BYTES: u64 = PAGE_BYTES;
 
 /// Whose mappings an operation changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,7 +53,7 @@ impl Operation {
                 if loaded != root && loaded.0 != root.0 + USER_HALF_BYTES {
                     return false;
                 }
-                let halves = [mmu.pcid(), Pcid(mmu.pcid().0 ^ USER_BIT)];
+                let halves = [mmu.pcid(), Pcid(mmu.pcid().0 ^ Pcid::USER_BIT)];
                 halves.into_iter().any(|tag| {
                     class == Class::Task && self.holds(mmu, tag)
                         || self.unhooked.iter().any(|&table| mmu.holds_path(tag, table))

@@ -259,7 +259,7 @@ impl Observer {
         self.sizes.borrow().all()
     }
 
-    /// Interrupts.
+    /// The counters of interrupts.
     pub(crate) fn ipis(&self) -> IpiCounters {
         self.ipis.get()
     }

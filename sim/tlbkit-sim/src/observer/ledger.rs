@@ -65,11 +65,11 @@ pub enum Class {
 /// Cycles of one cause: its parts lie side by side, so that charging them touches one line of the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct Spending {
-    /// All.
+    /// All cycles that were spent.
     pub cycles: u64,
-    /// Of those, waiting for cache lines.
+    /// Of those, the cycles spent waiting for cache lines.
     pub line_cycles: u64,
-    /// Of those, for lines of CPU sets.
+    /// Of those, the cycles spent waiting for lines of CPU sets.
     pub set_cycles: u64,
 }
 
@@ -149,6 +149,18 @@ impl Ledger {
     #[must_use]
     pub fn of(&self, cause: Cause) -> u64 {
         self.idle.of(cause) + self.task.of(cause)
+    }
+
+    /// Cycles of all causes, whoever ran.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.idle.total() + self.task.total()
+    }
+
+    /// Of those, waiting for cache lines.
+    #[must_use]
+    pub fn line_cycles(&self) -> u64 {
+        Cause::ALL.into_iter().map(|cause| self.idle.on(cause).line_cycles + self.task.on(cause).line_cycles).sum()
     }
 
     /// Adds another CPU's.

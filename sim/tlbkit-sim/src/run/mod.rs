@@ -2,9 +2,10 @@
 //!
 //! The same four give the same outcome, bit by bit, on any host.
 
+mod audit;
 mod outcome;
 mod settings;
 pub(crate) mod stage;
 
-pub use outcome::{Outcome, ReasonCounts, TlbCounters};
+pub use outcome::{ReasonCounts, RunOutcome, TlbCounters};
 pub use settings::Run;

@@ -1,4 +1,4 @@
-//! What a run gives.
+//! What a run gives: its score and time, and what machine, kernel and protocol counted.
 
 use serde::{Serialize, Serializer};
 use tlbkit::{CpuStats, Place, Reason};
@@ -39,7 +39,7 @@ fn by_cause<S: Serializer>(lost: &[u64; mmu::LossCause::ALL.len()], serializer: 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct ReasonCounts {
     /// The reason.
-    #[serde(with = "ReasonName")]
+    #[serde(serialize_with = "by_name")]
     pub reason: Reason,
     /// Flushes of user addresses on the CPU that asked.
     pub local: u64,
@@ -49,22 +49,16 @@ pub struct ReasonCounts {
     pub kernel: u64,
 }
 
-/// How [`Reason`], whose crate knows nothing of serde, is written out.
-#[derive(Serialize)]
-#[serde(remote = "Reason", rename_all = "snake_case")]
-enum ReasonName {
-    RemovePte,
-    RemoveAll,
-    WriteProtect,
-    Fork,
-    CopyOnWrite,
-    Enter,
-    FreeTable,
-    KernelEnter,
-    KernelRemove,
-    ForeignTables,
-    Migrate,
-    Destroy,
+/// Writes a reason, whose crate knows nothing of serde, as its name in small letters: `remove_pte`.
+fn by_name<S: Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    let mut name = String::new();
+    for letter in format!("{reason:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_lowercase());
+    }
+    serializer.serialize_str(&name)
 }
 
 /// The counts of each reason; none for a run that was not counted.
@@ -84,12 +78,16 @@ fn reasons(stats: &[CpuStats]) -> Vec<ReasonCounts> {
 
 /// One run's result.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// What the workload counted.
     pub score: u64,
     /// Cycles from the first task's start to the last task's end.
     pub elapsed_cycles: u64,
-    /// The same in seconds of the machine's clock.
+    /// Cycles up to which every CPU is accounted for: the same, or more if a CPU was in an interrupt when the last task
+    /// ended. The accounts of each CPU add up to this.
+    #[serde(skip)]
+    pub accounted_cycles: u64,
+    /// The elapsed cycles in seconds of the machine's clock.
     pub elapsed_seconds: f64,
     /// Score a second.
     pub score_per_second: f64,
@@ -97,9 +95,9 @@ pub struct Outcome {
     pub ledger: Ledger,
     /// The same per CPU.
     pub ledger_by_cpu: Vec<Ledger>,
-    /// Translation.
+    /// What the translation hardware of all CPUs counted.
     pub tlb: TlbCounters,
-    /// Interrupts.
+    /// Interrupts between CPUs.
     pub ipis: IpiCounters,
     /// Flushes, and what perfect knowledge would have left out.
     pub flushes: FlushCounters,
@@ -120,7 +118,7 @@ pub struct Outcome {
     pub data_left: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     pub(super) fn of(kernel: &Kernel, stats: &[CpuStats], frequency_mhz: f64) -> Self {
         let machine = kernel.machine();
         let observer = machine.observer();
@@ -134,6 +132,7 @@ impl Outcome {
         Self {
             score,
             elapsed_cycles,
+            accounted_cycles: machine.processor(0).now(),
             elapsed_seconds,
             score_per_second: if elapsed_cycles == 0 { 0.0 } else { score as f64 / elapsed_seconds },
             ledger,

@@ -1,4 +1,4 @@
-//! What to run.
+//! What to run: a machine, a policy, a workload, and where the run ends.
 
 use tlbkit::Policy;
 use tlbkit_workloads::Workload;

@@ -1,10 +1,11 @@
-//! Putting a machine and its kernel up, letting them run, and taking them down.
+//! How a run is carried out: the machine and its kernel are built, they run to the end, and they are taken down.
 
 use tlbkit::sync::{Observer as AtomicsObserver, set_observer};
-use tlbkit::{Accounting, AddressSpace, CpuState, CpuStats, IrqsOff, Tlb};
+use tlbkit::{Accounting, CpuState, CpuStats, IrqsOff, Tlb};
 use tlbkit_pmap::KernelMap;
 
-use super::outcome::Outcome;
+use super::audit::audit;
+use super::outcome::RunOutcome;
 use super::settings::Run;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
@@ -33,7 +34,7 @@ impl Run<'_> {
     ///
     /// # Errors
     /// If a program found a wrong value, the kernel gave up, or nothing moves any more.
-    pub fn execute(&self) -> Result<Outcome, RunError> {
+    pub fn execute(&self) -> Result<RunOutcome, RunError> {
         if !(1..=MOST_CPUS).contains(&self.cpus) {
             return Err(RunError::Cpus(self.cpus));
         }
@@ -87,15 +88,14 @@ impl Stage {
         let observer = Observer::new(run.cpus, run.sample_cycles);
         let machine = Multiprocessor::new(run.machine, run.cpus, tlb, answer_flush, observer, run.defect);
         let machine = Keep::new(Box::new(machine));
-        // The last row of the protocol's words is the set of CPUs that run the kernel's own tables.
-        machine.get().mark_cpu_set(&matrix[matrix.len() - AddressSpace::set_words(run.cpus)..]);
+        machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
         let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles);
         let kernel = Keep::new(Box::new(kernel));
         let idle_fibers = Vec::new();
         Ok(Self { idle_fibers, kernel, _machine: machine, _map: map, _states: states, stats, _words: words })
     }
 
-    fn act(&mut self, kernel: &'static Kernel, run: &Run<'_>) -> Result<Outcome, RunError> {
+    fn act(&mut self, kernel: &'static Kernel, run: &Run<'_>) -> Result<RunOutcome, RunError> {
         self.boot(kernel)?;
         kernel.start_first(run.workload.first_task());
         kernel.machine().schedule(0, 0);
@@ -108,7 +108,8 @@ impl Stage {
             None if kernel.live_tasks() > 0 => Err(stuck(kernel)),
             None => {
                 kernel.idle_to_the_end();
-                Ok(Outcome::of(kernel, self.stats.get(), run.machine.system.frequency_mhz.value))
+                audit(kernel)?;
+                Ok(RunOutcome::of(kernel, self.stats.get(), run.machine.system.frequency_mhz.value))
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The protocol's door to one CPU: it stops before each shared access and each instruction, for the scheduler to decide
 //! who goes on.
 
-use tlbkit::sync::{Access, Word};
+use tlbkit::sync::{Access, AtomicU64, Word};
 use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, SpaceToken, VirtAddr};
 
 use super::Machine;
@@ -14,6 +14,7 @@ use super::instructions::Exception;
 use super::words::read_word;
 use super::world::World;
 use crate::oracle;
+use crate::program::kernel::End;
 
 /// One CPU as the protocol sees it.
 #[derive(Clone, Copy)]
@@ -51,7 +52,10 @@ impl Port<'_, '_> {
     }
 }
 
-impl Hardware for Port<'_, '_> {
+impl<'k> Hardware for Port<'_, 'k> {
+    type Set = &'k [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         self.world.machine.borrow().features
     }
@@ -115,6 +119,11 @@ impl Hardware for Port<'_, '_> {
         self.world.machine.borrow().late
     }
 
+    /// A CPU that never answers is found otherwise: the exploration does not end.
+    fn patience_rounds(&self) -> u32 {
+        u32::MAX
+    }
+
     fn irqs_enabled(&self) -> bool {
         let machine = self.world.machine.borrow();
         machine.cpus[self.cpu].irqs == Irqs::On
@@ -131,9 +140,9 @@ impl Hardware for Port<'_, '_> {
         result
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
         let space = self.world.spaces.get(token.0 as usize).and_then(|space| space.get());
-        space.expect("a token that was given out").space()
+        f(space.expect("a token that was given out").space())
     }
 
     fn event(&self, event: Event) {
@@ -149,6 +158,7 @@ impl Hardware for Port<'_, '_> {
             Event::Waiting(late) => machine.cpus[self.cpu].waits_for = Some(late.0),
             Event::LastLazyReference(token) => {
                 drop(machine);
+                self.world.kernel.set_end(token.0 as usize, End::Told);
                 self.world.kernel.owe_reclaim(self.cpu, token.0 as usize);
             }
             _ => {}
@@ -230,6 +240,10 @@ impl<'k> World<'k> {
         if !machine.is_live {
             return;
         }
+        if let Some(space) = self.dead_space_at(address) {
+            let finding = oracle::space::touched(&machine, space);
+            machine.report(finding);
+        }
         let (step, cpu) = (machine.step, machine.current);
         let machine = &mut *machine;
         machine.log.access(step, cpu, &machine.names, access, address);
@@ -242,6 +256,16 @@ impl<'k> World<'k> {
             }
             Access::Fence => machine.drain(),
         }
+    }
+
+    /// The space that was said to be free, and has a word at `address`.
+    fn dead_space_at(&self, address: usize) -> Option<usize> {
+        self.kernel.ended(End::Told).find(|&space| {
+            let space = self.spaces[space].get().expect("a space that has ended").space();
+            let (start, words) = (std::ptr::from_ref(space).addr(), space.cpus().words().as_ptr_range());
+            (start..start + size_of_val(space)).contains(&address)
+                || (words.start.addr()..words.end.addr()).contains(&address)
+        })
     }
 
     pub(crate) fn delay(&self, word: Word, value: u64) -> bool {

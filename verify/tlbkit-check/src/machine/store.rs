@@ -32,6 +32,15 @@ impl Machine {
         }
     }
 
+    /// What each CPU has stored so far arrives: a count that they have all lowered by locked operations is zero.
+    pub(crate) fn drain_all(&mut self) {
+        for cpu in 0..self.cpus.len() {
+            while !self.cpus[cpu].buffer.is_empty() {
+                self.drain_one(cpu);
+            }
+        }
+    }
+
     fn arrive(&mut self, store: &Store) {
         match store.to {
             Place::Shared(word) => {

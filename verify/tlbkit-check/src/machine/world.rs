@@ -9,12 +9,15 @@ use tlbkit_pmap::{KernelMap, Vm};
 use super::Machine;
 use crate::program::kernel::{Kernel, SPACES};
 
+/// A space whose set lies beside the others'.
+pub(crate) type Space<'k> = Vm<'k, &'k [AtomicU64]>;
+
 /// Everything of one run.
 pub(crate) struct World<'k> {
     pub(crate) machine: &'k RefCell<Machine>,
     pub(crate) tlb: &'k Tlb<'k>,
     pub(crate) kernel_map: &'k KernelMap<'k>,
-    pub(crate) spaces: [OnceCell<Vm<'k>>; SPACES],
+    pub(crate) spaces: [OnceCell<Space<'k>>; SPACES],
     pub(crate) sets: &'k [AtomicU64],
     /// What the kernel remembers.
     pub(crate) kernel: Kernel,

@@ -10,6 +10,7 @@ pub(crate) mod global;
 pub(crate) mod half;
 pub(crate) mod permission;
 pub(crate) mod progress;
+pub(crate) mod space;
 mod story;
 pub(crate) mod table;
 pub(crate) mod translation;

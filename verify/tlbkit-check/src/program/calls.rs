@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
-use tlbkit::{Hardware, PAGE_BYTES, SpaceToken};
-use tlbkit_pmap::{Backing, Fault, KernelWindow, Protection, Region, USER_END, Vm};
+use tlbkit::{Hardware, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
+use tlbkit_pmap::{Backing, Eviction, Fault, KernelWindow, Protection, Region, USER_END, Vm};
 
 use super::kernel::SPACES;
 use super::{Access, Content, Rights, pages};
 use crate::machine::core::Mode;
 use crate::machine::port::Protocol;
 use crate::machine::touch::Touched;
-use crate::machine::world::World;
+use crate::machine::values::Values;
+use crate::machine::world::{Space, World};
 
 /// Faults in a row after which an access is given up: other CPUs keep taking the page away.
 const RETRIES: usize = 8;
 
 impl<'k> World<'k> {
-    pub(super) fn vm(&self, space: usize) -> &Vm<'k> {
+    pub(super) fn vm(&self, space: usize) -> &Space<'k> {
         self.spaces[space].get().expect("a space that was made")
     }
 
@@ -46,7 +47,7 @@ impl<'k> World<'k> {
         space: usize,
         name: &'static str,
         range: &Range<u64>,
-        call: impl FnOnce(Protocol<'_, 'k, '_>, &Vm<'k>) -> R,
+        call: impl FnOnce(Protocol<'_, 'k, '_>, &Space<'k>) -> R,
     ) -> R {
         self.machine.borrow_mut().values.begin_change(space, range);
         let result = self.revoke(cpu, space, name, range, call);
@@ -61,7 +62,7 @@ impl<'k> World<'k> {
         space: usize,
         name: &'static str,
         range: &Range<u64>,
-        call: impl FnOnce(Protocol<'_, 'k, '_>, &Vm<'k>) -> R,
+        call: impl FnOnce(Protocol<'_, 'k, '_>, &Space<'k>) -> R,
     ) -> R {
         let vm = self.vm(space);
         self.machine.borrow_mut().begin(name, Some(vm.space().root().0), range.clone());
@@ -109,6 +110,36 @@ impl<'k> World<'k> {
         // As above.
         let _done = self.change(cpu, space, "dontneed", range, |handle, vm| {
             vm.dontneed(&handle, &self.bus(), range.start, count(range))
+        });
+    }
+
+    /// Takes the pages in `range` from every space that is alive, and flushes once.
+    pub(super) fn evict(&self, cpu: usize, range: &Range<u64>) {
+        let spaces: Vec<usize> = (0..SPACES).filter(|&space| self.kernel.is_alive(space)).collect();
+        spaces.iter().for_each(|&space| self.kernel.hold(space));
+        let all = |change: fn(&mut Values, usize, &Range<u64>)| {
+            let values = &mut self.machine.borrow_mut().values;
+            spaces.iter().for_each(|&space| change(values, space, range));
+        };
+        all(Values::begin_change);
+        // What it takes out itself is all that it promises.
+        self.machine.borrow_mut().begin("evict", None, 0..0);
+        self.with_cpu(cpu, |handle| {
+            let mut eviction = Eviction::new();
+            for &space in &spaces {
+                eviction.take(&handle, &self.bus(), self.vm(space), range.start, count(range));
+            }
+            eviction.finish(&handle, &self.bus());
+        });
+        self.machine.borrow_mut().end();
+        all(Values::end_change);
+        spaces.iter().for_each(|&space| self.kernel.unhold(space));
+    }
+
+    /// Drops the pages in `range` from the TLB of `cpu` alone: entries are right, so it promises nothing.
+    pub(super) fn flush_here(&self, cpu: usize, range: &Range<u64>) {
+        self.with_cpu(cpu, |handle| {
+            handle.flush_this_cpu(VirtAddr(range.start), count(range) as u32, Stride::Page4K);
         });
     }
 

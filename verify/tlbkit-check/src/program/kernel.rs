@@ -10,6 +10,17 @@ use crate::digest::mix;
 /// Spaces that one run can have.
 pub(crate) const SPACES: usize = 6;
 
+/// How far a space has come to its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// It has not begun.
+    NotYet,
+    /// It was destroyed, and a CPU may hold it.
+    Awaited,
+    /// The protocol has said that it can be freed.
+    Told,
+}
+
 /// What the kernel knows of its tasks and spaces.
 pub(crate) struct Kernel {
     pub(super) program: Program,
@@ -18,6 +29,9 @@ pub(crate) struct Kernel {
     /// CPUs that run a task of each space, or use it for a moment.
     users: [Cell<u32>; SPACES],
     alive: [Cell<bool>; SPACES],
+    ends: [Cell<End>; SPACES],
+    /// A CPU was stopped by force: what it held is never given back.
+    pub(super) has_stopped: Cell<bool>,
     /// Spaces made so far.
     pub(super) made: Cell<usize>,
     /// Spaces whose last lazy reference each CPU has dropped.
@@ -36,6 +50,8 @@ impl Kernel {
             runs: vec![Cell::new(None); cpus],
             users: [const { Cell::new(0) }; SPACES],
             alive: [const { Cell::new(false) }; SPACES],
+            ends: [const { Cell::new(End::NotYet) }; SPACES],
+            has_stopped: Cell::new(false),
             made: Cell::new(0),
             to_reclaim: (0..cpus).map(|_| RefCell::default()).collect(),
             windows: RefCell::default(),
@@ -78,6 +94,21 @@ impl Kernel {
             self.alive[space].set(false);
         }
         is_last
+    }
+
+    /// The space is being destroyed, or can be freed.
+    pub(crate) fn set_end(&self, space: usize, end: End) {
+        self.ends[space].set(end);
+    }
+
+    /// The spaces that have come so far.
+    pub(crate) fn ended(&self, end: End) -> impl Iterator<Item = usize> {
+        self.ends.iter().enumerate().filter(move |(_, found)| found.get() == end).map(|(space, _)| space)
+    }
+
+    /// True if what is never given back is nobody's fault.
+    pub(crate) fn may_leak(&self) -> bool {
+        self.has_stopped.get()
     }
 
     /// The file's pages that the next window shows: other ones than the window before.

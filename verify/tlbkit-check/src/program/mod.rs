@@ -67,6 +67,10 @@ pub enum Op {
     Protect(u8, u8, Rights),
     /// Gives the frames of pages back.
     DontNeed(u8, u8),
+    /// Takes pages from every space that is alive, and flushes once.
+    Evict(u8, u8),
+    /// Drops pages from this CPU's TLB alone.
+    FlushHere(u8, u8),
     /// Copies the space into a new one.
     Fork,
     /// Empties the space, as exec does.

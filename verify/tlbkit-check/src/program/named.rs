@@ -33,6 +33,7 @@ pub const ALL: &[Named] = &[
     named("switch-race", "a CPU switches to a space while it is changed", switch_race),
     named("slot-reuse", "more spaces than tags, with changes in between", slot_reuse),
     named("destroy", "a space ends while a lazy CPU still has it loaded", destroy),
+    named("ends", "two spaces end while other CPUs leave them, or are just leaving them", ends),
     named("partial-after-full", "flushes of pages and of everything overtake each other", partial_after_full),
     named("kernel-window", "a kernel mapping is removed that all CPUs use", kernel_window),
     named("hotplug", "a CPU goes offline and comes back while pages are unmapped", hotplug),
@@ -44,6 +45,9 @@ pub const ALL: &[Named] = &[
     named("late-dirty", "a clean page is written while its entry is changed", late_dirty),
     named("empty-tables", "page tables without entries are freed beside one with some", empty_tables),
     named("borrow", "the kernel uses a foreign space that is being changed", borrow),
+    named("evict", "pages of several spaces are taken at once, while others find them gone", evict),
+    named("evict-race", "a page is taken by a batch while another CPU gives it back", evict_race),
+    named("evict-join", "a page is taken by a batch while CPUs join its space", evict_join),
     named("isolation-knob", "the way of flushing user halves changes at run time", isolation_knob),
 ];
 
@@ -103,6 +107,16 @@ fn destroy() -> Program {
     let lazy = vec![Op::Idle, Op::Compute(1), Op::Run(1), Op::Map(1, Content::Private), Op::Touch(0, Write), Op::Idle];
     let last = vec![Op::Touch(0, Write), Op::Exit, Op::Run(1), Op::Exit, Op::KernelTables];
     Program { setup: shared(2, 2), cpus: vec![last.clone(), lazy, last] }
+}
+
+/// CPUs 0 and 1 end a space each, at about the same time; CPUs 2 and 3 hold one of them and then the other.
+fn ends() -> Program {
+    let setup = vec![(0, Op::Run(0)), (1, Op::Run(1)), (2, Op::Run(0)), (2, Op::Idle), (3, Op::Run(1)), (3, Op::Idle)];
+    let first = vec![Op::Fork, Op::Exit, Op::Run(2)];
+    let second = vec![Op::Exit, Op::Run(2), Op::Exit];
+    let leaver = vec![Op::Run(2), Op::Idle, Op::KernelTables, Op::Run(2), Op::Idle];
+    let wanderer = vec![Op::Run(0), Op::Idle, Op::Run(2), Op::Idle, Op::Offline(1)];
+    Program { setup, cpus: vec![first, second, leaver, wanderer] }
 }
 
 fn partial_after_full() -> Program {
@@ -176,6 +190,34 @@ fn borrow() -> Program {
     let borrower = vec![Op::Run(1), Op::Borrow(0), Op::Idle, Op::Borrow(0), Op::Run(0), Op::Compute(3)];
     let changer = vec![Op::DontNeed(0, 2), Op::Touch(0, Write), Op::Unmap(0, 2)];
     Program { setup: shared(2, 2), cpus: vec![changer, borrower.clone(), borrower] }
+}
+
+fn evict() -> Program {
+    let mut setup = shared(2, 3);
+    setup.extend([
+        (3, Op::Run(1)),
+        (3, Op::Map(2, Content::Private)),
+        (3, Op::Touch(0, Write)),
+        (3, Op::Touch(1, Read)),
+    ]);
+    let evictor = vec![Op::Evict(0, 2), Op::Touch(0, Write), Op::FlushHere(0, 2), Op::Evict(0, 1), Op::Compute(2)];
+    let finder = vec![Op::DontNeed(0, 1), Op::Touch(1, Write), Op::Unmap(0, 2), Op::Compute(2)];
+    let lazy = vec![Op::Compute(2), Op::Idle, Op::Run(0), Op::Touch(0, Read), Op::Run(1), Op::Compute(3)];
+    let other = vec![Op::Compute(3), Op::Touch(0, Read), Op::Protect(0, 1, Rights::Read), Op::Run(0), Op::Compute(2)];
+    Program { setup, cpus: vec![evictor, finder, lazy, other] }
+}
+
+fn evict_race() -> Program {
+    let evictor = [Op::Evict(0, 1), Op::Touch(0, Write)].repeat(3);
+    let finder = [Op::DontNeed(0, 1), Op::Touch(0, Read)].repeat(3);
+    let user = [Op::FlushHere(1, 1), Op::Compute(2)].repeat(5);
+    Program { setup: shared(1, 2), cpus: vec![evictor, finder, user] }
+}
+
+fn evict_join() -> Program {
+    let joiner = vec![Op::Run(0), Op::Compute(2)];
+    let evictor = vec![Op::Evict(0, 1), Op::Touch(0, Write), Op::Evict(0, 1)];
+    Program { setup: shared(1, 0), cpus: vec![evictor, joiner.clone(), joiner.clone(), joiner] }
 }
 
 fn isolation_knob() -> Program {

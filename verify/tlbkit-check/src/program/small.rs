@@ -42,6 +42,7 @@ pub(super) const ALL: &[Named] = &[
     named("protect-1-page", "write permission is taken from a page that another CPU writes", protect),
     named("fork-1-page", "a page is shared with a child while another CPU writes it", fork),
     named("switch-1-page", "a CPU leaves a space and comes back while the page is given back", switch),
+    named("evict-1-page", "a page is taken by a batch, and another CPU finds it gone before the flush", evict),
     named("window-1-page", "a kernel mapping is removed while another CPU goes lazy", window),
     named("offline-1-page", "a CPU goes offline and comes back while the page is given back", offline),
     named("destroy-1-page", "a space ends while a lazy CPU has it loaded", destroy),
@@ -70,6 +71,10 @@ fn fork() -> Program {
 
 fn switch() -> Program {
     pair(&[Op::DontNeed(0, 1)], &[Op::Run(1), Op::Run(0), Op::Compute(1)])
+}
+
+fn evict() -> Program {
+    pair(&[Op::Evict(0, 1)], &[Op::DontNeed(0, 1), Op::Compute(1)])
 }
 
 fn window() -> Program {

@@ -1,8 +1,9 @@
 //! Which task a CPU runs: switching, idling, going away, and the end of a space.
 
-use tlbkit::{CpuId, Hardware, IrqsOff};
+use tlbkit::{CpuId, Destroyed, Hardware, IrqsOff};
 use tlbkit_pmap::{ChildFill, USER_END};
 
+use super::kernel::End;
 use crate::machine::core::Mode;
 use crate::machine::port::Protocol;
 use crate::machine::world::World;
@@ -78,6 +79,7 @@ impl<'k> World<'k> {
     /// Is stopped by force, and declared so after some steps.
     pub(super) fn die(&self, cpu: usize, steps: u8) {
         self.set_mode(cpu, Mode::Stopped);
+        self.kernel.has_stopped.set(true);
         (0..steps).for_each(|_| self.point());
         self.machine.borrow_mut().drain();
         self.tlb.declare_stopped(CpuId(cpu as u32));
@@ -112,12 +114,17 @@ impl<'k> World<'k> {
         if !self.kernel.begin_exit(space) {
             return;
         }
+        // Whoever ran a task of the space has said that it does so no longer, and that has been heard.
+        self.machine.borrow_mut().drain_all();
         self.kernel.set_runs(cpu, None);
         self.change(cpu, space, "exit", &(0..USER_END), |handle, vm| vm.exit(&handle, &self.bus()));
         self.kernel.unhold(space);
-        // `WhenUnreferenced` is heard of again in `reclaim`.
+        self.kernel.set_end(space, End::Awaited);
         self.change(cpu, space, "destroy", &(0..0), |handle, vm| {
-            let _when = vm.destroy(&handle, &self.bus());
+            // `WhenUnreferenced` is heard of again in `reclaim`.
+            if vm.destroy(&handle, &self.bus()) == Destroyed::Now {
+                self.kernel.set_end(space, End::Told);
+            }
         });
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Module {
 
 /// What a path leads to.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Resolved {
     Module(usize),
     /// An item, and what of it the path names next: a variant, or an associated function.
     Item(Key, Option<String>),
@@ -148,7 +148,7 @@ impl Modules {
             Type::Reference(reference) => self.type_key(module, &reference.elem),
             Type::Paren(inner) => self.type_key(module, &inner.elem),
             Type::Path(path) => match self.resolve(module, &segments(&path.path))? {
-                Place::Item(key, None) => Some(key),
+                Resolved::Item(key, None) => Some(key),
                 _ => None,
             },
             _ => None,
@@ -166,47 +166,47 @@ impl Modules {
     }
 
     /// What `path` leads to when it stands in `module`; none for what another crate defines.
-    pub(super) fn resolve(&self, module: usize, path: &[String]) -> Option<Place> {
+    pub(super) fn resolve(&self, module: usize, path: &[String]) -> Option<Resolved> {
         self.follow(module, path, 0)
     }
 
-    fn follow(&self, mut module: usize, mut path: &[String], hops: usize) -> Option<Place> {
+    fn follow(&self, mut module: usize, mut path: &[String], hops: usize) -> Option<Resolved> {
         while let Some((name, rest)) = path.split_first() {
             match name.as_str() {
                 "crate" => module = 0,
                 "self" => {}
                 "super" => module = self.all[module].parent?,
                 _ => match self.lookup(module, name, rest, hops)? {
-                    Place::Module(inner) => module = inner,
-                    Place::Item(key, None) => return Some(Place::Item(key, rest.first().cloned())),
+                    Resolved::Module(inner) => module = inner,
+                    Resolved::Item(key, None) => return Some(Resolved::Item(key, rest.first().cloned())),
                     place => return Some(place),
                 },
             }
             path = rest;
         }
-        Some(Place::Module(module))
+        Some(Resolved::Module(module))
     }
 
     /// What `name` means in `module`. Of a module and an item with one name, a path with more to come means the module.
-    fn lookup(&self, module: usize, name: &str, rest: &[String], hops: usize) -> Option<Place> {
+    fn lookup(&self, module: usize, name: &str, rest: &[String], hops: usize) -> Option<Resolved> {
         if hops == HOPS_MAX {
             return None;
         }
         let here = &self.all[module];
         let meanings = here.names.get(name).map_or(&[][..], Vec::as_slice).iter().map(|meaning| match meaning {
-            Meaning::Module(inner) => Place::Module(*inner),
-            Meaning::Item => Place::Item((module, name.to_owned()), None),
+            Meaning::Module(inner) => Resolved::Module(*inner),
+            Meaning::Item => Resolved::Item((module, name.to_owned()), None),
             // What another crate defines is reached through the file that imports it.
             Meaning::Import(path) => {
-                self.follow(module, path, hops + 1).unwrap_or_else(|| Place::Item((module, name.to_owned()), None))
+                self.follow(module, path, hops + 1).unwrap_or_else(|| Resolved::Item((module, name.to_owned()), None))
             }
         });
         let through_globs = here.globs.iter().filter_map(|path| match self.follow(module, path, hops + 1)? {
-            Place::Module(other) if other != module => self.lookup(other, name, rest, hops + 1),
+            Resolved::Module(other) if other != module => self.lookup(other, name, rest, hops + 1),
             _ => None,
         });
         let (modules, items): (Vec<_>, Vec<_>) =
-            meanings.chain(through_globs).partition(|place| matches!(place, Place::Module(_)));
+            meanings.chain(through_globs).partition(|place| matches!(place, Resolved::Module(_)));
         let (first, second) = if rest.is_empty() { (items, modules) } else { (modules, items) };
         first.into_iter().chain(second).next()
     }

@@ -3,7 +3,7 @@
 //! Paths are followed wherever they stand: in `use`, in types, in expressions, in the arguments of macros. A method is
 //! followed if its receiver's type is written down: `self`, a parameter or variable with a type, or a field of one.
 
-use super::modules::{Import, Key, Modules, Place, imports, segments};
+use super::modules::{Import, Key, Modules, Resolved, imports, segments};
 use proc_macro2::{TokenStream, TokenTree};
 use std::collections::BTreeMap;
 use syn::visit::{self, Visit};
@@ -52,11 +52,11 @@ impl Walk<'_> {
     fn follow(&mut self, path: &[String], line: usize) {
         let place = match (path, &self.owner) {
             ([first, rest @ ..], Some(owner)) if first == "Self" => {
-                Some(Place::Item(owner.clone(), rest.first().cloned()))
+                Some(Resolved::Item(owner.clone(), rest.first().cloned()))
             }
             _ => self.modules.resolve(self.module, path),
         };
-        if let Some(Place::Item(key, function)) = place {
+        if let Some(Resolved::Item(key, function)) = place {
             self.note(&self.modules.all[key.0].file, line, &key.1);
             if let Some(name) = function {
                 self.note_function(&key, &name, line);
@@ -74,7 +74,7 @@ impl Walk<'_> {
     /// True for a parent's `pub use` of what is its child's: the child's door to the outside, not a use.
     fn is_door(&self, item: &ItemUse, import: &Import) -> bool {
         let target = match self.modules.resolve(self.module, &import.path) {
-            Some(Place::Item((module, _), _) | Place::Module(module)) => module,
+            Some(Resolved::Item((module, _), _) | Resolved::Module(module)) => module,
             None => return false,
         };
         !matches!(item.vis, Visibility::Inherited) && self.modules.is_below(target, self.module)

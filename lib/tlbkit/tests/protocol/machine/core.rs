@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use tlbkit::{AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid, SpaceToken};
-use tlbkit::{Tags, VirtAddr};
+use tlbkit::{Tags, VirtAddr, sync::AtomicU64};
 use tlbkit_arch::store::Store;
 use tlbkit_arch::{CurrentTag, Instruction, is_canonical};
 
@@ -48,6 +48,9 @@ pub(crate) struct Core {
     /// What to do about late CPUs, asked every eight turns; and which were late.
     pub(crate) about_late: Cell<Late>,
     pub(crate) was_late: RefCell<Vec<u32>>,
+    pub(crate) patience_rounds: Cell<u32>,
+    /// Where the code runs that calls as this CPU, if the kernel can tell.
+    pub(crate) here: Cell<Option<CpuId>>,
     /// What an NMI does that arrives just before each write of CR3.
     pub(crate) nmi: RefCell<Option<Nmi>>,
 }
@@ -72,6 +75,8 @@ impl Core {
             clock_cycles: Cell::new(0),
             about_late: Cell::new(Late::Wait),
             was_late: RefCell::default(),
+            patience_rounds: Cell::new(u32::MAX),
+            here: Cell::new(None),
             nmi: RefCell::default(),
         }
     }
@@ -117,6 +122,9 @@ impl Core {
 }
 
 impl Hardware for Core {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         self.features
     }
@@ -184,6 +192,14 @@ impl Hardware for Core {
         self.about_late.get()
     }
 
+    fn patience_rounds(&self) -> u32 {
+        self.patience_rounds.get()
+    }
+
+    fn this_cpu(&self) -> Option<CpuId> {
+        self.here.get()
+    }
+
     fn irqs_enabled(&self) -> bool {
         self.irqs.get()
     }
@@ -195,10 +211,11 @@ impl Hardware for Core {
         result
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        let space = token.0 as usize;
-        assert_ne!(self.world().memory.borrow().roots[space], Fate::Freed, "asked for a dead space");
-        self.world().spaces.borrow()[space]
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        let index = token.0 as usize;
+        assert_ne!(self.world().memory.borrow().roots[index], Fate::Freed, "asked for a dead space");
+        let space = self.world().spaces.borrow()[index];
+        f(space)
     }
 
     fn event(&self, event: Event) {

@@ -43,7 +43,7 @@ pub(crate) struct World {
     pub(crate) tlb: &'static Tlb<'static>,
     pub(crate) cores: Vec<Core>,
     pub(crate) memory: RefCell<Memory>,
-    pub(crate) spaces: RefCell<Vec<&'static AddressSpace<'static>>>,
+    pub(crate) spaces: RefCell<Vec<&'static AddressSpace>>,
     pub(crate) delivery: Cell<Delivery>,
     /// Taken one at each round of waiting, before any interrupt is delivered.
     pub(crate) meanwhile: RefCell<VecDeque<Meanwhile>>,
@@ -131,7 +131,7 @@ impl World {
         index
     }
 
-    pub(crate) fn at(&self, space: usize) -> &'static AddressSpace<'static> {
+    pub(crate) fn at(&self, space: usize) -> &'static AddressSpace {
         self.spaces.borrow()[space]
     }
 
@@ -224,19 +224,18 @@ impl World {
     pub(crate) fn unhook(
         &'static self,
         cpu: usize,
-        gather: &mut TlbGather<'static, 'static, Vec<usize>>,
+        gather: &mut TlbGather<'static, &'static [AtomicU64], Vec<usize>>,
         owner: Owner,
         vas: &[u64],
     ) {
         let scope = if owner == Owner::Kernel { Scope::Global } else { Scope::Local };
         for &va in vas {
             let Some(page) = self.memory.borrow_mut().unhook(owner, va) else { continue };
-            gather.hold(page.stamp);
-            gather.page(&self.cpu(cpu), VirtAddr(va), page.stride, scope, Reason::RemovePte);
+            gather.unmap(&self.cpu(cpu), VirtAddr(va), page.stride, scope, Reason::RemovePte, page.stamp);
         }
     }
 
-    pub(crate) fn gather(&self, owner: Owner) -> TlbGather<'static, 'static, Vec<usize>> {
+    pub(crate) fn gather(&self, owner: Owner) -> TlbGather<'static, &'static [AtomicU64], Vec<usize>> {
         let translations = match owner {
             Owner::Space(space) => Translations::OfSpace(self.at(space)),
             Owner::Kernel => Translations::OfKernel,
@@ -245,7 +244,7 @@ impl World {
     }
 
     /// Flushes, frees what comes out, and looks at every CPU.
-    pub(crate) fn finish(&'static self, cpu: usize, gather: TlbGather<'static, 'static, Vec<usize>>) {
+    pub(crate) fn finish(&'static self, cpu: usize, gather: TlbGather<'static, &'static [AtomicU64], Vec<usize>>) {
         self.enter_kernel(cpu);
         self.waits.set(0);
         let freed = gather.flush(&self.cpu(cpu)).into_frames();
@@ -277,8 +276,7 @@ impl World {
         let table = self.memory.borrow_mut().unhook_table(owner, va);
         self.unhook(cpu, &mut gather, owner, &vas);
         if let Some(table) = table {
-            gather.hold(table);
-            gather.tables_freed();
+            gather.unmap_table(&self.cpu(cpu), VirtAddr(region << 21), 0, table);
         }
         self.finish(cpu, gather);
     }

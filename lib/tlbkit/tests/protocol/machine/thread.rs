@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use tlbkit::{AddressSpace, Cpu, CpuId, CpuState, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Pcid, Policy};
-use tlbkit::{Reason, Scope};
+use tlbkit::{Reason, Scope, sync::AtomicU64};
 use tlbkit::{SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr};
 use tlbkit_arch::store::Store;
 use tlbkit_arch::{CurrentTag, Instruction, Translation};
@@ -18,7 +18,7 @@ pub(crate) const PAGES: usize = 8;
 /// What the threads share.
 pub(crate) struct Machine {
     pub(crate) tlb: Tlb<'static>,
-    pub(crate) spaces: Vec<AddressSpace<'static>>,
+    pub(crate) spaces: Vec<AddressSpace>,
     /// The page tables: each entry counts how often it was changed.
     entries: Vec<[AtomicUsize; PAGES]>,
     /// The oldest version of each entry that may still be used.
@@ -115,8 +115,7 @@ impl Thread {
             // SeqCst: one order of all changes.
             let version = self.machine.entries[space][page].fetch_add(1, Ordering::SeqCst) + 1;
             let va = VirtAddr(USER + page as u64 * 4096);
-            gather.page(&self.cpu(), va, Stride::Page4K, Scope::Local, Reason::Migrate);
-            gather.hold((page, version));
+            gather.unmap(&self.cpu(), va, Stride::Page4K, Scope::Local, Reason::Migrate, (page, version));
         }
         for (page, version) in gather.flush(&self.cpu()).into_frames() {
             // SeqCst: partner is the load in `touch`.
@@ -137,6 +136,9 @@ impl Thread {
 }
 
 impl Hardware for Thread {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
     fn features(&self) -> Features {
         MODERN
     }
@@ -185,8 +187,8 @@ impl Hardware for Thread {
         result
     }
 
-    fn space(&self, token: SpaceToken) -> &AddressSpace<'_> {
-        &self.machine.spaces[token.0 as usize]
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        f(&self.machine.spaces[token.0 as usize])
     }
 
     fn event(&self, _: Event) {}

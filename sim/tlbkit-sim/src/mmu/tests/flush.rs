@@ -148,7 +148,7 @@ fn reset_takes_everything() {
 #[test]
 fn without_pcids_a_cr3_write_leaves_only_globals_and_ignores_bit_63() {
     let Bench { memory, .. } = Bench::new();
-    let mut mmu = Mmu::new(Config { pcid: false, ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { pcid: false, ..roomy() });
     for va in [NEAR, GLOBAL_PAGE] {
         load(&mut mmu, ROOT, 7);
         read(&mut mmu, &memory, va);
@@ -169,7 +169,7 @@ fn operands_that_the_processor_refuses_drop_nothing() {
     let refused = bench.mmu.invpcid(Invpcid::Single(Pcid(4096)));
     assert_eq!(refused, Err(GeneralProtection::PcidTooLarge(Pcid(4096))));
     assert_eq!(bench.held(), FULL);
-    let mut off = Mmu::new(Config { pcid: false, ..roomy() });
+    let mut off = Mmu::new(MmuConfig { pcid: false, ..roomy() });
     assert_eq!(off.invpcid(Invpcid::Single(Pcid(1))), Err(GeneralProtection::PcidWhileOff(Pcid(1))));
     assert_eq!(off.invpcid(Invpcid::Single(Pcid(0))), Ok(()));
     load(&mut off, ROOT, 3);
@@ -183,7 +183,7 @@ fn a_stale_entry_translates_until_it_is_flushed() {
     memory.set(memory.entry_at(ROOT, 4, NEAR, 1), 0);
     assert_eq!(read(&mut mmu, &memory, NEAR).0, before);
     mmu.invlpg(VirtAddr(NEAR));
-    assert!(access(&mut mmu, &memory, NEAR, Access::Read, Mode::User).is_err());
+    assert!(access(&mut mmu, &memory, NEAR, Access::Read, Privilege::User).is_err());
 }
 
 #[test]

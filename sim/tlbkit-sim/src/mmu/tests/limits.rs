@@ -30,7 +30,7 @@ fn touch_under(mmu: &mut Mmu, memory: &Memory, tags: &[u16]) -> Vec<Source> {
 #[test]
 fn one_tag_more_than_the_second_level_remembers_forgets_the_oldest() {
     let memory = one_page();
-    let mut mmu = Mmu::new(Config { stlb_pcids: Some(4), l1_keeps_pcids: Some(0), ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { stlb_pcids: Some(4), l1_keeps_pcids: Some(0), ..roomy() });
     touch_under(&mut mmu, &memory, &[1, 2, 3, 4]);
     assert_eq!(touch_under(&mut mmu, &memory, &[1, 2, 3, 4]), [Source::Stlb; 4]);
     touch_under(&mut mmu, &memory, &[1, 5]);
@@ -44,7 +44,7 @@ fn one_tag_more_than_the_second_level_remembers_forgets_the_oldest() {
 fn a_forgotten_tag_loses_its_paths() {
     let memory = one_page();
     let table = PhysAddr(memory.entry_at(ROOT, 4, VA, 1) & !0xfff);
-    let mut mmu = Mmu::new(Config { stlb_pcids: Some(1), ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { stlb_pcids: Some(1), ..roomy() });
     touch_under(&mut mmu, &memory, &[1]);
     assert!(mmu.holds_path(Pcid(1), table));
     touch_under(&mut mmu, &memory, &[2]);
@@ -54,14 +54,14 @@ fn a_forgotten_tag_loses_its_paths() {
 #[test]
 fn a_ring_of_five_tags_never_hits_where_four_are_remembered() {
     let memory = one_page();
-    let mut mmu = Mmu::new(Config { stlb_pcids: Some(4), ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { stlb_pcids: Some(4), ..roomy() });
     let ring = [1, 2, 3, 4, 5];
     touch_under(&mut mmu, &memory, &ring);
     assert_eq!(touch_under(&mut mmu, &memory, &[1, 2, 3, 4, 5, 1]), {
         // The first level forgets nothing here, so it is the one that answers.
         [Source::L1; 6]
     });
-    let mut mmu = Mmu::new(Config { stlb_pcids: Some(4), l1_keeps_pcids: Some(0), ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { stlb_pcids: Some(4), l1_keeps_pcids: Some(0), ..roomy() });
     touch_under(&mut mmu, &memory, &ring);
     assert_eq!(touch_under(&mut mmu, &memory, &ring), [Source::Walk; 5]);
 }
@@ -70,7 +70,7 @@ fn a_ring_of_five_tags_never_hits_where_four_are_remembered() {
 fn the_first_level_keeps_so_many_other_tags() {
     let memory = one_page();
     let sources = |keeps, tags: &[u16]| {
-        let mut mmu = Mmu::new(Config { l1_keeps_pcids: keeps, ..roomy() });
+        let mut mmu = Mmu::new(MmuConfig { l1_keeps_pcids: keeps, ..roomy() });
         touch_under(&mut mmu, &memory, &[1, 2, 3]);
         touch_under(&mut mmu, &memory, tags)
     };
@@ -83,7 +83,7 @@ fn the_first_level_keeps_so_many_other_tags() {
 fn the_first_level_keeps_its_tag_and_the_globals_over_cr3_writes() {
     let memory = one_page();
     memory.map(ROOT, VA + 0x1000, 0x7100_0000, PageSize::Small, OPEN | GLOBAL);
-    let mut mmu = Mmu::new(Config { l1_keeps_pcids: Some(0), ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { l1_keeps_pcids: Some(0), ..roomy() });
     touch_under(&mut mmu, &memory, &[1]);
     read(&mut mmu, &memory, VA + 0x1000);
     assert_eq!(touch_under(&mut mmu, &memory, &[1]), [Source::L1]);
@@ -115,7 +115,7 @@ fn fractured_pages_are_cached_in_pieces() {
     let memory = Memory::default();
     memory.map(ROOT, VA, 0x4000_0000, PageSize::Large, OPEN);
     let sources = |fracturing| {
-        let mut mmu = Mmu::new(Config { fracturing, ..roomy() });
+        let mut mmu = Mmu::new(MmuConfig { fracturing, ..roomy() });
         load(&mut mmu, ROOT, 1);
         let first = read(&mut mmu, &memory, VA);
         assert_eq!(first.0, 0x4000_0000);
@@ -133,7 +133,7 @@ fn one_invlpg_empties_a_fractured_tlb() {
     memory.map(ROOT, VA + MIB2, 0x4000_0000, PageSize::Large, OPEN);
     memory.map(ROOT, 0xffff_8000_0000_0000, 0x9000_0000, PageSize::Small, OPEN | GLOBAL);
     let after = |fracturing, warm: &[u64], flushed| {
-        let mut mmu = Mmu::new(Config { fracturing, ..roomy() });
+        let mut mmu = Mmu::new(MmuConfig { fracturing, ..roomy() });
         load(&mut mmu, ROOT, 2);
         read(&mut mmu, &memory, VA);
         load(&mut mmu, ROOT, 1);
@@ -157,7 +157,7 @@ fn a_size_without_an_array_is_cached_in_pieces_that_one_invlpg_removes() {
     memory.map(ROOT, VA, 0x4000_0000, PageSize::Huge, OPEN);
     let two = [PageSize::Small, PageSize::Large];
     let arrays = |sets| vec![ArrayConfig::lru(&two, sets, 4)];
-    let mut mmu = Mmu::new(Config { l1: arrays(16), stlb: arrays(64), ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { l1: arrays(16), stlb: arrays(64), ..roomy() });
     load(&mut mmu, ROOT, 1);
     assert_eq!(read(&mut mmu, &memory, VA + MIB2 + 8).0, 0x4000_0000 + MIB2 + 8);
     assert_eq!(read(&mut mmu, &memory, VA + 5 * MIB2).1.source, Source::Walk);

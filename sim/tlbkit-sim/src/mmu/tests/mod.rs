@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use tlbkit::{Cr3, Pcid, PhysAddr, VirtAddr};
 use tlbkit_arch::{Pte, index};
 
-use super::{Access, ArrayConfig, Config, Cost, Fault, Hit, Mmu, Mode, Overlap, PageSize, PathCaches, Tables};
+use super::{Access, ArrayConfig, Cost, Fault, Hit, Mmu, MmuConfig, Overlap, PageSize, PathCaches, Privilege, Tables};
 
 const PRESENT: u64 = Pte::PRESENT;
 const WRITE: u64 = Pte::WRITE;
@@ -81,22 +81,22 @@ impl Memory {
 }
 
 /// Two levels large enough that nothing is lost for want of room.
-fn roomy() -> Config {
+fn roomy() -> MmuConfig {
     let all = PageSize::ALL;
     let (l1, stlb) = (ArrayConfig::lru(&all, 64, 16), ArrayConfig::lru(&all, 256, 16));
-    Config::counting(vec![l1], vec![stlb], PathCaches { pml4e: 16, pdpte: 16, pde: 64 })
+    MmuConfig::counting(vec![l1], vec![stlb], PathCaches { pml4e: 16, pdpte: 16, pde: 64 })
 }
 
 fn load(mmu: &mut Mmu, root: u64, pcid: u16) {
     mmu.write_cr3(Cr3::keeping(PhysAddr(root), Pcid(pcid)));
 }
 
-fn access(mmu: &mut Mmu, memory: &Memory, va: u64, access: Access, mode: Mode) -> Result<Hit, Fault> {
+fn access(mmu: &mut Mmu, memory: &Memory, va: u64, access: Access, mode: Privilege) -> Result<Hit, Fault> {
     mmu.translate(VirtAddr(va), access, mode, Overlap::Dependent, memory)
 }
 
 /// A user load that must succeed.
 fn read(mmu: &mut Mmu, memory: &Memory, va: u64) -> (u64, Cost) {
-    let hit = access(mmu, memory, va, Access::Read, Mode::User).expect("mapped");
+    let hit = access(mmu, memory, va, Access::Read, Privilege::User).expect("mapped");
     (hit.pa.0, hit.cost)
 }

@@ -141,7 +141,7 @@ pub(super) fn compare(l1: ArrayConfig, stlb: ArrayConfig, operations: u32, flush
         memory.map(ROOT, page << 12, page << 12, PageSize::Small, OPEN | global);
     }
     let mut slow = Slow { l1: SlowArray::new(&l1), stlb: SlowArray::new(&stlb), tag: 1 };
-    let mut mmu = Mmu::new(Config::counting(vec![l1], vec![stlb], PathCaches { pml4e: 2, pdpte: 4, pde: 8 }));
+    let mut mmu = Mmu::new(MmuConfig::counting(vec![l1], vec![stlb], PathCaches { pml4e: 2, pdpte: 4, pde: 8 }));
     load(&mut mmu, ROOT, 1);
     let mut dice = SplitMix64::new(1);
     let one_in = if matches!(flushes, Flushes::Rare) { 100 } else { 2 };

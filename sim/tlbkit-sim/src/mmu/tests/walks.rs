@@ -56,10 +56,10 @@ fn a_walk_sets_accessed_everywhere_and_dirty_for_stores_only() {
         let entry = memory.get(memory.entry_at(ROOT, 4, VA, level));
         assert_eq!(entry & (ACCESSED | DIRTY), ACCESSED, "level {level}");
     }
-    access(&mut mmu, &memory, VA, Access::Write, Mode::User).unwrap();
+    access(&mut mmu, &memory, VA, Access::Write, Privilege::User).unwrap();
     assert_ne!(leaf(&memory) & DIRTY, 0);
     assert_eq!(mmu.counters().walks, 2, "the first store had to set D");
-    let again = access(&mut mmu, &memory, VA, Access::Write, Mode::User).unwrap();
+    let again = access(&mut mmu, &memory, VA, Access::Write, Privilege::User).unwrap();
     assert_eq!(again.cost.source, Source::L1);
 }
 
@@ -67,13 +67,13 @@ fn a_walk_sets_accessed_everywhere_and_dirty_for_stores_only() {
 fn a_dirty_page_needs_no_second_walk() {
     let (memory, mut mmu) = ready(OPEN | DIRTY);
     read(&mut mmu, &memory, VA);
-    let store = access(&mut mmu, &memory, VA, Access::Write, Mode::User).unwrap();
+    let store = access(&mut mmu, &memory, VA, Access::Write, Privilege::User).unwrap();
     assert_eq!(store.cost.source, Source::L1);
 }
 
 #[test]
 fn rights_are_those_of_all_levels_together() {
-    let refuses = |level: u32, clear: u64, set: u64, tried: Access, mode: Mode| {
+    let refuses = |level: u32, clear: u64, set: u64, tried: Access, mode: Privilege| {
         let (memory, mut mmu) = ready(OPEN);
         let at = memory.entry_at(ROOT, 4, VA, level);
         memory.set(at, memory.get(at) & !clear | set);
@@ -83,15 +83,15 @@ fn rights_are_those_of_all_levels_together() {
     };
     let protection = |code| Some((FaultKind::Protection, code));
     for level in 1..=4 {
-        assert_eq!(refuses(level, WRITE, 0, Access::Write, Mode::User), protection(0b111));
-        assert_eq!(refuses(level, WRITE, 0, Access::Write, Mode::Kernel), protection(0b011), "CR0.WP");
-        assert_eq!(refuses(level, WRITE, 0, Access::Read, Mode::User), None);
-        assert_eq!(refuses(level, USER, 0, Access::Read, Mode::User), protection(0b101));
-        assert_eq!(refuses(level, USER, 0, Access::Read, Mode::Kernel), None);
-        assert_eq!(refuses(level, 0, NO_EXECUTE, Access::Execute, Mode::User), protection(0b10101));
-        assert_eq!(refuses(level, 0, NO_EXECUTE, Access::Read, Mode::User), None);
+        assert_eq!(refuses(level, WRITE, 0, Access::Write, Privilege::User), protection(0b111));
+        assert_eq!(refuses(level, WRITE, 0, Access::Write, Privilege::Kernel), protection(0b011), "CR0.WP");
+        assert_eq!(refuses(level, WRITE, 0, Access::Read, Privilege::User), None);
+        assert_eq!(refuses(level, USER, 0, Access::Read, Privilege::User), protection(0b101));
+        assert_eq!(refuses(level, USER, 0, Access::Read, Privilege::Kernel), None);
+        assert_eq!(refuses(level, 0, NO_EXECUTE, Access::Execute, Privilege::User), protection(0b10101));
+        assert_eq!(refuses(level, 0, NO_EXECUTE, Access::Read, Privilege::User), None);
         let absent = Some((FaultKind::NotPresent, 0b110));
-        assert_eq!(refuses(level, PRESENT, 0, Access::Write, Mode::User), absent);
+        assert_eq!(refuses(level, PRESENT, 0, Access::Write, Privilege::User), absent);
     }
 }
 
@@ -100,7 +100,7 @@ fn a_store_to_a_cached_read_only_page_asks_the_tables() {
     let (memory, mut mmu) = ready(OPEN & !WRITE);
     read(&mut mmu, &memory, VA);
     set_leaf(&memory, leaf(&memory) | WRITE);
-    let store = access(&mut mmu, &memory, VA, Access::Write, Mode::User).unwrap();
+    let store = access(&mut mmu, &memory, VA, Access::Write, Privilege::User).unwrap();
     assert_eq!((store.pa, store.cost.source), (PhysAddr(PA), Source::Walk));
     assert_eq!(mmu.live_entries(), (1, 1), "the old entry was replaced");
 }
@@ -109,14 +109,14 @@ fn a_store_to_a_cached_read_only_page_asks_the_tables() {
 fn a_large_page_is_asked_about_again_too() {
     let large = VA & !0x1f_ffff;
     let small_only = vec![ArrayConfig::lru(&[PageSize::Small], 64, 4)];
-    for (config, live) in [(roomy(), (1, 1)), (Config { stlb: small_only, ..roomy() }, (1, 0))] {
+    for (config, live) in [(roomy(), (1, 1)), (MmuConfig { stlb: small_only, ..roomy() }, (1, 0))] {
         let memory = Memory::default();
         memory.map(ROOT, large, 0x4000_0000, PageSize::Large, OPEN & !WRITE);
         let mut mmu = Mmu::new(config);
         load(&mut mmu, ROOT, 1);
         read(&mut mmu, &memory, VA);
         memory.map(ROOT, large, 0x8000_0000, PageSize::Large, OPEN);
-        let store = access(&mut mmu, &memory, VA, Access::Write, Mode::User).unwrap();
+        let store = access(&mut mmu, &memory, VA, Access::Write, Privilege::User).unwrap();
         assert_eq!((store.pa.0, store.cost.source), (0x8000_0000 + (VA & 0x1f_ffff), Source::Walk));
         assert_eq!(mmu.live_entries(), live, "the old entry was replaced");
     }
@@ -128,7 +128,7 @@ fn a_fault_drops_the_entry_and_the_path() {
     read(&mut mmu, &memory, VA);
     let table = PhysAddr(memory.entry_at(ROOT, 4, VA, 1) & !0xfff);
     assert!(mmu.holds_path(Pcid(1), table));
-    assert!(access(&mut mmu, &memory, VA, Access::Write, Mode::User).is_err());
+    assert!(access(&mut mmu, &memory, VA, Access::Write, Privilege::User).is_err());
     assert_eq!(mmu.live_entries(), (0, 0));
     assert!(!mmu.holds_path(Pcid(1), table));
     assert_eq!(mmu.counters().faults, 1);
@@ -137,9 +137,9 @@ fn a_fault_drops_the_entry_and_the_path() {
 #[test]
 fn a_stale_writable_entry_still_takes_stores() {
     let (memory, mut mmu) = ready(OPEN);
-    access(&mut mmu, &memory, VA, Access::Write, Mode::User).unwrap();
+    access(&mut mmu, &memory, VA, Access::Write, Privilege::User).unwrap();
     set_leaf(&memory, leaf(&memory) & !WRITE);
-    assert!(access(&mut mmu, &memory, VA, Access::Write, Mode::User).is_ok());
+    assert!(access(&mut mmu, &memory, VA, Access::Write, Privilege::User).is_ok());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn non_canonical_addresses_fault_without_a_walk() {
     let (memory, mut mmu) = ready(OPEN);
     read(&mut mmu, &memory, VA);
     for wild in [VA | 1 << 63, VA | 1 << 57, VA | 1 << 48, 1 << 47] {
-        let fault = access(&mut mmu, &memory, wild, Access::Read, Mode::User).unwrap_err();
+        let fault = access(&mut mmu, &memory, wild, Access::Read, Privilege::User).unwrap_err();
         assert_eq!(fault.kind, FaultKind::NonCanonical, "{wild:#x}");
     }
     assert_eq!(mmu.counters().walks, 1);
@@ -159,11 +159,11 @@ fn five_levels_reach_57_bits() {
     let high = 0x00ab_cdef_1234_5000;
     let at = memory.entry_at(ROOT, 5, high, 1);
     memory.set(at, PA | OPEN);
-    let mut mmu = Mmu::new(Config { levels: Levels::Five, ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { levels: Levels::Five, ..roomy() });
     load(&mut mmu, ROOT, 1);
     let (pa, cost) = read(&mut mmu, &memory, high);
     assert_eq!((pa, cost.references), (PA, 5));
-    assert!(access(&mut mmu, &memory, high | 1 << 57, Access::Read, Mode::User).is_err());
+    assert!(access(&mut mmu, &memory, high | 1 << 57, Access::Read, Privilege::User).is_err());
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn a_stale_path_leads_through_the_old_table() {
     memory.set(memory.entry_at(ROOT, 4, VA, 2), 0);
     assert_eq!(read(&mut mmu, &memory, VA - 0x1000).0, PA + 0x1000, "the freed table is still walked");
     mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(1)));
-    assert!(access(&mut mmu, &memory, VA - 0x1000, Access::Read, Mode::User).is_err());
+    assert!(access(&mut mmu, &memory, VA - 0x1000, Access::Read, Privilege::User).is_err());
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn paths_belong_to_tags_and_have_so_much_room() {
     load(&mut mmu, ROOT, 2);
     assert_eq!(read(&mut mmu, &memory, VA).1.references, 4);
     let path = PathCaches { pml4e: 0, pdpte: 0, pde: 2 };
-    let mut mmu = Mmu::new(Config { path, ..roomy() });
+    let mut mmu = Mmu::new(MmuConfig { path, ..roomy() });
     load(&mut mmu, ROOT, 1);
     let walk = |mmu: &mut Mmu, table: u64, page: u64| {
         let va = table << 21 | page << 12;
@@ -222,7 +222,7 @@ fn a_fraction_of_a_percent_of_overlap_counts() {
         config.costs.overlap_percent = percent;
         let mut mmu = Mmu::new(config);
         load(&mut mmu, ROOT, 1);
-        let hit = mmu.translate(VirtAddr(VA), Access::Read, Mode::User, Overlap::Independent, &memory);
+        let hit = mmu.translate(VirtAddr(VA), Access::Read, Privilege::User, Overlap::Independent, &memory);
         hit.unwrap().cost.cycles
     };
     assert_eq!((cycles(62.0), cycles(62.5)), (6201, 6251), "10,003 cycles of latency");
@@ -252,12 +252,12 @@ fn costs_add_up_and_fractions_are_carried() {
     assert_eq!(mmu.counters().walk_cycles, 123 + 14);
     assert_eq!(mmu.counters().walk_references, 15);
     let overlapped = |mmu: &mut Mmu, va| {
-        mmu.translate(VirtAddr(va), Access::Read, Mode::User, Overlap::Independent, &memory).unwrap().cost.cycles
+        mmu.translate(VirtAddr(va), Access::Read, Privilege::User, Overlap::Independent, &memory).unwrap().cost.cycles
     };
     mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(1)));
     // Uppers have no hot cost of their own here: one cycle each by default.
     assert_eq!(overlapped(&mut mmu, VA), (1 + 3 + 10 + 4 * 3) / 2);
-    let mut second = Mmu::new(Config { l1_keeps_pcids: Some(0), ..(*config).clone() });
+    let mut second = Mmu::new(MmuConfig { l1_keeps_pcids: Some(0), ..(*config).clone() });
     let mut hits = Vec::new();
     for round in 0..6 {
         load(&mut second, ROOT, 1 + round % 2);

@@ -5,7 +5,7 @@ use tlbkit_pmap::{Memory, Purpose};
 
 use super::*;
 use crate::kernel::{Phys, Pressure};
-use crate::mmu::{Access, Mode, Overlap};
+use crate::mmu::{Access, Overlap, Privilege};
 
 const PAGE: u64 = 0x40_0000_0000;
 const OTHER_PAGE: u64 = PAGE + 4096;
@@ -48,7 +48,7 @@ fn cpu(space: &Space, va: u64, tag: Pcid) -> Mmu {
     let mut mmu = Mmu::new(machine.mmu());
     let half = if tag == USER { USER_HALF_BYTES } else { 0 };
     mmu.write_cr3(Cr3::flushing(PhysAddr(space.root.0 + half), tag));
-    mmu.translate(VirtAddr(va), Access::Read, Mode::User, Overlap::Dependent, &space.phys).unwrap();
+    mmu.translate(VirtAddr(va), Access::Read, Privilege::User, Overlap::Dependent, &space.phys).unwrap();
     mmu
 }
 

@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use tlbkit::{Policy, TextError};
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
-pub(crate) fn policy(text: &str) -> Result<Policy> {
+pub(crate) fn parse(text: &str) -> Result<Policy> {
     Policy::parse(text).map_err(|error| match error {
         TextError::NoPreset(_) => anyhow!("{error}"),
         _ => anyhow!("policy {text}: {error}"),
@@ -23,7 +23,7 @@ mod tests {
             ("xnu:pcid=16", "policy xnu:pcid=16: pcid=16: must be off, or 1 to 15 slots"),
             ("xnu:pcid", "pcid is no KEY=VALUE"),
         ] {
-            let error = format!("{:#}", policy(text).unwrap_err());
+            let error = format!("{:#}", parse(text).unwrap_err());
             assert!(error.contains(part) && !error.contains('\n'), "{error}");
         }
     }

@@ -1,0 +1,106 @@
+//! A gather in C whose flush was issued and is waited for later: the same struct, under another mark.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tlbkit::Pending;
+
+use crate::gather::{Gather, Held, open, release};
+use crate::machine::{Door, Machine, Need};
+use crate::space::Set;
+use crate::status::{Status, report};
+use crate::storage::{GatherStorage, Marked, put};
+
+/// What a `struct tlbkit_gather` holds between issue and wait.
+#[repr(C)]
+struct Issued {
+    mark: AtomicU64,
+    machine: &'static Machine,
+    inner: Pending<'static, Set, Held>,
+    /// `tlbkit_gather_is_done` has said so.
+    is_known_done: bool,
+}
+
+// SAFETY: `repr(C)`, the mark first; begun and finished below.
+unsafe impl Marked for Issued {
+    type Storage = GatherStorage;
+    const MARK: u64 = 0x746c_626b_6974_5045;
+}
+
+impl Issued {
+    /// # Safety
+    /// The crate's contract; nobody else uses the gather while the reference lives.
+    unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Self, Status> {
+        // SAFETY: the contract.
+        unsafe { Self::find(gather) }?;
+        // SAFETY: as above, and the reference that `find` returned is gone.
+        Ok(unsafe { &mut *gather.cast::<Self>() })
+    }
+
+    fn door(&self, cpu: u32, need: Need) -> Result<Door<'static>, Status> {
+        self.machine.door(cpu, need)
+    }
+}
+
+/// Begins to flush everywhere what was named, and does not wait: the frames are freed by `tlbkit_gather_wait`. When it
+/// returns this CPU has flushed and the others are asked. Until the wait returns they may use what was named, so
+/// nothing is done to the frames, and the space lives.
+///
+/// Interrupts on or off, under a spin lock or not; preemption off; not in an interrupt handler. Other gathers may be
+/// begun, issued and finished meanwhile. On an error the gather stays open.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let open = unsafe { open(gather) }?;
+        let door = open.door(cpu, Need::Online)?;
+        // SAFETY: `make` below puts another mark in the place of this one, and nobody reads the gather before.
+        let Gather { machine, inner, .. } = unsafe { core::ptr::read(open) };
+        let inner = inner.issue(&door.cpu());
+        let issued = Issued { mark: AtomicU64::new(0), machine, inner, is_known_done: false };
+        // SAFETY: the contract.
+        unsafe { Issued::make(gather, issued) }
+    })
+}
+
+/// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
+/// interrupts on or off. It waits for nobody, and may be asked again and again. Preemption off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: u32, is_done: *mut bool) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let issued = unsafe { Issued::open(gather) }?;
+        let door = issued.door(cpu, Need::Online)?;
+        issued.is_known_done = issued.inner.is_done(&door.cpu());
+        // SAFETY: the crate's contract.
+        unsafe { put(is_done, issued.is_known_done) }
+    })
+}
+
+/// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
+/// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true; preemption off,
+/// no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_wait(gather: *mut GatherStorage, cpu: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let issued = unsafe { Issued::open(gather) }?;
+        let door = issued.door(cpu, if issued.is_known_done { Need::Online } else { Need::MayWait })?;
+        // Relaxed: a gather has one owner.
+        issued.mark.store(0, Ordering::Relaxed);
+        // SAFETY: the mark is gone, so nobody reads it again.
+        let inner = unsafe { core::ptr::read(&issued.inner) };
+        release(&inner.wait(&door.cpu()).into_frames());
+        Ok(())
+    })
+}
+
+#[cfg(all(test, feature = "history"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gather_has_room_for_what_it_becomes_and_no_more() {
+        assert!(size_of::<Gather>() <= size_of::<Issued>());
+        assert_eq!(size_of::<Issued>(), size_of::<GatherStorage>());
+    }
+}

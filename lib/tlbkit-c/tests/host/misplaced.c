@@ -1,0 +1,176 @@
+// Calls in another CPU's name, and CPUs that do not answer: what `this_cpu`, `late` and `unanswered` are for.
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "machine.h"
+#include "use.h"
+
+#define WRONG(call) CHECK((call) == TLBKIT_STATUS_WRONG_CPU)
+
+static unsigned released, given_up;
+
+static uint32_t this_cpu(void) { return here; }
+
+static void release(void *context, uint64_t frame) { (void)context, (void)frame, released++; }
+
+static void begin(const struct tlbkit_hardware_ops *ops) {
+    table = ops;
+    machine_begin(NULL);
+    switch_to(0, &space_a);
+    switch_to(1, &space_a);
+}
+
+// A machine whose kernel can tell on which CPU it runs.
+static void begin_telling(struct tlbkit_hardware_ops *ops) {
+    *ops = hardware;
+    ops->this_cpu = this_cpu;
+    begin(ops);
+}
+
+static void every_call_in_another_cpus_name_is_refused(void) {
+    static struct tlbkit_hardware_ops ops;
+    begin_telling(&ops);
+    uint64_t array[1];
+    const struct tlbkit_frames frames = {.array = array, .capacity = 1, .release = release};
+    const uint32_t k4 = TLBKIT_STRIDE_PAGE4K, local = TLBKIT_SCOPE_LOCAL, why = TLBKIT_REASON_FORK;
+    struct tlbkit_gather gather;
+    bool may_free = true;
+    here = 1;
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
+    irqs_on[0] = false;
+    WRONG(tlbkit_bring_up(&machine, 0));
+    WRONG(tlbkit_offline(&machine, 0));
+    WRONG(tlbkit_switch_to(&machine, 0, &space_b));
+    WRONG(tlbkit_enter_lazy(&machine, 0));
+    WRONG(tlbkit_load_kernel(&machine, 0));
+    WRONG(tlbkit_enter_kernel(&machine, 0));
+    WRONG(tlbkit_exit_to_user(&machine, 0));
+    WRONG(tlbkit_answer(&machine, 0));
+    irqs_on[0] = true;
+    CHECK(!tlbkit_is_running(&machine, 0, &space_a));
+    WRONG(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, why));
+    WRONG(tlbkit_flush_this_cpu(&machine, 0, USER_VA, 1, k4));
+    WRONG(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA, 1, k4, why));
+    WRONG(tlbkit_gather_range(&gather, 0, USER_VA, 1, k4, local, why));
+    WRONG(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, local, why, 7));
+    WRONG(tlbkit_gather_unmap_table(&gather, 0, USER_VA, 0, 7));
+    WRONG(tlbkit_gather_finish(&gather, 0));
+    WRONG(tlbkit_space_destroy(&machine, 0, &space_b, &may_free));
+    here = 0;
+    CHECK(tlbkit_is_running(&machine, 0, &space_a)); /* nothing was changed */
+    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, local, why, 7));
+    OK(tlbkit_gather_finish(&gather, 0));
+    CHECK(released == 1);
+}
+
+static void go_elsewhere(uint32_t cpu) {
+    (void)cpu;
+    here = 2;
+    is_delivery_held = false;
+    while_waiting = NULL;
+    deliver();
+}
+
+static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
+    static struct tlbkit_hardware_ops ops;
+    uint64_t array[1];
+    const struct tlbkit_frames frames = {.array = array, .capacity = 1, .release = release};
+    const uint32_t k4 = TLBKIT_STRIDE_PAGE4K;
+    struct tlbkit_gather gather;
+    here = released = 0;
+    begin_telling(&ops);
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
+    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
+    is_delivery_held = true, while_waiting = go_elsewhere;
+    WRONG(tlbkit_gather_finish(&gather, 0));
+    CHECK(released == 0);
+    here = 0;
+    is_delivery_held = true, while_waiting = go_elsewhere;
+    WRONG(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
+    here = 0;
+    is_delivery_held = true, while_waiting = go_elsewhere;
+    WRONG(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA, 1, k4, TLBKIT_REASON_FORK));
+    here = 0;
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
+}
+
+// Interrupts that are sent while this is positive are lost.
+static int to_lose;
+static void (*real_send_ipi)(uint32_t cpu, uint32_t to);
+
+static void send_or_lose(uint32_t cpu, uint32_t to) {
+    if (to_lose > 0)
+        to_lose--;
+    else
+        real_send_ipi(cpu, to);
+}
+
+// No `late`, no `unanswered`: the library's own ways.
+static void begin_with_defaults(struct tlbkit_hardware_ops *ops, uint32_t rounds) {
+    *ops = hardware;
+    real_send_ipi = ops->send_ipi;
+    ops->send_ipi = send_or_lose;
+    ops->late = NULL;
+    ops->patience_turns = 100;
+    ops->patience_rounds = rounds;
+    begin(ops);
+}
+
+static void a_lost_interrupt_is_survived_by_default(void) {
+    static struct tlbkit_hardware_ops ops;
+    begin_with_defaults(&ops, 0);
+    touch(1, 0);
+    set_page(&space_a, 0, NO_FRAME);
+    to_lose = 3;
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_REMOVE_PTE));
+    CHECK(to_lose == 0 && touch(1, 0) == NO_FRAME);
+}
+
+static void hook(const struct tlbkit_misuse *misuse) {
+    bool is_named = strcmp(misuse->message, "a flush is not answered by CPU 1") == 0;
+    _exit(is_named && strlen(misuse->message) == misuse->message_bytes ? 42 : 43);
+}
+
+static void a_cpu_that_never_answers_is_named_to_the_hook(void) {
+    static struct tlbkit_hardware_ops ops;
+    int status;
+    begin_with_defaults(&ops, 5);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        tlbkit_set_panic_hook(hook);
+        to_lose = 1000;
+        (void)!tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
+static void give_up(uint32_t cpu, uint32_t missing) {
+    CHECK(cpu == 0 && missing == 1);
+    given_up++;
+    to_lose = 0;
+}
+
+static void a_kernel_may_be_told_who_never_answers(void) {
+    static struct tlbkit_hardware_ops ops;
+    begin_with_defaults(&ops, 5);
+    ops.unanswered = give_up;
+    begin(&ops);
+    to_lose = 1000;
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+    CHECK(given_up == 1 && to_lose == 0);
+}
+
+void misplace_everything(void) {
+    preset = "misplaced";
+    every_call_in_another_cpus_name_is_refused();
+    a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed();
+    a_lost_interrupt_is_survived_by_default();
+    a_cpu_that_never_answers_is_named_to_the_hook();
+    a_kernel_may_be_told_who_never_answers();
+    table = &hardware;
+}

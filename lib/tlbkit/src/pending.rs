@@ -1,0 +1,126 @@
+//! A flush that was issued and not waited for yet.
+//!
+//! ```compile_fail
+//! # use tlbkit::{Cpu, Hardware, TlbGather};
+//! # fn free(_: Vec<u32>) {}
+//! fn too_early<H: Hardware>(cpu: Cpu<'_, '_, H>, gather: TlbGather<'_, H::Set, Vec<u32>>) {
+//!     let pending = gather.issue(&cpu);
+//!     free(pending.into_frames()); // there is no such thing: frames come out of `wait` alone
+//! }
+//! ```
+
+use crate::address_space::Translations;
+use crate::gather::{Flushed, TlbGather};
+use crate::hardware::{Event, Hardware};
+use crate::issue::Ticket;
+use crate::owed::Debts;
+use crate::request::Request;
+use crate::tlb::Cpu;
+
+impl<'s, S, F> TlbGather<'s, S, F> {
+    /// Begins to flush what was named, everywhere, and does not wait: the frames come out of [`Pending::wait`].
+    ///
+    /// When it returns, this CPU has flushed, and the others have been asked. They may still use what was named, so
+    /// nothing may be done to the frames: nothing written that the program must not see, nothing freed. The page tables
+    /// may be changed further, and other flushes issued. Who finds an entry gone that this gather names must not go on
+    /// before it is flushed (C-28): so issue before the lock of the page table is dropped, and any gather of the space
+    /// that is flushed meanwhile flushes for itself, as it does for a [`TlbBatch`](crate::TlbBatch). It waits for
+    /// nobody, so it may be called with interrupts off, and under a spin lock; preemption is off, and it is not for
+    /// interrupt handlers.
+    ///
+    /// ```
+    /// # use tlbkit::*;
+    /// fn unmap<H: Hardware>(cpu: Cpu<'_, '_, H>, gather: TlbGather<'_, H::Set, Vec<u64>>, free: impl Fn(u64)) {
+    ///     let pending = gather.issue(&cpu);
+    ///     // give the lock of the page tables back, do something else, then, interrupts on:
+    ///     pending.wait(&cpu).into_frames().into_iter().for_each(free);
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// If called while this CPU waits for another flush.
+    pub fn issue<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Pending<'s, S, F> {
+        let mut debts = Debts::NONE;
+        let ticket = if self.has_work(cpu) {
+            if let Translations::OfSpace(space) = self.translations {
+                cpu.tlb().owed.add(space.id, &mut debts); // before the generation rises, as a batch does
+            }
+            cpu.issue(self.translations, self.request(cpu), self.reason)
+        } else {
+            Ticket::Over
+        };
+        let mut pending = Pending { gather: self, ticket, debts };
+        pending.settle_if_over(cpu);
+        pending
+    }
+}
+
+/// A flush that was issued: frames that other CPUs may still reach.
+///
+/// Waited for on any CPU, by [`wait`](Self::wait). Several can be outstanding, of one space or of many, and they can be
+/// waited for in any order. The space lives until then. One that is dropped keeps its frames for ever: a leak, not a
+/// use-after-free (INV-9).
+#[must_use = "a flush that is not waited for leaks its frames"]
+pub struct Pending<'s, S, F> {
+    gather: TlbGather<'s, S, F>,
+    ticket: Ticket,
+    /// Until it is over, whoever finds an entry gone must flush for itself.
+    debts: Debts,
+}
+
+impl<S, F> Pending<'_, S, F> {
+    /// True if no CPU can use what was named any more: [`wait`](Self::wait) then returns at once, interrupts on or off.
+    ///
+    /// It waits for nobody. A request that found all mailboxes of its CPU in use is asked here, if one is free now, so
+    /// asking again and again gets to `true` as long as the other CPUs take interrupts. Preemption is off.
+    ///
+    /// # Panics
+    /// If called while this CPU waits for another flush.
+    #[must_use]
+    pub fn is_done<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) -> bool {
+        match &self.ticket {
+            Ticket::Over => return true,
+            Ticket::Asked(asked) if cpu.first_missing(asked).is_some() => return false,
+            Ticket::Asked(_) => {
+                self.ticket = Ticket::Over;
+                cpu.hardware().event(Event::FlushEnd);
+            }
+            Ticket::Announced(generation) => {
+                let request = Request { generation: *generation, ..self.gather.request(cpu) };
+                if let Some(ticket) = cpu.ask_if_free(self.gather.translations, &request, self.gather.reason) {
+                    self.ticket = ticket;
+                }
+            }
+        }
+        self.settle_if_over(cpu);
+        matches!(self.ticket, Ticket::Over)
+    }
+
+    fn settle_if_over<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
+        if matches!(self.ticket, Ticket::Over) {
+            cpu.tlb().owed.settle(core::mem::replace(&mut self.debts, Debts::NONE));
+        }
+    }
+
+    /// Waits until no CPU can use what was named (INV-6), and gives the frames back. Answers other CPUs meanwhile.
+    ///
+    /// Interrupts on, preemption off, no lock held for which another CPU may spin with its interrupts off: what
+    /// [`TlbGather::flush`] needs. It may be called on another CPU than the one that issued the flush.
+    ///
+    /// # Panics
+    /// If other CPUs were to be asked and interrupts are off (INV-7), unless [`is_done`](Self::is_done) has said that
+    /// it is over; if called while this CPU waits for another flush.
+    #[inline]
+    pub fn wait<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
+        match &self.ticket {
+            Ticket::Over => {}
+            Ticket::Asked(asked) => cpu.wait_for(asked),
+            Ticket::Announced(generation) => {
+                let request = Request { generation: *generation, ..self.gather.request(cpu) };
+                cpu.ask_and_wait(self.gather.translations, request, self.gather.reason);
+            }
+        }
+        cpu.tlb().owed.settle(self.debts);
+        self.gather.into_flushed()
+    }
+}

@@ -1,0 +1,181 @@
+//! The batch: one flush for many spaces, and what those must do who come before it.
+
+use tlbkit::{Event, Invpcid, Policy, Reason, TlbBatch};
+
+use crate::machine::{Did, Owner, USER, World, cr3s, interrupted, invlpgs};
+
+type Batch = TlbBatch<Vec<usize>>;
+
+/// `cpus` CPUs and as many spaces; each space has a page at `USER`, and CPU n runs space n and holds its page.
+fn world(cpus: usize) -> &'static World {
+    let world = World::new(Policy::default(), cpus);
+    for cpu in 0..cpus {
+        let space = world.space();
+        world.map(space, USER);
+        world.map(space, USER + 4096);
+        world.switch(cpu, space);
+        warm(world, cpu);
+    }
+    world.forget_logs();
+    world
+}
+
+fn warm(world: &'static World, cpu: usize) {
+    assert!(world.touch(cpu, USER).is_some() && world.touch(cpu, USER + 4096).is_some());
+    world.enter_kernel(cpu);
+}
+
+/// CPU 0 takes the page at `USER` out of each of `spaces`, as reclaim does.
+fn evict(world: &'static World, batch: &mut Batch, spaces: &[usize]) {
+    for &space in spaces {
+        let page = world.memory.borrow_mut().unhook(Owner::Space(space), USER).unwrap();
+        batch.unmap(&world.cpu(0), world.at(space), page.stamp);
+    }
+}
+
+fn finish(world: &'static World, batch: Batch) {
+    world.enter_kernel(0);
+    let freed = batch.flush(&world.cpu(0), Reason::Migrate).into_frames();
+    world.memory.borrow_mut().free(&freed);
+    world.audit();
+}
+
+/// Flushes an unmap of `space` on `cpu` that found nothing.
+fn unmap_nothing(world: &'static World, cpu: usize, space: usize) {
+    let gather = world.gather(Owner::Space(space));
+    assert!(gather.is_empty());
+    world.finish(cpu, gather);
+}
+
+fn is_flushed_whole(world: &World, cpu: usize) -> bool {
+    cr3s(&world.log(cpu)).iter().any(|cr3| !cr3.keeps())
+}
+
+#[test]
+fn one_flush_serves_many_spaces_and_asks_each_cpu_once() {
+    let world = world(4);
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[0, 1, 2]);
+    assert!(world.log(0).is_empty(), "naming tells nobody");
+    finish(world, batch);
+    let log = world.log(0);
+    assert_eq!(interrupted(&log), [1, 2], "CPU 3 runs another space");
+    assert!(cr3s(&log).iter().any(|cr3| !cr3.keeps()), "this CPU runs one of them");
+    assert_eq!([1, 2, 3].map(|cpu| is_flushed_whole(world, cpu)), [true, true, false]);
+    world.revisit_all();
+}
+
+#[test]
+fn inv_5_a_lazy_cpu_is_left_alone_unless_a_table_is_freed() {
+    for is_table in [false, true] {
+        let world = world(2);
+        world.quiet(1, |cpu, irqs| cpu.enter_lazy(irqs));
+        world.cores[1].task.set(None);
+        let mut batch = Batch::new(Vec::new());
+        evict(world, &mut batch, &[1]);
+        if is_table {
+            let page = world.memory.borrow_mut().unhook(Owner::Space(1), USER + 4096).unwrap();
+            let table = world.memory.borrow_mut().unhook_table(Owner::Space(1), USER).unwrap();
+            batch.unmap(&world.cpu(0), world.at(1), page.stamp);
+            batch.unmap_table(&world.cpu(0), world.at(1), table);
+        }
+        world.forget_logs();
+        finish(world, batch);
+        assert_eq!(interrupted(&world.log(0)), if is_table { vec![1] } else { vec![] });
+        world.forget_logs();
+        world.switch(1, 1);
+        assert!(is_flushed_whole(world, 1), "it finds the generation when it comes back");
+    }
+}
+
+#[test]
+fn a_cpu_that_has_caught_up_by_itself_flushes_once() {
+    let world = world(2);
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[1]);
+    world.switch(1, 0);
+    world.switch(1, 1);
+    world.forget_logs();
+    finish(world, batch);
+    assert_eq!(interrupted(&world.log(0)), [1], "it may have read the old generation");
+    let log = world.log(1);
+    assert!(cr3s(&log).is_empty() && log.contains(&Did::Event(Event::AlreadyCurrent)));
+}
+
+#[test]
+fn c_75_an_unmap_that_finds_nothing_flushes_what_a_batch_owes() {
+    let world = world(2);
+    world.switch(0, 1);
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[1]);
+    world.forget_logs();
+    // CPU 0 unmaps the page that is gone, and would tell its program that nobody can use it any more.
+    unmap_nothing(world, 0, 1);
+    assert_eq!((interrupted(&world.log(0)), world.touch(1, USER)), (vec![1], None));
+    world.forget_logs();
+    world.cpu(0).drain(world.at(1));
+    assert_eq!(interrupted(&world.log(0)), [1], "the batch is still open");
+    finish(world, batch);
+    world.forget_logs();
+    unmap_nothing(world, 0, 1);
+    world.cpu(0).drain(world.at(1));
+    unmap_nothing(world, 0, 0);
+    assert!(world.log(0).is_empty(), "nothing is owed any more");
+}
+
+#[test]
+fn c_75_an_unmap_of_another_page_flushes_what_a_batch_owes_with_its_own() {
+    let world = world(2);
+    world.switch(0, 1);
+    warm(world, 0);
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[1]);
+    world.forget_logs();
+    world.unmap(0, 1, &[USER + 4096]);
+    for cpu in 0..2 {
+        let log = world.log(cpu);
+        assert_eq!(invlpgs(&log), [], "INV-4: two generations on, a page is not enough");
+        assert!(cr3s(&log).iter().any(|cr3| !cr3.keeps()));
+        assert_eq!(world.touch(cpu, USER), None);
+    }
+    finish(world, batch);
+}
+
+#[test]
+fn inv_1_a_frame_without_a_name_comes_out_flushed() {
+    let world = world(3);
+    let mut batch = Batch::new(Vec::new());
+    let page = world.memory.borrow_mut().unhook(Owner::Space(2), USER).unwrap();
+    batch.hold(page.stamp);
+    finish(world, batch);
+    for cpu in 0..3 {
+        assert!(world.log(cpu).contains(&Did::Invpcid(Invpcid::AllAndGlobals)), "CPU {cpu}");
+    }
+}
+
+#[test]
+fn a_batch_of_nothing_does_nothing_and_one_that_is_dropped_keeps_its_debts() {
+    let world = world(2);
+    finish(world, Batch::new(Vec::new()));
+    assert!(world.log(0).is_empty());
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[1]);
+    drop(batch);
+    for _ in 0..2 {
+        world.forget_logs();
+        unmap_nothing(world, 0, 1);
+        assert_eq!(interrupted(&world.log(0)), [1]);
+    }
+}
+
+#[test]
+fn a_batch_is_flushed_by_another_cpu_than_named_it() {
+    let world = world(4);
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[0, 1]);
+    world.enter_kernel(2);
+    let freed = batch.flush(&world.cpu(2), Reason::Migrate).into_frames();
+    assert_eq!(interrupted(&world.log(2)), [0, 1], "the one that named is one of them");
+    world.memory.borrow_mut().free(&freed);
+    world.audit();
+}

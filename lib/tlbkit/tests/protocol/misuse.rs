@@ -1,0 +1,152 @@
+//! Misuse that the protocol notices, as the table of docs/porting.md has it: each with the words that a kernel reads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use tlbkit::sync::AtomicU64;
+use tlbkit::{
+    AddressSpace, Cpu, CpuId, CpuState, IrqsOff, PhysAddr, Policy, Reason, SpaceToken, Stride, Tlb, VirtAddr,
+};
+
+use crate::machine::{Core, Delivery, KERNEL, Owner, USER, World};
+
+/// What the panic of `call` says.
+fn complaint(call: impl FnOnce()) -> String {
+    let panic = catch_unwind(AssertUnwindSafe(call)).expect_err("it was not noticed");
+    match panic.downcast::<String>() {
+        Ok(text) => *text,
+        Err(other) => other.downcast::<&str>().map(|text| (*text).to_owned()).expect("a panic with words"),
+    }
+}
+
+/// CPUs 0 and 1 run a space.
+fn two() -> (&'static World, usize) {
+    let world = World::new(Policy::default(), 2);
+    let space = world.space();
+    world.map(space, USER);
+    (0..2).for_each(|cpu| world.switch(cpu, space));
+    world.touch(1, USER);
+    world.enter_kernel(0);
+    (world, space)
+}
+
+type Call = (&'static str, fn(&'static World, Cpu<'static, 'static, Core>, &IrqsOff));
+
+/// Every call of the border.
+const CALLS: &[Call] = &[
+    ("bring_up", |_, cpu, irqs| cpu.bring_up(irqs)),
+    ("offline", |_, cpu, irqs| cpu.offline(irqs)),
+    ("switch_to", |world, cpu, irqs| cpu.switch_to(world.at(0), irqs)),
+    ("enter_lazy", |_, cpu, irqs| cpu.enter_lazy(irqs)),
+    ("load_kernel", |_, cpu, irqs| cpu.load_kernel(irqs)),
+    ("with_space", |world, cpu, irqs| cpu.with_space(world.at(0), irqs, || ())),
+    ("answer", |_, cpu, irqs| cpu.answer(irqs)),
+    ("enter_kernel", |_, cpu, irqs| cpu.enter_kernel(irqs)),
+    ("exit_to_user", |_, cpu, irqs| cpu.exit_to_user(irqs)),
+    ("is_running", |world, cpu, _| assert!(cpu.is_running(world.at(0)), "it says no, and not why")),
+    ("flush_range", |world, cpu, _| {
+        cpu.flush_range(world.at(0), VirtAddr(USER), 1, Stride::Page4K, Reason::WriteProtect);
+    }),
+    ("flush_this_cpu", |_, cpu, _| cpu.flush_this_cpu(VirtAddr(USER), 1, Stride::Page4K)),
+    ("drain", |world, cpu, _| cpu.drain(world.at(0))),
+    ("flush", |world, cpu, _| {
+        let mut gather = world.gather(Owner::Kernel);
+        gather.flush_everything();
+        let _nothing = gather.flush(&cpu);
+    }),
+    ("destroy", |world, cpu, _| _ = cpu.destroy(world.at(0))),
+];
+
+#[test]
+fn every_call_in_another_cpus_name_is_refused_with_both_numbers() {
+    for (name, call) in CALLS {
+        let (world, _) = two();
+        world.cores[0].here.set(Some(CpuId(1)));
+        let said = complaint(|| call(world, world.cpu(0), &IrqsOff::assume()));
+        assert!(said.starts_with("called as CPU 0, on CPU 1"), "{name}: {said}");
+    }
+}
+
+#[test]
+fn every_call_in_its_own_cpus_name_is_carried_out() {
+    for (_, call) in CALLS {
+        let (world, _) = two();
+        world.cores[0].here.set(Some(CpuId(0)));
+        let of_destroy = catch_unwind(AssertUnwindSafe(|| call(world, world.cpu(0), &IrqsOff::assume())));
+        if let Err(panic) = of_destroy {
+            let said = panic.downcast_ref::<&str>().copied().unwrap_or("other words");
+            assert_eq!(said, "destroying a space that runs here");
+        }
+    }
+}
+
+/// A task that is preempted in a wait goes on elsewhere.
+fn migrated(then: impl FnOnce(&'static World) + 'static) -> String {
+    let (world, space) = two();
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].here.set(Some(CpuId(0)));
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+        world.cores[0].here.set(Some(CpuId(1)));
+        then(world);
+    }));
+    complaint(|| world.unmap(0, space, &[USER]))
+}
+
+#[test]
+fn a_task_that_migrates_in_a_wait_answers_for_nobody() {
+    let said = migrated(|world| {
+        world.meanwhile.borrow_mut().push_back(Box::new(|_| panic!("it waits on, on another CPU")));
+    });
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
+#[test]
+fn a_task_that_migrated_is_told_when_the_wait_ends() {
+    let said = migrated(|world| world.quiet(1, |cpu, irqs| cpu.answer(irqs)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
+#[test]
+fn cpus_that_never_answer_are_named() {
+    let world = World::new(Policy::default(), 4);
+    world.map_kernel(KERNEL);
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].patience_rounds.set(3);
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| world.quiet(2, |cpu, irqs| cpu.answer(irqs))));
+    let said = complaint(|| world.revoke(0, Owner::Kernel, &[KERNEL]));
+    assert_eq!(said, "a flush is not answered by CPU 1, CPU 3");
+    assert_eq!(*world.cores[0].was_late.borrow(), [1, 3].repeat(3), "as often as the kernel said");
+}
+
+#[test]
+fn a_flush_inside_the_wait_of_another_is_refused() {
+    let (world, space) = two();
+    world.delivery.set(Delivery::Lost);
+    world.meanwhile.borrow_mut().push_back(Box::new(move |world| world.unmap(0, space, &[])));
+    world.meanwhile.borrow_mut().push_back(Box::new(move |world| {
+        world.cpu(0).flush_range(world.at(space), VirtAddr(USER), 1, Stride::Page4K, Reason::Fork);
+    }));
+    let said = complaint(|| world.unmap(0, space, &[USER]));
+    assert!(said.starts_with("a flush inside the wait of another"), "{said}");
+}
+
+#[test]
+fn a_table_that_begins_no_page_is_refused() {
+    let root = PhysAddr(0x1018);
+    let said =
+        complaint(|| _ = AddressSpace::new(World::new(Policy::DEFAULT, 1).tlb.fresh_id(), SpaceToken(0), root, [0; 0]));
+    assert_eq!(said, "a top-level table does not begin a page");
+    let (cpus, matrix): ([CpuState; 0], Vec<AtomicU64>) = ([], (0..4).map(|_| AtomicU64::new(0)).collect());
+    assert_eq!(complaint(|| _ = Tlb::new(&cpus, &matrix, root, Policy::DEFAULT)), said);
+}
+
+#[test]
+fn storage_that_is_too_small_is_refused() {
+    let cpus = [const { CpuState::new() }; 2];
+    let matrix = [AtomicU64::new(0)];
+    let said = complaint(|| _ = Tlb::new(&cpus, &matrix, PhysAddr(0), Policy::DEFAULT));
+    assert_eq!(said, "the matrix is too small for the CPUs");
+    let world = World::new(Policy::DEFAULT, 1);
+    let narrow = AddressSpace::new(world.tlb.fresh_id(), SpaceToken(9), PhysAddr(0x1000), &[][..]);
+    let said = complaint(|| world.quiet(0, |cpu, irqs| cpu.switch_to(&narrow, irqs)));
+    assert!(said.starts_with("index out of bounds"), "{said}");
+}

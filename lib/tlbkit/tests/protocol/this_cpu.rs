@@ -1,0 +1,72 @@
+//! A flush of this CPU alone: for entries that allow more than it remembers. It tells nobody and promises nothing of
+//! others.
+
+use tlbkit::{Features, Invpcid, Isolation, Policy, Stride, UserFlush, VirtAddr};
+
+use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World, interrupted, invlpgs};
+
+const OLD: Features = Features { pcid: true, invpcid: false };
+
+/// Two CPUs that run one space; each holds its page, and in memory there is a newer entry.
+fn outdated(policy: Policy, features: Features) -> (&'static World, usize) {
+    let world = World::of(policy, &[features, features]);
+    let space = world.space();
+    world.map(space, USER);
+    for cpu in 0..2 {
+        world.switch(cpu, space);
+        assert!(world.touch(cpu, USER).is_some() && world.touch_in_kernel(cpu, USER).is_some());
+    }
+    // Widened, as far as this machine knows of permissions: another entry, and nobody may be harmed by the one before.
+    let before = world.memory.borrow_mut().unhook(Owner::Space(space), USER).unwrap();
+    world.map(space, USER);
+    world.enter_kernel(0);
+    world.forget_logs();
+    (world, before.stamp)
+}
+
+#[test]
+fn one_cpu_forgets_and_nobody_else_hears_of_it() {
+    let (world, before) = outdated(Policy::default(), MODERN);
+    let generation = world.at(0).generation();
+    // With interrupts off, as in a fault handler: nothing is waited for.
+    world.quiet(0, |cpu, _irqs| cpu.flush_this_cpu(VirtAddr(USER), 1, Stride::Page4K));
+    let log = world.log(0);
+    assert_eq!((invlpgs(&log), interrupted(&log)), (vec![USER], vec![]));
+    assert_eq!(world.at(0).generation(), generation, "nothing was revoked");
+    assert_ne!(world.touch(0, USER), Some(before));
+    assert_eq!(world.touch(1, USER), Some(before), "no promise was made of another CPU");
+}
+
+#[test]
+fn both_halves_forget_by_invpcid_or_on_the_way_out() {
+    for (user_flush, features) in
+        [(UserFlush::Invpcid, MODERN), (UserFlush::DeferredCr3, MODERN), (UserFlush::Invpcid, OLD)]
+    {
+        let policy = Policy { isolation: Isolation::On, user_flush, ..Policy::default() };
+        let (world, before) = outdated(policy, features);
+        world.cpu(0).flush_this_cpu(VirtAddr(USER), 1, Stride::Page4K);
+        let by_page = world.log(0).iter().any(|did| matches!(did, Did::Invpcid(Invpcid::Address(..))));
+        assert_eq!(by_page, user_flush == UserFlush::Invpcid && features.invpcid, "else it is owed");
+        assert_ne!(world.touch_in_kernel(0, USER), Some(before), "{user_flush:?}");
+        assert_ne!(world.touch(0, USER), Some(before), "{user_flush:?}");
+    }
+}
+
+#[test]
+fn a_long_range_goes_as_everything() {
+    let (world, before) = outdated(Policy::default(), MODERN);
+    world.cpu(0).flush_this_cpu(VirtAddr(USER), u32::MAX, Stride::Page4K);
+    assert_eq!(world.log(0), [Did::Invpcid(Invpcid::AllAndGlobals)]);
+    assert_ne!(world.touch(0, USER), Some(before));
+}
+
+#[test]
+fn kernel_addresses_go_whatever_is_loaded() {
+    let world = World::new(Policy::default(), 1);
+    let before = world.map_kernel(KERNEL);
+    assert_eq!(world.touch_in_kernel(0, KERNEL), Some(before));
+    let _never_reused = world.memory.borrow_mut().unhook(Owner::Kernel, KERNEL);
+    world.map_kernel(KERNEL);
+    world.cpu(0).flush_this_cpu(VirtAddr(KERNEL), 1, Stride::Page4K);
+    assert_ne!(world.touch_in_kernel(0, KERNEL), Some(before));
+}

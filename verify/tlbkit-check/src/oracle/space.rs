@@ -1,0 +1,21 @@
+//! The end of a space (C-25): nobody touches it once it was said to be free, and it is said when nobody holds it.
+
+use super::story::finding;
+use crate::finding::{Finding, Oracle};
+use crate::machine::Machine;
+
+/// The running CPU touches a word of a space that was said to be free.
+pub(crate) fn touched(machine: &Machine, space: usize) -> Finding {
+    let text = format!("touches space {space}, which was said to be free");
+    finding(machine, Oracle::DeadSpace, machine.current, text)
+}
+
+/// The run is over: `space`, whose top-level table is at `root`, has ended, and nobody has said that it is free.
+pub(crate) fn kept(machine: &Machine, space: usize, root: u64) -> Option<Finding> {
+    // The two halves' tables stand side by side.
+    let is_held = machine.cpus.iter().any(|core| core.root.at & !0x1000 == root & !0x1000);
+    (!is_held).then(|| {
+        let text = format!("no CPU holds space {space}, which has ended, and nobody was told");
+        finding(machine, Oracle::Leak, 0, text)
+    })
+}

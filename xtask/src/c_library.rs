@@ -1,0 +1,107 @@
+//! `cargo xtask c-library`: the C door as a kernel's build wants it, in one folder: header, archive, pkg-config file.
+//!
+//! The archive is the one for kernels, with the instructions of the feature `x86`: what a kernel does not call, its
+//! linker leaves out. The pkg-config file finds its neighbours wherever the folder is moved to.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tlbkit_boot::TARGET;
+
+use crate::outcome::StepOutcome;
+use crate::setup::{self, Ready};
+
+/// Where the folder is made, in cargo's.
+const FOLDER: &str = "c-library";
+
+const PKG_CONFIG: &str = "\
+prefix=${pcfiledir}/../..
+
+Name: tlbkit
+Description: The TLB subsystem of an x86-64 kernel
+Version: VERSION
+Cflags: -I${prefix}/include -DTLBKIT_X86
+Libs: -L${prefix}/lib -ltlbkit_c
+";
+
+/// Uses what a kernel cannot do without, so that a link shows what is missing.
+const USER: &str = "\
+#include <tlbkit.h>
+bool start(void);
+bool start(void) {
+    static struct tlbkit_hardware_ops ops;
+    return tlbkit_header_fits() && tlbkit_x86_fill(&ops) == TLBKIT_STATUS_OK;
+}
+";
+
+/// Makes the folder and tells where it is.
+pub(crate) fn run(root: &Path) -> Result<bool> {
+    if let Ready::No(how) = setup::target(TARGET) {
+        bail!("{how}");
+    }
+    let folder = make(root)?;
+    println!("{}", folder.display());
+    println!("  include/tlbkit.h, lib/libtlbkit_c.a, lib/pkgconfig/tlbkit.pc");
+    println!("use it: PKG_CONFIG_PATH={}/lib/pkgconfig pkg-config --cflags --libs tlbkit", folder.display());
+    Ok(true)
+}
+
+/// The step: a C object compiled and linked with what pkg-config says, and with nothing else.
+pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
+    for ready in [setup::program(&["gcc"], "gcc"), setup::program(&["pkg-config"], "pkg-config")] {
+        if let Ready::No(how) = ready {
+            return Ok(StepOutcome::Skipped(how));
+        }
+    }
+    if let Ready::No(how) = setup::target(TARGET) {
+        return Ok(StepOutcome::Skipped(how));
+    }
+    let folder = make(root)?;
+    let source = folder.join("user.c");
+    fs::write(&source, USER).with_context(|| format!("writing {}", source.display()))?;
+    let script = "gcc -O2 -Wall -Wextra -Werror -ffreestanding -fno-pic -mno-red-zone -mcmodel=kernel \
+        -mgeneral-regs-only $(pkg-config --cflags tlbkit) -c user.c -o user.o \
+        && ld --gc-sections -static -e start user.o $(pkg-config --libs tlbkit) -o user";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script]).env("PKG_CONFIG_PATH", folder.join("lib/pkgconfig"));
+    let linked = tool(&mut shell, &folder);
+    for file in ["user.c", "user.o", "user"] {
+        _ = fs::remove_file(folder.join(file));
+    }
+    linked.map(|()| StepOutcome::Ok("linked by its pkg-config file".to_owned()))
+}
+
+fn make(root: &Path) -> Result<PathBuf> {
+    let archive = archive(root, FOLDER, "x86")?;
+    let folder = setup::target_dir(root).join(FOLDER).join("tlbkit");
+    for dir in ["include", "lib/pkgconfig"] {
+        let dir = folder.join(dir);
+        fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+    }
+    let header = root.join("lib/tlbkit-c/include/tlbkit.h");
+    for (from, to) in [(header, "include/tlbkit.h"), (archive, "lib/libtlbkit_c.a")] {
+        let to = folder.join(to);
+        fs::copy(&from, &to).with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
+    }
+    let file = folder.join("lib/pkgconfig/tlbkit.pc");
+    let text = PKG_CONFIG.replace("VERSION", env!("CARGO_PKG_VERSION"));
+    fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    Ok(folder)
+}
+
+/// Builds the archive for kernels with `features`, in a folder `name` of cargo's, and returns it.
+pub(crate) fn archive(root: &Path, name: &str, features: &str) -> Result<PathBuf> {
+    let target = setup::target_dir(root).join(name);
+    let mut cargo = Command::new("cargo");
+    cargo.args(["rustc", "--quiet", "--config", "lib/tlbkit-c/kernel.toml", "--package", "tlbkit-c"]);
+    cargo.args(["--profile", "kernel", "--crate-type", "staticlib", "--features", features]);
+    tool(cargo.env("CARGO_TARGET_DIR", &target), root)?;
+    Ok(target.join(TARGET).join("kernel/libtlbkit_c.a"))
+}
+
+/// Runs a tool in `dir`; what it complains about goes where our errors go.
+pub(crate) fn tool(command: &mut Command, dir: &Path) -> Result<()> {
+    let status = command.current_dir(dir).status().with_context(|| format!("running {command:?}"))?;
+    if status.success() { Ok(()) } else { bail!("{command:?}: {status}") }
+}

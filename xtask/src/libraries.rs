@@ -1,0 +1,109 @@
+//! What a kernel links, as it is handed out: built without std, built with the oldest Rust that is promised, and packed
+//! as a registry would have it.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
+use crate::outcome::{StepOutcome, cargo, cargo_command, run};
+use crate::setup::{self, Ready};
+
+/// The folders of `lib/`; all else says `publish = false`.
+pub(crate) const LIBRARIES: &[&str] = &["tlbkit", "tlbkit-arch", "tlbkit-pmap", "tlbkit-x86", "tlbkit-c"];
+/// Crates that must build for [`BARE_TARGET`]: the libraries but the C door, whose archive has a step of its own, and
+/// what the test kernel shares with the simulator.
+const WITHOUT_STD: &[&str] =
+    &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "sim/tlbkit-workloads", "lib/tlbkit-x86"];
+const BARE_TARGET: &str = "x86_64-unknown-none";
+/// In a folder of its own: another compiler's results would be thrown away each time.
+const OLDEST_TARGET_DIR: &str = "target/oldest";
+
+/// The step `no_std`: built for a target that has no std, or, where that target is not to be had, read for the two
+/// lines of each crate's root that decide it.
+pub(crate) fn check_without_std(root: &Path) -> Result<StepOutcome> {
+    if let Ready::No(how) = setup::target(BARE_TARGET) {
+        return read_roots(root, &how);
+    }
+    let names = WITHOUT_STD.iter().map(|path| path.rsplit('/').next().unwrap_or(path));
+    let line = format!("build --quiet --target {BARE_TARGET} --no-default-features {}", packages(names));
+    Ok(cargo(root, &line)?.noting(format!("built for {BARE_TARGET}")))
+}
+
+fn read_roots(root: &Path, how: &str) -> Result<StepOutcome> {
+    for path in WITHOUT_STD {
+        let lib = root.join(path).join("src/lib.rs");
+        let text = fs::read_to_string(&lib).with_context(|| format!("reading {}", lib.display()))?;
+        if let Some(why) = std_in(&text) {
+            return Ok(StepOutcome::Failed(format!("{path}/src/lib.rs {why}")));
+        }
+    }
+    Ok(StepOutcome::Ok(format!("sources read only, no target {BARE_TARGET}; {how}")))
+}
+
+/// Why a crate root is not free of std, if it is not. `tidy` reads the other files.
+fn std_in(lib: &str) -> Option<&'static str> {
+    let mut lines = lib.lines().map(str::trim);
+    if !lines.clone().any(|line| line == "#![no_std]") {
+        return Some("has no `#![no_std]`");
+    }
+    lines.any(|line| line == "extern crate std;").then_some("links std")
+}
+
+/// The step `oldest Rust`: the libraries build with `rust-version` of the workspace.
+pub(crate) fn check_oldest_rust(root: &Path) -> Result<StepOutcome> {
+    let manifest = root.join("Cargo.toml");
+    let text = fs::read_to_string(&manifest).with_context(|| format!("reading {}", manifest.display()))?;
+    let version = promised(&text).context("Cargo.toml: no rust-version")?;
+    if let Ready::No(how) = setup::toolchain(version) {
+        return Ok(StepOutcome::Skipped(format!("no Rust {version}; {how}")));
+    }
+    let names = packages(LIBRARIES.iter().copied());
+    let line = format!("+{version} check --quiet --target-dir {OLDEST_TARGET_DIR} {names}");
+    Ok(cargo(root, &line)?.noting(format!("built with Rust {version}")))
+}
+
+fn promised(manifest: &str) -> Option<&str> {
+    let value = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "))?;
+    value.strip_prefix('"')?.strip_suffix('"')
+}
+
+/// The step `packages`: each library is packed, and built from its package alone. What is packed is the working tree,
+/// committed or not. Nothing is sent anywhere.
+pub(crate) fn check_packages(root: &Path) -> Result<StepOutcome> {
+    let line = format!("package --quiet --allow-dirty --offline {}", packages(LIBRARIES.iter().copied()));
+    Ok(run(&mut cargo_command(root, &line))?.noting(format!("{} crates packed and built", LIBRARIES.len())))
+}
+
+/// The arguments with which cargo takes these packages.
+fn packages<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.map(|name| format!("--package {name}")).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_crate_root_with_std_is_found() {
+        assert_eq!(std_in("//! A.\n#![no_std]\npub mod a;\n"), None);
+        assert_eq!(std_in("//! #![no_std]\n"), Some("has no `#![no_std]`"));
+        assert_eq!(std_in("#![no_std]\nextern crate std;\n"), Some("links std"));
+    }
+
+    #[test]
+    fn the_promised_version_is_read() {
+        assert_eq!(promised("[a]\nrust-version = \"1.88\"\n"), Some("1.88"));
+        assert_eq!(promised("[a]\nversion = \"1.88\"\n"), None);
+    }
+
+    #[test]
+    fn the_libraries_are_the_folders_of_lib() -> Result<()> {
+        let folders = fs::read_dir(setup::root()?.join("lib"))?;
+        let mut names: Vec<_> = folders.map(|folder| Ok(folder?.file_name().into_string())).collect::<Result<_>>()?;
+        names.sort();
+        let mut listed: Vec<_> = LIBRARIES.iter().map(|&name| Ok(name.to_owned())).collect();
+        listed.sort();
+        assert_eq!(names, listed);
+        Ok(())
+    }
+}
