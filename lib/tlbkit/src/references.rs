@@ -64,6 +64,9 @@ impl Notice {
     pub(crate) const LOOK: Self = Self(1 << 63);
 }
 
+// Generations are counted from 1, one a flush, so none has the highest bit.
+const _: () = assert!(Notice::NONE.0 == 0 && Notice::LOOK.0 > u64::MAX / 2);
+
 /// A CPU's notice. The CPU reads and clears it while its presence says that it is switching; destroyers write it.
 pub(crate) struct NoticeBoard(AtomicU64);
 
@@ -116,11 +119,5 @@ mod tests {
         assert!(!references.remove(1));
         assert!(!references.begin_counted_wait());
         assert!(references.remove(1));
-    }
-
-    #[test]
-    fn no_generation_is_what_a_notice_makes_of_one() {
-        assert_eq!(Notice::NONE.0, 0);
-        assert!(Notice::LOOK.0 > u64::MAX / 2, "generations are counted from 1, one a flush");
     }
 }
