@@ -31,6 +31,18 @@
 //!   leave the hint              (Release)     unless it says that it is alone: look at all other outboxes
 //! ```
 //! A responder that took an older hint may read the first mailbox too early. It then finds the new hint in its inbox.
+//!
+//! The first mailbox may be being read when the initiator says so in it. That is one word, which the initiator alone
+//! writes, with one bit more:
+//!
+//! ```text
+//!   initiator (tell_of_others)                responder (answer_one)
+//!                                             is its bit in the first outbox?             (Acquire)
+//!   shape := shape and "several"              read the shape: old or new, it asks for the same
+//!   write another mailbox ...                 carry it out
+//!   leave the hint              (Release)     clear its bit                               (Release)
+//! ```
+//! Who has read the old word has not taken that hint, so it is still in the inbox. The other words are not touched.
 
 use core::ops::Range;
 

@@ -66,7 +66,9 @@ fn explore(program: &str, policy: &str, bound: u8, errata: Errata) -> Explored {
 #[test]
 fn small_programs_are_explored_to_the_end_within_a_bound() {
     for named in named::SMALL {
-        let explored = explore(named.name, "tlbkit", 2, Errata::NONE);
+        // So many show the fence of a CPU that leaves to be missing: `leaves-without-barrier.patch`.
+        let bound = if named.name == "leave-1-page" { 3 } else { 2 };
+        let explored = explore(named.name, "tlbkit", bound, Errata::NONE);
         // The end of a space asks nobody, so there is little to be done in another order.
         let least = if named.name == "destroy-1-page" { 50 } else { 1000 };
         assert!(explored.is_complete && explored.states > least, "{explored:?}");

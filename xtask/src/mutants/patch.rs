@@ -1,5 +1,6 @@
 //! `verify/mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program
-//! shows it when all its schedules are explored, or in which build alone it shows; then a unified diff. Those of
+//! shows it when all its schedules are explored, or in which build alone it shows; then a unified diff. One that only
+//! an exploration shows names the deviations that it takes, and is not looked for through seeds. Those of
 //! `verify/mutants/by-tests/` name the tests that are run, and the one that must fail.
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +18,8 @@ pub(super) struct Patch {
     pub(super) origin: String,
     /// The small program of which all schedules within a bound are explored too, if they show it.
     pub(super) explored: Option<String>,
+    /// Deviations that those schedules take, if seeds do not show it.
+    pub(super) deviations: Option<u8>,
     /// The build that shows it.
     pub(super) sets: Sets,
     /// The tests that show it, if not the checker does.
@@ -62,13 +65,18 @@ fn parse(file: &Path, text: &str) -> Result<Patch> {
         Some("narrow_sets") => Sets::Narrow,
         Some(other) => bail!("`Build:` is `narrow_sets` or left out, not `{other}`"),
     };
+    let explored = header("Explored:");
+    let deviations = header("Deviations:").map(|text| text.parse()).transpose().context("`Deviations:`")?;
+    if deviations.is_some() && explored.is_none() {
+        bail!("`Deviations: ...` without `Explored: ...`");
+    }
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let witness = match (header("Tests:"), header("Fails:")) {
         (Some(tests), Some(test)) => Some(Witness { tests, test }),
         (None, None) => None,
         _ => bail!("`Tests: ...` and `Fails: ...` belong together"),
     };
-    Ok(Patch { name, origin, explored: header("Explored:"), sets, witness, file: file.to_path_buf() })
+    Ok(Patch { name, origin, explored, deviations, sets, witness, file: file.to_path_buf() })
 }
 
 #[cfg(test)]
@@ -84,6 +92,8 @@ mod tests {
             "Origin:\nBreaks: b\n",
             "Origin: o\nBreaks: b\nBuild: x\n",
             "Origin: o\nBreaks: b\nTests: tlbkit-x86\n",
+            "Origin: o\nBreaks: b\nDeviations: 3\n",
+            "Origin: o\nBreaks: b\nExplored: x\nDeviations: many\n",
             "--- a/x\nOrigin: late\nBreaks: late\n",
         ] {
             assert!(parse(Path::new("m/a-bug.patch"), bad).is_err(), "{bad:?}");

@@ -20,8 +20,8 @@ const QUICK: &[(&str, &str)] = &[
 /// Millions of seeds are worth the release build.
 const FULL: &[(&str, &str)] = &[];
 
-/// Deviations of the schedules that are explored.
-const BOUND: &str = "2";
+/// Deviations of the schedules that are explored, unless the patch asks for more.
+const BOUND: u8 = 2;
 
 /// What became of one bug.
 #[derive(Clone, PartialEq, Debug)]
@@ -56,13 +56,15 @@ impl CheckerCopy {
         self.workshop.revert(&patch.file)
     }
 
-    /// Looks for `patch` in a copy that has it: through seeds, then through all schedules of its program, if any.
+    /// Looks for `patch` in a copy that has it: through seeds, unless it names its deviations, then through all
+    /// schedules of its program, if any.
     pub(super) fn look_for(&self, patch: &Patch) -> Result<Vec<Search>> {
         self.workshop.apply(&patch.file).context("the patch does not apply any more")?;
         let rows = self.build(QUICK, patch.sets).and_then(|checker| {
-            let seeds = self.search(&checker, &patch.name, &patch.origin, self.budget)?;
+            let search = || self.search(&checker, &patch.name, &patch.origin, self.budget);
+            let seeds = patch.deviations.is_none().then(search).transpose()?;
             let states = patch.explored.as_deref().map(|program| self.explore(&checker, patch, program)).transpose()?;
-            Ok([seeds].into_iter().chain(states).collect())
+            Ok(seeds.into_iter().chain(states).collect())
         });
         self.workshop.revert(&patch.file)?;
         rows
@@ -93,10 +95,11 @@ impl CheckerCopy {
 
     fn explore(&self, checker: &Path, patch: &Patch, program: &str) -> Result<Search> {
         let start = Instant::now();
-        let found = check(checker, &["--program", program, "--policy", "tlbkit", "--exhaustive", BOUND])?;
+        let bound = patch.deviations.unwrap_or(BOUND).to_string();
+        let found = check(checker, &["--program", program, "--policy", "tlbkit", "--exhaustive", &bound])?;
         Ok(Search {
-            mutant: format!("  all of {program}"),
-            origin: patch.name.clone(),
+            mutant: patch.deviations.map_or_else(|| format!("  all of {program}"), |_| patch.name.clone()),
+            origin: patch.deviations.map_or_else(|| patch.name.clone(), |_| format!("all of {program}")),
             by: found["finding"].as_str().map(str::to_owned),
             needed: found["states"].as_u64().context("the checker counts no states")?,
             unit: "states",

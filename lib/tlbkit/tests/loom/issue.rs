@@ -135,3 +135,23 @@ fn inv_7_resume_meets_two_that_were_issued() {
         ],
     );
 }
+
+/// The other one asks it meanwhile: it answers with interrupts off, for as long as it waits.
+#[test]
+fn inv_7_resume_with_one_that_was_issued_answers_another() {
+    check(
+        Setup { preemptions: 2, ..setup(2) },
+        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
+        [
+            |cpu| {
+                let issued = cpu.issue(1, &[0]);
+                cpu.bring_up();
+                cpu.wait(issued);
+            },
+            |cpu| {
+                cpu.access(0);
+                cpu.unmap(1, &[1]);
+            },
+        ],
+    );
+}

@@ -11,6 +11,11 @@
 //! turn of waiting. Elsewhere the protocol runs with interrupts off, but for steps of a flush between two events. An
 //! interrupt orders what was written before it was sent; what a waiting CPU finds without one, the protocol must order.
 //!
+//! **Sleeping.** A CPU sleeps only if nothing was announced since it looked, and every change that ends a wait is
+//! announced after it: an answer, a switch, a CPU that leaves or comes back. The one thing that is not announced, an
+//! interrupt on its way to a CPU that waits with interrupts off (`bring_up`), comes from a CPU that will wait itself or
+//! rest, and answers there. So a deadlock that loom reports is the protocol's.
+//!
 //! **What it cannot show.** More preemptions, CPUs or pages. loom's SeqCst fences order a little more than the language
 //! promises, its exchanges always find the newest value, and a CPU that was asleep is ordered behind who woke it.
 #![cfg(loom)]

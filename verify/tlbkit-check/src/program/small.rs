@@ -46,6 +46,7 @@ pub(super) const ALL: &[Named] = &[
     named("window-1-page", "a kernel mapping is removed while another CPU goes lazy", window),
     named("offline-1-page", "a CPU goes offline and comes back while the page is given back", offline),
     named("destroy-1-page", "a space ends while a lazy CPU has it loaded", destroy),
+    named("leave-1-page", "a space ends while the lazy CPU that holds it loads the kernel's tables", leave),
 ];
 
 /// Two CPUs that have run space 0 and used its page.
@@ -87,4 +88,10 @@ fn offline() -> Program {
 
 fn destroy() -> Program {
     pair(&[Op::Exit], &[Op::Idle])
+}
+
+fn leave() -> Program {
+    let mut program = pair(&[Op::Exit], &[Op::KernelTables]);
+    program.setup.push((1, Op::Idle));
+    program
 }
