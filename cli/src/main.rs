@@ -3,7 +3,8 @@
 //! From top to bottom, each folder using those below it: `verbs` (what a person types), `experiments` (the published
 //! results, each with what it runs), `lab` (what verbs share), `output` (what a person sees), `published` (a published
 //! result as data). Exit status: 0 everything as expected, 1 a changed verdict, a violation or an output that could not
-//! be written, 2 wrong usage or bad input; of `record` and `observe` with a command, the command's own.
+//! be written, 2 wrong usage or bad input; of `record` and `observe` with a command, the command's own; of `try`
+//! 1 as well if the change is not worth it, and 128 and the number of a signal that stopped it.
 
 mod experiments;
 mod lab;

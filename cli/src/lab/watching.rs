@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -67,19 +67,32 @@ pub(crate) struct Watching {
 
 /// Whether somebody wants us to end: by Ctrl-C, by a signal, or by closing the terminal. From its making on none of
 /// these ends the program by itself, so it is made before there is anything to lose.
-pub(crate) struct Stopping(Arc<AtomicBool>);
+pub(crate) struct Stopping(Arc<AtomicUsize>);
+
+/// What a shell adds to the number of a signal that ended a command.
+const BY_SIGNAL: i32 = 128;
 
 impl Stopping {
     /// Begins to listen.
     pub(crate) fn listen() -> Result<Self> {
-        let wanted = Arc::new(AtomicBool::new(false));
+        let wanted = Arc::new(AtomicUsize::new(0));
         for signal in [SIGHUP, SIGINT, SIGTERM] {
-            signal_hook::flag::register(signal, Arc::clone(&wanted)).context("watching for Ctrl-C")?;
+            let number = signal.cast_unsigned() as usize;
+            signal_hook::flag::register_usize(signal, Arc::clone(&wanted), number).context("watching for Ctrl-C")?;
         }
         Ok(Self(wanted))
     }
 
-    fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.signal() != 0
+    }
+
+    /// How a program ends that a signal ended, as a shell tells it.
+    pub(crate) fn ending(&self) -> Ending {
+        Ending::AsCommand((BY_SIGNAL + self.signal() as i32) as u8)
+    }
+
+    fn signal(&self) -> usize {
         // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
         self.0.load(Ordering::SeqCst)
     }
@@ -138,7 +151,8 @@ impl Watching {
             None => None,
         };
         let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
-        let number = status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| 128 + signal)));
+        let number =
+            status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal)));
         Ok(WatchedRun { seconds, status: number.map(|number| number as u8) })
     }
 }

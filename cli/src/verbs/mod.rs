@@ -12,6 +12,7 @@ mod replay;
 mod reproduce;
 mod run;
 mod sweep;
+mod trying;
 mod tune;
 
 use anyhow::Result;
@@ -39,6 +40,8 @@ pub(crate) enum Verb {
     Replay(replay::ReplayArguments),
     /// What to set on a recorded machine, and whether it is worth it
     Tune(tune::TuneArguments),
+    /// A command with and without a change, in turn, and whether the change is worth it
+    Try(trying::TryArguments),
     /// What this host costs, as a machine file
     Calibrate(calibrate::CalibrateArguments),
     /// Machines, policies, workloads and experiments
@@ -57,6 +60,7 @@ pub(crate) fn execute(verb: &Verb, format: Format) -> Result<Ending> {
         Verb::Boot(arguments) => boot::execute(arguments, format),
         Verb::Replay(arguments) => replay::execute(arguments, format),
         Verb::Tune(arguments) => tune::execute(arguments, format),
+        Verb::Try(arguments) => trying::execute(arguments, format),
         Verb::Calibrate(arguments) => calibrate::execute(arguments, format),
         Verb::List(arguments) => list::execute(arguments, format),
     }

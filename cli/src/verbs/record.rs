@@ -1,28 +1,20 @@
 //! `tlbkit record`: this machine's flushes and what caused them, into a file.
 
-mod convert;
-
-use std::ffi::OsStr;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
-use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, available, free_bytes};
+use tlbkit_host::recorder::{Available, available};
 use tlbkit_host::{PairedRatio, Sample};
 use tlbkit_trace::{EVENTS, FlushReason};
 
+use crate::lab::recording::{End, Recorded, Recording};
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
 use crate::output::file::check_place;
 use crate::output::table::grid;
-use convert::Converted;
-
-/// How often the size of the recording is looked at.
-const SIZE_EVERY: Duration = Duration::from_millis(200);
 
 /// What to record, and where.
 #[derive(Args)]
@@ -39,12 +31,6 @@ pub(crate) struct RecordArguments {
     megabytes_max: u64,
     #[command(flatten)]
     subject: WatchArguments,
-}
-
-impl RecordArguments {
-    fn folder(&self) -> &Path {
-        self.output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
-    }
 }
 
 /// Records it.
@@ -64,26 +50,6 @@ pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<End
         Format::Text => print_text(arguments, &available, &recorded, compared.as_ref()),
     }
     Ok(recorded.run.ending())
-}
-
-/// Why a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// The command ended, or the time was up, or somebody wanted it.
-    WithSubject,
-    /// There is as much of it as was allowed.
-    AtLimit,
-}
-
-/// One recording, read again.
-struct Recorded {
-    run: WatchedRun,
-    perf_bytes: u64,
-    file_bytes: u64,
-    /// CPU time of the recorder itself, while it recorded.
-    cpu_seconds: f64,
-    converted: Converted,
-    end: End,
 }
 
 /// Seconds of the command, without and with recording, in pairs.
@@ -140,71 +106,8 @@ fn run_plain(subject: &WatchArguments, format: Format) -> Result<WatchedRun> {
 }
 
 fn record_once(arguments: &RecordArguments, available: &Available, format: Format) -> Result<Recorded> {
-    let keep = arguments.output.extension() == Some(OsStr::new("data"));
-    // Beside the result: a folder for temporary files may be too small. What SIGKILL leaves there is a whole perf.data.
-    let parent = arguments.folder();
-    let folder = tempfile::Builder::new().prefix("tlbkit-recording-").tempdir_in(parent);
-    let folder = folder.with_context(|| parent.display().to_string())?;
-    let perf_file = folder.path().join("perf.data");
-    let (run, cpu_seconds, end) = run_recorded(arguments, available, &perf_file, format)?;
-    let compact = (!keep).then_some(arguments.output.as_path());
-    let converted = convert::convert(&perf_file, compact)?;
-    let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
-    let perf_bytes = bytes(&perf_file)?;
-    if keep {
-        fs::rename(&perf_file, &arguments.output).with_context(|| arguments.output.display().to_string())?;
-    }
-    Ok(Recorded { run, perf_bytes, file_bytes: bytes(&arguments.output)?, cpu_seconds, converted, end })
-}
-
-fn run_recorded(
-    arguments: &RecordArguments,
-    available: &Available,
-    file: &Path,
-    format: Format,
-) -> Result<(WatchedRun, f64, End)> {
-    let subject = &arguments.subject;
-    let order = Order {
-        events: available.events.clone(),
-        watched: subject.watched(),
-        stacks: if subject.stacks { Stacks::Recorded } else { Stacks::Absent },
-        file: Some(file),
-    };
-    let bytes_max = bytes_max(arguments)?;
-    let stopping = Stopping::listen()?;
-    let mut recorder = Recorder::start(&order)?;
-    recorder.wait_until_ready()?;
-    let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
-    let mut watching = Watching::start(subject, format, stopping)?;
-    let mut end = End::WithSubject;
-    let mut looked = Instant::now();
-    while end == End::WithSubject && !watching.is_over()? && !recorder.is_over() {
-        sleep(LOOK_EVERY);
-        if looked.elapsed() >= SIZE_EVERY {
-            // It writes what it has, or there would be little to see.
-            recorder.nudge()?;
-            looked = Instant::now();
-        }
-        if fs::metadata(file).is_ok_and(|data| data.len() > bytes_max) {
-            end = End::AtLimit;
-            recorder.stop();
-        }
-    }
-    // A recorder that has ended leaves the command to its own end.
-    while !subject.command.is_empty() && !watching.is_over()? {
-        sleep(LOOK_EVERY);
-    }
-    let run = watching.finish()?;
-    let cpu_seconds = recorder.cpu_seconds().map_or(0.0, |in_all| in_all - to_begin);
-    recorder.stop();
-    recorder.wait()?;
-    Ok((run, cpu_seconds, end))
-}
-
-/// What may be used for the recording: as much as was asked for, and never the last tenth of the disk.
-fn bytes_max(arguments: &RecordArguments) -> Result<u64> {
-    let free = free_bytes(arguments.folder())?;
-    Ok((arguments.megabytes_max * 1_000_000).min(free / 10 * 9))
+    let RecordArguments { output, megabytes_max, subject, .. } = arguments;
+    Recording { subject, output, megabytes_max: *megabytes_max, available, format }.make()
 }
 
 fn flushes(recorded: &Recorded) -> impl Iterator<Item = (&'static str, u64)> {

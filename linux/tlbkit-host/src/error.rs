@@ -1,6 +1,7 @@
 //! Why something could not be measured.
 
 use std::io;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -49,6 +50,59 @@ pub enum Error {
         /// The last thing that it said.
         said: String,
     },
+    /// A text that names no change.
+    #[error("{text}: {wanted}")]
+    NoChange {
+        /// What was asked for.
+        text: String,
+        /// What would be one.
+        wanted: String,
+    },
+    /// A setting of the machine, or the journal of what is set, is out of reach.
+    #[error("{path}: cannot be {what}")]
+    Knob {
+        /// Its file.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The kernel took a value and says another one.
+    #[error("{path}: is {taken} after {wanted} was written")]
+    NotTaken {
+        /// The file of the setting.
+        path: PathBuf,
+        /// What was written.
+        wanted: String,
+        /// What it says.
+        taken: String,
+    },
+    /// A change of the machine without a journal to put it back from.
+    #[error("the machine cannot be changed without a journal")]
+    NoJournal,
+    /// Two trials would change the machine at once.
+    #[error("another trial is changing this machine: it holds {lock}")]
+    AnotherTrial {
+        /// The file that it holds.
+        lock: PathBuf,
+    },
+    /// The command to be tried cannot be started.
+    #[error("{program}: cannot be run")]
+    CannotRun {
+        /// What was to be started.
+        program: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The command to be tried does not succeed, so its times mean nothing.
+    #[error("the command fails without any change ({status}): {said}")]
+    CommandFailed {
+        /// How it ended.
+        status: String,
+        /// The last thing that it said.
+        said: String,
+    },
     /// A process of a ring ended early.
     #[error("a process of the ring ended early")]
     RingBroke,
@@ -58,5 +112,10 @@ impl Error {
     /// Turns the kernel's answer to `what` into an error.
     pub(crate) fn kernel<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Kernel { what, source: source.into() }
+    }
+
+    /// Turns the kernel's answer about a setting's file into an error.
+    pub(crate) fn knob(path: &Path, what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Knob { path: path.to_owned(), what, source }
     }
 }

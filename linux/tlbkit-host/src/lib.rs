@@ -8,9 +8,11 @@
 //! [`Survey::take`] runs all of it. Times are nanoseconds, each a [`Sample`] of repetitions with its spread, because
 //! hosts are shared and virtual: [`Sample::is_noisy`] and [`Disturbance`] say when a figure means little.
 //!
-//! [`recorder`] is apart from that: it has `perf` record what the kernel says about its flushes.
+//! Apart from that, [`recorder`] has `perf` record what the kernel says about its flushes, and [`trial`] runs a command
+//! with and without a change, in turn.
 //!
-//! `unsafe` stands in `sys` alone, which maps memory; all that measures is checked by the compiler.
+//! `unsafe` stands in `sys` alone, which maps memory and starts processes; all that measures is checked by the
+//! compiler.
 
 pub mod collateral;
 mod disturbance;
@@ -27,6 +29,7 @@ mod sample;
 mod survey;
 mod sys;
 pub mod translation;
+pub mod trial;
 
 pub use disturbance::Disturbance;
 pub use error::{Error, Result};

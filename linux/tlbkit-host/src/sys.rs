@@ -1,5 +1,7 @@
-//! Memory from the kernel, a CPU to run on, and child processes that end with us. This is the only file of the crate
-//! with `unsafe`.
+//! Memory from the kernel, a CPU to run on, and child processes. This file and its folder are all of the crate that has
+//! `unsafe`.
+
+mod child;
 
 use std::ffi::c_void;
 use std::io;
@@ -11,6 +13,8 @@ use std::ptr;
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+pub(crate) use child::{Counter, forbid_huge_pages, reap};
 
 use crate::error::{Error, Result};
 

@@ -8,9 +8,9 @@ use tlbkit_trace::{CompactWriter, Health, Summary, open};
 use crate::output::file::WholeFile;
 
 /// What is in a recording.
-pub(super) struct Converted {
-    pub(super) summary: Summary,
-    pub(super) health: Health,
+pub(crate) struct Converted {
+    pub(crate) summary: Summary,
+    pub(crate) health: Health,
 }
 
 /// Reads `perf_file` and writes `compact`, if that is wanted.

@@ -1,0 +1,103 @@
+//! `tlbkit try`: a command with and without a change, in turn, and whether the change is worth it.
+
+use std::ffi::OsString;
+use std::io::{self, Read};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::json;
+use tlbkit_host::trial::{Change, Journal, Outcome, Restored, Verdict};
+
+use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::trial::{TrialArguments, restored_text, table};
+use crate::lab::watching::Stopping;
+
+/// What to try, and on what.
+#[derive(Args)]
+#[command(after_help = "\
+Changes:
+  NAME=VALUE           an environment variable; GLIBC_TUNABLES, GODEBUG and MALLOC_CONF keep what they say already
+  env:name=VALUE       the same, for a name with small letters
+  no-huge-pages        prctl(PR_SET_THP_DISABLE) for the command
+  wrapper=COMMAND      the command is started by another one
+  thp=WORD             /sys/kernel/mm/transparent_hugepage/enabled; thp-defrag for defrag beside it
+  ceiling=PAGES        /sys/kernel/debug/x86/tlb_single_page_flush_ceiling
+  numa-balancing=0|1   /proc/sys/kernel/numa_balancing
+
+The last four are of the whole machine and need root. They are put back after each run, whatever ends the trial.
+
+Exit status: 0 yes, 1 no or cannot tell, 2 it could not be tried, 128 and the number of a signal that stopped it.
+
+Example: tlbkit try GLIBC_TUNABLES=glibc.malloc.hugetlb=1 -- ./service --once")]
+pub(crate) struct TryArguments {
+    /// What to change, all at once
+    #[arg(value_name = "CHANGE", required_unless_present = "restore")]
+    changes: Vec<String>,
+    #[command(flatten)]
+    trial: TrialArguments,
+    /// Put back what a trial has left behind, and try nothing
+    #[arg(long, conflicts_with_all = ["changes", "command"])]
+    restore: bool,
+    /// Wait for the end of standard input before that
+    #[arg(long, hide = true, requires = "restore")]
+    after_input: bool,
+    /// The command; what it writes is thrown away, and it has nothing to read
+    #[arg(last = true, required_unless_present = "restore")]
+    command: Vec<OsString>,
+}
+
+/// Tries it.
+pub(crate) fn execute(arguments: &TryArguments, format: Format) -> Result<Ending> {
+    // From here on no signal ends this program before it has put the machine back.
+    let stopping = Stopping::listen()?;
+    if arguments.restore {
+        return restore(arguments, format);
+    }
+    arguments.trial.check()?;
+    let changes = arguments.changes.iter().map(|text| text.parse()).collect::<Result<Vec<Change>, _>>()?;
+    for (at, change) in changes.iter().enumerate() {
+        ensure!(!changes[..at].contains(change), "{change}: is named twice");
+    }
+    let tried = arguments.trial.attempt(&changes, &arguments.command, &stopping)?;
+    match (format, &tried.outcome) {
+        (Format::Json, _) => arguments.trial.json(&tried).iter().for_each(|row| say!("{row}")),
+        (Format::Text, Outcome::Tried(trial)) => {
+            say!("{}\n{}", arguments.trial.sentence(&tried), table(trial));
+            for change in &tried.changes {
+                say!("to keep it:  {}", change.to_keep());
+            }
+            say!("to undo it:  nothing to do, the machine is as it was");
+        }
+        (Format::Text, _) => say!("{}", arguments.trial.sentence(&tried)),
+    }
+    Ok(match arguments.trial.verdict(&tried) {
+        None => stopping.ending(),
+        Some(Verdict::Yes) => Ending::AsExpected,
+        Some(Verdict::No | Verdict::CannotTell) => Ending::NotAsExpected,
+    })
+}
+
+/// Puts back what was left behind.
+fn restore(arguments: &TryArguments, format: Format) -> Result<Ending> {
+    if arguments.after_input {
+        io::stdin().read_to_end(&mut Vec::new()).context("waiting")?;
+    }
+    let root = &arguments.trial.root;
+    let restored = if Journal::is_left(root) { Journal::open(root)?.restore()? } else { Vec::new() };
+    if restored.is_empty() && format == Format::Text {
+        say!("nothing to put back");
+    }
+    for one in &restored {
+        match format {
+            Format::Text => say!("{}", restored_text(one)),
+            Format::Json => {
+                let (entry, is_before) = match one {
+                    Restored::PutBack(entry) | Restored::AlreadyBack(entry) => (entry, true),
+                    Restored::LeftAlone { entry, .. } => (entry, false),
+                };
+                say!("{}", json!({"file": entry.path, "before": entry.before, "is_as_before": is_before}));
+            }
+        }
+    }
+    Ok(Ending::AsExpected)
+}

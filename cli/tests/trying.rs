@@ -1,0 +1,150 @@
+//! `try` as somebody types it: verdicts on real programs, and a machine that is as it was whatever ends the trial. The
+//! machine's settings are files of a folder of the test's own, for which `--root` stands.
+
+mod command;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use command::{run, text};
+use serde_json::Value;
+
+const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+const JOURNAL: &str = "run/tlbkit-try.journal";
+/// How long anything may take, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A machine whose huge pages are by `madvise`.
+fn machine(name: &str) -> PathBuf {
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("trying").join(name);
+    let _ = fs::remove_dir_all(&root);
+    fs::create_dir_all(root.join(THP).parent().unwrap()).unwrap();
+    fs::create_dir_all(root.join("run")).unwrap();
+    fs::write(root.join(THP), "madvise").unwrap();
+    root
+}
+
+fn thp(root: &Path) -> String {
+    fs::read_to_string(root.join(THP)).unwrap()
+}
+
+/// A line of a shell that writes what the setting is into the file `seen` at each run, and then does `more`.
+fn looking(root: &Path, more: &str) -> String {
+    format!("cat {} >> {seen}; echo >> {seen}; {more}", root.join(THP).display(), seen = root.join("seen").display())
+}
+
+/// Waits until it holds.
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Begins a trial whose command takes longer than the test, once the setting is tried; waits for that.
+fn trial_under_way(root: &Path) -> Child {
+    let line = looking(root, &format!("grep -q never {} && exec sleep 300; true", root.join(THP).display()));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    command.args(["try", "thp=never", "--root", root.to_str().unwrap(), "--", "sh", "-c", &line]);
+    let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the setting is tried", || thp(root) == "never");
+    wait_until("the command runs under it", || {
+        fs::read_to_string(root.join("seen")).is_ok_and(|seen| seen.contains("never"))
+    });
+    assert!(root.join(JOURNAL).exists(), "what is changed is written down before");
+    child
+}
+
+fn signal(child: &Child, name: &str) {
+    Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+}
+
+#[test]
+fn the_machine_is_put_back_whichever_signal_ends_the_trial() {
+    for (name, status) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let root = machine(name);
+        let mut child = trial_under_way(&root);
+        signal(&child, name);
+        assert_eq!(child.wait().unwrap().code(), Some(status), "{name}");
+        assert_eq!(thp(&root), "madvise", "{name}");
+        assert!(!root.join(JOURNAL).exists(), "{name}");
+    }
+}
+
+#[test]
+fn a_guardian_puts_the_machine_back_after_what_no_program_can_catch() {
+    let root = machine("killed");
+    let mut child = trial_under_way(&root);
+    signal(&child, "-KILL");
+    child.wait().unwrap();
+    wait_until("the guardian puts it back", || thp(&root) == "madvise" && !root.join(JOURNAL).exists());
+}
+
+#[test]
+fn what_a_killed_trial_left_is_put_back_by_the_next_one_and_by_restore() {
+    let root = machine("left");
+    let [path, journal] = [THP, JOURNAL].map(|file| root.join(file));
+    let leave = || {
+        fs::write(&path, "always").unwrap();
+        fs::write(&journal, format!("{}\tmadvise\talways\n", path.display())).unwrap();
+    };
+    leave();
+    let root_name = root.to_str().unwrap();
+    let said = text(&["try", "--restore", "--root", root_name]);
+    assert_eq!(said, format!("{}: put back to madvise, an earlier trial had left always\n", path.display()));
+    assert_eq!(thp(&root), "madvise");
+    assert_eq!(text(&["try", "--restore", "--root", root_name]), "nothing to put back\n");
+    leave();
+    let output = run(&["try", "A=1", "--root", root_name, "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("put back to madvise"), "{said}");
+    assert_eq!(thp(&root), "madvise");
+}
+
+#[test]
+fn a_change_is_told_from_none_in_rows_and_by_the_status() {
+    let line = "i=0; while [ $i -lt ${TLBKIT_ROUNDS:-60000} ]; do i=$((i+1)); done";
+    let run = |change: &str| run(&["--json", "try", change, "--least", "30", "--", "sh", "-c", line]);
+    let output = run("TLBKIT_ROUNDS=600");
+    let rows: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (verdict, measured) = rows.split_last().unwrap();
+    assert_eq!((output.status.code(), &verdict["verdict"]), (Some(0), &"yes".into()), "{rows:?}");
+    assert_eq!(verdict["to_keep"][0], "export TLBKIT_ROUNDS=600");
+    for name in ["CPU time, s", "wall time, s", "page faults", "peak memory, MiB"] {
+        let row = measured.iter().find(|row| row["quantity"] == name).unwrap();
+        assert!(row["ratio"]["pairs"] == 6 && row["without"]["repetitions"] == 6, "{row}");
+    }
+    assert_eq!(run("TLBKIT_ROUNDS=600000").status.code(), Some(1), "ten times the work is no gain");
+}
+
+#[test]
+fn a_change_that_breaks_the_command_is_refused() {
+    let output = run(&["try", "TLBKIT_BREAK=3", "--", "sh", "-c", "exit ${TLBKIT_BREAK:-0}"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("No: with TLBKIT_BREAK=3 the command failed (exit status: 3)"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_2() {
+    let cases: [(&[&str], &str); 7] = [
+        (&["try", "nothing", "--", "true"], "tlbkit: nothing: must be NAME=VALUE"),
+        (&["try", "thp=on", "--", "true"], "tlbkit: thp=on: must be one of always, madvise, never"),
+        (&["try", "A=1", "A=1", "--", "true"], "tlbkit: A=1: is named twice"),
+        (&["try", "A=1", "--pairs", "4", "--", "true"], "tlbkit: --pairs 4: must be 5 to 100"),
+        (&["try", "A=1", "--", "false"], "tlbkit: the command fails without any change (exit status: 1)"),
+        (&["try", "A=1", "--", "/nowhere/a"], "tlbkit: /nowhere/a: cannot be run: No such file"),
+        (&["try", "thp=never", "--root", "/nowhere", "--", "true"], "tlbkit: /nowhere/run/tlbkit-try.lock: cannot be"),
+    ];
+    for (arguments, start) in cases {
+        let output = run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.starts_with(start) && message.lines().count() == 1, "{arguments:?}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{message}");
+    }
+}

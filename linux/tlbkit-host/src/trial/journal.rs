@@ -1,0 +1,167 @@
+//! What is changed of the machine while a command is tried, written down before it is changed.
+//!
+//! Whatever ends the program, what it set is in the journal until it is put back: the next one reads it. The file lies
+//! where a boot empties it, and a boot puts the kernel's settings back as well.
+
+use std::fs::{self, File, OpenOptions};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::knob;
+use crate::error::{Error, Result};
+
+const FOLDER: &str = "run";
+const FILE: &str = "tlbkit-try.journal";
+const LOCK: &str = "tlbkit-try.lock";
+
+/// A setting of the machine, as it was and as it is being tried.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// The file.
+    pub path: PathBuf,
+    /// What it said before.
+    pub before: String,
+    /// What it says during the trial.
+    pub during: String,
+}
+
+/// What became of a setting that was to be put back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Restored {
+    /// It is as it was before.
+    PutBack(Entry),
+    /// It was as before already.
+    AlreadyBack(Entry),
+    /// Somebody has set it to something else meanwhile, which stays.
+    LeftAlone {
+        /// What was written down.
+        entry: Entry,
+        /// What it says now.
+        now: String,
+    },
+}
+
+/// The right to change the machine below a root: one process has it at a time, and its end gives it back.
+#[derive(Debug)]
+pub struct Journal {
+    file: PathBuf,
+    _lock: File,
+}
+
+impl Journal {
+    /// Takes the right.
+    ///
+    /// # Errors
+    /// If another process has it, or the journal's folder cannot be written.
+    pub fn open(root: &Path) -> Result<Self> {
+        let folder = root.join(FOLDER);
+        let lock_path = folder.join(LOCK);
+        let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+        let lock = opened.map_err(Error::knob(&lock_path, "written, and nothing is changed without a journal"))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::AnotherTrial { lock: lock_path })?;
+        Ok(Self { file: folder.join(FILE), _lock: lock })
+    }
+
+    /// Whether a journal was left below `root`.
+    #[must_use]
+    pub fn is_left(root: &Path) -> bool {
+        root.join(FOLDER).join(FILE).exists()
+    }
+
+    /// Writes down what is about to be changed.
+    pub(super) fn write(&self, entries: &[Entry]) -> Result<()> {
+        let line = |Entry { path, before, during }: &Entry| format!("{}\t{before}\t{during}\n", path.display());
+        let text: String = entries.iter().map(line).collect();
+        let part = self.file.with_extension("part");
+        let written = fs::write(&part, text).and_then(|()| fs::rename(&part, &self.file));
+        written.map_err(Error::knob(&self.file, "written, and nothing is changed without a journal"))
+    }
+
+    /// Puts back what the journal names, and forgets it.
+    ///
+    /// # Errors
+    /// If the journal cannot be read, or a setting cannot be written; then the journal stays.
+    pub fn restore(&self) -> Result<Vec<Restored>> {
+        let text = match fs::read_to_string(&self.file) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            text => text.map_err(Error::knob(&self.file, "read"))?,
+        };
+        let restored = text.lines().filter_map(entry).map(put_back).collect::<Result<Vec<_>>>()?;
+        fs::remove_file(&self.file).map_err(Error::knob(&self.file, "removed"))?;
+        Ok(restored)
+    }
+}
+
+/// A line of the journal.
+fn entry(line: &str) -> Option<Entry> {
+    let mut parts = line.split('\t');
+    let (path, before, during) = (parts.next()?, parts.next()?, parts.next()?);
+    Some(Entry { path: path.into(), before: before.to_owned(), during: during.to_owned() })
+}
+
+fn put_back(entry: Entry) -> Result<Restored> {
+    let now = knob::value(&entry.path)?;
+    if now == entry.before {
+        return Ok(Restored::AlreadyBack(entry));
+    }
+    if now != entry.during {
+        return Ok(Restored::LeftAlone { entry, now });
+    }
+    knob::set(&entry.path, &entry.before)?;
+    Ok(Restored::PutBack(entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A root with one setting that says `now`.
+    fn root(now: &str) -> (tempfile::TempDir, Entry) {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join(FOLDER)).unwrap();
+        let path = root.path().join("ceiling");
+        fs::write(&path, now).unwrap();
+        (root, Entry { path, before: "33".to_owned(), during: "9".to_owned() })
+    }
+
+    #[test]
+    fn what_a_journal_names_is_put_back_once() {
+        let (root, entry) = root("9\n");
+        let journal = Journal::open(root.path()).unwrap();
+        journal.write(std::slice::from_ref(&entry)).unwrap();
+        assert!(Journal::is_left(root.path()));
+        assert_eq!(journal.restore().unwrap(), [Restored::PutBack(entry.clone())]);
+        assert_eq!(fs::read_to_string(&entry.path).unwrap(), "33");
+        assert!(!Journal::is_left(root.path()) && journal.restore().unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_somebody_else_has_set_meanwhile_stays() {
+        let (root, entry) = root("50\n");
+        let journal = Journal::open(root.path()).unwrap();
+        journal.write(std::slice::from_ref(&entry)).unwrap();
+        let now = "50".to_owned();
+        assert_eq!(journal.restore().unwrap(), [Restored::LeftAlone { entry: entry.clone(), now }]);
+        assert_eq!(fs::read_to_string(&entry.path).unwrap(), "50\n");
+    }
+
+    #[test]
+    fn one_process_at_a_time_may_change_the_machine() {
+        let (root, _) = root("33");
+        let first = Journal::open(root.path()).unwrap();
+        let error = Journal::open(root.path()).unwrap_err().to_string();
+        assert!(error.starts_with("another trial is changing this machine"), "{error}");
+        drop(first);
+        Journal::open(root.path()).unwrap();
+    }
+
+    #[test]
+    fn a_setting_that_cannot_be_put_back_stays_in_the_journal() {
+        let (root, entry) = root("9");
+        let journal = Journal::open(root.path()).unwrap();
+        journal.write(std::slice::from_ref(&entry)).unwrap();
+        fs::remove_file(&entry.path).unwrap();
+        assert!(journal.restore().is_err() && Journal::is_left(root.path()));
+    }
+}

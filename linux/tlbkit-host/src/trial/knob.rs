@@ -1,0 +1,102 @@
+//! The kernel's own settings that can be changed while it runs, and put back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// A setting of the running kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Knob {
+    /// What it is called on the command line.
+    pub name: &'static str,
+    /// Where it stands, from the root of the file system.
+    pub path: &'static str,
+    /// Words that it takes; none if it takes a number.
+    words: &'static [&'static str],
+    /// The largest number that it takes here.
+    largest: u32,
+}
+
+/// Linux's own settings for huge pages.
+const THP_WORDS: &[&str] = &["always", "madvise", "never"];
+const DEFRAG_WORDS: &[&str] = &["always", "defer", "defer+madvise", "madvise", "never"];
+
+/// Every setting that can be tried.
+pub const KNOBS: [Knob; 4] = [
+    Knob { name: "thp", path: "sys/kernel/mm/transparent_hugepage/enabled", words: THP_WORDS, largest: 0 },
+    Knob { name: "thp-defrag", path: "sys/kernel/mm/transparent_hugepage/defrag", words: DEFRAG_WORDS, largest: 0 },
+    // No range is longer than what one table maps and a page more.
+    Knob { name: "ceiling", path: "sys/kernel/debug/x86/tlb_single_page_flush_ceiling", words: &[], largest: 513 },
+    Knob { name: "numa-balancing", path: "proc/sys/kernel/numa_balancing", words: &[], largest: 1 },
+];
+
+impl Knob {
+    /// The file below `root`.
+    #[must_use]
+    pub fn file(&self, root: &Path) -> PathBuf {
+        root.join(self.path)
+    }
+
+    /// What `value` must be, if it is not that.
+    pub(super) fn objection(&self, value: &str) -> Option<String> {
+        let is_number = || value.parse().is_ok_and(|number: u32| number <= self.largest);
+        match self.words {
+            [] => (!is_number()).then(|| format!("must be a number from 0 to {}", self.largest)),
+            words => (!words.contains(&value)).then(|| format!("must be one of {}", words.join(", "))),
+        }
+    }
+}
+
+/// What the setting in `file` is now: the word in brackets, if there are brackets.
+pub(super) fn value(file: &Path) -> Result<String> {
+    let text = fs::read_to_string(file).map_err(Error::knob(file, "read"))?;
+    let chosen = text.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(word, _)| word);
+    Ok(chosen.unwrap_or(text.trim()).to_owned())
+}
+
+/// Sets it, and looks whether the kernel took it.
+pub(super) fn set(file: &Path, wanted: &str) -> Result<()> {
+    // Not created: what is no setting of this kernel must not become a file.
+    let opened = fs::OpenOptions::new().write(true).truncate(true).open(file);
+    let written = opened.and_then(|mut file| std::io::Write::write_all(&mut file, wanted.as_bytes()));
+    written.map_err(Error::knob(file, "written"))?;
+    let taken = value(file)?;
+    if taken == wanted {
+        Ok(())
+    } else {
+        Err(Error::NotTaken { path: file.to_owned(), wanted: wanted.to_owned(), taken })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_word_in_brackets_is_the_value() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("enabled");
+        fs::write(&file, "always [madvise] never\n").unwrap();
+        assert_eq!(value(&file).unwrap(), "madvise");
+        set(&file, "never").unwrap();
+        assert_eq!(value(&file).unwrap(), "never");
+    }
+
+    #[test]
+    fn what_this_kernel_has_not_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("enabled");
+        let error = set(&file, "never").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}: cannot be written", file.display())) && !file.exists(), "{error}");
+    }
+
+    #[test]
+    fn values_are_checked_before_anything_is_run() {
+        let [thp, _, ceiling, numa] = &KNOBS;
+        assert_eq!([thp.objection("always"), ceiling.objection("513"), numa.objection("1")], [None, None, None]);
+        assert_eq!(thp.objection("on").unwrap(), "must be one of always, madvise, never");
+        assert_eq!(ceiling.objection("514").unwrap(), "must be a number from 0 to 513");
+        assert!(ceiling.objection("-1").is_some() && numa.objection("2").is_some());
+    }
+}
