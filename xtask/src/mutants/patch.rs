@@ -1,7 +1,7 @@
 //! `verify/mutants/*.patch`: a header that says where the bug comes from, what it breaks and, for some, which program
-//! shows it when all its schedules are explored, or in which build alone it shows; then a unified diff. One that only
-//! an exploration shows names the deviations that it takes, and is not looked for through seeds. Those of
-//! `verify/mutants/by-tests/` name the tests that are run, and the one that must fail.
+//! alone the seeds run, which one shows it when all its schedules are explored, or in which build alone it shows; then
+//! a unified diff. One that only an exploration shows names the deviations that it takes, and is not looked for through
+//! seeds. Those of `verify/mutants/by-tests/` name the tests that are run, and the one that must fail.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -16,6 +16,8 @@ pub(super) struct Patch {
     pub(super) name: String,
     /// Who shipped it, or which rule it breaks.
     pub(super) origin: String,
+    /// The program that all seeds run, where few of them meet the bug in another.
+    pub(super) program: Option<String>,
     /// The small program of which all schedules within a bound are explored too, if they show it.
     pub(super) explored: Option<String>,
     /// Deviations that those schedules take, if seeds do not show it.
@@ -76,7 +78,8 @@ fn parse(file: &Path, text: &str) -> Result<Patch> {
         (None, None) => None,
         _ => bail!("`Tests: ...` and `Fails: ...` belong together"),
     };
-    Ok(Patch { name, origin, explored, deviations, sets, witness, file: file.to_path_buf() })
+    let program = header("Program:");
+    Ok(Patch { name, origin, program, explored, deviations, sets, witness, file: file.to_path_buf() })
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl CheckerCopy {
     pub(super) fn look_for(&self, patch: &Patch) -> Result<Vec<Search>> {
         self.workshop.apply(&patch.file).context("the patch does not apply any more")?;
         let rows = self.build(QUICK, patch.sets).and_then(|checker| {
-            let search = || self.search(&checker, &patch.name, &patch.origin, self.budget);
+            let search = || self.search(&checker, patch, self.budget);
             let seeds = patch.deviations.is_none().then(search).transpose()?;
             let states = patch.explored.as_deref().map(|program| self.explore(&checker, patch, program)).transpose()?;
             Ok(seeds.into_iter().chain(states).collect())
@@ -77,12 +77,18 @@ impl CheckerCopy {
             Sets::Wide => "the protocol as it is",
             Sets::Narrow => "the same with two CPUs a word",
         };
-        self.search(&checker, "(none)", what, self.budget * times)
+        self.spend(&checker, ("(none)", what), self.budget * times, &[])
     }
 
-    fn search(&self, checker: &Path, mutant: &str, origin: &str, budget: u64) -> Result<Search> {
+    fn search(&self, checker: &Path, patch: &Patch, budget: u64) -> Result<Search> {
+        let program = patch.program.as_ref().map(|name| ["--program", name]);
+        self.spend(checker, (&patch.name, &patch.origin), budget, program.as_ref().map_or(&[], |args| &args[..]))
+    }
+
+    fn spend(&self, checker: &Path, (mutant, origin): (&str, &str), budget: u64, only: &[&str]) -> Result<Search> {
         let start = Instant::now();
-        let found = check(checker, &["--budget", &budget.to_string()])?;
+        let budget_seeds = budget.to_string();
+        let found = check(checker, &[&["--budget", &budget_seeds], only].concat())?;
         Ok(Search {
             mutant: mutant.to_owned(),
             origin: origin.to_owned(),
