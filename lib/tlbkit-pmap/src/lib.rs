@@ -55,6 +55,7 @@ mod sweep;
 mod table;
 mod teardown;
 mod vm;
+mod withdraw;
 
 pub use error::Error;
 pub use evict::Eviction;
@@ -67,3 +68,4 @@ pub use region::{Backing, MAX_REGIONS, Protection, Region};
 pub use table::USER_END;
 pub use tlbkit_arch::Pte;
 pub use vm::{USER_BASE, Vm};
+pub use withdraw::Withdrawal;

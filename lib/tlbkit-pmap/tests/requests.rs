@@ -4,7 +4,7 @@ mod common;
 
 use common::{Machine, on_every_preset};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES};
+use tlbkit_pmap::{Backing, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES, Withdrawal};
 
 const PAGE: u64 = 4096;
 
@@ -48,6 +48,28 @@ fn c_28_a_sweep_alone_that_finds_nothing_flushes_nothing() {
         vm.dontneed(&m.cpu(0), m.mem, va, 2).unwrap();
         assert!(m.mem.log.borrow().is_empty());
         m.end(0, vm);
+    });
+}
+
+#[test]
+fn inv_9_what_is_withdrawn_is_put_back_when_it_is_finished() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = anon(m, vm, 600);
+        let at = |page: u64| va + page * PAGE;
+        (0..70).chain(510..514).for_each(|page| m.write(0, vm, at(page), 5).unwrap());
+        assert_eq!(m.read(1, vm, at(0)), Ok(5));
+        let used = m.used();
+        let [most, of_one_table] =
+            [(0, 70), (510, 4)].map(|(page, pages)| Withdrawal::take(&m.cpu(0), m.mem, vm, at(page), pages));
+        let left: Vec<_> = (0..70).chain(510..514).filter(|&page| m.is_mapped(vm, at(page))).collect();
+        assert_eq!(left, (64..70).chain(512..514).collect::<Vec<_>>(), "64 at most, and of one table");
+        assert_eq!(m.used(), used, "other CPUs may still use them");
+        most.finish(&m.cpu(0), m.mem);
+        assert_eq!((m.used(), m.read(1, vm, at(0))), (used - 64, Ok(0)));
+        of_one_table.finish(&m.cpu(0), m.mem);
+        m.end(0, vm);
+        assert_eq!(m.used(), 0);
     });
 }
 

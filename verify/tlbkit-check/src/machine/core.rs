@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub(crate) spins_since: Option<u64>,
     /// The operation that it carries out.
     pub(crate) op: u32,
+    /// Those that it has begun and goes on with later, in the order of their beginning.
+    pub(crate) suspended: Vec<u32>,
     /// The CPU that it was last seen waiting for.
     pub(crate) waits_for: Option<u32>,
     /// Set while its non-maskable interrupt runs: nothing else happens then.
@@ -78,6 +80,7 @@ impl Core {
             progress: Progress::Busy,
             spins_since: None,
             op: 0,
+            suspended: Vec::new(),
             waits_for: None,
             in_nmi: false,
             history: 0,

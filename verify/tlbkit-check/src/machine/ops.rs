@@ -47,6 +47,29 @@ impl Machine {
         self.cpus[self.current].op = 0;
     }
 
+    /// The running operation of the CPU that executes goes on later: nothing is promised yet.
+    pub(crate) fn suspend(&mut self) -> u32 {
+        let core = &mut self.cpus[self.current];
+        core.act();
+        let id = std::mem::replace(&mut core.op, 0);
+        core.suspended.push(id);
+        id
+    }
+
+    /// The CPU that executes goes on with an operation that it suspended.
+    pub(crate) fn resume(&mut self, id: u32) {
+        self.abandon(id);
+        self.cpus[self.current].op = id;
+        self.log.op(self.step, self.current, "wait");
+    }
+
+    /// The CPU that executes never goes on with an operation that it suspended.
+    pub(crate) fn abandon(&mut self, id: u32) {
+        let core = &mut self.cpus[self.current];
+        core.act();
+        core.suspended.retain(|&suspended| suspended != id);
+    }
+
     /// Looks at every CPU for what it must not be able to reach.
     pub(crate) fn inspect_everybody(&mut self) {
         (0..self.cpus.len()).for_each(|cpu| self.report(crate::oracle::inspect(self, cpu)));

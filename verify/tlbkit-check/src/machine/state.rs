@@ -70,6 +70,9 @@ impl Machine {
             u64::from(core.op == revoked.op) << (2 * cpu) | u64::from(revoked.step < began) << (2 * cpu + 1)
         });
         let later = later.fold(0, |bits, bit| bits | bit);
+        // Which of those that go on later revoked it: that one's return will promise it too.
+        let place = |core: &Core| core.suspended.iter().position(|&id| id == revoked.op).map_or(0, |n| n as u64 + 1);
+        let later = self.cpus.iter().map(place).fold(later, |bits, place| bits << 4 | place);
         mix(mix(digest, 1 + u64::from(entry.life.promised_by.is_some())), later)
     }
 

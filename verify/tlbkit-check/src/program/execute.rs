@@ -3,6 +3,7 @@
 use tlbkit::{Hardware, UserFlush};
 
 use super::kernel::SPACES;
+use super::outstanding::Outstanding;
 use super::{Op, pages};
 use crate::machine::core::Progress;
 use crate::machine::world::World;
@@ -26,12 +27,18 @@ pub(crate) fn set_up(world: &World<'_>) {
 pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
     // The first step was granted to whoever resumed this fiber.
     world.point();
+    let mut outstanding = Outstanding::new(world, cpu);
     for &op in &world.kernel.program.cpus[cpu] {
-        world.carry_out(cpu, op);
+        if !outstanding.carry_out(op) {
+            world.carry_out(cpu, op);
+        }
         world.reclaim(cpu);
         if world.is_gone(cpu) {
             break;
         }
+    }
+    if !world.is_gone(cpu) {
+        outstanding.settle_all();
     }
     world.kernel.busy.set(world.kernel.busy.get() - 1);
     {
@@ -49,7 +56,7 @@ pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
 }
 
 impl World<'_> {
-    /// One operation of one CPU.
+    /// One operation of one CPU; what may stay outstanding is carried out by [`Outstanding`].
     fn carry_out(&self, cpu: usize, op: Op) {
         // What the kernel remembers decides what an operation does.
         let digest = self.kernel.digest();

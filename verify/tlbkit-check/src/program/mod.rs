@@ -9,6 +9,7 @@ pub(crate) mod execute;
 mod generate;
 pub(crate) mod kernel;
 pub mod named;
+mod outstanding;
 mod pages;
 mod small;
 mod tasks;
@@ -69,6 +70,12 @@ pub enum Op {
     DontNeed(u8, u8),
     /// Takes pages from every space that is alive, and flushes once.
     Evict(u8, u8),
+    /// Takes pages away and asks for their flush, under locks and with interrupts off; the wait comes later.
+    Withdraw(u8, u8),
+    /// Waits for what this CPU withdrew first.
+    Settle,
+    /// Drops what this CPU withdrew last: nobody ever waits for it, and its frames are lost.
+    Forget,
     /// Drops pages from this CPU's TLB alone.
     FlushHere(u8, u8),
     /// Copies the space into a new one.

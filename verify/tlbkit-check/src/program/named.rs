@@ -48,6 +48,8 @@ pub const ALL: &[Named] = &[
     named("evict", "pages of several spaces are taken at once, while others find them gone", evict),
     named("evict-race", "a page is taken by a batch while another CPU gives it back", evict_race),
     named("evict-join", "a page is taken by a batch while CPUs join its space", evict_join),
+    named("issue", "more flushes are issued than a CPU has mailboxes, and waited for later or never", issue),
+    named("issue-race", "CPUs that have issued flushes to each other wait, while pages are found gone", issue_race),
     named("isolation-knob", "the way of flushing user halves changes at run time", isolation_knob),
 ];
 
@@ -218,6 +220,27 @@ fn evict_join() -> Program {
     let joiner = vec![Op::Run(0), Op::Compute(2)];
     let evictor = vec![Op::Evict(0, 1), Op::Touch(0, Write), Op::Evict(0, 1)];
     Program { setup: shared(1, 0), cpus: vec![evictor, joiner.clone(), joiner.clone(), joiner] }
+}
+
+/// CPU 0 issues one flush a page and fills its mailboxes; CPU 1 drops what it issued, and others use the pages.
+fn issue() -> Program {
+    let pages = |first: u8, last: u8| (first..=last).map(|page| Op::Withdraw(page, 1));
+    let mut issuer: Vec<_> = pages(0, 2).chain([Op::Settle, Op::Touch(0, Write)]).chain(pages(0, 3)).collect();
+    issuer.extend([Op::Settle; 3].into_iter().chain([Op::Run(1), Op::Settle, Op::Run(0)]).chain(pages(2, 3)));
+    let dropper = vec![Op::Withdraw(3, 1), Op::Forget, Op::Compute(2), Op::Withdraw(0, 2), Op::DontNeed(3, 1)];
+    let user = vec![Op::Compute(3), Op::Touch(1, Write), Op::Idle, Op::Run(0), Op::Compute(3), Op::Touch(0, Read)];
+    let leaver = vec![Op::Touch(2, Read), Op::Compute(2), Op::Offline(2), Op::Run(0), Op::Compute(2)];
+    Program { setup: shared(4, 3), cpus: vec![issuer, dropper, user, leaver] }
+}
+
+/// What is issued is waited for in the order of issue, by two CPUs, each the other's responder.
+fn issue_race() -> Program {
+    let issuer = |page| {
+        let again = [Op::Touch(page, Write), Op::Withdraw(page, 1), Op::Compute(1), Op::Withdraw(1 - page, 1)];
+        [again.to_vec(), vec![Op::Settle, Op::DontNeed(page, 1)], again.to_vec()].concat()
+    };
+    let finder = [Op::DontNeed(0, 2), Op::Touch(0, Write), Op::Touch(1, Read)].repeat(2);
+    Program { setup: shared(2, 2), cpus: vec![issuer(0), issuer(1), finder] }
 }
 
 fn isolation_knob() -> Program {

@@ -43,6 +43,8 @@ pub(super) const ALL: &[Named] = &[
     named("fork-1-page", "a page is shared with a child while another CPU writes it", fork),
     named("switch-1-page", "a CPU leaves a space and comes back while the page is given back", switch),
     named("evict-1-page", "a page is taken by a batch, and another CPU finds it gone before the flush", evict),
+    named("issue-1-page", "a page's flush is issued and waited for later, and another CPU finds it gone", issue),
+    named("issue-2-pages", "two CPUs have issued to each other before they wait", issue_both),
     named("window-1-page", "a kernel mapping is removed while another CPU goes lazy", window),
     named("offline-1-page", "a CPU goes offline and comes back while the page is given back", offline),
     named("destroy-1-page", "a space ends while a lazy CPU has it loaded", destroy),
@@ -76,6 +78,15 @@ fn switch() -> Program {
 
 fn evict() -> Program {
     pair(&[Op::Evict(0, 1)], &[Op::DontNeed(0, 1), Op::Compute(1)])
+}
+
+fn issue() -> Program {
+    pair(&[Op::Withdraw(0, 1), Op::Settle], &[Op::DontNeed(0, 1), Op::Compute(1)])
+}
+
+fn issue_both() -> Program {
+    let issuer = |page| vec![Op::Withdraw(page, 1), Op::Settle];
+    Program { setup: shared(2, 1), cpus: vec![issuer(0), issuer(1)] }
 }
 
 fn window() -> Program {
