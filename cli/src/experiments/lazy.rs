@@ -45,6 +45,7 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
         ("share of CPU, after, swapper", idle_after.all),
         ("share of CPU, after, server", task_after.all * netperf[1].changes_a_transaction()),
         ("share of CPU, after, enter_lazy", task_after.all),
+        ("netperf throughput, after", netperf[1].rate()),
         ("memcache throughput, change", change),
         ("address space, CPUs 8", space(8)),
         ("address space, CPUs 48", space(48)),

@@ -148,7 +148,13 @@ fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
     }
     let over = 100.0 * (means[1].0 / means[0].0 - 1.0);
     produced.figures.push(trial.figure("compile, user time, cr3 over invpcid", over)?);
-    produced.figures.push(trial.figure("dTLB walks, cr3 over invpcid", walks(&cr3) / walks(&invpcid))?);
+    let ratio = |of: fn(&RunOutcome) -> f64| sum(&cr3, of) / sum(&invpcid, of);
+    produced.figures.push(trial.figure("dTLB walks, cr3 over invpcid", ratio(walks))?);
+    produced.figures.push(trial.figure("page walker's cycles, cr3 over invpcid", ratio(walk_cycles))?);
+    for (quantity, cycles) in [("system", system_cycles as fn(&RunOutcome) -> f64), ("elapsed", elapsed_cycles)] {
+        let change = 100.0 * (ratio(cycles) - 1.0);
+        produced.figures.push(trial.figure(&format!("compile, {quantity} time, cr3 over invpcid"), change)?);
+    }
     produced.tables.push(timed(&invpcid, &cr3, seconds_per_cycle));
     let firsts = vec![("invpcid", invpcid.swap_remove(0)), ("cr3", cr3.swap_remove(0))];
     produced.compared.push(trial.compare("kernel compile, first run", &firsts));
@@ -179,8 +185,21 @@ fn user_mean_and_deviation(outcomes: &[RunOutcome]) -> (f64, f64) {
     mean_and_deviation(&outcomes.iter().map(user_cycles).collect::<Vec<_>>())
 }
 
-fn walks(outcomes: &[RunOutcome]) -> f64 {
-    outcomes.iter().map(|outcome| outcome.tlb.walks as f64).sum()
+fn elapsed_cycles(outcome: &RunOutcome) -> f64 {
+    outcome.elapsed_cycles as f64
+}
+
+fn walks(outcome: &RunOutcome) -> f64 {
+    outcome.tlb.walks as f64
+}
+
+/// Cycles that programs wait for the page walker.
+fn walk_cycles(outcome: &RunOutcome) -> f64 {
+    outcome.cycles(Cause::WalkUser) as f64
+}
+
+fn sum(outcomes: &[RunOutcome], of: fn(&RunOutcome) -> f64) -> f64 {
+    outcomes.iter().map(of).sum()
 }
 
 fn timed(invpcid: &[RunOutcome], cr3: &[RunOutcome], seconds_per_cycle: f64) -> Table {

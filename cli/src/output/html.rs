@@ -7,7 +7,9 @@ use maud::{Markup, PreEscaped, html};
 
 use super::report::{Report, Section, Table};
 use super::{file, number, page};
-use crate::published::figure::{Figure, FigureKind, Role, Tally, Verdict};
+use crate::published::claim::Claim;
+use crate::published::figure::{Figure, FigureKind, Verdict};
+use crate::published::tally::Tally;
 
 /// Makes the folder of a report: asked before the long work whose result goes there.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
@@ -44,8 +46,8 @@ fn summary(report: &Report) -> Markup {
         section id="summary" {
             div.scroll { table.figures.counts {
                 thead { tr {
-                    th { "result" } th { "predictions in band" } th { "known misses" } th { "rules" } th { "shown" }
-                    th { "fitted or set" }
+                    th { "result" } @for claim in Claim::ALL { th { (claim.word()) } } th { "rules" }
+                    th { "known misses" } th { "mean error" } th { "of the null models" }
                     th.left { "verdict" }
                 } }
                 tbody {
@@ -56,9 +58,12 @@ fn summary(report: &Report) -> Markup {
                 }
             } }
             p.soft {
-                "Only predictions are evidence: nothing was fitted to them. A figure that was fitted, or set from a "
-                "source, stands beside them and is not judged. A known miss has its reason under it; a verdict has "
-                "changed when it is no longer what was recorded."
+                "Predictions in band, by what they claim; nothing was fitted to them. Beside each stands a null model: "
+                "what a sceptic would have written in one line. A prediction is strong if its band excludes the null "
+                "model's value and was written before the result was seen, tautological if it could not have come "
+                "out otherwise, and weak otherwise. The mean errors are those of all strong and weak predictions with "
+                "a published value other than zero. A known miss has its reason under it; a verdict has changed when "
+                "it is no longer what was recorded."
             }
         }
     }
@@ -68,13 +73,15 @@ fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
     let tally = Tally::of(figures);
     html! { tr {
         td { (name) }
-        td.num data-label="in band" { (tally.in_band) " of " (tally.judged) }
-        td.num data-label="known misses" { (tally.known_misses) }
-        td.num data-label="rules" {
-            @if tally.rules > 0 { (tally.rules_held) " of " (tally.rules) } @else { (number::NONE) }
+        @for (claim, held) in Claim::ALL.iter().zip(&tally.claims) {
+            td.num data-label=(claim.word()) { (number::held(held)) }
         }
-        td.num data-label="shown" { (tally.shown) }
-        td.num data-label="fitted, set" { (tally.not_evidence) }
+        td.num data-label="rules" {
+            @if tally.rules.all > 0 { (number::held(&tally.rules)) } @else { (number::NONE) }
+        }
+        td.num data-label="known misses" { (tally.known_misses) }
+        td.num data-label="mean error" { (number::mean_error(tally.errors.ours_pct, tally.errors.figures)) }
+        td.num data-label="null models' error" { (number::mean_error(tally.errors.null_pct, tally.errors.figures)) }
         td.num.left data-label="verdict" {
             @if tally.changed == 0 { span.good { "\u{2713} as recorded" } }
             @else { span.bad { "\u{2717} " (tally.changed) " changed" } }
@@ -116,8 +123,8 @@ fn section_of(section: &Section) -> Markup {
 fn figures_of(figures: &[&Figure]) -> Markup {
     html! { table.figures {
         thead { tr {
-            th { "quantity" } th { "published" } th { "ours" } th { "error" } th { "band" } th.left { "kind" }
-            th.left { "verdict" }
+            th { "quantity" } th { "published" } th { "ours" } th { "error" } th { "null model" } th { "band" }
+            th.left { "kind" } th.left { "verdict" }
         } }
         tbody { @for figure in figures { (figure_row(figure)) } }
     } }
@@ -125,20 +132,32 @@ fn figures_of(figures: &[&Figure]) -> Markup {
 
 fn figure_row(figure: &Figure) -> Markup {
     let text = number::figure_text(figure);
-    let kind = if figure.role == Role::Rule { "rule" } else { figure.kind.word() };
     html! { tr {
         td {
             (figure.quantity) " " span.unit { (figure.unit) }
             @if let Some(note) = &figure.note { span.note { (note) } }
             @if let Some(reason) = &figure.known_miss { span.note { (reason) } }
+            @for remark in sceptic(figure) { span.note { (remark) } }
         }
         td.num data-label="published" { (text.published) }
         td.num data-label="ours" { (text.ours) }
         td.num data-label="error" { (text.error) }
+        td.num data-label="null model" { (text.null) }
         td.num data-label="band" { (text.band) }
-        td.num.left data-label="kind" { (kind) }
+        td.num.left data-label="kind" { (number::kind_word(figure)) }
         td.num.left data-label="verdict" { (verdict(figure.verdict())) }
     } }
+}
+
+/// What a sceptic says of a figure, each remark by its name.
+fn sceptic(figure: &Figure) -> Vec<String> {
+    let sceptic = &figure.sceptic;
+    let remarks = [
+        ("Null model", sceptic.null.as_ref().map(|null| &null.says)),
+        ("Tautological", sceptic.tautology.as_ref()),
+        ("With the result in view", sceptic.in_view.as_ref()),
+    ];
+    remarks.into_iter().filter_map(|(name, text)| Some(format!("{name}: {}.", text?))).collect()
 }
 
 /// A sign and words: the colour only repeats them.

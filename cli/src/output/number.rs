@@ -1,6 +1,7 @@
 //! How many digits a person is shown. Programs get all of them, in the JSON lines.
 
-use crate::published::figure::Figure;
+use crate::published::figure::{Figure, Role};
+use crate::published::tally::Held;
 
 /// Shown where there is no number.
 pub(crate) const NONE: &str = "-";
@@ -39,8 +40,19 @@ pub(crate) struct FigureText {
     pub(crate) ours: String,
     /// Signed, in percent.
     pub(crate) error: String,
+    /// What the null model gives.
+    pub(crate) null: String,
     /// Lowest and highest acceptable value.
     pub(crate) band: String,
+}
+
+/// What a figure is: the claim of a prediction that is judged, or the kind of every other one.
+pub(crate) fn kind_word(figure: &Figure) -> &'static str {
+    match figure.claim {
+        _ if figure.role == Role::Rule => "rule",
+        Some(claim) => claim.word(),
+        None => figure.kind.word(),
+    }
 }
 
 /// Formats a figure's numbers.
@@ -54,6 +66,7 @@ pub(crate) fn figure_text(figure: &Figure) -> FigureText {
         published: shown(figure.published),
         ours: shown(figure.ours),
         error: figure.error_pct.map_or_else(|| NONE.to_owned(), error),
+        null: shown(figure.null),
         band: figure.band.map_or_else(|| NONE.to_owned(), band),
     }
 }
@@ -70,6 +83,16 @@ fn band([low, high]: [f64; 2]) -> String {
         digits -= 1;
     }
     format!("{} .. {}", fixed(low, digits), fixed(high, digits))
+}
+
+/// So many of so many.
+pub(crate) fn held(held: &Held) -> String {
+    format!("{} of {}", held.held, held.all)
+}
+
+/// A mean error over so many figures, in percent.
+pub(crate) fn mean_error(pct: f64, figures: usize) -> String {
+    if figures == 0 { NONE.to_owned() } else { format!("{} %", fixed(pct, 1)) }
 }
 
 /// A signed percentage with one digit.

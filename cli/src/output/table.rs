@@ -5,7 +5,9 @@ use std::io::IsTerminal;
 use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
 
 use super::number;
-use crate::published::figure::{Figure, Tally, Verdict};
+use crate::published::claim::Claim;
+use crate::published::figure::{Figure, Verdict};
+use crate::published::tally::Tally;
 
 /// Whether the verdict may be coloured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl Style {
 const WORDS_WIDTH: u16 = 110;
 
 /// The columns, in order.
-const HEAD: [&str; 7] = ["quantity", "published", "ours", "error", "band", "kind", "verdict"];
+const HEAD: [&str; 8] = ["quantity", "published", "ours", "error", "null", "band", "kind", "verdict"];
 
 /// Figures as an aligned table.
 pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
@@ -37,7 +39,7 @@ pub(crate) fn figures(figures: &[Figure], style: Style) -> String {
     for figure in figures {
         table.add_row(cells(figure));
     }
-    align_right(&mut table, 1..5);
+    align_right(&mut table, 1..6);
     trim(&table.to_string())
 }
 
@@ -57,16 +59,22 @@ pub(crate) fn words(head: [&str; 2], rows: &[[String; 2]]) -> String {
     trim(&table.to_string())
 }
 
-/// One line under a table: how the predictions came out.
-pub(crate) fn tally(tally: &Tally) -> String {
-    let rules = match tally.rules {
-        0 => String::new(),
-        rules => format!(", {} of {rules} rules hold", tally.rules_held),
+/// One line a result and one for all: what holds of each claim, and the mean errors beside those of the null models.
+pub(crate) fn tallies(rows: &[(&str, Tally)]) -> String {
+    let head: Vec<_> = ["in band"].into_iter().chain(Claim::ALL.map(Claim::word)).collect();
+    let head = [&head[..], &["rules", "known misses", "mean error", "of the null models", "figures"]].concat();
+    let cells = |(name, tally): &(&str, Tally)| {
+        let held = tally.claims.iter().chain([&tally.rules]).map(number::held);
+        let errors = tally.errors;
+        let ends = [
+            tally.known_misses.to_string(),
+            number::mean_error(errors.ours_pct, errors.figures),
+            number::mean_error(errors.null_pct, errors.figures),
+            errors.figures.to_string(),
+        ];
+        [(*name).to_owned()].into_iter().chain(held).chain(ends).collect()
     };
-    format!(
-        "{} of {} predictions in band, known misses: {}{rules}; {} shown, {} fitted or set",
-        tally.in_band, tally.judged, tally.known_misses, tally.shown, tally.not_evidence
-    )
+    grid(&head, &rows.iter().map(cells).collect::<Vec<_>>())
 }
 
 fn bare(style: Style) -> Table {
@@ -88,10 +96,10 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
 }
 
 fn cells(figure: &Figure) -> Vec<Cell> {
-    let number::FigureText { published, ours, error, band } = number::figure_text(figure);
+    let number::FigureText { published, ours, error, null, band } = number::figure_text(figure);
     let name = format!("{} [{}]", figure.quantity, figure.unit);
     let verdict = coloured(Cell::new(figure.verdict().words()), figure.verdict());
-    let words = [name, published, ours, error, band, figure.kind.word().to_owned()];
+    let words = [name, published, ours, error, null, band, number::kind_word(figure).to_owned()];
     words.into_iter().map(Cell::new).chain([verdict]).collect()
 }
 
@@ -120,17 +128,19 @@ mod tests {
         let of = |quantity, ours| pcid.figure(quantity, ours).unwrap();
         vec![
             of("time, pages 0, pcid", 1.22),
+            of("time, pages 0, nopcid", 1.33),
             of("time, pages 512, pcid", 2.9),
             of("walks left by pcid, pages 512", 11.0),
         ]
     }
 
     const PLAIN: &str = "\
-| quantity                          | published |  ours |    error |         band | kind       | verdict         |
-|-----------------------------------|-----------|-------|----------|--------------|------------|-----------------|
-| time, pages 0, pcid [us]          |      1.22 |  1.22 |    0.0 % |            - | calibrated | fitted          |
-| time, pages 512, pcid [us]        |      1.80 |  2.90 |  +61.1 % | 1.53 .. 2.07 | prediction | changed: misses |
-| walks left by pcid, pages 512 [%] |      5.30 | 11.00 | +107.5 % |      2 .. 10 | prediction | known miss      |
+| quantity                          | published |  ours |    error | null |         band | kind       | verdict         |
+|-----------------------------------|-----------|-------|----------|------|--------------|------------|-----------------|
+| time, pages 0, pcid [us]          |      1.22 |  1.22 |    0.0 % |    - |            - | calibrated | fitted          |
+| time, pages 0, nopcid [us]        |      1.33 |  1.33 |    0.0 % | 1.22 | 1.26 .. 1.40 | weak       | in band         |
+| time, pages 512, pcid [us]        |      1.80 |  2.90 |  +61.1 % | 1.22 | 1.53 .. 2.07 | strong     | changed: misses |
+| walks left by pcid, pages 512 [%] |      5.30 | 11.00 | +107.5 % | 0.00 |      2 .. 10 | strong     | known miss      |
 ";
 
     #[test]
@@ -169,7 +179,16 @@ mod tests {
     }
 
     #[test]
-    fn the_tally_is_one_line() {
-        assert_eq!(tally(&Tally::of(&some())), "0 of 2 predictions in band, known misses: 1; 0 shown, 1 fitted or set");
+    fn a_tally_has_claims_and_errors_apart() {
+        let text = tallies(&[("pcid", Tally::of(&some())), ("none", Tally::default())]);
+        assert_eq!(
+            text,
+            "\
+| in band | strong |   weak | tautological |  rules | known misses | mean error | of the null models | figures |
+|---------|--------|--------|--------------|--------|--------------|------------|--------------------|---------|
+| pcid    | 0 of 2 | 1 of 1 |       0 of 0 | 0 of 0 |            1 |     56.2 % |             46.8 % |       3 |
+| none    | 0 of 0 | 0 of 0 |       0 of 0 | 0 of 0 |            0 |          - |                  - |       0 |
+"
+        );
     }
 }

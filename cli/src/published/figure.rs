@@ -4,7 +4,9 @@
 //! a finite value, because nothing is claimed about it. Which predictions miss, and why, is recorded in the file of the
 //! experiment: the verdict says whether that is still so.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::claim::{Claim, Sceptic};
 
 /// What a figure may be used for: only a prediction is evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,6 +55,15 @@ pub(crate) struct Expected {
     pub(crate) note: Option<String>,
     /// Why our value is known to lie outside the band.
     pub(crate) known_miss: Option<String>,
+    /// What a sceptic says of it.
+    pub(crate) sceptic: Sceptic,
+}
+
+impl Expected {
+    /// Whether it is a prediction with a band.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.kind == FigureKind::Prediction && self.band.is_some()
+    }
 }
 
 /// Where a figure comes from.
@@ -127,6 +138,16 @@ pub(crate) struct Figure {
     pub(crate) band: Option<[f64; 2]>,
     /// Whether this figure is acceptable taken by itself.
     pub(crate) ok: bool,
+    /// What the null model gives, in the unit of the quantity.
+    pub(crate) null: Option<f64>,
+    /// What a prediction with a band claims; none of every other figure.
+    #[serde(rename = "strong", serialize_with = "is_strong")]
+    pub(crate) claim: Option<Claim>,
+    /// Where the mean over all seeds lies with a confidence of 95 %; none where one run gave the value.
+    pub(crate) interval: Option<[f64; 2]>,
+    /// What a sceptic says of it, in words.
+    #[serde(skip)]
+    pub(crate) sceptic: Sceptic,
     /// Why the number is what it is; for readers, not for programs.
     #[serde(skip)]
     pub(crate) note: Option<String>,
@@ -155,6 +176,10 @@ impl Figure {
             kind: expected.kind,
             band: expected.band,
             ok: acceptable(expected.kind, expected.band, value),
+            null: expected.sceptic.null.as_ref().map(|null| null.value),
+            claim: expected.band.filter(|_| expected.is_judged()).map(|band| expected.sceptic.claim(band)),
+            interval: None,
+            sceptic: expected.sceptic.clone(),
             note: expected.note.clone(),
             known_miss: expected.known_miss.clone(),
             source: expected.source.clone(),
@@ -167,9 +192,9 @@ impl Figure {
         Figure::new(expected, f64::NAN)
     }
 
-    /// Whether this is a claim that could have failed: a prediction with a band, and not a rule over others.
-    pub(crate) fn is_judged(&self) -> bool {
-        self.kind == FigureKind::Prediction && self.band.is_some() && self.role != Role::Rule
+    /// The null model's error, in percent of the published value.
+    pub(crate) fn null_error_pct(&self) -> Option<f64> {
+        error_pct(self.published, self.null)
     }
 
     /// What a reader is told about it.
@@ -195,54 +220,17 @@ impl Figure {
             #[serde(flatten)]
             figure: &'a Figure,
             verdict: &'static str,
+            claim: Option<Claim>,
         }
-        let line = Line { figure: self, verdict: self.verdict().words() };
+        let line = Line { figure: self, verdict: self.verdict().words(), claim: self.claim };
         serde_json::to_string(&line).expect("a figure has string keys and finite numbers only")
     }
 }
 
-/// How a set of figures came out.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tally {
-    /// Predictions inside their band.
-    pub(crate) in_band: usize,
-    /// Predictions outside their band, as the experiments' files say.
-    pub(crate) known_misses: usize,
-    /// Predictions that have a band.
-    pub(crate) judged: usize,
-    /// Rules that hold.
-    pub(crate) rules_held: usize,
-    /// Rules.
-    pub(crate) rules: usize,
-    /// Predictions without a band.
-    pub(crate) shown: usize,
-    /// Calibrated, prior and input figures.
-    pub(crate) not_evidence: usize,
-    /// Verdicts of any figure or rule that are not as recorded.
-    pub(crate) changed: usize,
-}
-
-impl Tally {
-    /// Counts `figures`.
-    pub(crate) fn of(figures: &[Figure]) -> Tally {
-        let mut tally = Tally::default();
-        for figure in figures {
-            tally.known_misses += usize::from(figure.verdict() == Verdict::KnownMiss && figure.is_judged());
-            tally.changed += usize::from(figure.verdict().has_changed());
-            if figure.role == Role::Rule {
-                tally.rules += 1;
-                tally.rules_held += usize::from(figure.ok);
-            } else if figure.is_judged() {
-                tally.judged += 1;
-                tally.in_band += usize::from(figure.ok);
-            } else if figure.kind == FigureKind::Prediction {
-                tally.shown += 1;
-            } else {
-                tally.not_evidence += 1;
-            }
-        }
-        tally
-    }
+/// In the JSON lines a claim is strong or not.
+#[expect(clippy::trivially_copy_pass_by_ref, clippy::ref_option, reason = "serde hands over a reference to the field")]
+fn is_strong<S: Serializer>(claim: &Option<Claim>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_bool(*claim == Some(Claim::Strong))
 }
 
 /// Percent by which ours exceeds published; none where the document has no number, or zero.
@@ -262,6 +250,7 @@ fn acceptable(kind: FigureKind, band: Option<[f64; 2]>, ours: Option<f64>) -> bo
 
 #[cfg(test)]
 mod tests {
+    use super::super::claim::NullModel;
     use super::*;
 
     fn expected(kind: FigureKind, published: Option<f64>, band: Option<[f64; 2]>) -> Expected {
@@ -275,6 +264,7 @@ mod tests {
             source: "list".into(),
             note: Some("why".into()),
             known_miss: None,
+            sceptic: Sceptic::default(),
         }
     }
 
@@ -305,16 +295,22 @@ mod tests {
 
     #[test]
     fn json_has_exactly_the_promised_keys() {
-        let line = Figure::new(&expected(FigureKind::Prediction, Some(2.0), Some([1.0, 3.0])), 2.5).json_line();
+        let null = Some(NullModel { value: 4.0, says: "twice as much".into() });
+        let want = expected(FigureKind::Prediction, Some(2.0), Some([1.0, 3.0]));
+        let want = Expected { sceptic: Sceptic { null, ..Sceptic::default() }, ..want };
+        let line = Figure::new(&want, 2.5).json_line();
         assert_eq!(
             line,
             r#"{"experiment":"pcid","quantity":"time","unit":"us","published":2.0,"ours":2.5,"error_pct":25.0,"#
                 .to_owned()
-                + r#""kind":"prediction","band":[1.0,3.0],"ok":true,"verdict":"in band"}"#
+                + r#""kind":"prediction","band":[1.0,3.0],"ok":true,"null":4.0,"strong":true,"interval":null,"#
+                + r#""verdict":"in band","claim":"strong"}"#
         );
         let absent = Figure::absent(&expected(FigureKind::Prior, None, None)).json_line();
         assert!(
-            absent.contains(r#""ours":null,"error_pct":null,"kind":"prior","band":null,"ok":false,"verdict":"changed"#),
+            absent.contains(
+                r#""error_pct":null,"kind":"prior","band":null,"ok":false,"null":null,"strong":false,"interval":null,"#
+            ),
             "{absent}"
         );
     }
@@ -334,32 +330,6 @@ mod tests {
         ] {
             let figure = Figure::new(&recorded(known_miss), ours);
             assert_eq!((figure.verdict(), figure.verdict().has_changed()), (verdict, has_changed));
-            assert_eq!(Tally::of(&[figure]).changed, usize::from(has_changed));
         }
-    }
-
-    #[test]
-    fn a_tally_keeps_evidence_apart_from_the_rest() {
-        let band = Some([1.0, 3.0]);
-        let mut rule = Figure::new(&expected(FigureKind::Prediction, None, band), 9.0);
-        rule.role = Role::Rule;
-        let figures = [
-            Figure::new(&expected(FigureKind::Prediction, None, band), 2.0),
-            Figure::new(&expected(FigureKind::Prediction, None, band), 9.0),
-            Figure::new(&expected(FigureKind::Prediction, None, None), 9.0),
-            Figure::new(&expected(FigureKind::Calibrated, None, None), 9.0),
-            rule,
-        ];
-        let want = Tally {
-            in_band: 1,
-            known_misses: 0,
-            judged: 2,
-            rules_held: 0,
-            rules: 1,
-            shown: 1,
-            not_evidence: 1,
-            changed: 2,
-        };
-        assert_eq!(Tally::of(&figures), want);
     }
 }

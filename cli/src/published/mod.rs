@@ -1,6 +1,11 @@
 //! Published results as data: what a file of `sim/experiments/` says, and how our figures are judged by it.
 
+mod band;
+pub(crate) mod claim;
+mod column;
 pub(crate) mod experiment;
 pub(crate) mod figure;
+mod place;
 pub(crate) mod read;
 mod rule;
+pub(crate) mod tally;

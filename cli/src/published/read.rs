@@ -3,15 +3,18 @@
 //! Serde finds unknown keys and wrong types; what it cannot know is checked here: bands that are upside down, rows of
 //! unequal length, columns that do not exist, two figures of one name, a prediction left unjudged without a reason.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
+use std::collections::BTreeSet;
 
 use anyhow::{Error, Result, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::band::RawBand;
+use super::claim::{NullModel, Sceptic};
+use super::column::{RawColumn, expand};
 use super::experiment::{Experiment, Note, PublishedSetup, PublishedTable, Source, Value};
 use super::figure::{Expected, FigureKind};
+use super::place::FilePosition;
 use super::rule::Rule;
 
 /// The file as it is written.
@@ -37,14 +40,6 @@ struct Raw {
     rule: Vec<Spanned<Rule>>,
 }
 
-/// The three ways of writing a band; at most one is used.
-#[derive(Clone, Default)]
-struct RawBand {
-    band: Option<[f64; 2]>,
-    within_pct: Option<f64>,
-    within_factor: Option<f64>,
-}
-
 /// One expected figure.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,64 +54,9 @@ struct RawFigure {
     source: String,
     note: Option<String>,
     known_miss: Option<String>,
-}
-
-/// A column of a published table of which each cell is an expected figure; `{}` in `quantity` is the first cell.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawColumn {
-    table: String,
-    column: String,
-    quantity: String,
-    unit: String,
-    kind: FigureKind,
-    within_pct: Option<f64>,
-    within_factor: Option<f64>,
-    #[serde(default)]
-    calibrated: Vec<f64>,
-    judged_from: Option<Least>,
-    /// By the first cell of a row.
-    #[serde(default)]
-    known_misses: BTreeMap<String, String>,
-    source: String,
-}
-
-/// Rows whose `column` is below `least` are shown and not judged.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Least {
-    column: String,
-    least: f64,
-}
-
-/// A place in the file, for errors.
-struct FilePosition<'a> {
-    file: &'a str,
-    text: &'a str,
-    byte: usize,
-}
-
-impl FilePosition<'_> {
-    /// The one line that a user sees.
-    fn error(&self, key: &str, value: impl Display, limit: impl Display) -> Error {
-        anyhow!("{}:{}: {key} = {value}: {limit}", self.file, self.line())
-    }
-
-    fn line(&self) -> usize {
-        self.text[..self.byte.min(self.text.len())].matches('\n').count() + 1
-    }
-
-    /// The first line at or after this place that sets `key`: a block is found by its head, its fault is below it.
-    fn of_key(&self, key: &str) -> FilePosition<'_> {
-        let mut byte = self.byte;
-        for line in self.text[self.byte..].split_inclusive('\n') {
-            if line.split('=').next().is_some_and(|left| left.trim() == key) {
-                return FilePosition { byte, ..*self };
-            }
-            byte += line.len();
-        }
-        FilePosition { ..*self }
-    }
+    null: Option<NullModel>,
+    tautology: Option<String>,
+    in_view: Option<String>,
 }
 
 /// Reads an experiment; `file` is only named in errors.
@@ -179,59 +119,11 @@ fn check_table(place: &FilePosition<'_>, table: &PublishedTable) -> Result<()> {
     Ok(())
 }
 
-/// Adds one expectation per row of the table.
-fn expand(
-    place: &FilePosition<'_>,
-    experiment: &str,
-    column: &RawColumn,
-    tables: &[PublishedTable],
-    out: &mut Vec<Expected>,
-) -> Result<()> {
-    let table = tables
-        .iter()
-        .find(|table| table.id == column.table)
-        .ok_or_else(|| place.of_key("table").error("table", &column.table, "no [[table]] has this id"))?;
-    let cells = |key: &str, name: &str| {
-        table
-            .column(name)
-            .ok_or_else(|| place.of_key(key).error(key, name, format!("must be one of {}", table.columns.join(", "))))
-    };
-    let published = cells("column", &column.column)?;
-    let judged: Vec<bool> = match &column.judged_from {
-        Some(limit) => cells("judged_from", &limit.column)?.iter().map(|cell| *cell >= limit.least).collect(),
-        None => vec![true; published.len()],
-    };
-    for (row, (published, judged)) in table.rows.iter().zip(published.into_iter().zip(judged)) {
-        let kind = if column.calibrated.contains(&row[0]) { FigureKind::Calibrated } else { column.kind };
-        let raw = match judged && kind == column.kind {
-            true => RawBand { within_pct: column.within_pct, within_factor: column.within_factor, band: None },
-            false => RawBand::default(),
-        };
-        out.push(Expected {
-            experiment: experiment.to_owned(),
-            quantity: column.quantity.replace("{}", &row[0].to_string()),
-            unit: column.unit.clone(),
-            published: Some(published),
-            kind,
-            band: band(place, &raw, Some(published))?,
-            source: format!("{}, row {}", column.source, row[0]),
-            note: None,
-            known_miss: column.known_misses.get(&row[0].to_string()).cloned(),
-        });
-    }
-    let is_row = |name: &&String| table.rows.iter().any(|row| row[0].to_string() == **name);
-    column
-        .known_misses
-        .keys()
-        .find(|name| !is_row(name))
-        .map_or(Ok(()), |name| Err(place.of_key("known_misses").error("known_misses", name, "no row begins with it")))
-}
-
 fn single(place: &FilePosition<'_>, experiment: &str, raw: RawFigure) -> Result<Expected> {
     let written = RawBand { band: raw.band, within_pct: raw.within_pct, within_factor: raw.within_factor };
     Ok(Expected {
         experiment: experiment.to_owned(),
-        band: band(place, &written, raw.published)?,
+        band: written.around(place, raw.published)?,
         quantity: raw.quantity,
         unit: raw.unit,
         published: raw.published,
@@ -239,51 +131,31 @@ fn single(place: &FilePosition<'_>, experiment: &str, raw: RawFigure) -> Result<
         source: raw.source,
         note: raw.note,
         known_miss: raw.known_miss,
+        sceptic: Sceptic { null: raw.null, tautology: raw.tautology, in_view: raw.in_view },
     })
 }
 
-/// The band in the unit of the quantity.
-fn band(place: &FilePosition<'_>, raw: &RawBand, published: Option<f64>) -> Result<Option<[f64; 2]>> {
-    let around = |key: &str, value: f64| {
-        published.ok_or_else(|| place.of_key(key).error(key, value, "needs a published value to lie around"))
-    };
-    match (raw.band, raw.within_pct, raw.within_factor) {
-        (None, None, None) => Ok(None),
-        (Some([low, high]), None, None) if low.is_finite() && high.is_finite() && low <= high => Ok(raw.band),
-        (Some(band), None, None) => {
-            Err(place.of_key("band").error("band", format!("{band:?}"), "must be [low, high], finite, low <= high"))
-        }
-        (None, Some(pct), None) if pct > 0.0 && pct < 100.0 => {
-            let value = around("within_pct", pct)?;
-            let reach = value.abs() * pct / 100.0;
-            Ok(Some([value - reach, value + reach]))
-        }
-        (None, Some(pct), None) => {
-            Err(place.of_key("within_pct").error("within_pct", pct, "must be above 0 and below 100"))
-        }
-        (None, None, Some(factor)) if factor > 1.0 && factor.is_finite() => {
-            let value = around("within_factor", factor)?;
-            let (near, far) = (value / factor, value * factor);
-            Ok(Some([near.min(far), near.max(far)]))
-        }
-        (None, None, Some(factor)) => {
-            Err(place.of_key("within_factor").error("within_factor", factor, "must be above 1"))
-        }
-        _ => Err(place.error("band", "given more than once", "use one of band, within_pct, within_factor")),
-    }
-}
-
-/// Names are unique. A prediction without a band could hide a miss, so it takes a reason; so does a known miss, which
-/// only a prediction with a band can have.
+/// Names are unique. Each published value that is predicted has a band, and each band a null model or a reason why it
+/// claims nothing, so that no easy prediction and no miss can hide.
 fn check_expected(place: &FilePosition<'_>, unjudged: &str, expected: &[Expected]) -> Result<()> {
     let mut seen = BTreeSet::new();
     for one in expected {
-        let is_judged = one.kind == FigureKind::Prediction && one.band.is_some();
-        let is_bare =
-            one.kind == FigureKind::Prediction && !is_judged && one.note.is_none() && unjudged.trim().is_empty();
+        let is_judged = one.is_judged();
+        let is_shown = one.kind == FigureKind::Prediction && !is_judged;
+        let Sceptic { null, tautology, in_view } = &one.sceptic;
         let limit = match &one.known_miss {
             _ if !seen.insert(&one.quantity) => "must be unique within the experiment",
-            _ if is_bare => "a prediction needs a band, a note, or a reason in `unjudged`",
+            _ if is_shown && one.published.is_some() => "a prediction of a published value needs a band",
+            _ if is_shown && one.note.is_none() && unjudged.trim().is_empty() => {
+                "a prediction needs a band, a note, or a reason in `unjudged`"
+            }
+            _ if null.as_ref().is_some_and(|null| !null.value.is_finite()) => "its null model must give a number",
+            _ if is_judged && null.is_none() && tautology.is_none() => {
+                "a prediction with a band needs `null`, or `tautology`, the reason why it cannot come out otherwise"
+            }
+            _ if !is_judged && (null.is_some() || tautology.is_some() || in_view.is_some()) => {
+                "null, tautology and in_view belong to a prediction with a band"
+            }
             Some(reason) if reason.trim().is_empty() || !is_judged => {
                 "a known miss needs a reason, and a prediction with a band"
             }
@@ -316,6 +188,7 @@ mod tests {
 
     const RANGE: &str = include_str!("../../../sim/experiments/range.toml");
     const PTI: &str = include_str!("../../../sim/experiments/pti.toml");
+    const BATCH: &str = include_str!("../../../sim/experiments/batch.toml");
     const PCID: &str = include_str!("../../../sim/experiments/pcid.toml");
 
     /// The error after `from` became `to` in a good file; panics if there is none or it has several lines.
@@ -379,21 +252,41 @@ mod tests {
     #[test]
     fn an_unjudged_prediction_and_a_known_miss_take_a_reason_and_names_are_unique() {
         let message = fault(PCID, "band = [2, 10]\nknown_miss = \"", "known_miss = \"");
-        assert!(message.contains("walks left by pcid, pages 512: a known miss needs a reason"), "{message}");
-        let message = fault(RANGE, "known_misses = { 8 =", "known_misses = { 9 =");
+        assert!(message.ends_with("a prediction of a published value needs a band"), "{message}");
+        let message = fault(PCID, "known_miss = \"As", "known_miss = \"\" # As");
+        assert!(message.contains("walks, pages 512, pcid: a known miss needs a reason"), "{message}");
+        let message = fault(RANGE, "known_misses = [{ rows = [8]", "known_misses = [{ rows = [9]");
         assert!(message.ends_with("known_misses = 9: no row begins with it"), "{message}");
-        let start = PCID.find("unjudged").unwrap();
-        let end = PCID.find("[source]").unwrap();
-        let message = fault(PCID, &PCID[start..end], "");
-        assert!(message.contains("walks, pages 512, pcid"), "{message}");
+        let start = BATCH.find("unjudged").unwrap();
+        let end = BATCH.find("[source]").unwrap();
+        let message = fault(BATCH, &BATCH[start..end], "");
+        assert!(message.contains("time, change, deviation of one run: a prediction needs a band, a note"), "{message}");
         let message = fault(PCID, "time, pages 0, nopcid", "time, pages 0, pcid");
         assert!(message.contains("must be unique"), "{message}");
     }
 
     #[test]
-    fn a_factor_around_a_negative_value_is_the_right_way_up() {
-        let raw = RawBand { within_factor: Some(2.0), ..RawBand::default() };
-        let place = FilePosition { file: "", text: "", byte: 0 };
-        assert_eq!(band(&place, &raw, Some(-1.0)).unwrap(), Some([-2.0, -0.5]));
+    fn a_band_takes_a_null_model_or_the_reason_why_it_claims_nothing() {
+        let sceptic = "null = { value = 0, says = \"tags keep everything\" }";
+        let message = fault(PCID, sceptic, "");
+        assert!(message.contains("walks, pages 512, pcid: a prediction with a band needs `null`"), "{message}");
+        let message = fault(PCID, sceptic, "null = { value = inf, says = \"\" }");
+        assert!(message.ends_with("its null model must give a number"), "{message}");
+        let message = fault(BATCH, "published = 0\nkind = \"prediction\"\nband = [0, 0]\n", "kind = \"prediction\"\n");
+        assert!(message.ends_with("belong to a prediction with a band"), "{message}");
+    }
+
+    #[test]
+    fn a_column_has_its_null_model_from_a_constant_or_from_its_fitted_rows() {
+        let null = |experiment: &Experiment, quantity: &str| {
+            experiment.expected(quantity).unwrap().sceptic.null.as_ref().map(|null| null.value)
+        };
+        let (pti, range) = (builtin("pti"), builtin("range"));
+        assert_eq!(null(&range, "gain, threads 5, nowalk"), Some(7.8));
+        let between = 1094.0 + (70550.0 - 1094.0) / 128.0 * 26.0;
+        assert_eq!(null(&pti, "cycles, size 27, invpcid"), Some(between));
+        assert_eq!(null(&pti, "cycles, size 129, invpcid"), None, "a fitted row is no prediction");
+        let message = fault(PTI, "calibrated = [1, 129]", "calibrated = [1]");
+        assert!(message.ends_with("null = line_through_fitted: needs two calibrated rows"), "{message}");
     }
 }

@@ -5,6 +5,7 @@
 
 use serde::Deserialize;
 
+use super::claim::Sceptic;
 use super::figure::{Figure, FigureKind, Role};
 
 /// How the figures that pass are counted against the limit.
@@ -69,6 +70,10 @@ impl Rule {
             kind: FigureKind::Prediction,
             band: Some([self.count as f64, members.len().max(self.count) as f64]),
             ok: passed >= self.count,
+            null: None,
+            claim: None,
+            interval: None,
+            sceptic: Sceptic::default(),
             note: None,
             known_miss: self.known_miss.clone(),
             source: self.source.clone(),

@@ -1,0 +1,132 @@
+//! A column of a published table, each of whose cells is an expected figure.
+
+use anyhow::Result;
+use serde::Deserialize;
+
+use super::band::RawBand;
+use super::claim::{NullModel, Sceptic};
+use super::experiment::PublishedTable;
+use super::figure::{Expected, FigureKind};
+use super::place::FilePosition;
+
+/// A column as it is written; `{}` in `quantity` is the first cell of a row.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawColumn {
+    table: String,
+    column: String,
+    quantity: String,
+    unit: String,
+    kind: FigureKind,
+    within_pct: Option<f64>,
+    within_factor: Option<f64>,
+    #[serde(default)]
+    calibrated: Vec<f64>,
+    null: Option<ColumnNull>,
+    tautology: Option<String>,
+    in_view: Option<String>,
+    #[serde(default)]
+    known_misses: Vec<KnownMisses>,
+    source: String,
+}
+
+/// The null model of a column.
+#[derive(Clone, Deserialize)]
+#[serde(tag = "model", rename_all = "snake_case", deny_unknown_fields)]
+enum ColumnNull {
+    /// The same value in each row.
+    Constant {
+        /// The value.
+        value: f64,
+        /// Why it.
+        says: String,
+    },
+    /// The straight line through the first and the last row that something was fitted to.
+    LineThroughFitted {
+        /// Why it.
+        says: String,
+    },
+}
+
+/// Rows that lie outside their band for one reason.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct KnownMisses {
+    /// First cells of the rows.
+    rows: Vec<f64>,
+    reason: String,
+}
+
+impl ColumnNull {
+    /// What it gives for the row that begins with `x`, where `fitted` are the fitted rows.
+    fn at(&self, place: &FilePosition<'_>, x: f64, fitted: &[(f64, f64)]) -> Result<NullModel> {
+        match self {
+            ColumnNull::Constant { value, says } => Ok(NullModel { value: *value, says: says.clone() }),
+            ColumnNull::LineThroughFitted { says } => {
+                let [first, .., last] = fitted else {
+                    return Err(place.of_key("null").error("null", "line_through_fitted", "needs two calibrated rows"));
+                };
+                let slope = (last.1 - first.1) / (last.0 - first.0);
+                Ok(NullModel { value: first.1 + slope * (x - first.0), says: says.clone() })
+            }
+        }
+    }
+}
+
+/// Adds one expectation per row of the table.
+pub(super) fn expand(
+    place: &FilePosition<'_>,
+    experiment: &str,
+    column: &RawColumn,
+    tables: &[PublishedTable],
+    out: &mut Vec<Expected>,
+) -> Result<()> {
+    let table = tables
+        .iter()
+        .find(|table| table.id == column.table)
+        .ok_or_else(|| place.of_key("table").error("table", &column.table, "no [[table]] has this id"))?;
+    let published = table.column(&column.column).ok_or_else(|| {
+        let limit = format!("must be one of {}", table.columns.join(", "));
+        place.of_key("column").error("column", &column.column, limit)
+    })?;
+    check_misses(place, column, table)?;
+    let rows: Vec<_> = table.rows.iter().map(|row| row[0]).zip(published).collect();
+    let is_fitted = |x: f64| column.calibrated.contains(&x);
+    let fitted: Vec<_> = rows.iter().copied().filter(|(x, _)| is_fitted(*x)).collect();
+    for &(x, published) in &rows {
+        let kind = if is_fitted(x) { FigureKind::Calibrated } else { column.kind };
+        let raw = match kind == column.kind {
+            true => RawBand { within_pct: column.within_pct, within_factor: column.within_factor, band: None },
+            false => RawBand::default(),
+        };
+        let null = column.null.as_ref().map(|null| null.at(place, x, &fitted)).transpose()?;
+        let sceptic = Sceptic { null, tautology: column.tautology.clone(), in_view: column.in_view.clone() };
+        out.push(Expected {
+            experiment: experiment.to_owned(),
+            quantity: column.quantity.replace("{}", &x.to_string()),
+            unit: column.unit.clone(),
+            published: Some(published),
+            kind,
+            band: raw.around(place, Some(published))?,
+            source: format!("{}, row {x}", column.source),
+            note: None,
+            known_miss: column.reason(x),
+            sceptic: if is_fitted(x) { Sceptic::default() } else { sceptic },
+        });
+    }
+    Ok(())
+}
+
+impl RawColumn {
+    /// Why the row that begins with `x` is known to lie outside its band.
+    fn reason(&self, x: f64) -> Option<String> {
+        self.known_misses.iter().find(|misses| misses.rows.contains(&x)).map(|misses| misses.reason.clone())
+    }
+}
+
+fn check_misses(place: &FilePosition<'_>, column: &RawColumn, table: &PublishedTable) -> Result<()> {
+    let is_row = |x: f64| table.rows.iter().any(|row| row[0] == x);
+    let mut named = column.known_misses.iter().flat_map(|misses| &misses.rows);
+    let stray = named.find(|x| !is_row(**x));
+    stray.map_or(Ok(()), |x| Err(place.of_key("known_misses").error("known_misses", x, "no row begins with it")))
+}
