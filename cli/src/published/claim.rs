@@ -1,7 +1,7 @@
-//! What a prediction claims: a prediction is worth something only where a sceptic's one line would have failed.
+//! What a prediction claims: it is worth something only where a sceptic's one line would have failed.
 //!
-//! The sceptic's line is the null model. It stands in the experiment's file as a number with the sentence that makes it,
-//! and so does the reason why a figure claims nothing.
+//! The sceptic's line is the null model. It stands in the experiment's file as a number with the sentence that makes
+//! it, and so does the reason why a figure claims nothing.
 
 use serde::{Deserialize, Serialize};
 

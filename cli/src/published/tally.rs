@@ -13,9 +13,9 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    fn count(&mut self, is_held: bool) {
+    fn count(&mut self, figure: &Figure) {
         self.all += 1;
-        self.held += usize::from(is_held);
+        self.held += usize::from(figure.ok);
     }
 }
 
@@ -71,8 +71,8 @@ impl Tally {
             tally.known_misses += usize::from(figure.verdict() == Verdict::KnownMiss && figure.claim.is_some());
             tally.changed += usize::from(figure.verdict().has_changed());
             match figure.claim {
-                _ if figure.role == Role::Rule => tally.rules.count(figure.ok),
-                Some(claim) => tally.claims[claim as usize].count(figure.ok),
+                _ if figure.role == Role::Rule => tally.rules.count(figure),
+                Some(claim) => tally.claims[claim as usize].count(figure),
                 None if figure.kind == FigureKind::Prediction => tally.shown += 1,
                 None => tally.not_evidence += 1,
             }
