@@ -2,6 +2,7 @@
 //! and which figures and pictures it makes of the outcomes.
 
 mod batch;
+mod concurrent;
 mod lazy;
 mod pcid;
 mod pti;
@@ -37,8 +38,14 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 5] =
-    [registered!(pcid), registered!(lazy), registered!(batch), registered!(pti), registered!(range)];
+pub(crate) const ALL: [Registered; 6] = [
+    registered!(pcid),
+    registered!(lazy),
+    registered!(batch),
+    registered!(pti),
+    registered!(range),
+    registered!(concurrent),
+];
 
 impl Registered {
     /// Reads its file.

@@ -12,7 +12,7 @@ use super::rule::Rule;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Source {
-    /// Its place among the five.
+    /// Its place among the documents.
     #[expect(dead_code, reason = "for readers of the file")]
     pub(crate) number: u32,
     /// Its title.

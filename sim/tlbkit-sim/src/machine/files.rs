@@ -20,6 +20,7 @@ files![
     "server-2008-8cpu",
     "skylake-desktop-pti",
     "ivybridge-8thread",
+    "haswell-2019",
     "sapphire-rapids",
     "zen4",
     "recent-bare",
