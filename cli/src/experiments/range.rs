@@ -36,9 +36,8 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
             produced.figures.push(trial.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?);
             produced.figures.push(trial.figure(&format!("stddev, threads {threads}, {policy}"), rate.deviation)?);
         }
-        for policy in 1..POLICIES.len() {
-            let quantity = format!("gain, threads {threads}, {}", POLICIES[policy]);
-            produced.figures.push(trial.figure(&quantity, gain(row, policy))?);
+        for (policy, name) in POLICIES.iter().enumerate().skip(1) {
+            produced.figures.push(trial.figure(&format!("gain, threads {threads}, {name}"), gain(row, policy))?);
         }
     }
     let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[3].mean / row[2].mean - 1.0)).collect();
