@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Machine, on_every_preset};
+use common::{Machine, on_every_preset, words};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, Error, Frame, Memory, Protection, Pte, Purpose, Region, Vm};
+use tlbkit_pmap::{Backing, Error, Frame, Memory, Pmap, Protection, Pte, Purpose, Region, Vm};
 
 const PAGE: u64 = 4096;
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED | Pte::DIRTY;
@@ -77,4 +77,18 @@ fn a_large_frame_does_not_bury_a_page_table() {
     let va = region(m, vm);
     enter(m, vm, va, frame(m, 12, 1)).unwrap();
     let _ = enter(m, vm, va, frame(m, 21, 2));
+}
+
+/// The page tables alone: nobody has cut the large pages at the borders before.
+#[test]
+fn of_a_large_page_goes_what_was_named_and_no_more() {
+    let m = Machine::new(1, Policy::default());
+    let tables = Pmap::new(&m.tlb, m.mem, m.kernel.root(), SpaceToken(9), words(1)).unwrap();
+    let tables: &'static Pmap = Box::leak(Box::new(tables));
+    let is_mapped = |page: u64| tables.extract(&m.cpu(0), m.mem, page * PAGE).is_some();
+    for (first, range, taken, kept) in [(512, 512..515, 514, 515), (1024, 1533..1536, 1533, 1532)] {
+        tables.enter(&m.cpu(0), m.mem, first * PAGE, frame(m, 21, 1), BITS).unwrap();
+        tables.remove(&m.cpu(0), m.mem, range.start * PAGE..range.end * PAGE).unwrap();
+        assert!(!is_mapped(taken) && is_mapped(kept), "{range:?}");
+    }
 }

@@ -119,6 +119,26 @@ fn a_store_to_a_large_page_that_is_being_cut_reaches_the_copy() {
     });
 }
 
+/// The entry is taken by an exchange: what was read of it before is old by then.
+#[test]
+fn a_large_page_that_becomes_dirty_while_it_is_cut_is_dirty_in_pieces() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let region = Region::new(512, Backing::AnonPrivate, Protection::ReadWrite).large();
+        let va = vm.map_region(&m.cpu(0), region).unwrap();
+        m.read(0, vm, va).unwrap();
+        let (at, pte) = vm.extract(&m.cpu(0), m.mem, va).unwrap();
+        assert!(pte.has(Pte::LARGE | Pte::WRITE) && !pte.has(Pte::DIRTY));
+        m.mem.share(at);
+        during_alloc(m, move || m.set_dirty(vm, va));
+        vm.protect(&m.cpu(0), m.mem, va + 4096, 1, Protection::Read).unwrap();
+        let (_, piece) = vm.extract(&m.cpu(0), m.mem, va).unwrap();
+        assert!(piece.has(Pte::DIRTY) && !piece.has(Pte::LARGE));
+        m.mem.put(Frame { at, shift: 21 });
+        m.end(0, vm);
+    });
+}
+
 #[test]
 fn a_large_page_of_shared_memory_is_not_cut_while_others_hold_it() {
     on_every_preset(|m| {

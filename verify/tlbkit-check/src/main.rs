@@ -11,7 +11,7 @@ use tlbkit_check::campaign::{self, Plan};
 use tlbkit_check::program::named::Named;
 use tlbkit_check::{Finding, json};
 
-const USAGE: &str = "usage: tlbkit-check --budget SEEDS [--first SEED] [--program NAME] [--policy NAME] [--json], or \
+const USAGE: &str = "usage: tlbkit-check --budget SEEDS [--first SEED] [--program NAME] [--policy TEXT] [--json], or \
     --exhaustive DEVIATIONS instead of seeds";
 
 struct Arguments {
@@ -43,7 +43,7 @@ fn parse() -> Result<Arguments, String> {
                 arguments.plan.program = Some(Named::find(&value).ok_or_else(|| format!("no program {value}"))?);
             }
             "--policy" => {
-                arguments.plan.policy = Some(Policy::preset(&value).ok_or_else(|| format!("no policy {value}"))?);
+                arguments.plan.policy = Some(Policy::parse(&value).map_err(|error| error.to_string())?);
             }
             _ => return Err(format!("what is {word}?")),
         }

@@ -44,7 +44,7 @@ pub(crate) struct Machine {
     empty: usize,
 }
 
-fn words(count: usize) -> &'static [AtomicU64] {
+pub(crate) fn words(count: usize) -> &'static [AtomicU64] {
     Box::leak((0..count).map(|_| AtomicU64::new(0)).collect())
 }
 
@@ -149,6 +149,13 @@ impl Machine {
     /// Whether the tables map `va` now, whoever holds their lock.
     pub(crate) fn is_mapped(&self, vm: &Vm<'static>, va: u64) -> bool {
         walk(self.mem, (vm.space().root(), TOP_LEVEL), va, |_, _| ()).is_some()
+    }
+
+    /// What a CPU does to a clean entry through which it stores.
+    pub(crate) fn set_dirty(&self, vm: &Vm<'static>, va: u64) {
+        let mut at = (vm.space().root(), TOP_LEVEL);
+        let (pte, ..) = walk(self.mem, at, va, |level, table| at = (table, level)).expect("mapped");
+        self.mem.store(entry_at(at.0, VirtAddr(va), at.1), pte.with(Pte::DIRTY).0);
     }
 
     /// A read through the kernel's half: nothing if it faults.

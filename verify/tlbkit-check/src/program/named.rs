@@ -36,6 +36,7 @@ pub const ALL: &[Named] = &[
     named("ends", "two spaces end while other CPUs leave them, or are just leaving them", ends),
     named("partial-after-full", "flushes of pages and of everything overtake each other", partial_after_full),
     named("kernel-window", "a kernel mapping is removed that all CPUs use", kernel_window),
+    named("window-return", "a kernel mapping is removed, then a CPU returns to another slot", window_return),
     named("hotplug", "a CPU goes offline and comes back while pages are unmapped", hotplug),
     named("stopped", "a CPU is stopped by force while it is waited for", stopped),
     named("gone", "a CPU is stopped by force while it is waited for, and never comes back", gone),
@@ -132,6 +133,14 @@ fn kernel_window() -> Program {
     let mapper = vec![Op::KernelMap, Op::Touch(0, Read), Op::KernelUnmap, Op::KernelMap, Op::KernelUnmap];
     let user = vec![Op::Run(0), Op::Compute(3), Op::Run(1), Op::Compute(3), Op::Idle, Op::Run(0), Op::Compute(2)];
     Program { setup: shared(1, 2), cpus: vec![mapper.clone(), user, mapper] }
+}
+
+/// CPU 1 has used the window in two spaces, and comes back to the one that it had left when the window went.
+fn window_return() -> Program {
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::KernelMap)];
+    setup.extend([0, 1, 0].into_iter().flat_map(|space| [(1, Op::Run(space)), (1, Op::Compute(2))]));
+    let user = vec![Op::Compute(2), Op::Run(1), Op::Compute(3)];
+    Program { setup, cpus: vec![vec![Op::KernelUnmap, Op::KernelMap], user] }
 }
 
 fn hotplug() -> Program {
