@@ -3,7 +3,7 @@
 //! The micro-benchmark of the series that overlaps local and remote flushes (2019): each page given back concerns
 //! every spinning CPU, and nothing else happens. One unit is one page.
 
-use crate::os::{Backing, Os, Part, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, WorkTime, read_expecting};
 use crate::parameters::{MANY, MOST_TASKS};
 use crate::pattern::stamp;
 use crate::team::{Rounds, StopPage, crew};
@@ -19,6 +19,10 @@ parameters! {
         rounds = 0, 0..=MANY;
         /// Every how many pages the fresh page is read, expecting zero, before it is written; 0 never
         check_fresh = 0, 0..=MANY;
+        /// Cycles that the kernel works for each page besides giving it back; 0 for none
+        work_cycles = 0, 0..=MANY;
+        /// 1: it works between the issue of the flush and its wait; 0: after the wait
+        overlap = 0, 0..=1;
     }
 }
 
@@ -44,8 +48,16 @@ impl Madvise1 {
                 read_expecting(os, page, 0);
             }
             os.write(page, stamp(round, 0));
-            os.dontneed(page, 1);
+            self.give_back(page, os);
             os.count(1);
+        }
+    }
+
+    fn give_back(self, page: u64, os: &dyn Os) {
+        match (self.work_cycles, self.overlap) {
+            (0, _) => os.dontneed(page, 1),
+            (cycles, 0) => os.dontneed_and_work(page, 1, cycles, WorkTime::AfterTheWait),
+            (cycles, _) => os.dontneed_and_work(page, 1, cycles, WorkTime::BeforeTheWait),
         }
     }
 

@@ -11,6 +11,15 @@ pub struct Channel(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaskId(pub u32);
 
+/// When a kernel does work for which a flush need not be over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum WorkTime {
+    /// When the flush is over.
+    AfterTheWait,
+    /// Between its issue and its wait.
+    BeforeTheWait,
+}
+
 /// What a task does in its workload, and one number from whoever started it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
@@ -43,6 +52,12 @@ pub trait Os {
     fn protect(&self, va: u64, pages: u64, protection: Protection);
     /// Gives the frames of `pages` pages back; the next access finds the backing's content again.
     fn dontneed(&self, va: u64, pages: u64);
+    /// What [`dontneed`](Self::dontneed) does, for at most 64 pages of one page table, and `cycles` of work that the
+    /// kernel has to do besides. A kernel that never issues a flush apart from its wait does one after the other.
+    fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, _when: WorkTime) {
+        self.dontneed(va, pages);
+        self.compute(cycles);
+    }
     /// Loads the word of the page at `va`.
     fn read(&self, va: u64) -> u64;
     /// Stores the word of the page at `va`.

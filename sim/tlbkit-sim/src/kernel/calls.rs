@@ -1,9 +1,10 @@
 //! The system calls of the simulated kernel, and the tasks that make them.
 
 use tlbkit::Cpu;
+use tlbkit_pmap::Withdrawal;
 use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
-use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId};
+use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
 
 use super::memory::KernelMemory;
 use super::sched::Fate;
@@ -125,6 +126,24 @@ impl Os for Calls {
 
     fn dontneed(&self, va: u64, pages: u64) {
         self.expect(self.on_range(va, pages, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)));
+    }
+
+    /// The kernel's own work goes on at any time: interrupts are taken when it is done.
+    fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
+        self.on_range(va, pages, |cpu, memory| {
+            let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
+            let work = || self.machine.running().advance(cycles);
+            match when {
+                WorkTime::AfterTheWait => {
+                    withdrawal.finish(cpu, &memory);
+                    work();
+                }
+                WorkTime::BeforeTheWait => {
+                    work();
+                    withdrawal.finish(cpu, &memory);
+                }
+            }
+        });
     }
 
     fn read(&self, va: u64) -> u64 {

@@ -168,7 +168,7 @@ impl Hardware for Port {
             }
             Event::FlushLocalDone => processor.cause.set(Cause::FlushSend),
             Event::Waiting(_) => processor.cause.set(Cause::FlushWait),
-            Event::FlushEnd => processor.cause.set(processor.outer.get()),
+            Event::FlushIssued | Event::FlushEnd => processor.cause.set(processor.outer.get()),
             Event::SwitchKept => processor.arrival.set(Arrival::Kept),
             Event::SwitchFlushed => processor.arrival.set(Arrival::Flushed),
             Event::LastLazyReference(token) => machine.unreferenced.borrow_mut().push(token),
