@@ -6,6 +6,7 @@ mod c_kernel;
 mod c_library;
 mod fences;
 mod libraries;
+mod linux;
 mod mutants;
 mod outcome;
 mod qemu;
@@ -28,6 +29,9 @@ cargo xtask bench [ARGS]             time and instruction counts of the protocol
 cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
 cargo xtask c-library                the header, the archive for kernels and a pkg-config file, in one folder
+cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
+                                     check [SECONDS], churn [SECONDS], faults, compare; without a part check and
+                                     compare
 cargo xtask fences [--json]          each fence and ordering of the protocol weakened in turn: loom must notice
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
@@ -51,7 +55,7 @@ fn main() -> ExitCode {
 fn dispatch(args: &[String]) -> Result<bool> {
     let root = setup::root()?;
     let (verb, more) = args.split_first().map_or(("help", args), |(verb, more)| (verb.as_str(), more));
-    if !["bench", "fences", "mutants", "qemu", "test"].contains(&verb) && !more.is_empty() {
+    if !["bench", "fences", "linux", "mutants", "qemu", "test"].contains(&verb) && !more.is_empty() {
         bail!("`{verb}` takes no argument, got `{}`", more.join(" "));
     }
     match verb {
@@ -63,6 +67,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "qemu" => qemu::run(&root, more),
         "c-kernel" => c_kernel::run(&root),
         "c-library" => c_library::run(&root),
+        "linux" => linux::run(&root, more),
         "fences" => fences::run(&root, more),
         "mutants" => mutants::run(&root, more),
         "report-png" => browser::report_png(&root),

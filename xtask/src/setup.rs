@@ -32,6 +32,21 @@ pub(crate) fn program(names: &[&str], package: &str) -> Ready<PathBuf> {
     }
 }
 
+/// Finds a file, installing `package`, which has it, first if this is root on a Debian-like system.
+pub(crate) fn file(path: &str, package: &str) -> Ready<PathBuf> {
+    let file = PathBuf::from(path);
+    if file.is_file() {
+        return Ready::Yes(file);
+    }
+    let command = format!("apt-get install --yes --no-install-recommends {package}");
+    if !is_root() || find(&["apt-get"]).is_none() {
+        return Ready::No(format!("to have it, run: sudo {command}"));
+    }
+    println!("installing {package}");
+    let installed = shell(&command) || (shell("apt-get update") && shell(&command));
+    if installed && file.is_file() { Ready::Yes(file) } else { Ready::No(format!("`{command}` did not work")) }
+}
+
 fn find(names: &[&str]) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let dirs: Vec<PathBuf> = env::split_paths(&path).collect();

@@ -5,7 +5,7 @@
 
 use crate::outcome::{StepOutcome, cargo, cargo_command, run};
 use crate::setup::{self, Ready};
-use crate::{api, browser, c_kernel, c_library, fences, libraries, mutants, qemu, tidy};
+use crate::{api, browser, c_kernel, c_library, fences, libraries, linux, mutants, qemu, tidy};
 use anyhow::{Result, bail};
 use std::path::Path;
 use std::time::Instant;
@@ -40,6 +40,7 @@ const STEPS: &[TestStep] = &[
     TestStep { name: "historical bugs", run: mutants::check },
     TestStep { name: "test kernel", run: qemu::check },
     TestStep { name: "kernel in C", run: c_kernel::check },
+    TestStep { name: "port to Linux", run: linux::step },
     TestStep { name: "report in browser", run: browser::check },
 ];
 

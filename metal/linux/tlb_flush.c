@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * What was changed in page tables, told to the library; and the flushes of one CPU that Linux asks for by name.
+ */
+#include <linux/debugfs.h>
+#include <linux/mm.h>
+#include <linux/mmu_context.h>
+#include <linux/mmu_notifier.h>
+#include <linux/smp.h>
+#include <linux/vmstat.h>
+
+#include <asm/tlb.h>
+#include <asm/tlbflush.h>
+
+#include "mm_internal.h"
+#include "tlb_internal.h"
+
+unsigned long tlb_single_page_flush_ceiling __read_mostly = 33;
+
+/* A range as the library takes it. */
+struct span {
+	u64 first;
+	u32 pages;
+	u32 stride;
+};
+
+/* More pages than any ceiling: everything. */
+#define ALL_PAGES (1u << 30)
+#define EVERYTHING ((struct span){ .first = 0, .pages = ALL_PAGES, .stride = TLBKIT_STRIDE_PAGE4K })
+
+/* Sizes that are no size of a page, 0 or that of the largest tables, mean everything. */
+static __always_inline struct span span_of(unsigned long start, unsigned long end, unsigned int stride)
+{
+	unsigned long first = start & ~((1UL << stride) - 1);
+	unsigned long pages = (end - first + (1UL << stride) - 1) >> stride;
+
+	if (end == TLB_FLUSH_ALL || pages >= ALL_PAGES || (stride != 12 && stride != 21 && stride != 30))
+		return EVERYTHING;
+	return (struct span){ .first = first, .pages = max(pages, 1UL), .stride = stride };
+}
+
+/*
+ * Interrupts are off, or tables are freed. Text patching flushes its own mm with interrupts off; nobody else runs that,
+ * so there is nobody to wait for. Should there be, those are asked and looked after here.
+ */
+static noinline enum tlbkit_status flush_by_gather(struct mm_struct *mm, struct span span, bool frees_tables)
+{
+	struct tlbkit_gather gather __uninitialized;
+	unsigned int cpu = smp_processor_id();
+	enum tlbkit_status status;
+	bool is_done = false;
+
+	status = tlbkit_gather_begin(&gather, &tlb_machine, mm ? &mm->context.tlb : NULL, NULL);
+	if (status != TLBKIT_STATUS_OK)
+		return status;
+	if (span.pages == ALL_PAGES)
+		status = tlbkit_gather_everything(&gather);
+	else
+		status = tlbkit_gather_range(&gather, cpu, span.first, span.pages, span.stride,
+					     mm ? TLBKIT_SCOPE_LOCAL : TLBKIT_SCOPE_GLOBAL, TLBKIT_REASON_REMOVE_PTE);
+	if (status == TLBKIT_STATUS_OK && frees_tables)
+		status = tlbkit_gather_tables_freed(&gather);
+	if (status != TLBKIT_STATUS_OK)
+		return status;
+	if (!irqs_disabled())
+		return tlbkit_gather_finish(&gather, cpu);
+	status = tlbkit_gather_issue(&gather, cpu);
+	while (status == TLBKIT_STATUS_OK && !is_done) {
+		status = tlbkit_answer(&tlb_machine, cpu);
+		if (status == TLBKIT_STATUS_OK)
+			status = tlbkit_gather_is_done(&gather, cpu, &is_done);
+	}
+	return status == TLBKIT_STATUS_OK ? tlbkit_gather_wait(&gather, cpu) : status;
+}
+
+static __always_inline void count(struct mm_struct *mm, struct span span)
+{
+#ifdef CONFIG_DEBUG_TLBFLUSH
+	if (this_cpu_read(tlb_has_sent)) {
+		this_cpu_write(tlb_has_sent, false);
+		count_vm_tlb_event(NR_TLB_REMOTE_FLUSH);
+	}
+	if (mm != this_cpu_read(cpu_tlbstate.loaded_mm))
+		return;
+	if (span.pages > tlb_single_page_flush_ceiling)
+		count_vm_tlb_event(NR_TLB_LOCAL_FLUSH_ALL);
+	else
+		count_vm_tlb_events(NR_TLB_LOCAL_FLUSH_ONE, span.pages);
+#endif
+	trace_tlb_flush(TLB_LOCAL_MM_SHOOTDOWN, span.pages == ALL_PAGES ? TLB_FLUSH_ALL : span.pages);
+}
+
+void flush_tlb_mm_range(struct mm_struct *mm, unsigned long start, unsigned long end, unsigned int stride,
+			bool frees_tables)
+{
+	struct span span = span_of(start, end, stride);
+	unsigned int cpu = get_cpu();
+	enum tlbkit_status status = TLBKIT_STATUS_IRQS_OFF;
+
+	if (!frees_tables)
+		status = tlbkit_flush_range(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages, span.stride,
+					    TLBKIT_REASON_REMOVE_PTE);
+	if (status == TLBKIT_STATUS_IRQS_OFF)
+		status = flush_by_gather(mm, span, frees_tables);
+	tlb_must(status, __func__);
+	count(mm, span);
+	put_cpu();
+	mmu_notifier_arch_invalidate_secondary_tlbs(mm, start, end);
+}
+
+/* Before the library knows this CPU there is no other, and nothing but the kernel's tables. */
+static void flush_kernel(u64 first, u64 pages)
+{
+	unsigned int cpu = get_cpu();
+	enum tlbkit_status status = tlbkit_flush_kernel_range(&tlb_machine, cpu, first, pages, TLBKIT_STRIDE_PAGE4K,
+							      TLBKIT_REASON_KERNEL_REMOVE);
+
+	if (status == TLBKIT_STATUS_NOT_MADE || status == TLBKIT_STATUS_CPU_OFFLINE) {
+		__flush_tlb_all();
+		status = TLBKIT_STATUS_OK;
+	}
+	if (status == TLBKIT_STATUS_IRQS_OFF)
+		status = flush_by_gather(NULL, EVERYTHING, false);
+	tlb_must(status, __func__);
+	if (this_cpu_read(tlb_has_sent)) {
+		this_cpu_write(tlb_has_sent, false);
+		count_vm_tlb_event(NR_TLB_REMOTE_FLUSH);
+	}
+	put_cpu();
+}
+
+void flush_tlb_all(void)
+{
+	flush_kernel(-1UL << 47, 1UL << 35);
+}
+
+/* Some callers give the address of the last byte as the end. */
+void flush_tlb_kernel_range(unsigned long start, unsigned long end)
+{
+	if (end == TLB_FLUSH_ALL)
+		return flush_tlb_all();
+	start &= PAGE_MASK;
+	if (end > start)
+		flush_kernel(start, DIV_ROUND_UP(end - start, PAGE_SIZE));
+}
+
+/* ---- Reclaim: many address spaces, one flush ---- */
+
+void tlb_batch_add(struct arch_tlbflush_unmap_batch *batch, struct mm_struct *mm)
+{
+	if (!batch->is_open) {
+		tlb_must(tlbkit_batch_begin(&batch->batch, &tlb_machine, NULL), __func__);
+		batch->is_open = true;
+	}
+	tlb_must(tlbkit_batch_revoke(&batch->batch, get_cpu(), &mm->context.tlb), __func__);
+	put_cpu();
+}
+
+void arch_tlbbatch_flush(struct arch_tlbflush_unmap_batch *batch)
+{
+	if (!batch->is_open)
+		return;
+	batch->is_open = false;
+	tlb_must(tlbkit_batch_finish(&batch->batch, get_cpu(), TLBKIT_REASON_MIGRATE), __func__);
+	count(NULL, EVERYTHING);
+	put_cpu();
+}
+
+/* ---- This CPU alone: more may go than the library was told of ---- */
+
+void __flush_tlb_all(void)
+{
+	unsigned long flags;
+
+	if (!cpu_feature_enabled(X86_FEATURE_PGE))
+		return flush_tlb_local();
+	if (cpu_feature_enabled(X86_FEATURE_INVPCID))
+		return invpcid_flush_all();
+	raw_local_irq_save(flags);
+	__native_tlb_flush_global(this_cpu_read(cpu_tlbstate.cr4));
+	raw_local_irq_restore(flags);
+}
+EXPORT_SYMBOL_GPL(__flush_tlb_all);
+
+/* What the loaded tag holds, of both halves. */
+void flush_tlb_local(void)
+{
+	unsigned long cr3 = __native_read_cr3();
+
+	if (cpu_feature_enabled(X86_FEATURE_PTI) && cpu_feature_enabled(X86_FEATURE_PCID))
+		__set_bit(cr3 & CR3_PCID_MASK, (unsigned long *)this_cpu_ptr(&cpu_tlbstate.user_pcid_flush_mask));
+	native_write_cr3(cr3);
+}
+
+/* Under isolation the kernel's entries are not global: each tag may hold one. */
+void flush_tlb_one_kernel(unsigned long addr)
+{
+	count_vm_tlb_event(NR_TLB_LOCAL_FLUSH_ONE);
+	if (cpu_feature_enabled(X86_FEATURE_PTI) && cpu_feature_enabled(X86_FEATURE_PCID))
+		__flush_tlb_all();
+	else
+		invlpg(addr);
+}
+
+/* ---- The knob ---- */
+
+static int read_ceiling(void *unused, u64 *pages)
+{
+	*pages = tlb_single_page_flush_ceiling;
+	return 0;
+}
+
+static int write_ceiling(void *unused, u64 pages)
+{
+	if (pages > INT_MAX)
+		return -EINVAL;
+	tlb_must(tlbkit_set_ceiling(&tlb_machine, pages), __func__);
+	tlb_single_page_flush_ceiling = pages;
+	return 0;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(ceiling_file, read_ceiling, write_ceiling, "%llu\n");
+
+static int __init make_knob(void)
+{
+	debugfs_create_file("tlb_single_page_flush_ceiling", 0600, arch_debugfs_dir, NULL, &ceiling_file);
+	return 0;
+}
+late_initcall(make_knob);

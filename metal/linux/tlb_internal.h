@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What the files of the TLB share. */
+#ifndef _TLB_INTERNAL_H
+#define _TLB_INTERNAL_H
+
+#include <linux/percpu.h>
+#include <asm/tlbkit.h>
+
+extern struct tlbkit_machine tlb_machine;
+
+/* Whether the flush that runs on this CPU has interrupted anybody. */
+DECLARE_PER_CPU(bool, tlb_has_sent);
+
+/* Ends the kernel with what the library says. */
+void __cold tlb_stop(enum tlbkit_status status, const char *where);
+
+static __always_inline void tlb_must(enum tlbkit_status status, const char *where)
+{
+	if (unlikely(status != TLBKIT_STATUS_OK))
+		tlb_stop(status, where);
+}
+
+#endif
