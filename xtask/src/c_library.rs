@@ -1,6 +1,7 @@
-//! `cargo xtask c-library`: the C door as a kernel's build wants it, in one folder: header, archive, pkg-config file.
+//! `cargo xtask c-library`: the C door as a kernel's build wants it, in one folder: header, archive, pkg-config file;
+//! and one object, the fast form, for builds that take objects alone.
 //!
-//! The archive is the one for kernels, with the instructions of the feature `x86`: what a kernel does not call, its
+//! The archive is the checked one, with the instructions of the feature `x86`: what a kernel does not call, its
 //! linker leaves out. The pkg-config file finds its neighbours wherever the folder is moved to.
 
 use anyhow::{Context, Result, bail};
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tlbkit_boot::TARGET;
 
+use crate::object;
 use crate::outcome::StepOutcome;
 use crate::setup::{self, Ready};
 
@@ -35,6 +37,33 @@ bool start(void) {
 }
 ";
 
+/// A kernel that brings what the fast object asks for.
+const FAST_USER: &str = "\
+#define TLBKIT_X86
+#define TLBKIT_LINKED
+#include <tlbkit.h>
+void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to) { (void)cpu, (void)to; }
+void tlbkit_k_send_ipi_to_others(uint32_t cpu) { (void)cpu; }
+void *memcpy(void *to, const void *from, size_t n);
+void *memcpy(void *to, const void *from, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((char *)to)[i] = ((const char *)from)[i];
+    return to;
+}
+void *memset(void *to, int byte, size_t n);
+void *memset(void *to, int byte, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        ((char *)to)[i] = (char)byte;
+    return to;
+}
+int memcmp(const void *a, const void *b, size_t n);
+int memcmp(const void *a, const void *b, size_t n) { return a == b ? 0 : (int)n; }
+size_t strlen(const char *text);
+size_t strlen(const char *text) { return *text ? 1 : 0; }
+bool _start(void);
+bool _start(void) { return tlbkit_header_fits(); }
+";
+
 /// Makes the folder and tells where it is.
 pub(crate) fn run(root: &Path) -> Result<bool> {
     if let Ready::No(how) = setup::target(TARGET) {
@@ -42,7 +71,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     }
     let folder = make(root)?;
     println!("{}", folder.display());
-    println!("  include/tlbkit.h, lib/libtlbkit_c.a, lib/pkgconfig/tlbkit.pc");
+    println!("  include/tlbkit.h, lib/libtlbkit_c.a, lib/tlbkit-fast.o, lib/pkgconfig/tlbkit.pc");
     println!("use it: PKG_CONFIG_PATH={}/lib/pkgconfig pkg-config --cflags --libs tlbkit", folder.display());
     Ok(true)
 }
@@ -66,14 +95,38 @@ pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).env("PKG_CONFIG_PATH", folder.join("lib/pkgconfig"));
     let linked = tool(&mut shell, &folder);
-    for file in ["user.c", "user.o", "user"] {
+    let linked = linked.and_then(|()| link_object(&folder));
+    for file in ["user.c", "user.o", "user", "fast.c"] {
         _ = fs::remove_file(folder.join(file));
     }
-    linked.map(|()| StepOutcome::Ok("linked by its pkg-config file".to_owned()))
+    linked.map(|()| StepOutcome::Ok("linked by its pkg-config file, and as one object".to_owned()))
+}
+
+/// A kernel's object, and ours, by `ld -r` and then by the last link, with the kernel's own `memcpy` and no other.
+fn link_object(folder: &Path) -> Result<()> {
+    let source = folder.join("fast.c");
+    fs::write(&source, FAST_USER).with_context(|| format!("writing {}", source.display()))?;
+    let script = "gcc -O2 -Wall -Wextra -Werror -ffreestanding -fno-pic -mno-red-zone -mcmodel=kernel \
+        -mgeneral-regs-only -fno-tree-loop-distribute-patterns -Iinclude -c fast.c -o user.o \
+        && ld -r user.o lib/tlbkit-fast.o -o user \
+        && ld --fatal-warnings --no-warn-rwx-segments -T /dev/stdin user -o user.o <<END
+SECTIONS {
+    . = 0xffffffff80100000;
+    .text : { *(.text) }
+    .rodata : { *(.rodata .data.rel.ro) }
+    .data : { *(.data) }
+    .bss : { *(.bss) }
+    .got : { *(.got) }
+    ASSERT(SIZEOF(.got) == 0, \"the object needs a GOT\")
+    /DISCARD/ : { *(.eh_frame .comment .note.*) }
+}
+END";
+    tool(Command::new("sh").args(["-c", script]), folder)
 }
 
 fn make(root: &Path) -> Result<PathBuf> {
     let archive = archive(root, FOLDER, "x86")?;
+    let fast = build(root, "c-library-fast", &["--no-default-features", "--features", "linked,x86"])?;
     let folder = setup::target_dir(root).join(FOLDER).join("tlbkit");
     for dir in ["include", "lib/pkgconfig"] {
         let dir = folder.join(dir);
@@ -84,18 +137,23 @@ fn make(root: &Path) -> Result<PathBuf> {
         let to = folder.join(to);
         fs::copy(&from, &to).with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
     }
+    object::make(&fast, &folder.join("lib/tlbkit-fast.o"))?;
     let file = folder.join("lib/pkgconfig/tlbkit.pc");
     let text = PKG_CONFIG.replace("VERSION", env!("CARGO_PKG_VERSION"));
     fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
     Ok(folder)
 }
 
-/// Builds the archive for kernels with `features`, in a folder `name` of cargo's, and returns it.
+/// Builds the checked archive for kernels with `features`, in a folder `name` of cargo's, and returns it.
 pub(crate) fn archive(root: &Path, name: &str, features: &str) -> Result<PathBuf> {
+    build(root, name, &["--features", features])
+}
+
+fn build(root: &Path, name: &str, features: &[&str]) -> Result<PathBuf> {
     let target = setup::target_dir(root).join(name);
     let mut cargo = Command::new("cargo");
     cargo.args(["rustc", "--quiet", "--config", "lib/tlbkit-c/kernel.toml", "--package", "tlbkit-c"]);
-    cargo.args(["--profile", "kernel", "--crate-type", "staticlib", "--features", features]);
+    cargo.args(["--profile", "kernel", "--crate-type", "staticlib"]).args(features);
     tool(cargo.env("CARGO_TARGET_DIR", &target), root)?;
     Ok(target.join(TARGET).join("kernel/libtlbkit_c.a"))
 }

@@ -8,6 +8,7 @@ mod fences;
 mod libraries;
 mod linux;
 mod mutants;
+mod object;
 mod outcome;
 mod qemu;
 mod setup;

@@ -36,6 +36,8 @@ const STEPS: &[TestStep] = &[
         name: "test x86 for C",
         run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
     },
+    // Fails if a path through the door takes more instructions than its committed count.
+    TestStep { name: "cost of the C door", run: |root| cargo(root, "bench --package tlbkit-c --bench door --quiet") },
     TestStep { name: "handshakes in loom", run: fences::handshakes },
     TestStep { name: "historical bugs", run: mutants::check },
     TestStep { name: "test kernel", run: qemu::check },

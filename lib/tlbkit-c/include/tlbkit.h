@@ -12,19 +12,26 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x303f272dfb6eef01ull
+#define TLBKIT_INTERFACE 0xa19d14c96b44f126ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
 // What `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
 #define TLBKIT_SET_WORDS(cpus) (((cpus) + 63) / 64)
 #define TLBKIT_MATRIX_WORDS(cpus)                                                   \
-    ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + 3 * 8 + 4 * TLBKIT_SET_WORDS(cpus)) +     \
+    ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + 4 * 8 + 4 * TLBKIT_SET_WORDS(cpus)) +     \
      2 * TLBKIT_SET_WORDS(cpus))
 // A part of it: above 512 CPUs an inbox has words on top, and takes whole cache lines.
 #define TLBKIT_INBOX_WORDS(cpus)                                   \
     ((cpus) <= 512 ? TLBKIT_SET_WORDS(cpus)                        \
                    : (TLBKIT_SET_WORDS(cpus) + TLBKIT_SET_WORDS(TLBKIT_SET_WORDS(cpus)) + 7) / 8 * 8)
+
+// Or-ed to the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages below the range were
+// taken out, and are freed after the call; CPUs that hold the space lazily are told as well.
+#define TLBKIT_FLUSH_TABLES_FREED (1 << 8)
+
+// Or-ed to the stride of the same calls: everything goes, whatever the range.
+#define TLBKIT_FLUSH_EVERYTHING (1 << 9)
 
 // CR4.PCIDE is set on the CPU.
 #define TLBKIT_FEATURE_PCID 1
@@ -118,6 +125,9 @@ enum tlbkit_stride {
     TLBKIT_STRIDE_PAGE2M = 21,
     // 1 GiB.
     TLBKIT_STRIDE_PAGE1G = 30,
+    // 512 GiB, which no single entry maps: the span of a table two levels below a five-level root. For ranges of
+    // tables that were taken out.
+    TLBKIT_STRIDE_SPAN512G = 39,
 };
 
 // Whether the entry that was changed had the global bit.
@@ -126,6 +136,32 @@ enum tlbkit_scope {
     TLBKIT_SCOPE_LOCAL = 0,
     // It had.
     TLBKIT_SCOPE_GLOBAL = 1,
+};
+
+// What happened; the comment says what `value` is.
+enum tlbkit_event {
+    // A switch kept what its tag held.
+    TLBKIT_EVENT_SWITCH_KEPT = 0,
+    // A switch flushed what its tag held.
+    TLBKIT_EVENT_SWITCH_FLUSHED = 1,
+    // A flush begins: pages, or 4,294,967,295 for everything.
+    TLBKIT_EVENT_FLUSH_BEGIN = 2,
+    // Its half on this CPU is done.
+    TLBKIT_EVENT_FLUSH_LOCAL_DONE = 3,
+    // It was issued, and is not over.
+    TLBKIT_EVENT_FLUSH_ISSUED = 4,
+    // It is over on every CPU.
+    TLBKIT_EVENT_FLUSH_END = 5,
+    // A request is carried out: the CPU that asked.
+    TLBKIT_EVENT_ANSWER_BEGIN = 6,
+    // It has been carried out: the CPU that asked.
+    TLBKIT_EVENT_ANSWER_END = 7,
+    // A request found nothing left to do.
+    TLBKIT_EVENT_ALREADY_CURRENT = 8,
+    // A request was for a space that is not loaded here.
+    TLBKIT_EVENT_WRONG_SPACE = 9,
+    // A request made this CPU leave a space that it held lazily: the space's address.
+    TLBKIT_EVENT_LAZY_LEFT = 10,
 };
 
 // Why translations were revoked.
@@ -221,7 +257,8 @@ struct tlbkit_size_count {
 #endif
 
 // What the library needs of a CPU. Each function is called on the CPU that it names as `cpu`, and what it does must
-// have happened when it returns. All must be given but those marked as optional, which may be NULL.
+// have happened when it returns. All must be given but those marked as optional, which may be NULL. An archive with
+// the feature `linked` takes those from `write_cr3` to `irqs_restore` by name instead, and does not look at them here.
 struct tlbkit_hardware_ops {
     // What this CPU can do: `TLBKIT_FEATURE_`s, as they are after the kernel has set up CR4.
     uint32_t (*features)(uint32_t cpu);
@@ -261,6 +298,12 @@ struct tlbkit_hardware_ops {
     // CPU `missing` has not answered, however often it was asked. Called for each of them; if it returns, the wait
     // goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a text that names them.
     void (*unanswered)(uint32_t cpu, uint32_t missing);
+    // A request has made this CPU leave `space`, which it held lazily: the kernel's own tables are loaded now.
+    // Interrupts are off, maybe in the handler. For a kernel that keeps a note of what is loaded. Optional.
+    void (*lazy_left)(uint32_t cpu, struct tlbkit_space *space);
+    // Something happened, for a tracepoint; `value` is what the `enum tlbkit_event` says. Interrupts on or off, maybe
+    // in the handler. Only in an archive with the feature `events`. Optional.
+    void (*event)(uint32_t cpu, uint32_t event, uint64_t value);
     // Turns of `relax` after which `late` is asked, again and again. 0 for the library's own: 16,384.
     uint32_t patience_turns;
     // How often `late` is asked in one wait before `unanswered` is. 0 for the library's own: 32,768.
@@ -429,6 +472,10 @@ bool tlbkit_is_running(const struct tlbkit_machine *machine,
                        uint32_t cpu,
                        const struct tlbkit_space *space);
 
+// What CR3 holds on this CPU while the kernel half is loaded, without the no-flush bit: the root of the tables, and
+// the tag in the low 12 bits. 0 on misuse. Interrupts off.
+TLBKIT_MUST_USE uint64_t tlbkit_loaded(const struct tlbkit_machine *machine, uint32_t cpu);
+
 // Calls `each` with every CPU that has not answered the request of `cpu`: for a watchdog, on any CPU.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_missing(const struct tlbkit_machine *machine,
@@ -443,7 +490,10 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_ceiling(const struct tlbkit_machin
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_user_flush(const struct tlbkit_machine *machine, uint32_t how);
 
 // Flushes `pages` translations of a space from `va` on, everywhere, at once: for a change that frees nothing, such as
-// a permission taken away. The page tables have been changed. Interrupts on, preemption off.
+// a permission taken away, or after which the kernel frees by itself. The page tables have been changed. `stride` is
+// an `enum tlbkit_stride`, with `TLBKIT_FLUSH_`s or-ed to it. Preemption off. Interrupts on; if they are off, and only
+// then, `TLBKIT_STATUS_IRQS_OFF` says that another CPU would have to be told: this one has flushed, and the call is to
+// be made again with interrupts on. An archive without checks ends in the panic hook instead.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_range(const struct tlbkit_machine *machine,
                                       uint32_t cpu,
@@ -452,6 +502,16 @@ enum tlbkit_status tlbkit_flush_range(const struct tlbkit_machine *machine,
                                       uint32_t pages,
                                       uint32_t stride,
                                       uint32_t reason);
+
+// As `tlbkit_flush_range` with interrupts off, in any archive: tells no other CPU and waits for none. Interrupts on or
+// off, any lock held.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_flush_range_alone(const struct tlbkit_machine *machine,
+                                            uint32_t cpu,
+                                            const struct tlbkit_space *space,
+                                            uint64_t va,
+                                            uint32_t pages,
+                                            uint32_t stride);
 
 // Drops what this CPU holds of `pages` translations from `va` on, in the tables that it has loaded: after a fault that
 // was spurious, or when permission was just widened. It tells no other CPU, so nothing may be freed on the strength of
@@ -463,7 +523,25 @@ enum tlbkit_status tlbkit_flush_this_cpu(const struct tlbkit_machine *machine,
                                          uint32_t pages,
                                          uint32_t stride);
 
-// Flushes kernel addresses on every CPU, in every space, for a change that frees nothing. Interrupts on.
+// Drops what this CPU holds of `pages` kernel addresses from `va` on, in every tag, under isolation too. It tells no
+// other CPU; otherwise as `tlbkit_flush_this_cpu`.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_flush_kernel_this_cpu(const struct tlbkit_machine *machine,
+                                                uint32_t cpu,
+                                                uint64_t va,
+                                                uint32_t pages,
+                                                uint32_t stride);
+
+// Drops all that this CPU holds of the space that is loaded, in both halves under isolation; global entries and other
+// spaces stay. Otherwise as `tlbkit_flush_this_cpu`.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_flush_loaded_this_cpu(const struct tlbkit_machine *machine, uint32_t cpu);
+
+// Drops everything that this CPU holds: every space, both halves, global entries. Otherwise as
+// `tlbkit_flush_this_cpu`.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_flush_all_this_cpu(const struct tlbkit_machine *machine, uint32_t cpu);
+
+// Flushes kernel addresses on every CPU, in every space, for a change that frees nothing, or after which the kernel
+// frees by itself. `stride` as in `tlbkit_flush_range`. Interrupts on.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_range(const struct tlbkit_machine *machine,
                                              uint32_t cpu,
@@ -561,6 +639,42 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_active_pages(struct tlbkit_gath
 TLBKIT_MUST_USE bool tlbkit_gather_wants_walk(struct tlbkit_gather *gather, uint32_t cpu);
 #endif
 
+extern void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to);
+
+extern void tlbkit_k_send_ipi_to_others(uint32_t cpu);
+
+#if !defined(TLBKIT_X86)
+extern void tlbkit_k_write_cr3(uint64_t value);
+#endif
+
+#if !defined(TLBKIT_X86)
+extern void tlbkit_k_invlpg(uint64_t va);
+#endif
+
+#if !defined(TLBKIT_X86)
+extern void tlbkit_k_invpcid(uint32_t kind, uint32_t pcid, uint64_t va);
+#endif
+
+#if !defined(TLBKIT_X86)
+extern void tlbkit_k_toggle_pge(void);
+#endif
+
+#if !defined(TLBKIT_X86)
+extern void tlbkit_k_relax(void);
+#endif
+
+#if !defined(TLBKIT_X86)
+extern bool tlbkit_k_irqs_enabled(void);
+#endif
+
+#if !defined(TLBKIT_X86)
+extern uint64_t tlbkit_k_irqs_save(void);
+#endif
+
+#if !defined(TLBKIT_X86)
+extern void tlbkit_k_irqs_restore(uint64_t saved);
+#endif
+
 // Makes a space for the page tables at `root`; under isolation the user half's top-level table is one page above.
 // `set` has at least `tlbkit_set_words` words, which the call sets to zero. Both belong to the space until
 // `tlbkit_space_destroy` gives it back.
@@ -589,7 +703,7 @@ enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machi
                                               struct tlbkit_space *space,
                                               bool *may_free);
 
-// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom.
+// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom, and how each CPU is found.
 TLBKIT_MUST_USE size_t tlbkit_matrix_words(uint32_t cpus);
 
 // Makes a machine. No CPU takes part until its `tlbkit_bring_up`. The machine stays where it is for ever.
@@ -655,6 +769,23 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *o
 #ifdef __cplusplus
 }  // extern "C"
 #endif  // __cplusplus
+
+#if defined(TLBKIT_LINKED)
+// What a kernel defines whose archive was built with `linked`. The contract of each is that of its place in
+// `struct tlbkit_hardware_ops`, but most do without the CPU's number.
+void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to);
+void tlbkit_k_send_ipi_to_others(uint32_t cpu);
+#if !defined(TLBKIT_X86)
+void tlbkit_k_write_cr3(uint64_t value);
+void tlbkit_k_invlpg(uint64_t va);
+void tlbkit_k_invpcid(uint32_t kind, uint32_t pcid, uint64_t va);
+void tlbkit_k_toggle_pge(void);
+void tlbkit_k_relax(void);
+bool tlbkit_k_irqs_enabled(void);
+uint64_t tlbkit_k_irqs_save(void);
+void tlbkit_k_irqs_restore(uint64_t saved);
+#endif
+#endif
 
 // True if this header and the archive were built from the same source: ask once, at boot.
 static inline bool tlbkit_header_fits(void) {

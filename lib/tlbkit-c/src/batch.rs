@@ -44,7 +44,7 @@ impl Batch {
         if frame.is_some() {
             self.take_room()?;
         }
-        self.inner.revoke(&door.cpu(), &space.inner);
+        self.inner.revoke(door.cpu(), &space.inner);
         frame.into_iter().for_each(|frame| self.inner.hold(frame));
         Ok(())
     }
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn tlbkit_batch_begin(
         let inner = TlbBatch::new(Held::new(frames));
         let begun = Batch { mark: AtomicU64::new(0), machine, inner, room: frames.capacity };
         // SAFETY: as above.
-        unsafe { Batch::make(batch, begun) }
+        unsafe { Batch::make(batch, begun) }.map(drop)
     })
 }
 
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn tlbkit_batch_unmap_table(
         let (batch, space) = unsafe { (open(batch)?, Space::find(space)?) };
         let door = batch.machine.door(cpu, Need::Online)?;
         batch.take_room()?;
-        batch.inner.unmap_table(&door.cpu(), &space.inner, frame);
+        batch.inner.unmap_table(door.cpu(), &space.inner, frame);
         Ok(())
     })
 }
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32,
         batch.mark.store(0, Ordering::Relaxed);
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&batch.inner) };
-        let held = inner.flush(&door.cpu(), why).into_frames();
+        let held = inner.flush(door.cpu(), why).into_frames();
         door.assert_stayed()?; // else they may be in use, and are lost
         release(&held);
         Ok(())

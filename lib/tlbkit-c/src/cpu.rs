@@ -2,7 +2,7 @@
 
 use core::ffi::c_void;
 
-use tlbkit::{CpuId, Hardware, IrqsOff};
+use tlbkit::{CpuId, IrqsOff};
 
 use crate::machine::{Machine, Need, ThisCpu, enter};
 use crate::policy::user_flush_of;
@@ -14,7 +14,7 @@ use crate::storage::{MachineStorage, Marked, SpaceStorage};
 ///
 /// # Safety
 /// The crate's contract for `machine`.
-unsafe fn quiet(machine: *const MachineStorage, cpu: u32, f: impl FnOnce(ThisCpu<'_>, &IrqsOff)) -> Status {
+unsafe fn quiet(machine: *const MachineStorage, cpu: u32, f: impl FnOnce(&ThisCpu, &IrqsOff)) -> Status {
     report(|| {
         // SAFETY: the contract.
         let door = unsafe { enter(machine, cpu, Need::IrqsOff) }?;
@@ -31,12 +31,7 @@ pub unsafe extern "C" fn tlbkit_bring_up(machine: *const MachineStorage, cpu: u3
     report(|| {
         // SAFETY: the crate's contract.
         let machine = unsafe { Machine::find(machine) }?;
-        let hardware = machine.hardware(cpu)?;
-        hardware.assert_here()?;
-        if hardware.irqs_enabled() {
-            return Err(Status::IrqsOn);
-        }
-        machine.tlb.cpu(CpuId(cpu), &hardware).bring_up(&IrqsOff::assume());
+        machine.door_of_newcomer(cpu)?.cpu().bring_up(&IrqsOff::assume());
         Ok(())
     })
 }
@@ -57,7 +52,7 @@ pub unsafe extern "C" fn tlbkit_declare_stopped(machine: *const MachineStorage, 
     report(|| {
         // SAFETY: the crate's contract.
         let machine = unsafe { Machine::find(machine) }?;
-        machine.hardware(stopped)?;
+        machine.any_door(stopped)?;
         machine.tlb.declare_stopped(CpuId(stopped));
         Ok(())
     })
@@ -128,6 +123,14 @@ pub unsafe extern "C" fn tlbkit_is_running(
     // SAFETY: the crate's contract.
     let (door, space) = unsafe { (enter(machine, cpu, Need::Online), Space::find(space)) };
     door.is_ok_and(|door| space.is_ok_and(|space| door.cpu().is_running(&space.inner)))
+}
+
+/// What CR3 holds on this CPU while the kernel half is loaded, without the no-flush bit: the root of the tables, and
+/// the tag in the low 12 bits. 0 on misuse. Interrupts off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_loaded(machine: *const MachineStorage, cpu: u32) -> u64 {
+    // SAFETY: the crate's contract.
+    unsafe { enter(machine, cpu, Need::IrqsOff) }.map_or(0, |door| door.cpu().loaded(&IrqsOff::assume()).0)
 }
 
 /// Calls `each` with every CPU that has not answered the request of `cpu`: for a watchdog, on any CPU.

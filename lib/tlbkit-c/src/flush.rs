@@ -1,16 +1,66 @@
 //! Flushes of a range at once, for changes that free nothing.
 
-use tlbkit::{Scope, TlbGather, Translations};
+use tlbkit::{Scope, Stride, Tables, TlbGather, Translations, VirtAddr};
 
 use crate::gather::{Held, name};
-use crate::machine::{Need, enter};
+use crate::machine::{Door, Need, enter};
 use crate::space::Space;
 use crate::status::{Status, report};
 use crate::storage::{MachineStorage, Marked, SpaceStorage};
-use crate::words::{Pages, reason_of};
+use crate::words::{Pages, StrideKind, reason_of};
+
+/// Or-ed to the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages below the range were
+/// taken out, and are freed after the call; CPUs that hold the space lazily are told as well.
+pub const TLBKIT_FLUSH_TABLES_FREED: u32 = 1 << 8;
+/// Or-ed to the stride of the same calls: everything goes, whatever the range.
+pub const TLBKIT_FLUSH_EVERYTHING: u32 = 1 << 9;
+
+/// A range as the protocol has it: so many pages are everything.
+#[derive(Clone, Copy)]
+struct Flush {
+    range: Pages,
+    tables: Tables,
+}
+
+impl Flush {
+    #[inline(always)]
+    fn new(va: u64, pages: u64, stride: u32) -> Result<Self, Status> {
+        // All that is unusual is above the largest page.
+        if stride > StrideKind::Page1g as u32 {
+            return Self::flagged(va, pages, stride);
+        }
+        Ok(Self { range: Pages::new(va, pages, stride)?, tables: Tables::Kept })
+    }
+
+    #[cold]
+    fn flagged(va: u64, pages: u64, stride: u32) -> Result<Self, Status> {
+        let flags = stride & (TLBKIT_FLUSH_TABLES_FREED | TLBKIT_FLUSH_EVERYTHING);
+        let range = if flags & TLBKIT_FLUSH_EVERYTHING == 0 {
+            Pages::new(va, pages, stride ^ flags)?
+        } else {
+            Pages { va: VirtAddr(0), count: u64::from(u32::MAX), stride: Stride::Page4K }
+        };
+        Ok(Self { range, tables: if flags & TLBKIT_FLUSH_TABLES_FREED == 0 { Tables::Kept } else { Tables::Freed } })
+    }
+
+    /// Tells no other CPU.
+    #[inline(never)]
+    fn alone(&self, door: &Door, space: &Space) -> Result<(), Status> {
+        let alone = door.cpu().flush_range_alone(&space.inner, self.range.va, self.pages(), self.range.stride);
+        alone.map_err(|_others| Status::IrqsOff)
+    }
+
+    #[inline(always)]
+    fn pages(&self) -> u32 {
+        self.range.count.min(u64::from(u32::MAX)) as u32
+    }
+}
 
 /// Flushes `pages` translations of a space from `va` on, everywhere, at once: for a change that frees nothing, such as
-/// a permission taken away. The page tables have been changed. Interrupts on, preemption off.
+/// a permission taken away, or after which the kernel frees by itself. The page tables have been changed. `stride` is
+/// an `enum tlbkit_stride`, with `TLBKIT_FLUSH_`s or-ed to it. Preemption off. Interrupts on; if they are off, and only
+/// then, `TLBKIT_STATUS_IRQS_OFF` says that another CPU would have to be told: this one has flushed, and the call is to
+/// be made again with interrupts on. An archive without checks ends in the panic hook instead.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_range(
     machine: *const MachineStorage,
@@ -22,11 +72,34 @@ pub unsafe extern "C" fn tlbkit_flush_range(
     reason: u32,
 ) -> Status {
     report(|| {
-        let (range, why) = (Pages::new(va, u64::from(pages), stride)?, reason_of(reason)?);
+        let (flush, why) = (Flush::new(va, u64::from(pages), stride)?, reason_of(reason)?);
         // SAFETY: the crate's contract.
-        let (door, space) = unsafe { (enter(machine, cpu, Need::MayWait)?, Space::find(space)?) };
-        door.cpu().flush_range(&space.inner, range.va, pages, range.stride, why);
+        let (door, space) = unsafe { (enter(machine, cpu, Need::Online)?, Space::find(space)?) };
+        if cfg!(feature = "checked") && !door.irqs_enabled() {
+            return flush.alone(door, space);
+        }
+        let (va, pages, stride) = (flush.range.va, flush.pages(), flush.range.stride);
+        door.cpu().flush_range_with(&space.inner, va, pages, stride, flush.tables, why);
         door.assert_stayed()
+    })
+}
+
+/// As `tlbkit_flush_range` with interrupts off, in any archive: tells no other CPU and waits for none. Interrupts on or
+/// off, any lock held.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_flush_range_alone(
+    machine: *const MachineStorage,
+    cpu: u32,
+    space: *const SpaceStorage,
+    va: u64,
+    pages: u32,
+    stride: u32,
+) -> Status {
+    report(|| {
+        let flush = Flush::new(va, u64::from(pages), stride)?;
+        // SAFETY: the crate's contract.
+        let (door, space) = unsafe { (enter(machine, cpu, Need::Online)?, Space::find(space)?) };
+        flush.alone(door, space)
     })
 }
 
@@ -50,7 +123,49 @@ pub unsafe extern "C" fn tlbkit_flush_this_cpu(
     })
 }
 
-/// Flushes kernel addresses on every CPU, in every space, for a change that frees nothing. Interrupts on.
+/// Drops what this CPU holds of `pages` kernel addresses from `va` on, in every tag, under isolation too. It tells no
+/// other CPU; otherwise as `tlbkit_flush_this_cpu`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_flush_kernel_this_cpu(
+    machine: *const MachineStorage,
+    cpu: u32,
+    va: u64,
+    pages: u32,
+    stride: u32,
+) -> Status {
+    report(|| {
+        let range = Pages::new(va, u64::from(pages), stride)?;
+        // SAFETY: the crate's contract.
+        let door = unsafe { enter(machine, cpu, Need::Online) }?;
+        door.cpu().flush_kernel_on_this_cpu(range.va, pages, range.stride);
+        Ok(())
+    })
+}
+
+/// Drops all that this CPU holds of the space that is loaded, in both halves under isolation; global entries and other
+/// spaces stay. Otherwise as `tlbkit_flush_this_cpu`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_flush_loaded_this_cpu(machine: *const MachineStorage, cpu: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        unsafe { enter(machine, cpu, Need::Online) }?.cpu().flush_loaded_on_this_cpu();
+        Ok(())
+    })
+}
+
+/// Drops everything that this CPU holds: every space, both halves, global entries. Otherwise as
+/// `tlbkit_flush_this_cpu`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_flush_all_this_cpu(machine: *const MachineStorage, cpu: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        unsafe { enter(machine, cpu, Need::Online) }?.cpu().flush_all_on_this_cpu();
+        Ok(())
+    })
+}
+
+/// Flushes kernel addresses on every CPU, in every space, for a change that frees nothing, or after which the kernel
+/// frees by itself. `stride` as in `tlbkit_flush_range`. Interrupts on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_kernel_range(
     machine: *const MachineStorage,
@@ -61,12 +176,15 @@ pub unsafe extern "C" fn tlbkit_flush_kernel_range(
     reason: u32,
 ) -> Status {
     report(|| {
-        let (range, why) = (Pages::new(va, pages, stride)?, reason_of(reason)?);
+        let (flush, why) = (Flush::new(va, pages, stride)?, reason_of(reason)?);
         // SAFETY: the crate's contract.
         let door = unsafe { enter(machine, cpu, Need::MayWait) }?;
         let mut gather = TlbGather::new(Translations::OfKernel, Held::NOTHING);
-        name(&mut gather, &door, range, Scope::Global, why);
-        let _nothing = gather.flush(&door.cpu());
+        name(&mut gather, door, flush.range, Scope::Global, why);
+        if flush.tables == Tables::Freed {
+            gather.tables_freed();
+        }
+        let _nothing = gather.flush(door.cpu());
         door.assert_stayed()
     })
 }

@@ -62,8 +62,8 @@ impl Extend<u64> for Held {
 
 /// Names `range` in a gather. Out of line, since both kinds of range come here.
 #[inline(never)]
-pub(crate) fn name(gather: &mut TlbGather<'_, Set, Held>, door: &Door<'_>, range: Pages, scope: Scope, why: Reason) {
-    gather.range(&door.cpu(), range.va, range.count, range.stride, scope, why);
+pub(crate) fn name(gather: &mut TlbGather<'_, Set, Held>, door: &Door, range: Pages, scope: Scope, why: Reason) {
+    gather.range(door.cpu(), range.va, range.count, range.stride, scope, why);
 }
 
 /// What a `struct tlbkit_gather` holds.
@@ -97,12 +97,12 @@ pub(crate) unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Gath
 
 impl Gather {
     /// The CPU that works on it.
-    pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<Door<'static>, Status> {
+    pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<&'static Door, Status> {
         self.machine.door(cpu, need)
     }
 
     /// The CPU that names something: where the policy does not batch, that is flushed at once.
-    fn door_for_naming(&self, cpu: u32) -> Result<Door<'static>, Status> {
+    fn door_for_naming(&self, cpu: u32) -> Result<&'static Door, Status> {
         let is_sent_now = self.machine.tlb.policy().history.sends_at_once();
         self.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })
     }
@@ -111,7 +111,7 @@ impl Gather {
     #[inline(never)]
     fn name_and_hold(
         &mut self,
-        door: &Door<'_>,
+        door: &Door,
         range: Pages,
         scope: Scope,
         why: Reason,
@@ -168,7 +168,7 @@ unsafe fn begin(
     let capacity = u32::try_from(frames.capacity).unwrap_or(u32::MAX);
     let begun = Gather { mark: AtomicU64::new(0), machine, inner, capacity, room: capacity };
     // SAFETY: the contract.
-    unsafe { Gather::make(gather, begun) }
+    unsafe { Gather::make(gather, begun) }.map(drop)
 }
 
 /// # Safety
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn tlbkit_gather_range(
         let gather = unsafe { open(gather) }?;
         let door = gather.door_for_naming(cpu)?;
         let (range, scope, why) = (Pages::new(va, pages, stride)?, scope_of(scope)?, reason_of(reason)?);
-        name(&mut gather.inner, &door, range, scope, why);
+        name(&mut gather.inner, door, range, scope, why);
         door.assert_stayed()
     })
 }
@@ -225,7 +225,7 @@ pub unsafe extern "C" fn tlbkit_gather_unmap(
         let gather = unsafe { open(gather) }?;
         let door = gather.door_for_naming(cpu)?;
         let (page, scope, why) = (Pages::new(va, 1, stride)?, scope_of(scope)?, reason_of(reason)?);
-        gather.name_and_hold(&door, page, scope, why, frame)
+        gather.name_and_hold(door, page, scope, why, frame)
     })
 }
 
@@ -247,7 +247,7 @@ pub unsafe extern "C" fn tlbkit_gather_unmap_table(
         let door = gather.door_for_naming(cpu)?;
         let range = Pages::new(va, unnamed_pages.max(1), StrideKind::Page4k as u32)?;
         gather.inner.tables_freed();
-        gather.name_and_hold(&door, range, Scope::Local, Reason::FreeTable, frame)
+        gather.name_and_hold(door, range, Scope::Local, Reason::FreeTable, frame)
     })
 }
 
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn tlbkit_gather_finish(gather: *mut GatherStorage, cpu: u
         gather.mark.store(0, Ordering::Relaxed);
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&gather.inner) };
-        let held = inner.flush(&door.cpu()).into_frames();
+        let held = inner.flush(door.cpu()).into_frames();
         door.assert_stayed()?; // else they may be in use, and are lost
         release(&held);
         Ok(())

@@ -78,5 +78,5 @@ pub unsafe extern "C" fn tlbkit_gather_active_pages(gather: *mut GatherStorage, 
 pub unsafe extern "C" fn tlbkit_gather_wants_walk(gather: *mut GatherStorage, cpu: u32) -> bool {
     // SAFETY: the crate's contract.
     let Ok(gather) = (unsafe { open(gather) }) else { return false };
-    gather.door(cpu, Need::Online).is_ok_and(|door| gather.inner.wants_large_page_walk(&door.cpu()))
+    gather.door(cpu, Need::Online).is_ok_and(|door| gather.inner.wants_large_page_walk(door.cpu()))
 }

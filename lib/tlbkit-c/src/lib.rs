@@ -16,19 +16,24 @@
 //! hook of [`panic::tlbkit_set_panic_hook`]: no panic crosses the border.
 //!
 //! Layers, lowest first: `status` (what a call returns) and `panic`; `storage` (what C allocates), `words` and `policy`
-//! (with what C chooses); `space` (what a space is); `ops` (the kernel's table of functions as
-//! [`tlbkit::Hardware`]); `machine` (the door of every call: checks, then [`tlbkit::Cpu`]); `cpu`, `lifetime` and
-//! `gather`; `pending`, `batch` and `flush`. `x86`, a feature, has the instructions for a kernel that has none of its
-//! own; `history`, another, what only the policies of older kernels need.
+//! (with what C chooses); `space` (what a space is) and `events`; `ops` (the kernel's table of functions), `hot` (those
+//! that are reached in other ways too), `functions` and `hardware` (both as [`tlbkit::Hardware`]); `machine` (the door
+//! of every call: checks, then [`tlbkit::Cpu`]); `cpu`, `lifetime` and `gather`; `pending`, `batch` and `flush`. `x86`,
+//! a feature, has the instructions for a kernel that has none of its own; `history`, another, what only the policies of
+//! older kernels need.
 #![no_std]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions: at the head of this file")]
 
 pub mod batch;
 pub mod cpu;
+pub mod events;
 pub mod flush;
+mod functions;
 pub mod gather;
+mod hardware;
 #[cfg(feature = "history")]
 pub mod history;
+mod hot;
 pub mod lifetime;
 pub mod machine;
 pub mod ops;

@@ -44,7 +44,7 @@ unsafe fn init(
     let set = unsafe { zeroed(set, set_words) }?;
     let inner = AddressSpace::new(machine.tlb.fresh_id(), SpaceToken(space as u64), root, set);
     // SAFETY: the contract.
-    unsafe { Space::make(space, Space { mark: AtomicU64::new(0), inner }) }
+    unsafe { Space::make(space, Space { mark: AtomicU64::new(0), inner }) }.map(drop)
 }
 
 /// Ends a space that no task runs any more. `may_free` becomes true if the space and its tables can be freed now;
@@ -87,11 +87,11 @@ unsafe fn end(
     check(may_free)?;
     // SAFETY: the contract.
     let (door, space) = unsafe { (enter(machine, cpu, need)?, Space::find(space)?) };
-    let is_shot_down = door.machine.tlb.policy().lazy_references == LazyReferences::ShotDown;
+    let is_shot_down = door.cpu().tlb().policy().lazy_references == LazyReferences::ShotDown;
     if is_shot_down && need == Need::Online {
         return Err(Status::ShotDown);
     }
-    if door.cpu().is_running(&space.inner) {
+    if cfg!(feature = "checked") && door.cpu().is_running(&space.inner) {
         return Err(Status::SpaceRunsHere);
     }
     // Release: an end is an end for all who look; partner is the Acquire in `find`.

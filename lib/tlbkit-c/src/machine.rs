@@ -1,11 +1,14 @@
 //! The machine as C makes it, and the door that every call goes through: checks first, then the protocol.
 
 use core::ffi::c_char;
+use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use tlbkit::{Cpu, CpuId, CpuState, Hardware, LazyReferences, Tlb};
 
-use crate::ops::{HardwareOps, Ops, OpsHardware};
+use crate::functions::Ops;
+use crate::hardware::KernelHardware;
+use crate::ops::HardwareOps;
 use crate::policy::policy_of;
 use crate::status::{Status, report};
 use crate::storage::{CpuStateStorage, MachineStorage, Marked, StatsStorage, check, root_at, zeroed};
@@ -33,13 +36,74 @@ pub struct Setup {
     pub stats: *mut StatsStorage,
 }
 
-/// A CPU on a table of functions.
-pub(crate) type ThisCpu<'m> = Cpu<'m, 'static, OpsHardware<'m>>;
+/// A CPU on the kernel's functions.
+pub(crate) type ThisCpu = Cpu<'static, 'static, KernelHardware>;
+
+/// One CPU of a machine, made when the machine is: a call finds it by a sum. It lies behind the matrix.
+#[repr(C)]
+pub(crate) struct Door {
+    cpu: ThisCpu,
+    hardware: KernelHardware,
+}
+
+/// Words of a door, a power of two, so that finding it takes no multiplication.
+const DOOR_WORDS: usize = 8;
+const _: () = assert!(size_of::<Door>() <= 8 * DOOR_WORDS && align_of::<Door>() <= 8);
+
+impl Door {
+    #[inline(always)]
+    pub(crate) const fn cpu(&self) -> &ThisCpu {
+        &self.cpu
+    }
+
+    pub(crate) fn irqs_enabled(&self) -> bool {
+        self.hardware.irqs_enabled()
+    }
+
+    /// After a call that may have waited: whether the task has stayed where it was.
+    #[inline(always)]
+    pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
+        self.hardware.assert_stayed()
+    }
+}
+
+/// The doors of all CPUs, in C's memory.
+#[derive(Clone, Copy)]
+struct Doors(NonNull<[u64; DOOR_WORDS]>);
+
+impl Doors {
+    /// # Safety
+    /// There is such a CPU.
+    #[inline(always)]
+    unsafe fn of(self, cpu: u32) -> &'static Door {
+        // SAFETY: the contract; `make` has made them all, and C's memory is the machine's for ever.
+        unsafe { self.0.add(cpu as usize).cast::<Door>().as_ref() }
+    }
+
+    /// # Safety
+    /// There is room for all CPUs for ever, and nobody uses it yet.
+    unsafe fn make(self, machine: &'static Machine) {
+        for number in 0..machine.cpu_count {
+            // SAFETY: the contract.
+            let place = unsafe { self.0.add(number as usize) }.cast::<Door>().as_ptr();
+            // SAFETY: as above.
+            let hardware = unsafe { &raw mut (*place).hardware };
+            // SAFETY: as above; written here, read from then on.
+            let hardware: &'static KernelHardware = unsafe {
+                hardware.write(KernelHardware::new(&machine.ops, number));
+                &*hardware
+            };
+            // SAFETY: as above.
+            unsafe { (&raw mut (*place).cpu).write(machine.tlb.cpu(CpuId(number), hardware)) };
+        }
+    }
+}
 
 /// What a `struct tlbkit_machine` holds.
 #[repr(C)]
 pub(crate) struct Machine {
     mark: AtomicU64,
+    doors: Doors,
     pub(crate) tlb: Tlb<'static>,
     ops: Ops,
     pub(crate) cpu_count: u32,
@@ -64,37 +128,31 @@ pub(crate) enum Need {
     MayWait,
 }
 
-/// A machine and one of its CPUs, both found to be as the call needs them.
-pub(crate) struct Door<'m> {
-    pub(crate) machine: &'m Machine,
-    hardware: OpsHardware<'m>,
-}
-
-impl Door<'_> {
-    pub(crate) fn cpu(&self) -> ThisCpu<'_> {
-        self.machine.tlb.cpu(CpuId(self.hardware.cpu), &self.hardware)
-    }
-
-    /// After a call that may have waited: whether the task has stayed where it was.
-    pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
-        self.hardware.assert_stayed()
-    }
-}
-
 /// Finds the machine and the CPU of a call.
 ///
 /// # Safety
 /// The crate's contract for `machine`.
-pub(crate) unsafe fn enter<'m>(machine: *const MachineStorage, cpu: u32, need: Need) -> Result<Door<'m>, Status> {
+#[inline(always)]
+pub(crate) unsafe fn enter(machine: *const MachineStorage, cpu: u32, need: Need) -> Result<&'static Door, Status> {
     // SAFETY: the contract.
     unsafe { Machine::find(machine) }?.door(cpu, need)
 }
 
 impl Machine {
+    /// The CPU of a call; in a checked build it is found to be as the call needs it.
+    #[inline(always)]
+    pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<&'static Door, Status> {
+        if cfg!(feature = "checked") {
+            self.look(cpu, need)?;
+        }
+        // SAFETY: it exists, as was looked at, or by the caller's word.
+        Ok(unsafe { self.doors.of(cpu) })
+    }
+
     // Out of line: every call comes through here, and a kernel has many.
     #[inline(never)]
-    pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<Door<'_>, Status> {
-        let hardware = self.hardware(cpu)?;
+    fn look(&self, cpu: u32, need: Need) -> Result<(), Status> {
+        let hardware = &self.any_door(cpu)?.hardware;
         if need != Need::Elsewhere {
             hardware.assert_here()?;
         }
@@ -103,15 +161,25 @@ impl Machine {
             return Err(Status::CpuOffline);
         }
         match need {
-            Need::IrqsOff if hardware.irqs_enabled() => Err(Status::IrqsOn),
-            Need::MayWait if !hardware.irqs_enabled() && !self.is_alone() => Err(Status::IrqsOff),
-            _ => Ok(Door { machine: self, hardware }),
+            Need::IrqsOff if hardware.irqs_enabled() => return Err(Status::IrqsOn),
+            Need::MayWait if !hardware.irqs_enabled() && !self.is_alone() => return Err(Status::IrqsOff),
+            Need::MayWait | Need::Online => hardware.begin(),
+            _ => {}
         }
+        Ok(())
     }
 
-    /// A CPU that need not be online.
-    pub(crate) fn hardware(&self, cpu: u32) -> Result<OpsHardware<'_>, Status> {
-        if cpu < self.cpu_count { Ok(OpsHardware::new(&self.ops, cpu)) } else { Err(Status::NoSuchCpu) }
+    /// A CPU that need not be online, and need not make the call.
+    pub(crate) fn any_door(&self, cpu: u32) -> Result<&'static Door, Status> {
+        // SAFETY: it exists.
+        if cpu < self.cpu_count { Ok(unsafe { self.doors.of(cpu) }) } else { Err(Status::NoSuchCpu) }
+    }
+
+    /// A CPU that is away still, and makes the call with interrupts off.
+    pub(crate) fn door_of_newcomer(&self, cpu: u32) -> Result<&'static Door, Status> {
+        let door = self.any_door(cpu)?;
+        door.hardware.assert_here()?;
+        if cfg!(feature = "checked") && door.hardware.irqs_enabled() { Err(Status::IrqsOn) } else { Ok(door) }
     }
 
     fn is_alone(&self) -> bool {
@@ -120,10 +188,10 @@ impl Machine {
     }
 }
 
-/// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom.
+/// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom, and how each CPU is found.
 #[unsafe(no_mangle)]
 pub const extern "C" fn tlbkit_matrix_words(cpus: u32) -> usize {
-    Tlb::matrix_words(cpus as usize)
+    Tlb::matrix_words(cpus as usize) + cpus as usize * DOOR_WORDS
 }
 
 /// Makes a machine. No CPU takes part until its `tlbkit_bring_up`. The machine stays where it is for ever.
@@ -162,15 +230,20 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     }
     // SAFETY: the contract gives the words for ever.
     let matrix = unsafe { zeroed(setup.matrix, setup.matrix_words) }?;
+    let (requests, doors) = matrix.split_at(Tlb::matrix_words(setup.cpu_count as usize));
+    let doors = Doors(NonNull::from(doors).cast());
     // SAFETY: the contract gives the CPUs for ever.
     let cpus = unsafe { made_cpus(setup.cpus.cast::<CpuState>(), setup.cpu_count as usize) };
-    let tlb = Tlb::new(cpus, matrix, root, policy);
+    let tlb = Tlb::new(cpus, requests, root, policy);
     #[cfg(feature = "history")]
     // SAFETY: the contract gives the counters for ever.
     let tlb = unsafe { counting(tlb, setup.stats, setup.cpu_count as usize) };
-    let made = Machine { mark: AtomicU64::new(0), tlb, ops, cpu_count: setup.cpu_count };
+    let made = Machine { mark: AtomicU64::new(0), doors, tlb, ops, cpu_count: setup.cpu_count };
     // SAFETY: the contract for `machine`.
-    unsafe { Machine::make(machine, made) }
+    let placed = unsafe { Machine::make(machine, made) }?;
+    // SAFETY: words of the matrix, which nobody else has.
+    unsafe { doors.make(placed) };
+    Ok(())
 }
 
 /// # Safety

@@ -36,7 +36,7 @@ impl Issued {
         Ok(unsafe { &mut *gather.cast::<Self>() })
     }
 
-    fn door(&self, cpu: u32, need: Need) -> Result<Door<'static>, Status> {
+    fn door(&self, cpu: u32, need: Need) -> Result<&'static Door, Status> {
         self.machine.door(cpu, need)
     }
 }
@@ -55,10 +55,10 @@ pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u3
         let door = open.door(cpu, Need::Online)?;
         // SAFETY: `make` below puts another mark in the place of this one, and nobody reads the gather before.
         let Gather { machine, inner, .. } = unsafe { core::ptr::read(open) };
-        let inner = inner.issue(&door.cpu());
+        let inner = inner.issue(door.cpu());
         let issued = Issued { mark: AtomicU64::new(0), machine, inner, is_known_done: false };
         // SAFETY: the contract.
-        unsafe { Issued::make(gather, issued) }
+        unsafe { Issued::make(gather, issued) }.map(drop)
     })
 }
 
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: 
         // SAFETY: the crate's contract.
         let issued = unsafe { Issued::open(gather) }?;
         let door = issued.door(cpu, Need::Online)?;
-        issued.is_known_done = issued.inner.is_done(&door.cpu());
+        issued.is_known_done = issued.inner.is_done(door.cpu());
         // SAFETY: the crate's contract.
         unsafe { put(is_done, issued.is_known_done) }
     })
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn tlbkit_gather_wait(gather: *mut GatherStorage, cpu: u32
         issued.mark.store(0, Ordering::Relaxed);
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&issued.inner) };
-        release(&inner.wait(&door.cpu()).into_frames());
+        release(&inner.wait(door.cpu()).into_frames());
         Ok(())
     })
 }

@@ -76,6 +76,7 @@ impl Status {
 }
 
 /// Tells C what Rust found.
+#[inline(always)]
 pub(crate) fn report(call: impl FnOnce() -> Result<(), Status>) -> Status {
     call().err().unwrap_or(Status::Ok)
 }

@@ -172,7 +172,21 @@ pub(crate) unsafe trait Marked: Sized {
     ///
     /// # Safety
     /// The crate's contract for `storage`, for as long as the reference is used.
+    #[inline(always)]
     unsafe fn find<'a>(storage: *const Self::Storage) -> Result<&'a Self, Status> {
+        if cfg!(feature = "checked") {
+            // SAFETY: the contract.
+            unsafe { Self::assert_made(storage) }?;
+        }
+        // SAFETY: the contract; that it was made has been looked at, or is the caller's word.
+        Ok(unsafe { &*storage.cast::<Self>() })
+    }
+
+    /// Refuses what is null, misaligned, was never made, or has ended.
+    ///
+    /// # Safety
+    /// As [`find`](Self::find).
+    unsafe fn assert_made(storage: *const Self::Storage) -> Result<(), Status> {
         check(storage)?;
         // SAFETY: not null, aligned to more than 8, and C's memory holds a whole struct.
         let mark = unsafe { &*storage.cast::<AtomicU64>() };
@@ -180,15 +194,14 @@ pub(crate) unsafe trait Marked: Sized {
         if mark.load(Ordering::Acquire) != Self::MARK {
             return Err(Status::NotMade);
         }
-        // SAFETY: as above, and the mark says that the rest is valid.
-        Ok(unsafe { &*storage.cast::<Self>() })
+        Ok(())
     }
 
-    /// Puts `value`, whose mark is still 0, into C's memory and marks it.
+    /// Puts `value`, whose mark is still 0, into C's memory and marks it. What is returned lives until C ends it.
     ///
     /// # Safety
     /// The crate's contract for `storage`; nobody else uses it meanwhile.
-    unsafe fn make(storage: *mut Self::Storage, value: Self) -> Result<(), Status> {
+    unsafe fn make(storage: *mut Self::Storage, value: Self) -> Result<&'static Self, Status> {
         const { assert_fits::<Self, Self::Storage>() };
         check(storage)?;
         // SAFETY: not null, aligned, and large enough: asserted above.
@@ -197,7 +210,8 @@ pub(crate) unsafe trait Marked: Sized {
         let mark = unsafe { &*storage.cast::<AtomicU64>() };
         // Release: partner is the Acquire in `find`.
         mark.store(Self::MARK, Ordering::Release);
-        Ok(())
+        // SAFETY: as above.
+        Ok(unsafe { &*storage.cast::<Self>() })
     }
 }
 

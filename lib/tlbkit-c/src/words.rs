@@ -14,6 +14,9 @@ pub enum StrideKind {
     Page2m = 21,
     /// 1 GiB.
     Page1g = 30,
+    /// 512 GiB, which no single entry maps: the span of a table two levels below a five-level root. For ranges of
+    /// tables that were taken out.
+    Span512g = 39,
 }
 
 /// Whether the entry that was changed had the global bit.
@@ -35,9 +38,20 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Refuses what is empty, wraps, or has no such stride.
+    /// Refuses what is empty, wraps, or has no such stride; without checks any range is taken, as the protocol does.
+    #[inline(always)]
     pub(crate) fn new(va: u64, count: u64, stride: u32) -> Result<Self, Status> {
-        let stride = stride_of(stride)?;
+        let is_span = stride == StrideKind::Span512g as u32;
+        let count = if is_span { count.saturating_mul(512) } else { count };
+        let stride = if is_span { Stride::Page1G } else { stride_of(stride)? };
+        if cfg!(feature = "checked") {
+            Self::checked(va, count, stride)
+        } else {
+            Ok(Self { va: VirtAddr(va), count, stride })
+        }
+    }
+
+    fn checked(va: u64, count: u64, stride: Stride) -> Result<Self, Status> {
         let bytes = count.checked_mul(stride.bytes()).filter(|bytes| *bytes != 0).ok_or(Status::BadValue)?;
         let first = va & !(stride.bytes() - 1);
         first.checked_add(bytes - 1).ok_or(Status::BadValue)?;
@@ -45,11 +59,13 @@ impl Pages {
     }
 }
 
+#[inline(always)]
 fn stride_of(stride: u32) -> Result<Stride, Status> {
     match stride {
         shift if shift == StrideKind::Page4k as u32 => Ok(Stride::Page4K),
         shift if shift == StrideKind::Page2m as u32 => Ok(Stride::Page2M),
         shift if shift == StrideKind::Page1g as u32 => Ok(Stride::Page1G),
+        _ if !cfg!(feature = "checked") => Ok(Stride::Page4K),
         _ => Err(Status::BadValue),
     }
 }
@@ -62,6 +78,11 @@ pub(crate) fn scope_of(scope: u32) -> Result<Scope, Status> {
     }
 }
 
+/// Without checks and without counters nobody looks at a reason.
+#[inline(always)]
 pub(crate) fn reason_of(reason: u32) -> Result<Reason, Status> {
+    if !cfg!(any(feature = "checked", feature = "history")) {
+        return Ok(Reason::RemovePte);
+    }
     Reason::ALL.get(reason as usize).copied().ok_or(Status::BadValue)
 }

@@ -21,7 +21,7 @@ fn a_c_program_uses_what_older_kernels_did() -> Result<()> {
 fn uses_and_misuses(features: &str, define: &str) -> Result<()> {
     let Some(archive) = archive(features)? else { return Ok(()) };
     let program = scratch(&format!("host-{features}"))?.join("host");
-    let sources = ["main.c", "machine.c", "use.c", "misuse.c", "misplaced.c"]
+    let sources = ["main.c", "machine.c", "use.c", "flush.c", "misuse.c", "misplaced.c"]
         .map(|name| crate_dir().join("tests/host").join(name));
     let mut gcc = Command::new("gcc");
     gcc.args(FLAGS)

@@ -29,6 +29,8 @@ const EMPTY: HardwareOps = HardwareOps {
     last_lazy_reference: None,
     this_cpu: None,
     unanswered: None,
+    lazy_left: None,
+    event: None,
     patience_turns: 0,
     patience_rounds: 0,
 };

@@ -22,10 +22,15 @@ const HINTS: usize = 32;
 /// In a hint: a slot whose space has this hint may be another than the one that it names. While it is not set, a space
 /// that the hint does not know has no slot, and nothing need be searched.
 const SHARED: u8 = 1 << 7;
+/// In each hint of a CPU without tags, with [`SHARED`]: it has one slot, and nothing to search.
+const UNTAGGED: u8 = 1 << 6;
 /// Room for 16 so that an index masked with 15 needs no check, and for what [`search`](Slots::search) looks for.
 const ROOM: usize = 16;
 
 impl Asid {
+    /// The only slot of a CPU without tags.
+    pub(crate) const ONLY: Self = Self(0);
+
     /// The tag of the kernel half.
     #[must_use]
     pub const fn pcid(self) -> Pcid {
@@ -36,6 +41,23 @@ impl Asid {
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
+    }
+}
+
+/// What stands at the hint of a space.
+#[derive(Clone, Copy)]
+pub(crate) struct Hint(u8);
+
+impl Hint {
+    /// A space that is not in the slot that it names has none.
+    #[inline(always)]
+    pub(crate) const fn is_sure(self) -> bool {
+        self.0 & SHARED == 0
+    }
+
+    #[inline(always)]
+    pub(crate) const fn is_untagged(self) -> bool {
+        self.0 & UNTAGGED != 0
     }
 }
 
@@ -63,8 +85,15 @@ impl Slots {
         }
     }
 
+    /// Forgets everything: this CPU has no tags.
+    pub(crate) fn reset_untagged(&self) {
+        self.reset(1);
+        self.hints.iter().for_each(|hint| hint.set(SHARED | UNTAGGED));
+    }
+
     /// Forgets everything and uses `count` slots from now on.
     pub(crate) fn reset(&self, count: usize) {
+        self.hints.iter().for_each(|hint| hint.set(0));
         let last = count - 1;
         for slot in 0..ROOM {
             self.ids[slot].set(0);
@@ -74,6 +103,11 @@ impl Slots {
         }
         self.last.set(last as u8);
         self.next.set(0);
+    }
+
+    #[inline(always)]
+    pub(crate) fn hint(&self, id: SpaceId) -> Hint {
+        Hint(self.hints[id.0 as usize % HINTS].get())
     }
 
     /// The slot of `id`, if the hint knows it: five instructions, whatever its place.
@@ -86,11 +120,11 @@ impl Slots {
     /// The slot of `id` where its hint names another.
     #[inline(always)]
     pub(crate) fn find(&self, id: SpaceId) -> Option<Asid> {
-        if self.hints[id.0 as usize % HINTS].get() & SHARED == 0 { None } else { self.search(id) }
+        if self.hint(id).is_sure() { None } else { self.search(id) }
     }
 
     #[inline(never)]
-    fn search(&self, id: SpaceId) -> Option<Asid> {
+    pub(crate) fn search(&self, id: SpaceId) -> Option<Asid> {
         // Behind the last slot stands what is looked for, so that the search need not count.
         let end = (self.last.get() as usize + 1) % ROOM;
         self.ids[end].set(id.0);
@@ -128,6 +162,14 @@ impl Slots {
         self.ids[index].set(id.0);
         self.generations[index].set(Generation::NEVER.0);
         Asid(u64::from(slot))
+    }
+
+    /// Gives the only slot of a CPU without tags to `id`, whose load drops what it held: it is current up to
+    /// `generation` then. The hints stay: each names that slot.
+    #[inline(always)]
+    pub(crate) fn take_only(&self, id: SpaceId, generation: Generation) {
+        self.ids[0].set(id.0);
+        self.generations[0].set(generation.0);
     }
 
     #[inline(always)]

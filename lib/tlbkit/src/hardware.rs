@@ -165,6 +165,9 @@ pub enum Event {
     AlreadyCurrent,
     /// An interrupt was for a space that is not loaded here.
     WrongSpace,
+    /// A request has made this CPU leave the space that it held lazily, in the handler or in a wait: the kernel's own
+    /// tables are loaded now. A kernel that keeps a note of what is loaded corrects it here.
+    LazyLeft(SpaceToken),
     /// The last CPU that held a dying space lazily has left it: the kernel may free its tables, but later, as this
     /// comes in a switch, in the interrupt handler or in another flush's wait.
     LastLazyReference(SpaceToken),

@@ -51,7 +51,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         let policy = self.tlb.policy();
         let has_tags = self.hardware.features().pcid && policy.tags != Tags::Off;
-        self.state.slots.reset(if has_tags { policy.slots() } else { 1 });
+        if has_tags {
+            self.state.slots.reset(policy.slots());
+        } else {
+            self.state.slots.reset_untagged();
+            self.state.asid.set(Asid::ONLY.0);
+        }
         self.state.cr3_mask.set(if has_tags { u64::MAX } else { !(1 << 63 | 0xfff) });
         self.state.keep_first.set(if has_tags { Cr3::keeping(PhysAddr(0), Asid(0).pcid()).0 } else { 0 });
         self.state.pending_user.set(u64::MAX);

@@ -8,7 +8,7 @@
 use crate::addr::{PhysAddr, SpaceToken, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::cpu_state::Presence;
-use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff};
+use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff, Pcid};
 use crate::request::{Extent, Needs, Request};
 use crate::sync::Ordering;
 use crate::tlb::{Cpu, flag};
@@ -29,7 +29,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         if presence == Presence::lazy(request.space) {
             // Cheaper than a flush, and it ends the walks as well (C-20): whoever comes back finds a stale slot.
-            self.load_kernel(irqs);
+            self.be_made_to_leave(irqs);
         } else if request.space == SpaceId::LOADED {
             return self.catch_up(presence, request.needs, irqs);
         } else {
@@ -47,7 +47,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn catch_up(&self, presence: Presence, needs: Needs, irqs: &IrqsOff) {
         if presence.is_lazy() {
             if needs.any_of(Needs::TABLES) {
-                self.load_kernel(irqs);
+                self.be_made_to_leave(irqs);
             }
             return;
         }
@@ -152,6 +152,43 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 self.flush_pages_of_both_halves(&request);
             }
         });
+    }
+
+    /// Drops what this CPU holds of `pages` adjoining kernel addresses from `va` on, in every tag, under isolation too:
+    /// for a mapping that only this CPU uses. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
+    pub fn flush_kernel_on_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
+        self.assert_here();
+        let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
+        let request = Request {
+            space: SpaceId::KERNEL,
+            token: SpaceToken(0),
+            generation: Generation::NEVER,
+            extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
+            stride,
+            needs: Needs::GLOBAL,
+        };
+        self.hardware.with_irqs_off(|irqs| self.flush_kernel(&request, irqs));
+    }
+
+    /// Drops all that this CPU holds of the space that is loaded, in both halves; global entries and other tags stay.
+    /// Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
+    pub fn flush_loaded_on_this_cpu(&self) {
+        self.assert_here();
+        self.hardware.with_irqs_off(|_| {
+            let is_kernels = self.presence() == Presence::KERNEL;
+            if self.has_flag(flag::ISOLATED) && !is_kernels {
+                self.owe_user_half();
+            }
+            let pcid = if is_kernels { Pcid::KERNEL } else { self.asid().pcid() };
+            self.load_cr3(Cr3::flushing(PhysAddr(self.state.root.get()), pcid));
+        });
+    }
+
+    /// Drops everything that this CPU holds: every tag, both halves, global entries. Otherwise as
+    /// [`flush_this_cpu`](Self::flush_this_cpu).
+    pub fn flush_all_on_this_cpu(&self) {
+        self.assert_here();
+        self.hardware.with_irqs_off(|irqs| self.flush_all_and_globals(irqs));
     }
 
     /// Flushes all that the loaded slot holds, up to the `newest` generation, and the global entries if they are asked

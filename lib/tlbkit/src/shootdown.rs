@@ -27,7 +27,7 @@ use crate::hardware::{Event, Hardware};
 use crate::policy::{Lazy, LocalFlush};
 use crate::reason::Reason;
 use crate::request::{Extent, Needs, Request};
-use crate::sync::{Ordering, fence};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::tlb::{Cpu, flag};
 use crate::union::Union;
 
@@ -265,18 +265,91 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
     #[inline]
     pub fn flush_range(&self, space: &AddressSpace<H::Set>, va: VirtAddr, pages: u32, stride: Stride, why: Reason) {
+        self.flush_range_with(space, va, pages, stride, Tables::Kept, why);
+    }
+
+    /// The same where page-table pages below the range may have been taken out. For a kernel that frees those pages by
+    /// itself afterwards; [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then.
+    ///
+    /// # Panics
+    /// As [`TlbGather::flush`](crate::TlbGather::flush).
+    #[inline(always)]
+    pub fn flush_range_with(
+        &self,
+        space: &AddressSpace<H::Set>,
+        va: VirtAddr,
+        pages: u32,
+        stride: Stride,
+        tables: Tables,
+        why: Reason,
+    ) {
+        let needs = if tables == Tables::Freed { Needs::TABLES } else { Needs::NOTHING };
+        let request = Request { needs, ..self.request_of(space, va, pages, stride) };
+        self.shootdown(Translations::OfSpace(space), request, why);
+    }
+
+    /// Flushes as [`flush_range`](Self::flush_range) does, with interrupts on or off and under any lock, if no other
+    /// CPU must be told; it tells none and waits for none. For a space that this CPU alone uses, such as one through
+    /// which it patches code.
+    ///
+    /// # Errors
+    /// If another CPU must be told: this one has flushed, and that one may still use what was revoked until a
+    /// [`flush_range`](Self::flush_range) of it returns.
+    ///
+    /// # Panics
+    /// If called while this CPU waits for another flush.
+    pub fn flush_range_alone(
+        &self,
+        space: &AddressSpace<H::Set>,
+        va: VirtAddr,
+        pages: u32,
+        stride: Stride,
+    ) -> Result<(), OthersMustFlush> {
+        let mut request = self.request_of(space, va, pages, stride);
+        if self.announce(Translations::OfSpace(space), &mut request) == Others::None {
+            return Ok(());
+        }
+        self.flush_here(&request);
+        self.hardware.event(Event::FlushEnd);
+        request.needs = Needs::NOTHING; // whoever is only to leave the set need not be told
+        let (own_word, own_bit) = split(self.id);
+        let is_told = |(index, word): (usize, &AtomicU64)| {
+            // Acquire: as in `flush_with_responders`: read after the revocation, by the fence in `advance`.
+            let others = word.load(Ordering::Acquire) & if index == own_word { !own_bit } else { !0 };
+            others != 0 && self.choose_responders(index, others, &request) != 0
+        };
+        if space.cpus().words().iter().enumerate().any(is_told) { Err(OthersMustFlush) } else { Ok(()) }
+    }
+
+    /// A range of a space, not announced yet; a long one is everything.
+    #[inline(always)]
+    fn request_of(&self, space: &AddressSpace<H::Set>, va: VirtAddr, pages: u32, stride: Stride) -> Request<'static> {
         let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
-        let request = Request {
+        Request {
             space: space.id,
             token: space.token,
             generation: Generation::NEVER,
             extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
             stride,
             needs: Needs::NOTHING,
-        };
-        self.shootdown(Translations::OfSpace(space), request, why);
+        }
     }
 }
+
+/// Whether page-table pages go with the translations of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tables {
+    /// They stay.
+    Kept,
+    /// Some were taken out, and are freed after the flush: CPUs that hold the space lazily are asked as well (C-20),
+    /// and when it returns none of them walks such a page.
+    Freed,
+}
+
+/// Other CPUs must flush before what was revoked is gone: what
+/// [`flush_range_alone`](Cpu::flush_range_alone) may not ask of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OthersMustFlush;
 
 /// True if `cpu` must flush before the shootdown returns. INV-2, the initiator's side: a CPU in the middle of a
 /// switch must, since it may have read the old generation. One that runs something else, or holds the space lazily,

@@ -15,7 +15,7 @@
 //! Either the initiator finds it on its way back and interrupts it, or it sees the new generation and flushes by
 //! itself.
 
-use crate::addr::SpaceToken;
+use crate::addr::{PhysAddr, SpaceToken};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::asid::{Asid, Slots};
 use crate::cpu_state::Presence;
@@ -116,20 +116,66 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.enter(asid, to, running);
     }
 
-    /// A new slot, or one whose hint was taken by another space.
+    /// A new slot, or one whose hint was taken by another space; or a CPU without tags. It only says where to go on, so
+    /// it saves no register.
     #[inline(never)]
     fn switch_unhinted(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
-        if self.has_flag(flag::SWITCH) {
-            return self.switch_with_work(left, to, irqs);
+        if self.has_flag(flag::SWITCH | flag::UNTAGGED) {
+            let has_work = self.has_flag(flag::SWITCH);
+            return if has_work { self.switch_with_work(left, to, irqs) } else { self.switch_without_tags(to) };
         }
-        let asid = if self.has_flag(flag::LEAST_RECENT) {
-            let asid = self.choose_asid(to, Slots::take_oldest);
+        let hint = self.state.slots.hint(to.id);
+        if hint.is_sure() {
+            return self.switch_anew(to);
+        }
+        if hint.is_untagged() {
+            return self.switch_without_tags(to); // under a policy that would use tags
+        }
+        self.switch_searched(to);
+    }
+
+    /// Its own slot, which stands elsewhere than its hint says, or a new one.
+    #[inline(never)]
+    fn switch_searched(&self, to: &AddressSpace<H::Set>) {
+        let Some(asid) = self.state.slots.search(to.id) else { return self.switch_anew(to) };
+        if self.has_flag(flag::LEAST_RECENT) {
             self.state.slots.touch(asid);
+        }
+        self.enter(asid, to, Presence::running(to.id));
+    }
+
+    /// A new slot.
+    #[inline(never)]
+    fn switch_anew(&self, to: &AddressSpace<H::Set>) {
+        self.join(to);
+        let slots = &self.state.slots;
+        let asid = if self.has_flag(flag::LEAST_RECENT) {
+            let asid = slots.take_oldest(to.id);
+            slots.touch(asid);
             asid
         } else {
-            self.choose_asid(to, Slots::take_in_turn)
+            slots.take_in_turn(to.id)
         };
         self.enter(asid, to, Presence::running(to.id));
+    }
+
+    /// The only slot goes to `to`, and the CR3 write drops all that it held: there is nothing to search for, and no
+    /// user half to mark. The handshake is that of [`enter`](Self::enter).
+    #[inline(never)]
+    fn switch_without_tags(&self, to: &AddressSpace<H::Set>) {
+        let id = to.id;
+        self.join(to);
+        let joined = self.begin_entry(to).joined_to(self.state.notice.read());
+        if joined.has_notice() {
+            self.state.slots.take_only(id, Generation::NEVER);
+            return self.enter_noticed(Asid::ONLY, to, joined);
+        }
+        self.state.slots.take_only(id, joined);
+        self.note_root(to);
+        self.hardware.write_cr3(Cr3(to.root.0));
+        self.hardware.event(Event::SwitchFlushed);
+        // Release: as in `finish_entry`.
+        self.set_presence(Presence::running(id), Ordering::Release);
     }
 
     /// All the others: an exact set, and what older kernels owe.
@@ -152,22 +198,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let slots = &self.state.slots;
         let is_by_use = self.has_flag(flag::LEAST_RECENT);
         let take = if is_by_use { Slots::take_oldest } else { Slots::take_in_turn };
-        let asid = slots.recall(to.id).unwrap_or_else(|| self.choose_asid(to, take));
+        let asid = slots.recall(to.id).or_else(|| slots.find(to.id)).unwrap_or_else(|| {
+            self.join(to);
+            take(slots, to.id)
+        });
         if is_by_use {
             slots.touch(asid);
         }
         asid
-    }
-
-    /// The slot of a space that the hints do not know: the one that it has, or one that `take` recycles, with the set
-    /// joined.
-    #[inline(always)]
-    fn choose_asid(&self, to: &AddressSpace<H::Set>, take: impl FnOnce(&Slots, SpaceId) -> Asid) -> Asid {
-        let slots = &self.state.slots;
-        slots.find(to.id).unwrap_or_else(|| {
-            self.join(to);
-            take(slots, to.id)
-        })
     }
 
     #[inline(always)]
@@ -255,6 +293,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn note_loaded(&self, asid: Asid, to: &AddressSpace<H::Set>) {
         self.state.asid.set(asid.0);
+        self.note_root(to);
+    }
+
+    #[inline(always)]
+    fn note_root(&self, to: &AddressSpace<H::Set>) {
         self.state.token.set(to.token.0);
         self.state.root.set(to.root.0);
     }
@@ -310,6 +353,23 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.has_flag(flag::SWITCH) {
             self.after_leaving(left, token, irqs);
         }
+    }
+
+    /// What CR3 holds now, while the kernel half is loaded, without the no-flush bit: for whoever must write it again,
+    /// or hand it to a guest's entry. Interrupts off.
+    #[must_use]
+    pub fn loaded(&self, _irqs: &IrqsOff) -> Cr3 {
+        self.assert_here();
+        let root = PhysAddr(self.state.root.get());
+        let pcid = if self.presence() == Presence::KERNEL { Pcid::KERNEL } else { self.asid().pcid() };
+        Cr3(Cr3::flushing(root, pcid).0 & self.state.cr3_mask.get())
+    }
+
+    /// Another CPU's request makes this one leave the space that it holds lazily.
+    pub(crate) fn be_made_to_leave(&self, irqs: &IrqsOff) {
+        let left = SpaceToken(self.state.token.get());
+        self.load_kernel(irqs);
+        self.hardware.event(Event::LazyLeft(left));
     }
 
     /// Runs `f` with `space` loaded, then goes back to the space that was running; a space that was held lazily is not

@@ -29,6 +29,8 @@ pub(crate) mod flag {
     pub(crate) const ISOLATED: u32 = 1 << 3;
     /// Lazy CPUs look for notices when they leave.
     pub(crate) const AWAITED: u32 = 1 << 4;
+    /// No CPU uses tags.
+    pub(crate) const UNTAGGED: u32 = 1 << 5;
     /// What makes a switch leave its common path.
     pub(crate) const SWITCH: u32 = EXACT_SET | COUNTED | KERNEL_SET;
     /// What a switch to a known slot asks first: of most policies nothing.
@@ -250,6 +252,9 @@ const fn flags_of(policy: &Policy) -> u32 {
     }
     if matches!(policy.tags, Tags::LeastRecent(_)) {
         flags |= flag::LEAST_RECENT;
+    }
+    if matches!(policy.tags, Tags::Off) {
+        flags |= flag::UNTAGGED;
     }
     if matches!(policy.lazy, Lazy::Off) {
         flags |= flag::NOT_LAZY;

@@ -6,6 +6,7 @@
 int main(void) {
     CHECK(tlbkit_header_fits());
     use_everything();
+    flush_everything();
     misuse_everything();
     misplace_everything();
     puts("ok");

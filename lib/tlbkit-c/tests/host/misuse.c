@@ -126,7 +126,6 @@ static void interrupts_in_the_wrong_state_are_refused(void) {
     bool may_free;
     IS(OK, tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
     irqs_on[0] = false;
-    IS(IRQS_OFF, tlbkit_flush_range(&machine, 0, &space_a, 0, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
     IS(IRQS_OFF, tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
     IS(IRQS_OFF, tlbkit_space_destroy(&machine, 0, &space_a, &may_free));
     IS(IRQS_OFF, tlbkit_gather_finish(&gather, 0));

@@ -8,3 +8,5 @@ void use_everything(void);
 void misuse_everything(void);
 // Calls in another CPU's name, and CPUs that do not answer; misplaced.c.
 void misplace_everything(void);
+// Flushes with flags, and on one CPU alone; flush.c.
+void flush_everything(void);

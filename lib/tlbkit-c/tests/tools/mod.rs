@@ -41,20 +41,25 @@ pub(crate) fn run(command: &mut Command) -> Result<String> {
     Err(format!("{command:?}: {}\n{text}{}", output.status, String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// The archive for a kernel, freshly built by the command that `kernel.toml` names; `None`, said aloud, where the
-/// compiler has no such target.
+/// The archive for a kernel with these features beside the checks: see [`archive_of`].
 pub(crate) fn archive(features: &str) -> Result<Option<PathBuf>> {
+    archive_of(&format!("archive-{features}"), &["--features", features])
+}
+
+/// The archive for a kernel, freshly built in the folder `name` by the command that `kernel.toml` names and these
+/// arguments; `None`, said aloud, where the compiler has no such target.
+pub(crate) fn archive_of(name: &str, features: &[&str]) -> Result<Option<PathBuf>> {
     let target = "x86_64-unknown-none";
     let libs = run(Command::new("rustc").args(["--print", "target-libdir", "--target", target]))?;
     if !Path::new(libs.trim()).is_dir() {
         println!("skipped: no target {target}; to have it, run: rustup target add {target}");
         return Ok(None);
     }
-    let target_dir = scratch(&format!("archive-{features}"))?;
+    let target_dir = scratch(name)?;
     let mut cargo = Command::new(env!("CARGO"));
     cargo.current_dir(crate_dir().join("../..")).env("CARGO_TARGET_DIR", &target_dir);
     cargo.args(["rustc", "--quiet", "--config", "lib/tlbkit-c/kernel.toml", "--package", "tlbkit-c"]);
-    cargo.args(["--profile", "kernel", "--crate-type", "staticlib", "--features", features]);
+    cargo.args(["--profile", "kernel", "--crate-type", "staticlib"]).args(features);
     run(&mut cargo)?;
     Ok(Some(target_dir.join(target).join("kernel/libtlbkit_c.a")))
 }

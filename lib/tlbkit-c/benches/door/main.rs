@@ -1,0 +1,195 @@
+//! What each path costs a caller in C: instructions through the header and the archive, by function.
+//!
+//! `cargo bench -p tlbkit-c` prints a table and compares it with the committed one, `counts.txt`: more than it says is
+//! a failure, and less asks for the file to be written anew, by `TLBKIT_BLESS=1`. With `-- by-function` it shows where
+//! the instructions of the fast archive go. `paths.c` walks the paths; `step.rs` counts.
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod step;
+#[path = "../../tests/tools/mod.rs"]
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use step::Counts;
+use tools::{Result, archive_of, crate_dir, run, scratch};
+
+/// An archive, and how a C caller of it is compiled.
+struct Build {
+    name: &'static str,
+    features: &'static [&'static str],
+    defines: &'static [&'static str],
+}
+
+const BUILDS: [Build; 3] = [
+    Build { name: "checked", features: &["--features", "x86"], defines: &[] },
+    Build {
+        name: "named",
+        features: &["--no-default-features", "--features", "linked"],
+        defines: &["-DTLBKIT_LINKED"],
+    },
+    Build {
+        name: "fast",
+        features: &["--no-default-features", "--features", "linked,x86"],
+        defines: &["-DTLBKIT_LINKED", "-DTLBKIT_X86"],
+    },
+];
+
+/// One walk of `paths.c`: its number there and the function that is counted.
+struct Walk {
+    name: &'static str,
+    number: u64,
+    function: &'static str,
+    /// Of this path's count that one's is taken off: the cost of one CPU more.
+    less: Option<u64>,
+}
+
+const fn path(name: &'static str, number: u64, function: &'static str) -> Walk {
+    Walk { name, number, function, less: None }
+}
+
+const SWITCH: &str = "tlbkit_switch_to";
+const FLUSH: &str = "tlbkit_flush_range";
+
+const PATHS: [Walk; 16] = [
+    path("same-space", 0, SWITCH),
+    path("current-slot", 1, SWITCH),
+    path("current-slot-5", 2, SWITCH),
+    path("stale-slot", 3, SWITCH),
+    path("new-slot", 4, SWITCH),
+    path("enter-lazy", 5, "tlbkit_enter_lazy"),
+    path("leave-lazy", 5, SWITCH),
+    path("leave-lazy-stale", 6, SWITCH),
+    path("without-tags", 7, SWITCH),
+    path("one-page-here", 9, FLUSH),
+    path("33-pages-here", 10, FLUSH),
+    path("one-page-1-remote", 11, FLUSH),
+    Walk { name: "one-more-remote", number: 13, function: FLUSH, less: Some(12) },
+    Walk { name: "one-more-lazy", number: 15, function: FLUSH, less: Some(14) },
+    path("gather-one-page", 16, "counted_gather"),
+    path("gather-tables-freed", 17, "counted_gather"),
+];
+
+fn main() -> ExitCode {
+    match measure() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn measure() -> Result<ExitCode> {
+    let mut programs = Vec::new();
+    for build in &BUILDS {
+        let Some(program) = built(build)? else { return Ok(ExitCode::SUCCESS) };
+        programs.push(program);
+    }
+    if std::env::args().any(|arg| arg == "by-function") {
+        return by_function(programs.last().ok_or("no archive")?);
+    }
+    let committed = std::fs::read_to_string(file()).unwrap_or_default();
+    let (mut fresh, mut is_worse) = (String::from(HEAD), false);
+    println!("{:20} {:>7} {:>8} {:>8} {:>8} {:>8}", "path", "Linux", "inlined", "checked", "named", "fast");
+    for path in &PATHS {
+        let (linux, inlined, before) = row(&committed, path.name)?;
+        let mut counts = Vec::new();
+        for program in &programs {
+            counts.push(total(program, path)?);
+        }
+        let shown: String = counts.iter().map(|count| format!(" {count:>8}")).collect();
+        println!("{:20} {linux:>7} {inlined:>8}{shown}", path.name);
+        for ((build, count), before) in BUILDS.iter().zip(&counts).zip(&before) {
+            if count > before {
+                println!("  {}: {count} instructions, and counts.txt says {before}", build.name);
+                is_worse = true;
+            }
+        }
+        fresh += &format!("{:20} {linux:>7} {inlined:>8}{shown}\n", path.name);
+    }
+    if std::env::var_os("TLBKIT_BLESS").is_some() {
+        std::fs::write(file(), fresh)?;
+    } else if !is_worse && fresh != committed {
+        println!("shorter than counts.txt: TLBKIT_BLESS=1 cargo bench -p tlbkit-c");
+    }
+    Ok(ExitCode::from(u8::from(is_worse)))
+}
+
+const HEAD: &str = "\
+# Instructions of each path: `cargo bench -p tlbkit-c`, gcc 12.2 -O2 and Rust 1.95 for the C columns.
+# linux: Linux 7.3.4, objects of the leanest build, each instruction of a kernel counted as one; `without-tags` is Linux
+# 6.12 in place, counted by a probe. inlined: `cargo bench -p tlbkit`. A dash: nobody has counted it.
+# path                 linux  inlined  checked    named     fast
+";
+
+fn file() -> PathBuf {
+    crate_dir().join("benches/door/counts.txt")
+}
+
+/// The columns of `name`: Linux, inlined Rust, and what each build is known to take.
+fn row(committed: &str, name: &str) -> Result<(String, String, Vec<i64>)> {
+    let words = committed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let Some(words) = words.into_iter().find(|words| words.first() == Some(&name)) else {
+        return Err(format!("{}: no row {name}", file().display()).into());
+    };
+    let [_, linux, inlined, ours @ ..] = words.as_slice() else { return Err(format!("row {name} is cut").into()) };
+    let ours = ours.iter().map(|word| word.parse()).collect::<std::result::Result<Vec<_>, _>>()?;
+    Ok((linux.to_string(), inlined.to_string(), ours))
+}
+
+/// The C program on an archive; none, said aloud, where the compiler has no such target.
+fn built(build: &Build) -> Result<Option<PathBuf>> {
+    let Some(archive) = archive_of(build.name, build.features)? else { return Ok(None) };
+    let program = scratch("door")?.join(build.name);
+    let sources = ["machine.c", "paths.c"].map(|name| crate_dir().join("benches/door").join(name));
+    let mut gcc = Command::new("gcc");
+    gcc.args([
+        "-std=gnu11",
+        "-O2",
+        "-Wall",
+        "-Wextra",
+        "-Wpedantic",
+        "-Werror",
+        "-static",
+        "-no-pie",
+        "-fno-pie",
+        "-I",
+    ]);
+    gcc.arg(crate_dir().join("include")).args(build.defines).args(sources).arg(archive).arg("-o").arg(&program);
+    run(&mut gcc)?;
+    Ok(Some(program))
+}
+
+/// Instructions of one walk of a path, by function: what the second half of the walks takes, divided by their number,
+/// since the path's set-up calls the same functions.
+fn counted(program: &Path, number: u64, function: &str) -> Result<Vec<(String, i64)>> {
+    const TURNS: u64 = 8;
+    let of =
+        |turns: u64| -> Result<Counts> { Ok(step::count(program, [number, turns], function, "finish_elsewhere")?) };
+    let (short, long) = (of(TURNS)?, of(2 * TURNS)?);
+    let per_turn = |(name, count): (&String, &u64)| {
+        let more = count - short.get(name).copied().unwrap_or(0);
+        (name.clone(), (more as f64 / TURNS as f64).round() as i64)
+    };
+    Ok(long.iter().map(per_turn).filter(|(_, count)| *count != 0).collect())
+}
+
+fn total(program: &Path, path: &Walk) -> Result<i64> {
+    let of =
+        |number| -> Result<i64> { Ok(counted(program, number, path.function)?.iter().map(|(_, count)| count).sum()) };
+    Ok(of(path.number)? - path.less.map_or(Ok(0), of)?)
+}
+
+fn by_function(program: &Path) -> Result<ExitCode> {
+    for path in PATHS.iter().filter(|path| path.less.is_none()) {
+        println!("{}", path.name);
+        let mut rows = counted(program, path.number, path.function)?;
+        rows.sort_by_key(|(_, count)| -count);
+        for (name, count) in rows {
+            println!("  {count:>6}  {name}");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

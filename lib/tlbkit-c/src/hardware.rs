@@ -1,0 +1,186 @@
+//! One CPU of the kernel's, as the protocol's [`Hardware`]: by the table of functions, or by names.
+
+use core::cell::Cell;
+
+use tlbkit::{
+    AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
+};
+
+use crate::functions::Ops;
+use crate::ops::{LateChoice, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
+use crate::panic::{Text, stop};
+use crate::space::{Set, Space};
+use crate::status::Status;
+use crate::storage::SpaceStorage;
+
+/// Names in the kernel's hook all who are missing.
+#[cold]
+#[inline(never)]
+fn stop_unanswered(missing: Missing<'_>) -> ! {
+    let (mut text, mut before) = (Text::new("a flush is not answered by "), "CPU ");
+    missing.each(|cpu| {
+        text.push(before);
+        text.push_number(cpu.0);
+        before = ", CPU ";
+    });
+    stop(&text, file!(), line!())
+}
+
+/// One CPU of the kernel's. It is used on that CPU alone: the cell is nobody else's.
+pub(crate) struct KernelHardware {
+    pub(crate) ops: &'static Ops,
+    pub(crate) cpu: u32,
+    /// The protocol has found it elsewhere.
+    is_elsewhere: Cell<bool>,
+}
+
+impl KernelHardware {
+    #[inline(always)]
+    pub(crate) const fn new(ops: &'static Ops, cpu: u32) -> Self {
+        Self { ops, cpu, is_elsewhere: Cell::new(false) }
+    }
+
+    /// A call begins that may wait.
+    pub(crate) fn begin(&self) {
+        self.is_elsewhere.set(false);
+    }
+
+    /// Refuses a call in another CPU's name, as far as the kernel can tell.
+    pub(crate) fn assert_here(&self) -> Result<(), Status> {
+        match self.this_cpu() {
+            Some(here) if here.0 != self.cpu => Err(Status::WrongCpu),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses to go on after a wait in which the task was found on another CPU.
+    #[inline(always)]
+    pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
+        if cfg!(feature = "checked") && self.is_elsewhere.get() { Err(Status::WrongCpu) } else { Ok(()) }
+    }
+}
+
+impl Hardware for KernelHardware {
+    type Set = Set;
+    type Token = SpaceToken;
+
+    fn features(&self) -> Features {
+        // SAFETY: a function of the kernel's table, which lives as long as the machine, called as the header says.
+        let bits = unsafe { (self.ops.features)(self.cpu) };
+        Features { pcid: bits & TLBKIT_FEATURE_PCID != 0, invpcid: bits & TLBKIT_FEATURE_INVPCID != 0 }
+    }
+
+    #[inline(always)]
+    fn write_cr3(&self, cr3: Cr3) {
+        self.ops.hot.write_cr3(self.cpu, cr3.0);
+    }
+
+    #[inline(always)]
+    fn invlpg(&self, va: VirtAddr) {
+        self.ops.hot.invlpg(self.cpu, va.0);
+    }
+
+    fn invpcid(&self, what: Invpcid) {
+        let (kind, pcid, va) = what.operands();
+        self.ops.hot.invpcid(self.cpu, kind as u32, u32::from(pcid.0), va.0);
+    }
+
+    fn toggle_pge(&self) {
+        self.ops.hot.toggle_pge(self.cpu);
+    }
+
+    #[inline(always)]
+    fn send_ipi(&self, to: CpuId) {
+        self.ops.hot.send_ipi(self.cpu, to.0);
+    }
+
+    #[inline(always)]
+    fn send_ipi_to_others(&self) {
+        self.ops.hot.send_ipi_to_others(self.cpu);
+    }
+
+    fn relax(&self) {
+        self.ops.hot.relax(self.cpu);
+    }
+
+    fn late(&self, cpu: CpuId) -> Late {
+        // SAFETY: as above.
+        if unsafe { (self.ops.late)(self.cpu, cpu.0) } == LateChoice::AskAgain as u32 {
+            Late::AskAgain
+        } else {
+            Late::Wait
+        }
+    }
+
+    fn patience_turns(&self) -> u32 {
+        self.ops.patience_turns
+    }
+
+    fn patience_rounds(&self) -> u32 {
+        self.ops.patience_rounds
+    }
+
+    #[cold]
+    fn unanswered(&self, missing: Missing<'_>) {
+        match self.ops.unanswered {
+            // SAFETY: a function of the kernel's table, called as the header says.
+            Some(tell) => missing.each(|missing| unsafe { tell(self.cpu, missing.0) }),
+            None => stop_unanswered(missing),
+        }
+    }
+
+    #[inline(always)]
+    fn this_cpu(&self) -> Option<CpuId> {
+        #[cfg(feature = "checked")]
+        // SAFETY: as above.
+        return self.ops.this_cpu.map(|ask| CpuId(unsafe { ask() }));
+        #[cfg(not(feature = "checked"))]
+        None
+    }
+
+    fn wrong_cpu(&self, _named: CpuId, _here: CpuId) {
+        self.is_elsewhere.set(true);
+    }
+
+    #[inline(always)]
+    fn irqs_enabled(&self) -> bool {
+        self.ops.hot.irqs_enabled(self.cpu)
+    }
+
+    #[inline(always)]
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        let saved = self.ops.hot.irqs_save(self.cpu);
+        let result = f(&IrqsOff::assume());
+        self.ops.hot.irqs_restore(self.cpu, saved);
+        result
+    }
+
+    #[inline(always)]
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        // SAFETY: a token is the address of a made space (`space.rs`), and the protocol asks only while it is alive.
+        f(unsafe { &(*(token.0 as *const Space)).inner })
+    }
+
+    #[inline(always)]
+    fn event(&self, event: Event) {
+        let tell = |tell: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>, token: SpaceToken| {
+            // SAFETY: a function of the kernel's table, called as the header says.
+            tell.into_iter().for_each(|tell| unsafe { tell(self.cpu, token.0 as *mut SpaceStorage) });
+        };
+        match event {
+            Event::LastLazyReference(token) => tell(self.ops.last_lazy_reference, token),
+            Event::LazyLeft(token) => tell(self.ops.lazy_left, token),
+            _ => {}
+        }
+        #[cfg(feature = "events")]
+        if let (Some(tell), Some((kind, value))) = (self.ops.event, crate::events::told(event)) {
+            // SAFETY: as above.
+            unsafe { tell(self.cpu, kind as u32, value) };
+        }
+    }
+
+    fn now_cycles(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (self.ops.now_cycles)(self.cpu) }
+    }
+}

@@ -1,0 +1,147 @@
+// Flushes with flags, on one CPU alone, and what a kernel is told: each call does what its comment says, and no less.
+
+#include "machine.h"
+#include "use.h"
+
+enum { PAGE = 4096, FOREIGN = 55 };
+
+static void all_run_a(const char *policy) {
+    preset = policy;
+    machine_begin(policy);
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        switch_to(cpu, &space_a);
+}
+
+static void everything_goes_if_it_is_said(void) {
+    all_run_a("tlbkit");
+    for (uint32_t cpu = 0; cpu < CPUS; cpu++)
+        CHECK(touch(cpu, 6) == 2006);
+    set_page(&space_a, 6, FOREIGN);
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+    CHECK(touch(0, 6) == 2006 && touch(3, 6) == 2006);
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_EVERYTHING,
+                          TLBKIT_REASON_FORK));
+    CHECK(touch(0, 6) == FOREIGN && touch(3, 6) == FOREIGN);
+    CHECK(touch_kernel(0, 6) == 1006);
+    set_page(NULL, 6, FOREIGN);
+    OK(tlbkit_flush_kernel_range(&machine, 1, KERNEL_VA, 1, TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_EVERYTHING,
+                                 TLBKIT_REASON_KERNEL_REMOVE));
+    CHECK(touch_kernel(0, 6) == FOREIGN);
+}
+
+static const struct tlbkit_space *told_of;
+static void note_left(uint32_t cpu, struct tlbkit_space *space) {
+    CHECK(!irqs_on[cpu]);
+    told_of = space;
+}
+
+// A lazy CPU may walk what is freed: it is told, leaves, and says so.
+static void freed_tables_reach_lazy_cpus(void) {
+    struct tlbkit_hardware_ops telling = hardware;
+    telling.lazy_left = note_left;
+    table = &telling;
+    for (unsigned with_tables = 0; with_tables < 2; with_tables++) {
+        all_run_a("tlbkit");
+        go_idle(2);
+        told_of = NULL;
+        interrupts[2] = 0;
+        irqs_on[2] = false;
+        CHECK(tlbkit_loaded(&machine, 2) >> 12 == root_of(&space_a) >> 12);
+        irqs_on[2] = true;
+        OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1,
+                              TLBKIT_STRIDE_PAGE4K | (with_tables ? TLBKIT_FLUSH_TABLES_FREED : 0),
+                              TLBKIT_REASON_FREE_TABLE));
+        CHECK(interrupts[2] == with_tables);
+        CHECK(told_of == (with_tables ? &space_a : NULL));
+        irqs_on[2] = false;
+        CHECK(tlbkit_loaded(&machine, 2) == (with_tables ? root_of(NULL) : root_of(&space_a) + 1));
+        irqs_on[2] = true;
+    }
+    table = &hardware;
+}
+
+// Kernel tables that are freed: paths to them go, so it is not page by page.
+static void freed_kernel_tables_drop_all(void) {
+    all_run_a("tlbkit");
+    CHECK(touch(1, 2) == 2002);
+    set_page(&space_a, 2, FOREIGN);
+    OK(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA, 1, TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_TABLES_FREED,
+                                 TLBKIT_REASON_KERNEL_REMOVE));
+    CHECK(touch(1, 2) == FOREIGN);
+}
+
+static void a_span_is_five_hundred_and_twelve_gib(void) {
+    all_run_a("tlbkit");
+    CHECK(touch(1, 2) == 2002);
+    set_page(&space_a, 2, FOREIGN);
+    OK(tlbkit_flush_range(&machine, 0, &space_a, 0, 1, TLBKIT_STRIDE_SPAN512G | TLBKIT_FLUSH_TABLES_FREED,
+                          TLBKIT_REASON_FREE_TABLE));
+    CHECK(touch(1, 2) == FOREIGN);
+    CHECK(tlbkit_flush_range(&machine, 0, &space_a, 0, 1, 38, TLBKIT_REASON_FORK) == TLBKIT_STATUS_BAD_VALUE);
+}
+
+static enum tlbkit_status patch(uint32_t page) {
+    return tlbkit_flush_range(&machine, 0, &space_a, USER_VA + page * PAGE, 1, TLBKIT_STRIDE_PAGE4K,
+                              TLBKIT_REASON_WRITE_PROTECT);
+}
+
+static void interrupts_may_be_off_if_nobody_must_be_told(void) {
+    preset = "alone";
+    machine_begin(NULL);
+    switch_to(0, &space_a);
+    switch_to(1, &space_a);
+    switch_to(1, &space_b); /* in the set, and needs no interrupt */
+    CHECK(touch(0, 1) == 2001);
+    set_page(&space_a, 1, FOREIGN);
+    irqs_on[0] = false;
+    OK(patch(1));
+    CHECK(touch(0, 1) == FOREIGN && interrupts[1] == 0);
+    irqs_on[1] = true;
+    switch_to(1, &space_a);
+    CHECK(touch(1, 1) == FOREIGN && touch(0, 3) == 2003);
+    set_page(&space_a, 3, FOREIGN);
+    CHECK(patch(3) == TLBKIT_STATUS_IRQS_OFF);
+    CHECK(tlbkit_flush_range_alone(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K) == TLBKIT_STATUS_IRQS_OFF);
+    CHECK(touch(0, 3) == FOREIGN && interrupts[1] == 0);
+    irqs_on[0] = true;
+    CHECK(tlbkit_flush_range_alone(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K) == TLBKIT_STATUS_IRQS_OFF);
+    OK(patch(3));
+    CHECK(interrupts[1] == 1);
+}
+
+// On one CPU alone, with and without isolation: others keep what they hold.
+static void one_cpu_drops(const char *policy) {
+    all_run_a(policy);
+    bool is_isolated = policy != NULL;
+    CHECK(touch(0, 1) == 2001 && touch(1, 1) == 2001 && touch_kernel(0, 2) == 1002 && touch_kernel(1, 2) == 1002);
+    set_page(&space_a, 1, FOREIGN);
+    set_page(NULL, 2, FOREIGN);
+    OK(tlbkit_flush_loaded_this_cpu(&machine, 0));
+    CHECK(touch(0, 1) == FOREIGN && touch(1, 1) == 2001 && touch_kernel(0, 2) == 1002);
+    OK(tlbkit_flush_kernel_this_cpu(&machine, 0, KERNEL_VA + 2 * PAGE, 1, TLBKIT_STRIDE_PAGE4K));
+    CHECK(touch_kernel(0, 2) == FOREIGN && touch_kernel(1, 2) == 1002);
+    unsigned before = invpcids;
+    OK(tlbkit_flush_all_this_cpu(&machine, 1));
+    CHECK(invpcids == before + 1 && touch(1, 1) == FOREIGN && touch_kernel(1, 2) == FOREIGN);
+    if (!is_isolated)
+        return;
+    /* Kernel pages are not global: what other slots hold of them is stale. The next switch to one flushes it. */
+    switch_to(0, &space_b);
+    switch_to(0, &space_a);
+    CHECK(touch(0, 4) == 2004);
+    switch_to(0, &space_b);
+    OK(tlbkit_flush_kernel_this_cpu(&machine, 0, KERNEL_VA, 1, TLBKIT_STRIDE_PAGE4K));
+    set_page(&space_a, 4, FOREIGN);
+    switch_to(0, &space_a);
+    CHECK(touch(0, 4) == FOREIGN);
+}
+
+void flush_everything(void) {
+    everything_goes_if_it_is_said();
+    freed_tables_reach_lazy_cpus();
+    freed_kernel_tables_drop_all();
+    a_span_is_five_hundred_and_twelve_gib();
+    interrupts_may_be_off_if_nobody_must_be_told();
+    one_cpu_drops(NULL);
+    one_cpu_drops("tlbkit:pti=on");
+}
