@@ -48,8 +48,8 @@ const fn spinning(cpus: u32, rounds: u64, case: Case) -> Case {
 
 /// Of a workload whose threads touch no page at the same time.
 const FLUSHES: &[&str] = &["faults", "flushes", "flush_pages", "full_flushes", "RemovePte local", "CopyOnWrite local"];
-/// Of processes that share nothing but what a fork leaves: of two that write such a page, the second copies it too if it
-/// comes before the first has let go, so flushes of one page may be more.
+/// Of processes that share nothing but what a fork leaves: of two that write such a page, the second copies it too if
+/// it comes before the first has let go, so flushes of one page may be more.
 const NO_SHOOTDOWN: &[&str] = &["faults", "full_flushes", "RemovePte remote"];
 
 /// Runs for an emulator that has tags.

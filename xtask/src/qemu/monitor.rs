@@ -186,8 +186,8 @@ fn hunt<'a>(
 }
 
 /// What is wrong with a run. With a bug, one that does not end has found nothing; without, it must end, and the TLB
-/// must have had room for everything. With or without, a space that nobody frees is wrong; a CPU that idles when the run
-/// ends still holds at most one, as `Cpu::destroy_later` promises.
+/// must have had room for everything. With or without, a space that nobody frees is wrong; a CPU that idles when the
+/// run ends still holds at most one, as `Cpu::destroy_later` promises.
 fn found(mutant: &str, ended: &Ended, cpus: u32) -> Option<String> {
     let has_bug = mutant != NO_MUTANT;
     if ended.kind() == "failure" || !has_bug && !ended.is_fine() {
