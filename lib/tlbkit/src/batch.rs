@@ -139,7 +139,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// [`flush_range`](Self::flush_range) needs no more than it does anyway. What is left are changes that need no
     /// flush: call this before another frame is mapped where an entry was found gone.
     ///
-    /// # Panics As [`TlbGather::flush`](crate::TlbGather::flush).
+    /// # Panics
+    /// As [`TlbGather::flush`](crate::TlbGather::flush).
     pub fn drain(&self, space: &AddressSpace<H::Set>) {
         self.assert_here();
         if self.tlb.owed.has(space.id) {
