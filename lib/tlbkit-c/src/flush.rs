@@ -44,8 +44,8 @@ impl Flush {
     }
 
     /// Tells no other CPU.
-    #[inline(never)]
-    fn alone(&self, door: &Door, space: &Space) -> Result<(), Status> {
+    #[inline(always)]
+    fn alone(self, door: &Door, space: &Space) -> Result<(), Status> {
         let alone = door.cpu().flush_range_alone(&space.inner, self.range.va, self.pages(), self.range.stride);
         alone.map_err(|_others| Status::IrqsOff)
     }

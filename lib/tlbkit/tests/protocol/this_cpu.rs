@@ -1,7 +1,7 @@
 //! A flush of this CPU alone: for entries that allow more than it remembers. It tells nobody and promises nothing of
 //! others.
 
-use tlbkit::{Features, Invpcid, Isolation, Policy, Stride, UserFlush, VirtAddr};
+use tlbkit::{Features, Invpcid, Isolation, OthersMustFlush, Policy, Stride, UserFlush, VirtAddr};
 
 use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World, interrupted, invlpgs};
 
@@ -50,6 +50,24 @@ fn both_halves_forget_by_invpcid_or_on_the_way_out() {
         assert_ne!(world.touch_in_kernel(0, USER), Some(before), "{user_flush:?}");
         assert_ne!(world.touch(0, USER), Some(before), "{user_flush:?}");
     }
+}
+
+/// With interrupts off: right where no other CPU uses the space, and refused where one does.
+#[test]
+fn a_flush_that_may_tell_nobody_says_whether_somebody_must_be_told() {
+    let (world, before) = outdated(Policy::default(), MODERN);
+    let alone =
+        |space| world.quiet(0, |cpu, _irqs| cpu.flush_range_alone(world.at(space), VirtAddr(USER), 1, Stride::Page4K));
+    assert_eq!(alone(0), Err(OthersMustFlush));
+    assert_eq!(interrupted(&world.log(0)), vec![]);
+    assert_ne!(world.touch(0, USER), Some(before));
+    assert_eq!(world.touch(1, USER), Some(before), "it was not told");
+    let other = world.space();
+    world.switch(1, other);
+    assert_eq!(alone(0), Ok(()), "it runs something else");
+    world.switch(1, 0);
+    assert_ne!(world.touch(1, USER), Some(before), "it finds the generation");
+    assert_eq!(alone(other), Ok(()), "a space that no CPU runs");
 }
 
 #[test]
