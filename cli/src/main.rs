@@ -17,18 +17,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use lab::terminal::{Ending, Format};
-use verbs::Verb;
-
-/// What TLB flush policies cost: the tlbkit library on a simulated x86-64 multiprocessor.
-#[derive(Parser)]
-#[command(name = "tlbkit", version, after_help = "Start with: tlbkit reproduce")]
-struct Arguments {
-    /// JSON Lines on standard output, one object a row
-    #[arg(long, global = true)]
-    json: bool,
-    #[command(subcommand)]
-    verb: Verb,
-}
+use verbs::Arguments;
 
 fn main() -> ExitCode {
     // Whoever reads our output may stop early, as `head` does.

@@ -160,3 +160,29 @@ fn wrong_input_is_one_line_and_status_2() {
     }
     assert_eq!(sweep(&folder, &["run", "plan", "--shard", "4/3"]).status.code(), Some(2));
 }
+
+/// Runs a block of a shell with the command as built for this test first on the PATH, and gives the rows it ends with.
+fn rows_of_block(block: &str, folder: &Path) -> String {
+    let built = Path::new(env!("CARGO_BIN_EXE_tlbkit")).parent().unwrap().to_path_buf();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([built].into_iter().chain(std::env::split_paths(&path))).unwrap();
+    let output = Command::new("sh").args(["-ec", block]).current_dir(folder).env("PATH", path).output().unwrap();
+    assert!(output.status.success(), "{block}{}", String::from_utf8_lossy(&output.stderr));
+    fs::read_to_string(folder.join("results.jsonl")).unwrap()
+}
+
+#[test]
+fn what_the_page_on_sweeps_says_gives_the_same_bytes_whoever_runs_the_shards() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/sweeps.md");
+    let page = fs::read_to_string(page).unwrap();
+    let blocks: Vec<_> =
+        page.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap_or_default()).collect();
+    let [by_xargs, by_parallel] = blocks.as_slice() else { panic!("two blocks can be run: {blocks:?}") };
+    let rows = rows_of_block(by_xargs, &folder("xargs"));
+    assert_eq!(rows.lines().count(), 4, "two policies and two seeds: {rows}");
+    if Command::new("parallel").arg("--version").output().is_err() {
+        return println!("skipped: no GNU parallel");
+    }
+    assert!(by_parallel.contains("parallel"), "{by_parallel}");
+    assert_eq!(rows_of_block(by_parallel, &folder("parallel")), rows);
+}

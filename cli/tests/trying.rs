@@ -148,3 +148,69 @@ fn wrong_input_is_one_line_and_status_2() {
         assert_eq!(output.status.code(), Some(2), "{message}");
     }
 }
+
+/// Two threads whose blocks all lie on top of their arenas, and go back to the kernel each time.
+const LOAD: &str = r#"
+    #include <pthread.h>
+    #include <stdlib.h>
+    static void *work(void *nothing) {
+        for (int round = 0; round < 300; round++) {
+            volatile char *blocks[20];
+            for (int n = 0; n < 20; n++) {
+                blocks[n] = malloc(60000);
+                for (int at = 0; at < 60000; at += 4096)
+                    blocks[n][at] = 1;
+            }
+            for (int n = 19; n >= 0; n--)
+                free((void *)blocks[n]);
+        }
+        return nothing;
+    }
+    int main(void) {
+        pthread_t threads[2];
+        for (int n = 0; n < 2; n++)
+            pthread_create(&threads[n], 0, work, 0);
+        for (int n = 0; n < 2; n++)
+            pthread_join(threads[n], 0);
+        return 0;
+    }
+"#;
+
+#[test]
+fn the_whole_way_from_a_command_to_what_held() {
+    let root = machine("whole");
+    let (source, program) = (root.join("load.c"), root.join("load"));
+    fs::write(&source, LOAD).unwrap();
+    let built = Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&program).arg(&source).status();
+    if !built.is_ok_and(|status| status.success()) {
+        return println!("skipped: no gcc");
+    }
+    let (root, program) = (root.to_str().unwrap(), program.to_str().unwrap());
+    let output = run(&["--json", "tune", "--try", "--root", root, "--", program]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(2) {
+        assert!(said.lines().count() == 1, "{said}");
+        return println!("skipped: {said}");
+    }
+    let rows: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let verdicts: Vec<_> = rows.iter().filter(|row| row["kind"] == "verdict").collect();
+    let is_glibc = |row: &&&Value| row["changes"][0].as_str().unwrap().starts_with("GLIBC_TUNABLES=");
+    let glibc = verdicts.iter().find(is_glibc).unwrap_or_else(|| panic!("its allocator is found and tried: {rows:?}"));
+    assert_eq!(glibc["verdict"], "yes", "{glibc}");
+    assert!(verdicts.len() <= 3 && output.status.code() == Some(0), "{verdicts:?}");
+    let setting = rows.iter().find(|row| row["knob"] == "allocator").unwrap();
+    assert!(setting["remark"].as_str().unwrap().starts_with("Switches off: "), "{setting}");
+}
+
+#[test]
+fn a_doctor_names_the_command_for_each_lack() {
+    let root = machine("doctor");
+    let output = run(&["--json", "doctor", "--root", root.to_str().unwrap()]);
+    let rows: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |what: &str| rows.iter().find(|row| row["what"] == what).unwrap();
+    assert_eq!(of("tracefs")["run"], "sudo mount -t tracefs none /sys/kernel/tracing");
+    assert_eq!((&of("tracefs")["state"], &of("thp")["state"]), (&"lacking".into(), &"fine".into()));
+    assert_eq!(output.status.code(), Some(1));
+}

@@ -15,6 +15,13 @@ use crate::output::table::grid;
 pub(crate) struct TraceArguments {
     /// A trace: of `tlbkit record`, perf.data, or the text of perf script; packed by zstd or not
     pub(crate) trace: PathBuf,
+    #[command(flatten)]
+    pub(crate) pricing: PricingArguments,
+}
+
+/// By whom a trace was recorded, and where it is priced.
+#[derive(Args, Clone)]
+pub(crate) struct PricingArguments {
     /// A machine of `tlbkit list machines`, or a file, such as `tlbkit calibrate` writes
     #[arg(long, default_value = "recent-vm")]
     pub(crate) machine: String,
@@ -34,7 +41,7 @@ pub(crate) struct Trace {
 
 impl TraceArguments {
     pub(crate) fn read(&self) -> Result<Trace> {
-        let machine = machine(&self.machine)?;
+        let machine = machine(&self.pricing.machine)?;
         let recording = self.recording(Paging::AsRecorded)?;
         let name = self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         Ok(Trace { recording, prices: Prices::new(&machine), machine, name })
@@ -71,7 +78,7 @@ impl Trace {
     }
 
     pub(crate) fn agreement(&self, recorder: &Tally) -> Vec<Agreement> {
-        agreement(&self.recording.summary, recorder)
+        agreement(&self.recording.summary, recorder, &self.recording.deduced)
     }
 
     /// What a page says of itself, a paragraph each.
@@ -95,7 +102,10 @@ pub(crate) fn agreement_table(rows: &[Agreement]) -> String {
 pub(crate) fn agreement_cells(rows: &[Agreement]) -> (Vec<String>, Vec<Vec<String>>) {
     let row = |row: &Agreement| {
         let percent = row.percent().map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1}"));
-        vec![row.quantity.clone(), row.recorded.to_string(), row.replayed.to_string(), percent]
+        vec![row.quantity.clone(), row.recorded.to_string(), row.told.to_string(), row.replayed.to_string(), percent]
     };
-    (["agreement", "recorded", "replayed", "%"].map(String::from).to_vec(), rows.iter().map(row).collect())
+    (
+        ["agreement", "recorded", "of it told", "replayed", "% of the rest"].map(String::from).to_vec(),
+        rows.iter().map(row).collect(),
+    )
 }

@@ -35,6 +35,11 @@ pub(crate) struct WatchArguments {
 }
 
 impl WatchArguments {
+    /// To watch this command to its end.
+    pub(crate) fn of_command(command: &[OsString]) -> Self {
+        Self { pid: None, all_cpus: false, duration: None, stacks: false, command: command.to_vec() }
+    }
+
     /// Whether it names somebody, and a sensible time.
     pub(crate) fn check(&self) -> Result<()> {
         if self.pid.is_none() && !self.all_cpus && self.command.is_empty() {

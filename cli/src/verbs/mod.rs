@@ -5,8 +5,10 @@
 mod boot;
 mod calibrate;
 mod check;
+mod doctor;
 mod list;
 mod observe;
+mod pages;
 mod record;
 mod replay;
 mod reproduce;
@@ -16,9 +18,20 @@ mod trying;
 mod tune;
 
 use anyhow::Result;
-use clap::Subcommand;
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::lab::terminal::{Ending, Format};
+
+/// What TLB flush policies cost: the tlbkit library on a simulated x86-64 multiprocessor.
+#[derive(Parser)]
+#[command(name = "tlbkit", version, after_help = "Start with: tlbkit reproduce")]
+pub(crate) struct Arguments {
+    /// JSON Lines on standard output, one object a row
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
 
 #[derive(Subcommand)]
 pub(crate) enum Verb {
@@ -44,6 +57,10 @@ pub(crate) enum Verb {
     Try(trying::TryArguments),
     /// What this host costs, as a machine file
     Calibrate(calibrate::CalibrateArguments),
+    /// What this machine allows, and the command for each lack
+    Doctor(doctor::DoctorArguments),
+    /// Manual pages and completions for shells, into a folder
+    Pages(pages::PagesArguments),
     /// Machines, policies, workloads and experiments
     List(list::ListArguments),
 }
@@ -62,6 +79,8 @@ pub(crate) fn execute(verb: &Verb, format: Format) -> Result<Ending> {
         Verb::Tune(arguments) => tune::execute(arguments, format),
         Verb::Try(arguments) => trying::execute(arguments, format),
         Verb::Calibrate(arguments) => calibrate::execute(arguments, format),
+        Verb::Doctor(arguments) => doctor::execute(arguments, format),
+        Verb::Pages(arguments) => pages::execute(arguments, Arguments::command(), format),
         Verb::List(arguments) => list::execute(arguments, format),
     }
 }

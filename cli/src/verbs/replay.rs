@@ -44,7 +44,7 @@ pub(crate) struct ReplayArguments {
 /// Replays it.
 pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<Ending> {
     [&arguments.html, &arguments.perfetto].into_iter().flatten().try_for_each(|file| check_place(file))?;
-    let recorder = policy::parse(&arguments.subject.recorded_by)?;
+    let recorder = policy::parse(&arguments.subject.pricing.recorded_by)?;
     let policies = policies(arguments, recorder)?;
     let trace = arguments.subject.read()?;
     let answers = answers(&trace, policies);
@@ -63,7 +63,7 @@ pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<End
 
 /// The recording kernel's first: what the others are compared with, and what says how far to trust them.
 fn policies(arguments: &ReplayArguments, recorder: Policy) -> Result<Vec<(String, Policy)>> {
-    let mut policies = vec![(arguments.subject.recorded_by.clone(), recorder)];
+    let mut policies = vec![(arguments.subject.pricing.recorded_by.clone(), recorder)];
     for text in &arguments.policy {
         let policy = policy::parse(text)?;
         if policies.iter().all(|(name, _)| name != text) {

@@ -4,10 +4,12 @@ mod advice;
 mod allocator;
 mod knob;
 mod report;
+mod trying;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use rayon::prelude::*;
 use serde_json::{Value, json};
@@ -15,64 +17,116 @@ use tlbkit_replay::replay;
 
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::lab::trace::{TraceArguments, agreement_table};
+use crate::lab::trace::{PricingArguments, TraceArguments, agreement_table};
+use crate::lab::trial::TrialArguments;
+use crate::lab::watching::Stopping;
 use crate::output::file::check_place;
 use crate::output::table::grid;
-use advice::{Advice, HEAD, Tuned, Worth, cells, verdict};
+use advice::{Advice, HEAD, Tuned, cells, verdict};
 use knob::Knob;
 
 /// What to tune for.
 #[derive(Args)]
-#[command(after_help = "Example: tlbkit tune recorded.tlbtrace --machine recent-vm")]
+#[command(after_help = "Examples:\n  tlbkit tune recorded.tlbtrace --machine recent-vm\n  \
+    tlbkit tune --try -- ./service --once\n\n\
+    Exit status with --try: 0 something held, 1 nothing did, 2 it could not be tried.")]
 pub(crate) struct TuneArguments {
+    /// A trace: of `tlbkit record`, perf.data, or the text of perf script; with --try and none, the command is recorded
+    #[arg(required_unless_present = "try_best")]
+    trace: Option<PathBuf>,
     #[command(flatten)]
-    subject: TraceArguments,
+    pricing: PricingArguments,
     /// A report, as one file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Try the three settings that look best on the command, as `tlbkit try` does, and tell which held
+    #[arg(long = "try", requires = "command")]
+    try_best: bool,
+    #[command(flatten)]
+    trial: TrialArguments,
+    /// The command to try them on; what it writes goes to standard error once, and is thrown away in the trials
+    #[arg(last = true, requires = "try_best")]
+    command: Vec<OsString>,
 }
 
-/// Tries everything.
+/// Tunes, and tries what came of it if that is wanted.
 pub(crate) fn execute(arguments: &TuneArguments, format: Format) -> Result<Ending> {
     arguments.html.as_deref().map_or(Ok(()), check_place)?;
-    let recorded_by = policy::parse(&arguments.subject.recorded_by)?;
-    let trace = arguments.subject.read()?;
+    policy::parse(&arguments.pricing.recorded_by)?;
+    if arguments.try_best {
+        return try_best(arguments, format);
+    }
+    let trace = arguments.trace.clone().context("no trace")?;
+    tell(&tune(arguments, trace)?, arguments, format)?;
+    Ok(Ending::AsExpected)
+}
+
+/// Records the command if there is no trace of it, ranks the settings, and tries the best.
+fn try_best(arguments: &TuneArguments, format: Format) -> Result<Ending> {
+    let TuneArguments { trial, command, .. } = arguments;
+    trial.check()?;
+    let stopping = Stopping::listen()?;
+    let folder = tempfile::tempdir()?;
+    let recorded = folder.path().join("command.tlbtrace");
+    if arguments.trace.is_none() {
+        trying::record(command, &recorded)?;
+    }
+    if stopping.is_wanted() {
+        return Ok(stopping.ending());
+    }
+    let tuned = tune(arguments, arguments.trace.clone().unwrap_or(recorded))?;
+    tell(&tuned, arguments, format)?;
+    trying::try_best(&tuned, command, trial, &stopping, format)
+}
+
+/// Replays the trace with each setting.
+fn tune(arguments: &TuneArguments, trace: PathBuf) -> Result<Tuned> {
+    let subject = TraceArguments { trace, pricing: arguments.pricing.clone() };
+    let recorded_by = policy::parse(&subject.pricing.recorded_by)?;
+    let trace = subject.read()?;
     let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine);
-    let knobs = knob::all(&trace, recorded_by, &recorder, &arguments.subject)?;
+    let knobs = knob::all(&trace, recorded_by, &recorder, &subject)?;
     let cpu_cycles = trace.cpu_cycles(&recorder);
+    let agreement = trace.agreement(&recorder);
     let bar = progress_bar(knobs.len());
     let (deduced, machine, prices) = (&trace.recording.deduced, &trace.machine, &trace.prices);
     let try_it = |knob: Knob| {
         let gain = recorder.bill.saving(&knob.replay(deduced, machine).bill, prices);
         bar.inc(1);
-        Advice { setting: knob.setting, gain, worth: Worth::of(gain, cpu_cycles) }
+        Advice::new(knob.setting, gain, cpu_cycles, &agreement)
     };
     let advice = knobs.into_par_iter().map(try_it).collect();
     bar.finish_and_clear();
-    let tuned = Tuned { trace, recorder, cpu_cycles, advice };
+    Ok(Tuned { trace, recorder, cpu_cycles, advice })
+}
+
+/// Prints it, and writes the report.
+fn tell(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> {
     if let Some(path) = &arguments.html {
-        report::write(&tuned, path)?;
+        report::write(tuned, path)?;
     }
     match format {
-        Format::Json => json(&tuned).iter().for_each(|row| say!("{row}")),
-        Format::Text => say!("{}", text(&tuned)),
+        Format::Json => json(tuned).iter().for_each(|row| say!("{row}")),
+        Format::Text => say!("{}", text(tuned)),
     }
-    Ok(Ending::AsExpected)
+    Ok(())
 }
 
 fn json(tuned: &Tuned) -> Vec<Value> {
     let agreement = tuned.trace.agreement(&tuned.recorder).into_iter().map(|row| {
         json!({
             "kind": "agreement", "quantity": row.quantity, "recorded": row.recorded, "replayed": row.replayed,
-            "agreement_pct": row.percent(),
+            "told": row.told, "agreement_pct": row.percent(),
         })
     });
     let share = |cycles: f64| 100.0 * cycles / tuned.cpu_cycles;
-    let advice = tuned.advice.iter().map(|Advice { setting, gain, worth }| {
+    let advice = tuned.advice.iter().map(|Advice { setting, gain, worth, doubt }| {
+        let changes: Vec<_> = setting.changes.iter().map(ToString::to_string).collect();
         json!({
             "kind": "setting", "knob": setting.knob, "setting": setting.value, "value": share(gain.value),
             "low": share(gain.low), "high": share(gain.high), "unit": "percent of CPU time",
-            "worth": worth.label(), "commands": setting.commands, "remark": setting.remark,
+            "worth": worth.label(), "doubt": doubt, "commands": setting.commands, "remark": setting.remark,
+            "changes": changes,
         })
     });
     agreement.chain(advice).collect()

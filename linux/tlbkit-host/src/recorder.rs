@@ -3,7 +3,7 @@
 //! It is told what to do through a named pipe. `ping` makes it hand out what it has buffered, so a live stream is never
 //! older than the last [`Recorder::nudge`], and its answer to the first one says that everything after is recorded.
 
-mod rights;
+pub(crate) mod rights;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};

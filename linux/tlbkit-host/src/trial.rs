@@ -18,6 +18,7 @@ pub use run::Quantity;
 
 use crate::error::{Error, Result};
 use crate::paired::PairedRatio;
+pub(crate) use run::can_count;
 use run::{Run, run};
 
 /// Pairs below which nothing is said.
@@ -155,6 +156,11 @@ enum Half {
 /// If the command cannot be run or fails without any change, or the machine refuses a setting. The machine is put back
 /// in any case; what cannot be put back stays in the journal, and the error says so.
 pub fn attempt(plan: &Plan<'_>, journal: Option<&Journal>) -> Result<Outcome> {
+    for change in plan.changes {
+        if change.entry(plan.root)?.is_some_and(|entry| entry.before == entry.during) {
+            return Err(Error::NoChange { text: change.to_string(), wanted: "is so already".to_owned() });
+        }
+    }
     let mut halves: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     let first = one(plan, journal, Half::Without)?;
     if first.is_stopped {
@@ -311,6 +317,14 @@ mod tests {
         assert_eq!(error.to_string(), "no-such-program: cannot be run");
         assert_eq!(fs::read_to_string(&file).unwrap(), "madvise");
         assert!(!Journal::is_left(root.path()));
+    }
+
+    #[test]
+    fn what_the_machine_has_already_is_no_change() {
+        let (root, _, command) = machine();
+        let changes = ["thp=madvise".parse().unwrap()];
+        let error = attempt(&plan(&command, &changes, root.path()), None).unwrap_err().to_string();
+        assert_eq!(error, "thp=madvise: is so already");
     }
 
     #[test]

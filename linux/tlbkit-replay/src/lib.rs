@@ -21,7 +21,7 @@ mod tally;
 
 pub use agreement::{Agreement, agreement};
 pub use bill::{Bill, CostItem, CostPart, Estimate, Prices};
-pub use deduce::{Deduced, Held, Paging, Resident};
+pub use deduce::{Deduced, Held, Paging, Process, Resident};
 pub use machine::{replay, replay_without};
 pub use op::{Cause, Extent, Op, OpKind, Pattern, Space, Taken, Who};
 pub use recording::{Recording, read};

@@ -1,8 +1,8 @@
 //! What each setting would have saved, and the verdict on it.
 
-use tlbkit_replay::{Estimate, Tally};
+use tlbkit_replay::{Agreement, Estimate, Tally};
 
-use super::knob::Setting;
+use super::knob::{HUGE_PAGES, Setting};
 use crate::lab::trace::Trace;
 use crate::output::range::{Sign, percent};
 
@@ -17,14 +17,21 @@ pub(super) enum Worth {
     /// It never costs, and the likely gain is worth it: measure.
     Perhaps,
     No,
+    /// The replay is wrong about what it rests on.
+    Withheld,
 }
+
+/// A row of the agreement below this is wrong, in percent.
+const AGREES: f64 = 80.0;
+/// Rows with fewer flushes are not worth a word.
+const ROW_LEAST: u64 = 100;
 
 impl Worth {
     pub(super) fn of(gain: Estimate, cpu_cycles: f64) -> Self {
         let least = WORTH * cpu_cycles;
         match gain {
             Estimate { low, .. } if low >= least => Self::Certainly,
-            Estimate { low, value, .. } if low > 0.0 && value >= least => Self::Perhaps,
+            Estimate { low, value, .. } if low >= 0.0 && value >= least => Self::Perhaps,
             _ => Self::No,
         }
     }
@@ -35,6 +42,7 @@ impl Worth {
             Self::Certainly => "worth trying",
             Self::Perhaps => "perhaps",
             Self::No => "no",
+            Self::Withheld => "withheld",
         }
     }
 }
@@ -45,6 +53,30 @@ pub(super) struct Advice {
     /// Cycles; below zero if it costs.
     pub(super) gain: Estimate,
     pub(super) worth: Worth,
+    /// Why the verdict is withheld, if it is: which row, and how it agrees.
+    pub(super) doubt: Option<String>,
+}
+
+impl Advice {
+    /// The verdict on `setting`, of which the replay says `gain`.
+    pub(super) fn new(setting: Setting, gain: Estimate, cpu_cycles: f64, agreement: &[Agreement]) -> Self {
+        // Whether a mapping is aligned for huge pages, and the kernel gives them, no trace says.
+        let low = if setting.knob == HUGE_PAGES { gain.low.min(0.0) } else { gain.low };
+        let gain = Estimate { low, ..gain };
+        let doubt = doubt(setting.rests_on, agreement);
+        let worth = if doubt.is_some() { Worth::Withheld } else { Worth::of(gain, cpu_cycles) };
+        Self { setting, gain, worth, doubt }
+    }
+}
+
+/// The worst row of those that a setting rests on, if it agrees badly.
+fn doubt(rests_on: &[&str], agreement: &[Agreement]) -> Option<String> {
+    let is_counted = |row: &&Agreement| {
+        rests_on.contains(&row.quantity.as_str()) && row.deduced().into_iter().max() >= Some(ROW_LEAST)
+    };
+    let rows = agreement.iter().filter(is_counted).filter_map(|row| Some((row, row.percent()?)));
+    let (row, percent) = rows.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, percent)| *percent < AGREES)?;
+    Some(format!("the row \"{}\" agrees to {percent:.0} % alone", row.quantity))
 }
 
 /// A trace with everything that was tried on it.
@@ -61,10 +93,40 @@ impl Tuned {
         percent(gain, self.cpu_cycles, Sign::Shown)
     }
 
+    /// What to try, best first: settings that may gain, of each knob the likeliest, and each change once. Of what the
+    /// replay is wrong about it has no word, and a trial has.
+    pub(super) fn candidates(&self) -> Vec<&Advice> {
+        let is_triable = |advice: &&Advice| !advice.setting.changes.is_empty() && advice.gain.value > 0.0;
+        let mut all: Vec<&Advice> = self.advice.iter().filter(is_triable).collect();
+        all.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
+        let mut candidates: Vec<&Advice> = Vec::new();
+        for advice in all {
+            let is_new = |other: &&Advice| {
+                other.setting.adds_to(&advice.setting) && other.setting.changes != advice.setting.changes
+            };
+            if candidates.iter().all(is_new) {
+                candidates.push(advice);
+            }
+        }
+        candidates
+    }
+
+    /// Settings on which there is no verdict, by the reason, one of each knob.
+    fn withheld(&self) -> Vec<(&str, &str)> {
+        let doubts = self.advice.iter().filter_map(|advice| Some((advice.setting.knob, advice.doubt.as_deref()?)));
+        let mut withheld = Vec::new();
+        for doubt in doubts {
+            if !withheld.contains(&doubt) {
+                withheld.push(doubt);
+            }
+        }
+        withheld
+    }
+
     /// The best of each knob that is worth it, best first.
     fn best(&self) -> Vec<&Advice> {
         let mut best: Vec<&Advice> = Vec::new();
-        for advice in self.advice.iter().filter(|advice| advice.worth != Worth::No) {
+        for advice in self.advice.iter().filter(|advice| matches!(advice.worth, Worth::Certainly | Worth::Perhaps)) {
             match best.iter_mut().find(|other| !advice.setting.adds_to(&other.setting)) {
                 Some(other) if other.gain.value < advice.gain.value => *other = advice,
                 Some(_) => {}
@@ -98,6 +160,10 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
             format!("Nothing worth changing: no setting is sure to gain {least} % of CPU time. Flushes cost {all}.");
         verdict.push((words, [].as_slice()));
     }
+    let withheld = tuned.withheld();
+    verdict.extend(withheld.into_iter().map(|(knob, why)| {
+        (format!("Withheld: {knob}: {why}, and what is said of {knob} rests on it. Only a trial tells."), [].as_slice())
+    }));
     verdict.extend(best.into_iter().map(|advice| {
         let Setting { knob, value, commands, remark, .. } = &advice.setting;
         let doubt = if advice.worth == Worth::Perhaps { "Perhaps: " } else { "Worth trying: " };
@@ -115,6 +181,18 @@ mod tests {
     #[test]
     fn advice_is_given_for_gains_that_are_sure_and_large() {
         let of = |low, value| Worth::of(Estimate { low, value, high: 100.0 }, 1000.0).label();
-        assert_eq!([of(1.0, 2.0), of(0.1, 2.0), of(0.1, 0.9), of(0.0, 50.0)], ["worth trying", "perhaps", "no", "no"]);
+        let worth = [of(1.0, 2.0), of(0.1, 2.0), of(0.0, 50.0), of(0.1, 0.9), of(-0.1, 50.0)];
+        assert_eq!(worth, ["worth trying", "perhaps", "perhaps", "no", "no"]);
+    }
+
+    #[test]
+    fn a_verdict_on_a_row_that_agrees_badly_is_withheld_and_names_it() {
+        let row =
+            |quantity: &str, recorded, told| Agreement { quantity: quantity.into(), recorded, replayed: 1000, told };
+        let rows = [row("a", 950, 0), row("b", 700, 0), row("c", 1000, 0), row("d", 980, 930)];
+        assert_eq!(doubt(&["a", "c"], &rows), None);
+        assert_eq!(doubt(&["a", "b"], &rows).unwrap(), "the row \"b\" agrees to 70 % alone");
+        assert_eq!(doubt(&["d"], &rows), None, "too few were deduced to say");
+        assert_eq!(doubt(&["e"], &rows), None, "the trace does not tell");
     }
 }

@@ -1,14 +1,14 @@
 //! Which tracepoints can be recorded here, and what a user must run where none can.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use crate::error::{Error, Result};
 
 /// The tracepoint without which nothing else is worth recording.
-pub(super) const FLUSH: &str = "tlb:tlb_flush";
+pub(crate) const FLUSH: &str = "tlb:tlb_flush";
 /// Where kernels show their tracepoints.
-const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
+pub(crate) const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kernel/debug/tracing/events"];
 
 /// Tracepoints, sorted out.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,13 +30,27 @@ pub fn available(wanted: &[&'static str]) -> Result<Available> {
     let user = if rustix::process::geteuid().is_root() { User::Root } else { User::Other };
     let folder = FOLDERS.into_iter().find(|folder| has_event(folder, FLUSH));
     let Some(folder) = folder else { return Err(no_tracepoints(user)) };
-    let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").ok();
-    match level.and_then(|text| text.trim().parse().ok()) {
-        Some(level) if level > -1 && user == User::Other => return Err(Error::NoRight { level }),
-        _ => {}
+    let level = level(Path::new("/proc/sys/kernel/perf_event_paranoid"));
+    if let Some(level) = level.filter(|_| !may_record_others(level)) {
+        return Err(Error::NoRight { level });
     }
     let (events, missing) = wanted.iter().partition(|event| has_event(folder, event));
     Ok(Available { events, missing })
+}
+
+/// What the file says of who may record what.
+pub(crate) fn level(file: &Path) -> Option<i32> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// Whether this user may record what concerns others.
+pub(crate) fn may_record_others(level: Option<i32>) -> bool {
+    rustix::process::geteuid().is_root() || level.is_none_or(|level| level <= -1)
+}
+
+/// The file of a tracepoint that whoever may record it can read.
+pub(crate) fn event_file(folder: &Path, event: &str) -> PathBuf {
+    folder.join(event.replace(':', "/")).join("id")
 }
 
 /// Who asks.
@@ -56,10 +70,10 @@ fn no_tracepoints(user: User) -> Error {
 
 /// Whether the kernel has the tracepoint, and this user may see it.
 fn has_event(folder: &str, event: &str) -> bool {
-    fs::read_to_string(Path::new(folder).join(event.replace(':', "/")).join("id")).is_ok()
+    fs::read_to_string(event_file(Path::new(folder), event)).is_ok()
 }
 
-fn has_program(name: &str) -> bool {
+pub(crate) fn has_program(name: &str) -> bool {
     env::var_os("PATH").is_some_and(|path| env::split_paths(&path).any(|folder| folder.join(name).is_file()))
 }
 

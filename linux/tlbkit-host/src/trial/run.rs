@@ -130,6 +130,11 @@ fn wait(child: Pid, is_stop_wanted: &dyn Fn() -> bool) -> Result<bool> {
     }
 }
 
+/// Whether the kernel lets us count flushes.
+pub(crate) fn can_count() -> bool {
+    Counters::open().0.iter().all(Option::is_some)
+}
+
 /// What the kernel counts of the command, where it lets us.
 struct Counters([Option<Counter>; 2]);
 

@@ -21,6 +21,7 @@ use crate::op::{Cause, OpKind, Space, Taken};
 pub use older::{Held, Resident};
 use pages::Pages;
 pub(crate) use people::People;
+pub use people::Process;
 pub(crate) use state::Deducer;
 use state::{CLONE_VM, Recorded, STACK_PAGE, Thread, USER_END};
 pub use state::{Deduced, Paging};
@@ -30,6 +31,7 @@ use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
 impl Deducer {
     pub(crate) fn finish(mut self) -> Deduced {
         self.done.residents = self.older.residents;
+        self.done.processes = self.people.processes();
         self.done
     }
 

@@ -8,6 +8,17 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use tlbkit_trace::{Event, EventKind, FaultMode, FlushReason, Name, Names};
 
+/// A process of the trace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: i32,
+    /// What its main thread was called last.
+    pub comm: Name,
+    /// The file of its program, as the exec named it; none if that was before the trace.
+    pub file: Option<Name>,
+}
+
 /// What a first reading tells.
 #[derive(Default)]
 pub(crate) struct People {
@@ -16,6 +27,8 @@ pub(crate) struct People {
     /// number texts in the order of the file, so a name of the first is one of the second.
     names: FxHashMap<i32, Name>,
     programs: FxHashSet<i32>,
+    /// The file of the program that each thread runs, of those that began in the trace.
+    files: FxHashMap<i32, Name>,
     /// When execs loaded their new spaces, by thread and time.
     execs: FxHashSet<(i32, u64)>,
     /// When each thread loaded a space without being switched to, last.
@@ -53,15 +66,29 @@ impl People {
             EventKind::Fault { mode: FaultMode::User, .. } | EventKind::Enter { .. } | EventKind::Leave { .. } => {
                 self.programs.insert(event.tid);
             }
-            EventKind::Exec { tid, old_tid, .. } => {
+            EventKind::Exec { tid, old_tid, path } => {
                 self.programs.insert(tid);
+                self.files.insert(tid, path);
                 self.execs.extend(self.loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
             }
-            EventKind::Fork { parent, child, .. } if self.programs.contains(&parent) => {
-                self.programs.insert(child);
+            EventKind::Fork { parent, child, .. } => {
+                if self.programs.contains(&parent) {
+                    self.programs.insert(child);
+                }
+                if let Some(&file) = self.files.get(&self.process_of(parent)) {
+                    self.files.insert(child, file);
+                }
             }
             _ => {}
         }
+    }
+
+    /// Every process, in order of its number.
+    pub(super) fn processes(&self) -> Vec<Process> {
+        let process = |(&pid, &comm)| Process { pid, comm, file: self.files.get(&pid).copied() };
+        let mut processes: Vec<_> = self.names.iter().map(process).collect();
+        processes.sort_unstable_by_key(|process| process.pid);
+        processes
     }
 
     /// True if the thread's exec loaded its new space at this time.

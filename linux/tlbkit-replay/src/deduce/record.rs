@@ -22,7 +22,7 @@ impl Deducer {
             FlushReason::LocalMmShootdown => {
                 if let Some(page) = task.store.take() {
                     self.ended = std::mem::replace(&mut task.recorded, Recorded::NOTHING);
-                    self.done.told += 1;
+                    self.tell(size);
                     self.copy(event, space, page);
                     self.ended = Recorded::NOTHING;
                 }
@@ -55,7 +55,15 @@ impl Deducer {
             // More than the ceiling, or found done already: so the call is all that tells.
             _ => range.clone(),
         };
-        self.done.told += self.ended.flushes.len() as u64;
+        let flushes = std::mem::take(&mut self.ended.flushes);
+        flushes.iter().for_each(|&size| self.tell(size));
+        self.ended.flushes = flushes;
         Some(self.ended.flushes.iter().map(|size| taken(&span(size), Stride::Page4K)).collect())
+    }
+
+    /// A flush is taken as its kernel recorded it.
+    fn tell(&mut self, size: FlushSize) {
+        self.done.told += 1;
+        *self.done.told_sizes.entry(size).or_default() += 1;
     }
 }

@@ -2,9 +2,10 @@
 
 use super::older::{Older, Resident};
 use super::pages::{Frames, Pages};
-use super::people::People;
+use super::people::{People, Process};
 use crate::op::{Cause, Op, OpKind, Space, Taken};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushSize, Name, Syscall};
@@ -28,6 +29,10 @@ pub struct Deduced {
     pub residents: Vec<Resident>,
     /// Revocations in processes older than the trace that are taken as its kernel recorded them.
     pub told: u64,
+    /// Those of them that the kernel recorded as flushes of this CPU's space, by size.
+    pub told_sizes: BTreeMap<FlushSize, u64>,
+    /// Who ran.
+    pub processes: Vec<Process>,
     /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
     pub most_pages: Vec<u64>,
     /// First and last event, on the recording's clock.

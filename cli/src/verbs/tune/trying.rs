@@ -1,0 +1,88 @@
+//! `tune --try`: the parts of the way from a command to the settings that held on it.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use tlbkit_host::recorder::available;
+use tlbkit_host::trial::{Change, Outcome, Verdict};
+use tlbkit_trace::EVENTS;
+
+use super::advice::Tuned;
+use crate::lab::recording::Recording;
+use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::trial::{TrialArguments, Tried, names, table};
+use crate::lab::watching::{Stopping, WatchArguments};
+
+/// Settings that are tried.
+const BEST: usize = 3;
+/// What perf may write while the command is recorded.
+const MEGABYTES_MAX: u64 = 1000;
+
+/// Records the command into `output`.
+pub(super) fn record(command: &[OsString], output: &Path) -> Result<()> {
+    let available = available(EVENTS)?;
+    let subject = WatchArguments::of_command(command);
+    // What the command writes goes to standard error, also for a person: it comes once, and is no part of the answer.
+    let format = Format::Json;
+    let recording =
+        Recording { subject: &subject, output, megabytes_max: MEGABYTES_MAX, available: &available, format };
+    let status = recording.make()?.run.status;
+    ensure!(status.is_none_or(|status| status == 0), "the command ended with status {}", status.unwrap_or(0));
+    Ok(())
+}
+
+/// Tries the best settings, and tells which held.
+pub(super) fn try_best(
+    tuned: &Tuned,
+    command: &[OsString],
+    trial: &TrialArguments,
+    stopping: &Stopping,
+    format: Format,
+) -> Result<Ending> {
+    let candidates: Vec<_> = tuned.candidates().into_iter().take(BEST).collect();
+    if candidates.is_empty() && format == Format::Text {
+        say!("\nNothing to try: no setting that can be tried may gain.");
+    }
+    let mut held = Vec::new();
+    for advice in candidates {
+        let changes = &advice.setting.changes;
+        let tried = match trial.attempt(changes, command, stopping) {
+            Ok(tried) => tried,
+            Err(error) => {
+                tell_untried(changes, &format!("{error:#}"), format);
+                continue;
+            }
+        };
+        tell(trial, &tried, format);
+        match trial.verdict(&tried) {
+            None => return Ok(stopping.ending()),
+            Some(Verdict::Yes) => held.push(tried),
+            Some(Verdict::No | Verdict::CannotTell) => {}
+        }
+    }
+    if format == Format::Text {
+        say!("{}", if held.is_empty() { "Nothing held." } else { "What held, and how to keep it:" });
+        for change in held.iter().flat_map(|tried| &tried.changes) {
+            say!("    {}", change.to_keep());
+        }
+    }
+    Ok(if held.is_empty() { Ending::NotAsExpected } else { Ending::AsExpected })
+}
+
+fn tell_untried(changes: &[Change], error: &str, format: Format) {
+    let changes = names(changes);
+    match format {
+        Format::Json => say!("{}", json!({"kind": "untried", "changes": [changes], "error": error})),
+        Format::Text => say!("\nNot tried: {changes}: {error}"),
+    }
+}
+
+fn tell(trial: &TrialArguments, tried: &Tried, format: Format) {
+    match (format, &tried.outcome) {
+        (Format::Json, _) => trial.json(tried).iter().for_each(|row| say!("{row}")),
+        (Format::Text, Outcome::Tried(all)) => say!("\n{}\n{}", trial.sentence(tried), table(all)),
+        (Format::Text, _) => say!("\n{}", trial.sentence(tried)),
+    }
+}
