@@ -106,6 +106,22 @@ fn a_task_that_migrated_is_told_when_the_wait_ends() {
 }
 
 #[test]
+fn a_task_that_migrated_is_told_when_the_wait_for_an_issued_flush_ends() {
+    let (world, space) = two();
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].here.set(Some(CpuId(0)));
+    let mut gather = world.gather(Owner::Space(space));
+    world.unhook(0, &mut gather, Owner::Space(space), &[USER]);
+    let pending = gather.issue(&world.cpu(0));
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+        world.cores[0].here.set(Some(CpuId(1)));
+        world.quiet(1, |cpu, irqs| cpu.answer(irqs));
+    }));
+    let said = complaint(|| _ = pending.wait(&world.cpu(0)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
+#[test]
 fn cpus_that_never_answer_are_named() {
     let world = World::new(Policy::default(), 4);
     world.map_kernel(KERNEL);
