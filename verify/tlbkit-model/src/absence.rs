@@ -3,7 +3,8 @@
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{CpuNumber, Presence, State, Step, Store};
+use crate::state::{CpuNumber, FIRST, Mailbox, Presence, State, Store};
+use crate::step::Step;
 
 impl Protocol {
     /// `Cpu::offline`.
@@ -34,7 +35,7 @@ impl Protocol {
     }
 
     pub(crate) fn forget_outbox(state: &mut State, cpu: CpuNumber, senders: u8) {
-        state.cpus[senders.trailing_zeros() as CpuNumber].outbox &= !(1 << cpu);
+        state.cpus[senders.trailing_zeros() as CpuNumber].outboxes[FIRST] &= !(1 << cpu);
         let others = senders & (senders - 1);
         if others != 0 {
             state.cpus[cpu].then(&[Step::ForgetOutbox(others)]);
@@ -46,10 +47,10 @@ impl Protocol {
         state.cpus[cpu].pending_user = u8::MAX;
     }
 
-    /// Of those that `cpu` waits for, the ones from which it may withdraw its request.
-    pub(crate) fn absent_targets(&self, state: &State, cpu: CpuNumber) -> u8 {
+    /// Of those that have not answered what is in `mailbox` of `cpu`, the ones from which it may withdraw its request.
+    pub(crate) fn absent_targets(&self, state: &State, cpu: CpuNumber, mailbox: Mailbox) -> u8 {
         let is_absent = |target: &CpuNumber| state.cpus[*target].presence == Presence::Absent;
         let absent = (0..state.cpus.len()).filter(is_absent).fold(0, |bits, target| bits | 1 << target);
-        if self.deviates(Deviation::NeverWithdraws) { 0 } else { absent & state.cpus[cpu].outbox }
+        if self.deviates(Deviation::NeverWithdraws) { 0 } else { absent & state.cpus[cpu].outboxes[mailbox] }
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{CpuNumber, Generation, Half, Presence, Request, Slot, State, Step};
+use crate::state::{CpuNumber, FIRST, Generation, Half, Mailbox, Presence, Request, SECOND, Slot, State};
+use crate::step::Step;
 
 impl Protocol {
     pub(crate) fn take_inbox(&self, state: &mut State, cpu: CpuNumber) {
@@ -18,21 +19,32 @@ impl Protocol {
         this.then(&[Step::CheckOutbox(senders)]);
     }
 
-    pub(crate) fn check_outbox(state: &mut State, cpu: CpuNumber, senders: u8) {
+    pub(crate) fn check_outbox(&self, state: &mut State, cpu: CpuNumber, senders: u8) {
         let sender = senders.trailing_zeros() as CpuNumber;
-        let is_waiting = state.cpus[sender].outbox & 1 << cpu != 0;
+        let is_waiting = state.cpus[sender].outboxes[FIRST] & 1 << cpu != 0;
         let others = senders & (senders - 1);
         if others != 0 {
             state.cpus[cpu].then(&[Step::CheckOutbox(others)]);
         }
         if is_waiting {
-            state.cpus[cpu].then(&[Step::ReadMailbox(sender)]);
+            state.cpus[cpu].then(&[Step::ReadMailbox(sender, FIRST)]);
+        } else if self.setup.mailboxes > 1 && !self.deviates(Deviation::FirstAloneLooked) {
+            state.cpus[cpu].then(&[Step::CheckSecond(sender)]);
         }
     }
 
-    pub(crate) fn read_mailbox(&self, state: &mut State, cpu: CpuNumber, sender: CpuNumber) {
-        let request = state.cpus[sender].mailbox.expect("the mailbox is written before the outbox");
-        let mut steps = [Step::CarryOut(request), Step::Acknowledge(sender)];
+    pub(crate) fn check_second(state: &mut State, cpu: CpuNumber, sender: CpuNumber) {
+        if state.cpus[sender].outboxes[SECOND] & 1 << cpu != 0 {
+            state.cpus[cpu].then(&[Step::ReadMailbox(sender, SECOND)]);
+        }
+    }
+
+    pub(crate) fn read_mailbox(&self, state: &mut State, cpu: CpuNumber, sender: CpuNumber, mailbox: Mailbox) {
+        let request = state.cpus[sender].mailboxes[mailbox].expect("the mailbox is written before the outbox");
+        if mailbox == FIRST && state.cpus[sender].is_several {
+            state.cpus[cpu].then(&[Step::CheckSecond(sender)]);
+        }
+        let mut steps = [Step::CarryOut(request), Step::Acknowledge(sender, mailbox)];
         if self.deviates(Deviation::AnswersFirst) {
             steps.reverse();
         }

@@ -55,11 +55,25 @@ pub enum Deviation {
     NeverWithdraws,
     /// A CPU that returns forgets the hints in its inbox after the requests behind them.
     ForgetsInbox,
+    /// A mailbox is written while a responder may be reading it.
+    MailboxReused,
+    /// Nobody counts how often a mailbox was used.
+    TurnStandsStill,
+    /// The first mailbox does not say that the other is in use.
+    FirstSilent,
+    /// It says so after the hint.
+    ToldTooLate,
+    /// A responder that is not asked by the first mailbox does not look at the other.
+    FirstAloneLooked,
+    /// The wait for an issued flush ends before its responders have answered.
+    IssuedIsOver,
+    /// The wait for a flush that found no mailbox asks nobody.
+    UnaskedIsOver,
 }
 
 impl Deviation {
     /// All of them.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 32] = [
         Self::JoinerUnfenced,
         Self::LazyExitUnfenced,
         Self::RunsTooEarly,
@@ -85,6 +99,13 @@ impl Deviation {
         Self::LazyUncounted,
         Self::NeverWithdraws,
         Self::ForgetsInbox,
+        Self::MailboxReused,
+        Self::TurnStandsStill,
+        Self::FirstSilent,
+        Self::ToldTooLate,
+        Self::FirstAloneLooked,
+        Self::IssuedIsOver,
+        Self::UnaskedIsOver,
     ];
 
     /// The world in which it is seen, and the property that it breaks there.
@@ -116,6 +137,13 @@ impl Deviation {
             Self::LazyUncounted => ("end, counted", must::DEAD),
             Self::NeverWithdraws => ("a CPU leaves", must::SERVED),
             Self::ForgetsInbox => ("a CPU comes back", must::SERVED),
+            Self::MailboxReused => ("a ring", must::USE),
+            Self::TurnStandsStill => ("a ring", must::NOT_THE_NEXT),
+            Self::FirstSilent => ("a ring", must::SERVED),
+            Self::ToldTooLate => ("a ring", must::SERVED),
+            Self::FirstAloneLooked => ("a ring", must::SERVED),
+            Self::IssuedIsOver => ("a ring", must::USE),
+            Self::UnaskedIsOver => ("a ring that is full", must::USE),
         }
     }
 }

@@ -4,20 +4,28 @@ use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{Change, CpuNumber, Fault, ITEMS, Presence, Request, SpaceNumber, State, Step, Store};
+use crate::state::{
+    Change, CpuNumber, FIRST, Fault, ITEMS, Mailbox, Presence, Request, SECOND, SpaceNumber, State, Store, Then,
+};
+use crate::step::Step;
 
 impl Protocol {
     /// The kernel changes a table, and calls `TlbGather::flush` or `Cpu::flush_range`; or it calls `Cpu::destroy`.
     pub(crate) fn begin_flush(&self, state: &mut State, cpu: CpuNumber, space: SpaceNumber, change: Change) {
         if change != Change::Destroy {
-            return state.cpus[cpu].then(&[Step::ChangeTable(space, change), Step::Advance(space, change)]);
+            return Self::begin_revoking(state, cpu, space, change, Then::Wait);
         }
         state.spaces[space].is_dying = true;
         if !self.is_counted() && !self.deviates(Deviation::DestroyTellsNobody) {
-            state.cpus[cpu].then(&[Step::Advance(space, change), Step::Ended(space)]);
+            state.cpus[cpu].then(&[Step::Advance(space, change, Then::Wait), Step::Ended(space)]);
         } else if state.spaces[space].lazy_references == 0 {
             self.end(state, space);
         }
+    }
+
+    /// The kernel changes a table, and calls `TlbGather::flush`, or `TlbGather::issue`.
+    pub(crate) fn begin_revoking(state: &mut State, cpu: CpuNumber, space: SpaceNumber, change: Change, then: Then) {
+        state.cpus[cpu].then(&[Step::ChangeTable(space, change), Step::Advance(space, change, then)]);
     }
 
     pub(crate) fn change_table(state: &mut State, cpu: CpuNumber, space: SpaceNumber, change: Change) {
@@ -28,7 +36,7 @@ impl Protocol {
     }
 
     /// A locked addition, which is a full barrier on x86: its steps wait for an empty store buffer.
-    pub(crate) fn advance(&self, state: &mut State, cpu: CpuNumber, number: SpaceNumber, change: Change) {
+    pub(crate) fn advance(&self, state: &mut State, cpu: CpuNumber, number: SpaceNumber, change: Change, then: Then) {
         let is_plain = self.deviates(Deviation::RevokerUnfenced);
         let versions = self.visible_versions(state, cpu, number);
         let space = &mut state.spaces[number];
@@ -49,7 +57,7 @@ impl Protocol {
             _ => false,
         };
         let request = Request { space: number, id: state.spaces[number].id, generation, change, is_trim };
-        state.cpus[cpu].then(&[Step::LookAlone(request)]);
+        state.cpus[cpu].then(&[Step::LookAlone(request, then)]);
     }
 
     /// What a CPU would read of a table, its own stores on their way included.
@@ -65,22 +73,37 @@ impl Protocol {
         versions
     }
 
-    pub(crate) fn look_alone(&self, state: &mut State, cpu: CpuNumber, request: Request) {
+    pub(crate) fn look_alone(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then) {
         let is_alone = state.spaces[request.space].members & !(1 << cpu) == 0;
         let runs_here = state.cpus[cpu].own_presence == Presence::Running(request.id);
-        let (here, others) = (Step::CarryOut(request), Step::ReadSet(request));
-        let steps = match self.setup.policy.local_flush {
-            _ if is_alone && runs_here => vec![here, Step::Return(request)],
-            LocalFlush::BeforeRemote => vec![here, others, Step::Wait, Step::Return(request)],
-            LocalFlush::WhileRemote => vec![others, here, Step::Wait, Step::Return(request)],
-        };
-        state.cpus[cpu].then(&steps);
+        if is_alone && runs_here {
+            return state.cpus[cpu].then(&[Step::CarryOut(request), Step::Return(request)]);
+        }
+        // Which of its mailboxes were issued it knows by itself.
+        if state.cpus[cpu].issued == 0 {
+            self.ask(state, cpu, request, then, FIRST)
+        } else {
+            state.cpus[cpu].then(&[Step::TakeMailbox(request, then, FIRST)])
+        }
     }
 
-    pub(crate) fn read_set(state: &mut State, cpu: CpuNumber, request: Request) {
+    /// The rest of a flush, once there is a mailbox for it.
+    pub(crate) fn ask(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
+        let (here, others) = (Step::CarryOut(request), Step::ReadSet(request, mailbox));
+        let first = match self.setup.policy.local_flush {
+            LocalFlush::BeforeRemote => [here, others],
+            LocalFlush::WhileRemote => [others, here],
+        };
+        match then {
+            Then::Wait => state.cpus[cpu].then(&[first[0], first[1], Step::Wait(mailbox), Step::Return(request)]),
+            Then::Return => state.cpus[cpu].then(&[first[0], first[1], Step::Leave(request, mailbox)]),
+        }
+    }
+
+    pub(crate) fn read_set(state: &mut State, cpu: CpuNumber, request: Request, mailbox: Mailbox) {
         let unread = state.spaces[request.space].members & !(1 << cpu);
         if unread != 0 {
-            state.cpus[cpu].then(&[Step::ReadPresence { request, unread, chosen: 0 }]);
+            state.cpus[cpu].then(&[Step::ReadPresence { request, unread, chosen: 0, mailbox }]);
         }
     }
 
@@ -91,6 +114,7 @@ impl Protocol {
         request: Request,
         unread: u8,
         mut chosen: u8,
+        mailbox: Mailbox,
     ) {
         let target = unread.trailing_zeros() as CpuNumber;
         let seen = state.cpus[target].presence;
@@ -104,13 +128,27 @@ impl Protocol {
         let unread = unread & (unread - 1);
         let this = &mut state.cpus[cpu];
         if unread != 0 {
-            return this.then(&[Step::ReadPresence { request, unread, chosen }]);
+            return this.then(&[Step::ReadPresence { request, unread, chosen, mailbox }]);
         }
         if chosen != 0 {
-            this.store(Store::Mailbox(request));
-            this.store(Store::Outbox(chosen));
-            this.then(&[Step::Hint(chosen)]);
+            self.post(state, cpu, request, chosen, mailbox);
         }
+    }
+
+    /// Writes a mailbox that is free, then its outbox; the hints come next.
+    fn post(&self, state: &mut State, cpu: CpuNumber, request: Request, chosen: u8, mailbox: Mailbox) {
+        let this = &mut state.cpus[cpu];
+        let is_told = mailbox == SECOND && !self.deviates(Deviation::FirstSilent);
+        let is_late = is_told && self.deviates(Deviation::ToldTooLate);
+        if is_told && !is_late {
+            this.store(Store::Several);
+        }
+        this.store(Store::Mailbox(mailbox, request, this.issued != 0));
+        this.store(Store::Outbox(mailbox, chosen));
+        if is_late {
+            this.then(&[Step::TellLate]);
+        }
+        this.then(&[Step::Hint(chosen)]);
     }
 
     fn must_tell(&self, seen: Presence, request: &Request) -> bool {
@@ -141,12 +179,12 @@ impl Protocol {
         }
     }
 
-    pub(crate) fn wait(&self, state: &mut State, cpu: CpuNumber) {
-        let absent = self.absent_targets(state, cpu);
+    pub(crate) fn wait(&self, state: &mut State, cpu: CpuNumber, mailbox: Mailbox) {
+        let absent = self.absent_targets(state, cpu, mailbox);
         let this = &mut state.cpus[cpu];
-        this.outbox &= !absent;
-        if this.outbox != 0 {
-            this.then(&[Step::TakeInbox, Step::Wait]);
+        this.outboxes[mailbox] &= !absent;
+        if this.outboxes[mailbox] != 0 {
+            this.then(&[Step::TakeInbox, Step::Wait(mailbox)]);
         }
     }
 

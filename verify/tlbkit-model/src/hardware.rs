@@ -4,7 +4,8 @@
 //! lets it read everything at once, as early as it can, because that is the worst case: whatever it may hold later
 //! was then read later, and is at most newer.
 
-use crate::state::{Cpu, CpuNumber, Entry, Half, ITEMS, Root, SpaceNumber, State, Step, Store, TABLE};
+use crate::state::{Cpu, CpuNumber, Entry, FIRST, Half, ITEMS, Mailbox, Root, SpaceNumber, State, Store, TABLE};
+use crate::step::Step;
 
 impl Cpu {
     /// What it does next, in the order of the list.
@@ -32,6 +33,15 @@ impl Cpu {
         self.cached(self.root.half, self.root.tag)
     }
 
+    /// The turn of one of its mailboxes, as it sees it: its own stores on their way included.
+    pub(crate) fn own_turn(&self, mailbox: Mailbox) -> u8 {
+        let own = self.buffer.iter().rev().find_map(|store| match *store {
+            Store::Turn(of, turn) if of == mailbox => Some(turn),
+            _ => None,
+        });
+        own.unwrap_or(self.turns[mailbox])
+    }
+
     /// INVLPG: an item of the loaded tag, and all paths of it.
     pub(crate) fn drop_item(&mut self, half: Half, item: usize) {
         let tag = &mut self.entries[half as usize][self.root.tag];
@@ -45,8 +55,15 @@ impl State {
     pub(crate) fn drain(&mut self, cpu: CpuNumber) {
         match self.cpus[cpu].buffer.remove(0) {
             Store::Presence(presence) => self.cpus[cpu].presence = presence,
-            Store::Mailbox(request) => self.cpus[cpu].mailbox = Some(request),
-            Store::Outbox(cpus) => self.cpus[cpu].outbox = cpus,
+            Store::Mailbox(mailbox, request, is_several) => {
+                self.cpus[cpu].mailboxes[mailbox] = Some(request);
+                if mailbox == FIRST {
+                    self.cpus[cpu].is_several = is_several;
+                }
+            }
+            Store::Several => self.cpus[cpu].is_several = true,
+            Store::Turn(mailbox, turn) => self.cpus[cpu].turns[mailbox] = turn,
+            Store::Outbox(mailbox, cpus) => self.cpus[cpu].outboxes[mailbox] = cpus,
             Store::Table(space, item, version) => self.spaces[space].versions[item] = version,
             Store::Generation(space, generation) => self.spaces[space].generation = generation,
         }

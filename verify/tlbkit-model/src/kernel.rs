@@ -2,7 +2,11 @@
 //! keeps a space until every call that leaves it has returned, and ends it only when nobody uses it.
 
 use crate::protocol::Protocol;
-use crate::state::{Budget, Change, CpuNumber, OTHER_PAGE, PAGE, Presence, SPACES, SpaceNumber, State, Step, Store};
+use crate::state::{Budget, Change, CpuNumber, OTHER_PAGE, PAGE, Presence, SPACES, SpaceNumber, State, Store};
+use crate::step::Step;
+
+/// Most flushes that are issued and not waited for at once.
+const ISSUED: usize = 3;
 
 /// What the kernel makes a CPU begin.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,6 +23,10 @@ pub enum Task {
     ComeBack,
     /// A space is changed.
     Flush(SpaceNumber, Change),
+    /// A space is changed, and the wait is left for later.
+    Issue(SpaceNumber, Change),
+    /// The wait for one of those that were issued, by age.
+    WaitFor(usize),
 }
 
 impl Task {
@@ -28,6 +36,8 @@ impl Task {
             Self::Switch(_) => &mut budget.switches,
             Self::Idle | Self::LeaveForKernel => &mut budget.idles,
             Self::GoOffline | Self::ComeBack => &mut budget.absences,
+            Self::Issue(..) => &mut budget.issues,
+            Self::WaitFor(_) => &mut budget.waits,
             Self::Flush(_, Change::Page(_)) => &mut budget.pages,
             Self::Flush(_, Change::Everything) => &mut budget.wholes,
             Self::Flush(_, Change::Table) => &mut budget.tables,
@@ -40,7 +50,11 @@ impl Task {
             [Change::Page(PAGE), Change::Page(OTHER_PAGE), Change::Everything, Change::Table, Change::Destroy];
         let of_space =
             move |space| changes.into_iter().map(move |change| Self::Flush(space, change)).chain([Self::Switch(space)]);
-        (0..SPACES).flat_map(of_space).chain([Self::Idle, Self::LeaveForKernel, Self::GoOffline, Self::ComeBack])
+        (0..SPACES)
+            .flat_map(of_space)
+            .chain([Self::Idle, Self::LeaveForKernel, Self::GoOffline, Self::ComeBack])
+            .chain([PAGE, OTHER_PAGE].map(|page| Self::Issue(0, Change::Page(page))))
+            .chain((0..ISSUED).map(Self::WaitFor))
     }
 }
 
@@ -58,13 +72,20 @@ impl Protocol {
             Task::GoOffline | Task::ComeBack => true,
             Task::LeaveForKernel => this.own_presence != Presence::Kernel,
             Task::Flush(space, Change::Destroy) => is_alive(space) && !is_in_use(state, space),
-            Task::Flush(space, _) => space < self.setup.flushed_spaces && is_alive(space) && !is_locked(state, space),
+            Task::WaitFor(number) => number < state.pending.len(),
+            Task::Flush(space, _) | Task::Issue(space, _) => {
+                let may_revoke = cpu < self.setup.initiators && space < self.setup.flushed_spaces;
+                may_revoke && is_alive(space) && !is_locked(state, space)
+            }
         }
     }
 }
 
 /// True if a program of the space runs, or something is under way that will use it.
 fn is_in_use(state: &State, number: SpaceNumber) -> bool {
+    if state.pending.iter().any(|pending| pending.request().space == number) {
+        return true;
+    }
     state.cpus.iter().any(|cpu| {
         let is_used = |step: &Step| match *step {
             Step::Join(space)
@@ -75,8 +96,8 @@ fn is_in_use(state: &State, number: SpaceNumber) -> bool {
             | Step::MarkBack(space)
             | Step::Recheck(space)
             | Step::ChangeTable(space, _)
-            | Step::Advance(space, _) => space == number,
-            Step::LookAlone(request) | Step::Return(request) => request.space == number,
+            | Step::Advance(space, ..) => space == number,
+            Step::LookAlone(request, _) | Step::Return(request) => request.space == number,
             _ => false,
         };
         [cpu.task, cpu.leaving].contains(&Some(number)) || cpu.steps.iter().any(is_used)

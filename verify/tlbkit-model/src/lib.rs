@@ -15,9 +15,13 @@ pub mod kernel;
 pub mod model;
 pub mod properties;
 mod protocol;
+mod ready;
+pub mod request;
+mod ring;
 pub mod rules;
 pub mod setup;
 pub mod state;
+pub mod step;
 mod switch;
 
 pub use deviation::Deviation;

@@ -2,12 +2,12 @@
 
 use stateright::{Model, Property};
 
-use crate::deviation::Deviation;
 use crate::kernel::Task;
 use crate::properties;
 use crate::protocol::Protocol;
 use crate::setup::Setup;
-use crate::state::{Budget, Cpu, CpuNumber, Half, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Step, Store};
+use crate::state::{Budget, Cpu, CpuNumber, Half, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Store, Then};
+use crate::step::Step;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,8 +28,11 @@ fn fresh_cpu() -> Cpu {
     Cpu {
         presence: Presence::Kernel,
         inbox: 0,
-        outbox: 0,
-        mailbox: None,
+        outboxes: Default::default(),
+        mailboxes: Default::default(),
+        is_several: false,
+        turns: Default::default(),
+        issued: 0,
         has_interrupt: false,
         buffer: Vec::new(),
         steps: Vec::new(),
@@ -47,62 +50,7 @@ fn fresh_cpu() -> Cpu {
     }
 }
 
-/// True if the step's access is one that x86 performs only when all earlier stores have reached memory.
-const fn needs_empty_buffer(step: &Step) -> bool {
-    matches!(
-        step,
-        Step::Fence
-            | Step::Join(_)
-            | Step::LeaveSet(..)
-            | Step::Count(_)
-            | Step::Uncount(..)
-            | Step::Advance(..)
-            | Step::Hint(_)
-            | Step::TakeInbox
-            | Step::Acknowledge(_)
-            | Step::ForgetOutbox(_)
-    )
-}
-
-/// True if interrupts are on before this step.
-const fn is_interruptible(step: &Step) -> bool {
-    matches!(
-        step,
-        Step::ChangeTable(..)
-            | Step::Advance(..)
-            | Step::LookAlone(_)
-            | Step::ReadSet(_)
-            | Step::ReadPresence { .. }
-            | Step::Hint(_)
-            | Step::Wait
-            | Step::Return(_)
-            | Step::Ended(_)
-    )
-}
-
 impl Protocol {
-    fn can_step(&self, state: &State, cpu: CpuNumber) -> bool {
-        let this = &state.cpus[cpu];
-        match this.steps.last() {
-            None => false,
-            Some(Step::Wait) => {
-                let hears = this.inbox != 0 && !self.deviates(Deviation::WaitsDeaf);
-                this.outbox == 0 || hears || self.absent_targets(state, cpu) != 0
-            }
-            Some(Step::Advance(..)) if self.deviates(Deviation::RevokerUnfenced) => true,
-            Some(step) => !needs_empty_buffer(step) || this.buffer.is_empty(),
-        }
-    }
-
-    fn can_be_interrupted(&self, state: &State, cpu: CpuNumber) -> bool {
-        let this = &state.cpus[cpu];
-        let is_deaf = self.deviates(Deviation::WaitsDeaf) && this.steps.last() == Some(&Step::Wait);
-        this.own_presence != Presence::Absent
-            && this.has_interrupt
-            && this.steps.last().is_none_or(is_interruptible)
-            && !is_deaf
-    }
-
     fn step(&self, state: &mut State, cpu: CpuNumber) {
         let Some(step) = state.cpus[cpu].steps.pop() else { return };
         match step {
@@ -123,25 +71,28 @@ impl Protocol {
             Step::LoadKernel => Self::load_kernel(state, cpu),
             Step::MarkKernel => state.cpus[cpu].store(Store::Presence(Presence::Kernel)),
             Step::ChangeTable(space, change) => Self::change_table(state, cpu, space, change),
-            Step::Advance(space, change) => self.advance(state, cpu, space, change),
-            Step::LookAlone(request) => self.look_alone(state, cpu, request),
-            Step::ReadSet(request) => Self::read_set(state, cpu, request),
-            Step::ReadPresence { request, unread, chosen } => self.read_presence(state, cpu, request, unread, chosen),
+            Step::Advance(space, change, then) => self.advance(state, cpu, space, change, then),
+            Step::LookAlone(request, then) => self.look_alone(state, cpu, request, then),
+            Step::ReadSet(request, mailbox) => Self::read_set(state, cpu, request, mailbox),
+            Step::ReadPresence { request, unread, chosen, mailbox } => {
+                self.read_presence(state, cpu, request, unread, chosen, mailbox);
+            }
             Step::Hint(chosen) => Self::hint(state, cpu, chosen),
-            Step::Wait => self.wait(state, cpu),
+            Step::Wait(mailbox) => self.wait(state, cpu, mailbox),
             Step::Return(request) => Self::finish_flush(state, request),
             Step::Ended(space) => self.end(state, space),
             Step::TakeInbox => self.take_inbox(state, cpu),
             Step::ClearInbox => state.cpus[cpu].inbox = 0,
-            Step::CheckOutbox(senders) => Self::check_outbox(state, cpu, senders),
-            Step::ReadMailbox(sender) => self.read_mailbox(state, cpu, sender),
+            Step::CheckOutbox(senders) => self.check_outbox(state, cpu, senders),
+            Step::ReadMailbox(sender, mailbox) => self.read_mailbox(state, cpu, sender, mailbox),
             Step::CarryOut(request) => self.carry_out(state, cpu, request),
             Step::FlushLoaded(request, newest) => self.flush_loaded(state, cpu, request, newest),
-            Step::Acknowledge(sender) => state.cpus[sender].outbox &= !(1 << cpu),
+            Step::Acknowledge(sender, mailbox) => state.cpus[sender].outboxes[mailbox] &= !(1 << cpu),
             Step::MarkAbsent => Self::mark_absent(state, cpu),
             Step::ForgetInbox => state.cpus[cpu].inbox = 0,
             Step::ForgetOutbox(senders) => Self::forget_outbox(state, cpu, senders),
             Step::Restart => Self::restart(state, cpu),
+            of_the_ring => self.step_of_ring(state, cpu, of_the_ring),
         }
         let this = &mut state.cpus[cpu];
         this.leaving = this.leaving.filter(|_| !this.steps.is_empty());
@@ -165,7 +116,7 @@ impl Protocol {
         if self.is_isolated() {
             Self::enter_kernel(state, cpu);
         }
-        if !matches!(task, Task::Flush(..)) {
+        if !matches!(task, Task::Flush(..) | Task::Issue(..) | Task::WaitFor(_)) {
             state.cpus[cpu].leaving = state.cpus[cpu].task.take();
         }
         match task {
@@ -175,6 +126,8 @@ impl Protocol {
             Task::GoOffline => self.begin_absence(state, cpu),
             Task::ComeBack => self.begin_comeback(state, cpu),
             Task::Flush(space, change) => self.begin_flush(state, cpu, space, change),
+            Task::Issue(space, change) => Self::begin_revoking(state, cpu, space, change, Then::Return),
+            Task::WaitFor(number) => self.begin_wait(state, cpu, number),
         }
     }
 
@@ -193,6 +146,7 @@ impl Protocol {
             cpus: vec![fresh_cpu(); self.setup.cpus],
             spaces: std::array::from_fn(|space| Space::fresh(space as Id + 1)),
             next_id: SPACES as Id + 1,
+            pending: Vec::new(),
             budget: Budget { switches: self.setup.before.len() as u8, ..Default::default() },
             fault: None,
         };

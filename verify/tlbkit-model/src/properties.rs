@@ -6,9 +6,12 @@ use stateright::{Model, Property};
 
 use crate::protocol::Protocol;
 use crate::rules::{
-    DEAD, GENERATIONS, HANDLER, KEPT, LAZY_LEFT_ALONE, NOBODY_MISSED, PROMISE, SERVED, TAGS, USE, WALK,
+    DEAD, GENERATIONS, HANDLER, KEPT, LAZY_LEFT_ALONE, NOBODY_MISSED, NOT_THE_NEXT, PROMISE, SERVED, TAGS, USE, WALK,
 };
-use crate::state::{Cpu, Entry, Fault, Half, OTHER_PAGE, PAGE, Presence, Slot, Space, State, Step, TABLE};
+use crate::state::{
+    Cpu, CpuNumber, Entry, Fault, Half, OTHER_PAGE, PAGE, Pending, Presence, RING, Slot, Space, State, TABLE,
+};
+use crate::step::Step;
 
 /// All of them.
 #[must_use]
@@ -22,11 +25,15 @@ pub fn all() -> Vec<Property<Protocol>> {
         Property::always(HANDLER, |_, state: &State| state.cpus.iter().all(|cpu| handler_uses_nothing_old(state, cpu))),
         Property::always(WALK, |_, state: &State| state.cpus.iter().all(|cpu| walks_nothing_freed(state, cpu))),
         Property::always(SERVED, |model: &Protocol, state| !is_over(model, state) || is_at_rest(state)),
+        Property::always(NOT_THE_NEXT, |model: &Protocol, state: &State| {
+            (0..state.cpus.len()).all(|cpu| waits_for_its_own(model, state, cpu))
+        }),
         Property::always(TAGS, |_, state: &State| state.cpus.iter().all(has_its_own_tag)),
         Property::always(KEPT, |_, state: &State| state.fault != Some(Fault::KeptWithoutRight)),
         Property::always(DEAD, touches_no_dead),
         Property::sometimes("a load keeps its entries", |_, state: &State| state.cpus.iter().any(is_about_to_keep)),
         Property::sometimes("a flush meets a switch", flush_meets_switch),
+        Property::sometimes("a flush finds no mailbox", |_, state: &State| state.pending.iter().any(is_unasked)),
         Property::sometimes("the end is reached", |model: &Protocol, state| is_over(model, state) && is_at_rest(state)),
     ]
 }
@@ -104,8 +111,15 @@ fn is_over(model: &Protocol, state: &State) -> bool {
 /// INV-7: nobody waits for anybody, and nothing is left undone.
 fn is_at_rest(state: &State) -> bool {
     let is_heard = |cpu: &Cpu| cpu.own_presence == Presence::Absent || cpu.inbox == 0 && !cpu.has_interrupt;
-    let is_idle = |cpu: &Cpu| cpu.steps.is_empty() && cpu.outbox == 0 && is_heard(cpu);
+    let is_idle = |cpu: &Cpu| cpu.steps.is_empty() && cpu.outboxes == [0; RING] && is_heard(cpu);
     state.fault.is_some() || state.cpus.iter().all(is_idle)
+}
+
+/// INV-7: whoever waits for a request whose mailbox holds another one by now goes on, whoever answers that one.
+fn waits_for_its_own(model: &Protocol, state: &State, cpu: CpuNumber) -> bool {
+    let Some(Step::WaitFor(asked)) = state.cpus[cpu].steps.last() else { return true };
+    let is_used_again = state.cpus[asked.by].mailboxes[asked.mailbox] != Some(asked.request);
+    !is_used_again || model.can_step(state, cpu)
 }
 
 /// INV-8: a space's tag is not 0, and holds the entries of the loaded space alone.
@@ -130,4 +144,8 @@ fn flush_meets_switch(_: &Protocol, state: &State) -> bool {
         _ => None,
     };
     state.cpus.iter().filter_map(looks_at).any(|target| state.cpus[target].presence == Presence::Switching)
+}
+
+const fn is_unasked(pending: &Pending) -> bool {
+    matches!(pending, Pending::Announced(_))
 }

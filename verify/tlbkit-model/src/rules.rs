@@ -16,6 +16,8 @@ pub const HANDLER: &str = "INV-6 no use by a handler";
 pub const WALK: &str = "INV-6 no walk of a freed table";
 /// INV-7.
 pub const SERVED: &str = "INV-7 everybody is served";
+/// INV-7 for a wait that was left for later.
+pub const NOT_THE_NEXT: &str = "INV-7 nobody waits for the next request";
 /// INV-8.
 pub const TAGS: &str = "INV-8 tags";
 /// INV-12.

@@ -3,7 +3,7 @@
 use tlbkit::{CpuSetUpkeep, Isolation, Lazy, LazyReferences, LocalFlush, Policy, Tags, UserFlush};
 
 use crate::deviation::Deviation;
-use crate::state::{Budget, CpuNumber, SpaceNumber};
+use crate::state::{Budget, CpuNumber, RING, SpaceNumber};
 
 /// One bounded world.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,10 @@ pub struct Setup {
     pub before: &'static [(CpuNumber, SpaceNumber)],
     /// What may happen from then on.
     pub budget: Budget,
+    /// The first so many CPUs revoke.
+    pub initiators: usize,
+    /// Mailboxes of a CPU: 1 or 2.
+    pub mailboxes: usize,
     /// Spaces whose pages are revoked: the first, or both.
     pub flushed_spaces: usize,
     /// How the protocol is broken, if it is.
@@ -26,7 +30,17 @@ pub struct Setup {
 
 impl Setup {
     const fn of(name: &'static str, policy: Policy, before: &'static [(CpuNumber, SpaceNumber)], may: Budget) -> Self {
-        Self { name, cpus: 2, policy, before, budget: may, flushed_spaces: 1, deviation: None }
+        Self {
+            name,
+            cpus: 2,
+            policy,
+            before,
+            budget: may,
+            initiators: usize::MAX,
+            mailboxes: 1,
+            flushed_spaces: 1,
+            deviation: None,
+        }
     }
 
     const fn flushing_both(self) -> Self {
@@ -37,6 +51,15 @@ impl Setup {
         Self { cpus: 3, ..self }
     }
 
+    const fn with_a_ring(self) -> Self {
+        Self { mailboxes: RING, ..self }
+    }
+
+    /// The first CPU alone revokes; any may wait for it.
+    const fn revoked_by_one(self) -> Self {
+        Self { initiators: 1, ..self }
+    }
+
     /// The same world with a mistake in it.
     #[must_use]
     pub const fn deviating(self, deviation: Deviation) -> Self {
@@ -44,7 +67,8 @@ impl Setup {
     }
 }
 
-const NOTHING: Budget = Budget { switches: 0, idles: 0, pages: 0, wholes: 0, tables: 0, destroys: 0, absences: 0 };
+const NOTHING: Budget =
+    Budget { switches: 0, idles: 0, pages: 0, wholes: 0, issues: 0, waits: 0, tables: 0, destroys: 0, absences: 0 };
 
 /// The policy that the others vary: two slots, a set that only grows.
 fn kept() -> Policy {
@@ -114,6 +138,13 @@ pub fn small() -> Vec<Setup> {
         Setup::of("a CPU leaves", kept(), TOGETHER, Budget { switches: 1, pages: 2, absences: 1, ..NOTHING }),
         Setup::of("a CPU comes back", kept(), TOGETHER, Budget { switches: 1, pages: 1, absences: 2, ..NOTHING }),
         Setup::of("two senders", kept(), ALL_TOGETHER, Budget { wholes: 2, ..NOTHING }).with_three_cpus(),
+        Setup::of("a ring", kept(), TOGETHER, Budget { issues: 2, ..NOTHING }).with_a_ring(),
+        Setup::of("a ring, flush", kept(), TOGETHER, Budget { issues: 2, pages: 1, ..NOTHING })
+            .with_a_ring()
+            .revoked_by_one(),
+        Setup::of("a ring that is full", kept(), TOGETHER, Budget { issues: 3, ..NOTHING })
+            .with_a_ring()
+            .revoked_by_one(),
     ]
 }
 

@@ -3,29 +3,20 @@
 //! Words that several CPUs read are *memory* words: a plain store reaches them through the CPU's store buffer. The rest
 //! belongs to one CPU. Fields called ghosts are no part of the protocol: they remember what the properties ask for.
 
-/// CPUs are numbered 0, 1, 2; sets of them are bits.
-pub type CpuNumber = usize;
-/// Spaces are numbered 0, 1, and keep their number when one dies and the next takes its place.
-pub type SpaceNumber = usize;
-/// A space's name; 0 is the kernel's own tables.
-pub type Id = u8;
-/// A generation; 0 is never a space's.
-pub type Generation = u8;
+pub use crate::request::{
+    Asked, Change, CpuNumber, FIRST, Generation, ITEMS, Id, Mailbox, OTHER_PAGE, PAGE, Request, SECOND, SpaceNumber,
+    TABLE, Then,
+};
+use crate::step::Step;
 
 /// Spaces that live at the same time.
 pub const SPACES: usize = 2;
-/// What a tag caches of a space: [`PAGE`], [`OTHER_PAGE`], and the way to the page table that both are in, [`TABLE`].
-pub const ITEMS: usize = 3;
-/// One page.
-pub const PAGE: usize = 0;
-/// Another page, so that a flush of one is not a flush of everything.
-pub const OTHER_PAGE: usize = 1;
-/// A page-table page: cached as a path, and walked by hardware whenever the root is loaded.
-pub const TABLE: usize = 2;
 /// Most slots of a CPU.
 pub const SLOTS: usize = 2;
 /// Tags of one half: the kernel's, then one a slot.
 pub const TAGS: usize = SLOTS + 1;
+/// Most mailboxes of a CPU; most worlds have the first alone.
+pub const RING: usize = 2;
 
 /// What a CPU tells the others of itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -125,62 +116,23 @@ pub struct Slot {
     pub generation: Generation,
 }
 
-/// What a CPU does to a space.
+/// A flush that was issued, and is not waited for yet: what the kernel keeps of it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Change {
-    /// It revokes one page.
-    Page(usize),
-    /// It revokes both, and asks for everything.
-    Everything,
-    /// It revokes a page, and frees the table that the page was in.
-    Table,
-    /// It ends the space.
-    Destroy,
+pub enum Pending {
+    /// Its responders were asked.
+    Asked(Asked),
+    /// Nobody was asked yet.
+    Announced(Request),
 }
 
-impl Change {
-    pub(crate) const fn items(self) -> &'static [usize] {
+impl Pending {
+    /// What was revoked.
+    #[must_use]
+    pub const fn request(&self) -> &Request {
         match self {
-            Self::Page(PAGE) => &[PAGE],
-            Self::Page(_) => &[OTHER_PAGE],
-            Self::Everything => &[PAGE, OTHER_PAGE],
-            Self::Table => &[PAGE, TABLE],
-            Self::Destroy => &[],
+            Self::Asked(asked) => &asked.request,
+            Self::Announced(request) => request,
         }
-    }
-
-    const fn frees_tables(self) -> bool {
-        matches!(self, Self::Table | Self::Destroy)
-    }
-}
-
-/// What is asked of another CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Request {
-    /// Whose translations.
-    pub space: SpaceNumber,
-    /// The space's name when it was asked.
-    pub id: Id,
-    /// The generation to be reached.
-    pub generation: Generation,
-    /// Why.
-    pub change: Change,
-    /// CPUs that run something else leave the set.
-    pub is_trim: bool,
-}
-
-impl Request {
-    /// The page to be flushed alone; none for everything.
-    pub(crate) const fn page(&self) -> Option<usize> {
-        match self.change {
-            Change::Page(page) => Some(page),
-            Change::Table => Some(PAGE),
-            Change::Everything | Change::Destroy => None,
-        }
-    }
-
-    pub(crate) const fn frees_tables(&self) -> bool {
-        self.change.frees_tables()
     }
 }
 
@@ -189,10 +141,14 @@ impl Request {
 pub enum Store {
     /// To the CPU's own presence.
     Presence(Presence),
-    /// To its own mailbox.
-    Mailbox(Request),
-    /// To its own outbox.
-    Outbox(u8),
+    /// To one of its own mailboxes; the first says besides whether the other may be in use.
+    Mailbox(Mailbox, Request, bool),
+    /// To its first mailbox: the other may be in use.
+    Several,
+    /// To the turn of one of them.
+    Turn(Mailbox, u8),
+    /// To the outbox of one of them.
+    Outbox(Mailbox, u8),
     /// To an entry of a page table: space, item, version.
     Table(SpaceNumber, usize, u8),
     /// To a space's generation; only a deviation stores it plainly.
@@ -206,10 +162,16 @@ pub struct Cpu {
     pub presence: Presence,
     /// Memory: the CPUs that asked.
     pub inbox: u8,
-    /// Memory: the CPUs that have not answered.
-    pub outbox: u8,
+    /// Memory: the CPUs that have not answered, by mailbox.
+    pub outboxes: [u8; RING],
     /// Memory: what is asked.
-    pub mailbox: Option<Request>,
+    pub mailboxes: [Option<Request>; RING],
+    /// Memory: the first mailbox says that the other may be in use.
+    pub is_several: bool,
+    /// Memory: how often a mailbox that was issued was found free again.
+    pub turns: [u8; RING],
+    /// Its mailboxes that were issued and not found free since, as bits.
+    pub issued: u8,
     /// An interrupt is on its way.
     pub has_interrupt: bool,
     /// Stores on their way, oldest first.
@@ -240,90 +202,6 @@ pub struct Cpu {
     pub entries: [[[Entry; ITEMS]; TAGS]; 2],
 }
 
-/// One step of what a CPU does: at most one access to memory that others share, and what follows from it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
-    /// Joins the set of a space.
-    Join(SpaceNumber),
-    /// Says that it is between two roots, having taken a slot.
-    MarkSwitching(SpaceNumber),
-    /// Waits until its stores have reached memory.
-    Fence,
-    /// Reads the generation of the space that it is about to load.
-    ReadGeneration(SpaceNumber),
-    /// Writes CR3.
-    LoadRoot(SpaceNumber),
-    /// Says that it runs the space.
-    MarkRunning(SpaceNumber),
-    /// Leaves the set of a space, known by number and name.
-    LeaveSet(SpaceNumber, Id),
-    /// Drops a counted lazy reference.
-    Uncount(SpaceNumber, Id),
-    /// Takes a counted lazy reference.
-    Count(SpaceNumber),
-    /// Says that it holds its space lazily.
-    MarkLazy,
-    /// Says that it is on its way back to what it held lazily.
-    MarkBack(SpaceNumber),
-    /// Reads the generation after it came back.
-    Recheck(SpaceNumber),
-    /// Loads the space again, flushed up to a generation.
-    Reload(Generation),
-    /// Says that it leaves for the kernel's tables.
-    MarkLeaving,
-    /// Loads the kernel's tables.
-    LoadKernel,
-    /// Says that it is in the kernel's tables.
-    MarkKernel,
-    /// Changes the page table of a space.
-    ChangeTable(SpaceNumber, Change),
-    /// Advances the generation.
-    Advance(SpaceNumber, Change),
-    /// Looks whether anybody else is in the set.
-    LookAlone(Request),
-    /// Reads the set.
-    ReadSet(Request),
-    /// Reads the presence of the first CPU of `unread`.
-    ReadPresence {
-        /// What is asked.
-        request: Request,
-        /// CPUs still to be looked at.
-        unread: u8,
-        /// CPUs that will be told.
-        chosen: u8,
-    },
-    /// Drops a hint at the first of these CPUs, and interrupts it.
-    Hint(u8),
-    /// Waits for the answers.
-    Wait,
-    /// The flush returns.
-    Return(Request),
-    /// The space has ended.
-    Ended(SpaceNumber),
-    /// Takes what is in the inbox.
-    TakeInbox,
-    /// Empties it, when it was only read before; a deviation alone does.
-    ClearInbox,
-    /// Looks whether the first of these CPUs still waits.
-    CheckOutbox(u8),
-    /// Reads a CPU's mailbox.
-    ReadMailbox(CpuNumber),
-    /// Carries out a request: looks at what it runs itself, and reads the generation if that is what is asked.
-    CarryOut(Request),
-    /// Flushes what it runs, up to a generation.
-    FlushLoaded(Request, Generation),
-    /// Tells a sender that it is done.
-    Acknowledge(CpuNumber),
-    /// Says that it is gone.
-    MarkAbsent,
-    /// Forgets who asked while it was away.
-    ForgetInbox,
-    /// Forgets what the first of these CPUs asked while it was away.
-    ForgetOutbox(u8),
-    /// Begins with empty TLBs.
-    Restart,
-}
-
 /// A rule that a step has broken; the rules on states alone need no such mark.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Fault {
@@ -348,6 +226,10 @@ pub struct Budget {
     pub pages: u8,
     /// The flush of everything, both pages changed.
     pub wholes: u8,
+    /// The flush of one page, issued.
+    pub issues: u8,
+    /// The wait for one that was issued; each gives itself its own.
+    pub waits: u8,
     /// The flush that frees the page table.
     pub tables: u8,
     /// The end of a space, and the birth of the next.
@@ -365,6 +247,8 @@ pub struct State {
     pub spaces: [Space; SPACES],
     /// The name of the next space.
     pub next_id: Id,
+    /// Flushes that were issued and are not waited for yet, oldest first.
+    pub pending: Vec<Pending>,
     /// What is left to do.
     pub budget: Budget,
     /// Ghost: the first rule that a step broke.

@@ -4,7 +4,8 @@ use tlbkit::Lazy;
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{CpuNumber, Fault, Half, Id, Presence, Root, Slot, SpaceNumber, State, Step, Store};
+use crate::state::{CpuNumber, Fault, Half, Id, Presence, Root, Slot, SpaceNumber, State, Store};
+use crate::step::Step;
 
 impl Protocol {
     /// `Cpu::switch_to`, as far as the first access to what others share.

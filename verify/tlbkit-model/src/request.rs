@@ -1,0 +1,106 @@
+//! What one CPU asks of another, and how CPUs, spaces, pages and mailboxes are numbered.
+
+/// CPUs are numbered 0, 1, 2; sets of them are bits.
+pub type CpuNumber = usize;
+/// Spaces are numbered 0, 1, and keep their number when one dies and the next takes its place.
+pub type SpaceNumber = usize;
+/// A space's name; 0 is the kernel's own tables.
+pub type Id = u8;
+/// A generation; 0 is never a space's.
+pub type Generation = u8;
+
+/// What a tag caches of a space: [`PAGE`], [`OTHER_PAGE`], and the way to the page table that both are in, [`TABLE`].
+pub const ITEMS: usize = 3;
+/// One page.
+pub const PAGE: usize = 0;
+/// Another page, so that a flush of one is not a flush of everything.
+pub const OTHER_PAGE: usize = 1;
+/// A page-table page: cached as a path, and walked by hardware whenever the root is loaded.
+pub const TABLE: usize = 2;
+/// A CPU's mailboxes are numbered 0, 1.
+pub type Mailbox = usize;
+/// The mailbox that says whether the other is in use.
+pub const FIRST: Mailbox = 0;
+/// The other one.
+pub const SECOND: Mailbox = 1;
+
+/// What a CPU does to a space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Change {
+    /// It revokes one page.
+    Page(usize),
+    /// It revokes both, and asks for everything.
+    Everything,
+    /// It revokes a page, and frees the table that the page was in.
+    Table,
+    /// It ends the space.
+    Destroy,
+}
+
+impl Change {
+    pub(crate) const fn items(self) -> &'static [usize] {
+        match self {
+            Self::Page(PAGE) => &[PAGE],
+            Self::Page(_) => &[OTHER_PAGE],
+            Self::Everything => &[PAGE, OTHER_PAGE],
+            Self::Table => &[PAGE, TABLE],
+            Self::Destroy => &[],
+        }
+    }
+
+    const fn frees_tables(self) -> bool {
+        matches!(self, Self::Table | Self::Destroy)
+    }
+}
+
+/// What is asked of another CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Request {
+    /// Whose translations.
+    pub space: SpaceNumber,
+    /// The space's name when it was asked.
+    pub id: Id,
+    /// The generation to be reached.
+    pub generation: Generation,
+    /// Why.
+    pub change: Change,
+    /// CPUs that run something else leave the set.
+    pub is_trim: bool,
+}
+
+impl Request {
+    /// The page to be flushed alone; none for everything.
+    pub(crate) const fn page(&self) -> Option<usize> {
+        match self.change {
+            Change::Page(page) => Some(page),
+            Change::Table => Some(PAGE),
+            Change::Everything | Change::Destroy => None,
+        }
+    }
+
+    pub(crate) const fn frees_tables(&self) -> bool {
+        self.change.frees_tables()
+    }
+}
+
+/// What comes when all CPUs have been asked.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Then {
+    /// It waits for them.
+    Wait,
+    /// It returns, and somebody waits for them later.
+    Return,
+}
+
+/// A request that was issued: whose it is, and in which mailbox.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Asked {
+    /// The initiator.
+    pub by: CpuNumber,
+    /// Its mailbox.
+    pub mailbox: Mailbox,
+    /// The turn of that mailbox.
+    pub turn: u8,
+    /// What is asked; the protocol itself does not keep it.
+    pub request: Request,
+}

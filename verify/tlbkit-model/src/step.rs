@@ -1,0 +1,103 @@
+//! The steps of a CPU.
+
+use crate::request::{Asked, Change, CpuNumber, Generation, Id, Mailbox, Request, SpaceNumber, Then};
+
+/// One step of what a CPU does: at most one access to memory that others share, and what follows from it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Step {
+    /// Joins the set of a space.
+    Join(SpaceNumber),
+    /// Says that it is between two roots, having taken a slot.
+    MarkSwitching(SpaceNumber),
+    /// Waits until its stores have reached memory.
+    Fence,
+    /// Reads the generation of the space that it is about to load.
+    ReadGeneration(SpaceNumber),
+    /// Writes CR3.
+    LoadRoot(SpaceNumber),
+    /// Says that it runs the space.
+    MarkRunning(SpaceNumber),
+    /// Leaves the set of a space, known by number and name.
+    LeaveSet(SpaceNumber, Id),
+    /// Drops a counted lazy reference.
+    Uncount(SpaceNumber, Id),
+    /// Takes a counted lazy reference.
+    Count(SpaceNumber),
+    /// Says that it holds its space lazily.
+    MarkLazy,
+    /// Says that it is on its way back to what it held lazily.
+    MarkBack(SpaceNumber),
+    /// Reads the generation after it came back.
+    Recheck(SpaceNumber),
+    /// Loads the space again, flushed up to a generation.
+    Reload(Generation),
+    /// Says that it leaves for the kernel's tables.
+    MarkLeaving,
+    /// Loads the kernel's tables.
+    LoadKernel,
+    /// Says that it is in the kernel's tables.
+    MarkKernel,
+    /// Changes the page table of a space.
+    ChangeTable(SpaceNumber, Change),
+    /// Advances the generation.
+    Advance(SpaceNumber, Change, Then),
+    /// Looks whether anybody else is in the set.
+    LookAlone(Request, Then),
+    /// Looks whether a mailbox that was issued can be written again.
+    TakeMailbox(Request, Then, Mailbox),
+    /// Reads the set; those of it that must be told are told by this mailbox.
+    ReadSet(Request, Mailbox),
+    /// Reads the presence of the first CPU of `unread`.
+    ReadPresence {
+        /// What is asked.
+        request: Request,
+        /// CPUs still to be looked at.
+        unread: u8,
+        /// CPUs that will be told.
+        chosen: u8,
+        /// Where it will be asked.
+        mailbox: Mailbox,
+    },
+    /// Drops a hint at the first of these CPUs, and interrupts it.
+    Hint(u8),
+    /// Says in the first mailbox that others are in use, when it is too late; a deviation alone does.
+    TellLate,
+    /// Waits for the answers to what is in this mailbox.
+    Wait(Mailbox),
+    /// Leaves the wait for the answers to whoever waits later.
+    Leave(Request, Mailbox),
+    /// Leaves the asking too: no mailbox was free.
+    LeaveUnasked(Request),
+    /// Looks whether a request that was issued is answered.
+    WaitFor(Asked),
+    /// Looks whether the mailbox of that request has been used again.
+    CheckTurn(Asked),
+    /// The flush returns.
+    Return(Request),
+    /// The space has ended.
+    Ended(SpaceNumber),
+    /// Takes what is in the inbox.
+    TakeInbox,
+    /// Empties it, when it was only read before; a deviation alone does.
+    ClearInbox,
+    /// Looks whether the first of these CPUs still waits.
+    CheckOutbox(u8),
+    /// Looks whether a CPU still waits with its second mailbox.
+    CheckSecond(CpuNumber),
+    /// Reads a CPU's mailbox.
+    ReadMailbox(CpuNumber, Mailbox),
+    /// Carries out a request: looks at what it runs itself, and reads the generation if that is what is asked.
+    CarryOut(Request),
+    /// Flushes what it runs, up to a generation.
+    FlushLoaded(Request, Generation),
+    /// Tells a sender that it is done.
+    Acknowledge(CpuNumber, Mailbox),
+    /// Says that it is gone.
+    MarkAbsent,
+    /// Forgets who asked while it was away.
+    ForgetInbox,
+    /// Forgets what the first of these CPUs asked while it was away.
+    ForgetOutbox(u8),
+    /// Begins with empty TLBs.
+    Restart,
+}
