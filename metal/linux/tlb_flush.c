@@ -24,9 +24,10 @@ struct span {
 	u32 stride;
 };
 
-/* More pages than any ceiling: everything. */
+/* So many pages are everything. */
 #define ALL_PAGES (1u << 30)
-#define EVERYTHING ((struct span){ .first = 0, .pages = ALL_PAGES, .stride = TLBKIT_STRIDE_PAGE4K })
+#define ALL (TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_EVERYTHING)
+#define EVERYTHING ((struct span){ .first = 0, .pages = ALL_PAGES, .stride = ALL })
 
 /* Sizes that are no size of a page, 0 or that of the largest tables, mean everything. */
 static __always_inline struct span span_of(unsigned long start, unsigned long end, unsigned int stride)
@@ -37,40 +38,6 @@ static __always_inline struct span span_of(unsigned long start, unsigned long en
 	if (end == TLB_FLUSH_ALL || pages >= ALL_PAGES || (stride != 12 && stride != 21 && stride != 30))
 		return EVERYTHING;
 	return (struct span){ .first = first, .pages = max(pages, 1UL), .stride = stride };
-}
-
-/*
- * Interrupts are off, or tables are freed. Text patching flushes its own mm with interrupts off; nobody else runs that,
- * so there is nobody to wait for. Should there be, those are asked and looked after here.
- */
-static noinline enum tlbkit_status flush_by_gather(struct mm_struct *mm, struct span span, bool frees_tables)
-{
-	struct tlbkit_gather gather __uninitialized;
-	unsigned int cpu = smp_processor_id();
-	enum tlbkit_status status;
-	bool is_done = false;
-
-	status = tlbkit_gather_begin(&gather, &tlb_machine, mm ? &mm->context.tlb : NULL, NULL);
-	if (status != TLBKIT_STATUS_OK)
-		return status;
-	if (span.pages == ALL_PAGES)
-		status = tlbkit_gather_everything(&gather);
-	else
-		status = tlbkit_gather_range(&gather, cpu, span.first, span.pages, span.stride,
-					     mm ? TLBKIT_SCOPE_LOCAL : TLBKIT_SCOPE_GLOBAL, TLBKIT_REASON_REMOVE_PTE);
-	if (status == TLBKIT_STATUS_OK && frees_tables)
-		status = tlbkit_gather_tables_freed(&gather);
-	if (status != TLBKIT_STATUS_OK)
-		return status;
-	if (!irqs_disabled())
-		return tlbkit_gather_finish(&gather, cpu);
-	status = tlbkit_gather_issue(&gather, cpu);
-	while (status == TLBKIT_STATUS_OK && !is_done) {
-		status = tlbkit_answer(&tlb_machine, cpu);
-		if (status == TLBKIT_STATUS_OK)
-			status = tlbkit_gather_is_done(&gather, cpu, &is_done);
-	}
-	return status == TLBKIT_STATUS_OK ? tlbkit_gather_wait(&gather, cpu) : status;
 }
 
 static __always_inline void count(struct mm_struct *mm, struct span span)
@@ -95,13 +62,17 @@ void flush_tlb_mm_range(struct mm_struct *mm, unsigned long start, unsigned long
 {
 	struct span span = span_of(start, end, stride);
 	unsigned int cpu = get_cpu();
-	enum tlbkit_status status = TLBKIT_STATUS_IRQS_OFF;
+	enum tlbkit_status status;
 
-	if (!frees_tables)
+	if (frees_tables)
+		span.stride |= TLBKIT_FLUSH_TABLES_FREED;
+	/* Text patching flushes its own mm with interrupts off: nobody else runs that, so nobody must be told. */
+	if (unlikely(irqs_disabled()))
+		status = tlbkit_flush_range_alone(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages,
+						  span.stride);
+	else
 		status = tlbkit_flush_range(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages, span.stride,
 					    TLBKIT_REASON_REMOVE_PTE);
-	if (status == TLBKIT_STATUS_IRQS_OFF)
-		status = flush_by_gather(mm, span, frees_tables);
 	tlb_must(status, __func__);
 	count(mm, span);
 	put_cpu();
@@ -109,19 +80,15 @@ void flush_tlb_mm_range(struct mm_struct *mm, unsigned long start, unsigned long
 }
 
 /* Before the library knows this CPU there is no other, and nothing but the kernel's tables. */
-static void flush_kernel(u64 first, u64 pages)
+static void flush_kernel(u64 first, u64 pages, u32 stride)
 {
 	unsigned int cpu = get_cpu();
-	enum tlbkit_status status = tlbkit_flush_kernel_range(&tlb_machine, cpu, first, pages, TLBKIT_STRIDE_PAGE4K,
-							      TLBKIT_REASON_KERNEL_REMOVE);
 
-	if (status == TLBKIT_STATUS_NOT_MADE || status == TLBKIT_STATUS_CPU_OFFLINE) {
+	if (unlikely(!this_cpu_read(tlb_is_up)))
 		__flush_tlb_all();
-		status = TLBKIT_STATUS_OK;
-	}
-	if (status == TLBKIT_STATUS_IRQS_OFF)
-		status = flush_by_gather(NULL, EVERYTHING, false);
-	tlb_must(status, __func__);
+	else
+		tlb_must(tlbkit_flush_kernel_range(&tlb_machine, cpu, first, pages, stride,
+						   TLBKIT_REASON_KERNEL_REMOVE), __func__);
 	if (this_cpu_read(tlb_has_sent)) {
 		this_cpu_write(tlb_has_sent, false);
 		count_vm_tlb_event(NR_TLB_REMOTE_FLUSH);
@@ -131,7 +98,7 @@ static void flush_kernel(u64 first, u64 pages)
 
 void flush_tlb_all(void)
 {
-	flush_kernel(-1UL << 47, 1UL << 35);
+	flush_kernel(0, 1, ALL);
 }
 
 /* Some callers give the address of the last byte as the end. */
@@ -141,7 +108,7 @@ void flush_tlb_kernel_range(unsigned long start, unsigned long end)
 		return flush_tlb_all();
 	start &= PAGE_MASK;
 	if (end > start)
-		flush_kernel(start, DIV_ROUND_UP(end - start, PAGE_SIZE));
+		flush_kernel(start, DIV_ROUND_UP(end - start, PAGE_SIZE), TLBKIT_STRIDE_PAGE4K);
 }
 
 /* ---- Reclaim: many address spaces, one flush ---- */

@@ -24,6 +24,7 @@
 
 struct tlbkit_machine tlb_machine __read_mostly;
 DEFINE_PER_CPU(bool, tlb_has_sent);
+DEFINE_PER_CPU(bool, tlb_is_up);
 static u32 features __ro_after_init;
 
 void __cold tlb_stop(enum tlbkit_status status, const char *where)
@@ -42,12 +43,9 @@ static __always_inline bool has_user_half(void)
 	return cpu_feature_enabled(X86_FEATURE_PTI) && cpu_feature_enabled(X86_FEATURE_PCID);
 }
 
-static u32 get_features(u32 cpu)
-{
-	return features;
-}
+/* ---- What the object of the library calls by name ---- */
 
-static void write_cr3_value(u32 cpu, u64 value)
+void tlbkit_k_write_cr3(u64 value)
 {
 	if (has_user_half() && !(value & CR3_NOFLUSH))
 		owe_user_half(value);
@@ -55,7 +53,7 @@ static void write_cr3_value(u32 cpu, u64 value)
 	native_write_cr3(value);
 }
 
-static void drop_page(u32 cpu, u64 va)
+void tlbkit_k_invlpg(u64 va)
 {
 	invlpg(va);
 	if (has_user_half())
@@ -63,39 +61,39 @@ static void drop_page(u32 cpu, u64 va)
 }
 
 /* The library asks for what ends everything, and for nothing else: the user half is flushed by CR3. */
-static void drop_by_pcid(u32 cpu, u32 kind, u32 pcid, u64 va)
+void tlbkit_k_invpcid(u32 kind, u32 pcid, u64 va)
 {
 	__invpcid(pcid, va, kind);
 }
 
-static void toggle_global_pages(u32 cpu)
+void tlbkit_k_toggle_pge(void)
 {
 	__native_tlb_flush_global(this_cpu_read(cpu_tlbstate.cr4));
 }
 
-static void send_to(u32 cpu, u32 to)
+void tlbkit_k_send_ipi(u32 cpu, u32 to)
 {
 	this_cpu_write(tlb_has_sent, true);
 	__apic_send_IPI(to, X86_PLATFORM_IPI_VECTOR);
 }
 
-static void send_to_others(u32 cpu)
+void tlbkit_k_send_ipi_to_others(u32 cpu)
 {
 	this_cpu_write(tlb_has_sent, true);
 	__apic_send_IPI_allbutself(X86_PLATFORM_IPI_VECTOR);
 }
 
-static void pause_once(u32 cpu)
+void tlbkit_k_relax(void)
 {
 	cpu_relax();
 }
 
-static bool are_irqs_on(u32 cpu)
+bool tlbkit_k_irqs_enabled(void)
 {
 	return !raw_irqs_disabled();
 }
 
-static u64 irqs_off(u32 cpu)
+u64 tlbkit_k_irqs_save(void)
 {
 	unsigned long flags;
 
@@ -103,11 +101,18 @@ static u64 irqs_off(u32 cpu)
 	return flags;
 }
 
-static void irqs_as_before(u32 cpu, u64 saved)
+void tlbkit_k_irqs_restore(u64 saved)
 {
 	unsigned long flags = saved;
 
 	raw_local_irq_restore(flags);
+}
+
+/* ---- The table: what is not called often ---- */
+
+static u32 get_features(u32 cpu)
+{
+	return features;
 }
 
 static void tell_unanswered(u32 cpu, u32 missing)
@@ -122,16 +127,6 @@ static void __cold on_misuse(const struct tlbkit_misuse *misuse)
 
 static const struct tlbkit_hardware_ops ops = {
 	.features = get_features,
-	.write_cr3 = write_cr3_value,
-	.invlpg = drop_page,
-	.invpcid = drop_by_pcid,
-	.toggle_pge = toggle_global_pages,
-	.send_ipi = send_to,
-	.send_ipi_to_others = send_to_others,
-	.relax = pause_once,
-	.irqs_enabled = are_irqs_on,
-	.irqs_save = irqs_off,
-	.irqs_restore = irqs_as_before,
 	.unanswered = tell_unanswered,
 };
 
@@ -189,6 +184,7 @@ void initialize_tlbstate_and_flush(void)
 	this_cpu_write(cpu_tlbstate.loaded_mm, &init_mm);
 	this_cpu_write(cpu_tlbstate_shared.is_lazy, false);
 	tlb_must(tlbkit_bring_up(&tlb_machine, smp_processor_id()), __func__);
+	this_cpu_write(tlb_is_up, true);
 	if (mm != &init_mm && !is_lazy)
 		switch_mm_irqs_off(NULL, mm, NULL);
 }
@@ -198,5 +194,6 @@ void tlb_offline_cpu(void)
 {
 	if (this_cpu_read(cpu_tlbstate.loaded_mm) != &init_mm)
 		switch_mm_irqs_off(NULL, &init_mm, NULL);
+	this_cpu_write(tlb_is_up, false);
 	tlb_must(tlbkit_offline(&tlb_machine, smp_processor_id()), __func__);
 }

@@ -4,12 +4,16 @@
 #define _TLB_INTERNAL_H
 
 #include <linux/percpu.h>
+#define TLBKIT_LINKED
 #include <asm/tlbkit.h>
 
 extern struct tlbkit_machine tlb_machine;
 
 /* Whether the flush that runs on this CPU has interrupted anybody. */
 DECLARE_PER_CPU(bool, tlb_has_sent);
+
+/* Whether the library knows this CPU: until then, and after, nothing may be asked of it. The object has no checks. */
+DECLARE_PER_CPU(bool, tlb_is_up);
 
 /* Ends the kernel with what the library says. */
 void __cold tlb_stop(enum tlbkit_status status, const char *where);

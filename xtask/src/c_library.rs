@@ -149,7 +149,8 @@ pub(crate) fn archive(root: &Path, name: &str, features: &str) -> Result<PathBuf
     build(root, name, &["--features", features])
 }
 
-fn build(root: &Path, name: &str, features: &[&str]) -> Result<PathBuf> {
+/// Builds an archive for kernels as cargo's arguments `features` say, in a folder `name` of cargo's, and returns it.
+pub(crate) fn build(root: &Path, name: &str, features: &[&str]) -> Result<PathBuf> {
     let target = setup::target_dir(root).join(name);
     let mut cargo = Command::new("cargo");
     cargo.args(["rustc", "--quiet", "--config", "lib/tlbkit-c/kernel.toml", "--package", "tlbkit-c"]);

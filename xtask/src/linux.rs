@@ -5,7 +5,6 @@ mod build;
 mod compare;
 mod faults;
 mod guest;
-mod object;
 mod source;
 
 use anyhow::{Result, bail};
@@ -124,7 +123,7 @@ pub(crate) fn step(root: &Path) -> Result<StepOutcome> {
     if let Ready::No(how) = setup::program(&["gcc"], "gcc") {
         return Ok(StepOutcome::Skipped(how));
     }
-    let object = object::make(root)?;
+    let object = build::object(root)?;
     guest::Guest::compile(root)?;
     let note = format!("object of {} bytes, guest programs; kernels: cargo xtask linux", object.metadata()?.len());
     if !build::is_built(root, Kernel::Tlbkit) || !source::is_current(root)? {

@@ -1,13 +1,13 @@
 //! The two kernels, built out of their trees, each again only as far as something has changed.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::available_parallelism;
 
-use super::{object, source};
-use crate::setup;
+use super::source;
+use crate::{c_library, object, setup};
 
 /// Whose TLB code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,12 +48,23 @@ pub(super) fn packer(root: &Path) -> Result<PathBuf> {
 pub(super) fn kernel(root: &Path, kernel: Kernel) -> Result<PathBuf> {
     let tree = match kernel {
         Kernel::Stock => source::stock(root)?,
-        Kernel::Tlbkit => source::replaced(root, &object::make(root)?)?,
+        Kernel::Tlbkit => source::replaced(root, &object(root)?)?,
     };
     let folder = folder(root, kernel);
     fs::create_dir_all(&folder)?;
     configure(root, &tree, &folder)?;
     compile(&tree, &folder)
+}
+
+/// The library as one relocatable file that a kernel's own build links like an object of its own: without checks, and
+/// with the kernel's functions found by name. The instructions are the kernel's own, since isolation has more to do.
+pub(super) fn object(root: &Path) -> Result<PathBuf> {
+    let archive = c_library::build(root, "linux/archive", &["--no-default-features", "--features", "linked"])?;
+    let folder = setup::target_dir(root).join("linux/object");
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let file = folder.join("tlbkit.o");
+    object::make(&archive, &file)?;
+    Ok(file)
 }
 
 /// What is built of `tree` as it is now.

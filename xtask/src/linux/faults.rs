@@ -7,7 +7,7 @@ use std::path::Path;
 use super::boot::Boot;
 use super::build::{self, Kernel};
 use super::guest::Guest;
-use super::{object, source};
+use super::source;
 
 /// A change of one of our files in Linux, which takes something out.
 struct Fault {
@@ -21,8 +21,10 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "other CPUs are not told",
         file: "tlb_flush.c",
-        from: "\tif (!frees_tables)\n",
-        to: "\tstatus = tlbkit_flush_this_cpu(&tlb_machine, cpu, span.first, span.pages, span.stride);\n\tif (false)\n",
+        from: "\tif (unlikely(irqs_disabled()))\n",
+        to: "\tif (tlbkit_flush_range_alone(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages,\n\
+             \t\t\t\t     span.stride) >= 0)\n\
+             \t\tstatus = TLBKIT_STATUS_OK;\n\telse if (irqs_disabled())\n",
     },
     Fault { name: "no page is dropped", file: "tlb_hardware.c", from: "\tinvlpg(va);\n", to: "" },
     Fault {
@@ -35,7 +37,7 @@ const FAULTS: &[Fault] = &[
 
 /// Builds and boots each; false if one was not seen, or if the kernel without a fault does not pass.
 pub(super) fn run(root: &Path, guest: &Guest) -> Result<bool> {
-    let tree = source::replaced(root, &object::make(root)?)?;
+    let tree = source::replaced(root, &build::object(root)?)?;
     let folder = build::folder(root, Kernel::Tlbkit);
     let mut is_fine = true;
     for fault in FAULTS {
