@@ -21,7 +21,7 @@ use guest::Guest;
 const SECONDS: u32 = 10;
 
 /// How the guest runs: the kernel's command line, and the numbers of CPUs.
-const CHECKS: &[(&str, &[u32])] = &[("", &[1, 2, 4]), ("pti=on", &[2, 4]), ("nopcid pti=off", &[4])];
+const CHECKS: &[(&str, &[u32])] = &[("", &[1, 2, 4, 8]), ("pti=on", &[2, 4]), ("nopcid pti=off", &[4])];
 
 /// Runs one part, or all; false if something was wrong.
 pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
