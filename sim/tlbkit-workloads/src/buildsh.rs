@@ -40,6 +40,8 @@ parameters! {
         step_spread = 0, 0..=100;
         /// Commands of each job; 0 until the run is over
         rounds = 0, 0..=MANY;
+        /// Times that a command moves to another CPU before it ends: one that it leaves idle goes on holding its space
+        moves = 0, 0..=MANY;
         /// Every how many heap steps fresh pages are read, expecting zero, before they are written; 0 never
         check_fresh = 0, 0..=MANY;
     }
@@ -110,6 +112,7 @@ impl BuildSh {
         for step in 0..self.heap_steps {
             self.grow(step, os);
         }
+        (0..self.moves).for_each(|cpu| os.pin(cpu as u32));
     }
 
     /// Maps the image: text is read, data is read and then copied by the first write.

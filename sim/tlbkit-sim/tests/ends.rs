@@ -1,0 +1,33 @@
+//! The end of a space that an idle CPU holds lazily: fork, exec, a move to the other CPU, exit and wait, three ways.
+
+use tlbkit::{LazyReferences, Policy};
+use tlbkit_sim::machine::Machine;
+use tlbkit_sim::{Run, RunOutcome};
+
+/// A command that maps nothing but its data, and ends on another CPU than it ran on.
+const SETTINGS: [&str; 7] =
+    ["jobs=1", "files=0", "heap_steps=0", "text_pages=8", "data_pages=4", "moves=2", "rounds=200"];
+
+fn outcome(lazy_references: LazyReferences) -> RunOutcome {
+    let machine = Machine::builtin("recent-bare").unwrap();
+    let mut workload = tlbkit_workloads::by_name("buildsh").unwrap();
+    SETTINGS.iter().for_each(|setting| workload.set(setting).unwrap());
+    let policy = Policy { lazy_references, ..Policy::DEFAULT };
+    Run { cpus: 2, ..Run::new(&machine, policy, workload) }.execute().unwrap()
+}
+
+#[test]
+fn the_end_of_a_space_interrupts_nobody_unless_its_holders_are_shot_down() {
+    use LazyReferences::{Awaited, Counted, ShotDown};
+    let [shot_down, counted, awaited] = [ShotDown, Counted, Awaited].map(outcome);
+    for (name, outcome) in [("shot down", &shot_down), ("counted", &counted), ("awaited", &awaited)] {
+        let flushes = &outcome.flushes;
+        println!(
+            "{name}: {} ends, {} interrupts, {} cycles",
+            flushes.exits, flushes.exit_interrupts, outcome.elapsed_cycles
+        );
+    }
+    assert!(shot_down.flushes.exit_interrupts >= 100, "a CPU holds the space when it ends");
+    assert_eq!((counted.flushes.exit_interrupts, awaited.flushes.exit_interrupts), (0, 0));
+    assert!(awaited.elapsed_cycles <= shot_down.elapsed_cycles, "nobody is waited for");
+}
