@@ -21,24 +21,29 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("the runs of each policy") };
     let change = |of: fn(&RunOutcome) -> f64, to: &[RunOutcome]| {
         let changes: Vec<_> = to.iter().zip(old).map(|(to, old)| 100.0 * (of(to) / of(old) - 1.0)).collect();
-        mean_and_deviation(&changes)
+        (mean_and_deviation(&changes), changes)
     };
-    let interrupts = |to| change(|o| o.ipis.sent as f64, to).0;
+    let interrupts = |to| {
+        let ((mean, _), changes) = change(|o| o.ipis.sent as f64, to);
+        (mean, changes)
+    };
     let whole = |runs: &[RunOutcome]| an_exit(runs, |o| o.flushes.exit_full_flushes);
-    let (time, time_deviation) = change(|o| o.elapsed_seconds, new);
+    let ((time, time_deviation), times) = change(|o| o.elapsed_seconds, new);
+    let ((invlpg, _), invlpgs) = change(|o| o.flushes.pages.done as f64, new);
+    let one = |value: f64| (value, Vec::new());
     let figures = [
         ("shootdown interrupts, change", interrupts(new)),
-        ("invlpg executed, change", change(|o| o.flushes.pages.done as f64, new).0),
-        ("time, change", time),
-        ("time, change, deviation of one run", time_deviation),
-        ("whole flushes per exit, change", whole(late) - whole(old)),
-        ("shootdowns during exit", an_exit(new, |o| o.flushes.exit_interrupts)),
+        ("invlpg executed, change", (invlpg, invlpgs)),
+        ("time, change", (time, times)),
+        ("time, change, deviation of one run", one(time_deviation)),
+        ("whole flushes per exit, change", one(whole(late) - whole(old))),
+        ("shootdowns during exit", one(an_exit(new, |o| o.flushes.exit_interrupts))),
         ("shootdown interrupts, change, only gathering", interrupts(gathering)),
         ("shootdown interrupts, change, only late table frees", interrupts(late)),
         ("shootdown interrupts, change, only no alternate window", interrupts(nowindow)),
     ]
     .into_iter()
-    .map(|(quantity, ours)| trial.figure(quantity, ours))
+    .map(|(quantity, (ours, samples))| Ok(trial.figure(quantity, ours)?.over(&samples)))
     .collect::<Result<_>>()?;
     let mut produced = Produced { figures, ..Produced::default() };
     let counted = first(self::outcomes(trial, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?);

@@ -146,14 +146,24 @@ fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
         produced.figures.push(figure("mean", mean)?);
         produced.figures.push(figure("spread", deviation * part.sqrt())?);
     }
-    let over = 100.0 * (means[1].0 / means[0].0 - 1.0);
-    produced.figures.push(trial.figure("compile, user time, cr3 over invpcid", over)?);
-    let ratio = |of: fn(&RunOutcome) -> f64| sum(&cr3, of) / sum(&invpcid, of);
-    produced.figures.push(trial.figure("dTLB walks, cr3 over invpcid", ratio(walks))?);
-    produced.figures.push(trial.figure("page walker's cycles, cr3 over invpcid", ratio(walk_cycles))?);
-    for (quantity, cycles) in [("system", system_cycles as fn(&RunOutcome) -> f64), ("elapsed", elapsed_cycles)] {
-        let change = 100.0 * (ratio(cycles) - 1.0);
-        produced.figures.push(trial.figure(&format!("compile, {quantity} time, cr3 over invpcid"), change)?);
+    let ratio = |of: fn(&RunOutcome) -> f64| {
+        let seed_by_seed: Vec<_> = cr3.iter().zip(&invpcid).map(|(cr3, invpcid)| of(cr3) / of(invpcid)).collect();
+        (sum(&cr3, of) / sum(&invpcid, of), seed_by_seed)
+    };
+    for (quantity, of) in [
+        ("dTLB walks, cr3 over invpcid", walks as fn(&RunOutcome) -> f64),
+        ("page walker's cycles, cr3 over invpcid", walk_cycles),
+    ] {
+        let (ratio, seed_by_seed) = ratio(of);
+        produced.figures.push(trial.figure(quantity, ratio)?.over(&seed_by_seed));
+    }
+    for (quantity, of) in
+        [("user", user_cycles as fn(&RunOutcome) -> f64), ("system", system_cycles), ("elapsed", elapsed_cycles)]
+    {
+        let (ratio, seed_by_seed) = ratio(of);
+        let change = |ratio: f64| 100.0 * (ratio - 1.0);
+        let figure = trial.figure(&format!("compile, {quantity} time, cr3 over invpcid"), change(ratio))?;
+        produced.figures.push(figure.over(&seed_by_seed.into_iter().map(change).collect::<Vec<_>>()));
     }
     produced.tables.push(timed(&invpcid, &cr3, seconds_per_cycle));
     let firsts = vec![("invpcid", invpcid.swap_remove(0)), ("cr3", cr3.swap_remove(0))];

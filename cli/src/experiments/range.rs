@@ -19,10 +19,12 @@ const THREADS: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 const COMPARED: usize = 3;
 
 /// Mean and standard deviation of the records a second.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Rate {
     mean: f64,
     deviation: f64,
+    /// The mean of each run.
+    runs: Vec<f64>,
 }
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
@@ -33,11 +35,13 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let mut produced = Produced::default();
     for (threads, row) in THREADS.iter().zip(&rates) {
         for (policy, rate) in POLICIES.iter().zip(row) {
-            produced.figures.push(trial.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?);
+            let mean = trial.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?;
+            produced.figures.push(mean.over(&rate.runs));
             produced.figures.push(trial.figure(&format!("stddev, threads {threads}, {policy}"), rate.deviation)?);
         }
         for (policy, name) in POLICIES.iter().enumerate().skip(1) {
-            produced.figures.push(trial.figure(&format!("gain, threads {threads}, {name}"), gain(row, policy))?);
+            let gain = trial.figure(&format!("gain, threads {threads}, {name}"), gain(row, policy))?;
+            produced.figures.push(gain.over(&gains_of_runs(row, policy)));
         }
     }
     let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[3].mean / row[2].mean - 1.0)).collect();
@@ -125,11 +129,17 @@ fn record_cycles(trial: &Trial, index: u64, runs: u64) -> Result<u64> {
 fn rate(trial: &Trial, plan: &IterationPlan, outcomes: &[RunOutcome]) -> Rate {
     let rates: Vec<_> = outcomes.iter().flat_map(|outcome| plan.rates(trial, outcome)).collect();
     let (mean, deviation) = mean_and_deviation(&rates);
-    Rate { mean, deviation }
+    let runs = outcomes.iter().map(|outcome| mean_and_deviation(&plan.rates(trial, outcome)).0).collect();
+    Rate { mean, deviation, runs }
 }
 
 fn gain(row: &[Rate; 4], policy: usize) -> f64 {
     100.0 * (row[policy].mean / row[0].mean - 1.0)
+}
+
+/// The same of each run: two runs of one index have the same seed and the same user time of a record.
+fn gains_of_runs(row: &[Rate; 4], policy: usize) -> Vec<f64> {
+    row[policy].runs.iter().zip(&row[0].runs).map(|(ours, vanilla)| 100.0 * (ours / vanilla - 1.0)).collect()
 }
 
 fn curves(trial: &Trial, rates: &[[Rate; 4]]) -> Result<Plot> {
@@ -205,7 +215,8 @@ mod tests {
 
     #[test]
     fn a_gain_is_over_vanilla() {
-        let row = [100.0, 105.0, 110.0, 120.0].map(|mean| Rate { mean, deviation: 0.0 });
+        let row = [100.0, 105.0, 110.0, 120.0].map(|mean| Rate { mean, deviation: 0.0, runs: vec![mean, 2.0 * mean] });
+        assert!(gains_of_runs(&row, 2).iter().all(|gain| (gain - 10.0).abs() < 1e-9));
         assert!((gain(&row, 1) - 5.0).abs() < 1e-9 && (gain(&row, 2) - 10.0).abs() < 1e-9);
     }
 }

@@ -64,7 +64,7 @@ pub(crate) fn figure_text(figure: &Figure) -> FigureText {
     let shown = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |value| fixed(value, digits));
     FigureText {
         published: shown(figure.published),
-        ours: shown(figure.ours),
+        ours: shown(figure.ours) + &figure.interval.map_or(String::new(), |of| plus_minus(of, digits)),
         error: figure.error_pct.map_or_else(|| NONE.to_owned(), error),
         null: shown(figure.null),
         band: figure.band.map_or_else(|| NONE.to_owned(), band),
@@ -83,6 +83,11 @@ fn band([low, high]: [f64; 2]) -> String {
         digits -= 1;
     }
     format!("{} .. {}", fixed(low, digits), fixed(high, digits))
+}
+
+/// What stands behind a mean over seeds: half its interval.
+fn plus_minus([low, high]: [f64; 2], digits: usize) -> String {
+    format!(" +- {}", fixed((high - low) / 2.0, digits))
 }
 
 /// So many of so many.

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::claim::{Claim, Sceptic};
+use super::interval::half_width;
 
 /// What a figure may be used for: only a prediction is evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -187,6 +188,14 @@ impl Figure {
         }
     }
 
+    /// The same figure as the mean over seeds that gave `samples`. The interval lies around the figure's own value,
+    /// which of a ratio of sums is not exactly the mean of the samples' ratios.
+    pub(crate) fn over(self, samples: &[f64]) -> Figure {
+        let around = |(value, half): (f64, f64)| [value - half, value + half];
+        let half = half_width(samples).filter(|half| half.is_finite());
+        Figure { interval: self.ours.zip(half).map(around), ..self }
+    }
+
     /// The row for an expected figure that the run did not produce: never acceptable, so that it cannot go unseen.
     pub(crate) fn absent(expected: &Expected) -> Figure {
         Figure::new(expected, f64::NAN)
@@ -313,6 +322,17 @@ mod tests {
             ),
             "{absent}"
         );
+    }
+
+    #[test]
+    fn a_mean_over_seeds_has_an_interval_around_it() {
+        let want = expected(FigureKind::Prediction, Some(2.0), Some([1.0, 3.0]));
+        let figure = |ours| Figure::new(&want, ours);
+        let [low, high] = figure(2.5).over(&[2.0, 3.0]).interval.unwrap();
+        assert!((low - (2.5 - 6.353)).abs() < 1e-9 && (high - (2.5 + 6.353)).abs() < 1e-9, "{low} {high}");
+        assert_eq!(figure(2.5).over(&[2.0]).interval, None);
+        assert_eq!(figure(f64::NAN).over(&[2.0, 3.0]).interval, None);
+        assert_eq!(figure(2.5).over(&[2.0, f64::INFINITY]).interval, None);
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub(crate) mod claim;
 mod column;
 pub(crate) mod experiment;
 pub(crate) mod figure;
+mod interval;
 mod place;
 pub(crate) mod read;
 mod rule;
