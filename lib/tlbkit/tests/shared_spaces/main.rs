@@ -58,6 +58,10 @@ fn run_cpu(kernel: &Kernel, me: CpuId, tasks: [Arc<Process>; 2], rounds: usize) 
         let process = &tasks[round % 2];
         cpu.switch_to(&process.space, &IrqsOff::assume());
         door.run(Some(process));
+        if round == 0 {
+            // Each CPU runs a process before the first page goes: however they are scheduled, somebody must be told.
+            kernel.start.wait();
+        }
         for page in 0..PAGES {
             door.touch(page);
             door.take_interrupts();
