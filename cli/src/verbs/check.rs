@@ -10,7 +10,7 @@ use serde_json::json;
 use tlbkit_check::campaign::{self, Explored, Plan, Report};
 use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::schedule::shrink::{Failure, shrink};
-use tlbkit_check::{Finding, Setup, chrome_trace, two_columns};
+use tlbkit_check::{Finding, Scenario, chrome_trace, two_columns};
 
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
@@ -79,7 +79,7 @@ fn seeds(plan: &Plan, count: u64, format: Format) -> Option<Failure> {
     bar.finish_and_clear();
     tell_seeds(&report, began.elapsed().as_secs_f64(), format);
     let (seed, finding) = report.failure?;
-    Some(shortest(&plan.setup(seed), &plan.run(seed).choices, &finding))
+    Some(shortest(&plan.scenario(seed), &plan.run(seed).choices, &finding))
 }
 
 fn replay(plan: &Plan, seed: u64, format: Format) -> Option<Failure> {
@@ -92,21 +92,21 @@ fn replay(plan: &Plan, seed: u64, format: Format) -> Option<Failure> {
         (Some(_), Format::Text) => {}
     }
     let finding = outcome.finding?;
-    Some(shortest(&plan.setup(seed), &outcome.choices, &finding))
+    Some(shortest(&plan.scenario(seed), &outcome.choices, &finding))
 }
 
 fn exhaust(plan: &Plan, arguments: &CheckArguments, format: Format) -> Option<Failure> {
-    let setup = plan.setup(0);
+    let scenario = plan.scenario(0);
     let began = Instant::now();
-    let explored = campaign::exhaust(&setup, arguments.bound, u64::MAX, &AtomicBool::new(false));
+    let explored = campaign::exhaust(&scenario, arguments.bound, u64::MAX, &AtomicBool::new(false));
     tell_explored(&explored, began.elapsed().as_secs_f64(), format);
     let (choices, finding) = explored.failure?;
-    Some(shortest(&setup, &choices, &finding))
+    Some(shortest(&scenario, &choices, &finding))
 }
 
-fn shortest(setup: &Setup, choices: &[u8], finding: &Finding) -> Failure {
+fn shortest(scenario: &Scenario, choices: &[u8], finding: &Finding) -> Failure {
     eprintln!("found: {finding}\nlooking for the shortest run that fails so ...");
-    shrink(setup, choices, finding.oracle)
+    shrink(scenario, choices, finding.oracle)
 }
 
 fn tell_seeds(report: &Report, seconds: f64, format: Format) {
@@ -144,10 +144,10 @@ fn tell(failure: &Failure, format: Format) {
         Format::Json => say!(
             "{}",
             json!({ "finding": finding.oracle.name(), "cpu": finding.cpu, "step": finding.step, "story": finding.story,
-                "deviations": failure.deviations(), "program": format!("{:?}", failure.setup.program) })
+                "deviations": failure.deviations(), "program": format!("{:?}", failure.scenario.program) })
         ),
         Format::Text => {
-            say!("{:?}\n{:?}\n", failure.setup.program, failure.setup.policy);
+            say!("{:?}\n{:?}\n", failure.scenario.program, failure.scenario.policy);
             say!("{}", two_columns(&failure.outcome.lines, finding.cpu, 150));
             say!("{finding}\n{} deviations from running one CPU after the other", failure.deviations());
         }

@@ -25,6 +25,6 @@ pub mod scope;
 pub mod store;
 
 pub use addr::{entry_at, index, is_canonical, next, span_shift, span_start, stride};
-pub use pte::{Pte, Rights, Step};
+pub use pte::{Pte, Rights, WalkStep};
 pub use random::SplitMix64;
 pub use scope::{CurrentTag, Instruction, Invalidation, Path, Translation};

@@ -91,14 +91,14 @@ impl Pte {
     /// Where a walk goes on that has read this entry in a table of `level`.
     #[inline]
     #[must_use]
-    pub const fn step(self, level: u32) -> Step {
+    pub const fn step(self, level: u32) -> WalkStep {
         if !self.has(Self::PRESENT) {
-            Step::NotPresent
+            WalkStep::NotPresent
         } else if self.is_leaf(level) {
             let size = stride(level);
-            Step::Page(PhysAddr(self.frame().0 & !(size.bytes() - 1)), size)
+            WalkStep::Page(PhysAddr(self.frame().0 & !(size.bytes() - 1)), size)
         } else {
-            Step::Table(self.frame())
+            WalkStep::Table(self.frame())
         }
     }
 
@@ -120,7 +120,7 @@ impl Pte {
 
 /// What an entry says to a walk that has read it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum WalkStep {
     /// The walk ends in a page fault, and nothing is cached.
     NotPresent,
     /// It goes on in this table, one level lower.

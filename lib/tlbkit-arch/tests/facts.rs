@@ -2,7 +2,7 @@
 
 use tlbkit::{PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::addr::{half_bytes, is_canonical_within};
-use tlbkit_arch::{Pte, Rights, SplitMix64, Step, entry_at, index, is_canonical, next, span_shift, span_start};
+use tlbkit_arch::{Pte, Rights, SplitMix64, WalkStep, entry_at, index, is_canonical, next, span_shift, span_start};
 
 /// Index 1 at level 4, 2 at level 3, 3 at level 2, 4 at level 1, byte 5.
 const VA: VirtAddr = VirtAddr(1 << 39 | 2 << 30 | 3 << 21 | 4 << 12 | 5);
@@ -30,15 +30,15 @@ fn the_hole_begins_and_ends_where_the_topmost_bit_is_not_repeated() {
 #[test]
 fn a_walk_goes_on_ends_or_faults() {
     let entry = |bits| Pte::new(PhysAddr(0x1234_5000), bits);
-    assert_eq!(entry(Pte::WRITE).step(1), Step::NotPresent);
-    assert_eq!(entry(Pte::PRESENT).step(4), Step::Table(PhysAddr(0x1234_5000)));
-    assert_eq!(entry(Pte::PRESENT | Pte::NO_EXECUTE).step(1), Step::Page(PhysAddr(0x1234_5000), Stride::Page4K));
+    assert_eq!(entry(Pte::WRITE).step(1), WalkStep::NotPresent);
+    assert_eq!(entry(Pte::PRESENT).step(4), WalkStep::Table(PhysAddr(0x1234_5000)));
+    assert_eq!(entry(Pte::PRESENT | Pte::NO_EXECUTE).step(1), WalkStep::Page(PhysAddr(0x1234_5000), Stride::Page4K));
     let large = Pte::PRESENT | Pte::LARGE;
     // Bit 7 is no size in a table of base pages, and bit 12 no address in a large page.
-    assert_eq!(entry(large).step(1), Step::Page(PhysAddr(0x1234_5000), Stride::Page4K));
-    assert_eq!(entry(large).step(2), Step::Page(PhysAddr(0x1220_0000), Stride::Page2M));
-    assert_eq!(entry(large).step(3), Step::Page(PhysAddr(0), Stride::Page1G));
-    assert_eq!(entry(large).step(4), Step::Table(PhysAddr(0x1234_5000)), "nothing is that large");
+    assert_eq!(entry(large).step(1), WalkStep::Page(PhysAddr(0x1234_5000), Stride::Page4K));
+    assert_eq!(entry(large).step(2), WalkStep::Page(PhysAddr(0x1220_0000), Stride::Page2M));
+    assert_eq!(entry(large).step(3), WalkStep::Page(PhysAddr(0), Stride::Page1G));
+    assert_eq!(entry(large).step(4), WalkStep::Table(PhysAddr(0x1234_5000)), "nothing is that large");
 }
 
 #[test]

@@ -4,19 +4,19 @@
 use arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use tlbkit_check::schedule::shrink::replay;
-use tlbkit_check::{Log, Setup};
+use tlbkit_check::{Log, Scenario};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut bytes = Unstructured::new(bytes);
-    let Ok(setup) = tlbkit_fuzz::program::setup(&mut bytes) else { return };
+    let Ok(scenario) = tlbkit_fuzz::program::scenario(&mut bytes) else { return };
     let choices = bytes.take_rest();
-    if let Some(finding) = replay(&setup, choices, Log::none()).finding {
-        tell(&setup, choices, &finding.to_string());
+    if let Some(finding) = replay(&scenario, choices, Log::none()).finding {
+        tell(&scenario, choices, &finding.to_string());
     }
 });
 
 /// The checker catches panics, so a finding ends the process by itself.
-fn tell(setup: &Setup, choices: &[u8], finding: &str) -> ! {
-    eprintln!("{finding}\n{setup:?}\nchoices: {choices:?}");
+fn tell(scenario: &Scenario, choices: &[u8], finding: &str) -> ! {
+    eprintln!("{finding}\n{scenario:?}\nchoices: {choices:?}");
     std::process::abort();
 }

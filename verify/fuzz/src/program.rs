@@ -3,7 +3,7 @@
 use arbitrary::{Result, Unstructured};
 use tlbkit::{Features, PRESETS};
 use tlbkit_check::program::{Access, Content, Op, Program, Rights};
-use tlbkit_check::{Config, Setup};
+use tlbkit_check::{MachineConfig, Scenario};
 
 /// Most operations of one CPU.
 const OPS: usize = 8;
@@ -14,14 +14,14 @@ const PAGES: u8 = 8;
 ///
 /// # Errors
 /// None in practice: what is missing is taken for zeros.
-pub fn setup(bytes: &mut Unstructured<'_>) -> Result<Setup> {
+pub fn scenario(bytes: &mut Unstructured<'_>) -> Result<Scenario> {
     let policy = bytes.choose(PRESETS)?.policy;
     let features = Features { pcid: bytes.ratio(7, 8)?, invpcid: bytes.ratio(3, 4)? };
     let cpus = bytes.int_in_range(2..=3)?;
     let setup = (0..cpus).map(|cpu| (cpu, Op::Run(0))).chain([(0, Op::Map(PAGES, Content::Private))]).collect();
     let cpus = (0..cpus).map(|_| ops(bytes)).collect::<Result<_>>()?;
-    let config = Config { features, ..Config::default() };
-    Ok(Setup { config, policy, program: Program { setup, cpus } })
+    let config = MachineConfig { features, ..MachineConfig::default() };
+    Ok(Scenario { config, policy, program: Program { setup, cpus } })
 }
 
 fn ops(bytes: &mut Unstructured<'_>) -> Result<Vec<Op>> {

@@ -11,7 +11,7 @@ use crate::machine::buffer::{Place, Store};
 use crate::machine::instructions::Exception;
 use crate::machine::memory::Use;
 use crate::machine::touch::Touched;
-use crate::machine::{Config, Machine};
+use crate::machine::{Machine, MachineConfig};
 use crate::program::Access;
 use crate::schedule::script::Script;
 use crate::timeline::Log;
@@ -46,9 +46,9 @@ const INNER: u64 = LEAF | Pte::WRITE;
 impl Bare {
     /// `cpus` CPUs that run nothing.
     #[must_use]
-    pub fn new(cpus: usize, config: &Config) -> Self {
-        let config = Config { cpus, ..*config };
-        let mut machine = Machine::new(&config, false, Box::new(Script::new(Vec::new())), Log::none());
+    pub fn new(cpus: usize, config: &MachineConfig) -> Self {
+        let config = MachineConfig { cpus, ..*config };
+        let mut machine = Machine::new(&config, tlbkit::Isolation::Off, Box::new(Script::new(Vec::new())), Log::none());
         machine.is_live = true;
         Self { machine }
     }

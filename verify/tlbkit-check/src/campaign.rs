@@ -8,12 +8,12 @@ use tlbkit::{Features, Late, Policy};
 
 use crate::digest;
 use crate::finding::Finding;
-use crate::machine::Config;
+use crate::machine::MachineConfig;
 use crate::policies;
 use crate::program::Program;
 use crate::program::bytes::Bytes;
 use crate::program::named::{self, Named};
-use crate::run::{Outcome, Setup, run};
+use crate::run::{Outcome, Scenario, run};
 use crate::schedule::exhaustive::Exhaustive;
 use crate::schedule::pct::Pct;
 use crate::schedule::random::RandomChoice;
@@ -33,25 +33,25 @@ pub struct Plan {
 impl Plan {
     /// What `seed` runs.
     #[must_use]
-    pub fn setup(&self, seed: u64) -> Setup {
+    pub fn scenario(&self, seed: u64) -> Scenario {
         let mut random = digest::random(!seed);
         let policy = policies::draw(&mut random);
         let features = features(random.below(8));
         let late = if random.below(4) == 0 { Late::AskAgain } else { Late::Wait };
         let in_turn = seed.is_multiple_of(2).then(|| &named::ALL[(seed / 2) as usize % named::ALL.len()]);
         let program = self.program.or(in_turn).map_or_else(|| Program::random(seed), Named::program);
-        let config = Config { features, late, ..Config::default() };
-        Setup { config, policy: self.policy.unwrap_or(policy), program }
+        let config = MachineConfig { features, late, ..MachineConfig::default() };
+        Scenario { config, policy: self.policy.unwrap_or(policy), program }
     }
 
     /// Runs `seed`, half of them under a PCT schedule.
     #[must_use]
     pub fn run(&self, seed: u64) -> Outcome {
-        let setup = self.setup(seed);
+        let scenario = self.scenario(seed);
         if seed % 4 < 2 {
-            return run(&setup, Box::new(RandomChoice::new(seed)), Log::none());
+            return run(&scenario, Box::new(RandomChoice::new(seed)), Log::none());
         }
-        run(&setup, Box::new(Pct::new(seed, setup.program.cpus.len())), Log::none())
+        run(&scenario, Box::new(Pct::new(seed, scenario.program.cpus.len())), Log::none())
     }
 }
 
@@ -72,8 +72,8 @@ pub fn run_bytes(bytes: &[u8]) -> Outcome {
     let policy = policies::draw(&mut digest::random(u64::from(bytes.below(u8::MAX))));
     let features = features(u64::from(bytes.below(8)));
     let program = Program::read(&mut bytes);
-    let setup = Setup { config: Config { features, ..Config::default() }, policy, program };
-    run(&setup, Box::new(Script::new(bytes.rest().to_vec())), Log::none())
+    let scenario = Scenario { config: MachineConfig { features, ..MachineConfig::default() }, policy, program };
+    run(&scenario, Box::new(Script::new(bytes.rest().to_vec())), Log::none())
 }
 
 /// What many seeds came to.
@@ -138,17 +138,17 @@ pub struct Explored {
     pub failure: Option<(Vec<u8>, Finding)>,
 }
 
-/// Explores every schedule of `setup` with at most `bound` deviations, in at most `most_runs` runs or until `stop`. Its
-/// kernel loses patience after each round of waiting, so that no round differs from another.
+/// Explores every schedule of `scenario` with at most `bound` deviations, in at most `most_runs` runs or until `stop`.
+/// Its kernel loses patience after each round of waiting, so that no round differs from another.
 #[must_use]
-pub fn exhaust(setup: &Setup, bound: u8, most_runs: u64, stop: &AtomicBool) -> Explored {
-    let config = Config { patience_turns: 1, ..setup.config };
-    let setup = &Setup { config, ..setup.clone() };
+pub fn exhaust(scenario: &Scenario, bound: u8, most_runs: u64, stop: &AtomicBool) -> Explored {
+    let config = MachineConfig { patience_turns: 1, ..scenario.config };
+    let scenario = &Scenario { config, ..scenario.clone() };
     let exploration = Rc::new(RefCell::new(Exhaustive::new(bound)));
     let (mut failure, mut is_complete) = (None, false);
     // Relaxed: a wish to stop; it orders nothing.
     while failure.is_none() && !is_complete && exploration.borrow().runs < most_runs && !stop.load(Ordering::Relaxed) {
-        let outcome = run(setup, Box::new(Rc::clone(&exploration)), Log::none());
+        let outcome = run(scenario, Box::new(Rc::clone(&exploration)), Log::none());
         failure = outcome.finding.map(|finding| (outcome.choices, finding));
         is_complete = !exploration.borrow_mut().advance();
     }

@@ -31,14 +31,14 @@ mod timeline;
 mod trace;
 
 pub use finding::{Finding, Oracle};
-pub use machine::Config;
+pub use machine::MachineConfig;
 pub use machine::errata::{Errata, Erratum};
-pub use run::{Outcome, Setup};
-pub use timeline::{Kind, Line, Log, two_columns};
+pub use run::{Outcome, Scenario};
+pub use timeline::{Line, LineKind, Log, two_columns};
 pub use trace::chrome_trace;
 
-/// Runs `setup` under the random schedule of `seed`.
+/// Runs `scenario` under the random schedule of `seed`.
 #[must_use]
-pub fn random(setup: &Setup, seed: u64) -> Outcome {
-    run::run(setup, Box::new(schedule::random::RandomChoice::new(seed)), timeline::Log::none())
+pub fn random(scenario: &Scenario, seed: u64) -> Outcome {
+    run::run(scenario, Box::new(schedule::random::RandomChoice::new(seed)), timeline::Log::none())
 }

@@ -64,7 +64,7 @@ struct Answer {
 
 fn search(arguments: &Arguments) -> Answer {
     if let Some(bound) = arguments.bound {
-        let explored = campaign::exhaust(&arguments.plan.setup(0), bound, u64::MAX, &false.into());
+        let explored = campaign::exhaust(&arguments.plan.scenario(0), bound, u64::MAX, &false.into());
         let failure = explored.failure.map(|(choices, finding)| (format!("{choices:?}"), finding));
         return Answer { failure, what: "states", count: explored.states as u64, steps: explored.runs };
     }

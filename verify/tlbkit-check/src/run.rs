@@ -13,7 +13,7 @@ use crate::machine::bus::Bus;
 use crate::machine::core::Progress;
 use crate::machine::fiber::Fiber;
 use crate::machine::world::World;
-use crate::machine::{Config, Machine, door};
+use crate::machine::{Machine, MachineConfig, door};
 use crate::oracle;
 use crate::program::kernel::{End, Kernel, SPACES};
 use crate::program::{Program, execute};
@@ -23,9 +23,9 @@ use crate::timeline::{Line, Log};
 
 /// What is run.
 #[derive(Clone, Debug)]
-pub struct Setup {
+pub struct Scenario {
     /// The machine; its number of CPUs is the program's.
-    pub config: Config,
+    pub config: MachineConfig,
     /// The kernel's choices.
     pub policy: Policy,
     /// What the CPUs do.
@@ -45,22 +45,21 @@ pub struct Outcome {
     pub lines: Vec<Line>,
 }
 
-/// Runs `setup` as `chooser` decides.
-pub(crate) fn run(setup: &Setup, chooser: Box<dyn Chooser>, log: Log) -> Outcome {
+/// Runs `scenario` as `chooser` decides.
+pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> Outcome {
     crate::quiet::silence_panics();
-    let cpus = setup.program.cpus.len();
-    let config = Config { cpus, ..setup.config };
-    let is_isolated = setup.policy.isolation == tlbkit::Isolation::On;
-    let machine = RefCell::new(Machine::new(&config, is_isolated, chooser, log));
+    let cpus = scenario.program.cpus.len();
+    let config = MachineConfig { cpus, ..scenario.config };
+    let machine = RefCell::new(Machine::new(&config, scenario.policy.isolation, chooser, log));
     let words = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::new()).collect();
     let (matrix, windows) = (words(Tlb::matrix_words(cpus)), words(1));
     let sets = words(SPACES * AddressSpace::set_words(cpus));
     let bus = Bus { machine: &machine };
     let kernel_map = KernelMap::new(&bus, &windows).expect("frames for the kernel's tables");
-    let tlb = Tlb::new(&states, &matrix, kernel_map.root(), setup.policy);
+    let tlb = Tlb::new(&states, &matrix, kernel_map.root(), scenario.policy);
     name_words(&mut machine.borrow_mut(), &states, &matrix);
-    let world = World::new(&machine, &tlb, &kernel_map, &sets, Kernel::new(setup.program.clone()));
+    let world = World::new(&machine, &tlb, &kernel_map, &sets, Kernel::new(scenario.program.clone()));
     door::with_world_set(&world, || {
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);

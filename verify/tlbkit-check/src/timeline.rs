@@ -15,14 +15,14 @@ pub struct Line {
     /// On which CPU.
     pub cpu: usize,
     /// What kind of thing.
-    pub kind: Kind,
+    pub kind: LineKind,
     /// In words.
     pub text: String,
 }
 
 /// What kind of thing happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum LineKind {
     /// A call of the kernel began.
     Begin,
     /// It ended.
@@ -61,62 +61,62 @@ impl Log {
         self.0.unwrap_or_default()
     }
 
-    fn add(&mut self, step: u64, cpu: usize, kind: Kind, text: impl FnOnce() -> String) {
+    fn add(&mut self, step: u64, cpu: usize, kind: LineKind, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.0 {
             lines.push(Line { step, cpu, kind, text: text() });
         }
     }
 
     pub(crate) fn op(&mut self, step: u64, cpu: usize, name: &'static str) {
-        self.add(step, cpu, Kind::Begin, || name.to_owned());
+        self.add(step, cpu, LineKind::Begin, || name.to_owned());
     }
 
     pub(crate) fn op_end(&mut self, step: u64, cpu: usize, name: &'static str) {
-        self.add(step, cpu, Kind::End, || name.to_owned());
+        self.add(step, cpu, LineKind::End, || name.to_owned());
     }
 
     pub(crate) fn drained(&mut self, step: u64, cpu: usize, store: Option<&Store>) {
         let Some(store) = store else { return };
-        self.add(step, cpu, Kind::Step, || match store.to {
+        self.add(step, cpu, LineKind::Step, || match store.to {
             Place::Physical(at) => format!("its store of {:#x} to table word {at:#x} reaches memory", store.value),
             Place::Shared(_) => format!("its store of {:#x} reaches memory", store.value),
         });
     }
 
     pub(crate) fn interrupt(&mut self, step: u64, cpu: usize) {
-        self.add(step, cpu, Kind::Step, || "takes the interrupt".to_owned());
+        self.add(step, cpu, LineKind::Step, || "takes the interrupt".to_owned());
     }
 
     pub(crate) fn nmi(&mut self, step: u64, cpu: usize) {
-        self.add(step, cpu, Kind::Step, || "takes a non-maskable interrupt".to_owned());
+        self.add(step, cpu, LineKind::Step, || "takes a non-maskable interrupt".to_owned());
     }
 
     pub(crate) fn instruction(&mut self, step: u64, cpu: usize, name: &'static str, detail: u64) {
-        self.add(step, cpu, Kind::Step, || format!("{name} {detail:#x}"));
+        self.add(step, cpu, LineKind::Step, || format!("{name} {detail:#x}"));
     }
 
     pub(crate) fn sent(&mut self, step: u64, cpu: usize, to: usize) {
-        self.add(step, cpu, Kind::Step, || format!("interrupts CPU {to}"));
+        self.add(step, cpu, LineKind::Step, || format!("interrupts CPU {to}"));
     }
 
     pub(crate) fn event(&mut self, step: u64, cpu: usize, event: Event) {
         let is_news = !matches!(event, Event::Waiting(_));
         if is_news {
-            self.add(step, cpu, Kind::Step, || format!("({event:?})"));
+            self.add(step, cpu, LineKind::Step, || format!("({event:?})"));
         }
     }
 
     pub(crate) fn table_write(&mut self, step: u64, cpu: usize, how: &'static str, at: u64, value: u64) {
-        self.add(step, cpu, Kind::Step, || format!("{how} table word {at:#x} := {value:#x}"));
+        self.add(step, cpu, LineKind::Step, || format!("{how} table word {at:#x} := {value:#x}"));
     }
 
     pub(crate) fn freed(&mut self, step: u64, cpu: usize, at: u64) {
-        self.add(step, cpu, Kind::Step, || format!("frees frame {:#x}", at >> 12));
+        self.add(step, cpu, LineKind::Step, || format!("frees frame {:#x}", at >> 12));
     }
 
     /// A shared access, by one of `names` if its word has one.
     pub(crate) fn access(&mut self, step: u64, cpu: usize, names: &Names, access: Access, address: usize) {
-        self.add(step, cpu, Kind::Step, || {
+        self.add(step, cpu, LineKind::Step, || {
             let verb = match access {
                 Access::Load => "loads",
                 Access::Store => "stores to",
@@ -129,7 +129,7 @@ impl Log {
     }
 
     pub(crate) fn touched(&mut self, step: u64, cpu: usize, text: impl FnOnce() -> String) {
-        self.add(step, cpu, Kind::Step, text);
+        self.add(step, cpu, LineKind::Step, text);
     }
 }
 
@@ -140,9 +140,9 @@ pub fn two_columns(lines: &[Line], left: usize, width: usize) -> String {
     let mut text = format!("{:>6}  {:<half$} | other CPUs\n", "step", format!("CPU {left}"));
     for line in lines {
         let mark = match line.kind {
-            Kind::Begin => "> ",
-            Kind::End => "< ",
-            Kind::Step => "  ",
+            LineKind::Begin => "> ",
+            LineKind::End => "< ",
+            LineKind::Step => "  ",
         };
         let row = if line.cpu == left {
             format!("{mark}{}", clip(&line.text, half - 2))

@@ -4,7 +4,7 @@ use tlbkit::{Late, Policy};
 use tlbkit_check::campaign::{self, Explored, Plan};
 use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::schedule::shrink::shrink;
-use tlbkit_check::{Config, Errata, Erratum, Oracle, Outcome, Setup, chrome_trace, two_columns};
+use tlbkit_check::{Errata, Erratum, MachineConfig, Oracle, Outcome, Scenario, chrome_trace, two_columns};
 
 const THREADS: usize = 2;
 
@@ -13,13 +13,14 @@ fn plan(program: &str, policy: &str) -> Plan {
 }
 
 /// The first seed's outcome that fails on hardware with `erratum`.
-fn fails_with(erratum: Erratum, program: &str, policy: &str) -> Option<(Setup, Outcome)> {
+fn fails_with(erratum: Erratum, program: &str, policy: &str) -> Option<(Scenario, Outcome)> {
     let plan = plan(program, policy);
     (0..500).find_map(|seed| {
-        let mut setup = plan.setup(seed);
-        setup.config = Config { errata: Errata::NONE.with(erratum), late: Late::AskAgain, ..Config::default() };
-        let outcome = tlbkit_check::random(&setup, seed);
-        outcome.finding.is_some().then_some((setup, outcome))
+        let mut scenario = plan.scenario(seed);
+        scenario.config =
+            MachineConfig { errata: Errata::NONE.with(erratum), late: Late::AskAgain, ..MachineConfig::default() };
+        let outcome = tlbkit_check::random(&scenario, seed);
+        outcome.finding.is_some().then_some((scenario, outcome))
     })
 }
 
@@ -56,9 +57,9 @@ fn bytes_of_any_kind_are_a_program() {
 
 /// Every schedule of `program` with at most `bound` deviations, on hardware with `errata`.
 fn explore(program: &str, policy: &str, bound: u8, errata: Errata) -> Explored {
-    let mut setup = plan(program, policy).setup(0);
-    setup.config = Config { errata, ..Config::default() };
-    let explored = campaign::exhaust(&setup, bound, u64::MAX, &false.into());
+    let mut scenario = plan(program, policy).scenario(0);
+    scenario.config = MachineConfig { errata, ..MachineConfig::default() };
+    let explored = campaign::exhaust(&scenario, bound, u64::MAX, &false.into());
     println!("{program} {bound}: {} states, {} runs", explored.states, explored.runs);
     explored
 }
@@ -100,9 +101,9 @@ fn exploring_finds_what_hardware_leaves_undone() {
 #[test]
 fn a_load_through_a_stale_entry_tells_itself() {
     let finding = |seed, errata| {
-        let mut setup = plan("two-senders", "linux-4.15-pti").setup(seed);
-        setup.config = Config { errata, only: Some(Oracle::Value), ..Config::default() };
-        tlbkit_check::random(&setup, seed).finding.map(|finding| finding.oracle)
+        let mut scenario = plan("two-senders", "linux-4.15-pti").scenario(seed);
+        scenario.config = MachineConfig { errata, only: Some(Oracle::Value), ..MachineConfig::default() };
+        tlbkit_check::random(&scenario, seed).finding.map(|finding| finding.oracle)
     };
     let found = (0..500).find_map(|seed| finding(seed, Errata::NONE.with(Erratum::InvpcidSwapped)));
     assert_eq!(found, Some(Oracle::Value));
@@ -119,10 +120,10 @@ fn an_erratum_that_keeps_global_entries_is_found_by_name() {
 #[test]
 fn an_erratum_that_keeps_paths_is_found_and_shrunk() {
     // A kernel that names single pages, the freed tables among them, rests on INVLPG's dropping all paths.
-    let (setup, outcome) = fails_with(Erratum::InvlpgKeepsPaths, "lazy-tables", "netbsd-10").expect("a finding");
+    let (scenario, outcome) = fails_with(Erratum::InvlpgKeepsPaths, "lazy-tables", "netbsd-10").expect("a finding");
     assert_eq!(outcome.finding.map(|finding| finding.oracle), Some(Oracle::FreedTable));
-    let failure = shrink(&setup, &outcome.choices, Oracle::FreedTable);
-    assert!(failure.setup.program.len() < setup.program.len());
+    let failure = shrink(&scenario, &outcome.choices, Oracle::FreedTable);
+    assert!(failure.scenario.program.len() < scenario.program.len());
     let finding = failure.outcome.finding.clone().expect("it still fails");
     let text = two_columns(&failure.outcome.lines, finding.cpu, 120);
     assert!(text.lines().all(|line| line.len() <= 140) && text.contains("frees frame"), "{text}");

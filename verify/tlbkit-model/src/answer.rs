@@ -28,7 +28,7 @@ impl Protocol {
         }
         if is_waiting {
             state.cpus[cpu].then(&[Step::ReadMailbox(sender, FIRST)]);
-        } else if self.setup.mailboxes > 1 && !self.deviates(Deviation::FirstAloneLooked) {
+        } else if self.world.mailboxes > 1 && !self.deviates(Deviation::FirstAloneLooked) {
             state.cpus[cpu].then(&[Step::CheckSecond(sender)]);
         }
     }
@@ -98,7 +98,7 @@ impl Protocol {
             return;
         }
         let is_owed = this.pending_user & 1 << this.slot != 0;
-        let is_now = self.setup.policy.user_flush == tlbkit::UserFlush::Invpcid;
+        let is_now = self.world.policy.user_flush == tlbkit::UserFlush::Invpcid;
         if is_now && !is_owed && !request.frees_tables() {
             this.drop_item(Half::User, page);
         } else {

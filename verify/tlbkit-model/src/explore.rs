@@ -6,7 +6,7 @@ use stateright::{Checker, HasDiscoveries, Model};
 
 use crate::model::Action;
 use crate::protocol::Protocol;
-use crate::setup::Setup;
+use crate::world::World;
 
 /// The result of one exploration.
 #[derive(Debug)]
@@ -25,13 +25,13 @@ pub struct Explored {
     pub seen: Vec<&'static str>,
 }
 
-/// Explores `setup` to its end, or until `only` is broken.
+/// Explores `world` to its end, or until `only` is broken.
 #[must_use]
-pub fn explore(setup: Setup, only: Option<&'static str>) -> Explored {
+pub fn explore(world: World, only: Option<&'static str>) -> Explored {
     let began = Instant::now();
     let finish = if only.is_some() { HasDiscoveries::Any } else { HasDiscoveries::All };
     // One thread: with more, neither the depth nor the way found would be the same each time.
-    let checker = Protocol { setup, only }.checker().finish_when(finish).spawn_bfs().join();
+    let checker = Protocol { world, only }.checker().finish_when(finish).spawn_bfs().join();
     let (mut broken, mut seen) = (Vec::new(), Vec::new());
     for (name, path) in checker.discoveries() {
         if is_expected(&checker, name) {

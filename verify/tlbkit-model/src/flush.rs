@@ -52,7 +52,7 @@ impl Protocol {
         } else {
             space.generation = generation;
         }
-        let is_trim = match self.setup.policy.cpu_set {
+        let is_trim = match self.world.policy.cpu_set {
             CpuSetUpkeep::Trimmed { every } if every != 0 => u32::from(generation).is_multiple_of(every),
             _ => false,
         };
@@ -90,7 +90,7 @@ impl Protocol {
     /// The rest of a flush, once there is a mailbox for it.
     pub(crate) fn ask(&self, state: &mut State, cpu: CpuNumber, request: Request, then: Then, mailbox: Mailbox) {
         let (here, others) = (Step::CarryOut(request), Step::ReadSet(request, mailbox));
-        let first = match self.setup.policy.local_flush {
+        let first = match self.world.policy.local_flush {
             LocalFlush::BeforeRemote => [here, others],
             LocalFlush::WhileRemote => [others, here],
         };
@@ -120,7 +120,7 @@ impl Protocol {
         let seen = state.cpus[target].presence;
         if self.must_tell(seen, &request) {
             chosen |= 1 << target;
-            let is_left_alone = self.setup.policy.lazy == Lazy::SkipUnlessTablesFreed && !request.is_trim;
+            let is_left_alone = self.world.policy.lazy == Lazy::SkipUnlessTablesFreed && !request.is_trim;
             if seen == Presence::Lazy(request.id) && is_left_alone && !request.frees_tables() {
                 state.fault = Some(Fault::LazyTold);
             }
@@ -164,7 +164,7 @@ impl Protocol {
     }
 
     fn must_tell_lazy(&self, request: &Request) -> bool {
-        let is_told = request.frees_tables() || self.setup.policy.lazy != Lazy::SkipUnlessTablesFreed;
+        let is_told = request.frees_tables() || self.world.policy.lazy != Lazy::SkipUnlessTablesFreed;
         (is_told || self.deviates(Deviation::LazyTold)) && !self.deviates(Deviation::LazySkippedAlways)
     }
 

@@ -4,7 +4,7 @@
 //! lets it read everything at once, as early as it can, because that is the worst case: whatever it may hold later
 //! was then read later, and is at most newer.
 
-use crate::state::{Cpu, CpuNumber, Entry, FIRST, Half, ITEMS, Mailbox, Root, SpaceNumber, State, Store, TABLE};
+use crate::state::{Cpu, CpuNumber, FIRST, Half, ITEMS, Mailbox, Root, SpaceNumber, State, Store, TABLE, TlbEntry};
 use crate::step::Step;
 
 impl Cpu {
@@ -23,13 +23,13 @@ impl Cpu {
 
     /// The entries of a tag.
     #[must_use]
-    pub fn cached(&self, half: Half, tag: usize) -> &[Entry; ITEMS] {
+    pub fn cached(&self, half: Half, tag: usize) -> &[TlbEntry; ITEMS] {
         &self.entries[half as usize][tag]
     }
 
     /// The entries that it can use or walk at this moment.
     #[must_use]
-    pub fn reachable(&self) -> &[Entry; ITEMS] {
+    pub fn reachable(&self) -> &[TlbEntry; ITEMS] {
         self.cached(self.root.half, self.root.tag)
     }
 
@@ -45,8 +45,8 @@ impl Cpu {
     /// INVLPG: an item of the loaded tag, and all paths of it.
     pub(crate) fn drop_item(&mut self, half: Half, item: usize) {
         let tag = &mut self.entries[half as usize][self.root.tag];
-        tag[item] = Entry::default();
-        tag[TABLE] = Entry::default();
+        tag[item] = TlbEntry::default();
+        tag[TABLE] = TlbEntry::default();
     }
 }
 
@@ -90,7 +90,7 @@ impl State {
         let versions = self.spaces[root.space].versions;
         let tag = &mut self.cpus[cpu].entries[root.half as usize][root.tag];
         for (entry, version) in tag.iter_mut().zip(versions).filter(|(entry, _)| entry.id == 0) {
-            *entry = Entry { id: root.id, version };
+            *entry = TlbEntry { id: root.id, version };
         }
     }
 

@@ -74,7 +74,7 @@ impl Protocol {
             Task::Flush(space, Change::Destroy) => is_alive(space) && !is_in_use(state, space),
             Task::WaitFor(number) => number < state.pending.len(),
             Task::Flush(space, _) | Task::Issue(space, _) => {
-                let may_revoke = cpu < self.setup.initiators && space < self.setup.flushed_spaces;
+                let may_revoke = cpu < self.world.initiators && space < self.world.flushed_spaces;
                 may_revoke && is_alive(space) && !is_locked(state, space)
             }
         }

@@ -19,12 +19,12 @@ mod ready;
 pub mod request;
 mod ring;
 pub mod rules;
-pub mod setup;
 pub mod state;
 pub mod step;
 mod switch;
+pub mod world;
 
 pub use deviation::Deviation;
 pub use explore::{Explored, explore};
 pub use protocol::Protocol;
-pub use setup::Setup;
+pub use world::World;

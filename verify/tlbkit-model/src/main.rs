@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use tlbkit_model::{Deviation, Explored, explore, setup};
+use tlbkit_model::{Deviation, Explored, explore, world};
 
 fn main() -> ExitCode {
     println!("{:<24} {:>11} {:>11} {:>6} {:>8}  properties", "configuration", "states", "unique", "depth", "seconds");
-    let worlds = setup::small().into_iter().chain(setup::large());
+    let worlds = world::small().into_iter().chain(world::large());
     let is_sound = worlds.map(|world| print_sound(world.name, &explore(world, None))).fold(true, |all, one| all & one);
     println!("\n{:<24} {:>11} {:>6} {:>8}  caught by", "mistake", "unique", "depth", "seconds");
     let is_sharp = Deviation::ALL.into_iter().map(print_caught).fold(true, |all, one| all & one);
@@ -25,7 +25,7 @@ fn print_sound(name: &str, found: &Explored) -> bool {
 
 fn print_caught(deviation: Deviation) -> bool {
     let (name, property) = deviation.breaks();
-    let found = explore(setup::named(name).deviating(deviation), Some(property));
+    let found = explore(world::named(name).deviating(deviation), Some(property));
     let depth = found.broken.first().map_or(0, |(_, way)| way.len());
     let verdict = if found.broken.is_empty() { "NOTHING" } else { property };
     let Explored { unique_states, seconds, .. } = found;

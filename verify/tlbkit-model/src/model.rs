@@ -5,9 +5,9 @@ use stateright::{Model, Property};
 use crate::kernel::Task;
 use crate::properties;
 use crate::protocol::Protocol;
-use crate::setup::Setup;
 use crate::state::{Budget, Cpu, CpuNumber, Half, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Store, Then};
 use crate::step::Step;
+use crate::world::World;
 
 /// What can happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -139,24 +139,24 @@ impl Protocol {
         state.cpus[cpu].then(&[Step::TakeInbox]);
     }
 
-    /// The state after the setup's own switches, which are made without mistake.
+    /// The state after the world's own switches, which are made without mistake.
     fn first_state(&self) -> State {
-        let right = Self::new(Setup { deviation: None, ..self.setup });
+        let right = Self::new(World { deviation: None, ..self.world });
         let mut state = State {
-            cpus: vec![fresh_cpu(); self.setup.cpus],
+            cpus: vec![fresh_cpu(); self.world.cpus],
             spaces: std::array::from_fn(|space| Space::fresh(space as Id + 1)),
             next_id: SPACES as Id + 1,
             pending: Vec::new(),
-            budget: Budget { switches: self.setup.before.len() as u8, ..Default::default() },
+            budget: Budget { switches: self.world.before.len() as u8, ..Default::default() },
             fault: None,
         };
-        for &(cpu, space) in self.setup.before {
+        for &(cpu, space) in self.world.before {
             right.begin(&mut state, cpu, Task::Switch(space));
             while !state.cpus[cpu].steps.is_empty() || !state.cpus[cpu].buffer.is_empty() {
                 if right.can_step(&state, cpu) { right.step(&mut state, cpu) } else { state.drain(cpu) }
             }
         }
-        state.budget = self.setup.budget;
+        state.budget = self.world.budget;
         state
     }
 }

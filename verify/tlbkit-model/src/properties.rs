@@ -9,7 +9,7 @@ use crate::rules::{
     DEAD, GENERATIONS, HANDLER, KEPT, LAZY_LEFT_ALONE, NOBODY_MISSED, NOT_THE_NEXT, PROMISE, SERVED, TAGS, USE, WALK,
 };
 use crate::state::{
-    Cpu, CpuNumber, Entry, Fault, Half, OTHER_PAGE, PAGE, Pending, Presence, RING, Slot, Space, State, TABLE,
+    Cpu, CpuNumber, Fault, Half, OTHER_PAGE, PAGE, Pending, Presence, RING, Slot, Space, State, TABLE, TlbEntry,
 };
 use crate::step::Step;
 
@@ -64,7 +64,7 @@ fn keeps_promises(state: &State, cpu: &Cpu) -> bool {
     cpu.slots.iter().enumerate().all(|(index, slot)| {
         let Some(space) = state.space_named(slot.id).filter(|_| slot.generation != 0) else { return true };
         let Some(promise) = state.spaces[space].history.get(slot.generation as usize - 1) else { return true };
-        let is_kept = |entries: &[Entry]| {
+        let is_kept = |entries: &[TlbEntry]| {
             entries.iter().zip(promise).all(|(entry, oldest)| entry.id != slot.id || entry.version >= *oldest)
         };
         let is_owed = cpu.pending_user & 1 << index != 0;
@@ -97,7 +97,7 @@ fn walks_nothing_freed(state: &State, cpu: &Cpu) -> bool {
     loaded(state, cpu).is_none_or(|space| is_usable(cpu.reachable()[TABLE], space, TABLE))
 }
 
-fn is_usable(entry: Entry, space: &Space, item: usize) -> bool {
+fn is_usable(entry: TlbEntry, space: &Space, item: usize) -> bool {
     entry.id != space.id || entry.version >= space.floor[item]
 }
 
@@ -124,7 +124,7 @@ fn waits_for_its_own(model: &Protocol, state: &State, cpu: CpuNumber) -> bool {
 
 /// INV-8: a space's tag is not 0, and holds the entries of the loaded space alone.
 fn has_its_own_tag(cpu: &Cpu) -> bool {
-    let is_own = |entry: &Entry| entry.id == 0 || entry.id == cpu.root.id;
+    let is_own = |entry: &TlbEntry| entry.id == 0 || entry.id == cpu.root.id;
     cpu.root.id == 0 || cpu.root.tag != 0 && cpu.reachable().iter().all(is_own)
 }
 

@@ -3,39 +3,39 @@
 use tlbkit::{CpuSetUpkeep, Isolation, LazyReferences};
 
 use crate::deviation::Deviation;
-use crate::setup::Setup;
 use crate::state::{Space, SpaceNumber, State};
+use crate::world::World;
 
-/// The protocol in one setup.
+/// The protocol in one world.
 #[derive(Clone, Debug)]
 pub struct Protocol {
     /// What is explored.
-    pub setup: Setup,
+    pub world: World,
     /// The one property to look for; all of them if none.
     pub only: Option<&'static str>,
 }
 
 impl Protocol {
-    /// The model of `setup`, with all properties.
+    /// The model of `world`, with all properties.
     #[must_use]
-    pub const fn new(setup: Setup) -> Self {
-        Self { setup, only: None }
+    pub const fn new(world: World) -> Self {
+        Self { world, only: None }
     }
 
     pub(crate) fn deviates(&self, deviation: Deviation) -> bool {
-        self.setup.deviation == Some(deviation)
+        self.world.deviation == Some(deviation)
     }
 
     pub(crate) fn is_exact(&self) -> bool {
-        self.setup.policy.cpu_set == CpuSetUpkeep::Exact
+        self.world.policy.cpu_set == CpuSetUpkeep::Exact
     }
 
     pub(crate) fn is_counted(&self) -> bool {
-        self.setup.policy.lazy_references == LazyReferences::Counted
+        self.world.policy.lazy_references == LazyReferences::Counted
     }
 
     pub(crate) fn is_isolated(&self) -> bool {
-        self.setup.policy.isolation == Isolation::On
+        self.world.policy.isolation == Isolation::On
     }
 
     /// The space has ended; the next one takes its place.

@@ -27,7 +27,7 @@ impl Protocol {
             return self.ask(state, cpu, request, then, mailbox);
         }
         let steps = match then {
-            _ if mailbox + 1 < self.setup.mailboxes => vec![Step::TakeMailbox(request, then, mailbox + 1)],
+            _ if mailbox + 1 < self.world.mailboxes => vec![Step::TakeMailbox(request, then, mailbox + 1)],
             Then::Wait => vec![Step::TakeInbox, Step::TakeMailbox(request, then, FIRST)],
             Then::Return => vec![Step::CarryOut(request), Step::LeaveUnasked(request)],
         };
@@ -42,7 +42,7 @@ impl Protocol {
     }
 
     pub(crate) fn may_take_any(&self, state: &State, cpu: CpuNumber) -> bool {
-        (0..self.setup.mailboxes).any(|mailbox| self.may_take(state, cpu, mailbox))
+        (0..self.world.mailboxes).any(|mailbox| self.may_take(state, cpu, mailbox))
     }
 
     /// A mailbox that was issued was found empty.

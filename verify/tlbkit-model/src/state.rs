@@ -78,7 +78,7 @@ impl Space {
 
 /// A cached item; `id` is 0 for none.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Entry {
+pub struct TlbEntry {
     /// The space that it was read from.
     pub id: Id,
     /// The version that was read.
@@ -199,7 +199,7 @@ pub struct Cpu {
     /// CR3.
     pub root: Root,
     /// What hardware has cached, by half and tag.
-    pub entries: [[[Entry; ITEMS]; TAGS]; 2],
+    pub entries: [[[TlbEntry; ITEMS]; TAGS]; 2],
 }
 
 /// A rule that a step has broken; the rules on states alone need no such mark.

@@ -44,7 +44,7 @@ impl Protocol {
 
     /// `Cpu::enter_lazy`.
     pub(crate) fn begin_lazy(&self, state: &mut State, cpu: CpuNumber) {
-        if self.setup.policy.lazy == Lazy::Off {
+        if self.world.policy.lazy == Lazy::Off {
             return self.begin_kernel(state, cpu);
         }
         let left = state.cpus[cpu].leaving.filter(|_| self.is_counted() && !self.deviates(Deviation::LazyUncounted));
@@ -85,7 +85,7 @@ impl Protocol {
 
     pub(crate) fn mark_switching(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let id = state.spaces[to].id;
-        let slots = self.setup.policy.slots();
+        let slots = self.world.policy.slots();
         let cpu = &mut state.cpus[cpu];
         cpu.slot = cpu.slots.iter().position(|slot| slot.id == id).unwrap_or_else(|| {
             let taken = cpu.next_slot;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use stateright::Expectation;
-use tlbkit_model::{Deviation, explore, properties, setup};
+use tlbkit_model::{Deviation, explore, properties, world};
 
 /// INV-2, INV-3, INV-4, INV-5, INV-6, INV-7, INV-8 and INV-12 in every state that can be reached.
 #[test]
 fn every_property_holds_in_every_small_world() {
     let mut seen = BTreeSet::new();
-    for world in setup::small() {
+    for world in world::small() {
         let found = explore(world, None);
         println!("{}: {} states, depth {}", world.name, found.unique_states, found.depth);
         assert!(found.broken.is_empty(), "{}: {:?}", world.name, found.broken);
@@ -24,7 +24,7 @@ fn every_property_holds_in_every_small_world() {
 fn every_mistake_is_caught_by_its_property() {
     for deviation in Deviation::ALL {
         let (world, property) = deviation.breaks();
-        let found = explore(setup::named(world).deviating(deviation), Some(property));
+        let found = explore(world::named(world).deviating(deviation), Some(property));
         let [(broken, way)] = &found.broken[..] else { panic!("{deviation:?} is not caught by {property}") };
         println!("{deviation:?}: {property}, after {} actions of {} states", way.len(), found.unique_states);
         assert_eq!(*broken, property);

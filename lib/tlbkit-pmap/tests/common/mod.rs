@@ -12,7 +12,7 @@ use tlbkit::sync::AtomicU64;
 use tlbkit::*;
 use tlbkit_arch::addr::TOP_LEVEL;
 use tlbkit_arch::store::Store;
-use tlbkit_arch::{CurrentTag, Instruction, Path, Step, Translation, entry_at, span_start};
+use tlbkit_arch::{CurrentTag, Instruction, Path, Translation, WalkStep, entry_at, span_start};
 use tlbkit_pmap::{Access, Fault, KernelMap, Memory, Pte, Vm};
 
 /// One CPU.
@@ -251,9 +251,9 @@ fn walk(
     loop {
         let pte = Pte(mem.load(entry_at(table, VirtAddr(va), level)));
         match pte.step(level) {
-            Step::NotPresent => return None,
-            Step::Page(_, stride) => return Some((pte, span_start(VirtAddr(va), level), stride)),
-            Step::Table(next) => (table, level) = (next, level - 1),
+            WalkStep::NotPresent => return None,
+            WalkStep::Page(_, stride) => return Some((pte, span_start(VirtAddr(va), level), stride)),
+            WalkStep::Table(next) => (table, level) = (next, level - 1),
         }
         met(level, table);
     }

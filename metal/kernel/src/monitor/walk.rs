@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use tlbkit::{PhysAddr, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
-use tlbkit_arch::{Instruction, Pte, Rights, Step, Translation, entry_at, span_start};
+use tlbkit_arch::{Instruction, Pte, Rights, Translation, WalkStep, entry_at, span_start};
 use tlbkit_pmap::{Memory, Purpose};
 
 use super::state::{Core, Ring};
@@ -134,13 +134,13 @@ impl Core {
             let pte = fetch(slot, |pte| if is_stored_to(pte) { Pte::DIRTY } else { 0 })?;
             let (pcid, start, rights) = (self.tag(), span_start(page, at.level), at.rights.below(pte));
             match pte.step(at.level) {
-                Step::NotPresent => return None,
-                Step::Page(frame, stride) => {
+                WalkStep::NotPresent => return None,
+                WalkStep::Page(frame, stride) => {
                     let is_global = pte.has(Pte::GLOBAL) && self.has_globals();
                     let page = Translation { pcid, start, stride, is_global };
                     return Some(TlbEntry { page, frame, rights, is_dirty: pte.has(Pte::DIRTY), root: self.root() });
                 }
-                Step::Table(table) => {
+                WalkStep::Table(table) => {
                     at = Reached { table, level: at.level - 1, rights };
                     let reach = tlbkit_arch::Path { pcid, start, level: at.level };
                     self.tlb.add_path(Path { reach, table, rights });

@@ -19,7 +19,7 @@ pub(crate) enum Use {
 }
 
 #[derive(Clone, Copy)]
-struct Info {
+struct FrameState {
     is: Use,
     epoch: u32,
     references: u32,
@@ -39,7 +39,7 @@ pub(crate) struct FrameName {
 type Words = [u64; 512];
 
 pub(crate) struct Memory {
-    frames: Vec<Info>,
+    frames: Vec<FrameState>,
     tables: Vec<Box<Words>>,
     free_tables: Vec<u32>,
     small: Vec<u32>,
@@ -60,7 +60,7 @@ pub(crate) const POISON: u64 = 0xdead_dead_dead_dead;
 
 impl Memory {
     pub(crate) fn new() -> Self {
-        let free = Info { is: Use::Free, epoch: 0, references: 0, words: 0, value: POISON };
+        let free = FrameState { is: Use::Free, epoch: 0, references: 0, words: 0, value: POISON };
         let mut memory = Self {
             frames: vec![free; (LARGE.end * FRAMES_OF_LARGE) as usize],
             tables: Vec::with_capacity(32),
@@ -72,49 +72,49 @@ impl Memory {
         };
         for page in std::iter::once(ZERO_PAGE).chain(FILE_PAGES) {
             let value = if page == ZERO_PAGE { 0 } else { file_value(u64::from(page - FILE_PAGES.start)) };
-            memory.frames[page as usize] = Info { is: Use::Data, references: 1, value, ..free };
+            memory.frames[page as usize] = FrameState { is: Use::Data, references: 1, value, ..free };
         }
         memory
     }
 
-    fn info(&self, at: u64) -> &Info {
+    fn state(&self, at: u64) -> &FrameState {
         &self.frames[(at >> 12) as usize]
     }
 
-    fn info_mut(&mut self, at: u64) -> &mut Info {
+    fn state_mut(&mut self, at: u64) -> &mut FrameState {
         &mut self.frames[(at >> 12) as usize]
     }
 
     /// The frame's name now.
     pub(crate) fn name(&self, at: u64) -> FrameName {
-        FrameName { at: at & !0xfff, epoch: self.info(at).epoch }
+        FrameName { at: at & !0xfff, epoch: self.state(at).epoch }
     }
 
     /// What the frame is, if it still is what was remembered.
     pub(crate) fn still(&self, name: FrameName) -> Option<Use> {
-        let info = self.info(name.at);
-        (info.epoch == name.epoch && info.is != Use::Free).then_some(info.is)
+        let state = self.state(name.at);
+        (state.epoch == name.epoch && state.is != Use::Free).then_some(state.is)
     }
 
     pub(crate) fn is_table(&self, at: u64) -> bool {
-        self.info(at).is == Use::Table
+        self.state(at).is == Use::Table
     }
 
     /// The word at `at`: an entry of a table, or the frame's value.
     pub(crate) fn read(&self, at: u64) -> u64 {
-        let info = self.info(at);
-        match info.is {
-            Use::Table => self.tables[info.words as usize][(at >> 3 & 511) as usize],
-            _ => info.value,
+        let state = self.state(at);
+        match state.is {
+            Use::Table => self.tables[state.words as usize][(at >> 3 & 511) as usize],
+            _ => state.value,
         }
     }
 
     /// Writes a word and returns what it held.
     pub(crate) fn write(&mut self, at: u64, value: u64) -> u64 {
-        let info = *self.info(at);
-        let word = match info.is {
-            Use::Table => &mut self.tables[info.words as usize][(at >> 3 & 511) as usize],
-            _ => &mut self.info_mut(at).value,
+        let state = *self.state(at);
+        let word = match state.is {
+            Use::Table => &mut self.tables[state.words as usize][(at >> 3 & 511) as usize],
+            _ => &mut self.state_mut(at).value,
         };
         let before = std::mem::replace(word, value);
         self.digest = self.digest.wrapping_sub(mix(at, before)).wrapping_add(mix(at, value));
@@ -141,8 +141,8 @@ impl Memory {
         let first = list.pop()?;
         for frame in first..first + pages(shift) {
             let words = if is == Use::Table { self.new_table() } else { 0 };
-            let info = &mut self.frames[frame as usize];
-            *info = Info { is, references: u32::from(frame == first), words, value: 0, ..*info };
+            let state = &mut self.frames[frame as usize];
+            *state = FrameState { is, references: u32::from(frame == first), words, value: 0, ..*state };
         }
         self.happened(1, u64::from(first));
         Some(u64::from(first) << 12)
@@ -162,11 +162,11 @@ impl Memory {
         let first = (at >> 12) as u32;
         self.happened(2, u64::from(first));
         for frame in first..first + pages(shift) {
-            let info = &mut self.frames[frame as usize];
-            if info.is == Use::Table {
-                self.free_tables.push(info.words);
+            let state = &mut self.frames[frame as usize];
+            if state.is == Use::Table {
+                self.free_tables.push(state.words);
             }
-            *info = Info { is: Use::Free, epoch: info.epoch + 1, references: 0, words: 0, value: POISON };
+            *state = FrameState { is: Use::Free, epoch: state.epoch + 1, references: 0, words: 0, value: POISON };
         }
         match shift {
             12 if SMALL.contains(&first) => self.small.push(first),
@@ -179,31 +179,31 @@ impl Memory {
 
     pub(crate) fn copy(&mut self, from: u64, to: u64, shift: u8) {
         for n in 0..u64::from(pages(shift)) {
-            self.info_mut(to + (n << 12)).value = self.info(from + (n << 12)).value;
+            self.state_mut(to + (n << 12)).value = self.state(from + (n << 12)).value;
         }
     }
 
     pub(crate) fn share(&mut self, at: u64) {
         self.happened(3, at);
-        self.info_mut(at).references += 1;
+        self.state_mut(at).references += 1;
     }
 
     /// True if that was the last reference.
     pub(crate) fn release(&mut self, at: u64) -> bool {
         self.happened(4, at);
-        let references = &mut self.info_mut(at).references;
+        let references = &mut self.state_mut(at).references;
         *references = references.checked_sub(1).expect("a frame is put back once a reference");
         *references == 0
     }
 
     pub(crate) fn references(&self, at: u64) -> u32 {
-        self.info(at).references
+        self.state(at).references
     }
 
     /// Makes base frames of a large one.
     pub(crate) fn split(&mut self, at: u64) {
         for n in 0..u64::from(FRAMES_OF_LARGE) {
-            self.info_mut(at + (n << 12)).references = 1;
+            self.state_mut(at + (n << 12)).references = 1;
         }
     }
 

@@ -46,7 +46,7 @@ use core::Core;
 use errata::Errata;
 use memory::{FrameName, Memory};
 use operation::Operation;
-use tlbkit::{Features, Late};
+use tlbkit::{Features, Isolation, Late};
 use tlbkit_arch::Rights;
 use values::Values;
 use words::Words;
@@ -66,8 +66,8 @@ pub(crate) struct Machine {
     pub(crate) late: Late,
     pub(crate) patience_turns: u32,
     only: Option<Oracle>,
-    /// Whether the tables have two halves.
-    pub(crate) is_isolated: bool,
+    /// Whether each space has a table for user mode beside the kernel's.
+    pub(crate) isolation: Isolation,
     /// The CPU that executes.
     pub(crate) current: usize,
     /// What the scheduler has granted and nobody has taken yet.
@@ -106,7 +106,7 @@ pub(super) struct Reached {
 
 /// What a machine is made of.
 #[derive(Clone, Copy, Debug)]
-pub struct Config {
+pub struct MachineConfig {
     /// CPUs, at most 64.
     pub cpus: usize,
     /// What each can do.
@@ -123,7 +123,7 @@ pub struct Config {
     pub step_limit: u64,
 }
 
-impl Default for Config {
+impl Default for MachineConfig {
     fn default() -> Self {
         let features = Features { pcid: true, invpcid: true };
         let (errata, late, only) = (Errata::NONE, Late::Wait, None);
@@ -132,7 +132,7 @@ impl Default for Config {
 }
 
 impl Machine {
-    pub(crate) fn new(config: &Config, is_isolated: bool, chooser: Box<dyn Chooser>, log: Log) -> Self {
+    pub(crate) fn new(config: &MachineConfig, isolation: Isolation, chooser: Box<dyn Chooser>, log: Log) -> Self {
         let nothing = FrameName { at: 0, epoch: 0 };
         Self {
             memory: Memory::new(),
@@ -146,7 +146,7 @@ impl Machine {
             late: config.late,
             patience_turns: config.patience_turns,
             only: config.only,
-            is_isolated,
+            isolation,
             current: 0,
             granted: None,
             chooser,

@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
+use tlbkit::Isolation;
+
 use super::memory::FrameName;
-use super::tlb::Entry;
+use super::tlb::TlbEntry;
 
 /// One call of the kernel.
 #[derive(Clone, Debug)]
@@ -25,12 +27,12 @@ impl Operation {
         Self { name: "boot", cpu: 0, began: 0, ended: None, root: None, promise: 0..0, flush: (None, None) };
 
     /// True if its return promises that `entry` is gone.
-    pub(super) fn covers(&self, entry: &Entry, is_isolated: bool) -> bool {
+    pub(super) fn covers(&self, entry: &TlbEntry, isolation: Isolation) -> bool {
         let is_same_space = match self.root {
             None => entry.page.start.is_kernel(),
             Some(root) => {
                 root.epoch == entry.root.epoch
-                    && (root.at == entry.root.at || is_isolated && root.at + 4096 == entry.root.at)
+                    && (root.at == entry.root.at || isolation == Isolation::On && root.at + 4096 == entry.root.at)
             }
         };
         is_same_space && self.promise.contains(&entry.page.start.0)

@@ -34,10 +34,10 @@ impl Machine {
         let op = &mut self.ops[id as usize];
         op.ended = Some(step);
         let op = op.clone();
-        let is_isolated = self.is_isolated;
+        let isolation = self.isolation;
         for entry in self.cpus.iter_mut().flat_map(|core| &mut core.tlb.entries) {
             let Some(revoked) = entry.life.revoked else { continue };
-            let is_promised = revoked.step < op.began && op.covers(entry, is_isolated);
+            let is_promised = revoked.step < op.began && op.covers(entry, isolation);
             if entry.life.promised_by.is_none() && (revoked.op == id || is_promised) {
                 entry.life.promised_by = Some(id);
             }

@@ -8,7 +8,7 @@ use tlbkit::sync::Word;
 use super::Machine;
 use super::buffer::Place;
 use super::core::Core;
-use super::tlb::Entry;
+use super::tlb::TlbEntry;
 use super::words::read_word;
 use crate::digest::mix;
 
@@ -56,7 +56,7 @@ impl Machine {
         entries.chain(paths).fold(0, |sum, digest: u64| sum.wrapping_add(digest))
     }
 
-    fn digest_entry(&self, entry: &Entry) -> u64 {
+    fn digest_entry(&self, entry: &TlbEntry) -> u64 {
         let (page, may_write) = (entry.page, entry.rights.may_write);
         let rights = u64::from(may_write) | u64::from(entry.is_dirty) << 1 | u64::from(page.is_global) << 2;
         let mut digest = mix(page.start.0, rights | u64::from(page.pcid.0) << 8 | u64::from(page.stride.shift()) << 32);

@@ -12,7 +12,7 @@ use super::memory::FrameName;
 
 /// A translation that a CPU may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct TlbEntry {
     pub(crate) page: Translation,
     pub(crate) frame: FrameName,
     pub(crate) rights: Rights,
@@ -48,7 +48,7 @@ impl Life {
     }
 }
 
-impl Entry {
+impl TlbEntry {
     fn is_same(&self, other: &Self) -> bool {
         Self { life: other.life, ..*self } == *other
     }
@@ -73,13 +73,13 @@ impl Path {
 /// One CPU's.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Tlb {
-    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries: Vec<TlbEntry>,
     pub(crate) paths: Vec<Path>,
 }
 
 impl Tlb {
     /// Adds an entry unless it is there already.
-    pub(crate) fn add(&mut self, entry: Entry) {
+    pub(crate) fn add(&mut self, entry: TlbEntry) {
         if !self.entries.iter().any(|held| held.is_same(&entry)) {
             self.entries.push(entry);
         }
@@ -93,7 +93,7 @@ impl Tlb {
     }
 
     /// What a CPU may use for `va` under `tag`.
-    pub(crate) fn usable(&self, tag: Pcid, va: VirtAddr) -> impl Iterator<Item = &Entry> {
+    pub(crate) fn usable(&self, tag: Pcid, va: VirtAddr) -> impl Iterator<Item = &TlbEntry> {
         self.entries.iter().filter(move |entry| entry.page.serves(tag) && entry.page.covers(va))
     }
 

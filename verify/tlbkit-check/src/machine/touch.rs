@@ -5,7 +5,7 @@ use tlbkit_arch::{Instruction, Pte};
 
 use super::Machine;
 use super::buffer::{Place, Store, UserStore};
-use super::tlb::Entry;
+use super::tlb::TlbEntry;
 use crate::oracle;
 use crate::program::Access;
 
@@ -23,7 +23,7 @@ impl Machine {
     pub(crate) fn touch(&mut self, space: usize, va: u64, access: Access) -> Touched {
         let cpu = self.current;
         let core = &self.cpus[cpu];
-        let usable: Vec<Entry> = core.tlb.usable(core.tag, VirtAddr(va)).copied().collect();
+        let usable: Vec<TlbEntry> = core.tlb.usable(core.tag, VirtAddr(va)).copied().collect();
         // Entries may be gone at any time: without a true one a fresh walk faults.
         let is_mapped = usable.iter().any(|entry| entry.life.revoked.is_none());
         let choice = self.outcome(usable.len() + usize::from(!is_mapped));
@@ -41,7 +41,7 @@ impl Machine {
 
     /// True if `entry` allows the access. A store through an entry without D sets D in the table first, and that
     /// looks at the table again.
-    fn may(&mut self, entry: &Entry, access: Access) -> bool {
+    fn may(&mut self, entry: &TlbEntry, access: Access) -> bool {
         if !entry.rights.is_user || access == Access::Write && !entry.rights.may_write {
             return false;
         }
@@ -59,7 +59,7 @@ impl Machine {
         is_true
     }
 
-    fn use_entry(&mut self, space: usize, va: u64, access: Access, entry: Entry) -> Touched {
+    fn use_entry(&mut self, space: usize, va: u64, access: Access, entry: TlbEntry) -> Touched {
         let at = entry.frame.at + (va & !0xfff) - entry.page.start.0;
         let place = Place::Physical(at);
         if access == Access::Write {

@@ -7,11 +7,11 @@
 
 use super::core::Mode;
 use super::memory::Use;
-use super::tlb::{Entry, Life, Path, Revocation, Tlb};
+use super::tlb::{Life, Path, Revocation, Tlb, TlbEntry};
 use super::{Machine, Reached};
 use tlbkit::{Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
-use tlbkit_arch::{Pte, Rights, Step, Translation, entry_at, span_start};
+use tlbkit_arch::{Pte, Rights, Translation, WalkStep, entry_at, span_start};
 
 impl Machine {
     /// From now on walkers look at the page of `va`.
@@ -88,16 +88,16 @@ impl Machine {
         let (pcid, root) = (self.cpus[cpu].tag, self.cpus[cpu].root);
         let (rights, start) = (from.rights.below(pte), span_start(va, level));
         match pte.step(level) {
-            Step::NotPresent => {}
-            Step::Table(table) => {
+            WalkStep::NotPresent => {}
+            WalkStep::Table(table) => {
                 let (table, fetched) = (self.memory.name(table.0), self.step);
                 let reach = tlbkit_arch::Path { pcid, start, level: level - 1 };
                 self.cpus[cpu].tlb.add_path(Path { reach, table, rights, root, fetched });
             }
-            Step::Page(frame, stride) => {
+            WalkStep::Page(frame, stride) => {
                 let is_global = pte.has(Pte::GLOBAL);
                 let frame = self.memory.name(frame.0);
-                self.cpus[cpu].tlb.add(Entry {
+                self.cpus[cpu].tlb.add(TlbEntry {
                     page: Translation { pcid, start, stride, is_global },
                     frame,
                     rights,

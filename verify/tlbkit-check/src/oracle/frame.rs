@@ -4,9 +4,9 @@ use super::story::{self, finding};
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::buffer::UserStore;
-use crate::machine::tlb::Entry;
+use crate::machine::tlb::TlbEntry;
 
-pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     let is_free = machine.memory.still(entry.frame).is_none();
     is_free.then(|| {
         let text = format!("can reach a frame that was freed: {}", story::of_entry(machine, entry));

@@ -4,9 +4,9 @@
 use super::story::{self, finding};
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
-use crate::machine::tlb::Entry;
+use crate::machine::tlb::TlbEntry;
 
-pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     entry.life.promised_by?;
     (entry.page.is_global || entry.page.start.is_kernel()).then(|| {
         let text = format!("a kernel translation survived its flush: {}", story::of_entry(machine, entry));

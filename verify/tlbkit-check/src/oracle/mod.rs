@@ -24,7 +24,7 @@ use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::core::Mode;
 use crate::machine::instructions::Exception;
-use crate::machine::tlb::Entry;
+use crate::machine::tlb::TlbEntry;
 use story::finding;
 
 /// What `cpu` can reach now.
@@ -58,7 +58,7 @@ pub(crate) fn inspect_load(machine: &Machine, cpu: usize) -> Option<Finding> {
 }
 
 /// The first property that `entry`, usable on `cpu`, breaks.
-fn judge(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+fn judge(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     frame::check(machine, cpu, entry)
         .or_else(|| half::check(machine, cpu, entry))
         .or_else(|| global::check(machine, cpu, entry))

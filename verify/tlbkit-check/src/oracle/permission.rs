@@ -5,10 +5,10 @@ use tlbkit_arch::Pte;
 use super::story::{self, finding};
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
-use crate::machine::tlb::Entry;
+use crate::machine::tlb::TlbEntry;
 
 /// The frame is still mapped there, only with fewer rights.
-pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     entry.life.promised_by?;
     let now = machine.memory.is_table(entry.pte_at).then(|| Pte(machine.memory.read(entry.pte_at)))?;
     let is_same_frame = now.has(Pte::PRESENT) && machine.memory.name(now.frame().0) == entry.frame;

@@ -5,7 +5,7 @@ use tlbkit::Stride;
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
 use crate::machine::operation::Operation;
-use crate::machine::tlb::Entry;
+use crate::machine::tlb::TlbEntry;
 
 /// What was found on `cpu` in this step.
 pub(super) fn finding(machine: &Machine, oracle: Oracle, cpu: usize, story: String) -> Finding {
@@ -13,7 +13,7 @@ pub(super) fn finding(machine: &Machine, oracle: Oracle, cpu: usize, story: Stri
 }
 
 /// The entry in words.
-pub(super) fn of_entry(machine: &Machine, entry: &Entry) -> String {
+pub(super) fn of_entry(machine: &Machine, entry: &TlbEntry) -> String {
     let rights = if entry.rights.may_write { "read-write" } else { "read-only" };
     let size = if entry.page.stride != Stride::Page4K { ", 2 MiB" } else { "" };
     let global = if entry.page.is_global { ", global" } else { "" };

@@ -3,9 +3,9 @@
 use super::story::{self, finding};
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
-use crate::machine::tlb::Entry;
+use crate::machine::tlb::TlbEntry;
 
-pub(super) fn check(machine: &Machine, cpu: usize, entry: &Entry) -> Option<Finding> {
+pub(super) fn check(machine: &Machine, cpu: usize, entry: &TlbEntry) -> Option<Finding> {
     entry.life.promised_by.map(|_| {
         let text = format!("can use a revoked translation: {}", story::of_entry(machine, entry));
         finding(machine, Oracle::StaleTranslation, cpu, text)

@@ -6,7 +6,7 @@
 use super::script::Script;
 use crate::finding::Oracle;
 use crate::program::Program;
-use crate::run::{Outcome, Setup, run};
+use crate::run::{Outcome, Scenario, run};
 use crate::timeline::Log;
 
 /// Runs that one shrinking may take.
@@ -18,7 +18,7 @@ const TRIES: u64 = 60;
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// What was run.
-    pub setup: Setup,
+    pub scenario: Scenario,
     /// The schedule.
     pub choices: Vec<u8>,
     /// How it went, with what happened.
@@ -33,47 +33,47 @@ impl Failure {
     }
 }
 
-/// Runs `setup` as `choices` say.
+/// Runs `scenario` as `choices` say.
 #[must_use]
-pub fn replay(setup: &Setup, choices: &[u8], log: Log) -> Outcome {
-    run(setup, Box::new(Script::new(choices.to_vec())), log)
+pub fn replay(scenario: &Scenario, choices: &[u8], log: Log) -> Outcome {
+    run(scenario, Box::new(Script::new(choices.to_vec())), log)
 }
 
 fn fails(outcome: &Outcome, oracle: Oracle) -> bool {
     outcome.finding.as_ref().is_some_and(|finding| finding.oracle == oracle)
 }
 
-/// The shortest failing run found from `setup` and `choices`, which fail.
+/// The shortest failing run found from `scenario` and `choices`, which fail.
 #[must_use]
-pub fn shrink(setup: &Setup, choices: &[u8], oracle: Oracle) -> Failure {
-    let (setup, choices) = fewer_ops(setup.clone(), choices.to_vec(), oracle);
-    let choices = fewer_deviations(&setup, choices, oracle);
-    let outcome = replay(&setup, &choices, Log::kept());
-    Failure { choices: outcome.choices.clone(), setup, outcome }
+pub fn shrink(scenario: &Scenario, choices: &[u8], oracle: Oracle) -> Failure {
+    let (scenario, choices) = fewer_ops(scenario.clone(), choices.to_vec(), oracle);
+    let choices = fewer_deviations(&scenario, choices, oracle);
+    let outcome = replay(&scenario, &choices, Log::kept());
+    Failure { choices: outcome.choices.clone(), scenario, outcome }
 }
 
 /// A failing schedule of a smaller program: the same choices, or one of a few random ones.
-fn find(setup: &Setup, choices: &[u8], oracle: Oracle) -> Option<Vec<u8>> {
-    let outcome = replay(setup, choices, Log::none());
+fn find(scenario: &Scenario, choices: &[u8], oracle: Oracle) -> Option<Vec<u8>> {
+    let outcome = replay(scenario, choices, Log::none());
     if fails(&outcome, oracle) {
         return Some(outcome.choices);
     }
     (0..TRIES).find_map(|seed| {
-        let outcome = crate::random(setup, seed);
+        let outcome = crate::random(scenario, seed);
         fails(&outcome, oracle).then_some(outcome.choices)
     })
 }
 
-fn fewer_ops(mut setup: Setup, mut choices: Vec<u8>, oracle: Oracle) -> (Setup, Vec<u8>) {
+fn fewer_ops(mut scenario: Scenario, mut choices: Vec<u8>, oracle: Oracle) -> (Scenario, Vec<u8>) {
     let mut at = 0;
-    while at < setup.program.len() {
-        let smaller = Setup { program: without(&setup.program, at), ..setup.clone() };
+    while at < scenario.program.len() {
+        let smaller = Scenario { program: without(&scenario.program, at), ..scenario.clone() };
         match find(&smaller, &choices, oracle) {
-            Some(found) => (setup, choices) = (smaller, found),
+            Some(found) => (scenario, choices) = (smaller, found),
             None => at += 1,
         }
     }
-    (setup, choices)
+    (scenario, choices)
 }
 
 /// The program without its operation number `at`.
@@ -94,7 +94,7 @@ fn without(program: &Program, mut at: usize) -> Program {
     program
 }
 
-fn fewer_deviations(setup: &Setup, mut choices: Vec<u8>, oracle: Oracle) -> Vec<u8> {
+fn fewer_deviations(scenario: &Scenario, mut choices: Vec<u8>, oracle: Oracle) -> Vec<u8> {
     let mut runs = 0;
     let mut piece = choices.len().max(1);
     while piece > 0 && runs < RUNS {
@@ -105,7 +105,7 @@ fn fewer_deviations(setup: &Setup, mut choices: Vec<u8>, oracle: Oracle) -> Vec<
                 runs += 1;
                 let mut quieter = choices.clone();
                 quieter[start..end].fill(0);
-                let outcome = replay(setup, &quieter, Log::none());
+                let outcome = replay(scenario, &quieter, Log::none());
                 if fails(&outcome, oracle) {
                     choices = outcome.choices;
                 }

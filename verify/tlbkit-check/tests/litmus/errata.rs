@@ -4,12 +4,12 @@ use super::{NEITHER, OLD, Rig, X, Z};
 use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::Pte;
 use tlbkit_check::bare::{Bare, Seen};
-use tlbkit_check::{Config, Errata, Erratum};
+use tlbkit_check::{Errata, Erratum, MachineConfig};
 
 /// True if the entry of X survives `flush` on a machine with `erratum`, and does not on one without.
-fn makes_the_difference(erratum: Erratum, bits: u64, config: &Config, flush: impl Fn(&mut Bare, u64)) -> bool {
+fn makes_the_difference(erratum: Erratum, bits: u64, config: &MachineConfig, flush: impl Fn(&mut Bare, u64)) -> bool {
     let [with, without] = [Errata::NONE.with(erratum), Errata::NONE].map(|errata| {
-        let mut rig = Rig::with(bits, &Config { errata, ..*config });
+        let mut rig = Rig::with(bits, &MachineConfig { errata, ..*config });
         rig.set(0);
         flush(&mut rig.machine, rig.root);
         rig.may_see(1, Seen::Value(OLD))
@@ -20,24 +20,24 @@ fn makes_the_difference(erratum: Erratum, bits: u64, config: &Config, flush: imp
 #[test]
 fn invlpg_misses_globals() {
     let invlpg = |machine: &mut Bare, _| machine.invlpg(1, X);
-    assert!(makes_the_difference(Erratum::InvlpgMissesGlobals, Pte::GLOBAL, &Config::default(), invlpg));
+    assert!(makes_the_difference(Erratum::InvlpgMissesGlobals, Pte::GLOBAL, &MachineConfig::default(), invlpg));
 }
 
 #[test]
 fn invpcid_swapped() {
     let flush = |machine: &mut Bare, _| machine.invpcid(1, Invpcid::Address(Pcid(1), VirtAddr(X))).unwrap();
-    assert!(makes_the_difference(Erratum::InvpcidSwapped, 0, &Config::default(), flush));
+    assert!(makes_the_difference(Erratum::InvpcidSwapped, 0, &MachineConfig::default(), flush));
 }
 
 #[test]
 fn a_broadcast_stride_skips_base_pages() {
     let flush = |machine: &mut Bare, _| machine.broadcast(VirtAddr(X), 1, Stride::Page2M, Pcid(1));
-    assert!(makes_the_difference(Erratum::BroadcastStrideSkips, 0, &Config::default(), flush));
+    assert!(makes_the_difference(Erratum::BroadcastStrideSkips, 0, &MachineConfig::default(), flush));
 }
 
 #[test]
 fn bit_63_is_honoured_without_pcids() {
-    let config = Config { features: NEITHER, ..Config::default() };
+    let config = MachineConfig { features: NEITHER, ..MachineConfig::default() };
     let flush = |machine: &mut Bare, root| {
         // Without the erratum the machine refuses it; the kernel then writes CR3 as before PCIDs.
         if machine.load_cr3(1, Cr3::keeping(PhysAddr(root), Pcid(0))).is_err() {
@@ -50,7 +50,7 @@ fn bit_63_is_honoured_without_pcids() {
 #[test]
 fn invlpg_keeps_paths() {
     for (errata, is_reached) in [(Errata::NONE.with(Erratum::InvlpgKeepsPaths), true), (Errata::NONE, false)] {
-        let mut rig = Rig::with(0, &Config { errata, ..Config::default() });
+        let mut rig = Rig::with(0, &MachineConfig { errata, ..MachineConfig::default() });
         let above = rig.machine.entry(rig.root, X, 2);
         rig.machine.store(0, rig.pte, 0);
         rig.machine.store(0, above, 0);

@@ -2,13 +2,13 @@
 
 use super::{BOTH, NEITHER, OLD, Rig, X};
 use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, VirtAddr};
-use tlbkit_check::Config;
+use tlbkit_check::MachineConfig;
 use tlbkit_check::bare::{Broken, Seen};
 
 const NOT_CANONICAL: u64 = 1 << 47;
 
 fn rig(features: Features) -> Rig {
-    Rig::with(0, &Config { features, ..Config::default() })
+    Rig::with(0, &MachineConfig { features, ..MachineConfig::default() })
 }
 
 fn invpcid(features: Features, what: Invpcid) -> Result<(), Broken> {

@@ -8,7 +8,7 @@ mod transform;
 mod tso;
 
 use tlbkit::Features;
-use tlbkit_check::Config;
+use tlbkit_check::MachineConfig;
 use tlbkit_check::bare::{Bare, Seen};
 
 /// A page, one in the same table, and one in another.
@@ -31,10 +31,10 @@ struct Rig {
 
 impl Rig {
     fn new(bits: u64) -> Self {
-        Self::with(bits, &Config::default())
+        Self::with(bits, &MachineConfig::default())
     }
 
-    fn with(bits: u64, config: &Config) -> Self {
+    fn with(bits: u64, config: &MachineConfig) -> Self {
         let mut machine = Bare::new(2, config);
         let (root, old, new) = (machine.root(), machine.frame(OLD), machine.frame(NEW));
         let pte = machine.entry(root, X, 1);

@@ -3,7 +3,7 @@
 use super::{BOTH, NEITHER, OLD, Rig, X};
 use tlbkit::{Cr3, Features, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::Pte;
-use tlbkit_check::Config;
+use tlbkit_check::MachineConfig;
 use tlbkit_check::bare::{Bare, Seen};
 
 /// True if CPU 1 may still use its entry of X, fetched under PCID 1, after `flush`, when it is under PCID 1 again.
@@ -71,7 +71,7 @@ fn c_33_toggling_pge_and_clearing_pcide_drop_everything() {
 #[test]
 fn without_pcids_a_cr3_write_drops_all_but_globals() {
     for (bits, is_kept) in [(0, false), (Pte::GLOBAL, true)] {
-        let mut rig = Rig::with(bits, &Config { features: Features::default(), ..Config::default() });
+        let mut rig = Rig::with(bits, &MachineConfig { features: Features::default(), ..MachineConfig::default() });
         rig.set(0);
         rig.machine.load(1, rig.root, 0);
         assert_eq!(rig.may_see(1, Seen::Value(OLD)), is_kept);

@@ -7,7 +7,7 @@ use crate::state::{Budget, CpuNumber, RING, SpaceNumber};
 
 /// One bounded world.
 #[derive(Clone, Copy, Debug)]
-pub struct Setup {
+pub struct World {
     /// What the table calls it.
     pub name: &'static str,
     /// 2 or 3.
@@ -28,7 +28,7 @@ pub struct Setup {
     pub deviation: Option<Deviation>,
 }
 
-impl Setup {
+impl World {
     const fn of(name: &'static str, policy: Policy, before: &'static [(CpuNumber, SpaceNumber)], may: Budget) -> Self {
         Self {
             name,
@@ -110,39 +110,39 @@ const ONE_APART: &[(CpuNumber, SpaceNumber)] = &[(0, 0), (1, 0), (2, 0), (2, 1)]
 
 /// Worlds that a test explores to the end, one for each part of the protocol.
 #[must_use]
-pub fn small() -> Vec<Setup> {
+pub fn small() -> Vec<World> {
     let once = Policy { lazy: Lazy::InterruptOnce, ..exact() };
     vec![
-        Setup::of("two slots", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
-        Setup::of("one slot", one_slot(), APART, Budget { switches: 2, pages: 1, wholes: 1, ..NOTHING }),
-        Setup::of("lazy", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 1, tables: 1, ..NOTHING }),
-        Setup::of("lazy, pages", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
-        Setup::of("lazy, told once", once, TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
-        Setup::of("exact set", exact(), APART, Budget { switches: 2, idles: 1, tables: 1, ..NOTHING }),
-        Setup::of("trimmed set", trimmed(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
-        Setup::of("end, set kept", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 1, destroys: 1, ..NOTHING }),
-        Setup::of("end, set exact", exact(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
-        Setup::of("end, counted", counted(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
-        Setup::of(
+        World::of("two slots", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
+        World::of("one slot", one_slot(), APART, Budget { switches: 2, pages: 1, wholes: 1, ..NOTHING }),
+        World::of("lazy", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 1, tables: 1, ..NOTHING }),
+        World::of("lazy, pages", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
+        World::of("lazy, told once", once, TOGETHER, Budget { switches: 1, idles: 1, pages: 2, ..NOTHING }),
+        World::of("exact set", exact(), APART, Budget { switches: 2, idles: 1, tables: 1, ..NOTHING }),
+        World::of("trimmed set", trimmed(), BOTH_KNOWN, Budget { switches: 2, pages: 2, ..NOTHING }),
+        World::of("end, set kept", kept(), BOTH_KNOWN, Budget { switches: 2, pages: 1, destroys: 1, ..NOTHING }),
+        World::of("end, set exact", exact(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
+        World::of("end, counted", counted(), TOGETHER, Budget { switches: 2, idles: 2, destroys: 1, ..NOTHING }),
+        World::of(
             "isolation",
             isolated(UserFlush::Invpcid),
             TOGETHER,
             Budget { switches: 1, pages: 1, wholes: 1, ..NOTHING },
         ),
-        Setup::of(
+        World::of(
             "isolation, deferred",
             isolated(UserFlush::DeferredCr3),
             BOTH_KNOWN,
             Budget { switches: 2, pages: 1, ..NOTHING },
         ),
-        Setup::of("a CPU leaves", kept(), TOGETHER, Budget { switches: 1, pages: 2, absences: 1, ..NOTHING }),
-        Setup::of("a CPU comes back", kept(), TOGETHER, Budget { switches: 1, pages: 1, absences: 2, ..NOTHING }),
-        Setup::of("two senders", kept(), ALL_TOGETHER, Budget { wholes: 2, ..NOTHING }).with_three_cpus(),
-        Setup::of("a ring", kept(), TOGETHER, Budget { issues: 2, ..NOTHING }).with_a_ring(),
-        Setup::of("a ring, flush", kept(), TOGETHER, Budget { issues: 2, pages: 1, ..NOTHING })
+        World::of("a CPU leaves", kept(), TOGETHER, Budget { switches: 1, pages: 2, absences: 1, ..NOTHING }),
+        World::of("a CPU comes back", kept(), TOGETHER, Budget { switches: 1, pages: 1, absences: 2, ..NOTHING }),
+        World::of("two senders", kept(), ALL_TOGETHER, Budget { wholes: 2, ..NOTHING }).with_three_cpus(),
+        World::of("a ring", kept(), TOGETHER, Budget { issues: 2, ..NOTHING }).with_a_ring(),
+        World::of("a ring, flush", kept(), TOGETHER, Budget { issues: 2, pages: 1, ..NOTHING })
             .with_a_ring()
             .revoked_by_one(),
-        Setup::of("a ring that is full", kept(), TOGETHER, Budget { issues: 3, ..NOTHING })
+        World::of("a ring that is full", kept(), TOGETHER, Budget { issues: 3, ..NOTHING })
             .with_a_ring()
             .revoked_by_one(),
     ]
@@ -150,30 +150,30 @@ pub fn small() -> Vec<Setup> {
 
 /// Larger ones, for the command.
 #[must_use]
-pub fn large() -> Vec<Setup> {
+pub fn large() -> Vec<World> {
     vec![
-        Setup::of("two slots, more", kept(), BOTH_KNOWN, Budget { switches: 2, idles: 1, pages: 2, ..NOTHING })
+        World::of("two slots, more", kept(), BOTH_KNOWN, Budget { switches: 2, idles: 1, pages: 2, ..NOTHING })
             .flushing_both(),
-        Setup::of("one slot, more", one_slot(), BOTH_KNOWN, Budget { switches: 3, pages: 2, ..NOTHING })
+        World::of("one slot, more", one_slot(), BOTH_KNOWN, Budget { switches: 3, pages: 2, ..NOTHING })
             .flushing_both(),
-        Setup::of(
+        World::of(
             "lazy, more",
             kept(),
             TOGETHER,
             Budget { switches: 1, idles: 1, pages: 1, wholes: 1, tables: 1, ..NOTHING },
         ),
-        Setup::of("three generations", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 3, ..NOTHING }),
-        Setup::of("a CPU comes back, more", kept(), TOGETHER, Budget { switches: 2, pages: 2, absences: 2, ..NOTHING }),
-        Setup::of("end, more", exact(), TOGETHER, Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING }),
-        Setup::of(
+        World::of("three generations", kept(), TOGETHER, Budget { switches: 1, idles: 1, pages: 3, ..NOTHING }),
+        World::of("a CPU comes back, more", kept(), TOGETHER, Budget { switches: 2, pages: 2, absences: 2, ..NOTHING }),
+        World::of("end, more", exact(), TOGETHER, Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING }),
+        World::of(
             "end, counted, more",
             counted(),
             TOGETHER,
             Budget { switches: 2, idles: 2, pages: 1, destroys: 2, ..NOTHING },
         ),
-        Setup::of("one sender, two switch", kept(), ONE_APART, Budget { switches: 2, pages: 1, ..NOTHING })
+        World::of("one sender, two switch", kept(), ONE_APART, Budget { switches: 2, pages: 1, ..NOTHING })
             .with_three_cpus(),
-        Setup::of("switch, two senders", kept(), ONE_APART, Budget { switches: 1, pages: 2, ..NOTHING })
+        World::of("switch, two senders", kept(), ONE_APART, Budget { switches: 1, pages: 2, ..NOTHING })
             .with_three_cpus(),
     ]
 }
@@ -183,6 +183,6 @@ pub fn large() -> Vec<Setup> {
 /// # Panics
 /// If there is none.
 #[must_use]
-pub fn named(name: &str) -> Setup {
-    small().into_iter().find(|setup| setup.name == name).expect("a name out of `small`")
+pub fn named(name: &str) -> World {
+    small().into_iter().find(|world| world.name == name).expect("a name out of `small`")
 }
