@@ -2,7 +2,7 @@
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
-use crate::state::{CpuNumber, FIRST, Generation, Half, Mailbox, Presence, Request, SECOND, Slot, State};
+use crate::state::{Change, CpuNumber, FIRST, Generation, Half, Mailbox, Presence, Request, SECOND, Slot, State};
 use crate::step::Step;
 
 impl Protocol {
@@ -52,6 +52,9 @@ impl Protocol {
     }
 
     pub(crate) fn carry_out(&self, state: &mut State, cpu: CpuNumber, request: Request) {
+        if matches!(request.change, Change::Loaded(_)) {
+            return Self::carry_out_for_batch(state, cpu, request);
+        }
         let newest = state.spaces[request.space].generation;
         let this = &mut state.cpus[cpu];
         if this.own_presence == Presence::Running(request.id) {
@@ -62,6 +65,16 @@ impl Protocol {
             self.begin_kernel(state, cpu);
         } else if request.is_trim {
             self.leave_when_trimmed(state, cpu, request);
+        }
+    }
+
+    /// What a batch asks for: the loaded space up to its newest generation, whichever it is.
+    fn carry_out_for_batch(state: &mut State, cpu: CpuNumber, request: Request) {
+        let newest = state.spaces[state.cpus[cpu].root.space].generation;
+        let this = &mut state.cpus[cpu];
+        let is_running = matches!(this.own_presence, Presence::Running(_));
+        if is_running && this.slots[this.slot].generation < newest {
+            this.then(&[Step::FlushLoaded(request, newest)]);
         }
     }
 

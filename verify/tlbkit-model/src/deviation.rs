@@ -69,11 +69,21 @@ pub enum Deviation {
     IssuedIsOver,
     /// The wait for a flush that found no mailbox asks nobody.
     UnaskedIsOver,
+    /// A batch does not say that it owes a flush.
+    BatchOwesNothing,
+    /// A batch says that it owes nothing any more before its flush.
+    SettlesTooEarly,
+    /// A batch is named after the lock of the page table was dropped.
+    NamedAfterItsLock,
+    /// A batch reads the set before it advances the generation.
+    UnitesTooEarly,
+    /// A batch does not tell a CPU in the middle of a switch.
+    BatchSkipsSwitching,
 }
 
 impl Deviation {
     /// All of them.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 37] = [
         Self::JoinerUnfenced,
         Self::LazyExitUnfenced,
         Self::RunsTooEarly,
@@ -106,6 +116,11 @@ impl Deviation {
         Self::FirstAloneLooked,
         Self::IssuedIsOver,
         Self::UnaskedIsOver,
+        Self::BatchOwesNothing,
+        Self::SettlesTooEarly,
+        Self::NamedAfterItsLock,
+        Self::UnitesTooEarly,
+        Self::BatchSkipsSwitching,
     ];
 
     /// The world in which it is seen, and the property that it breaks there.
@@ -144,6 +159,9 @@ impl Deviation {
             Self::FirstAloneLooked => ("a ring", must::SERVED),
             Self::IssuedIsOver => ("a ring", must::USE),
             Self::UnaskedIsOver => ("a ring that is full", must::USE),
+            Self::BatchOwesNothing | Self::SettlesTooEarly | Self::NamedAfterItsLock => ("a batch", must::USE),
+            Self::UnitesTooEarly => ("a batch, joined", must::USE),
+            Self::BatchSkipsSwitching => ("a batch, two spaces", must::NOBODY_MISSED),
         }
     }
 }

@@ -5,7 +5,8 @@ use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;
 use crate::state::{
-    Change, CpuNumber, FIRST, Fault, ITEMS, Mailbox, Presence, Request, SECOND, SpaceNumber, State, Store, Then,
+    Change, CpuNumber, FIRST, Fault, Generation, ITEMS, Mailbox, NEVER, Presence, Request, SECOND, SpaceNumber, State,
+    Store, Then,
 };
 use crate::step::Step;
 
@@ -35,8 +36,24 @@ impl Protocol {
         }
     }
 
-    /// A locked addition, which is a full barrier on x86: its steps wait for an empty store buffer.
     pub(crate) fn advance(&self, state: &mut State, cpu: CpuNumber, number: SpaceNumber, change: Change, then: Then) {
+        let generation = self.next_generation(state, cpu, number, change);
+        let is_trim = match self.world.policy.cpu_set {
+            CpuSetUpkeep::Trimmed { every } if every != 0 => u32::from(generation).is_multiple_of(every),
+            _ => false,
+        };
+        let request = Request { space: number, id: state.spaces[number].id, generation, change, is_trim };
+        state.cpus[cpu].then(&[Step::LookAlone(request, then)]);
+    }
+
+    /// A locked addition, which is a full barrier on x86: its steps wait for an empty store buffer.
+    pub(crate) fn next_generation(
+        &self,
+        state: &mut State,
+        cpu: CpuNumber,
+        number: SpaceNumber,
+        change: Change,
+    ) -> Generation {
         let is_plain = self.deviates(Deviation::RevokerUnfenced);
         let versions = self.visible_versions(state, cpu, number);
         let space = &mut state.spaces[number];
@@ -52,12 +69,7 @@ impl Protocol {
         } else {
             space.generation = generation;
         }
-        let is_trim = match self.world.policy.cpu_set {
-            CpuSetUpkeep::Trimmed { every } if every != 0 => u32::from(generation).is_multiple_of(every),
-            _ => false,
-        };
-        let request = Request { space: number, id: state.spaces[number].id, generation, change, is_trim };
-        state.cpus[cpu].then(&[Step::LookAlone(request, then)]);
+        generation
     }
 
     /// What a CPU would read of a table, its own stores on their way included.
@@ -118,7 +130,11 @@ impl Protocol {
     ) {
         let target = unread.trailing_zeros() as CpuNumber;
         let seen = state.cpus[target].presence;
-        if self.must_tell(seen, &request) {
+        let is_told = match request.change {
+            Change::Loaded(spaces) => self.must_tell_of_batch(state, seen, spaces),
+            _ => self.must_tell(seen, &request),
+        };
+        if is_told {
             chosen |= 1 << target;
             let is_left_alone = self.world.policy.lazy == Lazy::SkipUnlessTablesFreed && !request.is_trim;
             if seen == Presence::Lazy(request.id) && is_left_alone && !request.frees_tables() {
@@ -163,6 +179,15 @@ impl Protocol {
         }
     }
 
+    /// Whether a batch that named these spaces asks a CPU of this presence.
+    fn must_tell_of_batch(&self, state: &State, seen: Presence, spaces: u8) -> bool {
+        match seen {
+            Presence::Switching => !self.deviates(Deviation::BatchSkipsSwitching),
+            Presence::Running(id) => state.space_named(id).is_some_and(|space| spaces & 1 << space != 0),
+            Presence::Kernel | Presence::Lazy(_) | Presence::Absent => false,
+        }
+    }
+
     fn must_tell_lazy(&self, request: &Request) -> bool {
         let is_told = request.frees_tables() || self.world.policy.lazy != Lazy::SkipUnlessTablesFreed;
         (is_told || self.deviates(Deviation::LazyTold)) && !self.deviates(Deviation::LazySkippedAlways)
@@ -190,6 +215,9 @@ impl Protocol {
 
     /// What it revoked may not be used from now on.
     pub(crate) fn finish_flush(state: &mut State, request: Request) {
+        if request.generation == NEVER {
+            return;
+        }
         let space = &mut state.spaces[request.space];
         space.completed = space.completed.max(request.generation);
         let promise = space.history[request.generation as usize - 1];

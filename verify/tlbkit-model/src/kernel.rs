@@ -1,6 +1,7 @@
 //! What the kernel around the protocol does, within what the protocol asks of it: it changes tables under their lock,
 //! keeps a space until every call that leaves it has returned, and ends it only when nobody uses it.
 
+use crate::deviation::Deviation;
 use crate::protocol::Protocol;
 use crate::state::{Budget, Change, CpuNumber, OTHER_PAGE, PAGE, Presence, SPACES, SpaceNumber, State, Store};
 use crate::step::Step;
@@ -27,6 +28,12 @@ pub enum Task {
     Issue(SpaceNumber, Change),
     /// The wait for one of those that were issued, by age.
     WaitFor(usize),
+    /// An entry of a space is taken out, and named in the batch.
+    Name(SpaceNumber),
+    /// The batch is flushed.
+    FlushBatch,
+    /// An entry of a space is looked for, and found gone.
+    Drain(SpaceNumber),
 }
 
 impl Task {
@@ -38,10 +45,13 @@ impl Task {
             Self::GoOffline | Self::ComeBack => &mut budget.absences,
             Self::Issue(..) => &mut budget.issues,
             Self::WaitFor(_) => &mut budget.waits,
+            Self::Name(_) => &mut budget.names,
+            Self::FlushBatch => &mut budget.batches,
+            Self::Drain(_) => &mut budget.drains,
             Self::Flush(_, Change::Page(_)) => &mut budget.pages,
             Self::Flush(_, Change::Everything) => &mut budget.wholes,
             Self::Flush(_, Change::Table) => &mut budget.tables,
-            Self::Flush(_, Change::Destroy) => &mut budget.destroys,
+            Self::Flush(_, Change::Destroy | Change::Loaded(_)) => &mut budget.destroys,
         }
     }
 
@@ -55,6 +65,13 @@ impl Task {
             .chain([Self::Idle, Self::LeaveForKernel, Self::GoOffline, Self::ComeBack])
             .chain([PAGE, OTHER_PAGE].map(|page| Self::Issue(0, Change::Page(page))))
             .chain((0..ISSUED).map(Self::WaitFor))
+            .chain((0..SPACES).map(Self::Name))
+            .chain([Self::FlushBatch, Self::Drain(0)])
+    }
+
+    /// True if the CPU's program does not go on afterwards.
+    pub(crate) const fn leaves_its_program(self) -> bool {
+        matches!(self, Self::Switch(_) | Self::Idle | Self::LeaveForKernel | Self::GoOffline | Self::ComeBack)
     }
 }
 
@@ -73,9 +90,15 @@ impl Protocol {
             Task::LeaveForKernel => this.own_presence != Presence::Kernel,
             Task::Flush(space, Change::Destroy) => is_alive(space) && !is_in_use(state, space),
             Task::WaitFor(number) => number < state.pending.len(),
+            Task::FlushBatch => !is_being_named(state),
+            Task::Name(space) => {
+                let is_allowed = cpu < self.world.initiators && space < self.world.flushed_spaces;
+                is_allowed && is_alive(space) && !self.is_locked(state, space) && !is_being_named(state)
+            }
+            Task::Drain(space) => is_alive(space) && !self.is_locked(state, space),
             Task::Flush(space, _) | Task::Issue(space, _) => {
                 let may_revoke = cpu < self.world.initiators && space < self.world.flushed_spaces;
-                may_revoke && is_alive(space) && !is_locked(state, space)
+                may_revoke && is_alive(space) && !self.is_locked(state, space)
             }
         }
     }
@@ -83,7 +106,8 @@ impl Protocol {
 
 /// True if a program of the space runs, or something is under way that will use it.
 fn is_in_use(state: &State, number: SpaceNumber) -> bool {
-    if state.pending.iter().any(|pending| pending.request().space == number) {
+    let is_named = state.batch.spaces & 1 << number != 0;
+    if is_named || state.pending.iter().any(|pending| pending.request().space == number) {
         return true;
     }
     state.cpus.iter().any(|cpu| {
@@ -96,7 +120,10 @@ fn is_in_use(state: &State, number: SpaceNumber) -> bool {
             | Step::MarkBack(space)
             | Step::Recheck(space)
             | Step::ChangeTable(space, _)
-            | Step::Advance(space, ..) => space == number,
+            | Step::Advance(space, ..)
+            | Step::Settle(space)
+            | Step::LookOwed(space, _)
+            | Step::Drained(space, _) => space == number,
             Step::LookAlone(request, _) | Step::Return(request) => request.space == number,
             _ => false,
         };
@@ -104,11 +131,24 @@ fn is_in_use(state: &State, number: SpaceNumber) -> bool {
     })
 }
 
-/// True while the lock of the page table is held: from the change until memory has it.
-fn is_locked(state: &State, number: SpaceNumber) -> bool {
-    state.cpus.iter().any(|cpu| {
-        let is_change = |step: &Step| matches!(step, Step::ChangeTable(space, _) if *space == number);
-        let is_store = |store: &Store| matches!(store, Store::Table(space, ..) if *space == number);
-        cpu.steps.iter().any(is_change) || cpu.buffer.iter().any(is_store)
-    })
+/// True while somebody names an entry in the batch, which is his own until he is done.
+fn is_being_named(state: &State) -> bool {
+    let names = |step: &Step| matches!(step, Step::Owe(_) | Step::AdvanceNamed(_) | Step::Unite(_));
+    state.cpus.iter().any(|cpu| cpu.steps.iter().any(names))
+}
+
+impl Protocol {
+    /// True while the lock of the page table is held: from the change until memory has it, and a batch knows of it.
+    fn is_locked(&self, state: &State, number: SpaceNumber) -> bool {
+        let is_early = self.deviates(Deviation::NamedAfterItsLock);
+        state.cpus.iter().any(|cpu| {
+            let is_under_lock = |step: &Step| match *step {
+                Step::ChangeTable(space, _) => space == number,
+                Step::Owe(space) | Step::AdvanceNamed(space) | Step::Unite(space) => space == number && !is_early,
+                _ => false,
+            };
+            let is_store = |store: &Store| matches!(store, Store::Table(space, ..) if *space == number);
+            cpu.steps.iter().any(is_under_lock) || cpu.buffer.iter().any(is_store)
+        })
+    }
 }

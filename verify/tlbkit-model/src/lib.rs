@@ -7,6 +7,7 @@
 
 mod absence;
 mod answer;
+mod batch;
 pub mod deviation;
 pub mod explore;
 mod flush;

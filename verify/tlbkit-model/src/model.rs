@@ -5,7 +5,9 @@ use stateright::{Model, Property};
 use crate::kernel::Task;
 use crate::properties;
 use crate::protocol::Protocol;
-use crate::state::{Budget, Cpu, CpuNumber, Half, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Store, Then};
+use crate::state::{
+    Batch, Budget, Cpu, CpuNumber, Half, Id, Presence, Root, SPACES, Space, SpaceNumber, State, Store, Then,
+};
 use crate::step::Step;
 use crate::world::World;
 
@@ -92,7 +94,7 @@ impl Protocol {
             Step::ForgetInbox => state.cpus[cpu].inbox = 0,
             Step::ForgetOutbox(senders) => Self::forget_outbox(state, cpu, senders),
             Step::Restart => Self::restart(state, cpu),
-            of_the_ring => self.step_of_ring(state, cpu, of_the_ring),
+            of_a_batch => self.step_of_batch(state, cpu, of_a_batch),
         }
         let this = &mut state.cpus[cpu];
         this.leaving = this.leaving.filter(|_| !this.steps.is_empty());
@@ -116,7 +118,7 @@ impl Protocol {
         if self.is_isolated() {
             Self::enter_kernel(state, cpu);
         }
-        if !matches!(task, Task::Flush(..) | Task::Issue(..) | Task::WaitFor(_)) {
+        if task.leaves_its_program() {
             state.cpus[cpu].leaving = state.cpus[cpu].task.take();
         }
         match task {
@@ -128,6 +130,9 @@ impl Protocol {
             Task::Flush(space, change) => self.begin_flush(state, cpu, space, change),
             Task::Issue(space, change) => Self::begin_revoking(state, cpu, space, change, Then::Return),
             Task::WaitFor(number) => self.begin_wait(state, cpu, number),
+            Task::Name(space) => self.begin_naming(state, cpu, space),
+            Task::FlushBatch => self.begin_batch_flush(state, cpu),
+            Task::Drain(space) => Self::begin_drain(state, cpu, space),
         }
     }
 
@@ -147,6 +152,7 @@ impl Protocol {
             spaces: std::array::from_fn(|space| Space::fresh(space as Id + 1)),
             next_id: SPACES as Id + 1,
             pending: Vec::new(),
+            batch: Batch::default(),
             budget: Budget { switches: self.world.before.len() as u8, ..Default::default() },
             fault: None,
         };

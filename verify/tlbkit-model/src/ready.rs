@@ -15,6 +15,9 @@ const fn needs_empty_buffer(step: &Step) -> bool {
             | Step::Count(_)
             | Step::Uncount(..)
             | Step::Advance(..)
+            | Step::Owe(_)
+            | Step::AdvanceNamed(_)
+            | Step::Settle(_)
             | Step::Hint(_)
             | Step::TakeInbox
             | Step::Acknowledge(..)
@@ -39,6 +42,13 @@ const fn is_interruptible(step: &Step) -> bool {
             | Step::WaitFor(_)
             | Step::CheckTurn(_)
             | Step::Return(_)
+            | Step::Owe(_)
+            | Step::AdvanceNamed(_)
+            | Step::Unite(_)
+            | Step::ReadUnion(..)
+            | Step::Settle(_)
+            | Step::LookOwed(..)
+            | Step::Drained(..)
             | Step::Ended(_)
     )
 }

@@ -8,6 +8,8 @@ pub type SpaceNumber = usize;
 pub type Id = u8;
 /// A generation; 0 is never a space's.
 pub type Generation = u8;
+/// More than any generation that a space reaches: no slot is up to it.
+pub const NEVER: Generation = Generation::MAX;
 
 /// What a tag caches of a space: [`PAGE`], [`OTHER_PAGE`], and the way to the page table that both are in, [`TABLE`].
 pub const ITEMS: usize = 3;
@@ -35,6 +37,8 @@ pub enum Change {
     Table,
     /// It ends the space.
     Destroy,
+    /// It flushes what a batch named in these spaces, as bits: whatever is loaded, up to its newest generation.
+    Loaded(u8),
 }
 
 impl Change {
@@ -44,7 +48,7 @@ impl Change {
             Self::Page(_) => &[OTHER_PAGE],
             Self::Everything => &[PAGE, OTHER_PAGE],
             Self::Table => &[PAGE, TABLE],
-            Self::Destroy => &[],
+            Self::Destroy | Self::Loaded(_) => &[],
         }
     }
 
@@ -74,7 +78,7 @@ impl Request {
         match self.change {
             Change::Page(page) => Some(page),
             Change::Table => Some(PAGE),
-            Change::Everything | Change::Destroy => None,
+            Change::Everything | Change::Destroy | Change::Loaded(_) => None,
         }
     }
 

@@ -4,8 +4,8 @@
 //! belongs to one CPU. Fields called ghosts are no part of the protocol: they remember what the properties ask for.
 
 pub use crate::request::{
-    Asked, Change, CpuNumber, FIRST, Generation, ITEMS, Id, Mailbox, OTHER_PAGE, PAGE, Request, SECOND, SpaceNumber,
-    TABLE, Then,
+    Asked, Change, CpuNumber, FIRST, Generation, ITEMS, Id, Mailbox, NEVER, OTHER_PAGE, PAGE, Request, SECOND,
+    SpaceNumber, TABLE, Then,
 };
 use crate::step::Step;
 
@@ -49,6 +49,8 @@ pub struct Space {
     pub versions: Versions,
     /// Memory: CPUs that hold it lazily, where they are counted.
     pub lazy_references: u8,
+    /// Memory: batches that have named it and are not flushed yet.
+    pub owed: u8,
     /// It is being destroyed: nobody begins anything with it.
     pub is_dying: bool,
     /// Ghost: the oldest version that may be used, since the flush of those before has returned.
@@ -68,6 +70,7 @@ impl Space {
             members: 0,
             versions: [0; ITEMS],
             lazy_references: 0,
+            owed: 0,
             is_dying: false,
             floor: [0; ITEMS],
             completed: 0,
@@ -134,6 +137,17 @@ impl Pending {
             Self::Announced(request) => request,
         }
     }
+}
+
+/// A batch that is being named: it belongs to whoever names, and to no memory that others read.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Batch {
+    /// The spaces that it names, as bits.
+    pub spaces: u8,
+    /// The CPUs that were in the set of one of them.
+    pub cpus: u8,
+    /// Ghost: the generation of the last revocation, by space.
+    pub named: [Generation; SPACES],
 }
 
 /// A store on its way to memory.
@@ -230,6 +244,12 @@ pub struct Budget {
     pub issues: u8,
     /// The wait for one that was issued; each gives itself its own.
     pub waits: u8,
+    /// An entry that is named in a batch.
+    pub names: u8,
+    /// The flush of a batch; each that begins gives itself its own.
+    pub batches: u8,
+    /// An entry that is found gone.
+    pub drains: u8,
     /// The flush that frees the page table.
     pub tables: u8,
     /// The end of a space, and the birth of the next.
@@ -249,6 +269,8 @@ pub struct State {
     pub next_id: Id,
     /// Flushes that were issued and are not waited for yet, oldest first.
     pub pending: Vec<Pending>,
+    /// The batch that is being named.
+    pub batch: Batch,
     /// What is left to do.
     pub budget: Budget,
     /// Ghost: the first rule that a step broke.

@@ -1,6 +1,6 @@
 //! The steps of a CPU.
 
-use crate::request::{Asked, Change, CpuNumber, Generation, Id, Mailbox, Request, SpaceNumber, Then};
+use crate::request::{Asked, Change, CpuNumber, Generation, ITEMS, Id, Mailbox, Request, SpaceNumber, Then};
 
 /// One step of what a CPU does: at most one access to memory that others share, and what follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -74,6 +74,20 @@ pub enum Step {
     CheckTurn(Asked),
     /// The flush returns.
     Return(Request),
+    /// Says that a batch owes the space a flush.
+    Owe(SpaceNumber),
+    /// Advances the generation for a batch.
+    AdvanceNamed(SpaceNumber),
+    /// Adds the space's set to the CPUs of the batch.
+    Unite(SpaceNumber),
+    /// Has those of these CPUs told that must be.
+    ReadUnion(Request, u8),
+    /// Says that the batch owes the space nothing any more.
+    Settle(SpaceNumber),
+    /// Looks whether a flush is owed to the space, whose entries were found in these versions.
+    LookOwed(SpaceNumber, [u8; ITEMS]),
+    /// The look, or the flush that it asked for, is over.
+    Drained(SpaceNumber, [u8; ITEMS]),
     /// The space has ended.
     Ended(SpaceNumber),
     /// Takes what is in the inbox.

@@ -67,8 +67,20 @@ impl World {
     }
 }
 
-const NOTHING: Budget =
-    Budget { switches: 0, idles: 0, pages: 0, wholes: 0, issues: 0, waits: 0, tables: 0, destroys: 0, absences: 0 };
+const NOTHING: Budget = Budget {
+    switches: 0,
+    idles: 0,
+    pages: 0,
+    wholes: 0,
+    issues: 0,
+    waits: 0,
+    names: 0,
+    batches: 0,
+    drains: 0,
+    tables: 0,
+    destroys: 0,
+    absences: 0,
+};
 
 /// The policy that the others vary: two slots, a set that only grows.
 fn kept() -> Policy {
@@ -144,6 +156,11 @@ pub fn small() -> Vec<World> {
             .revoked_by_one(),
         World::of("a ring that is full", kept(), TOGETHER, Budget { issues: 3, ..NOTHING })
             .with_a_ring()
+            .revoked_by_one(),
+        World::of("a batch", kept(), TOGETHER, Budget { names: 2, drains: 1, ..NOTHING }),
+        World::of("a batch, joined", exact(), BOTH_KNOWN, Budget { names: 1, switches: 2, drains: 1, ..NOTHING }),
+        World::of("a batch, two spaces", kept(), BOTH_KNOWN, Budget { names: 2, switches: 1, drains: 1, ..NOTHING })
+            .flushing_both()
             .revoked_by_one(),
     ]
 }
