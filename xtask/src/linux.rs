@@ -1,11 +1,17 @@
 //! `cargo xtask linux`: Linux with its TLB code replaced by tlbkit, beside the same Linux as it is.
 
+mod bochs;
 mod boot;
 mod build;
 mod compare;
 mod faults;
+mod functions;
 mod guest;
+mod judge;
+mod judges;
+mod sizes;
 mod source;
+mod symbols;
 
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -19,6 +25,10 @@ use guest::Guest;
 
 /// Seconds of each value check when nobody says how many.
 const SECONDS: u32 = 10;
+
+/// The same in one step of many, and the foreign tests of that step.
+const STEP_SECONDS: u32 = 20;
+const STEP_JUDGES: [&str; 2] = ["mm/mremap_dontunmap", "stress/tlb-shootdown"];
 
 /// How the guest runs: the kernel's command line, and the numbers of CPUs.
 const CHECKS: &[(&str, &[u32])] = &[("", &[1, 2, 4, 8]), ("pti=on", &[2, 4]), ("nopcid pti=off", &[4])];
@@ -37,27 +47,45 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
         Part::Check(seconds) => check(root, &guest, "check", seconds)?,
         Part::Churn(seconds) => check(root, &guest, "churn", seconds)?,
         Part::Faults => faults::run(root, &guest)?,
+        Part::Judge(wanted) => judge::run(root, wanted, form)?,
+        Part::Functions(work) => functions::run(root, &guest, work, form)?,
+        Part::Load(minutes) => judge::load(root, minutes)?,
+        Part::Bochs => bochs::run(root, &guest)?,
         Part::Compare => compare::run(root, &guest, form)?,
         Part::All => check(root, &guest, "check", SECONDS)? & compare::run(root, &guest, form)?,
     })
 }
 
+const PARTS: &str = "build, check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs, compare or \
+                     functions [WORK]";
+
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Part {
+enum Part<'a> {
     All,
     Build,
     Check(u32),
     Churn(u32),
     Faults,
+    /// The beginning of the names of the tests that are wanted.
+    Judge(&'a str),
+    /// Minutes.
+    Load(u64),
+    Bochs,
     Compare,
+    /// The row, as `name/pages/threads`.
+    Functions(&'a str),
 }
 
-impl Part {
-    fn of(words: &[&str]) -> Result<Self> {
+impl<'a> Part<'a> {
+    fn of(words: &[&'a str]) -> Result<Self> {
         let seconds = |text: &str| match text.parse() {
             Ok(seconds) if (1..=200).contains(&seconds) => Ok(seconds),
             _ => bail!("`linux {}`: must be 1 to 200 seconds", words.join(" ")),
+        };
+        let minutes = |text: &str| match text.parse() {
+            Ok(minutes) if (1..=200).contains(&minutes) => Ok(minutes),
+            _ => bail!("`linux {}`: must be 1 to 200 minutes", words.join(" ")),
         };
         Ok(match words {
             [] => Self::All,
@@ -66,10 +94,17 @@ impl Part {
             ["check", text] => Self::Check(seconds(text)?),
             ["churn"] => Self::Churn(SECONDS),
             ["churn", text] => Self::Churn(seconds(text)?),
+            ["judge"] => Self::Judge(""),
+            ["judge", wanted] => Self::Judge(wanted),
             ["faults"] => Self::Faults,
+            ["load"] => Self::Load(1),
+            ["load", text] => Self::Load(minutes(text)?),
+            ["bochs"] => Self::Bochs,
             ["compare"] => Self::Compare,
+            ["functions"] => Self::Functions(functions::WORK),
+            ["functions", work] => Self::Functions(work),
             _ => {
-                bail!("`linux {}`: must be build, check [SECONDS], churn [SECONDS], faults or compare", words.join(" "))
+                bail!("`linux {}`: must be {PARTS}", words.join(" "));
             }
         })
     }
@@ -114,8 +149,8 @@ fn check(root: &Path, guest: &Guest, verb: &str, seconds: u32) -> Result<bool> {
     Ok(is_fine)
 }
 
-/// A step of `cargo xtask test`: the files of the port are as the kernel's build wants them. Building two kernels takes
-/// longer than a step may, so it says which command does that.
+/// A step of `cargo xtask test`: the files of the port are as the kernel's build wants them. Building a kernel takes
+/// longer than a step may, so it says which command does that; whoever did it has the kernel checked and judged.
 pub(crate) fn step(root: &Path) -> Result<StepOutcome> {
     if let Ready::No(how) = setup::target(tlbkit_boot::TARGET) {
         return Ok(StepOutcome::Skipped(how));
@@ -125,25 +160,26 @@ pub(crate) fn step(root: &Path) -> Result<StepOutcome> {
     }
     let object = build::object(root)?;
     guest::Guest::compile(root)?;
-    let note = format!("object of {} bytes, guest programs; kernels: cargo xtask linux", object.metadata()?.len());
     if !build::is_built(root, Kernel::Tlbkit) || !source::is_current(root)? {
-        return Ok(StepOutcome::Ok(note));
+        let bytes = object.metadata()?.len();
+        let how = "no boot: the kernel is not built, or not anew: cargo xtask linux build";
+        return Ok(StepOutcome::Skipped(format!("object of {bytes} bytes and guest programs compile; {how}")));
     }
     // Whoever has built the kernel once has it checked each time: what has changed takes a minute.
     if let Some(how) = missing() {
         return Ok(StepOutcome::Skipped(how));
     }
-    let is_fine = step_check(root)?;
-    Ok(if is_fine { StepOutcome::Ok("one boot, checked".to_owned()) } else { StepOutcome::Failed("see above".into()) })
-}
-
-fn step_check(root: &Path) -> Result<bool> {
     let (image, guest) = (build::kernel(root, Kernel::Tlbkit)?, Guest::build(root)?);
-    let ended = Boot::at_once(4, "", "churn 60").run(&image, &guest)?;
+    let ended = Boot::at_once(4, "", &format!("churn {STEP_SECONDS}")).run(&image, &guest)?;
     if !ended.is_well() {
-        println!("{}", ended.tail());
+        return Ok(StepOutcome::Failed(ended.tail()));
     }
-    Ok(ended.is_well())
+    for wanted in STEP_JUDGES {
+        if let Some(failed) = judge::run_ours(root, wanted)? {
+            return Ok(StepOutcome::Failed(failed));
+        }
+    }
+    Ok(StepOutcome::Ok(format!("a boot that was shaken, and {STEP_JUDGES:?}")))
 }
 
 #[cfg(test)]

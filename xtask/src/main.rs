@@ -31,8 +31,8 @@ cargo xtask qemu [PART]              the test kernel in emulators: compare, faul
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
 cargo xtask c-library                the header, the archive for kernels and a pkg-config file, in one folder
 cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
-                                     check [SECONDS], churn [SECONDS], faults, compare; without a part check and
-                                     compare
+                                     check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs,
+                                     compare, functions [WORK]; without a part check and compare
 cargo xtask fences [--json]          each fence and ordering of the protocol weakened in turn: loom must notice
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a

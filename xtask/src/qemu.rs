@@ -1,6 +1,6 @@
 //! `cargo xtask qemu`: the bare-metal test kernel in emulators, beside the simulator and with faults.
 
-mod bochs;
+pub(crate) mod bochs;
 mod compare;
 pub(crate) mod emulator;
 mod faults;

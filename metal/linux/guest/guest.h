@@ -32,6 +32,9 @@ int measure(const char *wanted);
 /* The value checks: see check.c. */
 int check(int seconds);
 
+/* Programs that others wrote, and what they say of this kernel: see judge.c. */
+int judge(const char *wanted);
+
 /* Memory that is merged, moved, swapped and made huge, and what it must hold: see memory.c. */
 int load_memory(int seconds);
 

@@ -253,12 +253,22 @@ static void measure_one(const struct work *work) {
     fflush(stdout);
 }
 
+/* `name/pages/threads`, with a hyphen for each space: one word of the kernel's command line. */
+static bool is_called(const struct work *work, const char *wanted) {
+    char name[80];
+    snprintf(name, sizeof(name), "%s/%ld/%d", work->name, work->pages, work->threads);
+    for (char *at = name; *at; at++)
+        if (*at == ' ')
+            *at = '-';
+    return strstr(name, wanted) != NULL;
+}
+
 int measure(const char *wanted) {
     int cpus = online_cpus();
     for (unsigned index = 0; index < sizeof(works) / sizeof(works[0]); index++) {
         const struct work *work = &works[index];
         int needed = strstr(work->name, "idle") ? 2 : work->threads;
-        if (needed <= cpus && strstr(work->name, wanted))
+        if (needed <= cpus && is_called(work, wanted))
             measure_one(work);
     }
     return 0;

@@ -49,7 +49,7 @@ pub struct Machine<'a> {
 pub struct Ended {
     /// What came over the serial port.
     pub text: String,
-    /// The exit code; nothing if [`LIMIT`] ended it.
+    /// The exit code; nothing if the limit ended it.
     pub code: Option<i32>,
     /// From the start of the emulator on.
     pub seconds: f64,
@@ -64,11 +64,19 @@ impl Ended {
 }
 
 impl Machine<'_> {
-    /// Boots it, and waits for its end.
+    /// Boots it, and waits for its end, for [`LIMIT`] at most.
     ///
     /// # Errors
     /// If QEMU is not there, or does not start the kernel.
     pub fn boot(&self) -> Result<Ended, Error> {
+        self.boot_within(LIMIT)
+    }
+
+    /// The same with another limit.
+    ///
+    /// # Errors
+    /// If QEMU is not there, or does not start the kernel.
+    pub fn boot_within(&self, limit: Duration) -> Result<Ended, Error> {
         let [mut serial, mut complaints] = [tempfile::tempfile()?, tempfile::tempfile()?];
         let begun = Instant::now();
         let child = self.command().stdout(serial.try_clone()?).stderr(complaints.try_clone()?).spawn();
@@ -76,7 +84,7 @@ impl Machine<'_> {
             io::ErrorKind::NotFound => Error::NoQemu,
             _ => Error::Run(error),
         })?;
-        let code = output::wait(child, LIMIT)?.map(|status| status.code().unwrap_or(REFUSED));
+        let code = output::wait(child, limit)?.map(|status| status.code().unwrap_or(REFUSED));
         let seconds = begun.elapsed().as_secs_f64();
         if code == Some(REFUSED) {
             let all = read(&mut complaints)?;

@@ -3,13 +3,14 @@
 use anyhow::Result;
 use serde_json::Value;
 use std::path::Path;
-use tlbkit_boot::Machine;
+use std::time::Duration;
+use tlbkit_boot::{LIMIT, Machine};
 
 use super::guest::Guest;
 use crate::qemu::emulator::Threads;
 
 /// What the guest returns through the emulator when all went well.
-const WELL: i32 = 33;
+pub(super) const WELL: i32 = 33;
 /// Nanoseconds of the clock for each instruction, as a power of two, where instructions are counted.
 pub(super) const CLOCK_SHIFT: u32 = 2;
 
@@ -18,14 +19,15 @@ pub(super) const CLOCK_SHIFT: u32 = 2;
 pub(super) struct Boot {
     cpus: u32,
     words: String,
-    accelerator: Vec<&'static str>,
+    accelerator: Vec<String>,
+    limit: Duration,
 }
 
 /// How it ended.
 #[derive(Clone, Debug)]
 pub(super) struct Ended {
-    code: Option<i32>,
-    text: String,
+    pub(super) code: Option<i32>,
+    pub(super) text: String,
     pub(super) seconds: f64,
 }
 
@@ -42,6 +44,11 @@ impl Ended {
         objects.filter(|object| object["kind"] == kind).collect()
     }
 
+    /// What the guest says that is no object: what a test wrote that failed.
+    pub(super) fn remarks(&self) -> impl Iterator<Item = &str> {
+        self.text.lines().filter_map(|line| line.strip_prefix("# ")).map(str::trim_end)
+    }
+
     /// The last lines, for whoever must find out what went wrong.
     pub(super) fn tail(&self) -> String {
         let lines: Vec<&str> = self.text.lines().collect();
@@ -52,27 +59,45 @@ impl Ended {
 impl Boot {
     /// CPUs that run at the same time.
     pub(super) fn at_once(cpus: u32, words: &str, verb: &str) -> Self {
-        Self { cpus, words: command_line(words, verb), accelerator: Threads::Parallel.accelerator().to_vec() }
+        let accelerator = owned(Threads::Parallel.accelerator());
+        Self { cpus, words: command_line(words, verb), accelerator, limit: LIMIT }
+    }
+
+    /// The same with more memory, and for longer.
+    pub(super) fn at_length(self, limit: Duration) -> Self {
+        Self { accelerator: [self.accelerator, owned(&["-m", "2048"])].concat(), limit, ..self }
     }
 
     /// CPUs in turns, and a clock that counts instructions: the same kernel and words give the same run.
     pub(super) fn counted(cpus: u32, words: &str, verb: &str) -> Self {
         let accelerator =
-            ["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=2,align=off,sleep=off"].to_vec();
-        Self { cpus, words: command_line(words, verb), accelerator }
+            owned(&["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=2,align=off,sleep=off"]);
+        Self { cpus, words: command_line(words, verb), accelerator, limit: LIMIT }
+    }
+
+    /// The same, one instruction at a time, and the address of each in one of `ranges` written into `log`.
+    pub(super) fn logged(mut self, log: &Path, ranges: &str) -> Self {
+        let log = log.display().to_string();
+        self.accelerator.extend(owned(&["-singlestep", "-d", "exec,nochain", "-D", &log, "-dfilter", ranges]));
+        self
     }
 
     pub(super) fn run(&self, kernel: &Path, guest: &Guest) -> Result<Ended> {
         let image = guest.image.display().to_string();
-        let mut accelerator = self.accelerator.clone();
+        let mut accelerator: Vec<&str> = self.accelerator.iter().map(String::as_str).collect();
         accelerator.extend(["-initrd", &image]);
         let (command_line, cpus) = (&self.words, self.cpus);
-        let ended = Machine { kernel, command_line, cpus, accelerator: &accelerator }.boot()?;
+        let ended = Machine { kernel, command_line, cpus, accelerator: &accelerator }.boot_within(self.limit)?;
         Ok(Ended { code: ended.code, text: ended.text, seconds: ended.seconds })
     }
 }
 
-fn command_line(words: &str, verb: &str) -> String {
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// What the kernel is told, and behind the hyphens what its guest is.
+pub(super) fn command_line(words: &str, verb: &str) -> String {
     format!("console=ttyS0 quiet panic=-1 norandmaps tsc=reliable rdinit=/guest {words} -- {verb}")
 }
 

@@ -38,10 +38,14 @@ pub(super) fn is_built(root: &Path, kernel: Kernel) -> bool {
     image(&folder(root, kernel)).is_file()
 }
 
-/// The program of the kernel's build that packs a file system in memory.
+/// The program of a kernel's build that packs a file system in memory.
 pub(super) fn packer(root: &Path) -> Result<PathBuf> {
+    let of = |kernel| folder(root, kernel).join("usr/gen_init_cpio");
+    if is_built(root, Kernel::Stock) {
+        return Ok(of(Kernel::Stock));
+    }
     kernel(root, Kernel::Tlbkit)?;
-    Ok(folder(root, Kernel::Tlbkit).join("usr/gen_init_cpio"))
+    Ok(of(Kernel::Tlbkit))
 }
 
 /// Builds a kernel and returns its image.

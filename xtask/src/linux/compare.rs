@@ -7,6 +7,7 @@ use std::path::Path;
 use super::boot::{Boot, CLOCK_SHIFT};
 use super::build::{self, Kernel};
 use super::guest::Guest;
+use super::sizes;
 use super::source;
 
 /// CPUs of the machine that is counted.
@@ -58,13 +59,21 @@ pub(super) fn run(root: &Path, guest: &Guest, form: Form) -> Result<bool> {
     if stock.len() != ours.len() {
         bail!("{} rows of stock Linux and {} of ours", stock.len(), ours.len());
     }
+    let (stock_sizes, our_sizes) = (sizes::of(root, Kernel::Stock)?, sizes::of(root, Kernel::Tlbkit)?);
     if form == Form::Json {
+        print_sizes(Kernel::Stock, &stock_sizes);
+        print_sizes(Kernel::Tlbkit, &our_sizes);
         print_json(Kernel::Stock, &stock);
         print_json(Kernel::Tlbkit, &ours);
         return Ok(true);
     }
     let (taken, added) = source::changed_lines(root)?;
     println!("linux: {taken} lines taken out of Linux and {added} added, outside the files of metal/linux");
+    println!("| bytes | stock | tlbkit |");
+    println!("|---|---|---|");
+    for ((name, stock), (_, ours)) in stock_sizes.iter().zip(&our_sizes) {
+        println!("| {name} | {stock} | {ours} |");
+    }
     println!("| work, {CPUS} CPUs | stock: median | tlbkit | | stock: mean | tlbkit | | stock: interrupts | tlbkit |");
     println!("|---|---|---|---|---|---|---|---|---|");
     for (stock, ours) in stock.iter().zip(&ours) {
@@ -91,6 +100,12 @@ fn print_json(kernel: Kernel, rows: &[Row]) {
             json!({"work": work, "cpus": CPUS, "kernel": kernel, "operations": operations,
             "instructions": instructions, "median_instructions": row.median, "interrupts": interrupts})
         );
+    }
+}
+
+fn print_sizes(kernel: Kernel, sizes: &[(&str, u64)]) {
+    for (name, bytes) in sizes {
+        println!("{}", json!({"size": name, "kernel": kernel.name(), "bytes": bytes}));
     }
 }
 

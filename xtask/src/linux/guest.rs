@@ -23,7 +23,7 @@ impl Guest {
         let folder = setup::target_dir(root).join("linux/guest");
         fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         let program = folder.join("guest");
-        let sources = ["common.c", "check.c", "memory.c", "rows.c", "main.c"];
+        let sources = ["common.c", "check.c", "judge.c", "memory.c", "rows.c", "main.c"];
         let sources = sources.map(|name| Path::new("metal/linux/guest").join(name));
         let mut gcc = Command::new("gcc");
         tool(gcc.args(FLAGS.split_whitespace()).args(sources).arg("-o").arg(&program), root)?;
@@ -32,6 +32,11 @@ impl Guest {
 
     /// Packs them with a shell, if there is one to be had. The program that packs is one of the kernel's own.
     pub(super) fn build(root: &Path) -> Result<Self> {
+        Self::pack(root, "initramfs", "")
+    }
+
+    /// The same with more files: lines as the kernel's own program takes them.
+    pub(super) fn pack(root: &Path, name: &str, more: &str) -> Result<Self> {
         let packer = build::packer(root)?;
         let program = Self::compile(root)?;
         let folder = setup::target_dir(root).join("linux/guest");
@@ -40,9 +45,10 @@ impl Guest {
         if let Ready::Yes(shell) = setup::program(&["busybox"], "busybox-static") {
             list += &format!("file /bin/busybox {} 0755 0 0\nslink /bin/sh busybox 0777 0 0\n", shell.display());
         }
-        fs::write(folder.join("list"), list)?;
-        let image = folder.join("initramfs");
-        let script = format!("{} list > initramfs", packer.display());
+        list += more;
+        fs::write(folder.join(format!("{name}.list")), list)?;
+        let image = folder.join(name);
+        let script = format!("{} {name}.list > {name}", packer.display());
         tool(Command::new("sh").args(["-c", &script]), &folder)?;
         Ok(Self { image })
     }

@@ -41,6 +41,19 @@ pub(super) fn stock(root: &Path) -> Result<PathBuf> {
     Ok(tree)
 }
 
+/// The headers that programs take from this kernel, in a folder of their own.
+pub(super) fn headers(root: &Path) -> Result<PathBuf> {
+    let (tree, built) = (stock(root)?, folder(root)?.join("headers-build"));
+    let headers = built.join("usr/include");
+    if !headers.join("linux/fs.h").is_file() {
+        let mut make = Command::new("make");
+        make.arg("-s").arg("-C").arg(&tree).arg(format!("O={}", built.display())).arg("headers");
+        make.env_remove("MAKEFLAGS").env_remove("MFLAGS").env_remove("CARGO_MAKEFLAGS");
+        tool(&mut make, root)?;
+    }
+    Ok(headers)
+}
+
 /// The source with our files in it; whatever did not change keeps its time, so that little is built again.
 pub(super) fn replaced(root: &Path, object: &Path) -> Result<PathBuf> {
     let (stock, tree) = (stock(root)?, folder(root)?.join("linux-tlbkit"));

@@ -7,17 +7,21 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::compare;
 use super::emulator::{self, Ended};
 use super::image;
 use crate::setup::{self, Ready};
 
-const LOG: &str = "serial.log";
+pub(crate) const LOG: &str = "serial.log";
 const DISK: &str = "disk.img";
 
-/// What Bochs is told, but for the number of CPUs. Its timing is by instructions, so a run is the same each time.
+/// What the test kernel boots from.
+const DRIVE: &str = "ata0: enabled=1\nata0-master: type=disk, path=disk.img, mode=flat\nboot: disk\n";
+
+/// What Bochs is told, but for the number of CPUs and what it boots from. Its timing is by instructions, so a run is
+/// the same each time.
 const SETTINGS: &str = "\
 plugin_ctrl: unmapped=1, biosdev=1, speaker=0
 config_interface: textconfig
@@ -25,9 +29,6 @@ display_library: rfb, options=\"timeout=0\"
 memory: guest=512, host=512
 romimage: file=/usr/share/bochs/BIOS-bochs-latest
 vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest
-ata0: enabled=1
-ata0-master: type=disk, path=disk.img, mode=flat
-boot: disk
 log: bochs.log
 panic: action=fatal
 error: action=ignore
@@ -51,7 +52,7 @@ pub(super) fn run(root: &Path) -> Result<bool> {
 }
 
 /// The emulator's program.
-pub(super) fn program() -> Ready<PathBuf> {
+pub(crate) fn program() -> Ready<PathBuf> {
     setup::program(&["bochs"], "bochs bochsbios vgabios")
 }
 
@@ -59,6 +60,25 @@ fn tell(line: &Value) {
     let text = |key: &str| line[key].as_str().unwrap_or_default();
     let verdict = if line["holds"] == true { "" } else { "   WRONG" };
     println!("  {:<58} {}{verdict}", text("name"), text("found"));
+}
+
+/// Runs Bochs in `folder` until its guest ends it, or for `limit`, and says how many seconds that took. What the guest
+/// wrote stands in [`LOG`] of that folder.
+pub(crate) fn emulate(folder: &Path, cpus: u32, drive: &str, limit: Duration) -> Result<f64> {
+    // A lock of a run that was killed must not stop this one.
+    for old in [LOG, "disk.img.lock"] {
+        let _ = fs::remove_file(folder.join(old));
+    }
+    let cpu = format!("cpu: count={cpus}, model=corei7_skylake_x, ips=5000000, reset_on_triple_fault=0\n");
+    fs::write(folder.join("bochsrc"), format!("{SETTINGS}{drive}{cpu}"))?;
+    // Debian's build starts in its debugger: "continue".
+    fs::write(folder.join("commands"), "c\n")?;
+    let mut command = Command::new("bochs");
+    command.args(["-q", "-f", "bochsrc", "-rc", "commands"]).current_dir(folder);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let begun = Instant::now();
+    tlbkit_boot::wait(command.spawn().context("running bochs")?, limit)?;
+    Ok(begun.elapsed().as_secs_f64())
 }
 
 /// A folder with what Bochs reads and writes.
@@ -75,22 +95,10 @@ impl Bochs {
     }
 
     pub(super) fn boot(&self, cpus: u32, words: &str) -> Result<Ended> {
-        // A lock of a run that was killed must not stop this one.
-        for old in [LOG, "disk.img.lock"] {
-            let _ = fs::remove_file(self.folder.join(old));
-        }
         fs::write(self.folder.join(DISK), image::of(&self.elf, &format!("cpus={cpus} {words}"))?)?;
-        let cpu = format!("cpu: count={cpus}, model=corei7_skylake_x, ips=5000000, reset_on_triple_fault=0\n");
-        fs::write(self.folder.join("bochsrc"), format!("{SETTINGS}{cpu}"))?;
-        // Debian's build starts in its debugger: "continue".
-        fs::write(self.folder.join("commands"), "c\n")?;
-        let mut command = Command::new("bochs");
-        command.args(["-q", "-f", "bochsrc", "-rc", "commands"]).current_dir(&self.folder);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let begun = Instant::now();
-        tlbkit_boot::wait(command.spawn().context("running bochs")?, tlbkit_boot::LIMIT)?;
+        let seconds = emulate(&self.folder, cpus, DRIVE, tlbkit_boot::LIMIT)?;
         let last = self.lines()?.pop().unwrap_or(Value::Null);
-        Ok(Ended { last, seconds: begun.elapsed().as_secs_f64() })
+        Ok(Ended { last, seconds })
     }
 
     /// What the kernel wrote.

@@ -1,0 +1,91 @@
+//! Linux on tlbkit under Bochs, whose CPU models have PCIDs and INVPCID: the port's slots, its hints not to flush and
+//! its owed flushes of the user half are instructions there, and not left out as under QEMU.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::boot::{self, Ended};
+use super::build::{self, Kernel};
+use super::guest::Guest;
+use crate::c_library::tool;
+use crate::qemu::bochs;
+use crate::setup::{self, Ready};
+
+/// What makes a disk that boots: a loader, a part of it, and the program that writes the disk.
+const LOADER: (&str, &str) = ("/usr/lib/ISOLINUX/isolinux.bin", "isolinux");
+const PART: (&str, &str) = ("/usr/lib/syslinux/modules/bios/ldlinux.c32", "syslinux-common");
+const WRITER: (&str, &str) = ("genisoimage", "genisoimage");
+const DRIVE: &str = "ata1: enabled=1\nata1-master: type=cdrom, path=boot.iso, status=inserted\nboot: cdrom\n";
+/// Bochs is slower than QEMU by a factor of ten.
+const LIMIT: Duration = Duration::from_secs(900);
+/// Seconds of the guest's clock for the value checks.
+const SECONDS: u32 = 3;
+/// With isolation and without, and with the tags not used.
+const RUNS: &[(&str, u32)] = &[("pti=off", 1), ("pti=off", 4), ("pti=on", 1), ("pti=on", 4), ("nopcid pti=on", 2)];
+
+/// Boots each; false if one did not pass, or used no tags where it could.
+pub(super) fn run(root: &Path, guest: &Guest) -> Result<bool> {
+    if let Some(how) = missing() {
+        println!("linux: bochs: skipped: {how}");
+        return Ok(true);
+    }
+    let (kernel, mut is_fine) = (build::kernel(root, Kernel::Tlbkit)?, true);
+    for &(words, cpus) in RUNS {
+        let ended = boot(root, &kernel, guest, cpus, words)?;
+        let (has_tags, wants_tags) = (!ended.lines("tags").is_empty(), !words.contains("nopcid"));
+        let is_well = ended.is_well() && has_tags == wants_tags;
+        let (verdict, took) = (if is_well { "passed" } else { "FAILED" }, ended.seconds);
+        let tags = if has_tags { "with" } else { "without" };
+        println!("linux: bochs: {cpus} CPUs, `{words}`: {verdict} {tags} PCIDs after {took:.0} s");
+        if !is_well {
+            println!("{}", ended.tail());
+        }
+        is_fine &= is_well;
+    }
+    Ok(is_fine)
+}
+
+/// What is missing here and cannot be installed, in one line.
+fn missing() -> Option<String> {
+    let programs = [bochs::program(), setup::program(&[WRITER.0], WRITER.1)];
+    let files = [LOADER, PART].map(|(file, package)| setup::file(file, package));
+    programs.into_iter().chain(files).find_map(|ready| match ready {
+        Ready::No(how) => Some(how),
+        Ready::Yes(_) => None,
+    })
+}
+
+fn boot(root: &Path, kernel: &Path, guest: &Guest, cpus: u32, words: &str) -> Result<Ended> {
+    let folder = setup::target_dir(root).join("linux/bochs");
+    write_disk(&folder, kernel, guest, &boot::command_line(words, &format!("check {SECONDS}")))?;
+    let seconds = bochs::emulate(&folder, cpus, DRIVE, LIMIT)?;
+    let text = String::from_utf8_lossy(&fs::read(folder.join(bochs::LOG)).unwrap_or_default()).into_owned();
+    // Bochs returns the same whatever the guest meant: its last line says it.
+    let mut ended = Ended { code: None, text, seconds };
+    if ended.lines("end").last().is_some_and(|line| line["passed"] == true) {
+        ended.code = Some(boot::WELL);
+    }
+    Ok(ended)
+}
+
+/// A disk with the kernel, its file system in memory, and a loader that starts it with these words.
+fn write_disk(folder: &Path, kernel: &Path, guest: &Guest, words: &str) -> Result<()> {
+    let disk = folder.join("disk");
+    fs::create_dir_all(&disk).with_context(|| format!("making {}", disk.display()))?;
+    let settings = format!("default linux\nprompt 0\nlabel linux\nkernel /linux\nappend initrd=/memory {words}\n");
+    fs::write(disk.join("isolinux.cfg"), settings)?;
+    let files: [(PathBuf, &str); 4] = [
+        (LOADER.0.into(), "isolinux.bin"),
+        (PART.0.into(), "ldlinux.c32"),
+        (kernel.to_owned(), "linux"),
+        (guest.image.clone(), "memory"),
+    ];
+    for (from, to) in files {
+        fs::copy(&from, disk.join(to)).with_context(|| format!("copying {}", from.display()))?;
+    }
+    let line = "-quiet -o boot.iso -b isolinux.bin -c boot.cat -no-emul-boot -boot-load-size 4 -boot-info-table disk";
+    tool(Command::new(WRITER.0).args(line.split_whitespace()), folder)
+}

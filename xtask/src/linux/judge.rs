@@ -1,0 +1,220 @@
+//! Tests that others wrote, on both kernels: what passes on stock Linux must pass on ours.
+
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use super::boot::Boot;
+use super::build::{self, Kernel};
+use super::compare::Form;
+use super::judges::{self, Judge, Judges};
+
+/// CPUs of the machine that is judged.
+const CPUS: u32 = 4;
+/// What a boot may take beside its tests.
+const BOOT: Duration = Duration::from_secs(240);
+/// What the guest says of its kernel's log, as of one more test.
+const LOG: &str = "kernel's log";
+/// What selftests return that found nothing to test.
+const SKIPPED: i64 = 4;
+const OUT_OF_TIME: i64 = 124;
+
+/// What one kernel did with one test.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Passed,
+    Skipped,
+    Failed,
+    OutOfTime,
+    /// The guest's kernel ended before.
+    NotRun,
+}
+
+impl Verdict {
+    fn of(line: Option<&Value>) -> Self {
+        match line.map(|line| line["status"].as_i64()) {
+            Some(Some(0)) => Self::Passed,
+            Some(Some(SKIPPED)) => Self::Skipped,
+            Some(Some(OUT_OF_TIME)) => Self::OutOfTime,
+            Some(_) => Self::Failed,
+            None => Self::NotRun,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Skipped => "skipped by the test itself",
+            Self::Failed => "failed",
+            Self::OutOfTime => "out of time",
+            Self::NotRun => "not run",
+        }
+    }
+
+    const fn is_well(self) -> bool {
+        matches!(self, Self::Passed | Self::Skipped)
+    }
+}
+
+/// What a kernel did with a list of tests.
+#[derive(Debug, Default)]
+struct Sitting {
+    lines: BTreeMap<String, Value>,
+    remarks: Vec<String>,
+}
+
+impl Sitting {
+    fn verdict(&self, name: &str) -> Verdict {
+        Verdict::of(self.lines.get(name))
+    }
+
+    fn findings(&self, name: &str) -> u64 {
+        self.lines.get(name).and_then(|line| line["findings"].as_u64()).unwrap_or(0)
+    }
+}
+
+/// Runs the tests whose name begins with `wanted` on both kernels; false if one that passes on stock Linux does not on
+/// ours.
+pub(super) fn run(root: &Path, wanted: &str, form: Form) -> Result<bool> {
+    let judges = chosen(root, wanted)?;
+    let built = Judges::build(root)?;
+    let stock = sit(root, &built, Kernel::Stock, &judges, wanted)?;
+    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted)?;
+    let can_run = |judge: &&Judge| built.missing.iter().all(|(name, _)| *name != judge.name);
+    let mut names: Vec<String> = judges.iter().filter(can_run).map(|judge| judge.name.clone()).collect();
+    names.extend(groups(&judges).into_iter().map(|group| format!("{group}: {LOG}")));
+    match form {
+        Form::Json => names.iter().for_each(|name| tell_json(name, &stock, &ours)),
+        Form::Table => tell_table(&names, &built.missing, wanted, &stock, &ours),
+    }
+    Ok(names.iter().all(|name| !is_worse(name, &stock, &ours)))
+}
+
+/// The same on our kernel alone: what did not pass, and what it said; nothing if all passed.
+pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
+    let judges = chosen(root, wanted)?;
+    let ours = sit(root, &Judges::build(root)?, Kernel::Tlbkit, &judges, wanted)?;
+    let names = judges.iter().map(|judge| judge.name.clone());
+    let names = names.chain(groups(&judges).into_iter().map(|group| format!("{group}: {LOG}")));
+    let wrong: Vec<String> = names.filter(|name| ours.verdict(name) != Verdict::Passed).collect();
+    Ok((!wrong.is_empty()).then(|| format!("{}\n{}", wrong.join(", "), ours.remarks.join("\n"))))
+}
+
+fn chosen(root: &Path, wanted: &str) -> Result<Vec<Judge>> {
+    let judges: Vec<Judge> = judges::list(root)?.into_iter().filter(|judge| judge.name.starts_with(wanted)).collect();
+    if judges.is_empty() {
+        bail!("`linux judge {wanted}`: no test in metal/linux/judges has a name that begins so");
+    }
+    Ok(judges)
+}
+
+/// All of stress-ng at once on our kernel, for so many minutes.
+pub(super) fn load(root: &Path, minutes: u64) -> Result<bool> {
+    let (image, built) = (build::kernel(root, Kernel::Tlbkit)?, Judges::build(root)?);
+    let words = format!("STRESS_SECONDS={}", 60 * minutes);
+    let limit = BOOT + Duration::from_secs(90 * minutes);
+    let ended = Boot::at_once(CPUS, &words, "judge load/all").at_length(limit).run(&image, &built.guest)?;
+    ended.remarks().for_each(|remark| println!("  {remark}"));
+    let lines = ended.lines("judged");
+    let verdicts: Vec<Verdict> = lines.iter().map(|line| Verdict::of(Some(line))).collect();
+    let is_fine = verdicts.len() == 2 && verdicts.iter().all(|&verdict| verdict == Verdict::Passed);
+    let in_guest = lines.first().and_then(|line| line["seconds"].as_u64()).unwrap_or(0);
+    let verdict = if is_fine { "passed" } else { "FAILED" };
+    println!("linux: load: {in_guest} s of the guest on {CPUS} CPUs, {:.0} s here: {verdict}", ended.seconds);
+    if !is_fine {
+        println!("{}", ended.tail());
+    }
+    Ok(is_fine)
+}
+
+/// Boots once for each group, so that a kernel that ends does not take all with it.
+fn sit(root: &Path, built: &Judges, kernel: Kernel, judges: &[Judge], wanted: &str) -> Result<Sitting> {
+    let image = build::kernel(root, kernel)?;
+    let mut sitting = Sitting::default();
+    for group in groups(judges) {
+        let prefix = if wanted.len() > group.len() { wanted.to_owned() } else { format!("{group}/") };
+        let seconds: u64 =
+            judges.iter().filter(|judge| judge.name.starts_with(&prefix)).map(|judge| judge.seconds).sum();
+        let boot = Boot::at_once(CPUS, "", &format!("judge {prefix}")).at_length(BOOT + Duration::from_secs(seconds));
+        let ended = boot.run(&image, &built.guest)?;
+        for line in ended.lines("judged") {
+            let name = line["test"].as_str().unwrap_or_default();
+            let name = if name == LOG { format!("{group}: {LOG}") } else { name.to_owned() };
+            sitting.lines.insert(name, line);
+        }
+        sitting.remarks.extend(ended.remarks().map(str::to_owned));
+        if ended.lines("end").is_empty() {
+            sitting.remarks.push(format!("{}: the guest did not end:\n{}", kernel.name(), ended.tail()));
+        }
+        eprintln!("linux: judge: {}: {group} took {:.0} s", kernel.name(), ended.seconds);
+    }
+    Ok(sitting)
+}
+
+fn groups(judges: &[Judge]) -> Vec<&str> {
+    let mut groups: Vec<&str> = judges.iter().filter_map(|judge| judge.name.split_once('/')).map(|at| at.0).collect();
+    groups.dedup();
+    groups
+}
+
+/// It passes on stock Linux and not on ours, or fails on both and says more on ours.
+fn is_worse(name: &str, stock: &Sitting, ours: &Sitting) -> bool {
+    let (before, after) = (stock.verdict(name), ours.verdict(name));
+    (before.is_well() && !after.is_well())
+        || (after != before && !after.is_well())
+        || ours.findings(name) > stock.findings(name)
+}
+
+fn tell_json(name: &str, stock: &Sitting, ours: &Sitting) {
+    for (kernel, sitting) in [(Kernel::Stock, stock), (Kernel::Tlbkit, ours)] {
+        let (verdict, findings) = (sitting.verdict(name), sitting.findings(name));
+        let row = json!({"test": name, "kernel": kernel.name(), "cpus": CPUS, "passed": verdict.is_well(),
+            "verdict": verdict.name(), "findings": findings});
+        println!("{row}");
+    }
+}
+
+fn tell_table(names: &[String], missing: &[(String, String)], wanted: &str, stock: &Sitting, ours: &Sitting) {
+    for remark in
+        stock.remarks.iter().map(|line| ("stock", line)).chain(ours.remarks.iter().map(|line| ("tlbkit", line)))
+    {
+        println!("  {}: {}", remark.0, remark.1);
+    }
+    for (name, why) in missing.iter().filter(|(name, _)| name.starts_with(wanted)) {
+        println!("linux: judge: {name}: cannot be built here: {why}");
+    }
+    for name in names {
+        let (before, after) = (stock.verdict(name), ours.verdict(name));
+        if (before, after) != (Verdict::Passed, Verdict::Passed) {
+            let worse = if is_worse(name, stock, ours) { "   WORSE" } else { "" };
+            println!("linux: judge: {name}: stock: {}, tlbkit: {}{worse}", before.name(), after.name());
+        }
+    }
+    let count = |sitting: &Sitting, verdict| names.iter().filter(|name| sitting.verdict(name) == verdict).count();
+    for (kernel, sitting) in [("stock", stock), ("tlbkit", ours)] {
+        let (passed, skipped) = (count(sitting, Verdict::Passed), count(sitting, Verdict::Skipped));
+        println!("linux: judge: {kernel}: of {} tests {passed} passed, {skipped} found nothing to test", names.len());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sitting(status: i64, findings: u64) -> Sitting {
+        let line = json!({"test": "mm/cow", "status": status, "findings": findings});
+        Sitting { lines: BTreeMap::from([("mm/cow".to_owned(), line)]), remarks: Vec::new() }
+    }
+
+    #[test]
+    fn worse_is_what_stock_can_and_ours_cannot() {
+        let (well, failed) = (sitting(0, 0), sitting(1, 3));
+        assert!(is_worse("mm/cow", &well, &failed) && is_worse("mm/cow", &well, &Sitting::default()));
+        assert!(!is_worse("mm/cow", &failed, &well) && !is_worse("mm/cow", &failed, &failed));
+        assert!(is_worse("mm/cow", &failed, &sitting(1, 4)), "one more of its parts failed");
+        assert!(is_worse("mm/cow", &failed, &sitting(OUT_OF_TIME, 0)), "it failed and now hangs");
+        assert!(!is_worse("mm/cow", &sitting(SKIPPED, 0), &sitting(SKIPPED, 0)));
+    }
+}
