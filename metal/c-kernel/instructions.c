@@ -76,10 +76,8 @@ static void irqs_restore(uint32_t cpu, uint64_t were_on) {
 }
 
 static uint64_t now_cycles(uint32_t cpu) {
-    uint32_t low, high;
     (void)cpu;
-    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
-    return (uint64_t)high << 32 | low;
+    return ticks();
 }
 
 void instructions_fill(struct tlbkit_hardware_ops *ops) {

@@ -40,6 +40,12 @@ static inline bool irqs_are_on(void) {
 }
 static inline void irqs_off(void) { __asm__ volatile("cli" ::: "memory"); }
 static inline void irqs_on(void) { __asm__ volatile("sti" ::: "memory"); }
+// The processor's time-stamp counter.
+static inline uint64_t ticks(void) {
+    uint32_t low, high;
+    __asm__ volatile("rdtsc" : "=a"(low), "=d"(high));
+    return (uint64_t)high << 32 | low;
+}
 static inline void relax(void) { __asm__ volatile("pause" ::: "memory"); }
 
 // memory.c: frames and page tables.

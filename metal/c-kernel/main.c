@@ -14,6 +14,23 @@ static struct process a, b;
 static unsigned wanted_page;
 static uint64_t wanted_value;
 
+// What a boot argument chooses: a fault, or another way to end a space that an idle CPU holds.
+struct choice {
+    const char *argument;
+    enum fault fault;
+    const char *policy;
+    bool interrupts_at_end;
+};
+static const struct choice choices[] = {
+    {"", NO_FAULT, "tlbkit:stats=on", false},
+    {"no-ipi", FAULT_NO_IPI, "tlbkit:stats=on", false},
+    {"no-invlpg", FAULT_NO_INVLPG, "tlbkit:stats=on", false},
+    {"nested", FAULT_NESTED, "tlbkit:stats=on", false},
+    {"counted", NO_FAULT, "tlbkit:lazy_refs=counted+stats=on", false},
+    {"shot-down", NO_FAULT, "tlbkit:lazy_refs=shot-down+stats=on", true},
+};
+static const struct choice *chosen;
+
 static void bring_up(void) {
     irqs_off();
     OK(tlbkit_bring_up(&machine, this_cpu()));
@@ -61,7 +78,7 @@ static void machine_make(void) {
     CHECK(tlbkit_header_fits());
     struct tlbkit_setup setup = {
         .ops = hardware_table(),
-        .policy = "tlbkit:stats=on",
+        .policy = chosen->policy,
         .cpus = states,
         .cpu_count = CPUS,
         .matrix = matrix,
@@ -239,14 +256,9 @@ static void deep_idle(void) {
     irqs_on();
 }
 
-// A process runs on CPU 1 and ends while that CPU holds it lazily. CPU 0 interrupts nobody for it, though it may not be
-// interrupted itself; what CPU 1 says when it leaves is what frees the tables.
-static void end_of(struct process *process) {
+// CPU 0 interrupts nobody, though it may not be interrupted itself; what CPU 1 says when it leaves frees the tables.
+static void end_quietly(struct process *process) {
     bool may_free = true;
-    on_cpu(1, run_b);
-    want(0, 200);
-    on_cpu(1, find_user);
-    on_cpu(1, go_idle);
     unreferenced = NULL;
     irqs_off();
     OK(tlbkit_space_destroy_later(&machine, 0, &process->space, &may_free));
@@ -254,6 +266,22 @@ static void end_of(struct process *process) {
     CHECK(!may_free && !unreferenced);
     on_cpu(1, deep_idle);
     CHECK(unreferenced == &process->space);
+}
+
+// A process runs on CPU 1 and ends while that CPU holds it lazily.
+static void end_of(struct process *process) {
+    bool may_free = false;
+    on_cpu(1, run_b);
+    want(0, 200);
+    on_cpu(1, find_user);
+    on_cpu(1, go_idle);
+    if (chosen->interrupts_at_end) {
+        OK(tlbkit_space_destroy(&machine, 0, &process->space, &may_free));
+        CHECK(may_free);
+        on_cpu(1, deep_idle);
+    } else {
+        end_quietly(process);
+    }
     process_free(process);
 }
 
@@ -261,6 +289,7 @@ enum { ENDS = 100 };
 
 static void test_destroy(void) {
     unsigned before = interrupts_sent;
+    uint64_t began = ticks();
     for (unsigned turn = 1; turn <= ENDS; turn++) {
         end_of(&b);
         if (turn == ENDS)
@@ -268,12 +297,15 @@ static void test_destroy(void) {
         process_make(&b);
         user_map(&b, 0, frame_of(200));
     }
-    CHECK(interrupts_sent == before);
+    uint64_t took = ticks() - began;
+    // More where a CPU was late, as on a busy host, and was asked again.
+    CHECK(chosen->interrupts_at_end ? interrupts_sent - before >= ENDS : interrupts_sent == before);
     want(0, 0);
     on_cpu(1, find_user);
     line_begin("destroy");
     line_number("ends", ENDS);
     line_number("interrupts", interrupts_sent - before);
+    line_number("ticks", took);
     line_end();
 }
 
@@ -311,23 +343,24 @@ struct start_info {
     uint64_t modules, argument;
 };
 
-static enum fault fault_named(const char *argument) {
-    static const char *const names[] = {"", "no-ipi", "no-invlpg", "nested"};
-    for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+static const struct choice *choice_of(const char *argument) {
+    for (unsigned i = 0; i < sizeof choices / sizeof *choices; i++) {
+        const char *name = choices[i].argument;
         size_t at = 0;
-        while (names[i][at] && names[i][at] == argument[at])
+        while (name[at] && name[at] == argument[at])
             at++;
-        if (names[i][at] == argument[at])
-            return (enum fault)i;
+        if (name[at] == argument[at])
+            return &choices[i];
     }
-    fail(argument, 0, "the boot argument is none of: no-ipi, no-invlpg, nested");
+    fail(argument, 0, "the boot argument is none of: no-ipi, no-invlpg, nested, counted, shot-down");
 }
 
 _Noreturn void kernel_main(uint32_t start_info_at);
 _Noreturn void kernel_main(uint32_t start_info_at) {
     cpus_start();
     const struct start_info *info = (const struct start_info *)(DIRECT_MAP + start_info_at);
-    fault = fault_named(info->argument ? (const char *)(DIRECT_MAP + info->argument) : "");
+    chosen = choice_of(info->argument ? (const char *)(DIRECT_MAP + info->argument) : "");
+    fault = chosen->fault;
     memory_start();
     machine_make();
     on_all(bring_up);

@@ -1,8 +1,8 @@
 //! `cargo xtask c-kernel`: the C example, built with gcc, ld and the archive, booted as it is and with each fault.
 //!
-//! A boot without a fault must pass every test; one that loses interrupts or drops INVLPG must not; one that flushes
-//! inside the wait of another must end in the kernel's own hook. All of it twice: with the example's own instructions,
-//! and with those of the archive's feature `x86`.
+//! A boot without a fault must pass every test, whichever way spaces end; one that loses interrupts or drops INVLPG
+//! must not; one that flushes inside the wait of another must end in the kernel's own hook. All of it twice: with the
+//! example's own instructions, and with those of the archive's feature `x86`.
 
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -23,8 +23,16 @@ const KERNEL_FLAGS: &str = "-std=gnu11 -O2 -Wall -Wextra -Werror -ffreestanding 
     -mno-red-zone -mcmodel=kernel -mgeneral-regs-only -I lib/tlbkit-c/include";
 
 /// A boot argument and how the boot must end: QEMU's exit code and the `test` of the last line.
-const BOOTS: &[(&str, i32, &str)] =
-    &[("", 33, "all"), ("no-ipi", 35, "late"), ("no-invlpg", 35, "failed"), ("nested", 37, "misuse")];
+const BOOTS: &[(&str, i32, &str, Threads)] = &[
+    ("", 33, "all", Threads::Parallel),
+    ("no-ipi", 35, "late", Threads::Parallel),
+    ("no-invlpg", 35, "failed", Threads::Parallel),
+    ("nested", 37, "misuse", Threads::Parallel),
+    // Three ways to end a space that an idle CPU holds: `ticks` of the line `destroy` are compared in docs/porting.md.
+    ("", 33, "all", Threads::Repeatable),
+    ("counted", 33, "all", Threads::Repeatable),
+    ("shot-down", 33, "all", Threads::Repeatable),
+];
 
 /// Whose instructions stand in the table of functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,8 +65,8 @@ pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     }
     for instructions in [Instructions::Own, Instructions::OfTheArchive] {
         let kernel = build(root, instructions)?;
-        for &(argument, code, test) in BOOTS {
-            if let Some(why) = wrong_end(&boot(&kernel, argument)?, code, test) {
+        for &(argument, code, test, threads) in BOOTS {
+            if let Some(why) = wrong_end(&boot(&kernel, argument, threads)?, code, test) {
                 let name = if argument.is_empty() { "without a fault" } else { argument };
                 return Ok(StepOutcome::Failed(format!("instructions {instructions:?}, boot {name}: {why}")));
             }
@@ -103,9 +111,9 @@ fn build(root: &Path, instructions: Instructions) -> Result<PathBuf> {
     Ok(kernel)
 }
 
-/// Boots the kernel on four CPUs that run at the same time, and passes its lines on.
-fn boot(kernel: &Path, argument: &str) -> Result<Ended> {
-    let accelerator = Threads::Parallel.accelerator();
+/// Boots the kernel on four CPUs, and passes its lines on.
+fn boot(kernel: &Path, argument: &str, threads: Threads) -> Result<Ended> {
+    let accelerator = threads.accelerator();
     let ended = Machine { kernel, command_line: argument, cpus: 4, accelerator }.boot()?;
     print!("{}", ended.text);
     Ok(ended)
