@@ -14,6 +14,9 @@ pub(super) const WELL: i32 = 33;
 /// Nanoseconds of the clock for each instruction, as a power of two, where instructions are counted.
 pub(super) const CLOCK_SHIFT: u32 = 2;
 
+/// Counting does not depend on the host's load, so it may take as long as that makes it.
+const COUNTED_LIMIT: Duration = Duration::from_secs(1800);
+
 /// One boot.
 #[derive(Clone, Debug)]
 pub(super) struct Boot {
@@ -72,7 +75,7 @@ impl Boot {
     pub(super) fn counted(cpus: u32, words: &str, verb: &str) -> Self {
         let accelerator =
             owned(&["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=2,align=off,sleep=off"]);
-        Self { cpus, words: command_line(words, verb), accelerator, limit: LIMIT }
+        Self { cpus, words: command_line(words, verb), accelerator, limit: COUNTED_LIMIT }
     }
 
     /// The same, one instruction at a time, and the address of each in one of `ranges` written into `log`.

@@ -152,7 +152,8 @@ mod tests {
     fn what_lies_between_two_marks_is_counted_by_function() -> Result<()> {
         let functions = ["10 4 T mark", "20 8 t flush", "30 8 T send"].map(|line| symbols::symbol(line).expect("code"));
         let line = |at: u64| format!("Trace 0: 0x7f [0000/{at:016x}/00/00] name\n");
-        let log: String = [0x20, 0x10, 0x10, 0x20, 0x24, 0x30, 0x50, 0x10, 0x20, 0x20].map(line).concat();
+        let log: String =
+            [0x20, 0x20, 0x20, 0x20, 0x10, 0x10, 0x20, 0x24, 0x30, 0x50, 0x10, 0x20, 0x20].map(line).concat();
         let counts = read(&functions, 0x10, log.as_bytes())?;
         assert_eq!(counts, BTreeMap::from([("flush".to_owned(), 2), ("send".to_owned(), 1)]));
         assert!(read(&functions, 0x10, line(0x20).as_bytes()).is_err(), "without marks nothing can be said");
