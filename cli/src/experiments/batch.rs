@@ -60,9 +60,9 @@ fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting
     let cpus = trial.number("cpus")? as usize;
     let mut runs = Vec::new();
     for id in policies {
-        let mut policy = trial.policy(id)?;
-        policy.history.accounting = accounting;
-        runs.extend((1..=seeds).map(|seed| Run { seed, cpus, ..trial.run(policy, workload) }));
+        let mut run = trial.run(id, workload)?;
+        run.policy.history.accounting = accounting;
+        runs.extend((1..=seeds).map(|seed| Run { seed, cpus, ..run.clone() }));
     }
     let mut outcomes = execute_all(&runs)?.into_iter();
     Ok(policies.iter().map(|_| outcomes.by_ref().take(seeds as usize).collect()).collect())

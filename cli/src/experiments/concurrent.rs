@@ -31,7 +31,7 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
 fn outcomes(trial: &Trial, threads: usize) -> Result<Vec<RunOutcome>> {
     let workload = trial.workload(&[format!("threads={threads}")])?;
     let limit_cycles = Some(trial.milliseconds(trial.number("length")?));
-    let run = |policy: &&str| Ok(Run { cpus: threads, limit_cycles, ..trial.run(trial.policy(policy)?, workload) });
+    let run = |policy: &&str| Ok(Run { cpus: threads, limit_cycles, ..trial.run(policy, workload)? });
     execute_all(&POLICIES.iter().map(run).collect::<Result<Vec<_>>>()?)
 }
 

@@ -103,7 +103,7 @@ fn windows(trial: &Trial, workload: &str) -> Result<Vec<Window>> {
     let mut runs = Vec::new();
     for policy in POLICIES {
         for end in WINDOW {
-            let mut run = trial.run(trial.policy(policy)?, workload);
+            let mut run = trial.run(policy, workload)?;
             run.cpus = trial.number("cpus")? as usize;
             run.limit_cycles = Some(trial.milliseconds(trial.number(end)?));
             runs.push(run);

@@ -43,7 +43,7 @@ fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<RunOutcome>> {
     let runs = POLICIES
         .iter()
         .map(|policy| {
-            let mut run = trial.run(trial.policy(policy)?, workload);
+            let mut run = trial.run(policy, workload)?;
             run.cpus = 1;
             Ok(run)
         })

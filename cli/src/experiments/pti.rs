@@ -97,9 +97,9 @@ impl Sample {
 fn size_runs(trial: &Trial, sample: Sample) -> Result<Vec<RunOutcome>> {
     let sampler = workload("flushsizes", &sample.parameters())?;
     let run = |method: &&str| {
-        let mut policy = trial.policy(method)?;
-        policy.history.accounting = Accounting::On;
-        Ok(Run { cpus: 1, ..trial.run(policy, sampler) })
+        let mut run = trial.run(method, sampler)?;
+        run.policy.history.accounting = Accounting::On;
+        Ok(Run { cpus: 1, ..run })
     };
     execute_all(&METHODS.iter().map(run).collect::<Result<Vec<_>>>()?)
 }
@@ -176,8 +176,8 @@ fn compiles(trial: &Trial, runs: usize) -> Result<Vec<RunOutcome>> {
     let compile = trial.workload(&["rounds=1".to_owned()])?;
     let mut all = Vec::with_capacity(2 * runs);
     for method in METHODS {
-        let policy = trial.policy(method)?;
-        all.extend((1..=runs as u64).map(|seed| Run { seed, ..trial.run(policy, compile) }));
+        let run = trial.run(method, compile)?;
+        all.extend((1..=runs as u64).map(|seed| Run { seed, ..run.clone() }));
     }
     execute_all(&all)
 }

@@ -84,12 +84,7 @@ impl IterationPlan {
         let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}")];
         let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
         let sample_cycles = Some(self.iteration_cycles);
-        Ok(Run {
-            seed: index + 1,
-            limit_cycles,
-            sample_cycles,
-            ..trial.run(trial.policy(policy)?, trial.workload(&parameters)?)
-        })
+        Ok(Run { seed: index + 1, limit_cycles, sample_cycles, ..trial.run(policy, trial.workload(&parameters)?)? })
     }
 
     /// Records a second of each iteration that counts.

@@ -50,6 +50,7 @@ impl NamedRun {
     pub(crate) fn execute_on(&self, machine: &Machine) -> Result<RunOutcome> {
         let workload = workload(&self.workload, &self.set)?;
         let mut run = Run::new(machine, policy::parse(&self.policy)?, workload);
+        run.code = policy::code(&self.policy);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use tlbkit::{Policy, TextError};
+use tlbkit_sim::machine::Code;
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
 pub(crate) fn parse(text: &str) -> Result<Policy> {
@@ -9,6 +10,11 @@ pub(crate) fn parse(text: &str) -> Result<Policy> {
         TextError::NoPreset(_) => anyhow!("{error}"),
         _ => anyhow!("policy {text}: {error}"),
     })
+}
+
+/// Whose instructions a policy is charged with, by the preset that its text names.
+pub(crate) fn code(text: &str) -> Code {
+    Code::of_preset(text.split(':').next().unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ pub enum EventKind {
     LazyLeft = 10,
 }
 
-/// The number and the value for C; nothing for what has a function of its own, and for each turn of a wait.
+/// The number and the value for C; nothing for what has a function of its own, for each turn of a wait, and for the
+/// CPUs that a flush has looked at, which only a simulator asks for.
 #[cfg(feature = "events")]
 pub(crate) fn told(event: Event) -> Option<(EventKind, u64)> {
     Some(match event {

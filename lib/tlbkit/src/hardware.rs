@@ -151,6 +151,14 @@ pub enum Event {
     FlushBegin(u32),
     /// The local half of a flush ended.
     FlushLocalDone,
+    /// A flush has looked at the other CPUs that may hold what goes: `asked` of them are asked, the others are left
+    /// alone.
+    Chosen {
+        /// CPUs that are asked.
+        asked: u32,
+        /// CPUs that are not, as what they hold cannot be used any more, or not before they look themselves.
+        skipped: u32,
+    },
     /// A flush was issued, and returns before all CPUs have answered.
     FlushIssued,
     /// All CPUs have answered.

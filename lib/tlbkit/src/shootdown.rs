@@ -129,6 +129,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             // read after the revocation, by the fence in `advance` (or in `shootdown`, for the kernel).
             let others = word.load(Ordering::Acquire) & if index == own_word { !own_bit } else { !0 };
             let chosen = if others == 0 { 0 } else { self.choose_responders(index, others, request) };
+            self.hardware.event(Event::Chosen { asked: chosen.count_ones(), skipped: (others & !chosen).count_ones() });
             if chosen == 0 {
                 continue;
             }

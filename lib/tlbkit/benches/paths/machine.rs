@@ -206,6 +206,11 @@ impl Bench {
         (0..n).for_each(|_| revoke(&self.cpu(), &self.spaces[0]));
     }
 
+    /// Interrupts that come after what they were sent for was done.
+    pub(crate) fn find_nothing(&self, n: u64) {
+        (0..n).for_each(|_| self.hardware.finish_elsewhere(CpuId(1)));
+    }
+
     pub(crate) fn gather(&self, n: u64, pages: u64) {
         let cpu = self.cpu();
         (0..n).for_each(|_| counted::gather(&cpu, &self.spaces[0], black_box(VirtAddr(0x7000_0000)), pages));

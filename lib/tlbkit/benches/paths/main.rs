@@ -12,7 +12,7 @@ use measure::Path;
 use tlbkit::Policy;
 
 /// Linux 7.3.4, build D: `own + other` instructions of tlb.o and of what it calls. Paths of older kernels have none.
-const LINUX_D: [Option<u32>; 18] = [
+const LINUX_D: [Option<u32>; 20] = [
     Some(19),
     Some(99),
     Some(120),
@@ -30,6 +30,8 @@ const LINUX_D: [Option<u32>; 18] = [
     None,
     Some(95),
     Some(37),
+    Some(384),
+    Some(304),
     None,
 ];
 
@@ -80,9 +82,7 @@ fn paths() -> Vec<Path> {
     if cfg!(feature = "history") {
         paths.extend(older());
     }
-    paths.push(
-        Path::new("answer, 1 page", |bench, n| bench.be_answered(n)).prepared(|bench| bench.join(1, Mode::Running)),
-    );
+    paths.extend(answers());
     paths
 }
 
@@ -121,8 +121,16 @@ fn current_slot(name: &'static str, order: &'static [usize]) -> Path {
     switches(name, order).prepared(|bench| bench.switch_around(6, &[0, 1, 2, 3, 4, 5], counted::switch))
 }
 
+/// What the responder does in the handler: for a request of one page, and when nothing is asked.
+fn answers() -> [Path; 2] {
+    [
+        Path::new("answer, 1 page", |bench, n| bench.be_answered(n)).prepared(|bench| bench.join(1, Mode::Running)),
+        Path::new("answer, nothing asked", |bench, n| bench.find_nothing(n)),
+    ]
+}
+
 /// The cost of one more CPU: a flush with four others in the set, less one with three.
-fn remote() -> [Path; 3] {
+fn remote() -> [Path; 4] {
     let with = |remotes: u32, mode: Mode| move |bench: &Bench| (1..=remotes).for_each(|cpu| bench.join(cpu, mode));
     [
         Path::new("one more remote CPU told", |bench, n| bench.flush(n, 1))
@@ -132,5 +140,6 @@ fn remote() -> [Path; 3] {
             .prepared(with(4, Mode::Lazy))
             .compared_with(with(3, Mode::Lazy)),
         Path::new("flush 1 page, 1 remote CPU", |bench, n| bench.flush(n, 1)).prepared(with(1, Mode::Running)),
+        Path::new("flush 1 page, 1 lazy CPU", |bench, n| bench.flush(n, 1)).prepared(with(1, Mode::Lazy)),
     ]
 }

@@ -5,6 +5,7 @@
 //! Wrong input gives one line that names the file, the line, the field, what it says and what it may say.
 
 mod check;
+mod code;
 mod convert;
 mod error;
 mod files;
@@ -15,6 +16,7 @@ mod quantity;
 #[cfg(test)]
 mod tests;
 
+pub use code::Code;
 pub use error::MachineError;
 pub use model::{
     CacheLine, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size, Software, Switch,

@@ -227,10 +227,8 @@ quantities! {
 quantities! {
     /// What kernel code costs beyond the accesses and instructions that are simulated.
     Software {
-        /// One instruction of the protocol's own in a switch or an answered interrupt.
+        /// One instruction of the code that switches, flushes and answers.
         instruction_cycles: amount(0.0, 100.0),
-        /// Setting up one flush: deciding, accounting, preparing requests.
-        flush_entry_cycles: cycles(),
         /// One access of the kernel to a page-table entry.
         pte_access_cycles: cycles(),
         /// PAUSE.

@@ -1,52 +1,8 @@
-//! What the library's own calls execute, counted in instructions: the same on every machine, so in a file of its own.
-//!
-//! The accesses among them that other CPUs can see are charged besides, by the cache-line model.
+//! Instructions of each call under one policy, by the code that carries it out.
 
-use std::sync::LazyLock;
-
-use serde::Deserialize;
 use tlbkit::{CpuSetUpkeep, Lazy, LazyReferences, Policy, Tags};
 
-use super::quantity::NumberKind;
-
-const FILE: &str = include_str!("../../../machines/software/tlbkit.toml");
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    instructions: Counted,
-}
-
-/// What was counted, under which policy: plain ones keep the CPU set at a switch, count no references and take slots in
-/// turn.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Counted {
-    #[serde(rename = "kind")]
-    _kind: NumberKind,
-    #[serde(rename = "source")]
-    _source: String,
-    same_space: u32,
-    enter_lazy: u32,
-    enter_lazy_counted: u32,
-    enter_kernel_tables: u32,
-    leave_lazy: u32,
-    leave_lazy_counted: u32,
-    current_slot: u32,
-    current_slot_counted: u32,
-    current_slot_exact: u32,
-    current_slot_by_use: u32,
-    new_slot: u32,
-    new_slot_counted: u32,
-    new_slot_exact: u32,
-    new_slot_by_use: u32,
-    no_tags: u32,
-    answer: u32,
-}
-
-static COUNTED: LazyLock<Counted> = LazyLock::new(|| {
-    toml::from_str::<File>(FILE).expect("sim/machines/software/tlbkit.toml is part of the program").instructions
-});
+use super::code::{Code, CountedAnswer, CountedFlush, CountedSwitch, Slots};
 
 /// Instructions of each call under one policy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,34 +17,76 @@ pub(crate) struct Paths {
     pub(crate) current_slot: u32,
     /// A switch that flushes. A stale slot, hardly dearer than a current one, is not told from a new one.
     pub(crate) new_slot: u32,
-    /// An interrupt that carries out one request of one page.
-    pub(crate) answer: u32,
+    /// A flush, up to the decision whether others must be asked.
+    pub(crate) flush_begin: u32,
+    /// Its half on this CPU.
+    pub(crate) flush_local: u32,
+    /// Looking for CPUs to ask.
+    pub(crate) flush_choose: u32,
+    /// Each that is left alone.
+    pub(crate) flush_skipped: u32,
+    /// Each that is told.
+    pub(crate) flush_told: u32,
+    /// Telling any, and waiting.
+    pub(crate) flush_ask: u32,
+    /// An interrupt, whatever it finds.
+    pub(crate) handler: u32,
+    /// A request that is carried out.
+    pub(crate) request: u32,
 }
 
 impl Paths {
-    pub(crate) fn of(policy: &Policy) -> Self {
-        let c = &*COUNTED;
-        let is_counted = policy.lazy_references == LazyReferences::Counted;
-        let (current_slot, new_slot) = match (policy.tags, policy.cpu_set) {
-            (Tags::Off, _) => (c.no_tags, c.no_tags),
-            (_, CpuSetUpkeep::Exact) => (c.current_slot_exact, c.new_slot_exact),
-            _ if is_counted => (c.current_slot_counted, c.new_slot_counted),
-            _ => (c.current_slot, c.new_slot),
+    pub(crate) fn of(policy: &Policy, code: Code) -> Self {
+        let counts = code.counts();
+        let (switch, is_counted) = (&counts.switch, policy.lazy_references == LazyReferences::Counted);
+        let references = switch.counted.as_ref().filter(|_| is_counted);
+        let (current_slot, new_slot) = slots(policy, switch);
+        let enter_lazy = match (policy.lazy, references) {
+            (Lazy::Off, _) => switch.enter_kernel_tables,
+            (_, Some(counted)) => counted.enter_lazy,
+            _ => switch.enter_lazy,
         };
-        // Keeping the order of last use takes as many more whatever else the policy does. Those of places further back
-        // are left out: which place a space has only the protocol knows.
-        let (keeping, taking) = match policy.tags {
-            Tags::LeastRecent(_) => (c.current_slot_by_use - c.current_slot, c.new_slot_by_use - c.new_slot),
-            Tags::RoundRobin(_) | Tags::Off => (0, 0),
-        };
-        let (current_slot, new_slot) = (current_slot + keeping, new_slot + taking);
-        let enter_lazy = match policy.lazy {
-            Lazy::Off => c.enter_kernel_tables,
-            _ if is_counted => c.enter_lazy_counted,
-            _ => c.enter_lazy,
-        };
-        let leave_lazy = if is_counted { c.leave_lazy_counted } else { c.leave_lazy };
-        Self { same_space: c.same_space, enter_lazy, leave_lazy, current_slot, new_slot, answer: c.answer }
+        let CountedFlush { begin, local, choose, skipped, told, ask, .. } = counts.flush;
+        let CountedAnswer { handler, request, .. } = counts.answer;
+        Self {
+            same_space: switch.same_space,
+            enter_lazy,
+            leave_lazy: references.map_or(switch.leave_lazy, |counted| counted.leave_lazy),
+            current_slot,
+            new_slot,
+            flush_begin: begin,
+            flush_local: local,
+            flush_choose: choose,
+            flush_skipped: skipped,
+            flush_told: told,
+            flush_ask: ask,
+            handler,
+            request,
+        }
+    }
+}
+
+/// Instructions of a switch that keeps the slot's entries, and of one that flushes.
+fn slots(policy: &Policy, switch: &CountedSwitch) -> (u32, u32) {
+    if policy.tags == Tags::Off {
+        return (switch.no_tags, switch.no_tags);
+    }
+    let both = |slots: &Slots| (slots.current_slot, slots.new_slot);
+    let plain = (switch.current_slot, switch.new_slot);
+    let is_counted = policy.lazy_references == LazyReferences::Counted;
+    let (current_slot, new_slot) = match (&switch.exact, &switch.counted) {
+        (Some(exact), _) if policy.cpu_set == CpuSetUpkeep::Exact => both(exact),
+        (_, Some(counted)) if is_counted => (counted.current_slot, counted.new_slot),
+        _ => plain,
+    };
+    // Keeping the order of last use takes as many more whatever else the policy does. Those of places further back
+    // are left out: which place a space has only the protocol knows.
+    match (policy.tags, &switch.by_use) {
+        (Tags::LeastRecent(_), Some(by_use)) => {
+            let (keeping, taking) = both(by_use);
+            (current_slot + (keeping - plain.0), new_slot + (taking - plain.1))
+        }
+        _ => (current_slot, new_slot),
     }
 }
 
@@ -96,20 +94,40 @@ impl Paths {
 mod tests {
     use super::*;
 
+    fn of(preset: &str) -> Paths {
+        Paths::of(&Policy::preset(preset).unwrap(), Code::of_preset(preset))
+    }
+
     #[test]
-    fn each_policy_has_the_counts_of_what_it_does() {
-        let of = |preset: &str| Paths::of(&Policy::preset(preset).unwrap());
-        let c = &*COUNTED;
+    fn each_policy_of_our_own_code_has_the_counts_of_what_it_does() {
+        let of = |preset: &str| Paths::of(&Policy::preset(preset).unwrap(), Code::TLBKIT);
+        let c = &Code::TLBKIT.counts().switch;
+        let [counted, exact, by_use] = [
+            c.counted.as_ref().map(|it| (it.current_slot, it.new_slot)),
+            c.exact.as_ref().map(|it| (it.current_slot, it.new_slot)),
+            c.by_use.as_ref().map(|it| (it.current_slot, it.new_slot)),
+        ]
+        .map(Option::unwrap);
         let (ours, counting) = (of("tlbkit"), of("linux-6.18"));
         assert_eq!((ours.enter_lazy, ours.leave_lazy), (c.enter_lazy, c.leave_lazy));
-        assert_eq!((ours.current_slot, ours.new_slot), (c.current_slot_by_use, c.new_slot_by_use));
-        let in_turn = Paths::of(&Policy { tags: Tags::RoundRobin(6), ..Policy::preset("tlbkit").unwrap() });
+        assert_eq!((ours.current_slot, ours.new_slot), by_use);
+        let in_turn = Policy { tags: Tags::RoundRobin(6), ..Policy::preset("tlbkit").unwrap() };
+        let in_turn = Paths::of(&in_turn, Code::TLBKIT);
         assert_eq!((in_turn.current_slot, in_turn.new_slot), (c.current_slot, c.new_slot));
-        assert_eq!((counting.enter_lazy, counting.leave_lazy), (c.enter_lazy_counted, c.leave_lazy_counted));
-        assert_eq!((counting.current_slot, counting.new_slot), (c.current_slot_counted, c.new_slot_counted));
+        let references = c.counted.as_ref().unwrap();
+        assert_eq!((counting.enter_lazy, counting.leave_lazy), (references.enter_lazy, references.leave_lazy));
+        assert_eq!((counting.current_slot, counting.new_slot), counted);
         let old = of("linux-4.14");
         assert_eq!(old.enter_lazy, c.enter_kernel_tables);
-        assert_eq!((old.current_slot, old.new_slot), (c.current_slot_exact, c.new_slot_exact));
+        assert_eq!((old.current_slot, old.new_slot), exact);
         assert_eq!(of("netbsd-5.0").current_slot, c.no_tags);
+    }
+
+    #[test]
+    fn another_kernel_has_its_own_counts() {
+        let (old, new) = (of("linux-4.20"), of("linux-6.18"));
+        assert_eq!((old.current_slot, old.flush_begin + old.flush_local), (116, 146));
+        assert_eq!((new.current_slot, new.flush_begin + new.flush_local), (134, 178));
+        assert_eq!(of("netbsd-10").current_slot, 106);
     }
 }

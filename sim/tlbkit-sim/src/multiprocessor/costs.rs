@@ -3,7 +3,7 @@
 use tlbkit::Policy;
 
 use crate::lines::LineCosts;
-use crate::machine::{Machine, Paths, Quantity};
+use crate::machine::{Code, Machine, Paths, Quantity};
 
 /// Everything that costs a fixed number of cycles.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,7 +29,6 @@ pub(crate) struct Costs {
     pub(crate) copy_page: u64,
     pub(crate) full_fence: u64,
     pub(crate) calls: CallCosts,
-    pub(crate) flush_entry: u64,
     pub(crate) pte_access: u64,
     pub(crate) pause: u64,
     pub(crate) time_slice: u64,
@@ -39,7 +38,7 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    pub(crate) fn new(machine: &Machine, policy: &Policy) -> Self {
+    pub(crate) fn new(machine: &Machine, policy: &Policy, code: Code) -> Self {
         let (cycles, software, line) = (&machine.cycles, &machine.software, &machine.cache_line);
         let optional = |quantity: &Option<Quantity>| quantity.as_ref().map_or(0, Quantity::cycles);
         Self {
@@ -63,8 +62,7 @@ impl Costs {
             zero_page: cycles.zero_page.cycles(),
             copy_page: cycles.copy_page.cycles(),
             full_fence: line.full_fence_cycles.cycles(),
-            calls: CallCosts::new(&Paths::of(policy), software.instruction_cycles.value),
-            flush_entry: software.flush_entry_cycles.cycles(),
+            calls: CallCosts::new(&Paths::of(policy, code), software.instruction_cycles.value),
             pte_access: software.pte_access_cycles.cycles(),
             pause: software.pause_cycles.cycles().max(1),
             time_slice: software.time_slice_cycles.cycles().max(1),
@@ -79,7 +77,7 @@ impl Costs {
     }
 }
 
-/// What the protocol's own instructions cost, call by call.
+/// What the instructions of switches, flushes and answers cost, call by call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CallCosts {
     pub(crate) same_space: u64,
@@ -87,7 +85,14 @@ pub(crate) struct CallCosts {
     pub(crate) leave_lazy: u64,
     pub(crate) current_slot: u64,
     pub(crate) new_slot: u64,
-    pub(crate) answer: u64,
+    pub(crate) flush_begin: u64,
+    pub(crate) flush_local: u64,
+    pub(crate) flush_choose: u64,
+    pub(crate) flush_skipped: u64,
+    pub(crate) flush_told: u64,
+    pub(crate) flush_ask: u64,
+    pub(crate) handler: u64,
+    pub(crate) request: u64,
 }
 
 impl CallCosts {
@@ -99,7 +104,14 @@ impl CallCosts {
             leave_lazy: cycles(paths.leave_lazy),
             current_slot: cycles(paths.current_slot),
             new_slot: cycles(paths.new_slot),
-            answer: cycles(paths.answer),
+            flush_begin: cycles(paths.flush_begin),
+            flush_local: cycles(paths.flush_local),
+            flush_choose: cycles(paths.flush_choose),
+            flush_skipped: cycles(paths.flush_skipped),
+            flush_told: cycles(paths.flush_told),
+            flush_ask: cycles(paths.flush_ask),
+            handler: cycles(paths.handler),
+            request: cycles(paths.request),
         }
     }
 }

@@ -5,7 +5,7 @@ use tlbkit::{
     AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, LocalFlush, SpaceToken, VirtAddr,
 };
 
-use super::processor::{Arrival, Irqs, Processor, Ring};
+use super::processor::{Arrival, Choice, Irqs, Processor, Ring};
 use super::system::Multiprocessor;
 use super::tally::Vector;
 use crate::mmu::Mmu;
@@ -40,6 +40,21 @@ impl Port {
         if self.is_live() {
             self.processor().work(cycles);
         }
+    }
+
+    /// The instructions of looking at CPUs, of which some are asked; what comes once in a flush comes with the first.
+    fn charge_choice(&self, asked: u64, skipped: u64) {
+        let (calls, choice) = (&self.machine.costs.calls, &self.processor().choice);
+        let mut cycles = asked * calls.flush_told + skipped * calls.flush_skipped;
+        if asked + skipped > 0 && choice.get() == Choice::None {
+            choice.set(Choice::Looking);
+            cycles += calls.flush_choose;
+        }
+        if asked > 0 && choice.get() == Choice::Looking {
+            choice.set(Choice::Asking);
+            cycles += calls.flush_ask;
+        }
+        self.charge(cycles);
     }
 
     fn ipi(&self, to: usize) {
@@ -150,13 +165,14 @@ impl Hardware for Port {
 
     /// A flush has phases, each with its own account; it ends on the one that it began on. Raising the generation and
     /// looking whether others are there goes with the half that the policy does first. Telling them ends when the first
-    /// of them is found not to have answered.
+    /// of them is found not to have answered. Each phase is charged for its own instructions.
     fn event(&self, event: Event) {
         if !self.is_live() {
             return;
         }
         let (machine, processor) = (self.machine, self.processor());
-        let local_cycles = processor.ledger.borrow().of(Cause::FlushLocal);
+        let calls = &machine.costs.calls;
+        let mut local_cycles = processor.ledger.borrow().of(Cause::FlushLocal);
         match event {
             Event::FlushBegin(_) => {
                 let first = match machine.tlb.policy().local_flush {
@@ -164,11 +180,18 @@ impl Hardware for Port {
                     LocalFlush::WhileRemote => Cause::FlushSend,
                 };
                 processor.outer.set(processor.cause.replace(first));
-                processor.advance_for(Cause::FlushLocal, machine.costs.flush_entry);
+                processor.choice.set(Choice::None);
+                processor.advance_for(Cause::FlushLocal, calls.flush_begin);
             }
-            Event::FlushLocalDone => processor.cause.set(Cause::FlushSend),
+            Event::FlushLocalDone => {
+                processor.advance_for(Cause::FlushLocal, calls.flush_local);
+                local_cycles += calls.flush_local;
+                processor.cause.set(Cause::FlushSend);
+            }
+            Event::Chosen { asked, skipped } => self.charge_choice(u64::from(asked), u64::from(skipped)),
             Event::Waiting(_) => processor.cause.set(Cause::FlushWait),
             Event::FlushIssued | Event::FlushEnd => processor.cause.set(processor.outer.get()),
+            Event::AnswerBegin(_) => self.charge(calls.request),
             Event::SwitchKept => processor.arrival.set(Arrival::Kept),
             Event::SwitchFlushed => processor.arrival.set(Arrival::Flushed),
             Event::LastLazyReference(token) => machine.unreferenced.borrow_mut().push(token),
@@ -184,7 +207,7 @@ impl Hardware for Port {
 
 /// The handler of a flush interrupt that `cpu` took while it ran in `ring`.
 pub(crate) fn answer_flush(machine: &'static Multiprocessor, cpu: usize, ring: Ring) {
-    machine.processors[cpu].advance(machine.costs.calls.answer);
+    machine.processors[cpu].advance(machine.costs.calls.handler);
     let irqs = IrqsOff::assume();
     machine.with_cpu(cpu, |handle| {
         if ring == Ring::User {

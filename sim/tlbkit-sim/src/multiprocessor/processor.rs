@@ -38,6 +38,17 @@ pub(crate) enum Arrival {
     Flushed,
 }
 
+/// How far a flush has come with the choice of those that it asks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    /// It has looked at nobody.
+    None,
+    /// It has looked at some, and asks nobody yet.
+    Looking,
+    /// It asks at least one.
+    Asking,
+}
+
 /// One CPU: two lines of the host. What is large lies elsewhere, so that thousands of CPUs taking turns find the next
 /// one in the host's caches.
 #[repr(C, align(64))]
@@ -57,6 +68,8 @@ pub(crate) struct Processor {
     /// The account on which a flush that is under way began.
     pub(super) outer: Cell<Cause>,
     pub(super) class: Cell<Class>,
+    /// Whether the flush that is under way has looked for CPUs to ask.
+    pub(super) choice: Cell<Choice>,
     /// First-level hits since the last whole cycle: two loads fit in one.
     pub(super) half: Cell<u8>,
     pub(super) arrival: Cell<Arrival>,
@@ -80,6 +93,7 @@ impl Processor {
             cause: Cell::new(Cause::Idle),
             outer: Cell::new(Cause::Kernel),
             class: Cell::new(Class::Idle),
+            choice: Cell::new(Choice::None),
             half: Cell::new(0),
             arrival: Cell::new(Arrival::InPlace),
             is_halted: Cell::new(false),

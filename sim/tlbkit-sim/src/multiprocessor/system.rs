@@ -14,7 +14,7 @@ use super::processor::{Processor, Ring};
 use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
-use crate::machine::Machine;
+use crate::machine::{Code, Machine};
 use crate::observer::Observer;
 
 /// No CPU: the host itself, before the first cycle and after the last.
@@ -55,16 +55,17 @@ pub(crate) struct Multiprocessor {
 }
 
 impl Multiprocessor {
-    /// The first `cpus` CPUs of a machine, on which `tlb` runs.
+    /// The first `cpus` CPUs of a machine, on which `tlb` runs and is charged as `code`.
     pub(crate) fn new(
         machine: &Machine,
+        code: Code,
         cpus: usize,
         tlb: Tlb<'static>,
         flush_handler: FlushHandler,
         observer: Observer,
         defect: Defect,
     ) -> Self {
-        let costs = Costs::new(machine, tlb.policy());
+        let costs = Costs::new(machine, tlb.policy(), code);
         let config = Arc::new(machine.mmu());
         let sockets = machine.system.sockets.count().min(cpus);
         let cpus_per_socket = cpus.div_ceil(sockets);

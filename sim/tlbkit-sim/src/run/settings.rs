@@ -4,7 +4,7 @@ use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
 use crate::kernel::Pressure;
-use crate::machine::Machine;
+use crate::machine::{Code, Machine};
 use crate::multiprocessor::Defect;
 
 /// What to run.
@@ -14,6 +14,8 @@ pub struct Run<'m> {
     pub machine: &'m Machine,
     /// The protocol's policy.
     pub policy: Policy,
+    /// Whose instructions it is charged with.
+    pub code: Code,
     /// What runs on it.
     pub workload: Workload,
     /// CPUs; the machine file's number is only its default.
@@ -32,12 +34,13 @@ pub struct Run<'m> {
 }
 
 impl<'m> Run<'m> {
-    /// A run on all CPUs of the machine, seed 1, without a limit.
+    /// A run on all CPUs of the machine, seed 1, without a limit, and charged as our own code is.
     #[must_use]
     pub fn new(machine: &'m Machine, policy: Policy, workload: Workload) -> Self {
         Self {
             machine,
             policy,
+            code: Code::TLBKIT,
             workload,
             cpus: machine.system.cpus.count(),
             seed: 1,

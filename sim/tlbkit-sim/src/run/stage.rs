@@ -86,7 +86,7 @@ impl Stage {
         let stats = Keep::new((0..counted).map(|_| CpuStats::new()).collect::<Box<[_]>>());
         let tlb = if counted > 0 { tlb.counting_into(stats.get()) } else { tlb };
         let observer = Observer::new(run.cpus, run.sample_cycles);
-        let machine = Multiprocessor::new(run.machine, run.cpus, tlb, answer_flush, observer, run.defect);
+        let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, run.defect);
         let machine = Keep::new(Box::new(machine));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
         let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles);

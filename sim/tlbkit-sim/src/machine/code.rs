@@ -1,0 +1,163 @@
+//! Whose code runs on the machine, counted in instructions call by call: files of their own, as they are the same on
+//! every machine. The accesses among them that other CPUs can see are charged besides, by the cache-line model.
+
+use std::fmt;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use super::quantity::NumberKind;
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        /// Name and text of each.
+        const FILES: &[(&str, &str)] =
+            &[$(($name, include_str!(concat!("../../../machines/software/", $name, ".toml")))),*];
+    };
+}
+
+files!["tlbkit", "linux-6.12", "linux-7.3", "uncounted"];
+
+/// One file, as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CodeFile {
+    /// The policies that this code carries out in the world.
+    presets: Vec<String>,
+    pub(super) switch: CountedSwitch,
+    pub(super) flush: CountedFlush,
+    pub(super) answer: CountedAnswer,
+}
+
+/// Where the counts of one table come from. Nothing reads it but a person.
+macro_rules! counted {
+    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* } $(else { $($rest:tt)* })?) => {
+        $(#[$about])*
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $name {
+            #[serde(rename = "kind")]
+            _kind: NumberKind,
+            #[serde(rename = "source")]
+            _source: String,
+            $($(#[$doc])* pub(super) $field: u32,)*
+            $($($rest)*)?
+        }
+    };
+}
+
+counted! {
+    /// Switches. Plain ones keep the CPU set, count no references and take slots in turn, unless the code knows no
+    /// other way.
+    CountedSwitch {
+        same_space,
+        enter_lazy,
+        enter_kernel_tables,
+        leave_lazy,
+        current_slot,
+        new_slot,
+        no_tags,
+    } else {
+        pub(super) counted: Option<CountedReferences>,
+        pub(super) exact: Option<Slots>,
+        pub(super) by_use: Option<Slots>,
+    }
+}
+
+/// Where lazy references are counted.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CountedReferences {
+    pub(super) enter_lazy: u32,
+    pub(super) leave_lazy: u32,
+    pub(super) current_slot: u32,
+    pub(super) new_slot: u32,
+}
+
+/// A switch that keeps the slot's entries, and one that flushes.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Slots {
+    pub(super) current_slot: u32,
+    pub(super) new_slot: u32,
+}
+
+counted! {
+    /// The initiator's part of a flush.
+    CountedFlush {
+        /// The call, up to the decision whether others must be asked, and the return.
+        begin,
+        /// The half on this CPU, without what each page takes.
+        local,
+        /// Looking for CPUs to ask, where there are others.
+        choose,
+        /// Each CPU that is left alone.
+        skipped,
+        /// Each CPU that is told.
+        told,
+        /// Telling and waiting, besides, where any is told.
+        ask,
+    }
+}
+
+counted! {
+    /// The responder's.
+    CountedAnswer {
+        /// An interrupt, whatever it finds.
+        handler,
+        /// Each request, without what each page takes.
+        request,
+    }
+}
+
+static CODES: LazyLock<Vec<CodeFile>> = LazyLock::new(|| {
+    let read = |(name, text): &(&str, &str)| {
+        toml::from_str(text).unwrap_or_else(|error| panic!("sim/machines/software/{name}.toml: {error}"))
+    };
+    FILES.iter().map(read).collect()
+});
+
+/// Whose instructions a run is charged with. The protocol that runs is always ours; another kernel's preset takes that
+/// kernel's counts, as far as there are any.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Code(usize);
+
+impl Code {
+    /// Our own.
+    pub const TLBKIT: Self = Self(0);
+
+    /// The code that carries out the policy `preset` in the world; ours if nobody has said whose it is.
+    #[must_use]
+    pub fn of_preset(preset: &str) -> Self {
+        let is_known = |file: &CodeFile| file.presets.iter().any(|known| known == preset);
+        CODES.iter().position(is_known).map_or(Self::TLBKIT, Self)
+    }
+
+    pub(super) fn counts(self) -> &'static CodeFile {
+        &CODES[self.0]
+    }
+}
+
+impl fmt::Debug for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(FILES[self.0].0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_preset_has_one_code() {
+        for preset in tlbkit::PRESETS {
+            let codes = CODES.iter().filter(|file| file.presets.iter().any(|known| known == preset.name)).count();
+            assert_eq!(codes, 1, "{}", preset.name);
+        }
+        let of = |preset| format!("{:?}", Code::of_preset(preset));
+        assert_eq!(
+            [of("tlbkit"), of("linux-4.20"), of("linux-6.18"), of("xnu")],
+            ["tlbkit", "linux-6.12", "linux-7.3", "uncounted"]
+        );
+    }
+}
