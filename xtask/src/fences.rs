@@ -1,20 +1,20 @@
-//! `cargo xtask fences`: each fence and each ordering of the protocol is taken away or weakened, one at a time, in a
-//! copy; the handshakes under loom must notice every one.
+//! `cargo xtask fences`: each fence and each ordering of the protocol and of the page tables is taken away or weakened,
+//! one at a time, in a copy; that crate's handshakes under loom must notice every one.
 
 mod change;
 mod trial;
 
 use crate::outcome::StepOutcome;
-use crate::workshop::Sets;
 use anyhow::{Context, Result, bail};
 use change::Change;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
-use trial::{ProtocolCopy, Verdict};
+use trial::{CratesCopy, SUBJECTS, Subject, Verdict};
 
 /// What became of one change.
 struct TriedChange {
+    subject: &'static str,
     change: Change,
     verdict: Verdict,
     time_s: f64,
@@ -25,24 +25,23 @@ struct TriedChange {
 /// # Errors
 /// If the arguments are wrong, the unchanged source fails, or a changed one does not build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
-    let is_json = match args {
-        [] => false,
-        [flag] if flag == "--json" => true,
-        _ => bail!("`fences` takes `--json` or nothing, got `{}`", args.join(" ")),
-    };
-    let copy = ProtocolCopy::new(root)?;
-    eprintln!("fences: the unchanged source");
-    match unchanged(&copy)? {
-        Verdict::Survived => {}
-        other => bail!("the unchanged source fails already: {other}"),
-    }
-    let changes = all_changes(&root.join(trial::SOURCES))?;
+    let (is_json, subjects) = read(args)?;
+    let copy = CratesCopy::new(root)?;
     let mut all = Vec::new();
-    for (n, change) in changes.iter().enumerate() {
-        eprintln!("fences: {}/{} {change}", n + 1, changes.len());
-        all.push(tried(&copy, change).with_context(|| change.to_string())?);
-        if is_json {
-            println!("{}", json(&all[n]));
+    for subject in &subjects {
+        eprintln!("fences: the unchanged source of {}", subject.name);
+        match copy.verdict(subject)? {
+            Verdict::Survived => {}
+            other => bail!("the unchanged source of {} fails already: {other}", subject.name),
+        }
+        let changes = all_changes(&root.join(subject.sources()))?;
+        for (n, change) in changes.iter().enumerate() {
+            eprintln!("fences: {} {}/{} {change}", subject.name, n + 1, changes.len());
+            let tried = tried(&copy, subject, change).with_context(|| change.to_string())?;
+            if is_json {
+                println!("{}", json(&tried));
+            }
+            all.push(tried);
         }
     }
     if !is_json {
@@ -51,29 +50,43 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     Ok(all.iter().all(|tried| matches!(tried.verdict, Verdict::Killed(_))))
 }
 
-/// The step of `cargo xtask test`: the handshakes on the source as it is.
+/// Whether lines of JSON are wanted, and which crates.
+fn read(args: &[String]) -> Result<(bool, Vec<Subject>)> {
+    let (mut is_json, mut subjects) = (false, Vec::new());
+    for arg in args {
+        match SUBJECTS.iter().find(|subject| subject.name == arg) {
+            Some(subject) => subjects.push(*subject),
+            None if arg == "--json" => is_json = true,
+            None => bail!("`fences` takes `--json` and names of {}, got `{arg}`", names()),
+        }
+    }
+    Ok((is_json, if subjects.is_empty() { SUBJECTS.to_vec() } else { subjects }))
+}
+
+fn names() -> String {
+    SUBJECTS.map(|subject| subject.name).join(" and ")
+}
+
+/// The step of `cargo xtask test`: the handshakes on the sources as they are.
 ///
 /// # Errors
-/// If it does not build.
+/// If they do not build.
 pub(crate) fn handshakes(root: &Path) -> Result<StepOutcome> {
-    Ok(match unchanged(&ProtocolCopy::new(root)?)? {
-        Verdict::Survived => StepOutcome::Ok(String::new()),
-        other => StepOutcome::Failed(other.to_string()),
-    })
-}
-
-/// The verdict on the source as it is, in both builds.
-fn unchanged(copy: &ProtocolCopy) -> Result<Verdict> {
-    match copy.verdict(Sets::Wide)? {
-        Verdict::Survived => copy.verdict(Sets::Narrow),
-        other => Ok(other),
+    let copy = CratesCopy::new(root)?;
+    for subject in &SUBJECTS {
+        match copy.verdict(subject)? {
+            Verdict::Survived => {}
+            other => return Ok(StepOutcome::Failed(format!("{}: {other}", subject.name))),
+        }
     }
+    Ok(StepOutcome::Ok(String::new()))
 }
 
-fn tried(copy: &ProtocolCopy, change: &Change) -> Result<TriedChange> {
+fn tried(copy: &CratesCopy, subject: &Subject, change: &Change) -> Result<TriedChange> {
     let start = Instant::now();
-    let verdict = copy.verdict_of(change)?;
-    Ok(TriedChange { change: change.clone(), verdict, time_s: start.elapsed().as_secs_f64() })
+    let verdict = copy.verdict_of(subject, change)?;
+    let time_s = start.elapsed().as_secs_f64();
+    Ok(TriedChange { subject: subject.name, change: change.clone(), verdict, time_s })
 }
 
 /// Every change to every file of the folder, in order.
@@ -93,10 +106,10 @@ fn all_changes(folder: &Path) -> Result<Vec<Change>> {
 
 fn table(all: &[TriedChange]) -> String {
     let mut text = String::new();
-    for TriedChange { change, verdict, time_s } in all {
-        let place = format!("{}:{}", change.file, change.line);
+    for TriedChange { subject, change, verdict, time_s } in all {
+        let place = format!("{subject} {}:{}", change.file, change.line);
         let what = change.what();
-        text += &format!("{place:<22} {:<14} {what:<24} {verdict:<60} {time_s:>6.1} s\n", change.function);
+        text += &format!("{place:<29} {:<14} {what:<24} {verdict:<60} {time_s:>6.1} s\n", change.function);
     }
     let killed = all.iter().filter(|tried| matches!(tried.verdict, Verdict::Killed(_))).count();
     text + &format!("{killed} of {} changes noticed", all.len())
@@ -110,8 +123,8 @@ fn json(tried: &TriedChange) -> String {
     };
     let (change, seconds) = (&tried.change, tried.time_s);
     serde_json::json!({
-        "file": change.file, "line": change.line, "site": change.function, "change": change.what(),
-        "outcome": outcome, "killed_by": by, "seconds": seconds,
+        "crate": tried.subject, "file": change.file, "line": change.line, "site": change.function,
+        "change": change.what(), "outcome": outcome, "killed_by": by, "seconds": seconds,
     })
     .to_string()
 }
@@ -126,7 +139,7 @@ mod tests {
         changes
             .into_iter()
             .zip(verdicts)
-            .map(|(change, verdict)| TriedChange { change, verdict, time_s: 1.5 })
+            .map(|(change, verdict)| TriedChange { subject: "tlbkit", change, verdict, time_s: 1.5 })
             .collect()
     }
 
@@ -134,7 +147,7 @@ mod tests {
     fn the_table_tells_who_noticed_and_how_many() {
         let table = table(&two());
         let lines: Vec<&str> = table.lines().collect();
-        assert!(lines[0].starts_with("a.rs:2") && lines[0].contains("lazy::one and 1 more"), "{table}");
+        assert!(lines[0].starts_with("tlbkit a.rs:2") && lines[0].contains("lazy::one and 1 more"), "{table}");
         assert!(lines[1].contains("NOT NOTICED") && lines[2] == "1 of 2 changes noticed", "{table}");
     }
 
@@ -148,5 +161,16 @@ mod tests {
     fn another_argument_is_refused_by_name() {
         let error = run(Path::new("/"), &["--fast".to_owned()]).map_err(|error| error.to_string());
         assert!(error.is_err_and(|text| text.contains("`--fast`")));
+    }
+
+    #[test]
+    fn a_crate_is_chosen_by_its_name() -> Result<()> {
+        let chosen = |args: &[&str]| -> Result<Vec<&str>> {
+            let args: Vec<String> = args.iter().map(ToString::to_string).collect();
+            Ok(read(&args)?.1.iter().map(|subject| subject.name).collect())
+        };
+        assert_eq!(chosen(&["tlbkit-pmap", "--json"])?, ["tlbkit-pmap"]);
+        assert_eq!(chosen(&[])?, ["tlbkit", "tlbkit-pmap"]);
+        Ok(())
     }
 }

@@ -36,7 +36,7 @@ pub(crate) struct Reach<'w, 's, S> {
 }
 
 impl Window {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { lock: SpinLock::new(), target: AtomicU64::new(0) }
     }
 

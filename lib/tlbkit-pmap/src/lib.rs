@@ -44,6 +44,7 @@ mod evict;
 mod fault;
 mod foreign;
 mod fork;
+mod guarded;
 mod held;
 mod kernel;
 mod lock;

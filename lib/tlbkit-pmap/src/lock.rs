@@ -4,39 +4,45 @@
 //! interrupt handler may take them, and a holder is not preempted by a thread of the same CPU that wants them. Each has
 //! a cache line to itself.
 
+use crate::guarded::Guarded;
 use tlbkit::Hardware;
 use tlbkit::sync::{AtomicU32, Ordering};
 
 /// One holder.
 #[repr(align(64))]
-pub(crate) struct SpinLock(AtomicU32);
+pub(crate) struct SpinLock {
+    is_held: AtomicU32,
+    guarded: Guarded,
+}
 
 /// Held until dropped.
 #[must_use]
 pub(crate) struct SpinGuard<'l>(&'l SpinLock);
 
 impl SpinLock {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(0))
+    pub(crate) fn new() -> Self {
+        Self { is_held: AtomicU32::new(0), guarded: Guarded::new() }
     }
 
     pub(crate) fn lock(&self, hw: &impl Hardware) -> SpinGuard<'_> {
-        // Acquire: partner is the Release of the guard's drop.
-        while self.0.swap(1, Ordering::Acquire) != 0 {
-            // Relaxed: only waits; the swap above orders.
-            while self.0.load(Ordering::Relaxed) != 0 {
+        // Acquire: partner is the Release of the guard's drop. Relaxed on failure: it only waits.
+        while self.is_held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            // Relaxed: only waits; the exchange above orders.
+            while self.is_held.load(Ordering::Relaxed) != 0 {
                 debug_assert!(hw.irqs_enabled(), "waiting for a lock with interrupts off");
                 hw.relax();
             }
         }
+        self.guarded.change();
         SpinGuard(self)
     }
 }
 
 impl Drop for SpinGuard<'_> {
     fn drop(&mut self) {
+        self.0.guarded.change();
         // Release: partner is the Acquire in `lock`.
-        self.0.0.store(0, Ordering::Release);
+        self.0.is_held.store(0, Ordering::Release);
     }
 }
 
@@ -52,8 +58,8 @@ pub(crate) struct TableLocks {
 }
 
 impl TableLocks {
-    pub(crate) const fn new() -> Self {
-        Self { upper: SpinLock::new(), spans: [const { SpinLock::new() }; SPANS] }
+    pub(crate) fn new() -> Self {
+        Self { upper: SpinLock::new(), spans: core::array::from_fn(|_| SpinLock::new()) }
     }
 
     /// The lock of the last-level table of `va` and of the entry that leads to it, be that a large page. Nobody holds
@@ -72,7 +78,10 @@ impl TableLocks {
 
 /// Many readers or one writer; a waiting writer keeps new readers out. Not recursive.
 #[repr(align(64))]
-pub(crate) struct RwLock(AtomicU32);
+pub(crate) struct RwLock {
+    state: AtomicU32,
+    guarded: Guarded,
+}
 
 const WRITER: u32 = 1 << 31;
 const WAITING: u32 = 1 << 30;
@@ -86,38 +95,40 @@ pub(crate) struct ReadGuard<'l>(&'l RwLock);
 pub(crate) struct WriteGuard<'l>(&'l RwLock);
 
 impl RwLock {
-    pub(crate) const fn new() -> Self {
-        Self(AtomicU32::new(0))
+    pub(crate) fn new() -> Self {
+        Self { state: AtomicU32::new(0), guarded: Guarded::new() }
     }
 
     pub(crate) fn read(&self, hw: &impl Hardware) -> ReadGuard<'_> {
         // Acquire: partner is the Release in the writer's drop.
-        while self.0.fetch_add(1, Ordering::Acquire) & (WRITER | WAITING) != 0 {
+        while self.state.fetch_add(1, Ordering::Acquire) & (WRITER | WAITING) != 0 {
             // Relaxed: takes back what has published nothing.
-            self.0.fetch_sub(1, Ordering::Relaxed);
+            self.state.fetch_sub(1, Ordering::Relaxed);
             // Relaxed: only waits; the addition above orders.
-            while self.0.load(Ordering::Relaxed) & (WRITER | WAITING) != 0 {
+            while self.state.load(Ordering::Relaxed) & (WRITER | WAITING) != 0 {
                 debug_assert!(hw.irqs_enabled(), "waiting for a lock with interrupts off");
                 hw.relax();
             }
         }
+        self.guarded.look();
         ReadGuard(self)
     }
 
     pub(crate) fn write(&self, hw: &impl Hardware) -> WriteGuard<'_> {
         loop {
             // Relaxed: a guess, confirmed by the exchange.
-            let state = self.0.load(Ordering::Relaxed);
+            let state = self.state.load(Ordering::Relaxed);
             if state & !WAITING == 0 {
                 // Other waiting writers set their wish again when they see it gone.
                 // Acquire: partners are the Release in both guards' drops. Relaxed on failure: it only retries.
-                if self.0.compare_exchange(state, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                if self.state.compare_exchange(state, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    self.guarded.change();
                     return WriteGuard(self);
                 }
             } else {
                 if state & WAITING == 0 {
                     // Relaxed: a wish; it publishes nothing.
-                    self.0.fetch_or(WAITING, Ordering::Relaxed);
+                    self.state.fetch_or(WAITING, Ordering::Relaxed);
                 }
                 debug_assert!(hw.irqs_enabled(), "waiting for a lock with interrupts off");
                 hw.relax();
@@ -128,14 +139,16 @@ impl RwLock {
 
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
+        self.0.guarded.look();
         // Release: partner is the Acquire in `write`.
-        self.0.0.fetch_sub(1, Ordering::Release);
+        self.0.state.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
+        self.0.guarded.change();
         // Release: partners are the Acquire in `read` and `write`.
-        self.0.0.fetch_and(!WRITER, Ordering::Release);
+        self.0.state.fetch_and(!WRITER, Ordering::Release);
     }
 }

@@ -28,6 +28,9 @@ pub enum Purpose {
 ///
 /// Every frame has a count of references. [`alloc`](Self::alloc) starts it at one; a page-table entry owns one, unless
 /// it is marked [`ZERO`](crate::pte::ZERO).
+///
+/// Tables are found without a lock, so words are read and written as x86-64 does it: a load is at least an Acquire and
+/// a store at least a Release, exchanges are both. A frame is zeroed before [`alloc`](Self::alloc) returns.
 pub trait Memory {
     /// Reads a page-table entry, or the checked word of a data frame.
     fn load(&self, at: PhysAddr) -> u64;

@@ -265,8 +265,9 @@ impl<'k, S> Vm<'k, S> {
     }
 
     fn advance(&self, from: u32, to: u32) {
-        // AcqRel: who frees comes after who emptied; partner is itself.
-        let moved = self.stage.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        // Relaxed: who frees comes after who emptied already, by the kernel's own order or by the protocol's, which
+        // says that the last reference is gone.
+        let moved = self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         assert_eq!(moved, Ok(from), "a space is emptied once, then freed once");
     }
 }

@@ -128,6 +128,20 @@ mod explored {
                         self.in_turn().$rmw(value, order)
                     }
                 )+
+
+                /// As core's.
+                ///
+                /// # Errors
+                /// The value found, if it was not `current`.
+                pub fn compare_exchange(
+                    &self,
+                    current: $int,
+                    new: $int,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$int, $int> {
+                    self.in_turn().compare_exchange(current, new, success, failure)
+                }
             }
         };
     }

@@ -1,4 +1,4 @@
-//! Runs the handshakes under loom on a copy of the protocol, within a limit of time.
+//! Runs the handshakes of a crate under loom on a copy of it, within a limit of time.
 
 use super::change::Change;
 use crate::workshop::{Sets, Workshop};
@@ -9,8 +9,31 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::time::{Duration, Instant};
 
-/// The sources of the protocol.
-pub(super) const SOURCES: &str = "lib/tlbkit/src";
+/// A crate whose orderings its own handshakes must notice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject {
+    /// Its name, and that of its folder in `lib`.
+    pub(super) name: &'static str,
+    /// What the handshakes are built with.
+    features: &'static [&'static str],
+    /// The builds that its orderings are looked for in: the last meets every line.
+    sets: &'static [Sets],
+}
+
+/// All of them.
+pub(super) const SUBJECTS: [Subject; 2] = [
+    // With narrow sets the handshakes meet every line, and only so some.
+    Subject { name: "tlbkit", features: &["--features", "history"], sets: &Sets::ALL },
+    Subject { name: "tlbkit-pmap", features: &[], sets: &[Sets::Wide] },
+];
+
+impl Subject {
+    /// Its sources, below the workspace's root.
+    pub(super) fn sources(&self) -> String {
+        format!("lib/{}/src", self.name)
+    }
+}
+
 /// The unchanged source takes a minute or two on a machine with other things to do; what takes this long is not called
 /// noticed.
 const LIMIT: Duration = Duration::from_secs(900);
@@ -41,31 +64,42 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// A copy of the protocol.
-pub(super) struct ProtocolCopy {
+/// A copy of the crates.
+pub(super) struct CratesCopy {
     workshop: Workshop,
 }
 
-impl ProtocolCopy {
-    /// Copies the protocol of the workspace at `root`.
+impl CratesCopy {
+    /// Copies them from the workspace at `root`.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &["lib/tlbkit", "lib/tlbkit-arch"])? })
+        const CRATES: [&str; 3] = ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap"];
+        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &CRATES)? })
     }
 
-    /// The verdict on the copy with `change` made, with narrow sets: they meet every line, and only they some; the copy
-    /// is then as before.
-    pub(super) fn verdict_of(&self, change: &Change) -> Result<Verdict> {
-        let file = self.workshop.root.join(SOURCES).join(&change.file);
+    /// The verdict on the copy of `subject` with `change` made, in the build that meets every line; the copy is then as
+    /// before.
+    pub(super) fn verdict_of(&self, subject: &Subject, change: &Change) -> Result<Verdict> {
+        let file = self.workshop.root.join(subject.sources()).join(&change.file);
         let text = fs::read_to_string(&file)?;
         fs::write(&file, change.apply(&text))?;
-        let verdict = self.verdict(Sets::Narrow);
+        let verdict = self.verdict_with(subject, *subject.sets.last().context("no build is named")?);
         fs::write(&file, text)?;
         verdict
     }
 
-    /// The verdict on the copy as it is.
-    pub(super) fn verdict(&self, sets: Sets) -> Result<Verdict> {
-        let (program, log) = (self.build(sets)?, self.workshop.target.join("handshakes.log"));
+    /// The verdict on the copy of `subject` as it is, in all its builds.
+    pub(super) fn verdict(&self, subject: &Subject) -> Result<Verdict> {
+        for &sets in subject.sets {
+            match self.verdict_with(subject, sets)? {
+                Verdict::Survived => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(Verdict::Survived)
+    }
+
+    fn verdict_with(&self, subject: &Subject, sets: Sets) -> Result<Verdict> {
+        let (program, log) = (self.build(subject, sets)?, self.workshop.target.join("handshakes.log"));
         let mut child = Command::new(program).env("RUST_BACKTRACE", "0").stdout(File::create(&log)?).spawn()?;
         let end = wait(&mut child, || failed(&log))?;
         let by = failed(&log)?;
@@ -78,12 +112,11 @@ impl ProtocolCopy {
     }
 
     /// Builds the handshakes; the path of the program.
-    fn build(&self, sets: Sets) -> Result<PathBuf> {
+    fn build(&self, subject: &Subject, sets: Sets) -> Result<PathBuf> {
         let output = Command::new("cargo")
-            .args(
-                "test --quiet --package tlbkit --features history --test handshakes --no-run --message-format=json"
-                    .split(' '),
-            )
+            .args(["test", "--quiet", "--package", subject.name, "--test", "handshakes"])
+            .args(["--no-run", "--message-format=json"])
+            .args(subject.features)
             .current_dir(&self.workshop.root)
             .env("CARGO_TARGET_DIR", self.workshop.target.join(sets.folder()))
             .env("RUSTFLAGS", format!("--cfg loom {}", sets.flags()))

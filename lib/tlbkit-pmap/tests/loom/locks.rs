@@ -1,0 +1,42 @@
+//! The locks of regions and tables: what one holder did, the next one finds.
+
+use tlbkit::PAGE_BYTES;
+use tlbkit_pmap::{Access, Fault, Memory, Pte, Purpose};
+
+use crate::cpu::Cpu;
+use crate::explore::check;
+
+const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER;
+
+fn enter(cpu: &Cpu, va: u64) {
+    let frame = cpu.machine.mem.alloc(12, Purpose::Data).expect("memory");
+    cpu.machine.vm.enter(&cpu.protocol(), cpu.machine.mem, va, frame, BITS).expect("memory");
+}
+
+fn both_are_mapped(cpu: &Cpu, va: u64) {
+    let frames = [va, va + PAGE_BYTES].map(|va| cpu.entry(va).map(Pte::frame));
+    assert!(frames[0].is_some() && frames[1].is_some() && frames[0] != frames[1], "{frames:?}");
+}
+
+/// Whoever comes second finds the table that the first one made, and makes no other in its place.
+#[test]
+fn two_pages_entered_at_once_share_the_tables_above_them() {
+    check(|[cpu, _]| cpu.map(2), [|cpu, va| enter(cpu, va), |cpu, va| enter(cpu, va + PAGE_BYTES)], both_are_mapped);
+}
+
+/// Nothing stays mapped where no region is: the fault comes before the end of the region and is swept away, or after it
+/// and is refused.
+#[test]
+fn a_fault_meets_the_end_of_its_region() {
+    check(
+        |[cpu, _]| cpu.map(1),
+        [
+            |cpu, va| cpu.machine.vm.unmap(&cpu.protocol(), cpu.machine.mem, va, 1).expect("mapped"),
+            |cpu, va| {
+                let fault = cpu.machine.vm.fault(&cpu.protocol(), cpu.machine.mem, va, Access::Write);
+                assert!(matches!(fault, Fault::Bad | Fault::Mapped { .. }), "{fault:?}");
+            },
+        ],
+        |cpu, va| assert_eq!(cpu.entry(va), None, "mapped where no region is"),
+    );
+}
