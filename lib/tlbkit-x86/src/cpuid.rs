@@ -15,6 +15,17 @@ pub enum Vendor {
     Other,
 }
 
+impl Vendor {
+    /// By the first four letters of the name, which no two share.
+    const fn named(ebx: u32) -> Self {
+        match &ebx.to_le_bytes() {
+            b"Genu" => Self::Intel,
+            b"Auth" => Self::Amd,
+            _ => Self::Other,
+        }
+    }
+}
+
 /// One CPU's own words, and its microcode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the manual's names")]
@@ -58,12 +69,7 @@ impl Identity {
     /// Asks the CPU that this runs on. Allowed in any ring.
     #[must_use]
     pub fn of_this_cpu() -> Self {
-        let vendor = match ask(0).ebx.to_le_bytes() {
-            [b'G', b'e', b'n', b'u'] => Vendor::Intel,
-            [b'A', b'u', b't', b'h'] => Vendor::Amd,
-            _ => Vendor::Other,
-        };
-        Self::from_leaves(vendor, ask_if_there(1), ask_if_there(7), ask_if_there(0x8000_0008))
+        Self::from_leaves(Vendor::named(ask(0).ebx), ask_if_there(1), ask_if_there(7), ask_if_there(0x8000_0008))
     }
 
     fn from_leaves(vendor: Vendor, one: CpuidResult, seven: CpuidResult, sizes: CpuidResult) -> Self {
@@ -95,6 +101,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn vendors_are_known_by_their_names() {
+        let of = |name: &[u8; 4]| Vendor::named(u32::from_le_bytes(*name));
+        assert_eq!([b"Genu", b"Auth", b"TCGT"].map(of), [Vendor::Intel, Vendor::Amd, Vendor::Other]);
+    }
+
+    #[test]
     fn leaves_are_read_as_the_manual_says() {
         let none = CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 };
         let one = CpuidResult { eax: 0x000b_0671, ecx: HAS_PCID, ..none };
@@ -107,6 +119,6 @@ mod tests {
         let amd = Identity::from_leaves(Vendor::Amd, one, none, sizes);
         assert_eq!((amd.family, amd.model), (0x19, 0x01));
         assert_eq!(amd.broadcast, Some(Broadcast { pages_max: 8 }));
-        assert!(amd.is_guest && amd.has_x2apic && !amd.has_pcid);
+        assert!(amd.is_guest && amd.has_x2apic && !amd.has_pcid && !amd.has_invpcid);
     }
 }

@@ -1,0 +1,216 @@
+//! What a kernel says reaches the protocol through [`X86Cpu`] word for word, and a kernel that says nothing says what
+//! the protocol's own defaults say.
+#![cfg(target_arch = "x86_64")]
+
+use std::cell::RefCell;
+
+use tlbkit::sync::AtomicU64;
+use tlbkit::{
+    AddressSpace, CpuId, CpuState, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, PhysAddr, Policy,
+    Reason, Scope, SpaceToken, Stride, Tlb, TlbGather, Translations, VirtAddr,
+};
+use tlbkit_x86::{Apic, Kernel, X86Cpu};
+
+type Set = [AtomicU64; 1];
+
+/// Says no more than it must.
+struct Silent;
+
+impl Kernel for Silent {
+    type Set = Set;
+    type Token = SpaceToken;
+
+    fn with_space_of<R>(&self, token: SpaceToken, _: impl FnOnce(&AddressSpace<Set>) -> R) -> R {
+        unreachable!("no test asks for a space, but for {token:?}")
+    }
+
+    fn apic_id(&self, cpu: CpuId) -> u32 {
+        cpu.0
+    }
+}
+
+/// Answers everything in its own way, and keeps what it was told.
+#[derive(Default)]
+struct Talkative {
+    heard: RefCell<Vec<String>>,
+}
+
+impl Talkative {
+    fn hear(&self, what: impl Into<String>) {
+        self.heard.borrow_mut().push(what.into());
+    }
+}
+
+impl Kernel for Talkative {
+    type Set = Set;
+    type Token = SpaceToken;
+
+    fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Set>) -> R) -> R {
+        self.hear(format!("space {}", token.0));
+        f(&AddressSpace::new(tlb(&[CpuState::new()]).fresh_id(), token, PhysAddr(0x5000), [AtomicU64::new(0)]))
+    }
+
+    fn apic_id(&self, cpu: CpuId) -> u32 {
+        cpu.0
+    }
+
+    fn event(&self, event: Event) {
+        self.hear(format!("{event:?}"));
+    }
+
+    fn patience_turns(&self) -> u32 {
+        7
+    }
+
+    fn late(&self, cpu: CpuId) -> Late {
+        self.hear(format!("late {}", cpu.0));
+        Late::Wait
+    }
+
+    fn patience_rounds(&self) -> u32 {
+        9
+    }
+
+    fn unanswered(&self, missing: Missing<'_>) {
+        panic!("the kernel hears of {missing}");
+    }
+
+    fn this_cpu(&self) -> Option<CpuId> {
+        Some(CpuId(3))
+    }
+
+    fn wrong_cpu(&self, named: CpuId, here: CpuId) {
+        self.hear(format!("wrong {} {}", named.0, here.0));
+    }
+}
+
+fn tlb(cpus: &[CpuState]) -> Tlb<'_> {
+    let matrix = Box::leak((0..Tlb::matrix_words(cpus.len())).map(|_| AtomicU64::new(0)).collect::<Box<[_]>>());
+    Tlb::new(cpus, matrix, PhysAddr(0x1000), Policy::DEFAULT)
+}
+
+const FEATURES: Features = Features { pcid: true, invpcid: false };
+
+fn cpu<K: Kernel>(kernel: &K) -> X86Cpu<'_, K> {
+    // SAFETY: these tests call nothing of it that is for ring 0.
+    unsafe { X86Cpu::new(kernel, FEATURES, Apic::Registers, 0xf1) }
+}
+
+#[test]
+fn a_kernel_that_says_nothing_says_what_the_protocol_says_by_itself() {
+    let silent = cpu(&Silent);
+    // The figures of the documentation: about a millisecond of PAUSE, and so many that it becomes ten seconds or more.
+    assert_eq!((silent.patience_turns(), silent.patience_rounds()), (1 << 14, 1 << 15));
+    assert_eq!((silent.late(CpuId(1)), silent.this_cpu()), (Late::AskAgain, None));
+    silent.event(Event::FlushEnd);
+}
+
+#[test]
+#[should_panic(expected = "a flush is not answered by CPU 1")]
+fn a_kernel_that_says_nothing_stops_at_a_cpu_that_never_answers() {
+    unanswered_flush(&|missing| cpu(&Silent).unanswered(missing));
+}
+
+#[test]
+#[should_panic(expected = "called as CPU 4, on CPU 6")]
+fn a_kernel_that_says_nothing_stops_at_a_wrong_number() {
+    cpu(&Silent).wrong_cpu(CpuId(4), CpuId(6));
+}
+
+#[test]
+fn a_kernel_that_has_its_own_answers_gives_them() {
+    let kernel = Talkative::default();
+    let cpu = cpu(&kernel);
+    assert_eq!(cpu.features(), FEATURES);
+    assert!(cpu.irqs_enabled(), "a program in user mode cannot turn them off");
+    assert_eq!((cpu.patience_turns(), cpu.patience_rounds(), cpu.this_cpu()), (7, 9, Some(CpuId(3))));
+    assert_eq!(cpu.late(CpuId(2)), Late::Wait);
+    cpu.wrong_cpu(CpuId(4), CpuId(6));
+    cpu.event(Event::FlushEnd);
+    assert_eq!(cpu.with_space_of(SpaceToken(8), AddressSpace::root), PhysAddr(0x5000));
+    assert_eq!(*cpu.kernel().heard.borrow(), ["late 2", "wrong 4 6", "FlushEnd", "space 8"]);
+}
+
+#[test]
+#[should_panic(expected = "the kernel hears of CPU 1")]
+fn a_kernel_that_has_its_own_answer_hears_of_a_cpu_that_never_answers() {
+    unanswered_flush(&|missing| cpu(&Talkative::default()).unanswered(missing));
+}
+
+#[test]
+fn the_clock_runs() {
+    let (kernel, mut before) = (Silent, 0);
+    for _ in 0..100 {
+        let now = cpu(&kernel).now_cycles();
+        assert!(now > before, "{now} after {before}");
+        before = now;
+    }
+}
+
+/// A machine whose other CPU never answers: only the protocol can name those that are missing.
+struct Deaf<'t> {
+    tell: &'t dyn Fn(Missing<'_>),
+}
+
+fn unanswered_flush(tell: &dyn Fn(Missing<'_>)) {
+    let cpus = [CpuState::new(), CpuState::new()];
+    let (tlb, deaf) = (tlb(&cpus), Deaf { tell });
+    for id in [1, 0] {
+        deaf.with_irqs_off(|irqs| tlb.cpu(CpuId(id), &deaf).bring_up(irqs));
+    }
+    let mut gather = TlbGather::new(Translations::<Set>::OfKernel, ());
+    let (cpu, va) = (tlb.cpu(CpuId(0), &deaf), VirtAddr(0xffff_9000_0000_0000));
+    gather.page(&cpu, va, Stride::Page4K, Scope::Global, Reason::KernelRemove);
+    gather.flush(&cpu).into_frames();
+}
+
+impl Hardware for Deaf<'_> {
+    type Set = Set;
+    type Token = SpaceToken;
+
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    fn write_cr3(&self, _: Cr3) {}
+
+    fn invlpg(&self, _: VirtAddr) {}
+
+    fn invpcid(&self, _: Invpcid) {}
+
+    fn toggle_pge(&self) {}
+
+    fn send_ipi(&self, _: CpuId) {}
+
+    fn send_ipi_to_others(&self) {}
+
+    fn relax(&self) {}
+
+    fn patience_turns(&self) -> u32 {
+        1
+    }
+
+    fn patience_rounds(&self) -> u32 {
+        1
+    }
+
+    fn unanswered(&self, missing: Missing<'_>) {
+        (self.tell)(missing);
+    }
+
+    fn irqs_enabled(&self) -> bool {
+        true
+    }
+
+    fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        f(&IrqsOff::assume())
+    }
+
+    fn with_space_of<R>(&self, token: SpaceToken, _: impl FnOnce(&AddressSpace<Set>) -> R) -> R {
+        unreachable!("no test asks for a space, but for {token:?}")
+    }
+
+    fn now_cycles(&self) -> u64 {
+        0
+    }
+}
