@@ -29,6 +29,54 @@ static void everything_goes_if_it_is_said(void) {
     CHECK(touch_kernel(0, 6) == FOREIGN);
 }
 
+enum { MOST = 4 };
+static uint64_t dropped[MOST];
+static unsigned drops;
+
+static void note_invlpg(uint32_t cpu, uint64_t va) {
+    CHECK(drops < MOST);
+    dropped[drops++] = va;
+    hardware.invlpg(cpu, va);
+}
+
+// Two pages of each size: the second begins where the first ends, in every call that has a stride.
+static void the_stride_says_how_far_apart_pages_are(void) {
+    static struct tlbkit_hardware_ops noting;
+    static const uint32_t strides[] = {TLBKIT_STRIDE_PAGE4K, TLBKIT_STRIDE_PAGE2M, TLBKIT_STRIDE_PAGE1G};
+    const uint64_t user = 1ull << 30, kernel = KERNEL_VA;
+    noting = hardware, noting.invlpg = note_invlpg;
+    table = &noting;
+    preset = "strides";
+    for (unsigned i = 0; i < sizeof strides / sizeof *strides; i++) {
+        const uint32_t stride = strides[i];
+        const uint64_t bytes = 1ull << (stride == TLBKIT_STRIDE_PAGE4K ? 12 : stride == TLBKIT_STRIDE_PAGE2M ? 21 : 30);
+        for (unsigned call = 0; call < 5; call++) {
+            const bool is_of_kernel = call >= 3;
+            const uint64_t va = is_of_kernel ? kernel : user;
+            machine_begin(NULL);
+            switch_to(0, &space_a);
+            drops = 0;
+            if (call == 0)
+                OK(tlbkit_flush_range(&machine, 0, &space_a, va, 2, stride, TLBKIT_REASON_FORK));
+            else if (call == 1)
+                OK(tlbkit_flush_range_alone(&machine, 0, &space_a, va, 2, stride));
+            else if (call == 2)
+                OK(tlbkit_flush_this_cpu(&machine, 0, va, 2, stride));
+            else if (call == 3)
+                OK(tlbkit_flush_kernel_this_cpu(&machine, 0, va, 2, stride));
+            else {
+                irqs_on[1] = irqs_on[2] = irqs_on[3] = false;
+                OK(tlbkit_offline(&machine, 1));
+                OK(tlbkit_offline(&machine, 2));
+                OK(tlbkit_offline(&machine, 3));
+                OK(tlbkit_flush_kernel_range(&machine, 0, va, 2, stride, TLBKIT_REASON_KERNEL_REMOVE));
+            }
+            CHECK(drops == 2 && dropped[0] == va && dropped[1] == va + bytes);
+        }
+    }
+    table = &hardware;
+}
+
 static const struct tlbkit_space *told_of;
 static void note_left(uint32_t cpu, struct tlbkit_space *space) {
     CHECK(!irqs_on[cpu]);
@@ -138,6 +186,7 @@ static void one_cpu_drops(const char *policy) {
 
 void flush_everything(void) {
     everything_goes_if_it_is_said();
+    the_stride_says_how_far_apart_pages_are();
     freed_tables_reach_lazy_cpus();
     freed_kernel_tables_drop_all();
     a_span_is_five_hundred_and_twelve_gib();

@@ -58,7 +58,22 @@ static void every_call_in_another_cpus_name_is_refused(void) {
     WRONG(tlbkit_gather_unmap_table(&gather, 0, USER_VA, 0, 7));
     WRONG(tlbkit_gather_finish(&gather, 0));
     WRONG(tlbkit_space_destroy(&machine, 0, &space_b, &may_free));
+    WRONG(tlbkit_space_destroy_later(&machine, 0, &space_b, &may_free));
+    WRONG(tlbkit_flush_range_alone(&machine, 0, &space_a, USER_VA, 1, k4));
+    WRONG(tlbkit_flush_kernel_this_cpu(&machine, 0, KERNEL_VA, 1, k4));
+    WRONG(tlbkit_flush_loaded_this_cpu(&machine, 0));
+    WRONG(tlbkit_flush_all_this_cpu(&machine, 0));
+    WRONG(tlbkit_drain(&machine, 0, &space_a));
+    WRONG(tlbkit_gather_issue(&gather, 0));
+    struct tlbkit_batch batch;
+    OK(tlbkit_batch_begin(&batch, &machine, &frames));
+    WRONG(tlbkit_batch_revoke(&batch, 0, &space_a));
+    WRONG(tlbkit_batch_unmap(&batch, 0, &space_a, 7));
+    WRONG(tlbkit_batch_unmap_table(&batch, 0, &space_a, 7));
+    WRONG(tlbkit_batch_finish(&batch, 0, why));
     here = 0;
+    OK(tlbkit_batch_finish(&batch, 0, why)); /* nothing was named, and no frame was taken */
+    CHECK(released == 0);
     CHECK(tlbkit_is_running(&machine, 0, &space_a)); /* nothing was changed */
     OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, local, why, 7));
     OK(tlbkit_gather_finish(&gather, 0));
@@ -149,6 +164,42 @@ static void a_cpu_that_never_answers_is_named_to_the_hook(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
 
+static uint32_t to_ask_again;
+static unsigned sent[CPUS], asked_about;
+
+static void count_and_send(uint32_t cpu, uint32_t to) {
+    sent[to]++;
+    real_send_ipi(cpu, to);
+}
+
+static uint32_t choose(uint32_t cpu, uint32_t missing) {
+    CHECK(cpu == 0 && (missing == 1 || missing == 2));
+    asked_about++;
+    return missing == to_ask_again ? TLBKIT_LATE_ASK_AGAIN : TLBKIT_LATE_WAIT;
+}
+
+static void deliver_after_both(uint32_t cpu) {
+    if (cpu != 0 || asked_about < 2)
+        return;
+    is_delivery_held = false, while_waiting = NULL;
+    deliver();
+}
+
+static void each_late_cpu_is_decided_for_itself(void) {
+    static struct tlbkit_hardware_ops ops;
+    for (to_ask_again = 1; to_ask_again <= 2; to_ask_again++) {
+        ops = hardware;
+        real_send_ipi = ops.send_ipi;
+        ops.send_ipi = count_and_send, ops.late = choose, ops.patience_turns = 100;
+        begin(&ops);
+        switch_to(2, &space_a);
+        memset(sent, 0, sizeof sent), asked_about = 0;
+        is_delivery_held = true, while_waiting = deliver_after_both;
+        OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+        CHECK(asked_about == 2 && sent[to_ask_again] == 2 && sent[3 - to_ask_again] == 1);
+    }
+}
+
 static void give_up(uint32_t cpu, uint32_t missing) {
     CHECK(cpu == 0 && missing == 1);
     given_up++;
@@ -170,6 +221,7 @@ void misplace_everything(void) {
     every_call_in_another_cpus_name_is_refused();
     a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed();
     a_lost_interrupt_is_survived_by_default();
+    each_late_cpu_is_decided_for_itself();
     a_cpu_that_never_answers_is_named_to_the_hook();
     a_kernel_may_be_told_who_never_answers();
     table = &hardware;
