@@ -13,6 +13,7 @@ mod outcome;
 mod qemu;
 mod setup;
 mod steps;
+mod survivors;
 mod tidy;
 mod workshop;
 
@@ -33,10 +34,14 @@ cargo xtask c-library                the header, the archive for kernels and a p
 cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
                                      check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs,
                                      compare, functions [WORK]; without a part check and compare
-cargo xtask fences [--json]          each fence and ordering of the protocol weakened in turn: loom must notice
+cargo xtask fences [--json] [CRATE]  each fence and ordering of the protocol and the page tables weakened in turn: loom
+                                     must notice
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
                                      name: once; --clean: that alone)
+cargo xtask survivors [CRATE...] [--shard K/N]
+                                     every small change that cargo-mutants makes to a crate: its tests must notice, or
+                                     verify/mutants/survivors.toml says why it is no bug (hours)
 cargo xtask report-png               report/index.html as a phone and as a desktop show it, into target/
 cargo xtask help                     this text";
 
@@ -56,7 +61,7 @@ fn main() -> ExitCode {
 fn dispatch(args: &[String]) -> Result<bool> {
     let root = setup::root()?;
     let (verb, more) = args.split_first().map_or(("help", args), |(verb, more)| (verb.as_str(), more));
-    if !["bench", "fences", "linux", "mutants", "qemu", "test"].contains(&verb) && !more.is_empty() {
+    if !["bench", "fences", "linux", "mutants", "qemu", "survivors", "test"].contains(&verb) && !more.is_empty() {
         bail!("`{verb}` takes no argument, got `{}`", more.join(" "));
     }
     match verb {
@@ -71,6 +76,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "linux" => linux::run(&root, more),
         "fences" => fences::run(&root, more),
         "mutants" => mutants::run(&root, more),
+        "survivors" => survivors::run(&root, more),
         "report-png" => browser::report_png(&root),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -35,6 +35,20 @@ impl Sets {
     }
 }
 
+/// The crates that are judged by their own tests, and what they link.
+pub(crate) const TESTED_CRATES: [&str; 7] = [
+    "lib/tlbkit",
+    "lib/tlbkit-arch",
+    "lib/tlbkit-pmap",
+    "lib/tlbkit-x86",
+    "lib/tlbkit-c",
+    "sim/tlbkit-workloads",
+    "sim/tlbkit-sim",
+];
+
+/// What one of them reads besides.
+pub(crate) const TESTED_DATA: &str = "sim/machines";
+
 /// The copy, with a build folder that outlives it, so that only what was changed is built again.
 pub(crate) struct Workshop {
     /// Root of the copied workspace.

@@ -2,25 +2,11 @@
 
 use super::patch::{Patch, Witness};
 use super::trial::Search;
-use crate::workshop::Workshop;
+use crate::workshop::{TESTED_CRATES, TESTED_DATA, Workshop};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
-
-/// The crates that are judged by their own tests, and what they link.
-const CRATES: [&str; 7] = [
-    "lib/tlbkit",
-    "lib/tlbkit-arch",
-    "lib/tlbkit-pmap",
-    "lib/tlbkit-x86",
-    "lib/tlbkit-c",
-    "sim/tlbkit-workloads",
-    "sim/tlbkit-sim",
-];
-
-/// What one of them reads besides.
-const DATA: &str = "sim/machines";
 
 /// What is counted of them.
 pub(super) const UNIT: &str = "tests";
@@ -33,8 +19,8 @@ pub(super) struct TestedCopy {
 impl TestedCopy {
     /// Copies the workspace at `root`.
     pub(super) fn new(root: &Path, target: &Path) -> Result<Self> {
-        let workshop = Workshop::new(root, &target.join("mutants-by-tests"), &CRATES)?;
-        workshop.add(root, DATA)?;
+        let workshop = Workshop::new(root, &target.join("mutants-by-tests"), &TESTED_CRATES)?;
+        workshop.add(root, TESTED_DATA)?;
         Ok(Self { workshop })
     }
 

@@ -1,0 +1,160 @@
+//! `cargo xtask survivors`: bugs that nobody here has chosen. cargo-mutants puts each of its small changes into a copy
+//! of a crate, and that crate's tests must notice it. What they do not notice must stand in
+//! `verify/mutants/survivors.toml` with the reason why it is no bug.
+
+mod excuses;
+
+use crate::setup::{self, Ready};
+use crate::workshop::{TESTED_CRATES, TESTED_DATA, Workshop};
+use anyhow::{Context, Result, bail};
+use excuses::{Excuses, Judge, Made};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// What became of the changes to one crate.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Tally {
+    noticed: usize,
+    /// Noticed too: a test did not end.
+    timed_out: usize,
+    unbuildable: usize,
+    /// Names of those that no test noticed, without their places, and how many bear each.
+    survived: BTreeMap<String, usize>,
+}
+
+/// The verb; false if a change survived that is not excused.
+///
+/// # Errors
+/// If the arguments are wrong, cargo-mutants is missing, or the unchanged crate fails its tests.
+pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
+    let excuses = Excuses::read(root)?;
+    let (judges, shard) = chosen(&excuses, args)?;
+    if let Ready::No(what) = setup::program(&["cargo-mutants"], "cargo-mutants") {
+        let version = &excuses.version;
+        bail!("{what}\n(or: cargo install --locked cargo-mutants@{version})");
+    }
+    let workshop = Workshop::new(root, &setup::target_dir(root).join("survivors"), &TESTED_CRATES)?;
+    workshop.add(root, TESTED_DATA)?;
+    let mut is_fine = true;
+    for judge in judges {
+        let tally = put_in(&workshop, judge, &excuses, shard)?;
+        println!("{}", line(judge, &tally, &excuses));
+        for complaint in
+            excuses.complaints(&judge.name, &tally.survived, if shard.is_none() { Made::All } else { Made::Part })
+        {
+            is_fine = false;
+            println!("  {complaint}");
+        }
+    }
+    Ok(is_fine)
+}
+
+/// The crates that the arguments name, all without a name, and the part of their changes that is asked for.
+fn chosen<'e>(excuses: &'e Excuses, args: &'e [String]) -> Result<(Vec<&'e Judge>, Option<&'e str>)> {
+    let (mut judges, mut shard, mut args) = (Vec::new(), None, args.iter());
+    while let Some(arg) = args.next() {
+        match excuses.judges.iter().find(|judge| judge.name == *arg) {
+            Some(judge) => judges.push(judge),
+            None if arg == "--shard" => shard = Some(args.next().context("`--shard` without K/N")?.as_str()),
+            None => bail!("`survivors` takes names of crates and `--shard K/N`, got `{arg}`"),
+        }
+    }
+    Ok((if judges.is_empty() { excuses.judges.iter().collect() } else { judges }, shard))
+}
+
+fn put_in(workshop: &Workshop, judge: &Judge, excuses: &Excuses, shard: Option<&str>) -> Result<Tally> {
+    let output = workshop.target.join(&judge.name);
+    fs::create_dir_all(&output)?;
+    let mut cargo = Command::new("cargo");
+    cargo.args(["mutants", "--in-place", "--cap-lints=true", "--package", &judge.name, "--output"]).arg(&output);
+    cargo.args(["--timeout", &judge.timeout_s.to_string(), "--build-timeout", "600"]);
+    excuses.classes.iter().for_each(|class| {
+        cargo.args(["--exclude-re", &class.pattern]);
+    });
+    cargo.args(judge.features.iter().map(|feature| format!("--cargo-arg=--features={feature}")));
+    cargo.args(shard.iter().flat_map(|shard| ["--sharding", "round-robin", "--shard", shard]));
+    cargo.arg("--").args(&judge.tests);
+    let status = cargo
+        .current_dir(&workshop.root)
+        .env("CARGO_TARGET_DIR", workshop.target.join("target"))
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .status()
+        .context("running cargo mutants")?;
+    // 2 is for survivors, 3 for timeouts.
+    if !matches!(status.code(), Some(0 | 2 | 3)) {
+        bail!("cargo mutants ended with {status}: {} has its logs", output.display());
+    }
+    let outcomes = output.join("mutants.out/outcomes.json");
+    let text = fs::read_to_string(&outcomes).with_context(|| format!("reading {}", outcomes.display()))?;
+    tally(&text).with_context(|| outcomes.display().to_string())
+}
+
+/// What cargo-mutants' report says.
+fn tally(report: &str) -> Result<Tally> {
+    let report: serde_json::Value = serde_json::from_str(report)?;
+    let mut tally = Tally::default();
+    for outcome in report["outcomes"].as_array().context("no `outcomes`")? {
+        let Some(name) = outcome["scenario"]["Mutant"]["name"].as_str() else { continue };
+        match outcome["summary"].as_str() {
+            Some("CaughtMutant") => tally.noticed += 1,
+            Some("Timeout") => tally.timed_out += 1,
+            Some("Unviable") => tally.unbuildable += 1,
+            Some("MissedMutant") => *tally.survived.entry(excuses::placeless(name)).or_default() += 1,
+            other => bail!("`{name}` ended as {other:?}"),
+        }
+    }
+    Ok(tally)
+}
+
+fn line(judge: &Judge, tally: &Tally, excuses: &Excuses) -> String {
+    let survived: usize = tally.survived.values().sum();
+    let excused: usize = tally.survived.iter().map(|(name, &n)| n.min(excuses.count(&judge.name, name))).sum();
+    let judged = tally.noticed + tally.timed_out + survived;
+    format!(
+        "{:<14} {judged} changes judged, {} noticed, {excused} excused, {} NOT NOTICED; {} more did not build",
+        judge.name,
+        tally.noticed + tally.timed_out,
+        survived - excused,
+        tally.unbuildable,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const REPORT: &str = r#"{"outcomes": [
+        {"scenario": "Baseline", "summary": "Success"},
+        {"scenario": {"Mutant": {"name": "lib/a/src/b.rs:1:2: replace f with ()"}}, "summary": "CaughtMutant"},
+        {"scenario": {"Mutant": {"name": "lib/a/src/b.rs:3:4: replace + with * in g"}}, "summary": "MissedMutant"},
+        {"scenario": {"Mutant": {"name": "lib/a/src/b.rs:5:6: replace + with * in g"}}, "summary": "MissedMutant"},
+        {"scenario": {"Mutant": {"name": "lib/a/src/b.rs:7:8: replace h with ()"}}, "summary": "Timeout"},
+        {"scenario": {"Mutant": {"name": "lib/a/src/b.rs:9:9: replace i with ()"}}, "summary": "Unviable"}]}"#;
+
+    #[test]
+    fn survivors_are_counted_by_name_without_their_place() -> Result<()> {
+        let tally = tally(REPORT)?;
+        assert_eq!((tally.noticed, tally.timed_out, tally.unbuildable), (1, 1, 1));
+        assert_eq!(tally.survived, BTreeMap::from([("src/b.rs: replace + with * in g".to_owned(), 2)]));
+        Ok(())
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error() {
+        assert!(tally("{}").is_err());
+        assert!(tally(&REPORT.replace("Unviable", "Lost")).is_err());
+    }
+
+    #[test]
+    fn a_crate_that_nobody_judges_is_refused_by_name() -> Result<()> {
+        let excuses = Excuses::read(&setup::root()?)?;
+        let error = chosen(&excuses, &["tlbkit-z".to_owned()]).map(drop).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.contains("`tlbkit-z`")));
+        let args = ["tlbkit-x86", "--shard", "0/4"].map(str::to_owned);
+        let (judges, shard) = chosen(&excuses, &args)?;
+        assert_eq!((judges.len(), judges[0].name.as_str(), shard), (1, "tlbkit-x86", Some("0/4")));
+        Ok(())
+    }
+}
