@@ -27,6 +27,17 @@ Cflags: -I${prefix}/include -DTLBKIT_X86
 Libs: -L${prefix}/lib -ltlbkit_c
 ";
 
+/// The same for the fast object; its macros must be the features that it was built with.
+const PKG_CONFIG_FAST: &str = "\
+prefix=${pcfiledir}/../..
+
+Name: tlbkit-fast
+Description: The TLB subsystem of an x86-64 kernel, without checks, as one object
+Version: VERSION
+Cflags: -I${prefix}/include -DTLBKIT_X86 -DTLBKIT_LINKED
+Libs: ${prefix}/lib/tlbkit-fast.o
+";
+
 /// Uses what a kernel cannot do without, so that a link shows what is missing.
 const USER: &str = "\
 #include <tlbkit.h>
@@ -39,8 +50,6 @@ bool start(void) {
 
 /// A kernel that brings what the fast object asks for.
 const FAST_USER: &str = "\
-#define TLBKIT_X86
-#define TLBKIT_LINKED
 #include <tlbkit.h>
 void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to) { (void)cpu, (void)to; }
 void tlbkit_k_send_ipi_to_others(uint32_t cpu) { (void)cpu; }
@@ -71,7 +80,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     }
     let folder = make(root)?;
     println!("{}", folder.display());
-    println!("  include/tlbkit.h, lib/libtlbkit_c.a, lib/tlbkit-fast.o, lib/pkgconfig/tlbkit.pc");
+    println!("  include/tlbkit.h, lib/libtlbkit_c.a, lib/tlbkit-fast.o, lib/pkgconfig/tlbkit.pc and tlbkit-fast.pc");
     println!("use it: PKG_CONFIG_PATH={}/lib/pkgconfig pkg-config --cflags --libs tlbkit", folder.display());
     Ok(true)
 }
@@ -107,8 +116,8 @@ fn link_object(folder: &Path) -> Result<()> {
     let source = folder.join("fast.c");
     fs::write(&source, FAST_USER).with_context(|| format!("writing {}", source.display()))?;
     let script = "gcc -O2 -Wall -Wextra -Werror -ffreestanding -fno-pic -mno-red-zone -mcmodel=kernel \
-        -mgeneral-regs-only -fno-tree-loop-distribute-patterns -Iinclude -c fast.c -o user.o \
-        && ld -r user.o lib/tlbkit-fast.o -o user \
+        -mgeneral-regs-only -fno-tree-loop-distribute-patterns $(pkg-config --cflags tlbkit-fast) -c fast.c -o user.o \
+        && ld -r user.o $(pkg-config --libs tlbkit-fast) -o user \
         && ld --fatal-warnings --no-warn-rwx-segments -T /dev/stdin user -o user.o <<END
 SECTIONS {
     . = 0xffffffff80100000;
@@ -121,7 +130,8 @@ SECTIONS {
     /DISCARD/ : { *(.eh_frame .comment .note.*) }
 }
 END";
-    tool(Command::new("sh").args(["-c", script]), folder)
+    let mut shell = Command::new("sh");
+    tool(shell.args(["-c", script]).env("PKG_CONFIG_PATH", folder.join("lib/pkgconfig")), folder)
 }
 
 fn make(root: &Path) -> Result<PathBuf> {
@@ -138,9 +148,11 @@ fn make(root: &Path) -> Result<PathBuf> {
         fs::copy(&from, &to).with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
     }
     object::make(&fast, &folder.join("lib/tlbkit-fast.o"))?;
-    let file = folder.join("lib/pkgconfig/tlbkit.pc");
-    let text = PKG_CONFIG.replace("VERSION", env!("CARGO_PKG_VERSION"));
-    fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    for (name, text) in [("tlbkit.pc", PKG_CONFIG), ("tlbkit-fast.pc", PKG_CONFIG_FAST)] {
+        let file = folder.join("lib/pkgconfig").join(name);
+        let text = text.replace("VERSION", env!("CARGO_PKG_VERSION"));
+        fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
     Ok(folder)
 }
 

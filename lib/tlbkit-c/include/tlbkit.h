@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0xa19d14c96b44f126ull
+#define TLBKIT_INTERFACE 0x23a1dedbc31971ceull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -117,7 +117,7 @@ enum tlbkit_user_flush {
     TLBKIT_USER_FLUSH_DEFERRED_CR3 = 1,
 };
 
-// The size of one translation, and so the step of a range.
+// The size of one translation, as the logarithm to base 2 of its bytes, and so the step of a range.
 enum tlbkit_stride {
     // 4 KiB.
     TLBKIT_STRIDE_PAGE4K = 12,
@@ -685,10 +685,11 @@ enum tlbkit_status tlbkit_space_init(struct tlbkit_space *space,
                                      uint64_t *set,
                                      size_t set_words);
 
-// Ends a space that no task runs any more. `may_free` becomes true if the space and its tables can be freed now;
-// otherwise a CPU holds it lazily, and they can be freed when `last_lazy_reference` names it, which may be before this
-// call returns. Where the policy says `lazy_refs=shot-down`, and only there, such CPUs are interrupted, and `may_free`
-// is always true. Interrupts on; not from a CPU that runs it.
+// Ends a space that no task runs any more; that another CPU runs it is told to the hook. This CPU leaves it if it
+// holds it lazily. `may_free` becomes true if the space and its tables can be freed now; otherwise another CPU holds
+// it lazily, and they can be freed when `last_lazy_reference` names it, which may be before this call returns. Where
+// the policy says `lazy_refs=shot-down`, and only there, such CPUs are interrupted, and `may_free` is always true.
+// Interrupts on; not from a CPU that runs it.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_space_destroy(const struct tlbkit_machine *machine,
                                         uint32_t cpu,
@@ -696,7 +697,8 @@ enum tlbkit_status tlbkit_space_destroy(const struct tlbkit_machine *machine,
                                         bool *may_free);
 
 // The same with interrupts on or off, and under the kernel's locks: it interrupts nobody and waits for nobody but a
-// CPU in the middle of a switch. Not from an NMI, and not where the policy says `lazy_refs=shot-down`.
+// CPU in the middle of a switch. Not from an NMI, not in `last_lazy_reference`, and not where the policy says
+// `lazy_refs=shot-down`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machine,
                                               uint32_t cpu,

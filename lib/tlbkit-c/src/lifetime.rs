@@ -47,10 +47,11 @@ unsafe fn init(
     unsafe { Space::make(space, Space { mark: AtomicU64::new(0), inner }) }.map(drop)
 }
 
-/// Ends a space that no task runs any more. `may_free` becomes true if the space and its tables can be freed now;
-/// otherwise a CPU holds it lazily, and they can be freed when `last_lazy_reference` names it, which may be before this
-/// call returns. Where the policy says `lazy_refs=shot-down`, and only there, such CPUs are interrupted, and `may_free`
-/// is always true. Interrupts on; not from a CPU that runs it.
+/// Ends a space that no task runs any more; that another CPU runs it is told to the hook. This CPU leaves it if it
+/// holds it lazily. `may_free` becomes true if the space and its tables can be freed now; otherwise another CPU holds
+/// it lazily, and they can be freed when `last_lazy_reference` names it, which may be before this call returns. Where
+/// the policy says `lazy_refs=shot-down`, and only there, such CPUs are interrupted, and `may_free` is always true.
+/// Interrupts on; not from a CPU that runs it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_space_destroy(
     machine: *const MachineStorage,
@@ -63,7 +64,8 @@ pub unsafe extern "C" fn tlbkit_space_destroy(
 }
 
 /// The same with interrupts on or off, and under the kernel's locks: it interrupts nobody and waits for nobody but a
-/// CPU in the middle of a switch. Not from an NMI, and not where the policy says `lazy_refs=shot-down`.
+/// CPU in the middle of a switch. Not from an NMI, not in `last_lazy_reference`, and not where the policy says
+/// `lazy_refs=shot-down`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_space_destroy_later(
     machine: *const MachineStorage,

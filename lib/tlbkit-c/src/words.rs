@@ -4,7 +4,7 @@ use tlbkit::{Reason, Scope, Stride, VirtAddr};
 
 use crate::status::Status;
 
-/// The size of one translation, and so the step of a range.
+/// The size of one translation, as the logarithm to base 2 of its bytes, and so the step of a range.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrideKind {
