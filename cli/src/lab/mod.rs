@@ -1,5 +1,6 @@
 //! What verbs share: how they speak, what they name on the command line, and what they make of it.
 
+pub(crate) mod chosen;
 pub(crate) mod compare;
 pub(crate) mod machine_file;
 pub(crate) mod named_run;

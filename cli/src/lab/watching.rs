@@ -40,6 +40,12 @@ impl WatchArguments {
         Self { pid: None, all_cpus: false, duration: None, stacks: false, command: command.to_vec() }
     }
 
+    /// To watch a command, a process, or all CPUs if neither is named; with call stacks.
+    pub(crate) fn with_stacks(command: &[OsString], pid: Option<i32>, duration: Option<f64>) -> Self {
+        let all_cpus = command.is_empty() && pid.is_none();
+        Self { pid, all_cpus, duration, stacks: true, command: command.to_vec() }
+    }
+
     /// Whether it names somebody, and a sensible time.
     pub(crate) fn check(&self) -> Result<()> {
         if self.pid.is_none() && !self.all_cpus && self.command.is_empty() {
@@ -105,6 +111,8 @@ impl Stopping {
 
 /// How it was.
 pub(crate) struct WatchedRun {
+    /// The command's process.
+    pub(crate) pid: Option<i32>,
     /// How long.
     pub(crate) seconds: f64,
     /// The command's exit status, as a shell gives it: 128 and the signal's number if one ended it. None without a
@@ -158,7 +166,8 @@ impl Watching {
         let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
         let number =
             status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal)));
-        Ok(WatchedRun { seconds, status: number.map(|number| number as u8) })
+        let pid = self.command.as_ref().and_then(|command| i32::try_from(command.id()).ok());
+        Ok(WatchedRun { pid, seconds, status: number.map(|number| number as u8) })
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! No verb imports another. What two of them share stands in `lab`.
 
+mod blame;
 mod boot;
 mod calibrate;
 mod check;
@@ -47,6 +48,8 @@ pub(crate) enum Verb {
     Observe(observe::ObserveArguments),
     /// This machine's flushes and what caused them, into a file
     Record(record::RecordArguments),
+    /// Who flushes, why, what, and whom it interrupts: in a trace, or live
+    Blame(blame::BlameArguments),
     /// The bare-metal test kernel in QEMU, on KVM where that is usable
     Boot(boot::BootArguments),
     /// A recorded machine under other policies, beside what its own kernel counted
@@ -74,6 +77,7 @@ pub(crate) fn execute(verb: &Verb, format: Format) -> Result<Ending> {
         Verb::Check(arguments) => check::execute(arguments, format),
         Verb::Observe(arguments) => observe::execute(arguments, format),
         Verb::Record(arguments) => record::execute(arguments, format),
+        Verb::Blame(arguments) => blame::execute(arguments, format),
         Verb::Boot(arguments) => boot::execute(arguments, format),
         Verb::Replay(arguments) => replay::execute(arguments, format),
         Verb::Tune(arguments) => tune::execute(arguments, format),

@@ -200,7 +200,17 @@ fn pipe(path: &Path) -> Result<File> {
 fn command(order: &Order<'_>, folder: &Path) -> Command {
     let mut command = Command::new("perf");
     let control = format!("fifo:{},{}", folder.join("control").display(), folder.join("answers").display());
-    command.args(["record", "--clockid", "mono", "--no-buildid", "--no-buildid-cache", "--mmap-pages", BUFFER_PAGES]);
+    // With what is mapped where, data too: whose memory an address is, no system call tells of what is there already.
+    command.args([
+        "record",
+        "--data",
+        "--clockid",
+        "mono",
+        "--no-buildid",
+        "--no-buildid-cache",
+        "--mmap-pages",
+        BUFFER_PAGES,
+    ]);
     command.args(["--control", &control, "--event", &events(order)]);
     match order.watched {
         Watched::AllCpus => command.arg("--all-cpus"),

@@ -148,6 +148,19 @@ pub enum EventKind {
         /// Address of the request; 0 where the sender runs its own half.
         csd: u64,
     },
+    /// A part of the process's memory was mapped, grew, or was there when the recording began: told by the recorder.
+    Map {
+        /// Where it begins.
+        address: u64,
+        /// How long it is, with what it grew together with.
+        bytes: u64,
+        /// Where in the file it begins, in bytes.
+        offset: u64,
+        /// What is allowed, with Linux's bits: 1 read, 2 write, 4 execute. 0 where an old recorder does not tell.
+        protection: u32,
+        /// The file, or what Linux calls it: `//anon`, `[heap]`, `[stack]`.
+        file: Name,
+    },
     /// The recorder had no room for so many events, at some time before this.
     Lost {
         /// How many events.

@@ -16,14 +16,16 @@
 //! # }
 //! ```
 //!
-//! By file: `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
+//! By file: `family.rs` (who started whom), `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
 //! `script.rs` and `compact/` (the forms), `open.rs` (which form a file has), `summary/` (counts and histograms),
-//! `perfetto.rs` (a picture of a window).
+//! `blame/` (who flushes, why, and whom it interrupts), `perfetto.rs` (a picture of a window).
 #![forbid(unsafe_code)]
 
+pub mod blame;
 pub mod compact;
 mod error;
 mod event;
+mod family;
 mod names;
 mod open;
 mod order;
@@ -35,9 +37,11 @@ pub mod summary;
 mod symbols;
 mod tracepoint;
 
+pub use blame::Blame;
 pub use compact::{CompactReader, CompactWriter};
 pub use error::{Damage, Error, FilePosition, Health};
 pub use event::{Edge, Event, EventKind, Fan, FaultMode, FlushReason, FlushSize, Syscall};
+pub use family::Family;
 pub use names::{Code, Name, Names, StackId};
 pub use open::{open, open_pipe};
 pub use perf::PerfReader;

@@ -44,6 +44,11 @@ impl Code {
         Self(address)
     }
 
+    /// The word that holds it: the address, if it is one.
+    pub(crate) const fn get(self) -> u64 {
+        self.0
+    }
+
     /// The function `name`.
     #[must_use]
     pub const fn symbol(name: Name) -> Self {

@@ -40,7 +40,8 @@ impl<R: BufRead> ScriptReader<R> {
     ///
     /// If the first lines hold no event.
     pub fn new(reader: R) -> Result<Self, Error> {
-        let tracepoints = Tracepoint::all().map(|tracepoint| (tracepoint.spec().event.as_bytes(), tracepoint));
+        let tracepoints = Tracepoint::all().filter(|tracepoint| tracepoint.is_traced());
+        let tracepoints = tracepoints.map(|tracepoint| (tracepoint.spec().event.as_bytes(), tracepoint));
         let mut new = Self {
             reader,
             line: Vec::new(),

@@ -52,8 +52,7 @@ macro_rules! catalogue {
         const ALL: &[(Tracepoint, Spec)] =
             &[$((Tracepoint::$tag, Spec { event: $event, fields: &[$(($name, $kind)),*] })),+];
 
-        /// What `perf record -e` must be given so that nothing is missing; a kernel may lack some of them.
-        pub const EVENTS: &[&str] = &[$($event),+];
+        const NAMES: &[&str] = &[$($event),+];
     };
 }
 
@@ -98,7 +97,11 @@ catalogue! {
     CallQueue "csd:csd_queue_cpu" ["cpu" N, "callsite" C, "func" C, "csd" N],
     CallBegin "csd:csd_function_entry" ["func" C, "csd" N],
     CallEnd "csd:csd_function_exit" ["func" C, "csd" N],
+    Map "PERF_RECORD_MMAP2" ["address" N, "bytes" N, "offset" N, "protection" N, "file" T],
 }
+
+/// What `perf record -e` must be given so that nothing is missing; a kernel may lack some of them.
+pub const EVENTS: &[&str] = NAMES.split_at(Tracepoint::Map as usize).0;
 
 /// Stands in the compact form for [`EventKind::Lost`], which is no tracepoint.
 pub(crate) const LOST_TAG: u8 = 255;
@@ -111,6 +114,11 @@ impl Tracepoint {
 
     pub(crate) fn spec(self) -> &'static Spec {
         &ALL[self as usize].1
+    }
+
+    /// Whether the kernel records it as a tracepoint, and not the recorder by itself.
+    pub(crate) fn is_traced(self) -> bool {
+        self != Self::Map
     }
 
     pub(crate) fn from_tag(tag: u8) -> Option<Self> {
@@ -154,6 +162,13 @@ impl Tracepoint {
             }
             Self::CallBegin => EventKind::CallRun { edge: Edge::Begin, func: Code(f[0]), csd: f[1] },
             Self::CallEnd => EventKind::CallRun { edge: Edge::End, func: Code(f[0]), csd: f[1] },
+            Self::Map => EventKind::Map {
+                address: f[0],
+                bytes: f[1],
+                offset: f[2],
+                protection: f[3] as u32,
+                file: Name(f[4] as u32),
+            },
             _ => return self.system_call(f),
         })
     }
@@ -202,6 +217,9 @@ impl Tracepoint {
                 Self::CallQueue.with([cpu.into(), callsite.0, func.0, csd])
             }
             EventKind::CallRun { edge, func, csd } => Self::offset(Self::CallBegin, edge as u8).with([func.0, csd]),
+            EventKind::Map { address, bytes, offset, protection, file } => {
+                Self::Map.with([address, bytes, offset, protection.into(), file.0.into()])
+            }
             EventKind::Lost { .. } => return None,
         })
     }

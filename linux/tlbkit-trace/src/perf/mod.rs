@@ -11,6 +11,7 @@ mod bytes;
 mod decode;
 mod format;
 mod header;
+mod maps;
 mod records;
 mod threads;
 
@@ -26,6 +27,7 @@ use bytes::{Bytes, Endianness};
 use decode::{Decoded, Decoder};
 use header::FileHead;
 use linux_perf_event_reader::RecordType;
+use maps::Earlier;
 use records::{ATTR, Advance, FINISHED_ROUND, Record, Records, TRACING_DATA};
 use rustc_hash::FxHashMap;
 use std::io::{Read, Seek};
@@ -49,6 +51,7 @@ pub struct PerfReader<R> {
     failure: Option<Error>,
     frames: Vec<crate::Code>,
     symbols: SymbolSource,
+    earlier: Earlier,
 }
 
 /// What waits for its turn.
@@ -123,6 +126,7 @@ impl<R: Read> PerfReader<R> {
             failure: None,
             frames: Vec::new(),
             symbols: SymbolSource::SameBoot,
+            earlier: Earlier::default(),
         }
     }
 
@@ -206,7 +210,8 @@ impl<R: Read> PerfReader<R> {
     fn take(&mut self, record: Record) -> Result<Round, Error> {
         match RecordType(record.kind) {
             RecordType::SAMPLE => self.take_sample(record)?,
-            RecordType::COMM | RecordType::FORK | RecordType::MMAP => self.take_thread(record),
+            RecordType::COMM | RecordType::FORK => self.take_thread(record),
+            RecordType::MMAP | RecordType::MMAP2 => self.take_map(record),
             RecordType::LOST | RecordType::LOST_SAMPLES => self.take_lost(record),
             RecordType(FINISHED_ROUND) => return Ok(Round::Ended),
             RecordType(ATTR) => self.take_attr(record)?,
@@ -267,7 +272,21 @@ impl<R: Read> PerfReader<R> {
         Ok(())
     }
 
-    /// Records that tell threads' names, and where the kernel lay.
+    /// What was mapped, and where the kernel lay.
+    fn take_map(&mut self, record: Record) {
+        let body = self.records.body();
+        let Some(attr) = attr_of_other(&self.attrs, &self.by_id, last_number(body, self.order)) else { return };
+        let attr::Stamp { time_ns, cpu, .. } = attr.stamp(body, self.order);
+        let b = Bytes::new(body, self.order);
+        if RecordType(record.kind) == RecordType::MMAP {
+            self.symbols.meet(b, &mut self.decoder);
+        }
+        if let Some(event) = maps::map(b, RecordType(record.kind), &mut self.names) {
+            self.rounds.push(time_ns, Held::Event(Event { time_ns, cpu, ..event }));
+        }
+    }
+
+    /// Records that tell threads' names.
     fn take_thread(&mut self, record: Record) {
         let body = self.records.body();
         let Some(attr) = attr_of_other(&self.attrs, &self.by_id, last_number(body, self.order)) else { return };
@@ -275,11 +294,7 @@ impl<R: Read> PerfReader<R> {
         let mut b = Bytes::new(body, self.order);
         let held = match RecordType(record.kind) {
             RecordType::COMM => b.u32().and(b.i32()).map(|tid| Held::Comm(tid, self.names.add_bytes(b.rest()))),
-            RecordType::FORK => fork(b),
-            _ => {
-                self.symbols.meet(b, &mut self.decoder);
-                None
-            }
+            _ => fork(b),
         };
         if let Some(held) = held {
             self.rounds.push(time_ns, held);
@@ -310,8 +325,11 @@ impl<R: Read> PerfReader<R> {
 impl<R: Read> Source for PerfReader<R> {
     fn next_event(&mut self) -> Result<Option<Event>, Error> {
         loop {
+            if let Some(event) = self.earlier.pop() {
+                return Ok(Some(self.finish_event(event)));
+            }
             match self.rounds.pop() {
-                Some(Held::Event(event)) => return Ok(Some(self.finish_event(event))),
+                Some(Held::Event(event)) => self.earlier.push(event),
                 Some(Held::Comm(tid, name)) => self.threads.set(tid, name),
                 Some(Held::Fork { child, parent }) => self.threads.set(child, self.threads.name(parent)),
                 None if self.is_at_end && self.rounds.is_empty() => return self.failure.take().map_or(Ok(None), Err),

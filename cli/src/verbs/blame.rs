@@ -1,0 +1,107 @@
+//! `tlbkit blame`: who flushes, why, what it takes away, and whom it interrupts.
+
+mod account;
+mod remedy;
+mod tables;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use tlbkit_host::recorder::available;
+use tlbkit_trace::{Blame, EVENTS, open};
+
+use crate::lab::chosen::{Chosen, ChosenArguments};
+use crate::lab::recording::Recording;
+use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::watching::WatchArguments;
+use account::Account;
+
+/// What perf may write while it is live.
+const MEGABYTES_MAX: u64 = 1000;
+
+/// Whom to blame.
+#[derive(Args)]
+#[command(after_help = "Examples:\n  tlbkit record --stacks -o slow.tlbtrace -- ./service --once; \
+    tlbkit blame slow.tlbtrace\n  tlbkit blame --live -- ./service --once\n  \
+    tlbkit blame --live --duration 5 --process redis-server")]
+pub(crate) struct BlameArguments {
+    /// A trace: of `tlbkit record`, perf.data, or the text of perf script; packed by zstd or not
+    #[arg(required_unless_present = "live", conflicts_with = "live")]
+    trace: Option<PathBuf>,
+    /// Record now, with call stacks: the command after --, or this machine for --duration
+    #[arg(long)]
+    live: bool,
+    /// End the live recording after so many seconds
+    #[arg(long, value_name = "SECONDS", requires = "live")]
+    duration: Option<f64>,
+    /// Rows to show, the dearest first
+    #[arg(long, value_name = "ROWS", default_value_t = 10)]
+    top: usize,
+    #[command(flatten)]
+    chosen: ChosenArguments,
+    /// The command to record; what it writes goes to standard error
+    #[arg(last = true, requires = "live")]
+    command: Vec<OsString>,
+}
+
+/// Reads, and tells.
+pub(crate) fn execute(arguments: &BlameArguments, format: Format) -> Result<Ending> {
+    arguments.chosen.check()?;
+    ensure!(arguments.top >= 1, "--top 0: must be 1 or more");
+    let (account, ending) = match &arguments.trace {
+        Some(trace) => (read(trace, Chosen::new(&arguments.chosen, None))?, Ending::AsExpected),
+        None => live(arguments)?,
+    };
+    match format {
+        Format::Json => tables::json(&account).iter().for_each(|row| say!("{row}")),
+        Format::Text => say!("{}", tables::text(&account, arguments.top)),
+    }
+    Ok(ending)
+}
+
+/// Records, and reads that. The command ends as it ends without us.
+fn live(arguments: &BlameArguments) -> Result<(Account, Ending)> {
+    ensure!(
+        !arguments.command.is_empty() || arguments.duration.is_some(),
+        "nobody to watch: want a command after --, or --duration"
+    );
+    let subject = WatchArguments::with_stacks(&arguments.command, None, arguments.duration);
+    subject.check()?;
+    let available = available(EVENTS)?;
+    let folder = tempfile::tempdir()?;
+    let output = folder.path().join("live.tlbtrace");
+    let recording = Recording {
+        subject: &subject,
+        output: &output,
+        megabytes_max: MEGABYTES_MAX,
+        available: &available,
+        // What the command writes is no part of the answer.
+        format: Format::Json,
+    };
+    let run = recording.make()?.run;
+    Ok((read(&output, Chosen::new(&arguments.chosen, run.pid))?, run.ending()))
+}
+
+fn read(trace: &Path, mut chosen: Chosen) -> Result<Account> {
+    let in_input = || trace.display().to_string();
+    let mut source = open(trace).with_context(in_input)?;
+    let mut blame = chosen.thread().map_or_else(Blame::default, Blame::of_thread);
+    let mut cut = None;
+    loop {
+        match source.next_event() {
+            Ok(Some(event)) => {
+                chosen.meet(&event);
+                blame.add(&event, source.names());
+            }
+            Ok(None) => break,
+            Err(error) if source.health().events == 0 => return Err(error).with_context(in_input),
+            Err(error) => {
+                cut = Some(error.to_string());
+                break;
+            }
+        }
+    }
+    Ok(Account::new(&blame, source.as_ref(), cut, &chosen))
+}

@@ -1,0 +1,108 @@
+//! `blame` on recordings that are kept: what a person sees, what a program reads, and what is said of bad input.
+
+mod command;
+
+use std::path::Path;
+
+use command::{run, text};
+use serde_json::Value;
+
+/// One process: its main thread protects four pages 300 times and allows them again, beside one that computes on the other
+/// CPU. Its own threads are all that was recorded, with stacks and with what it had mapped.
+const SERVICE: &str = "service.tlbtrace";
+const BUILD: &str = "build-zlib.script.txt.zst";
+const STRESS: &str = "stress-ng-tlb-shootdown.script.txt.zst";
+
+fn shared(name: &str) -> String {
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tlbkit-trace/tests/data");
+    Path::new(data).join(name).display().to_string()
+}
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    text(arguments).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+fn of_kind<'a>(rows: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    rows.iter().filter(|row| row["kind"] == kind).collect()
+}
+
+#[test]
+fn most_of_each_recording_is_attributed() {
+    for (name, least_pct) in [(SERVICE, 99.0), (BUILD, 95.0), (STRESS, 95.0)] {
+        let rows = rows(&["--json", "blame", &shared(name)]);
+        let about = of_kind(&rows, "attribution")[0];
+        assert!(about["attributed_pct"].as_f64() > Some(least_pct), "{name}: {about}");
+        assert!(about["with_sender_pct"].as_f64() > Some(least_pct), "{name}: {about}");
+        let flushes: u64 = of_kind(&rows, "caller").iter().map(|row| row["flushes"].as_u64().unwrap()).sum();
+        let asked: u64 = of_kind(&rows, "caller").iter().map(|row| row["asked"].as_u64().unwrap()).sum();
+        assert_eq!(flushes + asked, about["shootdowns"], "{name}: each event has one row");
+    }
+}
+
+#[test]
+fn the_loop_that_protects_is_found_with_its_caller_and_its_victims() {
+    let rows = rows(&["--json", "blame", &shared(SERVICE)]);
+    let first = of_kind(&rows, "caller")[0];
+    assert_eq!((&first["why"], &first["memory"]), (&"mprotect".into(), &"anonymous".into()), "{first}");
+    assert_eq!(first["flushes"], 600, "300 times to read-only and back: {first}");
+    assert_eq!(first["pages"], 2400, "four pages each: {first}");
+    assert!(first["caller"].as_str().is_some_and(|caller| caller.contains('+') || caller.contains("mprotect")));
+    assert!(first["remedy"].as_str().unwrap().contains("pkey"), "{first}");
+    let interrupted: u64 =
+        first["interrupted"].as_array().unwrap().iter().map(|one| one["times"].as_u64().unwrap()).sum();
+    assert_eq!((interrupted, &first["asked"]), (600, &600.into()), "{first}");
+    assert!(first["waited_ns"].as_u64() > Some(interrupted * 1000), "an answer takes a microsecond: {first}");
+    assert!(first["waited_ns"].as_u64() < first["called_ns"].as_u64(), "it waits in its calls: {first}");
+    let percent = first["percent_of_program"].as_f64().unwrap();
+    assert!((0.1..100.0).contains(&percent), "{first}");
+}
+
+#[test]
+fn a_person_sees_the_table_the_callers_and_the_victims() {
+    let text = text(&["blame", &shared(SERVICE)]);
+    let parts = ["Attributed: ", "| who and why", "1. service: mprotect, memory: anonymous", "called by: ", "remedy: "];
+    let places: Vec<_> =
+        parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part} in {text}"))).collect();
+    assert!(places.is_sorted(), "{text}");
+    let table: Vec<_> = text.lines().filter(|line| line.starts_with('|')).take(4).map(str::len).collect();
+    assert!(table.windows(2).all(|pair| pair[0] == pair[1]), "it aligns: {text}");
+    assert!(text.contains("| interrupted |") && text.contains("interrupted: service 600 times"), "{text}");
+    let cut = self::text(&["blame", &shared(BUILD), "--top", "2"]);
+    assert!(cut.contains("more rows; --top shows them") && !cut.contains("\n3. "), "{cut}");
+}
+
+#[test]
+fn processes_and_threads_are_chosen() {
+    let build = shared(BUILD);
+    let all = rows(&["--json", "blame", &build]);
+    let chosen = rows(&["--json", "blame", &build, "--process", "configure"]);
+    let of_configure = |rows: &[Value]| -> Vec<Value> {
+        let own = of_kind(rows, "caller").into_iter().filter(|row| row["program"] == "configure");
+        own.cloned().collect()
+    };
+    assert!(!of_configure(&all).is_empty());
+    assert_eq!(of_configure(&all), of_configure(&chosen));
+    assert_eq!(of_kind(&chosen, "caller").len(), of_configure(&chosen).len(), "nobody else");
+    let nobody = text(&["blame", &build, "--process", "no-such-process"]);
+    assert!(nobody.contains("No flush of what was asked about."), "{nobody}");
+    let thread = rows(&["--json", "blame", &build, "--thread", "999999"]);
+    assert_eq!(of_kind(&thread, "attribution")[0]["shootdowns"], 0);
+}
+
+#[test]
+fn wrong_input_is_one_line_and_status_2() {
+    let build = shared(BUILD);
+    let cases: [(&[&str], &str); 5] = [
+        (&["blame", "/nowhere.data"], "tlbkit: /nowhere.data: "),
+        (&["blame", concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml")], "tlbkit: "),
+        (&["blame", &build, "--top", "0"], "tlbkit: --top 0: must be 1 or more"),
+        (&["blame", &build, "--thread", "0"], "tlbkit: --thread 0: must be 1 or more"),
+        (&["blame", "--live"], "tlbkit: nobody to watch: want a command after --, or --duration"),
+    ];
+    for (arguments, start) in cases {
+        let output = run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.starts_with(start) && message.lines().count() == 1, "{message}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+}

@@ -1,0 +1,160 @@
+//! The functions of a program's file by their place in it, so that the addresses of callers become names.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::Path;
+
+/// What is read of one table at most; the largest browsers stay below.
+const MAX_TABLE_BYTES: u64 = 1 << 27;
+const HEAD_BYTES: usize = 64;
+const SECTION_BYTES: usize = 64;
+const SEGMENT_BYTES: usize = 56;
+const SYMBOL_BYTES: usize = 24;
+const LOADED: u32 = 1;
+/// Tables of symbols: the full one, and the one that a stripped file keeps.
+const SYMBOL_TABLES: [u32; 2] = [2, 11];
+/// Symbols that are functions, and those that choose one when the program starts.
+const FUNCTIONS: [u8; 2] = [2, 10];
+
+/// The functions of one file.
+#[derive(Default)]
+pub(super) struct Functions {
+    /// Where each begins in memory, where it ends, and where its name begins in `texts`; sorted.
+    starts: Vec<(u64, u64, u32)>,
+    texts: Vec<u8>,
+    /// For each part that is loaded: where it begins in the file, its length, and where it begins in memory.
+    segments: Vec<(u64, u64, u64)>,
+}
+
+impl Functions {
+    /// Those of a file of this machine; none if it cannot be read or is no 64-bit ELF file.
+    pub(super) fn of_file(path: &Path) -> Self {
+        // A pipe or a device would be waited for.
+        let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
+        let read = || File::open(path).ok().and_then(|mut file| Self::read(&mut file));
+        if is_file { read().unwrap_or_default() } else { Self::default() }
+    }
+
+    fn read(file: &mut (impl Read + Seek)) -> Option<Self> {
+        let head = part(file, 0, HEAD_BYTES as u64)?;
+        if !head.starts_with(b"\x7fELF\x02\x01") {
+            return None;
+        }
+        let mut new = Self::default();
+        let segments = part(file, u64_at(&head, 32)?, u64::from(u16_at(&head, 56)?) * SEGMENT_BYTES as u64)?;
+        for segment in segments.chunks_exact(SEGMENT_BYTES) {
+            if u32_at(segment, 0)? == LOADED {
+                new.segments.push((u64_at(segment, 8)?, u64_at(segment, 32)?, u64_at(segment, 16)?));
+            }
+        }
+        let sections = part(file, u64_at(&head, 40)?, u64::from(u16_at(&head, 60)?) * SECTION_BYTES as u64)?;
+        let sections: Vec<_> = sections.chunks_exact(SECTION_BYTES).collect();
+        for section in sections.iter().filter(|section| is_symbols(section)) {
+            let texts = sections.get(u32_at(section, 40)? as usize)?;
+            let symbols = part(file, u64_at(section, 24)?, u64_at(section, 32)?)?;
+            let base = u32::try_from(new.texts.len()).ok()?;
+            new.texts.extend(part(file, u64_at(texts, 24)?, u64_at(texts, 32)?)?);
+            let functions = symbols.chunks_exact(SYMBOL_BYTES).filter(|symbol| is_function(symbol));
+            for symbol in functions {
+                let (start, bytes) = (u64_at(symbol, 8)?, u64_at(symbol, 16)?);
+                new.starts.push((start, start.saturating_add(bytes), base.saturating_add(u32_at(symbol, 0)?)));
+            }
+        }
+        new.starts.sort_unstable();
+        Some(new)
+    }
+
+    /// The function at this place in the file.
+    pub(super) fn name(&self, offset: u64) -> Option<String> {
+        let is_in = |&&(start, bytes, _): &&(u64, u64, u64)| offset.checked_sub(start).is_some_and(|at| at < bytes);
+        let &(start, _, memory) = self.segments.iter().find(is_in)?;
+        let address = memory.wrapping_add(offset - start);
+        let after = self.starts.partition_point(|&(start, _, _)| start <= address);
+        let &(_, end, text) = self.starts.get(after.checked_sub(1)?)?;
+        let name = self.texts.get(text as usize..)?.split(|&byte| byte == 0).next()?;
+        (address < end).then(|| String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+fn is_symbols(section: &[u8]) -> bool {
+    u32_at(section, 4).is_some_and(|kind| SYMBOL_TABLES.contains(&kind))
+}
+
+/// A function that is in this file, and not only named in it.
+fn is_function(symbol: &[u8]) -> bool {
+    FUNCTIONS.contains(&(symbol[4] & 0xf)) && u16_at(symbol, 6) != Some(0)
+}
+
+fn part(file: &mut (impl Read + Seek), offset: u64, bytes: u64) -> Option<Vec<u8>> {
+    if bytes > MAX_TABLE_BYTES {
+        return None;
+    }
+    let mut part = Vec::new();
+    file.seek(SeekFrom::Start(offset)).ok()?;
+    file.take(bytes).read_to_end(&mut part).ok()?;
+    (part.len() as u64 == bytes).then_some(part)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    /// A file with one loaded part, 0x1000 in the file and 0x40_1000 in memory, and the function `work` at its begin.
+    fn file() -> Vec<u8> {
+        let mut bytes = vec![0; 0x200];
+        bytes[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(32, &64u64.to_le_bytes());
+        put(40, &128u64.to_le_bytes());
+        put(56, &1u16.to_le_bytes());
+        put(60, &2u16.to_le_bytes());
+        put(64, &LOADED.to_le_bytes());
+        put(72, &0x1000u64.to_le_bytes());
+        put(80, &0x40_1000u64.to_le_bytes());
+        put(96, &0x1000u64.to_le_bytes());
+        for (section, [kind, offset, size, link]) in [(0, [2, 0x180, 24, 1]), (1, [3, 0x1c0, 6, 0])] {
+            let at = 128 + section * SECTION_BYTES;
+            put(at + 4, &(kind as u32).to_le_bytes());
+            put(at + 24, &(offset as u64).to_le_bytes());
+            put(at + 32, &(size as u64).to_le_bytes());
+            put(at + 40, &(link as u32).to_le_bytes());
+        }
+        put(0x180, &1u32.to_le_bytes());
+        put(0x184, &[2, 0, 1, 0]);
+        put(0x188, &0x40_1000u64.to_le_bytes());
+        put(0x190, &0x20u64.to_le_bytes());
+        put(0x1c0, b"\0work\0");
+        bytes
+    }
+
+    #[test]
+    fn a_place_in_the_file_belongs_to_the_function_around_it() {
+        let functions = Functions::read(&mut Cursor::new(file())).unwrap();
+        assert_eq!(functions.name(0x101f).as_deref(), Some("work"));
+        assert_eq!(functions.name(0x1020), None, "behind its end");
+        assert_eq!(functions.name(0x2000), None, "not loaded");
+    }
+
+    #[test]
+    fn what_is_cut_or_no_program_has_no_functions() {
+        let whole = file();
+        for end in 0..0x1c6 {
+            let cut = Functions::read(&mut Cursor::new(&whole[..end]));
+            assert!(cut.is_none(), "{end} bytes");
+        }
+        assert!(Functions::of_file(Path::new("/dev/zero")).starts.is_empty());
+    }
+}

@@ -1,0 +1,348 @@
+//! What a piece of a program's memory is, and what each process has mapped where.
+
+use crate::event::{Event, EventKind, Syscall};
+use crate::names::{Name, Names};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// What a piece of memory is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mapping {
+    /// What `brk` made.
+    Heap,
+    /// A heap of glibc's for further threads: 64 MiB, reserved at once.
+    Arena,
+    /// The stack of a main thread.
+    Stack,
+    /// Memory that was mapped as the stack of a thread.
+    ThreadStack,
+    /// Private memory without a file.
+    Anonymous,
+    /// Memory without a file that processes share.
+    Shared,
+    /// A file, or memory with a name of its own; the name is "?" if only the system call was recorded.
+    File(Name),
+    /// The program's own file, or its heap: known by its place alone.
+    Image,
+    /// Everything that the process has.
+    Whole,
+    /// Nothing says.
+    Unknown,
+}
+
+impl Mapping {
+    /// Short name for tables.
+    #[must_use]
+    pub fn label(self, names: &Names) -> String {
+        match self {
+            Self::Heap => "heap".into(),
+            Self::Arena => "arena of malloc".into(),
+            Self::Stack => "stack".into(),
+            Self::ThreadStack => "stack of a thread".into(),
+            Self::Anonymous => "anonymous".into(),
+            Self::Shared => "shared anonymous".into(),
+            Self::File(name) if name == Names::UNKNOWN => "file".into(),
+            Self::File(name) => names.text(name).into(),
+            Self::Image => "program or its heap".into(),
+            Self::Whole => "whole space".into(),
+            Self::Unknown => "unknown".into(),
+        }
+    }
+}
+
+/// A mapped range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Area {
+    end: u64,
+    pub(super) mapping: Mapping,
+    /// Where in the file the range begins.
+    offset: u64,
+}
+
+/// What one process has mapped.
+#[derive(Clone, Default)]
+pub(super) struct Space {
+    areas: BTreeMap<u64, Area>,
+    /// It, or a child of its, was forked, and has had no exec since: its pages are shared until they are written to.
+    pub(super) has_forked: bool,
+    /// What was mapped for the program that an exec is about to begin.
+    next: BTreeMap<u64, Area>,
+}
+
+/// A process has at most 65,530 mappings on common settings; a hostile file does not get more.
+const MAX_AREAS: usize = 1 << 16;
+/// More processes than this are forgotten, and learned anew.
+const MAX_SPACES: usize = 1 << 16;
+
+/// Where position-independent programs begin, and what follows them.
+const IMAGES: std::ops::Range<u64> = 0x5500_0000_0000..0x5700_0000_0000;
+/// Programs at a fixed place lie below.
+const FIXED_IMAGES_END: u64 = 0x1000_0000;
+/// Stacks of main threads lie above: Linux keeps 16 GiB free below the end for them.
+const STACKS: std::ops::Range<u64> = 0x7ffc_0000_0000..0x8000_0000_0000;
+
+const MAP_SHARED: u64 = 1;
+const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_NORESERVE: u64 = 0x4000;
+const MAP_STACK: u64 = 0x2_0000;
+const PROT_EXEC: u32 = 4;
+/// glibc reserves twice the size of an arena, so that it finds an aligned one in it.
+const ARENA_BYTES: u64 = 64 << 20;
+const PAGE: u64 = 4096;
+
+impl Space {
+    pub(super) fn find(&self, address: u64) -> Option<(u64, Area)> {
+        let (&start, &area) = self.areas.range(..=address).next_back()?;
+        (address < area.end).then_some((start, area))
+    }
+
+    /// What lies at `address`.
+    pub(super) fn mapping(&self, address: u64) -> Mapping {
+        match self.find(address) {
+            Some((_, area)) => area.mapping,
+            None if STACKS.contains(&address) => Mapping::Stack,
+            None if IMAGES.contains(&address) || (PAGE..FIXED_IMAGES_END).contains(&address) => Mapping::Image,
+            None => Mapping::Unknown,
+        }
+    }
+
+    /// The file that lies at `address`, and the place in it.
+    pub(super) fn place_in_file(&self, address: u64) -> Option<(Name, u64)> {
+        let (start, area) = self.find(address)?;
+        match area.mapping {
+            Mapping::File(file) if file != Names::UNKNOWN => Some((file, area.offset.wrapping_add(address - start))),
+            _ => None,
+        }
+    }
+
+    fn remove(&mut self, start: u64, end: u64) {
+        if let Some((first, area)) = self.find(start)
+            && first < start
+        {
+            self.areas.insert(first, Area { end: start, ..area });
+            if area.end > end {
+                self.areas.insert(end, Area { offset: area.offset.wrapping_add(end - first), ..area });
+            }
+        }
+        let inside: Vec<_> = self.areas.range(start..end).map(|(&first, &area)| (first, area)).collect();
+        for (first, area) in inside {
+            self.areas.remove(&first);
+            if area.end > end {
+                self.areas.insert(end, Area { offset: area.offset.wrapping_add(end - first), ..area });
+            }
+        }
+    }
+
+    fn insert(&mut self, start: u64, bytes: u64, mapping: Mapping, offset: u64) {
+        let end = start.saturating_add(bytes.next_multiple_of(PAGE));
+        if start >= end || end > STACKS.end || self.areas.len() >= MAX_AREAS {
+            return;
+        }
+        self.remove(start, end);
+        self.areas.insert(start, Area { end, mapping, offset });
+    }
+
+    fn told(&mut self, event: &Event, names: &Names) {
+        let EventKind::Map { address, bytes, offset, protection, file } = event.kind else { return };
+        match names.text(file) {
+            "[heap]" => self.insert(address, bytes, Mapping::Heap, 0),
+            "[stack]" => self.insert(address, bytes, Mapping::Stack, 0),
+            "//anon" | "" | "?" => self.fill(address, bytes, Mapping::Anonymous),
+            text if text.starts_with("/dev/zero") || text.starts_with("/SYSV") => {
+                self.insert(address, bytes, Mapping::Shared, 0);
+            }
+            // A program's own file tells its place best where it is code.
+            _ if protection & PROT_EXEC == 0 && self.find(address).is_some_and(|(_, area)| area.offset != 0) => {
+                self.fill(address, bytes, Mapping::File(file));
+            }
+            _ => self.insert(address, bytes, Mapping::File(file), offset),
+        }
+    }
+
+    /// What is there already is known better: the recorder tells of what grew together as one.
+    fn fill(&mut self, start: u64, bytes: u64, mapping: Mapping) {
+        let end = start.saturating_add(bytes);
+        let mut at = start;
+        while at < end {
+            if let Some((_, area)) = self.find(at) {
+                at = area.end;
+                continue;
+            }
+            let next = self.areas.range(at..end).next().map_or(end, |(&next, _)| next);
+            self.insert(at, next - at, mapping, 0);
+            at = next.max(at + 1);
+        }
+    }
+}
+
+/// What all processes have mapped.
+#[derive(Default)]
+pub(super) struct Spaces {
+    spaces: FxHashMap<i32, Rc<Space>>,
+}
+
+impl Spaces {
+    pub(super) fn get(&self, pid: i32) -> Option<&Space> {
+        self.spaces.get(&pid).map(|space| &**space)
+    }
+
+    pub(super) fn mapping(&self, pid: i32, address: u64) -> Mapping {
+        self.get(pid).map_or_else(|| Space::default().mapping(address), |space| space.mapping(address))
+    }
+
+    fn change(&mut self, pid: i32) -> &mut Space {
+        if self.spaces.len() >= MAX_SPACES {
+            self.spaces.clear();
+        }
+        Rc::make_mut(self.spaces.entry(pid).or_default())
+    }
+
+    /// The recorder tells of a mapping of a program that an exec is about to begin.
+    pub(super) fn told_of_next(&mut self, event: &Event, names: &Names) {
+        let space = self.change(event.pid);
+        let mut next = Space { areas: std::mem::take(&mut space.next), ..Space::default() };
+        next.told(event, names);
+        space.next = next.areas;
+    }
+
+    /// The recorder tells of a mapping.
+    pub(super) fn told(&mut self, event: &Event, names: &Names) {
+        self.change(event.pid).told(event, names);
+    }
+    /// A call begins that takes its range away.
+    pub(super) fn entered(&mut self, pid: i32, call: Syscall, args: &[u64; 5]) {
+        if call == Syscall::Munmap {
+            let end = args[0].saturating_add(args[1].next_multiple_of(PAGE));
+            self.change(pid).remove(args[0], end);
+        }
+    }
+
+    /// A call is over that had these arguments.
+    pub(super) fn left(&mut self, pid: i32, call: Syscall, args: &[u64; 5], result: i64) {
+        if (-4095..0).contains(&result) {
+            return;
+        }
+        let address = result as u64;
+        match call {
+            Syscall::Mmap => self.mapped(pid, address, args),
+            Syscall::Mremap => {
+                let space = self.change(pid);
+                let moved = space.find(args[0]).map_or(Mapping::Anonymous, |(_, area)| area.mapping);
+                space.remove(args[0], args[0].saturating_add(args[1]));
+                space.insert(address, args[2], moved, 0);
+            }
+            // The first call of a program asks where its heap is.
+            Syscall::Brk => {
+                let space = self.change(pid);
+                let heap = space.areas.iter().find(|(_, area)| area.mapping == Mapping::Heap).map(|(&start, _)| start);
+                let start = heap.unwrap_or(address & !(PAGE - 1));
+                space.insert(start, address.saturating_sub(start).max(1), Mapping::Heap, 0);
+            }
+            _ => {}
+        }
+    }
+
+    fn mapped(&mut self, pid: i32, address: u64, args: &[u64; 5]) {
+        let [_, bytes, protection, flags, _] = *args;
+        let space = self.change(pid);
+        let mapping = match flags {
+            _ if flags & MAP_ANONYMOUS == 0 => {
+                // The recorder has told which file it is, if it tells of files.
+                if matches!(space.mapping(address), Mapping::File(_)) {
+                    return;
+                }
+                Mapping::File(Names::UNKNOWN)
+            }
+            _ if flags & MAP_SHARED != 0 => Mapping::Shared,
+            _ if flags & MAP_STACK != 0 => Mapping::ThreadStack,
+            _ if flags & MAP_NORESERVE != 0
+                && protection == 0
+                && (bytes == ARENA_BYTES || bytes == 2 * ARENA_BYTES) =>
+            {
+                Mapping::Arena
+            }
+            _ => Mapping::Anonymous,
+        };
+        space.insert(address, bytes, mapping, 0);
+    }
+
+    /// A process was made, with a copy of what its parent has.
+    pub(super) fn copied(&mut self, parent: i32, child: i32) {
+        self.change(parent).has_forked = true;
+        self.shared(parent, child);
+    }
+
+    /// A thread was made, or a process that uses its parent's memory until its exec.
+    pub(super) fn shared(&mut self, parent: i32, child: i32) {
+        if let Some(space) = self.spaces.get(&parent).cloned() {
+            self.spaces.insert(child, space);
+        }
+    }
+
+    /// A process has a new program, and nothing of the old one.
+    pub(super) fn replaced(&mut self, pid: i32) {
+        let space = self.change(pid);
+        *space = Space { areas: std::mem::take(&mut space.next), ..Space::default() };
+    }
+
+    pub(super) fn ended(&mut self, pid: i32) {
+        self.spaces.remove(&pid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_unmapped_in_the_middle_leaves_both_ends() {
+        let mut space = Space::default();
+        space.insert(0x1000_0000, 0x10_000, Mapping::Anonymous, 0x100);
+        space.remove(0x1000_4000, 0x1000_5000);
+        assert_eq!(space.mapping(0x1000_3fff), Mapping::Anonymous);
+        assert_eq!(space.mapping(0x1000_4000), Mapping::Unknown);
+        assert_eq!(space.find(0x1000_5000).map(|(start, area)| (start, area.offset)), Some((0x1000_5000, 0x5100)));
+        space.remove(0, u64::MAX);
+        assert_eq!(space.areas.len(), 0);
+    }
+
+    #[test]
+    fn what_the_recorder_tells_of_grown_memory_hides_nothing() {
+        let mut space = Space::default();
+        space.insert(0x2000_1000, 0x1000, Mapping::ThreadStack, 0);
+        space.fill(0x2000_0000, 0x4000, Mapping::Anonymous);
+        let at = |page: u64| space.mapping(0x2000_0000 + page * 0x1000);
+        let all = [Mapping::Anonymous, Mapping::ThreadStack, Mapping::Anonymous, Mapping::Anonymous];
+        assert_eq!([at(0), at(1), at(2), at(3)], all);
+        assert_eq!(at(4), Mapping::Unknown);
+    }
+
+    #[test]
+    fn what_an_exec_has_mapped_is_there_when_it_is_over() {
+        let mut names = Names::default();
+        let [old, new] = ["/bin/sh", "/bin/cc"].map(|text| names.add(text));
+        let map = |file| {
+            let kind = EventKind::Map { address: 0x5500_0000_0000, bytes: 0x1000, offset: 0x2000, protection: 5, file };
+            Event { time_ns: 1, cpu: 0, pid: 7, tid: 7, comm: Names::UNKNOWN, stack: None, kind }
+        };
+        let mut spaces = Spaces::default();
+        spaces.told(&map(old), &names);
+        spaces.told_of_next(&map(new), &names);
+        assert_eq!(spaces.mapping(7, 0x5500_0000_0fff), Mapping::File(old));
+        spaces.replaced(7);
+        let place = spaces.get(7).and_then(|space| space.place_in_file(0x5500_0000_0123));
+        assert_eq!(place, Some((new, 0x2123)));
+        spaces.replaced(7);
+        assert_eq!(spaces.mapping(7, 0x5500_0000_0123), Mapping::Image, "another exec, of which nothing was told");
+    }
+
+    #[test]
+    fn places_tell_what_no_event_did() {
+        let space = Space::default();
+        assert_eq!(space.mapping(0x5612_3456_7000), Mapping::Image);
+        assert_eq!(space.mapping(0x7fff_1234_5000), Mapping::Stack);
+        assert_eq!(space.mapping(0x7f12_3456_7000), Mapping::Unknown);
+        assert_eq!(space.mapping(0), Mapping::Unknown);
+    }
+}

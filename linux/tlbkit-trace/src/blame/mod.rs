@@ -1,0 +1,353 @@
+//! Who flushes, why, what it takes away, and whom it interrupts.
+//!
+//! [`Blame`] takes events one by one. A flush has no address and names nobody: its thread's system call or fault says
+//! what it is for and which memory it means, the stack says who called, and the requests between CPUs say who had to
+//! answer. Lowest layer first: `mapping` (what is mapped where), `time` (CPU time), `people` (threads and processes),
+//! `why` (purposes), `elf` and `site` (callers), `request` (senders and their handlers), and `doing` (what a thread is at).
+
+mod doing;
+mod elf;
+mod mapping;
+mod people;
+mod request;
+mod site;
+mod time;
+mod why;
+
+pub use mapping::Mapping;
+pub use time::Owner;
+pub use why::Why;
+
+use crate::event::{Edge, Event, EventKind, FlushReason, FlushSize};
+use crate::names::{Name, Names};
+use doing::{Doings, Purpose};
+use indexmap::IndexMap;
+use mapping::Spaces;
+use people::People;
+use request::Requests;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use site::{Site, Sites};
+use std::collections::BTreeMap;
+use time::Times;
+
+/// More kinds of flushes than this share one row.
+const MAX_ROWS: usize = 1 << 16;
+/// The process of that row.
+const OTHERS: i32 = -2;
+
+/// Flushes of one kind: of one process, for one purpose, of one kind of memory, from one caller.
+#[derive(Clone, Debug)]
+pub struct BlameRow {
+    /// Whose they are; process -2 for all that have no row of their own.
+    pub owner: Owner,
+    /// What they are for.
+    pub why: Why,
+    /// What they take away.
+    pub mapping: Mapping,
+    /// The program's functions that led to them, innermost first; none without stacks.
+    pub caller: Option<String>,
+    /// What was counted of them.
+    pub counts: Counts,
+}
+
+/// What was counted of flushes of one kind.
+#[derive(Clone, Default, Debug)]
+pub struct Counts {
+    /// Flushes that the sender did itself.
+    pub flushes: u64,
+    /// Pages of those, of those that named pages.
+    pub pages: u64,
+    /// Those that flushed everything.
+    pub everything: u64,
+    /// How often others were asked.
+    pub asked: u64,
+    /// Nanoseconds from asking to the last answer, where the handlers were recorded.
+    pub waited_ns: u64,
+    /// Nanoseconds of CPU time in the system calls that flushed, or from the faults to the flushes; includes the waiting.
+    pub called_ns: u64,
+    /// Who was interrupted, by process name and thread name.
+    pub interrupted: BTreeMap<(Name, Name), Interrupted>,
+}
+
+/// How often somebody was interrupted.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Interrupted {
+    /// Times.
+    pub times: u64,
+    /// Nanoseconds in the handler, its entry and exit not counted.
+    pub took_ns: u64,
+}
+
+impl Counts {
+    /// How often anybody was interrupted, and how long that took.
+    #[must_use]
+    pub fn interruptions(&self) -> Interrupted {
+        self.interrupted.values().fold(Interrupted::default(), |sum, one| Interrupted {
+            times: sum.times + one.times,
+            took_ns: sum.took_ns + one.took_ns,
+        })
+    }
+
+    /// What all of them cost, in nanoseconds: the senders' time in their calls, and the others' in the handlers.
+    #[must_use]
+    pub fn cost_ns(&self) -> u64 {
+        self.called_ns.max(self.waited_ns) + self.interruptions().took_ns
+    }
+
+    /// Adds those of another row.
+    pub fn add(&mut self, other: &Self) {
+        self.flushes += other.flushes;
+        self.pages += other.pages;
+        self.everything += other.everything;
+        self.asked += other.asked;
+        self.waited_ns += other.waited_ns;
+        self.called_ns += other.called_ns;
+        for (who, interrupted) in &other.interrupted {
+            let sum = self.interrupted.entry(*who).or_default();
+            sum.times += interrupted.times;
+            sum.took_ns += interrupted.took_ns;
+        }
+    }
+}
+
+/// How much of a trace could be attributed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Attribution {
+    /// Flushes that a thread did of its own or asked for: each event counts.
+    pub shootdowns: u64,
+    /// Those whose purpose is known.
+    pub with_purpose: u64,
+    /// Those whose purpose and memory are known, or whose purpose is the kernel's own and has no one kind of memory.
+    pub attributed: u64,
+    /// Flushes that a CPU did because another asked.
+    pub answers: u64,
+    /// Those whose sender is known.
+    pub with_sender: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    owner: Owner,
+    why: Why,
+    mapping: Mapping,
+    site: Option<Site>,
+}
+
+/// Who flushes, why, what, and whom it interrupts.
+#[derive(Default)]
+pub struct Blame {
+    only_thread: Option<i32>,
+    span_ns: Option<(u64, u64)>,
+    cpus: u32,
+    people: People,
+    times: Times,
+    spaces: Spaces,
+    doings: Doings,
+    sites: Sites,
+    rows: IndexMap<Key, Counts, FxBuildHasher>,
+    requests: Requests<usize>,
+    /// Whether a CPU is in a call that another asked for; empty if the recording has no such calls.
+    calls: FxHashMap<u32, bool>,
+    attribution: Attribution,
+}
+
+impl Blame {
+    /// Counts the flushes of one thread alone.
+    #[must_use]
+    pub fn of_thread(tid: i32) -> Self {
+        Self { only_thread: Some(tid), ..Self::default() }
+    }
+
+    /// Adds an event; `names` are those of its source.
+    pub fn add(&mut self, event: &Event, names: &Names) {
+        let (first, last) = self.span_ns.unwrap_or((event.time_ns, event.time_ns));
+        self.span_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
+        if let EventKind::Map { .. } = event.kind {
+            // The recorder's own word, which says nothing of who runs.
+            if self.doings.is_in_exec(event.tid) {
+                self.spaces.told_of_next(event, names);
+            } else {
+                self.spaces.told(event, names);
+            }
+            return;
+        }
+        self.cpus = self.cpus.max(event.cpu.saturating_add(1));
+        let owner = self.people.meet(event);
+        self.times.runs(event.cpu, event.tid, owner, event.time_ns);
+        match event.kind {
+            EventKind::TlbFlush { reason, size } => self.flush(event, owner, (reason, size), names),
+            EventKind::CallQueue { csd, .. } => self.requests.queue(event.cpu, event.tid, csd),
+            EventKind::CallRun { edge, csd, .. } => {
+                self.calls.insert(event.cpu, edge == Edge::Begin && csd != 0);
+                if csd != 0 {
+                    self.handle(event, owner, edge, csd);
+                }
+            }
+            EventKind::Switch { next, next_comm, .. } => {
+                self.requests.is_over(event.cpu);
+                self.times.runs(event.cpu, next, self.people.owner(next, next_comm), event.time_ns);
+            }
+            _ => self.follow(event, owner),
+        }
+    }
+
+    /// What a thread does that may lead to flushes.
+    fn follow(&mut self, event: &Event, owner: Owner) {
+        let cpu_ns = || self.times.of_thread(event.tid, event.cpu, event.time_ns);
+        match event.kind {
+            EventKind::Enter { call, args } => {
+                self.requests.is_over(event.cpu);
+                self.doings.enter(event.tid, call, &args, &self.spaces, owner.pid, cpu_ns());
+                self.spaces.entered(owner.pid, call, &args);
+            }
+            EventKind::Leave { call, result } => {
+                self.requests.is_over(event.cpu);
+                let Some(left) = self.doings.leave(event.tid, call) else { return };
+                if let Some((row, since_ns)) = left.row {
+                    self.rows[row].called_ns += cpu_ns().saturating_sub(since_ns);
+                }
+                self.spaces.left(owner.pid, call, &left.args, result);
+            }
+            EventKind::Fault { address, error_code, .. } => {
+                self.requests.is_over(event.cpu);
+                self.doings.fault(event, address, error_code, &self.spaces, owner.pid, cpu_ns());
+            }
+            EventKind::Fork { child, .. } => {
+                self.doings.begins(child);
+                if self.doings.copies_memory(event.tid) {
+                    self.spaces.copied(owner.pid, child);
+                } else {
+                    self.spaces.shared(owner.pid, child);
+                }
+            }
+            EventKind::Exec { tid, .. } => {
+                self.spaces.replaced(tid);
+                self.sites.forget(tid);
+            }
+            EventKind::Exit { tid, .. } => {
+                self.doings.ends(tid);
+                if tid == owner.pid {
+                    self.spaces.ended(tid);
+                    self.sites.forget(tid);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn flush(&mut self, event: &Event, owner: Owner, (reason, size): (FlushReason, FlushSize), names: &Names) {
+        use FlushReason::{
+            LocalMmShootdown, LocalShootdown, RemoteSendIpi, RemoteShootdown, RemoteWrongCpu, TaskSwitch,
+        };
+        match reason {
+            TaskSwitch => return,
+            RemoteShootdown | RemoteWrongCpu => {
+                // A program that is just being started flushes its own new space by that name, and nobody asked it.
+                let is_answer = self.calls.get(&event.cpu).copied().unwrap_or(self.calls.is_empty());
+                self.attribution.answers += u64::from(is_answer);
+                self.attribution.with_sender += u64::from(self.requests.running(event.cpu).is_some());
+                return;
+            }
+            LocalShootdown | LocalMmShootdown | RemoteSendIpi => {}
+        }
+        if self.only_thread.is_some_and(|tid| tid != event.tid) {
+            self.requests.is_over(event.cpu);
+            return;
+        }
+        let cpu_ns = self.times.of_thread(event.tid, event.cpu, event.time_ns);
+        let purpose = self.doings.purpose(event, cpu_ns, names);
+        let index = self.row(event, owner, purpose, names);
+        self.doings.flushed(event.tid, index);
+        let counts = &mut self.rows[index];
+        counts.called_ns += purpose.since_fault_ns;
+        if reason == RemoteSendIpi {
+            counts.asked += 1;
+            self.requests.send(event.cpu, event.tid, index, event.time_ns);
+            return;
+        }
+        counts.flushes += 1;
+        match size {
+            FlushSize::Pages(pages) => counts.pages = counts.pages.saturating_add(pages),
+            FlushSize::All => counts.everything += 1,
+        }
+    }
+
+    /// The number of a flush's row.
+    fn row(&mut self, event: &Event, owner: Owner, purpose: Purpose, names: &Names) -> usize {
+        let Purpose { why, mapping, .. } = purpose;
+        let attribution = &mut self.attribution;
+        attribution.shootdowns += 1;
+        attribution.with_purpose += u64::from(why != Why::Unknown);
+        let is_known = mapping != Mapping::Unknown || why.is_the_kernels();
+        attribution.attributed += u64::from(why != Why::Unknown && is_known);
+        let space = self.spaces.get(owner.pid);
+        let site = event.stack.and_then(|stack| self.sites.of(owner.pid, stack, space, names));
+        let mut key = Key { owner, why, mapping, site };
+        if self.rows.len() >= MAX_ROWS && !self.rows.contains_key(&key) {
+            let owner = Owner { pid: OTHERS, program: Names::UNKNOWN };
+            key = Key { owner, why: Why::Unknown, mapping: Mapping::Unknown, site: None };
+        }
+        let entry = self.rows.entry(key);
+        let index = entry.index();
+        entry.or_default();
+        index
+    }
+
+    /// A call that another CPU asked for begins or ends.
+    fn handle(&mut self, event: &Event, owner: Owner, edge: Edge, csd: u64) {
+        let who = (owner.program, event.comm);
+        match edge {
+            Edge::Begin => {
+                if let Some(row) = self.requests.begin(event.cpu, csd, event.time_ns) {
+                    self.rows[row].interrupted.entry(who).or_default().times += 1;
+                }
+            }
+            Edge::End => {
+                if let Some(answered) = self.requests.end(event.cpu, event.time_ns) {
+                    let counts = &mut self.rows[answered.of];
+                    counts.waited_ns += answered.waited_ns;
+                    counts.interrupted.entry(who).or_default().took_ns += answered.took_ns;
+                }
+            }
+        }
+    }
+
+    /// Everything that was counted, the dearest first.
+    #[must_use]
+    pub fn rows(&self) -> Vec<BlameRow> {
+        let row = |(key, counts): (&Key, &Counts)| BlameRow {
+            owner: key.owner,
+            why: key.why,
+            mapping: key.mapping,
+            caller: key.site.map(|site| self.sites.text(site).to_owned()),
+            counts: counts.clone(),
+        };
+        let mut rows: Vec<_> = self.rows.iter().map(row).collect();
+        rows.sort_by_key(|row| (std::cmp::Reverse((row.counts.cost_ns(), row.counts.flushes)), row.owner));
+        rows
+    }
+
+    /// CPU time by process and program, in nanoseconds; without the idle time.
+    #[must_use]
+    pub fn cpu_ns(&self) -> FxHashMap<Owner, u64> {
+        self.times.owners(self.span_ns.map_or(0, |(_, last)| last))
+    }
+
+    /// From the first event to the last, in nanoseconds.
+    #[must_use]
+    pub fn length_ns(&self) -> u64 {
+        self.span_ns.map_or(0, |(first, last)| last - first)
+    }
+
+    /// CPUs that recorded anything.
+    #[must_use]
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
+    /// How much of it could be attributed.
+    #[must_use]
+    pub fn attribution(&self) -> Attribution {
+        self.attribution
+    }
+}

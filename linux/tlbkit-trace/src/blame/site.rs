@@ -1,0 +1,112 @@
+//! Who called: the functions of the program that led to a flush, innermost first.
+
+use super::elf::Functions;
+use super::mapping::Space;
+use crate::names::{Code, Name, Names, StackId};
+use rustc_hash::FxHashMap;
+use std::path::Path;
+
+/// Functions that a site is named by.
+const FRAMES: usize = 4;
+/// Files whose functions are kept: more than any program maps.
+const MAX_FILES: usize = 1 << 10;
+/// Sites that are kept.
+const MAX_SITES: usize = 1 << 17;
+
+/// Processes whose sites are kept.
+const MAX_PROCESSES: usize = 1 << 12;
+
+/// Where the kernel is entered: what lies further out is the program's.
+const ENTRIES: [&str; 4] = ["entry_SYSCALL_64_after_hwframe", "asm_", "ret_from_fork", "entry_SYSCALL_compat"];
+
+/// A site, by its number in [`Sites`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Site(u32);
+
+/// The sites of a trace.
+#[derive(Default)]
+pub(super) struct Sites {
+    texts: indexmap::IndexSet<Box<str>>,
+    known: FxHashMap<i32, FxHashMap<StackId, Option<Site>>>,
+    files: FxHashMap<Name, Functions>,
+}
+
+impl Sites {
+    /// The site of a stack in this process; none without frames of the program.
+    pub(super) fn of(&mut self, pid: i32, stack: StackId, space: Option<&Space>, names: &Names) -> Option<Site> {
+        if let Some(&site) = self.known.get(&pid).and_then(|known| known.get(&stack)) {
+            return site;
+        }
+        let frames = names.stack(stack);
+        let entry = frames.iter().rposition(|&frame| is_entry(frame, names));
+        let is_users = |code: &&Code| code.name().is_some() || code.get() < 1 << 47;
+        let own = frames[entry.map_or(0, |entry| entry + 1)..].iter();
+        // Without an entry the names could be the kernel's.
+        let own: Vec<_> = own.filter(is_users).filter(|code| entry.is_some() || code.name().is_none()).collect();
+        // Without frame pointers the walk ends somewhere: what lies in no memory of the program is no caller.
+        let is_there =
+            |code: &&&Code| code.name().is_some() || space.is_none_or(|space| space.find(code.get()).is_some());
+        let inner = own.first().copied();
+        let own = inner.into_iter().chain(own.iter().skip(1).take_while(is_there).copied());
+        let texts: Vec<_> = own.take(FRAMES).map(|&code| self.function(code, space, names)).collect();
+        let site = (!texts.is_empty() && self.texts.len() < MAX_SITES)
+            .then(|| Site(self.texts.insert_full(texts.join(" < ").into()).0 as u32));
+        if self.known.len() >= MAX_PROCESSES {
+            self.known.clear();
+        }
+        self.known.entry(pid).or_default().insert(stack, site);
+        site
+    }
+
+    /// A process has other memory from now on, or its number is another's.
+    pub(super) fn forget(&mut self, pid: i32) {
+        self.known.remove(&pid);
+    }
+
+    pub(super) fn text(&self, site: Site) -> &str {
+        self.texts.get_index(site.0 as usize).map_or("?", |text| text)
+    }
+
+    fn function(&mut self, code: Code, space: Option<&Space>, names: &Names) -> String {
+        if code.name().is_some() {
+            return names.code(code);
+        }
+        let Some((file, offset)) = space.and_then(|space| space.place_in_file(code.get())) else {
+            return names.code(code);
+        };
+        if self.files.len() >= MAX_FILES && !self.files.contains_key(&file) {
+            self.files.clear();
+        }
+        let functions = self.files.entry(file).or_insert_with(|| Functions::of_file(Path::new(names.text(file))));
+        let of_file = || {
+            let short = names.text(file).rsplit('/').next().unwrap_or("?");
+            format!("{short}+{offset:#x}")
+        };
+        functions.name(offset).unwrap_or_else(of_file)
+    }
+}
+
+fn is_entry(frame: Code, names: &Names) -> bool {
+    frame.name().is_some_and(|name| ENTRIES.iter().any(|start| names.text(name).starts_with(start)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_site_is_what_lies_outside_the_kernel() {
+        let mut names = Names::default();
+        let kernel = ["flush_tlb_mm_range", "entry_SYSCALL_64_after_hwframe"];
+        let frames = [kernel[0], kernel[1], "mprotect", "main"].map(|text| Code::symbol(names.add(text)));
+        let stack = names.add_stack(&frames).unwrap();
+        let inside = names.add_stack(&frames[..1]).unwrap();
+        let bare = names.add_stack(&[frames[0], frames[1], Code::address(0x1234)]).unwrap();
+        let mut sites = Sites::default();
+        let site = sites.of(1, stack, None, &names).unwrap();
+        assert_eq!(sites.text(site), "mprotect < main");
+        assert_eq!(sites.of(1, inside, None, &names), None);
+        let site = sites.of(1, bare, None, &names).unwrap();
+        assert_eq!(sites.text(site), "0x1234");
+    }
+}

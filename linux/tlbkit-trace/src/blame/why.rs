@@ -1,0 +1,179 @@
+//! What a flush was for, told by the system call, the fault, the thread or the kernel's functions on the stack.
+
+use crate::event::Syscall;
+use crate::names::{Code, Name, Names};
+
+/// What a flush was for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Why {
+    /// A system call but those below.
+    Call(Syscall),
+    /// A system call that has no event of its own; by its name on the stack.
+    OtherCall(Name),
+    /// `madvise` that gives pages back at once.
+    DontNeed,
+    /// `madvise` that lets pages go when memory is short.
+    Free,
+    /// A page table copied for a child.
+    Fork,
+    /// A store to a page that a fork had made shared.
+    CopyAfterFork,
+    /// Any other store to a page that could only be read: the page of zeroes, or one of a private file.
+    CopyOfShared,
+    /// An access to a page that was not there.
+    AbsentPage,
+    /// The kernel looks who uses which memory, or moves it there.
+    NumaBalancing,
+    /// Pages with the same content are merged.
+    SamePageMerging,
+    /// The memory of a control group is at its limit.
+    GroupReclaim,
+    /// Memory is short on the machine.
+    Reclaim,
+    /// Memory is moved together.
+    Compaction,
+    /// Small pages become a huge one, by the kernel's own thread.
+    HugePages,
+    /// Pages of a shared file are made read-only, to be written to their disk.
+    Writeback,
+    /// Nothing says.
+    Unknown,
+}
+
+impl Why {
+    /// Short name for tables.
+    #[must_use]
+    pub fn label(self, names: &Names) -> String {
+        let label = match self {
+            Self::Call(call) => call.label(),
+            Self::OtherCall(name) => names.text(name),
+            Self::DontNeed => "madvise DONTNEED",
+            Self::Free => "madvise FREE",
+            Self::Fork => "fork",
+            Self::CopyAfterFork => "copy on write after fork",
+            Self::CopyOfShared => "copy on write",
+            Self::AbsentPage => "page fault",
+            Self::NumaBalancing => "NUMA balancing",
+            Self::SamePageMerging => "same-page merging",
+            Self::GroupReclaim => "reclaim in a control group",
+            Self::Reclaim => "reclaim",
+            Self::Compaction => "compaction",
+            Self::HugePages => "khugepaged",
+            Self::Writeback => "writeback",
+            Self::Unknown => "unknown",
+        };
+        label.to_owned()
+    }
+
+    /// Whether the kernel does it by itself, to memory of any kind.
+    #[must_use]
+    pub const fn is_the_kernels(self) -> bool {
+        use Why::{Compaction, GroupReclaim, HugePages, NumaBalancing, Reclaim, SamePageMerging, Writeback};
+        matches!(self, Compaction | GroupReclaim | HugePages | NumaBalancing | Reclaim | SamePageMerging | Writeback)
+    }
+
+    /// What a system call with these arguments is for.
+    pub(super) fn of_call(call: Syscall, args: &[u64; 5]) -> Self {
+        match (call, args[2], args[0]) {
+            (Syscall::Madvise, MADV_DONTNEED | MADV_DONTNEED_LOCKED, _) => Self::DontNeed,
+            (Syscall::Madvise, MADV_FREE, _) => Self::Free,
+            (Syscall::Clone, _, flags) if flags & CLONE_VM == 0 => Self::Fork,
+            _ => Self::Call(call),
+        }
+    }
+
+    /// What a fault with this error code is for.
+    pub(super) fn of_fault(error_code: u32, has_forked: bool) -> Self {
+        match (error_code & (PRESENT | WRITE) == PRESENT | WRITE, has_forked) {
+            (true, true) => Self::CopyAfterFork,
+            (true, false) => Self::CopyOfShared,
+            (false, _) => Self::AbsentPage,
+        }
+    }
+
+    /// What a thread of the kernel does, by its name.
+    pub(super) fn of_thread(comm: &str) -> Option<Self> {
+        let found = THREADS.iter().find(|(start, _)| comm.starts_with(start));
+        found.map(|&(_, why)| why)
+    }
+
+    /// What the kernel's functions on the stack do: the first that says it, from the innermost out.
+    pub(super) fn of_stack(frames: &[Code], names: &Names) -> Option<Self> {
+        let mut call = None;
+        for &frame in frames {
+            let Some(name) = frame.name() else { continue };
+            let function = names.text(name);
+            if let Some(&(_, why)) = FUNCTIONS.iter().find(|(start, _)| function.starts_with(start)) {
+                return Some(why);
+            }
+            if function.starts_with(CALL_START) {
+                call = Some(Self::OtherCall(name));
+            }
+        }
+        call
+    }
+}
+
+pub(super) const CLONE_VM: u64 = 0x100;
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+const MADV_DONTNEED_LOCKED: u64 = 24;
+/// Bits of a fault's error code.
+const PRESENT: u32 = 1;
+const WRITE: u32 = 2;
+
+/// How the kernel's functions for system calls begin.
+pub(super) const CALL_START: &str = "__x64_sys_";
+
+/// Threads of the kernel that flush, by the begin of their names.
+const THREADS: [(&str, Why); 5] = [
+    ("ksmd", Why::SamePageMerging),
+    ("kswapd", Why::Reclaim),
+    ("khugepaged", Why::HugePages),
+    ("kcompactd", Why::Compaction),
+    ("kworker", Why::Writeback),
+];
+
+/// Functions that only one purpose has, by the begin of their names; what is met first counts.
+const FUNCTIONS: [(&str, Why); 15] = [
+    ("ksm_", Why::SamePageMerging),
+    ("try_to_merge_", Why::SamePageMerging),
+    ("change_prot_numa", Why::NumaBalancing),
+    ("task_numa_work", Why::NumaBalancing),
+    ("migrate_misplaced", Why::NumaBalancing),
+    ("do_numa_page", Why::NumaBalancing),
+    ("try_to_free_mem_cgroup", Why::GroupReclaim),
+    ("balance_pgdat", Why::Reclaim),
+    ("try_to_free_pages", Why::Reclaim),
+    ("compact_zone", Why::Compaction),
+    ("collapse_huge_page", Why::HugePages),
+    ("khugepaged", Why::HugePages),
+    ("folio_mkclean", Why::Writeback),
+    ("page_mkclean", Why::Writeback),
+    ("dup_mmap", Why::Fork),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_tells_what_no_event_does() {
+        let mut names = Names::default();
+        let codes =
+            ["flush_tlb_mm_range", "change_prot_numa", "task_numa_work"].map(|text| Code::symbol(names.add(text)));
+        assert_eq!(Why::of_stack(&codes, &names), Some(Why::NumaBalancing));
+        let call = names.add("__x64_sys_process_madvise");
+        let codes = [codes[0], Code::address(0xffff_ffff_8100_0000), Code::symbol(call)];
+        assert_eq!(Why::of_stack(&codes, &names), Some(Why::OtherCall(call)));
+        assert_eq!(Why::of_stack(&codes[..1], &names), None);
+    }
+
+    #[test]
+    fn only_stores_to_what_is_there_are_copies() {
+        assert_eq!(Why::of_fault(7, true), Why::CopyAfterFork);
+        assert_eq!(Why::of_fault(7, false), Why::CopyOfShared);
+        assert_eq!(Why::of_fault(6, true), Why::AbsentPage);
+        assert_eq!(Why::of_fault(5, true), Why::AbsentPage);
+    }
+}
