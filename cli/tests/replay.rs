@@ -202,3 +202,36 @@ fn a_compiler_and_an_allocator_recorded_on_the_spot_are_replayed_and_tuned() {
     let silent = rows.iter().find(|row| row["knob"] == "allocator").expect("threads give memory back");
     assert!(silent["low"].as_f64() >= Some(0.0), "silence never costs: {silent}");
 }
+
+/// The value of a quantity in the first row that has it.
+fn value(rows: &[Value], quantity: &str) -> f64 {
+    let row = rows.iter().find(|row| row["quantity"] == quantity).expect(quantity);
+    row["value"].as_f64().unwrap()
+}
+
+#[test]
+fn what_is_asked_about_is_told_apart_from_the_machine() {
+    let all = rows(&["--json", "replay", &shared(BUILD), "--policy", "linux-4.14"]);
+    let own = rows(&["--json", "replay", &shared(BUILD), "--policy", "linux-4.14", "--process", "cc1"]);
+    assert_eq!(value(&own, "cycles: all"), value(&all, "cycles: process cc1"));
+    assert!(value(&own, "cycles: all") < value(&all, "cycles: all"));
+    assert_eq!(value(&own, "local mm shootdown"), value(&all, "local mm shootdown"), "counts are the machine's");
+    let nobody = rows(&["--json", "replay", &shared(BUILD), "--policy", "linux-4.14", "--thread", "999999"]);
+    assert_eq!(value(&nobody, "cycles: all"), 0.0);
+}
+
+#[test]
+fn a_gain_is_of_the_process_and_of_all_programs() {
+    let rows = rows(&["--json", "tune", &shared(STRESS), "--process", "stress-ng-tlb-s"]);
+    let settings: Vec<_> = rows.iter().filter(|row| row["kind"] == "setting").collect();
+    assert!(settings.iter().all(|row| row["about"] == "process stress-ng-tlb-s"), "{rows:?}");
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap();
+    let gains: Vec<_> = settings.iter().filter(|row| number(row, "value").abs() > 1e-6).collect();
+    assert!(!gains.is_empty(), "{rows:?}");
+    for row in gains {
+        assert!(number(row, "of_machine").abs() < number(row, "value").abs(), "a part of a part: {row}");
+    }
+    let text = text(&["tune", &shared(STRESS), "--process", "bash"]);
+    assert!(text.contains("gain, of its CPU time") && text.contains("about process bash"), "{text}");
+    assert!(!text.contains("stress-ng-tlb-s without"), "another program's calls are not its own: {text}");
+}

@@ -60,6 +60,16 @@ impl Chosen {
         self.family.as_ref().map_or_else(|| self.arguments.is_process(pid, name), |family| family.has(pid))
     }
 
+    /// Whether a thread of such a process is meant.
+    pub(crate) fn is_thread(&self, pid: i32, name: &str, tid: i32) -> bool {
+        self.is_process(pid, name) && self.thread().is_none_or(|wanted| wanted == tid)
+    }
+
+    /// Whether it must be told who started whom.
+    pub(crate) fn wants_events(&self) -> bool {
+        self.family.is_some()
+    }
+
     /// The one thread that is meant, if it is one.
     pub(crate) fn thread(&self) -> Option<i32> {
         self.arguments.thread

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use tlbkit_replay::{Agreement, Paging, Prices, Recording, Tally, agreement, read};
+use tlbkit_replay::{Agreement, Bill, Paging, Prices, Recording, Tally, agreement, read_about};
 use tlbkit_sim::machine::Machine;
 
+use super::chosen::{Chosen, ChosenArguments};
 use super::named_run::machine;
 use crate::output::table::grid;
 
@@ -17,6 +18,11 @@ pub(crate) struct TraceArguments {
     pub(crate) trace: PathBuf,
     #[command(flatten)]
     pub(crate) pricing: PricingArguments,
+    #[command(flatten)]
+    pub(crate) chosen: ChosenArguments,
+    /// The command that was recorded, if we did it: asked about where nobody is named.
+    #[arg(skip)]
+    pub(crate) command: Option<i32>,
 }
 
 /// By whom a trace was recorded, and where it is priced.
@@ -35,24 +41,43 @@ pub(crate) struct Trace {
     pub(crate) recording: Recording,
     pub(crate) machine: Machine,
     pub(crate) prices: Prices,
+    /// Whom it is about; none if it is about everybody.
+    pub(crate) about: Option<String>,
     /// The file, for headings.
     pub(crate) name: String,
 }
 
 impl TraceArguments {
     pub(crate) fn read(&self) -> Result<Trace> {
+        self.chosen.check()?;
         let machine = machine(&self.pricing.machine)?;
         let recording = self.recording(Paging::AsRecorded)?;
         let name = self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-        Ok(Trace { recording, prices: Prices::new(&machine), machine, name })
+        let about = Chosen::new(&self.chosen, self.command).words();
+        Ok(Trace { about, recording, prices: Prices::new(&machine), machine, name })
     }
 
     /// The trace read with other pages.
     pub(crate) fn recording(&self, paging: Paging) -> Result<Recording> {
         let name = || self.trace.display().to_string();
-        let recording = read(|| tlbkit_trace::open(&self.trace), paging).with_context(name)?;
+        let chosen = self.chosen().with_context(name)?;
+        let is_asked = |pid: i32, process: &str, tid: i32| chosen.is_thread(pid, process, tid);
+        let recording = read_about(|| tlbkit_trace::open(&self.trace), paging, &is_asked).with_context(name)?;
         ensure!(recording.deduced.spaces > 0, "{}: no event that a replay can use", name());
         Ok(recording)
+    }
+
+    /// Whom it is about, once the trace has told who started whom.
+    fn chosen(&self) -> Result<Chosen, tlbkit_trace::Error> {
+        let mut chosen = Chosen::new(&self.chosen, self.command);
+        if chosen.wants_events() {
+            let mut source = tlbkit_trace::open(&self.trace)?;
+            // What ends this reading ends the next one at the same place.
+            while let Ok(Some(event)) = source.next_event() {
+                chosen.meet(&event);
+            }
+        }
+        Ok(chosen)
     }
 }
 
@@ -61,7 +86,9 @@ impl Trace {
     pub(crate) fn health(&self) -> String {
         let seconds = self.recording.summary.length_ns() as f64 / 1e9;
         let health = format!("{}: {seconds:.3} s, {}", self.name, self.recording.health());
-        [Some(health), self.cut(), self.told()].into_iter().flatten().collect::<Vec<_>>().join("\n")
+        let about =
+            self.about.as_ref().map(|about| format!("about {about}: costs and gains are theirs, counts the machine's"));
+        [Some(health), self.cut(), self.told(), about].into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
 
     /// What the agreement cannot vouch for.
@@ -88,8 +115,44 @@ impl Trace {
     }
 
     /// Cycles that programs had in all.
+    pub(crate) fn machine_cycles(&self, recorder: &Tally) -> f64 {
+        self.cycles(recorder.busy_ns)
+    }
+
+    /// Cycles that those had whom it is about.
     pub(crate) fn cpu_cycles(&self, recorder: &Tally) -> f64 {
-        (recorder.busy_ns as f64 * self.machine.system.frequency_mhz.value / 1e3).max(1.0)
+        self.cycles(if self.about.is_some() { recorder.asked_busy_ns } else { recorder.busy_ns })
+    }
+
+    fn cycles(&self, busy_ns: u64) -> f64 {
+        (busy_ns as f64 * self.machine.system.frequency_mhz.value / 1e3).max(1.0)
+    }
+
+    /// Whose bill it is about.
+    pub(crate) fn billing(&self) -> Billing {
+        if self.about.is_some() { Billing::Asked } else { Billing::Everybody }
+    }
+
+    /// What those cost whom it is about.
+    pub(crate) fn bill(&self, tally: &Tally) -> Bill {
+        self.billing().of(tally)
+    }
+}
+
+/// Whose bill is looked at.
+#[derive(Clone, Copy)]
+pub(crate) enum Billing {
+    Everybody,
+    /// Those whom the reader asks about.
+    Asked,
+}
+
+impl Billing {
+    pub(crate) fn of(self, tally: &Tally) -> Bill {
+        match self {
+            Self::Everybody => tally.bill,
+            Self::Asked => tally.asked_bill(),
+        }
     }
 }
 

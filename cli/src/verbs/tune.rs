@@ -15,6 +15,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 use tlbkit_replay::replay;
 
+use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{PricingArguments, TraceArguments, agreement_table};
@@ -22,7 +23,7 @@ use crate::lab::trial::TrialArguments;
 use crate::lab::watching::Stopping;
 use crate::output::file::check_place;
 use crate::output::table::grid;
-use advice::{Advice, HEAD, Tuned, cells, verdict};
+use advice::{Advice, Tuned, cells, head, verdict};
 use knob::Knob;
 
 /// What to tune for.
@@ -36,6 +37,8 @@ pub(crate) struct TuneArguments {
     trace: Option<PathBuf>,
     #[command(flatten)]
     pricing: PricingArguments,
+    #[command(flatten)]
+    chosen: ChosenArguments,
     /// A report, as one file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -57,7 +60,7 @@ pub(crate) fn execute(arguments: &TuneArguments, format: Format) -> Result<Endin
         return try_best(arguments, format);
     }
     let trace = arguments.trace.clone().context("no trace")?;
-    tell(&tune(arguments, trace)?, arguments, format)?;
+    tell(&tune(arguments, trace, None)?, arguments, format)?;
     Ok(Ending::AsExpected)
 }
 
@@ -68,30 +71,31 @@ fn try_best(arguments: &TuneArguments, format: Format) -> Result<Ending> {
     let stopping = Stopping::listen()?;
     let folder = tempfile::tempdir()?;
     let recorded = folder.path().join("command.tlbtrace");
-    if arguments.trace.is_none() {
-        trying::record(command, &recorded)?;
-    }
+    let pid = if arguments.trace.is_none() { trying::record(command, &recorded)? } else { None };
     if stopping.is_wanted() {
         return Ok(stopping.ending());
     }
-    let tuned = tune(arguments, arguments.trace.clone().unwrap_or(recorded))?;
+    let tuned = tune(arguments, arguments.trace.clone().unwrap_or(recorded), pid)?;
     tell(&tuned, arguments, format)?;
     trying::try_best(&tuned, command, trial, &stopping, format)
 }
 
-/// Replays the trace with each setting.
-fn tune(arguments: &TuneArguments, trace: PathBuf) -> Result<Tuned> {
-    let subject = TraceArguments { trace, pricing: arguments.pricing.clone() };
+/// Replays the trace with each setting; `command` is the process that was recorded for that.
+fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Result<Tuned> {
+    let (pricing, chosen) = (arguments.pricing.clone(), arguments.chosen.clone());
+    let subject = TraceArguments { trace, pricing, chosen, command };
     let recorded_by = policy::parse(&subject.pricing.recorded_by)?;
     let trace = subject.read()?;
     let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine);
     let knobs = knob::all(&trace, recorded_by, &recorder, &subject)?;
     let cpu_cycles = trace.cpu_cycles(&recorder);
     let agreement = trace.agreement(&recorder);
+    let billing = trace.billing();
+    let before = billing.of(&recorder);
     let bar = progress_bar(knobs.len());
     let (deduced, machine, prices) = (&trace.recording.deduced, &trace.machine, &trace.prices);
     let try_it = |knob: Knob| {
-        let gain = recorder.bill.saving(&knob.replay(deduced, machine).bill, prices);
+        let gain = before.saving(&billing.of(&knob.replay(deduced, machine)), prices);
         bar.inc(1);
         Advice::new(knob.setting, gain, cpu_cycles, &agreement)
     };
@@ -125,6 +129,7 @@ fn json(tuned: &Tuned) -> Vec<Value> {
         json!({
             "kind": "setting", "knob": setting.knob, "setting": setting.value, "value": share(gain.value),
             "low": share(gain.low), "high": share(gain.high), "unit": "percent of CPU time",
+            "about": tuned.trace.about, "of_machine": 100.0 * gain.value / tuned.machine_cycles(),
             "worth": worth.label(), "doubt": doubt, "commands": setting.commands, "remark": setting.remark,
             "changes": changes,
         })
@@ -133,7 +138,7 @@ fn json(tuned: &Tuned) -> Vec<Value> {
 }
 
 fn text(tuned: &Tuned) -> String {
-    let table = grid(&HEAD.map(String::from), &cells(tuned));
+    let table = grid(&head(tuned), &cells(tuned));
     let head =
         format!("{}\n\n{}\n{table}\n", tuned.trace.health(), agreement_table(&tuned.trace.agreement(&tuned.recorder)));
     let lines = |(words, commands): (String, &[String])| {

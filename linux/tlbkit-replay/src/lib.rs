@@ -23,6 +23,6 @@ pub use agreement::{Agreement, agreement};
 pub use bill::{Bill, CostItem, CostPart, Estimate, Prices};
 pub use deduce::{Deduced, Held, Paging, Process, Resident};
 pub use machine::{replay, replay_without};
-pub use op::{Cause, Extent, Op, OpKind, Pattern, Space, Taken, Who};
-pub use recording::{Recording, read};
+pub use op::{Cause, Extent, Op, OpKind, Party, Pattern, Space, Taken, Who};
+pub use recording::{Recording, read, read_about};
 pub use tally::{Bounds, Caller, Tally};

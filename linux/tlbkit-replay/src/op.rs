@@ -7,6 +7,15 @@ use tlbkit_trace::{Name, Syscall};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Space(pub u32);
 
+/// Whether something is of those whom the reader asks about.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Party {
+    /// It is; everything is where nobody is named.
+    Asked,
+    /// It is of somebody else.
+    Other,
+}
+
 /// One step on one CPU.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Op {
@@ -16,6 +25,8 @@ pub struct Op {
     pub cpu: u32,
     /// Name of the process that caused it.
     pub comm: Name,
+    /// Whether that is one that the reader asks about.
+    pub party: Party,
     /// What had to be done.
     pub kind: OpKind,
 }
@@ -103,7 +114,7 @@ impl Op {
     /// Who asked for it.
     #[must_use]
     pub const fn who(&self) -> Who {
-        Who { comm: self.comm, pattern: self.pattern() }
+        Who { comm: self.comm, party: self.party, pattern: self.pattern() }
     }
 }
 
@@ -138,6 +149,8 @@ impl Cause {
 pub struct Who {
     /// Name of the thread.
     pub comm: Name,
+    /// Whether the reader asks about it.
+    pub party: Party,
     /// What it asked for; none for switches.
     pub pattern: Option<Pattern>,
 }

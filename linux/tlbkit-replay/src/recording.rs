@@ -35,9 +35,24 @@ impl Recording {
 /// # Errors
 /// If it cannot be read at all.
 pub fn read(open: impl Fn() -> Result<Box<dyn Source>, Error>, paging: Paging) -> Result<Recording, Error> {
+    read_about(open, paging, &|_, _, _| true)
+}
+
+/// The same, where the reader asks about some threads alone: `is_asked` gets the process, the name of its main thread and
+/// the thread. All of the trace is replayed, and what is theirs is told apart.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_about(
+    open: impl Fn() -> Result<Box<dyn Source>, Error>,
+    paging: Paging,
+    is_asked: &dyn Fn(i32, &str, i32) -> bool,
+) -> Result<Recording, Error> {
     let mut people = People::default();
     // What ends this reading ends the next one at the same place.
-    let _ = each(&mut *open()?, |event, _| people.meet(event));
+    let mut first = open()?;
+    let _ = each(&mut *first, |event, _| people.meet(event));
+    people.ask(|pid, comm, tid| is_asked(pid, first.names().text(comm), tid));
     let mut source = open()?;
     let (mut deducer, mut summary) = (Deducer::new(people, paging), Summary::default());
     let cut = each(&mut *source, |event, names| {

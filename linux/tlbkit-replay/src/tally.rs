@@ -1,7 +1,7 @@
 //! What one replay counted.
 
 use crate::bill::Bill;
-use crate::op::Who;
+use crate::op::{Party, Who};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use tlbkit_trace::{FlushReason, FlushSize};
@@ -28,6 +28,8 @@ pub struct Tally {
     pub entries_lost: Bounds,
     /// Time for which programs ran, on all CPUs.
     pub busy_ns: u64,
+    /// The same of those whom the reader asks about.
+    pub asked_busy_ns: u64,
     /// What all of it costs.
     pub bill: Bill,
     /// What each kind of caller cost, by the name of its thread and what it asked for.
@@ -56,6 +58,16 @@ impl Tally {
     #[must_use]
     pub fn sized(&self, reason: FlushReason, size: FlushSize) -> u64 {
         self.flushes.get(&(reason as u8, size)).copied().unwrap_or(0)
+    }
+
+    /// What those cost whom the reader asks about, on all CPUs: what they asked for, and the switches to them.
+    #[must_use]
+    pub fn asked_bill(&self) -> Bill {
+        let mut sum = Bill::default();
+        for (_, caller) in self.by_caller.iter().filter(|(who, _)| who.party == Party::Asked) {
+            sum += &caller.bill;
+        }
+        sum
     }
 
     pub(crate) fn flush(&mut self, reason: FlushReason, size: FlushSize) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tlbkit_replay::{Bill, Bounds, CostItem, CostPart, Estimate, Tally, Who};
+use tlbkit_replay::{Bill, Bounds, CostItem, CostPart, Estimate, Party, Tally, Who};
 
 use crate::lab::trace::Trace;
 
@@ -62,9 +62,10 @@ pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
         rows.push(plain("needed / sent", between(tally.needed_interrupts, sent)));
     }
     rows.push(plain("entries lost", between(tally.entries_lost, 1.0)));
-    rows.extend(ITEMS.map(|(name, item)| plain(name, exactly(tally.bill.count(item) as f64))));
-    rows.extend(CostPart::ALL.map(|part| plain(&cycles(part.label()), tally.bill.cost(part, &trace.prices))));
-    rows.push(plain(&cycles("all"), tally.bill.total(&trace.prices)));
+    let bill = trace.bill(tally);
+    rows.extend(ITEMS.map(|(name, item)| plain(name, exactly(bill.count(item) as f64))));
+    rows.extend(CostPart::ALL.map(|part| plain(&cycles(part.label()), bill.cost(part, &trace.prices))));
+    rows.push(plain(&cycles("all"), bill.total(&trace.prices)));
     rows
 }
 
@@ -75,7 +76,7 @@ fn cycles(what: &str) -> String {
 /// Bills by whatever `key` makes of a caller.
 fn bills(tally: &Tally, key: &dyn Fn(&Who) -> Option<String>) -> BTreeMap<String, Bill> {
     let mut bills: BTreeMap<String, Bill> = BTreeMap::new();
-    for (who, caller) in &tally.by_caller {
+    for (who, caller) in tally.by_caller.iter().filter(|(who, _)| who.party == Party::Asked) {
         if let Some(key) = key(who) {
             *bills.entry(key).or_default() += &caller.bill;
         }

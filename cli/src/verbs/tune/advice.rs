@@ -93,6 +93,11 @@ impl Tuned {
         percent(gain, self.cpu_cycles, Sign::Shown)
     }
 
+    /// Cycles of all programs.
+    pub(super) fn machine_cycles(&self) -> f64 {
+        self.trace.machine_cycles(&self.recorder)
+    }
+
     /// What to try, best first: settings that may gain, of each knob the likeliest, and each change once. Of what the
     /// replay is wrong about it has no word, and a trial has.
     pub(super) fn candidates(&self) -> Vec<&Advice> {
@@ -138,13 +143,22 @@ impl Tuned {
     }
 }
 
-pub(super) const HEAD: [&str; 3] = ["setting", "gain, of CPU time", "worth it"];
+pub(super) fn head(tuned: &Tuned) -> Vec<String> {
+    let own: &[&str] = match tuned.trace.about {
+        Some(_) => &["setting", "gain, of its CPU time", "of all programs'", "worth it"],
+        None => &["setting", "gain, of CPU time", "worth it"],
+    };
+    own.iter().copied().map(String::from).collect()
+}
 
 /// A row a setting.
 pub(super) fn cells(tuned: &Tuned) -> Vec<Vec<String>> {
     let row = |advice: &Advice| {
         let Setting { knob, value, .. } = &advice.setting;
-        vec![format!("{knob} {value}"), tuned.percent(advice.gain), advice.worth.label().to_owned()]
+        let of_all = percent(advice.gain, tuned.machine_cycles(), Sign::Shown);
+        let of_all = tuned.trace.about.as_ref().map(|_| of_all);
+        let first = [format!("{knob} {value}"), tuned.percent(advice.gain)];
+        first.into_iter().chain(of_all).chain([advice.worth.label().to_owned()]).collect()
     };
     tuned.advice.iter().map(row).collect()
 }
@@ -154,7 +168,7 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
     let best = tuned.best();
     let mut verdict = Vec::new();
     if best.iter().all(|advice| advice.worth != Worth::Certainly) {
-        let all = percent(tuned.recorder.bill.total(&tuned.trace.prices), tuned.cpu_cycles, Sign::Absent);
+        let all = percent(tuned.trace.bill(&tuned.recorder).total(&tuned.trace.prices), tuned.cpu_cycles, Sign::Absent);
         let least = 100.0 * WORTH;
         let words =
             format!("Nothing worth changing: no setting is sure to gain {least} % of CPU time. Flushes cost {all}.");

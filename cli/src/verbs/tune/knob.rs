@@ -6,7 +6,7 @@ use anyhow::Result;
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
 use tlbkit_host::Allocator;
 use tlbkit_host::trial::Change as Triable;
-use tlbkit_replay::{Bill, Deduced, Paging, Pattern, Tally, Who, replay, replay_without};
+use tlbkit_replay::{Bill, Deduced, Paging, Party, Pattern, Tally, Who, replay, replay_without};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Name;
 
@@ -169,7 +169,7 @@ fn allocator(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> 
     let is_giving_back = |pattern: &Pattern| gives_back(pattern.cause);
     let mut bills: BTreeMap<Who, Bill> = BTreeMap::new();
     for (who, caller) in &recorder.by_caller {
-        if who.pattern.as_ref().is_some_and(is_giving_back) {
+        if who.party == Party::Asked && who.pattern.as_ref().is_some_and(is_giving_back) {
             *bills.entry(*who).or_default() += &caller.bill;
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::advice::{Advice, HEAD, Tuned, cells, verdict};
+use super::advice::{Advice, Tuned, cells, head, verdict};
 use crate::lab::trace::agreement_cells;
 use crate::output::sheet::{self, Sheet, SheetPart};
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
@@ -20,7 +20,7 @@ pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
     parts.extend([
         SheetPart::Heading("What was tried".into()),
         SheetPart::Plots(vec![ceilings(tuned)]),
-        SheetPart::Table(HEAD.map(String::from).to_vec(), cells(tuned)),
+        SheetPart::Table(head(tuned), cells(tuned)),
         SheetPart::Heading("How far to trust it".into()),
         SheetPart::Table(agreement.0, agreement.1),
     ]);

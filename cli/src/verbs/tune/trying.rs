@@ -20,17 +20,18 @@ const BEST: usize = 3;
 /// What perf may write while the command is recorded.
 const MEGABYTES_MAX: u64 = 1000;
 
-/// Records the command into `output`.
-pub(super) fn record(command: &[OsString], output: &Path) -> Result<()> {
+/// Records the command into `output`; its process.
+pub(super) fn record(command: &[OsString], output: &Path) -> Result<Option<i32>> {
     let available = available(EVENTS)?;
     let subject = WatchArguments::of_command(command);
     // What the command writes goes to standard error, also for a person: it comes once, and is no part of the answer.
     let format = Format::Json;
     let recording =
         Recording { subject: &subject, output, megabytes_max: MEGABYTES_MAX, available: &available, format };
-    let status = recording.make()?.run.status;
+    let run = recording.make()?.run;
+    let status = run.status;
     ensure!(status.is_none_or(|status| status == 0), "the command ended with status {}", status.unwrap_or(0));
-    Ok(())
+    Ok(run.pid)
 }
 
 /// Tries the best settings, and tells which held.

@@ -5,6 +5,7 @@
 //! ever faulted in user mode, called, was forked by one that did, or whose coming made the kernel load a space, is a
 //! program's.
 
+use crate::op::Party;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tlbkit_trace::{Event, EventKind, FaultMode, FlushReason, Name, Names};
 
@@ -33,6 +34,10 @@ pub(crate) struct People {
     execs: FxHashSet<(i32, u64)>,
     /// When each thread loaded a space without being switched to, last.
     loaded: FxHashMap<i32, u64>,
+    /// Whether the reader asks about each thread.
+    parties: FxHashMap<i32, Party>,
+    /// The same of threads of which nothing was recorded but switches.
+    strangers: Option<Party>,
     /// The thread that each CPU has just turned to.
     coming: Vec<i32>,
     /// CPUs that recorded anything.
@@ -81,6 +86,19 @@ impl People {
             }
             _ => {}
         }
+    }
+
+    /// Learns whom the reader asks about, by process, its name, and thread.
+    pub(crate) fn ask(&mut self, is_asked: impl Fn(i32, Name, i32) -> bool) {
+        let party = |pid, comm, tid| if is_asked(pid, comm, tid) { Party::Asked } else { Party::Other };
+        let of = |&tid: &i32| (tid, party(self.process_of(tid), self.name_of(tid, Names::UNKNOWN), tid));
+        self.parties = self.process.keys().map(of).collect();
+        self.strangers = Some(party(0, Names::UNKNOWN, 0));
+    }
+
+    /// Whether the reader asks about a thread.
+    pub(super) fn party(&self, tid: i32) -> Party {
+        self.parties.get(&tid).copied().or(self.strangers).unwrap_or(Party::Asked)
     }
 
     /// Every process, in order of its number.

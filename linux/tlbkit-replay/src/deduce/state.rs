@@ -136,7 +136,8 @@ impl Deducer {
     /// An operation of a thread that is not the event's.
     pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, kind: OpKind) {
         let comm = self.people.name_of(tid, own_name);
-        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, kind });
+        let party = self.people.party(tid);
+        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, party, kind });
     }
 
     pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {

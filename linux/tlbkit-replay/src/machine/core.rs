@@ -1,6 +1,6 @@
 //! What one CPU may hold of each space. It is deduced from the faults and from how long the space has run there.
 
-use crate::op::Who;
+use crate::op::{Party, Who};
 use crate::tally::Bounds;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cell::{Cell, RefCell};
@@ -66,6 +66,8 @@ pub(super) struct Core {
     pub(super) work: Cell<Work>,
     /// A program runs, rather than the idle thread or a thread of the kernel.
     pub(super) is_busy: Cell<bool>,
+    /// Whether the reader asks about the thread that runs.
+    pub(super) party: Cell<Party>,
     /// It is in user mode.
     pub(super) is_user: Cell<bool>,
     /// It is on the way from user mode into the kernel, or back.
@@ -93,6 +95,7 @@ impl Default for Core {
             tags: RefCell::default(),
             work: Cell::default(),
             is_busy: Cell::new(false),
+            party: Cell::new(Party::Asked),
             is_user: Cell::new(false),
             is_crossing: Cell::new(false),
             seen_ns: Cell::new(0),

@@ -116,6 +116,7 @@ impl<'k> Replay<'k> {
         match op.kind {
             OpKind::Run { space } => {
                 core.is_busy.set(true);
+                core.party.set(op.party);
                 cpu.switch_to(self.space(space), &irqs);
             }
             OpKind::Idle => {

@@ -1,7 +1,7 @@
 //! What a replay keeps: its spaces, its CPUs, and what was counted.
 
 use super::core::Core;
-use crate::op::{Space, Who};
+use crate::op::{Party, Space, Who};
 use crate::prices::Capacity;
 use crate::tally::Tally;
 use std::cell::{Cell, RefCell};
@@ -36,7 +36,13 @@ impl<'k> Replay<'k> {
 
     /// Brings a CPU's time up to now.
     pub(super) fn pass(&self, cpu: u32) {
-        self.tally.borrow_mut().busy_ns += self.cores[cpu as usize].pass(self.now_ns.get());
+        let core = &self.cores[cpu as usize];
+        let passed_ns = core.pass(self.now_ns.get());
+        let mut tally = self.tally.borrow_mut();
+        tally.busy_ns += passed_ns;
+        if core.party.get() == Party::Asked {
+            tally.asked_busy_ns += passed_ns;
+        }
     }
 
     /// Who is in the set of the space, as `cpu` sees it.
