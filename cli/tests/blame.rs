@@ -7,8 +7,8 @@ use std::path::Path;
 use command::{run, text};
 use serde_json::Value;
 
-/// One process: its main thread protects four pages 300 times and allows them again, beside one that computes on the other
-/// CPU. Its own threads are all that was recorded, with stacks and with what it had mapped.
+/// One process: its main thread protects four pages 300 times and allows them again, beside one that computes on the
+/// other CPU. Its own threads are all that was recorded, with stacks and with what it had mapped.
 const SERVICE: &str = "service.tlbtrace";
 const BUILD: &str = "build-zlib.script.txt.zst";
 const STRESS: &str = "stress-ng-tlb-shootdown.script.txt.zst";

@@ -38,8 +38,8 @@ pub fn read(open: impl Fn() -> Result<Box<dyn Source>, Error>, paging: Paging) -
     read_about(open, paging, &|_, _, _| true)
 }
 
-/// The same, where the reader asks about some threads alone: `is_asked` gets the process, the name of its main thread and
-/// the thread. All of the trace is replayed, and what is theirs is told apart.
+/// The same, where the reader asks about some threads alone: `is_asked` gets the process, the name of its main thread
+/// and the thread. All of the trace is replayed, and what is theirs is told apart.
 ///
 /// # Errors
 /// As [`read`].

@@ -16,9 +16,10 @@
 //! # }
 //! ```
 //!
-//! By file: `family.rs` (who started whom), `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
+//! By file: `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
 //! `script.rs` and `compact/` (the forms), `open.rs` (which form a file has), `summary/` (counts and histograms),
-//! `blame/` (who flushes, why, and whom it interrupts), `perfetto.rs` (a picture of a window).
+//! `family.rs` (who started whom), `blame/` (who flushes, why, and whom it interrupts), `perfetto.rs` (a picture of a
+//! window).
 #![forbid(unsafe_code)]
 
 pub mod blame;

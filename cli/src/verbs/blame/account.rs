@@ -31,6 +31,13 @@ pub(super) struct Interruption {
     pub(super) program_ns: u64,
 }
 
+impl Interruption {
+    fn new(((whom, by), count): ((String, &str), Interrupted), program_ns: &BTreeMap<&str, u64>) -> Self {
+        let program_ns = program_ns.get(whom.as_str()).copied().unwrap_or(0);
+        Self { whom, by: by.to_owned(), count, program_ns }
+    }
+}
+
 /// A trace's account.
 pub(super) struct Account {
     /// The dearest first.
@@ -92,13 +99,7 @@ impl Account {
         };
         let mut entries: Vec<_> = merged.into_iter().map(entry).collect();
         entries.sort_by_key(|entry| std::cmp::Reverse((entry.counts.cost_ns(), entry.counts.flushes)));
-        let interruption = |((whom, by), count): ((String, &str), Interrupted)| Interruption {
-            program_ns: time_of(&whom),
-            whom,
-            by: by.to_owned(),
-            count,
-        };
-        let mut interruptions: Vec<_> = between.into_iter().map(interruption).collect();
+        let mut interruptions: Vec<_> = between.into_iter().map(|row| Interruption::new(row, &program_ns)).collect();
         interruptions.sort_by_key(|one| std::cmp::Reverse(one.count.times));
         let seconds = blame.length_ns() as f64 / 1e9;
         let cut = cut.map(|error| format!("\nREAD IN PART ({error}): what follows is about the events before"));

@@ -66,7 +66,8 @@ fn attribution(account: &Account) -> String {
     let a = account.attribution;
     let share = |part, whole| percent(part, whole).map_or_else(|| "none".to_owned(), |value| format!("{value:.1} %"));
     let mut text = format!(
-        "Attributed: {} of {} flushes and requests to purpose and memory ({} to a purpose), {} of {} answers to a sender.",
+        "Attributed: {} of {} flushes and requests to purpose and memory ({} to a purpose), \
+         {} of {} answers to a sender.",
         share(a.attributed, a.shootdowns),
         a.shootdowns,
         share(a.with_purpose, a.shootdowns),
@@ -78,7 +79,7 @@ fn attribution(account: &Account) -> String {
         text += "\nThat is little: record by `tlbkit record --stacks`, which tells what is mapped where.";
     }
     if is_low(a.with_sender, a.answers) {
-        text += "\nWho interrupts whom is known in part: it needs csd:csd_queue_cpu and csd:csd_function_entry (Linux 6.4).";
+        text += "\nWho interrupts whom is known in part: it needs csd:csd_queue_cpu and csd:csd_function_entry.";
     }
     if !account.has_stacks && !account.entries.is_empty() {
         text += "\nNo callers: they need a recording with --stacks, of programs with frame pointers.";

@@ -1,7 +1,7 @@
 //! What each thread is at: the system call that it is in, or the fault that it had just before.
 
 use super::mapping::{Mapping, Spaces};
-use super::why::{CLONE_VM, Why};
+use super::why::{CLONE_VM, Past, Why};
 use crate::event::{Event, Syscall};
 use crate::names::{Names, StackId};
 use rustc_hash::FxHashMap;
@@ -99,7 +99,7 @@ impl Doings {
         since_ns: u64,
     ) {
         let has_forked = spaces.get(pid).is_some_and(|space| space.has_forked);
-        let why = Why::of_fault(error_code, has_forked);
+        let why = Why::of_fault(error_code, if has_forked { Past::Forked } else { Past::Alone });
         let mapping = spaces.mapping(pid, address);
         self.thread(event.tid).fault = Some(Fault { why, mapping, time_ns: event.time_ns, since_ns });
     }

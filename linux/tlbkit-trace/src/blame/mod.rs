@@ -3,7 +3,7 @@
 //! [`Blame`] takes events one by one. A flush has no address and names nobody: its thread's system call or fault says
 //! what it is for and which memory it means, the stack says who called, and the requests between CPUs say who had to
 //! answer. Lowest layer first: `mapping` (what is mapped where), `time` (CPU time), `people` (threads and processes),
-//! `why` (purposes), `elf` and `site` (callers), `request` (senders and their handlers), and `doing` (what a thread is at).
+//! `why` (purposes), `elf` and `site` (callers), `request` (senders and their handlers), `doing` (what a thread is at).
 
 mod doing;
 mod elf;
@@ -63,7 +63,7 @@ pub struct Counts {
     pub asked: u64,
     /// Nanoseconds from asking to the last answer, where the handlers were recorded.
     pub waited_ns: u64,
-    /// Nanoseconds of CPU time in the system calls that flushed, or from the faults to the flushes; includes the waiting.
+    /// Nanoseconds of CPU time in the system calls that flushed, or from the faults to the flushes; with the waiting.
     pub called_ns: u64,
     /// Who was interrupted, by process name and thread name.
     pub interrupted: BTreeMap<(Name, Name), Interrupted>,

@@ -83,10 +83,10 @@ impl Why {
     }
 
     /// What a fault with this error code is for.
-    pub(super) fn of_fault(error_code: u32, has_forked: bool) -> Self {
-        match (error_code & (PRESENT | WRITE) == PRESENT | WRITE, has_forked) {
-            (true, true) => Self::CopyAfterFork,
-            (true, false) => Self::CopyOfShared,
+    pub(super) fn of_fault(error_code: u32, past: Past) -> Self {
+        match (error_code & (PRESENT | WRITE) == PRESENT | WRITE, past) {
+            (true, Past::Forked) => Self::CopyAfterFork,
+            (true, Past::Alone) => Self::CopyOfShared,
             (false, _) => Self::AbsentPage,
         }
     }
@@ -112,6 +112,15 @@ impl Why {
         }
         call
     }
+}
+
+/// Whether a process, or its parent, was ever copied by a fork.
+#[derive(Clone, Copy)]
+pub(super) enum Past {
+    /// It was.
+    Forked,
+    /// It was not, or has had another program since.
+    Alone,
 }
 
 pub(super) const CLONE_VM: u64 = 0x100;
@@ -171,9 +180,9 @@ mod tests {
 
     #[test]
     fn only_stores_to_what_is_there_are_copies() {
-        assert_eq!(Why::of_fault(7, true), Why::CopyAfterFork);
-        assert_eq!(Why::of_fault(7, false), Why::CopyOfShared);
-        assert_eq!(Why::of_fault(6, true), Why::AbsentPage);
-        assert_eq!(Why::of_fault(5, true), Why::AbsentPage);
+        assert_eq!(Why::of_fault(7, Past::Forked), Why::CopyAfterFork);
+        assert_eq!(Why::of_fault(7, Past::Alone), Why::CopyOfShared);
+        assert_eq!(Why::of_fault(6, Past::Forked), Why::AbsentPage);
+        assert_eq!(Why::of_fault(5, Past::Forked), Why::AbsentPage);
     }
 }
