@@ -59,6 +59,9 @@ fn describe_kind(event: &Event, source: &dyn Source) -> String {
             format!("queue {cpu} {} {} {csd:#x}", names.code(callsite), names.code(func))
         }
         EventKind::CallRun { edge, func, csd } => format!("run {edge:?} {} {csd:#x}", names.code(func)),
+        EventKind::Map { address, bytes, offset, protection, file } => {
+            format!("map {address:#x} {bytes:#x} {offset:#x} {protection} {}", names.text(file))
+        }
         kind => format!("{kind:?}"),
     }
 }
