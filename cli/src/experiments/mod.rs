@@ -1,8 +1,10 @@
 //! The published results: each has one file of data in `sim/experiments/` and one module here, which says what it runs
 //! and which figures and pictures it makes of the outcomes.
 
+mod arena;
 mod batch;
 mod concurrent;
+mod iterations;
 mod lazy;
 mod pcid;
 mod pti;
@@ -38,13 +40,14 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 6] = [
+pub(crate) const ALL: [Registered; 7] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
     registered!(pti),
     registered!(range),
     registered!(concurrent),
+    registered!(arena),
 ];
 
 impl Registered {

@@ -1,14 +1,11 @@
 //! Document 004: threads that fill and free buffers, under three rules for flushing a range.
 //!
-//! An iteration is a stretch of a run, measured from record to record; the first of each run are dropped, in which
-//! threads start and find their order at the locks. The program draws no random numbers, so runs differ in what they
-//! compute: each has its own user time of a record, evenly from the range that was measured elsewhere. The policies
-//! share these.
+//! The document's iterations are stretches of our runs: see `iterations`.
 
-use anyhow::{Context, Result, ensure};
-use tlbkit_sim::observer::Sample;
-use tlbkit_sim::{Run, RunOutcome};
+use anyhow::{Context, Result};
+use tlbkit_sim::RunOutcome;
 
+use super::iterations::IterationPlan;
 use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedTable;
@@ -57,68 +54,19 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     Ok(produced)
 }
 
-/// How the iterations of the document are made of runs.
-struct IterationPlan {
-    runs: u64,
-    /// Iterations of a run that count.
-    counted: u64,
-    /// Those before them.
-    dropped: u64,
-    iteration_cycles: u64,
-}
-
-impl IterationPlan {
-    fn new(trial: &Trial) -> Result<Self> {
-        let (iterations, runs) = (trial.number("iterations")? as u64, trial.number("runs")? as u64);
-        ensure!(runs > 0 && iterations % runs == 0, "{iterations} iterations do not make {runs} equal runs");
-        Ok(Self {
-            runs,
-            counted: iterations / runs,
-            dropped: trial.number("iterations_dropped")? as u64,
-            iteration_cycles: trial.milliseconds(trial.number("iteration_length")?),
-        })
-    }
-
-    fn run<'l>(&self, trial: &'l Trial, threads: u64, policy: &str, index: u64) -> Result<Run<'l>> {
-        let record_cycles = record_cycles(trial, index, self.runs)?;
-        let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}")];
-        let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
-        let sample_cycles = Some(self.iteration_cycles);
-        Ok(Run { seed: index + 1, limit_cycles, sample_cycles, ..trial.run(policy, trial.workload(&parameters)?)? })
-    }
-
-    /// Records a second of each iteration that counts.
-    fn rates(&self, trial: &Trial, outcome: &RunOutcome) -> Vec<f64> {
-        let start = Sample { cycles: 0, score: 0 };
-        let samples: Vec<_> = std::iter::once(&start).chain(&outcome.samples).skip(self.dropped as usize).collect();
-        let cycles_a_second = trial.milliseconds(1e3) as f64;
-        let rate = |pair: &[&Sample]| {
-            cycles_a_second * (pair[1].score - pair[0].score) as f64 / (pair[1].cycles - pair[0].cycles) as f64
-        };
-        samples.windows(2).map(rate).collect()
-    }
-}
-
 /// All runs by thread count and policy.
 fn outcomes(trial: &Trial, plan: &IterationPlan) -> Result<Vec<Vec<Vec<RunOutcome>>>> {
     let mut runs = Vec::new();
     for threads in THREADS {
         for policy in POLICIES {
             for index in 0..plan.runs {
-                runs.push(plan.run(trial, threads, policy, index)?);
+                runs.push(plan.run(trial, &trial.experiment.setup.workload, threads, policy, index)?);
             }
         }
     }
     let mut outcomes = execute_all(&runs)?.into_iter();
     let mut take = || outcomes.by_ref().take(plan.runs as usize).collect::<Vec<_>>();
     Ok(THREADS.iter().map(|_| POLICIES.iter().map(|_| take()).collect()).collect())
-}
-
-/// The user time of a record in this run: the middle of its share of the range.
-fn record_cycles(trial: &Trial, index: u64, runs: u64) -> Result<u64> {
-    let (low, high) = (trial.number("record_least")?, trial.number("record_most")?);
-    let record_us = low + (high - low) * (index as f64 + 0.5) / runs as f64;
-    Ok(trial.milliseconds(record_us / 1e3))
 }
 
 fn rate(trial: &Trial, plan: &IterationPlan, outcomes: &[RunOutcome]) -> Rate {
@@ -178,35 +126,6 @@ fn gains(trial: &Trial, rates: &[[Rate; 4]]) -> Plot {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::published::read::builtin;
-    use tlbkit_sim::machine::Machine;
-
-    fn trial() -> Trial {
-        let experiment = builtin("range");
-        let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Trial { experiment, machine }
-    }
-
-    #[test]
-    fn runs_cover_the_measured_range_evenly() {
-        let trial = trial();
-        let cycles: Vec<_> = (0..2).map(|index| record_cycles(&trial, index, 2).unwrap()).collect();
-        // A quarter and three quarters of the way from 22.6 to 24.3 us, at 3.4 GHz.
-        assert_eq!(cycles, [78_285, 81_175]);
-    }
-
-    #[test]
-    fn the_document_s_iterations_are_made_of_equal_runs_and_the_first_of_each_are_dropped() {
-        let trial = trial();
-        let plan = IterationPlan::new(&trial).unwrap();
-        assert_eq!(plan.runs * plan.counted, 100);
-        let plan = IterationPlan { runs: 1, counted: 2, dropped: 1, iteration_cycles: trial.milliseconds(1.0) };
-        let outcome = plan.run(&trial, 1, "nowalk", 0).unwrap().execute().unwrap();
-        let rates = plan.rates(&trial, &outcome);
-        assert_eq!((outcome.samples.len(), rates.len()), (3, 2));
-        // Without those of its start, a run of one thread goes at one pace.
-        assert!((rates[0] / rates[1] - 1.0).abs() < 0.001, "{rates:?}");
-    }
 
     #[test]
     fn a_gain_is_over_vanilla() {

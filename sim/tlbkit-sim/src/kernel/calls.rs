@@ -71,7 +71,7 @@ impl Calls {
         kernel.observer().kernel_event(KernelEvent::Syscall);
         kernel.note_progress();
         kernel.enter_kernel();
-        machine.running().advance(machine.costs().syscall);
+        machine.running().advance(machine.shared_cycles(machine.cpu(), machine.costs().syscall));
         let result = body(kernel);
         kernel.return_to_user();
         // What the call made others wait for must not be waited for by a loop of calls.

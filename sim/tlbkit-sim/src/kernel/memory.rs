@@ -16,7 +16,7 @@ impl KernelMemory {
     fn charge(self, cycles: u64) {
         let machine = self.0.machine;
         if let Some(cpu) = machine.running_cpu() {
-            machine.processor(cpu).work(cycles);
+            machine.processor(cpu).work(machine.shared_cycles(cpu, cycles));
         }
     }
 

@@ -44,7 +44,7 @@ impl Kernel {
         self.enter_kernel();
         let cpu = machine.cpu();
         machine.running().charge_to(Cause::Fault);
-        machine.running().advance(machine.costs().page_fault);
+        machine.running().advance(machine.shared_cycles(cpu, machine.costs().page_fault));
         self.observer().begin_range(cpu, process.space().root(), va, 1);
         let access = if access == Access::Write { PagerAccess::Write } else { PagerAccess::Read };
         let fault = if machine.defect().loses_repair() {

@@ -21,6 +21,7 @@ files![
     "skylake-desktop-pti",
     "ivybridge-8thread",
     "haswell-2019",
+    "haswell-4770",
     "sapphire-rapids",
     "zen4",
     "recent-bare",

@@ -235,7 +235,8 @@ quantities! {
         pause_cycles: cycles(),
         /// How long a task runs while others of its CPU wait.
         time_slice_cycles: cycles(),
-        /// What a program's work costs while the sibling thread of its core works, in percent of working alone.
+        /// What work of a program, its faults and calls, and memory that the kernel fills cost while the sibling thread
+        /// of the core works, in percent of working alone.
         smt_busy_percent: amount(100.0, 400.0),
     }
 }

@@ -209,4 +209,10 @@ impl Multiprocessor {
         let is_shared = self.sibling(cpu).is_some_and(|sibling| !self.processors[sibling].is_halted());
         if is_shared { self.costs.smt_percent } else { 100 }
     }
+
+    /// What work of `cycles` costs on the CPU now.
+    #[inline]
+    pub(crate) fn shared_cycles(&self, cpu: usize, cycles: u64) -> u64 {
+        if self.costs.smt_percent == 100 { cycles } else { cycles * self.work_percent(cpu) / 100 }
+    }
 }

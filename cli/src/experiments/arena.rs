@@ -1,0 +1,70 @@
+//! A change of glibc in 2015: threads that fill and free buffers, whose arena is trimmed at each free, or kept.
+
+use anyhow::{Context, Result};
+
+use super::iterations::IterationPlan;
+use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
+use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
+use crate::published::experiment::Value;
+
+const ARENAS: [&str; 2] = ["trimmed", "kept"];
+const THREADS: [u64; 4] = [1, 2, 4, 8];
+const POLICY: &str = "linux";
+/// Which of the thread counts has its outcomes set side by side: one thread a core.
+const COMPARED: usize = 2;
+
+pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+    let plan = IterationPlan::new(trial)?;
+    let workloads = [trial.experiment.setup.workload.as_str(), second_workload(trial)?];
+    let mut produced = Produced::default();
+    let mut means = Vec::new();
+    for (row, threads) in THREADS.into_iter().enumerate() {
+        let mut first_runs = Vec::new();
+        for (arena, workload) in ARENAS.into_iter().zip(workloads) {
+            let runs = (0..plan.runs).map(|index| plan.run(trial, workload, threads, POLICY, index));
+            let outcomes = execute_all(&runs.collect::<Result<Vec<_>>>()?)?;
+            let rates: Vec<_> =
+                outcomes.iter().map(|outcome| mean_and_deviation(&plan.rates(trial, outcome)).0).collect();
+            let mean = mean_and_deviation(&rates).0;
+            let figure = trial.figure(&format!("rate, threads {threads}, {arena}"), mean)?;
+            produced.figures.push(figure.over(&rates));
+            means.push((arena, threads, mean));
+            first_runs.extend(outcomes.into_iter().next().map(|outcome| (arena, outcome)));
+        }
+        if row == COMPARED {
+            produced.compared.push(trial.compare(&format!("ebizzy of 2015, {threads} threads"), &first_runs));
+        }
+    }
+    produced.plots.push(plot(trial, &means)?);
+    Ok(produced)
+}
+
+/// The workload whose arena is kept.
+fn second_workload(trial: &Trial) -> Result<&str> {
+    match trial.experiment.setup.parameters.get("workload_second").map(|parameter| &parameter.value) {
+        Some(Value::Text(name)) => Ok(name),
+        _ => None.context("the set-up names no second workload"),
+    }
+}
+
+fn plot(trial: &Trial, means: &[(&str, u64, f64)]) -> Result<Plot> {
+    let mut curves = Vec::new();
+    for (tone, arena) in ARENAS.into_iter().enumerate() {
+        let ours = means.iter().filter(|(of, ..)| *of == arena);
+        let point = |threads: u64, y| Point { x: threads as f64, y, spread: None };
+        let published = THREADS
+            .into_iter()
+            .map(|threads| Ok(point(threads, trial.published(&format!("rate, threads {threads}, {arena}"))?)));
+        let curve =
+            |ink, what: &str, points| Curve { label: format!("{arena}, {what}"), ink, tone, draw: Draw::Both, points };
+        curves.push(curve(Ink::Published, "published", published.collect::<Result<_>>()?));
+        curves.push(curve(Ink::Ours, "ours", ours.map(|&(_, threads, mean)| point(threads, mean)).collect()));
+    }
+    Ok(Plot::Chart(Chart {
+        title: "ebizzy: records a second against threads, arena trimmed and kept".into(),
+        about: "Two allocators on four cores of two threads each, published and ours.".into(),
+        x: Axis::new("threads", "", Scale::Around),
+        y: Axis::new("rate", "records/s", Scale::FromZero),
+        curves,
+    }))
+}

@@ -1,0 +1,103 @@
+//! Iterations of a benchmark, as stretches of runs: measured from unit to unit, without the first of each run, in which
+//! threads start and find their order at the locks.
+//!
+//! ebizzy draws no random numbers, so runs differ in what they compute: each has its own user time of a record, evenly
+//! from the range that was measured. Runs of one index share it, whatever their policy.
+
+use anyhow::{Result, ensure};
+use tlbkit_sim::observer::Sample;
+use tlbkit_sim::{Run, RunOutcome};
+
+use super::trial::Trial;
+
+/// How the iterations of the document are made of runs.
+pub(super) struct IterationPlan {
+    pub(super) runs: u64,
+    /// Iterations of a run that count.
+    pub(super) counted: u64,
+    /// Those before them.
+    dropped: u64,
+    iteration_cycles: u64,
+}
+
+impl IterationPlan {
+    pub(super) fn new(trial: &Trial) -> Result<Self> {
+        let (iterations, runs) = (trial.number("iterations")? as u64, trial.number("runs")? as u64);
+        ensure!(runs > 0 && iterations % runs == 0, "{iterations} iterations do not make {runs} equal runs");
+        Ok(Self {
+            runs,
+            counted: iterations / runs,
+            dropped: trial.number("iterations_dropped")? as u64,
+            iteration_cycles: trial.milliseconds(trial.number("iteration_length")?),
+        })
+    }
+
+    /// The run of this index: `threads` of the workload called `name` under `policy`.
+    pub(super) fn run<'l>(
+        &self,
+        trial: &'l Trial,
+        name: &str,
+        threads: u64,
+        policy: &str,
+        index: u64,
+    ) -> Result<Run<'l>> {
+        let record_cycles = record_cycles(trial, index, self.runs)?;
+        let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}")];
+        let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
+        let sample_cycles = Some(self.iteration_cycles);
+        let workload = trial.workload_called(name, &parameters)?;
+        Ok(Run { seed: index + 1, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
+    }
+
+    /// Records a second of each iteration that counts.
+    pub(super) fn rates(&self, trial: &Trial, outcome: &RunOutcome) -> Vec<f64> {
+        let start = Sample { cycles: 0, score: 0 };
+        let samples: Vec<_> = std::iter::once(&start).chain(&outcome.samples).skip(self.dropped as usize).collect();
+        let cycles_a_second = trial.milliseconds(1e3) as f64;
+        let rate = |pair: &[&Sample]| {
+            cycles_a_second * (pair[1].score - pair[0].score) as f64 / (pair[1].cycles - pair[0].cycles) as f64
+        };
+        samples.windows(2).map(rate).collect()
+    }
+}
+
+/// The user time of a record in this run: the middle of its share of the range.
+fn record_cycles(trial: &Trial, index: u64, runs: u64) -> Result<u64> {
+    let (low, high) = (trial.number("record_least")?, trial.number("record_most")?);
+    let record_us = low + (high - low) * (index as f64 + 0.5) / runs as f64;
+    Ok(trial.milliseconds(record_us / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::published::read::builtin;
+    use tlbkit_sim::machine::Machine;
+
+    fn trial() -> Trial {
+        let experiment = builtin("range");
+        let machine = Machine::builtin(&experiment.setup.machine).unwrap();
+        Trial { experiment, machine }
+    }
+
+    #[test]
+    fn runs_cover_the_measured_range_evenly() {
+        let trial = trial();
+        let cycles: Vec<_> = (0..2).map(|index| record_cycles(&trial, index, 2).unwrap()).collect();
+        // A quarter and three quarters of the way from 22.6 to 24.3 us, at 3.4 GHz.
+        assert_eq!(cycles, [78_285, 81_175]);
+    }
+
+    #[test]
+    fn the_document_s_iterations_are_made_of_equal_runs_and_the_first_of_each_are_dropped() {
+        let trial = trial();
+        let plan = IterationPlan::new(&trial).unwrap();
+        assert_eq!(plan.runs * plan.counted, 100);
+        let plan = IterationPlan { runs: 1, counted: 2, dropped: 1, iteration_cycles: trial.milliseconds(1.0) };
+        let outcome = plan.run(&trial, "ebizzy-2013", 1, "nowalk", 0).unwrap().execute().unwrap();
+        let rates = plan.rates(&trial, &outcome);
+        assert_eq!((outcome.samples.len(), rates.len()), (3, 2));
+        // Without those of its start, a run of one thread goes at one pace.
+        assert!((rates[0] / rates[1] - 1.0).abs() < 0.001, "{rates:?}");
+    }
+}
