@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
-use tlbkit_sim::machine::{Code, Machine};
+use tlbkit_sim::machine::Machine;
 use tlbkit_sim::{Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
@@ -37,15 +37,15 @@ pub(crate) struct Trial {
 }
 
 impl Trial {
-    /// The policy that the experiment calls `id`, and whose instructions it is charged with.
-    fn policy(&self, id: &str) -> Result<(Policy, Code)> {
+    /// The policy that the experiment calls `id`, and the preset that it starts from.
+    fn policy(&self, id: &str) -> Result<(Policy, &str)> {
         let choices = &self.experiment.setup.policies;
         let choice = choices.iter().find(|choice| choice.id == id).with_context(|| format!("no policy {id}"))?;
         let mut policy = policy::parse(&choice.preset)?;
         for (key, value) in &choice.settings {
             policy.set(key, value).map_err(|error| anyhow::anyhow!("policy {id}: {error}"))?;
         }
-        Ok((policy, policy::code(&choice.preset)))
+        Ok((policy, &choice.preset))
     }
 
     /// A number of the set-up.
@@ -71,11 +71,12 @@ impl Trial {
         workload(name, &of_setup.chain(settings.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// A run on the experiment's machine under the policy that it calls `policy`; without a limit unless the caller
-    /// sets one.
+    /// A run on the experiment's machine under the policy that it calls `policy`, charged with the instructions of the
+    /// kernel of its preset, which reads files as that kernel does; without a limit unless the caller sets one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
-        let (policy, code) = self.policy(policy)?;
-        Ok(Run { code, ..Run::new(&self.machine, policy, workload) })
+        let (policy, preset) = self.policy(policy)?;
+        let (code, file_reads) = (policy::code(preset), policy::file_reads(preset));
+        Ok(Run { code, file_reads, ..Run::new(&self.machine, policy, workload) })
     }
 
     /// Cycles of so many simulated milliseconds.

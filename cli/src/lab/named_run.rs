@@ -53,6 +53,7 @@ impl NamedRun {
         run.code = policy::code(&self.policy);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
+        run.file_reads = policy::file_reads(&self.policy);
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
         run.limit_cycles = Some(limit_cycles).filter(|_| !workload.ends_by_itself());
         run.execute().with_context(|| format!("{} under {}", self.workload, self.policy))

@@ -2,6 +2,7 @@
 
 use anyhow::{Result, anyhow};
 use tlbkit::{Policy, TextError};
+use tlbkit_sim::FileReads;
 use tlbkit_sim::machine::Code;
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
@@ -17,9 +18,23 @@ pub(crate) fn code(text: &str) -> Code {
     Code::of_preset(text.split(':').next().unwrap_or_default())
 }
 
+/// Through what the kernel of the preset that `text` names reads files: NetBSD's map windows, the others read their map
+/// of all memory. It is no field of the policy, as the protocol only sees the flushes.
+pub(crate) fn file_reads(text: &str) -> FileReads {
+    if text.starts_with("netbsd-") { FileReads::Windows } else { FileReads::DirectMap }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_netbsd_s_presets_read_files_through_windows() {
+        for preset in tlbkit::PRESETS {
+            let expected = if preset.name.contains("netbsd") { FileReads::Windows } else { FileReads::DirectMap };
+            assert_eq!(file_reads(&format!("{}:lazy=off", preset.name)), expected, "{}", preset.name);
+        }
+    }
 
     #[test]
     fn what_is_wrong_is_said_in_one_line() {

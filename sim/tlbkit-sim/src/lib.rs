@@ -27,6 +27,6 @@ pub mod observer;
 pub mod run;
 
 pub use error::RunError;
-pub use kernel::Pressure;
+pub use kernel::{FileReads, Pressure};
 pub use multiprocessor::Defect;
 pub use run::{Run, RunOutcome};

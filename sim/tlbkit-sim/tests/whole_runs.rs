@@ -4,7 +4,7 @@ use tlbkit::{Policy, Tags};
 use tlbkit_sim::Defect;
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::observer::Cause;
-use tlbkit_sim::{Run, RunError, RunOutcome};
+use tlbkit_sim::{FileReads, Run, RunError, RunOutcome};
 use tlbkit_workloads::Workload;
 
 fn workload(name: &str) -> Workload {
@@ -228,4 +228,48 @@ fn a_machine_that_loses_interrupts_gets_stuck_and_says_where() {
 fn an_impossible_number_of_cpus_is_refused() {
     let machine = server();
     assert_eq!(run_on(&machine, "madvise1", 0).execute(), Err(RunError::Cpus(0)));
+}
+
+#[test]
+fn files_cost_flushes_only_where_they_are_read_through_windows() {
+    let machine = server();
+    let mut build = workload("buildsh");
+    build.set("rounds=2").unwrap();
+    let interrupts = |file_reads| {
+        let run = Run { workload: build, file_reads, cpus: 4, ..Run::new(&machine, policy("linux-6.18"), build) };
+        execute(&run).flushes.interrupts.done
+    };
+    let (directly, through_windows) = (interrupts(FileReads::DirectMap), interrupts(FileReads::Windows));
+    assert!(directly * 10 < through_windows, "{directly} of {through_windows}");
+}
+
+/// Two threads of one core: each one's work, its faults and the pages zeroed for it take longer. One thread alone is as
+/// fast as on a core of its own, although the other thread of its core has never run.
+#[test]
+fn a_busy_sibling_slows_work_and_faults_and_an_idle_one_nothing() {
+    let outcome = |threads: u32, percent: f64| {
+        let mut machine = Machine::builtin("haswell-4770").unwrap();
+        machine.software.smt_busy_percent.value = percent;
+        let mut ebizzy = workload("ebizzy-arena-old");
+        for setting in [format!("threads={threads}"), "rounds=20".into(), "chunks=1".into()] {
+            ebizzy.set(&setting).unwrap();
+        }
+        execute(&Run { workload: ebizzy, cpus: 2, ..Run::new(&machine, policy("linux-4.13"), ebizzy) })
+    };
+    assert_eq!(outcome(1, 175.0), outcome(1, 100.0));
+    let (slowed, alone) = (outcome(2, 175.0), outcome(2, 100.0));
+    for cause in [Cause::User, Cause::Fault] {
+        let ratio = slowed.cycles(cause) as f64 / alone.cycles(cause) as f64;
+        assert!((1.5..1.8).contains(&ratio), "{cause:?}: {ratio}");
+    }
+}
+
+#[test]
+fn a_timed_run_of_many_cpus_ends_however_long_its_tasks_take_to_end() {
+    let machine = server();
+    for name in ["netperf", "memcache"] {
+        let run = Run { limit_cycles: Some(5_000_000), policy: policy("linux-6.18"), ..run_on(&machine, name, 1024) };
+        let outcome = run.execute();
+        assert!(outcome.is_ok(), "{name}: {}", outcome.unwrap_err());
+    }
 }

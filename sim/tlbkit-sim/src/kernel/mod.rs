@@ -4,7 +4,7 @@
 //! | file | what |
 //! |---|---|
 //! | `calls` | [`tlbkit_workloads::Os`], and the tasks that call it |
-//! | `window` | reading files through windows of the kernel's own addresses |
+//! | `window`, `file_reads` | reading files, and through what |
 //! | `programs` | a program's loads, stores and computing |
 //! | `sched` | switching, blocking, waking, idling |
 //! | `spaces` | making and ending processes |
@@ -14,6 +14,7 @@
 //! | `task` | processes and tasks |
 
 mod calls;
+mod file_reads;
 mod memory;
 mod phys;
 mod programs;
@@ -26,6 +27,7 @@ mod task;
 mod tests;
 mod window;
 
+pub use file_reads::FileReads;
 pub(crate) use phys::Phys;
 pub use phys::Pressure;
 pub(crate) use state::Kernel;

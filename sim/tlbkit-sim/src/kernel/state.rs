@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use tlbkit_pmap::KernelMap;
 
+use super::file_reads::FileReads;
 use super::phys::Phys;
 use super::queues::{Queues, Running};
 use super::task::{Process, Task, TaskIndex, Tasks};
@@ -40,8 +41,10 @@ pub(crate) struct Kernel {
     /// The words of the processes' sets of CPUs.
     pub(super) sets: RefCell<Vec<KeptWords>>,
     pub(super) seed: u64,
+    pub(super) file_reads: FileReads,
     channels: RefCell<Vec<ChannelState>>,
     live_tasks: Cell<usize>,
+    started_tasks: Cell<usize>,
     ended_at: Cell<u64>,
     progress_at: Cell<u64>,
     limit_cycles: u64,
@@ -59,6 +62,7 @@ impl Kernel {
         map: &'static KernelMap<'static>,
         seed: u64,
         limit_cycles: Option<u64>,
+        file_reads: FileReads,
     ) -> Self {
         Self {
             machine,
@@ -69,8 +73,10 @@ impl Kernel {
             processes: RefCell::default(),
             sets: RefCell::default(),
             seed,
+            file_reads,
             channels: RefCell::default(),
             live_tasks: Cell::new(0),
+            started_tasks: Cell::new(0),
             ended_at: Cell::new(0),
             progress_at: Cell::new(0),
             limit_cycles: limit_cycles.unwrap_or(NEVER),
@@ -115,6 +121,7 @@ impl Kernel {
     pub(super) fn add_task(&self, task: Task) {
         self.tasks.push(task);
         self.live_tasks.set(self.live_tasks.get() + 1);
+        self.started_tasks.set(self.started_tasks.get() + 1);
     }
 
     /// A task ends on the running CPU.
@@ -144,13 +151,14 @@ impl Kernel {
         self.is_over.get()
     }
 
-    /// When a run that does not end is given up: long after its limit, and later with every task that has to end. One
-    /// without a limit takes as long as its rounds, and is given up when nothing comes of them any more.
+    /// When a run that does not end is given up: long after its limit, and later with every task that was started, as
+    /// the last to end may wait for all others: where all tell one CPU of their end, that takes as many turns as there
+    /// are tasks. One without a limit takes as long as its rounds, and is given up when nothing comes of them any more.
     pub(super) fn overdue_at(&self) -> u64 {
         if self.limit_cycles == NEVER {
             return self.progress_at.get().saturating_add(QUIET_CYCLES);
         }
-        let ending = END_CYCLES.saturating_mul(self.live_tasks.get() as u64);
+        let ending = END_CYCLES.saturating_mul(self.started_tasks.get() as u64);
         self.limit_cycles.saturating_mul(4).saturating_add(ending)
     }
 

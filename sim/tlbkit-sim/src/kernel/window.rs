@@ -1,12 +1,12 @@
-//! Reading a file through windows of the kernel's own addresses: mapped, copied from, unmapped, as a buffer cache does.
-//!
-//! All policies read files this way, those of kernels too that would copy through their direct map of all memory.
+//! Reading a file: through the kernel's map of all memory, or through windows of its own addresses, mapped, copied from
+//! and unmapped, as NetBSD's buffer cache does.
 
 use tlbkit::PAGE_BYTES;
 use tlbkit_pmap::Memory;
 use tlbkit_workloads::calls;
 use tlbkit_workloads::pattern::file_pattern;
 
+use super::file_reads::FileReads;
 use super::memory::KernelMemory;
 use super::state::Kernel;
 use crate::error::RunError;
@@ -14,6 +14,23 @@ use crate::error::RunError;
 impl Kernel {
     /// Reads `pages` pages of `file`.
     pub(super) fn read_file(&'static self, file: u32, pages: u64) {
+        match self.file_reads {
+            FileReads::DirectMap => self.read_directly(file, pages),
+            FileReads::Windows => self.read_through_windows(file, pages),
+        }
+    }
+
+    /// The map of all memory is made of large global pages: no entry of it is looked up or missed here.
+    fn read_directly(&'static self, file: u32, pages: u64) {
+        let (machine, memory) = (self.machine, KernelMemory(self));
+        for page in 0..pages {
+            let at = memory.file_page(file, page);
+            machine.running().advance(machine.costs().copy_page);
+            self.check_content(at.0, self.phys.word(at), file_pattern(file, page));
+        }
+    }
+
+    fn read_through_windows(&'static self, file: u32, pages: u64) {
         let (machine, memory) = (self.machine, KernelMemory(self));
         for (first, count) in calls::windows(pages) {
             let here = machine.cpu();
@@ -40,9 +57,12 @@ impl Kernel {
         machine.sync(machine.touch_lookahead());
         let Ok(at) = machine.running().load_as_kernel(va, &self.phys) else { self.fail(RunError::BadAccess { va }) };
         machine.running().advance(machine.costs().copy_page);
-        let found = self.phys.word(at);
+        self.check_content(va, self.phys.word(at), expected);
+    }
+
+    fn check_content(&'static self, va: u64, found: u64, expected: u64) {
         if found != expected {
-            self.fail(RunError::WrongValue { va, found, expected, cpu: machine.cpu() });
+            self.fail(RunError::WrongValue { va, found, expected, cpu: self.machine.cpu() });
         }
     }
 }

@@ -15,7 +15,7 @@ use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
 use crate::machine::{Code, Machine};
-use crate::observer::Observer;
+use crate::observer::{Class, Observer};
 
 /// No CPU: the host itself, before the first cycle and after the last.
 pub(super) const NOBODY: usize = usize::MAX;
@@ -204,9 +204,9 @@ impl Multiprocessor {
         Some(socket * self.cpus_per_socket + (place + half) % (2 * half)).filter(|&it| it < self.cpus())
     }
 
-    /// What work costs on the CPU now, in percent of what it costs while the other thread of the core does nothing.
+    /// What work costs on the CPU now, in percent of what it costs while the other thread of the core idles.
     pub(crate) fn work_percent(&self, cpu: usize) -> u64 {
-        let is_shared = self.sibling(cpu).is_some_and(|sibling| !self.processors[sibling].is_halted());
+        let is_shared = self.sibling(cpu).is_some_and(|sibling| self.processors[sibling].class.get() == Class::Task);
         if is_shared { self.costs.smt_percent } else { 100 }
     }
 

@@ -3,7 +3,7 @@
 use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
-use crate::kernel::Pressure;
+use crate::kernel::{FileReads, Pressure};
 use crate::machine::{Code, Machine};
 use crate::multiprocessor::Defect;
 
@@ -29,6 +29,8 @@ pub struct Run<'m> {
     pub sample_cycles: Option<u64>,
     /// Whether memory is short.
     pub pressure: Pressure,
+    /// Through what the kernel reads files: the protocol's policy says nothing of it.
+    pub file_reads: FileReads,
     /// What the machine loses: nothing, but in tests.
     pub defect: Defect,
 }
@@ -47,6 +49,7 @@ impl<'m> Run<'m> {
             limit_cycles: None,
             sample_cycles: None,
             pressure: Pressure::None,
+            file_reads: FileReads::DirectMap,
             defect: Defect::None,
         }
     }

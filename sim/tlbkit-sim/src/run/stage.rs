@@ -89,7 +89,7 @@ impl Stage {
         let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, run.defect);
         let machine = Keep::new(Box::new(machine));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
-        let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles);
+        let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, run.file_reads);
         let kernel = Keep::new(Box::new(kernel));
         let idle_fibers = Vec::new();
         Ok(Self { idle_fibers, kernel, _machine: machine, _map: map, _states: states, stats, _words: words })
