@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow};
 use std::path::Path;
 use tlbkit::{Accounting, History, Isolation, Policy};
 use tlbkit_sim::machine::Machine;
-use tlbkit_sim::{Run, RunOutcome};
+use tlbkit_sim::{FileReads, Run, RunOutcome};
 
 use super::emulator::{self, Boot, Ended, Threads};
 
@@ -175,6 +175,8 @@ impl Case {
         }
         let mut run = Run::new(&machine, self.policy()?, workload);
         run.cpus = self.cpus as usize;
+        // The kernel does, whatever the policy.
+        run.file_reads = FileReads::Windows;
         Ok(run.execute()?)
     }
 
