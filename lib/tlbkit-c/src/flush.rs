@@ -3,7 +3,7 @@
 use tlbkit::{Scope, Stride, Tables, TlbGather, Translations, VirtAddr};
 
 use crate::gather::{Held, name};
-use crate::machine::{Door, Need, enter};
+use crate::machine::{Door, Need, ThisCpu, enter};
 use crate::space::Space;
 use crate::status::{Status, report};
 use crate::storage::{MachineStorage, Marked, SpaceStorage};
@@ -103,6 +103,37 @@ pub unsafe extern "C" fn tlbkit_flush_range_alone(
     })
 }
 
+/// Calls `f` on the CPU that makes the call, and tells no other: interrupts on or off.
+///
+/// # Safety
+/// The crate's contract for `machine`.
+#[inline(always)]
+unsafe fn here(machine: *const MachineStorage, cpu: u32, f: impl FnOnce(&ThisCpu)) -> Status {
+    report(|| {
+        // SAFETY: the contract.
+        f(unsafe { enter(machine, cpu, Need::Online) }?.cpu());
+        Ok(())
+    })
+}
+
+/// The same for a range: its first address, its pages, their stride.
+///
+/// # Safety
+/// As for [`here`].
+#[inline(always)]
+unsafe fn range_here(
+    machine: *const MachineStorage,
+    cpu: u32,
+    (va, pages, stride): (u64, u32, u32),
+    f: impl FnOnce(&ThisCpu, Pages),
+) -> Status {
+    match Pages::new(va, u64::from(pages), stride) {
+        // SAFETY: the contract.
+        Ok(range) => unsafe { here(machine, cpu, |cpu| f(cpu, range)) },
+        Err(refused) => refused,
+    }
+}
+
 /// Drops what this CPU holds of `pages` translations from `va` on, in the tables that it has loaded: after a fault that
 /// was spurious, or when permission was just widened. It tells no other CPU, so nothing may be freed on the strength of
 /// it, and no permission counts as taken away. Interrupts on or off, preemption off.
@@ -114,13 +145,9 @@ pub unsafe extern "C" fn tlbkit_flush_this_cpu(
     pages: u32,
     stride: u32,
 ) -> Status {
-    report(|| {
-        let range = Pages::new(va, u64::from(pages), stride)?;
-        // SAFETY: the crate's contract.
-        let door = unsafe { enter(machine, cpu, Need::Online) }?;
-        door.cpu().flush_this_cpu(range.va, pages, range.stride);
-        Ok(())
-    })
+    let f = |here: &ThisCpu, range: Pages| here.flush_this_cpu(range.va, pages, range.stride);
+    // SAFETY: the crate's contract.
+    unsafe { range_here(machine, cpu, (va, pages, stride), f) }
 }
 
 /// Drops what this CPU holds of `pages` kernel addresses from `va` on, in every tag, under isolation too. It tells no
@@ -133,35 +160,25 @@ pub unsafe extern "C" fn tlbkit_flush_kernel_this_cpu(
     pages: u32,
     stride: u32,
 ) -> Status {
-    report(|| {
-        let range = Pages::new(va, u64::from(pages), stride)?;
-        // SAFETY: the crate's contract.
-        let door = unsafe { enter(machine, cpu, Need::Online) }?;
-        door.cpu().flush_kernel_on_this_cpu(range.va, pages, range.stride);
-        Ok(())
-    })
+    let f = |here: &ThisCpu, range: Pages| here.flush_kernel_on_this_cpu(range.va, pages, range.stride);
+    // SAFETY: the crate's contract.
+    unsafe { range_here(machine, cpu, (va, pages, stride), f) }
 }
 
 /// Drops all that this CPU holds of the space that is loaded, in both halves under isolation; global entries and other
 /// spaces stay. Otherwise as `tlbkit_flush_this_cpu`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_loaded_this_cpu(machine: *const MachineStorage, cpu: u32) -> Status {
-    report(|| {
-        // SAFETY: the crate's contract.
-        unsafe { enter(machine, cpu, Need::Online) }?.cpu().flush_loaded_on_this_cpu();
-        Ok(())
-    })
+    // SAFETY: the crate's contract.
+    unsafe { here(machine, cpu, ThisCpu::flush_loaded_on_this_cpu) }
 }
 
 /// Drops everything that this CPU holds: every space, both halves, global entries. Otherwise as
 /// `tlbkit_flush_this_cpu`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_all_this_cpu(machine: *const MachineStorage, cpu: u32) -> Status {
-    report(|| {
-        // SAFETY: the crate's contract.
-        unsafe { enter(machine, cpu, Need::Online) }?.cpu().flush_all_on_this_cpu();
-        Ok(())
-    })
+    // SAFETY: the crate's contract.
+    unsafe { here(machine, cpu, ThisCpu::flush_all_on_this_cpu) }
 }
 
 /// Flushes kernel addresses on every CPU, in every space, for a change that frees nothing, or after which the kernel

@@ -43,6 +43,15 @@ impl Presence {
         SpaceId(self.0 & !Self::LAZY)
     }
 
+    /// True if a CPU that shows it must flush before a shootdown of `space` returns. INV-2, the initiator: one in
+    /// the middle of a switch must, since it may have read the old generation. One that runs something else, or holds
+    /// the space lazily, need not: it finds the new generation before it uses the space. Lazy CPUs come first, since
+    /// there are often many.
+    #[inline(always)]
+    pub(crate) fn may_run(self, space: SpaceId) -> bool {
+        !self.is_lazy() && (self == Self::SWITCHING || self == Self::running(space))
+    }
+
     /// True if no program can run here before the CPU has looked at a generation again.
     #[inline(always)]
     pub(crate) const fn is_lazy(self) -> bool {

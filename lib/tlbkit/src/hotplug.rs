@@ -31,7 +31,7 @@ impl Tlb<'_> {
         // Release: as a CPU's own goodbye; partner is the Acquire in `shootdown`. Who still finds it there finds it
         // absent.
         self.online().remove(cpu, Ordering::Release);
-        // Release: as a CPU's own goodbye; partner is the Acquire in `withdraw` and `should_flush_cpu`.
+        // Release: as a CPU's own goodbye; partner is the Acquire in `withdraw` and `first_asked`.
         self.cpus[cpu.0 as usize].presence.store(Presence::ABSENT.0, Ordering::Release);
     }
 }

@@ -12,7 +12,7 @@ use crate::hardware::{Event, Hardware};
 use crate::reason::Reason;
 use crate::request::{Needs, Request};
 use crate::ring::Asked;
-use crate::shootdown::{Others, Then};
+use crate::shootdown::Others;
 use crate::tlb::Cpu;
 
 /// How far a flush has come that was announced.
@@ -61,8 +61,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.state.is_waiting.set(0);
             return None;
         };
-        let words = self.flush_with_responders(translations, request, reason, Then::Return(slot));
-        Some(if words.is_empty() { Ticket::Over } else { Ticket::Asked(self.asked(slot, words)) })
+        let began = self.before_asking(request);
+        let asked = self.ask_any(slot, translations, request);
+        self.after_asking(request, reason, asked.count, began);
+        let (ticket, event) = if asked.count == 0 {
+            (Ticket::Over, Event::FlushEnd)
+        } else {
+            (Ticket::Asked(self.note_issued(slot, asked)), Event::FlushIssued)
+        };
+        self.state.is_waiting.set(0);
+        self.hardware.event(event);
+        Some(ticket)
     }
 
     /// Asks for a flush that was announced, flushes here, and waits.
@@ -77,6 +86,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
         self.assert_here();
         self.assert_not_inside_another();
-        self.flush_with_responders(translations, &request, reason, Then::Wait);
+        self.flush_with_responders(translations, &request, reason);
     }
 }

@@ -55,6 +55,7 @@ mod addr;
 mod address_space;
 mod answer;
 mod asid;
+mod ask;
 mod batch;
 mod cpu_set;
 mod cpu_state;

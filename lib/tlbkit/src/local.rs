@@ -27,6 +27,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if presence == Presence::running(request.space) {
             return self.with_space_of(request.token, |space| self.flush_loaded(space, request, irqs));
         }
+        self.flush_not_running(presence, request, irqs);
+    }
+
+    /// The same for a space that does not run here. Out of line, as all that is not common: so the common case saves no
+    /// register for it.
+    #[inline(never)]
+    fn flush_not_running(&self, presence: Presence, request: &Request<'_>, irqs: &IrqsOff) {
         if presence == Presence::lazy(request.space) {
             // Cheaper than a flush, and it ends the walks as well (C-20): whoever comes back finds a stale slot.
             self.be_made_to_leave(irqs);
@@ -135,17 +142,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// that shall not fault first, for both halves under isolation, and for more pages than the one that faulted.
     pub fn flush_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
         self.assert_here();
-        let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
-        let request = Request {
-            space: SpaceId::KERNEL,
-            token: SpaceToken(0),
-            generation: Generation::NEVER,
-            extent: Extent::Range { start: va, pages },
-            stride,
-            needs: Needs::NOTHING,
-        };
+        let request = self.request_here(va, pages, stride, Needs::NOTHING);
         self.hardware.with_irqs_off(|irqs| {
-            if is_everything {
+            if request.extent == Extent::Everything {
                 // Rare: what a large range of either half costs, once, rather than a decision for each.
                 self.flush_all_and_globals(irqs);
             } else {
@@ -158,16 +157,22 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// for a mapping that only this CPU uses. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_kernel_on_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
         self.assert_here();
-        let is_everything = self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX);
-        let request = Request {
-            space: SpaceId::KERNEL,
-            token: SpaceToken(0),
-            generation: Generation::NEVER,
-            extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
-            stride,
-            needs: Needs::GLOBAL,
-        };
+        let request = self.request_here(va, pages, stride, Needs::GLOBAL);
         self.hardware.with_irqs_off(|irqs| self.flush_kernel(&request, irqs));
+    }
+
+    /// A range that concerns this CPU alone: of no space, and so of no generation.
+    fn request_here(&self, va: VirtAddr, pages: u32, stride: Stride, needs: Needs) -> Request<'static> {
+        let (space, token, generation) = (SpaceId::KERNEL, SpaceToken(0), Generation::NEVER);
+        let is_everything = self.is_everything(pages);
+        let extent = if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } };
+        Request { space, token, generation, extent, stride, needs }
+    }
+
+    /// True if a range of so many pages goes as everything.
+    #[inline(always)]
+    pub(crate) fn is_everything(&self, pages: u32) -> bool {
+        self.tlb.knobs().is_everything(&self.tlb.policy().range, u64::from(pages), u64::MAX)
     }
 
     /// Drops all that this CPU holds of the space that is loaded, in both halves; global entries and other tags stay.
@@ -223,6 +228,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Kernel addresses: in every tag of this CPU. INVLPG reaches them all where they are global, which they are
     /// without isolation unless the caller says otherwise.
+    #[inline(never)]
     fn flush_kernel(&self, request: &Request<'_>, irqs: &IrqsOff) {
         let by_page = !request.needs(Needs::TABLES) && request.extent != Extent::Everything;
         if !by_page {

@@ -41,6 +41,9 @@ impl Needs {
     /// Every CPU of the set is asked, whatever it runs: nobody may touch the space after its answer.
     pub(crate) const EVERYONE: Self = Self(1 << 3);
 
+    /// What asks others than those that use the space.
+    pub(crate) const OF_MORE: Self = Self::GLOBAL.and(Self::TRIM).and(Self::EVERYONE);
+
     #[inline(always)]
     pub(crate) const fn and(self, more: Self) -> Self {
         Self(self.0 | more.0)
@@ -157,6 +160,7 @@ impl<'m> Mailbox<'m> {
     }
 
     /// Writes `request`; `in_use` is read in a CPU's first mailbox alone.
+    #[inline(always)]
     pub(crate) fn post(&self, request: &Request<'_>, in_use: InUse) {
         let (kind, start, count) = match request.extent {
             // The union chooses responders; they need not know it.

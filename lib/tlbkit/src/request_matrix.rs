@@ -49,7 +49,9 @@ const fn inbox_words(cpus: usize) -> usize {
 /// `history`; then whom each CPU waits for with its other mailboxes, side by side, and those mailboxes, a line each.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestMatrix<'k> {
-    words: &'k [AtomicU64],
+    inboxes: &'k [AtomicU64],
+    /// All behind the inboxes.
+    rows: &'k [AtomicU64],
     cpus: usize,
     row_words: usize,
     inbox_words: usize,
@@ -65,8 +67,9 @@ impl<'k> RequestMatrix<'k> {
     /// If `words` are fewer than [`words`](Self::words).
     pub(crate) const fn new(words: &'k [AtomicU64], cpus: usize) -> Self {
         assert!(words.len() >= Self::words(cpus), "the matrix is too small for the CPUs");
-        let row_words = words_for(cpus);
-        Self { words, cpus, row_words, inbox_words: inbox_words(cpus), top_words: top_words(row_words) }
+        let (inbox_words, row_words) = (inbox_words(cpus), words_for(cpus));
+        let (inboxes, rows) = words.split_at(cpus * inbox_words);
+        Self { inboxes, rows, cpus, row_words, inbox_words, top_words: top_words(row_words) }
     }
 
     /// Where `cpu` looks for requests.
@@ -78,22 +81,32 @@ impl<'k> RequestMatrix<'k> {
     /// CPUs that `cpu` still waits for: the truth about the request in its mailbox number `slot`.
     #[inline(always)]
     pub(crate) fn outbox(&self, cpu: CpuId, slot: usize) -> AtomicCpuSet<'k> {
+        self.row(self.row_of(cpu, slot))
+    }
+
+    /// The same where it is a single word: up to 64 CPUs.
+    #[inline(always)]
+    pub(crate) fn outbox_word(&self, cpu: CpuId, slot: usize) -> Option<&'k AtomicU64> {
+        if self.row_words == 1 { self.rows.get(self.row_of(cpu, slot)) } else { None }
+    }
+
+    #[inline(always)]
+    const fn row_of(&self, cpu: CpuId, slot: usize) -> usize {
         let cpu = cpu.0 as usize;
-        self.row(if slot == 0 { cpu } else { self.cpus + ROWS + cpu * (RING - 1) + slot })
+        if slot == 0 { cpu } else { self.cpus + ROWS + cpu * (RING - 1) + slot }
     }
 
     /// CPUs that have not answered a request of `cpu`, in any mailbox.
     pub(crate) fn missing(&self, cpu: CpuId) -> Missing<'k> {
-        let start = self.cpus * self.inbox_words + (self.cpus + 1 + ROWS) * self.row_words;
+        let start = (self.cpus + 1 + ROWS) * self.row_words;
         let others = (RING - 1) * self.row_words;
-        Missing { first: self.outbox(cpu, 0), others: &self.words[start + cpu.0 as usize * others..][..others] }
+        Missing { first: self.outbox(cpu, 0), others: &self.rows[start + cpu.0 as usize * others..][..others] }
     }
 
     /// The mailbox number `slot` of `cpu`, which is not its first.
     pub(crate) fn mailbox(&self, cpu: CpuId, slot: usize) -> Mailbox<'k> {
-        let rows = self.cpus * RING + 1 + ROWS;
-        let start = self.cpus * self.inbox_words + rows * self.row_words;
-        Mailbox::of_words(&self.words[start + (cpu.0 as usize * (RING - 1) + slot - 1) * LINE..])
+        let start = (self.cpus * RING + 1 + ROWS) * self.row_words;
+        Mailbox::of_words(&self.rows[start + (cpu.0 as usize * (RING - 1) + slot - 1) * LINE..])
     }
 
     pub(crate) fn online(&self) -> AtomicCpuSet<'k> {
@@ -101,8 +114,9 @@ impl<'k> RequestMatrix<'k> {
     }
 
     /// A row behind the inboxes.
+    #[inline(never)]
     pub(crate) fn row(&self, row: usize) -> AtomicCpuSet<'k> {
-        AtomicCpuSet::new(&self.words[self.cpus * self.inbox_words + row * self.row_words..][..self.row_words])
+        AtomicCpuSet::new(&self.rows[row * self.row_words..][..self.row_words])
     }
 }
 
@@ -129,14 +143,14 @@ impl Inbox<'_, '_> {
     /// The word at `index` below the top.
     #[inline(always)]
     fn word(&self, index: usize) -> &AtomicU64 {
-        &self.matrix.words[self.start + self.matrix.top_words + index]
+        &self.matrix.inboxes[self.start + self.matrix.top_words + index]
     }
 
     #[inline(never)]
     fn add_on_top(&self, index: usize) -> bool {
         let (top, bit) = split(CpuId(index as u32));
         // Release: the hint comes before it; partner is the Acquire with which the top is taken.
-        self.matrix.words[self.start + top].fetch_or(bit, Ordering::Release) == 0
+        self.matrix.inboxes[self.start + top].fetch_or(bit, Ordering::Release) == 0
     }
 
     /// Leaves the hint again, all of it: the first may be taken already, or whoever was to set the top may have
@@ -165,13 +179,13 @@ impl Inbox<'_, '_> {
         if self.matrix.top_words != 0 {
             return self.take_by_top(f);
         }
-        let words = &self.matrix.words[self.start..][..self.matrix.row_words];
+        let words = &self.matrix.inboxes[self.start..][..self.matrix.row_words];
         words.iter().enumerate().for_each(|(index, word)| take(index, word, &mut f));
     }
 
     #[inline(never)]
     fn take_by_top(&self, mut f: impl FnMut(CpuId)) {
-        for (index, top) in self.matrix.words[self.start..][..self.matrix.top_words].iter().enumerate() {
+        for (index, top) in self.matrix.inboxes[self.start..][..self.matrix.top_words].iter().enumerate() {
             take(index, top, &mut |CpuId(index)| take(index as usize, self.word(index as usize), &mut f));
         }
     }

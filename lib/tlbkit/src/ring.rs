@@ -51,8 +51,18 @@ use crate::cpu_set::first_cpu;
 use crate::cpu_state::Presence;
 use crate::hardware::Hardware;
 use crate::request::{InUse, RING, Request};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use crate::tlb::Cpu;
+
+/// Those that were asked by one mailbox.
+#[derive(Clone, Copy)]
+pub(crate) struct Responders<'k> {
+    /// Words of the outbox in which all of them stand.
+    pub(crate) words: &'k [AtomicU64],
+    /// The index of the first of these words.
+    pub(crate) start: usize,
+    pub(crate) count: u32,
+}
 
 /// A request that was issued: whose it is, in which mailbox, and where in the outbox its responders stand.
 #[derive(Debug)]
@@ -108,30 +118,39 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Writes `request` into this CPU's mailbox `slot`, which is free.
     #[inline(always)]
     pub(crate) fn post(&self, slot: usize, request: &Request<'_>) {
-        let in_use = if self.state.issued.get() == 0 { InUse::FirstAlone } else { InUse::Several };
         if slot == 0 {
-            self.state.first.mailbox().post(request, in_use);
+            self.state.first.mailbox().post(request, self.in_use());
         } else {
-            self.post_in_another(slot, request);
+            self.post_anywhere(slot, request);
         }
     }
 
-    #[cold]
-    fn post_in_another(&self, slot: usize, request: &Request<'_>) {
-        self.state.first.mailbox().tell_of_others();
-        self.tlb.matrix.mailbox(self.id, slot).post(request, InUse::Several);
+    /// The same out of line, for requests that are not common.
+    #[inline(never)]
+    pub(crate) fn post_anywhere(&self, slot: usize, request: &Request<'_>) {
+        let (first, in_use) = (self.state.first.mailbox(), self.in_use());
+        let mailbox = if slot == 0 {
+            first
+        } else {
+            first.tell_of_others();
+            self.tlb.matrix.mailbox(self.id, slot)
+        };
+        mailbox.post(request, in_use);
     }
 
-    /// CPUs were asked by mailbox `slot`, and nobody waits for them yet.
-    pub(crate) fn note_issued(&self, slot: usize) {
+    /// What a first mailbox says of the others: one that is written now is in use only if a request was issued.
+    #[inline(always)]
+    fn in_use(&self) -> InUse {
+        if self.state.issued.get() == 0 { InUse::FirstAlone } else { InUse::Several }
+    }
+
+    /// `responders` were asked by mailbox `slot`, and nobody waits for them yet. Their request, as one to wait for.
+    pub(crate) fn note_issued(&self, slot: usize, responders: Responders<'_>) -> Asked {
         self.state.issued.set(self.state.issued.get() | 1 << slot);
-    }
-
-    /// The request in mailbox `slot`, which was issued, as one to wait for: `words` of its outbox name its responders.
-    pub(crate) fn asked(&self, slot: usize, words: Range<usize>) -> Asked {
         // Relaxed: this CPU alone writes it.
         let turn = self.state.turns[slot].load(Ordering::Relaxed);
-        Asked { cpu: self.id, slot: slot as u32, turn, words: words.start as u32..words.end as u32 }
+        let start = responders.start as u32;
+        Asked { cpu: self.id, slot: slot as u32, turn, words: start..start + responders.words.len() as u32 }
     }
 
     /// A CPU that has not answered `asked`; none if the request is over. It may be another CPU's.

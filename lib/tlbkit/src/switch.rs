@@ -54,7 +54,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn become_lazy(&self) {
         // Release: the program's accesses are over before an initiator may skip this CPU; partner is the Acquire in
-        // `should_flush_cpu`.
+        // `first_asked`.
         self.set_presence(self.presence().as_lazy(), Ordering::Release);
     }
 
@@ -239,7 +239,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.flush_slot(asid, to, newest);
         }
         // Release: CR3 names the new space before an initiator can see that the old one was left; partners are the
-        // Acquire in `should_flush_cpu` and in `settled_presence`.
+        // Acquire in `first_asked` and in `settled_presence`.
         self.set_presence(running, Ordering::Release);
     }
 
@@ -345,7 +345,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.join_kernel_set();
         let is_last = is_owing && self.give_back(token);
         // Release: CR3 names the kernel's tables before an initiator can see it; partners are the Acquire in
-        // `should_flush_cpu` and in `settled_presence`.
+        // `first_asked` and in `settled_presence`.
         self.set_presence(Presence::KERNEL, Ordering::Release);
         if is_last {
             self.hardware.event(Event::LastLazyReference(token));

@@ -10,7 +10,7 @@ use crate::history::choices::LazyReferences;
 use crate::history::state::Counters;
 use crate::knobs::Knobs;
 use crate::owed::Owed;
-use crate::policy::{CpuSetUpkeep, Isolation, Lazy, Policy, Tags};
+use crate::policy::{CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, Tags};
 use crate::request::Needs;
 use crate::request_matrix::RequestMatrix;
 use crate::sync::{AtomicU64, Ordering, const_unless_loom};
@@ -31,6 +31,10 @@ pub(crate) mod flag {
     pub(crate) const AWAITED: u32 = 1 << 4;
     /// No CPU uses tags.
     pub(crate) const UNTAGGED: u32 = 1 << 5;
+    /// An initiator flushes its own TLB before it asks the others.
+    pub(crate) const LOCAL_FIRST: u32 = 1 << 6;
+    /// CPUs that hold a space lazily are asked whatever goes.
+    pub(crate) const LAZY_TOLD: u32 = 1 << 7;
     /// What makes a switch leave its common path.
     pub(crate) const SWITCH: u32 = EXACT_SET | COUNTED | KERNEL_SET;
     /// What a switch to a known slot asks first: of most policies nothing.
@@ -259,8 +263,14 @@ const fn flags_of(policy: &Policy) -> u32 {
     if matches!(policy.lazy, Lazy::Off) {
         flags |= flag::NOT_LAZY;
     }
+    if !matches!(policy.lazy, Lazy::SkipUnlessTablesFreed) {
+        flags |= flag::LAZY_TOLD;
+    }
     if matches!(policy.isolation, Isolation::On) {
         flags |= flag::ISOLATED;
+    }
+    if matches!(policy.local_flush, LocalFlush::BeforeRemote) {
+        flags |= flag::LOCAL_FIRST;
     }
     flags
 }

@@ -34,14 +34,12 @@
 //! otherwise, so a lost interrupt costs time and nothing else. After [`Hardware::patience_rounds`] of that it names
 //! them to [`Hardware::unanswered`], which panics unless the kernel does something better.
 
-use core::ops::Range;
-
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, Missing, first_cpu};
 use crate::hardware::{Event, Hardware, Late};
 use crate::request::RING;
-use crate::ring::Asked;
-use crate::sync::Ordering;
+use crate::ring::{Asked, Responders};
+use crate::sync::{AtomicU64, Ordering};
 use crate::tlb::Cpu;
 
 /// How long a wait has taken.
@@ -53,35 +51,44 @@ struct Waited {
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Waits until every responder, all of them named in `words` of the outbox of mailbox `slot`, has answered; answers
-    /// others meanwhile.
+    /// Waits until all `responders`, who were asked by mailbox `slot`, have answered; answers others meanwhile.
     ///
     /// # Panics
     /// If interrupts are off (INV-7).
-    #[cold]
-    pub(crate) fn wait(&self, slot: usize, words: Range<usize>) {
+    #[inline(always)]
+    pub(crate) fn wait(&self, slot: usize, responders: Responders<'_>) {
         self.assert_may_wait();
-        self.wait_until_empty(slot, words);
+        self.wait_until_empty(slot, responders.start, responders.words);
         self.assert_here();
     }
 
+    #[inline(always)]
     fn assert_may_wait(&self) {
         assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
     }
 
-    /// Waits until nobody is named in `words` of the outbox of mailbox `slot`: its request is over.
-    fn wait_until_empty(&self, slot: usize, words: Range<usize>) {
-        let outbox = self.tlb.matrix.outbox(self.id, slot);
+    /// Waits until nobody is named in `words` of the outbox of mailbox `slot`, the first of them at `start`: its
+    /// request is over.
+    #[inline(always)]
+    fn wait_until_empty(&self, slot: usize, start: usize, words: &[AtomicU64]) {
         let mut waited = Waited::default();
-        for (index, word) in outbox.words_at(words) {
-            loop {
-                // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
-                let waited_for = word.load(Ordering::Acquire);
-                if waited_for == 0 {
-                    break;
-                }
-                self.wait_a_turn(first_cpu(index, waited_for), &mut waited, self.missing(), || self.face_late(slot));
+        for (word, index) in words.iter().zip(start..) {
+            // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
+            let late = word.load(Ordering::Acquire);
+            if late != 0 {
+                self.wait_for_late(slot, index, word, late, &mut waited);
             }
+        }
+    }
+
+    /// The same for one `word`, the one at `index`, where `late` have not answered yet.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_late(&self, slot: usize, index: usize, word: &AtomicU64, mut late: u64, waited: &mut Waited) {
+        while late != 0 {
+            self.wait_a_turn(first_cpu(index, late), waited, self.missing(), || self.face_late(slot));
+            // Acquire: as in `wait_until_empty`.
+            late = word.load(Ordering::Acquire);
         }
     }
 
@@ -177,7 +184,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                     self.ask_again(self.id, cpu);
                 }
             });
-            self.wait_until_empty(slot, 0..outbox.words().len());
+            self.wait_until_empty(slot, 0, outbox.words());
             self.is_free(slot);
         }
         self.state.is_waiting.set(0);

@@ -53,7 +53,7 @@ const fn path(name: &'static str, number: u64, function: &'static str) -> Walk {
 const SWITCH: &str = "tlbkit_switch_to";
 const FLUSH: &str = "tlbkit_flush_range";
 
-const PATHS: [Walk; 16] = [
+const PATHS: [Walk; 17] = [
     path("same-space", 0, SWITCH),
     path("current-slot", 1, SWITCH),
     path("current-slot-5", 2, SWITCH),
@@ -66,6 +66,7 @@ const PATHS: [Walk; 16] = [
     path("one-page-here", 9, FLUSH),
     path("33-pages-here", 10, FLUSH),
     path("one-page-1-remote", 11, FLUSH),
+    path("tables-2-remote", 18, FLUSH),
     Walk { name: "one-more-remote", number: 13, function: FLUSH, less: Some(12) },
     Walk { name: "one-more-lazy", number: 15, function: FLUSH, less: Some(14) },
     path("gather-one-page", 16, "counted_gather"),

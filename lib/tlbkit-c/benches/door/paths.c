@@ -9,10 +9,11 @@
 
 enum { VA = 0x70000000, OTHER_CPU = 15 };
 
-static void flush(unsigned space, uint32_t cpu, uint32_t pages) {
-    must(tlbkit_flush_range(&machine, cpu, &spaces[space], VA, pages, TLBKIT_STRIDE_PAGE4K,
-                            TLBKIT_REASON_WRITE_PROTECT));
+static void flush_as(unsigned space, uint32_t cpu, uint32_t pages, uint32_t stride) {
+    must(tlbkit_flush_range(&machine, cpu, &spaces[space], VA, pages, stride, TLBKIT_REASON_WRITE_PROTECT));
 }
+
+static void flush(unsigned space, uint32_t cpu, uint32_t pages) { flush_as(space, cpu, pages, TLBKIT_STRIDE_PAGE4K); }
 
 __attribute__((noinline)) void counted_gather(void (*name)(struct tlbkit_gather *gather));
 void counted_gather(void (*name)(struct tlbkit_gather *gather)) {
@@ -43,11 +44,11 @@ static void to_and_fro(unsigned long n, unsigned other) {
         switch_to(0, i % 2 ? 0 : other);
 }
 
-static void with_others(uint32_t count, unsigned long n) {
+static void with_others(uint32_t count, unsigned long n, uint32_t flags) {
     for (uint32_t cpu = 1; cpu <= count; cpu++)
         switch_to(cpu, 0);
     for (unsigned long i = 0; i < n; i++)
-        flush(0, 0, 1);
+        flush_as(0, 0, 1, TLBKIT_STRIDE_PAGE4K | flags);
 }
 
 static void with_lazy(uint32_t count, unsigned long n) {
@@ -92,14 +93,14 @@ int main(int argc, char **argv) {
     case 6: idle(n, true); break;
     case 7: ring(n, 2); break;
     case 8: idle(n, false); break;
-    case 9: with_others(0, n); break;
+    case 9: with_others(0, n, 0); break;
     case 10:
         for (unsigned long i = 0; i < n; i++)
             flush(0, 0, 33);
         break;
-    case 11: with_others(1, n); break;
-    case 12: with_others(3, n); break;
-    case 13: with_others(4, n); break;
+    case 11: with_others(1, n, 0); break;
+    case 12: with_others(3, n, 0); break;
+    case 13: with_others(4, n, 0); break;
     case 14: with_lazy(3, n); break;
     case 15: with_lazy(4, n); break;
     case 16:
@@ -110,6 +111,7 @@ int main(int argc, char **argv) {
         for (unsigned long i = 0; i < n; i++)
             counted_gather(name_table);
         break;
+    case 18: with_others(2, n, TLBKIT_FLUSH_TABLES_FREED); break;
     default: return 2;
     }
     return 0;
