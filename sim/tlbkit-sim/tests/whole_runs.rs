@@ -145,7 +145,7 @@ fn of_the_interrupts_only_the_one_for_a_page_that_the_other_thread_holds_was_nee
     assert!(interrupts.done > 10, "{interrupts:?}");
     assert_eq!(interrupts.needed, 1, "of {}", interrupts.done);
     let shared = execute(&run_on(&machine, "mapbench-global", 4)).flushes.interrupts;
-    assert!(shared.needed > 10, "{shared:?}");
+    assert!(shared.needed > 1, "{shared:?}");
 }
 
 #[test]
