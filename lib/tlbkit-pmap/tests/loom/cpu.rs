@@ -4,7 +4,7 @@ use loom::thread;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
-use tlbkit_arch::{Pte, Step, entry_at};
+use tlbkit_arch::{Pte, WalkStep, entry_at};
 use tlbkit_pmap::{Access, Backing, Fault, Memory, Protection, Purpose};
 
 use crate::core::{Core, Entry};
@@ -71,9 +71,9 @@ impl Cpu {
             let at = entry_at(table, VirtAddr(va), level);
             let pte = Pte(mem.load(at));
             match pte.step(level) {
-                Step::NotPresent => return false,
-                Step::Table(next) => (table, level) = (next, level - 1),
-                Step::Page(frame, _) => {
+                WalkStep::NotPresent => return false,
+                WalkStep::Table(next) => (table, level) = (next, level - 1),
+                WalkStep::Page(frame, _) => {
                     let frame = mem.frame(frame);
                     frame.touch();
                     self.core().entries.borrow_mut().push(Entry { va, frame, at, pte });

@@ -5,8 +5,8 @@ use std::cell::Cell;
 use loom::cell::UnsafeCell;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Compare, CpuSetUpkeep, CpuState, History, Isolation, Lazy, LazyReferences, LocalFlush, PhysAddr,
-    Policy, RangeRule, SpaceToken, Tags, Tlb, UserFlush,
+    AddressSpace, Compare, CpuSetUpkeep, CpuState, History, Isolation, Lazy, LazyReferences, LocalFlush, Policy,
+    RangeRule, SpaceToken, Tags, Tlb, UserFlush,
 };
 use tlbkit_pmap::{KernelMap, Vm};
 
