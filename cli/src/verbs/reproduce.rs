@@ -72,7 +72,7 @@ fn choose(wanted: &[String]) -> Result<Vec<Registered>> {
 
 fn empty_report(ids: &[String]) -> Report {
     Report {
-        title: "Six published results in TLB management, reproduced".into(),
+        title: "Published results in TLB management, reproduced".into(),
         about: "Each published figure beside what the tlbkit library gives on a simulated multiprocessor. Calibrated \
                 figures were fitted; nothing was fitted to a prediction."
             .into(),
