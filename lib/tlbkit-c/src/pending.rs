@@ -78,7 +78,8 @@ pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: 
 
 /// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
 /// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true; preemption off,
-/// no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued.
+/// no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued, but for
+/// `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_wait(gather: *mut GatherStorage, cpu: u32) -> Status {
     report(|| {
@@ -89,7 +90,9 @@ pub unsafe extern "C" fn tlbkit_gather_wait(gather: *mut GatherStorage, cpu: u32
         issued.mark.store(0, Ordering::Relaxed);
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&issued.inner) };
-        release(&inner.wait(door.cpu()).into_frames());
+        let held = inner.wait(door.cpu()).into_frames();
+        door.assert_stayed()?; // else they may be in use, and are lost
+        release(&held);
         Ok(())
     })
 }
