@@ -40,6 +40,8 @@ pub mod ops;
 pub mod panic;
 pub mod pending;
 pub mod policy;
+#[cfg(doctest)]
+pub mod refused;
 pub mod space;
 pub mod status;
 pub mod storage;

@@ -37,6 +37,29 @@ fn uses_and_misuses(features: &str, define: &str) -> Result<()> {
     Ok(())
 }
 
+/// One letter of the header is another, as in one that came with another archive.
+#[test]
+fn a_header_of_another_build_does_not_fit() -> Result<()> {
+    let Some(archive) = archive("")? else { return Ok(()) };
+    let dir = scratch("another-header")?;
+    let header = std::fs::read_to_string(crate_dir().join("include/tlbkit.h"))?;
+    let (before, after) = header.split_once("#define TLBKIT_INTERFACE 0x").ok_or("no number in the header")?;
+    let digit = if after.starts_with('1') { '2' } else { '1' };
+    let other = format!("{before}#define TLBKIT_INTERFACE 0x{digit}{}", &after[1..]);
+    let source = "#include \"tlbkit.h\"\nint main(void) { return tlbkit_header_fits() ? 1 : 42; }\n";
+    std::fs::write(dir.join("main.c"), source)?;
+    for (name, text, status) in [("own", &header, 1), ("other", &other, 42)] {
+        std::fs::create_dir_all(dir.join(name))?;
+        std::fs::write(dir.join(name).join("tlbkit.h"), text)?;
+        let program = dir.join(name).join("main");
+        let mut gcc = Command::new("gcc");
+        gcc.args(FLAGS).arg("-I").arg(dir.join(name)).arg(dir.join("main.c")).arg(&archive).arg("-o").arg(&program);
+        run(&mut gcc)?;
+        assert_eq!(Command::new(program).status()?.code(), Some(status), "the {name} header");
+    }
+    Ok(())
+}
+
 #[test]
 fn the_header_is_c_and_cpp() -> Result<()> {
     let dir = scratch("header")?;

@@ -190,6 +190,26 @@ static void a_cpu_that_never_answers_is_named_to_the_hook(void) {
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
 }
 
+static uint32_t only_wait(uint32_t cpu, uint32_t missing) { return (void)cpu, (void)missing, TLBKIT_LATE_WAIT; }
+
+static void who_only_waits_for_a_lost_interrupt_is_told_in_the_hook(void) {
+    static struct tlbkit_hardware_ops ops;
+    int status;
+    begin_with_defaults(&ops, 5);
+    ops.late = only_wait;
+    begin(&ops);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        tlbkit_set_panic_hook(hook);
+        to_lose = 1;
+        (void)!tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
 static uint32_t to_ask_again;
 static unsigned sent[CPUS], asked_about;
 
@@ -249,6 +269,7 @@ void misplace_everything(void) {
     a_lost_interrupt_is_survived_by_default();
     each_late_cpu_is_decided_for_itself();
     a_cpu_that_never_answers_is_named_to_the_hook();
+    who_only_waits_for_a_lost_interrupt_is_told_in_the_hook();
     a_kernel_may_be_told_who_never_answers();
     table = &hardware;
 }

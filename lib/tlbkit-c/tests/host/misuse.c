@@ -50,12 +50,23 @@ static void a_bad_setup_is_refused(void) {
     CHECK(setup.matrix[0] == 0x5a5a5a5a5a5a5a5a); /* nothing was changed */
     setup = good_setup(), setup.matrix_words = tlbkit_matrix_words(2) - 1;
     IS(TOO_SMALL, tlbkit_machine_init(&fresh, &setup));
-    struct tlbkit_hardware_ops holes = hardware;
-    holes.relax = NULL;
-    setup = good_setup(), setup.ops = &holes;
-    IS(NO_FUNCTION, tlbkit_machine_init(&fresh, &setup));
-    holes.relax = hardware.relax, holes.last_lazy_reference = NULL;
-    IS(NO_FUNCTION, tlbkit_machine_init(&fresh, &setup));
+    struct tlbkit_hardware_ops holes;
+#define HOLE(function)                                          \
+    holes = hardware, holes.function = NULL;                    \
+    setup = good_setup(), setup.ops = &holes;                   \
+    IS(NO_FUNCTION, tlbkit_machine_init(&fresh, &setup))
+    HOLE(features);
+    HOLE(write_cr3);
+    HOLE(invlpg);
+    HOLE(toggle_pge);
+    HOLE(send_ipi);
+    HOLE(send_ipi_to_others);
+    HOLE(relax);
+    HOLE(irqs_enabled);
+    HOLE(irqs_save);
+    HOLE(irqs_restore);
+    HOLE(last_lazy_reference);
+#undef HOLE
     setup.policy = "tlbkit:lazy_refs=shot-down+lru=16"; /* needs it not, and has another fault */
     IS(BAD_VALUE, tlbkit_machine_init(&fresh, &setup));
     setup = good_setup(), setup.policy = "tlbkit:lru=16";
@@ -177,9 +188,34 @@ static void a_bad_gather_is_refused(void) {
     IS(NOT_MADE, tlbkit_gather_finish(&gather, 0));
 }
 
+static unsigned given_back;
+static void give_back(void *context, uint64_t frame) { (void)context, (void)frame, given_back++; }
+
+// Nobody frees what nobody flushed: such frames are lost, whether the gather or batch was issued or not.
+static void a_gather_that_is_forgotten_keeps_its_frames(void) {
+    struct tlbkit_gather forgotten[2];
+    struct tlbkit_batch batch;
+    uint64_t array[3];
+    given_back = 0;
+    for (unsigned i = 0; i < 2; i++) {
+        struct tlbkit_frames frames = {.array = array + i, .capacity = 1, .release = give_back};
+        IS(OK, tlbkit_gather_begin(&forgotten[i], &machine, &space_a, &frames));
+        IS(OK, tlbkit_gather_unmap(&forgotten[i], 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL,
+                                   TLBKIT_REASON_REMOVE_PTE, 7));
+    }
+    IS(OK, tlbkit_gather_issue(&forgotten[1], 0));
+    struct tlbkit_frames frames = {.array = array + 2, .capacity = 1, .release = give_back};
+    IS(OK, tlbkit_batch_begin(&batch, &machine, &frames));
+    IS(OK, tlbkit_batch_unmap(&batch, 0, &space_a, 7));
+    IS(OK, tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_EVERYTHING,
+                              TLBKIT_REASON_FORK));
+    CHECK(given_back == 0);
+}
+
 // Exits with a code of its own if the library says what and where.
+static const char *expected;
 static void hook(const struct tlbkit_misuse *misuse) {
-    bool says_what = strncmp(misuse->message, "a flush inside the wait", 23) == 0;
+    bool says_what = strncmp(misuse->message, expected, strlen(expected)) == 0;
     says_what = says_what && strlen(misuse->message) == misuse->message_bytes;
     bool says_where = strstr(misuse->file, ".rs") && strlen(misuse->file) == misuse->file_bytes && misuse->line != 0;
     _exit(says_what && says_where ? 42 : 43);
@@ -197,6 +233,7 @@ static void a_flush_inside_a_wait_reaches_the_hook(void) {
     pid_t child = fork();
     CHECK(child >= 0);
     if (child == 0) {
+        expected = "a flush inside the wait of another";
         tlbkit_set_panic_hook(hook);
         is_delivery_held = true;
         while_waiting = flush_again;
@@ -205,6 +242,25 @@ static void a_flush_inside_a_wait_reaches_the_hook(void) {
     }
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+}
+
+static void a_space_that_another_cpu_runs_reaches_the_hook(void) {
+    int status;
+    switch_to(0, &space_b);
+    switch_to(1, &space_a);
+    for (unsigned later = 0; later < 2; later++) {
+        pid_t child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            bool may_free;
+            expected = "destroying a space that runs on another CPU";
+            tlbkit_set_panic_hook(hook);
+            (void)!(later ? tlbkit_space_destroy_later : tlbkit_space_destroy)(&machine, 0, &space_a, &may_free);
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+    }
 }
 
 static void every_status_has_its_text(void) {
@@ -224,6 +280,8 @@ void misuse_everything(void) {
     interrupts_in_the_wrong_state_are_refused();
     bad_numbers_are_refused();
     a_bad_gather_is_refused();
+    a_gather_that_is_forgotten_keeps_its_frames();
     a_flush_inside_a_wait_reaches_the_hook();
+    a_space_that_another_cpu_runs_reaches_the_hook();
     every_status_has_its_text();
 }

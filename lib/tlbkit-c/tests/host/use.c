@@ -117,6 +117,12 @@ static void name_and_hold(struct tlbkit_gather *gather, const struct tlbkit_fram
     OK(tlbkit_gather_hold(gather, 2000 + page));
 }
 
+static void deliver_at_last(uint32_t cpu) {
+    (void)cpu;
+    is_delivery_held = false, while_waiting = NULL;
+    deliver();
+}
+
 static void an_issued_gather_frees_when_it_was_waited_for(void) {
     enum { ISSUED = 6 }; /* more than there are mailboxes */
     uint64_t array[ISSUED];
@@ -157,6 +163,19 @@ static void an_issued_gather_frees_when_it_was_waited_for(void) {
     for (unsigned page = ISSUED - 1; page > 1; page--)
         OK(tlbkit_gather_wait(&gathers[page], 1));
     CHECK(freed_count == ISSUED);
+    for (uint32_t cpu = 1; cpu < 3; cpu++) { /* the answers come in the wait */
+        struct tlbkit_frames frames = {.array = array, .capacity = 1, .release = release, .context = &freed_count};
+        set_page(&space_a, cpu, 2000 + cpu);
+        CHECK(touch(0, cpu) == 2000 + cpu);
+        is_delivery_held = true;
+        name_and_hold(&gathers[0], &frames, cpu);
+        OK(tlbkit_gather_issue(&gathers[0], 1));
+        CHECK(touch(0, cpu) == 2000 + cpu);
+        while_waiting = deliver_at_last;
+        OK(tlbkit_gather_wait(&gathers[0], cpu)); /* on the CPU that issued it, and on another */
+        CHECK(while_waiting == NULL);
+    }
+    CHECK(freed_count == ISSUED + 2);
     CHECK(tlbkit_gather_wait(&gathers[0], 1) == TLBKIT_STATUS_NOT_MADE);
     for (uint32_t cpu = 0; cpu < CPUS; cpu++)
         for (unsigned page = 0; page < ISSUED; page++)

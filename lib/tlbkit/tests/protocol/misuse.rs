@@ -4,7 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuState, IrqsOff, PhysAddr, Policy, Reason, SpaceToken, Stride, Tlb, VirtAddr,
+    AddressSpace, Cpu, CpuId, CpuState, IrqsOff, Late, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride, Tlb,
+    TlbBatch, VirtAddr,
 };
 
 use crate::machine::{Core, Delivery, KERNEL, Owner, USER, World};
@@ -54,6 +55,24 @@ const CALLS: &[Call] = &[
         let _nothing = gather.flush(&cpu);
     }),
     ("destroy", |world, cpu, _| _ = cpu.destroy(world.at(0))),
+    ("destroy_later", |world, cpu, _| _ = cpu.destroy_later(world.at(0))),
+    ("flush_range_alone", |world, cpu, _| {
+        _ = cpu.flush_range_alone(world.at(0), VirtAddr(USER), 1, Stride::Page4K);
+    }),
+    ("flush_kernel_on_this_cpu", |_, cpu, _| cpu.flush_kernel_on_this_cpu(VirtAddr(KERNEL), 1, Stride::Page4K)),
+    ("flush_loaded_on_this_cpu", |_, cpu, _| cpu.flush_loaded_on_this_cpu()),
+    ("flush_all_on_this_cpu", |_, cpu, _| cpu.flush_all_on_this_cpu()),
+    ("loaded", |_, cpu, irqs| _ = cpu.loaded(irqs)),
+    ("issue", |world, cpu, _| {
+        let mut gather = world.gather(Owner::Kernel);
+        gather.flush_everything();
+        let _leaked = gather.issue(&cpu);
+    }),
+    ("flush of a batch", |world, cpu, _| {
+        let mut batch = TlbBatch::new(Vec::<usize>::new());
+        batch.revoke(&cpu, world.at(0));
+        let _nothing = batch.flush(&cpu, Reason::Migrate);
+    }),
 ];
 
 #[test]
@@ -134,6 +153,17 @@ fn cpus_that_never_answer_are_named() {
 }
 
 #[test]
+fn a_lost_interrupt_that_is_only_waited_for_is_named() {
+    let (world, space) = two();
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].about_late.set(Late::Wait);
+    world.cores[0].patience_rounds.set(3);
+    let said = complaint(|| world.unmap(0, space, &[USER]));
+    assert_eq!(said, "a flush is not answered by CPU 1");
+    assert_eq!(*world.cores[0].was_late.borrow(), [1; 3], "the kernel was asked, and chose to wait");
+}
+
+#[test]
 fn a_flush_inside_the_wait_of_another_is_refused() {
     let (world, space) = two();
     world.delivery.set(Delivery::Lost);
@@ -153,6 +183,34 @@ fn a_table_that_begins_no_page_is_refused() {
     assert_eq!(said, "a top-level table does not begin a page");
     let (cpus, matrix): ([CpuState; 0], Vec<AtomicU64>) = ([], (0..4).map(|_| AtomicU64::new(0)).collect());
     assert_eq!(complaint(|| _ = Tlb::new(&cpus, &matrix, root, Policy::DEFAULT)), said);
+}
+
+#[test]
+fn a_cpu_that_is_none_is_refused() {
+    let (world, space) = two();
+    let said = complaint(|| {
+        let nobody = world.tlb.cpu(CpuId(2), &world.cores[0]);
+        nobody.flush_range(world.at(space), VirtAddr(USER), 1, Stride::Page4K, Reason::Fork);
+    });
+    assert!(said.starts_with("index out of bounds"), "{said}");
+}
+
+/// What a kernel counts by itself may be wrong: what is above the last address is no reason to name nothing.
+#[test]
+fn a_range_that_wraps_is_flushed_up_to_the_last_address() {
+    let (world, space) = two();
+    world.map_kernel(!0xfff);
+    assert!(world.touch_in_kernel(1, !0xfff).is_some());
+    world.enter_kernel(1);
+    let before = world.memory.borrow_mut().unhook(Owner::Kernel, !0xfff).expect("mapped").stamp;
+    let mut gather = world.gather(Owner::Kernel);
+    gather.range(&world.cpu(0), VirtAddr(!0xfff), 2, Stride::Page4K, Scope::Global, Reason::KernelRemove);
+    world.finish(0, gather);
+    assert_ne!(world.touch_in_kernel(1, !0xfff), Some(before));
+    world.enter_kernel(1);
+    for (va, pages) in [(USER, u32::MAX), (!0xfff, 2), (!0xfff, u32::MAX)] {
+        world.cpu(0).flush_range(world.at(space), VirtAddr(va), pages, Stride::Page1G, Reason::WriteProtect);
+    }
 }
 
 #[test]
