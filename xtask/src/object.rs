@@ -4,7 +4,7 @@
 //! The compiler puts all of the library into one member of the archive; the others are its own support, which a kernel
 //! has. What is left to do: calls of `memcpy` and its like go through a GOT, whatever the relocation model, as core was
 //! compiled so; each is made a direct one here, as a linker would. Sections are merged, and what only the library calls
-//! becomes local.
+//! becomes local; it keeps its name, for whoever reads a stack or, like objtool, follows calls.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
@@ -39,9 +39,7 @@ pub(crate) fn make(archive: &Path, object: &Path) -> Result<()> {
     fs::write(&loose, bytes).with_context(|| format!("writing {}", loose.display()))?;
     fs::write(&script, SCRIPT).with_context(|| format!("writing {}", script.display()))?;
     output(Command::new("ld").args(["-r", "-T"]).arg(&script).arg("-o").arg(object).arg(&loose))?;
-    output(
-        Command::new("objcopy").args(["--wildcard", "--keep-global-symbol=tlbkit_*", "--strip-unneeded"]).arg(object),
-    )?;
+    output(Command::new("objcopy").args(["--wildcard", "--keep-global-symbol=tlbkit_*", "--strip-debug"]).arg(object))?;
     for file in [loose, script] {
         fs::remove_file(&file).with_context(|| format!("removing {}", file.display()))?;
     }

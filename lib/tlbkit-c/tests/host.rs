@@ -18,10 +18,15 @@ fn a_c_program_uses_what_older_kernels_did() -> Result<()> {
     uses_and_misuses("history", "-DTLBKIT_HISTORY")
 }
 
+#[test]
+fn an_archive_with_events_tells_each_once() -> Result<()> {
+    uses_and_misuses("events", "-DTLBKIT_EVENTS")
+}
+
 fn uses_and_misuses(features: &str, define: &str) -> Result<()> {
     let Some(archive) = archive(features)? else { return Ok(()) };
     let program = scratch(&format!("host-{features}"))?.join("host");
-    let sources = ["main.c", "machine.c", "use.c", "flush.c", "misuse.c", "misplaced.c"]
+    let sources = ["main.c", "machine.c", "use.c", "flush.c", "misuse.c", "misplaced.c", "events.c"]
         .map(|name| crate_dir().join("tests/host").join(name));
     let mut gcc = Command::new("gcc");
     gcc.args(FLAGS)

@@ -3,75 +3,21 @@
 //! `cargo bench -p tlbkit-c` prints a table and compares it with the committed one, `counts.txt`: more than it says is
 //! a failure, and less asks for the file to be written anew, by `TLBKIT_BLESS=1`. Other compilers than those that the
 //! file names give other counts: then it says so, and compares nothing. With `-- by-function` it shows where
-//! the instructions of the fast archive go. `paths.c` walks the paths; `step.rs` counts.
+//! the instructions of the fast archive go, with `-- compilers` what the fast form takes by other compilers of the C
+//! side (`compilers.rs`). `paths.c` walks the paths; `walks.rs` builds and counts one, by `step.rs`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
+mod compilers;
 mod step;
 #[path = "../../tests/tools/mod.rs"]
 mod tools;
+mod walks;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use step::Counts;
-use tools::{Result, archive_of, crate_dir, run, scratch};
-
-/// An archive, and how a C caller of it is compiled.
-struct Build {
-    name: &'static str,
-    features: &'static [&'static str],
-    defines: &'static [&'static str],
-}
-
-const BUILDS: [Build; 3] = [
-    Build { name: "checked", features: &["--features", "x86"], defines: &[] },
-    Build {
-        name: "named",
-        features: &["--no-default-features", "--features", "linked"],
-        defines: &["-DTLBKIT_LINKED"],
-    },
-    Build {
-        name: "fast",
-        features: &["--no-default-features", "--features", "linked,x86"],
-        defines: &["-DTLBKIT_LINKED", "-DTLBKIT_X86"],
-    },
-];
-
-/// One walk of `paths.c`: its number there and the function that is counted.
-struct Walk {
-    name: &'static str,
-    number: u64,
-    function: &'static str,
-    /// Of this path's count that one's is taken off: the cost of one CPU more.
-    less: Option<u64>,
-}
-
-const fn path(name: &'static str, number: u64, function: &'static str) -> Walk {
-    Walk { name, number, function, less: None }
-}
-
-const SWITCH: &str = "tlbkit_switch_to";
-const FLUSH: &str = "tlbkit_flush_range";
-
-const PATHS: [Walk; 17] = [
-    path("same-space", 0, SWITCH),
-    path("current-slot", 1, SWITCH),
-    path("current-slot-5", 2, SWITCH),
-    path("stale-slot", 3, SWITCH),
-    path("new-slot", 4, SWITCH),
-    path("enter-lazy", 5, "tlbkit_enter_lazy"),
-    path("leave-lazy", 5, SWITCH),
-    path("leave-lazy-stale", 6, SWITCH),
-    path("without-tags", 7, SWITCH),
-    path("one-page-here", 9, FLUSH),
-    path("33-pages-here", 10, FLUSH),
-    path("one-page-1-remote", 11, FLUSH),
-    path("tables-2-remote", 18, FLUSH),
-    Walk { name: "one-more-remote", number: 13, function: FLUSH, less: Some(12) },
-    Walk { name: "one-more-lazy", number: 15, function: FLUSH, less: Some(14) },
-    path("gather-one-page", 16, "counted_gather"),
-    path("gather-tables-freed", 17, "counted_gather"),
-];
+use tools::{Result, archive_of, crate_dir, scratch};
+use walks::{BUILDS, Build, PATHS, compile, counted, total};
 
 fn main() -> ExitCode {
     match measure() {
@@ -84,6 +30,9 @@ fn main() -> ExitCode {
 }
 
 fn measure() -> Result<ExitCode> {
+    if std::env::args().any(|arg| arg == "compilers") {
+        return compilers::compare();
+    }
     let mut programs = Vec::new();
     for build in &BUILDS {
         let Some(program) = built(build)? else { return Ok(ExitCode::SUCCESS) };
@@ -166,43 +115,8 @@ fn row(committed: &str, name: &str) -> Result<(String, String, Vec<i64>)> {
 fn built(build: &Build) -> Result<Option<PathBuf>> {
     let Some(archive) = archive_of(build.name, build.features)? else { return Ok(None) };
     let program = scratch("door")?.join(build.name);
-    let sources = ["machine.c", "paths.c"].map(|name| crate_dir().join("benches/door").join(name));
-    let mut gcc = Command::new("gcc");
-    gcc.args([
-        "-std=gnu11",
-        "-O2",
-        "-Wall",
-        "-Wextra",
-        "-Wpedantic",
-        "-Werror",
-        "-static",
-        "-no-pie",
-        "-fno-pie",
-        "-I",
-    ]);
-    gcc.arg(crate_dir().join("include")).args(build.defines).args(sources).arg(archive).arg("-o").arg(&program);
-    run(&mut gcc)?;
+    compile(Command::new("gcc").arg("-O2"), build, &archive, &program)?;
     Ok(Some(program))
-}
-
-/// Instructions of one walk of a path, by function: what the second half of the walks takes, divided by their number,
-/// since the path's set-up calls the same functions.
-fn counted(program: &Path, number: u64, function: &str) -> Result<Vec<(String, i64)>> {
-    const TURNS: u64 = 8;
-    let of =
-        |turns: u64| -> Result<Counts> { Ok(step::count(program, [number, turns], function, "finish_elsewhere")?) };
-    let (short, long) = (of(TURNS)?, of(2 * TURNS)?);
-    let per_turn = |(name, count): (&String, &u64)| {
-        let more = count - short.get(name).copied().unwrap_or(0);
-        (name.clone(), (more as f64 / TURNS as f64).round() as i64)
-    };
-    Ok(long.iter().map(per_turn).filter(|(_, count)| *count != 0).collect())
-}
-
-fn total(program: &Path, path: &Walk) -> Result<i64> {
-    let of =
-        |number| -> Result<i64> { Ok(counted(program, number, path.function)?.iter().map(|(_, count)| count).sum()) };
-    Ok(of(path.number)? - path.less.map_or(Ok(0), of)?)
 }
 
 fn by_function(program: &Path) -> Result<ExitCode> {

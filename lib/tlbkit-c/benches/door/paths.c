@@ -9,11 +9,12 @@
 
 enum { VA = 0x70000000, OTHER_CPU = 15 };
 
-static void flush_as(unsigned space, uint32_t cpu, uint32_t pages, uint32_t stride) {
+__attribute__((noinline)) void counted_flush(unsigned space, uint32_t cpu, uint32_t pages, uint32_t stride);
+void counted_flush(unsigned space, uint32_t cpu, uint32_t pages, uint32_t stride) {
     must(tlbkit_flush_range(&machine, cpu, &spaces[space], VA, pages, stride, TLBKIT_REASON_WRITE_PROTECT));
 }
 
-static void flush(unsigned space, uint32_t cpu, uint32_t pages) { flush_as(space, cpu, pages, TLBKIT_STRIDE_PAGE4K); }
+static void flush(unsigned space, uint32_t cpu, uint32_t pages) { counted_flush(space, cpu, pages, TLBKIT_STRIDE_PAGE4K); }
 
 __attribute__((noinline)) void counted_gather(void (*name)(struct tlbkit_gather *gather));
 void counted_gather(void (*name)(struct tlbkit_gather *gather)) {
@@ -48,7 +49,7 @@ static void with_others(uint32_t count, unsigned long n, uint32_t flags) {
     for (uint32_t cpu = 1; cpu <= count; cpu++)
         switch_to(cpu, 0);
     for (unsigned long i = 0; i < n; i++)
-        flush_as(0, 0, 1, TLBKIT_STRIDE_PAGE4K | flags);
+        counted_flush(0, 0, 1, TLBKIT_STRIDE_PAGE4K | flags);
 }
 
 static void with_lazy(uint32_t count, unsigned long n) {

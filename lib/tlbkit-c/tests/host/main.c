@@ -9,6 +9,7 @@ int main(void) {
     flush_everything();
     misuse_everything();
     misplace_everything();
+    tell_everything();
     puts("ok");
     return 0;
 }

@@ -10,3 +10,5 @@ void misuse_everything(void);
 void misplace_everything(void);
 // Flushes with flags, and on one CPU alone; flush.c.
 void flush_everything(void);
+// What tracepoints are told, which only an archive with events does; events.c.
+void tell_everything(void);
