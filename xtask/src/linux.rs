@@ -47,7 +47,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
         Part::Check(seconds) => check(root, &guest, "check", seconds)?,
         Part::Churn(seconds) => check(root, &guest, "churn", seconds)?,
         Part::Faults => faults::run(root, &guest)?,
-        Part::Judge(wanted) => judge::run(root, wanted, form)?,
+        Part::Judge(wanted, cpus) => judge::run(root, wanted, cpus, form)?,
+        Part::JudgeAlone(wanted, cpus) => judge::run_alone(root, wanted, cpus)?,
         Part::Functions(work) => functions::run(root, &guest, work, form)?,
         Part::Load(minutes) => judge::load(root, minutes)?,
         Part::Bochs => bochs::run(root, &guest)?,
@@ -56,8 +57,8 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
     })
 }
 
-const PARTS: &str = "build, check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs, compare or \
-                     functions [WORK]";
+const PARTS: &str = "build, check [SECONDS], churn [SECONDS], judge [NAME [CPUS]], judge-alone [NAME [CPUS]], \
+                     load [MINUTES], faults, bochs, compare or functions [WORK]";
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,8 +68,10 @@ enum Part<'a> {
     Check(u32),
     Churn(u32),
     Faults,
-    /// The beginning of the names of the tests that are wanted.
-    Judge(&'a str),
+    /// The beginning of the names of the tests that are wanted, and CPUs.
+    Judge(&'a str, u32),
+    /// The same on our kernel alone.
+    JudgeAlone(&'a str, u32),
     /// Minutes.
     Load(u64),
     Bochs,
@@ -87,6 +90,11 @@ impl<'a> Part<'a> {
             Ok(minutes) if (1..=200).contains(&minutes) => Ok(minutes),
             _ => bail!("`linux {}`: must be 1 to 200 minutes", words.join(" ")),
         };
+        let first = |rest: &[&'a str]| rest.first().copied().unwrap_or("");
+        let cpus = |rest: &[&str]| match rest.get(1).map_or(Ok(judge::CPUS), |text| text.parse()) {
+            Ok(cpus) if (1..=8).contains(&cpus) => Ok(cpus),
+            _ => bail!("`linux {}`: must be 1 to 8 CPUs", words.join(" ")),
+        };
         Ok(match words {
             [] => Self::All,
             ["build"] => Self::Build,
@@ -94,8 +102,8 @@ impl<'a> Part<'a> {
             ["check", text] => Self::Check(seconds(text)?),
             ["churn"] => Self::Churn(SECONDS),
             ["churn", text] => Self::Churn(seconds(text)?),
-            ["judge"] => Self::Judge(""),
-            ["judge", wanted] => Self::Judge(wanted),
+            ["judge", rest @ ..] if rest.len() < 3 => Self::Judge(first(rest), cpus(rest)?),
+            ["judge-alone", rest @ ..] if rest.len() < 3 => Self::JudgeAlone(first(rest), cpus(rest)?),
             ["faults"] => Self::Faults,
             ["load"] => Self::Load(1),
             ["load", text] => Self::Load(minutes(text)?),
@@ -191,5 +199,8 @@ mod tests {
         assert!(Part::of(&["chek"]).is_err_and(|error| error.to_string().contains("`linux chek`")));
         assert!(Part::of(&["check", "0"]).is_err_and(|error| error.to_string().contains("1 to 200 seconds")));
         assert!(Part::of(&["churn", "7"]).is_ok_and(|part| part == Part::Churn(7)));
+        assert!(Part::of(&["judge", "mm", "9"]).is_err_and(|error| error.to_string().contains("1 to 8 CPUs")));
+        assert!(Part::of(&["judge-alone", "mm", "2"]).is_ok_and(|part| part == Part::JudgeAlone("mm", 2)));
+        assert!(Part::of(&["judge"]).is_ok_and(|part| part == Part::Judge("", judge::CPUS)));
     }
 }

@@ -16,6 +16,8 @@ pub(super) const CLOCK_SHIFT: u32 = 2;
 
 /// Counting does not depend on the host's load, so it may take as long as that makes it.
 const COUNTED_LIMIT: Duration = Duration::from_secs(1800);
+/// One instruction at a time, and a line for many of them.
+const LOGGED_LIMIT: Duration = Duration::from_secs(7200);
 
 /// One boot.
 #[derive(Clone, Debug)]
@@ -82,6 +84,7 @@ impl Boot {
     pub(super) fn logged(mut self, log: &Path, ranges: &str) -> Self {
         let log = log.display().to_string();
         self.accelerator.extend(owned(&["-singlestep", "-d", "exec,nochain", "-D", &log, "-dfilter", ranges]));
+        self.limit = LOGGED_LIMIT;
         self
     }
 

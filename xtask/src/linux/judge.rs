@@ -11,8 +11,8 @@ use super::build::{self, Kernel};
 use super::compare::Form;
 use super::judges::{self, Judge, Judges};
 
-/// CPUs of the machine that is judged.
-const CPUS: u32 = 4;
+/// CPUs of the machine that is judged, where nobody says how many.
+pub(super) const CPUS: u32 = 4;
 /// What a boot may take beside its tests.
 const BOOT: Duration = Duration::from_secs(240);
 /// What the guest says of its kernel's log, as of one more test.
@@ -89,16 +89,16 @@ impl Sitting {
 
 /// Runs the tests whose name begins with `wanted` on both kernels; false if one that passes on stock Linux does not on
 /// ours.
-pub(super) fn run(root: &Path, wanted: &str, form: Form) -> Result<bool> {
+pub(super) fn run(root: &Path, wanted: &str, cpus: u32, form: Form) -> Result<bool> {
     let judges = chosen(root, wanted)?;
     let built = Judges::build(root)?;
-    let stock = sit(root, &built, Kernel::Stock, &judges, wanted)?;
-    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted)?;
+    let stock = sit(root, &built, Kernel::Stock, &judges, wanted, cpus)?;
+    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
     let can_run = |judge: &&Judge| built.missing.iter().all(|(name, _)| *name != judge.name);
     let mut names: Vec<String> = judges.iter().filter(can_run).map(|judge| judge.name.clone()).collect();
     names.extend(groups(&judges).into_iter().map(|group| format!("{group}: {LOG}")));
     match form {
-        Form::Json => names.iter().for_each(|name| tell_json(name, &stock, &ours)),
+        Form::Json => names.iter().for_each(|name| tell_json(name, cpus, &stock, &ours)),
         Form::Table => tell_table(&names, &built.missing, wanted, &stock, &ours),
     }
     Ok(names.iter().all(|name| !is_worse(name, &stock, &ours)))
@@ -107,11 +107,31 @@ pub(super) fn run(root: &Path, wanted: &str, form: Form) -> Result<bool> {
 /// The same on our kernel alone: what did not pass, and what it said; nothing if all passed.
 pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
     let judges = chosen(root, wanted)?;
-    let ours = sit(root, &Judges::build(root)?, Kernel::Tlbkit, &judges, wanted)?;
+    let ours = sit(root, &Judges::build(root)?, Kernel::Tlbkit, &judges, wanted, CPUS)?;
     let names = judges.iter().map(|judge| judge.name.clone());
     let names = names.chain(groups(&judges).into_iter().map(|group| format!("{group}: {LOG}")));
     let wrong: Vec<String> = names.filter(|name| ours.verdict(name) != Verdict::Passed).collect();
     Ok((!wrong.is_empty()).then(|| format!("{}\n{}", wrong.join(", "), ours.remarks.join("\n"))))
+}
+
+/// The same told aloud, on so many CPUs: false if one did not pass, for which there may be reasons that stock Linux has as
+/// well.
+pub(super) fn run_alone(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
+    let (judges, built) = (chosen(root, wanted)?, Judges::build(root)?);
+    let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
+    ours.remarks.iter().for_each(|remark| println!("  {remark}"));
+    let (mut passed, mut count) = (0, 0);
+    let logs = groups(&judges).into_iter().map(|group| format!("{group}: {LOG}"));
+    for name in judges.iter().map(|judge| judge.name.clone()).chain(logs) {
+        let verdict = ours.verdict(&name);
+        count += 1;
+        passed += u32::from(verdict.is_well());
+        if verdict != Verdict::Passed {
+            println!("linux: judge: {name}: {}, {} findings", verdict.name(), ours.findings(&name));
+        }
+    }
+    println!("linux: judge: tlbkit alone, {cpus} CPUs: of {count} tests {passed} passed or found nothing to test");
+    Ok(passed == count)
 }
 
 fn chosen(root: &Path, wanted: &str) -> Result<Vec<Judge>> {
@@ -142,14 +162,14 @@ pub(super) fn load(root: &Path, minutes: u64) -> Result<bool> {
 }
 
 /// Boots once for each group, so that a kernel that ends does not take all with it.
-fn sit(root: &Path, built: &Judges, kernel: Kernel, judges: &[Judge], wanted: &str) -> Result<Sitting> {
+fn sit(root: &Path, built: &Judges, kernel: Kernel, judges: &[Judge], wanted: &str, cpus: u32) -> Result<Sitting> {
     let image = build::kernel(root, kernel)?;
     let mut sitting = Sitting::default();
     for group in groups(judges) {
         let prefix = if wanted.len() > group.len() { wanted.to_owned() } else { format!("{group}/") };
         let seconds: u64 =
             judges.iter().filter(|judge| judge.name.starts_with(&prefix)).map(|judge| judge.seconds).sum();
-        let boot = Boot::at_once(CPUS, "", &format!("judge {prefix}")).at_length(BOOT + Duration::from_secs(seconds));
+        let boot = Boot::at_once(cpus, "", &format!("judge {prefix}")).at_length(BOOT + Duration::from_secs(seconds));
         let ended = boot.run(&image, &built.guest)?;
         for line in ended.lines("judged") {
             let name = line["test"].as_str().unwrap_or_default();
@@ -184,10 +204,10 @@ fn is_worse(name: &str, stock: &Sitting, ours: &Sitting) -> bool {
         || ours.findings(name) > stock.findings(name)
 }
 
-fn tell_json(name: &str, stock: &Sitting, ours: &Sitting) {
+fn tell_json(name: &str, cpus: u32, stock: &Sitting, ours: &Sitting) {
     for (kernel, sitting) in [(Kernel::Stock, stock), (Kernel::Tlbkit, ours)] {
         let (verdict, findings) = (sitting.verdict(name), sitting.findings(name));
-        let row = json!({"test": name, "kernel": kernel.name(), "cpus": CPUS, "passed": verdict.is_well(),
+        let row = json!({"test": name, "kernel": kernel.name(), "cpus": cpus, "passed": verdict.is_well(),
             "verdict": verdict.name(), "findings": findings});
         println!("{row}");
     }
