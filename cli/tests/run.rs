@@ -9,13 +9,13 @@ const SHORT: [&str; 6] = ["run", "madvise1", "--cpus", "2", "--milliseconds", "1
 
 #[test]
 fn a_row_says_all_that_was_set() {
-    let more = ["--seed", "3", "--set", "threads=2", "--policy", "xnu:lazy=off", "--json"];
+    let more = ["--seed", "3", "--seeds", "1", "--set", "threads=2", "--policy", "xnu:lazy=off", "--json"];
     let mut row: Value = serde_json::from_str(&text(&[&SHORT[..], &more].concat())).expect("one row");
     let outcome = row.as_object_mut().unwrap().remove("outcome").unwrap();
     assert!(outcome["score"].as_u64() > Some(0), "{outcome}");
     let set = json!({
         "workload": "madvise1", "machine": "skylake-desktop-pti", "policy": "xnu:lazy=off", "cpus": 2, "seed": 3,
-        "set": ["threads=2"], "milliseconds": 1,
+        "set": ["threads=2"], "milliseconds": 1, "noise": "on",
     });
     assert_eq!(row, set);
 }
@@ -23,7 +23,8 @@ fn a_row_says_all_that_was_set() {
 #[test]
 fn a_row_names_causes_and_reasons_and_what_flushed_everything() {
     let policy = "linux-3.4:stats=on"; // flushes everything, always
-    let row: Value = serde_json::from_str(&text(&[&SHORT[..], &["--policy", policy, "--json"]].concat())).unwrap();
+    let row: Value =
+        serde_json::from_str(&text(&[&SHORT[..], &["--seeds", "1", "--policy", policy, "--json"]].concat())).unwrap();
     let outcome = &row["outcome"];
     let user = &outcome["ledger"]["task"]["user"];
     assert!(user["cycles"].as_u64() > Some(0) && user["line_cycles"].is_u64() && user["set_cycles"].is_u64(), "{user}");
@@ -40,7 +41,36 @@ fn a_table_says_what_ran_where_and_in_which_unit() {
     let text = text(&SHORT);
     let (first, second) = (text.lines().next().unwrap(), text.lines().nth(1).unwrap());
     assert!(first.starts_with("madvise1: ") && first.ends_with("unit: page"), "{first}");
-    assert!(second.starts_with("on skylake-desktop-pti with 2 CPUs, 1 ms, seed 1"), "{second}");
+    assert!(second.starts_with("on skylake-desktop-pti with 2 CPUs, 1 ms, seeds 1 to 5; "), "{second}");
+}
+
+/// The same policy twice is equal seed by seed; flushing everything sends as many interrupts in other cycles.
+#[test]
+fn policies_are_compared_over_seeds() {
+    let more = ["--policy", "linux-6.18,linux-6.18,linux-3.4"];
+    let table = text(&[&SHORT[..], &more].concat());
+    let second = table.split("against linux-6.18").nth(1).expect("a second table");
+    let score = second.lines().find(|line| line.contains("score a second")).unwrap();
+    assert!(score.contains("| ") && score.contains("equal") && score.contains("+-"), "{score}");
+    let lines = text(&[&SHORT[..], &more, &["--json"]].concat());
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 3 * 5 + 3);
+    let (same, slower) = (&rows[16], &rows[17]);
+    assert_eq!(
+        (&same["means_of"], &same["against"], &same["seeds"]),
+        (&json!("linux-6.18"), &json!("linux-6.18"), &json!(5))
+    );
+    assert_eq!(same["quantities"][0]["difference"], json!({ "percent": 0.0, "half_width": 0.0 }));
+    assert!(slower["quantities"][0]["difference"]["percent"].as_f64() < Some(-1.0), "{slower}");
+    let scores: Vec<_> = rows[..5].iter().map(|row| row["outcome"]["steady"]["score_per_second"].as_f64()).collect();
+    assert!(scores.iter().all(Option::is_some) && scores[0] != scores[1], "{scores:?}");
+}
+
+#[test]
+fn without_noise_a_workload_that_draws_nothing_runs_the_same_for_every_seed() {
+    let table = text(&[&SHORT[..], &["--policy", "tlbkit", "--noise", "off", "--seeds", "3"]].concat());
+    let score = table.lines().find(|line| line.contains("score a second")).unwrap();
+    assert!(score.contains(" +-0 "), "{score}");
 }
 
 #[test]
@@ -74,10 +104,10 @@ fn a_time_that_makes_no_sense_is_one_line_and_status_2() {
 #[test]
 fn a_workload_with_a_number_of_rounds_runs_to_their_end_whatever_the_time() {
     let work = "compile --set jobs=1 --set rounds=1 --set flushes=3 --set user_cycles=200000000";
-    let options = "run --cpus 1 --milliseconds 1 --policy tlbkit";
+    let options = "run --cpus 1 --milliseconds 1 --seeds 1 --policy tlbkit";
     let text = text(&options.split(' ').chain(work.split(' ')).collect::<Vec<_>>());
     assert!(
-        text.lines().nth(1).unwrap().ends_with("with 1 CPUs, all rounds, seed 1; cycles are of all CPUs"),
+        text.lines().nth(1).unwrap().ends_with("with 1 CPUs, all rounds, seed 1: one run says nothing of chance"),
         "{text}"
     );
 }

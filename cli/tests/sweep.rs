@@ -58,6 +58,26 @@ fn merged(folder: &Path, shards: usize) -> String {
 }
 
 #[test]
+fn a_table_has_means_over_seeds_and_finds_no_difference_inside_the_interval() {
+    let folder = folder("table");
+    plan(&folder);
+    fs::write(folder.join("results"), merged(&folder, 1)).unwrap();
+    let table = text(&folder, &["table", "results"]);
+    let heading = "ebizzy-m on recent-bare, 2 CPUs, threads=1";
+    assert!(table.starts_with(heading) && table.contains("threads=2"), "{table}");
+    let ours = table.lines().find(|line| line.starts_with("| tlbkit ")).unwrap();
+    assert!(ours.contains("+-") && table.contains("against linux-6.18"), "{table}");
+    let lines = text(&folder, &["--json", "table", "results"]);
+    let rows: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((rows.len(), rows[1]["seeds"].as_u64(), rows[1]["means_of"].as_str()), (4, Some(2), Some("tlbkit")));
+    fs::write(folder.join("wrong"), "{}\n").unwrap();
+    let output = sweep(&folder, &["table", "wrong"]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.starts_with("tlbkit: wrong:1: no outcome"), "{message}");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
 fn one_shard_and_three_give_the_same_bytes() {
     let folder = folder("shards");
     plan(&folder);
@@ -132,11 +152,11 @@ fn wrong_input_is_one_line_and_status_2() {
     let first = fs::read_to_string(folder.join("plan")).unwrap().lines().next().unwrap().to_owned();
     fs::write(folder.join("bad"), format!("{first}\n{}\n", first.replace("tlbkit", "x").replace("linux-6.18", "y")))
         .unwrap();
-    fs::write(folder.join("foreign"), "{\"format\": 2, \"point\": 0, \"outcome\": {}}\n").unwrap();
+    fs::write(folder.join("foreign"), "{\"format\": 3, \"point\": 0, \"outcome\": {}}\n").unwrap();
     text(&folder, &["run", "plan", "--shard", "1/8"]);
     let row = fs::read_to_string(folder.join("plan.1-of-8")).unwrap();
-    fs::write(folder.join("older"), row.replace("\"format\":2,", "")).unwrap();
-    fs::write(folder.join("newer"), row.replace("\"format\":2,", "\"format\":9,")).unwrap();
+    fs::write(folder.join("older"), row.replace("\"format\":3,", "")).unwrap();
+    fs::write(folder.join("newer"), row.replace("\"format\":3,", "\"format\":9,")).unwrap();
     fs::write(folder.join("empty"), "").unwrap();
     let cases: [(&[&str], &str); 12] = [
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms: there are "),
@@ -147,8 +167,8 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["run", "empty"], "tlbkit: empty: no point in it"),
         (&["run", "bad"], "tlbkit: bad:2: no policy y: there are "),
         (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan"),
-        (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 2; run its"),
-        (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 2; run its"),
+        (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 3; run its"),
+        (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 3; run its"),
         (&["run", "plan", "-o", "older"], "tlbkit: older:1: format none, "),
         (&["merge", "plan", "empty"], "tlbkit: plan:1: 8 points have no row yet, this one first"),
     ];

@@ -1,59 +1,85 @@
 //! The outcomes of several policies side by side: one column for each policy.
 
 use tlbkit_sim::RunOutcome;
-use tlbkit_sim::observer::Cause;
+use tlbkit_sim::observer::{Cause, Needed};
 
-use crate::output::table::grid;
+/// How a value is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unit {
+    /// A whole number.
+    Count,
+    /// A part of something, in percent.
+    Percent,
+}
 
-/// Makes one cell of an outcome.
-type MakeCell = fn(&RunOutcome) -> String;
+/// What is compared.
+pub(crate) struct Quantity {
+    pub(crate) title: &'static str,
+    pub(crate) unit: Unit,
+    /// None where there is nothing to have a part of.
+    pub(crate) of: fn(&RunOutcome) -> Option<f64>,
+}
 
-/// What is compared, with how a cell is made of an outcome.
-const QUANTITIES: &[(&str, MakeCell)] = &[
-    ("score a second", |o| format!("{:.0}", o.score_per_second)),
-    ("flush interrupts sent", |o| o.ipis.sent.to_string()),
-    ("  of them needed", |o| ratio(o.flushes.interrupts.needed, o.flushes.interrupts.done)),
-    ("flushes", |o| o.flushes.flushes.to_string()),
-    ("  of everything", |o| o.flushes.full_flushes.to_string()),
-    ("pages invalidated singly", |o| o.flushes.pages.done.to_string()),
-    ("  of them needed", |o| ratio(o.flushes.pages.needed, o.flushes.pages.done)),
-    ("switches that kept entries", |o| o.flushes.switches_kept.to_string()),
-    ("switches that flushed", |o| o.flushes.switches_flushed.to_string()),
-    ("page walks", |o| o.tlb.walks.to_string()),
-    ("  refilling what was flushed", |o| o.tlb.refills.to_string()),
-    ("cycles: user", |o| share(o, Cause::User)),
-    ("cycles: kernel", |o| share(o, Cause::Kernel)),
-    ("cycles: faults", |o| share(o, Cause::Fault)),
-    ("cycles: switch path", |o| share(o, Cause::Switch)),
-    ("cycles: own invalidations", |o| share(o, Cause::FlushLocal)),
-    ("cycles: telling others", |o| share(o, Cause::FlushSend)),
-    ("cycles: waiting for answers", |o| share(o, Cause::FlushWait)),
-    ("cycles: answering", |o| share(o, Cause::Interrupt)),
-    ("cycles: walks, user", |o| share(o, Cause::WalkUser)),
-    ("cycles: walks, kernel", |o| share(o, Cause::WalkKernel)),
-    ("cycles: locks", |o| share(o, Cause::LockSpin)),
-    ("cycles: idle", |o| share(o, Cause::Idle)),
+/// All that is compared, in the order of the table. Shares are of busy cycles, so that idle CPUs hide nothing.
+pub(crate) const QUANTITIES: &[Quantity] = &[
+    count("score a second", |o| Some(o.steady.map_or(o.score_per_second, |steady| steady.score_per_second))),
+    count("flush interrupts sent", |o| Some(o.ipis.sent as f64)),
+    percent("  of them needed", |o| needed(o.flushes.interrupts)),
+    count("flushes", |o| Some(o.flushes.flushes as f64)),
+    count("  of everything", |o| Some(o.flushes.full_flushes as f64)),
+    count("pages invalidated singly", |o| Some(o.flushes.pages.done as f64)),
+    percent("  of them needed", |o| needed(o.flushes.pages)),
+    count("switches that kept entries", |o| Some(o.flushes.switches_kept as f64)),
+    count("switches that flushed", |o| Some(o.flushes.switches_flushed as f64)),
+    count("page walks", |o| Some(o.tlb.walks as f64)),
+    count("  refilling what was flushed", |o| Some(o.tlb.refills as f64)),
+    percent("busy cycles: user", |o| of_busy(o, Cause::User)),
+    percent("busy cycles: kernel", |o| of_busy(o, Cause::Kernel)),
+    percent("busy cycles: faults", |o| of_busy(o, Cause::Fault)),
+    percent("busy cycles: switch path", |o| of_busy(o, Cause::Switch)),
+    percent("busy cycles: own invalidations", |o| of_busy(o, Cause::FlushLocal)),
+    percent("busy cycles: telling others", |o| of_busy(o, Cause::FlushSend)),
+    percent("busy cycles: waiting for answers", |o| of_busy(o, Cause::FlushWait)),
+    percent("busy cycles: answering", |o| of_busy(o, Cause::Interrupt)),
+    percent("busy cycles: walks, user", |o| of_busy(o, Cause::WalkUser)),
+    percent("busy cycles: walks, kernel", |o| of_busy(o, Cause::WalkKernel)),
+    percent("busy cycles: locks", |o| of_busy(o, Cause::LockSpin)),
+    percent("all cycles: idle", |o| part(o.cycles(Cause::Idle), o.ledger.total())),
 ];
 
-/// A table of `outcomes`, a column a policy.
-pub(crate) fn compare(outcomes: &[(&str, RunOutcome)]) -> String {
-    let head: Vec<_> =
-        ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
-    grid(&head, &compared_rows(outcomes))
+const fn count(title: &'static str, of: fn(&RunOutcome) -> Option<f64>) -> Quantity {
+    Quantity { title, unit: Unit::Count, of }
 }
 
-/// The rows of that table.
+const fn percent(title: &'static str, of: fn(&RunOutcome) -> Option<f64>) -> Quantity {
+    Quantity { title, unit: Unit::Percent, of }
+}
+
+/// A row for each quantity, a column for each of `outcomes`.
 pub(crate) fn compared_rows(outcomes: &[(&str, RunOutcome)]) -> Vec<Vec<String>> {
-    QUANTITIES
-        .iter()
-        .map(|(title, cell)| [(*title).to_owned()].into_iter().chain(outcomes.iter().map(|(_, o)| cell(o))).collect())
-        .collect()
+    let row = |quantity: &Quantity| {
+        let cells = outcomes.iter().map(|(_, outcome)| cell((quantity.of)(outcome), quantity.unit));
+        [quantity.title.to_owned()].into_iter().chain(cells).collect()
+    };
+    QUANTITIES.iter().map(row).collect()
 }
 
-fn ratio(part: u64, whole: u64) -> String {
-    if whole == 0 { "-".into() } else { format!("{:.1} %", 100.0 * part as f64 / whole as f64) }
+fn cell(value: Option<f64>, unit: Unit) -> String {
+    match (value, unit) {
+        (None, _) => "-".to_owned(),
+        (Some(value), Unit::Count) => format!("{value:.0}"),
+        (Some(value), Unit::Percent) => format!("{value:.1} %"),
+    }
 }
 
-fn share(outcome: &RunOutcome, cause: Cause) -> String {
-    ratio(outcome.cycles(cause), outcome.ledger.total())
+fn needed(needed: Needed) -> Option<f64> {
+    part(needed.needed, needed.done)
+}
+
+fn of_busy(outcome: &RunOutcome, cause: Cause) -> Option<f64> {
+    part(outcome.cycles(cause), outcome.ledger.total() - outcome.cycles(Cause::Idle))
+}
+
+fn part(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }

@@ -6,6 +6,7 @@ pub(crate) mod machine_file;
 pub(crate) mod named_run;
 pub(crate) mod policy;
 pub(crate) mod recording;
+pub(crate) mod seeds;
 pub(crate) mod summary;
 pub(crate) mod terminal;
 pub(crate) mod trace;

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tlbkit_sim::machine::{MOST_CPUS, Machine};
+use tlbkit_sim::machine::{MOST_CPUS, Machine, Noise};
 use tlbkit_sim::{Run, RunError, RunOutcome};
 use tlbkit_workloads::Workload;
 
@@ -13,6 +13,27 @@ use super::policy;
 
 /// The longest run that is of use to anybody: a simulated day.
 const MOST_MILLISECONDS: u64 = 86_400_000;
+
+/// Samples of the score in a run of a given time: enough to tell its start from the rest.
+const SAMPLES: u64 = 100;
+
+/// [`Noise`] as a person types it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum NoiseWord {
+    /// Ticks, interrupts, steps and starts vary with the seed
+    On,
+    /// Nothing varies but what the workload draws
+    Off,
+}
+
+impl From<NoiseWord> for Noise {
+    fn from(word: NoiseWord) -> Self {
+        match word {
+            NoiseWord::On => Self::On,
+            NoiseWord::Off => Self::Off,
+        }
+    }
+}
 
 /// One run, by names.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -26,6 +47,7 @@ pub(crate) struct NamedRun {
     pub(crate) seed: u64,
     pub(crate) set: Vec<String>,
     pub(crate) milliseconds: u64,
+    pub(crate) noise: Noise,
 }
 
 impl NamedRun {
@@ -56,6 +78,8 @@ impl NamedRun {
         run.file_reads = policy::file_reads(&self.policy);
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
         run.limit_cycles = Some(limit_cycles).filter(|_| !workload.ends_by_itself());
+        run.sample_cycles = run.limit_cycles.map(|limit| limit.div_ceil(SAMPLES));
+        run.noise = self.noise;
         run.execute().with_context(|| format!("{} under {}", self.workload, self.policy))
     }
 

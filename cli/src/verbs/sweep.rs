@@ -8,18 +8,19 @@
 mod fingerprint;
 mod plan;
 mod shard;
+mod table;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
 use crate::lab::terminal::{Ending, Format};
 
-/// Which of the three steps.
+/// Which of the four steps.
 #[derive(Args)]
 #[command(after_help = "Example:\n  \
     tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 --seed 1,2,3 > plan.jsonl\n  \
     seq 8 | xargs -P 8 -I K tlbkit sweep run plan.jsonl --shard K/8\n  \
-    tlbkit sweep merge plan.jsonl plan.jsonl.*-of-8 > results.jsonl")]
+    tlbkit sweep merge plan.jsonl plan.jsonl.*-of-8 > results.jsonl\n  tlbkit sweep table results.jsonl")]
 pub(crate) struct SweepArguments {
     #[command(subcommand)]
     step: SweepStep,
@@ -33,6 +34,8 @@ enum SweepStep {
     Run(shard::ShardArguments),
     /// The rows of all shards in the order of the plan, to standard output
     Merge(shard::MergeArguments),
+    /// Means over seeds of what was merged, and how policies differ
+    Table(table::TableArguments),
 }
 
 /// Takes the step.
@@ -41,6 +44,7 @@ pub(crate) fn execute(arguments: &SweepArguments, format: Format) -> Result<Endi
         SweepStep::Plan(arguments) => plan::write(arguments)?,
         SweepStep::Run(arguments) => shard::run(arguments, format)?,
         SweepStep::Merge(arguments) => shard::merge(arguments)?,
+        SweepStep::Table(arguments) => table::print(arguments, format)?,
     }
     Ok(Ending::AsExpected)
 }

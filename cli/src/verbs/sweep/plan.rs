@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::lab::named_run::NamedRun;
+use crate::lab::named_run::{NamedRun, NoiseWord};
 use crate::lab::terminal::say;
 
 /// Lists, separated by commas; every combination is a point.
@@ -36,6 +36,9 @@ pub(crate) struct PlanArguments {
     /// Simulated milliseconds for a workload that does not end by itself: one whose `rounds` are 0
     #[arg(long, default_value_t = 20, allow_negative_numbers = true)]
     milliseconds: u64,
+    /// Whether ticks, interrupts, steps and starts vary with the seed, as on a real machine
+    #[arg(long, value_enum, default_value_t = NoiseWord::On)]
+    noise: NoiseWord,
 }
 
 /// Prints the points; nothing if one of them names what does not exist.
@@ -49,7 +52,8 @@ pub(super) fn write(arguments: &PlanArguments) -> Result<()> {
 }
 
 fn points(arguments: &PlanArguments) -> Result<Vec<NamedRun>> {
-    let mut points = vec![NamedRun { milliseconds: arguments.milliseconds, ..NamedRun::default() }];
+    let (milliseconds, noise) = (arguments.milliseconds, arguments.noise.into());
+    let mut points = vec![NamedRun { milliseconds, noise, ..NamedRun::default() }];
     points = times(&points, &arguments.workload, |point, name| point.workload.clone_from(name));
     points = times(&points, &arguments.machine, |point, name| point.machine.clone_from(name));
     points = times(&points, &arguments.policy, |point, name| point.policy.clone_from(name));

@@ -17,7 +17,7 @@ use crate::lab::named_run::{NamedRun, machine};
 use crate::lab::terminal::{Format, progress_bar, say};
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
-const FORMAT: u64 = 2;
+const FORMAT: u64 = 3;
 /// The field of what a row's machine was, whatever is behind its name by now.
 const MACHINE: &str = "machine_fingerprint";
 
@@ -178,6 +178,8 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use tlbkit_sim::machine::Noise;
+
     use super::*;
 
     /// The name of each field in `value`, with those that it lies in; elements of a list have one name.
@@ -192,11 +194,20 @@ mod tests {
     #[test]
     fn a_row_has_the_fields_of_its_format() {
         let (workload, machine, policy) = ("madvise1".into(), "recent-bare".into(), "linux-6.18:stats=on".into());
-        let point = NamedRun { workload, machine, policy, cpus: Some(2), seed: 1, set: Vec::new(), milliseconds: 1 };
+        let point = NamedRun {
+            workload,
+            machine,
+            policy,
+            cpus: Some(2),
+            seed: 1,
+            set: Vec::new(),
+            milliseconds: 1,
+            noise: Noise::On,
+        };
         let mut names = BTreeSet::new();
         fields(&row(0, &point).unwrap()["outcome"], "", &mut names);
         let text = names.into_iter().collect::<Vec<_>>().join(" ");
         let print = fingerprint::fnv1a(&text);
-        assert_eq!((FORMAT, print), (2, 148_715_287_001_503_280), "other fields: raise FORMAT, here too. {text}");
+        assert_eq!((FORMAT, print), (3, 3_540_152_135_840_065_719), "other fields: raise FORMAT, here too. {text}");
     }
 }

@@ -40,7 +40,9 @@ impl Kernel {
     /// A task from its first to its last instruction.
     fn task_main(&'static self, me: TaskIndex, program: Program) {
         let task = self.tasks.get(me);
-        self.machine.enable_interrupts();
+        let machine = self.machine;
+        machine.running().advance(machine.noise().start(machine.cpu()));
+        machine.enable_interrupts();
         self.return_to_user();
         program.run(&Calls { kernel: self, machine: self.machine, me, program, process: task.process });
         self.enter_kernel();

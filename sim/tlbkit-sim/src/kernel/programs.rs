@@ -69,20 +69,34 @@ impl Kernel {
         if now >= self.overdue_at() {
             self.fail_overdue(now);
         }
-        if self.queues.preempt_at(machine.cpu()) <= now {
+        if machine.noise().tick_due(machine.cpu()) <= now {
+            self.tick();
+        }
+        if self.queues.preempt_at(machine.cpu()) <= machine.running().now() {
             self.observer().kernel_event(KernelEvent::Preemption);
             self.enter_kernel();
             self.switch_away(me, Fate::Queue);
             self.return_to_user();
         }
         let cpu = machine.cpu();
-        machine.refresh_limit(cpu, self.queues.preempt_at(cpu).min(self.overdue_at()));
+        let looks_at = self.queues.preempt_at(cpu).min(self.overdue_at()).min(machine.noise().tick_due(cpu));
+        machine.refresh_limit(cpu, looks_at);
+    }
+
+    /// The timer of the CPU interrupts the running program.
+    fn tick(&'static self) {
+        let machine = self.machine;
+        self.enter_kernel();
+        let processor = machine.running();
+        let cycles = machine.noise().take_tick(machine.cpu(), processor.now());
+        processor.advance_for(Cause::Kernel, machine.costs().interrupt + cycles);
+        self.return_to_user();
     }
 
     /// Uses the CPU for `cycles`, more while the other thread of the core is busy.
     pub(super) fn compute(&'static self, me: TaskIndex, cycles: u64) {
         let machine = self.machine;
-        let mut left = cycles;
+        let mut left = machine.noise().work(machine.cpu(), cycles);
         loop {
             self.pace(me);
             if left == 0 {
@@ -93,7 +107,8 @@ impl Kernel {
             let percent = machine.work_percent(cpu);
             let start = processor.now();
             let end = start.saturating_add((left * percent).div_ceil(100));
-            machine.sleep_until(end.min(processor.takes_at()).min(self.queues.preempt_at(cpu)), Cause::User);
+            let looks_at = processor.takes_at().min(self.queues.preempt_at(cpu)).min(machine.noise().tick_due(cpu));
+            machine.sleep_until(end.min(looks_at), Cause::User);
             let done = (processor.now() - start) * 100 / percent;
             left = if processor.now() >= end { 0 } else { left.saturating_sub(done) };
         }

@@ -144,6 +144,7 @@ impl Kernel {
             let next = self.pick(cpu);
             if next != Running::Idle {
                 self.queues.clear_idle(cpu);
+                machine.noise().forget_ticks(cpu, processor.now());
                 self.load(cpu, next);
                 self.commit(cpu, next);
                 suspend();

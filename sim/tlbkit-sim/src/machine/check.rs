@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::error::MachineError;
 use super::model::{Index, Machine, ReplacementPolicy, Size, TlbArray};
-use super::quantity::Quantity;
+use super::quantity::{Limit, Quantity};
 
 impl Machine {
     /// Reads the `text` of a machine file; `file` is what messages call it.
@@ -13,13 +13,10 @@ impl Machine {
     /// If it says something wrong.
     pub fn parse(file: &str, text: &str) -> Result<Self, MachineError> {
         let machine: Self = toml::from_str(text).map_err(|error| shape_error(file, text, &error))?;
-        let mut first = None;
-        machine.visit(&mut |field, quantity, limit| {
-            if first.is_none() {
-                first = limit.complaint(quantity).map(|complaint| Objection::new(field, quantity, complaint));
-            }
-        });
-        match first.or_else(|| machine.objection()) {
+        if let Some(error) = first_complaint(file, text, |each| machine.visit(each)) {
+            return Err(error);
+        }
+        match machine.objection() {
             Some(objection) => Err(objection.into_error(file, text)),
             None => Ok(machine),
         }
@@ -77,6 +74,20 @@ impl Machine {
         }
         None
     }
+}
+
+/// What each quantity of a file is shown to, with its name and its limit.
+type Look<'l, 'q> = &'l mut dyn FnMut(String, &'q Quantity, Limit);
+
+/// What is wrong with the first quantity outside its limit, of all that `visit` shows.
+pub(super) fn first_complaint<'q>(file: &str, text: &str, visit: impl FnOnce(Look<'_, 'q>)) -> Option<MachineError> {
+    let mut first = None;
+    visit(&mut |field, quantity, limit| {
+        if first.is_none() {
+            first = limit.complaint(quantity).map(|complaint| Objection::new(field, quantity, complaint));
+        }
+    });
+    first.map(|objection| objection.into_error(file, text))
 }
 
 /// What is wrong with one array.

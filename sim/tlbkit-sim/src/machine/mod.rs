@@ -10,6 +10,7 @@ mod convert;
 mod error;
 mod files;
 mod model;
+mod noise;
 mod paths;
 mod quantity;
 
@@ -22,5 +23,6 @@ pub use model::{
     CacheLine, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size, Software, Switch,
     System, Tlb, TlbArray, Walk,
 };
+pub use noise::{Noise, NoiseModel};
 pub(crate) use paths::Paths;
 pub use quantity::{NumberKind, Quantity};

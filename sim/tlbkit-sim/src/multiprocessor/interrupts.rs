@@ -15,8 +15,9 @@ impl Multiprocessor {
     /// Makes an interrupt due on `to`; sending was charged by the caller.
     pub(super) fn deliver(&self, to: usize, vector: Vector) {
         let from = self.running().now();
-        let transit =
+        let mean =
             if self.same_socket(self.cpu(), to) { self.costs.ipi_same_socket } else { self.costs.ipi_cross_socket };
+        let transit = self.noise.delivery(to, mean);
         let target = &self.processors[to];
         let wake = if target.is_halted() { self.costs.idle_wake } else { 0 };
         let due = match vector {

@@ -28,6 +28,7 @@
 //! | `fiber` | stackful coroutines |
 //! | `prefetch` | the next CPU's lines into the host's caches |
 //! | `defect` | machines that lose something |
+//! | `noise` | what varies with the seed |
 //! | `costs` | the machine file in integers |
 
 mod accesses;
@@ -36,6 +37,7 @@ mod costs;
 mod defect;
 mod fiber;
 mod interrupts;
+mod noise;
 mod port;
 mod prefetch;
 mod processor;
@@ -50,10 +52,11 @@ mod turns;
 pub(crate) use accesses::observe;
 pub(crate) use agenda::NEVER;
 pub(crate) use fiber::{Fiber, Progress, suspend};
+pub(crate) use noise::NoiseStreams;
 pub(crate) use port::{Port, answer_flush};
 pub(crate) use prefetch::prefetch;
 pub(crate) use processor::{Arrival, Ring};
-pub(crate) use system::Multiprocessor;
+pub(crate) use system::{Disturbance, Multiprocessor};
 pub(crate) use tally::InterruptTally;
 
 pub use defect::Defect;

@@ -9,6 +9,7 @@ use tlbkit::{AddressSpace, Features, SpaceToken, Tlb};
 use super::agenda::{Agenda, NEVER};
 use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
+use super::noise::NoiseStreams;
 use super::prefetch::Frames;
 use super::processor::{Processor, Ring};
 use super::streak::Streak;
@@ -24,6 +25,12 @@ pub(super) const NOBODY: usize = usize::MAX;
 /// its gate says.
 pub(crate) type FlushHandler = fn(&'static Multiprocessor, usize, Ring);
 
+/// What makes a machine other than its file says.
+pub(crate) struct Disturbance {
+    pub(crate) defect: Defect,
+    pub(crate) noise: NoiseStreams,
+}
+
 /// One simulated machine, with the protocol that runs on it. Aligned to a line, so that which fields share lines does
 /// not depend on the host's allocator.
 #[repr(align(64))]
@@ -35,6 +42,7 @@ pub(crate) struct Multiprocessor {
     pub(super) flush_handler: FlushHandler,
     pub(super) observer: Observer,
     pub(super) defect: DefectCounter,
+    pub(super) noise: NoiseStreams,
     pub(super) features: Features,
     /// Spaces by their tokens; none while one is being made.
     spaces: RefCell<Vec<Option<&'static AddressSpace>>>,
@@ -63,7 +71,7 @@ impl Multiprocessor {
         tlb: Tlb<'static>,
         flush_handler: FlushHandler,
         observer: Observer,
-        defect: Defect,
+        disturbance: Disturbance,
     ) -> Self {
         let costs = Costs::new(machine, tlb.policy(), code);
         let config = Arc::new(machine.mmu());
@@ -76,7 +84,8 @@ impl Multiprocessor {
             tlb,
             flush_handler,
             observer,
-            defect: DefectCounter::new(defect),
+            defect: DefectCounter::new(disturbance.defect),
+            noise: disturbance.noise,
             features: Features { pcid: machine.features.pcid, invpcid: machine.features.invpcid },
             spaces: RefCell::default(),
             unreferenced: RefCell::default(),
@@ -145,6 +154,11 @@ impl Multiprocessor {
     /// What the machine loses.
     pub(crate) fn defect(&self) -> &DefectCounter {
         &self.defect
+    }
+
+    /// What varies with the seed.
+    pub(crate) fn noise(&self) -> &NoiseStreams {
+        &self.noise
     }
 
     /// Totals over all shared cache lines.

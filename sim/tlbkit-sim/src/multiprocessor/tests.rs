@@ -9,10 +9,10 @@ use tlbkit::{CpuId, CpuState, Hardware, PhysAddr, Policy, Tlb};
 use super::agenda::NEVER;
 use super::system::FlushHandler;
 use super::tally::Vector;
-use super::{Defect, Fiber, Multiprocessor, observe};
+use super::{Defect, Disturbance, Fiber, Multiprocessor, NoiseStreams, observe};
 use crate::keep::{Keep, KeptWords};
 use crate::lines::SETTLED_CYCLES;
-use crate::machine::{Code, Machine};
+use crate::machine::{Code, Machine, Noise};
 use crate::observer::{Cause, Observer};
 
 /// Relaxed: the host has one thread, and simulated loads and stores take effect at once.
@@ -61,7 +61,8 @@ fn play(parts: [Part; 2]) -> u64 {
     let tlb = Tlb::new(states.get(), words.get(), PhysAddr(1 << 40), policy);
     let model = Machine::builtin("ivybridge-8thread").expect("a built-in machine");
     let does_nothing: FlushHandler = |_, _, _| ();
-    let machine = Multiprocessor::new(&model, Code::TLBKIT, 2, tlb, does_nothing, Observer::new(2, None), Defect::None);
+    let undisturbed = Disturbance { defect: Defect::None, noise: NoiseStreams::new(Noise::Off, 1, 2, 1.0) };
+    let machine = Multiprocessor::new(&model, Code::TLBKIT, 2, tlb, does_nothing, Observer::new(2, None), undisturbed);
     let kept = Keep::new(Box::new(machine));
     let (machine, shared) = (kept.get(), Rc::new(Shared::default()));
     let mut cpus = [0, 1].map(|cpu| {

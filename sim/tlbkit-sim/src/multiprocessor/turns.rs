@@ -71,7 +71,7 @@ impl Multiprocessor {
 
     /// How far ahead a CPU may touch memory: an interrupt sent by the CPU behind it cannot arrive sooner.
     pub(crate) fn touch_lookahead(&self) -> u64 {
-        self.costs.ipi_same_socket.min(self.costs.ipi_cross_socket)
+        self.noise.soonest(self.costs.ipi_same_socket.min(self.costs.ipi_cross_socket))
     }
 
     /// How far the running CPU may go without a look around may have changed.

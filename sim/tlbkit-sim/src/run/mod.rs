@@ -6,6 +6,8 @@ mod audit;
 mod outcome;
 mod settings;
 pub(crate) mod stage;
+mod steady;
 
 pub use outcome::{ReasonCounts, RunOutcome, TlbCounters};
 pub use settings::Run;
+pub use steady::SteadyRate;

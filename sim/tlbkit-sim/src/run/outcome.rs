@@ -3,6 +3,7 @@
 use serde::{Serialize, Serializer};
 use tlbkit::{CpuStats, Place, Reason};
 
+use super::steady::SteadyRate;
 use crate::kernel::Kernel;
 use crate::lines::LineCounters;
 use crate::mmu::{self, Loss};
@@ -89,8 +90,10 @@ pub struct RunOutcome {
     pub accounted_cycles: u64,
     /// The elapsed cycles in seconds of the machine's clock.
     pub elapsed_seconds: f64,
-    /// Score a second.
+    /// Score a second, the start included.
     pub score_per_second: f64,
+    /// The same after the start, where the score was sampled often enough.
+    pub steady: Option<SteadyRate>,
     /// Cycles by cause and class, all CPUs together.
     pub ledger: Ledger,
     /// The same per CPU.
@@ -124,7 +127,7 @@ impl RunOutcome {
         let observer = machine.observer();
         let elapsed_cycles = kernel.ended_at();
         let elapsed_seconds = elapsed_cycles as f64 / (frequency_mhz * 1e6);
-        let score = observer.score();
+        let (score, samples) = (observer.score(), observer.take_samples());
         let ledger_by_cpu: Vec<_> = (0..machine.cpus()).map(|cpu| machine.processor(cpu).ledger()).collect();
         let mut ledger = Ledger::default();
         ledger_by_cpu.iter().for_each(|one| ledger.add(one));
@@ -135,6 +138,7 @@ impl RunOutcome {
             accounted_cycles: machine.processor(0).now(),
             elapsed_seconds,
             score_per_second: if elapsed_cycles == 0 { 0.0 } else { score as f64 / elapsed_seconds },
+            steady: SteadyRate::of(&samples, frequency_mhz),
             ledger,
             ledger_by_cpu,
             tlb: translations(machine),
@@ -144,7 +148,7 @@ impl RunOutcome {
             kernel: observer.kernel(),
             lines: machine.line_counters(),
             reasons: reasons(stats),
-            samples: observer.take_samples(),
+            samples,
             tables_left: tables_left as u64,
             data_left: data_left as u64,
         }

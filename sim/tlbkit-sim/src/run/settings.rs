@@ -4,7 +4,7 @@ use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
 use crate::kernel::{FileReads, Pressure};
-use crate::machine::{Code, Machine};
+use crate::machine::{Code, Machine, Noise};
 use crate::multiprocessor::Defect;
 
 /// What to run.
@@ -31,12 +31,14 @@ pub struct Run<'m> {
     pub pressure: Pressure,
     /// Through what the kernel reads files: the protocol's policy says nothing of it.
     pub file_reads: FileReads,
+    /// Whether more than the workload varies with the seed.
+    pub noise: Noise,
     /// What the machine loses: nothing, but in tests.
     pub defect: Defect,
 }
 
 impl<'m> Run<'m> {
-    /// A run on all CPUs of the machine, seed 1, without a limit, and charged as our own code is.
+    /// A run on all CPUs of the machine, seed 1, without a limit and without noise, charged as our own code is.
     #[must_use]
     pub fn new(machine: &'m Machine, policy: Policy, workload: Workload) -> Self {
         Self {
@@ -50,6 +52,7 @@ impl<'m> Run<'m> {
             sample_cycles: None,
             pressure: Pressure::None,
             file_reads: FileReads::DirectMap,
+            noise: Noise::Off,
             defect: Defect::None,
         }
     }

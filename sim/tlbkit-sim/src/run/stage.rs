@@ -11,7 +11,7 @@ use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 use crate::kernel::{Kernel, Phys};
 use crate::machine::MOST_CPUS;
-use crate::multiprocessor::{Fiber, Multiprocessor, answer_flush, observe};
+use crate::multiprocessor::{Disturbance, Fiber, Multiprocessor, NoiseStreams, answer_flush, observe};
 use crate::observer::Observer;
 
 /// Words of the map of the kernel's windows: one bit a window.
@@ -86,7 +86,10 @@ impl Stage {
         let stats = Keep::new((0..counted).map(|_| CpuStats::new()).collect::<Box<[_]>>());
         let tlb = if counted > 0 { tlb.counting_into(stats.get()) } else { tlb };
         let observer = Observer::new(run.cpus, run.sample_cycles);
-        let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, run.defect);
+        let frequency_mhz = run.machine.system.frequency_mhz.value;
+        let noise = NoiseStreams::new(run.noise, run.seed, run.cpus, frequency_mhz);
+        let disturbance = Disturbance { defect: run.defect, noise };
+        let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, disturbance);
         let machine = Keep::new(Box::new(machine));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
         let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, run.file_reads);

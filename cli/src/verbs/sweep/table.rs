@@ -1,0 +1,155 @@
+//! The rows of a sweep as a person would read them: means over seeds with their intervals, and how far each policy is
+//! from the first one of the same point.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::lab::seeds::{Difference, Mean};
+use crate::lab::terminal::{Format, say};
+use crate::output::table::grid;
+
+/// What to read.
+#[derive(Args)]
+#[command(after_help = "Example: tlbkit sweep table results.jsonl")]
+pub(crate) struct TableArguments {
+    /// What `sweep merge` printed
+    results: PathBuf,
+}
+
+/// What is shown of an outcome, and where it stands there. Of several places the first that has a number counts.
+const QUANTITIES: [(&str, &[&str]); 4] = [
+    ("score a second", &["/steady/score_per_second", "/score_per_second"]),
+    ("interrupts", &["/ipis/sent"]),
+    ("flushes", &["/flushes/flushes"]),
+    ("walks", &["/tlb/walks"]),
+];
+
+/// All rows that differ in nothing but seed and policy.
+struct Group {
+    /// Their fields without those two.
+    point: Map<String, Value>,
+    policies: Vec<PolicyRows>,
+}
+
+/// A policy's outcomes, each with its seed, in the order of the file.
+struct PolicyRows {
+    policy: String,
+    outcomes: Vec<(u64, Value)>,
+}
+
+/// Prints the tables.
+pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
+    let file = arguments.results.display();
+    let text = fs::read_to_string(&arguments.results).with_context(|| file.to_string())?;
+    let mut groups = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        add(&mut groups, line).with_context(|| format!("{file}:{}", index + 1))?;
+    }
+    ensure!(!groups.is_empty(), "{file}: no row in it");
+    for group in &groups {
+        match format {
+            Format::Text => say!("{}\n{}", group.heading(), group.table()),
+            Format::Json => group.lines().iter().for_each(|line| say!("{line}")),
+        }
+    }
+    Ok(())
+}
+
+/// Puts a row where it belongs.
+fn add(groups: &mut Vec<Group>, line: &str) -> Result<()> {
+    let mut point: Map<String, Value> = serde_json::from_str(line)?;
+    let outcome = point.remove("outcome").context("no outcome: no row of `sweep merge`")?;
+    let seed = point.remove("seed").and_then(|seed| seed.as_u64()).context("no seed: no row of `sweep merge`")?;
+    let policy = point.remove("policy").context("no policy: no row of `sweep merge`")?;
+    let policy = policy.as_str().context("policy: must be a string")?.to_owned();
+    for field in ["point", "format", "machine_fingerprint"] {
+        point.remove(field);
+    }
+    let at = groups.iter().position(|group| group.point == point).unwrap_or_else(|| {
+        groups.push(Group { point, policies: Vec::new() });
+        groups.len() - 1
+    });
+    let policies = &mut groups[at].policies;
+    let at = policies.iter().position(|rows| rows.policy == policy).unwrap_or_else(|| {
+        policies.push(PolicyRows { policy, outcomes: Vec::new() });
+        policies.len() - 1
+    });
+    policies[at].outcomes.push((seed, outcome));
+    Ok(())
+}
+
+impl PolicyRows {
+    fn values(&self, places: &[&str]) -> Vec<f64> {
+        let value = |outcome: &Value| places.iter().find_map(|place| outcome.pointer(place)?.as_f64());
+        self.outcomes.iter().filter_map(|(_, outcome)| value(outcome)).collect()
+    }
+
+    fn seeds(&self) -> Vec<u64> {
+        self.outcomes.iter().map(|&(seed, _)| seed).collect()
+    }
+
+    /// How far it is from `first`; nothing is said of policies that ran on other seeds.
+    fn difference(&self, first: &Self, places: &[&str]) -> Difference {
+        if self.seeds() == first.seeds() {
+            Difference::of(&self.values(places), &first.values(places))
+        } else {
+            Difference::NoBase
+        }
+    }
+}
+
+impl Group {
+    fn heading(&self) -> String {
+        let word = |name: &str| match &self.point[name] {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let cpus = if self.point["cpus"].is_null() { "all".to_owned() } else { word("cpus") };
+        let set = self.point["set"].as_array().map_or_else(String::new, |set| {
+            set.iter().filter_map(Value::as_str).map(|parameter| format!(", {parameter}")).collect()
+        });
+        format!("{} on {}, {cpus} CPUs{set}", word("workload"), word("machine"))
+    }
+
+    fn table(&self) -> String {
+        let first = &self.policies[0];
+        let against = format!("against {}", first.policy);
+        let head: Vec<&str> = ["policy", "seeds"]
+            .into_iter()
+            .chain(QUANTITIES.iter().flat_map(|(title, _)| [*title, &against]))
+            .collect();
+        let row = |rows: &PolicyRows| {
+            let cells = QUANTITIES.iter().flat_map(|(_, places)| {
+                let mean = Mean::of(&rows.values(places)).map_or_else(|| "-".to_owned(), Mean::count);
+                [mean, rows.difference(first, places).text()]
+            });
+            [rows.policy.clone(), rows.outcomes.len().to_string()].into_iter().chain(cells).collect()
+        };
+        grid(&head, &self.policies.iter().map(row).collect::<Vec<_>>())
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let first = &self.policies[0];
+        let line = |rows: &PolicyRows| {
+            let quantity = |(title, places): &(&str, &[&str])| {
+                let mean = Mean::of(&rows.values(places));
+                json!({
+                    "quantity": title,
+                    "mean": mean.map(|mean| mean.mean),
+                    "half_width": mean.and_then(|mean| mean.half_width),
+                    "difference": rows.difference(first, places).json(),
+                })
+            };
+            let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();
+            json!({
+                "point": self.point, "means_of": rows.policy, "seeds": rows.outcomes.len(), "against": first.policy,
+                "quantities": quantities,
+            })
+        };
+        self.policies.iter().map(line).collect()
+    }
+}

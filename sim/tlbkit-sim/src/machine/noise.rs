@@ -1,0 +1,73 @@
+//! What differs from one run of a real machine to the next, as numbers with their sources: `sim/machines/noise.toml`.
+
+use std::sync::LazyLock;
+
+use serde::{Deserialize, Serialize};
+
+use super::check::first_complaint;
+use super::quantity::{Limit, Quantity, amount, count, quantities};
+
+const FILE: &str = include_str!("../../../machines/noise.toml");
+
+/// Whether a run differs from others by more than its workload's own random numbers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Noise {
+    /// It does not: the same steps take the same cycles, whatever the seed.
+    #[default]
+    Off,
+    /// Timer ticks, interrupts, steps of programs and starts of tasks vary with the seed.
+    On,
+}
+
+quantities! {
+    /// How much what varies.
+    NoiseModel {
+        /// Timer ticks a second of a CPU that runs a task; each CPU's come at a phase of their own.
+        tick_hz: count(1, 10_000),
+        /// What a tick's handler takes.
+        tick_ns: amount(0.0, 1e6),
+        /// How much longer or shorter an interrupt is under way, evenly spread.
+        delivery_spread_percent: amount(0.0, 90.0),
+        /// How much longer or shorter a program computes than it asked for, evenly spread.
+        work_spread_percent: amount(0.0, 90.0),
+        /// How much later a task may come to its first instruction, evenly spread.
+        start_spread_ns: amount(0.0, 1e9),
+    }
+}
+
+static MODEL: LazyLock<NoiseModel> = LazyLock::new(|| {
+    let model: NoiseModel = toml::from_str(FILE).unwrap_or_else(|error| panic!("sim/machines/noise.toml: {error}"));
+    if let Some(complaint) = first_complaint("sim/machines/noise.toml", FILE, |each| model.visit("", each)) {
+        panic!("{complaint}");
+    }
+    model
+});
+
+impl NoiseModel {
+    /// The numbers of the file, which is part of the program.
+    #[must_use]
+    pub fn builtin() -> &'static Self {
+        &MODEL
+    }
+
+    /// Every number with its name, in the order of the file.
+    #[must_use]
+    pub fn quantities(&self) -> Vec<(String, &Quantity)> {
+        let mut all = Vec::new();
+        self.visit("noise.", &mut |name, quantity, _: Limit| all.push((name, quantity)));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_read_and_holds_to_its_limits() {
+        let model = NoiseModel::builtin();
+        assert_eq!(model.quantities().len(), 5);
+        assert!(model.tick_hz.value > 0.0);
+    }
+}

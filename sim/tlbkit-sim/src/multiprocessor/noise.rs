@@ -1,0 +1,165 @@
+//! What varies from run to run on a real machine, drawn from the run's seed. Each CPU has a stream of its own, so that
+//! what one CPU does moves no other's numbers, and two policies with one seed meet the same noise for as long as they
+//! do the same.
+
+use std::cell::Cell;
+
+use tlbkit_arch::SplitMix64;
+use tlbkit_arch::random::mix;
+
+use super::agenda::NEVER;
+use crate::machine::{Noise, NoiseModel};
+
+/// How much may vary, in cycles and parts of a million.
+#[derive(Clone, Copy, Debug)]
+struct Spreads {
+    tick_period: u64,
+    tick: u64,
+    start: u64,
+    delivery_ppm: u64,
+    work_ppm: u64,
+}
+
+/// One CPU's own.
+#[derive(Debug)]
+struct OfCpu {
+    stream: Cell<SplitMix64>,
+    next_tick: Cell<u64>,
+}
+
+/// The noise of one machine; none where it is off.
+pub(crate) struct NoiseStreams(Option<(Spreads, Vec<OfCpu>)>);
+
+impl NoiseStreams {
+    /// The noise of `seed` on a machine of `cpus` CPUs with a clock of `frequency_mhz`.
+    pub(crate) fn new(noise: Noise, seed: u64, cpus: usize, frequency_mhz: f64) -> Self {
+        if noise == Noise::Off {
+            return Self(None);
+        }
+        let model = NoiseModel::builtin();
+        let cycles = |ns: f64| (ns * frequency_mhz / 1e3).round() as u64;
+        let ppm = |percent: f64| (percent * 1e4).round() as u64;
+        let spreads = Spreads {
+            tick_period: cycles(1e9 / model.tick_hz.value).max(1),
+            tick: cycles(model.tick_ns.value),
+            start: cycles(model.start_spread_ns.value),
+            delivery_ppm: ppm(model.delivery_spread_percent.value),
+            work_ppm: ppm(model.work_spread_percent.value),
+        };
+        let of_cpu = |cpu: usize| {
+            // Not the streams of the tasks, which are drawn from the same seed.
+            let mut stream = SplitMix64::new(mix(!seed ^ mix(cpu as u64 + 1)));
+            let next_tick = Cell::new(stream.below(spreads.tick_period));
+            OfCpu { stream: Cell::new(stream), next_tick }
+        };
+        Self(Some((spreads, (0..cpus).map(of_cpu).collect())))
+    }
+
+    /// The least that an interrupt is under way which takes `cycles` on average.
+    pub(super) fn soonest(&self, cycles: u64) -> u64 {
+        self.0.as_ref().map_or(cycles, |(spreads, _)| cycles - cycles * spreads.delivery_ppm / 1_000_000)
+    }
+
+    /// How long an interrupt to `cpu` is under way which takes `cycles` on average.
+    pub(super) fn delivery(&self, cpu: usize, cycles: u64) -> u64 {
+        self.0.as_ref().map_or(cycles, |(spreads, cpus)| cpus[cpu].spread(cycles, spreads.delivery_ppm))
+    }
+
+    /// How long a step on `cpu` takes which takes `cycles` on average.
+    pub(crate) fn work(&self, cpu: usize, cycles: u64) -> u64 {
+        self.0.as_ref().map_or(cycles, |(spreads, cpus)| cpus[cpu].spread(cycles, spreads.work_ppm))
+    }
+
+    /// How much later a task comes to its first instruction on `cpu`.
+    pub(crate) fn start(&self, cpu: usize) -> u64 {
+        self.0.as_ref().map_or(0, |(spreads, cpus)| cpus[cpu].below(spreads.start + 1))
+    }
+
+    /// When the next tick of `cpu` comes.
+    pub(crate) fn tick_due(&self, cpu: usize) -> u64 {
+        self.0.as_ref().map_or(NEVER, |(_, cpus)| cpus[cpu].next_tick.get())
+    }
+
+    /// The tick of `cpu` that was due has come: the cycles of its handler. Of several that were due, one is taken.
+    pub(crate) fn take_tick(&self, cpu: usize, now: u64) -> u64 {
+        self.0.as_ref().map_or(0, |(spreads, cpus)| {
+            cpus[cpu].forget_ticks(now, spreads.tick_period);
+            spreads.tick
+        })
+    }
+
+    /// `cpu` has idled until `now`: it took no ticks.
+    pub(crate) fn forget_ticks(&self, cpu: usize, now: u64) {
+        if let Some((spreads, cpus)) = &self.0 {
+            cpus[cpu].forget_ticks(now, spreads.tick_period);
+        }
+    }
+}
+
+impl OfCpu {
+    fn below(&self, limit: u64) -> u64 {
+        let mut stream = self.stream.get();
+        let number = stream.below(limit);
+        self.stream.set(stream);
+        number
+    }
+
+    /// `cycles`, up to `ppm` parts of a million more or less.
+    fn spread(&self, cycles: u64, ppm: u64) -> u64 {
+        let most = (u128::from(cycles) * u128::from(ppm) / 1_000_000) as u64;
+        cycles - most + self.below(2 * most + 1)
+    }
+
+    /// The next tick comes after `now`, at the CPU's own phase.
+    fn forget_ticks(&self, now: u64, period: u64) {
+        let next = self.next_tick.get();
+        if next <= now {
+            self.next_tick.set(next + ((now - next) / period + 1) * period);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn streams(seed: u64) -> NoiseStreams {
+        NoiseStreams::new(Noise::On, seed, 2, 2000.0)
+    }
+
+    #[test]
+    fn spreads_keep_their_mean_and_their_bounds() {
+        let noise = streams(1);
+        let least = noise.soonest(1000);
+        let times: Vec<_> = (0..10_000).map(|_| noise.delivery(1, 1000)).collect();
+        assert!(times.iter().all(|time| (least..=2000 - least).contains(time)), "{least}");
+        let mean = times.iter().sum::<u64>() as f64 / 1e4;
+        assert!((mean - 1000.0).abs() < 5.0, "{mean}");
+    }
+
+    #[test]
+    fn ticks_keep_their_phase_and_none_is_taken_twice() {
+        let noise = streams(1);
+        let (period, first) = (8_000_000, noise.tick_due(0));
+        assert!(first < period && first != noise.tick_due(1));
+        assert_eq!(noise.take_tick(0, first), 4000);
+        assert_eq!(noise.tick_due(0), first + period);
+        noise.forget_ticks(0, first + 5 * period + 1);
+        assert_eq!(noise.tick_due(0), first + 6 * period);
+    }
+
+    #[test]
+    fn a_seed_is_one_noise_and_none_is_none() {
+        let times = |seed| {
+            let noise = streams(seed);
+            [(); 9].map(|()| noise.work(0, 1_000_000))
+        };
+        assert_eq!(times(1), times(1));
+        assert_ne!(times(1), times(2));
+        let off = NoiseStreams::new(Noise::Off, 1, 2, 2000.0);
+        assert_eq!(
+            (off.work(0, 7), off.delivery(1, 7), off.soonest(7), off.start(0), off.tick_due(0)),
+            (7, 7, 7, 0, NEVER)
+        );
+    }
+}
