@@ -114,8 +114,8 @@ pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
     Ok((!wrong.is_empty()).then(|| format!("{}\n{}", wrong.join(", "), ours.remarks.join("\n"))))
 }
 
-/// The same told aloud, on so many CPUs: false if one did not pass, for which there may be reasons that stock Linux has as
-/// well.
+/// The same told aloud, on so many CPUs: false if one did not pass, for which there may be reasons that stock Linux has
+/// as well.
 pub(super) fn run_alone(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
     let (judges, built) = (chosen(root, wanted)?, Judges::build(root)?);
     let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
