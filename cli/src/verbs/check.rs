@@ -22,7 +22,7 @@ use crate::output::file::{check_place, write_whole};
     tlbkit check --program unmap-3-pages --policy linux-6.18\n  tlbkit check --program unmap-1-page --exhaustive\n  \
     tlbkit check --replay 2398 --trace run.json")]
 pub(crate) struct CheckArguments {
-    /// Random schedules to run
+    /// Random schedules to run, and a quarter as many of the programs that came later
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// All schedules of a program with at most --bound deviations from running one CPU after the other
@@ -75,7 +75,7 @@ fn seeds(plan: &Plan, count: u64, format: Format) -> Option<Failure> {
     let bar = progress_bar(usize::try_from(count).unwrap_or(usize::MAX));
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let began = Instant::now();
-    let report = campaign::seeds(plan, 0, count, threads, &|done| bar.set_position(done));
+    let report = campaign::families(plan, 0, count, threads, &|done| bar.set_position(done));
     bar.finish_and_clear();
     tell_seeds(&report, began.elapsed().as_secs_f64(), format);
     let (seed, finding) = report.failure?;

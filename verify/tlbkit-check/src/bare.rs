@@ -58,12 +58,12 @@ impl Bare {
     /// # Panics
     /// If memory is exhausted; so do the other methods that need a frame.
     pub fn root(&mut self) -> u64 {
-        self.machine.memory.alloc(12, Use::Table).expect("a frame")
+        self.machine.alloc(12, Use::Table).expect("a frame")
     }
 
     /// A new frame that holds `value`.
     pub fn frame(&mut self, value: u64) -> u64 {
-        let at = self.machine.memory.alloc(12, Use::Data).expect("a frame");
+        let at = self.machine.alloc(12, Use::Data).expect("a frame");
         self.machine.memory.write(at, value);
         at
     }
@@ -74,7 +74,7 @@ impl Bare {
         for above in (level + 1..=4).rev() {
             let at = entry_at(PhysAddr(table), VirtAddr(va), above).0;
             if self.machine.memory.read(at) == 0 {
-                let next = self.machine.memory.alloc(12, Use::Table).expect("a frame");
+                let next = self.machine.alloc(12, Use::Table).expect("a frame");
                 self.machine.write_physical(at, next | INNER, 0);
             }
             table = Pte(self.machine.memory.read(at)).frame().0;

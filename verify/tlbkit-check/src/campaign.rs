@@ -30,16 +30,23 @@ pub struct Plan {
     pub policy: Option<Policy>,
 }
 
+/// The first seed of the later family: programs that were added when seeds already had a meaning.
+pub const LATER: u64 = 1 << 32;
+/// Seeds of the first family for each of the later one.
+const TO_ONE_LATER: u64 = 4;
+
 impl Plan {
     /// What `seed` runs.
     #[must_use]
     pub fn scenario(&self, seed: u64) -> Scenario {
-        let mut random = digest::random(!seed);
-        let policy = policies::draw(&mut random);
-        let features = features(random.below(8));
-        let late = if random.below(4) == 0 { Late::AskAgain } else { Late::Wait };
-        let in_turn = seed.is_multiple_of(2).then(|| &named::ALL[(seed / 2) as usize % named::ALL.len()]);
-        let program = self.program.or(in_turn).map_or_else(|| Program::random(seed), Named::program);
+        let mut draws = digest::random(!seed);
+        let policy = policies::draw(&mut draws);
+        let features = features(draws.below(8));
+        let late = if draws.below(4) == 0 { Late::AskAgain } else { Late::Wait };
+        let (named, random): (&'static [Named], fn(u64) -> Program) =
+            if seed < LATER { (named::ALL, Program::random) } else { (named::LATER, Program::random_later) };
+        let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
+        let program = self.program.or(in_turn).map_or_else(|| random(seed), Named::program);
         let config = MachineConfig { features, late, ..MachineConfig::default() };
         Scenario { config, policy: self.policy.unwrap_or(policy), program }
     }
@@ -121,6 +128,17 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
     });
     let seeds = failure.as_ref().map_or(count, |(seed, _)| seed - first + 1);
     Report { seeds, steps: steps.into_inner(), failure }
+}
+
+/// The same, and then a quarter as many seeds of the later family, unless the plan has a program of its own.
+#[must_use]
+pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
+    let report = seeds(plan, first, count, threads, progress);
+    if report.failure.is_some() || plan.program.is_some() || first >= LATER {
+        return report;
+    }
+    let later = seeds(plan, LATER + first / TO_ONE_LATER, count.div_ceil(TO_ONE_LATER), threads, progress);
+    Report { seeds: report.seeds + later.seeds, steps: report.steps + later.steps, failure: later.failure }
 }
 
 /// What an exhaustive exploration came to.

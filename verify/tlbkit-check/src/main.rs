@@ -69,7 +69,7 @@ fn search(arguments: &Arguments) -> Answer {
         return Answer { failure, what: "states", count: explored.states as u64, steps: explored.runs };
     }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let report = campaign::seeds(&arguments.plan, arguments.first, arguments.budget, threads, &|_| ());
+    let report = campaign::families(&arguments.plan, arguments.first, arguments.budget, threads, &|_| ());
     let failure = report.failure.map(|(seed, finding)| (seed.to_string(), finding));
     Answer { failure, what: "seeds", count: report.seeds, steps: report.steps }
 }

@@ -1,6 +1,6 @@
 //! One run: a program on a machine under a policy, as a chooser decides.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
@@ -12,10 +12,11 @@ use crate::machine::action::Action;
 use crate::machine::bus::Bus;
 use crate::machine::core::Progress;
 use crate::machine::fiber::Fiber;
+use crate::machine::memory::Use;
 use crate::machine::world::World;
 use crate::machine::{Machine, MachineConfig, door};
 use crate::oracle;
-use crate::program::kernel::{End, Kernel, SPACES};
+use crate::program::kernel::{End, Kernel};
 use crate::program::{Program, execute};
 use crate::quiet::quietly;
 use crate::schedule::Chooser;
@@ -54,17 +55,21 @@ pub(crate) fn run(scenario: &Scenario, chooser: Box<dyn Chooser>, log: Log) -> O
     let words = |count: usize| (0..count).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
     let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::new()).collect();
     let (matrix, windows) = (words(Tlb::matrix_words(cpus)), words(1));
-    let sets = words(SPACES * AddressSpace::set_words(cpus));
+    let spaces: Vec<_> = (0..scenario.program.spaces()).map(|_| OnceCell::new()).collect();
+    let sets = words(spaces.len() * AddressSpace::set_words(cpus));
     let bus = Bus { machine: &machine };
     let kernel_map = KernelMap::new(&bus, &windows).expect("frames for the kernel's tables");
     let tlb = Tlb::new(&states, &matrix, kernel_map.root(), scenario.policy);
     name_words(&mut machine.borrow_mut(), &states, &matrix);
-    let world = World::new(&machine, &tlb, &kernel_map, &sets, Kernel::new(scenario.program.clone()));
+    let of_kernel = frames_in_use(&machine.borrow());
+    let world = World::new(&machine, &tlb, &kernel_map, &spaces, &sets, Kernel::new(scenario.program.clone()));
     door::with_world_set(&world, || {
         execute::set_up(&world);
         run_fibers(&world, execute::cpu_body);
+        look_for_leaks(&world);
+        look_for_lost_frames(&world, &of_kernel);
+        abandon(&world);
     });
-    look_for_leaks(&world);
     drop(world);
     let machine = machine.into_inner();
     Outcome { finding: machine.finding, steps: machine.step, choices: machine.choices, lines: machine.log.into_lines() }
@@ -91,14 +96,17 @@ fn run_fibers(world: &World<'_>, body: fn(&World<'_>, usize)) {
     machine.borrow_mut().is_live = false;
     world.is_abandoned.set(true);
     fibers.iter_mut().for_each(Fiber::retire);
-    machine.borrow_mut().cpus.iter_mut().for_each(|core| core.buffer.abandon());
+}
+
+/// What was stored and reached nobody must not be written later.
+fn abandon(world: &World<'_>) {
+    world.machine.borrow_mut().cpus.iter_mut().for_each(|core| core.buffer.abandon());
 }
 
 /// If all programs are over: which space has ended, and is not known to be free?
 fn look_for_leaks(world: &World<'_>) {
     let mut machine = world.machine.borrow_mut();
-    let is_whole = machine.cpus.iter().all(|core| core.progress == Progress::Ended);
-    if machine.finding.is_some() || !is_whole || world.kernel.may_leak() {
+    if !is_whole(&machine) || world.kernel.may_leak() {
         return;
     }
     let mut kept = world.kernel.ended(End::Awaited).filter_map(|space| {
@@ -108,6 +116,30 @@ fn look_for_leaks(world: &World<'_>) {
     let finding = kept.next();
     drop(kept);
     machine.report(finding);
+}
+
+/// If all programs are over: everything is given back, and no frame may be left but those that were there before the
+/// first space.
+fn look_for_lost_frames(world: &World<'_>, before: &[(u64, Use)]) {
+    if !is_whole(&world.machine.borrow()) || world.kernel.may_leak_frames() {
+        return;
+    }
+    let given_back = quietly(|| catch_unwind(AssertUnwindSafe(|| world.wind_up())));
+    let mut machine = world.machine.borrow_mut();
+    let finding = match given_back {
+        Err(panic) => Some(oracle::assertion(&machine, &panic)),
+        Ok(()) => oracle::space::lost(&machine, before, &frames_in_use(&machine)),
+    };
+    machine.report(finding);
+}
+
+fn frames_in_use(machine: &Machine) -> Vec<(u64, Use)> {
+    machine.memory.in_use().collect()
+}
+
+/// True if all programs came to their end, and nothing was found.
+fn is_whole(machine: &Machine) -> bool {
+    machine.finding.is_none() && machine.cpus.iter().all(|core| core.progress == Progress::Ended)
 }
 
 /// What a CPU does next: what was granted already, or what is decided now.

@@ -93,7 +93,7 @@ impl CheckerCopy {
             mutant: mutant.to_owned(),
             origin: origin.to_owned(),
             by: found["finding"].as_str().map(str::to_owned),
-            needed: found["seed"].as_u64().map_or(budget, |seed| seed + 1),
+            needed: found["seeds"].as_u64().context("the checker counts no seeds")?,
             unit: "seeds",
             seconds: start.elapsed().as_secs_f64(),
         })

@@ -74,7 +74,7 @@ impl PhysicalMemory for Bus<'_> {
 
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         let is = if purpose == Purpose::Table { Use::Table } else { Use::Data };
-        let at = PhysAddr(self.machine.borrow_mut().memory.alloc(shift, is)?);
+        let at = PhysAddr(self.machine.borrow_mut().alloc(shift, is)?);
         Some(Frame { at, shift })
     }
 

@@ -132,6 +132,16 @@ impl Memory {
         self.digest = self.digest.wrapping_add(mix(what << 56, at));
     }
 
+    /// The frame that is given out next.
+    pub(crate) fn next_free(&self, shift: u8) -> Option<u64> {
+        let list = match shift {
+            12 => &self.small,
+            13 => &self.pairs,
+            _ => &self.large,
+        };
+        list.last().map(|&frame| u64::from(frame) << 12)
+    }
+
     pub(crate) fn alloc(&mut self, shift: u8, is: Use) -> Option<u64> {
         let list = match shift {
             12 => &mut self.small,
@@ -194,6 +204,12 @@ impl Memory {
         let references = &mut self.state_mut(at).references;
         *references = references.checked_sub(1).expect("a frame is put back once a reference");
         *references == 0
+    }
+
+    /// Frames that are somebody's.
+    pub(crate) fn in_use(&self) -> impl Iterator<Item = (u64, Use)> {
+        let used = self.frames.iter().enumerate().filter(|(_, state)| state.is != Use::Free);
+        used.map(|(frame, state)| ((frame as u64) << 12, state.is))
     }
 
     pub(crate) fn references(&self, at: u64) -> u32 {

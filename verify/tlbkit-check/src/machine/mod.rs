@@ -24,6 +24,7 @@ pub(crate) mod door;
 pub(crate) mod errata;
 pub(crate) mod fiber;
 pub(crate) mod instructions;
+pub(crate) mod issued;
 pub(crate) mod memory;
 pub(crate) mod operation;
 pub(crate) mod ops;

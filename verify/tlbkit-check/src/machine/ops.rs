@@ -56,18 +56,17 @@ impl Machine {
         id
     }
 
-    /// The CPU that executes goes on with an operation that it suspended.
+    /// The CPU that executes goes on with an operation that it suspended, or another CPU.
     pub(crate) fn resume(&mut self, id: u32) {
         self.abandon(id);
         self.cpus[self.current].op = id;
         self.log.op(self.step, self.current, "wait");
     }
 
-    /// The CPU that executes never goes on with an operation that it suspended.
+    /// Nobody goes on with an operation that was suspended, or the CPU that executes does at once.
     pub(crate) fn abandon(&mut self, id: u32) {
-        let core = &mut self.cpus[self.current];
-        core.act();
-        core.suspended.retain(|&suspended| suspended != id);
+        self.cpus[self.current].act();
+        self.cpus.iter_mut().for_each(|core| core.suspended.retain(|&suspended| suspended != id));
     }
 
     /// Looks at every CPU for what it must not be able to reach.

@@ -103,7 +103,10 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn relax(&self) {
         {
             let mut machine = self.world.machine.borrow_mut();
-            assert!(machine.is_live, "the machine's set-up waits for another CPU");
+            if !machine.is_live {
+                drop(machine);
+                return self.world.answer_all();
+            }
             let changes = machine.changes;
             machine.cpus[self.cpu].spin(changes);
         }
@@ -287,6 +290,17 @@ impl<'k> World<'k> {
             machine.learn(value);
         }
         own
+    }
+
+    /// Before the programs begin and after their end one CPU goes on: whoever it has interrupted answers at once.
+    fn answer_all(&self) {
+        let cpus = self.machine.borrow().cpus.len();
+        for cpu in 0..cpus {
+            let interrupts = std::mem::take(&mut self.machine.borrow_mut().cpus[cpu].interrupts);
+            if interrupts != 0 {
+                self.with_cpu(cpu, |handle| handle.hardware().with_irqs_off(|irqs| handle.answer(irqs)));
+            }
+        }
     }
 
     fn take_interrupts(&self, cpu: usize, action: Action) {

@@ -5,6 +5,7 @@ use tlbkit_arch::Pte;
 
 use super::Machine;
 use super::buffer::{Place, Store};
+use super::memory::Use;
 use super::words::write_word;
 
 impl Machine {
@@ -27,18 +28,33 @@ impl Machine {
 
     /// A locked operation, a fence or a serialising instruction of the CPU that executes.
     pub(crate) fn drain(&mut self) {
-        while !self.cpus[self.current].buffer.is_empty() {
-            self.drain_one(self.current);
+        self.drain_of(self.current);
+    }
+
+    /// What `cpu` has stored so far arrives.
+    pub(crate) fn drain_of(&mut self, cpu: usize) {
+        while !self.cpus[cpu].buffer.is_empty() {
+            self.drain_one(cpu);
         }
     }
 
     /// What each CPU has stored so far arrives: a count that they have all lowered by locked operations is zero.
     pub(crate) fn drain_all(&mut self) {
+        (0..self.cpus.len()).for_each(|cpu| self.drain_of(cpu));
+    }
+
+    /// A frame, if one is left. What was stored to it before it was given back has arrived: whoever takes a frame out
+    /// of an allocator sees what was done by whoever put it there.
+    pub(crate) fn alloc(&mut self, shift: u8, is: Use) -> Option<u64> {
+        let first = self.memory.next_free(shift)?;
+        let frame = first..first + (1 << shift);
+        let is_into = |store: &Store| matches!(store.to, Place::Physical(at) if frame.contains(&at));
         for cpu in 0..self.cpus.len() {
-            while !self.cpus[cpu].buffer.is_empty() {
+            while self.cpus[cpu].buffer.iter().any(is_into) {
                 self.drain_one(cpu);
             }
         }
+        self.memory.alloc(shift, is)
     }
 
     fn arrive(&mut self, store: &Store) {

@@ -1,13 +1,15 @@
 //! A machine with the protocol and page tables on it.
 
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
 
 use tlbkit::Tlb;
 use tlbkit::sync::AtomicU64;
 use tlbkit_pmap::{KernelMap, Vm};
 
 use super::Machine;
-use crate::program::kernel::{Kernel, SPACES};
+use super::issued::Issued;
+use crate::program::kernel::Kernel;
 
 /// A space whose set lies beside the others'.
 pub(crate) type Space<'k> = Vm<'k, &'k [AtomicU64]>;
@@ -17,8 +19,10 @@ pub(crate) struct World<'k> {
     pub(crate) machine: &'k RefCell<Machine>,
     pub(crate) tlb: &'k Tlb<'k>,
     pub(crate) kernel_map: &'k KernelMap<'k>,
-    pub(crate) spaces: [OnceCell<Space<'k>>; SPACES],
+    pub(crate) spaces: &'k [OnceCell<Space<'k>>],
     pub(crate) sets: &'k [AtomicU64],
+    /// Flushes that each CPU has issued and nobody has waited for, the oldest first.
+    pub(crate) issued: Vec<RefCell<VecDeque<Issued<'k>>>>,
     /// What the kernel remembers.
     pub(crate) kernel: Kernel,
     /// Set when a run is given up: what still unwinds must not stop again.
@@ -30,10 +34,11 @@ impl<'k> World<'k> {
         machine: &'k RefCell<Machine>,
         tlb: &'k Tlb<'k>,
         kernel_map: &'k KernelMap<'k>,
+        spaces: &'k [OnceCell<Space<'k>>],
         sets: &'k [AtomicU64],
         kernel: Kernel,
     ) -> Self {
-        let spaces = [const { OnceCell::new() }; SPACES];
-        Self { machine, tlb, kernel_map, spaces, sets, kernel, is_abandoned: Cell::new(false) }
+        let issued = kernel.program.cpus.iter().map(|_| RefCell::default()).collect();
+        Self { machine, tlb, kernel_map, spaces, sets, issued, kernel, is_abandoned: Cell::new(false) }
     }
 }

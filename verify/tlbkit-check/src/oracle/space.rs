@@ -3,6 +3,7 @@
 use super::story::finding;
 use crate::finding::{Finding, Oracle};
 use crate::machine::Machine;
+use crate::machine::memory::Use;
 
 /// The running CPU touches a word of a space that was said to be free.
 pub(crate) fn touched(machine: &Machine, space: usize) -> Finding {
@@ -18,4 +19,13 @@ pub(crate) fn kept(machine: &Machine, space: usize, root: u64) -> Option<Finding
         let text = format!("no CPU holds space {space}, which has ended, and nobody was told");
         finding(machine, Oracle::Leak, 0, text)
     })
+}
+
+/// Everything was given back: the frames that are in use `now` must be those of `before`.
+pub(crate) fn lost(machine: &Machine, before: &[(u64, Use)], now: &[(u64, Use)]) -> Option<Finding> {
+    let lost: Vec<_> = now.iter().filter(|frame| !before.contains(frame)).collect();
+    let (at, is) = lost.first()?;
+    let what = if *is == Use::Table { "table" } else { "frame" };
+    let text = format!("{what} {at:#x} is still somebody's when everything was given back, {} in all", lost.len());
+    Some(finding(machine, Oracle::Leak, 0, text))
 }

@@ -31,6 +31,15 @@ const OPS: u8 = 7;
 impl Program {
     /// The program that begins at `bytes`, which is left where it ends.
     pub(crate) fn read(bytes: &mut Bytes<'_>) -> Self {
+        Self::read_of(bytes, op)
+    }
+
+    /// The same of the later family, in which flushes are issued and waited for anywhere.
+    pub(crate) fn read_later(bytes: &mut Bytes<'_>) -> Self {
+        Self::read_of(bytes, later)
+    }
+
+    fn read_of(bytes: &mut Bytes<'_>, op: fn(&mut Bytes<'_>) -> Op) -> Self {
         let cpus = 2 + bytes.below(CPUS - 1);
         let setup = shared(1 + bytes.below(4), bytes.below(cpus));
         let cpus = (0..cpus).map(|_| {
@@ -41,8 +50,12 @@ impl Program {
     }
 }
 
+/// A page of those that programs use, the first of them more often.
+fn page(bytes: &mut Bytes<'_>) -> u8 {
+    bytes.below(PAGES as u8) % (1 + bytes.below(PAGES as u8))
+}
+
 fn op(bytes: &mut Bytes<'_>) -> Op {
-    let page = |bytes: &mut Bytes<'_>| bytes.below(PAGES as u8) % (1 + bytes.below(PAGES as u8));
     // What programs do most comes most often.
     match bytes.below(32) {
         0..=4 => Op::Touch(page(bytes), Access::Read),
@@ -61,6 +74,23 @@ fn op(bytes: &mut Bytes<'_>) -> Op {
         29 => Op::KernelUnmap,
         30 => [Op::Borrow(bytes.below(3)), Op::DeferUserFlush][usize::from(bytes.below(2))],
         _ => rare(bytes),
+    }
+}
+
+fn later(bytes: &mut Bytes<'_>) -> Op {
+    match bytes.below(40) {
+        0..=4 => Op::Touch(page(bytes), Access::Read),
+        5..=9 => Op::Touch(page(bytes), Access::Write),
+        10..=11 => Op::Compute(1 + bytes.below(8)),
+        12..=18 => Op::Withdraw(page(bytes), 1 + bytes.below(4)),
+        19..=21 => Op::Settle,
+        22..=23 => Op::Poll,
+        24..=26 => Op::Adopt,
+        27 => Op::Forget,
+        28..=29 => Op::Evict(page(bytes), 1 + bytes.below(3)),
+        30 => Op::FlushHere(page(bytes), 1 + bytes.below(3)),
+        31 => Op::PassIds(bytes.below(40)),
+        _ => op(bytes),
     }
 }
 

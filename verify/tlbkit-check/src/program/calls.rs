@@ -5,7 +5,6 @@ use std::ops::Range;
 use tlbkit::{Hardware, PAGE_BYTES, SpaceToken, Stride, VirtAddr};
 use tlbkit_pmap::{Backing, Eviction, Fault, KernelWindow, Protection, Region, USER_END, Vm};
 
-use super::kernel::SPACES;
 use super::{Access, Content, Rights, pages};
 use crate::machine::core::Mode;
 use crate::machine::port::Protocol;
@@ -17,7 +16,7 @@ use crate::machine::world::{Space, World};
 const RETRIES: usize = 8;
 
 impl<'k> World<'k> {
-    pub(super) fn vm(&self, space: usize) -> &Space<'k> {
+    pub(super) fn vm(&self, space: usize) -> &'k Space<'k> {
         self.spaces[space].get().expect("a space that was made")
     }
 
@@ -25,10 +24,10 @@ impl<'k> World<'k> {
     /// else happens meanwhile.
     pub(super) fn make_space(&self) -> Option<usize> {
         let space = self.kernel.made.get();
-        if space == SPACES {
+        if space == self.spaces.len() {
             return None;
         }
-        let words = self.sets.len() / SPACES;
+        let words = self.sets.len() / self.spaces.len();
         let set = &self.sets[space * words..][..words];
         let was_live = std::mem::replace(&mut self.machine.borrow_mut().is_live, false);
         let vm = Vm::new(self.tlb, &self.bus(), self.kernel_map, SpaceToken(space as u64), set);
@@ -115,7 +114,7 @@ impl<'k> World<'k> {
 
     /// Takes the pages in `range` from every space that is alive, and flushes once.
     pub(super) fn evict(&self, cpu: usize, range: &Range<u64>) {
-        let spaces: Vec<usize> = (0..SPACES).filter(|&space| self.kernel.is_alive(space)).collect();
+        let spaces: Vec<usize> = (0..self.spaces.len()).filter(|&space| self.kernel.is_alive(space)).collect();
         spaces.iter().for_each(|&space| self.kernel.hold(space));
         let all = |change: fn(&mut Values, usize, &Range<u64>)| {
             let values = &mut self.machine.borrow_mut().values;

@@ -2,8 +2,6 @@
 
 use tlbkit::{Hardware, UserFlush};
 
-use super::kernel::SPACES;
-use super::outstanding::Outstanding;
 use super::{Op, pages};
 use crate::machine::core::Progress;
 use crate::machine::world::World;
@@ -27,9 +25,8 @@ pub(crate) fn set_up(world: &World<'_>) {
 pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
     // The first step was granted to whoever resumed this fiber.
     world.point();
-    let mut outstanding = Outstanding::new(world, cpu);
     for &op in &world.kernel.program.cpus[cpu] {
-        if !outstanding.carry_out(op) {
+        if !world.carry_out_issued(cpu, op) {
             world.carry_out(cpu, op);
         }
         world.reclaim(cpu);
@@ -38,7 +35,7 @@ pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
         }
     }
     if !world.is_gone(cpu) {
-        outstanding.settle_all();
+        world.settle_all(cpu);
     }
     world.kernel.busy.set(world.kernel.busy.get() - 1);
     {
@@ -56,16 +53,16 @@ pub(crate) fn cpu_body(world: &World<'_>, cpu: usize) {
 }
 
 impl World<'_> {
-    /// One operation of one CPU; what may stay outstanding is carried out by [`Outstanding`].
+    /// One operation of one CPU; what may stay outstanding is carried out elsewhere.
     fn carry_out(&self, cpu: usize, op: Op) {
         // What the kernel remembers decides what an operation does.
         let digest = self.kernel.digest();
         self.machine.borrow_mut().learn(digest);
         match op {
-            Op::Run(space) => self.run_space(cpu, usize::from(space) % SPACES),
+            Op::Run(space) => self.run_space(cpu, usize::from(space) % self.spaces.len()),
             Op::Idle => self.leave(cpu, |handle, irqs| handle.enter_lazy(irqs)),
             Op::KernelTables => self.leave(cpu, |handle, irqs| handle.load_kernel(irqs)),
-            Op::Borrow(space) => self.borrow_space(cpu, usize::from(space) % SPACES),
+            Op::Borrow(space) => self.borrow_space(cpu, usize::from(space) % self.spaces.len()),
             Op::Offline(steps) => self.offline(cpu, steps),
             Op::Stop(steps) => self.stop(cpu, steps),
             Op::Die(steps) => self.die(cpu, steps),
@@ -74,6 +71,7 @@ impl World<'_> {
             Op::Evict(page, count) => self.evict(cpu, &pages::range(page, count)),
             Op::FlushHere(page, count) => self.flush_here(cpu, &pages::range(page, count)),
             Op::Ceiling(pages) => self.tlb.knobs().set_ceiling(u32::from(pages)),
+            Op::PassIds(count) => (0..count).for_each(|_| _ = self.tlb.fresh_id()),
             Op::DeferUserFlush => self.tlb.knobs().set_user_flush(UserFlush::DeferredCr3),
             _ => {
                 if let Some(space) = self.kernel.runs(cpu) {

@@ -10,8 +10,17 @@ impl Program {
     /// The random program of `seed`.
     #[must_use]
     pub fn random(seed: u64) -> Self {
-        let mut random = digest::random(seed);
-        let bytes: Vec<u8> = (0..BYTES).map(|_| random.below(256) as u8).collect();
-        Self::read(&mut Bytes::new(&bytes))
+        Self::read(&mut Bytes::new(&bytes(seed)))
     }
+
+    /// The random program of `seed` in the later family.
+    #[must_use]
+    pub fn random_later(seed: u64) -> Self {
+        Self::read_later(&mut Bytes::new(&bytes(seed)))
+    }
+}
+
+fn bytes(seed: u64) -> Vec<u8> {
+    let mut random = digest::random(seed);
+    (0..BYTES).map(|_| random.below(256) as u8).collect()
 }

@@ -7,9 +7,6 @@ use tlbkit_pmap::KernelWindow;
 use super::Program;
 use crate::digest::mix;
 
-/// Spaces that one run can have.
-pub(crate) const SPACES: usize = 6;
-
 /// How far a space has come to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
@@ -23,15 +20,17 @@ pub(crate) enum End {
 
 /// What the kernel knows of its tasks and spaces.
 pub(crate) struct Kernel {
-    pub(super) program: Program,
+    pub(crate) program: Program,
     /// The space whose task each CPU runs.
     runs: Vec<Cell<Option<usize>>>,
     /// CPUs that run a task of each space, or use it for a moment.
-    users: [Cell<u32>; SPACES],
-    alive: [Cell<bool>; SPACES],
-    ends: [Cell<End>; SPACES],
+    users: Vec<Cell<u32>>,
+    alive: Vec<Cell<bool>>,
+    ends: Vec<Cell<End>>,
     /// A CPU was stopped by force: what it held is never given back.
     pub(super) has_stopped: Cell<bool>,
+    /// Nobody waits for a flush that was issued: its frames are lost.
+    has_forgotten: Cell<bool>,
     /// Spaces made so far.
     pub(super) made: Cell<usize>,
     /// Spaces whose last lazy reference each CPU has dropped.
@@ -44,14 +43,15 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     pub(crate) fn new(program: Program) -> Self {
-        let cpus = program.cpus.len();
+        let (cpus, spaces) = (program.cpus.len(), program.spaces());
         Self {
             program,
             runs: vec![Cell::new(None); cpus],
-            users: [const { Cell::new(0) }; SPACES],
-            alive: [const { Cell::new(false) }; SPACES],
-            ends: [const { Cell::new(End::NotYet) }; SPACES],
+            users: vec![Cell::new(0); spaces],
+            alive: vec![Cell::new(false); spaces],
+            ends: vec![Cell::new(End::NotYet); spaces],
             has_stopped: Cell::new(false),
+            has_forgotten: Cell::new(false),
             made: Cell::new(0),
             to_reclaim: (0..cpus).map(|_| RefCell::default()).collect(),
             windows: RefCell::default(),
@@ -101,14 +101,32 @@ impl Kernel {
         self.ends[space].set(end);
     }
 
+    pub(super) fn end_of(&self, space: usize) -> End {
+        self.ends[space].get()
+    }
+
+    pub(super) fn has_windows(&self) -> bool {
+        !self.windows.borrow().is_empty()
+    }
+
     /// The spaces that have come so far.
     pub(crate) fn ended(&self, end: End) -> impl Iterator<Item = usize> {
         self.ends.iter().enumerate().filter(move |(_, found)| found.get() == end).map(|(space, _)| space)
     }
 
-    /// True if what is never given back is nobody's fault.
+    /// True if a space that is never given back is nobody's fault.
     pub(crate) fn may_leak(&self) -> bool {
         self.has_stopped.get()
+    }
+
+    /// True if a frame that is never given back is nobody's fault.
+    pub(crate) fn may_leak_frames(&self) -> bool {
+        self.may_leak() || self.has_forgotten.get()
+    }
+
+    /// A flush that was issued is forgotten.
+    pub(super) fn set_forgot(&self) {
+        self.has_forgotten.set(true);
     }
 
     /// The file's pages that the next window shows: other ones than the window before.
@@ -124,8 +142,11 @@ impl Kernel {
 
     /// A digest of all that is shared by the CPUs.
     pub(super) fn digest(&self) -> u64 {
-        let spaces =
-            (0..SPACES).map(|space| u64::from(self.users[space].get()) << 1 | u64::from(self.alive[space].get()));
+        let spaces = self
+            .users
+            .iter()
+            .zip(&self.alive)
+            .map(|(users, alive)| u64::from(users.get()) << 1 | u64::from(alive.get()));
         spaces.fold(self.made.get() as u64 | (self.windows.borrow().len() as u64) << 32 | self.mapped.get() << 48, mix)
     }
 

@@ -8,11 +8,13 @@ mod calls;
 pub(crate) mod execute;
 mod generate;
 pub(crate) mod kernel;
+mod later;
 pub mod named;
 mod outstanding;
 mod pages;
 mod small;
 mod tasks;
+pub(crate) mod wind_up;
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,10 +76,16 @@ pub enum Op {
     Withdraw(u8, u8),
     /// Waits for what this CPU withdrew first.
     Settle,
+    /// Asks whether what this CPU withdrew first is over, and goes on with it if so.
+    Poll,
+    /// Waits for what another CPU withdrew first: the task that did has gone to this one.
+    Adopt,
     /// Drops what this CPU withdrew last: nobody ever waits for it, and its frames are lost.
     Forget,
     /// Drops pages from this CPU's TLB alone.
     FlushHere(u8, u8),
+    /// So many spaces come and go elsewhere: the next one that is made has a later id.
+    PassIds(u8),
     /// Copies the space into a new one.
     Fork,
     /// Empties the space, as exec does.
@@ -102,6 +110,9 @@ pub enum Op {
     DeferUserFlush,
 }
 
+/// Spaces that one run can have, unless its program names more.
+const SPACES: usize = 6;
+
 /// What all CPUs do.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Program {
@@ -116,6 +127,13 @@ impl Program {
     #[must_use]
     pub fn len(&self) -> usize {
         self.setup.len() + self.cpus.iter().map(Vec::len).sum::<usize>()
+    }
+
+    /// Spaces that it can have.
+    pub(crate) fn spaces(&self) -> usize {
+        let ops = self.setup.iter().map(|(_, op)| op).chain(self.cpus.iter().flatten());
+        let named = ops.map(|op| if let Op::Run(space) | Op::Borrow(space) = op { usize::from(*space) + 1 } else { 0 });
+        named.max().unwrap_or(0).max(SPACES)
     }
 
     /// True if there is nothing to do.

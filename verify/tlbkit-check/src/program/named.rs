@@ -2,7 +2,7 @@
 
 pub use super::small::Named;
 use super::small::{named, shared};
-use super::{Access, Content, Op, Program, Rights, small};
+use super::{Access, Content, Op, Program, Rights, later, small};
 use Access::{Read, Write};
 
 impl Named {
@@ -15,13 +15,16 @@ impl Named {
 
 /// All that have a name: those for random schedules, then those small enough for every schedule.
 pub fn all() -> impl Iterator<Item = &'static Named> {
-    ALL.iter().chain(SMALL)
+    ALL.iter().chain(LATER).chain(SMALL)
 }
+
+/// Those that seeds of the later family run in turn: so seeds of the first go on meaning what they meant.
+pub const LATER: &[Named] = later::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;
 
-/// Those that seeds run in turn.
+/// Those that seeds of the first family run in turn.
 pub const ALL: &[Named] = &[
     named("unmap-3-pages", "one CPU unmaps three pages that three others use", unmap_3_pages),
     named("unmap-1-page", "the same for one page and two CPUs, small enough for all schedules", small::unmap),

@@ -1,82 +1,106 @@
-//! Flushes that a CPU has issued and not waited for yet.
+//! Flushes that were issued and are waited for later: by the CPU that issued them, or by another one to which the task
+//! has gone meanwhile.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use tlbkit::PAGE_BYTES;
-use tlbkit::sync::AtomicU64;
+use tlbkit::{Hardware, PAGE_BYTES};
 use tlbkit_pmap::Withdrawal;
 
 use super::{Op, pages};
+use crate::machine::issued::Issued;
 use crate::machine::world::World;
 
-/// One of them.
-struct Issued<'w, 'k> {
-    withdrawal: Withdrawal<'w, &'k [AtomicU64]>,
-    /// The operation that took the pages, which goes on when it is waited for.
-    operation: u32,
-    space: usize,
-    range: Range<u64>,
-}
-
-/// Those of one CPU, the oldest first.
-pub(super) struct Outstanding<'w, 'k> {
-    world: &'w World<'k>,
-    cpu: usize,
-    issued: VecDeque<Issued<'w, 'k>>,
-}
-
-impl<'w, 'k: 'w> Outstanding<'w, 'k> {
-    pub(super) fn new(world: &'w World<'k>, cpu: usize) -> Self {
-        Self { world, cpu, issued: VecDeque::new() }
-    }
-
+impl<'k> World<'k> {
     /// Carries `op` out if it is about what is outstanding.
-    pub(super) fn carry_out(&mut self, op: Op) -> bool {
+    pub(super) fn carry_out_issued(&self, cpu: usize, op: Op) -> bool {
         match op {
-            Op::Withdraw(page, count) => self.withdraw(pages::range(page, count)),
-            Op::Settle => self.settle(),
-            Op::Forget => self.forget(),
+            Op::Withdraw(page, count) => self.withdraw(cpu, pages::range(page, count)),
+            Op::Settle => self.settle(cpu),
+            Op::Poll => self.poll(cpu),
+            Op::Adopt => self.adopt(cpu),
+            Op::Forget => self.forget(cpu),
             _ => return false,
         }
         true
     }
 
-    /// Waits for all of them: the program is over.
-    pub(super) fn settle_all(&mut self) {
-        while !self.issued.is_empty() {
-            self.settle();
+    /// Waits for all that `cpu` has issued: its program is over.
+    pub(super) fn settle_all(&self, cpu: usize) {
+        while self.issued_by(cpu) > 0 {
+            self.settle(cpu);
         }
     }
 
-    fn withdraw(&mut self, range: Range<u64>) {
-        let (world, cpu) = (self.world, self.cpu);
-        let Some(space) = world.kernel.runs(cpu) else { return };
-        world.kernel.hold(space);
-        let vm = world.vm(space);
-        world.machine.borrow_mut().values.begin_change(space, &range);
-        // What it takes out itself is all that it promises.
-        world.machine.borrow_mut().begin("withdraw", Some(vm.space().root().0), 0..0);
-        let count = (range.end - range.start) / PAGE_BYTES;
-        let withdrawal = world.with_cpu(cpu, |handle| Withdrawal::take(&handle, &world.bus(), vm, range.start, count));
-        let operation = world.machine.borrow_mut().suspend();
-        self.issued.push_back(Issued { withdrawal, operation, space, range });
+    /// How many flushes of `cpu` are outstanding. The CPU that asks learns it: others take some away.
+    fn issued_by(&self, cpu: usize) -> usize {
+        let count = self.issued[cpu].borrow().len();
+        self.machine.borrow_mut().learn(count as u64);
+        count
     }
 
-    fn settle(&mut self) {
-        let Some(Issued { withdrawal, operation, space, range }) = self.issued.pop_front() else { return };
-        let world = self.world;
-        world.machine.borrow_mut().resume(operation);
-        world.with_cpu(self.cpu, |handle| withdrawal.finish(&handle, &world.bus()));
-        world.machine.borrow_mut().end();
-        world.machine.borrow_mut().values.end_change(space, &range);
-        world.kernel.unhold(space);
+    /// The oldest flush of `cpu` that is outstanding.
+    fn take_oldest(&self, cpu: usize) -> Option<Issued<'k>> {
+        (self.issued_by(cpu) > 0).then(|| self.issued[cpu].borrow_mut().pop_front()).flatten()
+    }
+
+    fn withdraw(&self, cpu: usize, range: Range<u64>) {
+        let Some(space) = self.kernel.runs(cpu) else { return };
+        self.kernel.hold(space);
+        let vm = self.vm(space);
+        self.machine.borrow_mut().values.begin_change(space, &range);
+        // What it takes out itself is all that it promises.
+        self.machine.borrow_mut().begin("withdraw", Some(vm.space().root().0), 0..0);
+        let count = (range.end - range.start) / PAGE_BYTES;
+        let withdrawal = self.with_cpu(cpu, |handle| Withdrawal::take(&handle, &self.bus(), vm, range.start, count));
+        let operation = self.machine.borrow_mut().suspend();
+        self.issued[cpu].borrow_mut().push_back(Issued { withdrawal, operation, space, range });
+    }
+
+    fn settle(&self, cpu: usize) {
+        let Some(issued) = self.take_oldest(cpu) else { return };
+        self.machine.borrow_mut().resume(issued.operation);
+        self.finish(cpu, issued);
+    }
+
+    /// Asks whether the oldest one is over. If it is, nothing is waited for, so interrupts may be off.
+    fn poll(&self, cpu: usize) {
+        let Some(mut issued) = self.take_oldest(cpu) else { return };
+        self.machine.borrow_mut().resume(issued.operation);
+        if self.with_cpu(cpu, |handle| issued.withdrawal.is_done(&handle)) {
+            self.with_cpu(cpu, |handle| handle.hardware().with_irqs_off(|_| self.finish(cpu, issued)));
+        } else {
+            issued.operation = self.machine.borrow_mut().suspend();
+            self.issued[cpu].borrow_mut().push_front(issued);
+        }
+    }
+
+    /// The task that issued a flush on another CPU was moved here, and waits.
+    fn adopt(&self, cpu: usize) {
+        self.point();
+        let cpus = self.issued.len();
+        let others = (1..cpus).map(|distance| (cpu + distance) % cpus);
+        let found = others.into_iter().find_map(|other| self.take_oldest(other).map(|issued| (other, issued)));
+        let Some((other, issued)) = found else { return };
+        // Whoever moves a task between CPUs makes what it has written seen.
+        self.machine.borrow_mut().drain_of(other);
+        self.machine.borrow_mut().resume(issued.operation);
+        self.finish(cpu, issued);
+    }
+
+    /// Waits, as the operation that goes on.
+    fn finish(&self, cpu: usize, issued: Issued<'k>) {
+        let Issued { withdrawal, space, range, .. } = issued;
+        self.with_cpu(cpu, |handle| withdrawal.finish(&handle, &self.bus()));
+        self.machine.borrow_mut().end();
+        self.machine.borrow_mut().values.end_change(space, &range);
+        self.kernel.unhold(space);
     }
 
     /// What its pages hold is never known again: other CPUs may use the old frames for ever.
-    fn forget(&mut self) {
-        let Some(issued) = self.issued.pop_back() else { return };
-        self.world.machine.borrow_mut().abandon(issued.operation);
-        self.world.kernel.unhold(issued.space);
+    fn forget(&self, cpu: usize) {
+        let Some(issued) = self.issued[cpu].borrow_mut().pop_back() else { return };
+        self.machine.borrow_mut().abandon(issued.operation);
+        self.kernel.set_forgot();
+        self.kernel.unhold(issued.space);
     }
 }

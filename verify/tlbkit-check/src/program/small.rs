@@ -45,6 +45,8 @@ pub(super) const ALL: &[Named] = &[
     named("evict-1-page", "a page is taken by a batch, and another CPU finds it gone before the flush", evict),
     named("issue-1-page", "a page's flush is issued and waited for later, and another CPU finds it gone", issue),
     named("issue-2-pages", "two CPUs have issued to each other before they wait", issue_both),
+    named("adopt-1-page", "a page's flush is issued by one CPU and waited for by the one that it asked", adopt),
+    named("adopt-2-pages", "a flush is waited for elsewhere while its CPU issues the next", adopt_and_issue),
     named("window-1-page", "a kernel mapping is removed while another CPU goes lazy", window),
     named("offline-1-page", "a CPU goes offline and comes back while the page is given back", offline),
     named("destroy-1-page", "a space ends while a lazy CPU has it loaded", destroy),
@@ -87,6 +89,15 @@ fn issue() -> Program {
 fn issue_both() -> Program {
     let issuer = |page| vec![Op::Withdraw(page, 1), Op::Settle];
     Program { setup: shared(2, 1), cpus: vec![issuer(0), issuer(1)] }
+}
+
+fn adopt() -> Program {
+    pair(&[Op::Withdraw(0, 1), Op::Poll], &[Op::Adopt, Op::Compute(1)])
+}
+
+fn adopt_and_issue() -> Program {
+    let issuer = vec![Op::Withdraw(0, 1), Op::Withdraw(1, 1)];
+    Program { setup: shared(2, 1), cpus: vec![issuer, vec![Op::Adopt]] }
 }
 
 fn window() -> Program {

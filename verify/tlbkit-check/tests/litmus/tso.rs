@@ -35,6 +35,17 @@ fn mp_who_sees_the_second_store_sees_the_first() {
 }
 
 #[test]
+fn a_store_to_a_frame_does_not_arrive_when_the_frame_is_anothers() {
+    let (mut machine, ..) = two_words();
+    let table = machine.root();
+    machine.store(1, table + 8, 7);
+    assert_eq!(machine.free(table), None);
+    assert_eq!(machine.root(), table, "what was given back last is given out first");
+    machine.fence(1);
+    assert_eq!(machine.load_word(0, table + 8), 0);
+}
+
+#[test]
 fn a_cpu_sees_its_own_store_before_the_others_do() {
     let (mut machine, x, _) = two_words();
     machine.store(0, x, 1);

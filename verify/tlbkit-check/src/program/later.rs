@@ -1,0 +1,132 @@
+//! More programs with names, for seeds of the later family.
+
+use super::small::{Named, named, shared};
+use super::{Access, Content, Op, Program, Rights};
+use Access::{Read, Write};
+
+/// All of them.
+pub(super) const ALL: &[Named] = &[
+    named("issue-adopt", "flushes are issued on one CPU and waited for on others, which were asked", issue_adopt),
+    named("issue-adopt-stopped", "the CPU that issued a flush is stopped while another waits for it", adopt_stopped),
+    named("issue-poll", "issued flushes are polled, more of them than a CPU has mailboxes", issue_poll),
+    named("protect-fork-protect", "permissions change, are shared with a child, and change again", protect_fork),
+    named("lazy-window", "a kernel mapping is removed under CPUs that left a lazy space for the kernel's", lazy_window),
+    named("lazy-twice", "a lazy CPU comes back between two revocations", lazy_twice),
+    named("split-of-a-read-page", "a large page that was only read is split and written", split_of_read),
+    named("split-of-a-shared-page", "a large page shared with a child is unmapped in part by both", split_of_shared),
+    named("large-page-by-fault", "a fault maps a large page of which the first page is just being given back", head),
+    named("two-large-pages", "two whole large pages, and a base page beside them, go in one call", two_large),
+    named("ids-that-collide", "spaces whose ids share a hint are switched to while they change", colliding_ids),
+    named("all-slots", "more spaces than a CPU has slots, each changed while it is away", all_slots),
+];
+
+fn issue_adopt() -> Program {
+    let issuer = [0, 1, 2].map(|page| [Op::Withdraw(page, 1), Op::Touch(page, Write)]).concat();
+    let adopter = [Op::Compute(2), Op::Adopt, Op::Touch(0, Read)].repeat(3);
+    let other = vec![Op::Withdraw(3, 1), Op::Adopt, Op::DontNeed(3, 1), Op::Idle, Op::Adopt, Op::Run(0), Op::Adopt];
+    Program { setup: shared(4, 2), cpus: vec![issuer, adopter, other] }
+}
+
+fn adopt_stopped() -> Program {
+    let issuer = vec![Op::Withdraw(0, 1), Op::Withdraw(1, 1), Op::Stop(6), Op::Run(0), Op::Withdraw(2, 1)];
+    let adopter = vec![Op::Compute(2), Op::Adopt, Op::Adopt, Op::Touch(0, Read), Op::Offline(2), Op::Adopt];
+    let user = vec![Op::Touch(0, Read), Op::Compute(4), Op::Touch(1, Write), Op::Adopt];
+    Program { setup: shared(3, 2), cpus: vec![issuer, adopter, user] }
+}
+
+fn issue_poll() -> Program {
+    let issued = (0..6).map(|page| Op::Withdraw(page, 1));
+    let issuer = issued.chain([Op::Poll, Op::Compute(2), Op::Poll, Op::Touch(0, Write), Op::Poll, Op::Poll]).collect();
+    let adopter = vec![Op::Compute(3), Op::Adopt, Op::Poll, Op::Withdraw(5, 1), Op::Poll, Op::Poll];
+    Program { setup: shared(6, 2), cpus: vec![issuer, adopter, vec![Op::Compute(6), Op::Touch(1, Write)]] }
+}
+
+fn protect_fork() -> Program {
+    let owner = vec![
+        Op::Protect(0, 2, Rights::Read),
+        Op::Fork,
+        Op::Protect(0, 2, Rights::ReadWrite),
+        Op::Touch(0, Write),
+        Op::Protect(0, 1, Rights::None),
+    ];
+    let thread = vec![Op::Touch(0, Write), Op::Compute(2), Op::Touch(1, Write), Op::Touch(0, Read), Op::Compute(2)];
+    let child = vec![Op::Compute(6), Op::Run(2), Op::Touch(0, Read), Op::Protect(0, 2, Rights::ReadWrite)];
+    let child = [child, vec![Op::Touch(0, Write), Op::Touch(1, Write), Op::Exit]].concat();
+    Program { setup: shared(2, 2), cpus: vec![owner, thread, child] }
+}
+
+fn lazy_window() -> Program {
+    let mut setup = shared(1, 2);
+    setup.push((0, Op::KernelMap));
+    let mapper = vec![Op::KernelUnmap, Op::KernelMap, Op::DontNeed(0, 1), Op::KernelUnmap, Op::KernelMap];
+    let lazy = vec![Op::Idle, Op::KernelTables, Op::Idle, Op::Run(0), Op::Compute(2), Op::KernelTables, Op::Run(0)];
+    let other = vec![Op::KernelTables, Op::Run(1), Op::Idle, Op::KernelTables, Op::Run(0), Op::Compute(3)];
+    Program { setup, cpus: vec![mapper, lazy, other] }
+}
+
+fn lazy_twice() -> Program {
+    let mut setup = shared(2, 1);
+    setup.push((1, Op::Idle));
+    let changer = vec![Op::DontNeed(0, 1), Op::DontNeed(1, 1), Op::Touch(0, Write)];
+    Program { setup, cpus: vec![changer, vec![Op::Run(0), Op::Compute(3), Op::Idle, Op::Run(0), Op::Compute(3)]] }
+}
+
+/// CPUs 0 and 1 have read a large page, which nobody has written.
+fn read_large() -> Vec<(u8, Op)> {
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(1, Content::Large)), (0, Op::Touch(0, Read))];
+    setup.extend([(1, Op::Run(0)), (1, Op::Touch(1, Read))]);
+    setup
+}
+
+fn split_of_read() -> Program {
+    let splitter = vec![Op::Protect(1, 1, Rights::Read), Op::Touch(0, Write), Op::Unmap(0, 1), Op::DontNeed(2, 1)];
+    let user = vec![Op::Touch(1, Read), Op::Touch(2, Write), Op::Compute(3), Op::Touch(3, Write), Op::Touch(2, Read)];
+    Program { setup: read_large(), cpus: vec![splitter, user] }
+}
+
+fn split_of_shared() -> Program {
+    let mut setup = read_large();
+    setup.extend([(1, Op::Touch(1, Write)), (0, Op::Fork), (2, Op::Run(2)), (2, Op::Touch(1, Read))]);
+    let parent = vec![Op::Unmap(0, 1), Op::Touch(1, Write), Op::Touch(2, Read), Op::DontNeed(1, 2)];
+    let thread = vec![Op::Touch(1, Read), Op::Touch(2, Write), Op::Compute(3), Op::Touch(1, Write)];
+    let child = vec![Op::Touch(2, Write), Op::Unmap(1, 1), Op::Touch(0, Read), Op::Touch(3, Write), Op::Exit];
+    Program { setup, cpus: vec![parent, thread, child] }
+}
+
+fn head() -> Program {
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(1, Content::Large))];
+    setup.extend([1, 2].map(|cpu| (cpu, Op::Run(0))));
+    let owner = vec![Op::DontNeed(0, 1), Op::DontNeed(0, 1), Op::Touch(0, Write), Op::DontNeed(0, 4)];
+    let user = |page| vec![Op::Touch(page, Write), Op::Touch(page, Read), Op::Compute(2), Op::Touch(page, Read)];
+    Program { setup, cpus: vec![owner, user(2), user(3)] }
+}
+
+fn two_large() -> Program {
+    let map = [Op::Run(0), Op::Map(1, Content::Large), Op::Map(1, Content::Large), Op::Map(2, Content::Private)];
+    let user = [Op::Touch(0, Write), Op::Touch(4, Read), Op::Touch(6, Write), Op::Touch(8, Write)];
+    let mut setup: Vec<_> = map.into_iter().chain(user).map(|op| (0, op)).collect();
+    setup.extend([Op::Run(0)].into_iter().chain(user).map(|op| (1, op)));
+    let owner = vec![Op::DontNeed(0, 9), Op::Touch(4, Write), Op::Unmap(0, 9), Op::Map(2, Content::Private)];
+    Program { setup, cpus: vec![owner, [vec![Op::Compute(6)], user.to_vec(), vec![Op::Compute(6)]].concat()] }
+}
+
+/// A slot is found by a hint on the low bits of the id: the child's are those of its parent.
+fn colliding_ids() -> Program {
+    let mut setup = shared(2, 1);
+    // Ids 1 and 2 are taken: the next space has 33, and the one after it 65.
+    setup.extend([(0, Op::PassIds(30)), (0, Op::Fork), (0, Op::PassIds(31)), (0, Op::Fork)]);
+    let tour = [2, 0, 3, 0, 2, 3].map(|space| [Op::Run(space), Op::Touch(0, Write), Op::Compute(1)]).concat();
+    let changer = vec![Op::DontNeed(0, 1), Op::Run(2), Op::DontNeed(0, 2), Op::Run(3), Op::DontNeed(1, 1), Op::Run(0)];
+    Program { setup, cpus: vec![tour, [changer, vec![Op::Touch(0, Read), Op::DontNeed(0, 2)]].concat()] }
+}
+
+fn all_slots() -> Program {
+    const LAST: u8 = 17;
+    let mut setup = shared(1, 1);
+    setup.extend((2..=LAST).map(|_| (0, Op::Fork)));
+    // CPU 1 has been in every one of them: the first ones have lost their slots again.
+    setup.extend((0..=LAST).flat_map(|space| [(1, Op::Run(space)), (1, Op::Touch(0, Read))]));
+    let changer = [LAST, 16, 4, 3].map(|space| [Op::Run(space), Op::DontNeed(0, 1), Op::Touch(0, Write)]).concat();
+    let tour = [LAST, 3, 16, 2, 4].map(|space| [Op::Run(space), Op::Touch(0, Read), Op::Compute(1)]).concat();
+    Program { setup, cpus: vec![changer, tour] }
+}

@@ -1,0 +1,33 @@
+//! When all programs are over: everything is given back, in one order, and nothing may be left. Whoever is asked
+//! answers at once.
+
+use super::kernel::End;
+use crate::machine::world::World;
+
+impl World<'_> {
+    /// Every CPU leaves every space, every space ends, every window goes.
+    pub(crate) fn wind_up(&self) {
+        self.machine.borrow_mut().drain_all();
+        self.leave_all();
+        while self.kernel.has_windows() {
+            self.unmap_window(0);
+        }
+        for space in 0..self.kernel.made.get() {
+            if self.kernel.end_of(space) == End::NotYet {
+                self.kernel.hold(space);
+                self.exit(0, space);
+            }
+        }
+        // Whoever gave a space back may have used it for a moment, and holds it lazily since.
+        self.leave_all();
+    }
+
+    /// Every CPU loads the kernel's tables, and frees what it was told of.
+    fn leave_all(&self) {
+        for cpu in (0..self.kernel.program.cpus.len()).rev() {
+            self.machine.borrow_mut().current = cpu;
+            self.leave(cpu, |handle, irqs| handle.load_kernel(irqs));
+            self.reclaim(cpu);
+        }
+    }
+}
