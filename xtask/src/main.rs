@@ -1,5 +1,6 @@
 //! Developer tasks, in the project's own language: `cargo xtask help` lists them.
 
+mod advice;
 mod api;
 mod browser;
 mod c_kernel;
@@ -27,6 +28,7 @@ cargo xtask test [STEP...]           everything: tidy, format, clippy, docs, no_
 cargo xtask tidy                     the house rules only, in seconds
 cargo xtask circles                  every circle of files, those of crates that tidy still excuses too
 cargo xtask api                      docs/api/: what the library crates promise, written anew from the source
+cargo xtask advice [PROGRAM...]      what `tlbkit tune` predicts beside what `tlbkit try` measures, on eight programs
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault
@@ -61,13 +63,16 @@ fn main() -> ExitCode {
 fn dispatch(args: &[String]) -> Result<bool> {
     let root = setup::root()?;
     let (verb, more) = args.split_first().map_or(("help", args), |(verb, more)| (verb.as_str(), more));
-    if !["bench", "fences", "linux", "mutants", "qemu", "survivors", "test"].contains(&verb) && !more.is_empty() {
+    if !["advice", "bench", "fences", "linux", "mutants", "qemu", "survivors", "test"].contains(&verb)
+        && !more.is_empty()
+    {
         bail!("`{verb}` takes no argument, got `{}`", more.join(" "));
     }
     match verb {
         "test" => steps::test(&root, more),
         "tidy" => Ok(tidy::run(&root)? == 0),
         "circles" => Ok(tidy::circles(&root)? == 0),
+        "advice" => advice::run(&root, more),
         "api" => api::run(&root),
         "bench" => steps::bench(&root, more),
         "qemu" => qemu::run(&root, more),

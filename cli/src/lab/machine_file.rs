@@ -46,6 +46,8 @@ pub(crate) struct MachineFile<'a> {
     pub(crate) base: &'a Machine,
     pub(crate) numbers: FieldNumbers,
     pub(crate) fracturing: Fracturing,
+    /// Why the numbers mean little, if they do.
+    pub(crate) caution: Option<&'a str>,
 }
 
 impl MachineFile<'_> {
@@ -81,6 +83,9 @@ impl MachineFile<'_> {
         let place = if host.is_virtual { "as a guest" } else { "on bare metal" };
         let description = format!("{} with {} CPUs, measured {place} on {date}", host.cpu_model, host.cpus);
         let _ = writeln!(text, "\nname = {}\ndescription = {}", quoted(machine), quoted(&description));
+        if let Some(caution) = self.caution {
+            let _ = writeln!(text, "caution = {}", quoted(caution));
+        }
         text
     }
 

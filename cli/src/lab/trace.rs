@@ -98,6 +98,15 @@ impl Trace {
         (told > 0).then(|| format!("{told} {words}"))
     }
 
+    /// What the prices lack, if anything: of settings that save faults it matters.
+    pub(crate) fn lacking(&self) -> Option<String> {
+        let lacking = Prices::lacking(&self.machine);
+        let name = &self.machine.name;
+        (!lacking.is_empty()).then(|| {
+            format!("{name} has no price of {}: put together of its other numbers, in wide bands", lacking.join(", "))
+        })
+    }
+
     /// Why the trace ends early, if it does.
     fn cut(&self) -> Option<String> {
         let error = self.recording.cut.as_ref()?;

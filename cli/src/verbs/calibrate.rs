@@ -18,8 +18,8 @@ use crate::lab::machine_file::{MachineFile, Origin, today};
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::output::file::{check_place, write_whole};
 
-/// At the head of a file that was measured on a busy host.
-const DISTURBED: &str = "# Others used the CPUs meanwhile: measure again on a quiet host before relying on it.\n";
+/// What the file of a busy host says of itself: `tune` gives no advice at such prices.
+const DISTURBED: &str = "others used the CPUs while it was measured: measure again on a quiet host";
 
 /// How to measure, and where the result goes.
 #[derive(Args)]
@@ -53,8 +53,9 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
         base: &machine,
         numbers: measured::numbers(&survey, &machine),
         fracturing: survey.collateral.fracturing(),
+        caution: survey.disturbance.is_too_much().then_some(DISTURBED),
     };
-    let text = if survey.disturbance.is_too_much() { DISTURBED } else { "" }.to_owned() + &written.text();
+    let text = written.text();
     // What `run` would refuse must not be left behind.
     Machine::parse(&file, &text).context("this host measures as no machine can be")?;
     write_whole(&arguments.output, &text)?;

@@ -2,6 +2,7 @@
 
 mod advice;
 mod allocator;
+mod counted;
 mod knob;
 mod report;
 mod trying;
@@ -13,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use rayon::prelude::*;
 use serde_json::{Value, json};
-use tlbkit_replay::replay;
+use tlbkit_replay::{Estimate, Tally, replay};
 
 use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
@@ -23,8 +24,9 @@ use crate::lab::trial::TrialArguments;
 use crate::lab::watching::Stopping;
 use crate::output::file::check_place;
 use crate::output::table::grid;
-use advice::{Advice, Tuned, cells, head, verdict};
-use knob::Knob;
+use advice::{Advice, Ground, Tuned, cells, head, verdict};
+use counted::Counted;
+use knob::{Knob, Replayed, Surely};
 
 /// What to tune for.
 #[derive(Args)]
@@ -94,10 +96,20 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
     let before = billing.of(&recorder);
     let bar = progress_bar(knobs.len());
     let (deduced, machine, prices) = (&trace.recording.deduced, &trace.machine, &trace.prices);
+    let counted = Counted::of(&recorder, billing);
     let try_it = |knob: Knob| {
-        let gain = before.saving(&billing.of(&knob.replay(deduced, machine)), prices);
+        let Replayed { likely, surely } = knob.replay(deduced, machine);
+        let saving = |tally: &Tally| before.saving(&billing.of(tally), prices);
+        let gain = saving(&likely);
+        let low = match surely {
+            Surely::All => gain.low,
+            Surely::Part(least) => gain.low.min(saving(&least).low),
+            Surely::Nothing => gain.low.min(0.0),
+        };
         bar.inc(1);
-        Advice::new(knob.setting, gain, cpu_cycles, &agreement)
+        let saved = counted.less(Counted::of(&likely, billing));
+        let ground = Ground { cpu_cycles, agreement: &agreement, caution: machine.caution.as_deref() };
+        Advice::new(knob.setting, Estimate { low, ..gain }, saved, &ground)
     };
     let advice = knobs.into_par_iter().map(try_it).collect();
     bar.finish_and_clear();
@@ -124,11 +136,14 @@ fn json(tuned: &Tuned) -> Vec<Value> {
         })
     });
     let share = |cycles: f64| 100.0 * cycles / tuned.cpu_cycles;
-    let advice = tuned.advice.iter().map(|Advice { setting, gain, worth, doubt }| {
+    let ms = |cycles: f64| tuned.ms(cycles);
+    let advice = tuned.advice.iter().map(|Advice { setting, gain, saved, worth, doubt }| {
         let changes: Vec<_> = setting.changes.iter().map(ToString::to_string).collect();
         json!({
             "kind": "setting", "knob": setting.knob, "setting": setting.value, "value": share(gain.value),
             "low": share(gain.low), "high": share(gain.high), "unit": "percent of CPU time",
+            "value_ms": ms(gain.value), "low_ms": ms(gain.low), "high_ms": ms(gain.high),
+            "faults_saved": saved.faults, "flushes_saved": saved.flushes, "calls_saved": saved.calls,
             "about": tuned.trace.about, "of_machine": 100.0 * gain.value / tuned.machine_cycles(),
             "worth": worth.label(), "doubt": doubt, "commands": setting.commands, "remark": setting.remark,
             "changes": changes,
@@ -139,8 +154,12 @@ fn json(tuned: &Tuned) -> Vec<Value> {
 
 fn text(tuned: &Tuned) -> String {
     let table = grid(&head(tuned), &cells(tuned));
-    let head =
-        format!("{}\n\n{}\n{table}\n", tuned.trace.health(), agreement_table(&tuned.trace.agreement(&tuned.recorder)));
+    let lacking = tuned.trace.lacking().map_or_else(String::new, |lacking| format!("\n{lacking}"));
+    let head = format!(
+        "{}{lacking}\n\n{}\n{table}\n",
+        tuned.trace.health(),
+        agreement_table(&tuned.trace.agreement(&tuned.recorder))
+    );
     let lines = |(words, commands): (String, &[String])| {
         [words].into_iter().chain(commands.iter().map(|command| format!("    {command}"))).collect::<Vec<_>>()
     };

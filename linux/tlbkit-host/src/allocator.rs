@@ -40,17 +40,19 @@ impl Allocator {
     pub fn of_process(pid: i32) -> Option<Self> {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
         let program = fs::read_link(format!("/proc/{pid}/exe")).ok()?;
-        let mapped = |name: &str| {
-            maps.lines()
-                .filter_map(|line| line.split_whitespace().nth(5))
-                .find(|path| Path::new(path).file_name().is_some_and(|file| file.to_string_lossy().starts_with(name)))
+        let files = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).map(Path::new);
+        Self::of_libraries(files).unwrap_or_else(|| Self::of_file(&program))
+    }
+
+    /// By the libraries among the files that a process has mapped; none if none of them is an allocator. What was put
+    /// before a program's own libraries rules over them. An allocator that cannot be told anything is none inside.
+    pub fn of_libraries<'a>(files: impl Iterator<Item = &'a Path>) -> Option<Option<Self>> {
+        let is_one = |file: &Path| {
+            let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            ["libjemalloc", "libtcmalloc", "libmimalloc"].iter().any(|library| name.starts_with(library))
         };
-        // What was put before the program's own libraries rules over them.
-        let library = ["libjemalloc", "libtcmalloc", "libmimalloc"].into_iter().find_map(mapped);
-        match library {
-            Some(library) => Self::of_library(&read(Path::new(library))?),
-            None => Self::of_file(&program),
-        }
+        let library = files.into_iter().find(|file| is_one(file))?;
+        Some(read(library).and_then(|bytes| Self::of_library(&bytes)))
     }
 
     /// Of a program's file, or of what runs it if it is a script; none if it has none of these.

@@ -41,6 +41,15 @@ pub fn step(points: &[(f64, f64)]) -> Option<CostStep> {
     })
 }
 
+/// By how much more a cost grows up to `last` than beyond, a point each; none if a line has too few points.
+#[must_use]
+pub fn more_growth(points: &[(f64, f64)], last: usize) -> Option<f64> {
+    let cut = points.iter().position(|point| point.0 > last as f64)?;
+    let (before, after) = points.split_at(cut);
+    let is_enough = before.len() >= FEWEST && after.len() >= FEWEST;
+    is_enough.then(|| Line::through(before).slope - Line::through(after).slope)
+}
+
 struct Line {
     slope: f64,
     start: f64,
@@ -69,7 +78,7 @@ impl Line {
 
 #[cfg(test)]
 mod tests {
-    use super::step;
+    use super::{more_growth, step};
 
     /// 1,000 + 100 a page up to 33, then 700 + 20 a page, with a ripple.
     fn kernel(pages: usize) -> (f64, f64) {
@@ -86,6 +95,14 @@ mod tests {
         assert_eq!(found.last, 33);
         assert!((found.slope_before - 100.0).abs() < 2.0, "{found:?}");
         assert!((found.slope_after - 20.0).abs() < 15.0, "{found:?}");
+    }
+
+    #[test]
+    fn growth_is_compared_on_both_sides_of_a_place() {
+        let points: Vec<_> = (1..=80).map(kernel).collect();
+        assert!((more_growth(&points, 33).unwrap() - 80.0).abs() < 3.0);
+        assert!((more_growth(&points, 20).unwrap() - 80.0).abs() > 10.0, "the wrong place");
+        assert_eq!((more_growth(&points, 2), more_growth(&points, 80)), (None, None));
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct Primitives {
     pub read_fault: Sample,
     /// A fault that takes a new page and zeroes it.
     pub write_fault: Sample,
+    /// The same for a page alone, with the kernel's code and tables gone cold since the last one.
+    pub lone_fault: Sample,
     /// Copying a page that is in a near cache.
     pub copy_page: Sample,
     /// A locked addition to a line that this CPU has.
@@ -55,8 +57,9 @@ impl Primitives {
         let (source, mut target) = ([1_u8; sys::PAGE_BYTES], [0_u8; sys::PAGE_BYTES]);
         Ok(Self {
             syscall: repeated(&mut || _ = black_box(rustix::process::getppid())),
-            read_fault: faults(repetitions, |words, at| _ = black_box(words[at]))?,
-            write_fault: faults(repetitions, |words, at| words[at] = 1)?,
+            read_fault: faults(FAULTS, repetitions, |words, at| _ = black_box(words[at]))?,
+            write_fault: faults(FAULTS, repetitions, |words, at| words[at] = 1)?,
+            lone_fault: faults(1, repetitions, |words, at| words[at] = 1)?,
             copy_page: repeated(&mut || black_box(&mut target).copy_from_slice(black_box(&source))),
             // Partner: none; the cost of the locked instruction is the point.
             locked_op: repeated(&mut || _ = counter.fetch_add(1, Ordering::Relaxed)),
@@ -68,14 +71,14 @@ impl Primitives {
     }
 }
 
-fn faults(repetitions: usize, access: impl Fn(&mut [usize], usize)) -> Result<Sample> {
-    let mut mapping = Mapping::new(FAULTS, Backing::Small)?;
+fn faults(pages: usize, repetitions: usize, access: impl Fn(&mut [usize], usize)) -> Result<Sample> {
+    let mut mapping = Mapping::new(pages, Backing::Small)?;
     let mut times = Vec::new();
     for _ in 0..repetitions {
-        mapping.discard(0..FAULTS)?;
+        mapping.discard(0..pages)?;
         let words = mapping.words();
-        let all = nanoseconds(|| (0..FAULTS).for_each(|page| access(words, page * PAGE_WORDS)));
-        times.push(all / FAULTS as f64);
+        let all = nanoseconds(|| (0..pages).for_each(|page| access(words, page * PAGE_WORDS)));
+        times.push(all / pages as f64);
     }
     Ok(Sample::of(times))
 }
@@ -120,6 +123,7 @@ mod tests {
         let costs = Primitives::measure(Effort::Quick, &place).unwrap();
         assert!(costs.write_fault.median > costs.syscall.median, "{costs:?}");
         assert!(costs.syscall.median > costs.locked_op.median, "{costs:?}");
+        assert!(costs.lone_fault.high > costs.write_fault.low, "{costs:?}");
         assert_eq!(costs.line_transfer.is_some(), place.partner.is_some());
     }
 }

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::host::MeasuringPlace;
-use crate::line_fit::{CostStep, step};
+use crate::line_fit::{CostStep, more_growth, step};
 use crate::partner::{Company, Partner};
 use crate::sample::{Effort, Sample, try_nanoseconds};
 use crate::sys::{Backing, Mapping};
@@ -51,6 +51,9 @@ pub struct Revocation {
     pub rows: Vec<RevocationCost>,
     /// Where `mprotect` stops to grow page by page; none if no step was seen.
     pub ceiling: Option<CostStep>,
+    /// Nanoseconds by which a page makes it grow more up to there than beyond: the least and the most that the fast,
+    /// the middle and the slow repetitions say.
+    pub page_by_page: Option<[f64; 2]>,
 }
 
 impl Revocation {
@@ -68,13 +71,23 @@ impl Revocation {
             let of = |company: usize| columns[company].as_ref().map(|column: &Vec<Sample>| column[at]);
             of(0).map(|alone| RevocationCost { call, pages, alone, asleep: of(1), spinning: of(2) })
         });
-        Ok(Self { rows: rows.collect(), ceiling: ceiling(effort)? })
+        let (ceiling, page_by_page) = ceiling(effort)?;
+        Ok(Self { rows: rows.collect(), ceiling, page_by_page })
     }
 
     /// The row of a call and a number of pages.
     #[must_use]
     pub fn row(&self, call: Call, pages: usize) -> Option<&RevocationCost> {
         self.rows.iter().find(|row| (row.call, row.pages) == (call, pages))
+    }
+
+    /// What a page adds to a call that takes many, and so flushes everything: unmapping and freeing it.
+    #[must_use]
+    pub fn per_page(&self, call: Call) -> Option<Sample> {
+        const FEW: usize = 64;
+        const MANY: usize = 512;
+        let (many, few) = (self.row(call, MANY)?, self.row(call, FEW)?);
+        Some(many.alone.minus(&few.alone).times(1.0 / (MANY - FEW) as f64))
     }
 
     /// What a running thread on another CPU adds to the flush of one page: the interrupt there and the answer.
@@ -121,13 +134,22 @@ fn protect(mapping: &mut Mapping) -> Result<f64> {
     Ok(nanoseconds)
 }
 
-fn ceiling(effort: Effort) -> Result<Option<CostStep>> {
+/// Where the ceiling is, and what pages cost more before it.
+type Ceiling = (Option<CostStep>, Option<[f64; 2]>);
+
+fn ceiling(effort: Effort) -> Result<Ceiling> {
     let place = MeasuringPlace { allowed: Vec::new(), cpu: 0, partner: None };
-    let Some(nobody) = Partner::start(Company::Alone, &place) else { return Ok(None) };
-    let mut points = Vec::new();
+    let Some(nobody) = Partner::start(Company::Alone, &place) else { return Ok((None, None)) };
+    let mut samples = Vec::new();
     for pages in 1..=CEILING_PAGES {
-        // The fastest tenth: what disturbs only ever adds.
-        points.push((pages as f64, sample(effort.many_repetitions(), Call::Mprotect, pages, &nobody)?.low));
+        samples.push((pages as f64, sample(effort.many_repetitions(), Call::Mprotect, pages, &nobody)?));
     }
-    Ok(step(&points))
+    let points =
+        |of: fn(&Sample) -> f64| samples.iter().map(|(pages, sample)| (*pages, of(sample))).collect::<Vec<_>>();
+    // The fastest tenth: what disturbs only ever adds.
+    let Some(found) = step(&points(|sample| sample.low)) else { return Ok((None, None)) };
+    let ways: [fn(&Sample) -> f64; 3] = [|sample| sample.low, |sample| sample.median, |sample| sample.high];
+    let growths = ways.into_iter().filter_map(|of| more_growth(&points(of), found.last));
+    let range = growths.fold([f64::MAX, 0.0_f64], |[least, most], growth| [least.min(growth), most.max(growth)]);
+    Ok((Some(found), Some(range.map(|growth| growth.max(0.0)))))
 }

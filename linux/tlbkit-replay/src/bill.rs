@@ -61,6 +61,16 @@ pub enum CostItem {
     Interrupt,
     /// A page walk for an entry that a flush dropped: nothing if the program never comes back to it.
     Walk,
+    /// A fault that takes a new page of anonymous memory: entry, allocation, zeroing, table work.
+    Fault,
+    /// The same with 2 MiB at once.
+    HugeFault,
+    /// A fault that finds its page: of a file, of zeros, or with other rights.
+    OtherFault,
+    /// A call that takes pages away, without its flush and without the pages.
+    Call,
+    /// A page that such a call unmaps and frees.
+    GiveBack,
 }
 
 /// What cycles went into.
@@ -81,11 +91,27 @@ pub enum CostPart {
     Answering,
     /// Walks to find again what was flushed.
     Refilling,
+    /// Faults.
+    Faulting,
+    /// Calls that take pages away.
+    Calling,
 }
 
 impl CostPart {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
+        Self::Switching,
+        Self::Crossing,
+        Self::Flushing,
+        Self::Asking,
+        Self::Waiting,
+        Self::Answering,
+        Self::Refilling,
+        Self::Faulting,
+        Self::Calling,
+    ];
+    /// Those of flushes and switches alone, which a policy decides.
+    pub const OF_FLUSHES: [Self; 7] = [
         Self::Switching,
         Self::Crossing,
         Self::Flushing,
@@ -106,18 +132,28 @@ impl CostPart {
             Self::Waiting => "waiting for answers",
             Self::Answering => "answering",
             Self::Refilling => "refilling",
+            Self::Faulting => "faults",
+            Self::Calling => "calls that take pages",
         }
     }
 }
 
 /// Kinds of [`CostItem`].
-pub(crate) const ITEMS: usize = 9;
+pub(crate) const ITEMS: usize = 14;
 /// How many of each item.
 pub(crate) type Counts = [u64; ITEMS];
 
 /// Cycles of each item.
 #[derive(Clone, Copy, Debug)]
 pub struct Prices(pub(crate) [Estimate; ITEMS]);
+
+impl Prices {
+    /// Of one.
+    #[must_use]
+    pub const fn of(&self, item: CostItem) -> Estimate {
+        self.0[item as usize]
+    }
+}
 
 /// How many of each item, by part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -143,6 +179,12 @@ impl Bill {
     #[must_use]
     pub fn cost(&self, part: CostPart, prices: &Prices) -> Estimate {
         self.0[part as usize].iter().zip(prices.0).map(|(&count, price)| price.times(count as f64)).sum()
+    }
+
+    /// Cycles of flushes and switches, without faults and calls.
+    #[must_use]
+    pub fn of_flushes(&self, prices: &Prices) -> Estimate {
+        CostPart::OF_FLUSHES.into_iter().map(|part| self.cost(part, prices)).sum()
     }
 
     /// Cycles of all parts.

@@ -41,10 +41,14 @@ pub enum OpKind {
     },
     /// The idle thread or a kernel thread runs.
     Idle,
-    /// A page of the running space was used for the first time, or again.
+    /// A page of the running space was used for the first time, or again, and that was a fault.
     Touch {
         /// Number of the base page.
         page: u64,
+        /// What the kernel had to do for it.
+        fault: Fault,
+        /// The revocation without which the page would have been there, if there was one.
+        because: Option<Pattern>,
     },
     /// A thread called the kernel, for nothing that matters here by itself.
     Call,
@@ -67,6 +71,17 @@ pub enum OpKind {
     },
 }
 
+/// What the kernel has to do for a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// Find a new page of anonymous memory, and zero it.
+    New,
+    /// The same with 2 MiB.
+    Huge,
+    /// Map a page that is there, or copy one.
+    Other,
+}
+
 /// Translations that were taken away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
@@ -81,6 +96,8 @@ pub struct Taken {
     /// The kernel asked a CPU that ran something else, as it does once a second, or in the midst of a switch: so that
     /// CPU left the set.
     pub trims: bool,
+    /// Pages that were given back with them.
+    pub freed: u64,
 }
 
 impl Taken {
@@ -90,7 +107,7 @@ impl Taken {
     /// These, and no tables.
     #[must_use]
     pub const fn pages(page: u64, pages: u64, stride: Stride) -> Self {
-        Self { page, pages, stride, frees_tables: false, trims: false }
+        Self { page, pages, stride, frees_tables: false, trims: false, freed: 0 }
     }
 
     /// Whether it is the whole space.
@@ -116,6 +133,17 @@ impl Op {
     pub const fn who(&self) -> Who {
         Who { comm: self.comm, party: self.party, pattern: self.pattern() }
     }
+
+    /// Whose revocation this fault comes of, if it comes of one.
+    #[must_use]
+    pub const fn because(&self) -> Option<Who> {
+        match self.kind {
+            OpKind::Touch { because: Some(pattern), .. } => {
+                Some(Who { comm: self.comm, party: self.party, pattern: Some(pattern) })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// What asked for a revocation.
@@ -125,6 +153,8 @@ pub enum Cause {
     Call(Syscall),
     /// `madvise` that gives pages back at once.
     DontNeed,
+    /// The same in memory that was reserved as glibc reserves that of its arenas.
+    ArenaDontNeed,
     /// `madvise` that lets pages go when memory is short.
     Free,
     /// A store to a page that was shared until then.
@@ -132,12 +162,19 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// True for the calls by which programs give memory back.
+    #[must_use]
+    pub const fn gives_back(self) -> bool {
+        matches!(self, Self::DontNeed | Self::ArenaDontNeed | Self::Free | Self::Call(Syscall::Brk | Syscall::Munmap))
+    }
+
     /// Short name for tables.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
             Self::Call(call) => call.label(),
             Self::DontNeed => "madvise DONTNEED",
+            Self::ArenaDontNeed => "madvise DONTNEED in an arena",
             Self::Free => "madvise FREE",
             Self::CopyOnWrite => "copy on write",
         }

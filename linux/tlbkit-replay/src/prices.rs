@@ -1,7 +1,7 @@
 //! Prices from a machine file, with the bands that it gives them, and the little else that a replay asks of it.
 
 use crate::bill::{Estimate, Prices};
-use tlbkit_sim::machine::{Machine, Quantity, Switch, TlbArray};
+use tlbkit_sim::machine::{Cycles, Machine, Quantity, Switch, TlbArray};
 
 impl Prices {
     /// Those of `machine`.
@@ -17,14 +17,64 @@ impl Prices {
         // Between never coming back to an entry and walking far for it.
         let walk = Estimate { low: 0.0, value: near / 2.0, high: far };
         let (deliver, interrupt) = (of(&cycles.ipi_deliver_same_socket), of(&cycles.interrupt_entry_exit));
-        Self([keep, flush, page, user_page, everything, of(&cycles.ipi_send), deliver, interrupt, walk])
+        let [fault, huge_fault, other_fault, call, give_back] = memory(machine);
+        Self([
+            keep,
+            flush,
+            page,
+            user_page,
+            everything,
+            of(&cycles.ipi_send),
+            deliver,
+            interrupt,
+            walk,
+            fault,
+            huge_fault,
+            other_fault,
+            call,
+            give_back,
+        ])
+    }
+
+    /// What a machine file lacks of the prices of faults and calls: they are then put together from its other numbers.
+    #[must_use]
+    pub fn lacking(machine: &Machine) -> Vec<&'static str> {
+        let Cycles { anonymous_fault, give_back_call, give_back_page, .. } = &machine.cycles;
+        let all =
+            [("a fault", anonymous_fault), ("a call", give_back_call), ("a page that is given back", give_back_page)];
+        all.into_iter().filter_map(|(what, price)| price.is_none().then_some(what)).collect()
     }
 }
 
+/// A price with the band that the file gives it. Where it gives none, nobody has said how far machines of its kind
+/// differ: half to twice, as for every number that is taken from another machine.
 fn of(quantity: &Quantity) -> Estimate {
-    let [low, high] = quantity.band.unwrap_or([quantity.value; 2]);
-    Estimate { low, value: quantity.value, high }
+    let value = quantity.value;
+    let [low, high] = quantity.band.unwrap_or([value / 2.0, value * 2.0]);
+    Estimate { low, value, high }
 }
+
+/// New page, new huge page, page that was there, call, and page given back.
+///
+/// Where the file has no price of the whole, it is the sum of the parts that it has: at least as much as the cheapest
+/// parts, and at most twice the dearest, since the kernel's own work between them is no part.
+fn memory(machine: &Machine) -> [Estimate; 5] {
+    let cycles = &machine.cycles;
+    let entry = of(&cycles.page_fault_entry_exit);
+    let zero = of(&cycles.zero_page);
+    let put_together = |parts: Estimate| Estimate { high: 2.0 * parts.high, ..parts };
+    let whole = |price: &Option<Quantity>, parts: Estimate| price.as_ref().map_or(put_together(parts), of);
+    let fault = whole(&cycles.anonymous_fault, entry + zero);
+    let huge_fault = fault + zero.times(BASE_PAGES_OF_HUGE - 1.0);
+    let other_fault = Estimate { high: entry.high.max(fault.high), ..entry };
+    let call = whole(&cycles.give_back_call, of(&cycles.syscall));
+    // Its entry is read, written, and the page's own record too.
+    let give_back = whole(&cycles.give_back_page, of(&machine.software.pte_access_cycles).times(3.0));
+    [fault, huge_fault, other_fault, call, give_back]
+}
+
+/// 2 MiB by 4 KiB.
+const BASE_PAGES_OF_HUGE: f64 = 512.0;
 
 /// Cycles of a walk whose tables are in the nearest cache, and of one whose leaf is far.
 fn walk(machine: &Machine) -> (f64, f64) {

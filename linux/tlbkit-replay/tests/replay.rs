@@ -4,7 +4,7 @@ mod common;
 
 use common::Script;
 use tlbkit::{Compare, Isolation, Lazy, Policy, RangeRule, Tags};
-use tlbkit_replay::{Cause, CostItem, CostPart, Paging, Prices, Tally, replay, replay_without};
+use tlbkit_replay::{Cause, CostItem, CostPart, Paging, Prices, Spared, Tally, replay, replay_sparing};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::{FlushReason, FlushSize};
 
@@ -167,7 +167,8 @@ fn a_caller_who_is_silent_costs_nothing() {
     let deduced = script.read(Paging::AsRecorded).deduced;
     let (all, machine) = (run(&script, linux()), machine("recent-bare"));
     let is_silent = |who: tlbkit_replay::Who| who.pattern.is_some_and(|pattern| pattern.cause == Cause::DontNeed);
-    let rest = replay_without(&deduced, linux(), &machine, is_silent);
+    let spared = |who| if is_silent(who) { Spared::Calls } else { Spared::Nothing };
+    let rest = replay_sparing(&deduced, linux(), &machine, spared);
     assert_eq!(all.bill.count(CostItem::Page) - rest.bill.count(CostItem::Page), 10);
     assert!(rest.by_caller.keys().all(|who| !is_silent(*who)));
     let parts: u64 = all.by_caller.values().map(|caller| caller.bill.count(CostItem::Page)).sum();

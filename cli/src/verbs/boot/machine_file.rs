@@ -67,6 +67,7 @@ fn text(machine: String, host: &Host, date: String, bench: &Bench, cpus: u32) ->
         base: &base,
         numbers: numbers(bench, &guest),
         fracturing: Fracturing::Unclear,
+        caution: None,
     };
     Ok(written.text())
 }

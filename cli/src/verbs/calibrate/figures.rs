@@ -62,6 +62,7 @@ fn primitives(survey: &Survey) -> Vec<Named> {
         ("system call", costs.syscall),
         ("fault, page of zeros", costs.read_fault),
         ("fault, new page", costs.write_fault),
+        ("fault, new page alone", costs.lone_fault),
         ("copying a page", costs.copy_page),
         ("locked addition", costs.locked_op),
         ("full fence", costs.full_fence),

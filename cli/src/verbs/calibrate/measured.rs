@@ -1,5 +1,6 @@
 //! From a survey to fields of a machine file: which field each measurement gives, and on what it rests.
 
+use tlbkit_host::revocation::Call;
 use tlbkit_host::{Sample, Survey};
 use tlbkit_sim::machine::{Machine, NumberKind};
 
@@ -13,6 +14,7 @@ pub(super) fn numbers(survey: &Survey, base: &Machine) -> FieldNumbers {
     derivation.walks();
     derivation.instructions();
     derivation.revocation();
+    derivation.memory();
     derivation.lines();
     derivation.numbers
 }
@@ -125,9 +127,12 @@ impl Derivation<'_> {
 
     fn revocation(&mut self) {
         if let Some(step) = &self.survey.revocation.ceiling {
-            let value = (step.slope_before - step.slope_after) * self.survey.host.tsc_mhz / 1e3;
+            let cycles = |nanoseconds: f64| (nanoseconds * self.survey.host.tsc_mhz / 1e3).max(0.0).round();
+            let value = cycles(step.slope_before - step.slope_after);
             let how = format!("mprotect: growth up to {} pages less growth beyond", step.last);
-            let number = FieldNumber { value: value.max(0.0).round(), band: None, kind: NumberKind::Calibrated, how };
+            let band = self.survey.revocation.page_by_page.map(|range| range.map(cycles));
+            let band = band.map(|[low, high]| [low.min(value), high.max(value)]);
+            let number = FieldNumber { value, band, kind: NumberKind::Calibrated, how };
             self.numbers.insert("cycles.invlpg", number);
         }
         let Some(remote) = self.survey.revocation.remote() else { return };
@@ -138,6 +143,38 @@ impl Derivation<'_> {
         for (field, part) in [("cycles.ipi_send", send), ("cycles.ipi_deliver_same_socket", deliver)] {
             self.time(field, NumberKind::Calibrated, &share(part), how);
         }
+    }
+
+    /// Faults and calls whole, as programs meet them.
+    fn memory(&mut self) {
+        let primitives = &self.survey.primitives;
+        let (many, lone) = (primitives.write_fault, primitives.lone_fault);
+        let fault = Sample {
+            low: many.low.min(lone.low),
+            median: f64::midpoint(many.median, lone.median),
+            high: many.high.max(lone.high),
+            repetitions: many.repetitions,
+        };
+        let how = "a fault that takes a new page, whole: from 256 in a row to one alone";
+        self.time("cycles.anonymous_fault", NumberKind::Calibrated, &fault, how);
+        let revocation = &self.survey.revocation;
+        let [one, unmap] = [Call::Madvise, Call::Munmap].map(|call| revocation.row(call, 1));
+        let [page, unmapped] = [Call::Madvise, Call::Munmap].map(|call| revocation.per_page(call));
+        let (Some(one), Some(unmap), Some(page), Some(unmapped)) = (one, unmap, page, unmapped) else { return };
+        let page = Sample { low: page.low.min(unmapped.low), high: page.high.max(unmapped.high), ..page };
+        let how = "MADV_DONTNEED and munmap of 512 pages less those of 64, a page";
+        self.time("cycles.give_back_page", NumberKind::Calibrated, &page, how);
+        let invlpg = self.numbers.get("cycles.invlpg").map_or(self.base.cycles.invlpg.value, |number| number.value);
+        let flush_ns = invlpg * 1e3 / self.survey.host.tsc_mhz;
+        let call = (one.alone.median - page.median - flush_ns).max(primitives.syscall.median);
+        let call = Sample {
+            low: primitives.syscall.low.min(call),
+            median: call,
+            high: unmap.alone.high.max(call),
+            repetitions: one.alone.repetitions,
+        };
+        let how = "MADV_DONTNEED of a page less page and flush; from a call that does nothing to munmap whole";
+        self.time("cycles.give_back_call", NumberKind::Calibrated, &call, how);
     }
 
     fn lines(&mut self) {

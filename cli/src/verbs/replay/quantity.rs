@@ -64,8 +64,8 @@ pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
     rows.push(plain("entries lost", between(tally.entries_lost, 1.0)));
     let bill = trace.bill(tally);
     rows.extend(ITEMS.map(|(name, item)| plain(name, exactly(bill.count(item) as f64))));
-    rows.extend(CostPart::ALL.map(|part| plain(&cycles(part.label()), bill.cost(part, &trace.prices))));
-    rows.push(plain(&cycles("all"), bill.total(&trace.prices)));
+    rows.extend(CostPart::OF_FLUSHES.map(|part| plain(&cycles(part.label()), bill.cost(part, &trace.prices))));
+    rows.push(plain(&cycles("all"), bill.of_flushes(&trace.prices)));
     rows
 }
 
@@ -99,7 +99,7 @@ pub(super) fn callers(trace: &Trace, answers: &[PolicyTally]) -> Vec<(String, Ve
 
 fn most(trace: &Trace, answers: &[PolicyTally], key: &dyn Fn(&Who) -> Option<String>) -> Vec<(String, Vec<Estimate>)> {
     let all: Vec<_> = answers.iter().map(|answer| bills(&answer.tally, key)).collect();
-    let cost = |bill: &Bill| bill.total(&trace.prices);
+    let cost = |bill: &Bill| bill.of_flushes(&trace.prices);
     let mut keys: Vec<_> = all[0].iter().map(|(key, bill)| (key, cost(bill).value)).collect();
     keys.sort_by(|a, b| b.1.total_cmp(&a.1));
     let row = |(key, _): (&String, f64)| {

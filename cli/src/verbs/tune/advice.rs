@@ -2,8 +2,10 @@
 
 use tlbkit_replay::{Agreement, Estimate, Tally};
 
+use super::counted::Counted;
 use super::knob::{HUGE_PAGES, Setting};
 use crate::lab::trace::Trace;
+use crate::output::number;
 use crate::output::range::{Sign, percent};
 
 /// Below this share of the trace's CPU time nobody should change a thing.
@@ -17,6 +19,8 @@ pub(super) enum Worth {
     /// It never costs, and the likely gain is worth it: measure.
     Perhaps,
     No,
+    /// It looks so, at prices whose own file warns of them.
+    CannotTell,
     /// The replay is wrong about what it rests on.
     Withheld,
 }
@@ -42,6 +46,7 @@ impl Worth {
             Self::Certainly => "worth trying",
             Self::Perhaps => "perhaps",
             Self::No => "no",
+            Self::CannotTell => "cannot tell",
             Self::Withheld => "withheld",
         }
     }
@@ -52,20 +57,34 @@ pub(super) struct Advice {
     pub(super) setting: Setting,
     /// Cycles; below zero if it costs.
     pub(super) gain: Estimate,
+    pub(super) saved: Counted,
     pub(super) worth: Worth,
     /// Why the verdict is withheld, if it is: which row, and how it agrees.
     pub(super) doubt: Option<String>,
 }
 
+/// What verdicts rest on.
+pub(super) struct Ground<'a> {
+    pub(super) cpu_cycles: f64,
+    pub(super) agreement: &'a [Agreement],
+    /// What the machine file says against itself.
+    pub(super) caution: Option<&'a str>,
+}
+
 impl Advice {
     /// The verdict on `setting`, of which the replay says `gain`.
-    pub(super) fn new(setting: Setting, gain: Estimate, cpu_cycles: f64, agreement: &[Agreement]) -> Self {
+    pub(super) fn new(setting: Setting, gain: Estimate, saved: Counted, ground: &Ground<'_>) -> Self {
         // Whether a mapping is aligned for huge pages, and the kernel gives them, no trace says.
         let low = if setting.knob == HUGE_PAGES { gain.low.min(0.0) } else { gain.low };
         let gain = Estimate { low, ..gain };
-        let doubt = doubt(setting.rests_on, agreement);
-        let worth = if doubt.is_some() { Worth::Withheld } else { Worth::of(gain, cpu_cycles) };
-        Self { setting, gain, worth, doubt }
+        let doubt = doubt(setting.rests_on, ground.agreement);
+        let worth = match (Worth::of(gain, ground.cpu_cycles), setting.moot, ground.caution) {
+            (_, Some(_), _) => Worth::No,
+            _ if doubt.is_some() => Worth::Withheld,
+            (Worth::Certainly | Worth::Perhaps, _, Some(_)) => Worth::CannotTell,
+            (worth, ..) => worth,
+        };
+        Self { setting, gain, saved, worth, doubt }
     }
 }
 
@@ -91,6 +110,11 @@ pub(super) struct Tuned {
 impl Tuned {
     pub(super) fn percent(&self, gain: Estimate) -> String {
         percent(gain, self.cpu_cycles, Sign::Shown)
+    }
+
+    /// Milliseconds of CPU time.
+    pub(super) fn ms(&self, cycles: f64) -> f64 {
+        cycles / self.trace.machine.system.frequency_mhz.value / 1e3
     }
 
     /// Cycles of all programs.
@@ -145,10 +169,11 @@ impl Tuned {
 
 pub(super) fn head(tuned: &Tuned) -> Vec<String> {
     let own: &[&str] = match tuned.trace.about {
-        Some(_) => &["setting", "gain, of its CPU time", "of all programs'", "worth it"],
-        None => &["setting", "gain, of CPU time", "worth it"],
+        Some(_) => &["setting", "gain, of its CPU time", "of all programs'"],
+        None => &["setting", "gain, of CPU time"],
     };
-    own.iter().copied().map(String::from).collect()
+    let saved = ["in ms", "faults saved", "flushes saved", "calls saved", "worth it"];
+    own.iter().copied().chain(saved).map(String::from).collect()
 }
 
 /// A row a setting.
@@ -158,7 +183,12 @@ pub(super) fn cells(tuned: &Tuned) -> Vec<Vec<String>> {
         let of_all = percent(advice.gain, tuned.machine_cycles(), Sign::Shown);
         let of_all = tuned.trace.about.as_ref().map(|_| of_all);
         let first = [format!("{knob} {value}"), tuned.percent(advice.gain)];
-        first.into_iter().chain(of_all).chain([advice.worth.label().to_owned()]).collect()
+        let Counted { faults, flushes, calls } = advice.saved;
+        let ms = |cycles: f64| number::plain(tuned.ms(cycles));
+        let saved =
+            [faults, flushes, calls].map(|count| if count == 0 { number::NONE.into() } else { count.to_string() });
+        let in_ms = format!("{} .. {}", ms(advice.gain.low), ms(advice.gain.high));
+        first.into_iter().chain(of_all).chain([in_ms]).chain(saved).chain([advice.worth.label().to_owned()]).collect()
     };
     tuned.advice.iter().map(row).collect()
 }
@@ -168,7 +198,8 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
     let best = tuned.best();
     let mut verdict = Vec::new();
     if best.iter().all(|advice| advice.worth != Worth::Certainly) {
-        let all = percent(tuned.trace.bill(&tuned.recorder).total(&tuned.trace.prices), tuned.cpu_cycles, Sign::Absent);
+        let all = tuned.trace.bill(&tuned.recorder).of_flushes(&tuned.trace.prices);
+        let all = percent(all, tuned.cpu_cycles, Sign::Absent);
         let least = 100.0 * WORTH;
         let words =
             format!("Nothing worth changing: no setting is sure to gain {least} % of CPU time. Flushes cost {all}.");
@@ -178,6 +209,14 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
     verdict.extend(withheld.into_iter().map(|(knob, why)| {
         (format!("Withheld: {knob}: {why}, and what is said of {knob} rests on it. Only a trial tells."), [].as_slice())
     }));
+    let caution = tuned.trace.machine.caution.as_deref();
+    let is_in_doubt = tuned.advice.iter().any(|advice| advice.worth == Worth::CannotTell);
+    verdict.extend(caution.filter(|_| is_in_doubt).map(|caution| {
+        let words = format!("Cannot tell: the machine file says of itself: {caution}. Only a trial tells.");
+        (words, [].as_slice())
+    }));
+    let moot = tuned.advice.iter().filter_map(|advice| Some((advice.setting.knob, advice.setting.moot?)));
+    verdict.extend(moot.map(|(knob, why)| (format!("Nothing to set: {knob}: {why}."), [].as_slice())));
     verdict.extend(best.into_iter().map(|advice| {
         let Setting { knob, value, commands, remark, .. } = &advice.setting;
         let doubt = if advice.worth == Worth::Perhaps { "Perhaps: " } else { "Worth trying: " };
@@ -197,6 +236,19 @@ mod tests {
         let of = |low, value| Worth::of(Estimate { low, value, high: 100.0 }, 1000.0).label();
         let worth = [of(1.0, 2.0), of(0.1, 2.0), of(0.0, 50.0), of(0.1, 0.9), of(-0.1, 50.0)];
         assert_eq!(worth, ["worth trying", "perhaps", "perhaps", "no", "no"]);
+    }
+
+    #[test]
+    fn a_file_that_warns_of_itself_supports_no_advice() {
+        let worth = |caution, gain: f64| {
+            let setting = Setting::new("ceiling", "8", &[], &[]);
+            let gain = Estimate { low: gain, value: gain, high: gain };
+            let saved = Counted { faults: 0, flushes: 0, calls: 0 };
+            let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution };
+            Advice::new(setting, gain, saved, &ground).worth.label()
+        };
+        assert_eq!((worth(None, 5.0), worth(Some("noise"), 5.0)), ("worth trying", "cannot tell"));
+        assert_eq!(worth(Some("noise"), -5.0), "no");
     }
 
     #[test]

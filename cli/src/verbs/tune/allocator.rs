@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use tlbkit_host::Allocator;
-use tlbkit_replay::{Cause, Deduced, Process};
+use tlbkit_replay::{Cause, Deduced, Process, Spared};
 use tlbkit_trace::{Name, Names, Syscall};
 
 /// A way to keep memory, and its price.
@@ -17,62 +17,108 @@ pub(super) struct Keeping {
     /// As `tlbkit try` takes it.
     pub(super) change: String,
     pub(super) remark: &'static str,
+    /// What goes with it.
+    pub(super) ends: Spared,
+    /// Calls that are the allocator's and no other's.
+    surely: &'static [Cause],
+    /// Calls that may be the allocator's, or the program's own.
+    perhaps: &'static [Cause],
 }
+
+/// Whether a setting ends a call.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Certainty {
+    No,
+    Perhaps,
+    Yes,
+}
+
+impl Keeping {
+    /// Whether it ends calls of this kind.
+    pub(super) fn ends(&self, cause: Cause) -> Certainty {
+        match cause {
+            _ if self.surely.contains(&cause) => Certainty::Yes,
+            _ if self.perhaps.contains(&cause) => Certainty::Perhaps,
+            _ => Certainty::No,
+        }
+    }
+}
+
+const BRK: Cause = Cause::Call(Syscall::Brk);
+const MUNMAP: Cause = Cause::Call(Syscall::Munmap);
+const ANY_DONT_NEED: &[Cause] = &[Cause::DontNeed, Cause::ArenaDontNeed];
+const DONT_NEED_OR_FREE: &[Cause] = &[Cause::DontNeed, Cause::ArenaDontNeed, Cause::Free];
 
 /// Both, or none. glibc raises its own `mmap_threshold`, up to 32 MiB, as large blocks are freed; to set either of the
 /// two ends that, and with the trim threshold alone each block above 128 KiB is mapped and unmapped anew.
 const GLIBC: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=268435456:glibc.malloc.mmap_threshold=33554432";
 
-/// The setting of this allocator that ends calls of this kind; none if it has none.
-pub(super) fn keeping(allocator: &Allocator, cause: Cause) -> Option<Keeping> {
-    let is_dont_need = cause == Cause::DontNeed;
-    let (is_its_own, change, remark) = match allocator {
+/// The setting of this allocator by which it keeps memory.
+pub(super) fn keeping(allocator: &Allocator) -> Keeping {
+    let (change, ends, surely, perhaps, remark): (_, _, &[Cause], &[Cause], _) = match allocator {
         Allocator::Glibc => (
-            cause != Cause::Free,
             GLIBC.to_owned(),
+            Spared::Calls,
+            &[BRK, Cause::ArenaDontNeed],
+            &[MUNMAP, Cause::DontNeed],
             "Switches off: glibc's own adaptation of both thresholds, so set both or none. Memory: each arena keeps up \
              to 256 MiB that the program has freed, and there are up to eight arenas a CPU. Scope: the process started \
              so and what it starts; what it maps itself, as a Java heap, is not concerned.",
         ),
         Allocator::Jemalloc { variable } => (
-            is_dont_need || cause == Cause::Free,
             format!("{variable}=dirty_decay_ms:60000,muzzy_decay_ms:60000"),
+            Spared::Calls,
+            DONT_NEED_OR_FREE,
+            &[],
             "Switches off: the decay times that the program or its build chose. Memory: what was freed in the last \
              minute is kept, at most the peak. Scope: the process started so and what it starts.",
         ),
         Allocator::Tcmalloc => (
-            is_dont_need,
             "TCMALLOC_RELEASE_RATE=0".to_owned(),
+            Spared::Calls,
+            ANY_DONT_NEED,
+            &[],
             "Switches off: giving memory back at all, but for explicit calls. Memory: the process stays at its peak. \
              Scope: the process started so and what it starts.",
         ),
         Allocator::Mimalloc => (
-            true,
             "MIMALLOC_PURGE_DELAY=-1".to_owned(),
+            Spared::Calls,
+            DONT_NEED_OR_FREE,
+            &[MUNMAP],
             "Switches off: purging of free pages. Memory: the process stays at its peak. Scope: the process started \
              so and what it starts.",
         ),
         Allocator::Go => (
-            is_dont_need,
             "GODEBUG=madvdontneed=0".to_owned(),
+            Spared::Faults,
+            ANY_DONT_NEED,
+            &[],
             "Switches off: MADV_DONTNEED, for MADV_FREE, which flushes as well: the faults go, the flushes stay. \
              Memory: freed memory counts as the process's until the kernel is short of it, which limits of containers \
              may mistake for a leak. Scope: the process started so and what it starts.",
         ),
     };
-    is_its_own.then(|| Keeping { allocator: allocator.label(), change, remark })
+    Keeping { allocator: allocator.label(), change, remark, ends, surely, perhaps }
 }
 
 /// The allocators of the programs called `comm`. Empty if none is known: their files are gone, or another machine's.
 pub(super) fn of_programs(comm: Name, deduced: &Deduced, names: &Names) -> BTreeSet<Allocator> {
     let named = || deduced.processes.iter().filter(|process| process.comm == comm);
-    // A program has many processes, and its file is long.
-    let files: BTreeSet<Name> = named().filter_map(|process| process.file).collect();
-    let of_files = files.into_iter().filter_map(|file| Allocator::of_file(Path::new(names.text(file))));
+    let path = |name: &Name| Path::new(names.text(*name));
     let running = named().filter(|process| is_alive(process, names)).take(MOST_RUNNING);
     let of_running: BTreeSet<_> = running.filter_map(|process| Allocator::of_process(process.pid)).collect();
     // What is mapped is certain, and a file may be run with another library before its own.
-    if of_running.is_empty() { of_files.collect() } else { of_running }
+    if !of_running.is_empty() {
+        return of_running;
+    }
+    // A program has many processes, and its file is long.
+    let programs: BTreeSet<_> = named().map(|process| (process.file, &process.code)).collect();
+    let of_program = |(file, code): (Option<Name>, &Vec<Name>)| match Allocator::of_libraries(code.iter().map(path)) {
+        Some(preloaded) => preloaded,
+        None => Allocator::of_file(path(&file?)),
+    };
+    programs.into_iter().filter_map(of_program).collect()
 }
 
 /// Processes of one program that are looked at while they run.
@@ -82,11 +128,6 @@ const MOST_RUNNING: usize = 8;
 fn is_alive(process: &Process, names: &Names) -> bool {
     let comm = fs::read_to_string(format!("/proc/{}/comm", process.pid));
     comm.is_ok_and(|comm| comm.trim_end() == names.text(process.comm))
-}
-
-/// True for the calls by which allocators give memory back.
-pub(super) const fn gives_back(cause: Cause) -> bool {
-    matches!(cause, Cause::DontNeed | Cause::Free | Cause::Call(Syscall::Brk | Syscall::Munmap))
 }
 
 #[cfg(test)]

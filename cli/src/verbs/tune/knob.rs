@@ -1,22 +1,23 @@
 //! The settings that a user of Linux can really change, and the commands that change them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use anyhow::Result;
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
 use tlbkit_host::Allocator;
 use tlbkit_host::trial::Change as Triable;
-use tlbkit_replay::{Bill, Deduced, Paging, Party, Pattern, Tally, Who, replay, replay_without};
+use tlbkit_replay::{Bill, CostItem, Deduced, Paging, Party, Spared, Tally, Who, replay, replay_sparing};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Name;
 
-use super::allocator::{Keeping, gives_back, keeping, of_programs};
+use super::allocator::{Certainty, Keeping, keeping, of_programs};
 use crate::lab::trace::{Trace, TraceArguments};
 
 /// Ceilings that are tried: around Linux's own 33, and at both ends.
 const CEILINGS: [u32; 13] = [0, 1, 2, 4, 8, 16, 24, 33, 48, 64, 128, 256, 513];
-/// Call patterns that are taken away, one at a time.
-const PATTERNS: usize = 5;
+/// Programs that are told to keep memory, one at a time.
+const PROGRAMS: usize = 5;
 const CEILING_FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 
 /// A setting, in the words of whoever sets it.
@@ -27,6 +28,8 @@ pub(super) struct Setting {
     pub(super) remark: String,
     /// What `tlbkit try` can be told for it; empty if that cannot try it.
     pub(super) changes: Vec<Triable>,
+    /// Why there is nothing to set on this machine, if so.
+    pub(super) moot: Option<&'static str>,
     /// Rows of the agreement without which the replay's word on it is worth nothing.
     pub(super) rests_on: &'static [&'static str],
     /// The ceiling, if it is one.
@@ -39,7 +42,7 @@ const SWITCHES: &[&str] = &["task switch, kept", "task switch, flushed"];
 const FLUSHES: &[&str] = &["local mm shootdown", "remote IPI send"];
 
 impl Setting {
-    fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [&'static str]) -> Self {
+    pub(super) fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [&'static str]) -> Self {
         let value = value.to_owned();
         Self {
             knob,
@@ -47,6 +50,7 @@ impl Setting {
             commands: commands.to_vec(),
             remark: String::new(),
             changes: Vec::new(),
+            moot: None,
             rests_on,
             ceiling: None,
         }
@@ -79,16 +83,42 @@ enum Change {
     Policy,
     /// The same programs on larger pages.
     Reread(Box<Deduced>),
-    /// This caller asks no more.
-    Without(Who),
+    /// What these callers bring about goes: of the first certainly, of the others perhaps.
+    Sparing { surely: BTreeSet<Who>, perhaps: BTreeSet<Who>, what: Spared },
+}
+
+/// What a knob makes of a trace.
+pub(super) struct Replayed {
+    pub(super) likely: Tally,
+    /// Where some of it is in doubt: what remains of it at least. Nothing, if all of it is in doubt.
+    pub(super) surely: Surely,
+}
+
+/// How much of an outcome is certain.
+pub(super) enum Surely {
+    All,
+    Part(Box<Tally>),
+    Nothing,
 }
 
 impl Knob {
-    pub(super) fn replay(&self, deduced: &Deduced, machine: &Machine) -> Tally {
+    pub(super) fn replay(&self, deduced: &Deduced, machine: &Machine) -> Replayed {
+        let all = |likely| Replayed { likely, surely: Surely::All };
         match &self.change {
-            Change::Policy => replay(deduced, self.policy, machine),
-            Change::Reread(deduced) => replay(deduced, self.policy, machine),
-            Change::Without(who) => replay_without(deduced, self.policy, machine, |other| other == *who),
+            Change::Policy => all(replay(deduced, self.policy, machine)),
+            Change::Reread(deduced) => all(replay(deduced, self.policy, machine)),
+            Change::Sparing { surely, perhaps, what } => {
+                let sparing = |is_in: &dyn Fn(&Who) -> bool| {
+                    let spared = |who| if is_in(&who) { *what } else { Spared::Nothing };
+                    replay_sparing(deduced, self.policy, machine, spared)
+                };
+                let part = match (surely.is_empty(), perhaps.is_empty()) {
+                    (_, true) => Surely::All,
+                    (true, false) => Surely::Nothing,
+                    (false, false) => Surely::Part(Box::new(sparing(&|who| surely.contains(who)))),
+                };
+                Replayed { likely: sparing(&|who| surely.contains(who) || perhaps.contains(who)), surely: part }
+            }
         }
     }
 }
@@ -151,11 +181,27 @@ fn isolation(recorded_by: Policy) -> Knob {
 
 fn huge_pages(recorded_by: Policy, subject: &TraceArguments) -> Result<Knob> {
     let deduced = subject.recording(Paging::Huge)?.deduced;
-    let command = "echo always | sudo tee /sys/kernel/mm/transparent_hugepage/enabled".to_owned();
-    let remark = "At its best: every private mapping with room for 2 MiB gets it; at its worst, where nothing is \
-        aligned, none does. Faults saved and memory wasted are not counted. Scope: every program on the machine.";
+    let command = format!("echo always | sudo tee {HUGE_PAGES_FILE}");
+    let remark = "At its best: each fault in a private mapping with room for 2 MiB, aligned and unused, brings them; at \
+        its worst, where memory is in pieces, none does. Zeroing is counted, memory wasted is not. Scope: every \
+        program on the machine.";
     let setting = Setting::new(HUGE_PAGES, "always", &[command], FLUSHES).with_remark(remark).tried_as("thp=always");
+    let setting = match moot(fs::read_to_string(HUGE_PAGES_FILE).ok().as_deref()) {
+        Some(why) => Setting { moot: Some(why), commands: Vec::new(), changes: Vec::new(), ..setting },
+        None => setting,
+    };
     Ok(Knob { setting, policy: recorded_by, change: Change::Reread(Box::new(deduced)) })
+}
+
+const HUGE_PAGES_FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
+
+/// Why huge pages cannot be set on this machine, of which the kernel says `mode`.
+fn moot(mode: Option<&str>) -> Option<&'static str> {
+    match mode {
+        None => Some("this kernel has no transparent huge pages"),
+        Some(mode) if mode.contains("[always]") => Some("this machine has them set already"),
+        Some(_) => None,
+    }
 }
 
 pub(super) const HUGE_PAGES: &str = "thp";
@@ -164,35 +210,62 @@ const ALLOCATOR: &str = "allocator";
 const UNKNOWN: &str = "Which allocator calls is not known: its program is not on this machine, or has none of glibc's, \
     jemalloc, tcmalloc, mimalloc and Go's. Tell it to keep memory, if it can be told.";
 
-/// The call patterns that cost most, each as if nobody had called so.
+/// The programs that pay most for giving memory back, each as if it kept it.
 fn allocator(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
-    let is_giving_back = |pattern: &Pattern| gives_back(pattern.cause);
-    let mut bills: BTreeMap<Who, Bill> = BTreeMap::new();
+    let mut callers: BTreeMap<Name, (BTreeSet<Who>, Bill)> = BTreeMap::new();
     for (who, caller) in &recorder.by_caller {
-        if who.party == Party::Asked && who.pattern.as_ref().is_some_and(is_giving_back) {
-            *bills.entry(*who).or_default() += &caller.bill;
+        if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.gives_back()) {
+            let (all, bill) = callers.entry(who.comm).or_default();
+            all.insert(*who);
+            *bill += &caller.bill;
         }
     }
-    let mut most: Vec<(Who, f64)> = bills.iter().map(|(who, bill)| (*who, bill.total(&trace.prices).value)).collect();
-    most.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let knob = |(who, _): (Who, f64)| {
-        let allocators = of_programs(who.comm, &trace.recording.deduced, trace.recording.names());
-        let settings = who.pattern.map(|pattern| silence(trace, who.comm, pattern, &allocators)).unwrap_or_default();
-        settings.into_iter().map(move |setting| Knob { setting, policy: recorded_by, change: Change::Without(who) })
+    // Each page that was given back may have been faulted in again.
+    let cost = |bill: &Bill| {
+        let faults = trace.prices.of(CostItem::Fault).times(bill.count(CostItem::GiveBack) as f64);
+        bill.total(&trace.prices).value + faults.value
     };
-    most.into_iter().take(PATTERNS).flat_map(knob).collect()
+    let mut most: Vec<_> = callers.into_iter().map(|(comm, (who, bill))| (comm, who, cost(&bill))).collect();
+    most.sort_by(|a, b| b.2.total_cmp(&a.2));
+    let knobs = |(comm, who, _)| silence(trace, recorded_by, comm, &who);
+    most.into_iter().take(PROGRAMS).flat_map(knobs).collect()
 }
 
-/// What ends these calls: a setting for each allocator that is there and makes such calls.
-fn silence(trace: &Trace, comm: Name, pattern: Pattern, allocators: &BTreeSet<Allocator>) -> Vec<Setting> {
+/// What lets a program keep its memory: a setting for each allocator that is there and makes such calls.
+fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -> Vec<Knob> {
+    let allocators = of_programs(comm, &trace.recording.deduced, trace.recording.names());
     let comm = trace.recording.names().text(comm);
-    let value = format!("{comm} without {}, {}", pattern.cause.label(), pattern.extent.label());
     if allocators.is_empty() {
-        return vec![Setting::new(ALLOCATOR, &value, &[], FLUSHES).with_remark(UNKNOWN)];
+        let setting = Setting::new(ALLOCATOR, &format!("{comm} keeps memory"), &[], FLUSHES).with_remark(UNKNOWN);
+        let change = Change::Sparing { surely: BTreeSet::new(), perhaps: callers.clone(), what: Spared::Calls };
+        return vec![Knob { setting, policy, change }];
     }
-    let setting = |Keeping { allocator, change, remark }: Keeping| {
+    let knob = |allocator: &Allocator| {
+        let keeping = keeping(allocator);
+        let of = |certainty| {
+            let is_so = |who: &&Who| who.pattern.is_some_and(|pattern| keeping.ends(pattern.cause) == certainty);
+            callers.iter().filter(is_so).copied().collect::<BTreeSet<Who>>()
+        };
+        let (surely, perhaps, what) = (of(Certainty::Yes), of(Certainty::Perhaps), keeping.ends);
+        let Keeping { allocator, change, remark, .. } = keeping;
         let command = format!("{change}   # {allocator}");
-        Setting::new(ALLOCATOR, &value, &[command], FLUSHES).with_remark(remark).tried_as(&change)
+        let setting = Setting::new(ALLOCATOR, &format!("{comm} keeps memory, {allocator}"), &[command], FLUSHES);
+        let setting = setting.with_remark(remark).tried_as(&change);
+        let has_any = !surely.is_empty() || !perhaps.is_empty();
+        has_any.then_some(Knob { setting, policy, change: Change::Sparing { surely, perhaps, what } })
     };
-    allocators.iter().filter_map(|allocator| keeping(allocator, pattern.cause)).map(setting).collect()
+    allocators.iter().filter_map(knob).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::moot;
+
+    #[test]
+    fn huge_pages_are_no_advice_where_they_are_on_or_not_there() {
+        assert_eq!(moot(Some("always [madvise] never\n")), None);
+        assert_eq!(moot(Some("always madvise [never]\n")), None);
+        assert!(moot(Some("[always] madvise never\n")).unwrap().ends_with("already"));
+        assert!(moot(None).unwrap().starts_with("this kernel has no"));
+    }
 }

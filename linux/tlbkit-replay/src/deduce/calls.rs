@@ -1,8 +1,8 @@
 //! What each system call takes away, once it has succeeded.
 
-use super::pages::Backing;
+use super::pages::{Backing, Pages};
 use super::state::{CLONE_VM, Deducer, Paging, Recorded, USER_END, taken};
-use crate::op::{Cause, Space, Taken};
+use crate::op::{Cause, Extent, Pattern, Space, Taken};
 use std::ops::Range;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, Syscall};
@@ -14,6 +14,16 @@ const MADV_FREE: u64 = 8;
 const MAP_SHARED: u64 = 1;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
+
+/// Pages up to which Linux's own record of a flush has their number.
+const CEILING_PAGES: u64 = 33;
+
+/// The pages that are `gone` were given back by the flushes `taken`, and may be wanted again where they were.
+fn mark(pages: &mut Pages, taken: &mut [Taken], gone: Vec<u64>, cause: Cause) {
+    let Some(last) = taken.last_mut() else { return };
+    last.freed = gone.len() as u64;
+    pages.gave_back(gone, Pattern { cause, extent: Extent::of(last.pages) });
+}
 
 /// Pages of `bytes` bytes from `start`.
 fn pages(start: u64, bytes: u64) -> Range<u64> {
@@ -67,21 +77,40 @@ impl Deducer {
 
     fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: u64) {
         let cause = match advice {
+            MADV_DONTNEED if self.pages[space.0 as usize].is_in_arena(range.start) => Cause::ArenaDontNeed,
             MADV_DONTNEED => Cause::DontNeed,
             MADV_FREE => Cause::Free,
             _ => return,
         };
-        let taken = self.zapped(space, range);
-        self.revoke(event, space, cause, taken);
+        let mut taken = self.zapped(space, range);
         if advice == MADV_DONTNEED {
-            self.pages[space.0 as usize].discard(&mut self.frames, range);
+            let told = self.unknown(space, range, &taken);
+            let pages = &mut self.pages[space.0 as usize];
+            let mut gone = pages.discard(&mut self.frames, range);
+            gone.extend(told);
+            mark(pages, &mut taken, gone, cause);
         }
+        self.revoke(event, space, cause, taken);
+    }
+
+    /// Pages older than the trace of which its kernel says that they were flushed; of more than a ceiling it does not
+    /// say how many were there.
+    fn unknown(&self, space: Space, range: &Range<u64>, taken: &[Taken]) -> Vec<u64> {
+        if self.pages[space.0 as usize].is_known(range) {
+            return Vec::new();
+        }
+        let is_counted = |taken: &&Taken| taken.pages <= CEILING_PAGES;
+        taken.iter().filter(is_counted).flat_map(|taken| taken.page..taken.page + taken.pages).collect()
     }
 
     fn mmap(&mut self, event: &Event, space: Space, args: [u64; 5], at: u64) {
         let range = pages(at, args[1]);
         if args[3] & MAP_FIXED != 0 {
             self.unmap(event, space, Syscall::Mmap, &range);
+        }
+        let is_reserved = args[2] == 0 && args[3] & MAP_ANONYMOUS != 0 && args[3] & MAP_SHARED == 0;
+        if is_reserved {
+            return self.pages[space.0 as usize].reserve(range);
         }
         let backing = match args[3] {
             flags if flags & MAP_SHARED != 0 => Backing::Shared,
@@ -93,6 +122,9 @@ impl Deducer {
 
     fn mprotect(&mut self, event: &Event, space: Space, range: &Range<u64>, protection: u64) {
         let pages = &mut self.pages[space.0 as usize];
+        if protection & PROT_WRITE != 0 && pages.is_reserved(range.start) {
+            return pages.map(range.clone(), Backing::Private);
+        }
         if protection & PROT_WRITE != 0 && self.ended.flushes.is_empty() && !pages.is_known(range) {
             // Allocators let their arenas grow so: what becomes writable was not there before.
             return pages.map(range.clone(), Backing::Private);
@@ -116,11 +148,24 @@ impl Deducer {
             return;
         }
         let mut zapped = self.zapped(space, range);
-        let frees_tables = self.pages[space.0 as usize].unmap(&mut self.frames, range);
+        let cause = Cause::Call(call);
+        let pages = &mut self.pages[space.0 as usize];
+        let own = pages.count_own(range);
+        // The heap grows again at the same addresses.
+        let gone = if call == Syscall::Brk { pages.present(range) } else { Vec::new() };
+        let frees_tables = pages.unmap(&mut self.frames, range);
+        if call == Syscall::Brk {
+            mark(pages, &mut zapped, gone, cause);
+        } else if let Some(last) = zapped.last_mut() {
+            last.freed = own;
+            if call == Syscall::Munmap {
+                pages.unmapped(own, Pattern { cause, extent: Extent::of(last.pages) });
+            }
+        }
         if let Some(last) = zapped.last_mut() {
             last.frees_tables = frees_tables;
         }
-        self.revoke(event, space, Cause::Call(call), zapped);
+        self.revoke(event, space, cause, zapped);
     }
 
     fn brk(&mut self, event: &Event, space: Space, end: u64) {

@@ -17,7 +17,7 @@ mod people;
 mod record;
 mod state;
 
-use crate::op::{Cause, OpKind, Space, Taken};
+use crate::op::{Cause, Fault, OpKind, Space, Taken};
 pub use older::{Held, Resident};
 use pages::Pages;
 pub(crate) use people::People;
@@ -27,6 +27,17 @@ use state::{CLONE_VM, Recorded, STACK_PAGE, Thread, USER_END};
 pub use state::{Deduced, Paging};
 use tlbkit::Stride;
 use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
+
+impl Paging {
+    /// What the fault of a page that is not there takes.
+    fn fault(self, pages: &Pages, page: u64, is_write: bool) -> Fault {
+        match self {
+            Self::Huge if pages.has_room(page) => Fault::Huge,
+            _ if is_write && !pages.is_shared(page) => Fault::New,
+            _ => Fault::Other,
+        }
+    }
+}
 
 impl Deducer {
     pub(crate) fn finish(mut self) -> Deduced {
@@ -162,12 +173,18 @@ impl Deducer {
         let (space, page) = (task.space, address >> 12);
         let index = space.0 as usize;
         let (is_present, is_write) = (error_code & 1 != 0, error_code & 2 != 0);
+        let (mut kind, mut because) = (Fault::Other, None);
         if !is_present {
-            if self.paging == Paging::Huge && self.pages[index].has_huge_neighbour(page) {
+            if self.paging == Paging::Huge && self.pages[index].is_huge(page) {
                 return;
             }
             let pages = &mut self.pages[index];
-            if is_write { pages.first_store(&mut self.frames, page) } else { pages.first_load(page) }
+            (kind, because) = (self.paging.fault(pages, page, is_write), pages.because(page));
+            match kind {
+                Fault::Huge => pages.first_huge(&mut self.frames, page),
+                _ if is_write => pages.first_store(&mut self.frames, page),
+                _ => pages.first_load(page),
+            }
         } else if is_write && self.people.tells_flushes && self.pages[index].is_unknown(page) {
             self.task(event.tid).store = Some(page);
         } else if is_write && self.pages[index].store(&mut self.frames, page) {
@@ -175,7 +192,7 @@ impl Deducer {
         }
         let most = &mut self.done.most_pages[index];
         *most = (*most).max(self.pages[index].most());
-        self.push(event, OpKind::Touch { page });
+        self.push(event, OpKind::Touch { page, fault: kind, because });
     }
 
     fn enter(&mut self, event: &Event, call: Syscall, args: [u64; 5]) {

@@ -1,12 +1,15 @@
 //! What is mapped in one space, as far as faults and system calls tell, and which frames relatives share.
 
-use std::collections::BTreeMap;
+use crate::op::Pattern;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Base pages that Linux maps around a read fault of a file, if they are in memory: 64 KiB.
 const FAULT_AROUND_PAGES: u64 = 16;
 /// Base pages of a huge one, which are those of a page table.
 const TABLE: u64 = 512;
+/// Base pages of what glibc reserves at once for an arena, 64 MiB; to get it aligned it asks for twice as much.
+const ARENA: u64 = 16_384;
 
 /// Where the content of a mapped page comes from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +62,8 @@ struct Mapping {
 pub(super) enum Backing {
     /// Anonymous memory of this process.
     Private,
+    /// Addresses that are kept for it, and may not be used yet.
+    Reserved,
     /// A file, read and copied.
     File,
     /// Memory or a file that others see too.
@@ -72,6 +77,14 @@ pub(super) struct Pages {
     mappings: BTreeMap<u64, Mapping>,
     /// End of the heap, in bytes.
     pub(super) brk: u64,
+    /// Regions of 2 MiB that huge pages map, by number.
+    huge: BTreeSet<u64>,
+    /// Pages that were given back at these addresses, and by what.
+    given_back: BTreeMap<u64, Pattern>,
+    /// How many pages of its own were unmapped and not asked for again since, and by what.
+    unmapped: Option<(u64, Pattern)>,
+    /// Blocks of 64 MiB that were reserved as glibc reserves those of its arenas, by number.
+    arenas: BTreeSet<u64>,
     /// It was there before the recording, so more is mapped than we know.
     is_older: bool,
 }
@@ -85,7 +98,39 @@ impl Pages {
     /// The program asked for `range`, in pages.
     pub(super) fn map(&mut self, range: Range<u64>, backing: Backing) {
         self.forget_mappings(&range);
-        self.mappings.insert(range.start, Mapping { end: range.end, backing });
+        let (mut start, mut end) = (range.start, range.end);
+        if backing == Backing::Private {
+            // As the kernel joins what is alike.
+            let is_alike = |pages: &Self, page: u64| {
+                pages.mapping(page).filter(|(_, backing)| *backing == Backing::Private).map(|(range, _)| range)
+            };
+            if let Some(before) = start.checked_sub(1).and_then(|page| is_alike(self, page)) {
+                start = before.start;
+            }
+            if let Some(after) = is_alike(self, end) {
+                self.mappings.remove(&after.start);
+                end = after.end;
+            }
+        }
+        self.mappings.insert(start, Mapping { end, backing });
+    }
+
+    /// The program reserves `range`, to ask for parts of it later.
+    pub(super) fn reserve(&mut self, range: Range<u64>) {
+        if [ARENA, 2 * ARENA].contains(&(range.end - range.start)) {
+            self.arenas.extend(range.start.div_ceil(ARENA)..range.end / ARENA);
+        }
+        self.map(range, Backing::Reserved);
+    }
+
+    /// Whether the page is reserved, and may not be used yet.
+    pub(super) fn is_reserved(&self, page: u64) -> bool {
+        self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Reserved)
+    }
+
+    /// Whether the page lies in what looks like an arena of glibc.
+    pub(super) fn is_in_arena(&self, page: u64) -> bool {
+        self.arenas.contains(&(page / ARENA))
     }
 
     fn forget_mappings(&mut self, range: &Range<u64>) {
@@ -111,7 +156,7 @@ impl Pages {
     }
 
     /// Whether others see the page.
-    fn is_shared(&self, page: u64) -> bool {
+    pub(super) fn is_shared(&self, page: u64) -> bool {
         self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Shared)
     }
 
@@ -131,7 +176,7 @@ impl Pages {
                 first..(first + FAULT_AROUND_PAGES).min(range.end).min((page | (TABLE - 1)) + 1)
             }
             // Anonymous memory that is only read: the page of zeros.
-            Some((_, Backing::Private)) => page..page + 1,
+            Some((_, Backing::Private | Backing::Reserved)) => page..page + 1,
             // What exec mapped by itself: the program and its loader.
             None => window..window + FAULT_AROUND_PAGES,
         };
@@ -196,14 +241,50 @@ impl Pages {
         tables.filter_map(piece).collect()
     }
 
-    /// Takes the pages in `range` away.
-    pub(super) fn discard(&mut self, frames: &mut Frames, range: &Range<u64>) {
-        let gone: Vec<u64> = self.mapped.range(range.clone()).map(|(&page, _)| page).collect();
-        for page in gone {
-            if let Some(frame) = self.mapped.remove(&page) {
+    /// Pages in `range` that are there.
+    pub(super) fn present(&self, range: &Range<u64>) -> Vec<u64> {
+        self.mapped.range(range.clone()).map(|(&page, _)| page).collect()
+    }
+
+    /// Takes the pages in `range` away; those that were there.
+    pub(super) fn discard(&mut self, frames: &mut Frames, range: &Range<u64>) -> Vec<u64> {
+        let gone = self.present(range);
+        for page in &gone {
+            self.huge.remove(&(page / TABLE));
+            if let Some(frame) = self.mapped.remove(page) {
                 frames.drop(frame);
             }
         }
+        gone
+    }
+
+    /// How many pages of `range` are the program's own.
+    pub(super) fn count_own(&self, range: &Range<u64>) -> u64 {
+        self.mapped.range(range.clone()).filter(|(_, frame)| matches!(frame, Frame::Own(_))).count() as u64
+    }
+
+    /// These pages were given back, and the program kept their addresses.
+    pub(super) fn gave_back(&mut self, pages: impl IntoIterator<Item = u64>, by: Pattern) {
+        self.given_back.extend(pages.into_iter().map(|page| (page, by)));
+    }
+
+    /// So many pages of the program's own were unmapped.
+    pub(super) fn unmapped(&mut self, pages: u64, by: Pattern) {
+        let before = self.unmapped.map_or(0, |(before, _)| before);
+        self.unmapped = (before + pages > 0).then_some((before + pages, by));
+    }
+
+    /// Without which revocation the page, which is new, would have been there; none if it is used for the first time.
+    pub(super) fn because(&mut self, page: u64) -> Option<Pattern> {
+        if let Some(by) = self.given_back.remove(&page) {
+            return Some(by);
+        }
+        let is_of_a_call = self.mapping(page).is_some_and(|(range, backing)| {
+            backing == Backing::Private && range.end != self.brk.div_ceil(4096) && !self.is_in_arena(page)
+        });
+        let (pages, by) = self.unmapped.filter(|_| is_of_a_call)?;
+        self.unmapped = (pages > 1).then_some((pages - 1, by));
+        Some(by)
     }
 
     /// Takes the mapping of `range` away too; true if a page table under it is left without any use.
@@ -213,6 +294,8 @@ impl Pages {
         let before: Vec<u64> = [*tables.start(), *tables.end()].into_iter().filter(|&t| had_table(t, self)).collect();
         let is_wide = tables.end() - tables.start() > 1 && self.span(range).is_some();
         self.discard(frames, range);
+        let forgotten: Vec<u64> = self.given_back.range(range.clone()).map(|(&page, _)| page).collect();
+        forgotten.iter().for_each(|page| _ = self.given_back.remove(page));
         self.forget_mappings(range);
         // What else an older space has under a table is unknown; mostly there is something.
         let is_empty = |table: u64| !self.is_older && !had_table(table, self) && self.mappings_in(table) == 0;
@@ -229,7 +312,16 @@ impl Pages {
         let own = self.mapped.iter().filter(|(_, frame)| matches!(frame, Frame::Own(_)));
         let mapped: BTreeMap<u64, Frame> = own.map(|(&page, &frame)| (page, frame)).collect();
         mapped.values().for_each(|&frame| frames.share(frame));
-        Self { mapped, mappings: self.mappings.clone(), brk: self.brk, is_older: self.is_older }
+        Self {
+            mapped,
+            mappings: self.mappings.clone(),
+            brk: self.brk,
+            huge: self.huge.clone(),
+            given_back: BTreeMap::new(),
+            unmapped: None,
+            arenas: self.arenas.clone(),
+            is_older: self.is_older,
+        }
     }
 
     /// Moves what is mapped in `from` to `to`, in pages.
@@ -243,20 +335,41 @@ impl Pages {
 
     /// How many pages may be mapped at most.
     pub(super) fn most(&self) -> u64 {
-        if self.is_older { u64::MAX } else { self.mapped.len() as u64 }
+        let (base, huge) = (self.mapped.len() as u64, self.huge.len() as u64);
+        if self.is_older { u64::MAX } else { base - huge * (TABLE - 1) }
     }
 
-    /// The 2 MiB regions that `span` lies in, if huge pages may map all of them.
+    /// The 2 MiB regions that `span` lies in, if huge pages map all of them.
     pub(super) fn huge(&self, span: &Range<u64>) -> Option<Range<u64>> {
-        let whole = span.start & !(TABLE - 1)..span.end.next_multiple_of(TABLE);
-        let (mapping, backing) = self.mapping(span.start)?;
-        let has_room = mapping.start <= whole.start && whole.end <= mapping.end;
-        (has_room && backing == Backing::Private).then_some(whole)
+        let regions = span.start / TABLE..span.end.div_ceil(TABLE);
+        let is_huge = regions.clone().all(|region| self.huge.contains(&region));
+        is_huge.then_some(regions.start * TABLE..regions.end * TABLE)
     }
 
-    /// Whether a huge page that another page's fault has brought maps this page, too.
-    pub(super) fn has_huge_neighbour(&self, page: u64) -> bool {
-        self.huge(&(page..page + 1)).is_some_and(|region| self.mapped.range(region).next().is_some())
+    /// Whether a huge page maps this page.
+    pub(super) fn is_huge(&self, page: u64) -> bool {
+        self.huge.contains(&(page / TABLE))
+    }
+
+    /// Whether the fault of this page can bring a huge one: all of its region belongs to one private mapping, and no
+    /// page of it is there.
+    pub(super) fn has_room(&self, page: u64) -> bool {
+        let first = page - page % TABLE;
+        let region = first..first + TABLE;
+        let is_within = |mapping: &Range<u64>| mapping.start <= region.start && region.end <= mapping.end;
+        let is_private =
+            self.mapping(page).is_some_and(|(range, backing)| backing == Backing::Private && is_within(&range));
+        is_private && self.mapped.range(region).next().is_none()
+    }
+
+    /// A fault brings 2 MiB.
+    pub(super) fn first_huge(&mut self, frames: &mut Frames, page: u64) {
+        let first = page - page % TABLE;
+        for page in first..first + TABLE {
+            let frame = frames.fresh();
+            self.put(frames, page, frame);
+        }
+        self.huge.insert(first / TABLE);
     }
 }
 

@@ -9,8 +9,11 @@ use crate::op::Party;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tlbkit_trace::{Event, EventKind, FaultMode, FlushReason, Name, Names};
 
+/// Linux's bit for code among the rights of a mapping.
+const CODE: u32 = 4;
+
 /// A process of the trace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
     /// Its number.
     pub pid: i32,
@@ -18,6 +21,8 @@ pub struct Process {
     pub comm: Name,
     /// The file of its program, as the exec named it; none if that was before the trace.
     pub file: Option<Name>,
+    /// Files whose code it has mapped, where the recorder tells.
+    pub code: Vec<Name>,
 }
 
 /// What a first reading tells.
@@ -30,6 +35,8 @@ pub(crate) struct People {
     programs: FxHashSet<i32>,
     /// The file of the program that each thread runs, of those that began in the trace.
     files: FxHashMap<i32, Name>,
+    /// Files whose code each process has mapped since its exec.
+    code: FxHashMap<i32, Vec<Name>>,
     /// When execs loaded their new spaces, by thread and time.
     execs: FxHashSet<(i32, u64)>,
     /// When each thread loaded a space without being switched to, last.
@@ -74,7 +81,14 @@ impl People {
             EventKind::Exec { tid, old_tid, path } => {
                 self.programs.insert(tid);
                 self.files.insert(tid, path);
+                self.code.remove(&event.pid);
                 self.execs.extend(self.loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
+            }
+            EventKind::Map { protection, file, .. } if protection & CODE != 0 => {
+                let code = self.code.entry(event.pid).or_default();
+                if !code.contains(&file) {
+                    code.push(file);
+                }
             }
             EventKind::Fork { parent, child, .. } => {
                 if self.programs.contains(&parent) {
@@ -103,7 +117,10 @@ impl People {
 
     /// Every process, in order of its number.
     pub(super) fn processes(&self) -> Vec<Process> {
-        let process = |(&pid, &comm)| Process { pid, comm, file: self.files.get(&pid).copied() };
+        let process = |(&pid, &comm)| {
+            let code = self.code.get(&pid).cloned().unwrap_or_default();
+            Process { pid, comm, file: self.files.get(&pid).copied(), code }
+        };
         let mut processes: Vec<_> = self.names.iter().map(process).collect();
         processes.sort_unstable_by_key(|process| process.pid);
         processes

@@ -7,8 +7,9 @@ mod core;
 mod port;
 mod state;
 
+use crate::bill::{Bill, CostItem, CostPart};
 use crate::deduce::{Deduced, Held};
-use crate::op::{Cause, Op, OpKind, Space, Taken, Who};
+use crate::op::{Cause, Fault, Op, OpKind, Space, Taken, Who};
 use crate::prices::Capacity;
 use crate::tally::Tally;
 use core::Core;
@@ -24,15 +25,26 @@ use tlbkit_trace::Syscall;
 const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
 const USER_PAGES: u64 = 1 << 35;
 
+/// What of a caller is left out of a replay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spared {
+    /// Nothing.
+    Nothing,
+    /// The faults that follow its calls; these go on.
+    Faults,
+    /// Its calls, with their flushes and the faults that follow them.
+    Calls,
+}
+
 /// Runs what `deduced` asks under `policy` on `machine`.
 #[must_use]
 pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> Tally {
-    replay_without(deduced, policy, machine, |_| false)
+    replay_sparing(deduced, policy, machine, |_| Spared::Nothing)
 }
 
-/// The same, as if the callers that `is_absent` names had never asked.
+/// The same without what `spared` says of each caller.
 #[must_use]
-pub fn replay_without(deduced: &Deduced, policy: Policy, machine: &Machine, is_absent: impl Fn(Who) -> bool) -> Tally {
+pub fn replay_sparing(deduced: &Deduced, policy: Policy, machine: &Machine, spared: impl Fn(Who) -> Spared) -> Tally {
     let cpus = deduced.cpus as usize;
     let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::new()).collect();
     let zeros = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
@@ -57,7 +69,15 @@ pub fn replay_without(deduced: &Deduced, policy: Policy, machine: &Machine, is_a
         tlb,
     };
     replay.begin(deduced);
-    deduced.ops.iter().filter(|op| op.pattern().is_none() || !is_absent(op.who())).for_each(|op| replay.step(op));
+    for op in &deduced.ops {
+        if op.pattern().is_some() && spared(op.who()) == Spared::Calls {
+            continue;
+        }
+        replay.step(op);
+        if op.because().is_none_or(|who| spared(who) == Spared::Nothing) {
+            replay.charge_memory(op);
+        }
+    }
     for cpu in 0..deduced.cpus {
         replay.pass(cpu);
         replay.port(cpu).end();
@@ -106,8 +126,31 @@ impl<'k> Replay<'k> {
             self.obey(cpu, core, op);
             self.port(op.cpu).settle();
         });
-        if let OpKind::Touch { page } = op.kind {
+        if let OpKind::Touch { page, .. } = op.kind {
             core.touch(page);
+        }
+    }
+
+    /// What the kernel does besides for the memory itself.
+    fn charge_memory(&self, op: &Op) {
+        let charge = |part, item, count| {
+            let bill = |bill: &mut Bill| bill.charge(part, item, count);
+            self.tally.borrow_mut().charge(Some(op.who()), bill);
+        };
+        match op.kind {
+            OpKind::Touch { fault, .. } => {
+                let item = match fault {
+                    Fault::New => CostItem::Fault,
+                    Fault::Huge => CostItem::HugeFault,
+                    Fault::Other => CostItem::OtherFault,
+                };
+                charge(CostPart::Faulting, item, 1);
+            }
+            OpKind::Revoke { cause, taken, .. } if cause.gives_back() => {
+                charge(CostPart::Calling, CostItem::Call, 1);
+                charge(CostPart::Calling, CostItem::GiveBack, taken.freed);
+            }
+            _ => {}
         }
     }
 
@@ -176,6 +219,6 @@ const fn reason_of(cause: Cause) -> Reason {
         Cause::Call(Syscall::Mprotect) => Reason::WriteProtect,
         Cause::Call(Syscall::Clone | Syscall::Clone3 | Syscall::Vfork) => Reason::Fork,
         Cause::Call(Syscall::ExitGroup | Syscall::Execve) => Reason::RemoveAll,
-        Cause::Call(_) | Cause::DontNeed | Cause::Free => Reason::RemovePte,
+        Cause::Call(_) | Cause::DontNeed | Cause::ArenaDontNeed | Cause::Free => Reason::RemovePte,
     }
 }

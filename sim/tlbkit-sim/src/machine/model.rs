@@ -15,6 +15,8 @@ pub struct Machine {
     pub name: String,
     /// What it is, in a sentence.
     pub description: String,
+    /// Why its numbers mean little, if whoever measured them says so.
+    pub caution: Option<String>,
     /// Size and clock.
     pub system: System,
     /// What the CPU can do.
@@ -205,6 +207,13 @@ quantities! {
         invpcid_single: cycles(),
         /// INVPCID 2 and 3.
         invpcid_all: cycles(),
+        /// A fault that takes a new page of anonymous memory, whole: entry, the handler, zeroing, table work. For
+        /// traces; the simulated kernel does these parts itself.
+        anonymous_fault: cycles(),
+        /// A call that takes pages away, without its flush and without the pages. For traces.
+        give_back_call: cycles(),
+        /// A page that such a call unmaps and frees, without its flush. For traces.
+        give_back_page: cycles(),
     }
 }
 

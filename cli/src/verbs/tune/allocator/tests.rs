@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tlbkit_host::PairedRatio;
 use tlbkit_host::trial::{Change, Measured, Outcome, PAIRS_MIN, Plan, Quantity, attempt};
 
+use super::Certainty::{No, Perhaps, Yes};
 use super::*;
 
 /// Two threads take, touch and free blocks of 150 to 950 KB.
@@ -88,7 +89,7 @@ fn faults(words: &[OsString], change: &str) -> PairedRatio {
 }
 
 fn advised(allocator: &Allocator) -> String {
-    keeping(allocator, Cause::DontNeed).unwrap().change
+    keeping(allocator).change
 }
 
 #[test]
@@ -132,14 +133,20 @@ fn go_s_setting_saves_the_faults_of_a_program_that_gives_memory_back() {
 }
 
 #[test]
-fn a_setting_is_told_for_calls_that_its_allocator_makes() {
-    let brk = Cause::Call(Syscall::Brk);
-    assert!(keeping(&Allocator::Glibc, brk).is_some() && keeping(&Allocator::Glibc, Cause::Free).is_none());
-    assert!(keeping(&Allocator::Go, brk).is_none() && keeping(&Allocator::Tcmalloc, brk).is_none());
+fn a_setting_ends_calls_that_its_allocator_makes() {
+    let ends = |allocator: &Allocator, cause| keeping(allocator).ends(cause);
+    assert_eq!([BRK, MUNMAP, Cause::Free].map(|cause| ends(&Allocator::Glibc, cause)), [Yes, Perhaps, No]);
+    assert_eq!(
+        [Cause::ArenaDontNeed, Cause::DontNeed].map(|cause| ends(&Allocator::Glibc, cause)),
+        [Yes, Perhaps],
+        "a program on glibc may call madvise itself"
+    );
+    assert_eq!((ends(&Allocator::Go, BRK), ends(&Allocator::Tcmalloc, BRK)), (No, No));
     let jemalloc = Allocator::Jemalloc { variable: "JE_MALLOC_CONF".into() };
-    assert!(keeping(&jemalloc, Cause::Free).unwrap().change.starts_with("JE_MALLOC_CONF=dirty_decay_ms:"));
+    assert_eq!([Cause::Free, MUNMAP].map(|cause| ends(&jemalloc, cause)), [Yes, No]);
+    assert!(keeping(&jemalloc).change.starts_with("JE_MALLOC_CONF=dirty_decay_ms:"));
     for allocator in [Allocator::Glibc, jemalloc, Allocator::Tcmalloc, Allocator::Mimalloc, Allocator::Go] {
-        let Keeping { change, remark, .. } = keeping(&allocator, Cause::DontNeed).unwrap();
+        let Keeping { change, remark, .. } = keeping(&allocator);
         assert!(change.parse::<Change>().is_ok(), "{change}");
         assert!(["Switches off: ", "Memory: ", "Scope: "].iter().all(|part| remark.contains(part)), "{remark}");
     }

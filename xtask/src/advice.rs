@@ -1,0 +1,99 @@
+//! `cargo xtask advice`: what `tune` predicts, beside what `try` measures, on eight programs with different allocators.
+//!
+//! The host is calibrated, each program is recorded and tuned, and the best three changes are tried: `tlbkit tune --try`
+//! as anyone runs it. A row stands for a change that was tried, right or wrong. It is a benchmark and no test: its
+//! figures are the host's, and only a quiet host's mean much. Nothing is fitted: prices come from the calibration.
+
+mod programs;
+mod row;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::setup;
+use programs::{PROGRAMS, Program};
+use row::{Row, rows};
+
+/// Where programs are built and prices are kept, in cargo's folder.
+const FOLDER: &str = "advice";
+
+/// Runs those whose name holds one of `words`, or all.
+pub(crate) fn run(root: &Path, words: &[String]) -> Result<bool> {
+    let chosen: Vec<&Program> = PROGRAMS.iter().filter(|program| is_meant(program.name, words)).collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = PROGRAMS.iter().map(|program| program.name).collect();
+        bail!("no program `{}`; there are {}", words.join(" "), names.join(", "));
+    }
+    let folder = setup::target_dir(root).join(FOLDER);
+    fs::create_dir_all(&folder)?;
+    let tlbkit = built(root)?;
+    let machine = calibrated(&tlbkit, &folder)?;
+    println!("\n| program | change | predicted, ms | measured, ms | of the program | direction | size |");
+    println!("|---|---|---|---|---|---|---|");
+    let (mut right, mut fitting, mut all) = (0, 0, 0);
+    for program in chosen {
+        for row in attempt(&tlbkit, &machine, program, &folder)? {
+            match row {
+                Ok(row) => {
+                    println!("{}", row.line(program.name));
+                    right += u32::from(row.is_direction_right());
+                    fitting += u32::from(row.is_size_right());
+                    all += 1;
+                }
+                Err(why) => println!("| {} | {why} | | | | | |", program.name),
+            }
+        }
+    }
+    println!("\ndirection right in {right} of {all}, size in {fitting}: within the stated range or 25 % of the middle");
+    Ok(true)
+}
+
+fn is_meant(name: &str, words: &[String]) -> bool {
+    words.is_empty() || words.iter().any(|word| name.contains(word.as_str()))
+}
+
+/// The command itself, as the tree has it.
+fn built(root: &Path) -> Result<PathBuf> {
+    let status = Command::new("cargo").args(["build", "-p", "tlbkit-cli"]).current_dir(root).status()?;
+    if !status.success() {
+        bail!("the command `tlbkit` does not build");
+    }
+    Ok(setup::target_dir(root).join("debug/tlbkit"))
+}
+
+/// The prices of this host, measured now.
+fn calibrated(tlbkit: &Path, folder: &Path) -> Result<PathBuf> {
+    let file = folder.join("this-host.toml");
+    println!("measuring the prices of this host");
+    let output = Command::new(tlbkit).args(["--json", "calibrate", "-o"]).arg(&file).output()?;
+    if !output.status.success() {
+        bail!("calibrate: {}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    if let Some(caution) = fs::read_to_string(&file)?.lines().find(|line| line.starts_with("caution")) {
+        println!("{caution}");
+    }
+    Ok(file)
+}
+
+/// The rows of a program, or why there is none.
+fn attempt(tlbkit: &Path, machine: &Path, program: &Program, folder: &Path) -> Result<Vec<Result<Row, String>>> {
+    let command = match program.command(folder)? {
+        Ok(command) => command,
+        Err(how) => return Ok(vec![Err(format!("not here: {how}"))]),
+    };
+    let mut tune = Command::new(tlbkit);
+    tune.args(["--json", "tune", "--try", "--machine"]).arg(machine).arg("--").args(command);
+    let output = tune.stdin(Stdio::null()).stderr(Stdio::piped()).output().context("running tlbkit tune")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    fs::write(folder.join(format!("{}.jsonl", program.name.replace(' ', "-"))), text.as_bytes())?;
+    let values: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    if output.status.code() == Some(2) || values.is_empty() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        return Ok(vec![Err(format!("failed: {}", why.lines().last().unwrap_or_default()))]);
+    }
+    let rows = rows(&values);
+    Ok(if rows.is_empty() { vec![Err("nothing to try".into())] } else { rows })
+}
