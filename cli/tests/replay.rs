@@ -70,13 +70,38 @@ fn tuning_a_build_finds_nothing_and_says_so() {
     let settings: Vec<_> = rows.iter().filter(|row| row["kind"] == "setting").collect();
     let has_way = |row: &Value| {
         let remark = row["remark"].as_str().unwrap();
-        !row["commands"].as_array().unwrap().is_empty() || remark.starts_with("Which allocator calls is not known")
+        let has_command = !row["commands"].as_array().unwrap().is_empty();
+        has_command || remark.starts_with("Which allocator calls is not known") || !row["moot"].is_null()
     };
     assert!(settings.iter().all(|row| row["worth"] != "worth trying" && has_way(row)), "{settings:?}");
     let knobs: Vec<_> = settings.iter().map(|row| row["knob"].as_str().unwrap()).collect();
     for knob in ["ceiling", "pcid", "pti", "thp", "allocator"] {
         assert!(knobs.contains(&knob), "{knob} in {knobs:?}");
     }
+}
+
+#[test]
+fn a_setting_names_what_it_saves_and_a_file_that_warns_of_itself_supports_none() {
+    let trace = shared(STRESS);
+    let settings = |machine: &str| {
+        let rows = rows(&["--json", "tune", &trace, "--machine", machine, "--recorded-by", "linux-6.18:pti=on"]);
+        rows.into_iter().filter(|row| row["kind"] == "setting").collect::<Vec<_>>()
+    };
+    let good = settings("recent-vm");
+    let number = |row: &Value, key: &str| row[key].as_f64().unwrap();
+    let kept = good.iter().find(|row| row["knob"] == "allocator").unwrap();
+    assert!(number(kept, "faults_saved") > 1000.0 && number(kept, "calls_saved") > 100.0, "{kept}");
+    assert!(number(kept, "value_ms") > 1.0 && number(kept, "low_ms") <= number(kept, "value_ms"), "{kept}");
+    let ceiling = good.iter().find(|row| row["knob"] == "ceiling").unwrap();
+    assert_eq!(["faults_saved", "flushes_saved", "calls_saved"].map(|key| number(ceiling, key)), [0.0; 3]);
+    let text = include_str!("../../sim/machines/recent-vm.toml");
+    let warned = scratch("warned.toml");
+    fs::write(&warned, text.replacen("\ndescription", "\ncaution = \"all too noisy\"\ndescription", 1)).unwrap();
+    let warned = warned.to_str().unwrap();
+    let worth = |rows: &[Value]| rows.iter().find(|row| row["knob"] == "pti").unwrap()["worth"].clone();
+    assert_eq!((worth(&good), worth(&settings(warned))), ("worth trying".into(), "cannot tell".into()));
+    let words = self::text(&["tune", &trace, "--machine", warned, "--recorded-by", "linux-6.18:pti=on"]);
+    assert!(words.contains("Cannot tell: the machine file says of itself: all too noisy."), "{words}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `cargo xtask advice`: what `tune` predicts, beside what `try` measures, on eight programs with different allocators.
 //!
-//! The host is calibrated, each program is recorded and tuned, and the best three changes are tried: `tlbkit tune --try`
-//! as anyone runs it. A row stands for a change that was tried, right or wrong. It is a benchmark and no test: its
+//! The host is calibrated, each program is recorded and tuned, and the best three changes are tried: `tune --try` as
+//! anyone runs it. A row stands for a change that was tried, right or wrong. It is a benchmark and no test: its
 //! figures are the host's, and only a quiet host's mean much. Nothing is fitted: prices come from the calibration.
 
 mod programs;
@@ -86,6 +86,7 @@ fn attempt(tlbkit: &Path, machine: &Path, program: &Program, folder: &Path) -> R
     };
     let mut tune = Command::new(tlbkit);
     tune.args(["--json", "tune", "--try", "--machine"]).arg(machine).arg("--").args(command);
+    tune.envs(program.environment.iter().copied());
     let output = tune.stdin(Stdio::null()).stderr(Stdio::piped()).output().context("running tlbkit tune")?;
     let text = String::from_utf8_lossy(&output.stdout);
     fs::write(folder.join(format!("{}.jsonl", program.name.replace(' ', "-"))), text.as_bytes())?;

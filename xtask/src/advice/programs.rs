@@ -13,8 +13,8 @@ pub(super) struct Program {
     pub(super) name: &'static str,
     /// A library to load before the program's own, and its package.
     preload: Option<(&'static str, &'static str)>,
-    /// What its user had set before.
-    environment: &'static [&'static str],
+    /// What its user had set before, outside of the command: what is tried comes after it.
+    pub(super) environment: &'static [(&'static str, &'static str)],
     kind: Kind,
 }
 
@@ -31,7 +31,7 @@ enum Kind {
 const fn arenas(
     name: &'static str,
     preload: Option<(&'static str, &'static str)>,
-    environment: &'static [&'static str],
+    environment: &'static [(&'static str, &'static str)],
 ) -> Program {
     Program { name, preload, environment, kind: Kind::Arenas("20000") }
 }
@@ -47,7 +47,7 @@ pub(super) const PROGRAMS: &[Program] = &[
     arenas(
         "jemalloc",
         Some(("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "libjemalloc2")),
-        &["MALLOC_CONF=dirty_decay_ms:0"],
+        &[("MALLOC_CONF", "dirty_decay_ms:0")],
     ),
     arenas("tcmalloc", Some(("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")), &[]),
     plain("Go", Kind::Go),
@@ -72,13 +72,9 @@ impl Program {
     /// The command, once all that it needs is there.
     pub(super) fn command(&self, folder: &Path) -> Result<Words> {
         let mut words: Vec<OsString> = Vec::new();
-        if self.preload.is_some() || !self.environment.is_empty() {
-            words.push("env".into());
-            words.extend(self.environment.iter().map(OsString::from));
-        }
         if let Some((file, package)) = self.preload {
             match setup::file(file, package) {
-                Ready::Yes(file) => words.push(format!("LD_PRELOAD={}", file.display()).into()),
+                Ready::Yes(file) => words.extend(["env".into(), format!("LD_PRELOAD={}", file.display()).into()]),
                 Ready::No(how) => return Ok(Err(how)),
             }
         }
@@ -142,7 +138,8 @@ fn java(folder: &Path) -> Result<Words> {
     let source = written(folder, "Heap.java", JAVA)?;
     let mut build = Command::new(javac);
     build.arg("-d").arg(folder).arg(source);
-    let words = ["java", "-XX:+UseSerialGC", "-Xms8m", "-Xmx400m", "-XX:MaxHeapFreeRatio=10", "-cp"];
+    let words =
+        ["java", "-XX:+UseSerialGC", "-Xms8m", "-Xmx400m", "-XX:MinHeapFreeRatio=5", "-XX:MaxHeapFreeRatio=10", "-cp"];
     let words = words.iter().map(OsString::from).chain([folder.into(), "Heap".into()]).collect();
     Ok(compiled(&mut build)?.map(|()| words))
 }
@@ -175,7 +172,7 @@ fn compile(folder: &Path) -> Result<Words> {
     if let Ready::No(how) = setup::program(&["gcc"], "gcc libc6-dev") {
         return Ok(Err(how));
     }
-    let functions = (0..1500).map(|n| format!("int f{n}(int x) {{ return x < {n} ? f{n}(x + 1) : x * {n}; }}\n"));
+    let functions = (0..400).map(|n| format!("int f{n}(int x) {{ return x < {n} ? f{n}(x + 1) : x * {n}; }}\n"));
     let source = written(folder, "many.c", &functions.collect::<String>())?;
     script(folder, "compile.sh", COMPILE, Some(source)).map(Ok)
 }

@@ -182,7 +182,7 @@ fn isolation(recorded_by: Policy) -> Knob {
 fn huge_pages(recorded_by: Policy, subject: &TraceArguments) -> Result<Knob> {
     let deduced = subject.recording(Paging::Huge)?.deduced;
     let command = format!("echo always | sudo tee {HUGE_PAGES_FILE}");
-    let remark = "At its best: each fault in a private mapping with room for 2 MiB, aligned and unused, brings them; at \
+    let remark = "At its best each fault in a private mapping with room for 2 MiB, aligned and unused, brings them; at \
         its worst, where memory is in pieces, none does. Zeroing is counted, memory wasted is not. Scope: every \
         program on the machine.";
     let setting = Setting::new(HUGE_PAGES, "always", &[command], FLUSHES).with_remark(remark).tried_as("thp=always");

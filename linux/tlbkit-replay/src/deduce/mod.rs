@@ -30,14 +30,17 @@ use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
 
 impl Paging {
     /// What the fault of a page that is not there takes.
-    fn fault(self, pages: &Pages, page: u64, is_write: bool) -> Fault {
+    fn fault(self, pages: &Pages, page: u64, error_code: u32) -> Fault {
         match self {
             Self::Huge if pages.has_room(page) => Fault::Huge,
-            _ if is_write && !pages.is_shared(page) => Fault::New,
+            _ if error_code & WRITE != 0 && !pages.is_shared(page) => Fault::New,
             _ => Fault::Other,
         }
     }
 }
+
+/// The processor's bit for a write in the code of a fault.
+const WRITE: u32 = 2;
 
 impl Deducer {
     pub(crate) fn finish(mut self) -> Deduced {
@@ -172,14 +175,14 @@ impl Deducer {
         (task.store, task.copied) = (None, None);
         let (space, page) = (task.space, address >> 12);
         let index = space.0 as usize;
-        let (is_present, is_write) = (error_code & 1 != 0, error_code & 2 != 0);
+        let (is_present, is_write) = (error_code & 1 != 0, error_code & WRITE != 0);
         let (mut kind, mut because) = (Fault::Other, None);
         if !is_present {
             if self.paging == Paging::Huge && self.pages[index].is_huge(page) {
                 return;
             }
             let pages = &mut self.pages[index];
-            (kind, because) = (self.paging.fault(pages, page, is_write), pages.because(page));
+            (kind, because) = (self.paging.fault(pages, page, error_code), pages.because(page));
             match kind {
                 Fault::Huge => pages.first_huge(&mut self.frames, page),
                 _ if is_write => pages.first_store(&mut self.frames, page),
