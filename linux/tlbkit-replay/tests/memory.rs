@@ -103,7 +103,7 @@ fn a_page_that_is_unmapped_after_it_was_given_back_is_nobody_s_at_its_next_use()
 
 /// Reserves an arena as glibc does, and lets it grow to so many pages.
 fn arena(script: &mut Script, pages: u64) {
-    let bytes = 2 * ARENA_PAGES << 12;
+    let bytes = (2 * ARENA_PAGES) << 12;
     script.one(&format!("syscalls:sys_enter_mmap: addr: 0x0, len: {bytes:#x}, prot: 0x0, flags: 0x4022, fd: 0x0"));
     script.one(&format!("syscalls:sys_exit_mmap: {:#x}", ARENA << 12));
     let protect = |script: &mut Script, first: u64, pages: u64| {
