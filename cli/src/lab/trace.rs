@@ -1,11 +1,15 @@
 //! A trace and the machine that it is priced on: what `replay` and `tune` have in common.
 
+mod why;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tlbkit_replay::{Agreement, Bill, Paging, Prices, Recording, Tally, agreement, read_about};
 use tlbkit_sim::machine::Machine;
+
+pub(crate) use why::{AGREES, ROW_LEAST};
 
 use super::chosen::{Chosen, ChosenArguments};
 use super::named_run::machine;
@@ -165,10 +169,11 @@ impl Billing {
     }
 }
 
-/// The table of the agreement.
+/// The table of the agreement, and why a row of it is bad.
 pub(crate) fn agreement_table(rows: &[Agreement]) -> String {
-    let (head, rows) = agreement_cells(rows);
-    grid(&head, &rows)
+    let (head, cells) = agreement_cells(rows);
+    let reasons = why::reasons(rows).into_iter().map(|line| format!("- {line}\n"));
+    grid(&head, &cells) + &reasons.collect::<String>()
 }
 
 pub(crate) fn agreement_cells(rows: &[Agreement]) -> (Vec<String>, Vec<Vec<String>>) {

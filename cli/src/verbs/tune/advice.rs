@@ -4,7 +4,7 @@ use tlbkit_replay::{Agreement, Estimate, Tally};
 
 use super::counted::Counted;
 use super::knob::{HUGE_PAGES, Setting};
-use crate::lab::trace::Trace;
+use crate::lab::trace::{AGREES, ROW_LEAST, Trace};
 use crate::output::number;
 use crate::output::range::{Sign, percent};
 
@@ -24,11 +24,6 @@ pub(super) enum Worth {
     /// The replay is wrong about what it rests on.
     Withheld,
 }
-
-/// A row of the agreement below this is wrong, in percent.
-const AGREES: f64 = 80.0;
-/// Rows with fewer flushes are not worth a word.
-const ROW_LEAST: u64 = 100;
 
 impl Worth {
     pub(super) fn of(gain: Estimate, cpu_cycles: f64) -> Self {

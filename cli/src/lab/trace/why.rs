@@ -1,0 +1,62 @@
+//! Why a row of the agreement is bad: what is known of Linux, told where the row stands.
+
+use tlbkit_replay::Agreement;
+
+/// A row of the agreement below this is wrong, in percent.
+pub(crate) const AGREES: f64 = 80.0;
+/// Rows with fewer flushes are not worth a word.
+pub(crate) const ROW_LEAST: u64 = 100;
+
+const SWITCHES: &str = "Linux gives its own tables one of six tags, and so recycles tags that a replay keeps";
+const TAKEN_AWAY: &str = "in a guest, a CPU that the host has taken away is not interrupted: the host flushes it, and \
+    no event says so";
+const GAP: &str = "in a guest, a CPU that the host had taken away finds a gap at its next own flush, and flushes \
+    everything instead of pages: no event says which CPUs those were";
+const OVERTAKEN: &str =
+    "another CPU's flush had overtaken these: in a replay every flush is over before the next begins";
+const OLDER: &str = "of processes that are older than the trace, nothing tells which CPUs had run them";
+
+/// The rows that agree badly, each with the likely reason if there is one that goes in its direction.
+pub(crate) fn reasons(rows: &[Agreement]) -> Vec<String> {
+    let is_bad = |row: &&Agreement| {
+        row.deduced().into_iter().max() >= Some(ROW_LEAST) && row.percent().is_some_and(|percent| percent < AGREES)
+    };
+    let line = |row: &Agreement| {
+        let why = reason(row).unwrap_or("no reason is known");
+        format!("{}, {:.0} %: {why}.", row.quantity, row.percent().unwrap_or_default())
+    };
+    rows.iter().filter(is_bad).map(line).collect()
+}
+
+fn reason(row: &Agreement) -> Option<&'static str> {
+    let is_less_recorded = row.recorded < row.replayed;
+    match (row.quantity.as_str(), is_less_recorded) {
+        ("task switch, kept", true) | ("task switch, flushed", false) => Some(SWITCHES),
+        ("local mm shootdown, 0 pages", false) => Some(OVERTAKEN),
+        ("local mm shootdown, all", false) => Some(GAP),
+        ("local mm shootdown, 1 page" | "local mm shootdown, 2-8 pages" | "local mm shootdown, 9-33 pages", true) => {
+            Some(GAP)
+        }
+        ("interrupts sent" | "remote shootdown" | "remote wrong CPU", true) => Some(TAKEN_AWAY),
+        ("interrupts sent" | "remote IPI send" | "remote wrong CPU", false) => Some(OLDER),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_row_has_its_reason_where_one_goes_in_its_direction() {
+        let row =
+            |quantity: &str, recorded, replayed| Agreement { quantity: quantity.into(), recorded, replayed, told: 0 };
+        let of = |row: Agreement| reasons(&[row]).pop();
+        let all = |recorded, replayed| of(row("local mm shootdown, all", recorded, replayed));
+        assert_eq!(all(200, 100).unwrap(), format!("local mm shootdown, all, 50 %: {GAP}."));
+        assert_eq!(all(100, 200).unwrap(), "local mm shootdown, all, 50 %: no reason is known.");
+        assert_eq!((all(200, 190), all(20, 10)), (None, None), "it agrees, or is small");
+        let sent = |recorded, replayed| of(row("interrupts sent", recorded, replayed)).unwrap();
+        assert!(sent(100, 300).ends_with(&format!("{TAKEN_AWAY}.")) && sent(300, 100).ends_with(&format!("{OLDER}.")));
+    }
+}
