@@ -1,5 +1,5 @@
-//! `cargo xtask fences`: each fence and each ordering of the protocol and of the page tables is taken away or weakened,
-//! one at a time, in a copy; that crate's handshakes under loom must notice every one.
+//! `cargo xtask fences`: each fence and each ordering of the protocol, the page tables and the C door is taken away or
+//! weakened, one at a time, in a copy; that crate's handshakes under loom must notice every one.
 
 mod change;
 mod trial;
@@ -64,7 +64,7 @@ fn read(args: &[String]) -> Result<(bool, Vec<Subject>)> {
 }
 
 fn names() -> String {
-    SUBJECTS.map(|subject| subject.name).join(" and ")
+    SUBJECTS.map(|subject| subject.name).join(", ")
 }
 
 /// The step of `cargo xtask test`: the handshakes on the sources as they are.
@@ -170,7 +170,7 @@ mod tests {
             Ok(read(&args)?.1.iter().map(|subject| subject.name).collect())
         };
         assert_eq!(chosen(&["tlbkit-pmap", "--json"])?, ["tlbkit-pmap"]);
-        assert_eq!(chosen(&[])?, ["tlbkit", "tlbkit-pmap"]);
+        assert_eq!(chosen(&[])?, ["tlbkit", "tlbkit-pmap", "tlbkit-c"]);
         Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod api;
 mod browser;
 mod c_kernel;
 mod c_library;
+mod coverage;
 mod fences;
 mod libraries;
 mod linux;
@@ -36,14 +37,17 @@ cargo xtask c-library                the header, the archive for kernels and a p
 cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
                                      check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs,
                                      compare, functions [WORK]; without a part check and compare
-cargo xtask fences [--json] [CRATE]  each fence and ordering of the protocol and the page tables weakened in turn: loom
-                                     must notice
+cargo xtask fences [--json] [CRATE]  each fence and ordering of the protocol, the page tables and the C door weakened in
+                                     turn: loom must notice
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
                                      name: once; --clean: that alone)
-cargo xtask survivors [CRATE...] [--shard K/N]
-                                     every small change that cargo-mutants makes to a crate: its tests must notice, or
-                                     verify/mutants/survivors.toml says why it is no bug (hours)
+cargo xtask survivors [CRATE...] [--file NAME] [--sample N | --shard K/N]
+                                     every small change that cargo-mutants makes to a crate (hours), to files of it, or
+                                     about N of them: its tests must notice, or verify/mutants/survivors.toml says why
+                                     it is no bug
+cargo xtask coverage                 lines of the protocol and the page tables that the checker's programs reach; each
+                                     other stands in verify/coverage.toml with a test or a reason
 cargo xtask report-png               report/index.html as a phone and as a desktop show it, into target/
 cargo xtask help                     this text";
 
@@ -82,6 +86,7 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "fences" => fences::run(&root, more),
         "mutants" => mutants::run(&root, more),
         "survivors" => survivors::run(&root, more),
+        "coverage" => coverage::run(&root),
         "report-png" => browser::report_png(&root),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

@@ -97,6 +97,26 @@ fn has_toolchain(version: &str) -> bool {
     rustc.output().is_ok_and(|output| output.status.success())
 }
 
+/// The folder of the compiler's own LLVM tools, which read what its instrumentation writes.
+pub(crate) fn llvm_tools() -> Ready<PathBuf> {
+    if let Some(folder) = has_llvm_tools() {
+        return Ready::Yes(folder);
+    }
+    let line = ["component", "add", "llvm-tools"];
+    let added = Command::new("rustup").args(line).stdin(Stdio::null()).status();
+    match has_llvm_tools() {
+        Some(folder) if added.is_ok_and(|status| status.success()) => Ready::Yes(folder),
+        _ => Ready::No(format!("to have llvm-cov, run: rustup {}", line.join(" "))),
+    }
+}
+
+fn has_llvm_tools() -> Option<PathBuf> {
+    // Beside the host's libraries lies a folder of programs.
+    let output = Command::new("rustc").args(["--print", "target-libdir"]).output().ok()?;
+    let folder = Path::new(String::from_utf8_lossy(&output.stdout).trim()).parent()?.join("bin");
+    folder.join("llvm-cov").is_file().then_some(folder)
+}
+
 /// True if the compiler's own folder holds the target's core library, whoever put it there.
 fn has_target(target: &str) -> bool {
     let output = Command::new("rustc").args(["--print", "target-libdir", "--target", target]).output();

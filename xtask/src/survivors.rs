@@ -30,7 +30,7 @@ struct Tally {
 /// If the arguments are wrong, cargo-mutants is missing, or the unchanged crate fails its tests.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     let excuses = Excuses::read(root)?;
-    let (judges, shard) = chosen(&excuses, args)?;
+    let (judges, part) = chosen(&excuses, args)?;
     if let Ready::No(what) = setup::program(&["cargo-mutants"], "cargo-mutants") {
         let version = &excuses.version;
         bail!("{what}\n(or: cargo install --locked cargo-mutants@{version})");
@@ -39,11 +39,9 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     workshop.add(root, TESTED_DATA)?;
     let mut is_fine = true;
     for judge in judges {
-        let tally = put_in(&workshop, judge, &excuses, shard)?;
+        let tally = put_in(&workshop, judge, &excuses, &part)?;
         println!("{}", line(judge, &tally, &excuses));
-        for complaint in
-            excuses.complaints(&judge.name, &tally.survived, if shard.is_none() { Made::All } else { Made::Part })
-        {
+        for complaint in excuses.complaints(&judge.name, &tally.survived, part.made()) {
             is_fine = false;
             println!("  {complaint}");
         }
@@ -51,35 +49,91 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     Ok(is_fine)
 }
 
-/// The crates that the arguments name, all without a name, and the part of their changes that is asked for.
-fn chosen<'e>(excuses: &'e Excuses, args: &'e [String]) -> Result<(Vec<&'e Judge>, Option<&'e str>)> {
-    let (mut judges, mut shard, mut args) = (Vec::new(), None, args.iter());
-    while let Some(arg) = args.next() {
-        match excuses.judges.iter().find(|judge| judge.name == *arg) {
-            Some(judge) => judges.push(judge),
-            None if arg == "--shard" => shard = Some(args.next().context("`--shard` without K/N")?.as_str()),
-            None => bail!("`survivors` takes names of crates and `--shard K/N`, got `{arg}`"),
-        }
-    }
-    Ok((if judges.is_empty() { excuses.judges.iter().collect() } else { judges }, shard))
+/// Which of a crate's changes are made.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Part<'a> {
+    /// Those in files of these names alone.
+    files: Vec<&'a str>,
+    /// This many, evenly spread, or a few less.
+    sample: Option<usize>,
+    /// K/N: each N-th, from the K-th on.
+    shard: Option<&'a str>,
 }
 
-fn put_in(workshop: &Workshop, judge: &Judge, excuses: &Excuses, shard: Option<&str>) -> Result<Tally> {
-    let output = workshop.target.join(&judge.name);
-    fs::create_dir_all(&output)?;
+impl Part<'_> {
+    fn made(&self) -> Made {
+        if *self == Self::default() { Made::All } else { Made::Part }
+    }
+}
+
+/// The crates that the arguments name, all without a name, and the part of their changes that is asked for.
+fn chosen<'e>(excuses: &'e Excuses, args: &'e [String]) -> Result<(Vec<&'e Judge>, Part<'e>)> {
+    let (mut judges, mut part, mut args) = (Vec::new(), Part::default(), args.iter());
+    while let Some(arg) = args.next() {
+        let mut value = |what| args.next().map(String::as_str).with_context(|| format!("`{arg}` without {what}"));
+        match (arg.as_str(), excuses.judges.iter().find(|judge| judge.name == *arg)) {
+            (_, Some(judge)) => judges.push(judge),
+            ("--file", _) => part.files.push(value("a file's name")?),
+            ("--shard", _) => part.shard = Some(value("K/N")?),
+            ("--sample", _) => {
+                let count = value("a number of changes")?;
+                let count: usize = count.parse().with_context(|| format!("`--sample {count}`"))?;
+                part.sample = Some(Some(count).filter(|&count| count > 0).context("`--sample 0` makes no change")?);
+            }
+            _ => bail!("`survivors` takes names of crates, `--file NAME`, `--sample N` and `--shard K/N`, got `{arg}`"),
+        }
+    }
+    if part.sample.is_some() && part.shard.is_some() {
+        bail!("`--sample` is a shard already: give one of the two");
+    }
+    Ok((if judges.is_empty() { excuses.judges.iter().collect() } else { judges }, part))
+}
+
+/// cargo-mutants over the changes to one crate, of which a shard may be taken.
+fn cargo_mutants(workshop: &Workshop, judge: &Judge, excuses: &Excuses, files: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
-    cargo.args(["mutants", "--in-place", "--cap-lints=true", "--package", &judge.name, "--output"]).arg(&output);
-    cargo.args(["--timeout", &judge.timeout_s.to_string(), "--build-timeout", "600"]);
+    cargo.args(["mutants", "--package", &judge.name]);
     excuses.classes.iter().for_each(|class| {
         cargo.args(["--exclude-re", &class.pattern]);
     });
+    judge.without.iter().for_each(|pattern| {
+        cargo.args(["--exclude", pattern]);
+    });
+    files.iter().for_each(|name| {
+        cargo.args(["--file", name]);
+    });
+    cargo.current_dir(&workshop.root);
+    cargo
+}
+
+/// The shard that is asked for, if one is.
+fn shard(workshop: &Workshop, judge: &Judge, excuses: &Excuses, part: &Part<'_>) -> Result<Option<String>> {
+    let Some(count) = part.sample else { return Ok(part.shard.map(str::to_owned)) };
+    let listed =
+        cargo_mutants(workshop, judge, excuses, &part.files).arg("--list").output().context("cargo mutants")?;
+    if !listed.status.success() {
+        bail!("cargo mutants lists nothing: {}", String::from_utf8_lossy(&listed.stderr).trim());
+    }
+    let all = String::from_utf8_lossy(&listed.stdout).lines().count();
+    println!("{}: {} of {all} changes", judge.name, all.min(all.div_ceil(all.div_ceil(count).max(1))));
+    Ok(Some(format!("0/{}", all.div_ceil(count).max(1))))
+}
+
+fn put_in(workshop: &Workshop, judge: &Judge, excuses: &Excuses, part: &Part<'_>) -> Result<Tally> {
+    let output = workshop.target.join(&judge.name);
+    fs::create_dir_all(&output)?;
+    let mut cargo = cargo_mutants(workshop, judge, excuses, &part.files);
+    cargo.args(["--in-place", "--cap-lints=true", "--output"]).arg(&output);
+    cargo.args(["--timeout", &judge.timeout_s.to_string(), "--build-timeout", "600"]);
     cargo.args(judge.features.iter().map(|feature| format!("--cargo-arg=--features={feature}")));
+    let shard = shard(workshop, judge, excuses, part)?;
     cargo.args(shard.iter().flat_map(|shard| ["--sharding", "round-robin", "--shard", shard]));
     cargo.arg("--").args(&judge.tests);
     let status = cargo
-        .current_dir(&workshop.root)
         .env("CARGO_TARGET_DIR", workshop.target.join("target"))
+        // A change is built once and tried for seconds: a quick build is worth more than quick code.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "0")
         .status()
         .context("running cargo mutants")?;
     // 2 is for survivors, 3 for timeouts.
@@ -153,8 +207,23 @@ mod tests {
         let error = chosen(&excuses, &["tlbkit-z".to_owned()]).map(drop).map_err(|error| error.to_string());
         assert!(error.is_err_and(|text| text.contains("`tlbkit-z`")));
         let args = ["tlbkit-x86", "--shard", "0/4"].map(str::to_owned);
-        let (judges, shard) = chosen(&excuses, &args)?;
-        assert_eq!((judges.len(), judges[0].name.as_str(), shard), (1, "tlbkit-x86", Some("0/4")));
+        let (judges, part) = chosen(&excuses, &args)?;
+        assert_eq!((judges.len(), judges[0].name.as_str(), part.shard), (1, "tlbkit-x86", Some("0/4")));
+        Ok(())
+    }
+
+    #[test]
+    fn a_part_is_said_by_files_and_by_a_number() -> Result<()> {
+        let excuses = Excuses::read(&setup::root()?)?;
+        let args = ["--file", "a.rs", "--sample", "20", "--file", "b.rs"].map(str::to_owned);
+        let (judges, part) = chosen(&excuses, &args)?;
+        assert_eq!(judges.len(), excuses.judges.len());
+        assert_eq!(part, Part { files: vec!["a.rs", "b.rs"], sample: Some(20), shard: None });
+        assert!(part.made() == Made::Part && Part::default().made() == Made::All);
+        for bad in [&["--sample", "0"][..], &["--sample", "x"], &["--sample"], &["--sample", "1", "--shard", "0/2"]] {
+            let bad: Vec<String> = bad.iter().map(|&arg| arg.to_owned()).collect();
+            assert!(chosen(&excuses, &bad).is_err(), "{bad:?}");
+        }
         Ok(())
     }
 }

@@ -1,11 +1,10 @@
 //! The batch in C: pages of many spaces go in, one flush, and frames come out by a call of the kernel's only after it.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use tlbkit::TlbBatch;
 
 use crate::gather::{Frames, Held, frames_of, release};
 use crate::machine::{Machine, Need, enter};
+use crate::mark::Mark;
 use crate::space::Space;
 use crate::status::{Status, report};
 use crate::storage::{BatchStorage, MachineStorage, Marked, SpaceStorage};
@@ -14,7 +13,7 @@ use crate::words::reason_of;
 /// What a `struct tlbkit_batch` holds.
 #[repr(C)]
 struct Batch {
-    mark: AtomicU64,
+    mark: Mark,
     machine: &'static Machine,
     inner: TlbBatch<Held>,
     room: usize,
@@ -66,7 +65,7 @@ pub unsafe extern "C" fn tlbkit_batch_begin(
         // SAFETY: the crate's contract, for both.
         let (machine, frames) = unsafe { (Machine::find::<'static>(machine)?, frames_of(frames)?) };
         let inner = TlbBatch::new(Held::new(frames));
-        let begun = Batch { mark: AtomicU64::new(0), machine, inner, room: frames.capacity };
+        let begun = Batch { mark: Mark::none(), machine, inner, room: frames.capacity };
         // SAFETY: as above.
         unsafe { Batch::make(batch, begun) }.map(drop)
     })
@@ -137,7 +136,7 @@ pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32,
         let batch = unsafe { open(batch) }?;
         let door = batch.machine.door(cpu, Need::MayWait)?;
         // Relaxed: a batch has one owner.
-        batch.mark.store(0, Ordering::Relaxed);
+        batch.mark.clear();
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&batch.inner) };
         let held = inner.flush(door.cpu(), why).into_frames();

@@ -5,11 +5,11 @@
 //! for, leaks its frames.
 
 use core::ffi::c_void;
-use core::sync::atomic::{AtomicU64, Ordering};
 
 use tlbkit::{Reason, Scope, TlbGather, Translations};
 
 use crate::machine::{Door, Machine, Need};
+use crate::mark::Mark;
 use crate::space::{Set, Space};
 use crate::status::{Status, report};
 use crate::storage::{GatherStorage, MachineStorage, Marked, SpaceStorage, check};
@@ -69,7 +69,7 @@ pub(crate) fn name(gather: &mut TlbGather<'_, Set, Held>, door: &Door, range: Pa
 /// What a `struct tlbkit_gather` holds.
 #[repr(C)]
 pub(crate) struct Gather {
-    mark: AtomicU64,
+    mark: Mark,
     pub(crate) machine: &'static Machine,
     pub(crate) inner: TlbGather<'static, Set, Held>,
     /// Frames that fit; none if none were to be held.
@@ -166,7 +166,7 @@ unsafe fn begin(
     let inner = TlbGather::new(translations, Held::new(frames));
     // More than that are not held at once.
     let capacity = u32::try_from(frames.capacity).unwrap_or(u32::MAX);
-    let begun = Gather { mark: AtomicU64::new(0), machine, inner, capacity, room: capacity };
+    let begun = Gather { mark: Mark::none(), machine, inner, capacity, room: capacity };
     // SAFETY: the contract.
     unsafe { Gather::make(gather, begun) }.map(drop)
 }
@@ -295,7 +295,7 @@ pub unsafe extern "C" fn tlbkit_gather_finish(gather: *mut GatherStorage, cpu: u
         let gather = unsafe { open(gather) }?;
         let door = gather.door(cpu, Need::MayWait)?;
         // Relaxed: a gather has one owner.
-        gather.mark.store(0, Ordering::Relaxed);
+        gather.mark.clear();
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&gather.inner) };
         let held = inner.flush(door.cpu()).into_frames();

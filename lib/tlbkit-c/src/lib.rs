@@ -15,13 +15,15 @@
 //! that do not exist, interrupts in the wrong state, and values out of range. What cannot be told from here ends in the
 //! hook of [`panic::tlbkit_set_panic_hook`]: no panic crosses the border.
 //!
-//! Layers, lowest first: `status` (what a call returns) and `panic`; `storage` (what C allocates), `words` and `policy`
-//! (with what C chooses); `space` (what a space is) and `events`; `ops` (the kernel's table of functions), `hot` (those
-//! that are reached in other ways too), `functions` and `hardware` (both as [`tlbkit::Hardware`]); `machine` (the door
-//! of every call: checks, then [`tlbkit::Cpu`]); `cpu`, `lifetime` and `gather`; `pending`, `batch` and `flush`. `x86`,
-//! a feature, has the instructions for a kernel that has none of its own; `history`, another, what only the policies of
-//! older kernels need.
+//! Layers, lowest first: `status` (what a call returns), `mark` (how one CPU finds what another has made) and `panic`;
+//! `storage` (what C allocates), `words` and `policy` (with what C chooses); `space` (what a space is) and `events`;
+//! `ops` (the kernel's table of functions), `hot` (those that are reached in other ways too), `functions` and
+//! `hardware` (both as [`tlbkit::Hardware`]); `machine` (the door of every call: checks, then [`tlbkit::Cpu`]); `cpu`,
+//! `lifetime` and `gather`; `pending`, `batch` and `flush`. `x86`, a feature, has the instructions for a kernel that
+//! has none of its own; `history`, another, what only the policies of older kernels need.
 #![no_std]
+// loom's atomics do not fit into C's structs: its tests compile `mark` alone.
+#![cfg(not(loom))]
 #![allow(clippy::missing_safety_doc, reason = "one contract for all functions: at the head of this file")]
 
 pub mod batch;
@@ -36,6 +38,7 @@ pub mod history;
 mod hot;
 pub mod lifetime;
 pub mod machine;
+mod mark;
 pub mod ops;
 pub mod panic;
 pub mod pending;

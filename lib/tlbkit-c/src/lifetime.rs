@@ -1,10 +1,9 @@
 //! Spaces: how they are made and how they end.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use tlbkit::{AddressSpace, Destroyed, LazyReferences, SpaceToken};
 
 use crate::machine::{Machine, Need, enter};
+use crate::mark::Mark;
 use crate::space::{Space, tlbkit_set_words};
 use crate::status::{Status, report};
 use crate::storage::{MachineStorage, Marked, SpaceStorage, check, put, root_at, zeroed};
@@ -44,7 +43,7 @@ unsafe fn init(
     let set = unsafe { zeroed(set, set_words) }?;
     let inner = AddressSpace::new(machine.tlb.fresh_id(), SpaceToken(space as u64), root, set);
     // SAFETY: the contract.
-    unsafe { Space::make(space, Space { mark: AtomicU64::new(0), inner }) }.map(drop)
+    unsafe { Space::make(space, Space { mark: Mark::none(), inner }) }.map(drop)
 }
 
 /// Ends a space that no task runs any more; that another CPU runs it is told to the hook. This CPU leaves it if it
@@ -96,8 +95,7 @@ unsafe fn end(
     if cfg!(feature = "checked") && door.cpu().is_running(&space.inner) {
         return Err(Status::SpaceRunsHere);
     }
-    // Release: an end is an end for all who look; partner is the Acquire in `find`.
-    space.mark.store(0, Ordering::Release);
+    space.mark.clear();
     let ended = door.cpu().destroy(&space.inner);
     let stayed = door.assert_stayed();
     // SAFETY: the contract.

@@ -2,12 +2,13 @@
 
 use core::ffi::c_char;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
 use tlbkit::{Cpu, CpuId, CpuState, Hardware, LazyReferences, Tlb};
 
 use crate::functions::Ops;
 use crate::hardware::KernelHardware;
+use crate::mark::Mark;
 use crate::ops::HardwareOps;
 use crate::policy::policy_of;
 use crate::status::{Status, report};
@@ -102,7 +103,7 @@ impl Doors {
 /// What a `struct tlbkit_machine` holds.
 #[repr(C)]
 pub(crate) struct Machine {
-    mark: AtomicU64,
+    mark: Mark,
     doors: Doors,
     pub(crate) tlb: Tlb<'static>,
     ops: Ops,
@@ -238,7 +239,7 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     #[cfg(feature = "history")]
     // SAFETY: the contract gives the counters for ever.
     let tlb = unsafe { counting(tlb, setup.stats, setup.cpu_count as usize) };
-    let made = Machine { mark: AtomicU64::new(0), doors, tlb, ops, cpu_count: setup.cpu_count };
+    let made = Machine { mark: Mark::none(), doors, tlb, ops, cpu_count: setup.cpu_count };
     // SAFETY: the contract for `machine`.
     let placed = unsafe { Machine::make(machine, made) }?;
     // SAFETY: words of the matrix, which nobody else has.

@@ -4,7 +4,8 @@
 //! that came while its CPU was waiting for another flush.
 
 use core::ffi::c_char;
-use core::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::mark::HookPlace;
 
 /// What went wrong, and where in the library. The texts end in a zero byte, which their lengths do not count; what is
 /// longer than a line is cut off.
@@ -26,15 +27,13 @@ pub struct Misuse {
 /// Prints and stops the machine. If it returns, the CPU spins for ever.
 pub type PanicHook = Option<unsafe extern "C" fn(misuse: *const Misuse)>;
 
-static HOOK: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static HOOK: HookPlace = HookPlace::new();
 
 /// cbindgen:prefix=
 /// Calls `hook` on misuse that no status can tell; NULL for none. One for all machines.
 #[unsafe(no_mangle)]
 pub extern "C" fn tlbkit_set_panic_hook(hook: PanicHook) {
-    let pointer = hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ());
-    // Release: what the hook needs was made before; partner is the Acquire in `call_hook`.
-    HOOK.store(pointer, Ordering::Release);
+    HOOK.put(hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ()));
 }
 
 /// Bytes of a text, with the zero byte at its end.
@@ -90,8 +89,7 @@ pub(crate) fn stop(message: &Text, file: &str, line: u32) -> ! {
 }
 
 fn call_hook(misuse: &Misuse) {
-    // Acquire: partner is the Release in `tlbkit_set_panic_hook`.
-    let pointer = HOOK.load(Ordering::Acquire);
+    let pointer = HOOK.get();
     // SAFETY: only `tlbkit_set_panic_hook` writes it: null, or a function of this type.
     let hook: PanicHook = unsafe { core::mem::transmute(pointer) };
     if let Some(hook) = hook {

@@ -1,11 +1,10 @@
 //! A gather in C whose flush was issued and is waited for later: the same struct, under another mark.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use tlbkit::Pending;
 
 use crate::gather::{Gather, Held, open, release};
 use crate::machine::{Door, Machine, Need};
+use crate::mark::Mark;
 use crate::space::Set;
 use crate::status::{Status, report};
 use crate::storage::{GatherStorage, Marked, put};
@@ -13,7 +12,7 @@ use crate::storage::{GatherStorage, Marked, put};
 /// What a `struct tlbkit_gather` holds between issue and wait.
 #[repr(C)]
 struct Issued {
-    mark: AtomicU64,
+    mark: Mark,
     machine: &'static Machine,
     inner: Pending<'static, Set, Held>,
     /// `tlbkit_gather_is_done` has said so.
@@ -56,7 +55,7 @@ pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u3
         // SAFETY: `make` below puts another mark in the place of this one, and nobody reads the gather before.
         let Gather { machine, inner, .. } = unsafe { core::ptr::read(open) };
         let inner = inner.issue(door.cpu());
-        let issued = Issued { mark: AtomicU64::new(0), machine, inner, is_known_done: false };
+        let issued = Issued { mark: Mark::none(), machine, inner, is_known_done: false };
         // SAFETY: the contract.
         unsafe { Issued::make(gather, issued) }.map(drop)
     })
@@ -87,7 +86,7 @@ pub unsafe extern "C" fn tlbkit_gather_wait(gather: *mut GatherStorage, cpu: u32
         let issued = unsafe { Issued::open(gather) }?;
         let door = issued.door(cpu, if issued.is_known_done { Need::Online } else { Need::MayWait })?;
         // Relaxed: a gather has one owner.
-        issued.mark.store(0, Ordering::Relaxed);
+        issued.mark.clear();
         // SAFETY: the mark is gone, so nobody reads it again.
         let inner = unsafe { core::ptr::read(&issued.inner) };
         let held = inner.wait(door.cpu()).into_frames();

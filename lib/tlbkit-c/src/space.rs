@@ -1,10 +1,9 @@
 //! What a space is behind C's pointer, and what can be asked of it.
 
-use core::sync::atomic::AtomicU64;
-
 use tlbkit::AddressSpace;
 use tlbkit::sync::AtomicU64 as Word;
 
+use crate::mark::Mark;
 use crate::storage::{Marked, SpaceStorage};
 
 /// Where the kernel keeps the set of a space: until the space ends, which its mark says.
@@ -13,7 +12,7 @@ pub(crate) type Set = &'static [Word];
 /// What a `struct tlbkit_space` holds: one cache line.
 #[repr(C)]
 pub(crate) struct Space {
-    pub(crate) mark: AtomicU64,
+    pub(crate) mark: Mark,
     pub(crate) inner: AddressSpace<Set>,
 }
 

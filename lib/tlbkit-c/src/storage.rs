@@ -3,13 +3,12 @@
 //! Each struct that can be made and ended begins with a word that says so, its mark: memory that nobody made, or that
 //! has ended, is refused and never read as what it is not.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 #[cfg(feature = "history")]
 use tlbkit::CpuStats;
 use tlbkit::sync::AtomicU64 as Word;
 use tlbkit::{CpuState, PhysAddr};
 
+use crate::mark::Mark;
 use crate::status::Status;
 
 /// 8-byte words of a machine.
@@ -160,7 +159,7 @@ pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Status> {
 /// An inner type with a mark in its first word.
 ///
 /// # Safety
-/// The type is `repr(C)` and its first field is an `AtomicU64`, which holds `MARK` while, and only while, the rest is
+/// The type is `repr(C)` and its first field is a [`Mark`], which holds `MARK` while, and only while, the rest is
 /// valid.
 pub(crate) unsafe trait Marked: Sized {
     /// As C knows it.
@@ -189,12 +188,8 @@ pub(crate) unsafe trait Marked: Sized {
     unsafe fn assert_made(storage: *const Self::Storage) -> Result<(), Status> {
         check(storage)?;
         // SAFETY: not null, aligned to more than 8, and C's memory holds a whole struct.
-        let mark = unsafe { &*storage.cast::<AtomicU64>() };
-        // Acquire: what the mark vouches for was written before; partner is the Release in `make`.
-        if mark.load(Ordering::Acquire) != Self::MARK {
-            return Err(Status::NotMade);
-        }
-        Ok(())
+        let mark = unsafe { &*storage.cast::<Mark>() };
+        if mark.is(Self::MARK) { Ok(()) } else { Err(Status::NotMade) }
     }
 
     /// Puts `value`, whose mark is still 0, into C's memory and marks it. What is returned lives until C ends it.
@@ -207,9 +202,8 @@ pub(crate) unsafe trait Marked: Sized {
         // SAFETY: not null, aligned, and large enough: asserted above.
         unsafe { storage.cast::<Self>().write(value) };
         // SAFETY: just written.
-        let mark = unsafe { &*storage.cast::<AtomicU64>() };
-        // Release: partner is the Acquire in `find`.
-        mark.store(Self::MARK, Ordering::Release);
+        let mark = unsafe { &*storage.cast::<Mark>() };
+        mark.set(Self::MARK);
         // SAFETY: as above.
         Ok(unsafe { &*storage.cast::<Self>() })
     }

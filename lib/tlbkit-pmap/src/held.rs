@@ -5,8 +5,9 @@ use crate::table::{self, Root};
 use core::ops::Range;
 use tlbkit::{AddressSpace, Cpu, Hardware, PhysAddr, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 
-/// Frames with which one gather is flushed: 512 pages and their table, and about what fits a 4 KiB stack frame.
-pub(crate) const SWEEP: usize = 513;
+/// Frames with which one gather is flushed: 512 pages and their table, and about what fits a 4 KiB stack frame. Few
+/// under loom, whose stacks are small.
+pub(crate) const SWEEP: usize = if cfg!(loom) { 4 } else { 513 };
 
 /// Up to `N` frames, as address and size in one word each. The protocol moves it in and out; nobody looks inside.
 pub(crate) struct Held<const N: usize> {

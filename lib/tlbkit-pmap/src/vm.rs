@@ -266,7 +266,7 @@ impl<'k, S> Vm<'k, S> {
 
     fn advance(&self, from: u32, to: u32) {
         // Relaxed: who frees comes after who emptied already, by the kernel's own order or by the protocol's, which
-        // says that the last reference is gone.
+        // says that the last reference is gone: `tests/loom/ends.rs`.
         let moved = self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         assert_eq!(moved, Ok(from), "a space is emptied once, then freed once");
     }

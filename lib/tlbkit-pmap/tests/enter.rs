@@ -92,3 +92,69 @@ fn of_a_large_page_goes_what_was_named_and_no_more() {
         assert!(!is_mapped(taken) && is_mapped(kept), "{range:?}");
     }
 }
+
+#[test]
+fn what_is_found_is_the_base_frame_of_the_address_and_nothing_that_is_not_present() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = region(m, vm);
+        let large = frame(m, 21, 1);
+        let at = large.at.0;
+        enter(m, vm, va, large).unwrap();
+        let found = |page: u64| vm.extract(&m.cpu(0), m.mem, va + page * PAGE + 5).map(|(at, _)| at.0);
+        assert_eq!([0, 3, 511].map(found), [0, 3, 511].map(|page| Some(at + page * PAGE)));
+        vm.protect(&m.cpu(0), m.mem, va, 512, Protection::None).unwrap();
+        assert_eq!([0, 3, 511].map(found), [None; 3]);
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn the_same_frame_again_is_given_back_once_and_nobody_is_told() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = region(m, vm);
+        let first = frame(m, 12, 7);
+        let at = first.at;
+        m.mem.share(at);
+        enter(m, vm, va, first).unwrap();
+        m.run(0, vm);
+        assert_eq!(m.read(1, vm, va), Ok(7));
+        let before = m.cpus[1].interrupts.get();
+        assert_eq!(enter(m, vm, va, Frame { at, shift: 12 }), Ok(0));
+        assert_eq!((m.cpus[1].interrupts.get() - before, m.mem.references(at)), (0, 1));
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn a_large_page_that_nobody_shares_is_cut_where_it_lies() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let va = region(m, vm);
+        let large = frame(m, 21, 1);
+        let at = large.at.0;
+        enter(m, vm, va, large).unwrap();
+        vm.unmap(&m.cpu(0), m.mem, va + 100 * PAGE, 1).unwrap();
+        let found = |page: u64| vm.extract(&m.cpu(0), m.mem, va + page * PAGE).map(|(at, _)| at.0);
+        assert_eq!([99, 100].map(found), [Some(at + 99 * PAGE), None]);
+        m.end(0, vm);
+    });
+}
+
+/// What the borders need is had before anything is taken.
+#[test]
+fn an_unmap_that_finds_no_memory_to_cut_a_large_page_takes_nothing() {
+    on_every_preset(|m| {
+        let vm = m.space();
+        let two = Region::new(1024, Backing::AnonPrivate, Protection::ReadWrite).large();
+        let va = vm.map_region(&m.cpu(0), two).unwrap();
+        enter(m, vm, va, frame(m, 12, 1)).unwrap();
+        enter(m, vm, va + 512 * PAGE, frame(m, 21, 2)).unwrap();
+        m.mem.left.set(Some(0));
+        assert_eq!(vm.unmap(&m.cpu(0), m.mem, va, 600), Err(Error::OutOfMemory));
+        m.mem.left.set(None);
+        assert!(m.is_mapped(vm, va) && m.is_mapped(vm, va + 512 * PAGE));
+        m.end(0, vm);
+    });
+}

@@ -95,6 +95,8 @@ fn a_fault_does_not_wait_for_the_lock_of_another_table() {
 /// A large page, written by both CPUs, whose frame something else holds too, such as a device that reads it.
 fn held_large_page(m: &'static Machine, vm: &'static Vm<'static>) -> (u64, Frame) {
     let region = Region::new(512, Backing::AnonPrivate, Protection::ReadWrite).large();
+    // The second of two: its address has a bit that the first one's has not.
+    vm.map_region(&m.cpu(0), region).unwrap();
     let va = vm.map_region(&m.cpu(0), region).unwrap();
     m.write(0, vm, va, 2).unwrap();
     m.write(1, vm, va, 2).unwrap();

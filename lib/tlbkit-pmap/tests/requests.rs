@@ -4,7 +4,7 @@ mod common;
 
 use common::{Machine, on_every_preset};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES, Withdrawal};
+use tlbkit_pmap::{Backing, Error, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES, Withdrawal};
 
 const PAGE: u64 = 4096;
 
@@ -60,11 +60,14 @@ fn inv_9_what_is_withdrawn_is_put_back_when_it_is_finished() {
         (0..70).chain(510..514).for_each(|page| m.write(0, vm, at(page), 5).unwrap());
         assert_eq!(m.read(1, vm, at(0)), Ok(5));
         let used = m.used();
-        let [most, of_one_table] =
+        let [mut most, of_one_table] =
             [(0, 70), (510, 4)].map(|(page, pages)| Withdrawal::take(&m.cpu(0), m.mem, vm, at(page), pages));
         let left: Vec<_> = (0..70).chain(510..514).filter(|&page| m.is_mapped(vm, at(page))).collect();
         assert_eq!(left, (64..70).chain(512..514).collect::<Vec<_>>(), "64 at most, and of one table");
         assert_eq!(m.used(), used, "other CPUs may still use them");
+        while !most.is_done(&m.cpu(0)) {
+            m.cpus[1].serve();
+        }
         most.finish(&m.cpu(0), m.mem);
         assert_eq!((m.used(), m.read(1, vm, at(0))), (used - 64, Ok(0)));
         of_one_table.finish(&m.cpu(0), m.mem);
@@ -113,4 +116,21 @@ fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_l
     assert_eq!(full_flushes_to_protect(preset("linux-3.13"), small.large()), 1);
     assert_eq!(full_flushes_to_protect(preset("linux-3.13"), small), 0);
     assert_eq!(full_flushes_to_protect(preset("linux-3.14"), small.large()), 0);
+}
+
+/// The tables above a window need memory; and there is a last window.
+#[test]
+fn a_kernel_window_that_finds_no_memory_or_no_place_leaves_nothing_behind() {
+    let m = Machine::new(1, Policy::default());
+    let frame = m.mem.file_page(1, 0);
+    let map = || m.kernel.map(&m.cpu(0), m.mem, [frame]);
+    // The first table has been there from the beginning.
+    let mut windows: Vec<_> = (0..512 / WINDOW_PAGES).map(|_| map().unwrap().unwrap()).collect();
+    m.mem.left.set(Some(0));
+    assert!(matches!(map(), Err(Error::OutOfMemory)));
+    m.mem.left.set(None);
+    windows.extend(std::iter::from_fn(|| map().unwrap()));
+    assert_eq!(windows.len(), 64, "one word of them; the one that had no table is free again");
+    windows.into_iter().for_each(|window| m.kernel.unmap(&m.cpu(0), m.mem, window));
+    assert!(map().unwrap().is_some());
 }

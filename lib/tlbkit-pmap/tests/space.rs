@@ -7,6 +7,7 @@ use Protection::{Read, ReadWrite};
 use common::memory::Event;
 use common::{Machine, on_every_preset};
 use tlbkit::*;
+use tlbkit_arch::entry_at;
 use tlbkit_pmap::{Backing, ChildFill, Error, Fault, MAX_REGIONS, Memory, Protection, Pte, Region, USER_BASE};
 use tlbkit_pmap::{USER_END, Vm, pte};
 
@@ -313,4 +314,23 @@ fn under_isolation_the_user_half_translates_the_same_user_addresses_and_no_kerne
     assert_eq!((entry(0, 0), entry(1, 0)), (0, 0), "tables that are gone are gone from both");
     m.end(0, vm);
     assert_eq!(m.used(), 0);
+}
+
+/// A program's page is reached through tables that forbid nothing, the kernel's through tables that forbid programs.
+#[test]
+fn every_table_on_the_way_allows_what_the_page_allows() {
+    let m = Machine::new(1, Policy::default());
+    let vm = m.space();
+    let va = anon(m, vm, 1);
+    m.write(0, vm, va, 1).unwrap();
+    let window = m.kernel.map(&m.cpu(0), m.mem, [m.mem.file_page(1, 0)]).unwrap().unwrap();
+    for (root, va, is_users) in [(vm.space().root(), va, true), (m.kernel.root(), window.va, false)] {
+        let mut table = root;
+        for level in [4, 3, 2] {
+            let pte = Pte(m.mem.load(entry_at(table, VirtAddr(va), level)));
+            assert!(pte.has(Pte::PRESENT) && pte.has(Pte::WRITE), "level {level} of {va:#x}: {:#x}", pte.0);
+            assert_eq!(pte.has(Pte::USER), is_users, "level {level} of {va:#x}: {:#x}", pte.0);
+            table = pte.frame();
+        }
+    }
 }

@@ -21,10 +21,11 @@ pub(super) struct Subject {
 }
 
 /// All of them.
-pub(super) const SUBJECTS: [Subject; 2] = [
+pub(super) const SUBJECTS: [Subject; 3] = [
     // With narrow sets the handshakes meet every line, and only so some.
     Subject { name: "tlbkit", features: &["--features", "history"], sets: &Sets::ALL },
     Subject { name: "tlbkit-pmap", features: &[], sets: &[Sets::Wide] },
+    Subject { name: "tlbkit-c", features: &[], sets: &[Sets::Wide] },
 ];
 
 impl Subject {
@@ -72,7 +73,8 @@ pub(super) struct CratesCopy {
 impl CratesCopy {
     /// Copies them from the workspace at `root`.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        const CRATES: [&str; 3] = ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap"];
+        const CRATES: [&str; 5] =
+            ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "lib/tlbkit-x86", "lib/tlbkit-c"];
         Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &CRATES)? })
     }
 

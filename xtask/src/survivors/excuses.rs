@@ -23,6 +23,8 @@ pub(super) struct Judge {
     /// What `cargo test` is given besides.
     pub(super) tests: Vec<String>,
     pub(super) features: Vec<String>,
+    /// Files in which nothing is changed, as patterns below the workspace's root.
+    pub(super) without: Vec<String>,
     /// What a test may take.
     pub(super) timeout_s: i64,
 }
@@ -80,6 +82,7 @@ impl Excuses {
                 name: string(table, "name")?,
                 tests: list(table, "tests"),
                 features: list(table, "features"),
+                without: list(table, "without"),
                 timeout_s,
             })
         });

@@ -23,11 +23,19 @@ pub(crate) struct Core {
     pub(crate) are_irqs_on: Cell<bool>,
     pub(crate) cr3: Cell<Cr3>,
     pub(crate) entries: RefCell<Vec<Entry>>,
+    /// True if the protocol has said that this CPU was the last to hold the space.
+    pub(crate) was_last: Cell<bool>,
 }
 
 impl Core {
     pub(crate) fn new() -> Self {
-        Self { line: Line::new(), are_irqs_on: Cell::new(true), cr3: Cell::new(Cr3(0)), entries: RefCell::default() }
+        Self {
+            line: Line::new(),
+            are_irqs_on: Cell::new(true),
+            cr3: Cell::new(Cr3(0)),
+            entries: RefCell::default(),
+            was_last: Cell::new(false),
+        }
     }
 }
 

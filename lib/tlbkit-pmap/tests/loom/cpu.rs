@@ -2,7 +2,7 @@
 
 use loom::thread;
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
+use tlbkit::{AddressSpace, CpuId, Cr3, Destroyed, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, VirtAddr};
 use tlbkit_arch::addr::TOP_LEVEL;
 use tlbkit_arch::{Pte, WalkStep, entry_at};
 use tlbkit_pmap::{Access, Backing, Fault, Memory, Protection, Purpose};
@@ -36,6 +36,36 @@ impl Cpu {
     /// Runs the space from now on.
     pub(crate) fn switch(&self) {
         self.with_irqs_off(|irqs| self.protocol().switch_to(self.machine.vm.space(), irqs));
+    }
+
+    /// Runs no program any more; the space may stay loaded.
+    pub(crate) fn lazy(&self) {
+        self.with_irqs_off(|irqs| self.protocol().enter_lazy(irqs));
+    }
+
+    /// Leaves the space for good.
+    pub(crate) fn load_kernel(&self) {
+        self.with_irqs_off(|irqs| self.protocol().load_kernel(irqs));
+        self.reclaim_if_last();
+    }
+
+    /// Ends the space, which this CPU runs as the only one.
+    pub(crate) fn end(&self) {
+        let (vm, mem) = (&self.machine.vm, self.machine.mem);
+        mem.has_one_user.set(true);
+        vm.exit(&self.protocol(), mem);
+        self.load_kernel();
+        if vm.destroy(&self.protocol(), mem) == Destroyed::Now {
+            self.machine.is_ended.set(true);
+        }
+    }
+
+    /// Frees the space if the protocol has said that nobody holds it any more.
+    fn reclaim_if_last(&self) {
+        if self.core().was_last.take() {
+            self.machine.vm.reclaim(&self.protocol(), self.machine.mem);
+            self.machine.is_ended.set(true);
+        }
     }
 
     /// Maps `pages` writable pages; their first address.
@@ -110,6 +140,7 @@ impl Cpu {
     fn poll(&self) {
         if self.core().are_irqs_on.get() && self.core().line.take() {
             self.with_irqs_off(|irqs| self.protocol().answer(irqs));
+            self.reclaim_if_last();
         }
     }
 
@@ -132,7 +163,11 @@ impl Hardware for Cpu {
 
     fn write_cr3(&self, cr3: Cr3) {
         self.drop_entries();
-        self.core().cr3.set(cr3);
+        let left = self.core().cr3.replace(cr3).root();
+        // The walker may read a table as long as it is loaded.
+        if left.0 != 0 {
+            self.machine.mem.frame(left).touch();
+        }
     }
 
     fn invlpg(&self, _va: VirtAddr) {
@@ -173,6 +208,12 @@ impl Hardware for Cpu {
 
     fn with_space_of<R>(&self, _token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
         f(self.machine.vm.space())
+    }
+
+    fn event(&self, event: Event) {
+        if matches!(event, Event::LastLazyReference(_)) {
+            self.core().was_last.set(true);
+        }
     }
 
     fn now_cycles(&self) -> u64 {

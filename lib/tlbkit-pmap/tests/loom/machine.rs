@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::memory::Words;
 
 /// Few spaces, and nothing written at a switch but what is needed.
-const POLICY: Policy = Policy {
+pub(crate) const POLICY: Policy = Policy {
     tags: Tags::Off,
     lazy: Lazy::SkipUnlessTablesFreed,
     lazy_references: LazyReferences::ShotDown,
@@ -37,6 +37,8 @@ pub(crate) struct Machine {
     pub(crate) address: UnsafeCell<()>,
     /// True if a program has stored to the page that was clean.
     pub(crate) has_stored: Cell<bool>,
+    /// True if the space's tables were freed.
+    pub(crate) is_ended: Cell<bool>,
     /// CPUs whose program has not ended.
     pub(crate) busy: Cell<usize>,
 }
@@ -46,14 +48,14 @@ fn words(values: &[u64]) -> &'static [AtomicU64] {
 }
 
 impl Machine {
-    pub(crate) fn new() -> &'static Self {
+    pub(crate) fn new(policy: Policy) -> &'static Self {
         let mem: &'static Words = Box::leak(Box::default());
         // One window is free; the others are in use.
         let kernel: &'static KernelMap<'static> =
             Box::leak(Box::new(KernelMap::new(mem, words(&[!1])).expect("memory")));
         let states: &'static [CpuState] = Box::leak((0..2).map(|_| CpuState::new()).collect());
         let matrix = words(&vec![0; Tlb::matrix_words(2)]);
-        let tlb = Tlb::new(states, matrix, kernel.root(), POLICY);
+        let tlb = Tlb::new(states, matrix, kernel.root(), policy);
         let set = words(&vec![0; AddressSpace::set_words(2)]);
         let vm = Vm::new(&tlb, mem, kernel, SpaceToken(0), set).expect("memory");
         Box::leak(Box::new(Self {
@@ -64,6 +66,7 @@ impl Machine {
             cores: (0..2).map(|_| Core::new()).collect(),
             address: UnsafeCell::new(()),
             has_stored: Cell::new(false),
+            is_ended: Cell::new(false),
             busy: Cell::new(2),
         }))
     }

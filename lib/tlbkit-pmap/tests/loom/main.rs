@@ -1,5 +1,6 @@
 //! The page tables' own handshakes under loom, on their real source: locks, sweeps that overlap, windows that are given
-//! back, and exchanges against the walker. Run by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit-pmap --test handshakes`.
+//! back, exchanges against the walker, and the end of a space. Run by
+//! `RUSTFLAGS="--cfg loom" cargo test -p tlbkit-pmap --test handshakes`.
 //!
 //! **How it is set up.** A thread is a CPU. Its TLB is one list without tags, which any invalidation empties, and it
 //! uses all that it holds up to that moment: an access may come as late as the architecture allows. Frames, tables and
@@ -17,6 +18,7 @@ mod explore;
 mod machine;
 mod memory;
 
+mod ends;
 mod locks;
 mod sweeps;
 mod walker;

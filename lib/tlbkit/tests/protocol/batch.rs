@@ -179,3 +179,20 @@ fn a_batch_is_flushed_by_another_cpu_than_named_it() {
     world.memory.borrow_mut().free(&freed);
     world.audit();
 }
+
+#[test]
+fn a_batch_that_names_a_space_twice_owes_to_it_once_and_to_no_other() {
+    let world = world(3);
+    world.switch(0, 1);
+    let mut batch = Batch::new(Vec::new());
+    evict(world, &mut batch, &[1]);
+    let page = world.memory.borrow_mut().unhook(Owner::Space(1), USER + 4096).unwrap();
+    batch.unmap(&world.cpu(0), world.at(1), page.stamp);
+    world.forget_logs();
+    unmap_nothing(world, 0, 2);
+    assert!(world.log(0).is_empty(), "nothing is owed to another space");
+    finish(world, batch);
+    world.forget_logs();
+    unmap_nothing(world, 0, 1);
+    assert!(world.log(0).is_empty(), "nothing is owed any more");
+}

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tlbkit::sync::AtomicU64;
 use tlbkit::{CpuId, CpuSetUpkeep, Late, Pending, Policy};
 
-use crate::machine::{Delivery, Did, Owner, USER, World, interrupted};
+use crate::machine::{Delivery, Did, Owner, USER, World, interrupted, invlpgs};
 
 /// Requests of one CPU that can be outstanding.
 const RING: usize = if cfg!(narrow_sets) { 2 } else { 4 };
@@ -74,6 +74,15 @@ fn a_flush_that_needs_nobody_is_over_when_it_was_issued() {
     world.quiet(0, |_, _| wait(world, 0, pending));
     let nothing = world.gather(Owner::Space(0)).issue(&world.cpu(0));
     assert_eq!(nothing.wait(&world.cpu(0)).into_frames(), []);
+}
+
+#[test]
+fn a_flush_of_a_space_that_one_cpu_alone_uses_is_over_when_it_was_issued() {
+    let world = several(1, 2, Policy::default());
+    let mut pending = issue(world, 0, 0);
+    assert!(pending.is_done(&world.cpu(0)));
+    assert_eq!((invlpgs(&world.log(0)), world.touch(0, page(0))), (vec![page(0)], None));
+    wait(world, 0, pending);
 }
 
 #[test]
@@ -176,6 +185,24 @@ fn c_64_polling_asks_as_soon_as_a_mailbox_is_free() {
     answer(world, 1);
     assert!(last.is_done(&world.cpu(0)));
     issued.into_iter().chain([last]).for_each(|pending| wait(world, 0, pending));
+}
+
+/// The CPU that is asked late has answered all that was asked before, so it knows of nothing newer.
+#[test]
+fn inv_6_who_is_asked_by_polling_flushes_what_was_announced_long_before() {
+    let world = several(3, 2 * RING, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    let issued: Vec<_> = (0..RING).map(|n| issue(world, 0, n)).collect();
+    answer(world, 2);
+    assert!(world.touch(2, page(RING)).is_some());
+    let mut last = issue(world, 0, RING);
+    assert!(!last.is_done(&world.cpu(0)), "no mailbox is free before CPU 1 has answered");
+    answer(world, 1);
+    assert!(!last.is_done(&world.cpu(0)), "it is asked now, and not answered");
+    answer(world, 1);
+    answer(world, 2);
+    assert!(last.is_done(&world.cpu(0)));
+    issued.into_iter().chain([last]).for_each(|pending| wait(world, 0, pending));
+    assert_eq!([1, 2].map(|cpu| world.touch(cpu, page(RING))), [None; 2]);
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! More CPUs than a word of a set has bits: whoever is told stands in any word, and a flush looks at those alone.
 
-use tlbkit::Policy;
+use tlbkit::{Policy, Reason, TlbBatch};
 
-use crate::machine::{Delivery, USER, World, interrupted};
+use crate::machine::{Delivery, Owner, USER, World, interrupted};
 
 /// CPU `sender` of 200 revokes what the CPUs `told` use; they answer in the order of `answers`, one a turn of its wait.
 fn told_and_waited_for(sender: usize, told: &[usize], answers: impl Iterator<Item = usize>) {
@@ -30,4 +30,27 @@ fn inv_6_a_flush_reaches_whoever_is_told_in_any_word_and_waits_for_each() {
         told_and_waited_for(sender, told, told.iter().copied());
         told_and_waited_for(sender, told, told.iter().rev().copied());
     }
+}
+
+#[test]
+fn inv_6_a_batch_reaches_whoever_runs_its_spaces_in_any_word() {
+    let world = World::new(Policy::default(), 200);
+    let cpus = [0, 70, 130, 199];
+    for cpu in cpus {
+        let space = world.space();
+        world.map(space, USER);
+        world.switch(cpu, space);
+        assert!(world.touch(cpu, USER).is_some());
+    }
+    world.enter_kernel(0);
+    world.forget_logs();
+    let mut batch = TlbBatch::new(Vec::new());
+    for space in 1..cpus.len() {
+        let page = world.memory.borrow_mut().unhook(Owner::Space(space), USER).unwrap();
+        batch.unmap(&world.cpu(0), world.at(space), page.stamp);
+    }
+    let freed = batch.flush(&world.cpu(0), Reason::Migrate).into_frames();
+    assert_eq!(interrupted(&world.log(0)), [70, 130, 199]);
+    world.memory.borrow_mut().free(&freed);
+    world.audit();
 }

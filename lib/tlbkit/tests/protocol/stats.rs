@@ -57,3 +57,15 @@ fn nothing_is_counted_and_no_clock_read_when_it_is_off() {
     assert_eq!(world.cores[0].clock_cycles.get(), 0);
     assert!(world.log(0).contains(&Did::Invlpg(USER)));
 }
+
+#[test]
+fn a_flush_that_concerns_one_cpu_alone_is_counted_like_any_other() {
+    let policy = Policy { history: History { accounting: Accounting::On, ..History::NONE }, ..Policy::default() };
+    let world = World::new(policy, 1);
+    let space = world.space();
+    world.switch(0, space);
+    flush(world, Owner::Space(space), 1, Reason::WriteProtect);
+    let stats = world.cpu(0).stats().unwrap();
+    assert_eq!(events(stats, Reason::WriteProtect), [1, 0, 0]);
+    assert_eq!((stats.size(1).samples, stats.size(1).cycles), (1, 100), "two readings of the clock");
+}

@@ -1,9 +1,9 @@
 //! A flush of this CPU alone: for entries that allow more than it remembers. It tells nobody and promises nothing of
 //! others.
 
-use tlbkit::{Features, Invpcid, Isolation, OthersMustFlush, Policy, Stride, UserFlush, VirtAddr};
+use tlbkit::{Cr3, Features, Invpcid, Isolation, OthersMustFlush, Policy, Stride, UserFlush, VirtAddr};
 
-use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World, interrupted, invlpgs};
+use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World, cr3s, interrupted, invlpgs};
 
 const OLD: Features = Features { pcid: true, invpcid: false };
 
@@ -87,4 +87,63 @@ fn kernel_addresses_go_whatever_is_loaded() {
     world.map_kernel(KERNEL);
     world.cpu(0).flush_this_cpu(VirtAddr(KERNEL), 1, Stride::Page4K);
     assert_ne!(world.touch_in_kernel(0, KERNEL), Some(before));
+}
+
+#[test]
+fn c_08_kernel_addresses_go_from_every_tag_of_one_cpu() {
+    for isolation in [Isolation::Off, Isolation::On] {
+        let (world, _) = outdated(Policy { isolation, ..Policy::default() }, MODERN);
+        let before = world.map_kernel(KERNEL);
+        let other = world.space();
+        for space in [0, other] {
+            world.switch(0, space);
+            world.enter_kernel(0);
+            assert_eq!(world.touch_in_kernel(0, KERNEL), Some(before));
+        }
+        let _never_reused = world.memory.borrow_mut().unhook(Owner::Kernel, KERNEL);
+        world.map_kernel(KERNEL);
+        world.forget_logs();
+        world.cpu(0).flush_kernel_on_this_cpu(VirtAddr(KERNEL), 1, Stride::Page4K);
+        assert_eq!(interrupted(&world.log(0)), []);
+        for space in [other, 0] {
+            assert_ne!(world.touch_in_kernel(0, KERNEL), Some(before), "{isolation:?}");
+            world.switch(0, space);
+            world.enter_kernel(0);
+        }
+    }
+}
+
+#[test]
+fn inv_10_what_is_loaded_on_one_cpu_goes_from_both_halves() {
+    for isolation in [Isolation::Off, Isolation::On] {
+        let (world, before) = outdated(Policy { isolation, ..Policy::default() }, MODERN);
+        world.cpu(0).flush_loaded_on_this_cpu();
+        assert_eq!(interrupted(&world.log(0)), []);
+        assert_ne!(world.touch_in_kernel(0, USER), Some(before), "{isolation:?}");
+        assert_ne!(world.touch(0, USER), Some(before), "{isolation:?}");
+        assert_eq!(world.touch(1, USER), Some(before), "no promise was made of another CPU");
+    }
+}
+
+#[test]
+fn what_is_loaded_is_said_and_flushed_under_its_own_tag() {
+    let (world, _) = outdated(Policy::default(), MODERN);
+    for enter in [World::enter_kernel, World::load_kernel] {
+        enter(world, 0);
+        let loaded = world.cores[0].cr3.get();
+        let loaded = Cr3::flushing(loaded.root(), loaded.pcid());
+        assert_eq!(world.quiet(0, |cpu, irqs| cpu.loaded(irqs)), loaded);
+        world.forget_logs();
+        world.cpu(0).flush_loaded_on_this_cpu();
+        assert_eq!(cr3s(&world.log(0)), [loaded]);
+    }
+}
+
+#[test]
+fn everything_that_one_cpu_holds_goes_at_once() {
+    let (world, before) = outdated(Policy::default(), MODERN);
+    world.cpu(0).flush_all_on_this_cpu();
+    assert_eq!(world.log(0), [Did::Invpcid(Invpcid::AllAndGlobals)]);
+    assert_ne!(world.touch(0, USER), Some(before));
+    assert_eq!(world.touch(1, USER), Some(before));
 }

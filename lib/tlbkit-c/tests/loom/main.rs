@@ -1,0 +1,71 @@
+//! The C door's own handshakes under loom, on their real source: what a mark vouches for, and what the hook needs. Run
+//! by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit-c --test handshakes`.
+//!
+//! A kernel hands a pointer on as it likes, and may do so before the struct behind it was made: whoever uses it then is
+//! told that it was not. So nothing but the mark orders what the maker wrote. The rest of the crate is not compiled
+//! here: loom's atomics have another size than C's structs allow.
+#![cfg(loom)]
+
+#[path = "../../src/mark.rs"]
+mod mark;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use mark::{HookPlace, Mark};
+
+const MADE: u64 = 0x746c_626b;
+
+/// A struct in C's memory: the mark first.
+struct Storage {
+    mark: Mark,
+    rest: UnsafeCell<u32>,
+}
+
+/// Whoever finds the mark finds the whole struct; whoever does not reads nothing.
+#[test]
+fn what_the_mark_vouches_for_was_written_before() {
+    loom::model(|| {
+        let storage = Arc::new(Storage { mark: Mark::none(), rest: UnsafeCell::new(0) });
+        let maker = Arc::clone(&storage);
+        let making = thread::spawn(move || {
+            maker.rest.with_mut(|rest| {
+                // SAFETY: loom fails if anybody else reads or writes it meanwhile.
+                unsafe { *rest = 7 }
+            });
+            maker.mark.set(MADE);
+        });
+        if storage.mark.is(MADE) {
+            // SAFETY: as above.
+            let rest = storage.rest.with(|rest| unsafe { *rest });
+            assert_eq!(rest, 7, "the struct is not whole");
+        }
+        assert!(making.join().is_ok());
+        assert!(storage.mark.is(MADE) && !storage.mark.is(MADE + 1));
+        storage.mark.clear();
+        assert!(!storage.mark.is(MADE));
+    });
+}
+
+/// Whoever finds the hook can call it: what it needs was made before it was set.
+#[test]
+fn what_the_hook_needs_was_made_before_it_was_set() {
+    loom::model(|| {
+        let both = Arc::new((HookPlace::new(), UnsafeCell::new(0)));
+        let setter = Arc::clone(&both);
+        let setting = thread::spawn(move || {
+            setter.1.with_mut(|console| {
+                // SAFETY: loom fails if anybody else reads or writes it meanwhile.
+                unsafe { *console = 7 }
+            });
+            setter.0.put(core::ptr::dangling_mut());
+        });
+        if !both.0.get().is_null() {
+            // SAFETY: as above.
+            let console = both.1.with(|console| unsafe { *console });
+            assert_eq!(console, 7, "the hook finds nothing to print on");
+        }
+        assert!(setting.join().is_ok());
+        assert!(!both.0.get().is_null());
+    });
+}
