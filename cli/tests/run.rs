@@ -66,6 +66,29 @@ fn policies_are_compared_over_seeds() {
     assert!(scores.iter().all(Option::is_some) && scores[0] != scores[1], "{scores:?}");
 }
 
+/// Frames that one thread gives back go to the next at once, which is told because it read them.
+#[test]
+fn a_needed_interrupt_is_judged_by_when_it_was_needed() {
+    let row: Value = serde_json::from_str(&text(&[
+        "run",
+        "mapbench-pipeline",
+        "--cpus",
+        "4",
+        "--milliseconds",
+        "2",
+        "--seeds",
+        "1",
+        "--policy",
+        "tlbkit",
+        "--json",
+    ]))
+    .unwrap();
+    let needs = &row["outcome"]["later_needs"];
+    let of = |name: &str| needs[name].as_u64().unwrap();
+    assert!(of("followed") > 0 && of("before_reuse") * 2 > of("followed"), "{needs}");
+    assert!(of("before_use") < of("before_reuse") && of("before_reuse") <= of("followed"), "{needs}");
+}
+
 #[test]
 fn without_noise_a_workload_that_draws_nothing_runs_the_same_for_every_seed() {
     let table = text(&[&SHORT[..], &["--policy", "tlbkit", "--noise", "off", "--seeds", "3"]].concat());

@@ -24,7 +24,9 @@ pub(crate) struct Quantity {
 pub(crate) const QUANTITIES: &[Quantity] = &[
     count("score a second", |o| Some(o.steady.map_or(o.score_per_second, |steady| steady.score_per_second))),
     count("flush interrupts sent", |o| Some(o.ipis.sent as f64)),
-    percent("  of them needed", |o| needed(o.flushes.interrupts)),
+    percent("  of them needed at once", |o| needed(o.flushes.interrupts)),
+    percent("    of these before the next use", |o| part(o.later_needs.before_use, o.later_needs.followed)),
+    percent("    of these before a frame's reuse", |o| part(o.later_needs.before_reuse, o.later_needs.followed)),
     count("flushes", |o| Some(o.flushes.flushes as f64)),
     count("  of everything", |o| Some(o.flushes.full_flushes as f64)),
     count("pages invalidated singly", |o| Some(o.flushes.pages.done as f64)),

@@ -75,10 +75,15 @@ impl Memory for KernelMemory {
         if purpose != Purpose::Copy {
             self.charge(self.0.machine.costs().zero_page << (shift - 12));
         }
-        self.0.phys.alloc(shift, purpose)
+        let frame = self.0.phys.alloc(shift, purpose);
+        frame.iter().for_each(|frame| self.0.observer().frame_allocated(frame.at));
+        frame
     }
 
     fn free(&self, frame: Frame) {
+        if let Some(cpu) = self.0.machine.running_cpu() {
+            self.0.observer().frame_freed(cpu, frame.at);
+        }
         self.0.phys.free(frame);
     }
 

@@ -6,6 +6,7 @@ use serde::Serialize;
 use tlbkit::{Event, PhysAddr};
 
 use super::clairvoyant::{Operation, Owner, lost_by, lost_by_name};
+use super::deferred::{Debts, LaterNeeds};
 use super::flushes::{FlushCounters, FlushSize, FlushSizes};
 use super::ledger::Class;
 use super::samples::{Sample, Samples};
@@ -65,6 +66,15 @@ struct OnCpu {
     begun: BegunFlush,
     /// Whether a process is ending there.
     is_ending: bool,
+    /// Operations begun so far, of this CPU.
+    operations: u64,
+}
+
+impl OnCpu {
+    /// A number of its own for the operation that is under way on `cpu`.
+    fn operation_number(&self, cpu: usize) -> u64 {
+        self.operations << 16 | cpu as u64
+    }
 }
 
 /// What was seen of one run.
@@ -76,6 +86,7 @@ pub(crate) struct Observer {
     score: Cell<u64>,
     samples: Samples,
     cpus: RefCell<Vec<OnCpu>>,
+    debts: Debts,
 }
 
 /// What the kernel tells.
@@ -90,6 +101,7 @@ impl Observer {
             score: Cell::new(0),
             samples: Samples::new(sample_cycles),
             cpus: RefCell::new(vec![OnCpu::default(); cpus]),
+            debts: Debts::new(cpus),
         }
     }
 
@@ -130,7 +142,30 @@ impl Observer {
     }
 
     fn begin(&self, cpu: usize, operation: Operation) {
-        self.cpus.borrow_mut()[cpu].operation = Some(operation);
+        let on_cpu = &mut self.cpus.borrow_mut()[cpu];
+        on_cpu.operation = Some(operation);
+        on_cpu.operations += 1;
+    }
+
+    /// The CPU frees the frame at `at`.
+    pub(crate) fn frame_freed(&self, cpu: usize, at: PhysAddr) {
+        let on_cpu = &self.cpus.borrow()[cpu];
+        if on_cpu.operation.is_some() {
+            self.debts.freed(on_cpu.operation_number(cpu), at);
+        }
+    }
+
+    /// The frame at `at` is allocated.
+    pub(crate) fn frame_allocated(&self, at: PhysAddr) {
+        self.debts.allocated(at);
+    }
+
+    /// The program of the CPU accesses `va` of the space whose first table `root` knows.
+    #[inline]
+    pub(crate) fn used(&self, cpu: usize, root: impl FnOnce() -> PhysAddr, va: u64) {
+        if self.debts.has_any(cpu) {
+            self.debts.used(cpu, root(), va);
+        }
     }
 
     /// The CPU has finished what it began to change.
@@ -161,11 +196,15 @@ impl Observer {
 
 /// What the machine tells.
 impl Observer {
-    /// The CPU sends a flush interrupt to another one, which has `to_mmu` and runs `to_class`.
-    pub(crate) fn flush_interrupt_sent(&self, cpu: usize, to_mmu: &Mmu, to_class: Class) {
+    /// The CPU sends a flush interrupt to `to`, which has `to_mmu` and runs `to_class`.
+    pub(crate) fn flush_interrupt_sent(&self, cpu: usize, to: usize, to_mmu: &Mmu, to_class: Class) {
         let cpus = self.cpus.borrow();
         let OnCpu { operation, is_ending, .. } = &cpus[cpu];
-        let is_needed = operation.as_ref().is_some_and(|operation| operation.concerns(to_mmu, to_class));
+        let needed_by = operation.as_ref().filter(|operation| operation.concerns(to_mmu, to_class));
+        let is_needed = needed_by.is_some();
+        if let Some((root, range)) = needed_by.and_then(Operation::range_of_space) {
+            self.debts.told(to, cpus[cpu].operation_number(cpu), root, range);
+        }
         self.count(|counters| {
             counters.interrupts.count(u64::from(is_needed));
             counters.exit_interrupts += u64::from(*is_ending);
@@ -211,6 +250,9 @@ impl Observer {
                 let mut cpus = self.cpus.borrow_mut();
                 let on_cpu = &mut cpus[cpu];
                 let pages = (pages != u32::MAX).then_some(pages);
+                if pages.is_none() {
+                    self.debts.flushed(cpu);
+                }
                 on_cpu.begun = BegunFlush { pages, local_cycles_before: local_cycles };
                 self.count(|counters| {
                     counters.flushes += 1;
@@ -227,7 +269,10 @@ impl Observer {
                 self.sizes.borrow_mut().add(pages, local_cycles - local_cycles_before);
             }
             Event::SwitchKept => self.count(|counters| counters.switches_kept += 1),
-            Event::SwitchFlushed => self.count(|counters| counters.switches_flushed += 1),
+            Event::SwitchFlushed => {
+                self.debts.flushed(cpu);
+                self.count(|counters| counters.switches_flushed += 1);
+            }
             Event::AlreadyCurrent => self.count(|counters| counters.already_current += 1),
             Event::WrongSpace => self.count(|counters| counters.wrong_space += 1),
             _ => {}
@@ -252,6 +297,11 @@ impl Observer {
     /// Flushes, and what perfect knowledge would have left out.
     pub(crate) fn flushes(&self) -> FlushCounters {
         self.flushes.get()
+    }
+
+    /// How long the needed interrupts could have waited.
+    pub(crate) fn later_needs(&self) -> LaterNeeds {
+        self.debts.needs()
     }
 
     /// Flushes by size.

@@ -8,7 +8,7 @@ use crate::kernel::Kernel;
 use crate::lines::LineCounters;
 use crate::mmu::{self, Loss};
 use crate::multiprocessor::Multiprocessor;
-use crate::observer::{Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, Ledger, Sample};
+use crate::observer::{Cause, FlushCounters, FlushSize, IpiCounters, KernelCounters, LaterNeeds, Ledger, Sample};
 
 /// Translation counters of all CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -104,6 +104,8 @@ pub struct RunOutcome {
     pub ipis: IpiCounters,
     /// Flushes, and what perfect knowledge would have left out.
     pub flushes: FlushCounters,
+    /// How long the interrupts that were needed could have waited.
+    pub later_needs: LaterNeeds,
     /// Flushes by size.
     pub sizes: Vec<FlushSize>,
     /// The kernel.
@@ -144,6 +146,7 @@ impl RunOutcome {
             tlb: translations(machine),
             ipis: observer.ipis(),
             flushes: observer.flushes(),
+            later_needs: observer.later_needs(),
             sizes: observer.sizes(),
             kernel: observer.kernel(),
             lines: machine.line_counters(),
