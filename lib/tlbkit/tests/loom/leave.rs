@@ -1,12 +1,13 @@
 //! INV-6: a CPU that has left a space is not asked, and neither walks its tables nor uses its translations any more.
 
-use tlbkit::{CpuSetUpkeep, Policy};
+use tlbkit::{CpuSetUpkeep, Policy, Tags};
 
 use crate::cpu::Cpu;
 use crate::explore::check;
 use crate::machine::{POLICY, Setup};
 
 const EXACT: Policy = Policy { cpu_set: CpuSetUpkeep::Exact, ..POLICY };
+const UNTAGGED: Policy = Policy { tags: Tags::Off, ..POLICY };
 
 /// CPU 1 runs space 1 and uses it, then does what `leave` says; meanwhile CPU 0 frees tables of that space.
 fn freed_tables_meet(setup: Setup, leave: fn(&Cpu)) {
@@ -16,6 +17,16 @@ fn freed_tables_meet(setup: Setup, leave: fn(&Cpu)) {
 #[test]
 fn inv_6_switch_away_meets_freed_tables() {
     freed_tables_meet(Setup { spaces: 2, ..Setup::default() }, |cpu| {
+        cpu.access(0);
+        cpu.switch(2);
+        cpu.access(0);
+    });
+}
+
+/// Without tags a switch is a path of its own, with a handshake of its own.
+#[test]
+fn inv_6_switch_away_without_tags_meets_freed_tables() {
+    freed_tables_meet(Setup { policy: UNTAGGED, spaces: 2, ..Setup::default() }, |cpu| {
         cpu.access(0);
         cpu.switch(2);
         cpu.access(0);

@@ -117,7 +117,9 @@ impl Machine {
             kernel: Kernel::new(storage, protocol),
             setup,
             tables: tables.collect(),
-            cores: (0..cpus).map(|_| Core::new(Features { pcid: true, invpcid: true })).collect(),
+            cores: (0..cpus)
+                .map(|_| Core::new(Features { pcid: setup.policy.tags != Tags::Off, invpcid: true }))
+                .collect(),
             busy: Cell::new(cpus),
             announcements: Cell::new(0),
             unlocked: AtomicU64::new(0),
