@@ -23,7 +23,8 @@ pub struct CpuId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceToken(pub u64);
 
-/// The size of one translation: what one INVLPG removes, and the unit of a range.
+/// The size of one translation: what one INVLPG removes, and the unit of a range. What no entry maps has no stride of
+/// its own: 512 GiB, the span of a table below a five-level root, are 512 pages of 1 GiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Stride {
