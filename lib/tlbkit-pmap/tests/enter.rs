@@ -24,11 +24,23 @@ fn region(m: &'static Machine, vm: &'static Vm<'static>) -> u64 {
     vm.map_region(&m.cpu(0), Region::new(512, Backing::AnonPrivate, Protection::ReadWrite).large()).unwrap()
 }
 
-#[test]
-fn a_frame_takes_the_place_of_another_which_is_given_back() {
+/// On each preset: a space with a region of one large page, which ends after `body`.
+fn in_a_region(body: impl Fn(&'static Machine, &'static Vm<'static>, u64)) {
     on_every_preset(|m| {
         let vm = m.space();
-        let va = region(m, vm);
+        body(m, vm, region(m, vm));
+        m.end(0, vm);
+    });
+}
+
+/// Where a page of `va` lies, as the page tables say.
+fn found(m: &'static Machine, vm: &'static Vm<'static>, va: u64) -> Option<u64> {
+    vm.extract(&m.cpu(0), m.mem, va).map(|(at, _)| at.0)
+}
+
+#[test]
+fn a_frame_takes_the_place_of_another_which_is_given_back() {
+    in_a_region(|m, vm, va| {
         m.run(0, vm);
         assert_eq!(enter(m, vm, va, frame(m, 12, 7)), Ok(3), "a table at each level below the first");
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(7), Ok(7)));
@@ -39,21 +51,17 @@ fn a_frame_takes_the_place_of_another_which_is_given_back() {
         assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait for CPU 1");
         assert_eq!((m.read(0, vm, va), m.read(1, vm, va)), (Ok(8), Ok(8)));
         assert_eq!(m.used(), before, "one frame came and one went");
-        m.end(0, vm);
     });
 }
 
 #[test]
 fn a_small_frame_cuts_the_large_page_in_its_way() {
-    on_every_preset(|m| {
-        let vm = m.space();
-        let va = region(m, vm);
+    in_a_region(|m, vm, va| {
         assert_eq!(enter(m, vm, va, frame(m, 21, 1)), Ok(2));
         m.write(1, vm, va + 9 * PAGE, 2).unwrap();
         m.run(0, vm);
         assert_eq!(enter(m, vm, va, frame(m, 12, 3)), Ok(1), "the table that the pieces need");
         assert_eq!((m.read(1, vm, va), m.read(1, vm, va + 9 * PAGE)), (Ok(3), Ok(2)));
-        m.end(0, vm);
     });
 }
 
@@ -95,25 +103,20 @@ fn of_a_large_page_goes_what_was_named_and_no_more() {
 
 #[test]
 fn what_is_found_is_the_base_frame_of_the_address_and_nothing_that_is_not_present() {
-    on_every_preset(|m| {
-        let vm = m.space();
-        let va = region(m, vm);
+    in_a_region(|m, vm, va| {
         let large = frame(m, 21, 1);
         let at = large.at.0;
         enter(m, vm, va, large).unwrap();
-        let found = |page: u64| vm.extract(&m.cpu(0), m.mem, va + page * PAGE + 5).map(|(at, _)| at.0);
+        let found = |page: u64| found(m, vm, va + page * PAGE + 5);
         assert_eq!([0, 3, 511].map(found), [0, 3, 511].map(|page| Some(at + page * PAGE)));
         vm.protect(&m.cpu(0), m.mem, va, 512, Protection::None).unwrap();
         assert_eq!([0, 3, 511].map(found), [None; 3]);
-        m.end(0, vm);
     });
 }
 
 #[test]
 fn the_same_frame_again_is_given_back_once_and_nobody_is_told() {
-    on_every_preset(|m| {
-        let vm = m.space();
-        let va = region(m, vm);
+    in_a_region(|m, vm, va| {
         let first = frame(m, 12, 7);
         let at = first.at;
         m.mem.share(at);
@@ -123,22 +126,18 @@ fn the_same_frame_again_is_given_back_once_and_nobody_is_told() {
         let before = m.cpus[1].interrupts.get();
         assert_eq!(enter(m, vm, va, Frame { at, shift: 12 }), Ok(0));
         assert_eq!((m.cpus[1].interrupts.get() - before, m.mem.references(at)), (0, 1));
-        m.end(0, vm);
     });
 }
 
 #[test]
 fn a_large_page_that_nobody_shares_is_cut_where_it_lies() {
-    on_every_preset(|m| {
-        let vm = m.space();
-        let va = region(m, vm);
+    in_a_region(|m, vm, va| {
         let large = frame(m, 21, 1);
         let at = large.at.0;
         enter(m, vm, va, large).unwrap();
         vm.unmap(&m.cpu(0), m.mem, va + 100 * PAGE, 1).unwrap();
-        let found = |page: u64| vm.extract(&m.cpu(0), m.mem, va + page * PAGE).map(|(at, _)| at.0);
+        let found = |page: u64| found(m, vm, va + page * PAGE);
         assert_eq!([99, 100].map(found), [Some(at + 99 * PAGE), None]);
-        m.end(0, vm);
     });
 }
 

@@ -111,15 +111,7 @@ impl CostPart {
         Self::Calling,
     ];
     /// Those of flushes and switches alone, which a policy decides.
-    pub const OF_FLUSHES: [Self; 7] = [
-        Self::Switching,
-        Self::Crossing,
-        Self::Flushing,
-        Self::Asking,
-        Self::Waiting,
-        Self::Answering,
-        Self::Refilling,
-    ];
+    pub const OF_FLUSHES: [Self; 7] = *Self::ALL.first_chunk().expect("the first of all parts");
 
     /// Short name for tables.
     #[must_use]
