@@ -74,6 +74,13 @@ mod tests {
         assert_eq!((steady.start_cycles, steady.score_per_second), (100, 1e5));
     }
 
+    /// The rates of the second half spread less, but half as many say less of their mean.
+    #[test]
+    fn chance_is_not_taken_for_a_start() {
+        let units: Vec<u64> = [100].into_iter().chain([107, 93].repeat(5)).chain([105, 95].repeat(5)).collect();
+        assert_eq!(SteadyRate::of(&samples(&units), 1.0).unwrap().start_cycles, 100);
+    }
+
     #[test]
     fn a_few_stretches_have_no_rule() {
         assert_eq!(SteadyRate::of(&samples(&[10; 10]), 1.0), None);
