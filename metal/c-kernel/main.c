@@ -8,7 +8,7 @@
 struct tlbkit_machine machine;
 static struct tlbkit_cpu_state states[CPUS];
 static struct tlbkit_stats stats[CPUS];
-static uint64_t matrix[TLBKIT_MATRIX_WORDS(CPUS)];
+static uint64_t matrix[TLBKIT_MATRIX_WORDS(CPUS)] TLBKIT_ALIGNED(64);
 static struct process a, b;
 // What the CPUs are to find, and where.
 static unsigned wanted_page;

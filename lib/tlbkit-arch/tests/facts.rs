@@ -28,6 +28,21 @@ fn the_hole_begins_and_ends_where_the_topmost_bit_is_not_repeated() {
 }
 
 #[test]
+fn the_bits_of_an_entry_are_those_of_the_manual() {
+    let low = [Pte::PRESENT, Pte::WRITE, Pte::USER, Pte::ACCESSED, Pte::DIRTY, Pte::LARGE, Pte::GLOBAL];
+    assert_eq!(low, [0x1, 0x2, 0x4, 0x20, 0x40, 0x80, 0x100]);
+    assert_eq!((Pte::NO_EXECUTE, Pte::ADDRESS), (0x8000_0000_0000_0000, 0x000f_ffff_ffff_f000));
+}
+
+#[test]
+fn bits_are_set_and_cleared_one_by_one() {
+    let entry = Pte::new(PhysAddr(0x1234_5000), 0x63);
+    assert_eq!((entry.bits(), entry.frame()), (0x63, PhysAddr(0x1234_5000)));
+    assert_eq!((entry.with(0x06).0, entry.without(0x06).0), (0x1234_5067, 0x1234_5061));
+    assert!(Pte::EMPTY.is_empty() && !entry.is_empty() && !Pte(1 << 63).is_empty());
+}
+
+#[test]
 fn a_walk_goes_on_ends_or_faults() {
     let entry = |bits| Pte::new(PhysAddr(0x1234_5000), bits);
     assert_eq!(entry(Pte::WRITE).step(1), WalkStep::NotPresent);

@@ -12,19 +12,20 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x70b9b2536ad675a7ull
+#define TLBKIT_INTERFACE 0x8366243bd44cf1eeull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
 // What `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
 #define TLBKIT_SET_WORDS(cpus) (((cpus) + 63) / 64)
-#define TLBKIT_MATRIX_WORDS(cpus)                                                   \
-    ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + 4 * 8 + 4 * TLBKIT_SET_WORDS(cpus)) +     \
+#define TLBKIT_MATRIX_WORDS(cpus)                                                           \
+    ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + TLBKIT_LINES(TLBKIT_SET_WORDS(cpus)) + 4 * 8 +    \
+               3 * TLBKIT_SET_WORDS(cpus)) +                                                \
      2 * TLBKIT_SET_WORDS(cpus))
-// A part of it: above 512 CPUs an inbox has words on top, and takes whole cache lines.
-#define TLBKIT_INBOX_WORDS(cpus)                                   \
-    ((cpus) <= 512 ? TLBKIT_SET_WORDS(cpus)                        \
-                   : (TLBKIT_SET_WORDS(cpus) + TLBKIT_SET_WORDS(TLBKIT_SET_WORDS(cpus)) + 7) / 8 * 8)
+// Parts of it. An inbox has words on top above 512 CPUs.
+#define TLBKIT_LINES(words) (((words) + 7) / 8 * 8)
+#define TLBKIT_INBOX_WORDS(cpus) \
+    TLBKIT_LINES(TLBKIT_SET_WORDS(cpus) + ((cpus) <= 512 ? 0 : TLBKIT_SET_WORDS(TLBKIT_SET_WORDS(cpus))))
 
 // Or-ed to the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages below the range were
 // taken out, and are freed after the call; CPUs that hold the space lazily are told as well.
@@ -57,9 +58,10 @@
 // 8-byte words of one CPU's counters.
 #define TLBKIT_STATS_WORDS 1062
 
-// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, but for `TLBKIT_STATUS_WRONG_CPU` of a
-// call that flushes: the task may have migrated while it waited. What was to be flushed may be in a TLB still, and
-// nothing is freed.
+// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, with two exceptions.
+// `TLBKIT_STATUS_WRONG_CPU` of a call that flushes: the task may have migrated while it waited; what was to be flushed
+// may be in a TLB still, and nothing is freed. `TLBKIT_STATUS_IRQS_OFF` of `tlbkit_flush_range` and
+// `tlbkit_flush_range_alone`: the CPU that made the call has flushed, and others have not.
 enum tlbkit_status {
     // Done.
     TLBKIT_STATUS_OK = 0,
@@ -230,7 +232,7 @@ struct tlbkit_frames {
     uint64_t *array;
     // Frames that fit.
     size_t capacity;
-    // Frees one frame. Called by `tlbkit_gather_finish` and `tlbkit_gather_wait` alone.
+    // Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait` and `tlbkit_batch_finish` alone.
     void (*release)(void *context, uint64_t frame);
     // The first argument of `release`.
     void *context;
@@ -331,7 +333,8 @@ struct tlbkit_setup {
     struct tlbkit_cpu_state *cpus;
     // Possible CPUs.
     uint32_t cpu_count;
-    // At least `tlbkit_matrix_words(cpu_count)` words; set to zero by the call.
+    // At least `tlbkit_matrix_words(cpu_count)` words; set to zero by the call. Let them begin a cache line: then no
+    // two CPUs share a line of what others write.
     uint64_t *matrix;
     // Words there.
     size_t matrix_words;
@@ -419,7 +422,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_hold(struct tlbkit_batch *batch,
 
 // Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame, then ends the batch.
 // On the CPU that named or on another. Interrupts on, preemption off, no lock held that a CPU may wait for with its
-// interrupts off. On an error the batch stays open.
+// interrupts off. On an error the batch stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are
+// lost then.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_finish(struct tlbkit_batch *batch, uint32_t cpu, uint32_t reason);
 
 // Flushes what batches owe to a space, everywhere: for whoever finds an entry gone and goes on without a flush of its
@@ -504,7 +508,9 @@ enum tlbkit_status tlbkit_flush_range(const struct tlbkit_machine *machine,
                                       uint32_t reason);
 
 // As `tlbkit_flush_range` with interrupts off, in any archive: tells no other CPU and waits for none. Interrupts on or
-// off, any lock held.
+// off, any lock held. It also answers that others must flush where a CPU that used the space before is just between
+// two other spaces, since it may be on its way to this one. A caller that knows that nobody else can switch to the
+// space meanwhile may take that answer for "done".
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_range_alone(const struct tlbkit_machine *machine,
                                             uint32_t cpu,
@@ -559,8 +565,8 @@ enum tlbkit_status tlbkit_gather_begin(struct tlbkit_gather *gather,
                                        const struct tlbkit_frames *frames);
 
 // Names `pages` adjoining translations from `va` on whose entries have been cleared or changed; whoever frees what an
-// entry named calls `tlbkit_gather_unmap`. Where the policy does
-// not batch they are flushed at once, so interrupts are on.
+// entry named calls `tlbkit_gather_unmap`. Where the policy does not batch they are flushed at once, so interrupts are
+// on.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_gather_range(struct tlbkit_gather *gather,
                                        uint32_t cpu,

@@ -127,7 +127,8 @@ pub unsafe extern "C" fn tlbkit_batch_hold(batch: *mut BatchStorage, frame: u64)
 
 /// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame, then ends the batch.
 /// On the CPU that named or on another. Interrupts on, preemption off, no lock held that a CPU may wait for with its
-/// interrupts off. On an error the batch stays open.
+/// interrupts off. On an error the batch stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are
+/// lost then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32, reason: u32) -> Status {
     report(|| {
@@ -137,12 +138,14 @@ pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32,
         let door = batch.machine.door(cpu, Need::MayWait)?;
         // Relaxed: a batch has one owner.
         batch.mark.clear();
-        // SAFETY: the mark is gone, so nobody reads it again.
-        let inner = unsafe { core::ptr::read(&batch.inner) };
-        let held = inner.flush(door.cpu(), why).into_frames();
-        door.assert_stayed()?; // else they may be in use, and are lost
-        release(&held);
-        Ok(())
+        let mut stayed = Ok(());
+        batch.inner.flush_and_reuse(door.cpu(), why, |held| {
+            stayed = door.assert_stayed();
+            if stayed.is_ok() {
+                release(held); // else they may be in use, and are lost
+            }
+        });
+        stayed
     })
 }
 

@@ -46,13 +46,9 @@ impl Flush {
     /// Tells no other CPU.
     #[inline(always)]
     fn alone(self, door: &Door, space: &Space) -> Result<(), Status> {
-        let alone = door.cpu().flush_range_alone(&space.inner, self.range.va, self.pages(), self.range.stride);
+        let (va, pages, stride) = (self.range.va, self.range.clamped(), self.range.stride);
+        let alone = door.cpu().flush_range_alone(&space.inner, va, pages, stride, self.tables);
         alone.map_err(|_others| Status::IrqsOff)
-    }
-
-    #[inline(always)]
-    fn pages(&self) -> u32 {
-        self.range.count.min(u64::from(u32::MAX)) as u32
     }
 }
 
@@ -78,14 +74,16 @@ pub unsafe extern "C" fn tlbkit_flush_range(
         if cfg!(feature = "checked") && !door.irqs_enabled() {
             return flush.alone(door, space);
         }
-        let (va, pages, stride) = (flush.range.va, flush.pages(), flush.range.stride);
+        let (va, pages, stride) = (flush.range.va, flush.range.clamped(), flush.range.stride);
         door.cpu().flush_range_with(&space.inner, va, pages, stride, flush.tables, why);
         door.assert_stayed()
     })
 }
 
 /// As `tlbkit_flush_range` with interrupts off, in any archive: tells no other CPU and waits for none. Interrupts on or
-/// off, any lock held.
+/// off, any lock held. It also answers that others must flush where a CPU that used the space before is just between
+/// two other spaces, since it may be on its way to this one. A caller that knows that nobody else can switch to the
+/// space meanwhile may take that answer for "done".
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_range_alone(
     machine: *const MachineStorage,
@@ -145,7 +143,7 @@ pub unsafe extern "C" fn tlbkit_flush_this_cpu(
     pages: u32,
     stride: u32,
 ) -> Status {
-    let f = |here: &ThisCpu, range: Pages| here.flush_this_cpu(range.va, pages, range.stride);
+    let f = |here: &ThisCpu, range: Pages| here.flush_this_cpu(range.va, range.clamped(), range.stride);
     // SAFETY: the crate's contract.
     unsafe { range_here(machine, cpu, (va, pages, stride), f) }
 }
@@ -160,7 +158,7 @@ pub unsafe extern "C" fn tlbkit_flush_kernel_this_cpu(
     pages: u32,
     stride: u32,
 ) -> Status {
-    let f = |here: &ThisCpu, range: Pages| here.flush_kernel_on_this_cpu(range.va, pages, range.stride);
+    let f = |here: &ThisCpu, range: Pages| here.flush_kernel_on_this_cpu(range.va, range.clamped(), range.stride);
     // SAFETY: the crate's contract.
     unsafe { range_here(machine, cpu, (va, pages, stride), f) }
 }

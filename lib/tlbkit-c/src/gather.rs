@@ -23,7 +23,7 @@ pub struct Frames {
     pub array: *mut u64,
     /// Frames that fit.
     pub capacity: usize,
-    /// Frees one frame. Called by `tlbkit_gather_finish` and `tlbkit_gather_wait` alone.
+    /// Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait` and `tlbkit_batch_finish` alone.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, frame: u64)>,
     /// The first argument of `release`.
     pub context: *mut c_void,
@@ -107,7 +107,8 @@ impl Gather {
         self.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })
     }
 
-    /// What the two joint calls do in Rust, where both are inlined: here one copy of it is enough.
+    /// What the two joint calls do in Rust, where both are inlined: here one copy of it is enough. The caller has
+    /// taken room for the frame.
     #[inline(never)]
     fn name_and_hold(
         &mut self,
@@ -117,7 +118,6 @@ impl Gather {
         why: Reason,
         frame: u64,
     ) -> Result<(), Status> {
-        self.take_room()?;
         name(&mut self.inner, door, range, scope, why);
         self.inner.hold(frame);
         door.assert_stayed()
@@ -185,8 +185,8 @@ pub(crate) unsafe fn frames_of(frames: *const Frames) -> Result<Frames, Status> 
 }
 
 /// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed; whoever frees what an
-/// entry named calls `tlbkit_gather_unmap`. Where the policy does
-/// not batch they are flushed at once, so interrupts are on.
+/// entry named calls `tlbkit_gather_unmap`. Where the policy does not batch they are flushed at once, so interrupts are
+/// on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_range(
     gather: *mut GatherStorage,
@@ -225,6 +225,7 @@ pub unsafe extern "C" fn tlbkit_gather_unmap(
         let gather = unsafe { open(gather) }?;
         let door = gather.door_for_naming(cpu)?;
         let (page, scope, why) = (Pages::new(va, 1, stride)?, scope_of(scope)?, reason_of(reason)?);
+        gather.take_room()?;
         gather.name_and_hold(door, page, scope, why, frame)
     })
 }
@@ -246,6 +247,7 @@ pub unsafe extern "C" fn tlbkit_gather_unmap_table(
         let gather = unsafe { open(gather) }?;
         let door = gather.door_for_naming(cpu)?;
         let range = Pages::new(va, unnamed_pages.max(1), StrideKind::Page4k as u32)?;
+        gather.take_room()?;
         gather.inner.tables_freed();
         gather.name_and_hold(door, range, Scope::Local, Reason::FreeTable, frame)
     })

@@ -1,6 +1,6 @@
 //! One CPU of the kernel's, as the protocol's [`Hardware`]: by the table of functions, or by names.
 
-use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
@@ -26,23 +26,24 @@ fn stop_unanswered(missing: Missing<'_>) -> ! {
     stop(&text, file!(), line!())
 }
 
-/// One CPU of the kernel's. It is used on that CPU alone: the cell is nobody else's.
+/// One CPU of the kernel's. It is used on that CPU alone, unless a task has migrated and goes on in its name.
 pub(crate) struct KernelHardware {
     pub(crate) ops: &'static Ops,
     pub(crate) cpu: u32,
-    /// The protocol has found it elsewhere.
-    is_elsewhere: Cell<bool>,
+    /// The protocol has found one of this CPU's calls on another CPU. Relaxed throughout: nothing else is published by
+    /// it. The mark may be lost if another call begins here before the one that migrated has ended.
+    is_elsewhere: AtomicBool,
 }
 
 impl KernelHardware {
     #[inline(always)]
     pub(crate) const fn new(ops: &'static Ops, cpu: u32) -> Self {
-        Self { ops, cpu, is_elsewhere: Cell::new(false) }
+        Self { ops, cpu, is_elsewhere: AtomicBool::new(false) }
     }
 
     /// A call begins that may wait.
     pub(crate) fn begin(&self) {
-        self.is_elsewhere.set(false);
+        self.is_elsewhere.store(false, Ordering::Relaxed);
     }
 
     /// Refuses a call in another CPU's name, as far as the kernel can tell.
@@ -56,7 +57,11 @@ impl KernelHardware {
     /// Refuses to go on after a wait in which the task was found on another CPU.
     #[inline(always)]
     pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
-        if cfg!(feature = "checked") && self.is_elsewhere.get() { Err(Status::WrongCpu) } else { Ok(()) }
+        if cfg!(feature = "checked") && self.is_elsewhere.load(Ordering::Relaxed) {
+            Err(Status::WrongCpu)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -103,6 +108,12 @@ impl Hardware for KernelHardware {
         self.ops.hot.relax(self.cpu);
     }
 
+    /// Some microseconds of PAUSE: what an interrupt and its answer take.
+    #[inline(always)]
+    fn glances(&self) -> u32 {
+        32
+    }
+
     fn late(&self, cpu: CpuId) -> Late {
         // SAFETY: as above.
         if unsafe { (self.ops.late)(self.cpu, cpu.0) } == LateChoice::AskAgain as u32 {
@@ -139,7 +150,7 @@ impl Hardware for KernelHardware {
     }
 
     fn wrong_cpu(&self, _named: CpuId, _here: CpuId) {
-        self.is_elsewhere.set(true);
+        self.is_elsewhere.store(true, Ordering::Relaxed);
     }
 
     #[inline(always)]

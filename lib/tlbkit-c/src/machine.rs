@@ -27,7 +27,8 @@ pub struct Setup {
     pub cpus: *mut CpuStateStorage,
     /// Possible CPUs.
     pub cpu_count: u32,
-    /// At least `tlbkit_matrix_words(cpu_count)` words; set to zero by the call.
+    /// At least `tlbkit_matrix_words(cpu_count)` words; set to zero by the call. Let them begin a cache line: then no
+    /// two CPUs share a line of what others write.
     pub matrix: *mut u64,
     /// Words there.
     pub matrix_words: usize,

@@ -2,9 +2,10 @@
 
 use core::ffi::{CStr, c_char};
 
-/// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, but for `TLBKIT_STATUS_WRONG_CPU` of a
-/// call that flushes: the task may have migrated while it waited. What was to be flushed may be in a TLB still, and
-/// nothing is freed.
+/// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, with two exceptions.
+/// `TLBKIT_STATUS_WRONG_CPU` of a call that flushes: the task may have migrated while it waited; what was to be flushed
+/// may be in a TLB still, and nothing is freed. `TLBKIT_STATUS_IRQS_OFF` of `tlbkit_flush_range` and
+/// `tlbkit_flush_range_alone`: the CPU that made the call has flushed, and others have not.
 #[repr(C)]
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +65,9 @@ impl Status {
             Self::BadValue => c"a value is out of its range",
             Self::NoSuchPreset => c"no preset has this name",
             Self::NoSuchKey => c"a word of the policy is no KEY=VALUE, or has a key that there is not",
-            Self::NeedsHistory => c"the archive was built without what older kernels did",
+            Self::NeedsHistory => {
+                c"the archive was built without what older kernels did; build with --features history"
+            }
             Self::NoFunction => c"the table of functions lacks one that must be there",
             Self::SpaceRunsHere => c"the space runs here",
             Self::GatherFull => c"the gather has no room for the frame",

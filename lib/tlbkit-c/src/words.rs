@@ -51,6 +51,12 @@ impl Pages {
         }
     }
 
+    /// How many there are, for calls to which so many are everything.
+    #[inline(always)]
+    pub(crate) fn clamped(&self) -> u32 {
+        self.count.min(u64::from(u32::MAX)) as u32
+    }
+
     fn checked(va: u64, count: u64, stride: Stride) -> Result<Self, Status> {
         let bytes = count.checked_mul(stride.bytes()).filter(|bytes| *bytes != 0).ok_or(Status::BadValue)?;
         let first = va & !(stride.bytes() - 1);

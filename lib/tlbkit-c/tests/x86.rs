@@ -1,16 +1,21 @@
-//! The table of functions as the feature `x86` fills it: each instruction is the one that was asked for, and the two
-//! functions that save and restore the interrupt flag come from the same hand.
+//! The instructions of the feature `x86`. In the table of functions that it fills each is the one that was asked for,
+//! and the two functions that save and restore the interrupt flag come from the same hand; in the archive `linked` they
+//! stand in the library's own code.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 #[path = "../../tlbkit-x86/tests/traps/machine.rs"]
 #[allow(dead_code, reason = "shared with the tests of tlbkit-x86, which look at more instructions")]
 mod machine;
+mod tools;
+
+use std::process::Command;
 
 use machine::{Did, trace};
 use tlbkit_c::ops::HardwareOps;
 use tlbkit_c::status::Status;
 use tlbkit_c::x86::tlbkit_x86_fill;
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
+use tools::{Result, archive_of, run};
 
 const EMPTY: HardwareOps = HardwareOps {
     features: None,
@@ -84,4 +89,53 @@ fn half_a_pair_is_refused_and_nothing_is_filled() {
         assert!(half.irqs_save.is_none() || half.irqs_restore.is_none());
         assert!(half.invlpg.is_none(), "what is refused has changed nothing");
     }
+}
+
+/// The functions of `objdump -dr`, each by its name and its lines.
+fn functions(listing: &str) -> Vec<(&str, Vec<&str>)> {
+    let bodies = listing.split("\n\n").filter_map(|body| body.trim_start().split_once(">:\n"));
+    bodies.filter_map(|(head, lines)| Some((head.split_once('<')?.1, lines.lines().collect()))).collect()
+}
+
+/// How many of `lines` hold `word`.
+fn count(lines: &[&str], word: &str) -> usize {
+    lines.iter().filter(|line| line.contains(word)).count()
+}
+
+/// What a kernel takes when it runs: no table, so what is hot stands where it is needed, and the interrupts are sent by
+/// functions of the kernel's that the linker finds.
+#[test]
+fn the_linked_archive_has_each_instruction_in_its_place() -> Result<()> {
+    let features = ["--no-default-features", "--features", "linked,x86"];
+    let Some(archive) = archive_of("archive-fast", &features)? else { return Ok(()) };
+    let listing = run(Command::new("objdump").args(["-dr", "--no-show-raw-insn"]).arg(&archive))?;
+    // The table that the feature `x86` fills is in the archive as well: its functions stand in for nothing.
+    let functions: Vec<_> = functions(&listing).into_iter().filter(|(name, _)| !name.contains("x86")).collect();
+    for (name, middle) in [
+        ("tlbkit_flush_range_alone", "\tinvlpg"),
+        ("tlbkit_flush_this_cpu", "\tinvpcid"),
+        ("tlbkit_flush_loaded_this_cpu", ",%cr3"),
+    ] {
+        let (_, lines) = functions.iter().find(|(known, _)| *known == name).ok_or(name)?;
+        let mut rest = lines.iter();
+        for word in ["\tpushf", "\tcli", middle, "\tsti"] {
+            assert!(rest.any(|line| line.contains(word)), "{name} has no {word:?} where it must: {lines:#?}");
+        }
+    }
+    // Interrupts come back only if they were on: a branch around `sti` is taken where bit 9 of the flags was clear.
+    let (_, lines) =
+        functions.iter().find(|(name, _)| *name == "tlbkit_flush_all_this_cpu").ok_or("no such function")?;
+    let sti = lines.iter().position(|line| line.contains("\tsti")).ok_or("no sti")?;
+    let before = lines[..sti].last().ok_or("nothing before sti")?;
+    assert!(["\tjae ", "\tje "].iter().any(|branch| before.contains(branch)), "{before} before sti");
+    let all: Vec<&str> = functions.iter().flat_map(|(_, lines)| lines.iter().copied()).collect();
+    assert_eq!(count(&all, ",%cr4"), 2, "CR4.PGE is cleared and set in one place");
+    for name in ["tlbkit_k_send_ipi-", "tlbkit_k_send_ipi_to_others-"] {
+        assert!(count(&all, name) > 0, "nobody calls {name}");
+    }
+    // A wait asks first whether interrupts are on, saves the flag in each turn, and pauses.
+    let waits = functions.iter().filter(|(_, lines)| count(lines, "\tpause") > 0 && count(lines, "\tcli") > 0);
+    let asked_and_saved = waits.map(|(_, lines)| (count(lines, "\tpushf"), count(lines, "\tcli")));
+    assert!(asked_and_saved.clone().any(|(asked, saved)| asked > saved), "{:?}", asked_and_saved.collect::<Vec<_>>());
+    Ok(())
 }

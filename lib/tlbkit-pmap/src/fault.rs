@@ -7,8 +7,9 @@ use crate::pte;
 use crate::region::{Backing, Protection, Region};
 use crate::table::{self, Found, Slot};
 use crate::vm::Vm;
-use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason, Stride};
-use tlbkit_arch::Pte;
+use tlbkit::{Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Stride, VirtAddr};
+use tlbkit_arch::addr::TABLE_ENTRIES;
+use tlbkit_arch::{Pte, entry_at};
 
 /// What the program tried to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +63,9 @@ const fn bits_for(region: &Region, access: Access) -> u64 {
 
 impl<'k, S> Vm<'k, S> {
     /// Handles a fault at `va`.
+    ///
+    /// # Panics
+    /// If [`Memory::fault_around`] is no power of two or above 512, and a page of a file is loaded from.
     pub fn fault<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -105,7 +109,30 @@ pub(crate) fn fill<S>(
     }
     let (pte, zeroed, copied) = new_page(mem, region, va, access)?;
     let made = pmap.install(hw, mem, va, 1, with_protection(pte, region.protection))?;
+    if access == Access::Read && region.backing.has_file() && mem.fault_around() != 1 {
+        map_around(pmap, hw, mem, region, va);
+    }
     Ok(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed, copied, table_frames }))
+}
+
+/// Maps the file's pages around `va` for loads, wherever its window and the region have nothing yet. The window lies in
+/// one page table, which is there.
+fn map_around<S>(pmap: &Pmap<S>, hw: &impl Hardware, mem: &impl Memory, region: &Region, va: u64) {
+    let pages = mem.fault_around();
+    // A larger window's entries would be taken for those of other pages.
+    let is_in_one_table = pages.is_power_of_two() && pages <= TABLE_ENTRIES;
+    assert!(is_in_one_table, "fault_around {pages}: must be a power of two, at most {TABLE_ENTRIES}");
+    let bytes = pages * PAGE_BYTES;
+    let (window, own) = (va & !(bytes - 1), region.range());
+    let _guard = pmap.lock(hw, va);
+    let Found::Leaf(Slot { at: slot, level: 1, .. }) = table::find(mem, pmap.root(), va) else { return };
+    for page in (window.max(own.start)..(window + bytes).min(own.end)).step_by(PAGE_BYTES as usize) {
+        let at = entry_at(PhysAddr(slot.0 & !(PAGE_BYTES - 1)), VirtAddr(page), 1);
+        if Pte(mem.load(at)).is_empty() {
+            let pte = file_page(mem, region, page, Access::Read);
+            mem.store(at, with_protection(pte, region.protection).0);
+        }
+    }
 }
 
 /// The leaf that `region` wants at `va`, before its protection is applied, and how many pages were zeroed and copied
@@ -123,13 +150,16 @@ fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Resu
             mem.copy(mem.file_page(region.file, region.file_page(va)), frame.at, 12);
             (Pte::new(frame.at, bits), 0, 1)
         }
-        (Backing::FilePrivate | Backing::FileShared, _) => {
-            let at = mem.file_page(region.file, region.file_page(va));
-            mem.share(at);
-            let private = if region.backing == Backing::FilePrivate { pte::COW } else { 0 };
-            (Pte::new(at, bits | private), 0, 0)
-        }
+        (Backing::FilePrivate | Backing::FileShared, _) => (file_page(mem, region, va, access), 0, 0),
     })
+}
+
+/// The leaf of the file's own page at `va`, before its protection is applied.
+fn file_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Pte {
+    let at = mem.file_page(region.file, region.file_page(va));
+    mem.share(at);
+    let private = if region.backing == Backing::FilePrivate { pte::COW } else { 0 };
+    Pte::new(at, bits_for(region, access) | private)
 }
 
 /// A large page, if the region wants one, it fits, and a frame is left; else small ones do as well.

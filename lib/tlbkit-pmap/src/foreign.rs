@@ -72,15 +72,6 @@ impl Window {
         unhook.range(WINDOW.0, WINDOW.1, Scope::Local, Reason::ForeignTables);
         unhook.finish();
     }
-
-    /// A root is about to be freed: the window must not be found aimed at its address when that is used again.
-    pub(crate) fn forget(&self, hw: &impl Hardware, root: u64) {
-        let _guard = self.lock.lock(hw);
-        // Relaxed: the window's lock orders it.
-        if self.target.load(Ordering::Relaxed) == root {
-            self.target.store(0, Ordering::Relaxed);
-        }
-    }
 }
 
 impl<S> Reach<'_, '_, S> {

@@ -65,15 +65,20 @@ impl TableLocks {
     /// The lock of the last-level table of `va` and of the entry that leads to it, be that a large page. Nobody holds
     /// two.
     pub(crate) fn span(&self, hw: &impl Hardware, va: u64) -> SpinGuard<'_> {
-        let span = va >> 21;
-        // Neither neighbours nor the arenas of two threads, which begin 64 MiB apart, share one.
-        self.spans[(span ^ span >> 5) as usize % SPANS].lock(hw)
+        self.spans[index_of(va)].lock(hw)
     }
 
     /// The lock of all levels above; taken last.
     pub(crate) fn upper(&self, hw: &impl Hardware) -> SpinGuard<'_> {
         self.upper.lock(hw)
     }
+}
+
+/// Which lock is that of `va`. Neighbours share none; nor do the arenas or files of 32 threads, 64 or 128 MiB apart, if
+/// the first begins at a multiple of 2 GiB; if it begins elsewhere, two may.
+const fn index_of(va: u64) -> usize {
+    let span = va >> 21;
+    (span ^ span >> 5 ^ span >> 6) as usize % SPANS
 }
 
 /// Many readers or one writer; a waiting writer keeps new readers out. Not recursive.
@@ -150,5 +155,31 @@ impl Drop for WriteGuard<'_> {
         self.0.guarded.change();
         // Release: partners are the Acquire in `read` and `write`.
         self.0.state.fetch_and(!WRITER, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn locks(first: u64, step: u64) -> u32 {
+        let used = (0..SPANS as u64).fold(0u32, |used, n| used | 1 << index_of(first + n * step));
+        used.count_ones()
+    }
+
+    #[test]
+    fn neighbours_share_no_lock() {
+        let mut spans = (0..1 << 13).map(|span| span * 2 * MIB);
+        assert!(spans.all(|va| index_of(va) != index_of(va + 2 * MIB) && index_of(va) == index_of(va + 2 * MIB - 1)));
+    }
+
+    #[test]
+    fn arenas_of_32_threads_share_none_from_a_multiple_of_2_gib_on() {
+        for first in (0..64).map(|n| n * 2048 * MIB) {
+            assert_eq!([locks(first, 64 * MIB), locks(first, 128 * MIB)], [32; 2], "{first:#x}");
+        }
+        assert_eq!(locks(64 * MIB, 64 * MIB), 31, "elsewhere two may");
     }
 }

@@ -67,6 +67,13 @@ pub trait Memory {
     /// The one base frame of zeros, never written, never freed, not counted.
     fn zero_page(&self) -> PhysAddr;
 
+    /// Base pages that a load's fault in a mapping of a file maps at once, where nothing is mapped yet: those of the
+    /// aligned window around it, as all of a file is in memory. A power of two, at most 512, so that the window lies in
+    /// one page table; 1 maps the page alone.
+    fn fault_around(&self) -> u64 {
+        1
+    }
+
     /// Drops a reference and frees the frame if it was the last. Only for what no CPU can reach any more (INV-1).
     fn put(&self, frame: Frame) {
         if self.release(frame.at) {

@@ -61,7 +61,7 @@ impl Backing {
         matches!(self, Self::AnonShared | Self::FileShared)
     }
 
-    const fn has_file(self) -> bool {
+    pub(crate) const fn has_file(self) -> bool {
         matches!(self, Self::FilePrivate | Self::FileShared)
     }
 }

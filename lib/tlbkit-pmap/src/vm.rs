@@ -245,7 +245,7 @@ impl<'k, S> Vm<'k, S> {
     pub fn destroy<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) -> Destroyed {
         let destroyed = cpu.destroy(self.space());
         if destroyed == Destroyed::Now {
-            self.free(cpu, mem);
+            self.free(mem);
         }
         destroyed
     }
@@ -254,13 +254,12 @@ impl<'k, S> Vm<'k, S> {
     ///
     /// # Panics
     /// If it was not emptied, or freed before.
-    pub fn reclaim<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
-        self.free(cpu, mem);
+    pub fn reclaim(&self, mem: &impl Memory) {
+        self.free(mem);
     }
 
-    fn free<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
+    fn free(&self, mem: &impl Memory) {
         self.advance(EMPTIED, FREED);
-        self.kernel.foreign.forget(cpu.hardware(), self.space().root().0);
         self.pmap.free_root(mem);
     }
 

@@ -177,3 +177,24 @@ fn no_large_page_comes_into_the_way_of_what_is_given_back_in_part() {
         m.end(0, vm);
     });
 }
+
+/// The second of two large pages: an address that is rounded down wrongly names the first.
+#[test]
+fn the_old_translation_of_a_large_page_is_gone_before_its_pieces_are_flushed() {
+    let m = Machine::new(2, tlbkit::Policy::default());
+    let vm = m.space();
+    let region = Region::new(1024, Backing::AnonPrivate, Protection::ReadWrite).large();
+    let va = vm.map_region(&m.cpu(0), region).unwrap();
+    let second = (va..).step_by(SPAN as usize).find(|at| at & SPAN != 0).unwrap();
+    let piece = second + 5 * 4096;
+    m.write(0, vm, second, 1).unwrap();
+    m.read(1, vm, second).unwrap();
+    assert!(m.cpus[1].holds_large(piece));
+    *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+        // CPU 0 waits for the flush of the cut; when it waits again, it is for the piece that goes.
+        *m.meanwhile.borrow_mut() = Some(Box::new(move || assert!(!m.cpus[1].holds_large(piece))));
+    }));
+    vm.unmap(&m.cpu(0), m.mem, piece, 1).unwrap();
+    assert!(m.meanwhile.borrow().is_none(), "it has waited twice");
+    m.end(0, vm);
+}

@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::memory::Event as Seen;
 use common::{Machine, on_every_preset};
 use tlbkit::*;
 use tlbkit_pmap::{Backing, Error, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES, Withdrawal};
@@ -116,6 +117,23 @@ fn linux_3_13_flushes_everything_where_it_finds_a_large_page_and_3_14_does_not_l
     assert_eq!(full_flushes_to_protect(preset("linux-3.13"), small.large()), 1);
     assert_eq!(full_flushes_to_protect(preset("linux-3.13"), small), 0);
     assert_eq!(full_flushes_to_protect(preset("linux-3.14"), small.large()), 0);
+    // The rule counts what the space has mapped: one page of one page is everything, as a page of many is not.
+    assert_eq!(full_flushes_to_protect(preset("linux-3.14"), Region { pages: 1, ..small }), 1);
+}
+
+/// What is withdrawn is named, page for page: under a ceiling that it keeps to, nothing else is flushed.
+#[test]
+fn pages_that_are_withdrawn_are_flushed_one_by_one() {
+    let m = Machine::new(1, Policy::default());
+    let vm = m.space();
+    let va = anon(m, vm, 8);
+    (0..8).for_each(|page| m.write(0, vm, va + page * PAGE, 5).unwrap());
+    let full = m.cpus[0].full_flushes.get();
+    m.mem.log.borrow_mut().clear();
+    Withdrawal::take(&m.cpu(0), m.mem, vm, va + 2 * PAGE, 3).finish(&m.cpu(0), m.mem);
+    let flushed = m.mem.log.borrow().iter().filter(|event| **event == Seen::Flushed).count();
+    assert_eq!((m.cpus[0].full_flushes.get() - full, flushed), (0, 3));
+    m.end(0, vm);
 }
 
 /// The tables above a window need memory; and there is a last window.

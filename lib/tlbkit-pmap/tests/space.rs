@@ -165,6 +165,43 @@ fn a_file_is_shared_until_a_private_mapping_writes() {
     });
 }
 
+/// The window of 16 pages is cut by the region's end, and a store's fault maps its page alone.
+#[test]
+fn a_load_of_a_file_maps_the_pages_around_and_a_store_to_one_of_them_copies_it() {
+    on_every_preset(|m| {
+        m.mem.around.set(Some(16));
+        let vm = m.space();
+        let file = Region { file: 3, ..Region::new(20, FilePrivate, ReadWrite) };
+        let va = vm.map_region(&m.cpu(0), file).unwrap();
+        let mapped = |page| vm.extract(&m.cpu(0), m.mem, va + page * PAGE).map(|(_, pte)| pte);
+        let is_mapped = |pages: &[u64]| pages.iter().map(|&page| mapped(page).is_some()).collect::<Vec<_>>();
+        m.write(0, vm, va + 3 * PAGE, 9).unwrap();
+        assert_eq!(is_mapped(&[2, 3, 4]), [false, true, false]);
+        m.read(0, vm, va + 17 * PAGE).unwrap();
+        assert_eq!(is_mapped(&[15, 16, 17, 18, 19, 20]), [false, true, true, true, true, false]);
+        m.read(1, vm, va + 5 * PAGE).unwrap();
+        assert_eq!(is_mapped(&[0, 4, 15]), [true; 3]);
+        assert!(!mapped(4).unwrap().has(Pte::WRITE) && mapped(3).unwrap().has(Pte::WRITE), "3 is there already");
+        // CPU 1 keeps the file's page until the copy's flush.
+        let before = m.read(1, vm, va + 4 * PAGE).unwrap();
+        m.write(0, vm, va + 4 * PAGE, 7).unwrap();
+        assert_eq!((m.read(1, vm, va + 4 * PAGE), m.mem.load(m.mem.file_page(3, 4))), (Ok(7), before));
+        m.end(0, vm);
+    });
+}
+
+/// The pages of a larger window would get the entries of others in the one table that is looked at.
+#[test]
+#[should_panic(expected = "fault_around 1024: must be a power of two, at most 512")]
+fn a_window_of_more_than_a_table_is_refused() {
+    let m = Machine::new(1, PRESETS[0].policy);
+    m.mem.around.set(Some(1024));
+    let vm = m.space();
+    let file = Region { file: 3, ..Region::new(600, FilePrivate, ReadWrite) };
+    let va = vm.map_region(&m.cpu(0), file).unwrap();
+    m.read(0, vm, va).unwrap();
+}
+
 #[test]
 fn a_large_page_is_cut_with_its_old_translation_gone_first() {
     on_every_preset(|m| {

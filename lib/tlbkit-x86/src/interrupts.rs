@@ -21,6 +21,12 @@ pub fn are_enabled() -> bool {
     let flags: u64;
     // SAFETY: pushes and pops one word; not `nostack`, so that no live word lies below the stack pointer.
     unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags)) }
+    are_enabled_in(flags)
+}
+
+/// The same of RFLAGS.
+#[inline(always)]
+const fn are_enabled_in(flags: u64) -> bool {
     flags & INTERRUPT_FLAG != 0
 }
 
@@ -77,4 +83,16 @@ pub unsafe fn restore(before: Interrupts) {
 pub unsafe fn enable_and_halt() {
     // SAFETY: the caller's. STI takes effect after the instruction that follows it.
     unsafe { asm!("sti", "hlt", options(nostack, preserves_flags)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A program of the host never has them off, so the flag alone is looked at.
+    #[test]
+    fn bit_9_alone_says_that_interrupts_are_taken() {
+        assert!(are_enabled_in(0x202) && are_enabled_in(0x200));
+        assert!(!are_enabled_in(0x002) && !are_enabled_in(!0x200));
+    }
 }

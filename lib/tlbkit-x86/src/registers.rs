@@ -158,3 +158,13 @@ pub fn now_cycles() -> u64 {
     // SAFETY: every x86-64 CPU has it, and no kernel that links this forbids it to itself.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bits_of_cr4_are_those_of_the_manual() {
+        assert_eq!((CR4_PGE, CR4_PCIDE), (0x80, 0x2_0000));
+    }
+}

@@ -99,10 +99,12 @@ impl<S> AddressSpace<S> {
         /// `id` comes from [`Tlb::fresh_id`](crate::Tlb::fresh_id); `set` holds [`set_words`](Self::set_words) zeros.
         ///
         /// # Panics
-        /// If `root` is not the address of a page: its low bits would be taken for a tag.
+        /// If `root` is not the address of a page: its low bits would be taken for a tag. If `id` is
+        /// [`SpaceId::KERNEL`]: a CPU that runs such a space would look as if it were switching for ever.
         #[must_use]
         pub fn new(id: SpaceId, token: SpaceToken, root: PhysAddr, set: S) -> Self {
             root.assert_is_page();
+            assert!(id.0 != SpaceId::KERNEL.0, "a space with the kernel's id: take one from Tlb::fresh_id");
             Self {
                 id,
                 token,
@@ -230,6 +232,12 @@ mod tests {
         assert_eq!(joins(Box::<[AtomicU64]>::from(zeros())), (2, 2));
         assert_eq!(joins(zeros().as_slice()), (2, 2));
         assert_eq!(size_of::<AddressSpace<[AtomicU64; 1]>>(), 48);
+    }
+
+    #[test]
+    #[should_panic(expected = "a space with the kernel's id")]
+    fn no_space_has_the_kernels_id() {
+        let _space = AddressSpace::new(SpaceId::KERNEL, SpaceToken(0), PhysAddr(0), [AtomicU64::new(0)]);
     }
 
     #[test]

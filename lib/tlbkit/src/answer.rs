@@ -1,6 +1,7 @@
 //! The responder's side of a shootdown: what a CPU does when others ask it to flush. The diagram is in `shootdown.rs`.
 
 use crate::addr::CpuId;
+use crate::cpu_set::split;
 use crate::cpu_state::Presence;
 use crate::hardware::{Event, Hardware, IrqsOff};
 use crate::history::state::Room;
@@ -17,6 +18,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     ///
     /// # Panics
     /// If it is called for another CPU, and [`Hardware::this_cpu`] can tell; so does every other call.
+    #[inline(always)]
     pub fn answer(&self, irqs: &IrqsOff) {
         if !self.is_here() || self.presence() == Presence::ABSENT {
             return; // its initiators withdraw their requests, and may be writing the next
@@ -29,6 +31,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         });
     }
 
+    /// The same out of line, for waits.
+    #[inline(never)]
+    pub(crate) fn answer_in_a_wait(&self, irqs: &IrqsOff) {
+        self.answer(irqs);
+    }
+
     #[cold]
     fn answer_others(&self, initiator: CpuId, irqs: &IrqsOff) {
         (1..RING).for_each(|slot| _ = self.answer_one(initiator, slot, irqs));
@@ -37,9 +45,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Carries out the request in mailbox `slot` of `initiator`, if it is for this CPU; what it says of the others.
     #[inline(always)]
     fn answer_one(&self, initiator: CpuId, slot: usize, irqs: &IrqsOff) -> Option<InUse> {
-        let outbox = self.tlb.matrix.outbox(initiator, slot);
+        let (index, own_bit) = split(self.id);
+        // Up to 64 CPUs it is one word, found without a look at the others.
+        let word = match self.tlb.matrix.outbox_word(initiator, slot) {
+            Some(word) => word,
+            None => &self.tlb.matrix.outbox(initiator, slot).words()[index],
+        };
         // Acquire: partner is the Release with which the initiator stores its outbox: the mailbox is whole.
-        if !outbox.contains(self.id, Ordering::Acquire) {
+        if word.load(Ordering::Acquire) & own_bit == 0 {
             return None;
         }
         self.hardware.event(Event::AnswerBegin(initiator));
@@ -50,7 +63,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.flush_local(&request, irqs);
         self.hardware.event(Event::AnswerEnd(initiator));
         // Release: the flush is over; partner is the Acquire of whoever waits, or looks for a free mailbox.
-        outbox.remove(self.id, Ordering::Release);
+        word.fetch_and(!own_bit, Ordering::Release);
         Some(in_use)
     }
 }

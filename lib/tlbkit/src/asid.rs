@@ -15,7 +15,8 @@ use crate::sync::{Owned, OwnedByte};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asid(pub(crate) u64);
 
-/// Most slots that a CPU can have: a 16-bit mask of user halves, and a table of 16 whose index needs no check.
+/// Most slots that a CPU can have: in a table of 16 an index needs no check, and the last place holds what a search
+/// looks for.
 pub const MAX_SLOTS: usize = 15;
 
 const HINTS: usize = 32;

@@ -8,7 +8,7 @@ use crate::address_space::{AddressSpace, Translations};
 use crate::cpu_set::{AtomicCpuSet, each_cpu, first_cpu, split};
 use crate::cpu_state::{CpuState, Presence};
 use crate::hardware::{Event, Hardware};
-use crate::request::{Extent, Needs, Request};
+use crate::request::{Extent, InUse, Needs, Request};
 use crate::ring::Responders;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tlb::{Cpu, flag};
@@ -21,39 +21,41 @@ struct Chosen {
 }
 
 impl<'k, H: Hardware> Cpu<'_, 'k, H> {
-    /// Asks by mailbox `slot`, which is free, each CPU that must flush before the shootdown returns, and interrupts it.
+    /// Asks by the first mailbox, when no other is in use, each CPU that must flush before the shootdown returns, and
+    /// interrupts it: the outbox, and how many were asked. Nothing, and nobody asked, if that takes
+    /// [`ask_any`](Self::ask_any).
+    ///
+    /// It is for a single word of CPUs; the most common request, of those that use the space, is chosen for in place.
     #[inline(always)]
     pub(crate) fn ask(
         &self,
-        slot: usize,
         translations: Translations<'_, H::Set>,
         request: &Request<'_>,
-    ) -> Responders<'k> {
-        // The common case has a path of its own: one word of CPUs, and only those that use the space.
-        if let Translations::OfSpace(space) = translations
-            && !request.needs(Needs::OF_MORE)
-            && !self.has_flag(flag::LAZY_TOLD)
-            && let [word] = space.cpus().words()
-            && let Some(of_outbox) = self.tlb.matrix.outbox_word(self.id, slot)
+    ) -> Option<(&'k AtomicU64, u32)> {
+        if let [word] = self.candidates(translations, request.needs).words()
+            && let Some(of_outbox) = self.tlb.matrix.outbox_word(self.id, 0)
         {
             // Acquire: as in `others`.
             let others = word.load(Ordering::Acquire) & !split(self.id).1;
+            let is_of_space = matches!(translations, Translations::OfSpace(_));
             let (id, are_tables_freed) = (request.space, request.needs(Needs::TABLES));
-            let chosen = if are_tables_freed {
+            let chosen = if !is_of_space || request.needs(Needs::OF_MORE) || self.has_flag(flag::LAZY_TOLD) {
+                self.choose_responders(0, others, request)
+            } else if are_tables_freed {
                 self.choose(0, others, |seen| seen.may_run(id) || seen == Presence::lazy(id))
             } else {
                 self.choose(0, others, |seen| seen.may_run(id))
             };
             self.tell_of_choice(others, chosen);
             if chosen.bits != 0 {
-                self.post(slot, request);
+                self.state.first.mailbox().post(request, InUse::FirstAlone);
                 // Release: as in `ask_any`.
                 of_outbox.store(chosen.bits, Ordering::Release);
                 self.interrupt(0, slice::from_ref(of_outbox), chosen.count);
             }
-            return Responders { words: slice::from_ref(of_outbox), start: 0, count: chosen.count };
+            return Some((of_outbox, chosen.count));
         }
-        self.ask_any(slot, translations, request)
+        None
     }
 
     /// The same for any number of CPUs and any request: all words are chosen first, then all are interrupted.
@@ -114,12 +116,13 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         let (space, needs) = (request.space, request.needs);
         let are_lazy_told = needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_TOLD);
         if let Extent::Loaded(union) = request.extent {
-            // A batch: those that run one of its spaces, or are on their way from one space to another.
-            let are_lazy_told = needs.any_of(Needs::TABLES);
+            // A batch: those that run one of its spaces, or are on their way from one space to another. Whoever is lazy
+            // looks at the generation when it comes back, whatever the policy: no old kernel had such batches.
+            let are_tables_freed = needs.any_of(Needs::TABLES);
             return self.choose(index, others & union.word(index), |seen| match seen {
                 Presence::SWITCHING => true,
                 Presence::ABSENT | Presence::KERNEL => false,
-                _ => union.has_space(seen.space()) && (!seen.is_lazy() || are_lazy_told),
+                _ => union.has_space(seen.space()) && (!seen.is_lazy() || are_tables_freed),
             });
         }
         let is_everybody = space.0 == 0 || needs.any_of(Needs::OF_MORE);

@@ -85,7 +85,7 @@ impl<F> TlbBatch<F> {
     where
         F: Extend<T>,
     {
-        self.needs = self.needs.and(Needs::TABLES);
+        self.needs = self.needs.with(Needs::TABLES);
         self.unmap(cpu, space, frame);
     }
 
@@ -114,13 +114,35 @@ impl<F> TlbBatch<F> {
     /// # Panics
     /// If another CPU must be asked and interrupts are off (INV-7); if called while this CPU waits for another flush.
     pub fn flush<H: Hardware>(self, cpu: &Cpu<'_, '_, H>, why: Reason) -> Flushed<F> {
+        self.flush_named(cpu, why);
+        Flushed::of(ManuallyDrop::into_inner(self.frames))
+    }
+
+    /// Flushes as [`flush`](Self::flush) does, calls `free` with the frames, and leaves the batch empty, to be used
+    /// again: for a kernel that keeps one batch for each task. `free` takes the frames out of the collection.
+    ///
+    /// ```
+    /// # use tlbkit::*;
+    /// fn reclaim<H: Hardware>(batch: &mut TlbBatch<Vec<u64>>, cpu: &Cpu<'_, '_, H>, free: impl Fn(u64)) {
+    ///     batch.flush_and_reuse(cpu, Reason::Migrate, |frames| frames.drain(..).for_each(free));
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// As [`flush`](Self::flush); what was named is still in the batch then.
+    pub fn flush_and_reuse<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, why: Reason, free: impl FnOnce(&mut F)) {
+        self.flush_named(cpu, why);
+        (self.union, self.debts, self.needs, self.holds) = (Union::EMPTY, Debts::NONE, Needs::NOTHING, false);
+        free(&mut self.frames);
+    }
+
+    fn flush_named<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, why: Reason) {
         if !self.is_empty() {
             self.send(cpu, SpaceId::LOADED, Extent::Loaded(&self.union), why);
             cpu.tlb().owed.settle(self.debts);
         } else if self.holds {
             self.send(cpu, SpaceId::KERNEL, Extent::Everything, why);
         }
-        Flushed::of(ManuallyDrop::into_inner(self.frames))
     }
 
     /// As a request that concerns no space in particular: whom it asks is found among all that are online.

@@ -63,7 +63,7 @@ impl Presence {
 /// there are possible CPUs.
 ///
 /// Six lines that no other CPU touches, but for one that waits for a request of this CPU's after its task came from
-/// here; then one or two that others read: a switch writes the first of them once, a request writes both (C-80). The
+/// here; then one or two that others read: a switch writes the first of them twice, a request writes both (C-80). The
 /// mailboxes but the first, which most kernels use seldom, are in the matrix.
 #[repr(C, align(64))]
 pub struct CpuState {

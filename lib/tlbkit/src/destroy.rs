@@ -5,7 +5,7 @@
 //! tells the kernel; the handshake is drawn in `leave.rs`. `ShotDown`: they are interrupted, and leave at once.
 
 use crate::addr::{CpuId, Stride};
-use crate::address_space::{AddressSpace, Destroyed, Translations};
+use crate::address_space::{AddressSpace, Destroyed, Generation, Translations};
 use crate::cpu_set::{AtomicCpuSet, each_cpu, split};
 use crate::cpu_state::Presence;
 use crate::hardware::{Hardware, IrqsOff};
@@ -130,10 +130,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let request = Request {
             space: space.id,
             token: space.token,
-            generation: space.generation(),
+            generation: Generation::NEVER,
             extent: Extent::Everything,
             stride: Stride::Page4K,
-            needs: Needs::TABLES.and(everyone),
+            needs: Needs::TABLES.with(everyone),
         };
         self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
     }

@@ -177,7 +177,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.end = self.end.max(last);
         self.stride = self.stride.min(stride);
         if scope == Scope::Global {
-            self.needs = self.needs.and(Needs::GLOBAL);
+            self.needs = self.needs.with(Needs::GLOBAL);
         }
     }
 
@@ -198,7 +198,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// A page-table page is among what is freed: what [`unmap_table`](Self::unmap_table) says for one that it keeps.
     #[inline]
     pub const fn tables_freed(&mut self) {
-        self.needs = self.needs.and(Needs::TABLES);
+        self.needs = self.needs.with(Needs::TABLES);
     }
 
     /// Mapped pages of the space: what a range rule of the feature `history` takes for active entries.

@@ -139,7 +139,7 @@ impl IrqsOff {
     }
 }
 
-/// Why an invalidation happened. Declared here so that the machine can attribute cost to it.
+/// What happened in the protocol: for counters, for traces, and for what a simulated machine charges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -223,6 +223,14 @@ pub trait Hardware {
 
     /// PAUSE in a loop that waits for another CPU.
     fn relax(&self);
+
+    /// How often a wait looks again whether it is over, with a [`relax`](Self::relax) before each look, until it
+    /// answers other CPUs by itself at each turn. Their interrupts are taken meanwhile, so few of these looks delay
+    /// nobody, and a wait that is over soon costs a fraction of the instructions. The default is none.
+    #[inline(always)]
+    fn glances(&self) -> u32 {
+        0
+    }
 
     /// Turns of such a loop after which [`late`](Self::late) is asked, again and again. The default is about a
     /// millisecond of PAUSE.

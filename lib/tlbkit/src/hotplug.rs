@@ -28,8 +28,8 @@ impl Tlb<'_> {
     /// # Panics
     /// If there is no such CPU.
     pub fn declare_stopped(&self, cpu: CpuId) {
-        // Release: as a CPU's own goodbye; partner is the Acquire in `shootdown`. Who still finds it there finds it
-        // absent.
+        // Release: as a CPU's own goodbye; partner is the Acquire in `others` of `ask.rs`. Who still finds it there
+        // finds it absent.
         self.online().remove(cpu, Ordering::Release);
         // Release: as a CPU's own goodbye; partner is the Acquire in `withdraw` and `first_asked`.
         self.cpus[cpu.0 as usize].presence.store(Presence::ABSENT.0, Ordering::Release);
@@ -72,7 +72,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.flush_all_and_globals(irqs);
         self.state.kernel_tag_stale.set(0);
         // An initiator may have found this CPU before its interrupts could arrive; the diagram is in `wait.rs`.
-        self.answer(irqs);
+        self.answer_in_a_wait(irqs);
     }
 
     /// Takes this CPU out: from now on nobody waits for it, and [`bring_up`](Self::bring_up) must come before it runs
@@ -82,12 +82,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.state.slots.reset(1);
         // Release: the CPU has left every space before it leaves the set; partner is whoever reads the set.
         self.tlb.online().remove(self.id, Ordering::Release);
-        self.answer(irqs);
+        self.answer_in_a_wait(irqs);
         // Release: no mailbox is read after it; partner is the Acquire in `withdraw`, diagram in `wait.rs`.
         self.set_presence(Presence::ABSENT, Ordering::Release);
     }
 
-    /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: a
+    /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: an
     /// initiator that sets its bit from here on may have left its hint already, and will not leave another. The answer
     /// that ends the return looks for them everywhere.
     pub(crate) fn forget_requests(&self) {

@@ -82,7 +82,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         reason: Reason,
     ) {
         if matches!(translations, Translations::OfSpace(_)) && self.tlb.is_trim_due(request.generation, request.needs) {
-            request.needs = request.needs.and(Needs::TRIM);
+            request.needs = request.needs.with(Needs::TRIM);
         }
         self.assert_here();
         self.assert_not_inside_another();

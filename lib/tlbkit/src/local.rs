@@ -19,6 +19,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// When it returns, this CPU uses no old translation that the request names, and walks no old table if it frees
     /// some. If the space does not run here nothing of it is flushed: the slot's generation is older than the
     /// space's, so whoever loads it next flushes.
+    #[inline(always)]
     pub(crate) fn flush_local(&self, request: &Request<'_>, irqs: &IrqsOff) {
         if request.space == SpaceId::KERNEL {
             return self.flush_kernel(request, irqs);
@@ -53,7 +54,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn catch_up(&self, presence: Presence, needs: Needs, irqs: &IrqsOff) {
         if presence.is_lazy() {
-            if needs.any_of(Needs::TABLES) {
+            // The kernel's own tables count as lazy, and are no space that could be left.
+            if presence != Presence::KERNEL && needs.any_of(Needs::TABLES) {
                 self.be_made_to_leave(irqs);
             }
             return;

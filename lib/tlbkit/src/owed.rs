@@ -57,10 +57,11 @@ impl Owed {
 
     /// The batch has been flushed.
     pub(crate) fn settle(&self, debts: Debts) {
-        let raised = |&(index, _): &(usize, _)| debts.0 & 1 << index != 0;
-        for (_, count) in self.0.iter().enumerate().filter(raised) {
+        let mut raised = debts.0;
+        while raised != 0 {
             // Release: the flush is over on every CPU; partner is the Acquire in `has`.
-            count.fetch_sub(1, Ordering::Release);
+            self.0[raised.trailing_zeros() as usize % COUNTS].fetch_sub(1, Ordering::Release);
+            raised &= raised - 1;
         }
     }
 

@@ -59,8 +59,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
 ///
 /// Waited for on any CPU, by [`wait`](Self::wait). Several can be outstanding, of one space or of many, and they can be
 /// waited for in any order. The space lives until then. One that is dropped keeps its frames for ever: a leak, not a
-/// use-after-free (INV-9).
-#[must_use = "a flush that is not waited for leaks its frames"]
+/// use-after-free (INV-9). What it owes stays as well: from then on a gather that names nothing flushes
+/// the whole space, in this space and in each sixty-fourth.
+#[must_use = "a flush that is not waited for leaks its frames, and has others flush in vain"]
 pub struct Pending<'s, S, F> {
     gather: TlbGather<'s, S, F>,
     ticket: Ticket,

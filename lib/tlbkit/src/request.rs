@@ -42,10 +42,10 @@ impl Needs {
     pub(crate) const EVERYONE: Self = Self(1 << 3);
 
     /// What asks others than those that use the space.
-    pub(crate) const OF_MORE: Self = Self::GLOBAL.and(Self::TRIM).and(Self::EVERYONE);
+    pub(crate) const OF_MORE: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);
 
     #[inline(always)]
-    pub(crate) const fn and(self, more: Self) -> Self {
+    pub(crate) const fn with(self, more: Self) -> Self {
         Self(self.0 | more.0)
     }
 
@@ -241,7 +241,7 @@ mod tests {
                     generation: Generation(1 << 60),
                     extent,
                     stride: Stride::Page2M,
-                    needs: Needs::GLOBAL.and(Needs::TRIM),
+                    needs: Needs::GLOBAL.with(Needs::TRIM),
                 };
                 mailbox.post(&request, InUse::FirstAlone);
                 let mut room = Room::new();

@@ -115,17 +115,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.state.turns[slot].store(turn.wrapping_add(1), Ordering::Release);
     }
 
-    /// Writes `request` into this CPU's mailbox `slot`, which is free.
-    #[inline(always)]
-    pub(crate) fn post(&self, slot: usize, request: &Request<'_>) {
-        if slot == 0 {
-            self.state.first.mailbox().post(request, self.in_use());
-        } else {
-            self.post_anywhere(slot, request);
-        }
-    }
-
-    /// The same out of line, for requests that are not common.
+    /// Writes `request` into this CPU's mailbox `slot`, which is free. Out of line, for requests that are not common.
     #[inline(never)]
     pub(crate) fn post_anywhere(&self, slot: usize, request: &Request<'_>) {
         let (first, in_use) = (self.state.first.mailbox(), self.in_use());

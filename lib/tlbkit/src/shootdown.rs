@@ -17,6 +17,8 @@
 //! finds nothing does no harm (C-56, C-63). Which mailbox is free, and how a hint leads to the right one, is in
 //! `ring.rs`.
 
+use core::slice;
+
 use crate::addr::{Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation, Translations};
 use crate::cpu_state::Presence;
@@ -60,7 +62,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             Translations::OfSpace(space) => {
                 request.generation = space.advance();
                 if self.tlb.is_trim_due(request.generation, request.needs) {
-                    request.needs = request.needs.and(Needs::TRIM);
+                    request.needs = request.needs.with(Needs::TRIM);
                 }
                 // The common case, a program on one CPU: it asks nobody.
                 if self.is_alone_with(space, request.needs) {
@@ -87,15 +89,39 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     ) {
         // From here until it is 0 again a handler that flushes would take the same mailbox.
         self.state.is_waiting.set(1);
-        let slot = self.free_slot().unwrap_or_else(|| self.wait_for_slot());
+        let is_alone = self.state.issued.get() == 0;
+        let slot = if is_alone { 0 } else { self.find_free_slot().unwrap_or_else(|| self.wait_for_slot()) };
         let began = self.before_asking(request);
-        let asked = self.ask(slot, translations, request);
-        self.after_asking(request, reason, asked.count, began);
-        if asked.count != 0 {
-            self.wait(slot, asked);
+        if is_alone && let Some((of_outbox, count)) = self.ask(translations, request) {
+            self.after_asking(request, reason, count, began);
+            if count != 0 {
+                self.wait(0, 0, slice::from_ref(of_outbox));
+            }
+        } else {
+            self.flush_after(slot, translations, request, reason, began);
         }
         self.state.is_waiting.set(0);
         self.hardware.event(Event::FlushEnd);
+    }
+
+    /// The same from the asking on, by mailbox `slot`, for any number of CPUs and any request.
+    #[inline(never)]
+    fn flush_after(
+        &self,
+        slot: usize,
+        translations: Translations<'_, H::Set>,
+        request: &Request<'_>,
+        reason: Reason,
+        began: u64,
+    ) {
+        let asked = self.ask_any(slot, translations, request);
+        if !self.has_flag(flag::LOCAL_FIRST) {
+            self.flush_here(request);
+        }
+        self.count(request, reason, asked.count, began);
+        if asked.count != 0 {
+            self.wait(slot, asked.start, asked.words);
+        }
     }
 
     /// What an initiator does before it asks: the flush here, under some policies. When it began, for
@@ -168,18 +194,19 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         tables: Tables,
         why: Reason,
     ) {
-        let needs = if tables == Tables::Freed { Needs::TABLES } else { Needs::NOTHING };
-        let request = Request { needs, ..self.request_of(space, va, pages, stride) };
+        let request = Request { needs: tables.needs(), ..self.request_of(space, va, pages, stride) };
         self.shootdown(Translations::OfSpace(space), request, why);
     }
 
     /// Flushes as [`flush_range`](Self::flush_range) does, with interrupts on or off and under any lock, if no other
     /// CPU must be told; it tells none and waits for none. For a space that this CPU alone uses, such as one through
-    /// which it patches code.
+    /// which it patches code. With [`Tables::Freed`] a CPU that holds the space lazily counts as one that must be told.
     ///
     /// # Errors
     /// If another CPU must be told: this one has flushed, and that one may still use what was revoked until a
-    /// [`flush_range`](Self::flush_range) of it returns.
+    /// [`flush_range`](Self::flush_range) of it returns. A CPU that used the space before and is just between two
+    /// others counts as one that must be told: it may be on its way to this space. A caller that knows that nobody else
+    /// can switch to the space meanwhile may take this error for success.
     ///
     /// # Panics
     /// If called while this CPU waits for another flush.
@@ -189,14 +216,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         va: VirtAddr,
         pages: u32,
         stride: Stride,
+        tables: Tables,
     ) -> Result<(), OthersMustFlush> {
-        let mut request = self.request_of(space, va, pages, stride);
+        let needs = tables.needs();
+        let mut request = Request { needs, ..self.request_of(space, va, pages, stride) };
         if self.announce(Translations::OfSpace(space), &mut request) == Others::None {
             return Ok(());
         }
         self.flush_here(&request);
         self.hardware.event(Event::FlushEnd);
-        request.needs = Needs::NOTHING; // whoever is only to leave the set need not be told
+        request.needs = needs; // whoever is only to leave the set need not be told
         if self.would_ask(space, &request) { Err(OthersMustFlush) } else { Ok(()) }
     }
 
@@ -223,6 +252,16 @@ pub enum Tables {
     /// Some were taken out, and are freed after the flush: CPUs that hold the space lazily are asked as well (C-20),
     /// and when it returns none of them walks such a page.
     Freed,
+}
+
+impl Tables {
+    #[inline(always)]
+    const fn needs(self) -> Needs {
+        match self {
+            Self::Kept => Needs::NOTHING,
+            Self::Freed => Needs::TABLES,
+        }
+    }
 }
 
 /// Other CPUs must flush before what was revoked is gone: what

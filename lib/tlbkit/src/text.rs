@@ -80,14 +80,16 @@ impl fmt::Display for TextError<'_> {
                 write!(f, "no policy {name}: there are ")?;
                 list(f, PRESETS.iter().map(|preset| preset.name))
             }
-            Self::NoPair(word) => write!(f, "{word} is no KEY=VALUE"),
+            Self::NoPair(word) => write!(f, "{word} is no KEY=VALUE, such as lazy=off"),
             Self::NoKey(name) => {
                 write!(f, "no setting {name}: there are ")?;
                 list(f, KEYS.iter().map(|key| key.name))
             }
             Self::BadValue(key, value) => write!(f, "{}={value}: must be {}", key.name, key.values),
             Self::NoCeiling => f.write_str("compare: there is no ceiling to compare with; set it before"),
-            Self::NeedsHistory(name) => write!(f, "{name}: this build leaves out what older kernels did"),
+            Self::NeedsHistory(name) => {
+                write!(f, "{name}: this build leaves out what older kernels did: build with `history`")
+            }
         }
     }
 }

@@ -63,7 +63,8 @@ pub struct Tlb<'k> {
 }
 
 impl<'k> Tlb<'k> {
-    /// Words of zeros that [`Tlb::new`] needs for `cpus` CPUs.
+    /// Words of zeros that [`Tlb::new`] needs for `cpus` CPUs. Let them begin a cache line: then no two CPUs share a
+    /// line of what others write.
     #[must_use]
     pub const fn matrix_words(cpus: usize) -> usize {
         RequestMatrix::words(cpus)

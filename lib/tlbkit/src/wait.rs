@@ -30,6 +30,9 @@
 //! So [`Cpu::bring_up`] ends the old requests first, in every mailbox: it asks again, for the initiator may have
 //! stopped before its hint or its interrupt, and waits.
 //!
+//! Where the kernel says so ([`Hardware::glances`]), a wait begins with looks at the outbox alone. Interrupts are on
+//! then, so the handler answers what others ask; and the looks are bounded, so INV-7 does not depend on that.
+//!
 //! A wait is never silent. After [`Hardware::patience_turns`] it asks those who are late again, unless the kernel says
 //! otherwise, so a lost interrupt costs time and nothing else. After [`Hardware::patience_rounds`] of that it names
 //! them to [`Hardware::unanswered`], which panics unless the kernel does something better.
@@ -38,7 +41,7 @@ use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, Missing, first_cpu};
 use crate::hardware::{Event, Hardware, Late};
 use crate::request::RING;
-use crate::ring::{Asked, Responders};
+use crate::ring::Asked;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tlb::Cpu;
 
@@ -51,14 +54,15 @@ struct Waited {
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Waits until all `responders`, who were asked by mailbox `slot`, have answered; answers others meanwhile.
+    /// Waits until all that were asked by mailbox `slot` have answered: those in `words` of its outbox, the first of
+    /// these at `start`. Answers others meanwhile.
     ///
     /// # Panics
     /// If interrupts are off (INV-7).
     #[inline(always)]
-    pub(crate) fn wait(&self, slot: usize, responders: Responders<'_>) {
+    pub(crate) fn wait(&self, slot: usize, start: usize, words: &[AtomicU64]) {
         self.assert_may_wait();
-        self.wait_until_empty(slot, responders.start, responders.words);
+        self.wait_until_empty(slot, start, words);
         self.assert_here();
     }
 
@@ -74,7 +78,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let mut waited = Waited::default();
         for (word, index) in words.iter().zip(start..) {
             // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
-            let late = word.load(Ordering::Acquire);
+            let mut late = word.load(Ordering::Acquire);
+            for _ in 0..self.hardware.glances() {
+                if late == 0 {
+                    break;
+                }
+                self.hardware.relax();
+                late = word.load(Ordering::Acquire); // Acquire: as above
+            }
             if late != 0 {
                 self.wait_for_late(slot, index, word, late, &mut waited);
             }
@@ -86,18 +97,24 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn wait_for_late(&self, slot: usize, index: usize, word: &AtomicU64, mut late: u64, waited: &mut Waited) {
         while late != 0 {
-            self.wait_a_turn(first_cpu(index, late), waited, self.missing(), || self.face_late(slot));
+            self.wait_a_turn(first_cpu(index, late), waited, || self.missing(), || self.face_late(slot));
             // Acquire: as in `wait_until_empty`.
             late = word.load(Ordering::Acquire);
         }
     }
 
-    /// One turn of a wait for `late` and perhaps others, all of them among `missing`; `face_late` is called when the
-    /// kernel's patience is over.
+    /// One turn of a wait for `late` and perhaps others, all of them among those that `missing` names; `face_late` is
+    /// called when the kernel's patience is over.
     #[inline(always)]
-    fn wait_a_turn(&self, late: CpuId, waited: &mut Waited, missing: Missing<'_>, face_late: impl Fn()) {
+    fn wait_a_turn<'a>(
+        &self,
+        late: CpuId,
+        waited: &mut Waited,
+        missing: impl Fn() -> Missing<'a>,
+        face_late: impl Fn(),
+    ) {
         self.hardware.event(Event::Waiting(late));
-        self.hardware.with_irqs_off(|irqs| self.answer(irqs));
+        self.hardware.with_irqs_off(|irqs| self.answer_in_a_wait(irqs));
         self.hardware.relax();
         waited.turns += 1;
         if waited.turns >= self.hardware.patience_turns() {
@@ -105,7 +122,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             face_late();
             if waited.rounds >= self.hardware.patience_rounds() {
                 waited.rounds = 0;
-                self.report(missing);
+                self.report(missing());
             }
         }
     }
@@ -132,7 +149,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.state.is_waiting.set(1);
         let mut waited = Waited::default();
         while let Some(late) = self.first_missing(asked) {
-            let missing = Missing { first: self.outbox_of(asked), others: &[] };
+            let missing = || Missing { first: self.outbox_of(asked), others: &[] };
             self.wait_a_turn(late, &mut waited, missing, || self.face_late_elsewhere(asked));
         }
         if asked.cpu == self.id {
@@ -163,7 +180,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.missing().each(|cpu| late = Some(cpu));
             let Some(late) = late else { continue };
             let face_late = || (0..RING).for_each(|slot| self.face_late(slot));
-            self.wait_a_turn(late, &mut waited, self.missing(), face_late);
+            self.wait_a_turn(late, &mut waited, || self.missing(), face_late);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::process_table::{self, Process};
 /// A process with an empty space.
 pub(crate) fn begin() -> &'static Process {
     process_table::take_unreferenced(|process| {
-        process.vm().reclaim(&machine::cpu(), &Ram);
+        process.vm().reclaim(&Ram);
         process.give_back();
     });
     process_table::take(|token, set| {

@@ -8,6 +8,6 @@ use tlbkit_fuzz::read_trace;
 use tlbkit_trace::PerfReader;
 
 fuzz_target!(|bytes: &[u8]| {
-    read_trace(PerfReader::from_file(Cursor::new(bytes)));
-    read_trace(PerfReader::from_pipe(bytes));
+    read_trace(|| PerfReader::from_file(Cursor::new(bytes.to_vec())));
+    read_trace(|| PerfReader::from_pipe(Cursor::new(bytes.to_vec())));
 });

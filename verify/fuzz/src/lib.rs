@@ -2,7 +2,8 @@
 
 pub mod program;
 
-use tlbkit_trace::{Error, Source, Summary};
+use tlbkit_replay::Paging;
+use tlbkit_trace::{Blame, Error, Source, Summary};
 
 /// Bad input is answered by one line. An input that has line breaks may show them where it is quoted.
 ///
@@ -13,12 +14,18 @@ pub fn must_be_one_line(input: &str, message: &str) {
     assert!(is_one_line || input.contains(char::is_control), "an answer of more than one line: {message:?}");
 }
 
-/// Reads a trace to its end, or to where it cannot be understood, and counts what is in it.
-pub fn read_trace(source: Result<impl Source, Error>) {
-    let Ok(mut source) = source else { return };
-    let mut summary = Summary::default();
+/// Reads the trace that `open` opens to its end, or to where it cannot be understood: counts what is in it, says who
+/// flushes why, and deduces what a kernel had to do.
+pub fn read_trace<S: Source + 'static>(open: impl Fn() -> Result<S, Error>) {
+    let Ok(mut source) = open() else { return };
+    let (mut summary, mut blame) = (Summary::default(), Blame::default());
     while let Ok(Some(event)) = source.next_event() {
         summary.add(&event, source.names());
+        blame.add(&event, source.names());
     }
-    let _shown = (summary.to_string(), source.health().to_string());
+    let _shown = (summary.to_string(), source.health().to_string(), blame.rows(), blame.cpu_ns());
+    let boxed = || open().map(|source| Box::new(source) as Box<dyn Source>);
+    for paging in [Paging::AsRecorded, Paging::Huge] {
+        let _deduced = tlbkit_replay::read(boxed, paging);
+    }
 }

@@ -11,8 +11,8 @@
 //!
 //! One seed, one run, the same bytes on any host: no host address and no order of a hash map decides anything.
 //!
-//! What is left out: instruction fetches (they share the entries of loads here), 1 GiB pages, nested paging, protection
-//! keys, SMEP and SMAP; and what a compiler may reorder: fences that x86-64 does not need are proven by loom, not here.
+//! What is left out: instruction fetches (they share the entries of loads here), nested paging, protection keys, SMEP
+//! and SMAP; and what a compiler may reorder: fences that x86-64 does not need are proven by loom, not here.
 #![deny(unsafe_code)]
 
 pub mod bare;

@@ -8,7 +8,7 @@ struct tlbkit_machine machine;
 struct tlbkit_space spaces[SPACES];
 
 static struct tlbkit_cpu_state states[CPUS];
-static uint64_t matrix[TLBKIT_MATRIX_WORDS(CPUS)], sets[SPACES][TLBKIT_SET_WORDS(CPUS)];
+static uint64_t matrix[TLBKIT_MATRIX_WORDS(CPUS)] TLBKIT_ALIGNED(64), sets[SPACES][TLBKIT_SET_WORDS(CPUS)];
 static bool are_irqs_on = true;
 
 void must(enum tlbkit_status status) {

@@ -1,6 +1,9 @@
 //! The functions of the kernel's that are hot, and how they are reached: by the table, which any archive takes; by
-//! names (`linked`); or, with `x86` as well, as instructions in their places.
+//! names (`linked`); or as instructions in their places, all of them (`x86` as well) or those of the interrupt flag
+//! (`flags`).
 
+#[cfg(all(feature = "linked", any(feature = "x86", feature = "flags")))]
+mod flags;
 #[cfg(all(feature = "linked", feature = "x86"))]
 mod inlined;
 #[cfg(feature = "linked")]

@@ -9,6 +9,10 @@ unsafe extern "C" {
     fn tlbkit_k_invlpg(va: u64);
     fn tlbkit_k_invpcid(kind: u32, pcid: u32, va: u64);
     fn tlbkit_k_toggle_pge();
+}
+
+#[cfg(not(feature = "flags"))]
+unsafe extern "C" {
     fn tlbkit_k_relax();
     fn tlbkit_k_irqs_enabled() -> bool;
     fn tlbkit_k_irqs_save() -> u64;
@@ -41,6 +45,10 @@ impl Hot {
         invlpg(va: u64) = tlbkit_k_invlpg;
         invpcid(kind: u32, pcid: u32, va: u64) = tlbkit_k_invpcid;
         toggle_pge() = tlbkit_k_toggle_pge;
+    }
+
+    #[cfg(not(feature = "flags"))]
+    calls! {
         relax() = tlbkit_k_relax;
         irqs_enabled() -> bool = tlbkit_k_irqs_enabled;
         irqs_save() -> u64 = tlbkit_k_irqs_save;

@@ -108,6 +108,23 @@ static void freed_tables_reach_lazy_cpus(void) {
     table = &hardware;
 }
 
+// With interrupts off nobody can be told: it says that a lazy CPU must be, if a table is freed, and only then.
+static void freed_tables_are_not_flushed_alone(void) {
+    const uint32_t page = TLBKIT_STRIDE_PAGE4K, table_too = page | TLBKIT_FLUSH_TABLES_FREED;
+    preset = "tables alone";
+    machine_begin(NULL);
+    switch_to(0, &space_a);
+    switch_to(2, &space_a);
+    go_idle(2);
+    irqs_on[0] = false;
+    OK(tlbkit_flush_range_alone(&machine, 0, &space_a, USER_VA, 1, page));
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, page, TLBKIT_REASON_FREE_TABLE));
+    CHECK(tlbkit_flush_range_alone(&machine, 0, &space_a, USER_VA, 1, table_too) == TLBKIT_STATUS_IRQS_OFF);
+    CHECK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, table_too, TLBKIT_REASON_FREE_TABLE) ==
+          TLBKIT_STATUS_IRQS_OFF);
+    irqs_on[0] = true;
+}
+
 // Kernel tables that are freed: paths to them go, so it is not page by page.
 static void freed_kernel_tables_drop_all(void) {
     all_run_a("tlbkit");
@@ -157,6 +174,29 @@ static void interrupts_may_be_off_if_nobody_must_be_told(void) {
     CHECK(interrupts[1] == 1);
 }
 
+// A gather too, while one CPU is online, as at boot: there is nobody to wait for.
+static void interrupts_may_be_off_while_one_cpu_is_online(void) {
+    preset = "one online";
+    machine_begin(NULL);
+    switch_to(0, &space_a);
+    for (uint32_t cpu = 1; cpu < CPUS; cpu++) {
+        irqs_on[cpu] = false;
+        OK(tlbkit_offline(&machine, cpu));
+    }
+    CHECK(touch(0, 1) == 2001);
+    set_page(&space_a, 1, FOREIGN);
+    irqs_on[0] = false;
+    struct tlbkit_gather gather;
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, NULL));
+    OK(tlbkit_gather_range(&gather, 0, USER_VA + PAGE, 1, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_FORK));
+    OK(tlbkit_bring_up(&machine, 1));
+    CHECK(tlbkit_gather_finish(&gather, 0) == TLBKIT_STATUS_IRQS_OFF);
+    OK(tlbkit_offline(&machine, 1));
+    OK(tlbkit_gather_finish(&gather, 0));
+    CHECK(touch(0, 1) == FOREIGN);
+    irqs_on[0] = true;
+}
+
 // On one CPU alone, with and without isolation: others keep what they hold.
 static void one_cpu_drops(const char *policy) {
     all_run_a(policy);
@@ -188,9 +228,11 @@ void flush_everything(void) {
     everything_goes_if_it_is_said();
     the_stride_says_how_far_apart_pages_are();
     freed_tables_reach_lazy_cpus();
+    freed_tables_are_not_flushed_alone();
     freed_kernel_tables_drop_all();
     a_span_is_five_hundred_and_twelve_gib();
     interrupts_may_be_off_if_nobody_must_be_told();
+    interrupts_may_be_off_while_one_cpu_is_online();
     one_cpu_drops(NULL);
     one_cpu_drops("tlbkit:pti=on");
 }

@@ -31,6 +31,8 @@ pub(crate) struct TestMemory {
     pub(crate) judge: RefCell<Option<Judge>>,
     pub(crate) log: RefCell<Vec<Event>>,
     pub(crate) is_low: Cell<bool>,
+    /// Pages that a load's fault maps; none for one.
+    pub(crate) around: Cell<Option<u64>>,
     /// Frames left; none for no limit.
     pub(crate) left: Cell<Option<u32>>,
     /// What another CPU does, once, while this one fetches a frame for data.
@@ -170,5 +172,9 @@ impl Memory for TestMemory {
 
     fn zero_page(&self) -> PhysAddr {
         PhysAddr(0x1000)
+    }
+
+    fn fault_around(&self) -> u64 {
+        self.around.get().unwrap_or(1)
     }
 }

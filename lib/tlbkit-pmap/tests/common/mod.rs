@@ -115,7 +115,7 @@ impl Machine {
         if vm.destroy(&self.cpu(n), self.mem) == Destroyed::WhenUnreferenced {
             self.cpus.iter().for_each(|cpu| cpu.with_irqs_off(|irqs| self.cpu(cpu.id).load_kernel(irqs)));
             assert_eq!(self.last_lazy.borrow_mut().pop(), Some(vm.space().token()));
-            vm.reclaim(&self.cpu(n), self.mem);
+            vm.reclaim(self.mem);
         }
     }
 
@@ -216,6 +216,12 @@ impl TestCpu {
             self.interrupts.set(self.interrupts.get() + 1);
             self.with_irqs_off(|irqs| self.machine().cpu(self.id).answer(irqs));
         }
+    }
+
+    /// True if it may still use a translation of 2 MiB for `va`.
+    pub(crate) fn holds_large(&self, va: u64) -> bool {
+        let hit = self.tlb.borrow().hit(self.current_tag().pcid(), VirtAddr(va)).copied();
+        hit.is_some_and(|(held, _)| held.stride == Stride::Page2M)
     }
 
     fn translate(&self, mem: &TestMemory, va: u64, access: Access) -> Option<PhysAddr> {

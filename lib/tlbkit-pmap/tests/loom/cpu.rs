@@ -63,7 +63,7 @@ impl Cpu {
     /// Frees the space if the protocol has said that nobody holds it any more.
     fn reclaim_if_last(&self) {
         if self.core().was_last.take() {
-            self.machine.vm.reclaim(&self.protocol(), self.machine.mem);
+            self.machine.vm.reclaim(self.machine.mem);
             self.machine.is_ended.set(true);
         }
     }

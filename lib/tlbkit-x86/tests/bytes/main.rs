@@ -168,7 +168,9 @@ fn an_xapic_command_waits_for_the_one_before_with_interrupts_off() {
 
 #[test]
 fn interrupts_are_looked_at_before_they_are_disabled_and_enabled_only_under_a_condition() {
-    assert_eq!(notable(&code(probes::are_enabled())), [Mnemonic::Pushfq]);
+    for asked in [probes::are_enabled(), probes::irqs_enabled()] {
+        assert_eq!(notable(&code(asked)), [Mnemonic::Pushfq], "{}", asked.0);
+    }
     assert_eq!(notable(&code(probes::save_and_disable())), [Mnemonic::Pushfq, Mnemonic::Cli]);
     let restore = code(probes::restore());
     assert_eq!(notable(&restore), [Mnemonic::Sti]);

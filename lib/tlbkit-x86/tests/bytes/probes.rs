@@ -1,11 +1,28 @@
 //! Functions of one wrapper each, as a kernel would call them: what the compiler makes of these is looked at.
 
-use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
+use tlbkit::sync::AtomicU64;
+use tlbkit::{AddressSpace, CpuId, Cr3, Hardware, Invpcid, Pcid, SpaceToken, VirtAddr};
 use tlbkit_x86::interrupts::{self, Interrupts};
-use tlbkit_x86::{Apic, Descriptor, Destination, Identity};
+use tlbkit_x86::{Apic, Descriptor, Destination, Identity, Kernel, X86Cpu};
 
 /// A name and the function that has it.
 pub(crate) type Probe = (&'static str, usize);
+
+/// A kernel of which nothing is asked.
+pub(crate) struct Nobody;
+
+impl Kernel for Nobody {
+    type Set = &'static [AtomicU64];
+    type Token = SpaceToken;
+
+    fn with_space_of<R>(&self, _token: SpaceToken, _f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
+        unreachable!("no test calls it")
+    }
+
+    fn apic_id(&self, _cpu: CpuId) -> u32 {
+        unreachable!("no test calls it")
+    }
+}
 
 /// Defines functions that keep their names, and a constant for each.
 macro_rules! probes {
@@ -44,6 +61,7 @@ probes! {
     enable = tlbkit_probe_enable() { interrupts::enable() }
     enable_and_halt = tlbkit_probe_enable_and_halt() { interrupts::enable_and_halt() }
     are_enabled = tlbkit_probe_are_enabled() -> bool { interrupts::are_enabled() }
+    irqs_enabled = tlbkit_probe_irqs_enabled(cpu: &X86Cpu<'static, Nobody>) -> bool { cpu.irqs_enabled() }
     save_and_disable = tlbkit_probe_save_and_disable() -> u8 { interrupts::save_and_disable() as u8 }
     restore = tlbkit_probe_restore(before: u8) {
         interrupts::restore(if before == 1 { Interrupts::Enabled } else { Interrupts::Disabled })

@@ -2,8 +2,10 @@
 //!
 //! `cargo bench -p tlbkit` prints a table. For the instructions it runs itself under `valgrind --tool=callgrind`, which
 //! counts the same on every host for the same compiler; without valgrind that column says why it is empty. The last
-//! column is Linux 7.3 in its leanest build, counted on its own objects (README, "How fast").
+//! column is Linux 7.3 in its leanest build, counted on its own objects (README, "How fast"). `cargo bench -p tlbkit --
+//! lines` prints the cache lines that each path touches instead, by lackey.
 
+mod lines;
 mod machine;
 mod measure;
 
@@ -37,6 +39,9 @@ const LINUX_D: [Option<u32>; 20] = [
 
 fn main() {
     let paths = paths();
+    if std::env::args().any(|argument| argument == "lines") {
+        return lines::run(&paths);
+    }
     let linux: Vec<_> = LINUX_D.into_iter().chain(std::iter::repeat(None)).take(paths.len()).collect();
     measure::run(&paths, &linux);
 }

@@ -55,6 +55,10 @@ impl Path {
         self
     }
 
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
     fn run(&self, part: Part, n: u64) {
         let bench = Bench::new(self.policy);
         match (part, &self.rest_setup) {
@@ -85,7 +89,7 @@ enum Part {
     Rest,
 }
 
-const ENV: &str = "TLBKIT_BENCH_PATH";
+pub(crate) const ENV: &str = "TLBKIT_BENCH_PATH";
 
 pub(crate) fn run(paths: &[Path], linux: &[Option<u32>]) {
     if let Ok(spec) = std::env::var(ENV) {

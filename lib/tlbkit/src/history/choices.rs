@@ -141,7 +141,7 @@ impl History {
     }
 }
 
-/// The choices as bits, above those of `cpu_state.rs`.
+/// The choices as bits, above those of `tlb.rs`.
 pub(crate) mod flag {
     /// Lazy references are counted.
     pub(crate) const COUNTED: u32 = 1 << 16;

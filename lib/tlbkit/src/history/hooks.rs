@@ -23,7 +23,7 @@ impl<'k> Tlb<'k> {
     /// CPUs that run the kernel's own tables; written only under [`KernelSet::Written`](crate::KernelSet), never read.
     #[must_use]
     pub fn kernel_set(&self) -> AtomicCpuSet<'k> {
-        self.matrix.row(self.cpus.len() + 1)
+        self.matrix.row(1)
     }
 }
 

@@ -98,15 +98,17 @@ fn c_75_what_others_did_before_a_batch_is_over_for_who_finds_nothing_owed() {
     );
 }
 
-/// The entry is found gone before the batch's flush, or in its midst, or after it.
+/// The entry is found gone before the batch's flush, or in its midst, or after it; a wait ends at once, or by a glance.
 #[test]
 fn c_75_an_entry_that_is_found_gone_is_flushed() {
-    check(
-        Setup::default(),
-        |[cpu, _]| {
-            cpu.switch(1);
-            cpu.access(0);
-        },
-        [evict_for_another, find_it_gone],
-    );
+    for glances in 0..2 {
+        check(
+            Setup { glances, ..Setup::default() },
+            |[cpu, _]| {
+                cpu.switch(1);
+                cpu.access(0);
+            },
+            [evict_for_another, find_it_gone],
+        );
+    }
 }

@@ -9,6 +9,10 @@ use tlbkit::{Cr3, Features, Pcid, PhysAddr};
 
 use crate::memory::KERNEL;
 
+/// Turns in which a waiting CPU looks again at once, as a real one does; then it sleeps until something has happened,
+/// so that waiting for ever is a deadlock that loom reports.
+pub(crate) const WAKEFUL_TURNS: u32 = 2;
+
 /// One translation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {

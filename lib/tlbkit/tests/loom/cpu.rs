@@ -12,14 +12,10 @@ use tlbkit::{
     Scope, SpaceToken, Stride, TlbBatch, TlbGather, Translations, VirtAddr,
 };
 
-use crate::core::{Core, Entry};
+use crate::core::{Core, Entry, WAKEFUL_TURNS};
 use crate::issued::{Issued, Set};
 use crate::machine::{Machine, table_of};
 use crate::memory::{KERNEL, address, page_of};
-
-/// Turns in which a waiting CPU looks again at once, as a real one does; then it sleeps until something has happened,
-/// so that waiting for ever is a deadlock that loom reports.
-const WAKEFUL_TURNS: u32 = 2;
 
 /// A CPU; a thread of loom holds it.
 pub(crate) struct Cpu {
@@ -352,6 +348,10 @@ impl Hardware for Cpu {
             self.sleep();
         }
         core.heard.set(machine.announcements.get());
+    }
+
+    fn glances(&self) -> u32 {
+        self.machine.setup.glances
     }
 
     fn patience_turns(&self) -> u32 {

@@ -35,13 +35,15 @@ pub(crate) struct Setup {
     pub(crate) kernel_pages: usize,
     /// What a CPU does at each turn of waiting about those that it waits for.
     pub(crate) late: Late,
+    /// How often a wait only looks before it answers others.
+    pub(crate) glances: u32,
     /// Most switches, in one execution, away from a CPU that could go on: what bounds the exploration.
     pub(crate) preemptions: usize,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { policy: POLICY, spaces: 1, pages: 1, kernel_pages: 0, late: Late::Wait, preemptions: 3 }
+        Self { policy: POLICY, spaces: 1, pages: 1, kernel_pages: 0, late: Late::Wait, glances: 0, preemptions: 3 }
     }
 }
 

@@ -14,6 +14,16 @@ fn inv_6_what_the_target_did_is_over_when_the_flush_returns() {
     );
 }
 
+/// The wait ends by a look that answers nobody.
+#[test]
+fn inv_6_what_the_target_did_is_over_when_a_glance_ends_the_wait() {
+    check(
+        Setup { glances: 1, ..Setup::default() },
+        |[_, cpu]| cpu.switch(1),
+        [|cpu| cpu.unmap(1, &[0]), |cpu| (0..2).for_each(|_| cpu.access(0))],
+    );
+}
+
 /// Each finds the other's hint while it waits, before the interrupt comes or after.
 #[test]
 fn inv_7_two_senders_answer_each_other() {

@@ -89,7 +89,7 @@ fn what_is_wrong_is_said_with_the_key_the_value_and_what_is_allowed() {
             with-tables/N for both",
         ),
         ("xnu:ceiling=262145", "ceiling=262145: must be 0 to 262144 pages; 0 for always everything"),
-        ("xnu:pcid", "pcid is no KEY=VALUE"),
+        ("xnu:pcid", "pcid is no KEY=VALUE, such as lazy=off"),
     ] {
         assert_eq!(Policy::parse(text).unwrap_err().to_string(), line);
     }

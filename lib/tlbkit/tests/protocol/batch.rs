@@ -88,6 +88,23 @@ fn inv_5_a_lazy_cpu_is_left_alone_unless_a_table_is_freed() {
     }
 }
 
+/// The kernel's own tables count as lazy, and are no space that a batch could make this CPU leave.
+#[test]
+fn a_cpu_on_the_kernels_tables_leaves_nothing_for_a_batch() {
+    let world = world(2);
+    world.load_kernel(0);
+    let mut batch = Batch::new(Vec::new());
+    let page = world.memory.borrow_mut().unhook(Owner::Space(1), USER).unwrap();
+    batch.unmap(&world.cpu(0), world.at(1), page.stamp);
+    let page = world.memory.borrow_mut().unhook(Owner::Space(1), USER + 4096).unwrap();
+    batch.unmap(&world.cpu(0), world.at(1), page.stamp);
+    let table = world.memory.borrow_mut().unhook_table(Owner::Space(1), USER).unwrap();
+    batch.unmap_table(&world.cpu(0), world.at(1), table);
+    world.forget_logs();
+    finish(world, batch);
+    assert!(!world.log(0).iter().any(|did| matches!(did, Did::Event(Event::LazyLeft(_)))), "it holds no space");
+}
+
 #[test]
 fn a_cpu_that_has_caught_up_by_itself_flushes_once() {
     let world = world(2);
@@ -195,4 +212,29 @@ fn a_batch_that_names_a_space_twice_owes_to_it_once_and_to_no_other() {
     world.forget_logs();
     unmap_nothing(world, 0, 1);
     assert!(world.log(0).is_empty(), "nothing is owed any more");
+}
+
+#[test]
+fn a_batch_is_used_again_and_owes_and_holds_only_what_was_named_since() {
+    let world = world(3);
+    let mut batch = Batch::new(Vec::new());
+    for space in [1, 2] {
+        evict(world, &mut batch, &[space]);
+        world.enter_kernel(0);
+        let mut freed = Vec::new();
+        batch.flush_and_reuse(&world.cpu(0), Reason::Migrate, |frames| freed.append(frames));
+        assert!(batch.is_empty());
+        assert_eq!(
+            (freed.len(), interrupted(&world.log(0))),
+            (1, vec![space as u32]),
+            "the other space was named before"
+        );
+        world.memory.borrow_mut().free(&freed);
+        world.audit();
+        world.forget_logs();
+    }
+    unmap_nothing(world, 1, 1);
+    assert!(!is_flushed_whole(world, 1), "nothing is owed any more");
+    finish(world, batch);
+    assert!(interrupted(&world.log(0)).is_empty(), "nothing was named, nothing is held");
 }

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuState, IrqsOff, Late, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride, Tlb,
-    TlbBatch, VirtAddr,
+    AddressSpace, Cpu, CpuId, CpuState, IrqsOff, Late, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride, Tables,
+    Tlb, TlbBatch, VirtAddr,
 };
 
 use crate::machine::{Core, Delivery, KERNEL, Owner, USER, World};
@@ -57,7 +57,7 @@ const CALLS: &[Call] = &[
     ("destroy", |world, cpu, _| _ = cpu.destroy(world.at(0))),
     ("destroy_later", |world, cpu, _| _ = cpu.destroy_later(world.at(0))),
     ("flush_range_alone", |world, cpu, _| {
-        _ = cpu.flush_range_alone(world.at(0), VirtAddr(USER), 1, Stride::Page4K);
+        _ = cpu.flush_range_alone(world.at(0), VirtAddr(USER), 1, Stride::Page4K, Tables::Kept);
     }),
     ("flush_kernel_on_this_cpu", |_, cpu, _| cpu.flush_kernel_on_this_cpu(VirtAddr(KERNEL), 1, Stride::Page4K)),
     ("flush_loaded_on_this_cpu", |_, cpu, _| cpu.flush_loaded_on_this_cpu()),

@@ -1,7 +1,10 @@
 //! A flush of this CPU alone: for entries that allow more than it remembers. It tells nobody and promises nothing of
 //! others.
 
-use tlbkit::{Cr3, Features, Invpcid, Isolation, OthersMustFlush, Policy, Stride, UserFlush, VirtAddr};
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tlbkit::{Cr3, Features, Invpcid, Isolation, OthersMustFlush, Policy, Reason, Stride, Tables, UserFlush, VirtAddr};
 
 use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World, cr3s, interrupted, invlpgs};
 
@@ -52,12 +55,32 @@ fn both_halves_forget_by_invpcid_or_on_the_way_out() {
     }
 }
 
+fn flush_alone(world: &'static World, space: usize, tables: Tables) -> Result<(), OthersMustFlush> {
+    world.quiet(0, |cpu, _irqs| cpu.flush_range_alone(world.at(space), VirtAddr(USER), 1, Stride::Page4K, tables))
+}
+
+/// A lazy CPU may walk what is freed, and with isolation the user half forgets whole paths (C-27).
+#[test]
+fn a_flush_that_may_tell_nobody_knows_of_freed_tables() {
+    let policy = Policy { isolation: Isolation::On, user_flush: UserFlush::Invpcid, ..Policy::default() };
+    let (world, before) = outdated(policy, MODERN);
+    world.lazy(1);
+    assert_eq!(flush_alone(world, 0, Tables::Kept), Ok(()));
+    assert!(world.log(0).iter().any(|did| matches!(did, Did::Invpcid(Invpcid::Address(..)))), "one page");
+    world.forget_logs();
+    assert_eq!(flush_alone(world, 0, Tables::Freed), Err(OthersMustFlush));
+    assert!(
+        !world.log(0).iter().any(|did| matches!(did, Did::Invpcid(Invpcid::Address(..)))),
+        "the half is owed whole"
+    );
+    assert_ne!(world.touch(0, USER), Some(before));
+}
+
 /// With interrupts off: right where no other CPU uses the space, and refused where one does.
 #[test]
 fn a_flush_that_may_tell_nobody_says_whether_somebody_must_be_told() {
     let (world, before) = outdated(Policy::default(), MODERN);
-    let alone =
-        |space| world.quiet(0, |cpu, _irqs| cpu.flush_range_alone(world.at(space), VirtAddr(USER), 1, Stride::Page4K));
+    let alone = |space| flush_alone(world, space, Tables::Kept);
     assert_eq!(alone(0), Err(OthersMustFlush));
     assert_eq!(interrupted(&world.log(0)), vec![]);
     assert_ne!(world.touch(0, USER), Some(before));
@@ -68,6 +91,36 @@ fn a_flush_that_may_tell_nobody_says_whether_somebody_must_be_told() {
     world.switch(1, 0);
     assert_ne!(world.touch(1, USER), Some(before), "it finds the generation");
     assert_eq!(alone(other), Ok(()), "a space that no CPU runs");
+}
+
+/// A CPU that used the space before is stopped just before it writes CR3, on its way from one space to another.
+#[test]
+fn a_cpu_between_two_spaces_counts_as_one_that_must_be_told() {
+    for goes_to_it in [false, true] {
+        let (world, before) = outdated(Policy::default(), MODERN);
+        let [second, third] = [world.space(), world.space()];
+        world.switch(1, second);
+        let alone = move || flush_alone(world, 0, Tables::Kept);
+        let answer = Rc::new(Cell::new(None));
+        let seen = Rc::clone(&answer);
+        *world.cores[1].nmi.borrow_mut() = Some(Box::new(move |_| seen.set(Some(alone()))));
+        world.switch(1, if goes_to_it { 0 } else { third });
+        *world.cores[1].nmi.borrow_mut() = None;
+        assert_eq!(answer.get(), Some(Err(OthersMustFlush)), "where it goes cannot be seen");
+        assert_eq!(interrupted(&world.log(0)), vec![]);
+        assert_ne!(world.touch(0, USER), Some(before), "this one has flushed");
+        if goes_to_it {
+            // It had read the generation: it must be told indeed.
+            assert_eq!(world.touch(1, USER), Some(before));
+            assert_eq!(alone(), Err(OthersMustFlush));
+            world.cpu(0).flush_range(world.at(0), VirtAddr(USER), 1, Stride::Page4K, Reason::WriteProtect);
+        } else {
+            // Whoever knew that it could not go there was right to take the answer for "done".
+            assert_eq!(alone(), Ok(()));
+            world.switch(1, 0);
+        }
+        assert_ne!(world.touch(1, USER), Some(before));
+    }
 }
 
 #[test]
@@ -106,9 +159,8 @@ fn c_08_kernel_addresses_go_from_every_tag_of_one_cpu() {
         world.cpu(0).flush_kernel_on_this_cpu(VirtAddr(KERNEL), 1, Stride::Page4K);
         assert_eq!(interrupted(&world.log(0)), []);
         for space in [other, 0] {
-            assert_ne!(world.touch_in_kernel(0, KERNEL), Some(before), "{isolation:?}");
             world.switch(0, space);
-            world.enter_kernel(0);
+            assert_ne!(world.touch_in_kernel(0, KERNEL), Some(before), "{isolation:?}, space {space}");
         }
     }
 }

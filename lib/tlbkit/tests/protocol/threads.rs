@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use tlbkit::{CpuSetUpkeep, Policy};
+use tlbkit::{CpuId, CpuSetUpkeep, Hardware, Late, Policy};
 
 use crate::machine::root_of;
 use crate::machine::thread::{Machine, Thread};
@@ -70,4 +70,12 @@ fn inv_2_a_cpu_in_the_middle_of_a_switch_is_told() {
     for cpu_set in [CpuSetUpkeep::Exact, CpuSetUpkeep::Trimmed { every: 0 }] {
         flush_meets_switch(Policy { cpu_set, ..Policy::default() });
     }
+}
+
+/// A lost interrupt costs a kernel that has chosen nothing a millisecond, and its machine stops after many seconds.
+#[test]
+fn who_sets_no_patience_has_that_of_the_documentation() {
+    let cpu = Thread::new(Machine::new(Policy::default(), 1, 1), 0);
+    assert_eq!((cpu.patience_turns(), cpu.patience_rounds()), (1 << 14, 1 << 15));
+    assert_eq!((cpu.late(CpuId(0)), cpu.glances(), cpu.this_cpu()), (Late::AskAgain, 0, None));
 }

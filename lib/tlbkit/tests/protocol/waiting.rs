@@ -16,6 +16,13 @@ fn two(local_flush: LocalFlush) -> &'static World {
     world
 }
 
+/// Both flushes took effect, and the second CPU answered in its own wait: no interrupt came to it.
+fn assert_answered_by_its_wait(world: &'static World) {
+    assert_eq!((world.touch(0, USER + 0x1000), world.touch(1, USER)), (None, None));
+    let answers = world.log(1).into_iter().filter(|did| matches!(did, Did::Event(Event::AnswerEnd(_)))).count();
+    assert_eq!(answers, 1, "by its wait: its interrupt never came");
+}
+
 #[test]
 #[should_panic(expected = "with interrupts off")]
 fn inv_7_waiting_with_interrupts_off_is_an_error() {
@@ -55,10 +62,47 @@ fn inv_7_two_cpus_that_wait_for_each_other_answer_each_other() {
             world.unmap(1, 0, &[USER + 0x1000]);
         }));
         world.unmap(0, 0, &[USER]);
-        assert_eq!((world.touch(0, USER + 0x1000), world.touch(1, USER)), (None, None));
-        let answers = world.log(1).into_iter().filter(|did| matches!(did, Did::Event(Event::AnswerEnd(_)))).count();
-        assert_eq!(answers, 1, "by its wait: its interrupt never came");
+        assert_answered_by_its_wait(world);
     }
+}
+
+/// The other CPU answers at the third PAUSE. So many turns of a wait with that many glances before it.
+#[test]
+fn a_wait_that_is_over_at_a_glance_takes_no_turn() {
+    for (glances, turns) in [(0, 3), (1, 2), (2, 1), (3, 0), (100, 0)] {
+        let world = two(LocalFlush::WhileRemote);
+        world.cores[0].glances.set(glances);
+        world.delivery.set(Delivery::Queued);
+        world.enter_kernel(0);
+        for _ in 0..2 {
+            world.meanwhile.borrow_mut().push_back(Box::new(|_| {}));
+        }
+        world.meanwhile.borrow_mut().push_back(Box::new(|world| world.deliver(1)));
+        world.unmap(0, 0, &[USER]);
+        let waited = world.log(0).into_iter().filter(|did| matches!(did, Did::Event(Event::Waiting(_)))).count();
+        assert_eq!(waited, turns, "after {glances} glances");
+        assert!(world.meanwhile.borrow().is_empty(), "it looked no further than the answer");
+        assert_eq!(world.touch(1, USER), None);
+    }
+}
+
+#[test]
+fn inv_7_two_cpus_that_only_glance_at_first_answer_each_other() {
+    let world = two(LocalFlush::WhileRemote);
+    world.cores.iter().for_each(|core| core.glances.set(2));
+    world.delivery.set(Delivery::Queued);
+    world.enter_kernel(0);
+    world.enter_kernel(1);
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+        // Both glances of the second CPU are in vain; its turn then answers the first, whose interrupt does not come.
+        for _ in 0..2 {
+            world.meanwhile.borrow_mut().push_back(Box::new(|_| {}));
+        }
+        world.meanwhile.borrow_mut().push_back(Box::new(|world| world.deliver(0)));
+        world.unmap(1, 0, &[USER + 0x1000]);
+    }));
+    world.unmap(0, 0, &[USER]);
+    assert_answered_by_its_wait(world);
 }
 
 #[test]

@@ -15,7 +15,10 @@ const WINDOW_WORDS: usize = 128;
 
 static STATES: [CpuState; MAX_CPUS] = [const { CpuState::new() }; MAX_CPUS];
 static STATS: [CpuStats; MAX_CPUS] = [const { CpuStats::new() }; MAX_CPUS];
-static MATRIX: [AtomicU64; Tlb::matrix_words(MAX_CPUS)] = [const { AtomicU64::new(0) }; Tlb::matrix_words(MAX_CPUS)];
+/// At the start of a cache line, so that no two CPUs share one.
+#[repr(align(64))]
+struct Matrix([AtomicU64; Tlb::matrix_words(MAX_CPUS)]);
+static MATRIX: Matrix = Matrix([const { AtomicU64::new(0) }; Tlb::matrix_words(MAX_CPUS)]);
 static WINDOWS: [AtomicU64; WINDOW_WORDS] = [const { AtomicU64::new(0) }; WINDOW_WORDS];
 static KERNEL_MAP: Once<KernelMap<'static>> = Once::new();
 static TLB: Once<Tlb<'static>> = Once::new();
@@ -25,7 +28,7 @@ pub(crate) fn start(line: &CommandLine) {
     let map = KERNEL_MAP.call_once(|| KernelMap::new(&Ram, &WINDOWS).expect("memory for the kernel's tables"));
     memory::map_kernel(map.root(), line.policy.isolation);
     let cpus = &STATES[..line.cpus as usize];
-    TLB.call_once(|| Tlb::new(cpus, &MATRIX, map.root(), line.policy).counting_into(&STATS));
+    TLB.call_once(|| Tlb::new(cpus, &MATRIX.0, map.root(), line.policy).counting_into(&STATS));
 }
 
 /// The machine's TLBs.

@@ -45,6 +45,7 @@ pub(crate) struct Memory {
     small: Vec<u32>,
     pairs: Vec<u32>,
     large: Vec<u32>,
+    giant: Vec<u32>,
     /// A digest of all words and of what the frames are: a sum, so that each change takes one step.
     digest: u64,
 }
@@ -55,6 +56,11 @@ const SMALL: std::ops::Range<u32> = 10..440;
 const PAIRS: std::ops::Range<u32> = 440..512;
 const FRAMES_OF_LARGE: u32 = 512;
 const LARGE: std::ops::Range<u32> = 1..4;
+/// Frames of 1 GiB, by their number among those: of each only its first base frame is looked at.
+const GIANT: std::ops::Range<u32> = 1..3;
+const GIANT_SHIFT: u8 = 30;
+/// The first one's place.
+const FIRST_GIANT: u32 = LARGE.end * FRAMES_OF_LARGE;
 /// What a freed data frame holds: no program writes it.
 pub(crate) const POISON: u64 = 0xdead_dead_dead_dead;
 
@@ -62,12 +68,13 @@ impl Memory {
     pub(crate) fn new() -> Self {
         let free = FrameState { is: Use::Free, epoch: 0, references: 0, words: 0, value: POISON };
         let mut memory = Self {
-            frames: vec![free; (LARGE.end * FRAMES_OF_LARGE) as usize],
+            frames: vec![free; (FIRST_GIANT + GIANT.end - GIANT.start) as usize],
             tables: Vec::with_capacity(32),
             free_tables: Vec::new(),
             small: SMALL.rev().collect(),
             pairs: PAIRS.step_by(2).collect(),
             large: LARGE.map(|n| n * FRAMES_OF_LARGE).collect(),
+            giant: (FIRST_GIANT..).take(GIANT.len()).collect(),
             digest: 0,
         };
         for page in std::iter::once(ZERO_PAGE).chain(FILE_PAGES) {
@@ -78,11 +85,11 @@ impl Memory {
     }
 
     fn state(&self, at: u64) -> &FrameState {
-        &self.frames[(at >> 12) as usize]
+        &self.frames[place(at)]
     }
 
     fn state_mut(&mut self, at: u64) -> &mut FrameState {
-        &mut self.frames[(at >> 12) as usize]
+        &mut self.frames[place(at)]
     }
 
     /// The frame's name now.
@@ -123,7 +130,7 @@ impl Memory {
 
     /// A digest of everything in it, and of the order in which frames will be given out.
     pub(crate) fn digest(&self) -> u64 {
-        let free = [&self.small, &self.pairs, &self.large].into_iter().flatten();
+        let free = [&self.small, &self.pairs, &self.large, &self.giant].into_iter().flatten();
         free.fold(self.digest, |digest, &frame| mix(digest, u64::from(frame)))
     }
 
@@ -137,15 +144,17 @@ impl Memory {
         let list = match shift {
             12 => &self.small,
             13 => &self.pairs,
+            GIANT_SHIFT => &self.giant,
             _ => &self.large,
         };
-        list.last().map(|&frame| u64::from(frame) << 12)
+        list.last().map(|&place| address(place))
     }
 
     pub(crate) fn alloc(&mut self, shift: u8, is: Use) -> Option<u64> {
         let list = match shift {
             12 => &mut self.small,
             13 => &mut self.pairs,
+            GIANT_SHIFT => &mut self.giant,
             _ => &mut self.large,
         };
         let first = list.pop()?;
@@ -155,7 +164,7 @@ impl Memory {
             *state = FrameState { is, references: u32::from(frame == first), words, value: 0, ..*state };
         }
         self.happened(1, u64::from(first));
-        Some(u64::from(first) << 12)
+        Some(address(first))
     }
 
     fn new_table(&mut self) -> u32 {
@@ -169,7 +178,7 @@ impl Memory {
 
     /// Takes a frame back.
     pub(crate) fn free(&mut self, at: u64, shift: u8) {
-        let first = (at >> 12) as u32;
+        let first = place(at) as u32;
         self.happened(2, u64::from(first));
         for frame in first..first + pages(shift) {
             let state = &mut self.frames[frame as usize];
@@ -183,6 +192,7 @@ impl Memory {
             // A piece of a large page that was split: never whole again.
             12 => {}
             13 => self.pairs.push(first),
+            GIANT_SHIFT => self.giant.push(first),
             _ => self.large.push(first),
         }
     }
@@ -209,7 +219,7 @@ impl Memory {
     /// Frames that are somebody's.
     pub(crate) fn in_use(&self) -> impl Iterator<Item = (u64, Use)> {
         let used = self.frames.iter().enumerate().filter(|(_, state)| state.is != Use::Free);
-        used.map(|(frame, state)| ((frame as u64) << 12, state.is))
+        used.map(|(place, state)| (address(place as u32), state.is))
     }
 
     pub(crate) fn references(&self, at: u64) -> u32 {
@@ -229,8 +239,25 @@ impl Memory {
     }
 }
 
+/// Base frames that are kept apart in a frame of that size.
 const fn pages(shift: u8) -> u32 {
-    1 << (shift - 12)
+    if shift == GIANT_SHIFT { 1 } else { 1 << (shift - 12) }
+}
+
+/// Where the state of the frame at `at` stands.
+const fn place(at: u64) -> usize {
+    match at >> GIANT_SHIFT {
+        0 => (at >> 12) as usize,
+        giant => FIRST_GIANT as usize + giant as usize - GIANT.start as usize,
+    }
+}
+
+/// The address of the frame whose state stands there.
+const fn address(place: u32) -> u64 {
+    match place.checked_sub(FIRST_GIANT) {
+        None => (place as u64) << 12,
+        Some(n) => ((GIANT.start + n) as u64) << GIANT_SHIFT,
+    }
 }
 
 /// What a page of the one file holds.

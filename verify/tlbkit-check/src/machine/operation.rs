@@ -20,11 +20,32 @@ pub(crate) struct Operation {
     pub(crate) promise: Range<u64>,
     /// When its last flush began and ended.
     pub(crate) flush: (Option<u64>, Option<u64>),
+    /// Frames of which it has taken dirty entries out.
+    pub(crate) taken: Vec<DirtyFrame>,
+}
+
+/// A frame that a dirty entry has mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DirtyFrame {
+    /// Its first base frame.
+    pub(crate) first: FrameName,
+    /// Its size.
+    pub(crate) bytes: u64,
 }
 
 impl Operation {
-    pub(crate) const BOOT: Self =
-        Self { name: "boot", cpu: 0, began: 0, ended: None, root: None, promise: 0..0, flush: (None, None) };
+    /// What comes before all calls.
+    pub(crate) const BOOT: Self = Self::new("boot", 0, 0, None, 0..0);
+
+    pub(super) const fn new(
+        name: &'static str,
+        cpu: usize,
+        began: u64,
+        root: Option<FrameName>,
+        promise: Range<u64>,
+    ) -> Self {
+        Self { name, cpu, began, ended: None, root, promise, flush: (None, None), taken: Vec::new() }
+    }
 
     /// True if its return promises that `entry` is gone.
     pub(super) fn covers(&self, entry: &TlbEntry, isolation: Isolation) -> bool {

@@ -15,7 +15,7 @@ impl Machine {
         self.cpus[cpu].act();
         self.cpus[cpu].op = self.ops.len() as u32;
         let root = root.map(|at| self.memory.name(at));
-        self.ops.push(Operation { name, cpu, began, ended: None, root, promise, flush: (None, None) });
+        self.ops.push(Operation::new(name, cpu, began, root, promise));
         self.log.op(self.step, cpu, name);
     }
 

@@ -80,6 +80,10 @@ impl Machine {
     pub(crate) fn write_physical(&mut self, at: u64, value: u64, op: u32) -> u64 {
         let before = self.memory.write(at, value);
         if self.memory.is_table(at) && before != value {
+            let cleaned = crate::oracle::dirty::cleaned(self, at, before, op);
+            self.report(cleaned);
+            let taken = crate::oracle::dirty::taken(self, before, value);
+            self.ops[op as usize].taken.extend(taken);
             self.age_entries(at, op);
             self.walk_everywhere();
         }
@@ -91,7 +95,9 @@ impl Machine {
     pub(crate) fn exchange_physical(&mut self, at: u64, value: u64) -> u64 {
         self.drain();
         let op = self.cpus[self.current].op;
-        self.write_physical(at, value, op)
+        let before = self.write_physical(at, value, op);
+        self.cpus[self.current].remember(before);
+        before
     }
 
     /// What the CPU that executes reads at `at`.

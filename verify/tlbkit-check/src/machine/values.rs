@@ -36,8 +36,8 @@ pub(crate) struct Values {
 }
 
 const SPACE_SHIFT: u32 = 56;
-const PAGE_SHIFT: u32 = 24;
-const CPU_SHIFT: u32 = 16;
+const PAGE_SHIFT: u32 = 21;
+const CPU_SHIFT: u32 = 15;
 
 /// The space and the page that a number names.
 pub(crate) fn owner(value: u64) -> (Option<usize>, u64) {

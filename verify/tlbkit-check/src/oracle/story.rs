@@ -15,7 +15,11 @@ pub(super) fn finding(machine: &Machine, oracle: Oracle, cpu: usize, story: Stri
 /// The entry in words.
 pub(super) fn of_entry(machine: &Machine, entry: &TlbEntry) -> String {
     let rights = if entry.rights.may_write { "read-write" } else { "read-only" };
-    let size = if entry.page.stride != Stride::Page4K { ", 2 MiB" } else { "" };
+    let size = match entry.page.stride {
+        Stride::Page4K => "",
+        Stride::Page2M => ", 2 MiB",
+        Stride::Page1G => ", 1 GiB",
+    };
     let global = if entry.page.is_global { ", global" } else { "" };
     let mut text = format!(
         "{:#x} -> frame {:#x} ({rights}{size}{global}, PCID {:#x}), fetched by its walker in step {}",

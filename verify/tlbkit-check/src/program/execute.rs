@@ -93,6 +93,8 @@ impl World<'_> {
             Op::Clear => self.clear(cpu, space),
             Op::Fork => self.fork(cpu, space),
             Op::Exit => self.exit(cpu, space),
+            Op::GiantMap => self.map_giants(space),
+            Op::GiantUnmap => self.unmap_giants(cpu, space),
             _ => {}
         }
     }

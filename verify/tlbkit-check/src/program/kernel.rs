@@ -38,6 +38,8 @@ pub(crate) struct Kernel {
     pub(super) windows: RefCell<Vec<KernelWindow>>,
     /// Windows mapped so far.
     mapped: Cell<u64>,
+    /// The space that has the pages of 1 GiB.
+    pub(super) giants: Cell<Option<usize>>,
     pub(super) busy: Cell<usize>,
 }
 
@@ -56,6 +58,7 @@ impl Kernel {
             to_reclaim: (0..cpus).map(|_| RefCell::default()).collect(),
             windows: RefCell::default(),
             mapped: Cell::new(0),
+            giants: Cell::new(None),
             busy: Cell::new(cpus),
         }
     }

@@ -1,5 +1,6 @@
 //! More programs with names, for seeds of the later family.
 
+use super::pages::{ALL as EVERY_PAGE, FAR, GIANTS, TOP};
 use super::small::{Named, named, shared};
 use super::{Access, Content, Op, Program, Rights};
 use Access::{Read, Write};
@@ -18,6 +19,8 @@ pub(super) const ALL: &[Named] = &[
     named("two-large-pages", "two whole large pages, and a base page beside them, go in one call", two_large),
     named("ids-that-collide", "spaces whose ids share a hint are switched to while they change", colliding_ids),
     named("all-slots", "more spaces than a CPU has slots, each changed while it is away", all_slots),
+    named("far-and-top", "pages 16 TiB apart, and the last ones of the user half, go in one call", far_and_top),
+    named("two-giants", "two neighbouring pages of 1 GiB are unmapped by one flush", two_giants),
 ];
 
 fn issue_adopt() -> Program {
@@ -129,4 +132,27 @@ fn all_slots() -> Program {
     let changer = [LAST, 16, 4, 3].map(|space| [Op::Run(space), Op::DontNeed(0, 1), Op::Touch(0, Write)]).concat();
     let tour = [LAST, 3, 16, 2, 4].map(|space| [Op::Run(space), Op::Touch(0, Read), Op::Compute(1)]).concat();
     Program { setup, cpus: vec![changer, tour] }
+}
+
+/// The first call spans 2^32 pages and one more.
+fn far_and_top() -> Program {
+    let pages = [Op::Touch(0, Write), Op::Touch(FAR, Write)];
+    let mut setup = vec![(0, Op::Run(0)), (0, Op::Map(EVERY_PAGE, Content::Private)), (1, Op::Run(0))];
+    setup.extend([0, 1].into_iter().flat_map(|cpu| pages.map(|op| (cpu, op))));
+    let again = [Op::Touch(0, Write), Op::Touch(TOP, Write), Op::Touch(TOP + 1, Write)];
+    let owner = [vec![Op::DontNeed(0, EVERY_PAGE)], again.to_vec(), vec![Op::Protect(TOP, 2, Rights::Read)]];
+    let owner = [owner.concat(), vec![Op::Unmap(TOP + 1, 1), Op::Touch(FAR, Read), Op::Unmap(0, EVERY_PAGE)]].concat();
+    let user = [Op::Compute(4), Op::Touch(FAR, Write), Op::Touch(TOP + 1, Write), Op::Compute(4), Op::Touch(0, Read)];
+    Program { setup, cpus: vec![owner, user.to_vec()] }
+}
+
+fn two_giants() -> Program {
+    let giants = [Op::Touch(GIANTS, Write), Op::Touch(GIANTS + 1, Write)];
+    let mut setup = shared(1, 2);
+    setup.push((0, Op::GiantMap));
+    setup.extend([0, 1].into_iter().flat_map(|cpu| giants.map(|op| (cpu, op))));
+    let owner = vec![Op::GiantUnmap, Op::DontNeed(0, 1), Op::GiantMap, Op::Touch(GIANTS, Read), Op::GiantUnmap];
+    let user = [vec![Op::Compute(3)], giants.to_vec(), vec![Op::Idle, Op::Run(0), Op::Compute(3)]].concat();
+    let other = vec![Op::Touch(GIANTS + 1, Read), Op::Run(1), Op::Run(0), Op::GiantUnmap, Op::Compute(2)];
+    Program { setup, cpus: vec![owner, user, other] }
 }

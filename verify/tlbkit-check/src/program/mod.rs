@@ -7,6 +7,7 @@ pub(crate) mod bytes;
 mod calls;
 pub(crate) mod execute;
 mod generate;
+mod giant;
 pub(crate) mod kernel;
 mod later;
 pub mod named;
@@ -92,6 +93,10 @@ pub enum Op {
     Clear,
     /// The last task of the space ends; the space is destroyed.
     Exit,
+    /// Maps two neighbouring pages of 1 GiB, unless somebody has mapped them.
+    GiantMap,
+    /// Unmaps those, by one flush.
+    GiantUnmap,
     /// Maps a window of kernel addresses.
     KernelMap,
     /// Unmaps the oldest window.

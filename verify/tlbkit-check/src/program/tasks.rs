@@ -131,7 +131,7 @@ impl<'k> World<'k> {
     /// Frees the spaces whose last lazy reference this CPU has dropped.
     pub(super) fn reclaim(&self, cpu: usize) {
         while let Some(space) = self.kernel.next_to_reclaim(cpu) {
-            self.change(cpu, space, "reclaim", &(0..0), |handle, vm| vm.reclaim(&handle, &self.bus()));
+            self.change(cpu, space, "reclaim", &(0..0), |_, vm| vm.reclaim(&self.bus()));
         }
     }
 }

@@ -9,6 +9,9 @@ impl World<'_> {
     pub(crate) fn wind_up(&self) {
         self.machine.borrow_mut().drain_all();
         self.leave_all();
+        if let Some(space) = self.kernel.giants.get() {
+            self.unmap_giants(0, space);
+        }
         while self.kernel.has_windows() {
             self.unmap_window(0);
         }

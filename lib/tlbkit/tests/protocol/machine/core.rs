@@ -49,6 +49,8 @@ pub(crate) struct Core {
     pub(crate) about_late: Cell<Late>,
     pub(crate) was_late: RefCell<Vec<u32>>,
     pub(crate) patience_rounds: Cell<u32>,
+    /// Looks with which a wait begins.
+    pub(crate) glances: Cell<u32>,
     /// Where the code runs that calls as this CPU, if the kernel can tell.
     pub(crate) here: Cell<Option<CpuId>>,
     /// What an NMI does that arrives just before each write of CR3.
@@ -76,6 +78,7 @@ impl Core {
             about_late: Cell::new(Late::Wait),
             was_late: RefCell::default(),
             patience_rounds: Cell::new(u32::MAX),
+            glances: Cell::new(0),
             here: Cell::new(None),
             nmi: RefCell::default(),
         }
@@ -181,6 +184,10 @@ impl Hardware for Core {
 
     fn relax(&self) {
         self.world().while_waiting(self.id as usize);
+    }
+
+    fn glances(&self) -> u32 {
+        self.glances.get()
     }
 
     fn patience_turns(&self) -> u32 {
