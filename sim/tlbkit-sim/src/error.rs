@@ -92,6 +92,18 @@ pub enum RunError {
     Cpus(usize),
 }
 
+impl RunError {
+    /// Whether no machine, policy or parameter can be blamed: the simulator, or the protocol in it, is wrong.
+    #[must_use]
+    pub const fn is_of_simulator(&self) -> bool {
+        match self {
+            Self::WrongValue { .. } | Self::BadAccess { .. } | Self::FaultLoop { .. } => true,
+            Self::Stuck { .. } | Self::Unbalanced { .. } => true,
+            Self::Overrun { .. } | Self::Quiet { .. } | Self::Kernel(_) | Self::Stack(_) | Self::Cpus(_) => false,
+        }
+    }
+}
+
 fn on_cpu(cpu: Option<usize>) -> String {
     cpu.map_or_else(String::new, |cpu| format!(" on cpu{cpu}"))
 }

@@ -1,10 +1,11 @@
-//! The end of a space that an idle CPU holds lazily: fork, exec, a move to the other CPU, exit and wait, three ways.
+//! The ends of spaces: one that an idle CPU holds lazily, three ways, and many at a time.
 
 use tlbkit::{LazyReferences, Policy};
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::{Run, RunOutcome};
 
-/// A command that maps nothing but its data, and ends on another CPU than it ran on.
+/// A command: fork, exec, a move to the other CPU, exit and wait. It maps nothing but its data, and ends on another
+/// CPU than it ran on.
 const SETTINGS: [&str; 7] =
     ["jobs=1", "files=0", "heap_steps=0", "text_pages=8", "data_pages=4", "moves=2", "rounds=200"];
 
@@ -30,4 +31,23 @@ fn the_end_of_a_space_interrupts_nobody_unless_its_holders_are_shot_down() {
     assert!(shot_down.flushes.exit_interrupts >= 100, "a CPU holds the space when it ends");
     assert_eq!((counted.flushes.exit_interrupts, awaited.flushes.exit_interrupts), (0, 0));
     assert!(awaited.elapsed_cycles <= shot_down.elapsed_cycles, "nobody is waited for");
+}
+
+/// Cache lines that move for one more command of each job.
+fn lines_a_command(jobs: usize) -> f64 {
+    let machine = Machine::builtin("skylake-desktop-pti").unwrap();
+    let moved = |rounds: u64| {
+        let mut workload = tlbkit_workloads::by_name("buildsh").unwrap();
+        [format!("jobs={jobs}"), format!("rounds={rounds}")].iter().for_each(|setting| workload.set(setting).unwrap());
+        let run = Run { cpus: jobs, ..Run::new(&machine, Policy::DEFAULT, workload) };
+        run.execute().unwrap().lines.same_socket as f64
+    };
+    (moved(60) - moved(20)) / (40 * jobs) as f64
+}
+
+/// With 1,024 CPUs a lock that every end of a space takes, whatever for, held all of them up for longer than they ran.
+#[test]
+fn processes_that_come_and_go_share_no_line_but_the_one_that_numbers_spaces() {
+    let [alone, beside_others] = [1, 8].map(lines_a_command);
+    assert!((beside_others - alone - 1.0).abs() < 0.1, "{beside_others} for {alone}");
 }

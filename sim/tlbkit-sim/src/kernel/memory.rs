@@ -20,6 +20,13 @@ impl KernelMemory {
         }
     }
 
+    /// So many pages came through the caches.
+    fn note_filled(self, pages: u64) {
+        if let Some(cpu) = self.0.machine.running_cpu() {
+            self.0.machine.note_pages_filled(cpu, pages);
+        }
+    }
+
     /// A change that other CPUs' walkers can see: whoever is behind acts first.
     fn visible(self, at: PhysAddr) {
         let machine = self.0.machine;
@@ -68,12 +75,14 @@ impl Memory for KernelMemory {
 
     fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8) {
         self.charge(self.0.machine.costs().copy_page << (shift - 12));
+        self.note_filled(2 << (shift - 12));
         self.0.phys.copy(from, to, shift);
     }
 
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         if purpose != Purpose::Copy {
             self.charge(self.0.machine.costs().zero_page << (shift - 12));
+            self.note_filled(1 << (shift - 12));
         }
         let frame = self.0.phys.alloc(shift, purpose);
         frame.iter().for_each(|frame| self.0.observer().frame_allocated(frame.at));
@@ -113,5 +122,9 @@ impl Memory for KernelMemory {
 
     fn zero_page(&self) -> PhysAddr {
         self.0.phys.zero_page()
+    }
+
+    fn fault_around(&self) -> u64 {
+        self.0.fault_around
     }
 }

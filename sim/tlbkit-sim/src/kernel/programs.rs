@@ -71,7 +71,7 @@ impl Kernel {
             self.fail_overdue(now);
         }
         if machine.noise().tick_due(machine.cpu()) <= now {
-            self.tick();
+            self.tick(me);
         }
         if self.queues.preempt_at(machine.cpu()) <= machine.running().now() {
             self.observer().kernel_event(KernelEvent::Preemption);
@@ -84,13 +84,16 @@ impl Kernel {
         machine.refresh_limit(cpu, looks_at);
     }
 
-    /// The timer of the CPU interrupts the running program.
-    fn tick(&'static self) {
+    /// The timer of the CPU interrupts the running program. A balancer may take it elsewhere.
+    fn tick(&'static self, me: TaskIndex) {
         let machine = self.machine;
         self.enter_kernel();
         let processor = machine.running();
         let cycles = machine.noise().take_tick(machine.cpu(), processor.now());
         processor.advance_for(Cause::Kernel, machine.costs().interrupt + cycles);
+        if let Some(start) = machine.noise().balance(machine.cpu(), machine.cpus()) {
+            self.move_to_idle(me, start);
+        }
         self.return_to_user();
     }
 

@@ -4,12 +4,13 @@
 //! lazy mode and a task for entering it.
 
 use tlbkit::{IrqsOff, Isolation};
-use tlbkit_workloads::scheduling;
+use tlbkit_workloads::scheduling::{self, RunQueues};
 
 use super::queues::{Running, WithTasks};
 use super::state::Kernel;
 use super::task::TaskIndex;
-use crate::multiprocessor::{Arrival, NEVER, Ring, suspend};
+use crate::machine::{CallLines, LinesOf};
+use crate::multiprocessor::{Arrival, CallKind, NEVER, Ring, suspend};
 use crate::observer::{Cause, Class, KernelEvent};
 
 /// What becomes of the task that leaves the CPU.
@@ -19,7 +20,7 @@ pub(super) enum Fate {
     Queue,
     /// It waits; somebody knows for what.
     Block,
-    /// It goes to the CPU that it is pinned to.
+    /// It goes to another CPU: the one that it is pinned to, or one that idles.
     Move,
     /// It never runs again.
     End,
@@ -80,6 +81,20 @@ impl Kernel {
         machine.enable_interrupts();
     }
 
+    /// A balancer moves the running task to the next CPU from `start` on that idles, if there is one and the task is
+    /// not pinned. The CPU that it leaves stays in the sets that it was in until a policy takes it out.
+    pub(super) fn move_to_idle(&'static self, me: TaskIndex, start: usize) {
+        let task = self.tasks.get(me);
+        if task.is_pinned() {
+            return;
+        }
+        if let Some(to) = self.with_tasks().idle_from(start) {
+            self.observer().kernel_event(KernelEvent::Move);
+            task.cpu.set(to);
+            self.switch_away(me, Fate::Move);
+        }
+    }
+
     /// Sleeps until a wake-up makes the task run again.
     pub(super) fn block(&'static self, me: TaskIndex) {
         self.switch_away(me, Fate::Block);
@@ -114,13 +129,15 @@ impl Kernel {
                 });
             });
             let calls = &machine.costs().calls;
-            processor.advance(match (next, arrival, self.queues.running(cpu)) {
-                (Running::Idle, ..) => calls.enter_lazy,
-                (Running::Task(_), Arrival::Kept, _) => calls.current_slot,
-                (Running::Task(_), Arrival::Flushed, _) => calls.new_slot,
-                (Running::Task(_), Arrival::InPlace, Running::Idle) => calls.leave_lazy,
-                (Running::Task(_), Arrival::InPlace, Running::Task(_)) => calls.same_space,
-            });
+            let (cycles, lines): (_, fn(&LinesOf) -> CallLines) = match (next, arrival, self.queues.running(cpu)) {
+                (Running::Idle, ..) => (calls.enter_lazy, |of| of.enter_lazy),
+                (Running::Task(_), Arrival::Kept, _) => (calls.current_slot, |of| of.current_slot),
+                (Running::Task(_), Arrival::Flushed, _) => (calls.new_slot, |of| of.new_slot),
+                (Running::Task(_), Arrival::InPlace, Running::Idle) => (calls.leave_lazy, |of| of.leave_lazy),
+                (Running::Task(_), Arrival::InPlace, Running::Task(_)) => (calls.same_space, |of| of.same_space),
+            };
+            machine.begin_call(cpu, CallKind::Switch);
+            processor.advance(cycles + machine.cold_cycles(cpu, CallKind::Switch, lines));
         });
     }
 

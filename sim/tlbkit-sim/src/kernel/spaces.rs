@@ -35,11 +35,10 @@ impl Kernel {
 
     /// Frees what was left of spaces that a CPU had held lazily beyond their end.
     fn reclaim(&'static self) {
-        let Some(cpu) = self.machine.running_cpu() else { return };
         for token in self.machine.take_unreferenced() {
             let process = self.processes.borrow()[token.0 as usize].as_ref().map(Keep::get);
             let process = process.expect("only a space that was made has references");
-            self.machine.with_cpu(cpu, |handle| process.vm.reclaim(&handle, &KernelMemory(self)));
+            process.vm.reclaim(&KernelMemory(self));
         }
     }
 

@@ -42,6 +42,7 @@ pub(crate) struct Kernel {
     pub(super) sets: RefCell<Vec<KeptWords>>,
     pub(super) seed: u64,
     pub(super) file_reads: FileReads,
+    pub(super) fault_around: u64,
     channels: RefCell<Vec<ChannelState>>,
     live_tasks: Cell<usize>,
     started_tasks: Cell<usize>,
@@ -63,6 +64,7 @@ impl Kernel {
         seed: u64,
         limit_cycles: Option<u64>,
         file_reads: FileReads,
+        fault_around: u64,
     ) -> Self {
         Self {
             machine,
@@ -74,6 +76,7 @@ impl Kernel {
             sets: RefCell::default(),
             seed,
             file_reads,
+            fault_around,
             channels: RefCell::default(),
             live_tasks: Cell::new(0),
             started_tasks: Cell::new(0),

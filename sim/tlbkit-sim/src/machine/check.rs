@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use serde::de::DeserializeOwned;
+
 use super::error::MachineError;
 use super::model::{Index, Machine, ReplacementPolicy, Size, TlbArray};
 use super::quantity::{Limit, Quantity};
@@ -33,6 +35,12 @@ impl Machine {
         let lines = &self.walk.hot_lines;
         if lines.count() > 0 && !lines.count().is_power_of_two() {
             return Some(Objection::new("walk.hot_lines".into(), lines, "must be zero or a power of two".into()));
+        }
+        if let Some(apic) = &self.apic
+            && !apic.cpus_a_write.count().is_power_of_two()
+        {
+            let complaint = "must be a power of two".into();
+            return Some(Objection::new("apic.cpus_a_write".into(), &apic.cpus_a_write, complaint));
         }
         self.array_objection().or_else(|| self.feature_objection())
     }
@@ -88,6 +96,22 @@ pub(super) fn first_complaint<'q>(file: &str, text: &str, visit: impl FnOnce(Loo
         }
     });
     first.map(|objection| objection.into_error(file, text))
+}
+
+/// The numbers of a file of ours that is the same for every machine, read from its `text`.
+///
+/// # Panics
+/// If the file is wrong: it is part of the program.
+pub(super) fn shared<T: DeserializeOwned>(
+    file: &str,
+    text: &str,
+    visit: for<'q> fn(&'q T, &mut dyn FnMut(String, &'q Quantity, Limit)),
+) -> T {
+    let numbers: T = toml::from_str(text).unwrap_or_else(|error| panic!("{file}: {error}"));
+    if let Some(complaint) = first_complaint(file, text, |each| visit(&numbers, each)) {
+        panic!("{complaint}");
+    }
+    numbers
 }
 
 /// What is wrong with one array.

@@ -24,9 +24,57 @@ files!["tlbkit", "linux-6.12", "linux-7.3", "uncounted"];
 pub(super) struct CodeFile {
     /// The policies that this code carries out in the world.
     presets: Vec<String>,
+    /// How many CPUs this code names in one write of an interrupt command.
+    pub(super) destinations: Destinations,
     pub(super) switch: CountedSwitch,
     pub(super) flush: CountedFlush,
     pub(super) answer: CountedAnswer,
+    lines: LinesFile,
+}
+
+/// Cache lines that a call reads, writes or executes, but those of other CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CallLines {
+    pub(crate) code: u32,
+    pub(crate) data: u32,
+}
+
+/// The lines of each call, as a file has them. Those of a switch are of a plain one, whatever the policy.
+#[derive(Debug, Deserialize)]
+struct LinesFile {
+    #[serde(rename = "kind")]
+    _kind: NumberKind,
+    #[serde(rename = "source")]
+    _source: String,
+    #[serde(flatten)]
+    of: LinesOf,
+}
+
+/// The lines of each call.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub(crate) struct LinesOf {
+    pub(crate) same_space: CallLines,
+    pub(crate) enter_lazy: CallLines,
+    pub(crate) leave_lazy: CallLines,
+    pub(crate) current_slot: CallLines,
+    pub(crate) new_slot: CallLines,
+    /// A flush with its half on this CPU.
+    pub(crate) flush: CallLines,
+    /// What it takes more to look for others and to tell them.
+    pub(crate) ask: CallLines,
+    /// The handler with a request.
+    pub(crate) answer: CallLines,
+}
+
+/// Whom one write of an interrupt command names, as far as the machine can.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Destinations {
+    /// One CPU, or all others.
+    One,
+    /// All of a group that are to be interrupted.
+    Group,
 }
 
 /// Where the counts of one table come from. Nothing reads it but a person.
@@ -133,8 +181,18 @@ impl Code {
         CODES.iter().position(is_known).map_or(Self::TLBKIT, Self)
     }
 
+    /// Whom it names in one write of an interrupt command.
+    pub(crate) fn destinations(self) -> Destinations {
+        self.counts().destinations
+    }
+
     pub(super) fn counts(self) -> &'static CodeFile {
         &CODES[self.0]
+    }
+
+    /// The cache lines of its calls.
+    pub(crate) fn lines(self) -> &'static LinesOf {
+        &CODES[self.0].lines.of
     }
 }
 

@@ -23,6 +23,8 @@ files![
     "haswell-2019",
     "haswell-4770",
     "sapphire-rapids",
+    "skylake-56core",
+    "milan-36core",
     "zen4",
     "recent-bare",
     "recent-vm",

@@ -6,6 +6,7 @@
 
 mod check;
 mod code;
+mod cold;
 mod convert;
 mod error;
 mod files;
@@ -18,10 +19,12 @@ mod quantity;
 mod tests;
 
 pub use code::Code;
+pub(crate) use code::{CallLines, Destinations, LinesOf};
+pub use cold::ColdModel;
 pub use error::MachineError;
 pub use model::{
-    CacheLine, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size, Software, Switch,
-    System, Tlb, TlbArray, Walk,
+    Apic, CacheLine, Caches, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size,
+    Software, Switch, System, Tlb, TlbArray, Walk,
 };
 pub use noise::{Noise, NoiseModel};
 pub(crate) use paths::Paths;

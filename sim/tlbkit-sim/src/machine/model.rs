@@ -33,6 +33,10 @@ pub struct Machine {
     pub cache_line: CacheLine,
     /// Kernel code whose instructions are not simulated one by one.
     pub software: Software,
+    /// Caches of a core; where they are not said, the kernel's code and data are always near.
+    pub caches: Option<Caches>,
+    /// How one write of an interrupt command goes; absent if it names one CPU and the next need not wait for it.
+    pub apic: Option<Apic>,
     /// What a host adds; none on bare metal.
     pub guest: Option<Guest>,
 }
@@ -210,10 +214,16 @@ quantities! {
         /// A fault that takes a new page of anonymous memory, whole: entry, the handler, zeroing, table work. For
         /// traces; the simulated kernel does these parts itself.
         anonymous_fault: cycles(),
+        /// The same for 2 MiB at once, whole. For traces.
+        anonymous_huge_fault: cycles(),
         /// A call that takes pages away, without its flush and without the pages. For traces.
         give_back_call: cycles(),
         /// A page that such a call unmaps and frees, without its flush. For traces.
         give_back_page: cycles(),
+        /// A page that MADV_FREE marks, to be taken when memory is short, without its flush. For traces.
+        lazy_free_page: cycles(),
+        /// The next store to such a page, which the processor marks as written again. For traces.
+        lazy_free_store: cycles(),
     }
 }
 
@@ -234,6 +244,24 @@ quantities! {
 }
 
 quantities! {
+    /// Caches of a core, with lines of 64 bytes; first-level caches have 64 sets.
+    Caches {
+        /// Ways of the first level for code.
+        l1i_ways: count(1, 64),
+        /// Ways of the first level for data.
+        l1d_ways: count(1, 64),
+        /// Sets of the second level.
+        l2_sets: count(2, 65_536),
+        /// Its ways.
+        l2_ways: count(1, 64),
+        /// A line that the first level lacks and the second has.
+        l2_hit_cycles: cycles(),
+        /// A line that both lack.
+        beyond_l2_cycles: cycles(),
+    }
+}
+
+quantities! {
     /// What kernel code costs beyond the accesses and instructions that are simulated.
     Software {
         /// One instruction of the code that switches, flushes and answers.
@@ -247,6 +275,18 @@ quantities! {
         /// What work of a program, its faults and calls, and memory that the kernel fills cost while the sibling thread
         /// of the core works, in percent of working alone.
         smt_busy_percent: amount(100.0, 400.0),
+    }
+}
+
+quantities! {
+    /// The local APIC's interrupt command.
+    Apic {
+        /// CPUs that kernels can interrupt by one write, if their APIC ids differ in their low bits alone: 1 with
+        /// physical destinations, 8 with flat ones, 16 with the clusters of x2APIC,
+        /// 128 by a hypercall of KVM.
+        cpus_a_write: count(1, 128),
+        /// How long the command stays pending after a write, so that the next one waits; 0 with x2APIC.
+        pending_cycles: cycles(),
     }
 }
 
@@ -282,6 +322,12 @@ impl Machine {
         self.cycles.visit("cycles.", each);
         self.cache_line.visit("cache_line.", each);
         self.software.visit("software.", each);
+        if let Some(caches) = &self.caches {
+            caches.visit("caches.", each);
+        }
+        if let Some(apic) = &self.apic {
+            apic.visit("apic.", each);
+        }
         if let Some(guest) = &self.guest {
             each("guest.references_per_reference".into(), &guest.references_per_reference, amount(0.0, 35.0));
             each("guest.reference_cycles".into(), &guest.reference_cycles, amount(0.0, 10_000.0));

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::check::first_complaint;
+use super::check::shared;
 use super::quantity::{Limit, Quantity, amount, count, quantities};
 
 const FILE: &str = include_str!("../../../machines/noise.toml");
@@ -29,6 +29,12 @@ quantities! {
         tick_ns: amount(0.0, 1e6),
         /// How much longer or shorter an interrupt is under way, evenly spread.
         delivery_spread_percent: amount(0.0, 90.0),
+        /// How often a second a balancer moves a task that runs to a CPU that idles, if it may leave its own; at ticks.
+        balance_hz: amount(0.0, 100.0),
+        /// Part of a kernel's time in which interrupts are off, besides what the simulation turns off itself.
+        irqs_off_percent: amount(0.0, 90.0),
+        /// How long they are off then, on average; exponentially distributed.
+        irqs_off_ns: amount(0.0, 1e7),
         /// How much longer or shorter a program computes than it asked for, evenly spread.
         work_spread_percent: amount(0.0, 90.0),
         /// How much later a task may come to its first instruction, evenly spread.
@@ -36,13 +42,8 @@ quantities! {
     }
 }
 
-static MODEL: LazyLock<NoiseModel> = LazyLock::new(|| {
-    let model: NoiseModel = toml::from_str(FILE).unwrap_or_else(|error| panic!("sim/machines/noise.toml: {error}"));
-    if let Some(complaint) = first_complaint("sim/machines/noise.toml", FILE, |each| model.visit("", each)) {
-        panic!("{complaint}");
-    }
-    model
-});
+static MODEL: LazyLock<NoiseModel> =
+    LazyLock::new(|| shared("sim/machines/noise.toml", FILE, |model, each| model.visit("noise.", each)));
 
 impl NoiseModel {
     /// The numbers of the file, which is part of the program.
@@ -67,7 +68,7 @@ mod tests {
     #[test]
     fn the_file_is_read_and_holds_to_its_limits() {
         let model = NoiseModel::builtin();
-        assert_eq!(model.quantities().len(), 5);
+        assert_eq!(model.quantities().len(), 8);
         assert!(model.tick_hz.value > 0.0);
     }
 }

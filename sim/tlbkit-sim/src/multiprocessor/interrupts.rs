@@ -8,8 +8,24 @@ impl Multiprocessor {
     /// The running CPU interrupts `to`, which is idle, because there is a task for it to run.
     pub(crate) fn send_kick(&self, to: usize) {
         self.observer.wake_sent();
-        self.running().advance(self.costs.ipi_send);
+        self.write_command(self.costs.ipi_send);
         self.deliver(to, Vector::Kick);
+    }
+
+    /// The running CPU writes a command that takes it `cycles`, as soon as its last one has been accepted.
+    pub(super) fn write_command(&self, cycles: u64) {
+        let (cpu, processor) = (self.cpu(), self.running());
+        let wait = self.apics.wait(cpu, processor.now());
+        processor.work(wait + cycles);
+        self.apics.note_written(cpu, processor.now());
+        self.observer.command_written(wait);
+    }
+
+    /// The same for one target of a flush, if its group needs a command of its own.
+    pub(super) fn write_command_for(&self, to: usize) {
+        if self.apics.needs_write(self.cpu(), self.apic_id(to)) {
+            self.write_command(self.costs.ipi_send);
+        }
     }
 
     /// Makes an interrupt due on `to`; sending was charged by the caller.
@@ -25,7 +41,8 @@ impl Multiprocessor {
             Vector::Kick => &target.kick_due,
         };
         self.tally.note_sent(vector, due.get());
-        due.set(due.get().min(from + transit + wake));
+        let window = if target.is_in_kernel() { self.noise.window(to) } else { 0 };
+        due.set(due.get().min(from + transit + wake + window));
         if target.irqs() == Irqs::On {
             self.wake(to, due.get());
         }
@@ -37,12 +54,12 @@ impl Multiprocessor {
         self.look_for_interrupts();
     }
 
-    /// Takes what has become due while the running CPU had interrupts off, if they are on again.
+    /// Takes what has become due while the running CPU had interrupts off, one after the other, if they are on again.
     pub(super) fn look_for_interrupts(&'static self) {
         let cpu = self.cpu();
         self.forget_limits();
-        if self.processors[cpu].takes_at() <= self.processors[cpu].now() {
-            self.take_interrupts(cpu);
+        while self.processors[cpu].takes_at() <= self.processors[cpu].now() {
+            self.take_interrupt(cpu);
         }
     }
 }

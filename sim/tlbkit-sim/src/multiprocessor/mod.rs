@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `port` | [`tlbkit::Hardware`] of one CPU, and the handler of flush interrupts |
 //! | `interrupts` | sending interrupts |
+//! | `apic` | how many commands a sender writes, and how long it waits |
 //! | `accesses` | the protocol's atomics and the accesses of programs, charged |
 //! | `turns` | whose turn it is; how CPUs yield, sleep and take interrupts |
 //! | `system` | the CPUs, and what they share |
@@ -30,9 +31,12 @@
 //! | `defect` | machines that lose something |
 //! | `noise` | what varies with the seed |
 //! | `costs` | the machine file in integers |
+//! | `cold` | code and data that were pushed out of the caches |
 
 mod accesses;
 mod agenda;
+mod apic;
+mod cold;
 mod costs;
 mod defect;
 mod fiber;
@@ -51,6 +55,7 @@ mod turns;
 
 pub(crate) use accesses::observe;
 pub(crate) use agenda::NEVER;
+pub(crate) use cold::CallKind;
 pub(crate) use fiber::{Fiber, Progress, suspend};
 pub(crate) use noise::NoiseStreams;
 pub(crate) use port::{Port, answer_flush};

@@ -18,6 +18,9 @@ struct Spreads {
     start: u64,
     delivery_ppm: u64,
     work_ppm: u64,
+    off_ppm: u64,
+    off: u64,
+    balance_ppm: u64,
 }
 
 /// One CPU's own.
@@ -45,6 +48,9 @@ impl NoiseStreams {
             start: cycles(model.start_spread_ns.value),
             delivery_ppm: ppm(model.delivery_spread_percent.value),
             work_ppm: ppm(model.work_spread_percent.value),
+            off_ppm: ppm(model.irqs_off_percent.value),
+            off: cycles(model.irqs_off_ns.value),
+            balance_ppm: ppm(100.0 * model.balance_hz.value / model.tick_hz.value),
         };
         let of_cpu = |cpu: usize| {
             // Not the streams of the tasks, which are drawn from the same seed.
@@ -63,6 +69,14 @@ impl NoiseStreams {
     /// How long an interrupt to `cpu` is under way which takes `cycles` on average.
     pub(super) fn delivery(&self, cpu: usize, cycles: u64) -> u64 {
         self.0.as_ref().map_or(cycles, |(spreads, cpus)| cpus[cpu].spread(cycles, spreads.delivery_ppm))
+    }
+
+    /// How long an interrupt waits that finds `cpu` in its kernel: what is left of a stretch with interrupts off, if it
+    /// falls into one. Stretches are exponentially distributed, so that what is left of one is distributed as they are.
+    pub(super) fn window(&self, cpu: usize) -> u64 {
+        self.0.as_ref().map_or(0, |(spreads, cpus)| {
+            if cpus[cpu].below(1_000_000) < spreads.off_ppm { cpus[cpu].exponential(spreads.off) } else { 0 }
+        })
     }
 
     /// How long a step on `cpu` takes which takes `cycles` on average.
@@ -88,6 +102,14 @@ impl NoiseStreams {
         })
     }
 
+    /// Whether a balancer, at a tick of `cpu`, would have its task run elsewhere: then the CPU, of `cpus`, from which
+    /// on it looks for one that idles.
+    pub(crate) fn balance(&self, cpu: usize, cpus: usize) -> Option<usize> {
+        let (spreads, streams) = self.0.as_ref()?;
+        let is_moved = streams[cpu].below(1_000_000) < spreads.balance_ppm;
+        is_moved.then(|| streams[cpu].below(cpus as u64) as usize)
+    }
+
     /// `cpu` has idled until `now`: it took no ticks.
     pub(crate) fn forget_ticks(&self, cpu: usize, now: u64) {
         if let Some((spreads, cpus)) = &self.0 {
@@ -108,6 +130,28 @@ impl OfCpu {
     fn spread(&self, cycles: u64, ppm: u64) -> u64 {
         let most = (u128::from(cycles) * u128::from(ppm) / 1_000_000) as u64;
         cycles - most + self.below(2 * most + 1)
+    }
+
+    /// A number that is exponentially distributed with this mean, by comparisons alone (von Neumann, 1951), so that it
+    /// is the same on every host.
+    fn exponential(&self, mean: u64) -> u64 {
+        const ONE: u64 = 1 << 32;
+        let mut whole = 0;
+        loop {
+            let first = self.below(ONE);
+            let (mut last, mut falls) = (first, 0_u32);
+            loop {
+                let next = self.below(ONE);
+                if next >= last {
+                    break;
+                }
+                (last, falls) = (next, falls + 1);
+            }
+            if falls.is_multiple_of(2) {
+                return ((u128::from(whole * ONE + first) * u128::from(mean)) >> 32) as u64;
+            }
+            whole += 1;
+        }
     }
 
     /// The next tick comes after `now`, at the CPU's own phase.
@@ -138,6 +182,19 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_takes_most_interrupts_at_once_and_some_after_a_stretch() {
+        let noise = streams(1);
+        let windows: Vec<_> = (0..100_000).map(|_| noise.window(1)).filter(|&window| window > 0).collect();
+        assert!((windows.len() as f64 - 1e4).abs() < 400.0, "{} of 100,000", windows.len());
+        // Of an exponential distribution 37 % lie above the mean, and 5 % above three times that.
+        let mean = windows.iter().sum::<u64>() as f64 / windows.len() as f64;
+        assert!((mean - 2000.0).abs() < 80.0, "{mean}");
+        let beyond = |times: u64| windows.iter().filter(|&&window| window > times * 2000).count() as f64;
+        let shares = [1, 3].map(|times| beyond(times) / windows.len() as f64);
+        assert!((shares[0] - 0.368).abs() < 0.02 && (shares[1] - 0.0498).abs() < 0.01, "{shares:?}");
+    }
+
+    #[test]
     fn ticks_keep_their_phase_and_none_is_taken_twice() {
         let noise = streams(1);
         let (period, first) = (8_000_000, noise.tick_due(0));
@@ -149,6 +206,14 @@ mod tests {
     }
 
     #[test]
+    fn a_balancer_moves_one_task_in_twenty_five_ticks_and_to_any_cpu() {
+        let noise = streams(1);
+        let mut starts = [0_u32; 4];
+        (0..100_000).filter_map(|_| noise.balance(1, 4)).for_each(|start| starts[start] += 1);
+        assert!(starts.iter().all(|&count| (900..1100).contains(&count)), "{starts:?}");
+    }
+
+    #[test]
     fn a_seed_is_one_noise_and_none_is_none() {
         let times = |seed| {
             let noise = streams(seed);
@@ -157,9 +222,10 @@ mod tests {
         assert_eq!(times(1), times(1));
         assert_ne!(times(1), times(2));
         let off = NoiseStreams::new(Noise::Off, 1, 2, 2000.0);
+        assert_eq!(off.balance(0, 2), None);
         assert_eq!(
-            (off.work(0, 7), off.delivery(1, 7), off.soonest(7), off.start(0), off.tick_due(0)),
-            (7, 7, 7, 0, NEVER)
+            (off.work(0, 7), off.delivery(1, 7), off.soonest(7), off.start(0), off.tick_due(0), off.window(0)),
+            (7, 7, 7, 0, NEVER, 0)
         );
     }
 }

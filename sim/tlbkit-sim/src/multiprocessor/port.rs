@@ -5,6 +5,7 @@ use tlbkit::{
     AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, LocalFlush, SpaceToken, VirtAddr,
 };
 
+use super::cold::CallKind;
 use super::processor::{Arrival, Choice, Irqs, Processor, Ring};
 use super::system::Multiprocessor;
 use super::tally::Vector;
@@ -48,7 +49,7 @@ impl Port {
         let mut cycles = asked * calls.flush_told + skipped * calls.flush_skipped;
         if asked + skipped > 0 && choice.get() == Choice::None {
             choice.set(Choice::Looking);
-            cycles += calls.flush_choose;
+            cycles += calls.flush_choose + self.machine.cold_cycles(self.cpu, CallKind::Flush, |lines| lines.ask);
         }
         if asked > 0 && choice.get() == Choice::Looking {
             choice.set(Choice::Asking);
@@ -116,13 +117,14 @@ impl Hardware for Port {
     }
 
     fn send_ipi(&self, to: CpuId) {
-        self.processor().within(Cause::FlushSend, || self.charge(self.machine.costs.ipi_send));
+        self.processor().within(Cause::FlushSend, || self.machine.write_command_for(to.0 as usize));
         self.ipi(to.0 as usize);
         self.machine.sync(0);
     }
 
     fn send_ipi_to_others(&self) {
-        self.processor().within(Cause::FlushSend, || self.charge(self.machine.costs.ipi_send_shorthand));
+        let cycles = self.machine.costs.ipi_send_shorthand;
+        self.processor().within(Cause::FlushSend, || self.machine.write_command(cycles));
         for to in (0..self.machine.cpus()).filter(|&to| to != self.cpu) {
             self.ipi(to);
         }
@@ -181,14 +183,19 @@ impl Hardware for Port {
                 };
                 processor.outer.set(processor.cause.replace(first));
                 processor.choice.set(Choice::None);
-                processor.advance_for(Cause::FlushLocal, calls.flush_begin);
+                machine.begin_call(self.cpu, CallKind::Flush);
+                let cold = machine.cold_cycles(self.cpu, CallKind::Flush, |lines| lines.flush);
+                processor.advance_for(Cause::FlushLocal, calls.flush_begin + cold);
             }
             Event::FlushLocalDone => {
                 processor.advance_for(Cause::FlushLocal, calls.flush_local);
                 local_cycles += calls.flush_local;
                 processor.cause.set(Cause::FlushSend);
             }
-            Event::Chosen { asked, skipped } => self.charge_choice(u64::from(asked), u64::from(skipped)),
+            Event::Chosen { asked, skipped } => {
+                machine.apics.begin(self.cpu);
+                self.charge_choice(u64::from(asked), u64::from(skipped));
+            }
             Event::Waiting(_) => processor.cause.set(Cause::FlushWait),
             Event::FlushIssued | Event::FlushEnd => processor.cause.set(processor.outer.get()),
             Event::AnswerBegin(_) => self.charge(calls.request),
@@ -207,7 +214,9 @@ impl Hardware for Port {
 
 /// The handler of a flush interrupt that `cpu` took while it ran in `ring`.
 pub(crate) fn answer_flush(machine: &'static Multiprocessor, cpu: usize, ring: Ring) {
-    machine.processors[cpu].advance(machine.costs.calls.handler);
+    machine.begin_call(cpu, CallKind::Answer);
+    let cold = machine.cold_cycles(cpu, CallKind::Answer, |lines| lines.answer);
+    machine.processors[cpu].advance(machine.costs.calls.handler + cold);
     let irqs = IrqsOff::assume();
     machine.with_cpu(cpu, |handle| {
         if ring == Ring::User {

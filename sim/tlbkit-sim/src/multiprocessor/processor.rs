@@ -188,6 +188,11 @@ impl Processor {
         self.is_halted.get()
     }
 
+    /// True while a task runs in the kernel.
+    pub(super) fn is_in_kernel(&self) -> bool {
+        self.ring.get() == Ring::Kernel && self.class.get() == Class::Task
+    }
+
     /// When a flush interrupt is due, if ever.
     pub(crate) fn flush_due_at(&self) -> u64 {
         self.flush_due.get()

@@ -7,6 +7,8 @@ use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Features, SpaceToken, Tlb};
 
 use super::agenda::{Agenda, NEVER};
+use super::apic::Apics;
+use super::cold::{Caches, CallKind, Warmth};
 use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
 use super::noise::NoiseStreams;
@@ -15,7 +17,7 @@ use super::processor::{Processor, Ring};
 use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
-use crate::machine::{Code, Machine};
+use crate::machine::{CallLines, Code, LinesOf, Machine};
 use crate::observer::{Class, Observer};
 
 /// No CPU: the host itself, before the first cycle and after the last.
@@ -36,6 +38,7 @@ pub(crate) struct Disturbance {
 #[repr(align(64))]
 pub(crate) struct Multiprocessor {
     pub(super) costs: Costs,
+    pub(super) apics: Apics,
     pub(super) processors: Vec<Processor>,
     pub(super) lines: RefCell<Lines>,
     pub(super) tlb: Tlb<'static>,
@@ -60,6 +63,10 @@ pub(crate) struct Multiprocessor {
     pub(super) now: Cell<u64>,
     pub(super) current: Cell<usize>,
     pub(super) frames: Frames,
+    /// The caches, where the machine's file has them, and how warm each CPU's are.
+    caches: Option<Caches>,
+    warmth: Vec<Warmth>,
+    lines_of: &'static LinesOf,
 }
 
 impl Multiprocessor {
@@ -79,6 +86,7 @@ impl Multiprocessor {
         let cpus_per_socket = cpus.div_ceil(sockets);
         Self {
             costs,
+            apics: Apics::new(machine.apic.as_ref(), code.destinations(), cpus),
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
             lines: RefCell::new(Lines::new(costs.lines, cpus, cpus_per_socket as u32)),
             tlb,
@@ -99,6 +107,9 @@ impl Multiprocessor {
             now: Cell::new(0),
             current: Cell::new(NOBODY),
             frames: Frames::new(cpus),
+            caches: Caches::of(machine),
+            warmth: (0..cpus).map(|_| Warmth::default()).collect(),
+            lines_of: code.lines(),
         }
     }
 
@@ -134,6 +145,23 @@ impl Multiprocessor {
     #[inline]
     pub(crate) fn running(&self) -> &Processor {
         &self.processors[self.cpu()]
+    }
+
+    /// A call of this kind begins on the CPU: how much of its code and data is still near is decided now.
+    pub(crate) fn begin_call(&self, cpu: usize, kind: CallKind) {
+        if let Some(caches) = &self.caches {
+            self.warmth[cpu].begin(caches, kind, &self.processors[cpu].ledger.borrow());
+        }
+    }
+
+    /// What the CPU waits for lines of the call of this kind that began last.
+    pub(crate) fn cold_cycles(&self, cpu: usize, kind: CallKind, lines: impl Fn(&LinesOf) -> CallLines) -> u64 {
+        if self.caches.is_none() { 0 } else { self.warmth[cpu].cycles(kind, lines(self.lines_of)) }
+    }
+
+    /// The CPU filled so many pages.
+    pub(crate) fn note_pages_filled(&self, cpu: usize, pages: u64) {
+        self.warmth[cpu].note_pages(pages);
     }
 
     /// What everything costs here.
@@ -216,6 +244,14 @@ impl Multiprocessor {
         }
         let (socket, place) = (cpu / self.cpus_per_socket, cpu % self.cpus_per_socket);
         Some(socket * self.cpus_per_socket + (place + half) % (2 * half)).filter(|&it| it < self.cpus())
+    }
+
+    /// The CPU's APIC id: threads of a core side by side, each socket from a power of two on.
+    pub(super) fn apic_id(&self, cpu: usize) -> usize {
+        let (socket, place) = (cpu / self.cpus_per_socket, cpu % self.cpus_per_socket);
+        let half = self.cpus_per_socket / 2;
+        let in_socket = if self.sibling(cpu).is_some() { place % half * 2 + place / half } else { place };
+        socket * self.cpus_per_socket.next_power_of_two() + in_socket
     }
 
     /// What work costs on the CPU now, in percent of what it costs while the other thread of the core idles.

@@ -181,8 +181,11 @@ fn an_interrupt_is_charged_once_to_its_sender_and_once_to_whoever_takes_it() {
             machine.with_cpu(0, |cpu| cpu.hardware().send_ipi(CpuId(1)));
             let costs = &machine.costs;
             assert_eq!(spent(machine, 0, Cause::Kernel), costs.ipi_send, "the wake-up");
-            assert_eq!(spent(machine, 0, Cause::FlushSend), costs.ipi_send, "the request");
-            assert_eq!(sender.now(), SENT_AT + 2 * costs.ipi_send);
+            // The command of the wake-up is pending still.
+            let wait = machine.observer().ipis().pending_cycles;
+            assert!(wait > 0, "{wait}");
+            assert_eq!(spent(machine, 0, Cause::FlushSend), wait + costs.ipi_send, "the request");
+            assert_eq!(sender.now(), SENT_AT + wait + 2 * costs.ipi_send);
         },
         |machine, _| {
             machine.halt();
@@ -214,6 +217,45 @@ fn requests_that_come_together_are_one_interrupt_and_none_is_lost_count_of() {
             assert_eq!((tally.sent, tally.merged, tally.taken), (3, 2, 1));
             assert_eq!((machine.observer().ipis().sent, machine.observer().ipis().received), (3, 1));
         },
+    ]);
+}
+
+#[test]
+fn a_request_and_a_wake_up_that_are_both_due_are_taken_one_after_the_other() {
+    play([
+        |machine, _| {
+            machine.send_kick(1);
+            machine.with_cpu(0, |cpu| cpu.hardware().send_ipi(CpuId(1)));
+        },
+        |machine, _| {
+            machine.running().disable_interrupts();
+            machine.sleep_until(1_000_000, Cause::Idle);
+            machine.enable_interrupts();
+            assert_eq!(spent(machine, 1, Cause::Interrupt), 2 * machine.costs.interrupt);
+            let (flushes, kicks) = (machine.tally().flush_interrupts(), machine.tally().kicks());
+            assert_eq!([flushes.taken, kicks.taken, flushes.merged, kicks.merged], [1, 1, 0, 0]);
+        },
+    ]);
+}
+
+#[test]
+fn a_command_waits_until_the_one_before_was_accepted_and_no_longer() {
+    play([
+        |machine, _| {
+            let (send, sender) = (machine.costs.ipi_send, machine.running());
+            let model = Machine::builtin("ivybridge-8thread").expect("a built-in machine");
+            let pending = model.apic.expect("its numbers").pending_cycles.cycles();
+            machine.write_command(send);
+            sender.advance(pending / 3);
+            machine.write_command(send);
+            assert_eq!(sender.now(), 2 * send + pending, "the rest of the time that it is pending");
+            sender.advance(2 * pending);
+            machine.write_command(send);
+            assert_eq!(sender.now(), 3 * send + 3 * pending, "accepted long ago");
+            let ipis = machine.observer().ipis();
+            assert_eq!((ipis.commands, ipis.pending_cycles), (3, pending - pending / 3));
+        },
+        |_, _| (),
     ]);
 }
 

@@ -109,7 +109,7 @@ impl Multiprocessor {
         let processor = &self.processors[cpu];
         loop {
             if processor.takes_at() <= processor.now() {
-                self.take_interrupts(cpu);
+                self.take_interrupt(cpu);
             } else if processor.now() > self.horizon.get().saturating_add(lookahead) {
                 self.hand_over(processor.now());
             } else {
@@ -118,8 +118,9 @@ impl Multiprocessor {
         }
     }
 
-    /// Takes every interrupt that is due on the running CPU.
-    pub(super) fn take_interrupts(&'static self, cpu: usize) {
+    /// Takes one interrupt that is due on the running CPU. Another that is due pends until this one is over. A wake-up
+    /// comes first, as the higher vector has priority: Linux's `RESCHEDULE_VECTOR` lies above `CALL_FUNCTION_VECTOR`.
+    pub(super) fn take_interrupt(&'static self, cpu: usize) {
         let processor = &self.processors[cpu];
         processor.spin.borrow_mut().disturb();
         let irqs = processor.irqs.replace(Irqs::Off);
@@ -130,8 +131,7 @@ impl Multiprocessor {
             if processor.kick_due.get() <= now {
                 processor.kick_due.set(NEVER);
                 self.tally.note_taken(Vector::Kick);
-            }
-            if processor.flush_due.get() <= now {
+            } else if processor.flush_due.get() <= now {
                 processor.flush_due.set(NEVER);
                 self.tally.note_taken(Vector::Flush);
                 self.observer.flush_interrupt_taken();

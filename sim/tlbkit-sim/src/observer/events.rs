@@ -1,6 +1,7 @@
 //! What machine and kernel tell the observer, and the totals that it keeps.
 
 use std::cell::{Cell, RefCell};
+use std::mem;
 
 use serde::Serialize;
 use tlbkit::{Event, PhysAddr};
@@ -21,6 +22,10 @@ pub struct IpiCounters {
     pub received: u64,
     /// Idle CPUs woken by an interrupt.
     pub wakes_sent: u64,
+    /// Writes of an interrupt command, for requests and wake-ups: one can reach several CPUs.
+    pub commands: u64,
+    /// Cycles that senders waited for their last command to be accepted.
+    pub pending_cycles: u64,
 }
 
 /// What the kernel counted.
@@ -36,6 +41,8 @@ pub struct KernelCounters {
     pub remote_wakes: u64,
     /// Tasks that lost their CPU to another at the end of a time slice.
     pub preemptions: u64,
+    /// Tasks that a balancer moved to another CPU while they ran.
+    pub moves: u64,
     /// Processes and threads started.
     pub tasks: u64,
 }
@@ -48,14 +55,15 @@ pub(crate) enum KernelEvent {
     Switch,
     RemoteWake,
     Preemption,
+    Move,
     TaskStart,
 }
 
-/// The flush that a CPU began last: its pages, none for everything, and what local halves had cost the CPU before.
+/// The flush that a CPU began last: its pages, none for everything, and whether its local half is to come.
 #[derive(Clone, Copy, Debug, Default)]
 struct BegunFlush {
     pages: Option<u32>,
-    local_cycles_before: u64,
+    is_to_be_sized: bool,
 }
 
 /// What the observer follows on one CPU.
@@ -64,6 +72,8 @@ struct OnCpu {
     /// What the CPU is changing.
     operation: Option<Operation>,
     begun: BegunFlush,
+    /// What the local halves that are over have cost the CPU.
+    sized_cycles: u64,
     /// Whether a process is ending there.
     is_ending: bool,
     /// Operations begun so far, of this CPU.
@@ -114,6 +124,7 @@ impl Observer {
             KernelEvent::Switch => &mut counters.switches,
             KernelEvent::RemoteWake => &mut counters.remote_wakes,
             KernelEvent::Preemption => &mut counters.preemptions,
+            KernelEvent::Move => &mut counters.moves,
             KernelEvent::TaskStart => &mut counters.tasks,
         };
         *counter += 1;
@@ -217,6 +228,14 @@ impl Observer {
         self.count_ipi(|ipis| ipis.received += 1);
     }
 
+    /// A CPU wrote an interrupt command, after it had waited so many cycles for the one before.
+    pub(crate) fn command_written(&self, waited_cycles: u64) {
+        self.count_ipi(|ipis| {
+            ipis.commands += 1;
+            ipis.pending_cycles += waited_cycles;
+        });
+    }
+
     /// A CPU sent an interrupt to wake an idle one.
     pub(crate) fn wake_sent(&self) {
         self.count_ipi(|ipis| ipis.wakes_sent += 1);
@@ -253,7 +272,7 @@ impl Observer {
                 if pages.is_none() {
                     self.debts.flushed(cpu);
                 }
-                on_cpu.begun = BegunFlush { pages, local_cycles_before: local_cycles };
+                on_cpu.begun = BegunFlush { pages, is_to_be_sized: true };
                 self.count(|counters| {
                     counters.flushes += 1;
                     if let Some(pages) = pages {
@@ -265,9 +284,13 @@ impl Observer {
                 });
             }
             Event::FlushLocalDone => {
-                let BegunFlush { pages, local_cycles_before } = self.cpus.borrow()[cpu].begun;
-                self.sizes.borrow_mut().add(pages, local_cycles - local_cycles_before);
+                let on_cpu = &mut self.cpus.borrow_mut()[cpu];
+                let cycles = local_cycles - mem::replace(&mut on_cpu.sized_cycles, local_cycles);
+                // A flush that was issued and is asked for by its wait has a second local half, and is one flush.
+                let flushes = u64::from(mem::take(&mut on_cpu.begun.is_to_be_sized));
+                self.sizes.borrow_mut().add(on_cpu.begun.pages, flushes, cycles);
             }
+            Event::Chosen { skipped, .. } => self.count(|counters| counters.left_alone += u64::from(skipped)),
             Event::SwitchKept => self.count(|counters| counters.switches_kept += 1),
             Event::SwitchFlushed => {
                 self.debts.flushed(cpu);

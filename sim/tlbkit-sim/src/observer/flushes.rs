@@ -37,6 +37,8 @@ pub struct FlushCounters {
     pub flush_pages: u64,
     /// Flushes of everything.
     pub full_flushes: u64,
+    /// Other CPUs of a set that a flush looked at and did not interrupt: they ran something else, or nothing.
+    pub left_alone: u64,
     /// Interrupts that found their work done.
     pub already_current: u64,
     /// Interrupts for a space that was not loaded.
@@ -69,9 +71,9 @@ pub struct FlushSize {
 pub(crate) struct FlushSizes(BTreeMap<Option<u32>, FlushSize>);
 
 impl FlushSizes {
-    pub(crate) fn add(&mut self, pages: Option<u32>, cycles: u64) {
+    pub(crate) fn add(&mut self, pages: Option<u32>, flushes: u64, cycles: u64) {
         let size = self.0.entry(pages).or_insert(FlushSize { pages, ..FlushSize::default() });
-        size.flushes += 1;
+        size.flushes += flushes;
         size.cycles += cycles;
     }
 

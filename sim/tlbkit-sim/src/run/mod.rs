@@ -10,4 +10,4 @@ mod steady;
 
 pub use outcome::{ReasonCounts, RunOutcome, TlbCounters};
 pub use settings::Run;
-pub use steady::SteadyRate;
+pub use steady::{Start, SteadyRate};

@@ -3,7 +3,8 @@
 use serde::{Serialize, Serializer};
 use tlbkit::{CpuStats, Place, Reason};
 
-use super::steady::SteadyRate;
+use super::settings::Run;
+use super::steady::{self, Start, SteadyRate};
 use crate::kernel::Kernel;
 use crate::lines::LineCounters;
 use crate::mmu::{self, Loss};
@@ -90,10 +91,16 @@ pub struct RunOutcome {
     pub accounted_cycles: u64,
     /// The elapsed cycles in seconds of the machine's clock.
     pub elapsed_seconds: f64,
-    /// Score a second, the start included.
+    /// Score a second of the whole run, from its start to the end of its last task: no rate of a run that was told its
+    /// time.
     pub score_per_second: f64,
-    /// The same after the start, where the score was sampled often enough.
+    /// Whether the run went on for longer than its start.
+    pub start: Start,
+    /// The rate after the start, if that is over.
     pub steady: Option<SteadyRate>,
+    /// The same, or of the second half of a run whose start was not over.
+    #[serde(skip)]
+    pub latest: Option<SteadyRate>,
     /// Cycles by cause and class, all CPUs together.
     pub ledger: Ledger,
     /// The same per CPU.
@@ -124,7 +131,8 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    pub(super) fn of(kernel: &Kernel, stats: &[CpuStats], frequency_mhz: f64) -> Self {
+    pub(super) fn of(kernel: &Kernel, stats: &[CpuStats], run: &Run<'_>) -> Self {
+        let frequency_mhz = run.machine.system.frequency_mhz.value;
         let machine = kernel.machine();
         let observer = machine.observer();
         let elapsed_cycles = kernel.ended_at();
@@ -134,13 +142,20 @@ impl RunOutcome {
         let mut ledger = Ledger::default();
         ledger_by_cpu.iter().for_each(|one| ledger.add(one));
         let (tables_left, data_left) = kernel.frames_used();
+        let in_time = samples.partition_point(|sample| run.limit_cycles.is_none_or(|limit| sample.cycles <= limit));
+        let (start, latest) = match run.sample_cycles {
+            Some(_) => steady::judge(&samples[..in_time], frequency_mhz),
+            None => (Start::NotAsked, None),
+        };
         Self {
             score,
             elapsed_cycles,
             accounted_cycles: machine.processor(0).now(),
             elapsed_seconds,
             score_per_second: if elapsed_cycles == 0 { 0.0 } else { score as f64 / elapsed_seconds },
-            steady: SteadyRate::of(&samples, frequency_mhz),
+            start,
+            steady: latest.filter(|_| start == Start::Over),
+            latest,
             ledger,
             ledger_by_cpu,
             tlb: translations(machine),
@@ -154,6 +169,16 @@ impl RunOutcome {
             samples,
             tables_left: tables_left as u64,
             data_left: data_left as u64,
+        }
+    }
+
+    /// Score a second: after the start, or of all of a run that took no samples, as it does a given amount of work.
+    /// None if the start was not over.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        match self.start {
+            Start::NotAsked => Some(self.score_per_second),
+            _ => self.steady.map(|steady| steady.score_per_second),
         }
     }
 

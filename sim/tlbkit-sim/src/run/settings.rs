@@ -1,5 +1,7 @@
 //! What to run: a machine, a policy, a workload, and where the run ends.
 
+use std::sync::atomic::AtomicU64;
+
 use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
@@ -27,10 +29,15 @@ pub struct Run<'m> {
     pub limit_cycles: Option<u64>,
     /// How often the score is noted; never if it is none.
     pub sample_cycles: Option<u64>,
+    /// Where the run notes now and then how far it has come, in cycles since it began: for whoever waits for it.
+    pub clock: Option<&'m AtomicU64>,
     /// Whether memory is short.
     pub pressure: Pressure,
     /// Through what the kernel reads files: the protocol's policy says nothing of it.
     pub file_reads: FileReads,
+    /// Base pages of a file that a load's fault maps at once: a power of two, at most 512. The policy says nothing of
+    /// this either.
+    pub fault_around: u64,
     /// Whether more than the workload varies with the seed.
     pub noise: Noise,
     /// What the machine loses: nothing, but in tests.
@@ -50,8 +57,10 @@ impl<'m> Run<'m> {
             seed: 1,
             limit_cycles: None,
             sample_cycles: None,
+            clock: None,
             pressure: Pressure::None,
             file_reads: FileReads::DirectMap,
+            fault_around: 1,
             noise: Noise::Off,
             defect: Defect::None,
         }

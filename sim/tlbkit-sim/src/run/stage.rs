@@ -1,5 +1,7 @@
 //! How a run is carried out: the machine and its kernel are built, they run to the end, and they are taken down.
 
+use std::sync::atomic::Ordering;
+
 use tlbkit::sync::{Observer as AtomicsObserver, set_observer};
 use tlbkit::{Accounting, CpuState, CpuStats, IrqsOff, Tlb};
 use tlbkit_pmap::KernelMap;
@@ -16,6 +18,9 @@ use crate::observer::Observer;
 
 /// Words of the map of the kernel's windows: one bit a window.
 const WINDOW_WORDS: usize = 128;
+
+/// So often a run says how far it has come: several times a second of the host.
+const TURNS_A_NOTE: u64 = 1 << 12;
 
 /// Objects of one run. Fields drop in order: the kernel before the machine, and both before what they borrow.
 pub(crate) struct Stage {
@@ -92,7 +97,8 @@ impl Stage {
         let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, disturbance);
         let machine = Keep::new(Box::new(machine));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
-        let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, run.file_reads);
+        let kernel =
+            Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, run.file_reads, run.fault_around);
         let kernel = Keep::new(Box::new(kernel));
         let idle_fibers = Vec::new();
         Ok(Self { idle_fibers, kernel, _machine: machine, _map: map, _states: states, stats, _words: words })
@@ -102,7 +108,17 @@ impl Stage {
         self.boot(kernel)?;
         kernel.start_first(run.workload.first_task());
         kernel.machine().schedule(0, 0);
-        self.turn(kernel, || kernel.is_done());
+        let mut turns = 0_u64;
+        self.turn(kernel, || {
+            turns += 1;
+            if turns.is_multiple_of(TURNS_A_NOTE)
+                && let Some(clock) = run.clock
+            {
+                // Relaxed: a person looks at it, and nothing follows from it.
+                clock.store(kernel.machine().turn_began_at(), Ordering::Relaxed);
+            }
+            kernel.is_done()
+        });
         kernel.machine().stop();
         kernel.drop_fibers();
         self.idle_fibers.clear();
@@ -112,7 +128,7 @@ impl Stage {
             None => {
                 kernel.idle_to_the_end();
                 audit(kernel)?;
-                Ok(RunOutcome::of(kernel, self.stats.get(), run.machine.system.frequency_mhz.value))
+                Ok(RunOutcome::of(kernel, self.stats.get(), run))
             }
         }
     }
@@ -129,7 +145,7 @@ impl Stage {
     }
 
     /// The main loop: whoever is furthest behind acts, until `is_done` or until nobody will ever act again.
-    pub(crate) fn turn(&mut self, kernel: &'static Kernel, is_done: impl Fn() -> bool) {
+    pub(crate) fn turn(&mut self, kernel: &'static Kernel, mut is_done: impl FnMut() -> bool) {
         while !is_done() {
             let Some(turn) = kernel.machine().next() else { return };
             if let Some(after) = turn.after {
