@@ -2,6 +2,7 @@
 
 mod command;
 
+use std::io::Write;
 use std::path::Path;
 
 use command::{run, text};
@@ -83,10 +84,6 @@ fn processes_and_threads_are_chosen() {
     assert!(!of_configure(&all).is_empty());
     assert_eq!(of_configure(&all), of_configure(&chosen));
     assert_eq!(of_kind(&chosen, "caller").len(), of_configure(&chosen).len(), "nobody else");
-    let nobody = text(&["blame", &build, "--process", "no-such-process"]);
-    assert!(nobody.contains("No flush of what was asked about."), "{nobody}");
-    let thread = rows(&["--json", "blame", &build, "--thread", "999999"]);
-    assert_eq!(of_kind(&thread, "attribution")[0]["shootdowns"], 0);
 }
 
 #[test]
@@ -104,5 +101,34 @@ fn wrong_input_is_one_line_and_status_2() {
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(message.starts_with(start) && message.lines().count() == 1, "{message}");
         assert_eq!(output.status.code(), Some(2));
+    }
+}
+
+#[test]
+fn who_is_not_in_the_trace_is_refused_with_those_that_are() {
+    let refused = [
+        (["--process", "nobody"], "--process nobody: no such process in the trace, which has "),
+        (["--thread", "999999"], "--thread 999999: no such thread in the trace, which has "),
+    ];
+    for verb in ["blame", "tune", "replay"] {
+        for (whom, said) in refused {
+            let output = run(&[&[verb, &shared(SERVICE)], &whom[..]].concat());
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(message.contains(said), "{verb}: {message}");
+            assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{verb}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_trace_that_ends_before_its_first_event_is_refused() {
+    let whole = std::fs::read(shared(SERVICE)).unwrap();
+    for bytes in [200, 9000] {
+        let mut cut = tempfile::NamedTempFile::new().unwrap();
+        cut.write_all(&whole[..bytes]).unwrap();
+        let output = run(&["blame", cut.path().to_str().unwrap()]);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.contains(": no event that can be read"), "{message}");
+        assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{message}");
     }
 }

@@ -58,6 +58,12 @@ fn a_command_is_recorded_small_and_its_status_is_told() {
     assert!(row["flushes"]["local mm shootdown"].as_u64() > Some(0), "every fork copies pages: {row}");
     assert!(row["bytes"].as_u64().unwrap() * 10 < row["perf_bytes"].as_u64().unwrap(), "{row}");
     assert!(row["overhead"]["ratio"].as_f64() > Some(0.1), "{row}");
+    assert_eq!((&row["overhead"]["by"], &row["predicted"]["basis"]), (&"CPU time, s".into(), &"run_before".into()));
+    let (predicted, message) = (&row["predicted"], String::from_utf8_lossy(&output.stderr));
+    assert!(
+        predicted["low_pct"].as_f64() > Some(0.0) && predicted["low_pct"].as_f64() < predicted["high_pct"].as_f64()
+    );
+    assert_eq!(message.matches("recording adds about").count(), 1, "once, before the recording: {message}");
     assert!(fs::read(folder("live").join("load.tlbtrace")).unwrap().starts_with(b"tlbtrace"));
 }
 
@@ -66,6 +72,8 @@ fn all_cpus_are_recorded_for_a_while_in_perfs_own_form() {
     let output = run(&["--json", "record", "-o", "while.data", "--all-cpus", "--duration", "0.3"]);
     let Some(rows) = rows(&output) else { return };
     assert!((0.3..10.0).contains(&rows[0]["seconds"].as_f64().unwrap()), "{}", rows[0]);
+    assert_eq!(rows[0]["predicted"]["basis"], "counted_before", "{}", rows[0]);
+    assert!(rows[0]["predicted"]["events_per_second"].as_f64() > Some(1.0), "{}", rows[0]);
     assert!(fs::read(folder("live").join("while.data")).unwrap().starts_with(b"PERFILE2"));
 }
 
@@ -177,6 +185,55 @@ fn a_recording_ends_at_its_limit_and_the_command_does_not() {
 }
 
 #[test]
+fn a_live_account_of_a_part_says_so() {
+    let part = ["blame", "--live", "--duration", "0.4", "--", "sh", "-c", "sleep 1.5"];
+    let output = run(&[&["--json"], &part[..]].concat());
+    let Some(rows) = rows(&output) else { return };
+    let recording = rows.iter().find(|row| row["kind"] == "recording").expect("what the recording lacks");
+    assert_eq!((&recording["is_cut_short"], &recording["is_disk_full"]), (&true.into(), &false.into()), "{recording}");
+    let whole = run(&["--json", "blame", "--live", "--", "/bin/true"]);
+    let whole = String::from_utf8_lossy(&whole.stdout).into_owned();
+    assert!(whole.contains("\"is_cut_short\":false"), "{whole}");
+    let said = run(&part);
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(said.starts_with("CUT SHORT by a signal or --duration, while the command ran on: "), "{said}");
+}
+
+#[test]
+fn what_a_command_costs_to_record_is_told_after_its_first_second() {
+    let load = "i=0; while [ $i -lt 60 ]; do /bin/true; sleep 0.02; i=$((i+1)); done";
+    let output = run(&["--json", "record", "-o", "second.tlbtrace", "--", "sh", "-c", load]);
+    let Some(rows) = rows(&output) else { return };
+    assert_eq!(rows[0]["predicted"]["basis"], "first_second", "{}", rows[0]);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains(" events a second (in its first second): recording adds about "), "{message}");
+}
+
+/// A disk of its own for a command, which ends with it. The command fills it but for 8 of 100 MB.
+#[test]
+fn a_disk_that_others_fill_ends_a_recording_that_is_kept() {
+    let load = "head -c 92000000 /dev/zero > fill; i=0; while [ $i -lt 200 ]; do /bin/true; i=$((i+1)); done; exit 5";
+    let script = format!(
+        "mount -t tmpfs -o size=100m none . || exit 77; cd $PWD; $0 --json record -o a.tlbtrace -- sh -c '{load}'; \
+         status=$?; [ -s a.tlbtrace ] && ls >&2; exit $status"
+    );
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", &script, env!("CARGO_BIN_EXE_tlbkit")]).current_dir(folder("full"));
+    let output = match command.output() {
+        Ok(output) if output.status.code() == Some(77) || output.stdout.is_empty() && !output.status.success() => {
+            return println!("skipped, no disk of its own: {}", String::from_utf8_lossy(&output.stderr));
+        }
+        Ok(output) => output,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let Some(rows) = rows_with_status(&output, 5) else { return };
+    assert_eq!((&rows[0]["is_disk_full"], &rows[0]["is_cut_short"]), (&true.into(), &true.into()), "{}", rows[0]);
+    assert!(rows[0]["events"].as_u64() > Some(0), "{}", rows[0]);
+    let left = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(left.ends_with("a.tlbtrace\nfill\n"), "only the trace is left: {left}");
+}
+
+#[test]
 fn wrong_input_is_one_line_and_status_2() {
     let cases: [(&[&str], &str); 7] = [
         (&["record", "-o", "/nowhere/a.tlbtrace", "--", "ls"], "tlbkit: cannot write /nowhere/a.tlbtrace: "),
@@ -193,4 +250,20 @@ fn wrong_input_is_one_line_and_status_2() {
         assert!(message.starts_with(start) && message.lines().count() == 1, "{message}");
         assert_eq!(output.status.code(), Some(2));
     }
+}
+
+#[test]
+fn a_light_record_counts_writes_nothing_and_ends_as_the_command() {
+    let output = command(&["record", "--light", "--", "sh", "-c", "echo from it; exit 3"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.starts_with("from it\n") && said.contains("Nothing was recorded. A recording has "), "{said}");
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let faults = said.lines().find(|line| line.contains("page faults")).expect("they need no right");
+    let count: f64 = faults.split('|').nth(2).unwrap().trim().parse().unwrap();
+    assert!((50.0..5000.0).contains(&count), "{faults}");
+    let output = command(&["--json", "record", "--light", "--", "true"]).output().unwrap();
+    let rows: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let would = &rows.last().unwrap()["would"];
+    assert!(would["events"].as_f64() > Some(10.0) && would["low_pct"].as_f64() < would["high_pct"].as_f64(), "{would}");
 }

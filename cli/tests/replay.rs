@@ -62,10 +62,13 @@ fn every_row_has_its_range_what_was_recorded_and_how_far_to_trust_it() {
 }
 
 #[test]
-fn tuning_a_build_finds_nothing_and_says_so() {
+fn tuning_a_build_finds_nothing_sure_and_says_nothing_is_worth_changing_only_if_so() {
     let path = shared(BUILD);
     let text = text(&["tune", &path]);
-    assert!(text.contains("\nNothing worth changing: no setting is sure to gain 0.1 % of CPU time."), "{text}");
+    assert!(text.contains("o setting is sure to gain 0.1 % of CPU time"), "{text}");
+    // What this machine says of cc1's allocator, and of huge pages, differs from one to the next.
+    let has_more = ["\nPerhaps: ", "\nCannot tell: ", "\nWithheld: "].iter().any(|begin| text.contains(begin));
+    assert_eq!(text.contains("\nNothing worth changing: "), !has_more, "{text}");
     let rows = rows(&["--json", "tune", &path]);
     let settings: Vec<_> = rows.iter().filter(|row| row["kind"] == "setting").collect();
     let has_way = |row: &Value| {
@@ -98,8 +101,12 @@ fn a_setting_names_what_it_saves_and_a_file_that_warns_of_itself_supports_none()
     let warned = scratch("warned.toml");
     fs::write(&warned, text.replacen("\ndescription", "\ncaution = \"all too noisy\"\ndescription", 1)).unwrap();
     let warned = warned.to_str().unwrap();
-    let worth = |rows: &[Value]| rows.iter().find(|row| row["knob"] == "pti").unwrap()["worth"].clone();
-    assert_eq!((worth(&good), worth(&settings(warned))), ("worth trying".into(), "cannot tell".into()));
+    let pti = |rows: &[Value]| rows.iter().find(|row| row["knob"] == "pti").unwrap().clone();
+    if !pti(&good)["moot"].is_null() {
+        return println!("skipped: the processors of this machine need isolation");
+    }
+    let worth = |rows: &[Value]| pti(rows)["worth"].clone();
+    assert_eq!((worth(&good), worth(&settings(warned))), ("perhaps".into(), "cannot tell".into()));
     let words = self::text(&["tune", &trace, "--machine", warned, "--recorded-by", "linux-6.18:pti=on"]);
     assert!(words.contains("Cannot tell: the machine file says of itself: all too noisy."), "{words}");
 }
@@ -108,7 +115,10 @@ fn a_setting_names_what_it_saves_and_a_file_that_warns_of_itself_supports_none()
 fn tuning_for_a_kernel_with_isolation_finds_it() {
     let rows = rows(&["--json", "tune", &shared(STRESS), "--recorded-by", "linux-6.18:pti=on"]);
     let pti = rows.iter().find(|row| row["knob"] == "pti").unwrap();
-    assert!(pti["setting"] == "off" && pti["worth"] == "worth trying" && pti["low"].as_f64() > Some(1.0), "{pti}");
+    assert!(pti["setting"] == "off" && pti["low"].as_f64() > Some(1.0), "{pti}");
+    // What needs a boot no trial applies; and where processors leak without isolation it is no advice at all.
+    let worth = if pti["moot"].is_null() { "perhaps" } else { "no" };
+    assert_eq!(pti["worth"], worth, "{pti}");
 }
 
 #[test]
@@ -123,7 +133,10 @@ fn pictures_are_whole_files() {
     {
         assert!(page.contains(part), "{part}");
     }
-    assert!(fs::read_to_string(tuned).unwrap().contains("Gain by ceiling"));
+    let tuned = fs::read_to_string(tuned).unwrap();
+    assert!(tuned.contains("Gain by ceiling") && tuned.contains("likeliest setting (bar)"), "{tuned}");
+    let answer = tuned.find("<p class=\"verdict").expect("the answer in large letters");
+    assert!(answer < tuned.find("Priced on").unwrap(), "before everything else");
     let window: Value = serde_json::from_slice(&fs::read(window).unwrap()).unwrap();
     let times: Vec<f64> =
         window["traceEvents"].as_array().unwrap().iter().filter_map(|row| row["ts"].as_f64()).collect();
@@ -156,9 +169,12 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["replay", "/nowhere"], "tlbkit: /nowhere: No such file or directory (os error 2)\n"),
         (&["replay", empty], "no event that a replay can use"),
         (&["tune", noise], "begins no trace"),
-        (&["replay", &trace, "--policy", "linux-9"], "tlbkit: no policy linux-9: there are "),
+        (&["replay", &trace, "--policy", "linux-9"], "tlbkit: no policy linux-9; see tlbkit list policies"),
         (&["replay", &trace, "--policy", "xnu:ceiling=x"], "ceiling=x: must be"),
-        (&["tune", &trace, "--machine", "vax"], "tlbkit: no machine vax, and no such file"),
+        (
+            &["tune", &trace, "--machine", "vax"],
+            "tlbkit: no machine vax; see tlbkit list machines, and no such file is there",
+        ),
         (&["replay", &trace, "--html", "/nowhere/a.html"], "tlbkit: cannot write /nowhere/a.html: "),
     ];
     for (arguments, part) in cases {
@@ -167,6 +183,54 @@ fn wrong_input_is_one_line_and_status_2() {
         assert!(message.contains(part) && message.lines().count() == 1, "{arguments:?}: {message}");
         assert_eq!(output.status.code(), Some(2), "{message}");
     }
+}
+
+#[test]
+fn what_is_no_trace_is_one_line_and_status_2_in_every_verb() {
+    let (empty, folder) = (scratch("nothing"), scratch("folder"));
+    fs::write(&empty, "").unwrap();
+    fs::create_dir_all(&folder).unwrap();
+    let absurd = scratch("absurd");
+    let number = "9".repeat(40);
+    fs::write(&absurd, format!("a 1/1 [000] {number}.5: tlb:tlb_flush: pages:1 reason:local MM shootdown (3)\n"))
+        .unwrap();
+    for (path, part) in [
+        (empty.to_str().unwrap(), ": byte 0: the file is empty\n"),
+        (folder.to_str().unwrap(), ": Is a directory (os error 21)\n"),
+        (absurd.to_str().unwrap(), ": byte 0: \"a 1/1 [000] 9999"),
+        ("/dev/zero", ": "),
+    ] {
+        for verb in ["blame", "replay", "tune"] {
+            let output = run(&[verb, path]);
+            let message = str::from_utf8(&output.stderr).unwrap();
+            assert!(message.starts_with(&format!("tlbkit: {path}")) && message.contains(part), "{verb}: {message}");
+            assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{verb}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_pipe_that_ends_early_is_blamed_for_what_came_and_cannot_be_replayed() {
+    let (pipe, part) = (scratch("pipe"), scratch("part.tlbtrace"));
+    let whole = fs::read(shared("service.tlbtrace")).unwrap();
+    // Within the mark at its end: all events are there.
+    fs::write(&part, &whole[..whole.len() - 20]).unwrap();
+    _ = fs::remove_file(&pipe);
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for verb in ["replay", "tune"] {
+        let output = run(&[verb, pipe.to_str().unwrap()]);
+        let message = str::from_utf8(&output.stderr).unwrap();
+        assert!(message.ends_with(": no file that can be read twice, as it must be: copy it into one\n"), "{message}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+    let writer = std::thread::spawn({
+        let (pipe, bytes) = (pipe.clone(), fs::read(&part).unwrap());
+        move || fs::write(pipe, bytes)
+    });
+    let from_pipe = text(&["blame", pipe.to_str().unwrap()]);
+    writer.join().unwrap().unwrap();
+    assert_eq!(from_pipe, text(&["blame", part.to_str().unwrap()]));
+    assert!(from_pipe.contains("parts unusable (first: byte "), "{from_pipe}");
 }
 
 /// A load whose compiler run is recorded, too: threads that allocate and free.
@@ -241,8 +305,6 @@ fn what_is_asked_about_is_told_apart_from_the_machine() {
     assert_eq!(value(&own, "cycles: all"), value(&all, "cycles: process cc1"));
     assert!(value(&own, "cycles: all") < value(&all, "cycles: all"));
     assert_eq!(value(&own, "local mm shootdown"), value(&all, "local mm shootdown"), "counts are the machine's");
-    let nobody = rows(&["--json", "replay", &shared(BUILD), "--policy", "linux-4.14", "--thread", "999999"]);
-    assert_eq!(value(&nobody, "cycles: all"), 0.0);
 }
 
 #[test]

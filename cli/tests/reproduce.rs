@@ -44,6 +44,9 @@ fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
 fn an_unknown_experiment_is_answered_with_the_known_ones() {
     let output = run(&["reproduce", "pcd"]);
     let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(message, "tlbkit: no experiment pcd: there are pcid, lazy, batch, pti, range, concurrent, arena\n");
+    assert_eq!(
+        message,
+        "tlbkit: no experiment pcd: there are pcid, lazy, batch, pti, range, concurrent, arena, milan, storm\n"
+    );
     assert_eq!(output.status.code(), Some(2));
 }

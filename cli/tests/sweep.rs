@@ -64,7 +64,8 @@ fn a_table_has_means_over_seeds_and_finds_no_difference_inside_the_interval() {
     fs::write(folder.join("results"), merged(&folder, 1)).unwrap();
     let table = text(&folder, &["table", "results"]);
     let heading = "ebizzy-m on recent-bare, 2 CPUs, threads=1";
-    assert!(table.starts_with(heading) && table.contains("threads=2"), "{table}");
+    assert!(table.starts_with("+- is half of the interval"), "{table}");
+    assert!(table.contains(heading) && table.contains("threads=2"), "{table}");
     let ours = table.lines().find(|line| line.starts_with("| tlbkit ")).unwrap();
     assert!(ours.contains("+-") && table.contains("against linux-6.18"), "{table}");
     let lines = text(&folder, &["--json", "table", "results"]);
@@ -152,23 +153,23 @@ fn wrong_input_is_one_line_and_status_2() {
     let first = fs::read_to_string(folder.join("plan")).unwrap().lines().next().unwrap().to_owned();
     fs::write(folder.join("bad"), format!("{first}\n{}\n", first.replace("tlbkit", "x").replace("linux-6.18", "y")))
         .unwrap();
-    fs::write(folder.join("foreign"), "{\"format\": 3, \"point\": 0, \"outcome\": {}}\n").unwrap();
+    fs::write(folder.join("foreign"), "{\"format\": 5, \"point\": 0, \"outcome\": {}}\n").unwrap();
     text(&folder, &["run", "plan", "--shard", "1/8"]);
     let row = fs::read_to_string(folder.join("plan.1-of-8")).unwrap();
-    fs::write(folder.join("older"), row.replace("\"format\":3,", "")).unwrap();
-    fs::write(folder.join("newer"), row.replace("\"format\":3,", "\"format\":9,")).unwrap();
+    fs::write(folder.join("older"), row.replace("\"format\":5,", "")).unwrap();
+    fs::write(folder.join("newer"), row.replace("\"format\":5,", "\"format\":9,")).unwrap();
     fs::write(folder.join("empty"), "").unwrap();
     let cases: [(&[&str], &str); 12] = [
-        (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms: there are "),
+        (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms; see tlbkit list policies"),
         (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
         (&["plan", "ebizzy-m", "--cpus", "2,0"], "tlbkit: 0 CPUs: must be 1 to 8192"),
         (&["plan", "ebizzy-m", "--cpus", "8193"], "tlbkit: 8193 CPUs: must be 1 to 8192"),
         (&["run", "nowhere"], "tlbkit: nowhere: No such file"),
         (&["run", "empty"], "tlbkit: empty: no point in it"),
-        (&["run", "bad"], "tlbkit: bad:2: no policy y: there are "),
+        (&["run", "bad"], "tlbkit: bad:2: no policy y; "),
         (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan"),
-        (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 3; run its"),
-        (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 3; run its"),
+        (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 5; run its"),
+        (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 5; run its"),
         (&["run", "plan", "-o", "older"], "tlbkit: older:1: format none, "),
         (&["merge", "plan", "empty"], "tlbkit: plan:1: 8 points have no row yet, this one first"),
     ];
@@ -179,6 +180,18 @@ fn wrong_input_is_one_line_and_status_2() {
         assert_eq!(output.status.code(), Some(2));
     }
     assert_eq!(sweep(&folder, &["run", "plan", "--shard", "4/3"]).status.code(), Some(2));
+}
+
+/// A device has no rows to go on with, and reading one may never end.
+#[test]
+fn a_disk_that_is_full_is_one_line_found_at_once() {
+    let folder = folder("full");
+    plan(&folder);
+    let limited = format!("ulimit -v 4000000; exec '{}' sweep run plan -o /dev/full", env!("CARGO_BIN_EXE_tlbkit"));
+    let output = Command::new("sh").args(["-c", &limited]).current_dir(&folder).output().unwrap();
+    let message = str::from_utf8(&output.stderr).unwrap();
+    assert!(message.starts_with("tlbkit: /dev/full: No space left on device"), "{message}");
+    assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)));
 }
 
 /// Runs a block of a shell with the command as built for this test first on the PATH, and gives the rows it ends with.

@@ -123,22 +123,39 @@ fn a_change_is_told_from_none_in_rows_and_by_the_status() {
 }
 
 #[test]
+fn only_what_holds_is_to_be_kept() {
+    let output = run(&["try", "TLBKIT_NOTHING=1", "--least", "90", "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(said.contains("changed by ") && said.contains("to undo it: "), "{said}");
+    assert!(!said.contains("to keep it"), "{said}");
+}
+
+#[test]
 fn a_change_that_breaks_the_command_is_refused() {
     let output = run(&["try", "TLBKIT_BREAK=3", "--", "sh", "-c", "exit ${TLBKIT_BREAK:-0}"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(said.starts_with("No: with TLBKIT_BREAK=3 the command failed (exit status: 3)"), "{said}");
     assert_eq!(output.status.code(), Some(1));
+    let silent = run(&["try", "A=1", "--", "false"]);
+    let said = String::from_utf8_lossy(&silent.stderr).into_owned();
+    assert_eq!(said, "tlbkit: the command fails without any change (exit status: 1)\n");
 }
 
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 13] = [
         (&["try", "nothing", "--", "true"], "tlbkit: nothing: must be NAME=VALUE"),
         (&["try", "thp=on", "--", "true"], "tlbkit: thp=on: must be one of always, madvise, never"),
-        (&["try", "A=1", "A=1", "--", "true"], "tlbkit: A=1: is named twice"),
+        (&["try", "A=1", "A=1", "--", "true"], "tlbkit: A=1: A is named before; want each"),
+        (&["try", "thp=always", "thp=never", "--", "true"], "tlbkit: thp=never: thp is named before; want each"),
+        (&["try", "hugepages=1", "--", "true"], "tlbkit: hugepages=1: must be env:hugepages=1 (an environment"),
         (&["try", "A=1", "--pairs", "4", "--", "true"], "tlbkit: --pairs 4: must be 5 to 100"),
         (&["try", "A=1", "--", "false"], "tlbkit: the command fails without any change (exit status: 1)"),
         (&["try", "A=1", "--", "/nowhere/a"], "tlbkit: /nowhere/a: cannot be run: No such file"),
+        (&["try", "A=1", "--pair", "5"], "tlbkit: unexpected argument '--pair' found, tip: a similar argument exists"),
+        (&["run", "madvise1", "--seeds", "0"], "tlbkit: invalid value '0' for '--seeds <"),
+        (&["rnu"], "tlbkit: unrecognized subcommand 'rnu'; see tlbkit --help"),
+        (&["record", "--light"], "tlbkit: --light needs a command to run, after --"),
         (&["try", "thp=never", "--root", "/nowhere", "--", "true"], "tlbkit: /nowhere/run/tlbkit-try.lock: cannot be"),
     ];
     for (arguments, start) in cases {

@@ -4,40 +4,57 @@
 use anyhow::Result;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, execute_all};
+use super::trial::{Produced, Trial, each, execute_series, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
 const THREADS: [usize; 2] = [1, 2];
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let mut outcomes = THREADS.map(|threads| outcomes(trial, threads)).into_iter().collect::<Result<Vec<_>>>()?;
+    let outcomes = THREADS.map(|threads| outcomes(trial, threads)).into_iter().collect::<Result<Vec<_>>>()?;
+    let times: Vec<Vec<_>> =
+        outcomes.iter().map(|row| row.iter().map(|seeds| each(seeds, nanoseconds)).collect()).collect();
     let mut produced = Produced::default();
-    for (threads, row) in THREADS.iter().zip(&outcomes) {
-        for (policy, outcome) in POLICIES.iter().zip(row) {
-            produced.figures.push(trial.figure(&format!("time, threads {threads}, {policy}"), nanoseconds(outcome))?);
+    let mut means = [[0.0; 2]; 2];
+    for (row, threads) in THREADS.iter().enumerate() {
+        for (column, policy) in POLICIES.iter().enumerate() {
+            let figure = trial.mean(&format!("time, threads {threads}, {policy}"), &times[row][column])?;
+            means[row][column] = figure.ours.unwrap_or(f64::NAN);
+            produced.figures.push(figure);
         }
     }
-    let [alone, pair] = [0, 1].map(|index| [0, 1].map(|policy| nanoseconds(&outcomes[index][policy])));
-    produced.figures.push(trial.figure("time, threads 2, concurrent over serial", 100.0 * (pair[1] / pair[0] - 1.0))?);
-    produced.figures.push(trial.figure("one more thread, serial", pair[0] - alone[0])?);
-    produced.plots.push(plot(trial, [alone, pair]));
-    let compared: Vec<_> = POLICIES.into_iter().zip(outcomes.swap_remove(1)).collect();
+    let (alone, [serial, concurrent]) = (&times[0][0], [&times[1][0], &times[1][1]]);
+    let change = pairs(serial, concurrent, |serial, concurrent| 100.0 * (concurrent / serial - 1.0));
+    produced.figures.push(trial.mean("time, threads 2, concurrent over serial", &change)?);
+    let more = pairs(alone, serial, |alone, pair| pair - alone);
+    produced.figures.push(trial.mean("one more thread, serial", &more)?);
+    produced.plots.push(plot(trial, means));
+    let first = outcomes.into_iter().nth(1).into_iter().flatten().filter_map(|seeds| seeds.into_iter().next());
+    let compared: Vec<_> = POLICIES.into_iter().zip(first).collect();
     produced.compared.push(trial.compare("madvise1, 2 threads", &compared));
     Ok(produced)
 }
 
-/// A run under each policy, with a CPU for each thread.
-fn outcomes(trial: &Trial, threads: usize) -> Result<Vec<RunOutcome>> {
+/// What `of` makes of the two samples of each seed.
+fn pairs(one: &[f64], other: &[f64], of: fn(f64, f64) -> f64) -> Vec<f64> {
+    one.iter().zip(other).map(|(&one, &other)| of(one, other)).collect()
+}
+
+/// Runs under each policy, a seed each, with a CPU for each thread.
+fn outcomes(trial: &Trial, threads: usize) -> Result<Vec<Vec<RunOutcome>>> {
     let workload = trial.workload(&[format!("threads={threads}")])?;
     let limit_cycles = Some(trial.milliseconds(trial.number("length")?));
-    let run = |policy: &&str| Ok(Run { cpus: threads, limit_cycles, ..trial.run(policy, workload)? });
-    execute_all(&POLICIES.iter().map(run).collect::<Result<Vec<_>>>()?)
+    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
+    let run = |policy: &&str| {
+        trial.seeds(&Run { cpus: threads, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
+    };
+    let series = POLICIES.iter().map(run);
+    execute_series(&series.collect::<Result<Vec<_>>>()?)
 }
 
 /// Of one page: given back, and touched again.
 fn nanoseconds(outcome: &RunOutcome) -> f64 {
-    1e9 * outcome.elapsed_seconds / outcome.score as f64
+    1e9 / rate(outcome)
 }
 
 fn plot(trial: &Trial, ours: [[f64; 2]; 2]) -> Plot {

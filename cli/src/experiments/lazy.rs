@@ -5,10 +5,10 @@
 
 use anyhow::{Result, ensure};
 use tlbkit::AddressSpace;
-use tlbkit_sim::RunOutcome;
 use tlbkit_sim::observer::{Cause, Spent};
+use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, execute_all};
+use super::trial::{Produced, Trial, each, execute_series, mean_and_deviation};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 3] = ["before", "after", "counted"];
@@ -32,31 +32,35 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let netperf = windows(trial, "netperf")?;
     let memcache = windows(trial, "memcache")?;
     let mut produced = Produced::default();
-    let (idle, task) = (netperf[0].share(Class::Idle), netperf[0].share(Class::Task));
-    let all = idle.all + task.all;
-    let (idle_after, task_after) = (netperf[1].share(Class::Idle), netperf[1].share(Class::Task));
-    let change = 100.0 * (memcache[1].rate() / memcache[0].rate() - 1.0);
-    let space = |cpus| AddressSpace::bytes(cpus) as f64;
+    let (before, after) = (&netperf[0], &netperf[1]);
+    let all = |window: &Window| window.share(Class::Idle).all + window.share(Class::Task).all;
+    let sets = |window: &Window| window.share(Class::Idle).sets + window.share(Class::Task).sets;
+    let change: Vec<_> =
+        memcache[0].iter().zip(&memcache[1]).map(|(old, new)| 100.0 * (new.rate() / old.rate() - 1.0)).collect();
+    let server = |window: &Window| window.share(Class::Task).all * window.changes_a_transaction();
     produced.figures = [
-        ("share of CPU, before, all", all),
-        ("share of CPU, before, swapper", idle.all),
-        ("share of CPU, before, server", task.all),
-        ("atomics in the switch path, before", 100.0 * (idle.sets + task.sets) / all),
-        ("share of CPU, after, swapper", idle_after.all),
-        ("share of CPU, after, server", task_after.all * netperf[1].changes_a_transaction()),
-        ("share of CPU, after, enter_lazy", task_after.all),
-        ("netperf throughput, after", netperf[1].rate()),
+        ("share of CPU, before, all", each(before, all)),
+        ("share of CPU, before, swapper", each(before, |window| window.share(Class::Idle).all)),
+        ("share of CPU, before, server", each(before, |window| window.share(Class::Task).all)),
+        ("atomics in the switch path, before", each(before, |window| 100.0 * sets(window) / all(window))),
+        ("share of CPU, after, swapper", each(after, |window| window.share(Class::Idle).all)),
+        ("share of CPU, after, server", each(after, server)),
+        ("share of CPU, after, enter_lazy", each(after, |window| window.share(Class::Task).all)),
+        ("netperf throughput, after", each(after, Window::rate)),
         ("memcache throughput, change", change),
-        ("address space, CPUs 8", space(8)),
-        ("address space, CPUs 48", space(48)),
-        ("address space, CPUs 4096", space(4096)),
     ]
     .into_iter()
-    .map(|(quantity, ours)| trial.figure(quantity, ours))
+    .map(|(quantity, samples)| trial.mean(quantity, &samples))
     .collect::<Result<_>>()?;
-    produced.plots.push(plot(trial, [idle, task, idle_after, task_after]));
+    for cpus in [8, 48, 4096] {
+        let bytes = AddressSpace::bytes(cpus) as f64;
+        produced.figures.push(trial.figure(&format!("address space, CPUs {cpus}"), bytes)?);
+    }
+    let shares = [(before, Class::Idle), (before, Class::Task), (after, Class::Idle), (after, Class::Task)];
+    produced.plots.push(plot(trial, shares.map(|(windows, class)| mean_share(windows, class))));
     for (title, windows) in [("netperf", netperf), ("memcache", memcache)] {
-        let outcomes: Vec<_> = POLICIES.into_iter().zip(windows.into_iter().map(|window| window.long)).collect();
+        let first = windows.into_iter().filter_map(|seeds| seeds.into_iter().next());
+        let outcomes: Vec<_> = POLICIES.into_iter().zip(first.map(|window| window.long)).collect();
         produced.compared.push(trial.compare(title, &outcomes));
     }
     Ok(produced)
@@ -95,25 +99,31 @@ impl Window {
     }
 }
 
-/// A window of `workload` under each policy.
-fn windows(trial: &Trial, workload: &str) -> Result<Vec<Window>> {
+fn mean_share(windows: &[Window], class: Class) -> Share {
+    let mean = |of: fn(Share) -> f64| mean_and_deviation(&each(windows, |window| of(window.share(class)))).0;
+    Share { all: mean(|share| share.all), sets: mean(|share| share.sets) }
+}
+
+/// Windows of `workload` under each policy, a seed each.
+fn windows(trial: &Trial, workload: &str) -> Result<Vec<Vec<Window>>> {
     let cycles = trial.number("request_cycles")?;
     let parameters = [format!("client_cycles={cycles}"), format!("server_cycles={cycles}")];
     let workload = trial.workload_called(workload, &parameters)?;
-    let mut runs = Vec::new();
+    let cpus = trial.number("cpus")? as usize;
+    let mut series = Vec::new();
     for policy in POLICIES {
         for end in WINDOW {
-            let mut run = trial.run(policy, workload)?;
-            run.cpus = trial.number("cpus")? as usize;
-            run.limit_cycles = Some(trial.milliseconds(trial.number(end)?));
-            runs.push(run);
+            let limit_cycles = Some(trial.milliseconds(trial.number(end)?));
+            series.push(trial.seeds(&Run { cpus, limit_cycles, ..trial.run(policy, workload)? })?);
         }
     }
-    let mut outcomes = execute_all(&runs)?.into_iter();
+    let mut outcomes = execute_series(&series)?.into_iter();
     let mut windows = Vec::new();
     while let (Some(short), Some(long)) = (outcomes.next(), outcomes.next()) {
-        ensure!(long.elapsed_cycles > short.elapsed_cycles, "the window is empty");
-        windows.push(Window { short, long });
+        let pairs = short.into_iter().zip(long).map(|(short, long)| Window { short, long }).collect::<Vec<_>>();
+        let is_empty = |window: &Window| window.long.elapsed_cycles <= window.short.elapsed_cycles;
+        ensure!(!pairs.iter().any(is_empty), "the window is empty");
+        windows.push(pairs);
     }
     Ok(windows)
 }

@@ -1,5 +1,5 @@
-//! The published results: each has one file of data in `sim/experiments/` and one module here, which says what it runs
-//! and which figures and pictures it makes of the outcomes.
+//! The published results: each has one file of data in `sim/experiments/`, and a module here, which says what it runs
+//! and which figures and pictures it makes of the outcomes. Results that differ in their data alone share one.
 
 mod arena;
 mod batch;
@@ -9,6 +9,7 @@ mod lazy;
 mod pcid;
 mod pti;
 mod range;
+mod rates;
 mod trial;
 
 use anyhow::{Context, Result, ensure};
@@ -27,20 +28,23 @@ pub(crate) struct Registered {
     produce: fn(&Trial) -> Result<Produced>,
 }
 
-/// The experiment whose module and whose file have this name.
+/// The experiment whose file has this name, and whose module has it too or the one behind `in`.
 macro_rules! registered {
     ($name:ident) => {
+        registered!($name in $name)
+    };
+    ($name:ident in $module:ident) => {
         Registered {
             id: stringify!($name),
             text: include_str!(concat!("../../../sim/experiments/", stringify!($name), ".toml")),
-            produce: $name::produce,
+            produce: $module::produce,
         }
     };
 }
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 7] = [
+pub(crate) const ALL: [Registered; 9] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
@@ -48,6 +52,8 @@ pub(crate) const ALL: [Registered; 7] = [
     registered!(range),
     registered!(concurrent),
     registered!(arena),
+    registered!(milan in rates),
+    registered!(storm in rates),
 ];
 
 impl Registered {
@@ -136,6 +142,15 @@ mod tests {
         assert_eq!(trial.notes(&[("seen", 7.5)]).unwrap()[1], "5 5 7.5.");
         let error = trial.notes(&[]).unwrap_err().to_string();
         assert_eq!(error, "experiment pcid: a note names {seen}, and there is no such number");
+    }
+
+    #[test]
+    fn a_count_of_threads_that_has_no_rate_is_not_compared() {
+        let mut trial = trial(&registered!(milan in rates));
+        assert_eq!(rates::counts(&trial).unwrap(), (vec![1, 2, 4, 8, 16, 32, 64, 72], 16));
+        trial.experiment.setup.parameters.get_mut("compared").unwrap().value = Value::Number(17.0);
+        let error = rates::counts(&trial).unwrap_err().to_string();
+        assert_eq!(error, "compared = 17: must be one of the threads that a rate is expected of");
     }
 
     #[test]

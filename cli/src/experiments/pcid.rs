@@ -5,9 +5,9 @@
 //! that.
 
 use anyhow::Result;
-use tlbkit_sim::RunOutcome;
+use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, execute_all};
+use super::trial::{Produced, Trial, each, execute_series, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 3] = ["pcid", "nopcid", "unpatched"];
@@ -16,16 +16,19 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let (few, many) = (outcomes(trial, 0)?, outcomes(trial, 512)?);
     let mut produced = Produced::default();
     for (pages, outcomes) in [(0, &few), (512, &many)] {
-        for (policy, outcome) in POLICIES.iter().zip(outcomes) {
-            produced.figures.push(trial.figure(&format!("time, pages {pages}, {policy}"), microseconds(outcome))?);
+        for (policy, outcomes) in POLICIES.iter().zip(outcomes) {
+            let times = each(outcomes, microseconds);
+            produced.figures.push(trial.mean(&format!("time, pages {pages}, {policy}"), &times)?);
         }
     }
     let turns = trial.number("run_length")?;
-    for (policy, outcome) in POLICIES.iter().zip(&many) {
-        produced.figures.push(trial.figure(&format!("walks, pages 512, {policy}"), walks(outcome) * turns / 1e6)?);
+    for (policy, outcomes) in POLICIES.iter().zip(&many) {
+        let walks = each(outcomes, |outcome| walks(outcome) * turns / 1e6);
+        produced.figures.push(trial.mean(&format!("walks, pages 512, {policy}"), &walks)?);
     }
-    let left = 100.0 * walks(&many[0]) / walks(&many[1]);
-    produced.figures.push(trial.figure("walks left by pcid, pages 512", left)?);
+    let left: Vec<_> =
+        many[0].iter().zip(&many[1]).map(|(with, without)| 100.0 * walks(with) / walks(without)).collect();
+    produced.figures.push(trial.mean("walks left by pcid, pages 512", &left)?);
     produced.plots = [
         ("Time of a turn, no pages", "time, pages 0", "us"),
         ("Time of a turn, 512 pages", "time, pages 512", "us"),
@@ -33,22 +36,19 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     ]
     .map(|(title, quantity, unit)| plot(trial, &produced, title, quantity, unit))
     .into();
-    let compared: Vec<_> = POLICIES.into_iter().zip(many).collect();
+    let first = many.into_iter().filter_map(|outcomes| outcomes.into_iter().next());
+    let compared: Vec<_> = POLICIES.into_iter().zip(first).collect();
     produced.compared.push(trial.compare("pingpong, 512 pages", &compared));
     Ok(produced)
 }
 
-fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<RunOutcome>> {
+/// Under each policy, a seed each.
+fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<Vec<RunOutcome>>> {
     let workload = trial.workload(&[format!("pages={pages}")])?;
-    let runs = POLICIES
-        .iter()
-        .map(|policy| {
-            let mut run = trial.run(policy, workload)?;
-            run.cpus = 1;
-            Ok(run)
-        })
-        .collect::<Result<Vec<_>>>()?;
-    execute_all(&runs)
+    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
+    let series =
+        POLICIES.iter().map(|policy| trial.seeds(&Run { cpus: 1, sample_cycles, ..trial.run(policy, workload)? }));
+    execute_series(&series.collect::<Result<Vec<_>>>()?)
 }
 
 fn turns(outcome: &RunOutcome) -> f64 {
@@ -56,7 +56,7 @@ fn turns(outcome: &RunOutcome) -> f64 {
 }
 
 fn microseconds(outcome: &RunOutcome) -> f64 {
-    outcome.elapsed_seconds * 1e6 / turns(outcome)
+    1e6 / (2.0 * rate(outcome))
 }
 
 fn walks(outcome: &RunOutcome) -> f64 {

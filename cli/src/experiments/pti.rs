@@ -22,7 +22,6 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let mut produced = Produced::default();
     add_sizes(trial, &mut produced)?;
     add_compiles(trial, &mut produced)?;
-    produced.facts = vec![("fixed_invpcid", fixed_part(trial, "invpcid")?), ("fixed_cr3", fixed_part(trial, "cr3")?)];
     Ok(produced)
 }
 
@@ -41,6 +40,9 @@ fn add_sizes(trial: &Trial, produced: &mut Produced) -> Result<()> {
                 produced.figures.push(trial.figure(&format!("cycles, size {size}, {method}"), cycles)?);
                 ours.push(Point::new(row[0], cycles));
             }
+        }
+        if let Some(fixed) = fixed_part(&drawn[tone].sizes) {
+            produced.figures.push(trial.figure(&format!("fixed part of a flush, {method}"), fixed)?);
         }
         let theirs = published.rows.iter().map(|row| Point::new(row[0], row[3])).collect();
         let curve = |ink, draw, what: &str, points| Curve {
@@ -65,11 +67,10 @@ fn add_sizes(trial: &Trial, produced: &mut Produced) -> Result<()> {
     Ok(())
 }
 
-/// The cycles of a flush of no page, on the line through the published rows of 1 and of 129 pages.
-fn fixed_part(trial: &Trial, method: &str) -> Result<f64> {
-    let [one, many] = [1.0, 129.0].map(|size| trial.published(&format!("cycles, size {size}, {method}")));
-    let (one, many) = (one?, many?);
-    Ok((one - (many - one) / 128.0).round())
+/// The cycles of a flush of no page, on the line through the rows of 1 and of 129 pages.
+fn fixed_part(sizes: &[FlushSize]) -> Option<f64> {
+    let (one, many) = (cycles(sizes, 1)?, cycles(sizes, 129)?);
+    Some(one - (many - one) / 128.0)
 }
 
 /// Which flushes the sampler does.
@@ -95,7 +96,10 @@ impl Sample {
 
 /// The sampler under both methods, counting as the document's tracepoints did.
 fn size_runs(trial: &Trial, sample: Sample) -> Result<Vec<RunOutcome>> {
-    let sampler = workload("flushsizes", &sample.parameters())?;
+    // As far apart as in a compile: what is flushed there finds the caches full of other things.
+    let mut parameters = sample.parameters();
+    parameters.push(format!("user_cycles={}", trial.number("user_cycles")?));
+    let sampler = workload("flushsizes", &parameters)?;
     let run = |method: &&str| {
         let mut run = trial.run(method, sampler)?;
         run.policy.history.accounting = Accounting::On;

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
-use tlbkit_sim::machine::Machine;
+use tlbkit_sim::machine::{Machine, Noise};
 use tlbkit_sim::{Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
@@ -75,8 +75,23 @@ impl Trial {
     /// kernel of its preset, which reads files as that kernel does; without a limit unless the caller sets one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
-        let (code, file_reads) = (policy::code(preset), policy::file_reads(preset));
-        Ok(Run { code, file_reads, ..Run::new(&self.machine, policy, workload) })
+        Ok(Run {
+            code: policy::code(preset),
+            file_reads: policy::file_reads(preset),
+            fault_around: policy::fault_around(preset),
+            ..Run::new(&self.machine, policy, workload)
+        })
+    }
+
+    /// `run` with noise, once for each seed of the set-up.
+    pub(crate) fn seeds<'l>(&self, run: &Run<'l>) -> Result<Vec<Run<'l>>> {
+        let seeds = self.number("seeds")? as u64;
+        Ok((1..=seeds).map(|seed| Run { seed, noise: Noise::On, ..run.clone() }).collect())
+    }
+
+    /// The expected figure `quantity` as the mean of ours, a seed each.
+    pub(crate) fn mean(&self, quantity: &str, samples: &[f64]) -> Result<Figure> {
+        Ok(self.figure(quantity, mean_and_deviation(samples).0)?.over(samples))
     }
 
     /// Cycles of so many simulated milliseconds.
@@ -133,6 +148,22 @@ impl Trial {
 /// Executes `runs` in parallel; the outcomes come in the order of the runs.
 pub(crate) fn execute_all(runs: &[Run<'_>]) -> Result<Vec<RunOutcome>> {
     runs.par_iter().map(|run| Ok(run.execute()?)).collect()
+}
+
+/// Executes all of `series`, each a run with its seeds, in parallel.
+pub(crate) fn execute_series(series: &[Vec<Run<'_>>]) -> Result<Vec<Vec<RunOutcome>>> {
+    series.par_iter().map(|runs| execute_all(runs)).collect()
+}
+
+/// Units a second, without the start of the run if it took samples; a start that was not over counts as half of the
+/// time. The length of a run is a number of the experiment's file, whose source says what a longer one would give.
+pub(crate) fn rate(outcome: &RunOutcome) -> f64 {
+    outcome.latest.map_or(outcome.score_per_second, |latest| latest.score_per_second)
+}
+
+/// What `of` makes of each outcome.
+pub(crate) fn each<T>(outcomes: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
+    outcomes.iter().map(of).collect()
 }
 
 /// Mean and sample standard deviation.

@@ -1,8 +1,13 @@
 //! Which processes and threads of a trace a verb is asked about.
 
-use anyhow::{Result, ensure};
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use tlbkit_trace::{Event, Family};
+
+/// Names of a trace that are shown to whoever names none of them.
+const NAMES_SHOWN: usize = 20;
 
 /// Whom of a trace it is about; everybody if nobody is named.
 #[derive(Args, Clone, Default)]
@@ -13,6 +18,14 @@ pub(crate) struct ChosenArguments {
     /// One thread by its number
     #[arg(long, value_name = "TID")]
     pub(crate) thread: Option<i32>,
+}
+
+/// A process that a trace tells of.
+pub(crate) struct Known<'n> {
+    pub(crate) pid: i32,
+    pub(crate) name: &'n str,
+    /// Whether there is anything to tell of it; of most of the kernel's own threads there is nothing.
+    pub(crate) is_worth_naming: bool,
 }
 
 impl ChosenArguments {
@@ -27,10 +40,40 @@ impl ChosenArguments {
         Ok(())
     }
 
+    /// Whether one of `processes` is meant, if one was named.
+    pub(crate) fn check_found<'n>(&self, processes: impl Iterator<Item = Known<'n>>) -> Result<()> {
+        let Some(wanted) = &self.process else { return Ok(()) };
+        let mut names = Vec::new();
+        for Known { pid, name, is_worth_naming } in processes {
+            if self.is_process(pid, name) {
+                return Ok(());
+            }
+            names.extend(is_worth_naming.then(|| name.to_owned()));
+        }
+        names.sort_unstable();
+        names.dedup();
+        bail!("--process {wanted}: no such process in the trace, which has {}", some_of(names))
+    }
+
+    /// Whether one of `threads`, each with a name, is meant, if one was named.
+    pub(crate) fn check_thread_found(&self, threads: &BTreeMap<i32, String>) -> Result<()> {
+        let Some(wanted) = self.thread.filter(|wanted| !threads.contains_key(wanted)) else { return Ok(()) };
+        let names = threads.iter().filter(|(tid, _)| **tid > 0).map(|(tid, name)| format!("{tid} ({name})")).collect();
+        bail!("--thread {wanted}: no such thread in the trace, which has {}", some_of(names))
+    }
+
     /// Whether a process of this number and name is meant. A number is never a name as well.
     pub(crate) fn is_process(&self, pid: i32, name: &str) -> bool {
         self.process.as_ref().is_none_or(|wanted| wanted.parse().map_or(wanted == name, |number: i32| number == pid))
     }
+}
+
+/// The first of them, and how many more there are.
+fn some_of(mut names: Vec<String>) -> String {
+    let more = names.len().saturating_sub(NAMES_SHOWN);
+    names.truncate(NAMES_SHOWN);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    names.join(", ") + &more
 }
 
 /// The same, once it is known which processes a command started.
@@ -96,6 +139,36 @@ mod tests {
         assert!(chosen("redis-server").is_process(7, "redis-server") && !chosen("redis").is_process(7, "redis-server"));
         assert!(chosen("7").is_process(7, "redis-server") && !chosen("7").is_process(8, "7"));
         assert!(ChosenArguments::default().is_process(1, "any"));
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_refused_with_those_that_are() {
+        let found = |text: &str| {
+            let chosen = ChosenArguments { process: Some(text.into()), thread: None };
+            let known = |(pid, name)| Known { pid, name, is_worth_naming: name != "kworker/0:1" };
+            chosen.check_found([(7, "sh"), (8, "cc1"), (9, "cc1"), (6, "kworker/0:1")].map(known).into_iter())
+        };
+        assert!(found("cc1").is_ok() && found("7").is_ok());
+        assert!(found("kworker/0:1").is_ok(), "whoever asks for it gets it");
+        let message = found("cc").unwrap_err().to_string();
+        assert_eq!(message, "--process cc: no such process in the trace, which has cc1, sh");
+        let many: Vec<String> = (0..25).map(|n| format!("p{n:02}")).collect();
+        let chosen = ChosenArguments { process: Some("x".into()), thread: None };
+        let message = chosen
+            .check_found(many.iter().map(|name| Known { pid: 1, name, is_worth_naming: true }))
+            .unwrap_err()
+            .to_string();
+        assert!(message.ends_with("p19 and 5 more"), "{message}");
+        assert!(ChosenArguments::default().check_found([].into_iter()).is_ok());
+    }
+
+    #[test]
+    fn a_thread_that_is_not_there_is_refused_with_those_that_are() {
+        let threads = BTreeMap::from([(0, "swapper".to_owned()), (7, "sh".to_owned()), (9, "cc1".to_owned())]);
+        let found = |tid| ChosenArguments { process: None, thread: Some(tid) }.check_thread_found(&threads);
+        assert!(found(7).is_ok() && ChosenArguments::default().check_thread_found(&threads).is_ok());
+        let message = found(8).unwrap_err().to_string();
+        assert_eq!(message, "--thread 8: no such thread in the trace, which has 7 (sh), 9 (cc1)");
     }
 
     #[test]

@@ -12,6 +12,16 @@ pub(crate) enum Unit {
     Percent,
 }
 
+impl Unit {
+    /// For a program.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Percent => "percent",
+        }
+    }
+}
+
 /// What is compared.
 pub(crate) struct Quantity {
     pub(crate) title: &'static str,
@@ -22,17 +32,20 @@ pub(crate) struct Quantity {
 
 /// All that is compared, in the order of the table. Shares are of busy cycles, so that idle CPUs hide nothing.
 pub(crate) const QUANTITIES: &[Quantity] = &[
-    count("score a second", |o| Some(o.steady.map_or(o.score_per_second, |steady| steady.score_per_second))),
+    count("score a second", RunOutcome::rate),
+    count("milliseconds, start and end included", |o| Some(1e3 * o.elapsed_seconds)),
     count("flush interrupts sent", |o| Some(o.ipis.sent as f64)),
     percent("  of them needed at once", |o| needed(o.flushes.interrupts)),
     percent("    of these before the next use", |o| part(o.later_needs.before_use, o.later_needs.followed)),
     percent("    of these before a frame's reuse", |o| part(o.later_needs.before_reuse, o.later_needs.followed)),
     count("flushes", |o| Some(o.flushes.flushes as f64)),
+    count("  other CPUs of the set left alone", |o| Some(o.flushes.left_alone as f64)),
     count("  of everything", |o| Some(o.flushes.full_flushes as f64)),
     count("pages invalidated singly", |o| Some(o.flushes.pages.done as f64)),
     percent("  of them needed", |o| needed(o.flushes.pages)),
     count("switches that kept entries", |o| Some(o.flushes.switches_kept as f64)),
     count("switches that flushed", |o| Some(o.flushes.switches_flushed as f64)),
+    count("tasks moved while they ran", |o| Some(o.kernel.moves as f64)),
     count("page walks", |o| Some(o.tlb.walks as f64)),
     count("  refilling what was flushed", |o| Some(o.tlb.refills as f64)),
     percent("busy cycles: user", |o| of_busy(o, Cause::User)),

@@ -1,9 +1,11 @@
 //! What verbs share: how they speak, what they name on the command line, and what they make of it.
 
 pub(crate) mod chosen;
+pub(crate) mod clocks;
 pub(crate) mod compare;
 pub(crate) mod machine_file;
 pub(crate) mod named_run;
+pub(crate) mod nearest;
 pub(crate) mod policy;
 pub(crate) mod recording;
 pub(crate) mod seeds;

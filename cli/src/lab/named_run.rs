@@ -1,6 +1,7 @@
 //! A run whose machine, policy and workload are given by name, as `run` takes it and `sweep` writes it into a plan.
 
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::{Deserialize, Serialize};
@@ -9,6 +10,7 @@ use tlbkit_sim::machine::{MOST_CPUS, Machine, Noise};
 use tlbkit_sim::{Run, RunError, RunOutcome};
 use tlbkit_workloads::Workload;
 
+use super::nearest::unknown;
 use super::policy;
 
 /// The longest run that is of use to anybody: a simulated day.
@@ -64,22 +66,25 @@ impl NamedRun {
         policy::parse(&self.policy).map(drop)
     }
 
-    pub(crate) fn execute(&self) -> Result<RunOutcome> {
-        self.execute_on(&machine(&self.machine)?)
+    /// Executes it; `clock` shows how far it has come.
+    pub(crate) fn execute(&self, clock: &AtomicU64) -> Result<RunOutcome> {
+        self.execute_on(&machine(&self.machine)?, Some(clock))
     }
 
     /// Executes it on `machine`, which has been read from where the names say.
-    pub(crate) fn execute_on(&self, machine: &Machine) -> Result<RunOutcome> {
+    pub(crate) fn execute_on(&self, machine: &Machine, clock: Option<&AtomicU64>) -> Result<RunOutcome> {
         let workload = workload(&self.workload, &self.set)?;
         let mut run = Run::new(machine, policy::parse(&self.policy)?, workload);
         run.code = policy::code(&self.policy);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
         run.file_reads = policy::file_reads(&self.policy);
+        run.fault_around = policy::fault_around(&self.policy);
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
         run.limit_cycles = Some(limit_cycles).filter(|_| !workload.ends_by_itself());
         run.sample_cycles = run.limit_cycles.map(|limit| limit.div_ceil(SAMPLES));
         run.noise = self.noise;
+        run.clock = clock;
         run.execute().with_context(|| format!("{} under {}", self.workload, self.policy))
     }
 
@@ -99,15 +104,13 @@ pub(crate) fn machine(name: &str) -> Result<Machine> {
     if Path::new(name).exists() {
         return Ok(Machine::load(name)?);
     }
-    let names: Vec<_> = Machine::names().collect();
-    bail!("no machine {name}, and no such file: there are {}", names.join(", "))
+    bail!("{}, and no such file is there", unknown("machine", name, Machine::names(), "machines"))
 }
 
 /// A workload with its parameters.
 pub(crate) fn workload(name: &str, parameters: &[String]) -> Result<Workload> {
-    let names = || tlbkit_workloads::names().collect::<Vec<_>>().join(", ");
-    let mut workload =
-        tlbkit_workloads::by_name(name).with_context(|| format!("no workload {name}: there are {}", names()))?;
+    let unknown = || unknown("workload", name, tlbkit_workloads::names(), "workloads");
+    let mut workload = tlbkit_workloads::by_name(name).with_context(unknown)?;
     for parameter in parameters {
         workload.set(parameter).map_err(|error| anyhow!("workload {name}: {error}"))?;
     }

@@ -1,14 +1,18 @@
 //! A policy from its text, and what is wrong with a text in one line.
 
 use anyhow::{Result, anyhow};
-use tlbkit::{Policy, TextError};
+use tlbkit::{PRESETS, Policy, TextError};
 use tlbkit_sim::FileReads;
 use tlbkit_sim::machine::Code;
+
+use super::nearest::unknown;
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
 pub(crate) fn parse(text: &str) -> Result<Policy> {
     Policy::parse(text).map_err(|error| match error {
-        TextError::NoPreset(_) => anyhow!("{error}"),
+        TextError::NoPreset(name) => {
+            anyhow!(unknown("policy", name, PRESETS.iter().map(|preset| preset.name), "policies"))
+        }
         _ => anyhow!("policy {text}: {error}"),
     })
 }
@@ -24,6 +28,13 @@ pub(crate) fn file_reads(text: &str) -> FileReads {
     if text.starts_with("netbsd-") { FileReads::Windows } else { FileReads::DirectMap }
 }
 
+/// Base pages of a file that a load's fault maps at once on the kernel of the preset that `text` names: 16 on Linux
+/// since 3.15 (its mm/memory.c, `do_fault_around`), and on ours, which is compared with it. Of others nothing is said.
+pub(crate) fn fault_around(text: &str) -> u64 {
+    let maps_around = text.starts_with("tlbkit") || text.starts_with("linux-") && !text.starts_with("linux-3.");
+    if maps_around { 16 } else { 1 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,9 +48,15 @@ mod tests {
     }
 
     #[test]
+    fn linux_maps_the_pages_around_since_3_15() {
+        let presets = ["linux-3.4", "linux-3.14", "linux-4.13", "linux-6.18:ceiling=0", "tlbkit", "netbsd-10"];
+        assert_eq!(presets.map(fault_around), [1, 1, 16, 16, 16, 1]);
+    }
+
+    #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (text, part) in [
-            ("linux-9", "no policy linux-9: there are tlbkit,"),
+            ("linux-9", "no policy linux-9; see tlbkit list policies"),
             ("xnu:colour=red", "policy xnu:colour=red: no setting colour: there are pcid,"),
             ("xnu:pcid=16", "policy xnu:pcid=16: pcid=16: must be off, or 1 to 15 slots"),
             ("xnu:pcid", "pcid is no KEY=VALUE"),

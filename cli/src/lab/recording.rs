@@ -1,6 +1,8 @@
 //! A recording as a file: what `record` and `tune --try` have in common.
 
 mod convert;
+mod gaps;
+mod place;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,11 +11,14 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tlbkit_host::recorder::{Available, Order, Recorder, Stacks, free_bytes};
+use tlbkit_host::recorder::{Available, EventRate, Order, Recorder, Stacks, busy_seconds};
 
 use super::terminal::Format;
 use super::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
 pub(crate) use convert::Converted;
+pub(crate) use gaps::Gaps;
+pub(crate) use place::End;
+use place::Place;
 
 /// How often the size of the recording is looked at.
 const SIZE_EVERY: Duration = Duration::from_millis(200);
@@ -27,15 +32,8 @@ pub(crate) struct Recording<'a> {
     pub(crate) megabytes_max: u64,
     pub(crate) available: &'a Available,
     pub(crate) format: Format,
-}
-
-/// Why a recording ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// The command ended, or the time was up, or somebody wanted it.
-    WithSubject,
-    /// There is as much of it as was allowed.
-    AtLimit,
+    /// Told once, when a command has run for a second, how many events came.
+    pub(crate) after_second: &'a dyn Fn(&EventRate),
 }
 
 /// One recording, read again.
@@ -80,11 +78,12 @@ impl Recording<'_> {
             stacks: if self.subject.stacks { Stacks::Recorded } else { Stacks::Absent },
             file: Some(file),
         };
-        let bytes_max = self.bytes_max()?;
+        let place = Place::new(file, self.folder(), self.megabytes_max)?;
         let stopping = Stopping::listen()?;
         let mut recorder = Recorder::start(&order)?;
         recorder.wait_until_ready()?;
         let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
+        let mut first = FirstSecond::begin(place.bytes());
         let mut watching = Watching::start(self.subject, self.format, stopping)?;
         let mut end = End::WithSubject;
         let mut looked = Instant::now();
@@ -94,9 +93,12 @@ impl Recording<'_> {
                 // It writes what it has, or there would be little to see.
                 recorder.nudge()?;
                 looked = Instant::now();
+                if let Some(rate) = first.rate(place.bytes()).filter(|_| !self.subject.command.is_empty()) {
+                    (self.after_second)(&rate);
+                }
             }
-            if fs::metadata(file).is_ok_and(|data| data.len() > bytes_max) {
-                end = End::AtLimit;
+            if let Some(full) = place.is_full()? {
+                end = full;
                 recorder.stop();
             }
         }
@@ -107,13 +109,31 @@ impl Recording<'_> {
         let run = watching.finish()?;
         let cpu_seconds = recorder.cpu_seconds().map_or(0.0, |in_all| in_all - to_begin);
         recorder.stop();
-        recorder.wait()?;
+        recorder.wait().with_context(|| format!("{}: nothing of the recording can be kept", self.output.display()))?;
         Ok((run, cpu_seconds, end))
     }
+}
 
-    /// What may be used for the recording: as much as was asked for, and never the last tenth of the disk.
-    fn bytes_max(&self) -> Result<u64> {
-        let free = free_bytes(self.folder())?;
-        Ok((self.megabytes_max * 1_000_000).min(free / 10 * 9))
+/// The first second of a recording.
+struct FirstSecond {
+    /// When it began, what was written before and how long the CPUs were busy before; none when it is over.
+    began: Option<(Instant, u64, f64)>,
+}
+
+impl FirstSecond {
+    fn begin(bytes: u64) -> Self {
+        Self { began: busy_seconds().map(|busy| (Instant::now(), bytes, busy)) }
+    }
+
+    /// How many events came in it; once, when it is over.
+    fn rate(&mut self, bytes: u64) -> Option<EventRate> {
+        let (began, bytes_before, busy_before) = self.began?;
+        let seconds = began.elapsed().as_secs_f64();
+        if seconds < 1.0 {
+            return None;
+        }
+        self.began = None;
+        let busy = busy_seconds()? - busy_before;
+        Some(EventRate::of_bytes(bytes.saturating_sub(bytes_before), seconds, busy))
     }
 }

@@ -5,10 +5,14 @@
 
 use serde_json::{Value, json};
 use tlbkit_sim::RunOutcome;
+use tlbkit_sim::run::Start;
 
 use super::compare::{QUANTITIES, Quantity, Unit};
 use crate::output::table::grid;
 use crate::published::interval::half_width;
+
+/// What a difference is.
+pub(crate) const RELATIVE: &str = "differences are relative, of parts too: in percent of the first policy's value";
 
 /// A policy and its outcomes, a seed each, in the order of the seeds.
 pub(crate) type Column<'a> = (&'a str, Vec<RunOutcome>);
@@ -38,7 +42,11 @@ impl Mean {
             Unit::Count => (0, ""),
             Unit::Percent => (1, " %"),
         };
-        let half = self.half_width.map_or_else(String::new, |half| format!(" +-{half:.digits$}"));
+        let half = match self.half_width {
+            // All that a part can be.
+            Some(half) if unit == Unit::Percent && half >= 100.0 => " +-100".to_owned(),
+            half => half.map_or_else(String::new, |half| format!(" +-{half:.digits$}")),
+        };
         format!("{:.digits$}{half}{sign}", self.mean)
     }
 }
@@ -113,13 +121,37 @@ pub(crate) fn tables(columns: &[Column<'_>]) -> String {
         };
         let rows: Vec<_> = QUANTITIES.iter().map(differences).collect();
         let title = format!("against {}", first.0);
-        text = format!("{text}\n{}", grid(&head(others, &title), &rows));
+        text = format!("{text}\n{}{RELATIVE}\n", grid(&head(others, &title), &rows));
+    }
+    let is_nothing = |(_, outcomes): &&Column<'_>| outcomes.iter().all(|outcome| outcome.score == 0);
+    for (name, _) in columns.iter().filter(is_nothing) {
+        text += &format!(
+            "NOTHING WAS COUNTED under {name}: its time was over before the first unit; more --milliseconds\n"
+        );
     }
     text
 }
 
 fn mean_cell(quantity: &Quantity, outcomes: &[RunOutcome]) -> String {
-    Mean::of(&samples(quantity, outcomes)).map_or_else(|| "-".to_owned(), |mean| mean.text(quantity.unit))
+    mean(quantity, outcomes).map_or_else(|| "-".to_owned(), |mean| mean.text(quantity.unit))
+}
+
+/// A line for each policy under which a run has no score a second, and why it has none.
+pub(crate) fn notes(columns: &[Column<'_>]) -> Vec<String> {
+    let note = |(name, outcomes): &Column<'_>| {
+        let all = outcomes.len();
+        let (early, few) = (ended_as(Start::NotOver, outcomes), ended_as(Start::TooFewUnits, outcomes));
+        let early = (early > 0).then(|| format!("the start was not over at the end of {early} of {all} runs"));
+        let few = (few > 0).then(|| format!("{few} of {all} runs counted too few units"));
+        let why = early.into_iter().chain(few).collect::<Vec<_>>().join(", and ");
+        (!why.is_empty()).then(|| format!("{name}: no score a second, as {why}; try more --milliseconds"))
+    };
+    columns.iter().filter_map(note).collect()
+}
+
+/// Runs of whose start this is known.
+fn ended_as(start: Start, outcomes: &[RunOutcome]) -> usize {
+    outcomes.iter().filter(|outcome| outcome.start == start).count()
 }
 
 /// A line for each policy: its means, and its differences from the first.
@@ -127,27 +159,52 @@ pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
     let Some(first) = columns.first() else { return Vec::new() };
     let line = |column: &Column<'_>| {
         let quantity = |quantity: &Quantity| {
-            let mean = Mean::of(&samples(quantity, &column.1));
+            let mean = mean(quantity, &column.1);
             json!({
-                "quantity": quantity.title.trim(),
+                "quantity": full_title(quantity), "unit": quantity.unit.word(),
                 "mean": mean.map(|mean| mean.mean),
                 "half_width": mean.and_then(|mean| mean.half_width),
                 "difference": difference(quantity, column, first).json(),
             })
         };
         let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();
-        json!({ "means_of": column.0, "seeds": column.1.len(), "against": first.0, "quantities": quantities })
+        json!({
+            "means_of": column.0, "seeds": column.1.len(), "against": first.0, "quantities": quantities,
+            "start_not_over": ended_as(Start::NotOver, &column.1),
+        })
     };
     columns.iter().map(line).collect()
 }
 
-fn difference(quantity: &Quantity, column: &Column<'_>, first: &Column<'_>) -> Difference {
-    Difference::of(&samples(quantity, &column.1), &samples(quantity, &first.1))
+/// The title behind those that it is a part of, so that it says by itself what it is about.
+fn full_title(quantity: &Quantity) -> String {
+    let depth = |title: &str| title.len() - title.trim_start().len();
+    let before = QUANTITIES.iter().take_while(|other| other.title != quantity.title);
+    let mut left = depth(quantity.title);
+    let mut titles = vec![quantity.title.trim()];
+    for above in before.collect::<Vec<_>>().into_iter().rev() {
+        if depth(above.title) < left {
+            left = depth(above.title);
+            titles.push(above.title.trim());
+        }
+    }
+    titles.reverse();
+    titles.join(": ")
 }
 
-/// The values of those outcomes that have one.
-fn samples(quantity: &Quantity, outcomes: &[RunOutcome]) -> Vec<f64> {
-    outcomes.iter().filter_map(quantity.of).collect()
+fn difference(quantity: &Quantity, column: &Column<'_>, first: &Column<'_>) -> Difference {
+    let of = quantity.of;
+    let pairs = column.1.iter().zip(&first.1).filter_map(|(ours, theirs)| Some((of(ours)?, of(theirs)?)));
+    let (ours, theirs): (Vec<_>, Vec<_>) = pairs.unzip();
+    let is_known = quantity.unit == Unit::Percent || ours.len() == column.1.len();
+    if is_known && !ours.is_empty() { Difference::of(&ours, &theirs) } else { Difference::NoBase }
+}
+
+/// Of the outcomes that have a value; none of a count that one of them lacks, as the others are not a fair choice.
+fn mean(quantity: &Quantity, outcomes: &[RunOutcome]) -> Option<Mean> {
+    let values: Vec<_> = outcomes.iter().filter_map(quantity.of).collect();
+    let is_whole = quantity.unit == Unit::Percent || values.len() == outcomes.len();
+    Mean::of(&values).filter(|_| is_whole)
 }
 
 #[cfg(test)]
@@ -174,9 +231,20 @@ mod tests {
     }
 
     #[test]
+    fn a_part_is_named_with_what_it_is_a_part_of() {
+        let titles: Vec<_> = QUANTITIES.iter().map(full_title).collect();
+        assert!(titles.contains(&"flush interrupts sent: of them needed at once: of these before the next use".into()));
+        assert!(titles.contains(&"pages invalidated singly: of them needed".into()));
+        assert!(titles.contains(&"busy cycles: user".into()));
+        let again = |title: &String| titles.iter().filter(|other| *other == title).count() > 1;
+        assert!(!titles.iter().any(again), "{titles:?}");
+    }
+
+    #[test]
     fn a_mean_stands_beside_half_of_its_interval() {
         assert_eq!(Mean::of(&[9.0, 10.0, 11.0]).unwrap().text(Unit::Count), "10 +-2");
         assert_eq!(Mean::of(&[10.0]).unwrap().text(Unit::Percent), "10.0 %");
+        assert_eq!(Mean::of(&[0.0, 100.0]).unwrap().text(Unit::Percent), "50.0 +-100 %");
         assert_eq!(Mean::of(&[]), None);
     }
 }

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::io::{self, Write};
 use std::process;
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 /// What is written to standard output.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -33,11 +34,14 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// What [`say!`] does. What was cut short must not look whole, so the exit status is 1.
+/// What is said of an answer that nobody can have got whole.
+pub(crate) const UNWRITTEN: &str = "cannot write to standard output";
+
+/// What [`say!`] does. What was cut short must not look whole, nor like an answer: the exit status is 2.
 pub(crate) fn print_line(line: fmt::Arguments<'_>) {
     if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
-        eprintln!("tlbkit: cannot write to standard output: {error}");
-        process::exit(1);
+        eprintln!("tlbkit: {UNWRITTEN}: {error}");
+        process::exit(2);
     }
 }
 
@@ -46,5 +50,18 @@ pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(steps as u64), ProgressDrawTarget::stderr());
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar
+}
+
+/// The same for steps that take minutes: it has the time that has passed and what `said` says, each second anew.
+pub(crate) fn progress_bar_saying(
+    steps: usize,
+    said: impl Fn() -> String + Clone + Send + Sync + 'static,
+) -> ProgressBar {
+    let bar = progress_bar(steps);
+    let say = move |_: &ProgressState, place: &mut dyn fmt::Write| place.write_str(&said()).unwrap_or_default();
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} in {elapsed} {said}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).with_key("said", say));
+    bar.enable_steady_tick(Duration::from_secs(1));
     bar
 }

@@ -2,18 +2,26 @@
 
 mod why;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use tlbkit_replay::{Agreement, Bill, Paging, Prices, Recording, Tally, agreement, read_about};
+use tlbkit_replay::{Agreement, Bill, Deduced, Paging, Prices, Recording, Tally, agreement, read_about, read_both};
 use tlbkit_sim::machine::Machine;
 
 pub(crate) use why::{AGREES, ROW_LEAST};
 
-use super::chosen::{Chosen, ChosenArguments};
+use super::chosen::{Chosen, ChosenArguments, Known};
 use super::named_run::machine;
+use crate::output::sheet::SheetPart;
 use crate::output::table::grid;
+
+/// What of an answer about some is theirs alone.
+const THEIRS: &str = "cycles, gains and the counts of INVLPG, INVPCID and CR3 loads are theirs, \
+    flushes, interrupts and entries lost the whole machine's";
 
 /// Which trace, and where it is priced.
 #[derive(Args)]
@@ -53,22 +61,53 @@ pub(crate) struct Trace {
 
 impl TraceArguments {
     pub(crate) fn read(&self) -> Result<Trace> {
+        self.price(|is_asked| read_about(|| tlbkit_trace::open(&self.trace), Paging::AsRecorded, is_asked))
+    }
+
+    /// The trace, and what it asks of a kernel with huge pages.
+    pub(crate) fn read_both(&self) -> Result<(Trace, Deduced)> {
+        let mut with_huge = None;
+        let trace = self.price(|is_asked| {
+            let (recording, huge) = read_both(|| tlbkit_trace::open(&self.trace), is_asked)?;
+            with_huge = Some(huge);
+            Ok(recording)
+        })?;
+        Ok((trace, with_huge.unwrap_or_default()))
+    }
+
+    /// Reads by `read`, which gets the question who is asked about.
+    fn price(
+        &self,
+        read: impl FnOnce(&dyn Fn(i32, &str, i32) -> bool) -> Result<Recording, tlbkit_trace::Error>,
+    ) -> Result<Trace> {
         self.chosen.check()?;
         let machine = machine(&self.pricing.machine)?;
-        let recording = self.recording(Paging::AsRecorded)?;
+        let in_file = || self.trace.display().to_string();
+        let is_stream = fs::metadata(&self.trace).is_ok_and(|data| !data.is_file() && !data.is_dir());
+        ensure!(!is_stream, "{}: no file that can be read twice, as it must be: copy it into one", in_file());
+        let chosen = self.chosen().with_context(in_file)?;
+        let threads = RefCell::new(BTreeMap::new());
+        let is_asked = |pid: i32, process: &str, tid: i32| {
+            if chosen.thread().is_some() {
+                threads.borrow_mut().insert(tid, process.to_owned());
+            }
+            chosen.is_thread(pid, process, tid)
+        };
+        let recording = read(&is_asked).with_context(in_file)?;
+        ensure!(recording.deduced.spaces > 0, "{}: no event that a replay can use", in_file());
+        let names = recording.names();
+        let processes = &recording.deduced.processes;
+        self.chosen
+            .check_found(processes.iter().map(|process| Known {
+                pid: process.pid,
+                name: names.text(process.comm),
+                is_worth_naming: process.is_program,
+            }))
+            .with_context(in_file)?;
+        self.chosen.check_thread_found(&threads.borrow()).with_context(in_file)?;
         let name = self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let about = Chosen::new(&self.chosen, self.command).words();
         Ok(Trace { about, recording, prices: Prices::new(&machine), machine, name })
-    }
-
-    /// The trace read with other pages.
-    pub(crate) fn recording(&self, paging: Paging) -> Result<Recording> {
-        let name = || self.trace.display().to_string();
-        let chosen = self.chosen().with_context(name)?;
-        let is_asked = |pid: i32, process: &str, tid: i32| chosen.is_thread(pid, process, tid);
-        let recording = read_about(|| tlbkit_trace::open(&self.trace), paging, &is_asked).with_context(name)?;
-        ensure!(recording.deduced.spaces > 0, "{}: no event that a replay can use", name());
-        Ok(recording)
     }
 
     /// Whom it is about, once the trace has told who started whom.
@@ -90,8 +129,7 @@ impl Trace {
     pub(crate) fn health(&self) -> String {
         let seconds = self.recording.summary.length_ns() as f64 / 1e9;
         let health = format!("{}: {seconds:.3} s, {}", self.name, self.recording.health());
-        let about =
-            self.about.as_ref().map(|about| format!("about {about}: costs and gains are theirs, counts the machine's"));
+        let about = self.about.as_ref().map(|about| format!("about {about}: {THEIRS}"));
         [Some(health), self.cut(), self.told(), about].into_iter().flatten().collect::<Vec<_>>().join("\n")
     }
 
@@ -176,7 +214,23 @@ pub(crate) fn agreement_table(rows: &[Agreement]) -> String {
     grid(&head, &cells) + &reasons.collect::<String>()
 }
 
-pub(crate) fn agreement_cells(rows: &[Agreement]) -> (Vec<String>, Vec<Vec<String>>) {
+/// The same for a page: the table, why a row of it is bad, and what the rows are.
+pub(crate) fn agreement_parts(rows: &[Agreement]) -> Vec<SheetPart> {
+    let (head, cells) = agreement_cells(rows);
+    let words = why::reasons(rows).into_iter().chain(TERMS.map(String::from)).map(SheetPart::Words);
+    [SheetPart::Table(head, cells)].into_iter().chain(words).collect()
+}
+
+/// What the rows of an agreement are, for who has never met Linux's words for them.
+const TERMS: [&str; 3] = [
+    "local mm shootdown: a CPU's own half of a flush, by the pages that it named; all: the whole space. remote IPI \
+     send: a flush for which other CPUs were asked. remote shootdown: the half of a CPU that was asked; remote wrong \
+     CPU: it was asked, and ran something else by then. interrupts sent: one for each CPU that was asked.",
+    "task switch: what a switch to a space did with the entries that the TLB still had of it: kept or flushed.",
+    "of it told: the replay took it from the recording, so it agrees of itself; the last column is of the rest.",
+];
+
+fn agreement_cells(rows: &[Agreement]) -> (Vec<String>, Vec<Vec<String>>) {
     let row = |row: &Agreement| {
         let percent = row.percent().map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1}"));
         vec![row.quantity.clone(), row.recorded.to_string(), row.told.to_string(), row.replayed.to_string(), percent]

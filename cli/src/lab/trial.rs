@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tlbkit_host::trial::{
     Change, Entry, Journal, Measured, Outcome, PAIRS_MIN, Plan, Quantity, Restored, Trial, Verdict, attempt,
 };
-use tlbkit_host::{PairedRatio, Sample};
+use tlbkit_host::{PairedRatio, Sample, said_of};
 
 use super::terminal::progress_bar;
 use super::watching::Stopping;
@@ -119,7 +119,9 @@ impl TrialArguments {
         let changes = names(&tried.changes);
         let trial = match &tried.outcome {
             Outcome::Tried(trial) => trial,
-            Outcome::Broke { how, said } => return format!("No: with {changes} the command failed ({how}): {said}"),
+            Outcome::Broke { how, said } => {
+                return format!("No: with {changes} the command failed ({how}){}", said_of(said));
+            }
             Outcome::Stopped => return format!("{changes}: stopped before there was a verdict"),
         };
         let (word, what) = match (trial.verdict(self.quantity(), self.least()), self.by) {
@@ -130,10 +132,15 @@ impl TrialArguments {
                 ("Cannot tell", ": the runs differ too much; a longer command or --pairs 20 may help")
             }
         };
-        let changed = trial.of(self.quantity()).and_then(Measured::ratio).map(change).unwrap_or_default();
+        let changed = trial.of(self.quantity()).and_then(Measured::ratio).map(|ratio| match (word, self.by) {
+            ("Yes", _) => format!(", {}", change(ratio)),
+            (_, By::Cpu) => format!("; CPU time changed by {}", change(ratio)),
+            (_, By::Wall) => format!("; wall time changed by {}", change(ratio)),
+        });
+        let changed = changed.unwrap_or_default();
         let costs = trial.costs(self.least()).into_iter().filter(|cost| cost.quantity != self.quantity());
         let cost = |cost: &Measured| format!("; it costs {}: {}", cost.quantity.label(), ratio_cell(cost));
-        format!("{word}: {changes}{what}, {changed}{}.", costs.map(cost).collect::<String>())
+        format!("{word}: {changes}{what}{changed}{}.", costs.map(cost).collect::<String>())
     }
 
     pub(crate) fn json(&self, tried: &Tried) -> Vec<Value> {
@@ -238,7 +245,10 @@ mod tests {
         assert_eq!(said(tried([2.0, 1.0], [5.0, 5.0])), "Yes: A=1 saves CPU time, -50.0 % (-50.0 to -50.0 %).");
         let paid = said(tried([2.0, 1.0], [5.0, 10.0]));
         assert!(paid.ends_with("; it costs peak memory, MiB: +100.0 % (+100.0 to +100.0 %)."), "{paid}");
-        assert!(said(tried([1.0, 1.0], [1.0, 1.0])).starts_with("No: A=1 saves too little, or nothing, 0.0 %"));
+        assert!(
+            said(tried([1.0, 1.0], [1.0, 1.0]))
+                .starts_with("No: A=1 saves too little, or nothing; CPU time changed by 0.0 %")
+        );
         let by_wall = arguments(By::Wall).sentence(&tried([2.0, 1.0], [1.0, 1.0]));
         assert!(by_wall.starts_with("Cannot tell"), "what was not measured is not judged: {by_wall}");
     }

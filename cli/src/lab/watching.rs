@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command};
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -11,6 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tlbkit_host::recorder::Watched;
+use tlbkit_host::trial::{Count, Running};
+use tlbkit_trace::Summary;
 
 use super::terminal::{Ending, Format};
 
@@ -69,7 +71,7 @@ impl WatchArguments {
 
 /// The time while somebody is watched.
 pub(crate) struct Watching {
-    command: Option<Child>,
+    command: Option<Running>,
     started: Instant,
     ended: Option<Duration>,
     limit: Option<Duration>,
@@ -118,9 +120,18 @@ pub(crate) struct WatchedRun {
     /// The command's exit status, as a shell gives it: 128 and the signal's number if one ended it. None without a
     /// command, or if it runs on.
     pub(crate) status: Option<u8>,
+    /// What the command used, if it has ended.
+    pub(crate) count: Option<Count>,
 }
 
 impl WatchedRun {
+    /// The time that the events span, which is the time of every rate; and that of the command, which is shorter.
+    pub(crate) fn window(&self, summary: &Summary) -> String {
+        let spanned = format!("{:.3} s from the first event to the last", summary.length_ns() as f64 / 1e9);
+        let command = self.pid.map_or_else(String::new, |_| format!(", the command ran {:.3} s", self.seconds));
+        spanned + &command
+    }
+
     /// As the command ended, if there was one.
     pub(crate) fn ending(&self) -> Ending {
         self.status.map_or(Ending::AsExpected, Ending::AsCommand)
@@ -136,8 +147,8 @@ impl Watching {
             if format == Format::Json {
                 command.stdout(std::io::stderr());
             }
-            let started = command.args(words).spawn();
-            started.with_context(|| format!("{}: cannot be run", program.display()))
+            command.args(words);
+            Running::start(command)
         });
         let limit = subject.duration.map(Duration::from_secs_f64);
         Ok(Self { command: command.transpose()?, started: Instant::now(), ended: None, limit, stopping })
@@ -146,7 +157,7 @@ impl Watching {
     /// Whether the command ended, the time is up, somebody pressed Ctrl-C, or the terminal is gone.
     pub(crate) fn is_over(&mut self) -> Result<bool> {
         let has_ended = match &mut self.command {
-            Some(command) => command.try_wait()?.is_some(),
+            Some(command) => command.ended()?.is_some(),
             None => false,
         };
         let is_over =
@@ -159,16 +170,20 @@ impl Watching {
 
     /// How it was. A command that outlives the watching is left alone.
     pub(crate) fn finish(mut self) -> Result<WatchedRun> {
-        let status = match &mut self.command {
-            Some(command) => command.try_wait()?,
+        let count = match &mut self.command {
+            Some(command) => command.ended()?.cloned(),
             None => None,
         };
         let seconds = self.ended.unwrap_or_else(|| self.started.elapsed()).as_secs_f64();
-        let number =
-            status.and_then(|status| status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal)));
-        let pid = self.command.as_ref().and_then(|command| i32::try_from(command.id()).ok());
-        Ok(WatchedRun { pid, seconds, status: number.map(|number| number as u8) })
+        let status = count.as_ref().map(|count| exit_status(count.status));
+        Ok(WatchedRun { pid: self.command.as_ref().map(Running::id), seconds, status, count })
     }
+}
+
+/// As a shell gives it.
+pub(crate) fn exit_status(status: ExitStatus) -> u8 {
+    let number = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
+    number.unwrap_or(1) as u8
 }
 
 /// How often to look whether it is over: what a short command's time is off by.

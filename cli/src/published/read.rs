@@ -255,7 +255,7 @@ mod tests {
         assert!(message.ends_with("a prediction of a published value needs a band"), "{message}");
         let message = fault(PCID, "known_miss = \"As", "known_miss = \"\" # As");
         assert!(message.contains("walks, pages 512, pcid: a known miss needs a reason"), "{message}");
-        let message = fault(RANGE, "known_misses = [{ rows = [8]", "known_misses = [{ rows = [9]");
+        let message = fault(RANGE, "rows = [1, 2, 3, 4, 5]", "rows = [1, 2, 3, 4, 9]");
         assert!(message.ends_with("known_misses = 9: no row begins with it"), "{message}");
         let start = BATCH.find("unjudged").unwrap();
         let end = BATCH.find("[source]").unwrap();

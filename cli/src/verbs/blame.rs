@@ -4,6 +4,7 @@ mod account;
 mod remedy;
 mod tables;
 
+use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -12,14 +13,16 @@ use clap::Args;
 use tlbkit_host::recorder::available;
 use tlbkit_trace::{Blame, EVENTS, open};
 
-use crate::lab::chosen::{Chosen, ChosenArguments};
-use crate::lab::recording::Recording;
+use crate::lab::chosen::{Chosen, ChosenArguments, Known};
+use crate::lab::recording::{Gaps, Recording};
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::watching::WatchArguments;
 use account::Account;
 
 /// What perf may write while it is live.
 const MEGABYTES_MAX: u64 = 1000;
+/// How to get more.
+const MORE: &str = "tlbkit record --stacks --megabytes-max makes a longer recording, which blame reads";
 
 /// Whom to blame.
 #[derive(Args)]
@@ -50,19 +53,34 @@ pub(crate) struct BlameArguments {
 pub(crate) fn execute(arguments: &BlameArguments, format: Format) -> Result<Ending> {
     arguments.chosen.check()?;
     ensure!(arguments.top >= 1, "--top 0: must be 1 or more");
-    let (account, ending) = match &arguments.trace {
-        Some(trace) => (read(trace, Chosen::new(&arguments.chosen, None))?, Ending::AsExpected),
+    let Live { account, gaps, ending } = match &arguments.trace {
+        Some(trace) => {
+            let account = read(trace, &arguments.chosen, None)?;
+            Live { account, gaps: None, ending: Ending::AsExpected }
+        }
         None => live(arguments)?,
     };
     match format {
-        Format::Json => tables::json(&account).iter().for_each(|row| say!("{row}")),
-        Format::Text => say!("{}", tables::text(&account, arguments.top)),
+        Format::Json => {
+            tables::json(&account).into_iter().chain(gaps.iter().map(Gaps::json)).for_each(|row| say!("{row}"));
+        }
+        Format::Text => {
+            gaps.iter().flat_map(|gaps| gaps.lines(MORE)).for_each(|line| say!("{line}"));
+            say!("{}", tables::text(&account, arguments.top));
+        }
     }
     Ok(ending)
 }
 
+/// An account, what its recording lacks if we made it, and how the command ended.
+struct Live {
+    account: Account,
+    gaps: Option<Gaps>,
+    ending: Ending,
+}
+
 /// Records, and reads that. The command ends as it ends without us.
-fn live(arguments: &BlameArguments) -> Result<(Account, Ending)> {
+fn live(arguments: &BlameArguments) -> Result<Live> {
     ensure!(
         !arguments.command.is_empty() || arguments.duration.is_some(),
         "nobody to watch: want a command after --, or --duration"
@@ -79,20 +97,27 @@ fn live(arguments: &BlameArguments) -> Result<(Account, Ending)> {
         available: &available,
         // What the command writes is no part of the answer.
         format: Format::Json,
+        after_second: &|_| {},
     };
-    let run = recording.make()?.run;
-    Ok((read(&output, Chosen::new(&arguments.chosen, run.pid))?, run.ending()))
+    let recorded = recording.make()?;
+    let account = read(&output, &arguments.chosen, recorded.run.pid)?;
+    Ok(Live { account, gaps: Some(Gaps::of(&recorded)), ending: recorded.run.ending() })
 }
 
-fn read(trace: &Path, mut chosen: Chosen) -> Result<Account> {
+fn read(trace: &Path, arguments: &ChosenArguments, command: Option<i32>) -> Result<Account> {
+    let mut chosen = Chosen::new(arguments, command);
     let in_input = || trace.display().to_string();
     let mut source = open(trace).with_context(in_input)?;
     let mut blame = chosen.thread().map_or_else(Blame::default, Blame::of_thread);
     let mut cut = None;
+    let mut threads = BTreeMap::new();
     loop {
         match source.next_event() {
             Ok(Some(event)) => {
                 chosen.meet(&event);
+                if chosen.thread().is_some() {
+                    threads.entry(event.tid).or_insert_with(|| source.names().text(event.comm).to_owned());
+                }
                 blame.add(&event, source.names());
             }
             Ok(None) => break,
@@ -103,5 +128,16 @@ fn read(trace: &Path, mut chosen: Chosen) -> Result<Account> {
             }
         }
     }
+    let refused = cut.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
+    ensure!(source.health().events > 0, "{}: no event that can be read{refused}", in_input());
+    arguments.check_thread_found(&threads).with_context(in_input)?;
+    let names = source.names();
+    let owners: HashSet<_> = blame.rows().iter().map(|row| row.owner).collect();
+    let processes = blame.cpu_ns().into_keys().map(|owner| Known {
+        pid: owner.pid,
+        name: names.text(owner.program),
+        is_worth_naming: owners.contains(&owner),
+    });
+    arguments.check_found(processes).with_context(in_input)?;
     Ok(Account::new(&blame, source.as_ref(), cut, &chosen))
 }

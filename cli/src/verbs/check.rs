@@ -12,6 +12,7 @@ use tlbkit_check::program::named::{self, Named};
 use tlbkit_check::schedule::shrink::{Failure, shrink};
 use tlbkit_check::{Finding, Scenario, chrome_trace, two_columns};
 
+use crate::lab::nearest::unknown;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::output::file::{check_place, write_whole};
@@ -23,7 +24,8 @@ use crate::output::file::{check_place, write_whole};
     tlbkit check --replay 2398 --trace run.json")]
 pub(crate) struct CheckArguments {
     /// Random schedules to run, and a quarter as many of the programs that came later
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 20_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// All schedules of a program with at most --bound deviations from running one CPU after the other
     #[arg(long, requires = "program")]
@@ -67,8 +69,7 @@ pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Endi
 }
 
 fn program(name: &str) -> Result<&'static Named> {
-    let names = || named::all().map(|named| named.name).collect::<Vec<_>>().join(", ");
-    Named::find(name).with_context(|| format!("no program {name}: there are {}", names()))
+    Named::find(name).with_context(|| unknown("program", name, named::all().map(|named| named.name), "programs"))
 }
 
 fn seeds(plan: &Plan, count: u64, format: Format) -> Option<Failure> {
@@ -117,7 +118,10 @@ fn tell_seeds(report: &Report, seconds: f64, format: Format) {
             json!({ "seeds": report.seeds, "steps": report.steps, "seconds": seconds, "seeds_a_minute": a_minute,
                 "seed": report.failure.as_ref().map(|(seed, _)| seed) })
         ),
-        Format::Text => say!("{} seeds, {} steps, {a_minute:.0} seeds a minute", report.seeds, report.steps),
+        Format::Text => {
+            let found = if report.failure.is_some() { "stopped at a finding after" } else { "nothing found in" };
+            say!("{found} {} seeds, {} steps, {a_minute:.0} seeds a minute", report.seeds, report.steps);
+        }
     }
 }
 
@@ -133,7 +137,7 @@ fn tell_explored(explored: &Explored, seconds: f64, format: Format) {
             explored.states,
             explored.runs,
             explored.bound,
-            if explored.is_complete { "all explored" } else { "stopped at the first finding" }
+            if explored.is_complete { "all explored, nothing found" } else { "stopped at the first finding" }
         ),
     }
 }

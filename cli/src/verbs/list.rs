@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use serde_json::json;
-use tlbkit::{AddressSpace, KEYS, PRESETS};
+use tlbkit::{AddressSpace, KEYS, PRESETS, Tlb};
 use tlbkit_check::program::named;
 use tlbkit_sim::machine::Machine;
 use tlbkit_workloads::Parameter;
@@ -16,7 +16,7 @@ use crate::output::table::words;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit list policies\n  tlbkit list workloads --json")]
 pub(crate) struct ListArguments {
-    /// One kind only
+    /// One kind; without it machines, policies, workloads and experiments
     kind: Option<Listed>,
 }
 
@@ -32,9 +32,14 @@ enum Listed {
     Sizes,
 }
 
+impl Listed {
+    /// What a run is put together of.
+    const CHOSEN_FROM: [Self; 4] = [Self::Machines, Self::Policies, Self::Workloads, Self::Experiments];
+}
+
 /// Lists it.
 pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Ending> {
-    let kinds = arguments.kind.as_ref().map_or(Listed::value_variants(), std::slice::from_ref);
+    let kinds = arguments.kind.as_ref().map_or(&Listed::CHOSEN_FROM[..], std::slice::from_ref);
     for &kind in kinds {
         let ([title, what], rows) = rows(kind)?;
         match format {
@@ -45,6 +50,11 @@ pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Endin
             }
             Format::Text => say!("{}", words([title, what], &rows)),
         }
+    }
+    if arguments.kind.is_none() && format == Format::Text {
+        let others = Listed::value_variants().iter().filter(|kind| !kinds.contains(kind));
+        let others: Vec<_> = others.filter_map(|kind| Some(kind.to_possible_value()?.get_name().to_owned())).collect();
+        say!("More by `tlbkit list KIND`: {}", others.join(", "));
     }
     Ok(Ending::AsExpected)
 }
@@ -82,10 +92,14 @@ fn machines() -> Result<Vec<[String; 2]>> {
 fn parameters() -> Vec<[String; 2]> {
     let of = |name: &'static str| {
         let workload = tlbkit_workloads::by_name(name)?;
-        Some(workload.parameters().list().iter().map(move |parameter| {
+        let parameters = workload.parameters();
+        let row = |parameter: &Parameter| {
             let Parameter { name: key, meaning, default, least, most } = parameter;
+            // Workloads that share parameters begin with values of their own.
+            let default = parameters.get(key).unwrap_or(*default);
             [format!("{name} {key}"), format!("{meaning} [{default}; {least} to {most}]")]
-        }))
+        };
+        Some(parameters.list().iter().map(row).collect::<Vec<_>>())
     };
     tlbkit_workloads::names().filter_map(of).flatten().collect()
 }
@@ -97,5 +111,7 @@ fn experiments() -> Result<Vec<[String; 2]>> {
 fn sizes() -> Vec<[String; 2]> {
     let space = |cpus| [format!("address space, {cpus} CPUs"), format!("{} bytes", AddressSpace::bytes(cpus))];
     let state = ["one CPU's state".to_owned(), format!("{} bytes", size_of::<tlbkit::CpuState>())];
-    [8, 48, 4096].map(space).into_iter().chain([state]).collect()
+    let matrix = |cpus| [format!("matrix of requests, {cpus} CPUs"), format!("{} bytes", 8 * Tlb::matrix_words(cpus))];
+    let cpus = [8, 64, 4096];
+    cpus.map(space).into_iter().chain([state]).chain(cpus.map(matrix)).collect()
 }

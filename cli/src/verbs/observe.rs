@@ -134,5 +134,5 @@ fn report(observed: &Observed, health: &Health, path: &Path) -> Result<()> {
         programs(total),
     ];
     let about = [format!("{:.3} s: {health}", total.length_ns() as f64 / 1e9)].into_iter().chain(notes).collect();
-    sheet::write(&Sheet { title: "Flushes, observed".into(), about, parts }, path)
+    sheet::write(&Sheet { title: "Flushes, observed".into(), verdict: None, about, parts }, path)
 }

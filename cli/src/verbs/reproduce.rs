@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tlbkit_sim::machine::Machine;
+use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
 use crate::experiments::{self, Produced, Registered, Trial};
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
@@ -137,14 +137,18 @@ fn fitted(machines: &[String]) -> Result<Vec<Table>> {
     let mut names = machines.to_vec();
     names.sort();
     names.dedup();
-    names.iter().map(|name| fitted_of(name, &Machine::builtin(name)?)).collect()
+    let mut tables = Vec::new();
+    for name in &names {
+        tables.push(fitted_of(format!("Machine {name}"), Machine::builtin(name)?.quantities()));
+    }
+    let shared = ColdModel::builtin().quantities().into_iter().chain(NoiseModel::builtin().quantities());
+    tables.push(fitted_of("Every machine".into(), shared.collect()));
+    Ok(tables)
 }
 
-/// Every number of a machine that no source gives: fitted, or a prior with its band.
-fn fitted_of(name: &str, machine: &Machine) -> Result<Table> {
-    use tlbkit_sim::machine::NumberKind;
-    let rows = machine
-        .quantities()
+/// Every number that no source gives: fitted, or a prior with its band.
+fn fitted_of(title: String, quantities: Vec<(String, &Quantity)>) -> Table {
+    let rows = quantities
         .into_iter()
         .filter(|(_, quantity)| quantity.kind != NumberKind::Input)
         .map(|(field, quantity)| {
@@ -152,7 +156,7 @@ fn fitted_of(name: &str, machine: &Machine) -> Result<Table> {
             vec![field, quantity.value.to_string(), band_text(quantity.band), kind.into(), quantity.source.clone()]
         })
         .collect();
-    Ok(Table::Grid { title: format!("Machine {name}"), head: head(), rows })
+    Table::Grid { title, head: head(), rows }
 }
 
 /// One for each result, and that of all where there are several.
@@ -170,6 +174,7 @@ fn conclude(report: &Report, arguments: &ReproduceArguments, format: Format) -> 
     let tally = Tally::of(&figures);
     if format == Format::Text {
         say!("{}", table::tallies(&tallies(report, tally)));
+        say!("rules: so many figures of a kind must be in band; each is a row of its own, with its limit");
         say!("report: {}", arguments.file().display());
         match tally.changed {
             0 => say!("Every verdict is as recorded; docs/reproduce.md says what the model lacks where one misses."),

@@ -5,9 +5,10 @@ use clap::Args;
 use rayon::prelude::*;
 use tlbkit_sim::RunOutcome;
 
+use crate::lab::clocks::Clocks;
 use crate::lab::named_run::{NamedRun, NoiseWord, machine, workload};
 use crate::lab::seeds::{self, Column};
-use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::lab::terminal::{Ending, Format, progress_bar_saying, say};
 
 /// What to run.
 #[derive(Args)]
@@ -36,7 +37,8 @@ pub(crate) struct RunArguments {
     #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// How many seeds, one after the other: with more than one, means have intervals and policies are compared
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, allow_negative_numbers = true, default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: u16,
     /// Whether ticks, interrupts, steps and starts vary with the seed, as on a real machine
     #[arg(long, value_enum, default_value_t = NoiseWord::On)]
@@ -47,9 +49,15 @@ pub(crate) struct RunArguments {
 pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending> {
     let runs = arguments.runs();
     runs.iter().try_for_each(NamedRun::check)?;
-    let bar = progress_bar(runs.len());
-    let outcome = |run: &NamedRun| run.execute().inspect(|_| bar.inc(1));
-    let outcomes = runs.par_iter().map(outcome).collect::<Result<Vec<_>>>()?;
+    let clocks = Clocks::new(runs.len(), machine(&arguments.machine)?.system.frequency_mhz.value);
+    let shown = clocks.clone();
+    let bar = progress_bar_saying(runs.len(), move || shown.text());
+    let outcome = |(index, run): (usize, &NamedRun)| {
+        let outcome = run.execute(clocks.of(index));
+        clocks.note_end(index);
+        outcome.inspect(|_| bar.inc(1))
+    };
+    let outcomes = runs.par_iter().enumerate().map(outcome).collect::<Result<Vec<_>>>()?;
     bar.finish_and_clear();
     if format == Format::Json {
         for (run, outcome) in runs.iter().zip(&outcomes) {
@@ -60,7 +68,10 @@ pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending
     match format {
         Format::Json if arguments.seeds > 1 => seeds::json_lines(&columns).iter().for_each(|line| say!("{line}")),
         Format::Json => {}
-        Format::Text => say!("{}\n{}", arguments.heading()?, seeds::tables(&columns)),
+        Format::Text => {
+            say!("{}\n{}", arguments.heading()?, seeds::tables(&columns));
+            seeds::notes(&columns).iter().for_each(|note| say!("{note}"));
+        }
     }
     Ok(Ending::AsExpected)
 }

@@ -24,7 +24,8 @@ Changes:
   ceiling=PAGES        /sys/kernel/debug/x86/tlb_single_page_flush_ceiling
   numa-balancing=0|1   /proc/sys/kernel/numa_balancing
 
-The last four are of the whole machine and need root. They are put back after each run, whatever ends the trial.
+thp, thp-defrag, ceiling and numa-balancing are of the whole machine and need root. They are put back after each run,
+whatever ends the trial.
 
 Exit status: 0 yes, 1 no or cannot tell, 2 it could not be tried, 128 and the number of a signal that stopped it.
 
@@ -56,14 +57,20 @@ pub(crate) fn execute(arguments: &TryArguments, format: Format) -> Result<Ending
     arguments.trial.check()?;
     let changes = arguments.changes.iter().map(|text| text.parse()).collect::<Result<Vec<Change>, _>>()?;
     for (at, change) in changes.iter().enumerate() {
-        ensure!(!changes[..at].contains(change), "{change}: is named twice");
+        let again = changes[..at].iter().find(|before| before.is_of_same(change));
+        ensure!(
+            again.is_none(),
+            "{change}: {} is named before; want each setting once",
+            again.map_or("", Change::name)
+        );
     }
     let tried = arguments.trial.attempt(&changes, &arguments.command, &stopping)?;
     match (format, &tried.outcome) {
         (Format::Json, _) => arguments.trial.json(&tried).iter().for_each(|row| say!("{row}")),
         (Format::Text, Outcome::Tried(trial)) => {
             say!("{}\n{}", arguments.trial.sentence(&tried), table(trial));
-            for change in &tried.changes {
+            let kept = if arguments.trial.verdict(&tried) == Some(Verdict::Yes) { &tried.changes[..] } else { &[] };
+            for change in kept {
                 say!("to keep it:  {}", change.to_keep());
             }
             say!("to undo it:  nothing to do, the machine is as it was");

@@ -2,10 +2,13 @@
 
 mod advice;
 mod allocator;
+#[cfg(test)]
+mod applied;
 mod counted;
 mod knob;
 mod report;
 mod trying;
+mod verdict;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,9 +27,10 @@ use crate::lab::trial::TrialArguments;
 use crate::lab::watching::Stopping;
 use crate::output::file::check_place;
 use crate::output::table::grid;
-use advice::{Advice, Ground, Tuned, cells, head, verdict};
+use advice::{Advice, Ground, Tuned, cells, head};
 use counted::Counted;
 use knob::{Knob, Replayed, Surely};
+use verdict::verdict;
 
 /// What to tune for.
 #[derive(Args)]
@@ -73,7 +77,7 @@ fn try_best(arguments: &TuneArguments, format: Format) -> Result<Ending> {
     let stopping = Stopping::listen()?;
     let folder = tempfile::tempdir()?;
     let recorded = folder.path().join("command.tlbtrace");
-    let pid = if arguments.trace.is_none() { trying::record(command, &recorded)? } else { None };
+    let pid = if arguments.trace.is_none() { trying::record(command, &recorded, format)? } else { None };
     if stopping.is_wanted() {
         return Ok(stopping.ending());
     }
@@ -87,9 +91,9 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
     let (pricing, chosen) = (arguments.pricing.clone(), arguments.chosen.clone());
     let subject = TraceArguments { trace, pricing, chosen, command };
     let recorded_by = policy::parse(&subject.pricing.recorded_by)?;
-    let trace = subject.read()?;
+    let (trace, huge) = subject.read_both()?;
     let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine);
-    let knobs = knob::all(&trace, recorded_by, &recorder, &subject)?;
+    let knobs = knob::all(&trace, recorded_by, &recorder, huge);
     let cpu_cycles = trace.cpu_cycles(&recorder);
     let agreement = trace.agreement(&recorder);
     let billing = trace.billing();

@@ -96,7 +96,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The command to be tried does not succeed, so its times mean nothing.
-    #[error("the command fails without any change ({status}): {said}")]
+    #[error("the command fails without any change ({status}){}", said_of(.said))]
     CommandFailed {
         /// How it ended.
         status: String,
@@ -106,6 +106,12 @@ pub enum Error {
     /// A process of a ring ended early.
     #[error("a process of the ring ended early")]
     RingBroke,
+}
+
+/// What somebody said at the end, behind a colon; nothing if that is nothing.
+#[must_use]
+pub fn said_of(said: &str) -> String {
+    if said.is_empty() { String::new() } else { format!(": {said}") }
 }
 
 impl Error {

@@ -103,6 +103,10 @@ fn rights(root: &Path) -> Finding {
     let what = "kernel.perf_event_paranoid";
     let level = level(&root.join("proc/sys/kernel/perf_event_paranoid"));
     let text = level.map_or_else(|| "unknown".to_owned(), |level| level.to_string());
+    if level.is_none() {
+        let run = "mount -t proc none /proc   # or --root with the folder that has it";
+        return Finding::lacking(what, RECORD, "cannot be read", Some(run));
+    }
     if may_record_others(level) {
         return Finding::fine(what, RECORD, format!("{text}, which is enough for this user"));
     }
@@ -154,8 +158,9 @@ fn setting(root: &Path, what: &'static str, file: &Path) -> Finding {
     let found = format!("{name}: {error}");
     let debugfs = root.join("sys/kernel/debug");
     let is_debugfs = file.starts_with(&debugfs);
-    let is_empty = fs::read_dir(&debugfs).is_ok_and(|mut entries| entries.next().is_none());
-    let run = if is_debugfs && is_empty {
+    let is_unmounted = fs::read_dir(&debugfs)
+        .map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |mut entries| entries.next().is_none());
+    let run = if is_debugfs && is_unmounted {
         Some("sudo mount -t debugfs none /sys/kernel/debug")
     } else if !rustix::process::geteuid().is_root() {
         Some("the same command with sudo")
@@ -220,9 +225,13 @@ mod tests {
                 .iter()
                 .all(|what| of(&findings, what).state == State::Lacking)
         );
+        let paranoid = of(&findings, "kernel.perf_event_paranoid");
+        assert_eq!((paranoid.state, paranoid.run.is_some()), (State::Lacking, true));
+        let mount = Some("sudo mount -t debugfs none /sys/kernel/debug");
+        assert_eq!(of(&findings, "ceiling").run.as_deref(), mount);
         fs::create_dir_all(root.path().join("sys/kernel/debug")).unwrap();
         let ceiling = of(&examine(root.path(), &[]), "ceiling").clone();
-        assert_eq!(ceiling.run.as_deref(), Some("sudo mount -t debugfs none /sys/kernel/debug"));
+        assert_eq!(ceiling.run.as_deref(), mount);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub mod trial;
 
 pub use allocator::Allocator;
 pub use disturbance::Disturbance;
-pub use error::{Error, Result};
+pub use error::{Error, Result, said_of};
 pub use host::{Host, MeasuringPlace};
 pub use paired::PairedRatio;
 pub use sample::{Effort, Sample};

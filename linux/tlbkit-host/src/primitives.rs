@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::host::MeasuringPlace;
-use crate::sample::{Effort, Sample, nanoseconds};
+use crate::sample::{Effort, Sample, nanoseconds, try_nanoseconds};
 use crate::sys::{self, Backing, Mapping, PAGE_WORDS};
 
 /// Times that one operation is done in a repetition.
@@ -29,6 +29,12 @@ pub struct Primitives {
     pub write_fault: Sample,
     /// The same for a page alone, with the kernel's code and tables gone cold since the last one.
     pub lone_fault: Sample,
+    /// A fault that takes 2 MiB at once; none where the kernel gives none.
+    pub huge_fault: Option<Sample>,
+    /// Marking a page by MADV_FREE, a page of many, without its flush.
+    pub lazy_free_page: Sample,
+    /// The next store to a page that was marked so, less a store to one that was not.
+    pub lazy_free_store: Sample,
     /// Copying a page that is in a near cache.
     pub copy_page: Sample,
     /// A locked addition to a line that this CPU has.
@@ -53,6 +59,7 @@ impl Primitives {
                 nanoseconds(|| (0..OPERATIONS).for_each(|_| operation())) / OPERATIONS as f64
             })
         };
+        let (lazy_free_page, lazy_free_store) = lazy_free(effort)?;
         let counter = AtomicU64::new(0);
         let (source, mut target) = ([1_u8; sys::PAGE_BYTES], [0_u8; sys::PAGE_BYTES]);
         Ok(Self {
@@ -60,6 +67,9 @@ impl Primitives {
             read_fault: faults(FAULTS, repetitions, |words, at| _ = black_box(words[at]))?,
             write_fault: faults(FAULTS, repetitions, |words, at| words[at] = 1)?,
             lone_fault: faults(1, repetitions, |words, at| words[at] = 1)?,
+            huge_fault: huge_faults(effort)?,
+            lazy_free_page,
+            lazy_free_store,
             copy_page: repeated(&mut || black_box(&mut target).copy_from_slice(black_box(&source))),
             // Partner: none; the cost of the locked instruction is the point.
             locked_op: repeated(&mut || _ = counter.fetch_add(1, Ordering::Relaxed)),
@@ -81,6 +91,53 @@ fn faults(pages: usize, repetitions: usize, access: impl Fn(&mut [usize], usize)
         times.push(all / pages as f64);
     }
     Ok(Sample::of(times))
+}
+
+/// Each region is touched once, and its other pages after that: they are there if it came at once.
+fn huge_faults(effort: Effort) -> Result<Option<Sample>> {
+    const REGIONS: usize = 8;
+    const REGION: usize = sys::LARGE_BYTES / sys::PAGE_BYTES;
+    let Ok(mut mapping) = Mapping::new(REGIONS * REGION, Backing::Large) else { return Ok(None) };
+    let mut times = Vec::new();
+    for _ in 0..effort.repetitions() {
+        mapping.discard(0..REGIONS * REGION)?;
+        for region in 0..REGIONS {
+            let first = region * REGION;
+            let fault = nanoseconds(|| mapping.touch(first..first + 1));
+            let others = nanoseconds(|| mapping.touch(first + 1..first + REGION));
+            times.extend((others < fault).then_some(fault));
+        }
+    }
+    // Memory may be in pieces: then most come page by page, and the few others say little.
+    let is_usual = times.len() * 2 > effort.repetitions() * REGIONS;
+    Ok(is_usual.then(|| Sample::of(times)))
+}
+
+/// A page marked, and the next store to it: from few pages, which caches and TLB hold, to many, which they do not.
+fn lazy_free(effort: Effort) -> Result<(Sample, Sample)> {
+    let [few, many] = [512, 8192].map(|pages| lazily(pages, effort));
+    let (few, many) = (few?, many?);
+    let join = |few: Sample, many: Sample| Sample {
+        low: few.low.min(many.low),
+        median: f64::midpoint(few.median, many.median),
+        high: few.high.max(many.high),
+        repetitions: few.repetitions,
+    };
+    Ok((join(few.0, many.0), join(few.1, many.1)))
+}
+
+/// The same of so many pages; a call that does nothing costs little beside them.
+fn lazily(pages: usize, effort: Effort) -> Result<(Sample, Sample)> {
+    let mut mapping = Mapping::new(pages, Backing::Small)?;
+    mapping.touch(0..pages);
+    let (mut calls, mut marked, mut plain) = (Vec::new(), Vec::new(), Vec::new());
+    let each = |all: f64| all / pages as f64;
+    for _ in 0..effort.repetitions() {
+        calls.push(each(try_nanoseconds(|| mapping.free_lazily(0..pages))?));
+        marked.push(each(nanoseconds(|| mapping.touch(0..pages))));
+        plain.push(each(nanoseconds(|| mapping.touch(0..pages))));
+    }
+    Ok((Sample::of(calls), Sample::of(marked).minus(&Sample::of(plain))))
 }
 
 /// Two threads write one line in turn: a turn has one transfer each way.
@@ -124,6 +181,9 @@ mod tests {
         assert!(costs.write_fault.median > costs.syscall.median, "{costs:?}");
         assert!(costs.syscall.median > costs.locked_op.median, "{costs:?}");
         assert!(costs.lone_fault.high > costs.write_fault.low, "{costs:?}");
+        assert!(costs.lazy_free_page.low < costs.write_fault.high, "marked, and not freed: {costs:?}");
+        assert!(costs.lazy_free_store.low < costs.write_fault.low, "a store to a marked page is no fault: {costs:?}");
+        assert!(costs.huge_fault.is_none_or(|huge| huge.median > 4.0 * costs.write_fault.low), "{costs:?}");
         assert_eq!(costs.line_transfer.is_some(), place.partner.is_some());
     }
 }

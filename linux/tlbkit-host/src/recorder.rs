@@ -3,6 +3,7 @@
 //! It is told what to do through a named pipe. `ping` makes it hand out what it has buffered, so a live stream is never
 //! older than the last [`Recorder::nudge`], and its answer to the first one says that everything after is recorded.
 
+mod rate;
 pub(crate) mod rights;
 
 use std::fs::{File, OpenOptions};
@@ -18,6 +19,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
+pub use rate::{EventRate, busy_seconds};
 pub use rights::{Available, available};
 
 use crate::error::{Error, Result};
@@ -161,14 +163,25 @@ impl Recorder {
     /// Waits until it has ended.
     ///
     /// # Errors
-    /// If it cannot be waited for.
+    /// If it could not write what it recorded, as on a full disk, or cannot be waited for.
     pub fn wait(mut self) -> Result<()> {
-        self.perf.wait().map_err(Error::kernel("waiting for perf")).map(drop)
+        self.perf.wait().map_err(Error::kernel("waiting for perf"))?;
+        // Its exit status is that of a signal or of the command: what went wrong stands in its messages alone.
+        match unwritten(&self.said()) {
+            Some(line) => Err(Error::PerfFailed { said: line.to_owned() }),
+            None => Ok(()),
+        }
     }
 
-    fn failure(&mut self) -> Error {
-        let said = std::fs::read_to_string(messages_path(&self.folder)).unwrap_or_default();
-        Error::PerfFailed { said: complaint(&said).unwrap_or("did not begin, and said nothing").to_owned() }
+    /// Its messages.
+    fn said(&self) -> String {
+        std::fs::read_to_string(messages_path(&self.folder)).unwrap_or_default()
+    }
+
+    fn failure(&self) -> Error {
+        let said = self.said();
+        let said = complaint(&said).unwrap_or("did not begin, and did not say why");
+        Error::PerfFailed { said: format!("{said}; see tlbkit doctor") }
     }
 }
 
@@ -181,10 +194,19 @@ impl Drop for Recorder {
     }
 }
 
-/// The line that says what is wrong: the first about an error, or the last one.
+/// The line that says what is wrong: the first about an error, or the last one. A heading is none, nor is what its
+/// reader of formats warns of: how a field would be printed.
 fn complaint(said: &str) -> Option<&str> {
-    let mut lines = said.lines().map(str::trim).filter(|line| !line.is_empty());
+    let is_said = |line: &&str| !line.is_empty() && *line != "Error:";
+    let is_of_formats =
+        |line: &str| line.starts_with("libtraceevent:") || line.starts_with('[') && line.ends_with(" not defined");
+    let mut lines = said.lines().map(str::trim).filter(is_said).filter(|line| !is_of_formats(line));
     lines.clone().find(|line| line.to_lowercase().contains("error")).or_else(|| lines.next_back())
+}
+
+/// The line that says that the recording could not be written.
+fn unwritten(said: &str) -> Option<&str> {
+    said.lines().map(str::trim).find(|line| line.starts_with("failed to write perf data"))
 }
 
 fn messages_path(folder: &TempDir) -> PathBuf {
@@ -281,6 +303,12 @@ mod tests {
         assert_eq!(complaint(said), Some("Error:\tNo permission"));
         assert_eq!(complaint("one\n two \n"), Some("two"));
         assert_eq!(complaint("\n"), None);
+        let formats = "libtraceevent: No such file\n  [ipi:ipi_send_cpumask] function __get_cpumask not defined\n";
+        assert_eq!(complaint(formats), None);
+        assert_eq!(complaint(&format!("{formats}Error:\nFailed to mmap\n")), Some("Failed to mmap"));
+        let full = "Warning: a\nfailed to write perf data, error: No space left on device\n";
+        assert_eq!(unwritten(full), Some("failed to write perf data, error: No space left on device"));
+        assert_eq!(unwritten(said), None);
     }
 
     #[test]
@@ -295,6 +323,6 @@ mod tests {
             file: Some(Path::new("/dev/null")),
         };
         let message = Recorder::start(&order).unwrap().wait_until_ready().unwrap_err().to_string();
-        assert_eq!(message, "perf record: event syntax error: 'tlb:no_such_event'");
+        assert_eq!(message, "perf record: event syntax error: 'tlb:no_such_event'; see tlbkit doctor");
     }
 }

@@ -14,7 +14,7 @@ use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-pub(crate) use child::{Counter, forbid_huge_pages, reap};
+pub(crate) use child::{Counter, Reaped, forbid_huge_pages, reap, reap_if_ended};
 
 use crate::error::{Error, Result};
 
@@ -91,6 +91,13 @@ impl Mapping {
         let (start, bytes) = self.range(&pages);
         // SAFETY: the range lies inside this mapping, and no reference into it exists while `self` is borrowed mutably.
         unsafe { mm::madvise(start, bytes, Advice::LinuxDontNeed) }.map_err(Error::kernel("madvise(MADV_DONTNEED)"))
+    }
+
+    /// Lets the kernel take the frames of `pages` when memory is short; until they are written again.
+    pub(crate) fn free_lazily(&mut self, pages: Range<usize>) -> Result<()> {
+        let (start, bytes) = self.range(&pages);
+        // SAFETY: the range lies inside this mapping, and no reference into it exists while `self` is borrowed mutably.
+        unsafe { mm::madvise(start, bytes, Advice::LinuxFree) }.map_err(Error::kernel("madvise(MADV_FREE)"))
     }
 
     /// Takes the right to write `pages` away, until what is returned is dropped.

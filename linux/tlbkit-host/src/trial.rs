@@ -6,7 +6,9 @@
 mod change;
 mod journal;
 mod knob;
+mod pairs;
 mod run;
+mod running;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,12 +16,13 @@ use std::path::Path;
 pub use change::Change;
 pub use journal::{Entry, Journal, Restored};
 pub use knob::{KNOBS, Knob};
-pub use run::Quantity;
+pub use pairs::{Half, in_turn};
+pub use running::{Count, Quantity, Running};
 
 use crate::error::{Error, Result};
 use crate::paired::PairedRatio;
-pub(crate) use run::can_count;
 use run::{Run, run};
+pub(crate) use running::can_count;
 
 /// Pairs below which nothing is said.
 pub const PAIRS_MIN: usize = 5;
@@ -120,6 +123,17 @@ impl Verdict {
 }
 
 impl Trial {
+    /// Of the runs of both halves, pair by pair.
+    #[must_use]
+    pub fn of_counts(without: &[Count], with: &[Count]) -> Self {
+        let all = |counts: &[Count], quantity| counts.iter().map(|count| count.get(quantity)).collect();
+        let measured = |quantity| {
+            let (without, with): (Option<_>, Option<_>) = (all(without, quantity), all(with, quantity));
+            Some(Measured { quantity, without: without?, with: with? })
+        };
+        Self { measured: Quantity::ALL.into_iter().filter_map(measured).collect() }
+    }
+
     /// What was measured of `quantity`.
     #[must_use]
     pub fn of(&self, quantity: Quantity) -> Option<&Measured> {
@@ -143,13 +157,6 @@ impl Trial {
     }
 }
 
-/// Which half of a pair.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Half {
-    Without,
-    With,
-}
-
 /// Tries it. `journal` is needed for changes of the machine alone.
 ///
 /// # Errors
@@ -161,34 +168,32 @@ pub fn attempt(plan: &Plan<'_>, journal: Option<&Journal>) -> Result<Outcome> {
             return Err(Error::NoChange { text: change.to_string(), wanted: "is so already".to_owned() });
         }
     }
-    let mut halves: [Vec<Run>; 2] = [Vec::new(), Vec::new()];
     let first = one(plan, journal, Half::Without)?;
     if first.is_stopped {
         return Ok(Outcome::Stopped);
     }
-    if !first.status.success() {
-        return Err(Error::CommandFailed { status: first.status.to_string(), said: first.said });
+    if !first.count.status.success() {
+        return Err(failed(first));
     }
     (plan.after_run)();
-    for pair in 0..plan.pairs {
-        // Each of the two is first in every other pair, so that neither gains by what the one before leaves behind.
-        let order = [Half::Without, Half::With];
-        for half in if pair % 2 == 0 { order } else { [order[1], order[0]] } {
-            let run = one(plan, journal, half)?;
-            if run.is_stopped || (plan.is_stop_wanted)() {
-                return Ok(Outcome::Stopped);
-            }
-            match (half, run.status.success()) {
-                (_, true) => halves[half as usize].push(run),
-                (Half::Without, false) => {
-                    return Err(Error::CommandFailed { status: run.status.to_string(), said: run.said });
-                }
-                (Half::With, false) => return Ok(Outcome::Broke { how: run.status.to_string(), said: run.said }),
-            }
-            (plan.after_run)();
+    let halves = in_turn(plan.pairs, |half| {
+        let run = one(plan, journal, half).map_err(Err)?;
+        if run.is_stopped || (plan.is_stop_wanted)() {
+            return Err(Ok(Outcome::Stopped));
         }
-    }
-    Ok(Outcome::Tried(trial(&halves)))
+        (plan.after_run)();
+        match (half, run.count.status.success()) {
+            (_, true) => Ok(run.count),
+            (Half::Without, false) => Err(Err(failed(run))),
+            (Half::With, false) => Err(Ok(Outcome::Broke { how: run.count.status.to_string(), said: run.said })),
+        }
+    });
+    // What ends a trial early is its outcome, or an error.
+    halves.map_or_else(|early| early, |[without, with]| Ok(Outcome::Tried(Trial::of_counts(&without, &with))))
+}
+
+fn failed(run: Run) -> Error {
+    Error::CommandFailed { status: run.count.status.to_string(), said: run.said }
 }
 
 /// One run, with the machine set for it and put back.
@@ -206,12 +211,6 @@ fn one(plan: &Plan<'_>, journal: Option<&Journal>, half: Half) -> Result<Run> {
     // Whatever came of the run: what stands in the way of putting back is worse.
     journal.restore()?;
     ran
-}
-
-fn trial([without, with]: &[Vec<Run>; 2]) -> Trial {
-    let all = |runs: &[Run], at: usize| runs.iter().map(|run| run.values[at]).collect::<Option<Vec<_>>>();
-    let measured = |(at, quantity)| Some(Measured { quantity, without: all(without, at)?, with: all(with, at)? });
-    Trial { measured: Quantity::ALL.into_iter().enumerate().filter_map(measured).collect() }
 }
 
 #[cfg(test)]

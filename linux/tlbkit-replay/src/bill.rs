@@ -71,6 +71,10 @@ pub enum CostItem {
     Call,
     /// A page that such a call unmaps and frees.
     GiveBack,
+    /// A page that such a call only marks, to be taken when memory is short.
+    LazyFree,
+    /// The next store to a page that was only marked: no fault, but the processor marks it as written.
+    LazyStore,
 }
 
 /// What cycles went into.
@@ -131,7 +135,7 @@ impl CostPart {
 }
 
 /// Kinds of [`CostItem`].
-pub(crate) const ITEMS: usize = 14;
+pub(crate) const ITEMS: usize = 16;
 /// How many of each item.
 pub(crate) type Counts = [u64; ITEMS];
 

@@ -96,7 +96,7 @@ pub struct Taken {
     /// The kernel asked a CPU that ran something else, as it does once a second, or in the midst of a switch: so that
     /// CPU left the set.
     pub trims: bool,
-    /// Pages that were given back with them.
+    /// Pages that were given back with them, or marked to be taken when memory is short.
     pub freed: u64,
 }
 

@@ -18,6 +18,7 @@ impl Prices {
         let walk = Estimate { low: 0.0, value: near / 2.0, high: far };
         let (deliver, interrupt) = (of(&cycles.ipi_deliver_same_socket), of(&cycles.interrupt_entry_exit));
         let [fault, huge_fault, other_fault, call, give_back] = memory(machine);
+        let [lazy_free, lazy_store] = lazily(machine, give_back);
         Self([
             keep,
             flush,
@@ -33,6 +34,8 @@ impl Prices {
             other_fault,
             call,
             give_back,
+            lazy_free,
+            lazy_store,
         ])
     }
 
@@ -65,12 +68,26 @@ fn memory(machine: &Machine) -> [Estimate; 5] {
     let put_together = |parts: Estimate| Estimate { high: 2.0 * parts.high, ..parts };
     let whole = |price: &Option<Quantity>, parts: Estimate| price.as_ref().map_or(put_together(parts), of);
     let fault = whole(&cycles.anonymous_fault, entry + zero);
-    let huge_fault = fault + zero.times(BASE_PAGES_OF_HUGE - 1.0);
+    let huge_fault = cycles.anonymous_huge_fault.as_ref().map_or(fault + zero.times(BASE_PAGES_OF_HUGE - 1.0), of);
     let other_fault = Estimate { high: entry.high.max(fault.high), ..entry };
     let call = whole(&cycles.give_back_call, of(&cycles.syscall));
     // Its entry is read, written, and the page's own record too.
     let give_back = whole(&cycles.give_back_page, of(&machine.software.pte_access_cycles).times(3.0));
     [fault, huge_fault, other_fault, call, give_back]
+}
+
+/// A page that is marked instead of freed, and the next store to it.
+///
+/// To mark it is to change its entry, and less than to free it. The store walks for the entry and writes to it: at
+/// least a walk that is near, at most twice one that is far.
+fn lazily(machine: &Machine, give_back: Estimate) -> [Estimate; 2] {
+    let cycles = &machine.cycles;
+    let entry = of(&machine.software.pte_access_cycles);
+    let marked = Estimate { low: entry.low, value: f64::midpoint(entry.low, give_back.high), high: give_back.high };
+    let (near, far) = walk(machine);
+    let stored = Estimate { low: near, value: f64::midpoint(near, far), high: 2.0 * far };
+    [(&cycles.lazy_free_page, marked), (&cycles.lazy_free_store, stored)]
+        .map(|(price, parts)| price.as_ref().map_or(parts, of))
 }
 
 /// 2 MiB by 4 KiB.

@@ -1,6 +1,7 @@
 //! A trace that has been read: what it asks of a kernel, what the kernel itself counted, and how complete it is.
 
 use crate::deduce::{Deduced, Deducer, Paging, People};
+use std::rc::Rc;
 use tlbkit_trace::summary::MOST_CPUS;
 use tlbkit_trace::{Error, Event, Health, Names, Source, Summary};
 
@@ -48,20 +49,55 @@ pub fn read_about(
     paging: Paging,
     is_asked: &dyn Fn(i32, &str, i32) -> bool,
 ) -> Result<Recording, Error> {
+    let people = Rc::new(meet(&open, is_asked)?);
+    read_again(open()?, Deducer::new(people, paging), None).map(|(recording, _)| recording)
+}
+
+/// The same with the pages of the trace, and in the same two readings what the trace asks of a kernel with huge pages.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_both(
+    open: impl Fn() -> Result<Box<dyn Source>, Error>,
+    is_asked: &dyn Fn(i32, &str, i32) -> bool,
+) -> Result<(Recording, Deduced), Error> {
+    let people = Rc::new(meet(&open, is_asked)?);
+    let huge = Deducer::new(Rc::clone(&people), Paging::Huge);
+    let (recording, huge) = read_again(open()?, Deducer::new(people, Paging::AsRecorded), Some(huge))?;
+    Ok((recording, huge.unwrap_or_default()))
+}
+
+/// The first reading.
+fn meet(
+    open: impl Fn() -> Result<Box<dyn Source>, Error>,
+    is_asked: &dyn Fn(i32, &str, i32) -> bool,
+) -> Result<People, Error> {
     let mut people = People::default();
-    // What ends this reading ends the next one at the same place.
-    let mut first = open()?;
-    let _ = each(&mut *first, |event, _| people.meet(event));
-    people.ask(|pid, comm, tid| is_asked(pid, first.names().text(comm), tid));
     let mut source = open()?;
-    let (mut deducer, mut summary) = (Deducer::new(people, paging), Summary::default());
+    // What ends this reading ends the next one at the same place.
+    let _ = each(&mut *source, |event, _| people.meet(event));
+    people.ask(|pid, comm, tid| is_asked(pid, source.names().text(comm), tid));
+    Ok(people)
+}
+
+/// The second one.
+fn read_again(
+    mut source: Box<dyn Source>,
+    mut deducer: Deducer,
+    mut other: Option<Deducer>,
+) -> Result<(Recording, Option<Deduced>), Error> {
+    let mut summary = Summary::default();
     let cut = each(&mut *source, |event, names| {
         deducer.event(event);
+        other.iter_mut().for_each(|other| other.event(event));
         summary.add(event, names);
     });
     match cut {
         Some(error) if source.health().events == 0 => Err(error),
-        cut => Ok(Recording { deduced: deducer.finish(), summary, cut, source }),
+        cut => {
+            let recording = Recording { deduced: deducer.finish(), summary, cut, source };
+            Ok((recording, other.map(Deducer::finish)))
+        }
     }
 }
 

@@ -59,7 +59,9 @@ fn pages_that_were_given_back_are_faulted_in_because_of_that_call() {
     assert_eq!(counts(&all), [20, 1, 10]);
     assert_eq!(counts(&run(&script, of(Cause::DontNeed, Spared::Calls))), [15, 0, 0], "five were there before");
     let faults = run(&script, of(Cause::DontNeed, Spared::Faults));
-    assert_eq!(counts(&faults), [15, 1, 10], "the call goes on");
+    assert_eq!(counts(&faults), [15, 1, 0], "the call goes on, and frees nothing");
+    let lazy = |tally: &Tally| [CostItem::LazyFree, CostItem::LazyStore].map(|item| tally.bill.count(item));
+    assert_eq!((lazy(&faults), lazy(&all)), ([10, 5], [0, 0]), "it marks them, and five are written again");
     let flushes = |tally: &Tally| tally.bill.count(CostItem::Page);
     assert_eq!(flushes(&faults), flushes(&all));
 }
@@ -142,6 +144,41 @@ fn an_arena_gets_no_huge_page_where_it_has_begun_with_small_ones_or_ends() {
     assert_eq!(huge(600, 100), 0, "its first page was there as a small one");
     assert_eq!(huge(600, 550), 0, "it ends before the second two megabytes do");
     assert_eq!(huge(1024, 550), 1);
+}
+
+#[test]
+fn a_stack_of_a_thread_gets_no_huge_page() {
+    let huge = |flags: u64, unmapped: bool| {
+        let mut script = Script::default();
+        script.exec().mmap(1024, 1024, flags);
+        if unmapped {
+            script.call("munmap", &[("addr", 1024 << 12), ("len", 1024 << 12)]).mmap(1024, 1024, PRIVATE);
+        }
+        script.write([1030]);
+        let deduced = script.read(Paging::Huge).deduced;
+        let is_huge =
+            |op: &&tlbkit_replay::Op| matches!(op.kind, OpKind::Touch { fault: tlbkit_replay::Fault::Huge, .. });
+        deduced.ops.iter().filter(is_huge).count()
+    };
+    let stack = PRIVATE | 0x2_0000;
+    assert_eq!([huge(PRIVATE, false), huge(stack, false), huge(stack, true)], [1, 0, 1]);
+}
+
+#[test]
+fn what_is_only_marked_is_not_paid_for_as_if_it_were_freed() {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 10, PRIVATE).write(1000..1010);
+    let [start, length] = range(1000, 10);
+    script.call("madvise", &[start, length, ("behavior", 8)]);
+    let tally = run(&script, |_| Spared::Nothing);
+    assert_eq!((counts(&tally), tally.bill.count(CostItem::LazyFree)), ([10, 1, 0], 10));
+    let mut machine = machine();
+    let cost = |machine: &Machine| tally.bill.cost(CostPart::Calling, &Prices::new(machine));
+    assert_eq!(cost(&machine).low, 276.0 + 10.0 * 114.0);
+    let before = cost(&machine);
+    machine.cycles.lazy_free_page = None;
+    let after = cost(&machine);
+    assert!(after.low <= before.value && after.high >= before.value, "{after:?} holds {before:?}");
 }
 
 #[test]

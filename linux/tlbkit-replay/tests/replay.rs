@@ -184,3 +184,15 @@ fn one_page_empties_a_fractured_tlb() {
     let lost = |name| replay(&deduced, linux(), &machine(name)).entries_lost.low;
     assert_eq!((lost("recent-vm-fractured"), lost("recent-vm")), (90, 0), "all but the ten that were revoked");
 }
+
+/// The thread on CPU 1 ends, and no event tells that this CPU goes on to something else.
+#[test]
+fn a_space_ends_though_a_switch_is_missing() {
+    let mut script = two_threads();
+    script.at(1, (1, 2), "sched:sched_process_exit: comm=prog pid=2 prio=120 group_dead=false");
+    script.one("sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true");
+    for preset in tlbkit::PRESETS {
+        let tally = run(&script, preset.policy);
+        assert!(tally.interrupts <= 1, "{}: nothing runs there any more", preset.name);
+    }
+}

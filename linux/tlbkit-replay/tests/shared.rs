@@ -1,7 +1,7 @@
 //! The two shared traces, replayed under the policy of the kernel that recorded them, agree with what it counted.
 
 use std::path::Path;
-use tlbkit::Policy;
+use tlbkit::{PRESETS, Policy};
 use tlbkit_replay::{Agreement, Paging, Recording, agreement, read, replay};
 use tlbkit_sim::machine::Machine;
 
@@ -86,4 +86,16 @@ fn what_begins_in_the_middle_agrees_too() {
     ];
     assert_reached(&agreement_of(BUILD, 100_000), &reached);
     assert_reached(&agreement_of(STRESS, 150_000), &reached);
+}
+
+#[test]
+fn every_stored_trace_is_replayed_under_every_policy() {
+    let machine = Machine::builtin("recent-vm").expect("a machine");
+    for name in [BUILD, STRESS, "service.tlbtrace"] {
+        let Recording { deduced, .. } = recording(name, 0);
+        for preset in PRESETS {
+            let tally = replay(&deduced, preset.policy, &machine);
+            assert!(tally.busy_ns > 0, "{name} under {}", preset.name);
+        }
+    }
 }

@@ -14,13 +14,18 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// Opens a trace of any known form, packed by zstd or not.
 ///
-/// A packed `perf.data` is unpacked into an unnamed temporary file first: its index stands at its end.
+/// A packed `perf.data` is unpacked into an unnamed temporary file first: its index stands at its end. What has a name
+/// and is a pipe is read as [`open_pipe`] does, so only once.
 ///
 /// # Errors
 ///
 /// If the file cannot be read or is no trace.
 pub fn open(path: &Path) -> Result<Box<dyn Source>, Error> {
     let mut file = File::open(path)?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return open_pipe(file);
+    }
     let head = head(&mut file)?;
     if head.starts_with(&ZSTD_MAGIC) { open_packed(file) } else { open_plain(file, &head) }
 }
@@ -67,6 +72,9 @@ fn open_plain(file: File, head: &[u8]) -> Result<Box<dyn Source>, Error> {
 
 fn open_stream(mut reader: Box<dyn BufRead>) -> Result<Box<dyn Source>, Error> {
     let begin = reader.fill_buf()?;
+    if begin.is_empty() {
+        return Err(Error::Missing { offset: 0, what: "the file is empty" });
+    }
     if PerfReader::<File>::knows(begin) {
         return Ok(Box::new(PerfReader::from_pipe(reader)?));
     }

@@ -6,25 +6,45 @@
 /// Without marks, so many records make a round: what a broken or foreign recorder costs in memory.
 const MAX_ROUND: usize = 1 << 20;
 
-/// Holds back what may still be preceded by something older.
+/// Holds back what may still be preceded by something older. Keys are sorted and records stay where they are: one is
+/// several times as large as its key.
 pub(crate) struct Rounds<T> {
-    /// Ready, youngest first.
-    ready: Vec<(u64, T)>,
-    held: Vec<(u64, T)>,
+    /// Keys of those that are ready, youngest first; their records are in `records`.
+    ready: Vec<Key>,
+    records: Vec<T>,
+    held_keys: Vec<Key>,
+    held: Vec<T>,
     newest_of_last_round_ns: u64,
     newest_ns: u64,
     /// Where the last round ends among what is held.
     held_before_round: usize,
 }
 
-impl<T> Rounds<T> {
+/// When a record was made, and its place among the others.
+#[derive(Clone, Copy)]
+struct Key {
+    time_ns: u64,
+    place: u32,
+}
+
+impl<T: Copy> Rounds<T> {
     pub(crate) fn new() -> Self {
-        Self { ready: Vec::new(), held: Vec::new(), newest_of_last_round_ns: 0, newest_ns: 0, held_before_round: 0 }
+        Self {
+            ready: Vec::new(),
+            records: Vec::new(),
+            held_keys: Vec::new(),
+            held: Vec::new(),
+            newest_of_last_round_ns: 0,
+            newest_ns: 0,
+            held_before_round: 0,
+        }
     }
 
     pub(crate) fn push(&mut self, time_ns: u64, record: T) {
         self.newest_ns = self.newest_ns.max(time_ns);
-        self.held.push((time_ns, record));
+        // A round ends long before its places need more bits, and what is left of the last one is no longer than that.
+        self.held_keys.push(Key { time_ns, place: self.held.len() as u32 });
+        self.held.push(record);
     }
 
     /// Whether the round grew so long that it must end without a mark.
@@ -50,15 +70,19 @@ impl<T> Rounds<T> {
     }
 
     pub(crate) fn pop(&mut self) -> Option<T> {
-        self.ready.pop().map(|(_, record)| record)
+        self.ready.pop().map(|key| self.records[key.place as usize])
     }
 
     fn release(&mut self, until_ns: u64) {
         debug_assert!(self.ready.is_empty(), "released twice");
         // Stable, and quick where it finds runs in order: one for each CPU.
-        self.held.sort_by_key(|&(time_ns, _)| time_ns);
-        let end = self.held.partition_point(|&(time_ns, _)| time_ns <= until_ns);
-        self.ready.extend(self.held.drain(..end).rev());
+        self.held_keys.sort_by_key(|key| key.time_ns);
+        let end = self.held_keys.partition_point(|key| key.time_ns <= until_ns);
+        std::mem::swap(&mut self.records, &mut self.held);
+        self.held.clear();
+        self.held.extend(self.held_keys[end..].iter().map(|key| self.records[key.place as usize]));
+        self.ready.extend(self.held_keys.drain(..end).rev());
+        (0..).zip(&mut self.held_keys).for_each(|(place, key)| key.place = place);
     }
 }
 

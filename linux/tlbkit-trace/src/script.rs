@@ -11,12 +11,11 @@ use crate::event::{Event, EventKind};
 use crate::names::{Code, Name, Names};
 use crate::source::Source;
 use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
-use memchr::memmem;
 use rustc_hash::FxHashMap;
-use std::io::{BufRead, Read};
+use std::io::{self, BufRead, ErrorKind};
 
 /// Longer lines are no events.
-const MAX_LINE_BYTES: u64 = 1 << 16;
+const MAX_LINE_BYTES: usize = 1 << 16;
 /// The first event must come within so many lines.
 const MAX_HEAD_LINES: u64 = 256;
 
@@ -87,7 +86,7 @@ impl<R: BufRead> ScriptReader<R> {
     fn read_line(&mut self) -> Result<bool, Error> {
         self.line.clear();
         self.line_number += 1;
-        let read = self.reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut self.line);
+        let read = append_line(&mut self.reader, &mut self.line);
         let n = read.map_err(|answer| Error::Read { place: FilePosition::Line(self.line_number), answer })?;
         while let Some(b'\n' | b'\r') = self.line.last() {
             self.line.pop();
@@ -174,6 +173,27 @@ impl<R: BufRead> Source for ScriptReader<R> {
     }
 }
 
+/// Appends a line with its end, or as much as a line may have; how many bytes that were.
+fn append_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
+    let mut read = 0;
+    while read < MAX_LINE_BYTES {
+        let bytes = match reader.fill_buf() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            bytes => bytes?,
+        };
+        let bytes = &bytes[..bytes.len().min(MAX_LINE_BYTES - read)];
+        let end = memchr::memchr(b'\n', bytes);
+        let count = end.map_or(bytes.len(), |at| at + 1);
+        line.extend_from_slice(&bytes[..count]);
+        reader.consume(count);
+        read += count;
+        if end.is_some() || count == 0 {
+            break;
+        }
+    }
+    Ok(read)
+}
+
 enum ParsedLine {
     Event(Event),
     Unused,
@@ -249,14 +269,18 @@ fn time_ns(bytes: &[u8]) -> Option<u64> {
     number(seconds)?.checked_mul(1_000_000_000)?.checked_add(number(fraction)? * scale)
 }
 
+/// Decimal digits of which as many fit into a word, whatever they are.
+const SAFE_DIGITS: usize = 19;
+
 fn number(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() {
         return None;
     }
-    bytes.iter().try_fold(0u64, |sum, &b| {
-        let digit = b.wrapping_sub(b'0');
-        if digit < 10 { sum.checked_mul(10)?.checked_add(digit.into()) } else { None }
-    })
+    let digit = |b: u8| Some(u64::from(b.wrapping_sub(b'0'))).filter(|&digit| digit < 10);
+    if bytes.len() <= SAFE_DIGITS {
+        return bytes.iter().try_fold(0, |sum, &b| Some(sum * 10 + digit(b)?));
+    }
+    bytes.iter().try_fold(0u64, |sum, &b| sum.checked_mul(10)?.checked_add(digit(b)?))
 }
 
 fn signed(bytes: &[u8]) -> Option<i64> {
@@ -298,10 +322,10 @@ fn parse_fields(tracepoint: Tracepoint, text: &[u8], names: &mut Names) -> Optio
 
 /// Where `key` begins as a word of its own, followed by `=` or `:`.
 fn key_position(text: &[u8], key: &str) -> Option<usize> {
-    memmem::find_iter(text, key).find(|&at| {
-        let begins = at == 0 || text[at - 1] == b' ';
-        begins && matches!(text.get(at + key.len()), Some(b'=' | b':'))
-    })
+    // Nearly always it is the next word: to make ready a search for it would take longer than to look.
+    let is_here =
+        |&at: &usize| text[at..].starts_with(key.as_bytes()) && matches!(text.get(at + key.len()), Some(b'=' | b':'));
+    [0].into_iter().chain(memchr::memchr_iter(b' ', text).map(|space| space + 1)).find(is_here)
 }
 
 fn after_key<'a>(text: &'a [u8], key: &str) -> Option<&'a [u8]> {

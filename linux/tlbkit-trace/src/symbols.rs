@@ -6,7 +6,9 @@ use std::io::BufRead;
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     starts: Vec<u64>,
-    texts: Vec<Box<str>>,
+    /// Where the name of each lies in `texts`: its begin and its length.
+    places: Vec<(u32, u32)>,
+    texts: String,
     text_start: u64,
 }
 
@@ -22,21 +24,24 @@ impl Symbols {
     /// skipped.
     pub fn from_kallsyms(mut reader: impl BufRead) -> Self {
         let mut found = Vec::new();
-        let mut line = String::new();
-        while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
-            let mut words = line.split_ascii_whitespace();
-            let address = words.next().and_then(|word| u64::from_str_radix(word, 16).ok()).unwrap_or(0);
-            if let (Some("t" | "T" | "w" | "W"), Some(name), None) = (words.next(), words.next(), words.next())
-                && address != 0
-            {
-                found.push((address, Box::from(name)));
+        let mut texts = String::new();
+        let mut text_start = 0;
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            if let Some((address, name)) = function(line.trim_ascii_end()) {
+                // More than 4 GiB of names no kernel has.
+                let Ok(start) = u32::try_from(texts.len()) else { break };
+                texts.push_str(name);
+                found.push((address, (start, name.len() as u32)));
+                if name == "_text" {
+                    text_start = address;
+                }
             }
             line.clear();
         }
         found.sort_by_key(|&(address, _)| address);
-        let text_start = found.iter().find(|(_, name)| &**name == "_text").map_or(0, |&(address, _)| address);
-        let (starts, texts) = found.into_iter().unzip();
-        Self { starts, texts, text_start }
+        let (starts, places) = found.into_iter().unzip();
+        Self { starts, places, texts, text_start }
     }
 
     /// Where the kernel's code begins: differs at every boot where addresses are randomised. 0 if unknown.
@@ -53,8 +58,31 @@ impl Symbols {
         if after == self.starts.len() {
             return None;
         }
-        self.texts.get(after.checked_sub(1)?).map(|text| &**text)
+        let &(start, length) = self.places.get(after.checked_sub(1)?)?;
+        self.texts.get(start as usize..)?.get(..length as usize)
     }
+}
+
+/// Address and name of a line `ffffffff81000100 t name`, if it is a function of the kernel's own.
+fn function(line: &[u8]) -> Option<(u64, &str)> {
+    let (address, rest) = line.split_at(memchr::memchr(b' ', line)?);
+    let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };
+    let address = hexadecimal(address).filter(|&address| address != 0)?;
+    let has_more = name.is_empty() || memchr::memchr2(b' ', b'\t', name).is_some();
+    if has_more { None } else { Some((address, std::str::from_utf8(name).ok()?)) }
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u64> {
+    if !(1..=16).contains(&digits.len()) {
+        return None;
+    }
+    let (mut sum, mut is_number) = (0, true);
+    for &b in digits {
+        let digit = if b <= b'9' { b.wrapping_sub(b'0') } else { b.wrapping_sub(b'a' - 10) };
+        is_number &= matches!(b, b'0'..=b'9' | b'a'..=b'f');
+        sum = sum << 4 | u64::from(digit);
+    }
+    is_number.then_some(sum)
 }
 
 #[cfg(test)]

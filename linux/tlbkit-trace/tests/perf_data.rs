@@ -85,6 +85,37 @@ fn a_file_cut_short_names_what_is_missing() {
 }
 
 #[test]
+fn no_beginning_of_a_file_passes_for_the_whole() {
+    let records = made::records(Order::Little);
+    let (file, pipe) = (made::file(Order::Little, &records), made::pipe(Order::Little, &records));
+    for end in 8..file.len() {
+        let message = refusal(file[..end].to_vec());
+        assert!(message.starts_with("byte ") && message.ends_with("it was cut short"), "{end}: {message}");
+        assert_eq!(message.lines().count(), 1, "{end}: {message}");
+    }
+    let begin = pipe.len() - records.len();
+    let (mut next, mut boundaries) = (begin, Vec::new());
+    while next < pipe.len() {
+        boundaries.push(next);
+        next += usize::from(u16::from_le_bytes([pipe[next + 6], pipe[next + 7]]));
+    }
+    for end in begin..pipe.len() {
+        let mut source = read_pipe(pipe[..end].to_vec()).expect("a pipe");
+        let (events, error) = drain(&mut source);
+        let is_told = error.is_some() || source.health().damaged > 0;
+        // Between two records nothing tells that more should come.
+        assert_eq!(is_told, !boundaries.contains(&end), "{end} of {}", pipe.len());
+        assert!(events.len() <= EXPECTED.len(), "{end}");
+    }
+}
+
+#[test]
+fn an_empty_file_is_called_so() {
+    let error = open_pipe(&b""[..]).err().expect("no trace").to_string();
+    assert_eq!(error, "byte 0: the file is empty");
+}
+
+#[test]
 fn a_file_whose_recorder_was_killed_says_so() {
     let mut bytes = made::file(Order::Little, &made::records(Order::Little));
     bytes[48..56].fill(0);

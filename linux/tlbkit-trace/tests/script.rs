@@ -4,7 +4,7 @@ mod common;
 
 use common::{describe_all, drain};
 use proptest::prelude::*;
-use tlbkit_trace::{ScriptReader, Source};
+use tlbkit_trace::{Event, EventKind, FlushSize, ScriptReader, Source};
 
 fn lines(text: &str) -> Vec<String> {
     describe_all(&mut ScriptReader::new(text.as_bytes()).expect("text of perf script"))
@@ -69,6 +69,21 @@ fn events_that_are_not_used_are_counted() {
                 x 5 [001] 1.0: cycles: ffff\n";
     let mut source = ScriptReader::new(text.as_bytes()).expect("text of perf script");
     assert_eq!((drain(&mut source).0.len(), source.health().unused), (1, 2));
+}
+
+#[test]
+fn a_number_that_fits_no_word_is_damage_and_keys_are_whole_words() {
+    let line = |pages: &str| format!("x 5/6 [001] 1.0: tlb:tlb_flush: {pages} reason:local MM shootdown (3)\n");
+    let lines = ["pages:9223372036854775807", "pages:99999999999999999999", "xpages:1 pages:7", "xpages:1 pages 7"];
+    let text: String = lines.map(line).concat();
+    let mut source = ScriptReader::new(text.as_bytes()).expect("text of perf script");
+    let events = drain(&mut source).0;
+    let pages = |event: &Event| match event.kind {
+        EventKind::TlbFlush { size: FlushSize::Pages(pages), .. } => pages,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(events.iter().map(pages).collect::<Vec<_>>(), [9_223_372_036_854_775_807, 7]);
+    assert_eq!(source.health().damaged, 2);
 }
 
 #[test]

@@ -9,12 +9,14 @@ mod bars;
 mod canvas;
 mod chart;
 mod legend;
+mod ranges;
 mod stacked;
 
 pub(crate) use axis::{Axis, Scale};
 pub(crate) use bars::{BarGroup, Bars};
 pub(crate) use chart::{Chart, Curve, Draw, Point};
 pub(crate) use legend::Ink;
+pub(crate) use ranges::{RangeRow, Ranges};
 pub(crate) use stacked::{Stacked, StackedRow};
 
 /// Any drawing of a section.
@@ -24,6 +26,8 @@ pub(crate) enum Plot {
     Bars(Bars),
     /// Lying bars made of parts.
     Stacked(Stacked),
+    /// Lying bars with whiskers.
+    Ranges(Ranges),
     /// Points and lines over two axes, either of which may be logarithmic; with error bars.
     Chart(Chart),
 }
@@ -34,6 +38,7 @@ impl Plot {
         match self {
             Plot::Bars(plot) => &plot.title,
             Plot::Stacked(plot) => &plot.title,
+            Plot::Ranges(plot) => &plot.title,
             Plot::Chart(plot) => &plot.title,
         }
     }
@@ -43,6 +48,7 @@ impl Plot {
         match self {
             Plot::Bars(plot) => &plot.about,
             Plot::Stacked(plot) => &plot.about,
+            Plot::Ranges(plot) => &plot.about,
             Plot::Chart(plot) => &plot.about,
         }
     }
@@ -52,6 +58,7 @@ impl Plot {
         let canvas = match self {
             Plot::Bars(plot) => bars::draw(plot, id),
             Plot::Stacked(plot) => stacked::draw(plot),
+            Plot::Ranges(plot) => ranges::draw(plot),
             Plot::Chart(plot) => chart::draw(plot),
         };
         canvas.finish(id, self.title(), self.about())

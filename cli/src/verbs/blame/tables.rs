@@ -44,12 +44,25 @@ pub(super) fn text(account: &Account, most: usize) -> String {
     let mut parts: Vec<_> =
         [Some(account.health.clone()), about, Some(attribution(account))].into_iter().flatten().collect();
     let shown = account.entries.iter().take(most);
-    let rows: Vec<_> = shown.clone().enumerate().map(|(index, entry)| cells(index + 1, entry, account)).collect();
+    let is_alone = |entry: &Entry| {
+        account.entries.iter().filter(|other| (&other.program, &other.why) == (&entry.program, &entry.why)).count() == 1
+    };
+    let name = |entry: &Entry| {
+        let memory = if is_alone(entry) { String::new() } else { format!(", {}", entry.mapping) };
+        format!("{}: {}{memory}", entry.program, entry.why)
+    };
+    let row = |(index, entry): (usize, &Entry)| cells(format!("{}. {}", index + 1, name(entry)), entry, account);
+    let rows: Vec<_> = shown.clone().enumerate().map(row).collect();
     if rows.is_empty() {
         parts.push("No flush of what was asked about.".to_owned());
     } else {
         parts.push(grid(&HEAD, &rows).trim_end().to_owned());
-        parts.push(shown.enumerate().map(|(index, entry)| details(index + 1, entry)).collect::<Vec<_>>().join("\n"));
+        let shown: Vec<_> = shown.collect();
+        let lines = shown.iter().enumerate().map(|(index, entry)| {
+            let said = shown[..index].iter().position(|before| before.remedy == entry.remedy);
+            details(index + 1, entry, said.map(|at| at + 1))
+        });
+        parts.push(lines.collect::<Vec<_>>().join("\n"));
     }
     let left = account.entries.len().saturating_sub(most);
     if left > 0 {
@@ -87,12 +100,12 @@ fn attribution(account: &Account) -> String {
     text
 }
 
-fn cells(number: usize, entry: &Entry, account: &Account) -> Vec<String> {
+fn cells(name: String, entry: &Entry, account: &Account) -> Vec<String> {
     let counts = &entry.counts;
     let by_pages = counts.flushes.saturating_sub(counts.everything);
     let each = if by_pages == 0 { "-".to_owned() } else { format!("{:.1}", counts.pages as f64 / by_pages as f64) };
     vec![
-        format!("{number}. {}: {}", entry.program, entry.why),
+        name,
         counts.flushes.to_string(),
         each,
         counts.everything.to_string(),
@@ -105,17 +118,23 @@ fn cells(number: usize, entry: &Entry, account: &Account) -> Vec<String> {
     ]
 }
 
-fn details(number: usize, entry: &Entry) -> String {
+/// What the table has no room for; a remedy that row `said` has is named there alone.
+fn details(number: usize, entry: &Entry, said: Option<usize>) -> String {
     let mut text = format!("{number}. {}: {}, memory: {}", entry.program, entry.why, entry.mapping);
     if let Some(caller) = &entry.caller {
         text += &format!("\n   called by: {}", short(caller));
     }
     let victims = entry.interrupted.iter().take(VICTIMS);
-    let victims: Vec<_> = victims.map(|(who, count)| format!("{who} {} times", count.times)).collect();
+    let victims: Vec<_> = victims.map(|(who, count)| format!("{who} {}", times(count.times))).collect();
     if !victims.is_empty() {
         text += &format!("\n   interrupted: {}", victims.join(", "));
     }
-    text + &format!("\n   remedy: {}", entry.remedy)
+    let remedy = said.map_or_else(|| entry.remedy.to_owned(), |row| format!("as of {row}"));
+    text + &format!("\n   remedy: {remedy}")
+}
+
+fn times(count: u64) -> String {
+    if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
 /// Functions by the names that the linker has, which can be long, each cut to what tells them apart.

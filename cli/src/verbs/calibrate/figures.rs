@@ -63,13 +63,16 @@ fn primitives(survey: &Survey) -> Vec<Named> {
         ("fault, page of zeros", costs.read_fault),
         ("fault, new page", costs.write_fault),
         ("fault, new page alone", costs.lone_fault),
+        ("page marked by MADV_FREE", costs.lazy_free_page),
+        ("store to a marked page", costs.lazy_free_store),
         ("copying a page", costs.copy_page),
         ("locked addition", costs.locked_op),
         ("full fence", costs.full_fence),
         ("pause", costs.pause),
     ];
     let transfer = costs.line_transfer.map(|sample| ("line from another CPU", sample));
-    always.into_iter().chain(transfer).map(|(name, sample)| (name.to_owned(), sample)).collect()
+    let huge = costs.huge_fault.map(|sample| ("fault, new 2 MiB", sample));
+    always.into_iter().chain(huge).chain(transfer).map(|(name, sample)| (name.to_owned(), sample)).collect()
 }
 
 fn translation(survey: &Survey) -> Vec<Named> {

@@ -157,6 +157,20 @@ impl Derivation<'_> {
         };
         let how = "a fault that takes a new page, whole: from 256 in a row to one alone";
         self.time("cycles.anonymous_fault", NumberKind::Calibrated, &fault, how);
+        if let Some(huge) = &primitives.huge_fault {
+            let how = "a fault that takes 2 MiB at once, whole, in memory that asked for it";
+            self.time("cycles.anonymous_huge_fault", NumberKind::Calibrated, huge, how);
+        }
+        let how = "MADV_FREE, a page: from 512 at once to 8,192";
+        self.time("cycles.lazy_free_page", NumberKind::Calibrated, &primitives.lazy_free_page, how);
+        let how = "the next store after MADV_FREE less one more: from 512 pages to 8,192";
+        self.time("cycles.lazy_free_store", NumberKind::Calibrated, &primitives.lazy_free_store, how);
+        self.giving_back();
+    }
+
+    /// Calls that give pages back, and the pages.
+    fn giving_back(&mut self) {
+        let primitives = &self.survey.primitives;
         let revocation = &self.survey.revocation;
         let [one, unmap] = [Call::Madvise, Call::Munmap].map(|call| revocation.row(call, 1));
         let [page, unmapped] = [Call::Madvise, Call::Munmap].map(|call| revocation.per_page(call));

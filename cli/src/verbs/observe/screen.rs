@@ -69,7 +69,7 @@ impl Screen {
         drop(self);
         say!("{}", observed.text(&observed.total, names, MANY));
         say!("{}", observed.notes());
-        say!("{:.3} s: {health}", run.seconds);
+        say!("{}: {health}", run.window(&observed.total));
         if let Some(status) = run.status.filter(|status| *status != 0) {
             say!("the command ended with status {status}");
         }

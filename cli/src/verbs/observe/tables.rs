@@ -5,8 +5,11 @@ use std::collections::BTreeMap;
 use tlbkit_trace::summary::{CpuRow, ProgramRow, SizeRow};
 use tlbkit_trace::{FlushReason, FlushSize, Names, Summary};
 
+use crate::output::number;
 use crate::output::table::grid;
 
+/// Somewhat below the shortest interval that can be asked for.
+const RATE_LEAST_NS: u64 = 90_000_000;
 /// Frames that a call site is named by.
 const FRAMES: usize = 6;
 /// Reasons whose sizes are of interest: those that a shootdown has.
@@ -66,13 +69,18 @@ pub(super) fn rate(count: u64, summary: &Summary) -> f64 {
     count as f64 * 1e9 / summary.length_ns().max(1) as f64
 }
 
+/// The same for a cell: of less than this a rate would say nothing of a second.
+fn rate_cell(count: u64, summary: &Summary) -> String {
+    if summary.length_ns() < RATE_LEAST_NS { number::NONE.to_owned() } else { format!("{:.0}", rate(count, summary)) }
+}
+
 fn reasons(summary: &Summary) -> String {
     let row = |reason: FlushReason| {
         let count = summary.flushes(reason);
         let nothing = summary.sizes(reason).of(FlushSize::Pages(0));
         vec![
             reason.label().to_owned(),
-            format!("{:.0}", rate(count, summary)),
+            rate_cell(count, summary),
             count.to_string(),
             nothing.to_string(),
             summary.sizes(reason).of(FlushSize::All).to_string(),
@@ -83,7 +91,7 @@ fn reasons(summary: &Summary) -> String {
 
 fn programs(summary: &Summary, most: usize) -> String {
     let row = |row: &ProgramRow| {
-        let per_second = format!("{:.0}", rate(row.total(), summary));
+        let per_second = rate_cell(row.total(), summary);
         vec![row.comm.clone(), row.processes.to_string(), per_second, row.total().to_string()]
     };
     let rows: Vec<_> = summary.programs().iter().take(most).map(row).collect();
@@ -120,7 +128,7 @@ fn sizes(rows: &[SizeRow], tsc_mhz: f64, most: usize) -> String {
 }
 
 fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, summary: &Summary, most: usize) -> String {
-    let row = |(name, count): (String, u64)| vec![name, format!("{:.0}", rate(count, summary)), count.to_string()];
+    let row = |(name, count): (String, u64)| vec![name, rate_cell(count, summary), count.to_string()];
     let rows: Vec<_> = rows.take(most).map(row).collect();
     if rows.is_empty() { String::new() } else { grid(&[title, "a second", "flushes"], &rows) }
 }
@@ -133,7 +141,7 @@ fn cpus(summary: &Summary, most: usize) -> String {
     shown.sort_by_key(|(cpu, _)| *cpu);
     let row = |(cpu, row): (usize, &CpuRow)| {
         let counts = [row.interrupts, row.ipis_sent_to, row.remote_flushes];
-        let cells = counts.into_iter().map(|count| format!("{:.0}", rate(count, summary)));
+        let cells = counts.into_iter().map(|count| rate_cell(count, summary));
         [cpu.to_string()].into_iter().chain(cells).collect()
     };
     let rows: Vec<_> = shown.into_iter().map(row).collect();

@@ -8,7 +8,7 @@ use tlbkit_replay::CostPart;
 use super::quantity::PolicyTally;
 use super::tables::{REMARK, most, policies};
 use crate::lab::summary::{plots, programs};
-use crate::lab::trace::{Trace, agreement_cells};
+use crate::lab::trace::{Trace, agreement_parts};
 use crate::output::sheet::{self, Sheet, SheetPart};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
@@ -23,15 +23,17 @@ const PARTS: [(&str, &[CostPart]); 4] = [
 /// Writes the page.
 pub(super) fn write(trace: &Trace, answers: &[PolicyTally], path: &Path) -> Result<()> {
     let summary = &trace.recording.summary;
-    let agreement = agreement_cells(&trace.agreement(&answers[0].tally));
+    let agreement = agreement_parts(&trace.agreement(&answers[0].tally));
     let (side_by_side, callers) = (policies(trace, answers), most(trace, answers));
-    let parts = vec![
+    let mut parts = vec![
         SheetPart::Heading("How far to trust it".into()),
         SheetPart::Words(format!(
             "Replayed as {}, which recorded it, against what that kernel counted.",
             answers[0].name
         )),
-        SheetPart::Table(agreement.0, agreement.1),
+    ];
+    parts.extend(agreement);
+    parts.extend([
         SheetPart::Heading("What was recorded".into()),
         SheetPart::Plots(plots(summary)),
         SheetPart::Heading("Policies side by side".into()),
@@ -42,8 +44,11 @@ pub(super) fn write(trace: &Trace, answers: &[PolicyTally], path: &Path) -> Resu
         SheetPart::Table(callers.0, callers.1),
         SheetPart::Heading("Who flushes".into()),
         programs(summary),
-    ];
-    sheet::write(&Sheet { title: format!("{}, replayed", trace.name), about: trace.about(), parts }, path)
+    ]);
+    sheet::write(
+        &Sheet { title: format!("{}, replayed", trace.name), verdict: None, about: trace.about(), parts },
+        path,
+    )
 }
 
 fn cost_plot(trace: &Trace, answers: &[PolicyTally]) -> Plot {

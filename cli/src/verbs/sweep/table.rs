@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::lab::seeds::{Difference, Mean};
+use crate::lab::seeds::{Difference, Mean, RELATIVE};
 use crate::lab::terminal::{Format, say};
 use crate::output::table::grid;
 
@@ -20,13 +20,21 @@ pub(crate) struct TableArguments {
     results: PathBuf,
 }
 
-/// What is shown of an outcome, and where it stands there. Of several places the first that has a number counts.
-const QUANTITIES: [(&str, &[&str]); 4] = [
-    ("score a second", &["/steady/score_per_second", "/score_per_second"]),
-    ("interrupts", &["/ipis/sent"]),
-    ("flushes", &["/flushes/flushes"]),
-    ("walks", &["/tlb/walks"]),
+/// What is shown of an outcome, and where it stands there.
+const QUANTITIES: [(&str, Place); 4] = [
+    ("score a second", rate),
+    ("interrupts", |outcome| outcome.pointer("/ipis/sent")?.as_f64()),
+    ("flushes", |outcome| outcome.pointer("/flushes/flushes")?.as_f64()),
+    ("walks", |outcome| outcome.pointer("/tlb/walks")?.as_f64()),
 ];
+
+type Place = fn(&Value) -> Option<f64>;
+
+/// As [`rate`](tlbkit_sim::RunOutcome::rate) of the outcome that was written out.
+fn rate(outcome: &Value) -> Option<f64> {
+    let place = if outcome["start"] == "not_asked" { "/score_per_second" } else { "/steady/score_per_second" };
+    outcome.pointer(place)?.as_f64()
+}
 
 /// All rows that differ in nothing but seed and policy.
 struct Group {
@@ -50,6 +58,12 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
         add(&mut groups, line).with_context(|| format!("{file}:{}", index + 1))?;
     }
     ensure!(!groups.is_empty(), "{file}: no row in it");
+    if format == Format::Text {
+        say!(
+            "+- is half of the interval of a mean over seeds, at 95 %; score a second: units that the workload counts,"
+        );
+        say!("in a second of simulated time after its start; {RELATIVE}\n");
+    }
     for group in &groups {
         match format {
             Format::Text => say!("{}\n{}", group.heading(), group.table()),
@@ -83,9 +97,10 @@ fn add(groups: &mut Vec<Group>, line: &str) -> Result<()> {
 }
 
 impl PolicyRows {
-    fn values(&self, places: &[&str]) -> Vec<f64> {
-        let value = |outcome: &Value| places.iter().find_map(|place| outcome.pointer(place)?.as_f64());
-        self.outcomes.iter().filter_map(|(_, outcome)| value(outcome)).collect()
+    /// The value of each outcome; empty if one of them has none.
+    fn values(&self, place: Place) -> Vec<f64> {
+        let values = self.outcomes.iter().map(|(_, outcome)| place(outcome));
+        values.collect::<Option<_>>().unwrap_or_default()
     }
 
     fn seeds(&self) -> Vec<u64> {
@@ -93,9 +108,10 @@ impl PolicyRows {
     }
 
     /// How far it is from `first`; nothing is said of policies that ran on other seeds.
-    fn difference(&self, first: &Self, places: &[&str]) -> Difference {
-        if self.seeds() == first.seeds() {
-            Difference::of(&self.values(places), &first.values(places))
+    fn difference(&self, first: &Self, place: Place) -> Difference {
+        let (ours, theirs) = (self.values(place), first.values(place));
+        if self.seeds() == first.seeds() && !ours.is_empty() {
+            Difference::of(&ours, &theirs)
         } else {
             Difference::NoBase
         }
@@ -123,9 +139,9 @@ impl Group {
             .chain(QUANTITIES.iter().flat_map(|(title, _)| [*title, &against]))
             .collect();
         let row = |rows: &PolicyRows| {
-            let cells = QUANTITIES.iter().flat_map(|(_, places)| {
-                let mean = Mean::of(&rows.values(places)).map_or_else(|| "-".to_owned(), Mean::count);
-                [mean, rows.difference(first, places).text()]
+            let cells = QUANTITIES.iter().flat_map(|&(_, place)| {
+                let mean = Mean::of(&rows.values(place)).map_or_else(|| "-".to_owned(), Mean::count);
+                [mean, rows.difference(first, place).text()]
             });
             [rows.policy.clone(), rows.outcomes.len().to_string()].into_iter().chain(cells).collect()
         };
@@ -135,13 +151,13 @@ impl Group {
     fn lines(&self) -> Vec<Value> {
         let first = &self.policies[0];
         let line = |rows: &PolicyRows| {
-            let quantity = |(title, places): &(&str, &[&str])| {
-                let mean = Mean::of(&rows.values(places));
+            let quantity = |&(title, place): &(&str, Place)| {
+                let mean = Mean::of(&rows.values(place));
                 json!({
                     "quantity": title,
                     "mean": mean.map(|mean| mean.mean),
                     "half_width": mean.and_then(|mean| mean.half_width),
-                    "difference": rows.difference(first, places).json(),
+                    "difference": rows.difference(first, place).json(),
                 })
             };
             let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();

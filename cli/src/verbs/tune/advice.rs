@@ -9,7 +9,7 @@ use crate::output::number;
 use crate::output::range::{Sign, percent};
 
 /// Below this share of the trace's CPU time nobody should change a thing.
-const WORTH: f64 = 0.001;
+pub(super) const WORTH: f64 = 0.001;
 
 /// Whether to set it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(super) enum Worth {
     /// It never costs, and the likely gain is worth it: measure.
     Perhaps,
     No,
+    /// The likely gain is worth it, and it may cost as well.
+    Open,
     /// It looks so, at prices whose own file warns of them.
     CannotTell,
     /// The replay is wrong about what it rests on.
@@ -31,6 +33,7 @@ impl Worth {
         match gain {
             Estimate { low, .. } if low >= least => Self::Certainly,
             Estimate { low, value, .. } if low >= 0.0 && value >= least => Self::Perhaps,
+            Estimate { value, .. } if value >= least => Self::Open,
             _ => Self::No,
         }
     }
@@ -41,7 +44,7 @@ impl Worth {
             Self::Certainly => "worth trying",
             Self::Perhaps => "perhaps",
             Self::No => "no",
-            Self::CannotTell => "cannot tell",
+            Self::Open | Self::CannotTell => "cannot tell",
             Self::Withheld => "withheld",
         }
     }
@@ -76,7 +79,9 @@ impl Advice {
         let worth = match (Worth::of(gain, ground.cpu_cycles), setting.moot, ground.caution) {
             (_, Some(_), _) => Worth::No,
             _ if doubt.is_some() => Worth::Withheld,
-            (Worth::Certainly | Worth::Perhaps, _, Some(_)) => Worth::CannotTell,
+            (Worth::Certainly | Worth::Perhaps | Worth::Open, _, Some(_)) => Worth::CannotTell,
+            // What no trial can apply, no test of ours applies either: boot settings, and what nobody can name.
+            (Worth::Certainly, ..) if setting.changes.is_empty() => Worth::Perhaps,
             (worth, ..) => worth,
         };
         Self { setting, gain, saved, worth, doubt }
@@ -136,7 +141,7 @@ impl Tuned {
     }
 
     /// Settings on which there is no verdict, by the reason, one of each knob.
-    fn withheld(&self) -> Vec<(&str, &str)> {
+    pub(super) fn withheld(&self) -> Vec<(&str, &str)> {
         let doubts = self.advice.iter().filter_map(|advice| Some((advice.setting.knob, advice.doubt.as_deref()?)));
         let mut withheld = Vec::new();
         for doubt in doubts {
@@ -148,9 +153,13 @@ impl Tuned {
     }
 
     /// The best of each knob that is worth it, best first.
-    fn best(&self) -> Vec<&Advice> {
+    pub(super) fn best(&self) -> Vec<&Advice> {
+        self.best_of(|worth| matches!(worth, Worth::Certainly | Worth::Perhaps))
+    }
+
+    pub(super) fn best_of(&self, is_meant: impl Fn(Worth) -> bool) -> Vec<&Advice> {
         let mut best: Vec<&Advice> = Vec::new();
-        for advice in self.advice.iter().filter(|advice| matches!(advice.worth, Worth::Certainly | Worth::Perhaps)) {
+        for advice in self.advice.iter().filter(|advice| is_meant(advice.worth)) {
             match best.iter_mut().find(|other| !advice.setting.adds_to(&other.setting)) {
                 Some(other) if other.gain.value < advice.gain.value => *other = advice,
                 Some(_) => {}
@@ -188,40 +197,6 @@ pub(super) fn cells(tuned: &Tuned) -> Vec<Vec<String>> {
     tuned.advice.iter().map(row).collect()
 }
 
-/// What to do: words, and commands if there are any.
-pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
-    let best = tuned.best();
-    let mut verdict = Vec::new();
-    if best.iter().all(|advice| advice.worth != Worth::Certainly) {
-        let all = tuned.trace.bill(&tuned.recorder).of_flushes(&tuned.trace.prices);
-        let all = percent(all, tuned.cpu_cycles, Sign::Absent);
-        let least = 100.0 * WORTH;
-        let words =
-            format!("Nothing worth changing: no setting is sure to gain {least} % of CPU time. Flushes cost {all}.");
-        verdict.push((words, [].as_slice()));
-    }
-    let withheld = tuned.withheld();
-    verdict.extend(withheld.into_iter().map(|(knob, why)| {
-        (format!("Withheld: {knob}: {why}, and what is said of {knob} rests on it. Only a trial tells."), [].as_slice())
-    }));
-    let caution = tuned.trace.machine.caution.as_deref();
-    let is_in_doubt = tuned.advice.iter().any(|advice| advice.worth == Worth::CannotTell);
-    verdict.extend(caution.filter(|_| is_in_doubt).map(|caution| {
-        let words = format!("Cannot tell: the machine file says of itself: {caution}. Only a trial tells.");
-        (words, [].as_slice())
-    }));
-    let moot = tuned.advice.iter().filter_map(|advice| Some((advice.setting.knob, advice.setting.moot?)));
-    verdict.extend(moot.map(|(knob, why)| (format!("Nothing to set: {knob}: {why}."), [].as_slice())));
-    verdict.extend(best.into_iter().map(|advice| {
-        let Setting { knob, value, commands, remark, .. } = &advice.setting;
-        let doubt = if advice.worth == Worth::Perhaps { "Perhaps: " } else { "Worth trying: " };
-        let gain = tuned.percent(advice.gain);
-        let words = format!("{doubt}{knob} {value}: {gain} of CPU time, if the replay is right. {remark}");
-        (words, commands.as_slice())
-    }));
-    verdict
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,13 +205,14 @@ mod tests {
     fn advice_is_given_for_gains_that_are_sure_and_large() {
         let of = |low, value| Worth::of(Estimate { low, value, high: 100.0 }, 1000.0).label();
         let worth = [of(1.0, 2.0), of(0.1, 2.0), of(0.0, 50.0), of(0.1, 0.9), of(-0.1, 50.0)];
-        assert_eq!(worth, ["worth trying", "perhaps", "perhaps", "no", "no"]);
+        assert_eq!(worth, ["worth trying", "perhaps", "perhaps", "no", "cannot tell"]);
+        assert_eq!(of(-50.0, 0.9), "no", "what likely gains nothing is not worth its risk");
     }
 
     #[test]
     fn a_file_that_warns_of_itself_supports_no_advice() {
         let worth = |caution, gain: f64| {
-            let setting = Setting::new("ceiling", "8", &[], &[]);
+            let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8");
             let gain = Estimate { low: gain, value: gain, high: gain };
             let saved = Counted { faults: 0, flushes: 0, calls: 0 };
             let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution };
@@ -244,6 +220,17 @@ mod tests {
         };
         assert_eq!((worth(None, 5.0), worth(Some("noise"), 5.0)), ("worth trying", "cannot tell"));
         assert_eq!(worth(Some("noise"), -5.0), "no");
+    }
+
+    #[test]
+    fn what_cannot_be_tried_is_perhaps_at_most() {
+        let worth = |setting: Setting| {
+            let gain = Estimate { low: 500.0, value: 500.0, high: 500.0 };
+            let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution: None };
+            Advice::new(setting, gain, Counted { faults: 0, flushes: 0, calls: 0 }, &ground).worth.label()
+        };
+        let boot = || Setting::new("pti", "off", &["sudo reboot".into()], &[]);
+        assert_eq!((worth(boot()), worth(boot().tried_as("A=1"))), ("perhaps", "worth trying"));
     }
 
     #[test]

@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::path::Path;
 
-use anyhow::Result;
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
-use tlbkit_host::Allocator;
-use tlbkit_host::trial::Change as Triable;
-use tlbkit_replay::{Bill, CostItem, Deduced, Paging, Party, Spared, Tally, Who, replay, replay_sparing};
+use tlbkit_host::trial::{Change as Triable, KNOBS};
+use tlbkit_host::{Allocator, Host};
+use tlbkit_replay::{Bill, CostItem, Deduced, Party, Spared, Tally, Who, replay, replay_sparing};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Name;
 
 use super::allocator::{Certainty, Keeping, keeping, of_programs};
-use crate::lab::trace::{Trace, TraceArguments};
+use crate::lab::trace::Trace;
 
 /// Ceilings that are tried: around Linux's own 33, and at both ends.
 const CEILINGS: [u32; 13] = [0, 1, 2, 4, 8, 16, 24, 33, 48, 64, 128, 256, 513];
@@ -28,7 +28,7 @@ pub(super) struct Setting {
     pub(super) remark: String,
     /// What `tlbkit try` can be told for it; empty if that cannot try it.
     pub(super) changes: Vec<Triable>,
-    /// Why there is nothing to set on this machine, if so.
+    /// Why there is nothing to set on the machine that runs this command, if so; the recorded one may be another.
     pub(super) moot: Option<&'static str>,
     /// Rows of the agreement without which the replay's word on it is worth nothing.
     pub(super) rests_on: &'static [&'static str],
@@ -61,8 +61,16 @@ impl Setting {
     }
 
     /// One that `tlbkit try` takes in these words.
-    fn tried_as(self, words: &str) -> Self {
+    pub(super) fn tried_as(self, words: &str) -> Self {
         Self { changes: words.parse().into_iter().collect(), ..self }
+    }
+
+    /// One for which there is a reason not to set it on this machine, if there is: it cannot be tried here.
+    fn unless(self, moot: Option<&'static str>) -> Self {
+        match moot {
+            Some(_) => Self { moot, changes: Vec::new(), ..self },
+            None => self,
+        }
     }
 
     /// Whether both can be done: two values of one knob cannot.
@@ -124,22 +132,24 @@ impl Knob {
 }
 
 /// Everything that is tried.
-pub(super) fn all(trace: &Trace, recorded_by: Policy, recorder: &Tally, subject: &TraceArguments) -> Result<Vec<Knob>> {
+pub(super) fn all(trace: &Trace, recorded_by: Policy, recorder: &Tally, huge: Deduced) -> Vec<Knob> {
     let mut knobs = ceilings(recorded_by);
     knobs.push(tags(recorded_by));
     knobs.push(isolation(recorded_by));
-    knobs.push(huge_pages(recorded_by, subject)?);
+    knobs.push(huge_pages(recorded_by, huge));
     knobs.extend(allocator(trace, recorded_by, recorder));
-    Ok(knobs)
+    knobs
 }
 
 fn ceilings(recorded_by: Policy) -> Vec<Knob> {
+    let is_refused = KNOBS.iter().any(|knob| knob.name == "ceiling" && knob.is_refused(Path::new("/")));
+    let moot = is_refused.then_some("the kernel of this machine lets nobody change it; tlbkit doctor says more");
     let knob = |pages: u32| {
         let range = RangeRule::Ceiling { pages, compare: Compare::Above };
         let command = format!("echo {pages} | sudo tee {CEILING_FILE}");
         let remark = "At once, until the next boot; needs debugfs and no kernel lockdown.";
         let setting = Setting::new("ceiling", &pages.to_string(), &[command], SIZES).with_remark(remark);
-        let setting = Setting { ceiling: Some(pages), ..setting.tried_as(&format!("ceiling={pages}")) };
+        let setting = Setting { ceiling: Some(pages), ..setting.tried_as(&format!("ceiling={pages}")) }.unless(moot);
         Knob { setting, policy: Policy { range, ..recorded_by }, change: Change::Policy }
     };
     let differs = |&pages: &u32| recorded_by.range != RangeRule::Ceiling { pages, compare: Compare::Above };
@@ -164,7 +174,9 @@ fn tags(recorded_by: Policy) -> Knob {
         _ => (Tags::Off, "off", boot_with("nopcid")),
     };
     let remark = "Switches keep what the TLB holds only with tags.";
-    let setting = Setting::new("pcid", value, &commands, SWITCHES).with_remark(remark);
+    let lacks_tags = tags != Tags::Off && Host::ask().is_ok_and(|host| !host.has_pcid);
+    let moot = lacks_tags.then_some("the processors of this machine have no tags");
+    let setting = Setting::new("pcid", value, &commands, SWITCHES).with_remark(remark).unless(moot);
     Knob { setting, policy: Policy { tags, ..recorded_by }, change: Change::Policy }
 }
 
@@ -175,22 +187,31 @@ fn isolation(recorded_by: Policy) -> Knob {
     };
     let remark = "Security first: off only where /sys/devices/system/cpu/vulnerabilities/meltdown says \"Not \
         affected\". Only the crossings that the trace shows are counted.";
+    let moot = match isolation {
+        Isolation::Off => needs_isolation(fs::read_to_string(MELTDOWN_FILE).ok().as_deref()),
+        Isolation::On => None,
+    };
     let setting = Setting::new("pti", value, &boot_with(&format!("pti={value}")), SWITCHES).with_remark(remark);
+    let setting = setting.unless(moot);
     Knob { setting, policy: Policy { isolation, ..recorded_by }, change: Change::Policy }
 }
 
-fn huge_pages(recorded_by: Policy, subject: &TraceArguments) -> Result<Knob> {
-    let deduced = subject.recording(Paging::Huge)?.deduced;
+const MELTDOWN_FILE: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
+
+/// Why isolation stays on on this machine, of which the kernel says `meltdown`.
+fn needs_isolation(meltdown: Option<&str>) -> Option<&'static str> {
+    let is_affected = |text: &str| !text.trim_start().starts_with("Not affected");
+    meltdown.is_some_and(is_affected).then_some("the processors of this machine leak without it (Meltdown)")
+}
+
+fn huge_pages(recorded_by: Policy, deduced: Deduced) -> Knob {
     let command = format!("echo always | sudo tee {HUGE_PAGES_FILE}");
     let remark = "At its best each fault in a private mapping with room for 2 MiB, aligned and unused, brings them; at \
         its worst, where memory is in pieces, none does. Zeroing is counted, memory wasted is not. Scope: every \
         program on the machine.";
     let setting = Setting::new(HUGE_PAGES, "always", &[command], FLUSHES).with_remark(remark).tried_as("thp=always");
-    let setting = match moot(fs::read_to_string(HUGE_PAGES_FILE).ok().as_deref()) {
-        Some(why) => Setting { moot: Some(why), commands: Vec::new(), changes: Vec::new(), ..setting },
-        None => setting,
-    };
-    Ok(Knob { setting, policy: recorded_by, change: Change::Reread(Box::new(deduced)) })
+    let setting = setting.unless(moot(fs::read_to_string(HUGE_PAGES_FILE).ok().as_deref()));
+    Knob { setting, policy: recorded_by, change: Change::Reread(Box::new(deduced)) }
 }
 
 const HUGE_PAGES_FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -259,7 +280,24 @@ fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -
 
 #[cfg(test)]
 mod tests {
-    use super::moot;
+    use super::{Setting, moot, needs_isolation};
+
+    #[test]
+    fn isolation_stays_where_a_processor_leaks_without_it() {
+        assert_eq!([needs_isolation(None), needs_isolation(Some("Not affected\n"))], [None, None]);
+        for leaks in ["Vulnerable\n", "Mitigation: PTI\n", "Unknown (XEN PV detected, hypervisor mitigation required)"]
+        {
+            assert!(needs_isolation(Some(leaks)).is_some(), "{leaks}");
+        }
+    }
+
+    #[test]
+    fn what_is_moot_here_is_not_tried_and_keeps_its_command_for_other_machines() {
+        let setting = || Setting::new("ceiling", "8", &["echo 8".into()], &[]).tried_as("ceiling=8");
+        let (open, moot) = (setting().unless(None), setting().unless(Some("no right")));
+        assert_eq!((open.commands.len(), open.changes.len(), open.moot), (1, 1, None));
+        assert_eq!((moot.commands.len(), moot.changes.len(), moot.moot), (1, 0, Some("no right")));
+    }
 
     #[test]
     fn huge_pages_are_no_advice_where_they_are_on_or_not_there() {

@@ -4,14 +4,19 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::advice::{Advice, Tuned, cells, head, verdict};
-use crate::lab::trace::agreement_cells;
+use super::advice::{Advice, Tuned, cells, head};
+use super::verdict::{headline, verdict};
+use crate::lab::trace::agreement_parts;
 use crate::output::sheet::{self, Sheet, SheetPart};
-use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
+use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, RangeRow, Ranges, Scale};
+
+/// What the settings are.
+const KNOBS: &str = "ceiling: pages up to which a flush goes page by page; above it the whole space is dropped. pcid: \
+    tags, by which the TLB keeps entries of several spaces. pti: page-table isolation, the guard against Meltdown. \
+    thp: transparent huge pages, of 2 MiB. allocator: the program as if it kept the memory that it gives back.";
 
 /// Writes the page.
 pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
-    let agreement = agreement_cells(&tuned.trace.agreement(&tuned.recorder));
     let mut parts = vec![SheetPart::Heading("What to do".into())];
     for (words, commands) in verdict(tuned) {
         parts.push(SheetPart::Words(words));
@@ -19,12 +24,34 @@ pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
     }
     parts.extend([
         SheetPart::Heading("What was tried".into()),
-        SheetPart::Plots(vec![ceilings(tuned)]),
+        SheetPart::Plots(vec![gains(tuned), ceilings(tuned)]),
+        SheetPart::Words(KNOBS.into()),
         SheetPart::Table(head(tuned), cells(tuned)),
         SheetPart::Heading("How far to trust it".into()),
-        SheetPart::Table(agreement.0, agreement.1),
     ]);
-    sheet::write(&Sheet { title: format!("{}, tuned", tuned.trace.name), about: tuned.trace.about(), parts }, path)
+    parts.extend(agreement_parts(&tuned.trace.agreement(&tuned.recorder)));
+    let (title, about) = (format!("{}, tuned", tuned.trace.name), tuned.trace.about());
+    sheet::write(&Sheet { title, verdict: Some(headline(tuned)), about, parts }, path)
+}
+
+/// The likeliest setting of each knob.
+fn gains(tuned: &Tuned) -> Plot {
+    let row = |advice: &&Advice| {
+        let percent = |cycles: f64| 100.0 * cycles / tuned.cpu_cycles;
+        let (gain, setting) = (&advice.gain, &advice.setting);
+        RangeRow {
+            label: format!("{} {}: {}", setting.knob, setting.value, advice.worth.label()),
+            value: percent(gain.value),
+            low: percent(gain.low),
+            high: percent(gain.high),
+        }
+    };
+    Plot::Ranges(Ranges {
+        title: "Gain of each knob's likeliest setting (bar), at least and at most (whisker)".into(),
+        about: "For each knob the likely gain of one setting as a bar, and the least and the most as a whisker".into(),
+        x: Axis::new("gain", "% of CPU time", Scale::FromZero),
+        rows: tuned.best_of(|_| true).iter().map(row).collect(),
+    })
 }
 
 /// Least, likely and most gain against the ceiling.
@@ -38,7 +65,7 @@ fn ceilings(tuned: &Tuned) -> Plot {
         Curve { label: label.to_owned(), ink: Ink::Ours, tone, draw: Draw::Both, points }
     };
     Plot::Chart(Chart {
-        title: "Gain by ceiling, from one page on".into(),
+        title: "Gain by ceiling of one page and more".into(),
         about: "Gain in percent of CPU time against the ceiling in pages: least, likely and most".into(),
         x: Axis::new("ceiling", "pages", Scale::Log),
         y: Axis::new("gain", "% of CPU time", Scale::Around),

@@ -10,7 +10,7 @@ use tlbkit_host::trial::{Change, Outcome, Verdict};
 use tlbkit_trace::EVENTS;
 
 use super::advice::Tuned;
-use crate::lab::recording::Recording;
+use crate::lab::recording::{Gaps, Recording};
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trial::{TrialArguments, Tried, names, table};
 use crate::lab::watching::{Stopping, WatchArguments};
@@ -20,15 +20,29 @@ const BEST: usize = 3;
 /// What perf may write while the command is recorded.
 const MEGABYTES_MAX: u64 = 1000;
 
-/// Records the command into `output`; its process.
-pub(super) fn record(command: &[OsString], output: &Path) -> Result<Option<i32>> {
+/// How to get more of a recording.
+const MORE: &str = "tlbkit record --megabytes-max makes a longer recording, which tune --try takes before --";
+
+/// Records the command into `output`; its process. Says what the recording lacks: the ranking is made of it.
+pub(super) fn record(command: &[OsString], output: &Path, format: Format) -> Result<Option<i32>> {
     let available = available(EVENTS)?;
     let subject = WatchArguments::of_command(command);
-    // What the command writes goes to standard error, also for a person: it comes once, and is no part of the answer.
-    let format = Format::Json;
-    let recording =
-        Recording { subject: &subject, output, megabytes_max: MEGABYTES_MAX, available: &available, format };
-    let run = recording.make()?.run;
+    let recording = Recording {
+        subject: &subject,
+        output,
+        megabytes_max: MEGABYTES_MAX,
+        available: &available,
+        // What the command writes goes to standard error, also for a person: it comes once, and is no answer.
+        format: Format::Json,
+        after_second: &|_| {},
+    };
+    let recorded = recording.make()?;
+    let gaps = Gaps::of(&recorded);
+    match format {
+        Format::Json => say!("{}", gaps.json()),
+        Format::Text => gaps.lines(MORE).iter().for_each(|line| say!("{line} (the trials run the command whole)")),
+    }
+    let run = recorded.run;
     let status = run.status;
     ensure!(status.is_none_or(|status| status == 0), "the command ended with status {}", status.unwrap_or(0));
     Ok(run.pid)

@@ -21,19 +21,40 @@ pub(crate) struct Usage {
     pub(crate) peak_bytes: u64,
 }
 
+/// A child that has ended.
+pub(crate) struct Reaped {
+    /// How.
+    pub(crate) status: ExitStatus,
+    /// What it has used.
+    pub(crate) usage: Usage,
+}
+
 /// Waits for a child, which nobody else may wait for.
-pub(crate) fn reap(child: Pid) -> Result<(ExitStatus, Usage)> {
+pub(crate) fn reap(child: Pid) -> Result<Reaped> {
+    loop {
+        if let Some(reaped) = wait_for(child, 0)? {
+            return Ok(reaped);
+        }
+    }
+}
+
+/// The same of a child that has ended; none of one that runs.
+pub(crate) fn reap_if_ended(child: Pid) -> Result<Option<Reaped>> {
+    wait_for(child, libc::WNOHANG)
+}
+
+/// None if it runs on, or if a signal ended the waiting.
+fn wait_for(child: Pid, options: i32) -> Result<Option<Reaped>> {
     let mut status = 0;
     // SAFETY: `rusage` is numbers alone, of which all zero is a value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    loop {
-        // SAFETY: both places live until the call returns, which is all the kernel writes.
-        let reaped = unsafe { libc::wait4(child.as_raw_nonzero().get(), &raw mut status, 0, &raw mut usage) };
-        match io::Error::last_os_error() {
-            _ if reaped > 0 => break,
-            error if error.kind() == io::ErrorKind::Interrupted => {}
-            error => return Err(Error::kernel("waiting for the command")(error)),
-        }
+    // SAFETY: both places live until the call returns, which is all the kernel writes.
+    let reaped = unsafe { libc::wait4(child.as_raw_nonzero().get(), &raw mut status, options, &raw mut usage) };
+    match io::Error::last_os_error() {
+        _ if reaped > 0 => {}
+        _ if reaped == 0 => return Ok(None),
+        error if error.kind() == io::ErrorKind::Interrupted => return Ok(None),
+        error => return Err(Error::kernel("waiting for the command")(error)),
     }
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let usage = Usage {
@@ -42,7 +63,7 @@ pub(crate) fn reap(child: Pid) -> Result<(ExitStatus, Usage)> {
         // The kernel counts KiB.
         peak_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
     };
-    Ok((ExitStatus::from_raw(status), usage))
+    Ok(Some(Reaped { status: ExitStatus::from_raw(status), usage }))
 }
 
 /// Has what `command` starts, and all that this starts, get no transparent huge page.

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::mem;
 use std::path::Path;
 use std::process::Command;
 use std::str::FromStr;
@@ -51,7 +52,7 @@ impl FromStr for Change {
         if text == NO_HUGE_PAGES {
             return Ok(Self::NoHugePages);
         }
-        let (name, value) = text.split_once('=').ok_or_else(|| refused(forms()))?;
+        let (name, value) = text.split_once('=').ok_or_else(|| refused(format!("must be {}", forms())))?;
         if let Some(knob) = KNOBS.into_iter().find(|knob| knob.name == name) {
             return match knob.objection(value) {
                 None => Ok(Self::Knob { knob, value: value.to_owned() }),
@@ -72,8 +73,10 @@ impl FromStr for Change {
         let is_name = !name.is_empty() && !name.contains('\0') && (explicit.is_some() || name.chars().all(is_plain));
         if is_name && !value.contains('\0') {
             Ok(Self::Environment { name: name.to_owned(), value: value.to_owned() })
+        } else if !name.is_empty() && !text.contains('\0') {
+            Err(refused(format!("must be {ENVIRONMENT}{text} (an environment variable); or {}", forms())))
         } else {
-            Err(refused(forms()))
+            Err(refused(format!("must be {}", forms())))
         }
     }
 }
@@ -81,7 +84,7 @@ impl FromStr for Change {
 /// What a change may look like.
 fn forms() -> String {
     let knobs = KNOBS.map(|knob| format!("{}=VALUE", knob.name)).join(", ");
-    format!("must be NAME=VALUE (an environment variable), {NO_HUGE_PAGES}, {WRAPPER}=COMMAND, or one of {knobs}")
+    format!("NAME=VALUE (an environment variable), {NO_HUGE_PAGES}, {WRAPPER}=COMMAND, or one of {knobs}")
 }
 
 impl fmt::Display for Change {
@@ -110,6 +113,28 @@ impl Change {
     #[must_use]
     pub fn is_of_machine(&self) -> bool {
         matches!(self, Self::Knob { .. })
+    }
+
+    /// What is changed: a variable, a setting of the kernel, or how the command is started.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Environment { name, .. } => name,
+            Self::NoHugePages => NO_HUGE_PAGES,
+            Self::Wrapper(_) => WRAPPER,
+            Self::Knob { knob, .. } => knob.name,
+        }
+    }
+
+    /// Whether both set one thing, so that one of them would be lost. Wrappers may stand one before another.
+    #[must_use]
+    pub fn is_of_same(&self, other: &Self) -> bool {
+        let is_wrapper = matches!(self, Self::Wrapper(_));
+        if is_wrapper {
+            self == other
+        } else {
+            mem::discriminant(self) == mem::discriminant(other) && self.name() == other.name()
+        }
     }
 
     /// How to keep it, in a line of a shell or in words.
@@ -189,9 +214,20 @@ mod tests {
         let refused = |text: &str| text.parse::<Change>().unwrap_err().to_string();
         assert_eq!(refused("thp=on"), "thp=on: must be one of always, madvise, never");
         assert_eq!(refused("wrapper= "), "wrapper= : must name a command");
-        for text in ["nothing", "lower=1", "=1", "cieling=3"] {
+        for text in ["nothing", "=1"] {
             assert!(refused(text).starts_with(&format!("{text}: must be NAME=VALUE (")), "{}", refused(text));
         }
+        assert!(
+            refused("lower=1").starts_with("lower=1: must be env:lower=1 (an environment variable); or NAME=VALUE")
+        );
+    }
+
+    #[test]
+    fn two_that_set_one_thing_are_seen() {
+        let is_of_same = |one: &str, other: &str| one.parse::<Change>().unwrap().is_of_same(&other.parse().unwrap());
+        assert!(is_of_same("thp=always", "thp=never") && is_of_same("A=1", "A=2"));
+        assert!(!is_of_same("thp=always", "thp-defrag=never") && !is_of_same("thp=always", "env:thp=1"));
+        assert!(is_of_same("wrapper=nice", "wrapper=nice") && !is_of_same("wrapper=nice", "wrapper=env"));
     }
 
     #[test]

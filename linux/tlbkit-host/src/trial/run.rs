@@ -3,71 +3,28 @@
 use std::fs;
 use std::io::{Read, Seek};
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 
 use crate::error::{Error, Result};
-use crate::sys::{Counter, end_with_us, reap};
+use crate::sys::end_with_us;
 
-/// What a run is measured by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Quantity {
-    /// User and system time of the command and what it started.
-    Cpu,
-    /// From its start to its end.
-    Wall,
-    /// Page faults.
-    Faults,
-    /// The most memory that one process of it had.
-    PeakMemory,
-    /// Flushes of the own space, counted by the kernel where the command ran.
-    Flushes,
-    /// Flushes for which other CPUs were asked.
-    Requests,
-    /// TLB interrupts on the whole machine, whoever caused them.
-    Interrupts,
-}
-
-impl Quantity {
-    /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 7] =
-        [Self::Cpu, Self::Wall, Self::Faults, Self::PeakMemory, Self::Flushes, Self::Requests, Self::Interrupts];
-
-    /// Name and unit for tables.
-    #[must_use]
-    pub const fn label(self) -> &'static str {
-        match self {
-            Self::Cpu => "CPU time, s",
-            Self::Wall => "wall time, s",
-            Self::Faults => "page faults",
-            Self::PeakMemory => "peak memory, MiB",
-            Self::Flushes => "flushes of its own",
-            Self::Requests => "other CPUs asked",
-            Self::Interrupts => "TLB interrupts, machine",
-        }
-    }
-}
+use super::running::{Count, Running};
 
 /// What one run came to.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Run {
-    pub(super) status: ExitStatus,
-    /// By [`Quantity`]; none for what this machine does not tell.
-    pub(super) values: [Option<f64>; Quantity::ALL.len()],
+    pub(super) count: Count,
     /// The last line that it wrote to standard error.
     pub(super) said: String,
     /// Somebody wanted it to end.
     pub(super) is_stopped: bool,
 }
 
-/// The tracepoint of flushes, below the folder of tracefs.
-const FLUSH_IDS: [&str; 2] =
-    ["/sys/kernel/tracing/events/tlb/tlb_flush/id", "/sys/kernel/debug/tracing/events/tlb/tlb_flush/id"];
-const INTERRUPTS: &str = "/proc/interrupts";
 /// How often to look whether somebody wants it to end; a signal is seen at once.
 const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How long a command may take to end after it was asked to.
@@ -80,29 +37,26 @@ pub(super) fn run(mut command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Re
     let mut messages = tempfile::tempfile().map_err(Error::kernel("making a file for messages"))?;
     let for_child = messages.try_clone().map_err(Error::kernel("making a file for messages"))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(for_child).process_group(0);
+    let (count, is_stopped) = counted(command, is_stop_wanted)?;
+    Ok(Run { count, said: last_line(&mut messages), is_stopped })
+}
+
+impl Count {
+    /// Runs `command`, which keeps its input and its output, and counts it.
+    ///
+    /// # Errors
+    /// If it cannot be run, or waited for.
+    pub fn of(command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Result<Self> {
+        Ok(counted(command, is_stop_wanted)?.0)
+    }
+}
+
+/// Runs it to its end, and tells whether it was made to end.
+fn counted(mut command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Result<(Count, bool)> {
     end_with_us(&mut command);
-    let program = command.get_program().to_string_lossy().into_owned();
-    let mut counters = Counters::open();
-    let interrupts = interrupts();
-    let started = Instant::now();
-    let child = command.spawn().map_err(|source| Error::CannotRun { program, source })?;
-    let pid = Pid::from_child(&child);
-    let is_stopped = wait(pid, is_stop_wanted)?;
-    let wall = started.elapsed().as_secs_f64();
-    let (status, usage) = reap(pid)?;
-    let interrupts = interrupts.zip(self::interrupts()).map(|(before, after)| after.saturating_sub(before) as f64);
-    let [flushes, requests] = counters.read();
-    let mebibytes = usage.peak_bytes as f64 / f64::from(1 << 20);
-    let values = [
-        Some(usage.cpu_seconds),
-        Some(wall),
-        Some(usage.faults as f64),
-        Some(mebibytes),
-        flushes,
-        requests,
-        interrupts,
-    ];
-    Ok(Run { status, values, said: last_line(&mut messages), is_stopped })
+    let running = Running::start(command)?;
+    let is_stopped = wait(running.pid(), is_stop_wanted)?;
+    Ok((running.wait()?, is_stopped))
 }
 
 /// Waits until it has ended; true if it was made to.
@@ -119,46 +73,19 @@ fn wait(child: Pid, is_stop_wanted: &dyn Fn() -> bool) -> Result<bool> {
         match asked {
             None if is_stop_wanted() => {
                 asked = Some(Instant::now());
-                // The group may be gone already, which is as well.
-                let _ = kill_process_group(child, Signal::TERM);
+                end(child, Signal::TERM);
             }
             Some(asked) if asked.elapsed() > PATIENCE => {
-                let _ = kill_process_group(child, Signal::KILL);
+                end(child, Signal::KILL);
             }
             _ => {}
         }
     }
 }
 
-/// Whether the kernel lets us count flushes.
-pub(crate) fn can_count() -> bool {
-    Counters::open().0.iter().all(Option::is_some)
-}
-
-/// What the kernel counts of the command, where it lets us.
-struct Counters([Option<Counter>; 2]);
-
-impl Counters {
-    fn open() -> Self {
-        let id = FLUSH_IDS.iter().find_map(|path| fs::read_to_string(path).ok()?.trim().parse().ok());
-        // Linux's numbers of reasons: the own space, without and with others; others asked by interrupt.
-        let filters = [c"reason == 2 || reason == 3", c"reason == 4"];
-        Self(filters.map(|filter| Counter::open(id?, filter).ok()))
-    }
-
-    fn read(&mut self) -> [Option<f64>; 2] {
-        self.0.each_mut().map(|counter| Some(counter.as_mut()?.read().ok()? as f64))
-    }
-}
-
-/// TLB interrupts of all CPUs since the boot, where the kernel counts them.
-fn interrupts() -> Option<u64> {
-    sum_of_line(&fs::read_to_string(INTERRUPTS).ok()?, "TLB:")
-}
-
-fn sum_of_line(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(name))?;
-    Some(line.split_whitespace().map_while(|word| word.parse::<u64>().ok()).sum())
+/// Ends it with its group, or it alone if it has none of its own. It may be gone already, which is as well.
+fn end(child: Pid, signal: Signal) {
+    let _ = kill_process_group(child, signal).or_else(|_| kill_process(child, signal));
 }
 
 fn last_line(messages: &mut fs::File) -> String {
@@ -172,6 +99,7 @@ fn last_line(messages: &mut fs::File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::running::Quantity;
     use super::*;
 
     fn shell(line: &str) -> Command {
@@ -181,7 +109,7 @@ mod tests {
     }
 
     fn value(run: &Run, quantity: Quantity) -> Option<f64> {
-        run.values[quantity as usize]
+        run.count.get(quantity)
     }
 
     #[test]
@@ -189,7 +117,7 @@ mod tests {
         let run =
             run(shell("sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; echo oh >&2; exit 7"), &|| false);
         let run = run.unwrap();
-        assert_eq!((run.status.code(), run.said.as_str(), run.is_stopped), (Some(7), "oh", false));
+        assert_eq!((run.count.status.code(), run.said.as_str(), run.is_stopped), (Some(7), "oh", false));
         assert!(value(&run, Quantity::Cpu) > Some(0.005), "the child's time counts: {run:?}");
         assert!(value(&run, Quantity::Wall) > Some(0.005) && value(&run, Quantity::Faults) > Some(50.0), "{run:?}");
         assert!((0.2..500.0).contains(&value(&run, Quantity::PeakMemory).unwrap()), "{run:?}");
@@ -212,9 +140,17 @@ mod tests {
     }
 
     #[test]
-    fn interrupts_are_summed_over_cpus() {
-        let text = "           CPU0       CPU1\nCAL:  5 6 Function call interrupts\n TLB:  31 33   TLB shootdowns\n";
-        assert_eq!((sum_of_line(text, "TLB:"), sum_of_line(text, "NMI:")), (Some(64), None));
+    fn a_count_leaves_the_command_its_output_and_status() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = shell("echo said; exit 5");
+        command.stdout(fs::File::create(folder.path().join("said")).unwrap());
+        let count = Count::of(command, &|| false).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join("said")).unwrap(), "said\n");
+        assert_eq!(count.status.code(), Some(5));
+        assert!(count.get(Quantity::Faults) > Some(50.0), "{count:?}");
+        let started = Instant::now();
+        let stopped = Count::of(shell("exec sleep 60"), &|| true).unwrap();
+        assert!(!stopped.status.success() && started.elapsed() < Duration::from_secs(20), "{stopped:?}");
     }
 
     #[test]

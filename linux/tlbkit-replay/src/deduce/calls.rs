@@ -14,6 +14,7 @@ const MADV_FREE: u64 = 8;
 const MAP_SHARED: u64 = 1;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
+const MAP_STACK: u64 = 0x2_0000;
 
 /// Pages up to which Linux's own record of a flush has their number.
 const CEILING_PAGES: u64 = 33;
@@ -25,9 +26,10 @@ fn mark(pages: &mut Pages, taken: &mut [Taken], gone: Vec<u64>, cause: Cause) {
     pages.gave_back(gone, Pattern { cause, extent: Extent::of(last.pages) });
 }
 
-/// Pages of `bytes` bytes from `start`.
+/// Pages of `bytes` bytes from `start`, as far as they are a program's: none of what lies above.
 fn pages(start: u64, bytes: u64) -> Range<u64> {
-    start >> 12..start.saturating_add(bytes).div_ceil(4096).min(USER_END >> 12)
+    let is_users = |page: u64| page.min(USER_END >> 12);
+    is_users(start >> 12)..is_users(start.saturating_add(bytes).div_ceil(4096))
 }
 
 impl Deducer {
@@ -76,6 +78,9 @@ impl Deducer {
     }
 
     fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: u64) {
+        if range.is_empty() {
+            return;
+        }
         let cause = match advice {
             MADV_DONTNEED if self.pages[space.0 as usize].is_in_arena(range.start) => Cause::ArenaDontNeed,
             MADV_DONTNEED => Cause::DontNeed,
@@ -89,6 +94,8 @@ impl Deducer {
             let mut gone = pages.discard(&mut self.frames, range);
             gone.extend(told);
             mark(pages, &mut taken, gone, cause);
+        } else if let Some(last) = taken.last_mut() {
+            last.freed = self.pages[space.0 as usize].count_own(range);
         }
         self.revoke(event, space, cause, taken);
     }
@@ -108,6 +115,9 @@ impl Deducer {
         if args[3] & MAP_FIXED != 0 {
             self.unmap(event, space, Syscall::Mmap, &range);
         }
+        if args[3] & MAP_STACK != 0 {
+            self.pages[space.0 as usize].never_huge(&range);
+        }
         let is_reserved = args[2] == 0 && args[3] & MAP_ANONYMOUS != 0 && args[3] & MAP_SHARED == 0;
         if is_reserved {
             return self.pages[space.0 as usize].reserve(range);
@@ -121,6 +131,9 @@ impl Deducer {
     }
 
     fn mprotect(&mut self, event: &Event, space: Space, range: &Range<u64>, protection: u64) {
+        if range.is_empty() {
+            return;
+        }
         let pages = &mut self.pages[space.0 as usize];
         if protection & PROT_WRITE != 0 && pages.is_reserved(range.start) {
             return pages.map(range.clone(), Backing::Private);
@@ -179,6 +192,9 @@ impl Deducer {
 
     fn mremap(&mut self, event: &Event, space: Space, args: [u64; 5], to: u64) {
         let (old, new) = (pages(args[0], args[1]), pages(to, args[2]));
+        if old.is_empty() || new.is_empty() {
+            return;
+        }
         if to == args[0] {
             if new.end < old.end {
                 self.unmap(event, space, Syscall::Mremap, &(new.end..old.end));
@@ -188,7 +204,10 @@ impl Deducer {
         let span = self.pages[space.0 as usize].span(&old);
         self.narrow(event, space, Syscall::Mremap, &old, span);
         let pages = &mut self.pages[space.0 as usize];
-        pages.rename(&old, new.start);
+        // It may become shorter on the way; what is cut off was flushed with the rest.
+        let stays = old.start..old.end.min(old.start + (new.end - new.start));
+        pages.rename(&mut self.frames, &stays, new.start);
+        pages.discard(&mut self.frames, &(stays.end..old.end));
         pages.map(new, Backing::Private);
     }
 }

@@ -4,13 +4,15 @@
 //! |---|---|
 //! | `people` | threads, processes, the kernel's own threads |
 //! | `older` | which CPUs held what when the trace began |
-//! | `pages` | what is mapped where, and shared with whom |
+//! | `frames` | which frames relatives share |
+//! | `pages` | what is mapped where |
 //! | `calls` | what each system call takes away |
 //! | `record` | what more the kernel's own record of its flushes tells |
 //! | `state` | what is known while the trace is read |
 //! | this one | who runs where, and which space belongs to whom |
 
 mod calls;
+mod frames;
 mod older;
 mod pages;
 mod people;

@@ -1,5 +1,6 @@
-//! What is mapped in one space, as far as faults and system calls tell, and which frames relatives share.
+//! What is mapped in one space, as far as faults and system calls tell.
 
+use super::frames::{Frame, Frames};
 use crate::op::Pattern;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,44 +12,8 @@ const TABLE: u64 = 512;
 /// Base pages of what glibc reserves at once for an arena, 64 MiB; to get it aligned it asks for twice as much.
 const ARENA: u64 = 16_384;
 
-/// Where the content of a mapped page comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Frame {
-    /// A file's page or the page of zeros: the first store copies it.
-    Borrowed,
-    /// The program's own, counted in [`Frames`].
-    Own(u32),
-}
-
-/// References to the frames of all spaces.
-#[derive(Default)]
-pub(super) struct Frames(Vec<u32>);
-
-impl Frames {
-    pub(super) fn fresh(&mut self) -> Frame {
-        self.0.push(1);
-        Frame::Own(self.0.len() as u32 - 1)
-    }
-
-    fn share(&mut self, frame: Frame) {
-        if let Frame::Own(n) = frame {
-            self.0[n as usize] += 1;
-        }
-    }
-
-    fn drop(&mut self, frame: Frame) {
-        if let Frame::Own(n) = frame {
-            self.0[n as usize] -= 1;
-        }
-    }
-
-    fn is_shared(&self, frame: Frame) -> bool {
-        match frame {
-            Frame::Borrowed => true,
-            Frame::Own(n) => self.0[n as usize] > 1,
-        }
-    }
-}
+/// Regions of 2 MiB of the largest stack that is believed: 128 GiB.
+const MAX_STACK_REGIONS: usize = 1 << 16;
 
 /// A mapping that a program asked for, from its first page to the page behind its last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,6 +50,8 @@ pub(super) struct Pages {
     unmapped: Option<(u64, Pattern)>,
     /// Blocks of 64 MiB that were reserved as glibc reserves those of its arenas, by number.
     arenas: BTreeSet<u64>,
+    /// Regions of 2 MiB that a stack of a thread reaches into, by number: since 6.7 Linux gives these no huge page.
+    stacks: BTreeSet<u64>,
     /// It was there before the recording, so more is mapped than we know.
     is_older: bool,
 }
@@ -97,6 +64,9 @@ impl Pages {
 
     /// The program asked for `range`, in pages.
     pub(super) fn map(&mut self, range: Range<u64>, backing: Backing) {
+        if range.is_empty() {
+            return;
+        }
         self.forget_mappings(&range);
         let (mut start, mut end) = (range.start, range.end);
         if backing == Backing::Private {
@@ -121,6 +91,11 @@ impl Pages {
             self.arenas.extend(range.start.div_ceil(ARENA)..range.end / ARENA);
         }
         self.map(range, Backing::Reserved);
+    }
+
+    /// The program asked for `range` as a stack.
+    pub(super) fn never_huge(&mut self, range: &Range<u64>) {
+        self.stacks.extend((range.start / TABLE..range.end.div_ceil(TABLE)).take(MAX_STACK_REGIONS));
     }
 
     /// Whether the page is reserved, and may not be used yet.
@@ -233,12 +208,17 @@ impl Pages {
     /// table, before it believes their dirty bits.
     pub(super) fn zapped(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let Some(span) = self.span(range) else { return Vec::new() };
-        if !self.is_shared(span.start) {
+        if !self.is_shared(span.start) || !self.is_known(range) {
             return vec![span];
         }
-        let tables = span.start >> 9..=(span.end - 1) >> 9;
-        let piece = |table: u64| self.span(&((table << 9).max(span.start)..((table + 1) << 9).min(span.end)));
-        tables.filter_map(piece).collect()
+        let mut pieces: Vec<Range<u64>> = Vec::new();
+        for page in self.present(&span) {
+            match pieces.last_mut() {
+                Some(piece) if piece.start / TABLE == page / TABLE => piece.end = page + 1,
+                _ => pieces.push(page..page + 1),
+            }
+        }
+        pieces
     }
 
     /// Pages in `range` that are there.
@@ -297,6 +277,9 @@ impl Pages {
         let forgotten: Vec<u64> = self.given_back.range(range.clone()).map(|(&page, _)| page).collect();
         forgotten.iter().for_each(|page| _ = self.given_back.remove(page));
         self.forget_mappings(range);
+        let whole = range.start.div_ceil(TABLE)..(range.end / TABLE).max(range.start.div_ceil(TABLE));
+        let stacks: Vec<u64> = self.stacks.range(whole).copied().collect();
+        stacks.iter().for_each(|region| _ = self.stacks.remove(region));
         // What else an older space has under a table is unknown; mostly there is something.
         let is_empty = |table: u64| !self.is_older && !had_table(table, self) && self.mappings_in(table) == 0;
         is_wide || before.iter().any(|&table| is_empty(table))
@@ -320,23 +303,31 @@ impl Pages {
             given_back: BTreeMap::new(),
             unmapped: None,
             arenas: self.arenas.clone(),
+            stacks: self.stacks.clone(),
             is_older: self.is_older,
         }
     }
 
-    /// Moves what is mapped in `from` to `to`, in pages.
-    pub(super) fn rename(&mut self, from: &Range<u64>, to: u64) {
+    /// Moves what is mapped in `from` to `to`, in pages, and takes away what was there. A huge page moves whole where
+    /// the new place is aligned as the old one, and is split otherwise.
+    pub(super) fn rename(&mut self, frames: &mut Frames, from: &Range<u64>, to: u64) {
         let moved: Vec<(u64, Frame)> = self.mapped.range(from.clone()).map(|(&page, &frame)| (page, frame)).collect();
-        for (page, frame) in moved {
-            self.mapped.remove(&page);
-            self.mapped.insert(page - from.start + to, frame);
+        let is_aligned = from.start.abs_diff(to).is_multiple_of(TABLE);
+        let whole = from.start.div_ceil(TABLE)..from.end / TABLE;
+        let huge: Vec<u64> = whole.filter(|region| is_aligned && self.huge.contains(region)).collect();
+        for (page, _) in &moved {
+            self.mapped.remove(page);
+            self.huge.remove(&(page / TABLE));
         }
+        self.discard(frames, &(to..to + (from.end - from.start)));
+        self.mapped.extend(moved.into_iter().map(|(page, frame)| (page - from.start + to, frame)));
+        self.huge.extend(huge.into_iter().map(|region| (region * TABLE - from.start + to) / TABLE));
     }
 
     /// How many pages may be mapped at most.
     pub(super) fn most(&self) -> u64 {
         let (base, huge) = (self.mapped.len() as u64, self.huge.len() as u64);
-        if self.is_older { u64::MAX } else { base - huge * (TABLE - 1) }
+        if self.is_older { u64::MAX } else { base.saturating_sub(huge * (TABLE - 1)) }
     }
 
     /// The 2 MiB regions that `span` lies in, if huge pages map all of them.
@@ -359,7 +350,7 @@ impl Pages {
         let is_within = |mapping: &Range<u64>| mapping.start <= region.start && region.end <= mapping.end;
         let is_private =
             self.mapping(page).is_some_and(|(range, backing)| backing == Backing::Private && is_within(&range));
-        is_private && self.mapped.range(region).next().is_none()
+        is_private && !self.stacks.contains(&(page / TABLE)) && self.mapped.range(region).next().is_none()
     }
 
     /// A fault brings 2 MiB.

@@ -23,6 +23,8 @@ pub struct Process {
     pub file: Option<Name>,
     /// Files whose code it has mapped, where the recorder tells.
     pub code: Vec<Name>,
+    /// False for the kernel's own threads.
+    pub is_program: bool,
 }
 
 /// What a first reading tells.
@@ -117,9 +119,10 @@ impl People {
 
     /// Every process, in order of its number.
     pub(super) fn processes(&self) -> Vec<Process> {
+        let programs: FxHashSet<i32> = self.programs.iter().map(|&tid| self.process_of(tid)).collect();
         let process = |(&pid, &comm)| {
             let code = self.code.get(&pid).cloned().unwrap_or_default();
-            Process { pid, comm, file: self.files.get(&pid).copied(), code }
+            Process { pid, comm, file: self.files.get(&pid).copied(), code, is_program: programs.contains(&pid) }
         };
         let mut processes: Vec<_> = self.names.iter().map(process).collect();
         processes.sort_unstable_by_key(|process| process.pid);

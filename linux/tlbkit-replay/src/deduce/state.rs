@@ -1,12 +1,16 @@
 //! What is known of threads and spaces while a trace is read.
 
+use super::frames::Frames;
 use super::older::{Older, Resident};
-use super::pages::{Frames, Pages};
+use super::pages::Pages;
 use super::people::{People, Process};
+use crate::memory::{self, MemoryCharge};
 use crate::op::{Cause, Op, OpKind, Space, Taken};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
+use std::sync::OnceLock;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushSize, Name, Syscall};
 
@@ -37,6 +41,14 @@ pub struct Deduced {
     pub most_pages: Vec<u64>,
     /// First and last event, on the recording's clock.
     pub span_ns: (u64, u64),
+    memory: OnceLock<Vec<MemoryCharge>>,
+}
+
+impl Deduced {
+    /// What was done for memory itself, summed up when it is asked for first.
+    pub(crate) fn memory(&self) -> &[MemoryCharge] {
+        self.memory.get_or_init(|| memory::sum(&self.ops))
+    }
 }
 
 /// With which pages anonymous memory is mapped.
@@ -93,7 +105,7 @@ impl Thread {
 
 /// What is known while the trace is read.
 pub(crate) struct Deducer {
-    pub(super) people: People,
+    pub(super) people: Rc<People>,
     pub(super) older: Older,
     pub(super) paging: Paging,
     pub(super) tasks: FxHashMap<i32, Thread>,
@@ -111,7 +123,7 @@ pub(crate) struct Deducer {
 }
 
 impl Deducer {
-    pub(crate) fn new(people: People, paging: Paging) -> Self {
+    pub(crate) fn new(people: Rc<People>, paging: Paging) -> Self {
         let cpus = people.cpus;
         let done = Deduced { cpus, ..Deduced::default() };
         Self {

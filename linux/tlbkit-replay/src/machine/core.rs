@@ -58,12 +58,16 @@ impl Held {
 
 /// One CPU.
 pub(super) struct Core {
-    pub(super) cr3: Cell<Cr3>,
+    cr3: Cell<Cr3>,
+    /// For how long the loaded space has run since `held` was told.
+    running_ns: Cell<u64>,
     held: RefCell<FxHashMap<u64, Held>>,
     /// Which space each tag names.
     tags: RefCell<BTreeMap<Pcid, u64>>,
     /// The flush that this CPU has begun: what it has executed of it so far.
-    pub(super) work: Cell<Work>,
+    work: RefCell<Work>,
+    /// Whether it has executed anything of it: mostly a step is no flush.
+    has_worked: Cell<bool>,
     /// A program runs, rather than the idle thread or a thread of the kernel.
     pub(super) is_busy: Cell<bool>,
     /// Whether the reader asks about the thread that runs.
@@ -91,9 +95,11 @@ impl Default for Core {
     fn default() -> Self {
         Self {
             cr3: Cell::new(Cr3::flushing(PhysAddr(0), Pcid::KERNEL)),
+            running_ns: Cell::new(0),
             held: RefCell::default(),
             tags: RefCell::default(),
-            work: Cell::default(),
+            work: RefCell::default(),
+            has_worked: Cell::new(false),
             is_busy: Cell::new(false),
             party: Cell::new(Party::Asked),
             is_user: Cell::new(false),
@@ -110,25 +116,44 @@ impl Core {
         if !self.is_busy.get() {
             return 0;
         }
-        self.held.borrow_mut().entry(root_of(self.cr3.get())).or_default().ran_ns += passed_ns;
+        self.running_ns.set(self.running_ns.get() + passed_ns);
         passed_ns
+    }
+
+    /// The space that is loaded, by the root of its kernel half.
+    pub(super) fn root(&self) -> u64 {
+        root_of(self.cr3.get())
+    }
+
+    /// Loads another space, or the same again.
+    pub(super) fn load(&self, cr3: Cr3) {
+        self.note_time();
+        self.cr3.set(cr3);
+    }
+
+    /// The loaded space is told for how long it has run.
+    fn note_time(&self) {
+        let running_ns = self.running_ns.take();
+        if running_ns > 0 {
+            self.held.borrow_mut().entry(self.root()).or_default().ran_ns += running_ns;
+        }
     }
 
     /// A fault has filled an entry of the loaded space.
     pub(super) fn touch(&self, page: u64) {
-        self.held.borrow_mut().entry(root_of(self.cr3.get())).or_default().pages.insert(page);
+        self.held.borrow_mut().entry(self.root()).or_default().pages.insert(page);
     }
 
     /// Whether an entry of the loaded space for any of `pages` is here for certain.
     pub(super) fn holds(&self, pages: &Range<u64>) -> bool {
         let held = self.held.borrow();
-        let Some(held) = held.get(&root_of(self.cr3.get())) else { return false };
+        let Some(held) = held.get(&self.root()) else { return false };
         held.pages.iter().any(|page| pages.contains(page))
     }
 
     /// Drops one entry of the loaded space: it was revoked, so nobody misses it.
     pub(super) fn drop_page(&self, page: u64) {
-        if let Some(held) = self.held.borrow_mut().get_mut(&root_of(self.cr3.get())) {
+        if let Some(held) = self.held.borrow_mut().get_mut(&self.root()) {
             held.pages.remove(&page);
         }
     }
@@ -155,18 +180,24 @@ impl Core {
         walks_per_ns: f64,
         who: Option<Who>,
     ) -> (Bounds, Due) {
+        self.note_time();
         self.held.borrow_mut().entry(root).or_default().empty(most, revoked, walks_per_ns, who)
     }
 
     /// The end: what was walked for again since each space was emptied last.
     pub(super) fn settle(&self, walks_per_ns: f64) -> Vec<Due> {
+        self.note_time();
         self.held.borrow().values().map(|held| held.settle(walks_per_ns)).collect()
     }
 
     pub(super) fn note(&self, change: impl FnOnce(&mut Work)) {
-        let mut work = self.work.get();
-        change(&mut work);
-        self.work.set(work);
+        self.has_worked.set(true);
+        change(&mut self.work.borrow_mut());
+    }
+
+    /// What was executed since the last time; none if nothing was.
+    pub(super) fn take_work(&self) -> Option<Work> {
+        self.has_worked.take().then(|| self.work.take())
     }
 }
 

@@ -9,6 +9,7 @@ mod state;
 
 use crate::bill::{Bill, CostItem, CostPart};
 use crate::deduce::{Deduced, Held};
+use crate::memory::{MemoryCharge, MemoryWork};
 use crate::op::{Cause, Fault, Op, OpKind, Space, Taken, Who};
 use crate::prices::Capacity;
 use crate::tally::Tally;
@@ -30,7 +31,7 @@ const USER_PAGES: u64 = 1 << 35;
 pub enum Spared {
     /// Nothing.
     Nothing,
-    /// The faults that follow its calls; these go on.
+    /// The faults that follow its calls; these go on, and only mark the pages, as MADV_FREE does.
     Faults,
     /// Its calls, with their flushes and the faults that follow them.
     Calls,
@@ -74,9 +75,9 @@ pub fn replay_sparing(deduced: &Deduced, policy: Policy, machine: &Machine, spar
             continue;
         }
         replay.step(op);
-        if op.because().is_none_or(|who| spared(who) == Spared::Nothing) {
-            replay.charge_memory(op);
-        }
+    }
+    for charge in deduced.memory() {
+        replay.charge_memory(charge, charge.sparer.map_or(Spared::Nothing, &spared));
     }
     for cpu in 0..deduced.cpus {
         replay.pass(cpu);
@@ -113,7 +114,7 @@ impl<'k> Replay<'k> {
                 cpu.load_kernel(&irqs);
             }
         }
-        self.cores.iter().for_each(|core| _ = core.work.take());
+        self.cores.iter().for_each(|core| _ = core.take_work());
         self.tally.take();
     }
 
@@ -131,26 +132,29 @@ impl<'k> Replay<'k> {
         }
     }
 
-    /// What the kernel does besides for the memory itself.
-    fn charge_memory(&self, op: &Op) {
+    /// What the kernel does besides for the memory itself, if so much is spared of the call that it does it in, or for.
+    fn charge_memory(&self, memory: &MemoryCharge, spared: Spared) {
         let charge = |part, item, count| {
             let bill = |bill: &mut Bill| bill.charge(part, item, count);
-            self.tally.borrow_mut().charge(Some(op.who()), bill);
+            self.tally.borrow_mut().charge(Some(memory.who), bill);
         };
-        match op.kind {
-            OpKind::Touch { fault, .. } => {
+        match (memory.what, spared) {
+            // The pages are still there, or the calls are gone.
+            (_, Spared::Calls) => {}
+            (MemoryWork::Faults(_), Spared::Faults) => charge(CostPart::Faulting, CostItem::LazyStore, memory.times),
+            (MemoryWork::Faults(fault), Spared::Nothing) => {
                 let item = match fault {
                     Fault::New => CostItem::Fault,
                     Fault::Huge => CostItem::HugeFault,
                     Fault::Other => CostItem::OtherFault,
                 };
-                charge(CostPart::Faulting, item, 1);
+                charge(CostPart::Faulting, item, memory.times);
             }
-            OpKind::Revoke { cause, taken, .. } if cause.gives_back() => {
-                charge(CostPart::Calling, CostItem::Call, 1);
-                charge(CostPart::Calling, CostItem::GiveBack, taken.freed);
+            (MemoryWork::Calls { freed, is_lazy }, _) => {
+                charge(CostPart::Calling, CostItem::Call, memory.times);
+                let item = if is_lazy || spared == Spared::Faults { CostItem::LazyFree } else { CostItem::GiveBack };
+                charge(CostPart::Calling, item, freed);
             }
-            _ => {}
         }
     }
 
@@ -171,7 +175,7 @@ impl<'k> Replay<'k> {
                 let frees_tables = taken.frees_tables || self.asks_all(taken, cause);
                 self.revoke(cpu, space, Taken { frees_tables, ..taken }, reason_of(cause));
             }
-            OpKind::Retire { space, .. } => self.retire(cpu, core, space, &irqs),
+            OpKind::Retire { space, .. } => self.retire(cpu, space),
         }
     }
 
@@ -190,19 +194,31 @@ impl<'k> Replay<'k> {
     }
 
     /// The last thread has left its space, or holds it lazily from here on; then all of it goes.
-    fn retire(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, core: &Core, space: Space, irqs: &IrqsOff) {
-        if cpu.is_running(self.space(space)) {
-            core.is_busy.set(false);
-            cpu.enter_lazy(irqs);
-        }
-        if cpu.is_running(self.space(space)) {
-            cpu.load_kernel(irqs);
-        }
-        self.port(cpu.id().0).settle();
+    fn retire(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space) {
+        self.let_go(cpu, space);
+        let has_switched = |other: &u32| *other != cpu.id().0 && self.port(*other).cpu().is_running(self.space(space));
+        (0..self.cores.len() as u32).filter(has_switched).for_each(|other| {
+            self.pass(other);
+            self.port(other).in_kernel(|other| self.let_go(other, space));
+        });
         let frees_tables = self.tlb.policy().history.table_free() == TableFree::AtOnce;
         self.revoke(cpu, space, Taken { frees_tables, ..Taken::ALL }, Reason::RemoveAll);
         // Whether the tables must wait for the last lazy CPU is nobody's business here.
         let _ = cpu.destroy(self.space(space));
+    }
+
+    /// No program of the space runs on this CPU any more. A thread that ended on another CPU had left the space before,
+    /// which no event tells; and the switch that would tell is later, or was lost.
+    fn let_go(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space) {
+        let irqs = IrqsOff::assume();
+        if cpu.is_running(self.space(space)) {
+            self.cores[cpu.id().0 as usize].is_busy.set(false);
+            cpu.enter_lazy(&irqs);
+        }
+        if cpu.is_running(self.space(space)) {
+            cpu.load_kernel(&irqs);
+        }
+        self.port(cpu.id().0).settle();
     }
 
     /// When Linux 6 asks CPUs of the set that do not run the space, which leave it then, though no table is freed: at

@@ -1,6 +1,6 @@
 //! The protocol's door to one replayed CPU: every instruction is counted.
 
-use super::core::{Core, Due, Work, root_of};
+use super::core::{Core, Due, Work};
 use super::state::{Members, Replay};
 use crate::bill::{CostItem, CostPart};
 use crate::tally::Tally;
@@ -91,7 +91,7 @@ impl Port<'_, '_> {
 
     /// The CPU's part of a flush is over: the words that Linux would have recorded.
     fn finish(&self, part: FlushReason) {
-        let work = self.core().work.take();
+        let work = self.core().take_work().unwrap_or_default();
         let count = |item: CostItem| work.items[item as usize];
         let is_own = part == FlushReason::LocalMmShootdown;
         let was_flushed = count(CostItem::Flush) + count(CostItem::Everything) > 0;
@@ -126,7 +126,7 @@ impl Port<'_, '_> {
 
     /// A step that was no flush is over.
     pub(super) fn settle(&self) {
-        let work = self.core().work.take();
+        let Some(work) = self.core().take_work() else { return };
         let count = |item: CostItem| work.items[item as usize];
         let was_flushed = count(CostItem::Flush) + count(CostItem::Everything) > 0;
         if was_flushed || count(CostItem::Keep) > 0 {
@@ -148,7 +148,7 @@ impl Port<'_, '_> {
 
     /// Linux records the asking once, if the set names any other CPU.
     fn begin(&self, pages: u32) {
-        self.core().work.take();
+        self.core().take_work();
         if let Some(who) = self.replay.who.get() {
             self.tally(|tally| tally.by_caller.entry(who).or_default().flushes += 1);
         }
@@ -173,7 +173,7 @@ impl<'k> Hardware for Port<'_, 'k> {
 
     fn write_cr3(&self, cr3: Cr3) {
         let core = self.core();
-        core.cr3.set(cr3);
+        core.load(cr3);
         if cr3.keeps() {
             return self.work(CostItem::Keep);
         }
@@ -240,8 +240,8 @@ impl<'k> Hardware for Port<'_, 'k> {
             Event::FlushBegin(pages) => self.begin(pages),
             Event::FlushLocalDone => self.finish(FlushReason::LocalMmShootdown),
             Event::AnswerBegin(_) => {
-                let was_held = core.holds(&self.replay.revoked_of(root_of(core.cr3.get())));
-                core.work.set(Work { was_held, ..Work::default() });
+                let was_held = core.holds(&self.replay.revoked_of(core.root()));
+                core.note(|work| *work = Work { was_held, ..Work::default() });
             }
             Event::AnswerEnd(_) => self.finish(FlushReason::RemoteShootdown),
             Event::AlreadyCurrent => core.note(|work| work.was_current = true),

@@ -39,9 +39,9 @@ impl<'k> Replay<'k> {
         let core = &self.cores[cpu as usize];
         let passed_ns = core.pass(self.now_ns.get());
         let mut tally = self.tally.borrow_mut();
-        tally.busy_ns += passed_ns;
+        tally.busy_ns = tally.busy_ns.saturating_add(passed_ns);
         if core.party.get() == Party::Asked {
-            tally.asked_busy_ns += passed_ns;
+            tally.asked_busy_ns = tally.asked_busy_ns.saturating_add(passed_ns);
         }
     }
 

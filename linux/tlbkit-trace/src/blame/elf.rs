@@ -2,10 +2,16 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// What is read of one table at most; the largest browsers stay below.
-const MAX_TABLE_BYTES: u64 = 1 << 27;
+/// What is read of a table of segments or sections at most.
+const MAX_TABLE_BYTES: u64 = 1 << 24;
+/// Functions of one file that are kept: the largest browsers stay below.
+const MAX_FUNCTIONS: usize = 1 << 22;
+/// The longest name that is read.
+const MAX_NAME_BYTES: u64 = 1 << 12;
+/// Symbols that are read at once.
+const SYMBOLS_AT_ONCE: u64 = 1 << 12;
 const HEAD_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
@@ -16,14 +22,24 @@ const SYMBOL_TABLES: [u32; 2] = [2, 11];
 /// Symbols that are functions, and those that choose one when the program starts.
 const FUNCTIONS: [u8; 2] = [2, 10];
 
-/// The functions of one file.
+/// The functions of one file, without their names: these stay in the file, and are most of it.
 #[derive(Default)]
 pub(super) struct Functions {
-    /// Where each begins in memory, where it ends, and where its name begins in `texts`; sorted.
-    starts: Vec<(u64, u64, u32)>,
-    texts: Vec<u8>,
+    path: PathBuf,
+    /// By where they begin in memory.
+    functions: Vec<Function>,
     /// For each part that is loaded: where it begins in the file, its length, and where it begins in memory.
     segments: Vec<(u64, u64, u64)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Function {
+    start: u64,
+    bytes: u32,
+    /// Where its name begins in the file, from `names` on.
+    name: u32,
+    /// Where the names of its table begin in the file.
+    names: u64,
 }
 
 impl Functions {
@@ -32,10 +48,12 @@ impl Functions {
         // A pipe or a device would be waited for.
         let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
         let read = || File::open(path).ok().and_then(|mut file| Self::read(&mut file));
-        if is_file { read().unwrap_or_default() } else { Self::default() }
+        let all = if is_file { read().unwrap_or_default() } else { Self::default() };
+        Self { path: path.to_owned(), ..all }
     }
 
     fn read(file: &mut (impl Read + Seek)) -> Option<Self> {
+        let end = file.seek(SeekFrom::End(0)).ok()?;
         let head = part(file, 0, HEAD_BYTES as u64)?;
         if !head.starts_with(b"\x7fELF\x02\x01") {
             return None;
@@ -51,29 +69,69 @@ impl Functions {
         let sections: Vec<_> = sections.chunks_exact(SECTION_BYTES).collect();
         for section in sections.iter().filter(|section| is_symbols(section)) {
             let texts = sections.get(u32_at(section, 40)? as usize)?;
-            let symbols = part(file, u64_at(section, 24)?, u64_at(section, 32)?)?;
-            let base = u32::try_from(new.texts.len()).ok()?;
-            new.texts.extend(part(file, u64_at(texts, 24)?, u64_at(texts, 32)?)?);
-            let functions = symbols.chunks_exact(SYMBOL_BYTES).filter(|symbol| is_function(symbol));
-            for symbol in functions {
-                let (start, bytes) = (u64_at(symbol, 8)?, u64_at(symbol, 16)?);
-                new.starts.push((start, start.saturating_add(bytes), base.saturating_add(u32_at(symbol, 0)?)));
+            let names = u64_at(texts, 24)?;
+            if names.checked_add(u64_at(texts, 32)?)? > end {
+                return None;
             }
+            new.add_table(file, section, names)?;
         }
-        new.starts.sort_unstable();
+        new.functions.sort_unstable();
+        new.functions.shrink_to_fit();
         Some(new)
+    }
+
+    /// The functions of one table of symbols, which may be longer than what anybody wants to hold at once.
+    fn add_table(&mut self, file: &mut (impl Read + Seek), section: &[u8], names: u64) -> Option<()> {
+        let (mut at, mut left) = (u64_at(section, 24)?, u64_at(section, 32)?);
+        while left > 0 {
+            let bytes = left.min(SYMBOLS_AT_ONCE * SYMBOL_BYTES as u64);
+            let symbols = part(file, at, bytes)?;
+            for symbol in symbols.chunks_exact(SYMBOL_BYTES).filter(|symbol| is_function(symbol)) {
+                let (start, bytes) = (u64_at(symbol, 8)?, u32::try_from(u64_at(symbol, 16)?).unwrap_or(u32::MAX));
+                let is_kept = bytes > 0 && self.functions.len() < MAX_FUNCTIONS;
+                let function = Function { start, bytes, name: u32_at(symbol, 0)?, names };
+                self.functions.extend(is_kept.then_some(function));
+            }
+            (at, left) = (at + bytes, left - bytes);
+        }
+        Some(())
     }
 
     /// The function at this place in the file.
     pub(super) fn name(&self, offset: u64) -> Option<String> {
+        let at = self.name_at(offset)?;
+        text(&mut File::open(&self.path).ok()?, at)
+    }
+
+    /// Where in the file the name of that function is.
+    fn name_at(&self, offset: u64) -> Option<u64> {
         let is_in = |&&(start, bytes, _): &&(u64, u64, u64)| offset.checked_sub(start).is_some_and(|at| at < bytes);
         let &(start, _, memory) = self.segments.iter().find(is_in)?;
         let address = memory.wrapping_add(offset - start);
-        let after = self.starts.partition_point(|&(start, _, _)| start <= address);
-        let &(_, end, text) = self.starts.get(after.checked_sub(1)?)?;
-        let name = self.texts.get(text as usize..)?.split(|&byte| byte == 0).next()?;
-        (address < end).then(|| String::from_utf8_lossy(name).into_owned())
+        let after = self.functions.partition_point(|function| function.start <= address);
+        let function = self.functions.get(after.checked_sub(1)?)?;
+        let is_inside = address - function.start < u64::from(function.bytes);
+        is_inside.then(|| function.names.saturating_add(u64::from(function.name)))
     }
+}
+
+/// The name at this place in the file, as people write it.
+fn text(file: &mut (impl Read + Seek), at: u64) -> Option<String> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(at)).ok()?;
+    file.take(MAX_NAME_BYTES).read_to_end(&mut bytes).ok()?;
+    let name = bytes.split(|&byte| byte == 0).next()?;
+    Some(readable(&String::from_utf8_lossy(name)))
+}
+
+/// Names of Rust and C++ as their authors wrote them, without arguments and hashes; others as they are.
+fn readable(name: &str) -> String {
+    if let Ok(name) = rustc_demangle::try_demangle(name) {
+        return format!("{name:#}");
+    }
+    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let of_cpp = cpp_demangle::Symbol::new(name).ok().filter(|_| name.starts_with("_Z"));
+    of_cpp.and_then(|symbol| symbol.demangle_with_options(&options).ok()).unwrap_or_else(|| name.to_owned())
 }
 
 fn is_symbols(section: &[u8]) -> bool {
@@ -143,9 +201,10 @@ mod tests {
     #[test]
     fn a_place_in_the_file_belongs_to_the_function_around_it() {
         let functions = Functions::read(&mut Cursor::new(file())).unwrap();
-        assert_eq!(functions.name(0x101f).as_deref(), Some("work"));
-        assert_eq!(functions.name(0x1020), None, "behind its end");
-        assert_eq!(functions.name(0x2000), None, "not loaded");
+        let name = |offset| text(&mut Cursor::new(file()), functions.name_at(offset)?);
+        assert_eq!(name(0x101f).as_deref(), Some("work"));
+        assert_eq!(name(0x1020), None, "behind its end");
+        assert_eq!(name(0x2000), None, "not loaded");
     }
 
     #[test]
@@ -155,6 +214,26 @@ mod tests {
             let cut = Functions::read(&mut Cursor::new(&whole[..end]));
             assert!(cut.is_none(), "{end} bytes");
         }
-        assert!(Functions::of_file(Path::new("/dev/zero")).starts.is_empty());
+        assert!(Functions::of_file(Path::new("/dev/zero")).functions.is_empty());
+    }
+
+    #[test]
+    fn names_are_as_their_authors_wrote_them() {
+        let written =
+            ["_ZN4core3fmt5Write9write_str17h0123456789abcdefE", "_RNvCskwGfYPst2Cb_3foo3bar", "_ZN3abc3defEiPKc"];
+        assert_eq!(written.map(readable), ["core::fmt::Write::write_str", "foo::bar", "abc::def"]);
+        assert_eq!(["main", "_Zz", "_start", ""].map(readable), ["main", "_Zz", "_start", ""]);
+    }
+
+    #[test]
+    fn this_program_finds_its_own_functions() {
+        let path = std::env::current_exe().unwrap();
+        let functions = Functions::of_file(&path);
+        let begins: Vec<_> = functions.functions.iter().map(|function| function.start).collect();
+        assert!(begins.len() > 100 && begins.is_sorted(), "{} functions", begins.len());
+        let &(file, _, memory) = functions.segments.iter().find(|part| part.0 > 0).unwrap();
+        let offsets = begins.iter().filter(|&&start| start >= memory).map(|start| start - memory + file);
+        let is_ours = |offset| functions.name(offset).is_some_and(|name| name.starts_with("tlbkit_trace::blame::"));
+        assert!(offsets.into_iter().any(is_ours));
     }
 }

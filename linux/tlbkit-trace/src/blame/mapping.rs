@@ -91,6 +91,12 @@ const PROT_EXEC: u32 = 4;
 const ARENA_BYTES: u64 = 64 << 20;
 const PAGE: u64 = 4096;
 
+/// Where a range of so many bytes, rounded up to pages, ends; none if it is empty or leaves the addresses of programs.
+fn end_of(start: u64, bytes: u64) -> Option<u64> {
+    let end = start.checked_add(bytes.checked_next_multiple_of(PAGE)?)?;
+    (start < end && end <= STACKS.end).then_some(end)
+}
+
 impl Space {
     pub(super) fn find(&self, address: u64) -> Option<(u64, Area)> {
         let (&start, &area) = self.areas.range(..=address).next_back()?;
@@ -135,10 +141,7 @@ impl Space {
     }
 
     fn insert(&mut self, start: u64, bytes: u64, mapping: Mapping, offset: u64) {
-        let end = start.saturating_add(bytes.next_multiple_of(PAGE));
-        if start >= end || end > STACKS.end || self.areas.len() >= MAX_AREAS {
-            return;
-        }
+        let Some(end) = end_of(start, bytes).filter(|_| self.areas.len() < MAX_AREAS) else { return };
         self.remove(start, end);
         self.areas.insert(start, Area { end, mapping, offset });
     }
@@ -210,10 +213,14 @@ impl Spaces {
     pub(super) fn told(&mut self, event: &Event, names: &Names) {
         self.change(event.pid).told(event, names);
     }
-    /// A call begins that takes its range away.
+
+    /// A call begins that takes its range away: at its end another thread may have mapped something there. What no
+    /// kernel would grant takes nothing.
     pub(super) fn entered(&mut self, pid: i32, call: Syscall, args: &[u64; 5]) {
-        if call == Syscall::Munmap {
-            let end = args[0].saturating_add(args[1].next_multiple_of(PAGE));
+        if call == Syscall::Munmap
+            && args[0].is_multiple_of(PAGE)
+            && let Some(end) = end_of(args[0], args[1])
+        {
             self.change(pid).remove(args[0], end);
         }
     }
@@ -316,6 +323,22 @@ mod tests {
         let all = [Mapping::Anonymous, Mapping::ThreadStack, Mapping::Anonymous, Mapping::Anonymous];
         assert_eq!([at(0), at(1), at(2), at(3)], all);
         assert_eq!(at(4), Mapping::Unknown);
+    }
+
+    #[test]
+    fn a_call_that_no_kernel_grants_takes_nothing() {
+        let mut spaces = Spaces::default();
+        spaces.change(7).insert(0x1000_0000, 0x2000, Mapping::Anonymous, 0);
+        for [start, bytes] in [[0x1000_0000, u64::MAX], [0x1000_0000, 1 << 47], [0x1000_0001, 0x1000], [0x1000_0000, 0]]
+        {
+            spaces.entered(7, Syscall::Munmap, &[start, bytes, 0, 0, 0]);
+            assert_eq!(spaces.mapping(7, 0x1000_0000), Mapping::Anonymous, "{start:#x}, {bytes:#x}");
+        }
+        spaces.entered(7, Syscall::Munmap, &[0x1000_0000, 1, 0, 0, 0]);
+        assert_eq!(spaces.mapping(7, 0x1000_0fff), Mapping::Unknown);
+        assert_eq!(spaces.mapping(7, 0x1000_1000), Mapping::Anonymous);
+        spaces.change(7).insert(0x2000_0000, u64::MAX, Mapping::Anonymous, 0);
+        assert_eq!(spaces.mapping(7, 0x2000_0000), Mapping::Unknown, "a mapping that cannot be");
     }
 
     #[test]

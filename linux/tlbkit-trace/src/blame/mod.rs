@@ -84,28 +84,28 @@ impl Counts {
     pub fn interruptions(&self) -> Interrupted {
         self.interrupted.values().fold(Interrupted::default(), |sum, one| Interrupted {
             times: sum.times + one.times,
-            took_ns: sum.took_ns + one.took_ns,
+            took_ns: sum.took_ns.saturating_add(one.took_ns),
         })
     }
 
     /// What all of them cost, in nanoseconds: the senders' time in their calls, and the others' in the handlers.
     #[must_use]
     pub fn cost_ns(&self) -> u64 {
-        self.called_ns.max(self.waited_ns) + self.interruptions().took_ns
+        self.called_ns.max(self.waited_ns).saturating_add(self.interruptions().took_ns)
     }
 
     /// Adds those of another row.
     pub fn add(&mut self, other: &Self) {
         self.flushes += other.flushes;
-        self.pages += other.pages;
+        self.pages = self.pages.saturating_add(other.pages);
         self.everything += other.everything;
         self.asked += other.asked;
-        self.waited_ns += other.waited_ns;
-        self.called_ns += other.called_ns;
+        self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
+        self.called_ns = self.called_ns.saturating_add(other.called_ns);
         for (who, interrupted) in &other.interrupted {
             let sum = self.interrupted.entry(*who).or_default();
             sum.times += interrupted.times;
-            sum.took_ns += interrupted.took_ns;
+            sum.took_ns = sum.took_ns.saturating_add(interrupted.took_ns);
         }
     }
 }
@@ -204,7 +204,8 @@ impl Blame {
                 self.requests.is_over(event.cpu);
                 let Some(left) = self.doings.leave(event.tid, call) else { return };
                 if let Some((row, since_ns)) = left.row {
-                    self.rows[row].called_ns += cpu_ns().saturating_sub(since_ns);
+                    let called_ns = &mut self.rows[row].called_ns;
+                    *called_ns = called_ns.saturating_add(cpu_ns().saturating_sub(since_ns));
                 }
                 self.spaces.left(owner.pid, call, &left.args, result);
             }
@@ -259,7 +260,7 @@ impl Blame {
         let index = self.row(event, owner, purpose, names);
         self.doings.flushed(event.tid, index);
         let counts = &mut self.rows[index];
-        counts.called_ns += purpose.since_fault_ns;
+        counts.called_ns = counts.called_ns.saturating_add(purpose.since_fault_ns);
         if reason == RemoteSendIpi {
             counts.asked += 1;
             self.requests.send(event.cpu, event.tid, index, event.time_ns);
@@ -305,8 +306,9 @@ impl Blame {
             Edge::End => {
                 if let Some(answered) = self.requests.end(event.cpu, event.time_ns) {
                     let counts = &mut self.rows[answered.of];
-                    counts.waited_ns += answered.waited_ns;
-                    counts.interrupted.entry(who).or_default().took_ns += answered.took_ns;
+                    counts.waited_ns = counts.waited_ns.saturating_add(answered.waited_ns);
+                    let took_ns = &mut counts.interrupted.entry(who).or_default().took_ns;
+                    *took_ns = took_ns.saturating_add(answered.took_ns);
                 }
             }
         }

@@ -102,14 +102,17 @@ mod tests {
         requests.send(0, 7, 'a', 100);
         requests.queue(0, 7, 0x10);
         requests.queue(0, 7, 0x20);
+        requests.queue(0, 7, 0x40);
         requests.queue(0, 8, 0x30);
         assert_eq!(requests.begin(1, 0x10, 120), Some('a'));
         assert_eq!(requests.begin(2, 0x20, 130), Some('a'));
         assert_eq!(requests.begin(3, 0x30, 130), None, "another thread's");
+        assert_eq!(requests.begin(4, 0x40, 130), Some('a'));
         assert_eq!(requests.running(2), Some('a'));
         assert_eq!(requests.end(1, 140), Some(Answered { of: 'a', took_ns: 20, waited_ns: 40 }));
         assert_eq!(requests.end(2, 135), Some(Answered { of: 'a', took_ns: 5, waited_ns: 0 }));
         assert_eq!(requests.end(2, 136), None);
+        assert_eq!(requests.end(4, 138), Some(Answered { of: 'a', took_ns: 8, waited_ns: 0 }), "one ended later");
         requests.is_over(0);
         requests.queue(0, 7, 0x10);
         assert_eq!(requests.begin(1, 0x10, 200), None, "it had done something else meanwhile");

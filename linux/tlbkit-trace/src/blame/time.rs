@@ -49,10 +49,12 @@ impl Times {
             return;
         }
         if self.threads.len() < MAX_ENTRIES || self.threads.contains_key(&before.tid) {
-            *self.threads.entry(before.tid).or_default() += ns;
+            let sum = self.threads.entry(before.tid).or_default();
+            *sum = sum.saturating_add(ns);
         }
         if self.owners.len() < MAX_ENTRIES || self.owners.contains_key(&before.owner) {
-            *self.owners.entry(before.owner).or_default() += ns;
+            let sum = self.owners.entry(before.owner).or_default();
+            *sum = sum.saturating_add(ns);
         }
     }
 
@@ -60,14 +62,15 @@ impl Times {
     pub(super) fn of_thread(&self, tid: i32, cpu: u32, now_ns: u64) -> u64 {
         let now = self.running.get(&cpu).filter(|running| running.tid == tid);
         let open = now.map_or(0, |running| now_ns.saturating_sub(running.since_ns));
-        self.threads.get(&tid).copied().unwrap_or(0) + open
+        self.threads.get(&tid).copied().unwrap_or(0).saturating_add(open)
     }
 
     /// CPU time by process and program, until `now_ns`.
     pub(super) fn owners(&self, now_ns: u64) -> FxHashMap<Owner, u64> {
         let mut owners = self.owners.clone();
         for running in self.running.values().filter(|running| running.tid != 0) {
-            *owners.entry(running.owner).or_default() += now_ns.saturating_sub(running.since_ns);
+            let sum = owners.entry(running.owner).or_default();
+            *sum = sum.saturating_add(now_ns.saturating_sub(running.since_ns));
         }
         owners
     }

@@ -11,6 +11,31 @@ const MIN_ATTR_BYTES: u64 = 64;
 pub(super) struct Attr {
     format: SampleFormat,
     is_stamped: bool,
+    place: Place,
+    missing: Option<&'static str>,
+}
+
+/// Where a sample has what is used of it, from its begin; nothing that is absent is looked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Place {
+    thread: usize,
+    time: usize,
+    cpu: usize,
+    /// Behind everything of fixed size.
+    end: usize,
+}
+
+impl Place {
+    fn of(format: SampleFormat) -> Self {
+        // In the order of the record, eight bytes each.
+        let before = |bits: &[SampleFormat]| 8 * bits.iter().filter(|&&bit| format.contains(bit)).count();
+        let to_thread = before(&[SampleFormat::IDENTIFIER, SampleFormat::IP]);
+        let to_time = to_thread + before(&[SampleFormat::TID]);
+        let between = [SampleFormat::TIME, SampleFormat::ADDR, SampleFormat::ID, SampleFormat::STREAM_ID];
+        let to_cpu = to_time + before(&between);
+        let end = to_cpu + before(&[SampleFormat::CPU, SampleFormat::PERIOD]);
+        Self { thread: to_thread, time: to_time, cpu: to_cpu, end }
+    }
 }
 
 /// What is used of a sample.
@@ -44,7 +69,7 @@ impl Attr {
         // They are single bits of a C structure: a big-endian machine fills it from the other end.
         let flags = if matches!(order, Endianness::BigEndian) { flags.reverse_bits() } else { flags };
         let is_stamped = flags & AttrFlags::SAMPLE_ID_ALL.bits() != 0;
-        Some((Self { format, is_stamped }, size))
+        Some((Self { format, is_stamped, place: Place::of(format), missing: missing(format) }, size))
     }
 
     /// Whether a record says which event it is of in a place common to all events.
@@ -52,47 +77,28 @@ impl Attr {
         self.format.contains(SampleFormat::IDENTIFIER)
     }
 
-    /// Whether a sample says all that an [`Event`](crate::Event) needs.
+    /// What a sample lacks of all that an [`Event`](crate::Event) needs.
     pub(super) fn missing(&self) -> Option<&'static str> {
-        if self.format.contains(SampleFormat::READ) {
-            return Some("samples hold counter values (recorded with :S), which are not understood");
-        }
-        [
-            (SampleFormat::TIME, "samples have no time (record tracepoints, or with -T)"),
-            (SampleFormat::TID, "samples have no thread"),
-            (SampleFormat::CPU, "samples have no CPU (record with -a or --sample-cpu)"),
-            (SampleFormat::RAW, "samples have no tracepoint fields (record tracepoints, or with -R)"),
-        ]
-        .into_iter()
-        .find_map(|(bit, what)| (!self.format.contains(bit)).then_some(what))
+        self.missing
     }
 
+    /// Reads a sample, of which nothing is [missing](Attr::missing).
     pub(super) fn sample<'a>(&self, mut b: Bytes<'a>) -> Option<Sample<'a>> {
-        let has = |bit| self.format.contains(bit);
-        let skip = |b: &mut Bytes<'a>, bit| if has(bit) { b.take(8).map(|_| ()) } else { Some(()) };
+        let fixed = b.part(self.place.end as u64)?;
+        let number = |at: usize| fixed.number_at(at, Width::U32).map(|number| number as u32);
+        let (pid, tid) = (number(self.place.thread)?, number(self.place.thread + 4)?);
+        let time_ns = fixed.number_at(self.place.time, Width::U64)?;
+        let cpu = number(self.place.cpu)?;
         let none = Bytes::new(&[], Endianness::LittleEndian);
-        skip(&mut b, SampleFormat::IDENTIFIER)?;
-        skip(&mut b, SampleFormat::IP)?;
-        let (pid, tid) = if has(SampleFormat::TID) { (b.i32()?, b.i32()?) } else { (-1, -1) };
-        let time_ns = if has(SampleFormat::TIME) { b.u64()? } else { 0 };
-        skip(&mut b, SampleFormat::ADDR)?;
-        skip(&mut b, SampleFormat::ID)?;
-        skip(&mut b, SampleFormat::STREAM_ID)?;
-        let cpu = if has(SampleFormat::CPU) { b.u64_low()? } else { 0 };
-        skip(&mut b, SampleFormat::PERIOD)?;
-        let stack = if has(SampleFormat::CALLCHAIN) {
+        let stack = if self.format.contains(SampleFormat::CALLCHAIN) {
             let frames = b.u64()?;
             b.part(frames.checked_mul(8)?)?
         } else {
             none
         };
-        let raw = if has(SampleFormat::RAW) {
-            let size = b.u32()?;
-            b.take(size.into())?
-        } else {
-            &[]
-        };
-        Some(Sample { time_ns, cpu, pid, tid, stack, raw })
+        let size = b.u32()?;
+        let raw = b.take(size.into())?;
+        Some(Sample { time_ns, cpu, pid: pid.cast_signed(), tid: tid.cast_signed(), stack, raw })
     }
 
     /// The stamp at the end of a record that is no sample; zero where the recording has none.
@@ -123,6 +129,20 @@ impl Attr {
         let cpu = if has(SampleFormat::CPU) { b.u64_low()? } else { 0 };
         Some(Stamp { time_ns, cpu, pid, tid })
     }
+}
+
+fn missing(format: SampleFormat) -> Option<&'static str> {
+    if format.contains(SampleFormat::READ) {
+        return Some("samples hold counter values (recorded with :S), which are not understood");
+    }
+    [
+        (SampleFormat::TIME, "samples have no time (record tracepoints, or with -T)"),
+        (SampleFormat::TID, "samples have no thread"),
+        (SampleFormat::CPU, "samples have no CPU (record with -a or --sample-cpu)"),
+        (SampleFormat::RAW, "samples have no tracepoint fields (record tracepoints, or with -R)"),
+    ]
+    .into_iter()
+    .find_map(|(bit, what)| (!format.contains(bit)).then_some(what))
 }
 
 impl Bytes<'_> {

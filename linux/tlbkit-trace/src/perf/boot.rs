@@ -3,6 +3,7 @@
 use super::bytes::Bytes;
 use super::decode::Decoder;
 use crate::symbols::Symbols;
+use std::sync::{Arc, OnceLock};
 
 /// Where names of kernel functions come from.
 pub(super) enum SymbolSource {
@@ -23,10 +24,16 @@ impl SymbolSource {
         if !name.is_some_and(|name| name.starts_with(b"[kernel.kallsyms]_")) {
             return;
         }
-        let here = Symbols::of_this_kernel();
+        let here = of_this_kernel();
         if begin == Some(here.text_start()) {
-            decoder.set_symbols(here);
+            decoder.set_symbols(Arc::clone(here));
         }
         *self = Self::Decided;
     }
+}
+
+/// Asked for once: the kernel takes 30 ms and more to tell, and a file may be read several times.
+fn of_this_kernel() -> &'static Arc<Symbols> {
+    static HERE: OnceLock<Arc<Symbols>> = OnceLock::new();
+    HERE.get_or_init(|| Arc::new(Symbols::of_this_kernel()))
 }

@@ -7,6 +7,7 @@ use crate::names::{Code, Names};
 use crate::symbols::Symbols;
 use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// State bits below this one say that a thread sleeps, is stopped or ends; above are only marks.
 const NOT_RUNNABLE: u64 = 0xff;
@@ -14,8 +15,10 @@ const NOT_RUNNABLE: u64 = 0xff;
 /// Decodes all tracepoints of a file.
 pub(super) struct Decoder {
     order: Endianness,
-    plans: FxHashMap<u16, RecordPlan>,
-    symbols: Symbols,
+    plans: Vec<RecordPlan>,
+    /// Which of them is for the tracepoint of this number, if one is.
+    plan_of: Vec<Option<u16>>,
+    symbols: Arc<Symbols>,
     /// Functions that were looked up before.
     known: FxHashMap<u64, Code>,
 }
@@ -51,7 +54,8 @@ pub(super) enum Decoded {
 
 impl Decoder {
     pub(super) fn new(order: Endianness) -> Self {
-        Self { order, plans: FxHashMap::default(), symbols: Symbols::default(), known: FxHashMap::default() }
+        let (symbols, known) = (Arc::default(), FxHashMap::default());
+        Self { order, plans: Vec::new(), plan_of: Vec::new(), symbols, known }
     }
 
     /// Whether any tracepoint can be decoded.
@@ -59,7 +63,7 @@ impl Decoder {
         self.plans.is_empty()
     }
 
-    pub(super) fn set_symbols(&mut self, symbols: Symbols) {
+    pub(super) fn set_symbols(&mut self, symbols: Arc<Symbols>) {
         self.symbols = symbols;
         self.known.clear();
     }
@@ -69,15 +73,24 @@ impl Decoder {
         let known = Tracepoint::all().find(|tracepoint| tracepoint.spec().event == format.event);
         let Some(tracepoint) = known else { return };
         let sources = tracepoint.spec().fields.iter().map(|&(name, kind)| field_source(format, name, kind));
-        if let Some(sources) = sources.collect() {
-            self.plans.insert(format.id, RecordPlan { tracepoint, sources });
+        let Some(sources) = sources.collect() else { return };
+        let plan = RecordPlan { tracepoint, sources };
+        let id = usize::from(format.id);
+        self.plan_of.resize(self.plan_of.len().max(id + 1), None);
+        if let Some(index) = self.plan_of[id] {
+            self.plans[usize::from(index)] = plan;
+        } else {
+            // One for each number at most, and numbers have 16 bits.
+            self.plan_of[id] = Some(self.plans.len() as u16);
+            self.plans.push(plan);
         }
     }
 
     pub(super) fn decode(&mut self, raw: &[u8], names: &mut Names) -> Decoded {
         let b = Bytes::new(raw, self.order);
         let Some(id) = b.number_at(0, Width::U16) else { return Decoded::Bad };
-        let Some(plan) = self.plans.get(&(id as u16)) else { return Decoded::Unused };
+        let Some(&Some(plan)) = self.plan_of.get(id as usize) else { return Decoded::Unused };
+        let plan = &self.plans[usize::from(plan)];
         let mut fields: Fields = [0; MAX_FIELDS];
         for (field, &source) in fields.iter_mut().zip(&plan.sources) {
             let value = match source {

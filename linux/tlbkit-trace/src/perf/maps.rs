@@ -35,17 +35,23 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    pub(super) fn push(&mut self, event: Event) {
+    /// Takes the next event, and gives it back at once if nothing waits for it.
+    pub(super) fn pass(&mut self, event: Event) -> Option<Event> {
         if event.time_ns == 0 && matches!(event.kind, EventKind::Map { .. }) {
             // A hostile file does not get more memory than this.
             if self.undated.len() < MAX_EARLIER {
                 self.undated.push(event);
             }
-            return;
+            return None;
+        }
+        if self.undated.is_empty() {
+            debug_assert!(self.ready.is_empty(), "what is ready goes first");
+            return Some(event);
         }
         let time_ns = event.time_ns;
         self.ready.extend(self.undated.drain(..).map(|map| Event { time_ns, ..map }));
         self.ready.push_back(event);
+        None
     }
 
     pub(super) fn pop(&mut self) -> Option<Event> {
@@ -63,11 +69,11 @@ mod tests {
         let map = EventKind::Map { address: 4096, bytes: 4096, offset: 0, protection: 5, file: Names::UNKNOWN };
         let lost = EventKind::Lost { count: 1 };
         let mut earlier = Earlier::default();
-        earlier.push(at(0, map));
+        assert_eq!(earlier.pass(at(0, map)), None);
         assert_eq!(earlier.pop(), None);
-        earlier.push(at(70, lost));
-        earlier.push(at(80, map));
+        assert_eq!(earlier.pass(at(70, lost)), None);
         let popped: Vec<_> = std::iter::from_fn(|| earlier.pop()).map(|event| (event.time_ns, event.kind)).collect();
-        assert_eq!(popped, [(70, map), (70, lost), (80, map)]);
+        assert_eq!(popped, [(70, map), (70, lost)]);
+        assert_eq!(earlier.pass(at(80, map)), Some(at(80, map)), "nothing waits any more");
     }
 }

@@ -31,6 +31,7 @@ use maps::Earlier;
 use records::{ATTR, Advance, FINISHED_ROUND, Record, Records, TRACING_DATA};
 use rustc_hash::FxHashMap;
 use std::io::{Read, Seek};
+use std::sync::Arc;
 use threads::Threads;
 
 /// Stacks have marks among their addresses ("kernel from here"); these are the smallest of them.
@@ -55,6 +56,7 @@ pub struct PerfReader<R> {
 }
 
 /// What waits for its turn.
+#[derive(Clone, Copy)]
 enum Held {
     Event(Event),
     /// A thread has this name from now on.
@@ -133,7 +135,7 @@ impl<R: Read> PerfReader<R> {
     /// Takes the names of kernel functions from `symbols` instead of asking this machine's kernel.
     #[must_use]
     pub fn with_symbols(mut self, symbols: Symbols) -> Self {
-        self.decoder.set_symbols(symbols);
+        self.decoder.set_symbols(Arc::new(symbols));
         self.symbols = SymbolSource::Decided;
         self
     }
@@ -329,7 +331,11 @@ impl<R: Read> Source for PerfReader<R> {
                 return Ok(Some(self.finish_event(event)));
             }
             match self.rounds.pop() {
-                Some(Held::Event(event)) => self.earlier.push(event),
+                Some(Held::Event(event)) => {
+                    if let Some(event) = self.earlier.pass(event) {
+                        return Ok(Some(self.finish_event(event)));
+                    }
+                }
                 Some(Held::Comm(tid, name)) => self.threads.set(tid, name),
                 Some(Held::Fork { child, parent }) => self.threads.set(child, self.threads.name(parent)),
                 None if self.is_at_end && self.rounds.is_empty() => return self.failure.take().map_or(Ok(None), Err),

@@ -126,14 +126,15 @@ impl<R: Read> Records<R> {
         if self.left == Some(0) {
             return Ok(Advance::End);
         }
-        if !self.fill(HEADER_BYTES)? {
+        // Mostly it is there, and to hear of no error takes longer than to see that.
+        if self.unread.len() < HEADER_BYTES && !self.fill(HEADER_BYTES)? {
             return Ok(self.end(HEADER_BYTES));
         }
         let (offset, order) = (self.offset, self.order);
         let Some((kind, size)) = header(&self.buffer[self.unread.clone()], order, offset)? else {
             unreachable!("filled")
         };
-        if !self.fill(size)? {
+        if self.unread.len() < size && !self.fill(size)? {
             return Ok(self.end(size));
         }
         let begin = self.unread.start;
@@ -186,9 +187,6 @@ impl<R: Read> Records<R> {
 
     /// Makes `n` unread bytes available; false if the file ends before.
     fn fill(&mut self, n: usize) -> Result<bool, Error> {
-        if self.unread.len() >= n {
-            return Ok(true);
-        }
         self.buffer.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();
         while self.unread.len() < n {

@@ -59,3 +59,48 @@ fn a_table_goes_with_the_last_mapping_under_it() {
     assert!(!pages.unmap(&mut frames, &(512..520)));
     assert!(pages.unmap(&mut frames, &(600..610)));
 }
+
+#[test]
+fn what_leaves_a_huge_page_splits_it() {
+    let (mut frames, mut pages) = (Frames::default(), Pages::default());
+    pages.map(512..1024, Backing::Private);
+    pages.first_huge(&mut frames, 600);
+    assert_eq!(pages.most(), 1);
+    pages.rename(&mut frames, &(512..612), 4096);
+    assert_eq!((pages.is_huge(700), pages.is_huge(4096), pages.most()), (false, false, 512));
+    pages.unmap(&mut frames, &(4096..4196));
+    assert_eq!(pages.most(), 412);
+}
+
+#[test]
+fn a_huge_page_moves_whole_where_the_new_place_is_aligned_as_the_old_one() {
+    let (mut frames, mut pages) = (Frames::default(), Pages::default());
+    pages.map(512..1024, Backing::Private);
+    pages.first_huge(&mut frames, 600);
+    pages.rename(&mut frames, &(512..1024), 4096);
+    assert_eq!((pages.is_huge(600), pages.is_huge(4100), pages.most()), (false, true, 1));
+    pages.rename(&mut frames, &(4096..4608), 8200);
+    assert_eq!((pages.is_huge(4100), pages.is_huge(8200), pages.most()), (false, false, 512));
+}
+
+#[test]
+fn what_is_moved_to_takes_the_place_of_what_was_there() {
+    let (mut frames, mut parent) = (Frames::default(), Pages::default());
+    parent.first_store(&mut frames, 3);
+    parent.first_store(&mut frames, 70);
+    let mut child = parent.fork(&mut frames);
+    parent.rename(&mut frames, &(0..10), 67);
+    assert!(!child.store(&mut frames, 70), "the parent has given up its reference");
+    assert!(child.store(&mut frames, 3), "and has kept this one");
+    parent.rename(&mut frames, &(66..76), 60);
+    assert_eq!(parent.present(&(0..100)), [64]);
+}
+
+#[test]
+fn shared_memory_is_flushed_table_by_table_however_far_apart_its_pages_are() {
+    const END: u64 = 1 << 35;
+    let (mut frames, mut pages) = (Frames::default(), Pages::default());
+    pages.map(0..END, Backing::Shared);
+    [3, 5, 511, 512, END - 1].into_iter().for_each(|page| pages.first_store(&mut frames, page));
+    assert_eq!(pages.zapped(&(4..END)), [5..512, 512..513, END - 1..END]);
+}

@@ -1,0 +1,137 @@
+//! `record --compare`: the command without and with recording, in turn, by its CPU time.
+//!
+//! Wall time is told beside it: on a machine with idle CPUs recording may cost CPU time that nobody waits for.
+
+use std::cell::Cell;
+use std::thread::sleep;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use tlbkit_host::trial::{Count, Half, Measured, Quantity, Trial, in_turn};
+use tlbkit_host::{PairedRatio, Sample};
+
+use super::light;
+use super::predicted::{self, Basis, Predicted};
+use crate::lab::recording::Recorded;
+use crate::lab::terminal::{Format, progress_bar};
+use crate::lab::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
+
+/// What both halves came to.
+pub(super) struct Compared(Trial);
+
+/// Runs the pairs; the last recording is the one that is kept. The first run without recording predicts.
+pub(super) fn run(
+    pairs: usize,
+    subject: &WatchArguments,
+    format: Format,
+    predicted: &Cell<Option<Predicted>>,
+    record: impl Fn(&Cell<Option<Predicted>>) -> Result<Recorded>,
+) -> Result<(Recorded, Compared)> {
+    let bar = progress_bar(2 * pairs);
+    let mut last = None;
+    let [plain, recorded] = in_turn(pairs, |half| {
+        let count = match half {
+            Half::Without => ended(&run_plain(subject, format)?)?,
+            Half::With => ended(&last.insert(record(predicted)?).run)?,
+        };
+        if predicted.get().is_none() {
+            predicted.set(predicted::tell(&light::rate(&count), Basis::RunBefore));
+        }
+        bar.inc(1);
+        Ok::<_, anyhow::Error>(count)
+    })?;
+    bar.finish_and_clear();
+    Ok((last.context("nothing was recorded")?, Compared(Trial::of_counts(&plain, &recorded))))
+}
+
+fn ended(run: &WatchedRun) -> Result<Count> {
+    run.count.clone().context("--compare: the command did not end, so its CPU time is not known")
+}
+
+fn run_plain(subject: &WatchArguments, format: Format) -> Result<WatchedRun> {
+    let mut watching = Watching::start(subject, format, Stopping::listen()?)?;
+    while !watching.is_over()? {
+        sleep(LOOK_EVERY);
+    }
+    watching.finish()
+}
+
+impl Compared {
+    fn ratio(&self, quantity: Quantity) -> Option<PairedRatio> {
+        self.0.of(quantity).and_then(Measured::ratio)
+    }
+
+    pub(super) fn text(&self) -> String {
+        let of = |quantity: Quantity, name: &str| {
+            let Some(ratio) = self.ratio(quantity) else { return format!("{name}: too short to compare") };
+            let plain = self.0.of(quantity).map(|measured| Sample::of(measured.without.clone()));
+            let plain = plain.map_or(String::new(), |plain| {
+                format!("{:.3} s without, whose noise is {:.1} %", plain.median, 100.0 * plain.spread())
+            });
+            let PairedRatio { ratio: middle, low, high, confidence, pairs } = ratio;
+            let verdict = if ratio.is_difference() { "" } else { ": no difference found" };
+            let interval = format!("{low:.3} to {high:.3}, {:.0} % confidence, {pairs} pairs", 100.0 * confidence);
+            format!("{name} {middle:.3} times ({interval}) the {plain}{verdict}")
+        };
+        format!("{}; {}", of(Quantity::Cpu, "CPU time"), of(Quantity::Wall, "wall time"))
+    }
+
+    /// By CPU time; wall time beside it.
+    pub(super) fn json(&self) -> Value {
+        let of = |quantity: Quantity| {
+            let ratio = self.ratio(quantity);
+            let measured = self.0.of(quantity);
+            json!({
+                "ratio": ratio.map(|ratio| ratio.ratio), "interval": ratio,
+                "is_within_noise": ratio.is_none_or(|ratio| !ratio.is_difference()),
+                "plain_seconds": measured.map(|measured| Sample::of(measured.without.clone())),
+                "recorded_seconds": measured.map(|measured| Sample::of(measured.with.clone())),
+            })
+        };
+        let mut all = of(Quantity::Cpu);
+        all["by"] = Quantity::Cpu.label().into();
+        all["wall"] = of(Quantity::Wall);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compared(plain: [f64; 2], recorded: &[[f64; 2]]) -> Compared {
+        let measured = |quantity, at: usize| Measured {
+            quantity,
+            without: vec![plain[at]; recorded.len()],
+            with: recorded.iter().map(|both| both[at]).collect(),
+        };
+        Compared(Trial { measured: vec![measured(Quantity::Cpu, 0), measured(Quantity::Wall, 1)] })
+    }
+
+    #[test]
+    fn an_overhead_is_of_cpu_time_and_has_an_interval_and_a_verdict() {
+        let clear = compared([1.0, 2.0], &[[1.2, 2.0]; 6]);
+        let same = "97 % confidence, 6 pairs) the";
+        let expected = [
+            format!("CPU time 1.200 times (1.200 to 1.200, {same} 1.000 s without, whose noise is 0.0 %; "),
+            format!("wall time 1.000 times (1.000 to 1.000, {same} 2.000 s without, whose noise is 0.0 %: "),
+            "no difference found".to_owned(),
+        ];
+        assert_eq!(clear.text(), expected.concat());
+        let row = clear.json();
+        assert_eq!((&row["ratio"], &row["is_within_noise"]), (&1.2.into(), &false.into()), "{row}");
+        assert_eq!(row["wall"]["is_within_noise"], true, "{row}");
+        let noisy = compared([1.0, 1.0], &[[1.46, 1.0], [0.9, 1.0], [1.5, 1.0]]).text();
+        assert!(
+            noisy.contains("75 % confidence, 3 pairs) the 1.000 s without, whose noise is 0.0 %: no diff"),
+            "{noisy}"
+        );
+    }
+
+    #[test]
+    fn what_took_no_time_is_not_compared() {
+        let none = compared([0.0, 1.0], &[[0.0, 1.0]; 6]);
+        assert!(none.text().starts_with("CPU time: too short to compare; wall"), "{}", none.text());
+        assert_eq!(none.json()["is_within_noise"], true);
+    }
+}
