@@ -58,7 +58,7 @@ static void mitigate(struct task_struct *next)
 }
 
 #ifdef CONFIG_PERF_EVENTS
-static void set_counter_access(struct mm_struct *mm)
+static __always_inline void set_counter_access(struct mm_struct *mm)
 {
 	bool is_allowed = static_branch_unlikely(&rdpmc_always_available_key) ||
 		(!static_branch_unlikely(&rdpmc_never_available_key) && atomic_read(&mm->context.perf_rdpmc_allowed));

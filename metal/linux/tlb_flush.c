@@ -9,6 +9,7 @@
 #include <linux/smp.h>
 #include <linux/vmstat.h>
 
+#include <asm/text-patching.h>
 #include <asm/tlb.h>
 #include <asm/tlbflush.h>
 
@@ -32,10 +33,19 @@ struct span {
 /* Sizes that are no size of a page, 0 or that of the largest tables, mean everything. */
 static __always_inline struct span span_of(unsigned long start, unsigned long end, unsigned int stride)
 {
-	unsigned long first = start & ~((1UL << stride) - 1);
-	unsigned long pages = (end - first + (1UL << stride) - 1) >> stride;
+	unsigned long first, pages;
 
-	if (end == TLB_FLUSH_ALL || pages >= ALL_PAGES || (stride != 12 && stride != 21 && stride != 30))
+	/* Pages of the smallest size are the common case: its shifts are constants. */
+	if (likely(stride == PAGE_SHIFT)) {
+		first = start & PAGE_MASK;
+		pages = (end - first + PAGE_SIZE - 1) >> PAGE_SHIFT;
+	} else {
+		first = start & ~((1UL << stride) - 1);
+		pages = (end - first + (1UL << stride) - 1) >> stride;
+		if (stride != PMD_SHIFT && stride != PUD_SHIFT)
+			return EVERYTHING;
+	}
+	if (unlikely(end == TLB_FLUSH_ALL || pages >= ALL_PAGES))
 		return EVERYTHING;
 	return (struct span){ .first = first, .pages = max(pages, 1UL), .stride = stride };
 }
@@ -57,6 +67,18 @@ static __always_inline void count(struct mm_struct *mm, struct span span)
 	trace_tlb_flush(TLB_LOCAL_MM_SHOOTDOWN, span.pages == ALL_PAGES ? TLB_FLUSH_ALL : span.pages);
 }
 
+static enum tlbkit_status flush_alone(unsigned int cpu, struct mm_struct *mm, struct span span)
+{
+	enum tlbkit_status status = tlbkit_flush_range_alone(&tlb_machine, cpu, &mm->context.tlb, span.first,
+							     span.pages, span.stride);
+
+	/*
+	 * Whoever patched before is still in the set. Between two other spaces it may, as far as the library sees, be
+	 * on its way to this one; it is not, since text_mutex is held.
+	 */
+	return status == TLBKIT_STATUS_IRQS_OFF && mm == poking_mm ? TLBKIT_STATUS_OK : status;
+}
+
 void flush_tlb_mm_range(struct mm_struct *mm, unsigned long start, unsigned long end, unsigned int stride,
 			bool frees_tables)
 {
@@ -68,8 +90,7 @@ void flush_tlb_mm_range(struct mm_struct *mm, unsigned long start, unsigned long
 		span.stride |= TLBKIT_FLUSH_TABLES_FREED;
 	/* Text patching flushes its own mm with interrupts off: nobody else runs that, so nobody must be told. */
 	if (unlikely(irqs_disabled()))
-		status = tlbkit_flush_range_alone(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages,
-						  span.stride);
+		status = flush_alone(cpu, mm, span);
 	else
 		status = tlbkit_flush_range(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages, span.stride,
 					    TLBKIT_REASON_REMOVE_PTE);

@@ -83,31 +83,6 @@ void tlbkit_k_send_ipi_to_others(u32 cpu)
 	__apic_send_IPI_allbutself(X86_PLATFORM_IPI_VECTOR);
 }
 
-void tlbkit_k_relax(void)
-{
-	cpu_relax();
-}
-
-bool tlbkit_k_irqs_enabled(void)
-{
-	return !raw_irqs_disabled();
-}
-
-u64 tlbkit_k_irqs_save(void)
-{
-	unsigned long flags;
-
-	raw_local_irq_save(flags);
-	return flags;
-}
-
-void tlbkit_k_irqs_restore(u64 saved)
-{
-	unsigned long flags = saved;
-
-	raw_local_irq_restore(flags);
-}
-
 /* ---- The table: what is not called often ---- */
 
 static u32 get_features(u32 cpu)

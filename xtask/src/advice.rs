@@ -1,8 +1,9 @@
 //! `cargo xtask advice`: what `tune` predicts, beside what `try` measures, on eight programs with different allocators.
 //!
-//! The host is calibrated, each program is recorded and tuned, and the best three changes are tried: `tune --try` as
-//! anyone runs it. A row stands for a change that was tried, right or wrong. It is a benchmark and no test: its
-//! figures are the host's, and only a quiet host's mean much. Nothing is fitted: prices come from the calibration.
+//! For each program the host is calibrated, the program recorded and tuned, and the best three changes are tried: `tune
+//! --try` as anyone runs it, by CPU time of interleaved pairs, so that other load adds noise and no bias. A row stands
+//! for a change that was tried, right or wrong. It is a benchmark and no test: its figures are the host's, and only a
+//! quiet host's mean much. Nothing is fitted: prices come from the calibration.
 
 mod programs;
 mod row;
@@ -15,7 +16,7 @@ use std::process::{Command, Stdio};
 
 use crate::setup;
 use programs::{PROGRAMS, Program};
-use row::{Row, rows};
+use row::{Row, Size, rows};
 
 /// Where programs are built and prices are kept, in cargo's folder.
 const FOLDER: &str = "advice";
@@ -30,24 +31,34 @@ pub(crate) fn run(root: &Path, words: &[String]) -> Result<bool> {
     let folder = setup::target_dir(root).join(FOLDER);
     fs::create_dir_all(&folder)?;
     let tlbkit = built(root)?;
-    let machine = calibrated(&tlbkit, &folder)?;
     println!("\n| program | change | predicted, ms | measured, ms | of the program | direction | size |");
     println!("|---|---|---|---|---|---|---|");
-    let (mut right, mut fitting, mut all) = (0, 0, 0);
+    let (mut right, mut all, mut sizes) = (0, 0, Vec::new());
+    let mut cautions = Vec::new();
     for program in chosen {
+        // Prices of the same minutes: on a host with neighbours those of an hour ago are another machine's.
+        let machine = calibrated(&tlbkit, &folder)?;
+        cautions.extend(caution(&machine)?.map(|caution| format!("{}: {caution}", program.name)));
         for row in attempt(&tlbkit, &machine, program, &folder)? {
             match row {
                 Ok(row) => {
                     println!("{}", row.line(program.name));
                     right += u32::from(row.is_direction_right());
-                    fitting += u32::from(row.is_size_right());
+                    sizes.push(row.size());
                     all += 1;
                 }
                 Err(why) => println!("| {} | {why} | | | | | |", program.name),
             }
         }
     }
-    println!("\ndirection right in {right} of {all}, size in {fitting}: within the stated range or 25 % of the middle");
+    for caution in cautions {
+        println!("\nprices for {caution}");
+    }
+    let count = |wanted: Size| sizes.iter().filter(|&&size| size == wanted).count();
+    let (fitting, open, wrong) = (count(Size::Right), count(Size::NotToldApart), count(Size::Wrong));
+    println!("\ndirection right in {right} of {all}");
+    println!("size right in {fitting}: the median in the stated range, or within 25 % of its middle");
+    println!("size not told apart in {open}: the measured interval overlaps the range; wrong in {wrong}");
     Ok(true)
 }
 
@@ -67,15 +78,17 @@ fn built(root: &Path) -> Result<PathBuf> {
 /// The prices of this host, measured now.
 fn calibrated(tlbkit: &Path, folder: &Path) -> Result<PathBuf> {
     let file = folder.join("this-host.toml");
-    println!("measuring the prices of this host");
-    let output = Command::new(tlbkit).args(["--json", "calibrate", "-o"]).arg(&file).output()?;
+    let output = Command::new(tlbkit).args(["--json", "calibrate", "--quick", "-o"]).arg(&file).output()?;
     if !output.status.success() {
         bail!("calibrate: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
-    if let Some(caution) = fs::read_to_string(&file)?.lines().find(|line| line.starts_with("caution")) {
-        println!("{caution}");
-    }
     Ok(file)
+}
+
+/// What the file says against itself.
+fn caution(machine: &Path) -> Result<Option<String>> {
+    let text = fs::read_to_string(machine)?;
+    Ok(text.lines().find_map(|line| line.strip_prefix("caution = ")).map(|words| words.trim_matches('"').to_owned()))
 }
 
 /// The rows of a program, or why there is none.

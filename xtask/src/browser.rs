@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 const PHONE_PX: u32 = 390;
 const DESKTOP_PX: u32 = 1200;
-/// The results whose sections, each with a plot, a whole report has.
-const SECTIONS: &[&str] = &["pcid", "lazy", "batch", "pti", "range"];
+/// A file for each result; a whole report has a section with a plot for each.
+const RESULTS: &str = "sim/experiments";
 const TIME_MAX: Duration = Duration::from_secs(90);
 /// No shot is taller; a browser refuses surfaces far above this.
 const HEIGHT_PX_MAX: u32 = 16_000;
@@ -60,19 +60,21 @@ struct Measured {
     drawn: Vec<String>,
 }
 
-/// The step: makes a report with the command as built and looks at it.
+/// The step: makes a report by the README's first command, whose verdicts must be as recorded, and looks at it.
 pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
-    let browser = match chromium() {
-        Ready::Yes(browser) => browser,
-        Ready::No(how) => return Ok(StepOutcome::Skipped(format!("no chromium; {how}"))),
-    };
     let dir = fresh_dir(root, "report-check")?;
     reproduce(root, &dir)?;
+    let browser = match chromium() {
+        Ready::Yes(browser) => browser,
+        Ready::No(how) => return Ok(StepOutcome::Skipped(format!("every verdict as recorded; no chromium; {how}"))),
+    };
     let report = dir.join("report/index.html");
     let mut faults = Vec::new();
+    let results = results(root)?;
     for width_px in [PHONE_PX, DESKTOP_PX] {
         let measured = measure(&browser, &report, width_px, &dir)?;
-        faults.extend(measured_faults(&measured).into_iter().map(|fault| format!("at {width_px} px {fault}")));
+        faults
+            .extend(measured_faults(&measured, &results).into_iter().map(|fault| format!("at {width_px} px {fault}")));
     }
     print_pdf(&browser, &report, &dir)?;
     fs::remove_dir_all(&dir)?;
@@ -88,14 +90,30 @@ fn reproduce(root: &Path, dir: &Path) -> Result<()> {
     let built = cargo(root, "build --release --quiet --package tlbkit-cli")?;
     ensure!(matches!(built, StepOutcome::Ok(_)), "the command did not build");
     let command = setup::target_dir(root).join("release/tlbkit");
-    let status = Command::new(&command).arg("reproduce").current_dir(dir).stdout(Stdio::null()).status();
-    let status = status.with_context(|| format!("running {}", command.display()))?;
-    ensure!(status.success(), "tlbkit reproduce: {status}");
+    let output = Command::new(&command).arg("reproduce").current_dir(dir).stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("running {}", command.display()))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let changed: Vec<&str> = text.lines().filter(|line| line.to_lowercase().contains("changed")).collect();
+    ensure!(output.status.success(), "tlbkit reproduce: {}\n{}", output.status, changed.join("\n"));
     Ok(())
 }
 
-/// What a reader would object to.
-fn measured_faults(measured: &Measured) -> Vec<String> {
+/// The names of the published results, by their files.
+fn results(root: &Path) -> Result<Vec<String>> {
+    let folder = root.join(RESULTS);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(&folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_stem().filter(|_| path.extension().is_some_and(|end| end == "toml"));
+        names.extend(name.map(|name| name.to_string_lossy().into_owned()));
+    }
+    ensure!(!names.is_empty(), "{}: no experiments", folder.display());
+    names.sort();
+    Ok(names)
+}
+
+/// What a reader would object to in a report of these results.
+fn measured_faults(measured: &Measured, results: &[String]) -> Vec<String> {
     let mut faults = Vec::new();
     if measured.content_width_px > measured.frame_width_px {
         faults.push(format!("the page is {} px wide and scrolls sideways", measured.content_width_px));
@@ -107,7 +125,7 @@ fn measured_faults(measured: &Measured) -> Vec<String> {
         faults.push(format!("{} script or load errors", measured.errors_count));
     }
     let is_drawn = |name: &str| measured.drawn.iter().any(|drawn| drawn == name);
-    let missing = SECTIONS.iter().filter(|name| !is_drawn(name));
+    let missing = results.iter().filter(|name| !is_drawn(name));
     faults.extend(missing.map(|name| format!("no <section id=\"{name}\"> with an inline svg")));
     faults
 }
@@ -229,30 +247,43 @@ fn browse(browser: &Path, dir: &Path, args: &[&str]) -> Result<String> {
 mod tests {
     use super::*;
 
+    fn names() -> Vec<String> {
+        ["batch", "pcid", "pti"].map(str::to_owned).to_vec()
+    }
+
     fn fine() -> Measured {
-        let drawn = SECTIONS.iter().map(|name| (*name).to_owned()).collect();
+        let drawn = names();
         Measured { content_width_px: 390, frame_width_px: 390, height_px: 9000, loads_count: 0, errors_count: 0, drawn }
     }
 
     #[test]
     fn a_fine_report_has_no_faults() {
-        assert!(measured_faults(&fine()).is_empty());
+        assert!(measured_faults(&fine(), &names()).is_empty());
+    }
+
+    #[test]
+    fn every_experiment_is_a_result() -> Result<()> {
+        let results = results(&Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))?;
+        for name in ["pcid", "concurrent", "storm"] {
+            assert!(results.iter().any(|result| result == name), "{results:?}");
+        }
+        Ok(())
     }
 
     #[test]
     fn each_fault_is_told() {
         let mut bad = Measured { content_width_px: 391, loads_count: 2, errors_count: 3, ..fine() };
         bad.drawn.retain(|name| name != "pti");
-        let faults = measured_faults(&bad).join("\n");
+        let faults = measured_faults(&bad, &names()).join("\n");
         for word in ["391 px", "2 other files", "3 script", "\"pti\""] {
             assert!(faults.contains(word), "{faults}");
         }
-        assert_eq!(measured_faults(&bad).len(), 4);
+        assert_eq!(measured_faults(&bad, &names()).len(), 4);
     }
 
     #[test]
     fn the_figures_are_read_back_from_the_dom() -> Result<()> {
-        let dom = "<body data-measured=\"390 390 9000 0 0 pcid lazy batch pti range\"><iframe></iframe></body>";
+        let dom = "<body data-measured=\"390 390 9000 0 0 batch pcid pti\"><iframe></iframe></body>";
         assert_eq!(parse(dom)?, fine());
         assert!(parse("<body><iframe></iframe></body>").is_err());
         Ok(())

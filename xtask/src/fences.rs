@@ -25,7 +25,7 @@ struct TriedChange {
 /// # Errors
 /// If the arguments are wrong, the unchanged source fails, or a changed one does not build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
-    let (is_json, subjects) = read(args)?;
+    let Wanted { is_json, subjects, files } = read(args)?;
     let copy = CratesCopy::new(root)?;
     let mut all = Vec::new();
     for subject in &subjects {
@@ -34,7 +34,8 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
             Verdict::Survived => {}
             other => bail!("the unchanged source of {} fails already: {other}", subject.name),
         }
-        let changes = all_changes(&root.join(subject.sources()))?;
+        let mut changes = all_changes(&root.join(subject.sources()))?;
+        changes.retain(|change| files.is_empty() || files.contains(&change.file));
         for (n, change) in changes.iter().enumerate() {
             eprintln!("fences: {} {}/{} {change}", subject.name, n + 1, changes.len());
             let tried = tried(&copy, subject, change).with_context(|| change.to_string())?;
@@ -50,17 +51,28 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     Ok(all.iter().all(|tried| matches!(tried.verdict, Verdict::Killed(_))))
 }
 
-/// Whether lines of JSON are wanted, and which crates.
-fn read(args: &[String]) -> Result<(bool, Vec<Subject>)> {
-    let (mut is_json, mut subjects) = (false, Vec::new());
+/// What the arguments ask for.
+struct Wanted {
+    is_json: bool,
+    subjects: Vec<Subject>,
+    /// Files whose changes are made, all if none is named.
+    files: Vec<String>,
+}
+
+fn read(args: &[String]) -> Result<Wanted> {
+    let mut wanted = Wanted { is_json: false, subjects: Vec::new(), files: Vec::new() };
     for arg in args {
         match SUBJECTS.iter().find(|subject| subject.name == arg) {
-            Some(subject) => subjects.push(*subject),
-            None if arg == "--json" => is_json = true,
-            None => bail!("`fences` takes `--json` and names of {}, got `{arg}`", names()),
+            Some(subject) => wanted.subjects.push(*subject),
+            None if arg == "--json" => wanted.is_json = true,
+            None if arg.ends_with(".rs") => wanted.files.push(arg.clone()),
+            None => bail!("`fences` takes `--json`, files as `ask.rs`, and names of {}, got `{arg}`", names()),
         }
     }
-    Ok((is_json, if subjects.is_empty() { SUBJECTS.to_vec() } else { subjects }))
+    if wanted.subjects.is_empty() {
+        wanted.subjects = SUBJECTS.to_vec();
+    }
+    Ok(wanted)
 }
 
 fn names() -> String {
@@ -164,13 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_is_chosen_by_its_name() -> Result<()> {
+    fn a_crate_and_a_file_are_chosen_by_their_names() -> Result<()> {
         let chosen = |args: &[&str]| -> Result<Vec<&str>> {
             let args: Vec<String> = args.iter().map(ToString::to_string).collect();
-            Ok(read(&args)?.1.iter().map(|subject| subject.name).collect())
+            Ok(read(&args)?.subjects.iter().map(|subject| subject.name).collect())
         };
         assert_eq!(chosen(&["tlbkit-pmap", "--json"])?, ["tlbkit-pmap"]);
         assert_eq!(chosen(&[])?, ["tlbkit", "tlbkit-pmap", "tlbkit-c"]);
+        assert_eq!(read(&["ask.rs".to_owned()])?.files, ["ask.rs"]);
         Ok(())
     }
 }

@@ -3,9 +3,11 @@
 
 use anyhow::{Context, Result};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::outcome::{StepOutcome, cargo, cargo_command, run};
+use crate::c_library::tool;
+use crate::outcome::{StepOutcome, cargo};
 use crate::setup::{self, Ready};
 
 /// The folders of `lib/`; all else says `publish = false`.
@@ -15,6 +17,8 @@ pub(crate) const LIBRARIES: &[&str] = &["tlbkit", "tlbkit-arch", "tlbkit-pmap", 
 const WITHOUT_STD: &[&str] =
     &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "sim/tlbkit-workloads", "lib/tlbkit-x86"];
 const BARE_TARGET: &str = "x86_64-unknown-none";
+/// All crates of the workspace have one version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// In a folder of its own: another compiler's results would be thrown away each time.
 const OLDEST_TARGET_DIR: &str = "target/oldest";
 
@@ -68,10 +72,51 @@ fn promised(manifest: &str) -> Option<&str> {
 }
 
 /// The step `packages`: each library is packed, and built from its package alone. What is packed is the working tree,
-/// committed or not. Nothing is sent anywhere.
+/// committed or not; no registry is asked, and nothing is sent anywhere.
+///
+/// Cargo's own check of packages that need each other fails where something stands in for crates.io, as a mirror or a
+/// folder does. So the packages are unpacked here, and a crate that uses all of them is checked.
 pub(crate) fn check_packages(root: &Path) -> Result<StepOutcome> {
-    let line = format!("package --quiet --allow-dirty --offline {}", packages(LIBRARIES.iter().copied()));
-    Ok(run(&mut cargo_command(root, &line))?.noting(format!("{} crates packed and built", LIBRARIES.len())))
+    let names = packages(LIBRARIES.iter().copied());
+    let packed =
+        cargo(root, &format!("package --quiet --allow-dirty --offline --no-verify --exclude-lockfile {names}"))?;
+    if matches!(packed, StepOutcome::Failed(_)) {
+        return Ok(packed);
+    }
+    let user = unpack(root)?;
+    let line =
+        format!("check --quiet --offline --target-dir target/unpacked/target --manifest-path {}", user.display());
+    Ok(cargo(root, &line)?.noting(format!("{} crates packed and built", LIBRARIES.len())))
+}
+
+/// Unpacks the packages side by side, and returns the manifest of a crate that uses them all and nothing of the tree.
+fn unpack(root: &Path) -> Result<PathBuf> {
+    let folder = root.join("target/unpacked");
+    let user = folder.join("user");
+    fs::create_dir_all(user.join("src")).with_context(|| format!("making {}", user.display()))?;
+    for name in LIBRARIES {
+        let package = format!("{name}-{VERSION}");
+        let file = setup::target_dir(root).join(format!("package/{package}.crate"));
+        if folder.join(&package).exists() {
+            fs::remove_dir_all(folder.join(&package))?;
+        }
+        tool(Command::new("tar").args(["-x", "-z", "-f"]).arg(&file), &folder)?;
+    }
+    // The versions of other crates are those of the tree: no registry is asked for newer ones.
+    fs::copy(root.join("Cargo.lock"), user.join("Cargo.lock")).context("copying Cargo.lock")?;
+    fs::write(user.join("src/lib.rs"), "")?;
+    let manifest = user.join("Cargo.toml");
+    fs::write(&manifest, manifest_of_user()).with_context(|| format!("writing {}", manifest.display()))?;
+    Ok(manifest)
+}
+
+/// Each library is a dependency by its version, and that version is the unpacked one.
+fn manifest_of_user() -> String {
+    let head = "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n";
+    let lines = |line: fn(&str) -> String| LIBRARIES.iter().map(|name| line(name)).collect::<String>();
+    let needed = lines(|name| format!("{name} = \"{VERSION}\"\n"));
+    let unpacked = lines(|name| format!("{name} = {{ path = \"../{name}-{VERSION}\" }}\n"));
+    format!("{head}\n[dependencies]\n{needed}\n[patch.crates-io]\n{unpacked}")
 }
 
 /// The arguments with which cargo takes these packages.

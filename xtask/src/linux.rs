@@ -4,11 +4,13 @@ mod bochs;
 mod boot;
 mod build;
 mod compare;
+mod executed;
 mod faults;
 mod functions;
 mod guest;
 mod judge;
 mod judges;
+mod load;
 mod sizes;
 mod source;
 mod symbols;
@@ -50,7 +52,7 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
         Part::Judge(wanted, cpus) => judge::run(root, wanted, cpus, form)?,
         Part::JudgeAlone(wanted, cpus) => judge::run_alone(root, wanted, cpus)?,
         Part::Functions(work) => functions::run(root, &guest, work, form)?,
-        Part::Load(minutes) => judge::load(root, minutes)?,
+        Part::Load(minutes) => load::run(root, minutes)?,
         Part::Bochs => bochs::run(root, &guest)?,
         Part::Compare => compare::run(root, &guest, form)?,
         Part::All => check(root, &guest, "check", SECONDS)? & compare::run(root, &guest, form)?,
@@ -76,7 +78,7 @@ enum Part<'a> {
     Load(u64),
     Bochs,
     Compare,
-    /// The row, as `name/pages/threads`.
+    /// A part of the names of the rows, `name/pages/threads`; all of them if empty.
     Functions(&'a str),
 }
 
@@ -109,7 +111,7 @@ impl<'a> Part<'a> {
             ["load", text] => Self::Load(minutes(text)?),
             ["bochs"] => Self::Bochs,
             ["compare"] => Self::Compare,
-            ["functions"] => Self::Functions(functions::WORK),
+            ["functions"] => Self::Functions(""),
             ["functions", work] => Self::Functions(work),
             _ => {
                 bail!("`linux {}`: must be {PARTS}", words.join(" "));

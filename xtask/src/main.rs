@@ -12,6 +12,7 @@ mod linux;
 mod mutants;
 mod object;
 mod outcome;
+mod packages;
 mod qemu;
 mod setup;
 mod steps;
@@ -37,8 +38,9 @@ cargo xtask c-library                the header, the archive for kernels and a p
 cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
                                      check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs,
                                      compare, functions [WORK]; without a part check and compare
-cargo xtask fences [--json] [CRATE]  each fence and ordering of the protocol, the page tables and the C door weakened in
-                                     turn: loom must notice
+cargo xtask fences [--json] [CRATE] [FILE]
+                                     each fence and ordering of the protocol, the page tables and the C door, or of a
+                                     file, weakened in turn: loom must notice
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
                                      name: once; --clean: that alone)
@@ -48,6 +50,8 @@ cargo xtask survivors [CRATE...] [--file NAME] [--sample N | --shard K/N]
                                      it is no bug
 cargo xtask coverage                 lines of the protocol and the page tables that the checker's programs reach; each
                                      other stands in verify/coverage.toml with a test or a reason
+cargo xtask book                     README and docs/ as a site, by mdBook, into target/book/book
+cargo xtask deb                      the command, its manual pages and completions as a package, by cargo-deb
 cargo xtask report-png               report/index.html as a phone and as a desktop show it, into target/
 cargo xtask help                     this text";
 
@@ -87,6 +91,8 @@ fn dispatch(args: &[String]) -> Result<bool> {
         "mutants" => mutants::run(&root, more),
         "survivors" => survivors::run(&root, more),
         "coverage" => coverage::run(&root),
+        "book" => packages::book(&root),
+        "deb" => packages::deb(&root),
         "report-png" => browser::report_png(&root),
         "help" | "--help" | "-h" => {
             println!("{HELP}");

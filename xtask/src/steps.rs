@@ -58,6 +58,13 @@ fn docs_step(root: &Path) -> Result<StepOutcome> {
     run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
+/// A step that has run.
+struct Row {
+    name: &'static str,
+    outcome: StepOutcome,
+    time_s: f64,
+}
+
 /// Runs every step, or those whose name holds one of `wanted`, and returns whether none failed.
 pub(crate) fn test(root: &Path, wanted: &[String]) -> Result<bool> {
     let mut rows = Vec::new();
@@ -65,10 +72,13 @@ pub(crate) fn test(root: &Path, wanted: &[String]) -> Result<bool> {
         println!("== {}", step.name);
         let start = Instant::now();
         let outcome = (step.run)(root).unwrap_or_else(|error| StepOutcome::Failed(format!("{error:#}")));
-        rows.push((step.name, outcome, start.elapsed().as_secs_f64()));
+        let row = Row { name: step.name, outcome, time_s: start.elapsed().as_secs_f64() };
+        // At once too: a run that is ended from outside has told how far it came.
+        println!("{}", line(&row));
+        rows.push(row);
     }
     println!("\n{}", table(&rows));
-    Ok(!rows.iter().any(|(_, outcome, _)| matches!(outcome, StepOutcome::Failed(_))))
+    Ok(!rows.iter().any(|row| matches!(row.outcome, StepOutcome::Failed(_))))
 }
 
 fn chosen(wanted: &[String]) -> Result<Vec<&'static TestStep>> {
@@ -80,17 +90,20 @@ fn chosen(wanted: &[String]) -> Result<Vec<&'static TestStep>> {
     Ok(STEPS.iter().filter(is_wanted).collect())
 }
 
-/// One line a step: name, outcome, seconds, and what there is to say.
-fn table(rows: &[(&str, StepOutcome, f64)]) -> String {
-    let lines = rows.iter().map(|(name, outcome, time_s)| {
-        let (word, note) = match outcome {
-            StepOutcome::Ok(note) => ("ok", note.clone()),
-            StepOutcome::Skipped(note) => ("skipped", format!("skipped: {note}")),
-            StepOutcome::Failed(note) => ("FAILED", note.clone()),
-        };
-        format!("{name:<18} {word:<8} {time_s:>7.1} s  {note}").trim_end().to_owned()
-    });
-    lines.collect::<Vec<_>>().join("\n")
+/// One line a step.
+fn table(rows: &[Row]) -> String {
+    rows.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Name, outcome, seconds, and what there is to say.
+fn line(row: &Row) -> String {
+    let Row { name, outcome, time_s } = row;
+    let (word, note) = match outcome {
+        StepOutcome::Ok(note) => ("ok", note.clone()),
+        StepOutcome::Skipped(note) => ("skipped", format!("skipped: {note}")),
+        StepOutcome::Failed(note) => ("FAILED", note.clone()),
+    };
+    format!("{name:<18} {word:<8} {time_s:>7.1} s  {note}").trim_end().to_owned()
 }
 
 /// `cargo bench` of the protocol; instruction counts want valgrind.
@@ -121,9 +134,9 @@ mod tests {
     #[test]
     fn the_table_tells_each_outcome_and_its_reason() {
         let rows = [
-            ("a", StepOutcome::Ok(String::new()), 1.25),
-            ("b", StepOutcome::Skipped("no chromium".to_owned()), 0.0),
-            ("c", StepOutcome::Failed("exit status: 1".to_owned()), 10.0),
+            Row { name: "a", outcome: StepOutcome::Ok(String::new()), time_s: 1.25 },
+            Row { name: "b", outcome: StepOutcome::Skipped("no chromium".to_owned()), time_s: 0.0 },
+            Row { name: "c", outcome: StepOutcome::Failed("exit status: 1".to_owned()), time_s: 10.0 },
         ];
         let lines = table(&rows);
         let lines: Vec<&str> = lines.lines().collect();

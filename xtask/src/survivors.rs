@@ -13,6 +13,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+/// What a changed test may take of address space. A change can make a loop collect for ever: without a limit it takes
+/// all of the machine's memory before its time is over.
+const MEMORY_MAX_KIB: u64 = 8 << 20;
+
 /// What became of the changes to one crate.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Tally {
@@ -91,8 +95,9 @@ fn chosen<'e>(excuses: &'e Excuses, args: &'e [String]) -> Result<(Vec<&'e Judge
 
 /// cargo-mutants over the changes to one crate, of which a shard may be taken.
 fn cargo_mutants(workshop: &Workshop, judge: &Judge, excuses: &Excuses, files: &[&str]) -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.args(["mutants", "--package", &judge.name]);
+    let mut cargo = Command::new("sh");
+    cargo.args(["-c", "ulimit -v \"$0\" && exec cargo mutants \"$@\"", &MEMORY_MAX_KIB.to_string()]);
+    cargo.args(["--package", &judge.name]);
     excuses.classes.iter().for_each(|class| {
         cargo.args(["--exclude-re", &class.pattern]);
     });

@@ -32,8 +32,9 @@ const fn arenas(
     name: &'static str,
     preload: Option<(&'static str, &'static str)>,
     environment: &'static [(&'static str, &'static str)],
+    blocks: &'static str,
 ) -> Program {
-    Program { name, preload, environment, kind: Kind::Arenas("20000") }
+    Program { name, preload, environment, kind: Kind::Arenas(blocks) }
 }
 
 const fn plain(name: &'static str, kind: Kind) -> Program {
@@ -41,15 +42,21 @@ const fn plain(name: &'static str, kind: Kind) -> Program {
 }
 
 /// All of them. jemalloc gives memory back at once here, as those set it who count their memory: by default it waits
-/// for ten seconds, longer than this program runs.
+/// for ten seconds, longer than this program runs. Each takes half a second to two of CPU time: shorter ones are noise.
 pub(super) const PROGRAMS: &[Program] = &[
-    arenas("glibc arenas", None, &[]),
+    arenas("glibc arenas", None, &[], "20000"),
     arenas(
         "jemalloc",
         Some(("/usr/lib/x86_64-linux-gnu/libjemalloc.so.2", "libjemalloc2")),
         &[("MALLOC_CONF", "dirty_decay_ms:0")],
+        "10000",
     ),
-    arenas("tcmalloc", Some(("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")), &[]),
+    arenas(
+        "tcmalloc",
+        Some(("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")),
+        &[],
+        "100000",
+    ),
     plain("Go", Kind::Go),
     plain("JVM", Kind::Java),
     plain("redis", Kind::Redis),
@@ -172,7 +179,7 @@ fn compile(folder: &Path) -> Result<Words> {
     if let Ready::No(how) = setup::program(&["gcc"], "gcc libc6-dev") {
         return Ok(Err(how));
     }
-    let functions = (0..400).map(|n| format!("int f{n}(int x) {{ return x < {n} ? f{n}(x + 1) : x * {n}; }}\n"));
+    let functions = (0..150).map(|n| format!("int f{n}(int x) {{ return x < {n} ? f{n}(x + 1) : x * {n}; }}\n"));
     let source = written(folder, "many.c", &functions.collect::<String>())?;
     script(folder, "compile.sh", COMPILE, Some(source)).map(Ok)
 }

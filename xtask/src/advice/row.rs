@@ -20,6 +20,28 @@ pub(super) struct Row {
     without_ms: f64,
 }
 
+/// Whether a size is as it was said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Size {
+    /// The measured median is in the stated range, or near its middle value.
+    Right,
+    /// It is not, but the measured interval and the stated range overlap: the noise is too large to say that it is
+    /// wrong, and nothing says that it is right.
+    NotToldApart,
+    /// The two have nothing in common.
+    Wrong,
+}
+
+impl Size {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Right => "right",
+            Self::NotToldApart => "not told apart",
+            Self::Wrong => "**wrong**",
+        }
+    }
+}
+
 /// Gains below this part of a run are none.
 const NOTHING: f64 = 0.02;
 /// A middle value as near as this, as a part, is right whatever its range.
@@ -35,11 +57,17 @@ impl Row {
         of(self.predicted.value) == measured
     }
 
-    /// Whether what was measured lies in the stated range, or near its middle value.
-    pub(super) fn is_size_right(&self) -> bool {
+    /// How the measured median, and its interval, lie to the stated range and its middle value.
+    pub(super) fn size(&self) -> Size {
         let Range { low, value, high } = self.predicted;
-        let measured = self.measured.value;
-        (low..=high).contains(&measured) || (measured - value).abs() <= NEAR * measured.abs()
+        let measured = self.measured;
+        if (low..=high).contains(&measured.value) || (measured.value - value).abs() <= NEAR * measured.value.abs() {
+            Size::Right
+        } else if measured.low <= high && low <= measured.high {
+            Size::NotToldApart
+        } else {
+            Size::Wrong
+        }
     }
 
     pub(super) fn line(&self, program: &str) -> String {
@@ -47,7 +75,7 @@ impl Row {
         let (predicted, measured) = (range(&self.predicted), range(&self.measured));
         let share = 100.0 * self.measured.value / self.without_ms.max(1e-3);
         let word = |is_right| if is_right { "right" } else { "**wrong**" };
-        let (direction, size) = (word(self.is_direction_right()), word(self.is_size_right()));
+        let (direction, size) = (word(self.is_direction_right()), self.size().word());
         let all = format!("{share:.0} % of {:.0} ms", self.without_ms);
         format!("| {program} | `{}` | {predicted} | {measured} | {all} | {direction} | {size} |", self.change)
     }
@@ -98,11 +126,19 @@ mod tests {
 
     #[test]
     fn a_size_is_right_in_its_range_or_near_its_middle() {
-        let is_right = |predicted, measured| row(predicted, measured).is_size_right();
-        assert!(is_right([5.0, 50.0, 60.0], [5.0, 6.0, 7.0]));
-        assert!(is_right([49.0, 50.0, 51.0], [55.0, 60.0, 66.0]));
-        assert!(!is_right([49.0, 50.0, 51.0], [75.0, 80.0, 85.0]));
-        assert!(!is_right([0.0, 1.0, 2.0], [-1.0, -0.1, 0.0]));
+        let size = |predicted, measured| row(predicted, measured).size();
+        assert_eq!(size([5.0, 50.0, 60.0], [5.0, 6.0, 7.0]), Size::Right);
+        assert_eq!(size([49.0, 50.0, 51.0], [55.0, 60.0, 66.0]), Size::Right);
+        assert_eq!(size([49.0, 50.0, 51.0], [75.0, 80.0, 85.0]), Size::Wrong);
+        assert_eq!(size([0.0, 0.0, 0.0], [-2.0, -1.0, -0.5]), Size::Wrong, "a loss that no noise hides");
+    }
+
+    #[test]
+    fn a_size_that_noise_hides_is_neither_right_nor_wrong() {
+        let size = |predicted, measured| row(predicted, measured).size();
+        assert_eq!(size([0.0, 0.0, 0.0], [-98.0, 89.0, 158.0]), Size::NotToldApart);
+        assert_eq!(size([0.0, 1.0, 2.0], [-1.0, -0.1, 0.0]), Size::NotToldApart);
+        assert_eq!(size([0.0, 1.0, 2.0], [2.1, 5.0, 9.0]), Size::Wrong);
     }
 
     #[test]

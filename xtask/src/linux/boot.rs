@@ -1,9 +1,10 @@
 //! One boot of a Linux, and what its guest said.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde_json::Value;
-use std::path::Path;
-use std::time::Duration;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 use tlbkit_boot::{LIMIT, Machine};
 
 use super::guest::Guest;
@@ -16,8 +17,14 @@ pub(super) const CLOCK_SHIFT: u32 = 2;
 
 /// Counting does not depend on the host's load, so it may take as long as that makes it.
 const COUNTED_LIMIT: Duration = Duration::from_secs(1800);
-/// One instruction at a time, and a line for many of them.
+/// A line for many of the blocks that are executed.
 const LOGGED_LIMIT: Duration = Duration::from_secs(7200);
+
+/// Linux counts ticks of the old timer within a few milliseconds of its boot, and panics so when they are too few: a
+/// busy host delays them, for the emulator's timers have a thread of their own. There is one CPU then and no program.
+const STARVED: &str = "IO-APIC + timer doesn't work";
+/// Boots until a panic of that kind counts.
+const ATTEMPTS: u32 = 4;
 
 /// One boot.
 #[derive(Clone, Debug)]
@@ -80,15 +87,31 @@ impl Boot {
         Self { cpus, words: command_line(words, verb), accelerator, limit: COUNTED_LIMIT }
     }
 
-    /// The same, one instruction at a time, and the address of each in one of `ranges` written into `log`.
+    /// The same, and each block of instructions that begins in one of `ranges` written into `log`: its listing when it
+    /// is translated, and its address whenever it is executed.
     pub(super) fn logged(mut self, log: &Path, ranges: &str) -> Self {
         let log = log.display().to_string();
-        self.accelerator.extend(owned(&["-singlestep", "-d", "exec,nochain", "-D", &log, "-dfilter", ranges]));
+        self.accelerator.extend(owned(&["-d", "exec,in_asm,nochain", "-D", &log, "-dfilter", ranges]));
         self.limit = LOGGED_LIMIT;
         self
     }
 
+    /// Boots, and keeps the console if that did not end well.
     pub(super) fn run(&self, kernel: &Path, guest: &Guest) -> Result<Ended> {
+        until_not_starved(|| {
+            let ended = self.run_once(kernel, guest)?;
+            if !ended.is_well() {
+                let folder = guest.image.with_file_name("consoles");
+                eprintln!(
+                    "linux: a boot did not end well; all that it wrote: {}",
+                    self.keep(&ended, &folder)?.display()
+                );
+            }
+            Ok(ended)
+        })
+    }
+
+    fn run_once(&self, kernel: &Path, guest: &Guest) -> Result<Ended> {
         let image = guest.image.display().to_string();
         let mut accelerator: Vec<&str> = self.accelerator.iter().map(String::as_str).collect();
         accelerator.extend(["-initrd", &image]);
@@ -96,6 +119,32 @@ impl Boot {
         let ended = Machine { kernel, command_line, cpus, accelerator: &accelerator }.boot_within(self.limit)?;
         Ok(Ended { code: ended.code, text: ended.text, seconds: ended.seconds })
     }
+
+    /// Keeps the whole console of a boot: what went wrong may not go wrong again.
+    fn keep(&self, ended: &Ended, folder: &Path) -> Result<PathBuf> {
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+        let time_s = SystemTime::UNIX_EPOCH.elapsed()?.as_secs();
+        // Two may end within one second.
+        let names = (0..).map(|number| folder.join(format!("{time_s}-{number}.txt")));
+        let file = names.into_iter().find(|file| !file.exists()).context("no name is free")?;
+        let (cpus, words, code) = (self.cpus, &self.words, ended.code);
+        let code = code.map_or("none, it was out of time".to_owned(), |code| code.to_string());
+        let head = format!("{cpus} CPUs, {words}\nexit code {code} after {:.0} s\n\n", ended.seconds);
+        fs::write(&file, head + &ended.text).with_context(|| format!("writing {}", file.display()))?;
+        Ok(file)
+    }
+}
+
+/// A boot that the host did not let come to its programs says nothing of the kernel, and is made again.
+fn until_not_starved(mut boot: impl FnMut() -> Result<Ended>) -> Result<Ended> {
+    for _ in 1..ATTEMPTS {
+        let ended = boot()?;
+        if !ended.text.contains(STARVED) {
+            return Ok(ended);
+        }
+        eprintln!("linux: the host did not run the emulator's timers in time (\"{STARVED}\"): once more");
+    }
+    boot()
 }
 
 fn owned(words: &[&str]) -> Vec<String> {
@@ -118,6 +167,39 @@ mod tests {
         assert_eq!(ended.lines("row").len(), 1);
         assert_eq!(ended.lines("row")[0]["ticks"], 8);
         assert!(ended.is_well() && !Ended { code: Some(35), ..ended }.is_well());
+    }
+
+    #[test]
+    fn the_console_of_a_boot_that_failed_is_kept_whole() -> Result<()> {
+        let folder = crate::setup::target_dir(&crate::setup::root()?).join("linux-consoles-of-a-test");
+        let text: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let ended = Ended { code: Some(0), text, seconds: 13.0 };
+        let boot = Boot::at_once(4, "pti=off", "check 8");
+        let (first, second) = (boot.keep(&ended, &folder)?, boot.keep(&ended, &folder)?);
+        assert_ne!(first, second, "the second does not take the place of the first");
+        let kept = fs::read_to_string(&first)?;
+        fs::remove_dir_all(&folder)?;
+        assert!(kept.contains("pti=off -- check 8\nexit code 0 after 13 s\n\nline 0\n"), "{kept}");
+        assert!(kept.ends_with("line 99\n"), "{kept}");
+        Ok(())
+    }
+
+    #[test]
+    fn a_boot_without_timers_is_made_again_and_not_for_ever() -> Result<()> {
+        let ended = |text: &str| Ended { code: Some(0), text: text.to_owned(), seconds: 1.0 };
+        let panic = "Kernel panic - not syncing: IO-APIC + timer doesn't work!  Boot with apic=debug";
+        let boots = |texts: &[&str]| -> Result<(u32, String)> {
+            let mut count = 0;
+            let last = until_not_starved(|| {
+                count += 1;
+                Ok(ended(texts[(count as usize - 1).min(texts.len() - 1)]))
+            })?;
+            Ok((count, last.text))
+        };
+        assert_eq!(boots(&["Kernel panic - not syncing: tlbkit"])?.0, 1, "any other panic counts at once");
+        assert_eq!(boots(&[panic, panic, "well"])?, (3, "well".to_owned()));
+        assert_eq!(boots(&[panic])?, (ATTEMPTS, panic.to_owned()));
+        Ok(())
     }
 
     #[test]

@@ -60,10 +60,13 @@ pub(super) fn kernel(root: &Path, kernel: Kernel) -> Result<PathBuf> {
     compile(&tree, &folder)
 }
 
-/// The library as one relocatable file that a kernel's own build links like an object of its own: without checks, and
-/// with the kernel's functions found by name. The instructions are the kernel's own, since isolation has more to do.
+/// How the library is built: without checks, and with the kernel's functions found by name, but for the interrupt flag.
+/// The instructions are the kernel's own, since isolation has more to do. Optimized as all of Linux is (`-O2`).
+const FORM: [&str; 5] = ["--no-default-features", "--features", "flags", "--config", "profile.kernel.opt-level=2"];
+
+/// The library as one relocatable file that a kernel's own build links like an object of its own.
 pub(super) fn object(root: &Path) -> Result<PathBuf> {
-    let archive = c_library::build(root, "linux/archive", &["--no-default-features", "--features", "linked"])?;
+    let archive = c_library::build(root, "linux/archive", &FORM)?;
     let folder = setup::target_dir(root).join("linux/object");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let file = folder.join("tlbkit.o");

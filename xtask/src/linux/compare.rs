@@ -22,9 +22,9 @@ pub(super) enum Form {
 
 /// One row of one kernel.
 #[derive(Clone, PartialEq, Debug)]
-struct Row {
-    work: String,
-    operations: u64,
+pub(super) struct Row {
+    pub(super) work: String,
+    pub(super) operations: u64,
     instructions: u64,
     /// Of one operation: half of them took no more. A tick of the timer that falls into one does not count.
     median: u64,
@@ -32,7 +32,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(line: &Value) -> Result<Self> {
+    pub(super) fn of(line: &Value) -> Result<Self> {
         let number = |key: &str| line[key].as_u64().with_context(|| format!("a row without `{key}`: {line}"));
         let (pages, threads) = (number("pages")?, number("threads")?);
         let name = line["work"].as_str().context("a row without a name")?;

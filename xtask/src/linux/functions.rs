@@ -1,26 +1,27 @@
-//! Which functions of the TLB code take the instructions of one row, on both kernels. The emulator executes one
-//! instruction at a time and writes down the address of each that lies in these functions; what it wrote between two
-//! looks at /proc/interrupts, with which the guest begins and ends its measured work, is counted.
+//! What the TLB code itself takes of each row, on both kernels. The emulator lists each block of instructions of these
+//! functions when it translates it, and says whenever it executes one; what it says between two looks at
+//! /proc/interrupts, with which the guest begins and ends its measured work, is counted. All of it goes through a pipe.
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
+use std::io::BufReader;
 use std::path::Path;
+use std::process::Command;
+use std::thread;
 
-use super::boot::Boot;
+use super::boot::{Boot, Ended};
 use super::build::{self, Kernel};
-use super::compare::Form;
+use super::compare::{Form, Row};
+use super::executed::{Reader, Stretch};
 use super::guest::Guest;
 use super::sizes::OBJECTS;
 use super::symbols::{self, Symbol};
+use crate::c_library::tool;
 use crate::setup;
 
 /// CPUs of the machine that is counted, as for the rows.
 const CPUS: u32 = 4;
-/// What is counted if nobody says which row.
-pub(super) const WORK: &str = "copy-on-write/8/2";
 /// The guest's look at /proc/interrupts passes here once.
 const MARK: &str = "arch_show_interrupts";
 /// Where functions run on other CPUs, of which Linux's own TLB code is the most frequent user.
@@ -29,28 +30,53 @@ const CALLS: &str = "kernel/smp.o";
 const NAMES: [&str; 6] =
     ["sysvec_call_function", "sysvec_x86_platform_ipi", "send_IPI", "send_call_func", "llist_", "flush_tlb"];
 
-/// Instructions by function, in all operations of the row.
+/// Instructions of one function in one operation.
+#[derive(Clone, PartialEq, Debug)]
+struct Part {
+    function: String,
+    /// It belongs to the TLB code; if not, it tells other CPUs or is told.
+    is_own: bool,
+    instructions: f64,
+}
+
+/// One row of one kernel.
 #[derive(Debug)]
 struct Counted {
-    by_function: BTreeMap<String, u64>,
-    operations: u64,
+    work: String,
+    parts: Vec<Part>,
 }
 
 impl Counted {
-    fn each(&self, name: &str) -> f64 {
-        self.by_function.get(name).copied().unwrap_or(0) as f64 / self.operations as f64
+    fn each(&self, function: &str) -> f64 {
+        self.parts.iter().find(|part| part.function == function).map_or(0.0, |part| part.instructions)
     }
 
-    fn sum(&self) -> f64 {
-        self.by_function.values().sum::<u64>() as f64 / self.operations as f64
+    fn own(&self) -> f64 {
+        self.parts.iter().filter(|part| part.is_own).map(|part| part.instructions).sum()
+    }
+
+    fn all(&self) -> f64 {
+        self.parts.iter().map(|part| part.instructions).sum()
     }
 }
 
-/// Prints the table of one row, `name/pages/threads`.
+/// Prints the rows whose name has `work` in it, `name/pages/threads`, and the functions if that is one row.
 pub(super) fn run(root: &Path, guest: &Guest, work: &str, form: Form) -> Result<bool> {
     let stock = count(root, guest, Kernel::Stock, work)?;
     let ours = count(root, guest, Kernel::Tlbkit, work)?;
-    let mut names: Vec<&String> = stock.by_function.keys().chain(ours.by_function.keys()).collect();
+    if stock.len() != ours.len() {
+        bail!("`linux functions {work}`: {} rows of stock Linux and {} of ours", stock.len(), ours.len());
+    }
+    match (stock.as_slice(), ours.as_slice()) {
+        ([stock], [ours]) => tell_functions(form, stock, ours),
+        (stock, ours) => tell_rows(form, stock, ours),
+    }
+    Ok(true)
+}
+
+fn tell_functions(form: Form, stock: &Counted, ours: &Counted) {
+    let work = &stock.work;
+    let mut names: Vec<&String> = stock.parts.iter().chain(&ours.parts).map(|part| &part.function).collect();
     names.sort_unstable();
     names.dedup();
     names.sort_by(|one, other| (stock.each(other) + ours.each(other)).total_cmp(&(stock.each(one) + ours.each(one))));
@@ -58,37 +84,101 @@ pub(super) fn run(root: &Path, guest: &Guest, work: &str, form: Form) -> Result<
         println!("| function, instructions in each operation of {work} | stock | tlbkit |");
         println!("|---|---|---|");
     }
-    for name in names {
-        print(form, work, name, stock.each(name), ours.each(name));
-    }
-    print(form, work, "sum", stock.sum(), ours.sum());
-    Ok(true)
-}
-
-fn print(form: Form, work: &str, name: &str, stock: f64, ours: f64) {
-    match form {
-        Form::Table => println!("| `{name}` | {stock:.1} | {ours:.1} |"),
-        Form::Json => println!("{}", json!({"work": work, "function": name, "stock": stock, "tlbkit": ours})),
+    let sums = [("TLB code", stock.own(), ours.own()), ("with what tells others", stock.all(), ours.all())];
+    let functions = names.into_iter().map(|name| (name.as_str(), stock.each(name), ours.each(name)));
+    for (name, stock, ours) in functions.chain(sums) {
+        match form {
+            Form::Table => println!("| `{name}` | {stock:.1} | {ours:.1} |"),
+            Form::Json => println!("{}", json!({"work": work, "function": name, "stock": stock, "tlbkit": ours})),
+        }
     }
 }
 
-fn count(root: &Path, guest: &Guest, kernel: Kernel, work: &str) -> Result<Counted> {
+fn tell_rows(form: Form, stock: &[Counted], ours: &[Counted]) {
+    if form == Form::Table {
+        println!("| work, {CPUS} CPUs | TLB code: stock | tlbkit | | with what tells others: stock | tlbkit | |");
+        println!("|---|---|---|---|---|---|---|");
+    }
+    let rows = stock.iter().zip(ours);
+    let rows = rows.map(|(stock, ours)| (stock.work.as_str(), [stock.own(), ours.own(), stock.all(), ours.all()]));
+    let rows: Vec<(&str, [f64; 4])> = rows.collect();
+    let sum = |column: usize| rows.iter().map(|(_, of)| of[column]).sum::<f64>();
+    let sums = ("sum", [0, 1, 2, 3].map(sum));
+    for (work, [own, our_own, all, our_all]) in rows.iter().chain([&sums]) {
+        let (ratio, ratio_of_all) = (our_own / own, our_all / all);
+        match form {
+            Form::Table => println!(
+                "| {work} | {own:.0} | {our_own:.0} | {ratio:.2} | {all:.0} | {our_all:.0} | {ratio_of_all:.2} |"
+            ),
+            Form::Json => println!(
+                "{}",
+                json!({"work": work, "cpus": CPUS, "tlb_code": {"stock": own, "tlbkit": our_own},
+                    "with_telling_others": {"stock": all, "tlbkit": our_all}})
+            ),
+        }
+    }
+}
+
+fn count(root: &Path, guest: &Guest, kernel: Kernel, work: &str) -> Result<Vec<Counted>> {
     let image = build::kernel(root, kernel)?;
-    let folder = build::folder(root, kernel);
-    let functions = functions(&folder)?;
+    let (functions, is_own) = functions(&build::folder(root, kernel))?;
     let mark = functions.iter().find(|one| one.name == MARK).with_context(|| format!("Linux has no {MARK}"))?.begin;
-    let log = setup::target_dir(root).join("linux/executed.log");
+    let pipe = setup::target_dir(root).join("linux/executed");
+    let boot = Boot::counted(CPUS, "", &format!("rows {work}"));
     let ranges: Vec<String> = functions.iter().map(|one| range(one, mark)).collect();
-    let boot = Boot::counted(CPUS, "", &format!("rows {work}")).logged(&log, &ranges.join(","));
-    let ended = boot.run(&image, guest)?;
+    let boot = boot.logged(&pipe, &ranges.join(","));
+    let (ended, stretches) = boot_and_read(&boot, &image, guest, &pipe, Reader::new(&functions, mark))?;
     let rows = ended.lines("row");
-    if !ended.is_well() || rows.len() != 1 {
-        bail!("`linux functions {work}`: {} rows have this name, must be 1:\n{}", rows.len(), ended.tail());
+    // A look before each row, and one after it.
+    if !ended.is_well() || rows.is_empty() || stretches.len() != 2 * rows.len() {
+        let looks = stretches.len();
+        bail!("`linux functions {work}`: {} rows and {looks} looks at interrupts:\n{}", rows.len(), ended.tail());
     }
-    let by_function = read(&functions, mark, BufReader::new(File::open(&log)?))?;
-    fs::remove_file(&log)?;
-    let operations = rows[0]["operations"].as_u64().context("a row without its number of operations")?;
-    Ok(Counted { by_function, operations })
+    let of_rows = stretches.iter().skip(1).step_by(2);
+    of_rows.zip(&rows).map(|(stretch, row)| Ok(counted(&functions, &is_own, stretch, &Row::of(row)?))).collect()
+}
+
+/// Boots, and reads at the same time what the emulator writes into the pipe.
+fn boot_and_read(
+    boot: &Boot,
+    image: &Path,
+    guest: &Guest,
+    pipe: &Path,
+    reader: Reader,
+) -> Result<(Ended, Vec<Stretch>)> {
+    _ = fs::remove_file(pipe);
+    tool(Command::new("mkfifo").arg(pipe), Path::new("."))?;
+    let (log, held) = ends(pipe)?;
+    let log = BufReader::with_capacity(1 << 20, log);
+    let both = thread::scope(|scope| {
+        let reading = scope.spawn(|| reader.read(log));
+        let ended = boot.run(image, guest);
+        drop(held);
+        let read = reading.join().unwrap_or_else(|_| bail!("reading what the emulator wrote ended by a panic"));
+        Ok((ended?, read?))
+    });
+    fs::remove_file(pipe)?;
+    both
+}
+
+/// Where the reader reads, and a writing end: the log ends when that and the emulator's are closed. When the reader
+/// gives up, no other reading end is left, and the emulator cannot fill the pipe and stand.
+fn ends(pipe: &Path) -> Result<(File, File)> {
+    // Open for both, so that neither end waits for the other to be opened.
+    let both = File::options().read(true).write(true).open(pipe)?;
+    let ends = (File::open(pipe)?, File::options().write(true).open(pipe)?);
+    drop(both);
+    Ok(ends)
+}
+
+fn counted(functions: &[Symbol], is_own: &[bool], stretch: &Stretch, row: &Row) -> Counted {
+    let parts = functions.iter().zip(is_own).zip(stretch).filter(|(_, count)| **count > 0);
+    let parts = parts.map(|((function, &is_own), &count)| Part {
+        function: function.name.clone(),
+        is_own,
+        instructions: count as f64 / row.operations as f64,
+    });
+    Counted { work: row.work.clone(), parts: parts.collect() }
 }
 
 /// As the emulator takes it; of the mark, only its first instruction.
@@ -97,67 +187,67 @@ fn range(function: &Symbol, mark: u64) -> String {
     format!("{:#x}+{:#x}", function.begin, end - function.begin)
 }
 
-/// Those of the TLB code, by address.
-fn functions(folder: &Path) -> Result<Vec<Symbol>> {
-    let mut wanted = Vec::new();
-    for object in OBJECTS.iter().chain([&CALLS]).map(|name| folder.join(name)).filter(|file| file.is_file()) {
-        wanted.extend(symbols::read(&object)?.into_iter().filter(|one| one.is_code).map(|one| one.name));
+/// Those that are counted, by address, and which of them are of the TLB code.
+fn functions(folder: &Path) -> Result<(Vec<Symbol>, Vec<bool>)> {
+    let (mut own, mut calls) = (Vec::new(), Vec::new());
+    for object in OBJECTS.iter().map(|name| folder.join(name)).filter(|file| file.is_file()) {
+        own.extend(symbols::read(&object)?.into_iter().filter(|one| one.is_code).map(|one| one.name));
     }
-    let is_wanted =
-        |name: &String| name == MARK || wanted.contains(name) || NAMES.iter().any(|part| name.contains(part));
+    calls.extend(symbols::read(&folder.join(CALLS))?.into_iter().filter(|one| one.is_code).map(|one| one.name));
+    let is_wanted = |name: &String| {
+        name == MARK || own.contains(name) || calls.contains(name) || NAMES.iter().any(|part| name.contains(part))
+    };
     let mut functions: Vec<Symbol> =
         symbols::read(&folder.join("vmlinux"))?.into_iter().filter(|one| one.is_code && is_wanted(&one.name)).collect();
+    functions.retain(|one| one.begin < one.end);
     functions.sort_by_key(|one| one.begin);
     // Two names of one address.
     functions.dedup_by_key(|one| one.begin);
-    Ok(functions)
-}
-
-/// Counts what was executed in the longest stretch between two marks: the work, and not the looks around it.
-fn read(functions: &[Symbol], mark: u64, log: impl BufRead) -> Result<BTreeMap<String, u64>> {
-    let (mut counts, mut longest) = (vec![0_u64; functions.len()], Vec::new());
-    let mut marks = 0;
-    for line in log.lines() {
-        let Some(at) = address(&line?) else { continue };
-        if at == mark {
-            let finished = std::mem::replace(&mut counts, vec![0; functions.len()]);
-            if marks > 0 && finished.iter().sum::<u64>() > longest.iter().sum() {
-                longest = finished;
-            }
-            marks += 1;
-        } else if let Some(index) = functions.partition_point(|one| one.begin <= at).checked_sub(1)
-            && at < functions[index].end
-        {
-            counts[index] += 1;
-        }
-    }
-    if longest.is_empty() {
-        bail!("the emulator wrote down nothing between {marks} looks at /proc/interrupts");
-    }
-    let named = functions.iter().map(|one| one.name.clone()).zip(longest);
-    Ok(named.filter(|(_, count)| *count > 0).collect())
-}
-
-/// `Trace 0: 0x7f54d8000100 [0000000000000000/ffffffff81000000/…]`.
-fn address(line: &str) -> Option<u64> {
-    let inside = line.strip_prefix("Trace ")?.split_once('[')?.1;
-    u64::from_str_radix(inside.split('/').nth(1)?, 16).ok()
+    let is_own = functions.iter().map(|one| own.contains(&one.name)).collect();
+    Ok((functions, is_own))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{ErrorKind, Read as _, Write as _};
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn what_lies_between_two_marks_is_counted_by_function() -> Result<()> {
-        let functions = ["10 4 T mark", "20 8 t flush", "30 8 T send"].map(|line| symbols::symbol(line).expect("code"));
-        let line = |at: u64| format!("Trace 0: 0x7f [0000/{at:016x}/00/00] name\n");
-        let log: String =
-            [0x20, 0x20, 0x20, 0x20, 0x10, 0x10, 0x20, 0x24, 0x30, 0x50, 0x10, 0x20, 0x20].map(line).concat();
-        let counts = read(&functions, 0x10, log.as_bytes())?;
-        assert_eq!(counts, BTreeMap::from([("flush".to_owned(), 2), ("send".to_owned(), 1)]));
-        assert!(read(&functions, 0x10, line(0x20).as_bytes()).is_err(), "without marks nothing can be said");
-        assert_eq!(range(&functions[0], 0x10), "0x10+0x1");
+    fn an_emulator_whose_reader_has_given_up_cannot_write() -> Result<()> {
+        let pipe = std::env::temp_dir().join(format!("tlbkit-executed-{}", std::process::id()));
+        tool(Command::new("mkfifo").arg(&pipe), Path::new("."))?;
+        let emulator = || File::options().write(true).open(&pipe);
+        let (mut log, held) = ends(&pipe)?;
+        emulator()?.write_all(b"one")?;
+        drop(held);
+        let mut read = String::new();
+        log.read_to_string(&mut read)?;
+        assert_eq!(read, "one", "and the log has an end");
+        drop(log);
+        let (log, _held) = ends(&pipe)?;
+        let mut writing = emulator()?;
+        drop(log);
+        // A process that another test starts at this moment has a copy of every end, until it runs its program.
+        let is_refused = (0..100).any(|_| {
+            thread::sleep(Duration::from_millis(10));
+            writing.write_all(b"two").is_err_and(|error| error.kind() == ErrorKind::BrokenPipe)
+        });
+        fs::remove_file(&pipe)?;
+        assert!(is_refused);
         Ok(())
+    }
+
+    #[test]
+    fn what_tells_others_is_not_of_the_tlb_code() {
+        let functions = ["10 4 T mark", "20 8 t flush", "30 8 T send"].map(|line| symbols::symbol(line).expect("code"));
+        let row = json!({"work": "munmap", "pages": 1, "threads": 2, "operations": 10, "ticks": 8, "median": 8,
+            "interrupts": 10});
+        let row = Row::of(&row).expect("it has all that a row has");
+        let counted = counted(&functions, &[false, true, false], &vec![0, 30, 5], &row);
+        assert_eq!((counted.own(), counted.all(), counted.each("send")), (3.0, 3.5, 0.5));
+        assert_eq!((counted.parts.len(), counted.each("mark")), (2, 0.0));
+        assert_eq!(range(&functions[0], 0x10), "0x10+0x1");
     }
 }

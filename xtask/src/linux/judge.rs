@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-use super::boot::Boot;
+use super::boot::{Boot, Ended};
 use super::build::{self, Kernel};
 use super::compare::Form;
 use super::judges::{self, Judge, Judges};
@@ -14,7 +14,7 @@ use super::judges::{self, Judge, Judges};
 /// CPUs of the machine that is judged, where nobody says how many.
 pub(super) const CPUS: u32 = 4;
 /// What a boot may take beside its tests.
-const BOOT: Duration = Duration::from_secs(240);
+pub(super) const BOOT: Duration = Duration::from_secs(240);
 /// What the guest says of its kernel's log, as of one more test.
 const LOG: &str = "kernel's log";
 /// What the guest looks for in that log.
@@ -25,7 +25,7 @@ const OUT_OF_TIME: i64 = 124;
 
 /// What one kernel did with one test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Verdict {
+pub(super) enum Verdict {
     Passed,
     Skipped,
     Failed,
@@ -45,7 +45,7 @@ impl Verdict {
         }
     }
 
-    const fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
             Self::Skipped => "skipped by the test itself",
@@ -62,24 +62,34 @@ impl Verdict {
 
 /// What a kernel did with a list of tests.
 #[derive(Debug, Default)]
-struct Sitting {
+pub(super) struct Sitting {
     lines: BTreeMap<String, Value>,
-    remarks: Vec<String>,
+    pub(super) remarks: Vec<String>,
 }
 
 impl Sitting {
-    fn verdict(&self, name: &str) -> Verdict {
+    /// Takes what one boot said, of the tests of one group.
+    pub(super) fn hear(&mut self, kernel: Kernel, group: &str, ended: &Ended) {
+        for line in ended.lines("judged") {
+            let name = line["test"].as_str().unwrap_or_default();
+            let name = if name == LOG { log_of(group) } else { name.to_owned() };
+            self.lines.insert(name, line);
+        }
+        self.remarks.extend(ended.remarks().map(str::to_owned));
+        if ended.lines("end").is_empty() {
+            self.remarks.push(format!("{}: the guest did not end:\n{}", kernel.name(), ended.tail()));
+        }
+        eprintln!("linux: judge: {}: {group} took {:.0} s", kernel.name(), ended.seconds);
+    }
+
+    pub(super) fn verdict(&self, name: &str) -> Verdict {
         Verdict::of(self.lines.get(name))
     }
 
     /// Where the kernel warned: the file and line, or what it says if it names none.
-    fn warnings(&self) -> BTreeSet<&str> {
+    pub(super) fn warnings(&self) -> BTreeSet<&str> {
         let is_warning = |line: &&String| WARNINGS.iter().any(|word| line.contains(word));
-        self.remarks
-            .iter()
-            .filter(is_warning)
-            .map(|line| line.split_once(" at ").map_or(line.as_str(), |it| it.1))
-            .collect()
+        self.remarks.iter().filter(is_warning).map(|line| place(line)).collect()
     }
 
     fn findings(&self, name: &str) -> u64 {
@@ -96,7 +106,7 @@ pub(super) fn run(root: &Path, wanted: &str, cpus: u32, form: Form) -> Result<bo
     let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
     let can_run = |judge: &&Judge| built.missing.iter().all(|(name, _)| *name != judge.name);
     let mut names: Vec<String> = judges.iter().filter(can_run).map(|judge| judge.name.clone()).collect();
-    names.extend(groups(&judges).into_iter().map(|group| format!("{group}: {LOG}")));
+    names.extend(groups(&judges).into_iter().map(log_of));
     match form {
         Form::Json => names.iter().for_each(|name| tell_json(name, cpus, &stock, &ours)),
         Form::Table => tell_table(&names, &built.missing, wanted, &stock, &ours),
@@ -109,7 +119,7 @@ pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
     let judges = chosen(root, wanted)?;
     let ours = sit(root, &Judges::build(root)?, Kernel::Tlbkit, &judges, wanted, CPUS)?;
     let names = judges.iter().map(|judge| judge.name.clone());
-    let names = names.chain(groups(&judges).into_iter().map(|group| format!("{group}: {LOG}")));
+    let names = names.chain(groups(&judges).into_iter().map(log_of));
     let wrong: Vec<String> = names.filter(|name| ours.verdict(name) != Verdict::Passed).collect();
     Ok((!wrong.is_empty()).then(|| format!("{}\n{}", wrong.join(", "), ours.remarks.join("\n"))))
 }
@@ -121,7 +131,7 @@ pub(super) fn run_alone(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
     let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
     ours.remarks.iter().for_each(|remark| println!("  {remark}"));
     let (mut passed, mut count) = (0, 0);
-    let logs = groups(&judges).into_iter().map(|group| format!("{group}: {LOG}"));
+    let logs = groups(&judges).into_iter().map(log_of);
     for name in judges.iter().map(|judge| judge.name.clone()).chain(logs) {
         let verdict = ours.verdict(&name);
         count += 1;
@@ -142,25 +152,6 @@ fn chosen(root: &Path, wanted: &str) -> Result<Vec<Judge>> {
     Ok(judges)
 }
 
-/// All of stress-ng at once on our kernel, for so many minutes.
-pub(super) fn load(root: &Path, minutes: u64) -> Result<bool> {
-    let (image, built) = (build::kernel(root, Kernel::Tlbkit)?, Judges::build(root)?);
-    let words = format!("STRESS_SECONDS={}", 60 * minutes);
-    let limit = BOOT + Duration::from_secs(90 * minutes);
-    let ended = Boot::at_once(CPUS, &words, "judge load/all").at_length(limit).run(&image, &built.guest)?;
-    ended.remarks().for_each(|remark| println!("  {remark}"));
-    let lines = ended.lines("judged");
-    let verdicts: Vec<Verdict> = lines.iter().map(|line| Verdict::of(Some(line))).collect();
-    let is_fine = verdicts.len() == 2 && verdicts.iter().all(|&verdict| verdict == Verdict::Passed);
-    let in_guest = lines.first().and_then(|line| line["seconds"].as_u64()).unwrap_or(0);
-    let verdict = if is_fine { "passed" } else { "FAILED" };
-    println!("linux: load: {in_guest} s of the guest on {CPUS} CPUs, {:.0} s here: {verdict}", ended.seconds);
-    if !is_fine {
-        println!("{}", ended.tail());
-    }
-    Ok(is_fine)
-}
-
 /// Boots once for each group, so that a kernel that ends does not take all with it.
 fn sit(root: &Path, built: &Judges, kernel: Kernel, judges: &[Judge], wanted: &str, cpus: u32) -> Result<Sitting> {
     let image = build::kernel(root, kernel)?;
@@ -170,19 +161,20 @@ fn sit(root: &Path, built: &Judges, kernel: Kernel, judges: &[Judge], wanted: &s
         let seconds: u64 =
             judges.iter().filter(|judge| judge.name.starts_with(&prefix)).map(|judge| judge.seconds).sum();
         let boot = Boot::at_once(cpus, "", &format!("judge {prefix}")).at_length(BOOT + Duration::from_secs(seconds));
-        let ended = boot.run(&image, &built.guest)?;
-        for line in ended.lines("judged") {
-            let name = line["test"].as_str().unwrap_or_default();
-            let name = if name == LOG { format!("{group}: {LOG}") } else { name.to_owned() };
-            sitting.lines.insert(name, line);
-        }
-        sitting.remarks.extend(ended.remarks().map(str::to_owned));
-        if ended.lines("end").is_empty() {
-            sitting.remarks.push(format!("{}: the guest did not end:\n{}", kernel.name(), ended.tail()));
-        }
-        eprintln!("linux: judge: {}: {group} took {:.0} s", kernel.name(), ended.seconds);
+        sitting.hear(kernel, group, &boot.run(&image, &built.guest)?);
     }
     Ok(sitting)
+}
+
+/// Where a warning comes from, without the function and its offset, which are those of one build.
+fn place(warning: &str) -> &str {
+    let behind = warning.split_once(" at ").map(|(_, behind)| behind);
+    behind.and_then(|text| text.split_whitespace().next()).unwrap_or(warning)
+}
+
+/// As what the kernel's log of one group is judged.
+pub(super) fn log_of(group: &str) -> String {
+    format!("{group}: {LOG}")
 }
 
 fn groups(judges: &[Judge]) -> Vec<&str> {

@@ -14,6 +14,7 @@ mod size;
 pub(crate) mod source;
 
 use anyhow::Result;
+pub(crate) use links::{is_elsewhere, resolve, targets};
 use repo::{Rule, check, load};
 use std::path::Path;
 
@@ -33,6 +34,7 @@ const RULES: &[(&str, Rule)] = &[
     ("bool-parameter", bools::bool_parameter),
     ("no-circles", circles::no_circles),
     ("dead-link", links::dead_links),
+    ("dead-path", links::dead_paths),
     ("number-source", numbers::number_source),
     ("invariant-tested", proof::invariant_tested),
     ("readme-tested", proof::readme_tested),

@@ -39,6 +39,11 @@ impl Repo {
         self.sources.iter().filter(move |source| source.path.ends_with(ending))
     }
 
+    /// Whether there is a file or folder at exactly this path.
+    pub(super) fn has(&self, path: &str) -> bool {
+        self.paths.iter().any(|known| known == path)
+    }
+
     /// The file at exactly this path.
     pub(super) fn at(&self, path: &str) -> Option<&Source> {
         self.sources.iter().find(|source| source.path == path)
