@@ -1,4 +1,4 @@
-//! The ends of spaces: one that an idle CPU holds lazily, three ways, and many at a time.
+//! The ends of spaces: one that an idle CPU holds lazily, three ways, and many at a time; and what counting costs.
 
 use tlbkit::{LazyReferences, Policy};
 use tlbkit_sim::machine::Machine;
@@ -31,6 +31,25 @@ fn the_end_of_a_space_interrupts_nobody_unless_its_holders_are_shot_down() {
     assert!(shot_down.flushes.exit_interrupts >= 100, "a CPU holds the space when it ends");
     assert_eq!((counted.flushes.exit_interrupts, awaited.flushes.exit_interrupts), (0, 0));
     assert!(awaited.elapsed_cycles <= shot_down.elapsed_cycles, "nobody is waited for");
+}
+
+/// Cache lines that move for one more request to each thread of a server, whose CPUs idle in between.
+fn lines_a_request(lazy_references: LazyReferences) -> f64 {
+    let machine = Machine::builtin("recent-bare").unwrap();
+    let policy = Policy { lazy_references, ..Policy::preset("linux-6.18").unwrap() };
+    let moved = |rounds: u64| {
+        let mut workload = tlbkit_workloads::by_name("memcache").unwrap();
+        ["workers=16".into(), format!("rounds={rounds}")].iter().for_each(|setting| workload.set(setting).unwrap());
+        Run { cpus: 32, ..Run::new(&machine, policy, workload) }.execute().unwrap().lines.same_socket as f64
+    };
+    (moved(60) - moved(20)) / (40.0 * 16.0)
+}
+
+/// One line moves when a CPU goes idle, and once more when it comes back: the generation that it then reads stays.
+#[test]
+fn counting_who_holds_a_space_lazily_moves_two_lines_a_request() {
+    let [counted, awaited] = [LazyReferences::Counted, LazyReferences::Awaited].map(lines_a_request);
+    assert!((1.8..2.1).contains(&(counted - awaited)), "{counted} for {awaited}");
 }
 
 /// Cache lines that move for one more command of each job.

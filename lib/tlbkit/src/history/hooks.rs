@@ -27,6 +27,16 @@ impl<'k> Tlb<'k> {
     }
 }
 
+#[cfg(all(feature = "observe", not(loom)))]
+impl<S> AddressSpace<S> {
+    /// Where lazy references are counted, for a simulator: kernels that count them all along have that word in a cache
+    /// line of its own.
+    #[must_use]
+    pub fn count_address(&self) -> usize {
+        core::ptr::from_ref(&self.references).addr()
+    }
+}
+
 impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// Its counters, when flushes are counted.
     #[must_use]

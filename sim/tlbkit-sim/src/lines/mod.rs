@@ -23,6 +23,9 @@ const BLOCK_SHIFT: u32 = 6;
 /// Blocks that a CPU has at hand: with their first lines, a line of the host.
 const AT_HAND: usize = 4;
 
+/// In the name of a word that stands apart, as no address of the host has this bit.
+const APART: usize = 1 << 62;
+
 /// A line that has not moved for so long is taken to stay for as long as an interrupt takes to arrive.
 pub(crate) const SETTLED_CYCLES: u64 = 1 << 16;
 
@@ -52,6 +55,15 @@ pub(crate) struct Charge {
     pub(crate) is_watched: bool,
     /// Bit per word of the line that belongs to a CPU set.
     pub(crate) set_words: u8,
+}
+
+/// The line that an access meets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Met {
+    pub(crate) line: LineId,
+    pub(crate) reach: Reach,
+    /// The word's address, or its name where it stands apart.
+    pub(crate) address: usize,
 }
 
 /// What an access to a line involves.
@@ -86,6 +98,8 @@ struct Line {
     busy_until: u64,
     /// Bit per word that belongs to a CPU set.
     set_words: u8,
+    /// Bit per word that stands apart, in a line of its own.
+    apart_words: u8,
     /// Whether there may be watchers.
     is_watched: bool,
 }
@@ -178,9 +192,21 @@ impl Lines {
         }
     }
 
+    /// The kernel that is simulated has the word at `address` in a line of its own. The word is never just loaded: a
+    /// streak of loads is known by addresses alone.
+    pub(crate) fn set_apart(&mut self, address: usize) {
+        let id = self.line_of(address);
+        self.lines[id.0 as usize].apart_words |= word_bit(address);
+    }
+
     /// The line of the byte at `address`, and how far away it is for the access.
-    pub(crate) fn find(&mut self, cpu: u32, access: Access, address: usize, now: u64) -> (LineId, Reach) {
-        let id = self.known_line_of(cpu, address);
+    pub(crate) fn find(&mut self, cpu: u32, access: Access, mut address: usize, now: u64) -> Met {
+        let mut id = self.known_line_of(cpu, address);
+        if self.lines[id.0 as usize].apart_words & word_bit(address) != 0 {
+            debug_assert_eq!(access, Access::Rmw, "a word that stands apart is never just loaded");
+            address |= APART;
+            id = self.known_line_of(cpu, address);
+        }
         let line = &self.lines[id.0 as usize];
         let reach = if !line.holders.answers(cpu, access) {
             Reach::Far
@@ -189,7 +215,7 @@ impl Lines {
         } else {
             Reach::Near
         };
-        (id, reach)
+        Met { line: id, reach, address }
     }
 
     /// True if the CPU could load from the line without waiting for others.

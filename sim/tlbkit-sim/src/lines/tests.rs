@@ -71,7 +71,7 @@ fn a_watched_line_says_so_until_its_watchers_are_taken() {
 #[test]
 fn a_line_settles_where_it_has_stood_for_long() {
     let mut lines = lines();
-    let reach = |lines: &mut Lines, cpu, access, now| lines.find(cpu, access, ADDRESS, now).1;
+    let reach = |lines: &mut Lines, cpu, access, now| lines.find(cpu, access, ADDRESS, now).reach;
     assert_eq!(reach(&mut lines, 0, Access::Load, 0), Reach::Far);
     lines.access(0, Access::Load, LINE, 0);
     assert_eq!(reach(&mut lines, 0, Access::Load, 200), Reach::Near);
@@ -99,6 +99,21 @@ fn a_crowd_of_holders_is_remembered_and_forgotten_like_a_few() {
     assert_eq!(lines.access(7, Access::Rmw, LINE, 50_000).cycles, 320, "the last of them sits on another socket");
     assert_eq!(lines.access(8, Access::Load, LINE, 60_000).cycles, 100, "whoever is left is on this one");
     assert_eq!((0..400).filter(|&cpu| lines.is_held(cpu, LINE)).count(), 2);
+}
+
+#[test]
+fn a_word_that_stands_apart_moves_and_its_neighbours_stay() {
+    let mut lines = with_one_line(2);
+    lines.set_apart(ADDRESS + 8);
+    let met = |lines: &mut Lines, access, address| lines.find(0, access, address, 0);
+    let [beside, apart] =
+        [(Access::Load, 0), (Access::Rmw, 8)].map(|(access, at)| met(&mut lines, access, ADDRESS + at));
+    assert_eq!((beside.line, beside.address), (LINE, ADDRESS));
+    assert!(apart.line != LINE && apart.address != ADDRESS + 8, "{apart:?}");
+    lines.access(0, Access::Load, LINE, 0);
+    lines.access(1, Access::Rmw, apart.line, 0);
+    assert_eq!(met(&mut lines, Access::Load, ADDRESS).reach, Reach::Near);
+    assert_eq!(met(&mut lines, Access::Rmw, ADDRESS + 8).reach, Reach::Far);
 }
 
 #[test]

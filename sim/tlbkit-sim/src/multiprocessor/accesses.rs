@@ -12,7 +12,7 @@ use super::agenda::NEVER;
 use super::processor::{Irqs, Processor};
 use super::spin::LineFound;
 use super::system::Multiprocessor;
-use crate::lines::{LineId, Reach, word_bit};
+use crate::lines::{LineId, Met, Reach, word_bit};
 use crate::mmu::{Access, Fault, Hit, Overlap, Privilege, Source, Tables};
 use crate::observer::{Cause, LineUse};
 
@@ -51,7 +51,8 @@ impl Multiprocessor {
         }
         let cpu = self.cpu();
         let processor = &self.processors[cpu];
-        let (line, reach) = self.lines.borrow_mut().find(cpu as u32, access, address, processor.now());
+        let met = self.lines.borrow_mut().find(cpu as u32, access, address, processor.now());
+        let Met { line, reach, address } = met;
         self.sync(match reach {
             Reach::Settled if processor.irqs() == Irqs::Off => NEVER,
             Reach::Settled => self.touch_lookahead(),

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, Features, SpaceToken, Tlb};
+use tlbkit::{AddressSpace, Features, LazyReferences, SpaceToken, Tlb};
 
 use super::agenda::{Agenda, NEVER};
 use super::apic::Apics;
@@ -217,10 +217,14 @@ impl Multiprocessor {
         SpaceToken(spaces.len() as u64 - 1)
     }
 
-    /// From now on the token names the space.
+    /// From now on the token names the space. Where lazy references are counted all along, the count has a line of its
+    /// own: so has Linux's since 2023, and it never shared one with the generation (its include/linux/mm_types.h).
     pub(crate) fn set_space(&self, token: SpaceToken, space: &'static AddressSpace) {
         let before = self.spaces.borrow_mut()[token.0 as usize].replace(space);
         assert!(before.is_none(), "a token names one space");
+        if self.tlb.policy().lazy_references == LazyReferences::Counted {
+            self.lines.borrow_mut().set_apart(space.count_address());
+        }
     }
 
     pub(super) fn space(&self, token: SpaceToken) -> &'static AddressSpace {
