@@ -46,7 +46,17 @@ enum ColumnNull {
         /// Why it.
         says: String,
     },
+    /// A value of its own for each row.
+    Each {
+        /// The values, one for each row that nothing was fitted to, in their order.
+        values: Vec<f64>,
+        /// Why they; `{}` is the first cell of a row.
+        says: String,
+    },
 }
+
+/// The first cell of a row, and the one of the column.
+type Row = (f64, f64);
 
 /// Rows that lie outside their band for one reason.
 #[derive(Deserialize)]
@@ -58,8 +68,8 @@ struct KnownMisses {
 }
 
 impl ColumnNull {
-    /// What it gives for the row that begins with `x`, where `fitted` are the fitted rows.
-    fn at(&self, place: &FilePosition<'_>, x: f64, fitted: &[(f64, f64)]) -> Result<NullModel> {
+    /// What it gives for the row that begins with `x`, one of those that are `predicted`.
+    fn at(&self, place: &FilePosition<'_>, x: f64, predicted: &[Row], fitted: &[Row]) -> Result<NullModel> {
         match self {
             ColumnNull::Constant { value, says } => Ok(NullModel { value: *value, says: says.clone() }),
             ColumnNull::LineThroughFitted { says } => {
@@ -68,6 +78,14 @@ impl ColumnNull {
                 };
                 let slope = (last.1 - first.1) / (last.0 - first.0);
                 Ok(NullModel { value: first.1 + slope * (x - first.0), says: says.clone() })
+            }
+            ColumnNull::Each { values, says } => {
+                let row = predicted.iter().position(|row| row.0 == x).filter(|_| values.len() == predicted.len());
+                let Some(row) = row else {
+                    let limit = format!("must be {}, one for each row that is predicted", predicted.len());
+                    return Err(place.of_key("null").error("values", values.len(), limit));
+                };
+                Ok(NullModel { value: values[row], says: says.replace("{}", &x.to_string()) })
             }
         }
     }
@@ -90,17 +108,16 @@ pub(super) fn expand(
         place.of_key("column").error("column", &column.column, limit)
     })?;
     check_misses(place, column, table)?;
-    let rows: Vec<_> = table.rows.iter().map(|row| row[0]).zip(published).collect();
+    let rows: Vec<Row> = table.rows.iter().map(|row| row[0]).zip(published).collect();
     let is_fitted = |x: f64| column.calibrated.contains(&x);
-    let fitted: Vec<_> = rows.iter().copied().filter(|(x, _)| is_fitted(*x)).collect();
+    let (fitted, predicted): (Vec<_>, Vec<_>) = rows.iter().copied().partition(|(x, _)| is_fitted(*x));
     for &(x, published) in &rows {
         let kind = if is_fitted(x) { FigureKind::Calibrated } else { column.kind };
         let raw = match kind == column.kind {
             true => RawBand { within_pct: column.within_pct, within_factor: column.within_factor, band: None },
             false => RawBand::default(),
         };
-        let null = column.null.as_ref().map(|null| null.at(place, x, &fitted)).transpose()?;
-        let sceptic = Sceptic { null, tautology: column.tautology.clone(), in_view: column.in_view.clone() };
+        let sceptic = if is_fitted(x) { Sceptic::default() } else { column.sceptic(place, x, &predicted, &fitted)? };
         out.push(Expected {
             experiment: experiment.to_owned(),
             quantity: column.quantity.replace("{}", &x.to_string()),
@@ -111,13 +128,19 @@ pub(super) fn expand(
             source: format!("{}, row {x}", column.source),
             note: None,
             known_miss: column.reason(x),
-            sceptic: if is_fitted(x) { Sceptic::default() } else { sceptic },
+            sceptic,
         });
     }
     Ok(())
 }
 
 impl RawColumn {
+    /// What a sceptic has to say about the row that begins with `x`.
+    fn sceptic(&self, place: &FilePosition<'_>, x: f64, predicted: &[Row], fitted: &[Row]) -> Result<Sceptic> {
+        let null = self.null.as_ref().map(|null| null.at(place, x, predicted, fitted)).transpose()?;
+        Ok(Sceptic { null, tautology: self.tautology.clone(), in_view: self.in_view.clone() })
+    }
+
     /// Why the row that begins with `x` is known to lie outside its band.
     fn reason(&self, x: f64) -> Option<String> {
         self.known_misses.iter().find(|misses| misses.rows.contains(&x)).map(|misses| misses.reason.clone())

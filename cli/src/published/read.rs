@@ -189,6 +189,7 @@ mod tests {
     const RANGE: &str = include_str!("../../../sim/experiments/range.toml");
     const PTI: &str = include_str!("../../../sim/experiments/pti.toml");
     const BATCH: &str = include_str!("../../../sim/experiments/batch.toml");
+    const STORM: &str = include_str!("../../../sim/experiments/storm.toml");
     const PCID: &str = include_str!("../../../sim/experiments/pcid.toml");
 
     /// The error after `from` became `to` in a good file; panics if there is none or it has several lines.
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_has_its_null_model_from_a_constant_or_from_its_fitted_rows() {
+    fn a_column_has_its_null_model_from_a_constant_its_fitted_rows_or_a_value_for_each_of_the_others() {
         let null = |experiment: &Experiment, quantity: &str| {
             experiment.expected(quantity).unwrap().sceptic.null.as_ref().map(|null| null.value)
         };
@@ -288,5 +289,9 @@ mod tests {
         assert_eq!(null(&pti, "cycles, size 129, invpcid"), None, "a fitted row is no prediction");
         let message = fault(PTI, "calibrated = [1, 129]", "calibrated = [1]");
         assert!(message.ends_with("null = line_through_fitted: needs two calibrated rows"), "{message}");
+        let storm = builtin("storm");
+        assert_eq!([1, 5, 20].map(|n| null(&storm, &format!("rate, threads {n}"))), [None, Some(638.0), Some(1766.0)]);
+        let message = fault(STORM, "values = [638, ", "values = [");
+        assert!(message.ends_with("values = 10: must be 11, one for each row that is predicted"), "{message}");
     }
 }
