@@ -264,6 +264,19 @@ fn a_busy_sibling_slows_work_and_faults_and_an_idle_one_nothing() {
     }
 }
 
+/// Each page is stored to, given back and loaded. A page that another one's load has mapped as well is the file's own:
+/// the store to it copies, which takes a flush more. That is all but the first of sixteen.
+#[test]
+fn a_load_maps_the_pages_of_a_file_around_and_the_stores_to_them_flush() {
+    let machine = server();
+    let flushes = |fault_around| {
+        let mut workload = workload("tlb-flush1");
+        ["threads=1", "pages=256", "rounds=1"].iter().for_each(|setting| workload.set(setting).unwrap());
+        execute(&Run { fault_around, ..Run::new(&machine, policy("linux-6.18"), workload) }).flushes.flushes
+    };
+    assert_eq!(flushes(16) - flushes(1), 256 - 256 / 16);
+}
+
 #[test]
 fn a_timed_run_of_many_cpus_ends_however_long_its_tasks_take_to_end() {
     let machine = server();
