@@ -17,6 +17,9 @@ impl Pte {
     pub const WRITE: u64 = 1 << 1;
     /// User mode may use it.
     pub const USER: u64 = 1 << 2;
+    /// PWT and PCD: with the third bit, which lies among those of [`LARGE`](Self::LARGE) and
+    /// [`ADDRESS`](Self::ADDRESS), they choose the memory type.
+    pub const MEMORY_TYPE: u64 = 1 << 3 | 1 << 4;
     /// Set by hardware before it caches the entry.
     pub const ACCESSED: u64 = 1 << 5;
     /// Set by hardware before it stores through the entry. A CPU that holds an older translation may still set it
@@ -26,6 +29,8 @@ impl Pte {
     pub const LARGE: u64 = 1 << 7;
     /// The translation is used under every tag, and survives a change of CR3. Only in an entry that maps a page.
     pub const GLOBAL: u64 = 1 << 8;
+    /// The protection key, where a CPU has them.
+    pub const PROTECTION_KEY: u64 = 0xf << 59;
     /// Instructions may not be fetched.
     pub const NO_EXECUTE: u64 = 1 << 63;
 
@@ -111,7 +116,7 @@ impl Pte {
     #[must_use]
     pub const fn needs_flush(self, new: Self) -> bool {
         let losable = Self::PRESENT | Self::WRITE | Self::USER | Self::ACCESSED | Self::DIRTY;
-        let fixed = Self::ADDRESS | Self::LARGE | Self::GLOBAL;
+        let fixed = Self::ADDRESS | Self::LARGE | Self::GLOBAL | Self::MEMORY_TYPE | Self::PROTECTION_KEY;
         let lost = self.0 & !new.0 & losable != 0;
         let gained = new.0 & !self.0 & Self::NO_EXECUTE != 0;
         self.has(Self::PRESENT) && (lost || gained || (self.0 ^ new.0) & fixed != 0)

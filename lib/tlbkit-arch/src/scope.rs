@@ -34,7 +34,7 @@ use crate::addr::{is_canonical, span_shift};
 /// The tag under which a CPU translates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CurrentTag {
-    /// CR4.PCIDE is clear: the tag is 0 whatever CR3 says, and bit 63 of a CR3 write keeps nothing.
+    /// CR4.PCIDE is clear: the tag is 0 whatever CR3 says, and a CR3 write with bit 63 set faults.
     Off,
     /// CR4.PCIDE is set, and CR3 carries this tag.
     Loaded(Pcid),

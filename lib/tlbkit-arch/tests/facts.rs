@@ -78,7 +78,10 @@ fn c_40_less_needs_a_flush_and_more_does_not() {
         assert!(needs_flush(all, all & !lost), "{lost:#x} lost");
     }
     assert!(needs_flush(READ, READ | Pte::NO_EXECUTE));
-    assert!(needs_flush(READ, READ | Pte::GLOBAL));
+    for other in [Pte::GLOBAL, 1 << 3, 1 << 4, 1 << 59, 1 << 62] {
+        assert!(needs_flush(READ, READ | other), "{other:#x} set: global, a memory type, a protection key");
+        assert!(needs_flush(READ | other, READ), "{other:#x} cleared");
+    }
     assert!(!needs_flush(READ, READ | Pte::WRITE | Pte::DIRTY));
     assert!(!needs_flush(READ | Pte::NO_EXECUTE, READ));
     assert!(!needs_flush(READ, READ | 1 << 9 | 1 << 10 | 1 << 11), "software's bits are not hardware's business");

@@ -12,11 +12,11 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x8366243bd44cf1eeull
+#define TLBKIT_INTERFACE 0xdae2c06fc07752e5ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
-// What `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
+// At least what `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
 #define TLBKIT_SET_WORDS(cpus) (((cpus) + 63) / 64)
 #define TLBKIT_MATRIX_WORDS(cpus)                                                           \
     ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + TLBKIT_LINES(TLBKIT_SET_WORDS(cpus)) + 4 * 8 +    \
@@ -529,8 +529,9 @@ enum tlbkit_status tlbkit_flush_this_cpu(const struct tlbkit_machine *machine,
                                          uint32_t pages,
                                          uint32_t stride);
 
-// Drops what this CPU holds of `pages` kernel addresses from `va` on, in every tag, under isolation too. It tells no
-// other CPU; otherwise as `tlbkit_flush_this_cpu`.
+// Drops what this CPU holds of `pages` kernel addresses from `va` on, under isolation in every tag. Without it they
+// count as global: one whose entry lacks that bit stays under the other tags. It tells no other CPU; otherwise as
+// `tlbkit_flush_this_cpu`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_this_cpu(const struct tlbkit_machine *machine,
                                                 uint32_t cpu,
@@ -547,7 +548,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_flush_loaded_this_cpu(const struct tlb
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_flush_all_this_cpu(const struct tlbkit_machine *machine, uint32_t cpu);
 
 // Flushes kernel addresses on every CPU, in every space, for a change that frees nothing, or after which the kernel
-// frees by itself. `stride` as in `tlbkit_flush_range`. Interrupts on.
+// frees by itself. `stride` as in `tlbkit_flush_range`. Interrupts on. Without isolation they count as global: entries
+// that lack that bit go from all tags by a gather with `TLBKIT_SCOPE_LOCAL`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_range(const struct tlbkit_machine *machine,
                                              uint32_t cpu,
@@ -702,8 +704,8 @@ enum tlbkit_status tlbkit_space_destroy(const struct tlbkit_machine *machine,
                                         struct tlbkit_space *space,
                                         bool *may_free);
 
-// The same with interrupts on or off, and under the kernel's locks: it interrupts nobody and waits for nobody but a
-// CPU in the middle of a switch. Not from an NMI, not in `last_lazy_reference`, and not where the policy says
+// The same with interrupts on or off, and under locks that no switch takes: it interrupts nobody and waits for nobody
+// but a CPU in the middle of a switch. Not from an NMI, not in `last_lazy_reference`, and not where the policy says
 // `lazy_refs=shot-down`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machine,

@@ -148,8 +148,9 @@ pub unsafe extern "C" fn tlbkit_flush_this_cpu(
     unsafe { range_here(machine, cpu, (va, pages, stride), f) }
 }
 
-/// Drops what this CPU holds of `pages` kernel addresses from `va` on, in every tag, under isolation too. It tells no
-/// other CPU; otherwise as `tlbkit_flush_this_cpu`.
+/// Drops what this CPU holds of `pages` kernel addresses from `va` on, under isolation in every tag. Without it they
+/// count as global: one whose entry lacks that bit stays under the other tags. It tells no other CPU; otherwise as
+/// `tlbkit_flush_this_cpu`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_kernel_this_cpu(
     machine: *const MachineStorage,
@@ -180,7 +181,8 @@ pub unsafe extern "C" fn tlbkit_flush_all_this_cpu(machine: *const MachineStorag
 }
 
 /// Flushes kernel addresses on every CPU, in every space, for a change that frees nothing, or after which the kernel
-/// frees by itself. `stride` as in `tlbkit_flush_range`. Interrupts on.
+/// frees by itself. `stride` as in `tlbkit_flush_range`. Interrupts on. Without isolation they count as global: entries
+/// that lack that bit go from all tags by a gather with `TLBKIT_SCOPE_LOCAL`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_flush_kernel_range(
     machine: *const MachineStorage,

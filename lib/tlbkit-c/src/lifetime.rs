@@ -62,8 +62,8 @@ pub unsafe extern "C" fn tlbkit_space_destroy(
     report(|| unsafe { end(machine, cpu, space, may_free, Need::MayWait) })
 }
 
-/// The same with interrupts on or off, and under the kernel's locks: it interrupts nobody and waits for nobody but a
-/// CPU in the middle of a switch. Not from an NMI, not in `last_lazy_reference`, and not where the policy says
+/// The same with interrupts on or off, and under locks that no switch takes: it interrupts nobody and waits for nobody
+/// but a CPU in the middle of a switch. Not from an NMI, not in `last_lazy_reference`, and not where the policy says
 /// `lazy_refs=shot-down`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_space_destroy_later(

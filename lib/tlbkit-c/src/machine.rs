@@ -242,9 +242,11 @@ unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), 
     let tlb = unsafe { counting(tlb, setup.stats, setup.cpu_count as usize) };
     let made = Machine { mark: Mark::none(), doors, tlb, ops, cpu_count: setup.cpu_count };
     // SAFETY: the contract for `machine`.
-    let placed = unsafe { Machine::make(machine, made) }?;
+    let placed = unsafe { Machine::place(machine, made) }?;
     // SAFETY: words of the matrix, which nobody else has.
     unsafe { doors.make(placed) };
+    // Last: a CPU that waits for the machine to be made goes through its door at once.
+    placed.mark.set(Machine::MARK);
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use crate::machine::{Door, Machine, Need};
 use crate::mark::Mark;
 use crate::space::Set;
 use crate::status::{Status, report};
-use crate::storage::{GatherStorage, Marked, put};
+use crate::storage::{GatherStorage, Marked, check, put};
 
 /// What a `struct tlbkit_gather` holds between issue and wait.
 #[repr(C)]
@@ -66,6 +66,7 @@ pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u3
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: u32, is_done: *mut bool) -> Status {
     report(|| {
+        check(is_done)?;
         // SAFETY: the crate's contract.
         let issued = unsafe { Issued::open(gather) }?;
         let door = issued.door(cpu, Need::Online)?;

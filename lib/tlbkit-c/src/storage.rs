@@ -197,14 +197,23 @@ pub(crate) unsafe trait Marked: Sized {
     /// # Safety
     /// The crate's contract for `storage`; nobody else uses it meanwhile.
     unsafe fn make(storage: *mut Self::Storage, value: Self) -> Result<&'static Self, Status> {
+        // SAFETY: the contract.
+        let placed = unsafe { Self::place(storage, value) }?;
+        // SAFETY: written by `place`, the mark first.
+        unsafe { &*storage.cast::<Mark>() }.set(Self::MARK);
+        Ok(placed)
+    }
+
+    /// The same without the mark, for what is not whole yet: calls still find nothing there.
+    ///
+    /// # Safety
+    /// As [`make`](Self::make).
+    unsafe fn place(storage: *mut Self::Storage, value: Self) -> Result<&'static Self, Status> {
         const { assert_fits::<Self, Self::Storage>() };
         check(storage)?;
         // SAFETY: not null, aligned, and large enough: asserted above.
         unsafe { storage.cast::<Self>().write(value) };
         // SAFETY: just written.
-        let mark = unsafe { &*storage.cast::<Mark>() };
-        mark.set(Self::MARK);
-        // SAFETY: as above.
         Ok(unsafe { &*storage.cast::<Self>() })
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! A page is taken out, and its space named to the batch, under the lock of its page table. That lock is dropped before
 //! the flush. Who comes in between and finds the page gone flushes what the batch owes, with the flush that ends each
-//! operation of this crate, even if it has nothing of its own (C-28, C-75).
+//! operation of this crate, even if it has nothing of its own (C-28, C-75). A fault has none: it may map a new page
+//! there while other CPUs still use the old one, until the eviction is finished.
 
 use crate::held::Held;
 use crate::memory::{Frame, Memory};

@@ -92,7 +92,9 @@ fn is_write_of_read_only(slot: Slot, access: Access) -> bool {
     access == Access::Write && !slot.pte.has(Pte::WRITE)
 }
 
-/// Maps something where nothing was: no CPU can have cached it, so nothing is flushed (C-40).
+/// Maps something where nothing is, so nothing is flushed (C-40). What was there before may have been taken out by a
+/// sweep or an eviction that has not flushed yet: until that returns, other CPUs may use the old page beside this one.
+/// Its frame is nobody else's meanwhile.
 pub(crate) fn fill<S>(
     pmap: &Pmap<S>,
     hw: &impl Hardware,

@@ -18,13 +18,13 @@ pub struct PhysAddr(pub u64);
 pub struct CpuId(pub u32);
 
 /// What the kernel needs to find an [`AddressSpace`](crate::AddressSpace) again: a pointer or an index, opaque to the
-/// protocol, which only copies it. It is handed back only while the space is loaded on this CPU or a flush of it is
-/// being waited for, so the space is alive then.
+/// protocol, which only copies it. It is handed back until the end of the space is over, and not later:
+/// [`Hardware::with_space_of`](crate::Hardware::with_space_of) says when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceToken(pub u64);
 
 /// The size of one translation: what one INVLPG removes, and the unit of a range. What no entry maps has no stride of
-/// its own: 512 GiB, the span of a table below a five-level root, are 512 pages of 1 GiB.
+/// its own: 512 GiB, the span of a table two levels below a five-level root, are 512 pages of 1 GiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Stride {

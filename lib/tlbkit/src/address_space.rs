@@ -149,7 +149,7 @@ impl<S> AddressSpace<S> {
     pub(crate) fn advance(&self) -> Generation {
         // Release: the PTE changes come before it; partner is the Acquire in `generation`.
         let before = self.generation.fetch_add(1, Ordering::Release);
-        // SeqCst: partners are the fences of `enter` and `leave_lazy`; the diagram at the head of this file.
+        // SeqCst: partners are the fences of `begin_entry` and `leave_lazy`; the diagram at the head of this file.
         fence(Ordering::SeqCst);
         Generation(before + 1)
     }

@@ -154,8 +154,9 @@ impl<F> TlbBatch<F> {
 }
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Flushes what batches owe to `space`, everywhere: for whoever finds an entry gone, or narrowed, and goes on
-    /// without a flush of its own. It looks at one word, and is done if no batch is open that may have named the space.
+    /// Flushes what batches and issued gathers owe to `space`, everywhere: for whoever finds an entry gone, or
+    /// narrowed, and goes on without a flush of its own. It looks at one word, and is done if none of them may have
+    /// named the space. A gather that another CPU has filled and neither flushed nor issued yet it does not know of.
     ///
     /// [`TlbGather::flush`](crate::TlbGather::flush) does so by itself, even if nothing was named, and
     /// [`flush_range`](Self::flush_range) needs no more than it does anyway. What is left are changes that need no

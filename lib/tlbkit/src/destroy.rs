@@ -35,9 +35,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.destroy_later(space)
     }
 
-    /// Ends `space` as [`destroy`](Self::destroy) does, but never interrupts a CPU nor waits for an answer. It may be
-    /// called with interrupts off, under locks, and where a space is dropped; not from an NMI, and not while
-    /// [`Event::LastLazyReference`](crate::Event) is being told.
+    /// Ends `space` as [`destroy`](Self::destroy) does, but never interrupts a CPU nor waits for an answer. It does
+    /// wait while a CPU is in the middle of a switch. So it may be called with interrupts off, and under locks that no
+    /// switch takes; the lock with which [`with_space_of`](Hardware::with_space_of) finds a space is one that a switch
+    /// takes. Not from an NMI, and not while [`Event::LastLazyReference`](crate::Event) is being told. A CPU that
+    /// leaves the space looks it up once more: the kernel must still find it, so this is not called where the space
+    /// has gone from the kernel's table already.
     ///
     /// It promises nothing about when: a CPU that sleeps with the space loaded keeps its tables until it wakes, so at
     /// most one dead space a CPU.
@@ -91,7 +94,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Says how many references this call has taken back from such CPUs.
     fn notify_holders(&self, space: &AddressSpace<H::Set>) -> u64 {
         each_member(&space.cpus(), |cpu| self.tlb.cpus[cpu.0 as usize].notice.leave());
-        // SeqCst: partners are the fences of `enter` and `load_kernel`; the diagram in `leave.rs`.
+        // SeqCst: partners are the fences of `begin_entry` and `is_noticed`; the diagram in `leave.rs`.
         fence(Ordering::SeqCst);
         let mut given_back = 0;
         each_member(&space.cpus(), |cpu| {

@@ -233,8 +233,12 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     }
 
     /// Flushes what was named, everywhere, and gives the frames back. If nothing was named and no frame is kept, only
-    /// what a [`TlbBatch`](crate::TlbBatch) owes to the space is flushed: the entry that the caller found gone may be
-    /// one of those. So an unmap that finds nothing ends with this call like any other.
+    /// what a [`TlbBatch`](crate::TlbBatch) or an issued gather owes to the space is flushed: the entry that the caller
+    /// found gone may be one of those. So an unmap that finds nothing ends with this call like any other.
+    ///
+    /// A gather that another CPU has filled and not flushed yet is not known here. So a kernel keeps others from
+    /// changing the same range until this call has returned, by a lock over the regions, not that of the page table;
+    /// one that does not names each page that it finds gone as well, with [`page`](Self::page) (C-28).
     ///
     /// # Panics
     /// If another CPU must be asked and interrupts are off (INV-7); if called while this CPU waits for another flush.
@@ -265,7 +269,16 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.is_everything
             || self.needs.any_of(Needs::TABLES)
             || (self.holds_unnamed && !self.packet.has_sent())
-            || matches!(self.translations, Translations::OfSpace(space) if cpu.tlb().owed.has(space.id))
+            || cpu.tlb().owed.has(self.space_id())
+    }
+
+    /// The space whose translations go, or the kernel's id.
+    #[inline(always)]
+    pub(crate) const fn space_id(&self) -> SpaceId {
+        match self.translations {
+            Translations::OfSpace(space) => space.id,
+            Translations::OfKernel => SpaceId::KERNEL,
+        }
     }
 
     // By reference and out of line, so that the gather is not moved.

@@ -293,10 +293,15 @@ pub trait Hardware {
 
     /// Calls `f` with the space that the kernel named by `token`.
     ///
-    /// The space is alive: it is loaded on this CPU, or another CPU waits for this one's answer to a flush of it. It is
-    /// called with interrupts off, in the handler too, and now and then inside another such call, for another space. A
-    /// kernel may lock its table to find the space, if whoever holds the lock has interrupts off and waits for no other
-    /// CPU. It lets the lock go before it calls `f`.
+    /// The space is one that is loaded on this CPU; or that another CPU waits for this one to flush; or that was ended
+    /// and that this CPU has just left, where it was held lazily. So a kernel finds a space by its token until its end
+    /// is over: until [`Destroyed::Now`](crate::Destroyed) or [`Event::LastLazyReference`]. Until then no other space
+    /// has the same token.
+    ///
+    /// It is called with interrupts off, in the handler too, and now and then inside another such call, for another
+    /// space. A kernel may lock its table to find the space, if whoever holds the lock has interrupts off and waits for
+    /// no other CPU: [`Cpu::destroy_later`](crate::Cpu::destroy_later) does wait for one, so it is not called under
+    /// that lock. The kernel lets the lock go before it calls `f`.
     fn with_space_of<R>(&self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
     /// Something happened; for counters and traces of the machine. The default does nothing and costs nothing.

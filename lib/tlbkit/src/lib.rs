@@ -16,7 +16,7 @@
 //! - INV-2 a CPU that joins a space and one that revokes translations cannot both miss the other. (`address_space.rs`)
 //! - INV-3 a slot's generation never exceeds its space's; neither falls; an id is never reused. (`asid.rs`)
 //! - INV-4 pages alone take a slot only from g to g+1, and only if g+1 is the newest; else everything. (`local.rs`)
-//! - INV-5 lazy CPUs are not interrupted unless page tables are freed. (`shootdown.rs`)
+//! - INV-5 lazy CPUs are not interrupted unless page tables are freed. (`ask.rs`)
 //! - INV-6 when a flush returns, or the wait for one that was issued, no CPU can use an old translation, and none walks
 //!   an old table. (`shootdown.rs`, `ring.rs`)
 //! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang. (`wait.rs`)

@@ -9,7 +9,6 @@
 //! }
 //! ```
 
-use crate::address_space::Translations;
 use crate::gather::{Flushed, TlbGather};
 use crate::hardware::{Event, Hardware};
 use crate::issue::Ticket;
@@ -23,10 +22,13 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// When it returns, this CPU has flushed, and the others have been asked. They may still use what was named, so
     /// nothing may be done to the frames: nothing written that the program must not see, nothing freed. The page tables
     /// may be changed further, and other flushes issued. Who finds an entry gone that this gather names must not go on
-    /// before it is flushed (C-28): so issue before the lock of the page table is dropped, and any gather of the space
-    /// that is flushed meanwhile flushes for itself, as it does for a [`TlbBatch`](crate::TlbBatch). It waits for
-    /// nobody, so it may be called with interrupts off, and under a spin lock; preemption is off, and it is not for
-    /// interrupt handlers.
+    /// before it is flushed (C-28): so issue before the lock of the page table is dropped, and any gather of the space,
+    /// or of the kernel if this one is, that is flushed meanwhile flushes for itself, as it does for a
+    /// [`TlbBatch`](crate::TlbBatch). That flush takes no global entry along in a gather of a space: where one was
+    /// named there with [`Scope::Global`](crate::Scope), keep others away until [`Pending::wait`] has returned.
+    ///
+    /// It waits for nobody, so it may be called with interrupts off, and under a spin lock; preemption is off, and it
+    /// is not for interrupt handlers.
     ///
     /// ```
     /// # use tlbkit::*;
@@ -42,9 +44,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     pub fn issue<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Pending<'s, S, F> {
         let mut debts = Debts::NONE;
         let ticket = if self.has_work(cpu) {
-            if let Translations::OfSpace(space) = self.translations {
-                cpu.tlb().owed.add(space.id, &mut debts); // before the generation rises, as a batch does
-            }
+            cpu.tlb().owed.add(self.space_id(), &mut debts); // before the generation rises, as a batch does
             cpu.issue(self.translations, self.request(cpu), self.reason)
         } else {
             Ticket::Over

@@ -15,7 +15,7 @@
 //! A responder reads a mailbox only while its bit in that outbox is set, and only the responder clears the bit. So the
 //! mailbox does not change while it is read, a request that is sent twice is carried out once, and an interrupt that
 //! finds nothing does no harm (C-56, C-63). Which mailbox is free, and how a hint leads to the right one, is in
-//! `ring.rs`.
+//! `ring.rs`; `docs/life-of-an-unmap.md` follows one call through all of these files.
 
 use core::slice;
 
@@ -180,7 +180,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// The same where page-table pages below the range may have been taken out. For a kernel that frees those pages by
-    /// itself afterwards; [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then.
+    /// itself afterwards; [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. With
+    /// [`Tables::Freed`] and no pages the paths to what lies at `va` go alone.
     ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
@@ -194,6 +195,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         tables: Tables,
         why: Reason,
     ) {
+        let pages = tables.pages(pages);
         let request = Request { needs: tables.needs(), ..self.request_of(space, va, pages, stride) };
         self.shootdown(Translations::OfSpace(space), request, why);
     }
@@ -218,7 +220,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         stride: Stride,
         tables: Tables,
     ) -> Result<(), OthersMustFlush> {
-        let needs = tables.needs();
+        let (pages, needs) = (tables.pages(pages), tables.needs());
         let mut request = Request { needs, ..self.request_of(space, va, pages, stride) };
         if self.announce(Translations::OfSpace(space), &mut request) == Others::None {
             return Ok(());
@@ -260,6 +262,16 @@ impl Tables {
         match self {
             Self::Kept => Needs::NOTHING,
             Self::Freed => Needs::TABLES,
+        }
+    }
+
+    /// How many pages of a range are flushed. One address below a table is in any case: invalidating that reaches the
+    /// cached path to the table (C-27).
+    #[inline(always)]
+    const fn pages(self, named: u32) -> u32 {
+        match self {
+            Self::Freed if named == 0 => 1,
+            _ => named,
         }
     }
 }

@@ -212,7 +212,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn join(&self, to: &AddressSpace<H::Set>) {
         // Relaxed: only this CPU writes its bit, so it sees the newest.
         if !to.cpus().contains(self.id, Ordering::Relaxed) {
-            // Relaxed: ordered before the generation is read by the fence in `enter`.
+            // Relaxed: ordered before the generation is read by the fence in `begin_entry`.
             to.cpus().add(self.id, Ordering::Relaxed);
         }
     }

@@ -56,7 +56,7 @@ pub struct Tlb<'k> {
     pub(crate) counters: Counters<'k>,
     /// A generation with none of these bits interrupts the whole set, so that it is trimmed.
     trim_mask: u64,
-    /// A request with this scope does too.
+    /// A request that needs this does too.
     trims_with: Needs,
     next_id: AtomicU64,
     pub(crate) owed: Owed,

@@ -26,7 +26,7 @@ impl Union {
         self.spaces |= bit_of(space.id);
         for (index, word) in space.cpus().words().iter().enumerate() {
             // Relaxed: read after the revocation, by the fence in `advance`. Of a CPU that has left the set, what it
-            // did in the space is over before the frames come out, by the fence in `shootdown`, which comes later.
+            // did in the space is over before the frames come out, by the fence in `announce`, which comes later.
             self.cpus[index % WORDS] |= word.load(Ordering::Relaxed);
         }
     }

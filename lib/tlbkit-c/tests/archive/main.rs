@@ -14,7 +14,7 @@ use std::process::Command;
 use tools::{KERNEL_FLAGS, Result, archive, archive_of, crate_dir, run, scratch};
 
 /// With every function of the header called: of the checked archive, and of the fast one.
-const TEXT_BYTES_MAX: u64 = 45_900;
+const TEXT_BYTES_MAX: u64 = 46_000;
 const FAST_TEXT_BYTES_MAX: u64 = 36_200;
 const CPU_BYTES_MAX: u64 = 512;
 

@@ -1,6 +1,6 @@
 //! No frame comes out of a gather before what led to it is flushed, whether the caller named that or not.
 
-use tlbkit::{Batching, History, Policy, Reason, Scope, Stride, VirtAddr};
+use tlbkit::{Batching, History, Policy, Reason, Scope, Stride, Tables, VirtAddr};
 
 use crate::machine::{Owner, USER, World, cr3s, invlpgs};
 
@@ -96,4 +96,21 @@ fn a_table_whose_entries_were_named_costs_one_page_more() {
     world.finish(0, gather);
     assert_eq!(invlpgs(&world.log(0)), [USER, USER + 4096]);
     assert_eq!(cr3s(&world.log(1)).len(), 1, "it walked: it left the space");
+}
+
+/// The paths to a table are what is left where each of its entries was named before.
+#[test]
+fn c_27_a_range_of_no_pages_drops_the_path_to_a_table_that_it_frees() {
+    let world = pair(Batching::Range);
+    let flush = |tables| {
+        world.forget_logs();
+        world.cpu(0).flush_range_with(world.at(0), VirtAddr(USER), 0, Stride::Page4K, tables, Reason::FreeTable);
+        [0, 1].map(|cpu| invlpgs(&world.log(cpu)))
+    };
+    assert_eq!(flush(Tables::Freed), [vec![USER], vec![USER]]);
+    assert_eq!(flush(Tables::Kept), [vec![], vec![]]);
+    world.load_kernel(1);
+    world.forget_logs();
+    let alone = world.cpu(0).flush_range_alone(world.at(0), VirtAddr(USER), 0, Stride::Page4K, Tables::Freed);
+    assert_eq!((alone, invlpgs(&world.log(0))), (Ok(()), vec![USER]));
 }

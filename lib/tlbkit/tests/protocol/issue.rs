@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tlbkit::sync::AtomicU64;
 use tlbkit::{CpuId, CpuSetUpkeep, Late, Pending, Policy};
 
-use crate::machine::{Delivery, Did, Owner, USER, World, interrupted, invlpgs};
+use crate::machine::{Delivery, Did, KERNEL, Owner, USER, World, interrupted, invlpgs};
 
 /// Requests of one CPU that can be outstanding.
 const RING: usize = if cfg!(narrow_sets) { 2 } else { 4 };
@@ -141,6 +141,25 @@ fn c_28_who_finds_the_entry_gone_flushes_before_the_issued_flush_is_over() {
     assert_eq!(world.touch(1, page(0)), None);
     world.enter_kernel(1);
     wait(world, 0, pending);
+}
+
+/// The same in the kernel's half: CPU 1 finds a kernel page gone that CPU 0 has issued.
+#[test]
+fn c_28_who_finds_a_kernel_entry_gone_flushes_before_the_issued_flush_is_over() {
+    let world = two();
+    world.map_kernel(KERNEL);
+    assert!([0, 1].iter().all(|&cpu| world.touch_in_kernel(cpu, KERNEL).is_some()));
+    let mut gather = world.gather(Owner::Kernel);
+    world.unhook(0, &mut gather, Owner::Kernel, &[KERNEL]);
+    let pending = world.quiet(0, |c, _| gather.issue(&c));
+    assert!(world.touch_in_kernel(1, KERNEL).is_some(), "it has not answered");
+    world.delivery.set(Delivery::AtOnce);
+    world.finish(1, world.gather(Owner::Kernel));
+    assert_eq!(world.touch_in_kernel(1, KERNEL), None);
+    wait(world, 0, pending);
+    world.forget_logs();
+    world.finish(1, world.gather(Owner::Kernel));
+    assert_eq!(interrupted(&world.log(1)), [], "nothing is owed any more");
 }
 
 #[test]
