@@ -42,6 +42,8 @@ struct Debt {
 /// The debts of all CPUs.
 pub(super) struct Debts {
     of_cpu: Vec<OfCpu>,
+    /// By operation: the CPU of each debt that it left. Of most operations nobody has any, and there are many CPUs.
+    debtors: RefCell<BTreeMap<u64, Vec<usize>>>,
     /// Frames that an operation freed, by their addresses.
     frames: RefCell<BTreeMap<u64, u64>>,
     needs: Cell<LaterNeeds>,
@@ -56,19 +58,22 @@ struct OfCpu {
 impl Debts {
     pub(super) fn new(cpus: usize) -> Self {
         let of_cpu = (0..cpus).map(|_| OfCpu::default()).collect();
-        Self { of_cpu, frames: RefCell::default(), needs: Cell::default() }
+        Self { of_cpu, debtors: RefCell::default(), frames: RefCell::default(), needs: Cell::default() }
     }
 
     /// `to` was told of `pages` pages from `va` of the space at `root`, and had to be.
     pub(super) fn told(&self, to: usize, operation: u64, root: PhysAddr, (va, pages): (u64, u64)) {
         let of_cpu = &self.of_cpu[to];
         let mut debts = of_cpu.debts.borrow_mut();
-        if debts.len() == MOST_DEBTS {
-            debts.pop_front();
+        if debts.len() == MOST_DEBTS
+            && let Some(oldest) = debts.pop_front()
+        {
+            self.forget(to, &oldest);
         }
         let end = va.saturating_add(pages.saturating_mul(tlbkit::PAGE_BYTES));
         debts.push_back(Debt { operation, root, va, end, is_used: false, is_reused: false });
         of_cpu.has_any.set(true);
+        self.debtors.borrow_mut().entry(operation).or_default().push(to);
         self.count(|needs| needs.followed += 1);
     }
 
@@ -91,8 +96,20 @@ impl Debts {
 
     /// `cpu` flushed all that it held of some space for a reason of its own.
     pub(super) fn flushed(&self, cpu: usize) {
-        self.of_cpu[cpu].debts.borrow_mut().clear();
+        self.of_cpu[cpu].debts.borrow_mut().drain(..).for_each(|debt| self.forget(cpu, &debt));
         self.of_cpu[cpu].has_any.set(false);
+    }
+
+    /// `cpu` does not have the debt any more.
+    fn forget(&self, cpu: usize, debt: &Debt) {
+        let mut debtors = self.debtors.borrow_mut();
+        let Some(cpus) = debtors.get_mut(&debt.operation) else { return };
+        if let Some(place) = cpus.iter().position(|&debtor| debtor == cpu) {
+            cpus.swap_remove(place);
+        }
+        if cpus.is_empty() {
+            debtors.remove(&debt.operation);
+        }
     }
 
     /// The frame at `at` was freed by an operation.
@@ -107,8 +124,9 @@ impl Debts {
     /// The frame at `at` was allocated.
     pub(super) fn allocated(&self, at: PhysAddr) {
         let Some(operation) = self.frames.borrow_mut().remove(&at.0) else { return };
-        for of_cpu in &self.of_cpu {
-            for debt in of_cpu.debts.borrow_mut().iter_mut() {
+        let debtors = self.debtors.borrow();
+        for &cpu in debtors.get(&operation).into_iter().flatten() {
+            for debt in self.of_cpu[cpu].debts.borrow_mut().iter_mut() {
                 if debt.operation == operation && !debt.is_reused {
                     debt.is_reused = true;
                     self.count(|needs| needs.before_reuse += 1);
@@ -164,6 +182,19 @@ mod tests {
             debts.allocated(frame);
         }
         assert_eq!(debts.needs().before_reuse, 1, "one interrupt, of which two frames came back");
+    }
+
+    /// Who has a debt is known by the operation, so one that is forgotten must be forgotten there too.
+    #[test]
+    fn a_debt_that_is_forgotten_or_paid_leaves_nothing_behind() {
+        let debts = debts();
+        debts.told(0, 5, ROOT, (0x4000, 2));
+        (6..6 + MOST_DEBTS as u64).for_each(|operation| debts.told(1, operation, ROOT, (0x4000, 2)));
+        debts.allocated(FRAME);
+        assert_eq!(debts.needs().before_reuse, 1, "the other CPU's");
+        assert_eq!(debts.debtors.borrow().len(), 1 + MOST_DEBTS);
+        [0, 1].iter().for_each(|&cpu| debts.flushed(cpu));
+        assert!(debts.debtors.borrow().is_empty());
     }
 
     #[test]
