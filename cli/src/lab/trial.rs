@@ -61,7 +61,7 @@ impl TrialArguments {
     /// Tries it; puts back first what an earlier trial left behind.
     pub(crate) fn attempt(&self, changes: &[Change], command: &[OsString], stopping: &Stopping) -> Result<Tried> {
         let journal = self.journal(changes)?;
-        // It lives as long as the journal, and puts the machine back if this program is killed.
+        // It outlives the journal, and puts the machine back if this program is killed.
         let _guardian = journal.as_ref().map(|_| Guardian::start(&self.root)).transpose()?;
         let bar = progress_bar(1 + 2 * self.pairs);
         let plan = Plan {
@@ -72,9 +72,11 @@ impl TrialArguments {
             is_stop_wanted: &|| stopping.is_wanted(),
             after_run: &|| bar.inc(1),
         };
-        let outcome = attempt(&plan, journal.as_ref())?;
+        let outcome = attempt(&plan, journal.as_ref());
+        // Before the guardian looks whether there is something left to put back, for which it needs the right.
+        drop(journal);
         bar.finish_and_clear();
-        Ok(Tried { changes: changes.to_vec(), outcome })
+        Ok(Tried { changes: changes.to_vec(), outcome: outcome? })
     }
 
     /// The right to change the machine, if the changes need it; what was left behind is put back in any case.
@@ -110,6 +112,7 @@ impl TrialArguments {
         match &tried.outcome {
             Outcome::Tried(trial) => Some(trial.verdict(self.quantity(), self.least())),
             Outcome::Broke { .. } => Some(Verdict::No),
+            Outcome::Meddled(_) => Some(Verdict::CannotTell),
             Outcome::Stopped => None,
         }
     }
@@ -121,6 +124,10 @@ impl TrialArguments {
             Outcome::Tried(trial) => trial,
             Outcome::Broke { how, said } => {
                 return format!("No: with {changes} the command failed ({how}){}", said_of(said));
+            }
+            Outcome::Meddled(left) => {
+                let left: Vec<_> = left.iter().map(restored_text).collect();
+                return format!("Cannot tell: somebody else changed the machine meanwhile: {}", left.join("; "));
             }
             Outcome::Stopped => return format!("{changes}: stopped before there was a verdict"),
         };

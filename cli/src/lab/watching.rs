@@ -1,6 +1,7 @@
 //! Whom to watch and for how long: what `record` and `observe` have in common.
 
 use std::ffi::OsString;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
@@ -79,8 +80,16 @@ pub(crate) struct Watching {
 }
 
 /// Whether somebody wants us to end: by Ctrl-C, by a signal, or by closing the terminal. From its making on none of
-/// these ends the program by itself, so it is made before there is anything to lose.
+/// these ends the program by itself, so it is made before there is anything to lose. Who started us may have asked for
+/// one of them to be ignored, as `nohup` does: that is still ignored.
 pub(crate) struct Stopping(Arc<AtomicUsize>);
+
+/// The set of those that are ignored, the first in bit 0; none where the kernel does not tell.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
 
 /// What a shell adds to the number of a signal that ended a command.
 const BY_SIGNAL: i32 = 128;
@@ -89,7 +98,8 @@ impl Stopping {
     /// Begins to listen.
     pub(crate) fn listen() -> Result<Self> {
         let wanted = Arc::new(AtomicUsize::new(0));
-        for signal in [SIGHUP, SIGINT, SIGTERM] {
+        let ignored = ignored_signals();
+        for signal in [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
             let number = signal.cast_unsigned() as usize;
             signal_hook::flag::register_usize(signal, Arc::clone(&wanted), number).context("watching for Ctrl-C")?;
         }

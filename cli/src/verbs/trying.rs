@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{self, Read};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -47,6 +48,9 @@ pub(crate) struct TryArguments {
     command: Vec<OsString>,
 }
 
+/// How long a guardian waits until the one that it guards, whose end it has seen, has let go of the machine.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Tries it.
 pub(crate) fn execute(arguments: &TryArguments, format: Format) -> Result<Ending> {
     // From here on no signal ends this program before it has put the machine back.
@@ -79,6 +83,8 @@ pub(crate) fn execute(arguments: &TryArguments, format: Format) -> Result<Ending
     }
     Ok(match arguments.trial.verdict(&tried) {
         None => stopping.ending(),
+        // What a signal ended may have been meddled with as well.
+        Some(_) if stopping.is_wanted() && matches!(tried.outcome, Outcome::Meddled(_)) => stopping.ending(),
         Some(Verdict::Yes) => Ending::AsExpected,
         Some(Verdict::No | Verdict::CannotTell) => Ending::NotAsExpected,
     })
@@ -90,7 +96,9 @@ fn restore(arguments: &TryArguments, format: Format) -> Result<Ending> {
         io::stdin().read_to_end(&mut Vec::new()).context("waiting")?;
     }
     let root = &arguments.trial.root;
-    let restored = if Journal::is_left(root) { Journal::open(root)?.restore()? } else { Vec::new() };
+    let patience = if arguments.after_input { PATIENCE } else { Duration::ZERO };
+    let is_left = Journal::is_left(root);
+    let restored = if is_left { Journal::open_within(root, patience)?.restore()? } else { Vec::new() };
     if restored.is_empty() && format == Format::Text {
         say!("nothing to put back");
     }

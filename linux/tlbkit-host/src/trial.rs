@@ -55,6 +55,8 @@ pub enum Outcome {
         /// The last line that it wrote to standard error.
         said: String,
     },
+    /// Somebody else has set what was tried, while it was tried, so the runs say nothing. It was left as they set it.
+    Meddled(Vec<Restored>),
     /// Somebody wanted it to end.
     Stopped,
 }
@@ -168,7 +170,10 @@ pub fn attempt(plan: &Plan<'_>, journal: Option<&Journal>) -> Result<Outcome> {
             return Err(Error::NoChange { text: change.to_string(), wanted: "is so already".to_owned() });
         }
     }
-    let first = one(plan, journal, Half::Without)?;
+    let first = match one(plan, journal, Half::Without) {
+        Ok(first) => first,
+        Err(early) => return early,
+    };
     if first.is_stopped {
         return Ok(Outcome::Stopped);
     }
@@ -177,7 +182,7 @@ pub fn attempt(plan: &Plan<'_>, journal: Option<&Journal>) -> Result<Outcome> {
     }
     (plan.after_run)();
     let halves = in_turn(plan.pairs, |half| {
-        let run = one(plan, journal, half).map_err(Err)?;
+        let run = one(plan, journal, half)?;
         if run.is_stopped || (plan.is_stop_wanted)() {
             return Err(Ok(Outcome::Stopped));
         }
@@ -196,21 +201,23 @@ fn failed(run: Run) -> Error {
     Error::CommandFailed { status: run.count.status.to_string(), said: run.said }
 }
 
-/// One run, with the machine set for it and put back.
-fn one(plan: &Plan<'_>, journal: Option<&Journal>, half: Half) -> Result<Run> {
+/// One run, with the machine set for it and put back; or what ends the trial early.
+fn one(plan: &Plan<'_>, journal: Option<&Journal>, half: Half) -> std::result::Result<Run, Result<Outcome>> {
     let changes = if half == Half::With { plan.changes } else { &[] };
-    let entries =
-        changes.iter().filter_map(|change| change.entry(plan.root).transpose()).collect::<Result<Vec<_>>>()?;
+    let entries = changes.iter().filter_map(|change| change.entry(plan.root).transpose());
+    let entries = entries.collect::<Result<Vec<_>>>().map_err(Err)?;
     let command = change::command(plan.command, changes);
-    let Some(journal) = journal.filter(|_| !entries.is_empty()) else {
-        return if entries.is_empty() { run(command, plan.is_stop_wanted) } else { Err(Error::NoJournal) };
-    };
-    journal.write(&entries)?;
+    if entries.is_empty() {
+        return run(command, plan.is_stop_wanted).map_err(Err);
+    }
+    let journal = journal.ok_or(Err(Error::NoJournal))?;
+    journal.write(&entries).map_err(Err)?;
     let set = entries.iter().try_for_each(|entry| knob::set(&entry.path, &entry.during));
     let ran = set.and_then(|()| run(command, plan.is_stop_wanted));
     // Whatever came of the run: what stands in the way of putting back is worse.
-    journal.restore()?;
-    ran
+    let mut restored = journal.restore().map_err(Err)?;
+    restored.retain(|one| matches!(one, Restored::LeftAlone { .. }));
+    if restored.is_empty() { ran.map_err(Err) } else { Err(Ok(Outcome::Meddled(restored))) }
 }
 
 #[cfg(test)]
@@ -315,6 +322,19 @@ mod tests {
         let error = attempt(&plan(&command, &missing, root.path()), Some(&journal)).unwrap_err();
         assert_eq!(error.to_string(), "no-such-program: cannot be run");
         assert_eq!(fs::read_to_string(&file).unwrap(), "madvise");
+        assert!(!Journal::is_left(root.path()));
+    }
+
+    #[test]
+    fn what_somebody_sets_meanwhile_is_left_alone_and_ends_the_trial() {
+        let (root, file, _) = machine();
+        let command = words(&format!("grep -q never {0} && printf always > {0}; true", file.display()));
+        let changes = ["thp=never".parse().unwrap()];
+        let journal = Journal::open(root.path()).unwrap();
+        let outcome = attempt(&plan(&command, &changes, root.path()), Some(&journal)).unwrap();
+        let Outcome::Meddled(left) = outcome else { panic!("it is seen: {outcome:?}") };
+        assert!(matches!(&left[..], [Restored::LeftAlone { now, .. }] if now == "always"), "{left:?}");
+        assert_eq!(fs::read_to_string(file).unwrap(), "always");
         assert!(!Journal::is_left(root.path()));
     }
 

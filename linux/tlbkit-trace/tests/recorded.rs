@@ -18,6 +18,11 @@ fn compare(ours: &[String], theirs: &[String]) {
     }
 }
 
+/// On a busy machine perf loses events now and then, and prints nothing of that unless it is asked to.
+fn is_lost(line: &str) -> bool {
+    line.contains(" Lost {")
+}
+
 fn is_map(line: &str) -> bool {
     line.contains(" map 0x")
 }
@@ -33,7 +38,8 @@ fn a_recording_reads_as_perf_script_prints_it() {
     with(record(&[]), |recording| {
         let mut source = open(&recording.file).expect("a recording");
         // What is mapped where is no tracepoint: the text has it only where it is asked for.
-        let (maps, ours): (Vec<_>, Vec<_>) = describe_all(&mut *source).into_iter().partition(|line| is_map(line));
+        let (maps, mut ours): (Vec<_>, Vec<_>) = describe_all(&mut *source).into_iter().partition(|line| is_map(line));
+        ours.retain(|line| !is_lost(line));
         assert!(maps.iter().any(|line| line.contains("/libc")), "every program has it: {maps:?}");
         let text = script(&recording, FIELDS);
         let mut text = ScriptReader::new(&text[..]).expect("text of perf script");
@@ -47,10 +53,10 @@ fn packed_recordings_and_stacks_are_read() {
     with(record(&["-z", "-g"]), |recording| {
         let mut source = open(&recording.file).expect("a recording");
         let mut summary = Summary::default();
-        let (mut frames, mut maps) = (0, 0);
+        let (mut frames, mut unprinted) = (0, 0);
         while let Some(event) = source.next_event().expect("no error") {
             summary.add(&event, source.names());
-            maps += u64::from(matches!(event.kind, EventKind::Map { .. }));
+            unprinted += u64::from(matches!(event.kind, EventKind::Map { .. } | EventKind::Lost { .. }));
             frames += event.stack.map_or(0, |id| source.names().stack(id).len());
         }
         assert!(summary.flushes(FlushReason::LocalMmShootdown) > 0);
@@ -59,7 +65,7 @@ fn packed_recordings_and_stacks_are_read() {
         let text = script(&recording, "comm,pid,tid,cpu,time,event,ip,sym,trace");
         let mut text = ScriptReader::new(&text[..]).expect("text of perf script");
         let theirs = drain(&mut text).0;
-        assert_eq!(theirs.len() as u64 + maps, source.health().events);
+        assert_eq!(theirs.len() as u64 + unprinted, source.health().events);
         assert!(theirs.iter().filter(|event| event.stack.is_some()).count() * 2 > theirs.len());
     });
 }

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
 use tlbkit_host::trial::{Change, Journal, KNOBS, Measured, Outcome, PAIRS_MIN, Plan, Quantity, attempt};
@@ -102,8 +103,13 @@ fn built(compiler: &str, arguments: &[&str], source: &str, name: &str) -> Option
     is_built.then_some((folder, program))
 }
 
+/// One trial at a time: two may not change the machine at once, and huge pages that one tries would save the faults
+/// that another counts.
+static ONE_TRIAL: Mutex<()> = Mutex::new(());
+
 /// Faults with `change`, as a part of those without.
 fn faults(words: &[OsString], change: &str) -> PairedRatio {
+    let _alone = ONE_TRIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let changes: [Change; 1] = [change.parse().unwrap()];
     let root = Path::new("/");
     let journal = changes[0].is_of_machine().then(|| Journal::open(root).unwrap());

@@ -54,10 +54,7 @@ impl FromStr for Change {
         }
         let (name, value) = text.split_once('=').ok_or_else(|| refused(format!("must be {}", forms())))?;
         if let Some(knob) = KNOBS.into_iter().find(|knob| knob.name == name) {
-            return match knob.objection(value) {
-                None => Ok(Self::Knob { knob, value: value.to_owned() }),
-                Some(wanted) => Err(refused(wanted)),
-            };
+            return knob.canonical(value).map(|value| Self::Knob { knob, value }).map_err(refused);
         }
         if name == WRAPPER {
             let words: Vec<String> = value.split_whitespace().map(str::to_owned).collect();
@@ -205,6 +202,7 @@ mod tests {
         for text in texts {
             assert_eq!(text.parse::<Change>().unwrap().to_string(), text);
         }
+        assert_eq!("ceiling=07".parse::<Change>().unwrap().to_string(), "ceiling=7", "as the kernel will say it");
         assert!("thp=always".parse::<Change>().unwrap().is_of_machine());
         assert!(!"THP=always".parse::<Change>().unwrap().is_of_machine());
     }

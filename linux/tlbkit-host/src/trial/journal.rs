@@ -5,6 +5,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -14,6 +16,8 @@ use crate::error::{Error, Result};
 const FOLDER: &str = "run";
 const FILE: &str = "tlbkit-try.journal";
 const LOCK: &str = "tlbkit-try.lock";
+/// How often to look whether the right has been given back.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A setting of the machine, as it was and as it is being tried.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -63,6 +67,21 @@ impl Journal {
         Ok(Self { file: folder.join(FILE), _lock: lock })
     }
 
+    /// The same, if the one that has it gives it back in this time. What a kernel tells others of a process that is
+    /// killed comes in no order: the end of its pipes may be seen before its locks are gone.
+    ///
+    /// # Errors
+    /// If another process keeps it, or the journal's folder cannot be written.
+    pub fn open_within(root: &Path, patience: Duration) -> Result<Self> {
+        let started = Instant::now();
+        loop {
+            match Self::open(root) {
+                Err(Error::AnotherTrial { .. }) if started.elapsed() < patience => sleep(LOOK_EVERY),
+                opened => return opened,
+            }
+        }
+    }
+
     /// Whether a journal was left below `root`.
     #[must_use]
     pub fn is_left(root: &Path) -> bool {
@@ -81,13 +100,16 @@ impl Journal {
     /// Puts back what the journal names, and forgets it.
     ///
     /// # Errors
-    /// If the journal cannot be read, or a setting cannot be written; then the journal stays.
+    /// If the journal cannot be read, or a setting cannot be written; then the journal stays, and all others are put
+    /// back.
     pub fn restore(&self) -> Result<Vec<Restored>> {
         let text = match fs::read_to_string(&self.file) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             text => text.map_err(Error::knob(&self.file, "read"))?,
         };
-        let restored = text.lines().filter_map(entry).map(put_back).collect::<Result<Vec<_>>>()?;
+        // All are tried before the first error is told.
+        let tried: Vec<_> = text.lines().filter_map(entry).map(put_back).collect();
+        let restored = tried.into_iter().collect::<Result<Vec<_>>>()?;
         fs::remove_file(&self.file).map_err(Error::knob(&self.file, "removed"))?;
         Ok(restored)
     }
@@ -157,11 +179,36 @@ mod tests {
     }
 
     #[test]
+    fn who_waits_for_the_right_gets_it_when_it_is_given_back() {
+        let (root, _) = root("33");
+        let first = Journal::open(root.path()).unwrap();
+        let soon = Journal::open_within(root.path(), Duration::from_millis(50)).unwrap_err().to_string();
+        assert!(soon.starts_with("another trial is changing this machine"), "{soon}");
+        std::thread::scope(|scope| {
+            let second = scope.spawn(|| Journal::open_within(root.path(), Duration::from_secs(60)).map(drop));
+            sleep(Duration::from_millis(200));
+            drop(first);
+            second.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
     fn a_setting_that_cannot_be_put_back_stays_in_the_journal() {
         let (root, entry) = root("9");
         let journal = Journal::open(root.path()).unwrap();
         journal.write(std::slice::from_ref(&entry)).unwrap();
         fs::remove_file(&entry.path).unwrap();
         assert!(journal.restore().is_err() && Journal::is_left(root.path()));
+    }
+
+    #[test]
+    fn one_that_cannot_be_put_back_keeps_no_other_from_it() {
+        let (root, entry) = root("9");
+        let gone = Entry { path: root.path().join("gone"), ..entry.clone() };
+        let journal = Journal::open(root.path()).unwrap();
+        journal.write(&[gone, entry.clone()]).unwrap();
+        let error = journal.restore().unwrap_err().to_string();
+        assert!(error.ends_with("gone: cannot be read") && Journal::is_left(root.path()), "{error}");
+        assert_eq!(fs::read_to_string(&entry.path).unwrap(), "33");
     }
 }

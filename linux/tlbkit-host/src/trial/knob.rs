@@ -48,12 +48,15 @@ impl Knob {
         may_look && read.is_err_and(|error| error.kind() == ErrorKind::PermissionDenied)
     }
 
-    /// What `value` must be, if it is not that.
-    pub(super) fn objection(&self, value: &str) -> Option<String> {
-        let is_number = || value.parse().is_ok_and(|number: u32| number <= self.largest);
+    /// `value` as the kernel says it: a number without sign and zeros in front. What it must be, if it is not that.
+    pub(super) fn canonical(&self, value: &str) -> std::result::Result<String, String> {
         match self.words {
-            [] => (!is_number()).then(|| format!("must be a number from 0 to {}", self.largest)),
-            words => (!words.contains(&value)).then(|| format!("must be one of {}", words.join(", "))),
+            [] => match value.parse::<u32>() {
+                Ok(number) if number <= self.largest => Ok(number.to_string()),
+                _ => Err(format!("must be a number from 0 to {}", self.largest)),
+            },
+            words if words.contains(&value) => Ok(value.to_owned()),
+            words => Err(format!("must be one of {}", words.join(", "))),
         }
     }
 }
@@ -65,18 +68,23 @@ pub(super) fn value(file: &Path) -> Result<String> {
     Ok(chosen.unwrap_or(text.trim()).to_owned())
 }
 
-/// Sets it, and looks whether the kernel took it.
+/// Sets it, and looks whether the kernel took it. One that made something else of it is told what it said before.
 pub(super) fn set(file: &Path, wanted: &str) -> Result<()> {
-    // Not created: what is no setting of this kernel must not become a file.
-    let opened = fs::OpenOptions::new().write(true).truncate(true).open(file);
-    let written = opened.and_then(|mut file| std::io::Write::write_all(&mut file, wanted.as_bytes()));
-    written.map_err(Error::knob(file, "written"))?;
+    let before = value(file)?;
+    write(file, wanted)?;
     let taken = value(file)?;
     if taken == wanted {
-        Ok(())
-    } else {
-        Err(Error::NotTaken { path: file.to_owned(), wanted: wanted.to_owned(), taken })
+        return Ok(());
     }
+    write(file, &before)?;
+    Err(Error::NotTaken { path: file.to_owned(), wanted: wanted.to_owned(), taken })
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    // Not created: what is no setting of this kernel must not become a file.
+    let opened = fs::OpenOptions::new().write(true).truncate(true).open(file);
+    let written = opened.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
+    written.map_err(Error::knob(file, "written"))
 }
 
 #[cfg(test)]
@@ -98,7 +106,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("enabled");
         let error = set(&file, "never").unwrap_err().to_string();
-        assert!(error.starts_with(&format!("{}: cannot be written", file.display())) && !file.exists(), "{error}");
+        assert!(error.starts_with(&format!("{}: cannot be ", file.display())) && !file.exists(), "{error}");
+    }
+
+    #[test]
+    fn what_the_kernel_makes_something_else_of_is_as_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("ceiling");
+        fs::write(&file, "33\n").unwrap();
+        // As a kernel that reads a number, this file gives back less than was written.
+        let error = set(&file, "7 ").unwrap_err().to_string();
+        assert!(error.ends_with("is 7 after 7  was written"), "{error}");
+        assert_eq!(value(&file).unwrap(), "33");
     }
 
     #[test]
@@ -121,9 +140,10 @@ mod tests {
     #[test]
     fn values_are_checked_before_anything_is_run() {
         let [thp, _, ceiling, numa] = &KNOBS;
-        assert_eq!([thp.objection("always"), ceiling.objection("513"), numa.objection("1")], [None, None, None]);
-        assert_eq!(thp.objection("on").unwrap(), "must be one of always, madvise, never");
-        assert_eq!(ceiling.objection("514").unwrap(), "must be a number from 0 to 513");
-        assert!(ceiling.objection("-1").is_some() && numa.objection("2").is_some());
+        let taken = [thp.canonical("always"), ceiling.canonical("513"), numa.canonical("01"), ceiling.canonical("+9")];
+        assert_eq!(taken.map(std::result::Result::unwrap), ["always", "513", "1", "9"]);
+        assert_eq!(thp.canonical("on").unwrap_err(), "must be one of always, madvise, never");
+        assert_eq!(ceiling.canonical("514").unwrap_err(), "must be a number from 0 to 513");
+        assert!(ceiling.canonical("-1").is_err() && numa.canonical("2").is_err());
     }
 }

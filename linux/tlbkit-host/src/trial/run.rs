@@ -1,7 +1,7 @@
 //! One run of a command, and what it used.
 
 use std::fs;
-use std::io::{Read, Seek};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,6 +31,8 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const PATIENCE: Duration = Duration::from_secs(3);
 /// A line of a message that goes no further.
 const LINE_BYTES: usize = 200;
+/// Of what it said, so much of the end is looked at.
+const MESSAGE_BYTES: u64 = 1 << 20;
 
 /// Runs it, with nothing to read, in a process group of its own, and with what it writes thrown away.
 pub(super) fn run(mut command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Result<Run> {
@@ -67,7 +69,13 @@ fn wait(child: Pid, is_stop_wanted: &dyn Fn() -> bool) -> Result<bool> {
         let mut wanted = [PollFd::new(&handle, PollFlags::IN)];
         match poll(&mut wanted, Some(&LOOK_EVERY)) {
             Ok(0) | Err(Errno::INTR) => {}
-            Ok(_) => return Ok(asked.is_some()),
+            Ok(_) => {
+                // What it started may not have listened. Until the leader is waited for the group is nobody else's.
+                if asked.is_some() {
+                    let _ = kill_process_group(child, Signal::KILL);
+                }
+                return Ok(asked.is_some());
+            }
             Err(error) => return Err(Error::kernel("poll")(error)),
         }
         match asked {
@@ -91,7 +99,9 @@ fn end(child: Pid, signal: Signal) {
 fn last_line(messages: &mut fs::File) -> String {
     let mut bytes = Vec::new();
     // A message that cannot be read is none.
-    let _ = messages.rewind().and_then(|()| messages.take(1 << 20).read_to_end(&mut bytes));
+    let end = messages.seek(SeekFrom::End(0)).unwrap_or(0);
+    let from = SeekFrom::Start(end.saturating_sub(MESSAGE_BYTES));
+    let _ = messages.seek(from).and_then(|_| messages.take(MESSAGE_BYTES).read_to_end(&mut bytes));
     let text = String::from_utf8_lossy(&bytes);
     let line = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
     line.chars().take(LINE_BYTES).collect()
@@ -137,6 +147,29 @@ mod tests {
         let started = Instant::now();
         let run = run(shell("sleep 60 & sleep 60"), &|| true).unwrap();
         assert!(run.is_stopped && started.elapsed() < Duration::from_secs(20), "{run:?}");
+    }
+
+    #[test]
+    fn what_it_started_is_ended_even_if_it_does_not_listen() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
+        let line = format!("(trap '' TERM; sh -c 'echo $$ > {}; exec sleep 300') & sleep 300", file.display());
+        let pid = || fs::read_to_string(&file).ok()?.trim().parse::<i32>().ok();
+        assert!(run(shell(&line), &|| pid().is_some()).unwrap().is_stopped);
+        let state = || fs::read_to_string(format!("/proc/{}/stat", pid().unwrap()));
+        // Whoever takes in orphans may let it wait.
+        let is_gone = || state().map_or(true, |stat| stat.contains(") Z "));
+        let started = Instant::now();
+        while !is_gone() {
+            assert!(started.elapsed() < Duration::from_secs(20), "it runs on: {:?}", state());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_that_of_a_long_message_too() {
+        let line = "head -c 1500000 /dev/zero | tr '\\0' x >&2; echo >&2; echo the end >&2; exit 1";
+        assert_eq!(run(shell(line), &|| false).unwrap().said, "the end");
     }
 
     #[test]
