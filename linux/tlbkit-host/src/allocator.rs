@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use memchr::memmem::find;
 
@@ -29,10 +29,16 @@ pub enum Allocator {
 
 /// Files longer than this are read so far.
 const MOST_BYTES: u64 = 256 << 20;
+/// Bytes that are looked at together: a program may be longer than all else that its reader keeps.
+const PIECE_BYTES: usize = 1 << 20;
+/// Bytes that two pieces have in common: a text and the prefix before it lie in one of them.
+const COMMON_BYTES: usize = 64;
 /// The longest prefix of a build of jemalloc that is believed.
 const MOST_PREFIX: usize = 32;
 const JEMALLOC: &[u8] = b"MALLOC_CONF\0";
 const SHEBANG: &[u8] = b"#!";
+/// Linux reads no longer first line of a script.
+const MOST_LINE: u64 = 256;
 
 impl Allocator {
     /// Of a running process, by what it has mapped; none if that is not told, or it has none of these.
@@ -52,59 +58,18 @@ impl Allocator {
             ["libjemalloc", "libtcmalloc", "libmimalloc"].iter().any(|library| name.starts_with(library))
         };
         let library = files.into_iter().find(|file| is_one(file))?;
-        Some(read(library).and_then(|bytes| Self::of_library(&bytes)))
+        Some(open(library).and_then(|file| Signs::of(file)?.of_library()))
     }
 
     /// Of a program's file, or of what runs it if it is a script; none if it has none of these.
     #[must_use]
     pub fn of_file(program: &Path) -> Option<Self> {
-        let bytes = read(program)?;
-        match bytes.strip_prefix(SHEBANG) {
-            Some(rest) => {
-                let line = rest.split(|&byte| byte == b'\n').next()?;
-                let mut words = std::str::from_utf8(line).ok()?.split_whitespace();
-                // An interpreter is no script, or this might never end.
-                Self::of_bytes(&read(Path::new(words.next()?)).filter(|bytes| !bytes.starts_with(SHEBANG))?)
-            }
-            None => Self::of_bytes(&bytes),
+        match interpreter(program)? {
+            // An interpreter is no script, or this might never end.
+            Some(interpreter) if self::interpreter(&interpreter)?.is_some() => None,
+            Some(interpreter) => Signs::of(open(&interpreter)?)?.of_program(),
+            None => Signs::of(open(program)?)?.of_program(),
         }
-    }
-
-    fn of_bytes(bytes: &[u8]) -> Option<Self> {
-        let has = |text: &[u8]| find(bytes, text).is_some();
-        if has(b"\xff Go buildinf:") {
-            return Some(Self::Go);
-        }
-        if let Some(found) = Self::of_library(bytes) {
-            return Some(found);
-        }
-        // Names of libraries that are loaded with it.
-        if has(b"libjemalloc.so") {
-            return Some(Self::Jemalloc { variable: "MALLOC_CONF".into() });
-        }
-        if has(b"libtcmalloc") {
-            return Some(Self::Tcmalloc);
-        }
-        // Which version it is, only the library itself tells.
-        if has(b"libmimalloc.so") {
-            return None;
-        }
-        has(b"libc.so.6\0").then_some(Self::Glibc)
-    }
-
-    /// Of a library, or of a program that has it built in.
-    fn of_library(bytes: &[u8]) -> Option<Self> {
-        if let Some(at) = find(bytes, JEMALLOC) {
-            let is_name = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
-            let prefix = bytes[..at].iter().rev().take(MOST_PREFIX).take_while(|byte| is_name(byte)).count();
-            let variable = &bytes[at - prefix..at + JEMALLOC.len() - 1];
-            return Some(Self::Jemalloc { variable: String::from_utf8_lossy(variable).into_owned() });
-        }
-        if find(bytes, b"TCMALLOC_RELEASE_RATE\0").is_some() {
-            return Some(Self::Tcmalloc);
-        }
-        let is_mimalloc = find(bytes, b"mimalloc").is_some() && find(bytes, b"purge_delay\0").is_some();
-        is_mimalloc.then_some(Self::Mimalloc)
     }
 
     /// What people call it.
@@ -120,11 +85,106 @@ impl Allocator {
     }
 }
 
-fn read(path: &Path) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
+/// What in a file tells of allocators.
+#[derive(Default)]
+struct Signs {
+    /// Which of the [`TEXTS`] it contains.
+    has: [bool; TEXTS.len()],
+    /// The variable that a jemalloc in it reads.
+    jemalloc: Option<String>,
+}
+
+const GO: usize = 0;
+const TCMALLOC: usize = 1;
+const MIMALLOC: usize = 2;
+const PURGE_DELAY: usize = 3;
+const USES_JEMALLOC: usize = 4;
+const USES_TCMALLOC: usize = 5;
+const USES_MIMALLOC: usize = 6;
+const USES_GLIBC: usize = 7;
+
+/// By the numbers above. The last four are names of libraries that are loaded with it.
+const TEXTS: [&[u8]; 8] = [
+    b"\xff Go buildinf:",
+    b"TCMALLOC_RELEASE_RATE\0",
+    b"mimalloc",
+    b"purge_delay\0",
+    b"libjemalloc.so",
+    b"libtcmalloc",
+    b"libmimalloc.so",
+    b"libc.so.6\0",
+];
+
+impl Signs {
+    /// Reads to the end, piece by piece; none if that fails.
+    fn of(mut reader: impl Read) -> Option<Self> {
+        let (mut signs, mut piece) = (Self::default(), Vec::new());
+        loop {
+            let common = piece.len().min(COMMON_BYTES);
+            piece.drain(..piece.len() - common);
+            if reader.by_ref().take(PIECE_BYTES as u64).read_to_end(&mut piece).ok()? == 0 {
+                return Some(signs);
+            }
+            signs.look(&piece);
+        }
+    }
+
+    fn look(&mut self, bytes: &[u8]) {
+        for (has, text) in self.has.iter_mut().zip(TEXTS) {
+            *has = *has || find(bytes, text).is_some();
+        }
+        if let (None, Some(at)) = (&self.jemalloc, find(bytes, JEMALLOC)) {
+            let is_name = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
+            let prefix = bytes[..at].iter().rev().take(MOST_PREFIX).take_while(|byte| is_name(byte)).count();
+            let variable = &bytes[at - prefix..at + JEMALLOC.len() - 1];
+            self.jemalloc = Some(String::from_utf8_lossy(variable).into_owned());
+        }
+    }
+
+    fn of_program(&self) -> Option<Allocator> {
+        if self.has[GO] {
+            return Some(Allocator::Go);
+        }
+        if let Some(found) = self.of_library() {
+            return Some(found);
+        }
+        if self.has[USES_JEMALLOC] {
+            return Some(Allocator::Jemalloc { variable: "MALLOC_CONF".into() });
+        }
+        if self.has[USES_TCMALLOC] {
+            return Some(Allocator::Tcmalloc);
+        }
+        // Which version it is, only the library itself tells.
+        if self.has[USES_MIMALLOC] {
+            return None;
+        }
+        self.has[USES_GLIBC].then_some(Allocator::Glibc)
+    }
+
+    /// Of a library, or of a program that has it built in.
+    fn of_library(&self) -> Option<Allocator> {
+        if let Some(variable) = self.jemalloc.clone() {
+            return Some(Allocator::Jemalloc { variable });
+        }
+        if self.has[TCMALLOC] {
+            return Some(Allocator::Tcmalloc);
+        }
+        (self.has[MIMALLOC] && self.has[PURGE_DELAY]).then_some(Allocator::Mimalloc)
+    }
+}
+
+fn open(path: &Path) -> Option<impl Read> {
     let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|data| data.is_file()))?;
-    file.take(MOST_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    Some(file.take(MOST_BYTES))
+}
+
+/// What runs a file, if that is a script; none at all if it cannot be read, or its first line makes no sense.
+fn interpreter(path: &Path) -> Option<Option<PathBuf>> {
+    let mut begin = Vec::new();
+    open(path)?.take(MOST_LINE).read_to_end(&mut begin).ok()?;
+    let Some(rest) = begin.strip_prefix(SHEBANG) else { return Some(None) };
+    let line = str::from_utf8(rest.split(|&byte| byte == b'\n').next()?).ok()?;
+    line.split_whitespace().next().map(|word| Some(PathBuf::from(word)))
 }
 
 #[cfg(test)]
@@ -133,7 +193,7 @@ mod tests {
 
     #[test]
     fn an_allocator_is_known_by_what_a_file_contains() {
-        let of = |text: &str| Allocator::of_bytes(text.as_bytes());
+        let of = |text: &str| Signs::of(text.as_bytes())?.of_program();
         let jemalloc = |variable: &str| Some(Allocator::Jemalloc { variable: variable.into() });
         assert_eq!(of("\0libc.so.6\0libm.so.6\0"), Some(Allocator::Glibc));
         assert_eq!(of("\0libc.so.6\0\0JE_MALLOC_CONF\0"), jemalloc("JE_MALLOC_CONF"));
@@ -144,7 +204,16 @@ mod tests {
         assert_eq!(of("libmimalloc.so.2\0libc.so.6\0"), None, "an old version has another option");
         assert_eq!(of("a static program"), None);
         let go = [b"\xff Go buildinf:".as_slice(), b"libc.so.6\0"].concat();
-        assert_eq!(Allocator::of_bytes(&go), Some(Allocator::Go));
+        assert_eq!(Signs::of(go.as_slice()).unwrap().of_program(), Some(Allocator::Go));
+    }
+
+    #[test]
+    fn what_lies_across_two_pieces_is_seen() {
+        for before in PIECE_BYTES - 40..PIECE_BYTES + 40 {
+            let text = [vec![0; before], b"\0_RJEM_MALLOC_CONF\0".to_vec()].concat();
+            let found = Signs::of(text.as_slice()).unwrap().of_program();
+            assert_eq!(found, Some(Allocator::Jemalloc { variable: "_RJEM_MALLOC_CONF".into() }), "{before}");
+        }
     }
 
     #[test]
