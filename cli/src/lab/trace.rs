@@ -5,7 +5,8 @@ mod why;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -18,6 +19,9 @@ use super::chosen::{Chosen, ChosenArguments, Known};
 use super::named_run::machine;
 use crate::output::sheet::SheetPart;
 use crate::output::table::grid;
+
+/// Said where a replay fails: it reads what was put aside for it, in the folder of temporary files.
+pub(crate) const UNREAD: &str = "what the trace asks of a kernel cannot be read again";
 
 /// What of an answer about some is theirs alone.
 const THEIRS: &str = "cycles, gains and the counts of INVLPG, INVPCID and CR3 loads are theirs, \
@@ -59,6 +63,14 @@ pub(crate) struct Trace {
     pub(crate) name: String,
 }
 
+/// Refuses a trace that is not there, and says how one is made.
+pub(crate) fn check_there(trace: &Path) -> Result<()> {
+    let is_missing = fs::metadata(trace).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+    let name = trace.display();
+    ensure!(!is_missing, "{name}: no such file; tlbkit record -o {name} -- COMMAND makes one");
+    Ok(())
+}
+
 impl TraceArguments {
     pub(crate) fn read(&self) -> Result<Trace> {
         self.price(|is_asked| read_about(|| tlbkit_trace::open(&self.trace), Paging::AsRecorded, is_asked))
@@ -81,6 +93,7 @@ impl TraceArguments {
         read: impl FnOnce(&dyn Fn(i32, &str, i32) -> bool) -> Result<Recording, tlbkit_trace::Error>,
     ) -> Result<Trace> {
         self.chosen.check()?;
+        check_there(&self.trace)?;
         let machine = machine(&self.pricing.machine)?;
         let in_file = || self.trace.display().to_string();
         let is_stream = fs::metadata(&self.trace).is_ok_and(|data| !data.is_file() && !data.is_dir());

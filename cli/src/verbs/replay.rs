@@ -7,7 +7,7 @@ mod window;
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use rayon::prelude::*;
 use tlbkit::Policy;
@@ -15,7 +15,7 @@ use tlbkit_replay::replay;
 
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::lab::trace::{Trace, TraceArguments};
+use crate::lab::trace::{Trace, TraceArguments, UNREAD};
 use crate::output::file::check_place;
 use quantity::PolicyTally;
 
@@ -47,7 +47,7 @@ pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<End
     let recorder = policy::parse(&arguments.subject.pricing.recorded_by)?;
     let policies = policies(arguments, recorder)?;
     let trace = arguments.subject.read()?;
-    let answers = answers(&trace, policies);
+    let answers = answers(&trace, policies)?;
     if let Some(path) = &arguments.html {
         report::write(&trace, &answers, path)?;
     }
@@ -73,13 +73,13 @@ fn policies(arguments: &ReplayArguments, recorder: Policy) -> Result<Vec<(String
     Ok(policies)
 }
 
-fn answers(trace: &Trace, policies: Vec<(String, Policy)>) -> Vec<PolicyTally> {
+fn answers(trace: &Trace, policies: Vec<(String, Policy)>) -> Result<Vec<PolicyTally>> {
     let bar = progress_bar(policies.len());
     let (deduced, machine) = (&trace.recording.deduced, &trace.machine);
     let answer = |(name, policy): (String, Policy)| {
-        let tally = replay(deduced, policy, machine);
+        let tally = replay(deduced, policy, machine).context(UNREAD)?;
         bar.inc(1);
-        PolicyTally { name, tally }
+        Ok(PolicyTally { name, tally })
     };
     let answers = policies.into_par_iter().map(answer).collect();
     bar.finish_and_clear();

@@ -22,7 +22,7 @@ use tlbkit_replay::{Estimate, Tally, replay};
 use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::lab::trace::{PricingArguments, TraceArguments, agreement_table};
+use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, agreement_table};
 use crate::lab::trial::TrialArguments;
 use crate::lab::watching::Stopping;
 use crate::output::file::check_place;
@@ -92,7 +92,7 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
     let subject = TraceArguments { trace, pricing, chosen, command };
     let recorded_by = policy::parse(&subject.pricing.recorded_by)?;
     let (trace, huge) = subject.read_both()?;
-    let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine);
+    let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine).context(UNREAD)?;
     let knobs = knob::all(&trace, recorded_by, &recorder, huge);
     let cpu_cycles = trace.cpu_cycles(&recorder);
     let agreement = trace.agreement(&recorder);
@@ -102,7 +102,7 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
     let (deduced, machine, prices) = (&trace.recording.deduced, &trace.machine, &trace.prices);
     let counted = Counted::of(&recorder, billing);
     let try_it = |knob: Knob| {
-        let Replayed { likely, surely } = knob.replay(deduced, machine);
+        let Replayed { likely, surely } = knob.replay(deduced, machine).context(UNREAD)?;
         let saving = |tally: &Tally| before.saving(&billing.of(tally), prices);
         let gain = saving(&likely);
         let low = match surely {
@@ -113,11 +113,11 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
         bar.inc(1);
         let saved = counted.less(Counted::of(&likely, billing));
         let ground = Ground { cpu_cycles, agreement: &agreement, caution: machine.caution.as_deref() };
-        Advice::new(knob.setting, Estimate { low, ..gain }, saved, &ground)
+        Ok(Advice::new(knob.setting, Estimate { low, ..gain }, saved, &ground))
     };
-    let advice = knobs.into_par_iter().map(try_it).collect();
+    let advice: Result<_> = knobs.into_par_iter().map(try_it).collect();
     bar.finish_and_clear();
-    Ok(Tuned { trace, recorder, cpu_cycles, advice })
+    Ok(Tuned { advice: advice?, trace, recorder, cpu_cycles })
 }
 
 /// Prints it, and writes the report.

@@ -18,6 +18,7 @@ mod memory;
 mod op;
 mod prices;
 mod recording;
+mod stored;
 mod tally;
 
 pub use agreement::{Agreement, agreement};
@@ -26,4 +27,5 @@ pub use deduce::{Deduced, Held, Paging, Process, Resident};
 pub use machine::{Spared, replay, replay_sparing};
 pub use op::{Cause, Extent, Fault, Op, OpKind, Party, Pattern, Space, Taken, Who};
 pub use recording::{Recording, read, read_about, read_both};
+pub use stored::Ops;
 pub use tally::{Bounds, Caller, Tally};

@@ -25,33 +25,35 @@ pub(crate) enum MemoryWork {
     Calls { freed: u64, is_lazy: bool },
 }
 
-/// What `ops` come to.
-pub(crate) fn sum(ops: &[Op]) -> Vec<MemoryCharge> {
-    let mut sums: BTreeMap<(Who, Option<Who>, u8), MemoryCharge> = BTreeMap::new();
-    for op in ops {
+/// What the operations so far come to.
+#[derive(Default)]
+pub(crate) struct MemorySum(BTreeMap<(Who, Option<Who>, u8), MemoryCharge>);
+
+impl MemorySum {
+    pub(crate) fn add(&mut self, op: &Op) {
         let (sparer, what) = match op.kind {
             OpKind::Touch { fault, .. } => (op.because(), MemoryWork::Faults(fault)),
             OpKind::Revoke { cause, taken, .. } if cause.gives_back() => {
                 (Some(op.who()), MemoryWork::Calls { freed: taken.freed, is_lazy: cause == Cause::Free })
             }
-            _ => continue,
+            _ => return,
         };
         let kind = match what {
             MemoryWork::Faults(fault) => fault as u8,
             MemoryWork::Calls { .. } => u8::MAX,
         };
         let key = (op.who(), sparer, kind);
-        match sums.get_mut(&key) {
-            None => _ = sums.insert(key, MemoryCharge { who: op.who(), sparer, what, times: 1 }),
-            Some(charge) => {
-                charge.times += 1;
-                if let (MemoryWork::Calls { freed: sum, .. }, MemoryWork::Calls { freed, .. }) =
-                    (&mut charge.what, what)
-                {
-                    *sum += freed;
-                }
-            }
+        let Some(charge) = self.0.get_mut(&key) else {
+            self.0.insert(key, MemoryCharge { who: op.who(), sparer, what, times: 1 });
+            return;
+        };
+        charge.times += 1;
+        if let (MemoryWork::Calls { freed: sum, .. }, MemoryWork::Calls { freed, .. }) = (&mut charge.what, what) {
+            *sum += freed;
         }
     }
-    sums.into_values().collect()
+
+    pub(crate) fn finish(self) -> Vec<MemoryCharge> {
+        self.0.into_values().collect()
+    }
 }

@@ -95,8 +95,8 @@ fn read_again(
     match cut {
         Some(error) if source.health().events == 0 => Err(error),
         cut => {
-            let recording = Recording { deduced: deducer.finish(), summary, cut, source };
-            Ok((recording, other.map(Deducer::finish)))
+            let recording = Recording { deduced: deducer.finish()?, summary, cut, source };
+            Ok((recording, other.map(Deducer::finish).transpose()?))
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Script;
+use common::{Script, ops};
 use tlbkit::Stride;
 use tlbkit_replay::{Cause, OpKind, Paging};
 use tlbkit_trace::Syscall;
@@ -117,7 +117,7 @@ fn what_a_thread_does_its_process_is_named_for() {
     script.exec().named("worker", 1, (1, 2), "exceptions:page_fault_user: address=0x3e9000 ip=0x1 error_code=0x6");
     script.one("syscalls:sys_enter_getpid: ");
     let recording = script.read(Paging::AsRecorded);
-    let names: Vec<_> = recording.deduced.ops.iter().map(|op| recording.names().text(op.comm)).collect();
+    let names: Vec<_> = ops(&recording.deduced).iter().map(|op| recording.names().text(op.comm)).collect();
     assert!(names.contains(&"prog") && !names.contains(&"worker"), "{names:?}");
 }
 
@@ -168,10 +168,26 @@ fn the_heap_shrinks_by_brk() {
 }
 
 #[test]
+fn a_mapping_that_grows_where_it_is_has_the_pages_that_it_gets() {
+    let grown = |backing| {
+        let mut script = Script::default();
+        script.exec().mmap(1000, 4, backing).write(1000..1004);
+        script.one(
+            "syscalls:sys_enter_mremap: addr: 0x3e8000, old_len: 0x4000, new_len: 0x8000, flags: 0x1, new_addr: 0x0",
+        );
+        script.one("syscalls:sys_exit_mremap: 0x3e8000").fault([1005], 4).call("munmap", &unmap(1000, 8));
+        taken(&script)[0]
+    };
+    let munmap = Cause::Call(Syscall::Munmap);
+    assert_eq!(grown(PRIVATE), (munmap, 1000, 6), "a page that is only read comes alone");
+    assert_eq!(grown(FILE), (munmap, 1000, 8), "and of a file with its neighbours");
+}
+
+#[test]
 fn the_last_thread_retires_its_space() {
     let mut script = Script::default();
     script.exec().write([1000]).one("sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true");
-    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.kind).collect();
+    let steps: Vec<_> = ops(&script.read(Paging::AsRecorded).deduced).iter().map(|op| op.kind).collect();
     assert!(matches!(steps.last(), Some(OpKind::Retire { .. })), "{steps:?}");
 }
 
@@ -183,7 +199,7 @@ fn the_idle_thread_and_the_kernels_threads_run_no_space() {
         format!("sched:sched_switch: {prev} ==> next_comm=x next_pid={next} next_prio=120")
     };
     script.exec().write([1000]).one(&to(0)).at(0, (0, 0), &to(7)).at(0, (7, 7), &to(1)).write([1001]);
-    let steps: Vec<_> = script.read(Paging::AsRecorded).deduced.ops.iter().map(|op| op.kind).collect();
+    let steps: Vec<_> = ops(&script.read(Paging::AsRecorded).deduced).iter().map(|op| op.kind).collect();
     let idle = steps.iter().filter(|step| **step == OpKind::Idle).count();
     assert_eq!(idle, 2, "{steps:?}");
 }
@@ -196,10 +212,8 @@ fn huge_pages_fold_what_lies_in_one() {
     assert_eq!((small.page, small.pages, small.stride), (1024, 200, Stride::Page4K));
     let (_, large) = script.taken(Paging::Huge)[0];
     assert_eq!((large.page, large.pages, large.stride), (1024, 512, Stride::Page2M));
-    let touches = |paging| {
-        let recording = script.read(paging);
-        recording.deduced.ops.iter().filter(|op| matches!(op.kind, OpKind::Touch { .. })).count()
-    };
+    let touches =
+        |paging| ops(&script.read(paging).deduced).iter().filter(|op| matches!(op.kind, OpKind::Touch { .. })).count();
     assert_eq!((touches(Paging::AsRecorded), touches(Paging::Huge)), (200, 1));
     let mut script = Script::default();
     script.exec().mmap(1030, 300, PRIVATE).write(1030..1130).call("munmap", &unmap(1030, 300));

@@ -139,7 +139,8 @@ proptest! {
             let recording = read(|| Ok(Box::new(source())), paging).expect("events that all can be read");
             let most = &recording.deduced.most_pages;
             prop_assert!(most.iter().all(|&most| most == u64::MAX || most <= 1 << 35), "{most:?}");
-            let _tally = replay(&recording.deduced, policy, &machine);
+            let tally = replay(&recording.deduced, policy, &machine);
+            prop_assert!(tally.is_ok());
         }
         let (names, mut blame) = (Names::default(), Blame::default());
         events.iter().for_each(|event| blame.add(event, &names));

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Script;
+use common::{Script, ops};
 use tlbkit::Policy;
 use tlbkit_replay::{Cause, CostItem, CostPart, Estimate, OpKind, Paging, Prices, Spared, Tally, Who, replay_sparing};
 use tlbkit_sim::machine::Machine;
@@ -19,7 +19,7 @@ fn machine() -> Machine {
 
 fn run(script: &Script, spared: impl Fn(Who) -> Spared) -> Tally {
     let policy = Policy::preset("linux-6.18").expect("a preset");
-    replay_sparing(&script.read(Paging::AsRecorded).deduced, policy, &machine(), spared)
+    replay_sparing(&script.read(Paging::AsRecorded).deduced, policy, &machine(), spared).expect("ops in memory")
 }
 
 fn of(cause: Cause, what: Spared) -> impl Fn(Who) -> Spared {
@@ -46,7 +46,7 @@ fn because(script: &Script) -> Vec<Option<Cause>> {
         OpKind::Touch { because, .. } => Some(because.map(|pattern| pattern.cause)),
         _ => None,
     };
-    script.read(Paging::AsRecorded).deduced.ops.iter().filter_map(fault).collect()
+    ops(&script.read(Paging::AsRecorded).deduced).iter().filter_map(fault).collect()
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_arena_gets_no_huge_page_where_it_has_begun_with_small_ones_or_ends() {
         let deduced = script.read(Paging::Huge).deduced;
         let is_huge =
             |op: &&tlbkit_replay::Op| matches!(op.kind, OpKind::Touch { fault: tlbkit_replay::Fault::Huge, .. });
-        deduced.ops.iter().filter(is_huge).count()
+        ops(&deduced).iter().filter(is_huge).count()
     };
     assert_eq!(huge(600, 100), 0, "its first page was there as a small one");
     assert_eq!(huge(600, 550), 0, "it ends before the second two megabytes do");
@@ -158,7 +158,7 @@ fn a_stack_of_a_thread_gets_no_huge_page() {
         let deduced = script.read(Paging::Huge).deduced;
         let is_huge =
             |op: &&tlbkit_replay::Op| matches!(op.kind, OpKind::Touch { fault: tlbkit_replay::Fault::Huge, .. });
-        deduced.ops.iter().filter(is_huge).count()
+        ops(&deduced).iter().filter(is_huge).count()
     };
     let stack = PRIVATE | 0x2_0000;
     assert_eq!([huge(PRIVATE, false), huge(stack, false), huge(stack, true)], [1, 0, 1]);

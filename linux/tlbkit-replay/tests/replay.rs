@@ -17,7 +17,7 @@ fn machine(name: &str) -> Machine {
 }
 
 fn run(script: &Script, policy: Policy) -> Tally {
-    replay(&script.read(Paging::AsRecorded).deduced, policy, &machine("recent-bare"))
+    replay(&script.read(Paging::AsRecorded).deduced, policy, &machine("recent-bare")).expect("ops in memory")
 }
 
 /// One thread gives ten pages back.
@@ -168,7 +168,7 @@ fn a_caller_who_is_silent_costs_nothing() {
     let (all, machine) = (run(&script, linux()), machine("recent-bare"));
     let is_silent = |who: tlbkit_replay::Who| who.pattern.is_some_and(|pattern| pattern.cause == Cause::DontNeed);
     let spared = |who| if is_silent(who) { Spared::Calls } else { Spared::Nothing };
-    let rest = replay_sparing(&deduced, linux(), &machine, spared);
+    let rest = replay_sparing(&deduced, linux(), &machine, spared).expect("ops in memory");
     assert_eq!(all.bill.count(CostItem::Page) - rest.bill.count(CostItem::Page), 10);
     assert!(rest.by_caller.keys().all(|who| !is_silent(*who)));
     let parts: u64 = all.by_caller.values().map(|caller| caller.bill.count(CostItem::Page)).sum();
@@ -181,7 +181,7 @@ fn one_page_empties_a_fractured_tlb() {
     script.exec().mmap(1000, 100, 0x22).write(1000..1100);
     dontneed(&mut script);
     let deduced = script.read(Paging::AsRecorded).deduced;
-    let lost = |name| replay(&deduced, linux(), &machine(name)).entries_lost.low;
+    let lost = |name| replay(&deduced, linux(), &machine(name)).expect("ops in memory").entries_lost.low;
     assert_eq!((lost("recent-vm-fractured"), lost("recent-vm")), (90, 0), "all but the ten that were revoked");
 }
 

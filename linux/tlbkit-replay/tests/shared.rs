@@ -19,7 +19,8 @@ fn recording(name: &str, skipped: usize) -> Recording {
 fn agreement_of(name: &str, skipped: usize) -> Vec<Agreement> {
     let recording = recording(name, skipped);
     let machine = Machine::builtin("recent-vm").expect("a machine");
-    let tally = replay(&recording.deduced, Policy::preset("linux-6.18").expect("a preset"), &machine);
+    let tally =
+        replay(&recording.deduced, Policy::preset("linux-6.18").expect("a preset"), &machine).expect("readable");
     let rows = agreement(&recording.summary, &tally, &recording.deduced);
     println!("{} own flushes not deduced", recording.deduced.told);
     for row in &rows {
@@ -94,7 +95,7 @@ fn every_stored_trace_is_replayed_under_every_policy() {
     for name in [BUILD, STRESS, "service.tlbtrace"] {
         let Recording { deduced, .. } = recording(name, 0);
         for preset in PRESETS {
-            let tally = replay(&deduced, preset.policy, &machine);
+            let tally = replay(&deduced, preset.policy, &machine).expect("readable");
             assert!(tally.busy_ns > 0, "{name} under {}", preset.name);
         }
     }

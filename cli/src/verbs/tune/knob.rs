@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
@@ -110,11 +111,11 @@ pub(super) enum Surely {
 }
 
 impl Knob {
-    pub(super) fn replay(&self, deduced: &Deduced, machine: &Machine) -> Replayed {
+    pub(super) fn replay(&self, deduced: &Deduced, machine: &Machine) -> io::Result<Replayed> {
         let all = |likely| Replayed { likely, surely: Surely::All };
-        match &self.change {
-            Change::Policy => all(replay(deduced, self.policy, machine)),
-            Change::Reread(deduced) => all(replay(deduced, self.policy, machine)),
+        Ok(match &self.change {
+            Change::Policy => all(replay(deduced, self.policy, machine)?),
+            Change::Reread(deduced) => all(replay(deduced, self.policy, machine)?),
             Change::Sparing { surely, perhaps, what } => {
                 let sparing = |is_in: &dyn Fn(&Who) -> bool| {
                     let spared = |who| if is_in(&who) { *what } else { Spared::Nothing };
@@ -123,11 +124,11 @@ impl Knob {
                 let part = match (surely.is_empty(), perhaps.is_empty()) {
                     (_, true) => Surely::All,
                     (true, false) => Surely::Nothing,
-                    (false, false) => Surely::Part(Box::new(sparing(&|who| surely.contains(who)))),
+                    (false, false) => Surely::Part(Box::new(sparing(&|who| surely.contains(who))?)),
                 };
-                Replayed { likely: sparing(&|who| surely.contains(who) || perhaps.contains(who)), surely: part }
+                Replayed { likely: sparing(&|who| surely.contains(who) || perhaps.contains(who))?, surely: part }
             }
-        }
+        })
     }
 }
 

@@ -198,6 +198,8 @@ impl Deducer {
         if to == args[0] {
             if new.end < old.end {
                 self.unmap(event, space, Syscall::Mremap, &(new.end..old.end));
+            } else {
+                self.pages[space.0 as usize].grow(&old, new.end);
             }
             return;
         }

@@ -11,30 +11,42 @@ pub(super) enum Frame {
 
 /// References to the frames of all spaces.
 #[derive(Default)]
-pub(super) struct Frames(Vec<u32>);
+pub(super) struct Frames {
+    references: Vec<u32>,
+    /// Those that nobody has any more.
+    free: Vec<u32>,
+}
 
 impl Frames {
     pub(super) fn fresh(&mut self) -> Frame {
-        self.0.push(1);
-        Frame::Own(self.0.len() as u32 - 1)
+        if let Some(n) = self.free.pop() {
+            self.references[n as usize] = 1;
+            return Frame::Own(n);
+        }
+        self.references.push(1);
+        Frame::Own(self.references.len() as u32 - 1)
     }
 
     pub(super) fn share(&mut self, frame: Frame) {
         if let Frame::Own(n) = frame {
-            self.0[n as usize] += 1;
+            self.references[n as usize] += 1;
         }
     }
 
     pub(super) fn drop(&mut self, frame: Frame) {
         if let Frame::Own(n) = frame {
-            self.0[n as usize] -= 1;
+            let references = &mut self.references[n as usize];
+            *references -= 1;
+            if *references == 0 {
+                self.free.push(n);
+            }
         }
     }
 
     pub(super) fn is_shared(&self, frame: Frame) -> bool {
         match frame {
             Frame::Borrowed => true,
-            Frame::Own(n) => self.0[n as usize] > 1,
+            Frame::Own(n) => self.references[n as usize] > 1,
         }
     }
 }

@@ -27,6 +27,7 @@ pub use people::Process;
 pub(crate) use state::Deducer;
 use state::{CLONE_VM, Recorded, STACK_PAGE, Thread, USER_END};
 pub use state::{Deduced, Paging};
+use std::io;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
 
@@ -45,10 +46,10 @@ impl Paging {
 const WRITE: u32 = 2;
 
 impl Deducer {
-    pub(crate) fn finish(mut self) -> Deduced {
-        self.done.residents = self.older.residents;
-        self.done.processes = self.people.processes();
-        self.done
+    pub(crate) fn finish(self) -> io::Result<Deduced> {
+        let (residents, processes) = (self.older.residents, self.people.processes());
+        let (ops, memory) = (self.ops.finish()?, self.memory.finish());
+        Ok(Deduced { ops, memory, residents, processes, ..self.done })
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -164,7 +165,7 @@ impl Deducer {
         let users = &mut self.users[space.0 as usize];
         *users = users.saturating_sub(1);
         if *users == 0 {
-            self.pages[space.0 as usize].discard(&mut self.frames, &(0..u64::MAX));
+            self.pages[space.0 as usize].end(&mut self.frames);
             self.push(event, OpKind::Retire { space, cause });
         }
     }

@@ -85,6 +85,12 @@ impl Pages {
         self.mappings.insert(start, Mapping { end, backing });
     }
 
+    /// The mapping of `old` becomes longer where it is.
+    pub(super) fn grow(&mut self, old: &Range<u64>, end: u64) {
+        let backing = self.mapping(old.end - 1).map_or(Backing::Private, |(_, backing)| backing);
+        self.map(old.end..end, backing);
+    }
+
     /// The program reserves `range`, to ask for parts of it later.
     pub(super) fn reserve(&mut self, range: Range<u64>) {
         if [ARENA, 2 * ARENA].contains(&(range.end - range.start)) {
@@ -236,6 +242,12 @@ impl Pages {
             }
         }
         gone
+    }
+
+    /// The space has ended, and nothing in it is left.
+    pub(super) fn end(&mut self, frames: &mut Frames) {
+        self.discard(frames, &(0..u64::MAX));
+        *self = Self { is_older: self.is_older, ..Self::default() };
     }
 
     /// How many pages of `range` are the program's own.

@@ -2,7 +2,7 @@
 //! which CPUs were asked although they did not run the space.
 
 use super::state::{Deducer, Recorded, taken};
-use crate::op::{OpKind, Space, Taken};
+use crate::op::{Space, Taken};
 use std::ops::Range;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushReason, FlushSize};
@@ -39,9 +39,9 @@ impl Deducer {
         if target.space == asking.space {
             return;
         }
-        match asking.copied.and_then(|op| self.done.ops.get_mut(op)).map(|op| &mut op.kind) {
-            Some(OpKind::Revoke { taken, .. }) => taken.trims = true,
-            _ => self.task(event.tid).recorded.trims = true,
+        match asking.copied {
+            Some(number) => self.ops.trims(number),
+            None => self.task(event.tid).recorded.trims = true,
         }
     }
 

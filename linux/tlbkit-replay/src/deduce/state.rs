@@ -4,13 +4,13 @@ use super::frames::Frames;
 use super::older::{Older, Resident};
 use super::pages::Pages;
 use super::people::{People, Process};
-use crate::memory::{self, MemoryCharge};
+use crate::memory::{MemoryCharge, MemorySum};
 use crate::op::{Cause, Op, OpKind, Space, Taken};
+use crate::stored::{Ops, Storing};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::OnceLock;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushSize, Name, Syscall};
 
@@ -21,10 +21,10 @@ pub(super) const USER_END: u64 = 1 << 47;
 pub(super) const STACK_PAGE: u64 = (USER_END >> 12) - 64;
 
 /// What a trace asks of a kernel.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Deduced {
     /// In the order of the trace.
-    pub ops: Vec<Op>,
+    pub ops: Ops,
     /// Spaces that ever were.
     pub spaces: u32,
     /// CPUs.
@@ -41,14 +41,8 @@ pub struct Deduced {
     pub most_pages: Vec<u64>,
     /// First and last event, on the recording's clock.
     pub span_ns: (u64, u64),
-    memory: OnceLock<Vec<MemoryCharge>>,
-}
-
-impl Deduced {
-    /// What was done for memory itself, summed up when it is asked for first.
-    pub(crate) fn memory(&self) -> &[MemoryCharge] {
-        self.memory.get_or_init(|| memory::sum(&self.ops))
-    }
+    /// What was done for memory itself.
+    pub(crate) memory: Vec<MemoryCharge>,
 }
 
 /// With which pages anonymous memory is mapped.
@@ -82,7 +76,7 @@ pub(super) struct Thread {
     /// It has begun to ask others, and is not through with its own flush.
     pub(super) is_asking: bool,
     /// Which operation its last fault was, if that copied a page.
-    pub(super) copied: Option<usize>,
+    pub(super) copied: Option<u64>,
     /// It has stored to this page, of which nothing is known: a flush tells that the page was copied.
     pub(super) store: Option<u64>,
     /// Its exec has loaded the new space.
@@ -120,6 +114,8 @@ pub(crate) struct Deducer {
     /// What each CPU runs: a thread, or none if it is unknown.
     pub(super) running: Vec<Option<i32>>,
     pub(super) done: Deduced,
+    pub(super) ops: Storing,
+    pub(super) memory: MemorySum,
 }
 
 impl Deducer {
@@ -138,6 +134,8 @@ impl Deducer {
             ended: Recorded::NOTHING,
             running: vec![None; cpus as usize],
             done,
+            ops: Storing::default(),
+            memory: MemorySum::default(),
         }
     }
 
@@ -149,7 +147,9 @@ impl Deducer {
     pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, kind: OpKind) {
         let comm = self.people.name_of(tid, own_name);
         let party = self.people.party(tid);
-        self.done.ops.push(Op { time_ns: event.time_ns, cpu: event.cpu, comm, party, kind });
+        let op = Op { time_ns: event.time_ns, cpu: event.cpu, comm, party, kind };
+        self.memory.add(&op);
+        self.ops.push(&op);
     }
 
     pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
@@ -160,7 +160,7 @@ impl Deducer {
 
     /// The page got another frame.
     pub(super) fn copy(&mut self, event: &Event, space: Space, page: u64) {
-        self.task(event.tid).copied = Some(self.done.ops.len());
+        self.task(event.tid).copied = Some(self.ops.next());
         self.revoke(event, space, Cause::CopyOnWrite, [Taken::pages(page, 1, Stride::Page4K)]);
     }
 

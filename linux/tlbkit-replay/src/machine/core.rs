@@ -1,8 +1,9 @@
 //! What one CPU may hold of each space. It is deduced from the faults and from how long the space has run there.
 
+use super::page_set::PageSet;
 use crate::op::{Party, Who};
 use crate::tally::Bounds;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,7 +21,7 @@ pub(super) const fn root_of(cr3: Cr3) -> u64 {
 #[derive(Default)]
 struct Held {
     /// Pages whose fault filled an entry that nothing has dropped.
-    pages: FxHashSet<u64>,
+    pages: PageSet,
     /// For how long the space has run since it held nothing.
     ran_ns: u64,
     /// Entries that may have to be walked for again, and who dropped them.
@@ -41,11 +42,16 @@ impl Held {
         Due { walks: self.debt.min(could), debtor: self.debtor }
     }
 
+    /// Whether it is as if the space had never been here.
+    fn is_nothing(&self) -> bool {
+        self.pages.is_empty() && self.ran_ns == 0 && self.debt == 0
+    }
+
     /// Drops everything; `most` entries can have been there and true.
     fn empty(&mut self, most: u64, revoked: &Range<u64>, walks_per_ns: f64, who: Option<Who>) -> (Bounds, Due) {
         let due = self.settle(walks_per_ns);
         let could = (self.ran_ns as f64 * walks_per_ns) as u64;
-        let known = self.pages.iter().filter(|page| !revoked.contains(page)).count() as u64;
+        let known = self.pages.count_outside(revoked);
         let lost = Bounds { low: known.min(most), high: most.min(could).max(known.min(most)) };
         // What was not walked for yet is still wanted.
         self.debt = (lost.high + self.debt - due.walks).min(most);
@@ -148,13 +154,13 @@ impl Core {
     pub(super) fn holds(&self, pages: &Range<u64>) -> bool {
         let held = self.held.borrow();
         let Some(held) = held.get(&self.root()) else { return false };
-        held.pages.iter().any(|page| pages.contains(page))
+        held.pages.meets(pages)
     }
 
     /// Drops one entry of the loaded space: it was revoked, so nobody misses it.
     pub(super) fn drop_page(&self, page: u64) {
         if let Some(held) = self.held.borrow_mut().get_mut(&self.root()) {
-            held.pages.remove(&page);
+            held.pages.remove(page);
         }
     }
 
@@ -181,7 +187,17 @@ impl Core {
         who: Option<Who>,
     ) -> (Bounds, Due) {
         self.note_time();
-        self.held.borrow_mut().entry(root).or_default().empty(most, revoked, walks_per_ns, who)
+        let mut all = self.held.borrow_mut();
+        let Some(held) = all.get_mut(&root) else {
+            // As much as one who holds nothing.
+            return Held::default().empty(most, revoked, walks_per_ns, who);
+        };
+        let outcome = held.empty(most, revoked, walks_per_ns, who);
+        // Most spaces end empty, and none comes back.
+        if held.is_nothing() {
+            all.remove(&root);
+        }
+        outcome
     }
 
     /// The end: what was walked for again since each space was emptied last.
@@ -222,7 +238,7 @@ mod tests {
     #[test]
     fn what_was_revoked_is_not_lost() {
         let mut held = Held { ran_ns: 1000, ..Held::default() };
-        held.pages.extend([1, 2, 7]);
+        [1, 2, 7].into_iter().for_each(|page| held.pages.insert(page));
         let (lost, _) = held.empty(2, &(1..3), 1.0, None);
         assert_eq!(lost, Bounds { low: 1, high: 2 });
     }

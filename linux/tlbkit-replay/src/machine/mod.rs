@@ -4,6 +4,7 @@
 //! is counted is what the protocol decides, which is the same whenever an answer comes.
 
 mod core;
+mod page_set;
 mod port;
 mod state;
 
@@ -17,8 +18,11 @@ use core::Core;
 use port::Port;
 use state::{FIRST_ROOT, ROOT_STEP, Replay};
 use std::cell::{Cell, RefCell};
+use std::io;
 use tlbkit::sync::AtomicU64;
-use tlbkit::{AddressSpace, Cpu, CpuSetUpkeep, CpuState, IrqsOff, PhysAddr, Policy, Reason, Scope, SpaceToken};
+use tlbkit::{
+    AddressSpace, Cpu, CpuSetUpkeep, CpuState, IrqsOff, Isolation, PhysAddr, Policy, Reason, Scope, SpaceToken,
+};
 use tlbkit::{TableFree, Tlb, TlbGather, Translations, VirtAddr};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
@@ -38,14 +42,23 @@ pub enum Spared {
 }
 
 /// Runs what `deduced` asks under `policy` on `machine`.
-#[must_use]
-pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> Tally {
+///
+/// # Errors
+/// If what was deduced cannot be read from its temporary file.
+pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> io::Result<Tally> {
     replay_sparing(deduced, policy, machine, |_| Spared::Nothing)
 }
 
 /// The same without what `spared` says of each caller.
-#[must_use]
-pub fn replay_sparing(deduced: &Deduced, policy: Policy, machine: &Machine, spared: impl Fn(Who) -> Spared) -> Tally {
+///
+/// # Errors
+/// As [`replay`].
+pub fn replay_sparing(
+    deduced: &Deduced,
+    policy: Policy,
+    machine: &Machine,
+    spared: impl Fn(Who) -> Spared,
+) -> io::Result<Tally> {
     let cpus = deduced.cpus as usize;
     let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::new()).collect();
     let zeros = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
@@ -70,20 +83,19 @@ pub fn replay_sparing(deduced: &Deduced, policy: Policy, machine: &Machine, spar
         tlb,
     };
     replay.begin(deduced);
-    for op in &deduced.ops {
-        if op.pattern().is_some() && spared(op.who()) == Spared::Calls {
-            continue;
+    deduced.ops.each(|op| {
+        if op.pattern().is_none() || spared(op.who()) != Spared::Calls {
+            replay.step(op);
         }
-        replay.step(op);
-    }
-    for charge in deduced.memory() {
+    })?;
+    for charge in &deduced.memory {
         replay.charge_memory(charge, charge.sparer.map_or(Spared::Nothing, &spared));
     }
     for cpu in 0..deduced.cpus {
         replay.pass(cpu);
         replay.port(cpu).end();
     }
-    replay.tally.into_inner()
+    Ok(replay.tally.into_inner())
 }
 
 /// The trace shows when Linux 6 trims, so it is not done by generations.
@@ -123,10 +135,17 @@ impl<'k> Replay<'k> {
         self.who.set(Some(op.who()));
         let core = &self.cores[op.cpu as usize];
         self.pass(op.cpu);
-        self.port(op.cpu).in_kernel(|cpu| {
-            self.obey(cpu, core, op);
-            self.port(op.cpu).settle();
-        });
+        match op.kind {
+            // Without isolation the way into the kernel and back writes no register: three of four steps are such.
+            OpKind::Touch { .. } | OpKind::Call if self.tlb.policy().isolation == Isolation::Off => {
+                core.is_user.set(core.is_busy.get());
+                self.port(op.cpu).settle();
+            }
+            _ => self.port(op.cpu).in_kernel(|cpu| {
+                self.obey(cpu, core, op);
+                self.port(op.cpu).settle();
+            }),
+        }
         if let OpKind::Touch { page, .. } = op.kind {
             core.touch(page);
         }

@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fmt::Write;
-use tlbkit_replay::{Cause, OpKind, Paging, Recording, Taken, read};
+use tlbkit_replay::{Cause, Deduced, Op, OpKind, Paging, Recording, Taken, read};
 
 /// A trace under way.
 #[derive(Default)]
@@ -83,11 +83,17 @@ impl Script {
 
     /// What was taken away since the last exec.
     pub(crate) fn taken(&self, paging: Paging) -> Vec<(Cause, Taken)> {
-        let recording = self.read(paging);
-        let taken = recording.deduced.ops.iter().filter_map(|op| match op.kind {
+        let taken = ops(&self.read(paging).deduced).into_iter().filter_map(|op| match op.kind {
             OpKind::Revoke { cause, taken, .. } => Some((cause, taken)),
             _ => None,
         });
         taken.filter(|(cause, _)| *cause != Cause::Call(tlbkit_trace::Syscall::Execve)).collect()
     }
+}
+
+/// All operations.
+pub(crate) fn ops(deduced: &Deduced) -> Vec<Op> {
+    let mut ops = Vec::new();
+    deduced.ops.each(|op| ops.push(*op)).expect("they are in memory");
+    ops
 }
