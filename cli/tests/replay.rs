@@ -169,7 +169,7 @@ fn wrong_input_is_one_line_and_status_2() {
     fs::write(&noise, [7; 100]).unwrap();
     let (empty, noise) = (empty.to_str().unwrap(), noise.to_str().unwrap());
     let cases: [(&[&str], &str); 7] = [
-        (&["replay", "/nowhere"], "tlbkit: /nowhere: No such file or directory (os error 2)\n"),
+        (&["replay", "/nowhere"], "tlbkit: /nowhere: no such file; tlbkit record -o /nowhere -- COMMAND makes one\n"),
         (&["replay", empty], "no event that a replay can use"),
         (&["tune", noise], "begins no trace"),
         (&["replay", &trace, "--policy", "linux-9"], "tlbkit: no policy linux-9; see tlbkit list policies"),

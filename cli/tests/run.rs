@@ -169,3 +169,14 @@ fn a_full_disk_is_one_line_and_no_answer() {
         assert_eq!(output.status.code(), Some(2), "{arguments}");
     }
 }
+
+#[test]
+fn a_machine_is_given_as_the_file_that_it_is() {
+    let file = text(&["list", "machines", "--toml", "zen4"]);
+    assert_eq!(file, include_str!("../../sim/machines/zen4.toml"));
+    for arguments in [&["list", "machines", "--toml", "zen5"], &["list", "sizes", "--toml", "zen4"]] {
+        let output = run(arguments);
+        let message = str::from_utf8(&output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && message.lines().count() == 1, "{message}");
+    }
+}

@@ -107,6 +107,11 @@ pub(crate) fn machine(name: &str) -> Result<Machine> {
     bail!("{}, and no such file is there", unknown("machine", name, Machine::names(), "machines"))
 }
 
+/// The file of a built-in machine.
+pub(crate) fn machine_file(name: &str) -> Result<&'static str> {
+    Machine::text(name).with_context(|| unknown("machine", name, Machine::names(), "machines"))
+}
+
 /// A workload with its parameters.
 pub(crate) fn workload(name: &str, parameters: &[String]) -> Result<Workload> {
     let unknown = || unknown("workload", name, tlbkit_workloads::names(), "workloads");

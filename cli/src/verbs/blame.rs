@@ -16,6 +16,7 @@ use tlbkit_trace::{Blame, EVENTS, open};
 use crate::lab::chosen::{Chosen, ChosenArguments, Known};
 use crate::lab::recording::{Gaps, Recording};
 use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::trace::check_there;
 use crate::lab::watching::WatchArguments;
 use account::Account;
 
@@ -107,6 +108,7 @@ fn live(arguments: &BlameArguments) -> Result<Live> {
 fn read(trace: &Path, arguments: &ChosenArguments, command: Option<i32>) -> Result<Account> {
     let mut chosen = Chosen::new(arguments, command);
     let in_input = || trace.display().to_string();
+    check_there(trace)?;
     let mut source = open(trace).with_context(in_input)?;
     let mut blame = chosen.thread().map_or_else(Blame::default, Blame::of_thread);
     let mut cut = None;

@@ -1,6 +1,6 @@
 //! `tlbkit list`: what there is to choose from.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::json;
 use tlbkit::{AddressSpace, KEYS, PRESETS, Tlb};
@@ -9,15 +9,20 @@ use tlbkit_sim::machine::Machine;
 use tlbkit_workloads::Parameter;
 
 use crate::experiments;
+use crate::lab::named_run::machine_file;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::output::table::words;
 
 /// What to list.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tlbkit list policies\n  tlbkit list workloads --json")]
+#[command(after_help = "Examples:\n  tlbkit list policies\n  tlbkit list workloads --json\n  \
+    tlbkit list machines --toml recent-vm >mine.toml")]
 pub(crate) struct ListArguments {
     /// One kind; without it machines, policies, workloads and experiments
     kind: Option<Listed>,
+    /// The file of one machine as it is, to be copied, changed and given to --machine
+    #[arg(long, value_name = "MACHINE")]
+    toml: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -39,6 +44,12 @@ impl Listed {
 
 /// Lists it.
 pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Ending> {
+    if let Some(machine) = &arguments.toml {
+        let kind = arguments.kind.unwrap_or(Listed::Machines);
+        ensure!(kind == Listed::Machines, "--toml {machine}: only `tlbkit list machines` has files");
+        say!("{}", machine_file(machine)?.trim_end());
+        return Ok(Ending::AsExpected);
+    }
     let kinds = arguments.kind.as_ref().map_or(&Listed::CHOSEN_FROM[..], std::slice::from_ref);
     for &kind in kinds {
         let ([title, what], rows) = rows(kind)?;

@@ -81,11 +81,15 @@ impl Names {
     /// What is not known.
     pub const UNKNOWN: Name = Name(0);
 
-    /// The number of `text`; that of "?" when there are too many.
+    /// The number of `text`; that of "?" when there are too many. What would command a terminal is kept escaped: names
+    /// come out of a file, and go to one.
     pub fn add(&mut self, text: &str) -> Name {
         let text = cut(text);
         if let Some(index) = self.texts.get_index_of(text) {
             return Name(index as u32);
+        }
+        if text.contains(char::is_control) {
+            return self.add(&text.escape_default().to_string());
         }
         if self.texts.len() == MAX_ENTRIES {
             return Self::UNKNOWN;
@@ -176,6 +180,15 @@ mod tests {
         for address in [0, 0x40_1000, 0x7fff_ffff_f000, 0xffff_ffff_8134_24a0] {
             assert_eq!(names.code(Code::address(address)), format!("{address:#x}"));
         }
+    }
+
+    #[test]
+    fn what_would_command_a_terminal_is_escaped() {
+        let mut names = Names::default();
+        let (name, again) = (names.add("a\u{1b}[31mb"), names.add("a\u{1b}[31mb"));
+        assert_eq!((names.text(name), again), ("a\\u{1b}[31mb", name));
+        let long = names.add(&"\u{7}".repeat(MAX_NAME_BYTES));
+        assert!(names.text(long).len() <= MAX_NAME_BYTES && !names.text(long).contains(char::is_control));
     }
 
     #[test]

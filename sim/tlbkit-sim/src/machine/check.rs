@@ -144,7 +144,10 @@ struct Objection {
 
 impl Objection {
     fn new(field: String, quantity: &Quantity, limit: String) -> Self {
-        Self { field, value: quantity.value.to_string(), span: Some(quantity.span.clone()), limit }
+        let value = quantity.value;
+        // A number of three hundred digits is no help.
+        let value = if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") };
+        Self { field, value, span: Some(quantity.span.clone()), limit }
     }
 
     /// About something that the file does not have.
@@ -158,18 +161,57 @@ impl Objection {
     }
 }
 
-/// The parser's objection as one line: the field and what it says are those of the line that it points at.
+/// The parser's objection as one line: what it says of the field is what stands where it points.
 fn shape_error(file: &str, text: &str, error: &toml::de::Error) -> MachineError {
-    let line = error.span().map_or(1, |span| line_at(text, span.start));
-    let limit = error.message().lines().collect::<Vec<_>>().join(" ");
+    let span = error.span().unwrap_or_default();
+    let line = line_at(text, span.start);
+    let said = error.message().lines().collect::<Vec<_>>().join(" ");
     let written = text.lines().nth(line - 1).unwrap_or_default();
-    let missing = limit.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
-    let (field, value) = match (missing, written.split_once('=')) {
-        (Some(field), _) => (field, "nothing"),
-        (None, Some((field, value))) => (field.trim(), value.trim()),
-        (None, None) => ("line", written.trim()),
+    let (left, right) = written.split_once('=').map_or((written, written), |(left, right)| (left, right));
+    let quoted = |prefix: &str| said.strip_prefix(prefix).and_then(|rest| rest.split('`').next());
+    let wanted = || said.split_once("expected ").map(|(_, wanted)| wanted.replace("f64", "a number"));
+    let inner = inner_field(text, span.start);
+    let pointed = text.get(span).filter(|pointed| !pointed.contains('\n') && pointed.len() < written.len());
+    let (field, value, limit) = match (quoted("missing field `"), quoted("unknown field `")) {
+        (Some(field), _) => (field, "nothing", "is missing here".to_owned()),
+        (_, Some(field)) => {
+            let value = if left.trim() == field { right } else { written };
+            let known = wanted().map_or_else(String::new, |wanted| format!("; must be {wanted}"));
+            (field, value, format!("no such field is known{known}"))
+        }
+        _ if said.starts_with("invalid type") || said.starts_with("unknown variant") => {
+            let limit = wanted().map_or_else(|| said.clone(), |wanted| format!("must be {wanted}"));
+            (inner.as_deref().unwrap_or(left), pointed.unwrap_or(right), limit)
+        }
+        _ => (left, right, said.clone()),
     };
-    MachineError::Invalid { file: file.into(), line, field: field.into(), value: value.into(), limit }
+    let (field, value, limit) = (plain(field), plain(value), plain_whole(&limit));
+    MachineError::Invalid { file: file.into(), line, field, value, limit }
+}
+
+/// The dotted name of what stands at `byte` in braces, as `invlpg.value`; none if it stands in none.
+fn inner_field(text: &str, byte: usize) -> Option<String> {
+    let before = text.get(..byte)?;
+    let line = before.rsplit('\n').next()?;
+    let (outer, inside) = line.split_once('{')?;
+    let (key, _) = inside.rsplit_once('=')?;
+    let key = key.trim_end().rsplit([' ', ',', '{']).next()?;
+    Some(format!("{}.{key}", outer.trim_end_matches([' ', '='])))
+}
+
+/// Characters of a value that a message shows.
+const MOST_SHOWN: usize = 60;
+
+/// The begin of what a file says, with nothing in it that would command a terminal.
+fn plain(text: &str) -> String {
+    let text = plain_whole(text.trim());
+    let begin: String = text.chars().take(MOST_SHOWN).collect();
+    if begin.len() < text.len() { begin + "..." } else { text }
+}
+
+fn plain_whole(text: &str) -> String {
+    let of = |letter: char| if letter.is_control() { letter.escape_default().collect() } else { String::from(letter) };
+    text.chars().map(of).collect()
 }
 
 fn line_at(text: &str, byte: usize) -> usize {

@@ -50,6 +50,12 @@ impl Machine {
         Self::parse(&format!("sim/machines/{name}.toml"), text)
     }
 
+    /// The file of a machine that is part of the program, to be copied and changed; none if there is none of this name.
+    #[must_use]
+    pub fn text(name: &str) -> Option<&'static str> {
+        FILES.iter().find(|&&(known, _)| known == name).map(|&(_, text)| text)
+    }
+
     /// A machine from a file.
     ///
     /// # Errors

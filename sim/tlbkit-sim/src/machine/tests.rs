@@ -98,13 +98,18 @@ fn wrong_shapes_give_one_line_too() {
     let line = line_of("invlpg =");
     let message = message_with("invlpg = {", "invplg = {");
     assert!(message.starts_with(&format!("m.toml:{line}: invplg = {{")), "{message}");
-    assert!(message.contains("unknown field `invplg`") && !message.contains('\n'), "{message}");
+    assert!(message.contains("...: no such field is known; must be one of `invlpg`"), "{message}");
+    assert!(!message.contains('\n'), "{message}");
     let message = message_with("[psc]", "[psc");
     assert!(message.starts_with(&format!("m.toml:{}: ", line_of("[psc]"))) && !message.contains('\n'), "{message}");
     let message = message_with("kind = \"input\"", "kind = \"guess\"");
-    assert!(message.contains("unknown variant `guess`"), "{message}");
+    assert!(message.contains(".kind = \"guess\": must be one of `input`"), "{message}");
+    let message = message_with("invlpg = { value = 195,", "invlpg = { value = \"many\",");
+    assert_eq!(message, format!("m.toml:{line}: invlpg.value = \"many\": must be a number"));
+    let message = message_with("[psc]", "\u{1b}[31m[psc]");
+    assert!(!message.contains(char::is_control), "{message:?}");
     let message = message_with("pge = true\n", "");
-    assert!(message.contains("pge = nothing: missing field `pge`"), "{message}");
+    assert!(message.contains("pge = nothing: is missing here"), "{message}");
 }
 
 #[test]
