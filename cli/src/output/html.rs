@@ -126,18 +126,21 @@ fn figures_of(figures: &[&Figure]) -> Markup {
             th { "quantity" } th { "published" } th { "ours" } th { "error" } th { "null model" } th { "band" }
             th.left { "kind" } th.left { "verdict" }
         } }
-        tbody { @for figure in figures { (figure_row(figure)) } }
+        tbody { @for (index, figure) in figures.iter().enumerate() {
+            (figure_row(figure, index.checked_sub(1).map(|above| figures[above])))
+        } }
     } }
 }
 
-fn figure_row(figure: &Figure) -> Markup {
+/// The row of a figure, and what it has in common with the one `above` no second time.
+fn figure_row(figure: &Figure, above: Option<&Figure>) -> Markup {
     let text = number::figure_text(figure);
     html! { tr {
         td {
             (figure.quantity) " " span.unit { (figure.unit) }
             @if let Some(note) = &figure.note { span.note { (note) } }
             @if let Some(reason) = &figure.known_miss { span.note { (reason) } }
-            @for remark in sceptic(figure) { span.note { (remark) } }
+            @for remark in remarks(figure, above) { span.note { (remark) } }
         }
         td.num data-label="published" { (text.published) }
         td.num data-label="ours" { (text.ours) }
@@ -150,14 +153,23 @@ fn figure_row(figure: &Figure) -> Markup {
 }
 
 /// What a sceptic says of a figure, each remark by its name.
-fn sceptic(figure: &Figure) -> Vec<String> {
+fn remarks(figure: &Figure, above: Option<&Figure>) -> Vec<String> {
+    let before = above.map_or_else(Vec::new, sceptic);
+    let (repeated, new): (Vec<_>, Vec<_>) = sceptic(figure).into_iter().partition(|remark| before.contains(remark));
+    let names: Vec<_> = repeated.into_iter().map(|(name, _)| name).collect();
+    let as_above = (!names.is_empty()).then(|| format!("{}: as above.", names.join(", ")));
+    new.into_iter().map(|(name, text)| format!("{name}: {text}.")).chain(as_above).collect()
+}
+
+/// Each with its name.
+fn sceptic(figure: &Figure) -> Vec<(&'static str, &str)> {
     let sceptic = &figure.sceptic;
     let remarks = [
         ("Null model", sceptic.null.as_ref().map(|null| &null.says)),
         ("Tautological", sceptic.tautology.as_ref()),
         ("With the result in view", sceptic.in_view.as_ref()),
     ];
-    remarks.into_iter().filter_map(|(name, text)| Some(format!("{name}: {}.", text?))).collect()
+    remarks.into_iter().filter_map(|(name, text)| Some((name, text?.as_str()))).collect()
 }
 
 /// A sign and words: the colour only repeats them.
@@ -297,6 +309,19 @@ mod tests {
         for figure in report.sections.iter().flat_map(|section| &section.figures) {
             assert!(page.contains(&format!(">{} <span class=\"unit\">", figure.quantity)), "{}", figure.quantity);
         }
+    }
+
+    #[test]
+    fn a_remark_is_said_once_for_rows_that_follow_each_other() {
+        let report = report();
+        let mut figures = report.sections.iter().flat_map(|section| &section.figures);
+        let figure = figures.find(|figure| figure.sceptic.null.is_some()).expect("one has a null model");
+        assert!(remarks(figure, None)[0].starts_with("Null model: "));
+        let again = remarks(figure, Some(figure));
+        assert!(
+            again.len() == 1 && again[0].starts_with("Null model") && again[0].ends_with(": as above."),
+            "{again:?}"
+        );
     }
 
     #[test]
