@@ -132,3 +132,14 @@ fn a_trace_that_ends_before_its_first_event_is_refused() {
         assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{message}");
     }
 }
+
+#[test]
+fn a_cpu_that_no_machine_has_is_left_out() {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpu.txt");
+    let line =
+        |cpu: u32, time: &str| format!("x 5/5 [{cpu}] {time}: tlb:tlb_flush: pages:1 reason:local MM shootdown (3)\n");
+    std::fs::write(&file, line(u32::MAX - 1, "1.0") + &line(1, "2.0") + &line(1, "7.0")).unwrap();
+    let rows = rows(&["--json", "blame", file.to_str().unwrap()]);
+    let flushes: Vec<_> = of_kind(&rows, "caller").iter().map(|row| row["flushes"].as_u64().unwrap()).collect();
+    assert_eq!(flushes, [2], "{rows:?}");
+}

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 /// How confident an interval is meant to be, where there are pairs enough.
 const CONFIDENCE: f64 = 0.95;
+/// One that is less confident tells nothing: that of fewer than five pairs.
+pub(crate) const LEAST_CONFIDENCE: f64 = 0.9;
 
 /// How much longer the second way takes than the first.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -42,7 +44,7 @@ impl PairedRatio {
     /// False if nothing can be told: the interval holds "no difference", or there are too few pairs for one.
     #[must_use]
     pub fn is_difference(&self) -> bool {
-        self.confidence >= 0.5 && (self.low > 1.0 || self.high < 1.0)
+        self.confidence >= LEAST_CONFIDENCE && (self.low > 1.0 || self.high < 1.0)
     }
 }
 
@@ -91,7 +93,9 @@ mod tests {
     }
 
     #[test]
-    fn one_pair_tells_nothing() {
-        assert!(!PairedRatio::of(&[1.0], &[1.46]).is_difference());
+    fn four_pairs_tell_nothing_and_five_do() {
+        let of = |pairs| PairedRatio::of(&vec![1.0; pairs], &vec![1.46; pairs]);
+        assert!((1..5).all(|pairs| !of(pairs).is_difference()));
+        assert!(of(5).is_difference());
     }
 }

@@ -20,7 +20,7 @@ pub use pairs::{Half, in_turn};
 pub use running::{Count, Quantity, Running};
 
 use crate::error::{Error, Result};
-use crate::paired::PairedRatio;
+use crate::paired::{LEAST_CONFIDENCE, PairedRatio};
 use run::{Run, run};
 pub(crate) use running::can_count;
 
@@ -102,7 +102,7 @@ impl Verdict {
     /// Of a ratio, if a gain below `least`, as a part of the whole, is worth nothing.
     #[must_use]
     pub fn of(ratio: &PairedRatio, least: f64) -> Self {
-        if ratio.confidence < 0.9 {
+        if ratio.confidence < LEAST_CONFIDENCE {
             Self::CannotTell
         } else if ratio.high < 1.0 && ratio.ratio <= 1.0 - least {
             Self::Yes

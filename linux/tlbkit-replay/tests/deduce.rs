@@ -77,6 +77,31 @@ fn an_older_arena_grows_without_a_flush() {
     assert_eq!(taken(&script), [(Cause::Call(Syscall::Mprotect), 1000, 100)]);
 }
 
+/// `pages` pages at page `from` become `new_pages` at page `to`.
+fn remap(script: &mut Script, [from, pages, new_pages, to]: [u64; 4]) {
+    let [at, bytes, new_bytes, to] = [from, pages, new_pages, to].map(|pages| pages << 12);
+    script.one(&format!(
+        "syscalls:sys_enter_mremap: addr: {at:#x}, old_len: {bytes:#x}, new_len: {new_bytes:#x}, flags: 0x1, \
+         new_addr: 0x0"
+    ));
+    script.one(&format!("syscalls:sys_exit_mremap: {to:#x}"));
+}
+
+#[test]
+fn a_mapping_grows_and_moves_as_what_it_was() {
+    let munmap = Cause::Call(Syscall::Munmap);
+    let mut script = Script::default();
+    remap(script.exec().mmap(1000, 256, PRIVATE), [1000, 256, 512, 1000]);
+    script.fault([1300], 4).call("munmap", &unmap(1000, 512));
+    assert_eq!(taken(&script), [(munmap, 1300, 1)], "anonymous memory has no pages around a load");
+    for (flags, stores) in [(SHARED, vec![]), (PRIVATE, vec![(Cause::CopyOnWrite, 5000, 1)])] {
+        let mut script = Script::default();
+        remap(script.exec().mmap(1000, 1, flags), [1000, 1, 2, 5000]);
+        script.fault([5000], 4).fault([5000], 7);
+        assert_eq!(taken(&script), stores, "a store to shared memory copies nothing: {flags:#x}");
+    }
+}
+
 #[test]
 fn a_call_that_failed_took_nothing() {
     let mut script = Script::default();

@@ -118,7 +118,7 @@ pub struct Health {
     pub damaged: u64,
     /// The first of them.
     pub damages: Vec<Damage>,
-    newest_ns: u64,
+    pub(crate) newest_ns: u64,
 }
 
 impl Health {

@@ -9,7 +9,7 @@ const MAX_ENTRIES: usize = 1 << 18;
 /// Longer texts are cut.
 const MAX_NAME_BYTES: usize = 256;
 /// Deeper stacks are cut: Linux's own default.
-const MAX_FRAMES: usize = 127;
+pub(crate) const MAX_FRAMES: usize = 127;
 
 /// A text, by its number in [`Names`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -8,7 +8,7 @@
 
 use crate::error::{Error, FilePosition, Health};
 use crate::event::{Event, EventKind};
-use crate::names::{Code, Name, Names};
+use crate::names::{Code, MAX_FRAMES, Name, Names};
 use crate::source::Source;
 use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
 use rustc_hash::FxHashMap;
@@ -16,6 +16,10 @@ use std::io::{self, BufRead, ErrorKind};
 
 /// Longer lines are no events.
 const MAX_LINE_BYTES: usize = 1 << 16;
+/// So far before its bracket a thread's number may begin.
+const MAX_THREAD_BYTES: usize = 32;
+/// So far behind it the CPU's number may end.
+const MAX_CPU_BYTES: usize = 16;
 /// The first event must come within so many lines.
 const MAX_HEAD_LINES: u64 = 256;
 
@@ -71,7 +75,7 @@ impl<R: BufRead> ScriptReader<R> {
                     return Ok(());
                 }
                 ParsedLine::Frame | ParsedLine::Blank => {}
-                ParsedLine::Bad(why) => self.tell_bad(why),
+                ParsedLine::BadFrame(why) | ParsedLine::Bad(why) => self.tell_bad(why),
             }
         }
         Err(Error::NotATrace { found: String::from_utf8_lossy(&found).into_owned() })
@@ -124,12 +128,17 @@ impl<R: BufRead> ScriptReader<R> {
 
     fn parse_frame(&mut self) -> ParsedLine {
         let mut words = self.line.split(|b| b.is_ascii_whitespace()).filter(|word| !word.is_empty());
-        let Some(address) = words.next().and_then(hexadecimal) else { return ParsedLine::Bad("no frame of a stack") };
+        let Some(address) = words.next().and_then(hexadecimal) else {
+            return ParsedLine::BadFrame("no frame of a stack");
+        };
         let code = match words.next() {
             None | Some(b"[unknown]") => Code::address(address),
             Some(symbol) => Code::symbol(symbol_name(symbol, &mut self.names)),
         };
-        self.frames.push(code);
+        // That of an event which is not used, or makes no sense, is nobody's; and none is endless.
+        if self.pending.is_some() && self.frames.len() < MAX_FRAMES {
+            self.frames.push(code);
+        }
         ParsedLine::Frame
     }
 
@@ -145,20 +154,25 @@ impl<R: BufRead> ScriptReader<R> {
 impl<R: BufRead> Source for ScriptReader<R> {
     fn next_event(&mut self) -> Result<Option<Event>, Error> {
         while self.read_line()? {
-            match self.parse_line() {
-                ParsedLine::Event(event) => {
-                    if let Some(event) = self.emit(Some(event)) {
-                        return Ok(Some(event));
-                    }
-                }
+            let next = match self.parse_line() {
+                ParsedLine::Event(event) => Some(event),
                 ParsedLine::Unused => {
                     self.health.unused += 1;
-                    if let Some(event) = self.emit(None) {
-                        return Ok(Some(event));
-                    }
+                    None
                 }
-                ParsedLine::Frame | ParsedLine::Blank => {}
-                ParsedLine::Bad(why) => self.tell_bad(why),
+                // Frames that follow are its own.
+                ParsedLine::Bad(why) => {
+                    self.tell_bad(why);
+                    None
+                }
+                ParsedLine::BadFrame(why) => {
+                    self.tell_bad(why);
+                    continue;
+                }
+                ParsedLine::Frame | ParsedLine::Blank => continue,
+            };
+            if let Some(event) = self.emit(next) {
+                return Ok(Some(event));
             }
         }
         Ok(self.emit(None))
@@ -199,6 +213,7 @@ enum ParsedLine {
     Unused,
     Frame,
     Blank,
+    BadFrame(&'static str),
     Bad(&'static str),
 }
 
@@ -221,10 +236,13 @@ impl<'a> Head<'a> {
 
     fn parse_at(line: &'a [u8], bracket: usize) -> Option<Self> {
         let before = line[..bracket].trim_ascii_end();
-        let space = before.iter().rposition(|&b| b == b' ')?;
+        // A line of brackets alone must not be walked through for each of them.
+        let from = before.len().saturating_sub(MAX_THREAD_BYTES);
+        let space = from + before[from..].iter().rposition(|&b| b == b' ')?;
         let (pid, tid) = thread(&before[space + 1..])?;
         let rest = &line[bracket + 1..];
-        let (cpu, rest) = split_once(rest, b']')?;
+        let cpu_bytes = memchr::memchr(b']', &rest[..rest.len().min(MAX_CPU_BYTES)])?;
+        let (cpu, rest) = (&rest[..cpu_bytes], &rest[cpu_bytes + 1..]);
         let (time, rest) = split_once(rest.trim_ascii_start(), b' ')?;
         let (mut event, mut rest) = word(rest);
         if number(event).is_some() {

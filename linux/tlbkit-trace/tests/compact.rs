@@ -112,6 +112,46 @@ fn faults() -> String {
     (0..500).map(line).collect()
 }
 
+/// A file of one lost event, with so many stacks without a frame, and columns of fields without a byte.
+fn with(stacks: usize, fields: usize) -> Vec<u8> {
+    let number = |mut n: usize| {
+        let mut bytes = Vec::new();
+        while n >= 0x80 {
+            bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        bytes.push(n as u8);
+        bytes
+    };
+    let mut content = Vec::new();
+    let stacks = vec![0; stacks];
+    // Texts, threads, stacks, tags, times, CPUs, thread, stack, lost.
+    for column in [&[1, 1, b'a'][..], &[2, 2, 0], &stacks, &[255], &[2], &[0], &[0], &[0], &[2]] {
+        content.extend(number(column.len()));
+        content.extend(column);
+    }
+    content.extend(number(fields));
+    content.extend(vec![0; fields]);
+    let packed = zstd::bulk::compress(&content, 3).expect("packing");
+    let mut head = b"BLOK".to_vec();
+    for number in [1, packed.len() as u32, content.len() as u32, crc32fast::hash(&packed)] {
+        head.extend(number.to_le_bytes());
+    }
+    head.extend(crc32fast::hash(&head).to_le_bytes());
+    [&b"tlbtrace"[..], &[1, 0], &[0; 6], &head, &packed].concat()
+}
+
+#[test]
+fn a_small_file_that_asks_for_much_memory_is_damaged() {
+    let events = |stacks, fields| {
+        let file = with(stacks, fields);
+        assert!(file.len() < 1000, "{} bytes", file.len());
+        drain(&mut CompactReader::new(&file[..]).expect("our own form")).0.len()
+    };
+    assert_eq!([events(0, 0), events(1 << 17, 256 * 5)], [1, 1], "as many as a byte has tracepoints");
+    assert_eq!([events(0, 256 * 5 + 1), events(0, 1 << 20), events((1 << 17) + 1, 0)], [0, 0, 0]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 

@@ -63,6 +63,46 @@ fn records_packed_by_zstd_are_read_even_where_a_pack_splits_them() {
 }
 
 #[test]
+fn events_that_were_lost_count_once_though_the_recorder_counts_them_again_at_its_end() {
+    for (in_all, expected) in [(9, &["50 [0] ? -1/-1 Lost { count: 2 } []"][..]), (7, &[]), (3, &[])] {
+        let mut out = Out::new(Order::Little);
+        out.raw(&made::records(Order::Little));
+        // A part for each event and CPU.
+        made::lost_in_all(&mut out, 1);
+        made::lost_in_all(&mut out, in_all - 1);
+        made::finished_round(&mut out);
+        let mut source = read_file(made::file(Order::Little, &out.bytes)).expect("a file");
+        let lines = describe_all(&mut source);
+        assert_eq!((&lines[..5], &lines[5..]), (&EXPECTED.map(str::to_owned)[..], &to_owned(expected)[..]));
+        assert_eq!((source.health().lost, source.health().late), (in_all.max(7), 0));
+    }
+}
+
+fn to_owned(lines: &[&str]) -> Vec<String> {
+    lines.iter().map(ToString::to_string).collect()
+}
+
+/// Many events may name one list of numbers, and each would have it.
+#[test]
+fn no_more_numbers_are_read_than_the_file_has_room_for() {
+    const ATTR_BYTES: usize = 64;
+    let good = made::file(Order::Little, &made::records(Order::Little));
+    let attr = &good[104..104 + ATTR_BYTES];
+    let (count, ids_bytes) = (100, 4096_u64);
+    let attrs_bytes = (count * (ATTR_BYTES + 16)) as u64;
+    let mut out = Out::new(Order::Little);
+    let (attrs_at, ids_at) = (104, 104 + attrs_bytes);
+    out.raw(b"PERFILE2").u64(104).u64(80).u64(attrs_at).u64(attrs_bytes).u64(ids_at).u64(ids_bytes);
+    out.raw(&[0; 104 - 56]);
+    for _ in 0..count {
+        out.raw(attr).u64(ids_at).u64(ids_bytes);
+    }
+    out.raw(&vec![7; ids_bytes as usize]);
+    let message = refusal(out.bytes);
+    assert!(message.contains("the size of all events' numbers is 12288, limit 12200"), "{message}");
+}
+
+#[test]
 fn a_pipe_that_ends_within_a_record_gives_what_came_before_and_says_so() {
     let whole = made::pipe(Order::Little, &made::records(Order::Little));
     let mut source = read_pipe(whole[..whole.len() - 12].to_vec()).expect("a pipe");

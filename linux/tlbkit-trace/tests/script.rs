@@ -72,6 +72,31 @@ fn events_that_are_not_used_are_counted() {
 }
 
 #[test]
+fn a_stack_is_of_the_event_above_it_whether_that_is_used_or_not() {
+    let text = "x 5/5 [001] 1.0: cycles: \n\tffffffff81000010 change_prot_numa+0x1 ([kernel.kallsyms])\n\n\
+        x 5/5 [001] 1.1: tlb:tlb_flush: pages:1 reason:local MM shootdown (3)\n\tffffffff81000020 ksm_do_scan+0x2\n\n\
+        x 5/5 [001] 1.2: tlb:tlb_flush: pages:2 reason:local MM shootdown (3)\n\
+        no event\n\tffffffff81000030 compact_zone+0x2\n\n\
+        x 5/5 [001] 1.3: tlb:tlb_flush: pages:3 reason:local MM shootdown (3)\n";
+    let lines = lines(text);
+    let stacks: Vec<_> = lines.iter().map(|line| line.split_once(" } ").expect("a flush").1).collect();
+    assert_eq!(stacks, ["[\"ksm_do_scan\"]", "[]", "[]"]);
+}
+
+/// How long that takes is the number of steps: for each bracket the whole line, or a few bytes.
+#[test]
+fn a_line_of_brackets_is_no_event() {
+    let first = "x 5/6 [001] 1.0: syscalls:sys_exit_brk: 0x0\n";
+    for brackets in ["[".repeat(1 << 16), "1 [".repeat(1 << 14)] {
+        let text = [first, &brackets, "\n"].concat();
+        let mut source = ScriptReader::new(text.as_bytes()).expect("text of perf script");
+        assert_eq!((drain(&mut source).0.len(), source.health().damaged), (1, 1));
+    }
+    let odd = "a b  2147483647/2147483647   [0000000001] 1.0: syscalls:sys_exit_brk: 0x0\n";
+    assert_eq!(lines(odd), ["1000000000 [1] a b 2147483647/2147483647 Leave { call: Brk, result: 0 } []"]);
+}
+
+#[test]
 fn a_number_that_fits_no_word_is_damage_and_keys_are_whole_words() {
     let line = |pages: &str| format!("x 5/6 [001] 1.0: tlb:tlb_flush: {pages} reason:local MM shootdown (3)\n");
     let lines = ["pages:9223372036854775807", "pages:99999999999999999999", "xpages:1 pages:7", "xpages:1 pages 7"];

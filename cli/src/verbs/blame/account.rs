@@ -66,7 +66,8 @@ impl Account {
             let name = names.text(owner.program);
             // Of one name, all processes: who else is interrupted has a share, too.
             if chosen.is_process(owner.pid, name) || !own.contains(name) {
-                *program_ns.entry(name).or_default() += ns;
+                let sum = program_ns.entry(name).or_default();
+                *sum = sum.saturating_add(ns);
             }
         }
         let rows = blame.rows();
@@ -110,14 +111,14 @@ impl Account {
             interruptions,
             attribution: blame.attribution(),
             health: format!("{seconds:.3} s, {}{}", source.health(), cut.unwrap_or_default()),
-            machine_ns: blame.length_ns() * u64::from(blame.cpus()),
+            machine_ns: blame.length_ns().saturating_mul(blame.cpus().into()),
         }
     }
 }
 
 fn add(sum: &mut Interrupted, other: &Interrupted) {
     sum.times += other.times;
-    sum.took_ns += other.took_ns;
+    sum.took_ns = sum.took_ns.saturating_add(other.took_ns);
 }
 
 /// Linux calls its idle threads so.

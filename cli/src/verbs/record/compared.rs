@@ -5,7 +5,7 @@
 use std::cell::Cell;
 use std::thread::sleep;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use tlbkit_host::trial::{Count, Half, Measured, Quantity, Trial, in_turn};
 use tlbkit_host::{PairedRatio, Sample};
@@ -29,7 +29,10 @@ pub(super) fn run(
 ) -> Result<(Recorded, Compared)> {
     let bar = progress_bar(2 * pairs);
     let mut last = None;
+    // Of all runs: each listens for itself too, but not while its recording is read.
+    let stopping = Stopping::listen()?;
     let [plain, recorded] = in_turn(pairs, |half| {
+        ensure!(!stopping.is_wanted(), "--compare: stopped before all runs were made");
         let count = match half {
             Half::Without => ended(&run_plain(subject, format)?)?,
             Half::With => ended(&last.insert(record(predicted)?).run)?,

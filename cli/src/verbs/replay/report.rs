@@ -53,9 +53,9 @@ pub(super) fn write(trace: &Trace, answers: &[PolicyTally], path: &Path) -> Resu
 
 fn cost_plot(trace: &Trace, answers: &[PolicyTally]) -> Plot {
     let row = |answer: &PolicyTally| {
-        let cost = |parts: &[CostPart]| -> f64 {
-            parts.iter().map(|&part| answer.tally.bill.cost(part, &trace.prices).value / 1e6).sum()
-        };
+        let bill = trace.bill(&answer.tally);
+        let cost =
+            |parts: &[CostPart]| -> f64 { parts.iter().map(|&part| bill.cost(part, &trace.prices).value / 1e6).sum() };
         StackedRow {
             group: answer.name.clone(),
             label: String::new(),

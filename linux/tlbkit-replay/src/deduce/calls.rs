@@ -210,6 +210,7 @@ impl Deducer {
         let stays = old.start..old.end.min(old.start + (new.end - new.start));
         pages.rename(&mut self.frames, &stays, new.start);
         pages.discard(&mut self.frames, &(stays.end..old.end));
-        pages.map(new, Backing::Private);
+        let backing = pages.backing(old.start).unwrap_or(Backing::Private);
+        pages.map(new, backing);
     }
 }

@@ -136,6 +136,11 @@ impl Pages {
         (page < mapping.end).then_some((first..mapping.end, mapping.backing))
     }
 
+    /// What is behind the page, as far as the program has told.
+    pub(super) fn backing(&self, page: u64) -> Option<Backing> {
+        self.mapping(page).map(|(_, backing)| backing)
+    }
+
     /// Whether others see the page.
     pub(super) fn is_shared(&self, page: u64) -> bool {
         self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Shared)

@@ -20,6 +20,7 @@ pub use why::Why;
 
 use crate::event::{Edge, Event, EventKind, FlushReason, FlushSize};
 use crate::names::{Name, Names};
+use crate::summary::MOST_CPUS;
 use doing::{Doings, Purpose};
 use indexmap::IndexMap;
 use mapping::Spaces;
@@ -160,6 +161,10 @@ impl Blame {
 
     /// Adds an event; `names` are those of its source.
     pub fn add(&mut self, event: &Event, names: &Names) {
+        // Of a CPU that no machine has.
+        if event.cpu >= MOST_CPUS {
+            return;
+        }
         let (first, last) = self.span_ns.unwrap_or((event.time_ns, event.time_ns));
         self.span_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
         if let EventKind::Map { .. } = event.kind {

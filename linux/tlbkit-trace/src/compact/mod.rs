@@ -56,3 +56,5 @@ const END_BYTES: usize = 32;
 const BLOCK_EVENTS: u32 = 1 << 15;
 const MAX_BLOCK_EVENTS: u32 = 1 << 17;
 const MAX_UNPACKED_BYTES: u32 = 1 << 26;
+/// More texts than this no block has: a writer ends it when they take a quarter of its bytes, two and more each.
+const MAX_TEXTS: u64 = MAX_UNPACKED_BYTES as u64 / 8 + 1;

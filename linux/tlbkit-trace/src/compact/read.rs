@@ -2,7 +2,7 @@
 
 use super::block::BlockHead;
 use super::column::{Sums, get};
-use super::{BLOCK_HEAD_BYTES, END_BYTES, HEAD_BYTES, MAGIC, VERSION};
+use super::{BLOCK_HEAD_BYTES, END_BYTES, HEAD_BYTES, MAGIC, MAX_BLOCK_EVENTS, MAX_TEXTS, VERSION};
 use crate::error::{Error, FilePosition, Health};
 use crate::event::{Event, EventKind};
 use crate::names::{Code, Name, Names, StackId};
@@ -194,7 +194,9 @@ impl<'a> Columns<'a> {
         let tags = column(content)?;
         let mut sums = || column(content).map(Sums::new);
         let (times, cpus, thread, stack, lost) = (sums()?, sums()?, sums()?, sums()?, sums()?);
-        let fields = (0..get(content)?).map(|_| column(content).map(Sums::new)).collect::<Option<_>>()?;
+        // Their number is a byte's, so no file has more.
+        let count = get(content).filter(|&count| count <= (1 << u8::BITS) * MAX_FIELDS as u64)?;
+        let fields = (0..count).map(|_| column(content).map(Sums::new)).collect::<Option<_>>()?;
         Some(Self { texts, threads, stacks, tags, times, cpus, thread, stack, fields, lost })
     }
 
@@ -248,7 +250,7 @@ fn code(texts: &[Name], value: u64) -> Option<Code> {
 }
 
 fn texts(mut column: &[u8], names: &mut Names) -> Option<Vec<Name>> {
-    let count = get(&mut column)?;
+    let count = get(&mut column).filter(|&count| count <= MAX_TEXTS)?;
     let mut texts = Vec::new();
     for _ in 0..count {
         let length = usize::try_from(get(&mut column)?).ok()?;
@@ -270,6 +272,9 @@ fn threads(mut column: &[u8], known: &[Name]) -> Option<Vec<(i32, i32, Name)>> {
         };
         let (pid, tid) = (id()?, id()?);
         threads.push((pid, tid, text(known, get(&mut column)?)?));
+        if threads.len() > MAX_BLOCK_EVENTS as usize {
+            return None;
+        }
     }
     Some(threads)
 }
@@ -283,6 +288,9 @@ fn stacks(mut column: &[u8], known: &[Name], names: &mut Names) -> Option<Vec<Op
             frames.push(code(known, get(&mut column)?)?);
         }
         stacks.push(names.add_stack(&frames));
+        if stacks.len() > MAX_BLOCK_EVENTS as usize {
+            return None;
+        }
     }
     Some(stacks)
 }

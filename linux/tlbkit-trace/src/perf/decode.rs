@@ -3,7 +3,7 @@
 use super::bytes::{Bytes, Endianness, Width};
 use super::format::{Format, FormatField};
 use crate::event::EventKind;
-use crate::names::{Code, Names};
+use crate::names::{Code, Names, StackId};
 use crate::symbols::Symbols;
 use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
 use rustc_hash::FxHashMap;
@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// State bits below this one say that a thread sleeps, is stopped or ends; above are only marks.
 const NOT_RUNNABLE: u64 = 0xff;
+/// Stacks have marks among their addresses ("kernel from here"); these are the smallest of them.
+const FIRST_STACK_MARK: u64 = -4095i64 as u64;
 
 /// Decodes all tracepoints of a file.
 pub(super) struct Decoder {
@@ -21,6 +23,8 @@ pub(super) struct Decoder {
     symbols: Arc<Symbols>,
     /// Functions that were looked up before.
     known: FxHashMap<u64, Code>,
+    /// Those of the last stack.
+    frames: Vec<Code>,
 }
 
 struct RecordPlan {
@@ -55,7 +59,7 @@ pub(super) enum Decoded {
 impl Decoder {
     pub(super) fn new(order: Endianness) -> Self {
         let (symbols, known) = (Arc::default(), FxHashMap::default());
-        Self { order, plans: Vec::new(), plan_of: Vec::new(), symbols, known }
+        Self { order, plans: Vec::new(), plan_of: Vec::new(), symbols, known, frames: Vec::new() }
     }
 
     /// Whether any tracepoint can be decoded.
@@ -105,9 +109,15 @@ impl Decoder {
         plan.tracepoint.kind(&fields).map_or(Decoded::Bad, Decoded::Event)
     }
 
-    /// A frame of a stack.
-    pub(super) fn code(&mut self, address: u64, names: &mut Names) -> Code {
-        code(&mut self.known, &self.symbols, address, names)
+    /// A stack of these addresses, innermost first.
+    pub(super) fn stack(&mut self, mut addresses: Bytes<'_>, names: &mut Names) -> Option<StackId> {
+        self.frames.clear();
+        while let Some(address) = addresses.u64() {
+            if address < FIRST_STACK_MARK {
+                self.frames.push(code(&mut self.known, &self.symbols, address, names));
+            }
+        }
+        names.add_stack(&self.frames)
     }
 }
 

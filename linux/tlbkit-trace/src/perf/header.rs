@@ -110,6 +110,9 @@ impl<F: Read + Seek> Reader<'_, F> {
             return Err(Error::Value { offset: 16, what, value: each, limit: 4096 });
         }
         let all = self.section(section, AT, "the size of the events' attributes", MAX_ATTRS * each)?;
+        // Each has numbers of its own, so all of them have room in the file.
+        let limit = self.file_bytes.min(MAX_IDS * 8);
+        let mut ids_bytes = 0_u64;
         let mut attrs = Vec::new();
         for (i, entry) in all.chunks_exact(each as usize).enumerate() {
             let at = section.offset + i as u64 * each;
@@ -118,7 +121,14 @@ impl<F: Read + Seek> Reader<'_, F> {
             let (attr, _) = Attr::parse(attr, order).ok_or(missing)?;
             let mut b = Bytes::new(ids, order);
             let ids = Section { offset: b.u64().unwrap_or(0), size: b.u64().unwrap_or(0) };
-            let ids = self.section(ids, at + each - SECTION_BYTES, "the size of an event's numbers", MAX_IDS * 8)?;
+            let place = at + each - SECTION_BYTES;
+            let in_all = ids_bytes.saturating_add(ids.size);
+            let ids = self.section(ids, place, "the size of an event's numbers", MAX_IDS * 8)?;
+            if in_all > limit {
+                let what = "the size of all events' numbers";
+                return Err(Error::Value { offset: place, what, value: in_all, limit });
+            }
+            ids_bytes = in_all;
             attrs.push((attr, numbers(&ids, order)));
         }
         Ok(attrs)

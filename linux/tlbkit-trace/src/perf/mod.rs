@@ -11,12 +11,13 @@ mod bytes;
 mod decode;
 mod format;
 mod header;
+mod lost;
 mod maps;
 mod records;
 mod threads;
 
 use crate::error::{Error, FilePosition, Health};
-use crate::event::{Event, EventKind};
+use crate::event::Event;
 use crate::names::{Name, Names};
 use crate::order::Rounds;
 use crate::source::Source;
@@ -27,15 +28,13 @@ use bytes::{Bytes, Endianness};
 use decode::{Decoded, Decoder};
 use header::FileHead;
 use linux_perf_event_reader::RecordType;
+use lost::Losses;
 use maps::Earlier;
 use records::{ATTR, Advance, FINISHED_ROUND, Record, Records, TRACING_DATA};
 use rustc_hash::FxHashMap;
 use std::io::{Read, Seek};
 use std::sync::Arc;
 use threads::Threads;
-
-/// Stacks have marks among their addresses ("kernel from here"); these are the smallest of them.
-const FIRST_STACK_MARK: u64 = -4095i64 as u64;
 
 /// Reads `perf.data`.
 pub struct PerfReader<R> {
@@ -50,9 +49,9 @@ pub struct PerfReader<R> {
     health: Health,
     is_at_end: bool,
     failure: Option<Error>,
-    frames: Vec<crate::Code>,
     symbols: SymbolSource,
     earlier: Earlier,
+    losses: Losses,
 }
 
 /// What waits for its turn.
@@ -126,9 +125,9 @@ impl<R: Read> PerfReader<R> {
             health: Health::default(),
             is_at_end: false,
             failure: None,
-            frames: Vec::new(),
             symbols: SymbolSource::SameBoot,
             earlier: Earlier::default(),
+            losses: Losses::default(),
         }
     }
 
@@ -260,7 +259,7 @@ impl<R: Read> PerfReader<R> {
         };
         match self.decoder.decode(sample.raw, &mut self.names) {
             Decoded::Event(kind) => {
-                let stack = stack(&mut self.decoder, &mut self.frames, &mut self.names, &sample);
+                let stack = self.decoder.stack(sample.stack, &mut self.names);
                 let Sample { time_ns, cpu, pid, tid, .. } = sample;
                 let event = Event { time_ns, cpu, pid, tid, comm: Names::UNKNOWN, stack, kind };
                 self.rounds.push(time_ns, Held::Event(event));
@@ -307,13 +306,9 @@ impl<R: Read> PerfReader<R> {
         let body = self.records.body();
         let attr = attr_of_other(&self.attrs, &self.by_id, last_number(body, self.order));
         let stamp = attr.map(|attr| attr.stamp(body, self.order)).unwrap_or_default();
-        let mut b = Bytes::new(body, self.order);
-        let is_named = RecordType(record.kind) == RecordType::LOST;
-        let count = if is_named { b.u64().and_then(|_| b.u64()) } else { b.u64() };
-        let attr::Stamp { time_ns, cpu, pid, tid } = stamp;
-        let kind = EventKind::Lost { count: count.unwrap_or(1) };
-        let event = Event { time_ns, cpu, pid, tid, comm: Names::UNKNOWN, stack: None, kind };
-        self.rounds.push(time_ns, Held::Event(event));
+        if let Some(event) = self.losses.take(RecordType(record.kind), Bytes::new(body, self.order), stamp) {
+            self.rounds.push(event.time_ns, Held::Event(event));
+        }
     }
 
     fn finish_event(&mut self, mut event: Event) -> Event {
@@ -338,7 +333,12 @@ impl<R: Read> Source for PerfReader<R> {
                 }
                 Some(Held::Comm(tid, name)) => self.threads.set(tid, name),
                 Some(Held::Fork { child, parent }) => self.threads.set(child, self.threads.name(parent)),
-                None if self.is_at_end && self.rounds.is_empty() => return self.failure.take().map_or(Ok(None), Err),
+                None if self.is_at_end && self.rounds.is_empty() => {
+                    if let Some(event) = self.losses.untold(self.health.lost, self.health.newest_ns) {
+                        return Ok(Some(self.finish_event(event)));
+                    }
+                    return self.failure.take().map_or(Ok(None), Err);
+                }
                 None => self.read_round(),
             }
         }
@@ -381,20 +381,4 @@ fn fork(mut b: Bytes<'_>) -> Option<Held> {
     b.take(8)?;
     let (child, parent) = (b.i32()?, b.i32()?);
     Some(Held::Fork { child, parent })
-}
-
-fn stack(
-    decoder: &mut Decoder,
-    frames: &mut Vec<crate::Code>,
-    names: &mut Names,
-    sample: &Sample<'_>,
-) -> Option<crate::StackId> {
-    let mut addresses = sample.stack;
-    frames.clear();
-    while let Some(address) = addresses.u64() {
-        if address < FIRST_STACK_MARK {
-            frames.push(decoder.code(address, names));
-        }
-    }
-    names.add_stack(frames)
 }

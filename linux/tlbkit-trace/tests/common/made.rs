@@ -80,6 +80,13 @@ pub(crate) fn lost(out: &mut Out, time_ns: u64, count: u64) {
     out.record(2, &body.bytes);
 }
 
+/// So many that it had lost in all, as it counts them at its end: without a time.
+pub(crate) fn lost_in_all(out: &mut Out, count: u64) {
+    let mut body = Out::new(out.order);
+    body.u64(count).u32(0).u32(0).u64(0).u32(0).u32(0).u64(ID);
+    out.record(13, &body.bytes);
+}
+
 pub(crate) fn finished_round(out: &mut Out) {
     out.record(68, &[]);
 }
