@@ -79,31 +79,37 @@ void cr4_update_pce(void *ignored)
 static void set_counter_access(struct mm_struct *mm) {}
 #endif
 
-void switch_mm_irqs_off(struct mm_struct *unused, struct mm_struct *next, struct task_struct *task)
+/* From one address space to another. Out of line, so that a CPU that was lazy saves no register for it. */
+static noinline void switch_between(struct mm_struct *prev, struct mm_struct *next, struct task_struct *task)
 {
-	struct mm_struct *prev = this_cpu_read(cpu_tlbstate.loaded_mm);
-
-	if (prev == next) {
-		if (!this_cpu_read(cpu_tlbstate_shared.is_lazy))
-			return;
-		this_cpu_write(cpu_tlbstate_shared.is_lazy, false);
-		tlb_must(tlbkit_switch_to(&tlb_machine, smp_processor_id(), &next->context.tlb), __func__);
-		return;
-	}
 	mitigate(task);
 	/* An NMI in between must not take the one for the other. */
 	this_cpu_write(cpu_tlbstate.loaded_mm, LOADED_MM_SWITCHING);
 	this_cpu_write(cpu_tlbstate_shared.is_lazy, false);
 	barrier();
 	if (next == &init_mm)
-		tlb_must(tlbkit_load_kernel(&tlb_machine, smp_processor_id()), __func__);
+		tlb_not_refused(tlbkit_load_kernel(&tlb_machine, smp_processor_id()));
 	else
-		tlb_must(tlbkit_switch_to(&tlb_machine, smp_processor_id(), &next->context.tlb), __func__);
-	trace_tlb_flush(TLB_FLUSH_ON_TASK_SWITCH, this_cpu_read(cpu_tlbstate.cr3) & CR3_NOFLUSH ? 0 : TLB_FLUSH_ALL);
+		tlb_not_refused(tlbkit_switch_to(&tlb_machine, smp_processor_id(), &next->context.tlb));
+	if (trace_tlb_flush_enabled())
+		trace_tlb_flush(TLB_FLUSH_ON_TASK_SWITCH,
+				this_cpu_read(cpu_tlbstate.cr3) & CR3_NOFLUSH ? 0 : TLB_FLUSH_ALL);
 	barrier();
 	this_cpu_write(cpu_tlbstate.loaded_mm, next);
 	set_counter_access(next);
 	switch_ldt(prev, next);
+}
+
+void switch_mm_irqs_off(struct mm_struct *unused, struct mm_struct *next, struct task_struct *task)
+{
+	struct mm_struct *prev = this_cpu_read(cpu_tlbstate.loaded_mm);
+
+	if (prev != next)
+		return switch_between(prev, next, task);
+	if (!this_cpu_read(cpu_tlbstate_shared.is_lazy))
+		return;
+	this_cpu_write(cpu_tlbstate_shared.is_lazy, false);
+	tlb_not_refused(tlbkit_switch_to(&tlb_machine, smp_processor_id(), &next->context.tlb));
 }
 
 void switch_mm(struct mm_struct *prev, struct mm_struct *next, struct task_struct *task)
@@ -120,7 +126,7 @@ void enter_lazy_tlb(struct mm_struct *mm, struct task_struct *task)
 	if (this_cpu_read(cpu_tlbstate.loaded_mm) == &init_mm)
 		return;
 	this_cpu_write(cpu_tlbstate_shared.is_lazy, true);
-	tlb_must(tlbkit_enter_lazy(&tlb_machine, smp_processor_id()), __func__);
+	tlb_not_refused(tlbkit_enter_lazy(&tlb_machine, smp_processor_id()));
 }
 
 void leave_mm(void)

@@ -30,7 +30,11 @@ struct span {
 #define ALL (TLBKIT_STRIDE_PAGE4K | TLBKIT_FLUSH_EVERYTHING)
 #define EVERYTHING ((struct span){ .first = 0, .pages = ALL_PAGES, .stride = ALL })
 
-/* Sizes that are no size of a page, 0 or that of the largest tables, mean everything. */
+/*
+ * Sizes that are no size of a page, 0 or that of the largest tables, mean everything. So does an end that is
+ * TLB_FLUSH_ALL, the highest number: from address 0 on the sum of pages is 0 then, and from any other more than all.
+ * A range of no pages is taken for everything with it.
+ */
 static __always_inline struct span span_of(unsigned long start, unsigned long end, unsigned int stride)
 {
 	unsigned long first, pages;
@@ -45,9 +49,9 @@ static __always_inline struct span span_of(unsigned long start, unsigned long en
 		if (stride != PMD_SHIFT && stride != PUD_SHIFT)
 			return EVERYTHING;
 	}
-	if (unlikely(end == TLB_FLUSH_ALL || pages >= ALL_PAGES))
+	if (unlikely(pages - 1 >= ALL_PAGES - 1))
 		return EVERYTHING;
-	return (struct span){ .first = first, .pages = max(pages, 1UL), .stride = stride };
+	return (struct span){ .first = first, .pages = pages, .stride = stride };
 }
 
 static __always_inline void count(struct mm_struct *mm, struct span span)
@@ -84,17 +88,15 @@ void flush_tlb_mm_range(struct mm_struct *mm, unsigned long start, unsigned long
 {
 	struct span span = span_of(start, end, stride);
 	unsigned int cpu = get_cpu();
-	enum tlbkit_status status;
 
 	if (frees_tables)
 		span.stride |= TLBKIT_FLUSH_TABLES_FREED;
 	/* Text patching flushes its own mm with interrupts off: nobody else runs that, so nobody must be told. */
 	if (unlikely(irqs_disabled()))
-		status = flush_alone(cpu, mm, span);
+		tlb_must(flush_alone(cpu, mm, span), __func__);
 	else
-		status = tlbkit_flush_range(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages, span.stride,
-					    TLBKIT_REASON_REMOVE_PTE);
-	tlb_must(status, __func__);
+		tlb_not_refused(tlbkit_flush_range(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages,
+						   span.stride, TLBKIT_REASON_REMOVE_PTE));
 	count(mm, span);
 	put_cpu();
 	mmu_notifier_arch_invalidate_secondary_tlbs(mm, start, end);
@@ -140,7 +142,7 @@ void tlb_batch_add(struct arch_tlbflush_unmap_batch *batch, struct mm_struct *mm
 		tlb_must(tlbkit_batch_begin(&batch->batch, &tlb_machine, NULL), __func__);
 		batch->is_open = true;
 	}
-	tlb_must(tlbkit_batch_revoke(&batch->batch, get_cpu(), &mm->context.tlb), __func__);
+	tlb_not_refused(tlbkit_batch_revoke(&batch->batch, get_cpu(), &mm->context.tlb));
 	put_cpu();
 }
 
@@ -149,7 +151,7 @@ void arch_tlbbatch_flush(struct arch_tlbflush_unmap_batch *batch)
 	if (!batch->is_open)
 		return;
 	batch->is_open = false;
-	tlb_must(tlbkit_batch_finish(&batch->batch, get_cpu(), TLBKIT_REASON_MIGRATE), __func__);
+	tlb_not_refused(tlbkit_batch_finish(&batch->batch, get_cpu(), TLBKIT_REASON_MIGRATE));
 	count(NULL, EVERYTHING);
 	put_cpu();
 }

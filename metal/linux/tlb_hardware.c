@@ -110,8 +110,8 @@ static void on_request(void)
 {
 	inc_irq_stat(irq_tlb_count);
 	count_vm_tlb_event(NR_TLB_REMOTE_FLUSH_RECEIVED);
-	tlb_must(tlbkit_answer(&tlb_machine, smp_processor_id()), __func__);
 	trace_tlb_flush(TLB_REMOTE_SHOOTDOWN, 0);
+	tlb_not_refused(tlbkit_answer(&tlb_machine, smp_processor_id()));
 }
 
 static void *__ref memory_for_ever(size_t bytes)

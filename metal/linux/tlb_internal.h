@@ -24,4 +24,10 @@ static __always_inline void tlb_must(enum tlbkit_status status, const char *wher
 		tlb_stop(status, where);
 }
 
+/*
+ * For a call that nothing but an archive with checks refuses. The object has none, so what the call returns is not
+ * looked at: it can be the last of a function, and is a jump then.
+ */
+#define tlb_not_refused(call) do { enum tlbkit_status ok __maybe_unused = (call); } while (0)
+
 #endif
