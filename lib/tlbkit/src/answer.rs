@@ -1,12 +1,13 @@
 //! The responder's side of a shootdown: what a CPU does when others ask it to flush. The diagram is in `shootdown.rs`.
 
 use crate::addr::CpuId;
-use crate::cpu_set::split;
+use crate::cpu_set::{first_cpu, split};
 use crate::cpu_state::Presence;
 use crate::hardware::{Event, Hardware, IrqsOff};
 use crate::history::state::Room;
-use crate::request::{InUse, RING};
-use crate::sync::Ordering;
+use crate::request::{InUse, Mailbox, RING};
+use crate::request_matrix::take_word;
+use crate::sync::{AtomicU64, Ordering};
 use crate::tlb::Cpu;
 
 impl<H: Hardware> Cpu<'_, '_, H> {
@@ -23,9 +24,25 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if !self.is_here() || self.presence() == Presence::ABSENT {
             return; // its initiators withdraw their requests, and may be writing the next
         }
+        // Up to 64 CPUs an inbox is one word, and so is an outbox: asked once, and not for each initiator.
+        match self.tlb.matrix.inbox(self.id).only_word() {
+            Some(inbox) => {
+                let mut hints = take_word(inbox);
+                while hints != 0 {
+                    let initiator = first_cpu(0, hints);
+                    self.answer_first(initiator, self.tlb.matrix.first_outbox_word(initiator), irqs);
+                    hints &= hints - 1;
+                }
+            }
+            None => self.answer_among_many(irqs),
+        }
+    }
+
+    /// The same on a larger machine.
+    #[inline(never)]
+    fn answer_among_many(&self, irqs: &IrqsOff) {
         self.tlb.matrix.inbox(self.id).take_hints(|initiator| {
-            // If the first mailbox is not for this CPU, or not alone, the hint may be that of another one.
-            if self.answer_one(initiator, 0, irqs) != Some(InUse::FirstAlone) {
+            if self.answer_slot(initiator, 0, irqs) != Some(InUse::FirstAlone) {
                 self.answer_others(initiator, irqs);
             }
         });
@@ -37,33 +54,48 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.answer(irqs);
     }
 
-    #[cold]
-    fn answer_others(&self, initiator: CpuId, irqs: &IrqsOff) {
-        (1..RING).for_each(|slot| _ = self.answer_one(initiator, slot, irqs));
+    /// Answers `initiator`, whose hint was in the inbox; `outbox` is the only word of its first.
+    #[inline(always)]
+    fn answer_first(&self, initiator: CpuId, outbox: &AtomicU64, irqs: &IrqsOff) {
+        let mailbox = self.tlb.cpus[initiator.0 as usize].first.mailbox();
+        // If the first mailbox is not for this CPU, or not alone, the hint may be that of another one.
+        if self.answer_one(initiator, outbox, mailbox, irqs) != Some(InUse::FirstAlone) {
+            self.answer_others(initiator, irqs);
+        }
     }
 
-    /// Carries out the request in mailbox `slot` of `initiator`, if it is for this CPU; what it says of the others.
+    #[cold]
+    fn answer_others(&self, initiator: CpuId, irqs: &IrqsOff) {
+        (1..RING).for_each(|slot| _ = self.answer_slot(initiator, slot, irqs));
+    }
+
+    /// As [`answer_one`](Self::answer_one), by the number of the mailbox and on machines of any size. Out of line, as
+    /// all that is not common.
+    #[inline(never)]
+    fn answer_slot(&self, initiator: CpuId, slot: usize, irqs: &IrqsOff) -> Option<InUse> {
+        let (index, _) = split(self.id);
+        let outbox = &self.tlb.matrix.outbox(initiator, slot).words()[index];
+        let first = &self.tlb.cpus[initiator.0 as usize].first;
+        let mailbox = if slot == 0 { first.mailbox() } else { self.tlb.matrix.mailbox(initiator, slot) };
+        self.answer_one(initiator, outbox, mailbox, irqs)
+    }
+
+    /// Carries out the request in `mailbox` of `initiator`, if this CPU's bit in `outbox` says that it is for this CPU;
+    /// what it says of the other mailboxes.
     #[inline(always)]
-    fn answer_one(&self, initiator: CpuId, slot: usize, irqs: &IrqsOff) -> Option<InUse> {
-        let (index, own_bit) = split(self.id);
-        // Up to 64 CPUs it is one word, found without a look at the others.
-        let word = match self.tlb.matrix.outbox_word(initiator, slot) {
-            Some(word) => word,
-            None => &self.tlb.matrix.outbox(initiator, slot).words()[index],
-        };
+    fn answer_one(&self, initiator: CpuId, outbox: &AtomicU64, mailbox: Mailbox<'_>, irqs: &IrqsOff) -> Option<InUse> {
+        let (_, own_bit) = split(self.id);
         // Acquire: partner is the Release with which the initiator stores its outbox: the mailbox is whole.
-        if word.load(Ordering::Acquire) & own_bit == 0 {
+        if outbox.load(Ordering::Acquire) & own_bit == 0 {
             return None;
         }
         self.hardware.event(Event::AnswerBegin(initiator));
         let mut room = Room::new();
-        let first = &self.tlb.cpus[initiator.0 as usize].first;
-        let mailbox = if slot == 0 { first.mailbox() } else { self.tlb.matrix.mailbox(initiator, slot) };
         let (request, in_use) = mailbox.read(&mut room);
         self.flush_local(&request, irqs);
         self.hardware.event(Event::AnswerEnd(initiator));
         // Release: the flush is over; partner is the Acquire of whoever waits, or looks for a free mailbox.
-        word.fetch_and(!own_bit, Ordering::Release);
+        outbox.fetch_and(!own_bit, Ordering::Release);
         Some(in_use)
     }
 }

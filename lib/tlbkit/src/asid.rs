@@ -23,7 +23,8 @@ const HINTS: usize = 32;
 /// In a hint: a slot whose space has this hint may be another than the one that it names. While it is not set, a space
 /// that the hint does not know has no slot, and nothing need be searched.
 const SHARED: u8 = 1 << 7;
-/// In each hint of a CPU without tags, with [`SHARED`]: it has one slot, and nothing to search.
+/// In each hint of a CPU without tags, with [`SHARED`]: it has one slot, nothing to search, and its switches nothing to
+/// do but to load.
 const UNTAGGED: u8 = 1 << 6;
 /// Room for 16 so that an index masked with 15 needs no check, and for what [`search`](Slots::search) looks for.
 const ROOM: usize = 16;
@@ -90,6 +91,12 @@ impl Slots {
     pub(crate) fn reset_untagged(&self) {
         self.reset(1);
         self.hints.iter().for_each(|hint| hint.set(SHARED | UNTAGGED));
+    }
+
+    /// Forgets everything: this CPU has no tags, and its switches have more to do than to load.
+    pub(crate) fn reset_untagged_with_work(&self) {
+        self.reset(1);
+        self.hints.iter().for_each(|hint| hint.set(SHARED));
     }
 
     /// Forgets everything and uses `count` slots from now on.

@@ -32,7 +32,7 @@ use crate::gather::Flushed;
 use crate::hardware::Hardware;
 use crate::owed::Debts;
 use crate::reason::Reason;
-use crate::request::{Extent, Needs, Request};
+use crate::request::{Extent, Needs, Request, Step};
 use crate::tlb::Cpu;
 use crate::union::Union;
 
@@ -147,8 +147,8 @@ impl<F> TlbBatch<F> {
 
     /// As a request that concerns no space in particular: whom it asks is found among all that are online.
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, space: SpaceId, extent: Extent<'_>, why: Reason) {
-        let (token, stride, needs) = (SpaceToken(0), Stride::Page4K, self.needs);
-        let request = Request { space, token, generation: Generation::NEVER, extent, stride, needs };
+        let (token, step, needs) = (SpaceToken(0), Step::of(Stride::Page4K), self.needs);
+        let request = Request { space, token, generation: Generation::NEVER, extent, step, needs };
         cpu.shootdown(Translations::OfKernel, request, why);
     }
 }
@@ -172,7 +172,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                 token: space.token,
                 generation: Generation::NEVER,
                 extent: Extent::Everything,
-                stride: Stride::Page4K,
+                step: Step::of(Stride::Page4K),
                 needs: Needs::NOTHING,
             };
             self.shootdown(Translations::OfSpace(space), request, Reason::RemovePte);

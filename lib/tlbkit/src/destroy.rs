@@ -11,7 +11,7 @@ use crate::cpu_state::Presence;
 use crate::hardware::{Hardware, IrqsOff};
 use crate::history::choices::LazyReferences;
 use crate::reason::Reason;
-use crate::request::{Extent, Needs, Request};
+use crate::request::{Extent, Needs, Request, Step};
 use crate::sync::{Ordering, fence};
 use crate::tlb::{Cpu, flag};
 
@@ -135,7 +135,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             token: space.token,
             generation: Generation::NEVER,
             extent: Extent::Everything,
-            stride: Stride::Page4K,
+            step: Step::of(Stride::Page4K),
             needs: Needs::TABLES.with(everyone),
         };
         self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);

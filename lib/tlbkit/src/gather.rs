@@ -30,7 +30,7 @@ use crate::address_space::{Generation, SpaceId, Translations};
 use crate::hardware::Hardware;
 use crate::history::packet::{Packet, Sends, wants_walk};
 use crate::reason::Reason;
-use crate::request::{Extent, Needs, Request};
+use crate::request::{Extent, Needs, Request, Step};
 use crate::tlb::Cpu;
 
 /// Whether the entry that was changed had the global bit.
@@ -295,7 +295,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
             Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0)),
         };
         let extent = self.extent(cpu);
-        Request { space, token, generation: Generation::NEVER, extent, stride: self.stride, needs: self.needs }
+        Request { space, token, generation: Generation::NEVER, extent, step: Step::of(self.stride), needs: self.needs }
     }
 
     #[inline(always)]

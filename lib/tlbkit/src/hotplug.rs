@@ -4,13 +4,13 @@
 //! races with those who are just asking it are drawn in `wait.rs`.
 
 use crate::addr::{CpuId, PhysAddr};
-use crate::asid::Asid;
+use crate::asid::{Asid, Slots};
 use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Hardware, IrqsOff, Pcid};
 use crate::policy::Tags;
 use crate::request::RING;
 use crate::sync::{Ordering, fence};
-use crate::tlb::{Cpu, Tlb};
+use crate::tlb::{Cpu, Tlb, flag};
 
 impl Tlb<'_> {
     /// States that `cpu` has stopped by force and executes nothing until its [`Cpu::bring_up`], as after a crash.
@@ -54,7 +54,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if has_tags {
             self.state.slots.reset(policy.slots());
         } else {
-            self.state.slots.reset_untagged();
+            let is_simple = !self.has_flag(flag::SWITCH);
+            let reset = if is_simple { Slots::reset_untagged } else { Slots::reset_untagged_with_work };
+            reset(&self.state.slots);
             self.state.asid.set(Asid::ONLY.0);
         }
         self.state.cr3_mask.set(if has_tags { u64::MAX } else { !(1 << 63 | 0xfff) });

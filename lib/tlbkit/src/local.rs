@@ -9,7 +9,7 @@ use crate::addr::{PhysAddr, SpaceToken, Stride, VirtAddr};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Event, Hardware, Invpcid, IrqsOff, Pcid};
-use crate::request::{Extent, Needs, Request};
+use crate::request::{Extent, Needs, Request, Step};
 use crate::sync::Ordering;
 use crate::tlb::{Cpu, flag};
 
@@ -19,16 +19,24 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// When it returns, this CPU uses no old translation that the request names, and walks no old table if it frees
     /// some. If the space does not run here nothing of it is flushed: the slot's generation is older than the
     /// space's, so whoever loads it next flushes.
+    ///
+    /// What is not common gets a copy of the request, made where it is called: so the common one is never put together
+    /// in memory.
     #[inline(always)]
     pub(crate) fn flush_local(&self, request: &Request<'_>, irqs: &IrqsOff) {
-        if request.space == SpaceId::KERNEL {
-            return self.flush_kernel(request, irqs);
-        }
         let presence = self.presence();
+        debug_assert!(presence != Presence::SWITCHING, "a switch flushes nothing, and answers nobody");
         if presence == Presence::running(request.space) {
-            return self.with_space_of(request.token, |space| self.flush_loaded(space, request, irqs));
+            let newest = || self.with_space_of(request.token, AddressSpace::generation);
+            return self.flush_loaded(newest, request, irqs);
         }
-        self.flush_not_running(presence, request, irqs);
+        if request.space == SpaceId::KERNEL {
+            return self.flush_kernel(&{ *request }, irqs);
+        }
+        if request.space == SpaceId::LOADED {
+            return self.catch_up(presence, request.needs, irqs);
+        }
+        self.flush_not_running(presence, &{ *request }, irqs);
     }
 
     /// The same for a space that does not run here. Out of line, as all that is not common: so the common case saves no
@@ -38,8 +46,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if presence == Presence::lazy(request.space) {
             // Cheaper than a flush, and it ends the walks as well (C-20): whoever comes back finds a stale slot.
             self.be_made_to_leave(irqs);
-        } else if request.space == SpaceId::LOADED {
-            return self.catch_up(presence, request.needs, irqs);
         } else {
             self.hardware.event(Event::WrongSpace);
             self.leave_set(request);
@@ -78,24 +84,26 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Flushes what `request` names of `space`, which runs here. When it returns, the slot's generation is at least the
-    /// request's: the same request, or an older one, finds nothing left to do.
+    /// Flushes what `request` names of the space that runs here, whose `newest` generation is read if it is not up to
+    /// date here. When it returns, the slot's generation is at least the request's: the same request, or an older one,
+    /// finds nothing left to do.
     #[inline(always)]
-    pub(crate) fn flush_loaded(&self, space: &AddressSpace<H::Set>, request: &Request<'_>, irqs: &IrqsOff) {
+    pub(crate) fn flush_loaded(&self, newest: impl FnOnce() -> Generation, request: &Request<'_>, irqs: &IrqsOff) {
         let asid = self.asid();
         let held = self.state.slots.generation(asid);
         if request.generation <= held {
             return self.skip_current(request.needs, irqs);
         }
-        let newest = space.generation();
+        let newest = newest();
         let is_next = request.generation == held.next() && newest == request.generation;
         match request.extent {
             // The common case: pages, from one generation to the next (INV-4), of the only half that there is.
             Extent::Range { start, pages } if is_next && !self.has_flag(flag::ISOLATED) => {
-                each_page(start, pages, request.stride, |va| self.hardware.invlpg(va));
+                // Noted first, as nobody else reads it: then it need not be kept over the instructions.
                 self.state.slots.set_generation(asid, newest);
+                each_page(start, pages, request.step, |va| self.hardware.invlpg(va));
             }
-            Extent::Range { .. } | Extent::List(_) if is_next => self.flush_both_halves(newest, request),
+            Extent::Range { .. } | Extent::List(_) if is_next => self.flush_both_halves(newest, &{ *request }),
             _ => self.flush_whole_space(newest, request.needs, irqs),
         }
     }
@@ -164,11 +172,12 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// A range that concerns this CPU alone: of no space, and so of no generation.
-    fn request_here(&self, va: VirtAddr, pages: u32, stride: Stride, needs: Needs) -> Request<'static> {
+    #[inline(always)]
+    pub(crate) fn request_here(&self, va: VirtAddr, pages: u32, stride: Stride, needs: Needs) -> Request<'static> {
         let (space, token, generation) = (SpaceId::KERNEL, SpaceToken(0), Generation::NEVER);
         let is_everything = self.is_everything(pages);
         let extent = if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } };
-        Request { space, token, generation, extent, stride, needs }
+        Request { space, token, generation, extent, step: Step::of(stride), needs }
     }
 
     /// True if a range of so many pages goes as everything.
@@ -263,8 +272,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
 /// Calls `f` with the address of each page of a range.
 #[inline(always)]
-fn each_page(start: VirtAddr, pages: u32, stride: Stride, f: impl Fn(VirtAddr)) {
-    let (mut va, mut left, step) = (start.0, pages, stride.bytes());
+fn each_page(start: VirtAddr, pages: u32, step: Step, f: impl Fn(VirtAddr)) {
+    let (mut va, mut left, step) = (start.0, pages, step.bytes());
     while left != 0 {
         f(VirtAddr(va));
         va = va.wrapping_add(step);
@@ -277,7 +286,7 @@ fn each_page(start: VirtAddr, pages: u32, stride: Stride, f: impl Fn(VirtAddr)) 
 fn pages_of(request: &Request<'_>, f: impl Fn(VirtAddr)) {
     match request.extent {
         Extent::Everything | Extent::Loaded(_) => {}
-        Extent::Range { start, pages } => each_page(start, pages, request.stride, f),
+        Extent::Range { start, pages } => each_page(start, pages, request.step, f),
         Extent::List(list) => list.each(f),
     }
 }
@@ -290,7 +299,7 @@ fn is_in_user_half(request: &Request<'_>) -> bool {
     match request.extent {
         Extent::Everything | Extent::Loaded(_) => false,
         Extent::Range { start, pages } => {
-            let bytes = u64::from(pages) << request.stride.shift();
+            let bytes = u64::from(pages) << request.step.shift();
             start.0.saturating_add(bytes) <= USER_END
         }
         Extent::List(list) => list.is_below(USER_END),

@@ -56,6 +56,28 @@ impl Needs {
     }
 }
 
+/// How far apart the translations of a range lie, as the logarithm to base 2: a [`Stride`] that a responder need not
+/// make out before it adds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Step(u8);
+
+impl Step {
+    #[inline(always)]
+    pub(crate) const fn of(stride: Stride) -> Self {
+        Self(stride.shift() as u8)
+    }
+
+    #[inline(always)]
+    pub(crate) const fn shift(self) -> u32 {
+        self.0 as u32 % u64::BITS
+    }
+
+    #[inline(always)]
+    pub(crate) const fn bytes(self) -> u64 {
+        1 << self.shift()
+    }
+}
+
 /// One request.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'l> {
@@ -63,7 +85,7 @@ pub(crate) struct Request<'l> {
     pub(crate) token: SpaceToken,
     pub(crate) generation: Generation,
     pub(crate) extent: Extent<'l>,
-    pub(crate) stride: Stride,
+    pub(crate) step: Step,
     pub(crate) needs: Needs,
 }
 
@@ -149,7 +171,7 @@ impl<'m> Mailbox<'m> {
         &self.words[2]
     }
 
-    /// kind | needs << 8 | stride << 16 | in use << 24 | count << 32
+    /// kind | needs << 8 | step << 16 | in use << 24 | count << 32
     const fn shape(&self) -> &AtomicU64 {
         &self.words[3]
     }
@@ -171,8 +193,8 @@ impl<'m> Mailbox<'m> {
                 None => (EVERYTHING, 0, 0),
             },
         };
-        let stride = u64::from(request.stride.shift());
-        let shape = kind | request.needs.0 << 8 | stride << 16 | (in_use as u64) << 24 | u64::from(count) << 32;
+        let step = u64::from(request.step.shift());
+        let shape = kind | request.needs.0 << 8 | step << 16 | (in_use as u64) << 24 | u64::from(count) << 32;
         // Relaxed, all of them: published by the Release store of the outbox; see the type.
         self.space().store(request.space.0, Ordering::Relaxed);
         self.token().store(request.token.0, Ordering::Relaxed);
@@ -215,11 +237,7 @@ impl<'m> Mailbox<'m> {
             token: SpaceToken(self.token().load(Ordering::Relaxed)),
             generation: Generation(self.generation().load(Ordering::Relaxed)),
             extent,
-            stride: match shape >> 16 & 0xff {
-                21 => Stride::Page2M,
-                30 => Stride::Page1G,
-                _ => Stride::Page4K,
-            },
+            step: Step((shape >> 16) as u8),
             needs: Needs(shape >> 8 & 0xff),
         };
         (request, in_use)
@@ -240,7 +258,7 @@ mod tests {
                     token: SpaceToken(u64::MAX),
                     generation: Generation(1 << 60),
                     extent,
-                    stride: Stride::Page2M,
+                    step: Step::of(Stride::Page2M),
                     needs: Needs::GLOBAL.with(Needs::TRIM),
                 };
                 mailbox.post(&request, InUse::FirstAlone);
@@ -251,7 +269,7 @@ mod tests {
                     (read.space, read.token, read.generation),
                     (request.space, request.token, request.generation)
                 );
-                assert_eq!((read.extent, read.stride, read.needs), (extent, Stride::Page2M, request.needs));
+                assert_eq!((read.extent, read.step, read.needs), (extent, request.step, request.needs));
             }
         }
     }
@@ -264,14 +282,14 @@ mod tests {
             token: SpaceToken(1),
             generation: Generation(2),
             extent: Extent::Range { start: VirtAddr(0x7000), pages: 0x89ab_cdef },
-            stride: Stride::Page1G,
+            step: Step::of(Stride::Page1G),
             needs: Needs::TABLES,
         };
         first.mailbox().post(&request, InUse::FirstAlone);
         first.mailbox().tell_of_others();
         let mut room = Room::new();
         let (read, in_use) = first.mailbox().read(&mut room);
-        assert_eq!((read.extent, read.stride, read.needs), (request.extent, request.stride, request.needs));
+        assert_eq!((read.extent, read.step, read.needs), (request.extent, request.step, request.needs));
         assert_eq!(in_use, InUse::Several);
     }
 }

@@ -98,7 +98,16 @@ impl<'k> RequestMatrix<'k> {
         self.set_at(self.start_of_outbox(cpu, slot))
     }
 
-    /// The same where it is a single word: up to 64 CPUs.
+    /// CPUs that `cpu` still waits for with its first mailbox, where all stand in a single word.
+    ///
+    /// # Panics
+    /// If there is no such CPU.
+    #[inline(always)]
+    pub(crate) fn first_outbox_word(&self, cpu: CpuId) -> &'k AtomicU64 {
+        &self.rows[self.start_of_outbox(cpu, 0)]
+    }
+
+    /// The same of any mailbox, if it is a single word: up to 64 CPUs.
     #[inline(always)]
     pub(crate) fn outbox_word(&self, cpu: CpuId, slot: usize) -> Option<&'k AtomicU64> {
         if self.row_words == 1 { self.rows.get(self.start_of_outbox(cpu, slot)) } else { None }
@@ -196,16 +205,16 @@ impl Inbox<'_, '_> {
         }
     }
 
-    /// Takes all hints out and calls `f` with each initiator.
+    /// The hints where they are a single word, as on machines of up to 64 CPUs: such an inbox has no top.
     #[inline(always)]
+    pub(crate) fn only_word(&self) -> Option<&AtomicU64> {
+        if self.matrix.row_words == 1 { self.matrix.inboxes.get(self.start) } else { None }
+    }
+
+    /// Takes all hints out and calls `f` with each initiator.
     pub(crate) fn take_hints(&self, mut f: impl FnMut(CpuId)) {
         if self.matrix.top_words != 0 {
             return self.take_by_top(f);
-        }
-        if self.matrix.row_words == 1
-            && let Some(word) = self.matrix.inboxes.get(self.start)
-        {
-            return take(0, word, &mut f);
         }
         let words = &self.matrix.inboxes[self.start..][..self.matrix.row_words];
         words.iter().enumerate().for_each(|(index, word)| take(index, word, &mut f));
@@ -222,12 +231,19 @@ impl Inbox<'_, '_> {
 /// Empties `word`, the one at `index`, and calls `f` with what each of its bits stands for.
 #[inline(always)]
 fn take(index: usize, word: &AtomicU64, f: &mut impl FnMut(CpuId)) {
+    each_cpu(index, take_word(word), f);
+}
+
+/// Empties `word`; what it held.
+#[inline(always)]
+pub(crate) fn take_word(word: &AtomicU64) -> u64 {
     // Relaxed: a look that saves the exchange; what it misses has its interrupt, or its top, to come. `bring_up`, whose
     // interrupts were lost, looks after its fence.
-    if word.load(Ordering::Relaxed) != 0 {
-        // Acquire: partner is the Release with which an initiator leaves its hint, or sets the top after it.
-        each_cpu(index, word.swap(0, Ordering::Acquire), f);
+    if word.load(Ordering::Relaxed) == 0 {
+        return 0;
     }
+    // Acquire: partner is the Release with which an initiator leaves its hint, or sets the top after it.
+    word.swap(0, Ordering::Acquire)
 }
 
 #[cfg(all(test, not(any(loom, narrow_sets))))]
@@ -235,7 +251,7 @@ mod tests {
     use super::*;
     use crate::addr::{SpaceToken, Stride};
     use crate::address_space::{Generation, SpaceId};
-    use crate::request::{Extent, InUse, Needs, Request};
+    use crate::request::{Extent, InUse, Needs, Request, Step};
 
     /// Relaxed: the tests have one thread.
     const ORDER: Ordering = Ordering::Relaxed;
@@ -286,7 +302,7 @@ mod tests {
                 token: SpaceToken(0),
                 generation: Generation(0),
                 extent: Extent::Everything,
-                stride: Stride::Page4K,
+                step: Step::of(Stride::Page4K),
                 needs: Needs::NOTHING,
             };
             matrix.mailbox(cpu, slot).post(&request, InUse::FirstAlone);

@@ -24,7 +24,7 @@ use crate::address_space::{AddressSpace, Generation, Translations};
 use crate::cpu_state::Presence;
 use crate::hardware::{Event, Hardware};
 use crate::reason::Reason;
-use crate::request::{Extent, Needs, Request};
+use crate::request::{Extent, Needs, Request, Step};
 use crate::sync::{Ordering, fence};
 use crate::tlb::{Cpu, flag};
 
@@ -46,14 +46,30 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// nothing is promised: the other CPUs go on using what they hold, so nothing may be freed yet.
     #[inline(never)]
     pub(crate) fn shootdown(&self, translations: Translations<'_, H::Set>, mut request: Request<'_>, reason: Reason) {
-        if self.announce(translations, &mut request) == Others::Perhaps {
-            self.flush_with_responders(translations, &request, reason);
-        }
+        let Some(space) = self.begin_flush(translations, &mut request) else {
+            return self.flush_with_responders(translations, &request, reason);
+        };
+        // As `announce` ends, here and below: a closure of its own, which the compiler puts in its place.
+        self.hardware.with_irqs_off(|irqs| self.flush_loaded(|| space.generation(), &request, irqs));
+        self.end_alone();
     }
 
     /// Announces a flush, and ends it if no other CPU can hold what goes.
     #[inline(always)]
     pub(crate) fn announce(&self, translations: Translations<'_, H::Set>, request: &mut Request<'_>) -> Others {
+        let Some(space) = self.begin_flush(translations, request) else { return Others::Perhaps };
+        self.hardware.with_irqs_off(|irqs| self.flush_loaded(|| space.generation(), request, irqs));
+        self.end_alone();
+        Others::None
+    }
+
+    /// Announces a flush; the space, which runs here, if no other CPU can hold what goes.
+    #[inline(always)]
+    fn begin_flush<'s>(
+        &self,
+        translations: Translations<'s, H::Set>,
+        request: &mut Request<'_>,
+    ) -> Option<&'s AddressSpace<H::Set>> {
         self.assert_here();
         self.assert_not_inside_another();
         self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
@@ -65,17 +81,20 @@ impl<H: Hardware> Cpu<'_, '_, H> {
                     request.needs = request.needs.with(Needs::TRIM);
                 }
                 // The common case, a program on one CPU: it asks nobody.
-                if self.is_alone_with(space, request.needs) {
-                    self.hardware.with_irqs_off(|irqs| self.flush_loaded(space, request, irqs));
-                    self.hardware.event(Event::FlushLocalDone);
-                    self.hardware.event(Event::FlushEnd);
-                    return Others::None;
-                }
+                self.is_alone_with(space, request.needs).then_some(space)
             }
             // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
-            Translations::OfKernel => fence(Ordering::SeqCst),
+            Translations::OfKernel => {
+                fence(Ordering::SeqCst);
+                None
+            }
         }
-        Others::Perhaps
+    }
+
+    #[inline(always)]
+    fn end_alone(&self) {
+        self.hardware.event(Event::FlushLocalDone);
+        self.hardware.event(Event::FlushEnd);
     }
 
     /// The rest of a flush that has been announced, where other CPUs may hold what goes: when it returns, all that had
@@ -180,8 +199,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// The same where page-table pages below the range may have been taken out. For a kernel that frees those pages by
-    /// itself afterwards; [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. With
-    /// [`Tables::Freed`] and no pages the paths to what lies at `va` go alone.
+    /// itself afterwards; [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. A range of
+    /// no pages is one of one: with [`Tables::Freed`] the paths to what lies at `va` go.
     ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
@@ -195,9 +214,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         tables: Tables,
         why: Reason,
     ) {
-        let pages = tables.pages(pages);
-        let request = Request { needs: tables.needs(), ..self.request_of(space, va, pages, stride) };
-        self.shootdown(Translations::OfSpace(space), request, why);
+        let pages = pages.max(1); // invalidating one address reaches the cached path to a table above it (C-27)
+        // Of which space it is, only a copy for others says: so a request that concerns this CPU alone is never put
+        // together in memory.
+        let mut request = self.request_here(va, pages, stride, tables.needs());
+        let translations = Translations::OfSpace(space);
+        if self.begin_flush(translations, &mut request).is_none() {
+            let request = Request { space: space.id, token: space.token, ..request };
+            return self.flush_with_responders(translations, &request, why);
+        }
+        self.hardware.with_irqs_off(|irqs| self.flush_loaded(|| space.generation(), &request, irqs));
+        self.end_alone();
     }
 
     /// Flushes as [`flush_range`](Self::flush_range) does, with interrupts on or off and under any lock, if no other
@@ -220,7 +247,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         stride: Stride,
         tables: Tables,
     ) -> Result<(), OthersMustFlush> {
-        let (pages, needs) = (tables.pages(pages), tables.needs());
+        let (pages, needs) = (pages.max(1), tables.needs());
         let mut request = Request { needs, ..self.request_of(space, va, pages, stride) };
         if self.announce(Translations::OfSpace(space), &mut request) == Others::None {
             return Ok(());
@@ -240,7 +267,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             token: space.token,
             generation: Generation::NEVER,
             extent: if is_everything { Extent::Everything } else { Extent::Range { start: va, pages } },
-            stride,
+            step: Step::of(stride),
             needs: Needs::NOTHING,
         }
     }
@@ -262,16 +289,6 @@ impl Tables {
         match self {
             Self::Kept => Needs::NOTHING,
             Self::Freed => Needs::TABLES,
-        }
-    }
-
-    /// How many pages of a range are flushed. One address below a table is in any case: invalidating that reaches the
-    /// cached path to the table (C-27).
-    #[inline(always)]
-    const fn pages(self, named: u32) -> u32 {
-        match self {
-            Self::Freed if named == 0 => 1,
-            _ => named,
         }
     }
 }

@@ -17,7 +17,7 @@
 
 use crate::addr::{PhysAddr, SpaceToken};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
-use crate::asid::{Asid, Slots};
+use crate::asid::{Asid, Hint, Slots};
 use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
 use crate::references::Notice;
@@ -106,7 +106,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn switch_between(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         let running = Presence::running(to.id);
-        let Some(asid) = self.state.slots.recall(to.id) else { return self.switch_unhinted(left, to, irqs) };
+        let Some(asid) = self.state.slots.recall(to.id) else {
+            let hint = self.state.slots.hint(to.id);
+            let is_untagged = hint.is_untagged();
+            return if is_untagged { self.switch_without_tags(to) } else { self.switch_unhinted(hint, left, to, irqs) };
+        };
         if self.has_flag(flag::KNOWN_SLOT) {
             if self.has_flag(flag::SWITCH) {
                 return self.switch_with_work(left, to, irqs);
@@ -116,20 +120,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.enter(asid, to, running);
     }
 
-    /// A new slot, or one whose hint was taken by another space; or a CPU without tags. It only says where to go on, so
-    /// it saves no register.
+    /// A new slot, or one whose hint was taken by another space. It only says where to go on, so it saves no register.
     #[inline(never)]
-    fn switch_unhinted(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
-        if self.has_flag(flag::SWITCH | flag::UNTAGGED) {
-            let has_work = self.has_flag(flag::SWITCH);
-            return if has_work { self.switch_with_work(left, to, irqs) } else { self.switch_without_tags(to) };
+    fn switch_unhinted(&self, hint: Hint, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
+        if self.has_flag(flag::SWITCH) {
+            return self.switch_with_work(left, to, irqs);
         }
-        let hint = self.state.slots.hint(to.id);
         if hint.is_sure() {
             return self.switch_anew(to);
-        }
-        if hint.is_untagged() {
-            return self.switch_without_tags(to); // under a policy that would use tags
         }
         self.switch_searched(to);
     }

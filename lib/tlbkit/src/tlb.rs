@@ -29,12 +29,10 @@ pub(crate) mod flag {
     pub(crate) const ISOLATED: u32 = 1 << 3;
     /// Lazy CPUs look for notices when they leave.
     pub(crate) const AWAITED: u32 = 1 << 4;
-    /// No CPU uses tags.
-    pub(crate) const UNTAGGED: u32 = 1 << 5;
     /// An initiator flushes its own TLB before it asks the others.
-    pub(crate) const LOCAL_FIRST: u32 = 1 << 6;
+    pub(crate) const LOCAL_FIRST: u32 = 1 << 5;
     /// CPUs that hold a space lazily are asked whatever goes.
-    pub(crate) const LAZY_TOLD: u32 = 1 << 7;
+    pub(crate) const LAZY_TOLD: u32 = 1 << 6;
     /// What makes a switch leave its common path.
     pub(crate) const SWITCH: u32 = EXACT_SET | COUNTED | KERNEL_SET;
     /// What a switch to a known slot asks first: of most policies nothing.
@@ -257,9 +255,6 @@ const fn flags_of(policy: &Policy) -> u32 {
     }
     if matches!(policy.tags, Tags::LeastRecent(_)) {
         flags |= flag::LEAST_RECENT;
-    }
-    if matches!(policy.tags, Tags::Off) {
-        flags |= flag::UNTAGGED;
     }
     if matches!(policy.lazy, Lazy::Off) {
         flags |= flag::NOT_LAZY;
