@@ -6,6 +6,7 @@
 
 use crate::outcome::{StepOutcome, cargo};
 use crate::setup::{self, Ready};
+use crate::shown::Rows;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -60,16 +61,19 @@ struct Measured {
     drawn: Vec<String>,
 }
 
-/// The step: makes a report by the README's first command, whose verdicts must be as recorded, and looks at it.
+/// The step: makes a report by the README's first command, whose verdicts must be as recorded, and looks at it. What
+/// the pages show of its figures must be what it found.
 pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     let dir = fresh_dir(root, "report-check")?;
-    reproduce(root, &dir)?;
+    let mut faults = reproduce(root, &dir)?.faults(root)?;
     let browser = match chromium() {
         Ready::Yes(browser) => browser,
-        Ready::No(how) => return Ok(StepOutcome::Skipped(format!("every verdict as recorded; no chromium; {how}"))),
+        Ready::No(how) if faults.is_empty() => {
+            return Ok(StepOutcome::Skipped(format!("every verdict as recorded; no chromium; {how}")));
+        }
+        Ready::No(_) => return Ok(StepOutcome::Failed(faults.join("; "))),
     };
     let report = dir.join("report/index.html");
-    let mut faults = Vec::new();
     let results = results(root)?;
     for width_px in [PHONE_PX, DESKTOP_PX] {
         let measured = measure(&browser, &report, width_px, &dir)?;
@@ -86,16 +90,16 @@ pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
 }
 
 /// Runs `reproduce` in `dir`. It must find every verdict as recorded.
-fn reproduce(root: &Path, dir: &Path) -> Result<()> {
+fn reproduce(root: &Path, dir: &Path) -> Result<Rows> {
     let built = cargo(root, "build --release --quiet --package tlbkit-cli")?;
     ensure!(matches!(built, StepOutcome::Ok(_)), "the command did not build");
     let command = setup::target_dir(root).join("release/tlbkit");
-    let output = Command::new(&command).arg("reproduce").current_dir(dir).stderr(Stdio::inherit()).output();
+    let run = ["reproduce", "--json"];
+    let output = Command::new(&command).args(run).current_dir(dir).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| format!("running {}", command.display()))?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let changed: Vec<&str> = text.lines().filter(|line| line.to_lowercase().contains("changed")).collect();
-    ensure!(output.status.success(), "tlbkit reproduce: {}\n{}", output.status, changed.join("\n"));
-    Ok(())
+    let rows = Rows::read(&String::from_utf8_lossy(&output.stdout))?;
+    ensure!(output.status.success(), "tlbkit reproduce: {}\n{}", output.status, rows.changed().join("\n"));
+    Ok(rows)
 }
 
 /// The names of the published results, by their files.

@@ -15,6 +15,7 @@ mod outcome;
 mod packages;
 mod qemu;
 mod setup;
+mod shown;
 mod steps;
 mod survivors;
 mod tidy;
