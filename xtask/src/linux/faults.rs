@@ -21,17 +21,15 @@ const FAULTS: &[Fault] = &[
     Fault {
         name: "other CPUs are not told",
         file: "tlb_flush.c",
-        from: "\tif (unlikely(irqs_disabled()))\n",
-        to: "\tif (tlbkit_flush_range_alone(&tlb_machine, cpu, &mm->context.tlb, span.first, span.pages,\n\
-             \t\t\t\t     span.stride) >= 0)\n\
-             \t\tstatus = TLBKIT_STATUS_OK;\n\telse if (irqs_disabled())\n",
+        from: "\tif (unlikely(irqs_disabled()))\n\t\ttlb_must(flush_alone(cpu, mm, span), __func__);\n",
+        to: "\tif (true)\n\t\ttlb_not_refused(flush_alone(cpu, mm, span));\n",
     },
     Fault { name: "no page is dropped", file: "tlb_hardware.c", from: "\tinvlpg(va);\n", to: "" },
     Fault {
         name: "who was lazy does not look",
         file: "tlb.c",
-        from: "\t\tif (!this_cpu_read(cpu_tlbstate_shared.is_lazy))\n",
-        to: "\t\tif (true)\n",
+        from: "\tif (!this_cpu_read(cpu_tlbstate_shared.is_lazy))\n",
+        to: "\tif (true)\n",
     },
 ];
 
