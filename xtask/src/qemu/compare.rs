@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use std::path::Path;
-use tlbkit::{Accounting, History, Isolation, Policy};
+use tlbkit::{Accounting, History, Isolation, Policy, Reason};
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::{FileReads, Run, RunOutcome};
 
@@ -25,9 +25,13 @@ pub(super) struct Case {
     /// What this workload decides alone on any number of CPUs, beside [`OnMany::Same`].
     same: &'static [&'static str],
     /// `RemovePte remote` if each flush interrupts every other CPU. Those that have not begun to spin get none: up to
-    /// half may be missing, since an emulator's CPUs start when the host lets them.
+    /// half may be missing, since an emulator's CPUs start when the host lets them. A boot in which more are missing is
+    /// made again.
     shootdowns: Option<u64>,
 }
+
+/// Boots of a case whose spinning CPUs a busy host did not let begin in time.
+const BOOTS_MAX: usize = 3;
 
 const fn alone(workload: &'static str, settings: &'static str, policy: &'static str) -> Case {
     Case { workload, settings, policy, isolation: Isolation::Off, cpus: 1, same: &[], shootdowns: None }
@@ -205,11 +209,24 @@ impl Case {
         }
     }
 
+    /// False if more shootdowns are missing than a host explains that has CPUs free.
+    fn has_met_the_others(&self, ended: &Ended) -> bool {
+        let remote = ended.last["reasons"][Reason::RemovePte as usize]["remote"].as_u64();
+        self.shootdowns.is_none_or(|most| remote.is_some_and(|count| count >= most / 2))
+    }
+
     /// Prints both columns and returns how many numbers are wrong.
     fn run(&self, boot: &dyn Fn(&Self) -> Result<Ended>) -> Result<usize> {
         let Self { workload, settings, policy, cpus, .. } = self;
         let pti = if self.isolation == Isolation::On { ", isolated" } else { "" };
-        let ended = boot(self)?;
+        let mut ended = boot(self)?;
+        for _ in 1..BOOTS_MAX {
+            if !ended.is_fine() || self.has_met_the_others(&ended) {
+                break;
+            }
+            println!("\n{workload} {settings}: the host let CPUs wait that were to spin; once more");
+            ended = boot(self)?;
+        }
         println!("\n{workload} {settings}, {policy}{pti}, {cpus} CPUs, {:.1} s", ended.seconds);
         if !ended.is_fine() {
             println!("  {}: {}", ended.kind(), ended.what());
