@@ -60,8 +60,8 @@ const LAZY: Words = (4, Repeatable, "workload=mapbench-pipeline set=rounds=200,c
 const RACES: Words = (4, Repeatable, "workload=races set=rounds=40");
 /// The same with CPUs that guess more, idle ones too: they walk tables that nobody uses any more.
 const GUESSES: Words = (4, Repeatable, "guesses=20 workload=races set=rounds=40");
-/// The same where references of idle CPUs are counted.
-const COUNTED: Words = (4, Repeatable, "policy=linux-4.20 workload=races set=rounds=40");
+/// The same where the end of a space interrupts the CPUs that idle in it.
+const SHOT_DOWN: Words = (4, Repeatable, "with=lazy_refs=shot-down workload=races set=rounds=40");
 /// The same without tags.
 const UNTAGGED: Words = (4, Repeatable, "pcid=off workload=races set=rounds=40");
 /// The same where CPUs leave the sets of their spaces.
@@ -69,6 +69,8 @@ const TRIMMED: Words = (4, Repeatable, "with=set=8 workload=races set=rounds=40"
 /// Threads with two halves, each page of the user half flushed by INVPCID.
 const HALVES: Words =
     (2, Repeatable, "with=pti=on+user_flush=invpcid workload=mapbench-pipeline set=rounds=100,check_fresh=1,pages=3");
+/// Commands that come and go where references of idle CPUs are counted: what nobody has counted is never freed.
+const COUNTED: Words = (3, Repeatable, "policy=linux-4.20 workload=buildsh set=jobs=2,rounds=10,files=8,file_pages=4");
 /// Races with two halves, page tables freed among them.
 const TABLES: Words = (3, Repeatable, "with=pti=on+user_flush=invpcid guesses=6 workload=races set=rounds=40");
 /// The same, the user half flushed on the way out.
@@ -87,8 +89,8 @@ const AT_ONCE: Words =
     (2, Parallel, "with=pti=on+user_flush=invpcid workload=mapbench-pipeline set=rounds=60,check_fresh=1,pages=3");
 
 const ALL: &[Words] = &[
-    RECYCLED, LAZY, RACES, GUESSES, COUNTED, UNTAGGED, TRIMMED, HALVES, TABLES, DEFERRED, TWO_SLOTS, READERS,
-    COLLAPSED, NAPS, AT_ONCE,
+    RECYCLED, LAZY, RACES, GUESSES, SHOT_DOWN, COUNTED, UNTAGGED, TRIMMED, HALVES, TABLES, DEFERRED, TWO_SLOTS,
+    READERS, COLLAPSED, NAPS, AT_ONCE,
 ];
 
 /// Each bug, with the run that must find it.
@@ -98,7 +100,7 @@ const HUNTS: &[(&str, Words)] = &[
     ("id-given-out-again", RECYCLED),
     ("no-flush-load-of-a-stale-slot", LAZY),
     ("lazy-exit-trusts-its-tlb", LAZY),
-    ("dying-space-not-shot-down", RACES),
+    ("dying-space-not-shot-down", SHOT_DOWN),
     ("lazy-reference-not-counted", COUNTED),
     ("trimmed-by-the-sender", RACES),
     ("lazy-ignores-freed-tables", GUESSES),
