@@ -114,6 +114,36 @@ pub(super) fn shared<T: DeserializeOwned>(
     numbers
 }
 
+/// Makes such a file a part of the program: `$model` is what `sim/machines/$file` holds, read once, and the names of
+/// its numbers begin with `$prefix`.
+macro_rules! same_for_all {
+    ($model:ident, $prefix:literal, $file:literal) => {
+        static MODEL: std::sync::LazyLock<$model> = std::sync::LazyLock::new(|| {
+            let text = include_str!(concat!("../../../machines/", $file));
+            $crate::machine::check::shared(concat!("sim/machines/", $file), text, |model: &$model, each| {
+                model.visit($prefix, each);
+            })
+        });
+
+        impl $model {
+            /// The numbers of the file, which is part of the program.
+            #[must_use]
+            pub fn builtin() -> &'static Self {
+                &MODEL
+            }
+
+            /// Every number with its name, in the order of the file.
+            #[must_use]
+            pub fn quantities(&self) -> Vec<(String, &Quantity)> {
+                let mut all = Vec::new();
+                self.visit($prefix, &mut |name, quantity, _: Limit| all.push((name, quantity)));
+                all
+            }
+        }
+    };
+}
+pub(super) use same_for_all;
+
 /// What is wrong with one array.
 fn shape_complaint(array: &TlbArray) -> Option<(&'static str, &Quantity, String)> {
     let (sets, ways) = (array.sets.count(), array.ways.count());

@@ -1,12 +1,8 @@
 //! How fast work pushes the kernel's code and data out of a core's caches: `sim/machines/cold.toml`, the same for every
 //! machine.
 
-use std::sync::LazyLock;
-
-use super::check::shared;
+use super::check::same_for_all;
 use super::quantity::{Limit, Quantity, amount, quantities};
-
-const FILE: &str = include_str!("../../../machines/cold.toml");
 
 quantities! {
     /// What work brings into the caches, and what a line costs that it pushed out.
@@ -22,21 +18,4 @@ quantities! {
     }
 }
 
-static MODEL: LazyLock<ColdModel> =
-    LazyLock::new(|| shared("sim/machines/cold.toml", FILE, |model, each| model.visit("cold.", each)));
-
-impl ColdModel {
-    /// The numbers of the file, which is part of the program.
-    #[must_use]
-    pub fn builtin() -> &'static Self {
-        &MODEL
-    }
-
-    /// Every number with its name, in the order of the file.
-    #[must_use]
-    pub fn quantities(&self) -> Vec<(String, &Quantity)> {
-        let mut all = Vec::new();
-        self.visit("cold.", &mut |name, quantity, _: Limit| all.push((name, quantity)));
-        all
-    }
-}
+same_for_all!(ColdModel, "cold.", "cold.toml");

@@ -1,13 +1,9 @@
 //! What differs from one run of a real machine to the next, as numbers with their sources: `sim/machines/noise.toml`.
 
-use std::sync::LazyLock;
-
 use serde::{Deserialize, Serialize};
 
-use super::check::shared;
+use super::check::same_for_all;
 use super::quantity::{Limit, Quantity, amount, count, quantities};
-
-const FILE: &str = include_str!("../../../machines/noise.toml");
 
 /// Whether a run differs from others by more than its workload's own random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -42,24 +38,7 @@ quantities! {
     }
 }
 
-static MODEL: LazyLock<NoiseModel> =
-    LazyLock::new(|| shared("sim/machines/noise.toml", FILE, |model, each| model.visit("noise.", each)));
-
-impl NoiseModel {
-    /// The numbers of the file, which is part of the program.
-    #[must_use]
-    pub fn builtin() -> &'static Self {
-        &MODEL
-    }
-
-    /// Every number with its name, in the order of the file.
-    #[must_use]
-    pub fn quantities(&self) -> Vec<(String, &Quantity)> {
-        let mut all = Vec::new();
-        self.visit("noise.", &mut |name, quantity, _: Limit| all.push((name, quantity)));
-        all
-    }
-}
+same_for_all!(NoiseModel, "noise.", "noise.toml");
 
 #[cfg(test)]
 mod tests {
