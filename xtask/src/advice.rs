@@ -1,4 +1,4 @@
-//! `cargo xtask advice`: what `tune` predicts, beside what `try` measures, on eight programs with different allocators.
+//! `cargo xtask advice`: what `tune` predicts, beside what `try` measures, on nine programs with different allocators.
 //!
 //! For each program the host is calibrated, the program recorded and tuned, and the best three changes are tried: `tune
 //! --try` as anyone runs it, by CPU time of interleaved pairs, so that other load adds noise and no bias. A row stands

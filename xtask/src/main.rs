@@ -31,7 +31,7 @@ cargo xtask test [STEP...]           everything: tidy, format, clippy, docs, no_
 cargo xtask tidy                     the house rules only, in seconds
 cargo xtask circles                  every circle of files, those of crates that tidy still excuses too
 cargo xtask api                      docs/api/: what the library crates promise, written anew from the source
-cargo xtask advice [PROGRAM...]      what `tlbkit tune` predicts beside what `tlbkit try` measures, on eight programs
+cargo xtask advice [PROGRAM...]      what `tlbkit tune` predicts beside what `tlbkit try` measures, on nine programs
 cargo xtask bench [ARGS]             time and instruction counts of the protocol (ARGS go to cargo bench)
 cargo xtask qemu [PART]              the test kernel in emulators: compare, faults, soak [MINUTES], bochs, monitor
 cargo xtask c-kernel                 the C example in QEMU, as it is and with each fault

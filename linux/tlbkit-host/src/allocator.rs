@@ -23,6 +23,8 @@ pub enum Allocator {
     Tcmalloc,
     /// From its version 2.1 on, which has the option `purge_delay`.
     Mimalloc,
+    /// Of its version 2.0, which has the option `allow_decommit` in its place.
+    OldMimalloc,
     /// Of Go's runtime.
     Go,
 }
@@ -79,7 +81,7 @@ impl Allocator {
             Self::Glibc => "glibc",
             Self::Jemalloc { .. } => "jemalloc",
             Self::Tcmalloc => "tcmalloc",
-            Self::Mimalloc => "mimalloc",
+            Self::Mimalloc | Self::OldMimalloc => "mimalloc",
             Self::Go => "Go",
         }
     }
@@ -98,17 +100,19 @@ const GO: usize = 0;
 const TCMALLOC: usize = 1;
 const MIMALLOC: usize = 2;
 const PURGE_DELAY: usize = 3;
-const USES_JEMALLOC: usize = 4;
-const USES_TCMALLOC: usize = 5;
-const USES_MIMALLOC: usize = 6;
-const USES_GLIBC: usize = 7;
+const ALLOW_DECOMMIT: usize = 4;
+const USES_JEMALLOC: usize = 5;
+const USES_TCMALLOC: usize = 6;
+const USES_MIMALLOC: usize = 7;
+const USES_GLIBC: usize = 8;
 
 /// By the numbers above. The last four are names of libraries that are loaded with it.
-const TEXTS: [&[u8]; 8] = [
+const TEXTS: [&[u8]; 9] = [
     b"\xff Go buildinf:",
-    b"TCMALLOC_RELEASE_RATE\0",
+    b"TCMALLOC_DISABLE_MEMORY_RELEASE\0",
     b"mimalloc",
     b"purge_delay\0",
+    b"allow_decommit\0",
     b"libjemalloc.so",
     b"libtcmalloc",
     b"libmimalloc.so",
@@ -169,7 +173,14 @@ impl Signs {
         if self.has[TCMALLOC] {
             return Some(Allocator::Tcmalloc);
         }
-        (self.has[MIMALLOC] && self.has[PURGE_DELAY]).then_some(Allocator::Mimalloc)
+        if !self.has[MIMALLOC] {
+            return None;
+        }
+        // The newer versions may know the older option's name as well.
+        if self.has[PURGE_DELAY] {
+            return Some(Allocator::Mimalloc);
+        }
+        self.has[ALLOW_DECOMMIT].then_some(Allocator::OldMimalloc)
     }
 }
 
@@ -199,8 +210,10 @@ mod tests {
         assert_eq!(of("\0libc.so.6\0\0JE_MALLOC_CONF\0"), jemalloc("JE_MALLOC_CONF"));
         assert_eq!(of("\0_RJEM_MALLOC_CONF\0libc.so.6\0"), jemalloc("_RJEM_MALLOC_CONF"));
         assert_eq!(of("\0libjemalloc.so.2\0libc.so.6\0"), jemalloc("MALLOC_CONF"));
-        assert_eq!(of("\0libc.so.6\0TCMALLOC_RELEASE_RATE\0"), Some(Allocator::Tcmalloc));
+        assert_eq!(of("\0libc.so.6\0TCMALLOC_DISABLE_MEMORY_RELEASE\0"), Some(Allocator::Tcmalloc));
         assert_eq!(of("mimalloc: \0purge_delay\0libc.so.6\0"), Some(Allocator::Mimalloc));
+        assert_eq!(of("mimalloc: \0allow_decommit\0purge_delay\0"), Some(Allocator::Mimalloc));
+        assert_eq!(of("mimalloc: \0allow_decommit\0libc.so.6\0"), Some(Allocator::OldMimalloc));
         assert_eq!(of("libmimalloc.so.2\0libc.so.6\0"), None, "an old version has another option");
         assert_eq!(of("a static program"), None);
         let go = [b"\xff Go buildinf:".as_slice(), b"libc.so.6\0"].concat();

@@ -74,11 +74,13 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              minute is kept, at most the peak. Scope: the process started so and what it starts.",
         ),
         Allocator::Tcmalloc => (
-            "TCMALLOC_RELEASE_RATE=0".to_owned(),
+            // Its release rate is about the thread that frees alone: who has TCMALLOC_AGGRESSIVE_DECOMMIT set, or
+            // calls for a release, gives back as much with a rate of zero.
+            "TCMALLOC_DISABLE_MEMORY_RELEASE=1".to_owned(),
             Spared::Calls,
             ANY_DONT_NEED,
             &[],
-            "Switches off: giving memory back at all, but for explicit calls. Memory: the process stays at its peak. \
+            "Switches off: giving memory back at all, explicit calls included. Memory: the process stays at its peak. \
              Scope: the process started so and what it starts.",
         ),
         Allocator::Mimalloc => (
@@ -88,6 +90,14 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
             &[MUNMAP],
             "Switches off: purging of free pages. Memory: the process stays at its peak. Scope: the process started \
              so and what it starts.",
+        ),
+        Allocator::OldMimalloc => (
+            "MIMALLOC_ALLOW_DECOMMIT=0".to_owned(),
+            Spared::Calls,
+            DONT_NEED_OR_FREE,
+            &[MUNMAP],
+            "Switches off: giving back free pages of memory that stays mapped. Memory: the process stays near its \
+             peak. Scope: the process started so and what it starts.",
         ),
         Allocator::Go => (
             "GODEBUG=madvdontneed=0".to_owned(),

@@ -18,7 +18,8 @@ fn a_setting_ends_calls_that_its_allocator_makes() {
     let jemalloc = Allocator::Jemalloc { variable: "JE_MALLOC_CONF".into() };
     assert_eq!([Cause::Free, MUNMAP].map(|cause| ends(&jemalloc, cause)), [Yes, No]);
     assert!(keeping(&jemalloc).change.starts_with("JE_MALLOC_CONF=dirty_decay_ms:"));
-    for allocator in [Allocator::Glibc, jemalloc, Allocator::Tcmalloc, Allocator::Mimalloc, Allocator::Go] {
+    let others = [Allocator::Tcmalloc, Allocator::Mimalloc, Allocator::OldMimalloc, Allocator::Go];
+    for allocator in [Allocator::Glibc, jemalloc].into_iter().chain(others) {
         let Keeping { change, remark, .. } = keeping(&allocator);
         assert!(change.parse::<Change>().is_ok(), "{change}");
         assert!(["Switches off: ", "Memory: ", "Scope: "].iter().all(|part| remark.contains(part)), "{remark}");
