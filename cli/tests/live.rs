@@ -269,4 +269,18 @@ fn a_light_record_counts_writes_nothing_and_ends_as_the_command() {
         String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let would = &rows.last().unwrap()["would"];
     assert!(would["events"].as_f64() > Some(10.0) && would["low_pct"].as_f64() < would["high_pct"].as_f64(), "{would}");
+    assert!(rows.last().unwrap()["counting"].is_null(), "nothing was compared");
+    let words = [
+        "record",
+        "--light",
+        "--compare",
+        "2",
+        "--",
+        "sh",
+        "-c",
+        "echo from it; n=0; while [ $n -lt 20000 ]; do n=$((n+1)); done",
+    ];
+    let said = String::from_utf8(command(&words).output().unwrap().stdout).unwrap();
+    assert_eq!(said.matches("from it\n").count(), 4, "{said}");
+    assert!(said.lines().last().unwrap().starts_with("counting: CPU time "), "{said}");
 }

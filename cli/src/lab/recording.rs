@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tlbkit_host::recorder::{Available, EventRate, Order, Recorder, Stacks, busy_seconds};
+use tlbkit_host::trial::Counting;
 
 use super::terminal::Format;
 use super::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
@@ -84,7 +85,7 @@ impl Recording<'_> {
         recorder.wait_until_ready()?;
         let to_begin = recorder.cpu_seconds().unwrap_or(0.0);
         let mut first = FirstSecond::begin(place.bytes());
-        let mut watching = Watching::start(self.subject, self.format, stopping)?;
+        let mut watching = Watching::start(self.subject, self.format, stopping, Counting::NothingElse)?;
         let mut end = End::WithSubject;
         let mut looked = Instant::now();
         while end == End::WithSubject && !watching.is_over()? && !recorder.is_over() {

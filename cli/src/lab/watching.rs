@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tlbkit_host::recorder::Watched;
-use tlbkit_host::trial::{Count, Running};
+use tlbkit_host::trial::{Count, Counting, Running};
 use tlbkit_trace::Summary;
 
 use super::terminal::{Ending, Format};
@@ -150,7 +150,12 @@ impl WatchedRun {
 
 impl Watching {
     /// Starts the command, if there is one. Under `--json` it writes to standard error: standard output is ours alone.
-    pub(crate) fn start(subject: &WatchArguments, format: Format, stopping: Stopping) -> Result<Self> {
+    pub(crate) fn start(
+        subject: &WatchArguments,
+        format: Format,
+        stopping: Stopping,
+        counting: Counting,
+    ) -> Result<Self> {
         let mut words = subject.command.iter();
         let command = words.next().map(|program| {
             let mut command = Command::new(program);
@@ -158,7 +163,7 @@ impl Watching {
                 command.stdout(std::io::stderr());
             }
             command.args(words);
-            Running::start(command)
+            Running::start(command, counting)
         });
         let limit = subject.duration.map(Duration::from_secs_f64);
         Ok(Self { command: command.transpose()?, started: Instant::now(), ended: None, limit, stopping })

@@ -15,6 +15,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tlbkit_host::Host;
 use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
+use tlbkit_host::trial::Counting;
 use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
 
 use crate::lab::summary::{plots, programs};
@@ -88,7 +89,7 @@ fn keep(
     pause: Duration,
 ) -> Result<WatchedRun> {
     recorder.wait_until_ready()?;
-    let mut watching = Watching::start(subject, format, stopping)?;
+    let mut watching = Watching::start(subject, format, stopping, Counting::NothingElse)?;
     let mut since_nudge = Duration::ZERO;
     while !watching.is_over()? && !recorder.is_over() {
         thread::sleep(LOOK_EVERY);

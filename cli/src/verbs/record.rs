@@ -32,12 +32,12 @@ pub(crate) struct RecordArguments {
     /// The file: perf's own form if it ends in .data, else this program's, a twentieth of the size
     #[arg(short, long, value_name = "FILE", default_value = "recorded.tlbtrace")]
     output: PathBuf,
-    /// Run the command so many times without and with recording, in turn, and compare the CPU times
+    /// Run the command so many times without and with recording, or counting, in turn, and compare the CPU times
     #[arg(long, value_name = "TIMES")]
     compare: Option<usize>,
     /// Count only: the kernel counts faults and flushes of the command, nothing is written, and it is told what a
     /// recording would write
-    #[arg(long, conflicts_with_all = ["compare", "output", "stacks", "pid", "all_cpus", "duration"])]
+    #[arg(long, conflicts_with_all = ["output", "stacks", "pid", "all_cpus", "duration"])]
     light: bool,
     /// End the recording when perf has written so many megabytes; what was recorded until then is kept
     #[arg(long, value_name = "MEGABYTES", default_value_t = 1000)]
@@ -48,14 +48,14 @@ pub(crate) struct RecordArguments {
 
 /// Records it.
 pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<Ending> {
-    if arguments.light {
-        return light::count(&arguments.subject.command, format);
-    }
-    arguments.subject.check()?;
     if let Some(times) = arguments.compare {
-        ensure!(!arguments.subject.command.is_empty(), "--compare needs a command to run");
         ensure!((1..=100).contains(&times), "--compare {times}: must be 1 to 100");
     }
+    if arguments.light {
+        return light::count(&arguments.subject.command, arguments.compare, format);
+    }
+    arguments.subject.check()?;
+    ensure!(arguments.compare.is_none() || !arguments.subject.command.is_empty(), "--compare needs a command to run");
     let megabytes = arguments.megabytes_max;
     ensure!((1..=1_000_000).contains(&megabytes), "--megabytes-max {megabytes}: must be 1 to 1000000");
     check_place(&arguments.output)?;

@@ -17,7 +17,7 @@ pub use change::Change;
 pub use journal::{Entry, Journal, Restored};
 pub use knob::{KNOBS, Knob};
 pub use pairs::{Half, in_turn};
-pub use running::{Count, Quantity, Running};
+pub use running::{Count, Counting, Quantity, Running};
 
 use crate::error::{Error, Result};
 use crate::paired::{LEAST_CONFIDENCE, PairedRatio};

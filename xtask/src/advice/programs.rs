@@ -41,9 +41,9 @@ const fn plain(name: &'static str, kind: Kind) -> Program {
     Program { name, preload: None, environment: &[], kind }
 }
 
-/// All of them. jemalloc, tcmalloc and mimalloc give memory back at once here, as those set them who count their memory:
-/// by default jemalloc waits for ten seconds, longer than this program runs, tcmalloc gives back little, and mimalloc
-/// waits for 25 ms. Each takes half a second to two of CPU time: shorter ones are noise.
+/// All of them. jemalloc, tcmalloc and mimalloc give memory back at once here, as those set them who count their
+/// memory: by default jemalloc waits for ten seconds, longer than this program runs, tcmalloc gives back little, and
+/// mimalloc waits for 25 ms. Each takes half a second to two of CPU time: shorter ones are noise.
 pub(super) const PROGRAMS: &[Program] = &[
     arenas("glibc arenas", None, &[], "20000"),
     arenas(

@@ -1,4 +1,5 @@
-//! `record --compare`: the command without and with recording, in turn, by its CPU time.
+//! `record --compare`: the command without and with recording, in turn, by its CPU time; or with the counters of
+//! `--light` in place of a recording.
 //!
 //! Wall time is told beside it: on a machine with idle CPUs recording may cost CPU time that nobody waits for.
 
@@ -7,10 +8,9 @@ use std::thread::sleep;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use tlbkit_host::trial::{Count, Half, Measured, Quantity, Trial, in_turn};
+use tlbkit_host::trial::{Count, Counting, Half, Measured, Quantity, Trial, in_turn};
 use tlbkit_host::{PairedRatio, Sample};
 
-use super::light;
 use super::predicted::{self, Basis, Predicted};
 use crate::lab::recording::Recorded;
 use crate::lab::terminal::{Format, progress_bar};
@@ -34,11 +34,13 @@ pub(super) fn run(
     let [plain, recorded] = in_turn(pairs, |half| {
         ensure!(!stopping.is_wanted(), "--compare: stopped before all runs were made");
         let count = match half {
-            Half::Without => ended(&run_plain(subject, format)?)?,
+            // What it counts for the prediction takes time, so the other runs do not count.
+            Half::Without if predicted.get().is_none() => ended(&run_plain(subject, format, Counting::Flushes)?)?,
+            Half::Without => ended(&run_plain(subject, format, Counting::NothingElse)?)?,
             Half::With => ended(&last.insert(record(predicted)?).run)?,
         };
         if predicted.get().is_none() {
-            predicted.set(predicted::tell(&light::rate(&count), Basis::RunBefore));
+            predicted.set(predicted::tell(&predicted::rate(&count), Basis::RunBefore));
         }
         bar.inc(1);
         Ok::<_, anyhow::Error>(count)
@@ -47,12 +49,27 @@ pub(super) fn run(
     Ok((last.context("nothing was recorded")?, Compared(Trial::of_counts(&plain, &recorded))))
 }
 
+/// Runs the pairs of what only counts; the last count, with what counting cost.
+pub(super) fn counted(pairs: usize, mut count: impl FnMut(Counting) -> Result<Count>) -> Result<(Count, Compared)> {
+    let bar = progress_bar(2 * pairs);
+    let [plain, counted] = in_turn(pairs, |half| {
+        bar.inc(1);
+        count(match half {
+            Half::Without => Counting::NothingElse,
+            Half::With => Counting::Flushes,
+        })
+    })?;
+    bar.finish_and_clear();
+    let compared = Compared(Trial::of_counts(&plain, &counted));
+    Ok((counted.into_iter().next_back().context("nothing was counted")?, compared))
+}
+
 fn ended(run: &WatchedRun) -> Result<Count> {
     run.count.clone().context("--compare: the command did not end, so its CPU time is not known")
 }
 
-fn run_plain(subject: &WatchArguments, format: Format) -> Result<WatchedRun> {
-    let mut watching = Watching::start(subject, format, Stopping::listen()?)?;
+fn run_plain(subject: &WatchArguments, format: Format, counting: Counting) -> Result<WatchedRun> {
+    let mut watching = Watching::start(subject, format, Stopping::listen()?, counting)?;
     while !watching.is_over()? {
         sleep(LOOK_EVERY);
     }

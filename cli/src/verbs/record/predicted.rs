@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::Result;
 use serde::Serialize;
 use tlbkit_host::recorder::{Available, EventRate};
+use tlbkit_host::trial::{Count, Quantity};
 
 use crate::lab::watching::WatchArguments;
 
@@ -46,6 +47,16 @@ pub(super) fn before(subject: &WatchArguments, available: &Available) -> Result<
     }
     let rate = EventRate::count(&available.events, subject.watched(), COUNTED)?;
     Ok(tell(&rate, Basis::CountedBefore))
+}
+
+/// Events that a recording would have at least: calls and switches come on top.
+pub(super) fn rate(count: &Count) -> EventRate {
+    let quantities = [Quantity::Faults, Quantity::Flushes, Quantity::Requests];
+    EventRate {
+        events: quantities.into_iter().filter_map(|quantity| count.get(quantity)).sum(),
+        seconds: count.get(Quantity::Wall).unwrap_or_default(),
+        cpu_seconds: count.get(Quantity::Cpu).unwrap_or_default().max(1e-3),
+    }
 }
 
 /// Says it in one line on standard error.

@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group,
 use crate::error::{Error, Result};
 use crate::sys::end_with_us;
 
-use super::running::{Count, Running};
+use super::running::{Count, Counting, Running};
 
 /// What one run came to.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,7 +39,7 @@ pub(super) fn run(mut command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Re
     let mut messages = tempfile::tempfile().map_err(Error::kernel("making a file for messages"))?;
     let for_child = messages.try_clone().map_err(Error::kernel("making a file for messages"))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(for_child).process_group(0);
-    let (count, is_stopped) = counted(command, is_stop_wanted)?;
+    let (count, is_stopped) = counted(command, Counting::Flushes, is_stop_wanted)?;
     Ok(Run { count, said: last_line(&mut messages), is_stopped })
 }
 
@@ -48,15 +48,15 @@ impl Count {
     ///
     /// # Errors
     /// If it cannot be run, or waited for.
-    pub fn of(command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Result<Self> {
-        Ok(counted(command, is_stop_wanted)?.0)
+    pub fn of(command: Command, counting: Counting, is_stop_wanted: &dyn Fn() -> bool) -> Result<Self> {
+        Ok(counted(command, counting, is_stop_wanted)?.0)
     }
 }
 
 /// Runs it to its end, and tells whether it was made to end.
-fn counted(mut command: Command, is_stop_wanted: &dyn Fn() -> bool) -> Result<(Count, bool)> {
+fn counted(mut command: Command, counting: Counting, is_stop_wanted: &dyn Fn() -> bool) -> Result<(Count, bool)> {
     end_with_us(&mut command);
-    let running = Running::start(command)?;
+    let running = Running::start(command, counting)?;
     let is_stopped = wait(running.pid(), is_stop_wanted)?;
     Ok((running.wait()?, is_stopped))
 }
@@ -177,12 +177,12 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut command = shell("echo said; exit 5");
         command.stdout(fs::File::create(folder.path().join("said")).unwrap());
-        let count = Count::of(command, &|| false).unwrap();
+        let count = Count::of(command, Counting::Flushes, &|| false).unwrap();
         assert_eq!(fs::read_to_string(folder.path().join("said")).unwrap(), "said\n");
         assert_eq!(count.status.code(), Some(5));
         assert!(count.get(Quantity::Faults) > Some(50.0), "{count:?}");
         let started = Instant::now();
-        let stopped = Count::of(shell("exec sleep 60"), &|| true).unwrap();
+        let stopped = Count::of(shell("exec sleep 60"), Counting::Flushes, &|| true).unwrap();
         assert!(!stopped.status.success() && started.elapsed() < Duration::from_secs(20), "{stopped:?}");
     }
 

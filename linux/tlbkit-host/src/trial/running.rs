@@ -72,6 +72,15 @@ impl Count {
     }
 }
 
+/// What is counted of a command beside its times, faults and memory, which the kernel always counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Counting {
+    /// Its flushes, where the kernel lets us. Each of them then takes it a little longer.
+    Flushes,
+    /// Nothing: it runs as it would alone.
+    NothingElse,
+}
+
 /// A command that was started, and is counted until it ends. It outlives this.
 pub struct Running {
     pid: Pid,
@@ -86,10 +95,13 @@ impl Running {
     ///
     /// # Errors
     /// If it cannot be run.
-    pub fn start(mut command: Command) -> Result<Self> {
+    pub fn start(mut command: Command, counting: Counting) -> Result<Self> {
         let program = command.get_program().to_string_lossy().into_owned();
         // Before the command, so that it is born with them.
-        let counters = Counters::open();
+        let counters = match counting {
+            Counting::Flushes => Counters::open(),
+            Counting::NothingElse => Counters::none(),
+        };
         let (interrupts, started) = (interrupts(), Instant::now());
         let child = command.spawn().map_err(|source| Error::CannotRun { program, source })?;
         Ok(Self { pid: Pid::from_child(&child), counters, interrupts, started, count: None })
@@ -160,6 +172,10 @@ impl Counters {
         Self(filters.map(|filter| Counter::open(id?, filter).ok()))
     }
 
+    const fn none() -> Self {
+        Self([None, None])
+    }
+
     fn read(&mut self) -> [Option<f64>; 2] {
         self.0.each_mut().map(|counter| Some(counter.as_mut()?.read().ok()? as f64))
     }
@@ -191,7 +207,7 @@ mod tests {
     fn a_command_is_counted_when_it_has_ended_and_not_before() {
         let mut sleep = Command::new("sleep");
         sleep.arg("0.2");
-        let mut sleeping = Running::start(sleep).unwrap();
+        let mut sleeping = Running::start(sleep, Counting::NothingElse).unwrap();
         assert_eq!(sleeping.ended().unwrap(), None);
         let started = Instant::now();
         while sleeping.ended().unwrap().is_none() {
