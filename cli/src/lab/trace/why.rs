@@ -14,6 +14,8 @@ const GAP: &str = "in a guest, a CPU that the host had taken away finds a gap at
     everything instead of pages: no event says which CPUs those were";
 const OVERTAKEN: &str =
     "another CPU's flush had overtaken these: in a replay every flush is over before the next begins";
+const ARGUMENTS: &str =
+    "an exec moves the pages of a program's arguments and environment, whose number no event tells: one is taken";
 const OLDER: &str = "of processes that are older than the trace, nothing tells which CPUs had run them";
 
 /// The rows that agree badly, each with the likely reason if there is one that goes in its direction.
@@ -34,6 +36,7 @@ fn reason(row: &Agreement) -> Option<&'static str> {
         ("task switch, kept", true) | ("task switch, flushed", false) => Some(SWITCHES),
         ("local mm shootdown, 0 pages", false) => Some(OVERTAKEN),
         ("local mm shootdown, all", false) => Some(GAP),
+        ("local mm shootdown, 2-8 pages", false) => Some(ARGUMENTS),
         ("local mm shootdown, 1 page" | "local mm shootdown, 2-8 pages" | "local mm shootdown, 9-33 pages", true) => {
             Some(GAP)
         }
@@ -56,6 +59,8 @@ mod tests {
         assert_eq!(all(200, 100).unwrap(), format!("local mm shootdown, all, 50 %: {GAP}."));
         assert_eq!(all(100, 200).unwrap(), "local mm shootdown, all, 50 %: no reason is known.");
         assert_eq!((all(200, 190), all(20, 10)), (None, None), "it agrees, or is small");
+        let few = of(row("local mm shootdown, 2-8 pages", 155, 116)).unwrap();
+        assert!(few.ends_with(&format!("{ARGUMENTS}.")), "{few}");
         let sent = |recorded, replayed| of(row("interrupts sent", recorded, replayed)).unwrap();
         assert!(sent(100, 300).ends_with(&format!("{TAKEN_AWAY}.")) && sent(300, 100).ends_with(&format!("{OLDER}.")));
     }
