@@ -56,7 +56,7 @@ pub(super) const PROGRAMS: &[Program] = &[
         "tcmalloc",
         Some(("/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4", "libtcmalloc-minimal4")),
         &[("TCMALLOC_AGGRESSIVE_DECOMMIT", "1")],
-        "80000",
+        "150000",
     ),
     arenas(
         "mimalloc",
