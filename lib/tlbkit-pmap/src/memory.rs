@@ -74,6 +74,14 @@ pub trait Memory {
         1
     }
 
+    /// Passes over empty entries of a table, from `at` on and `most` at the most, and says over how many: each as if by
+    /// `loads` loads on the way to it. For a memory in which loads take time and nobody acts meanwhile. Others pass
+    /// over none: each entry is then walked to.
+    fn pass_empty(&self, at: PhysAddr, most: u64, loads: u32) -> u64 {
+        let _ = (at, most, loads);
+        0
+    }
+
     /// Drops a reference and frees the frame if it was the last. Only for what no CPU can reach any more (INV-1).
     fn put(&self, frame: Frame) {
         if self.release(frame.at) {

@@ -55,16 +55,19 @@ pub(crate) enum Found {
 
 /// Walks to `va`.
 pub(crate) fn find(mem: &impl Memory, root: Root, va: u64) -> Found {
+    let last = walk(mem, root, va);
+    if last.pte.is_empty() { Found::Hole(last.level) } else { Found::Leaf(last) }
+}
+
+/// The entry at which the way to `va` ends: a leaf, or an empty one.
+fn walk(mem: &impl Memory, root: Root, va: u64) -> Slot {
     let mut table = root.at;
     let mut level = TOP_LEVEL;
     loop {
         let at = entry_at(table, VirtAddr(va), level);
         let pte = Pte(mem.load(at));
-        if pte.is_empty() {
-            return Found::Hole(level);
-        }
-        if level == 1 || pte.has(Pte::LARGE) {
-            return Found::Leaf(Slot { at, pte, level });
+        if level == 1 || pte.is_empty() || pte.has(Pte::LARGE) {
+            return Slot { at, pte, level };
         }
         table = pte.frame();
         level -= 1;
@@ -75,12 +78,24 @@ pub(crate) fn find(mem: &impl Memory, root: Root, va: u64) -> Found {
 pub(crate) fn first_leaf(mem: &impl Memory, root: Root, range: Range<u64>) -> Option<(u64, Slot)> {
     let mut va = range.start;
     while va < range.end {
-        match find(mem, root, va) {
-            Found::Hole(level) => va = next(va, level),
-            Found::Leaf(slot) => return Some((va, slot)),
+        let last = walk(mem, root, va);
+        if !last.pte.is_empty() {
+            return Some((va, last));
+        }
+        va = next(va, last.level);
+        if va < range.end {
+            va += pass_empty(mem, last, range.end - va, TOP_LEVEL + 1 - last.level);
         }
     }
     None
+}
+
+/// Passes over the empty entries of a table that follow on one, for the next `bytes` at the most, each as if by `loads`
+/// loads. Returns the bytes that they cover: more than asked for where the last of them reaches beyond.
+fn pass_empty(mem: &impl Memory, empty: Slot, bytes: u64, loads: u32) -> u64 {
+    let behind = TABLE_ENTRIES - 1 - empty.at.0 % (8 * TABLE_ENTRIES) / 8;
+    let most = behind.min(bytes.div_ceil(empty.bytes()));
+    empty.bytes() * mem.pass_empty(PhysAddr(empty.at.0 + 8), most, loads)
 }
 
 /// True if a large page lies in `range`: the walk that Linux 3.x made before it flushed page by page.
@@ -159,7 +174,11 @@ fn take_below(
         let at = entry_at(table, VirtAddr(va), level);
         let pte = Pte(mem.load(at));
         va = span.end;
-        if pte.is_empty() || pte.has(Pte::LARGE) {
+        if pte.is_empty() {
+            va += pass_empty(mem, Slot { at, pte, level }, range.end.saturating_sub(va), 1);
+            continue;
+        }
+        if pte.has(Pte::LARGE) {
             continue;
         }
         let unused = is_unused(span.clone());

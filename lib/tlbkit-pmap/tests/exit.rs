@@ -125,3 +125,22 @@ fn a_space_is_not_freed_before_it_is_emptied() {
     m.idle(0);
     let _ = vm.destroy(&m.cpu(0), m.mem);
 }
+
+#[test]
+fn empty_entries_that_are_passed_over_stand_for_the_loads_of_a_walk_to_each() {
+    let [walked, passed] = [false, true].map(|knows_empty| {
+        let m = Machine::new(2, preset("linux-6.18"));
+        m.mem.knows_empty.set(knows_empty);
+        let (vm, cpu) = (m.space(), m.cpu(0));
+        let va = vm.map(&cpu, 1500, Backing::AnonPrivate, Protection::ReadWrite).unwrap();
+        let touched = [0, 3, 511, 700, 1201, 1499].map(|page| va + page * 4096);
+        touched.iter().for_each(|&at| m.write(0, vm, at, 1).unwrap());
+        vm.unmap(&cpu, m.mem, va + 4096, 1200).unwrap();
+        let left = touched.map(|at| m.is_mapped(vm, at));
+        vm.clear(&cpu, m.mem);
+        m.end(0, vm);
+        (left, m.mem.loads.get(), m.used())
+    });
+    assert_eq!(walked, passed);
+    assert_eq!(walked.0, [true, false, false, false, true, true]);
+}

@@ -33,6 +33,10 @@ pub(crate) struct TestMemory {
     pub(crate) is_low: Cell<bool>,
     /// Pages that a load's fault maps; none for one.
     pub(crate) around: Cell<Option<u64>>,
+    /// Loads made, and those that passing over empty entries stands for.
+    pub(crate) loads: Cell<u64>,
+    /// Whether it knows of empty entries without a walk to each.
+    pub(crate) knows_empty: Cell<bool>,
     /// Frames left; none for no limit.
     pub(crate) left: Cell<Option<u32>>,
     /// What another CPU does, once, while this one fetches a frame for data.
@@ -75,6 +79,7 @@ impl TestMemory {
 
 impl Memory for TestMemory {
     fn load(&self, at: PhysAddr) -> u64 {
+        self.loads.set(self.loads.get() + 1);
         self.words.borrow().get(&at.0).copied().unwrap_or(0)
     }
 
@@ -172,6 +177,18 @@ impl Memory for TestMemory {
 
     fn zero_page(&self) -> PhysAddr {
         PhysAddr(0x1000)
+    }
+
+    fn pass_empty(&self, at: PhysAddr, most: u64, loads: u32) -> u64 {
+        if !self.knows_empty.get() {
+            return 0;
+        }
+        let words = self.words.borrow();
+        assert!(at.0 >> 12 == (at.0 + 8 * most.saturating_sub(1)) >> 12, "{most} entries from {at:?} leave the table");
+        let is_empty = |entry: &u64| words.get(&(at.0 + 8 * entry)).is_none_or(|&word| word == 0);
+        let passed = (0..most).take_while(is_empty).count() as u64;
+        self.loads.set(self.loads.get() + passed * u64::from(loads));
+        passed
     }
 
     fn fault_around(&self) -> u64 {

@@ -6,17 +6,24 @@ use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::phys::is_table;
 use super::state::Kernel;
+use crate::mmu::Tables;
 
 /// Physical memory as one kernel uses it.
 #[derive(Clone, Copy)]
 pub(super) struct KernelMemory(pub(super) &'static Kernel);
 
 impl KernelMemory {
-    #[inline]
+    #[inline(always)]
     fn charge(self, cycles: u64) {
+        self.charge_each(cycles, 1);
+    }
+
+    /// `times` the same.
+    #[inline(always)]
+    fn charge_each(self, cycles: u64, times: u64) {
         let machine = self.0.machine;
         if let Some(cpu) = machine.running_cpu() {
-            machine.processor(cpu).work(machine.shared_cycles(cpu, cycles));
+            machine.processor(cpu).work(times * machine.shared_cycles(cpu, cycles));
         }
     }
 
@@ -49,10 +56,11 @@ impl KernelMemory {
 impl Memory for KernelMemory {
     #[inline]
     fn load(&self, at: PhysAddr) -> u64 {
-        if is_table(at) {
-            self.charge(self.0.machine.costs().pte_access);
+        if !is_table(at) {
+            return self.0.phys.word(at);
         }
-        self.0.phys.load(at)
+        self.charge(self.0.machine.costs().pte_access);
+        self.0.phys.read(at)
     }
 
     fn store(&self, at: PhysAddr, value: u64) {
@@ -122,6 +130,13 @@ impl Memory for KernelMemory {
 
     fn zero_page(&self) -> PhysAddr {
         self.0.phys.zero_page()
+    }
+
+    /// Loads let time pass and nothing else, so many at once are as good as one after the other.
+    fn pass_empty(&self, at: PhysAddr, most: u64, loads: u32) -> u64 {
+        let empty = self.0.phys.count_empty(at, most);
+        self.charge_each(self.0.machine.costs().pte_access, empty * u64::from(loads));
+        empty
     }
 
     fn fault_around(&self) -> u64 {

@@ -98,6 +98,14 @@ impl Phys {
         body(&tables[(offset >> FRAME_SHIFT) as usize][(offset as usize & 0xfff) / 8])
     }
 
+    /// Of the entries of a table from `at` on, `most` at the most, how many are empty one after the other.
+    pub(crate) fn count_empty(&self, at: PhysAddr, most: u64) -> u64 {
+        let tables = self.tables.borrow();
+        let offset = at.0 - TABLE_BASE;
+        let entries = tables[(offset >> FRAME_SHIFT) as usize].iter().skip((offset as usize & 0xfff) / 8);
+        entries.take(most as usize).take_while(|entry| entry.get() == 0).count() as u64
+    }
+
     fn alloc_tables(&self, frames: usize) -> PhysAddr {
         let free = if frames == 2 { &self.free_pairs } else { &self.free_tables };
         let reused = free.borrow_mut().pop();
@@ -161,6 +169,7 @@ fn empty_table() -> Table {
 }
 
 /// True if the address is one of a page table.
+#[inline]
 pub(crate) fn is_table(at: PhysAddr) -> bool {
     at.0 >= TABLE_BASE
 }

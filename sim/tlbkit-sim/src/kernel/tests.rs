@@ -3,9 +3,12 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use tlbkit::PhysAddr;
+use tlbkit_pmap::{Memory, Purpose};
 use tlbkit_workloads::calls::TaskRandom;
 
 use super::Kernel;
+use super::memory::KernelMemory;
 use super::task::Task;
 use crate::multiprocessor::{Fiber, NEVER};
 use crate::observer::Cause;
@@ -77,4 +80,30 @@ fn a_cpu_that_wakes_for_a_pinned_task_takes_it_in_the_same_turn() {
         wake_and_come_by(stage, kernel);
     });
     assert_eq!(found.get(), Some(0));
+}
+
+#[test]
+fn empty_entries_that_are_passed_over_take_as_long_as_their_loads() {
+    let found = Rc::new(Cell::new(None));
+    rehearse(1, |stage, kernel| {
+        stage.boot(kernel).unwrap();
+        let found = Rc::clone(&found);
+        let looks = Fiber::new(move || {
+            let (memory, processor) = (KernelMemory(kernel), kernel.machine().running());
+            let table = memory.alloc(12, Purpose::Table).unwrap().at;
+            memory.store(PhysAddr(table.0 + 8 * 7), 1);
+            let start = processor.now();
+            let passed = memory.pass_empty(PhysAddr(table.0 + 8), 511, 3);
+            let between = processor.now();
+            assert!((0..18).all(|_| memory.load(table) == 0));
+            found.set(Some((passed, between - start, processor.now() - between)));
+            kernel.machine().sleep_until(NEVER, Cause::Idle);
+        });
+        stage.idle_fibers[0] = Some(looks.unwrap());
+        kernel.machine().schedule(0, 0);
+        stage.turn(kernel, || false);
+    });
+    let (passed, at_once, one_by_one) = found.get().expect("the CPU has looked");
+    assert_eq!((passed, at_once), (6, one_by_one));
+    assert!(at_once > 0, "loads take time");
 }

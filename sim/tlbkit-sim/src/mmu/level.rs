@@ -154,6 +154,9 @@ impl<A: Entries> Level<A> {
     }
 
     fn find_stamped(&self, spot: Spot, stamp: u32) -> Option<EntryPlace> {
+        if spot.kind() > 0 && !self.has_larger {
+            return None;
+        }
         let array = self.place_of(spot);
         let slot = self.arrays[array].find(spot.page, spot.key(stamp))?;
         Some(EntryPlace { array: array as u8, slot: slot as u32 })

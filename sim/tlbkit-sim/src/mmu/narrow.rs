@@ -1,24 +1,24 @@
 //! Arrays of up to 16 ways: the tags of a set are compared several at once.
 //!
-//! What tells a miss, and which way it replaces, lies in one line of the host: the lowest bits of all page numbers, and
-//! what the policy knows. A whole key is looked at only where those bits agree.
+//! What tells a miss, and which way it replaces, lies in one line of the host: a print of each page number, and what
+//! the policy knows. A whole key is looked at only where its print agrees.
 
 use super::config::ReplacementPolicy;
-use super::entry::page_in;
 use super::epochs::{Displaced, Epochs};
 use super::replace::{stack_base, stack_rotated, stack_touched, stack_unused};
 use super::replace::{tree_touched, tree_victim, trees_touched, trees_victim};
-use super::slots::Slots;
+use super::slots::{self, CHUNK, Slots, Wanted, find_way, print_of};
 
 /// The most ways that a set has here.
-pub(super) const WAYS_MAX: usize = 16;
+pub(super) const WAYS_MAX: usize = CHUNKS * CHUNK;
+const CHUNKS: usize = 2;
 
 /// One set. It has room for the most ways whatever the array's are: a way's number then needs no check.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 struct Set {
-    /// The lowest bits of the page numbers.
-    pages: [u16; WAYS_MAX],
+    /// Prints of the page numbers.
+    prints: [[u8; CHUNK]; CHUNKS],
     /// What the policy knows.
     order: u64,
     full_at: u32,
@@ -80,8 +80,8 @@ impl Narrow {
         if self.sets.is_empty() {
             self.sets = vec![Set::unused(&self.how); self.count];
         }
-        let room = self.search_dead(set, entry.0, entry.1, epochs);
         let (how, held) = (&self.how, &mut self.sets[set]);
+        let room = held.search_dead(entry, how.ways, epochs);
         let (way, displaced) = room.unwrap_or_else(|| (held.take_victim(how), Displaced::Living));
         held.touch(way, how);
         held.put(way, displaced, entry, epochs);
@@ -92,14 +92,14 @@ impl Narrow {
 impl Set {
     fn unused(how: &Replacement) -> Self {
         let order = if how.policy == ReplacementPolicy::Lru { stack_unused(how.ways) } else { 0 };
-        Self { pages: [0; WAYS_MAX], order, full_at: 0, entries: [(0, 0); WAYS_MAX] }
+        Self { prints: [[0; CHUNK]; CHUNKS], order, full_at: 0, entries: [(0, 0); WAYS_MAX] }
     }
 
-    /// All ways are compared whatever is found: without a branch per way the compiler does several at once.
+    /// All ways are compared whatever is found.
     #[inline(always)]
     fn may_hold(&self, key: u64) -> bool {
-        let wanted = page_bits(key);
-        self.pages.iter().fold(false, |any, &held| any | (held == wanted))
+        let wanted = Wanted::new(key);
+        self.prints.iter().fold(0, |any, &prints| any | wanted.among(prints).0) != 0
     }
 
     /// Out of line: beside the search the compiler makes less of the comparison that tells a miss.
@@ -113,29 +113,30 @@ impl Set {
     /// The way of `key`.
     #[inline(always)]
     fn find(&self, key: u64) -> Option<usize> {
-        let mut candidates = self.candidates(key);
-        while candidates != 0 {
-            let way = candidates.trailing_zeros() as usize;
-            if self.entries[way].0 == key {
-                return Some(way);
-            }
-            candidates &= candidates - 1;
-        }
-        None
+        find_way(&self.prints, key, |way| self.entries[way].0 == key)
     }
 
-    /// A bit for each way that may hold the key.
-    #[inline(always)]
-    fn candidates(&self, key: u64) -> u32 {
-        let wanted = page_bits(key);
-        (0..WAYS_MAX).fold(0, |bits, way| bits | u32::from(self.pages[way] == wanted) << way)
+    /// The first way without a living entry; if there is none, the set is marked as full. A dead entry of the very page
+    /// and tag of `entry` is emptied, so that it is counted once.
+    fn search_dead(&mut self, entry: (u64, u64), ways: usize, epochs: &Epochs) -> Option<(usize, Displaced)> {
+        let mut living = slots::NO_STAMP;
+        let Some(dead) = self.entries[..ways].iter().position(|&held| slots::is_dead(held, &mut living, epochs)) else {
+            self.full_at = epochs.changes();
+            return None;
+        };
+        let is_former = |way: usize| slots::is_former(self.entries[way], entry, epochs);
+        let Some(former) = find_way(&self.prints, entry.0, is_former) else {
+            return Some((dead, Displaced::Nothing));
+        };
+        self.entries[former].0 = 0;
+        Some((dead, Displaced::FlushedSelf))
     }
 
     #[inline(always)]
     fn put(&mut self, way: usize, displaced: Displaced, entry: (u64, u64), epochs: &mut Epochs) {
         epochs.note_exchange(displaced, &self.entries[way], entry);
         self.entries[way] = entry;
-        self.pages[way] = page_bits(entry.0);
+        self.prints[way / CHUNK][way % CHUNK] = print_of(entry.0);
     }
 
     #[inline(always)]
@@ -170,19 +171,9 @@ impl Set {
     }
 }
 
-/// The lowest bits of the page number in a key.
-#[inline(always)]
-const fn page_bits(key: u64) -> u16 {
-    page_in(key) as u16
-}
-
 impl Slots for Narrow {
     fn len(&self) -> usize {
         self.sets.len() * self.how.ways
-    }
-
-    fn ways(&self) -> usize {
-        self.how.ways
     }
 
     fn entry(&self, slot: usize) -> (u64, u64) {
@@ -193,7 +184,7 @@ impl Slots for Narrow {
         self.sets[slot / self.how.ways].entries[slot % self.how.ways].0 = key;
     }
 
-    fn full_at(&mut self, set: usize) -> &mut u32 {
-        &mut self.sets[set].full_at
+    fn note_emptied(&mut self, slot: usize) {
+        self.sets[slot / self.how.ways].full_at = 0;
     }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::agenda::NEVER;
+use super::prefetch::prefetch;
 use super::spin::Spin;
 use crate::mmu::{self, Mmu};
 use crate::observer::{Cause, Class, Ledger, LineUse};
@@ -101,6 +102,13 @@ impl Processor {
         }
     }
 
+    /// Fetches what lies elsewhere into the host's caches.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(&*self.mmu);
+        prefetch(&*self.ledger);
+    }
+
     /// The CPU's own time, in cycles since the run began.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
@@ -133,6 +141,7 @@ impl Processor {
     }
 
     /// Lets `cycles` pass for work that a loop which only looks does not do.
+    #[inline]
     pub(crate) fn work(&self, cycles: u64) {
         self.spin.borrow_mut().disturb();
         self.advance(cycles);

@@ -48,6 +48,7 @@ impl Spin {
         }
     }
 
+    #[inline]
     pub(crate) fn disturb(&mut self) {
         self.turn = Turn::Eventful;
     }

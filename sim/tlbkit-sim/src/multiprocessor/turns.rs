@@ -35,6 +35,7 @@ impl Multiprocessor {
             self.frames.prefetch(after);
             prefetch(&self.processors[after]);
         }
+        self.processors[cpu].prefetch();
         self.forget_limits();
         Some(Turn { cpu, after })
     }
