@@ -277,6 +277,25 @@ fn a_load_maps_the_pages_of_a_file_around_and_the_stores_to_them_flush() {
     assert_eq!(flushes(16) - flushes(1), 256 - 256 / 16);
 }
 
+/// In a shared file that store finds its page writable, so it takes neither fault nor flush.
+#[test]
+fn a_page_of_a_shared_file_takes_one_flush_and_its_window_one_fault_more() {
+    let mut machine = server();
+    // So much that what a fault does besides does not count.
+    machine.cycles.page_fault_entry_exit.value = 1e6;
+    let outcome = |name, fault_around| {
+        let mut workload = workload(name);
+        ["threads=1", "pages=256", "rounds=1"].iter().for_each(|setting| workload.set(setting).unwrap());
+        execute(&Run { fault_around, ..Run::new(&machine, policy("linux-6.18"), workload) })
+    };
+    let (private, shared) = (outcome("tlb-flush1", 16), outcome("tlb-flush3", 16));
+    assert_eq!(private.flushes.flushes - shared.flushes.flushes, 256 - 256 / 16);
+    let without = outcome("tlb-flush3", 1);
+    assert_eq!(without.flushes.flushes, shared.flushes.flushes);
+    let faults = shared.cycles(Cause::Fault) as f64 / without.cycles(Cause::Fault) as f64;
+    assert!((0.99..1.01).contains(&(faults / (17.0 / 32.0))), "{faults}");
+}
+
 #[test]
 fn a_timed_run_of_many_cpus_ends_however_long_its_tasks_take_to_end() {
     let machine = server();

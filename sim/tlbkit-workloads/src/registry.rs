@@ -74,6 +74,12 @@ static WORKLOADS: &[NamedWorkload] = &[
             Workload::TlbFlush(TlbFlushMemory::Anon, Default::default())
         }),
     ),
+    known_as(
+        "tlb_flush3",
+        named("tlb-flush3", "as tlb-flush1, but the file is mapped shared; unit: page", || {
+            Workload::TlbFlush(TlbFlushMemory::FileShared, crate::TlbFlush::of_file())
+        }),
+    ),
     named("mapbench-local", "threads map, touch and unmap their own pages; unit: page", || {
         Workload::MapBench(Sharing::Local, Default::default())
     }),

@@ -1,7 +1,10 @@
-//! will-it-scale's tlb_flush1 and tlb_flush2, with threads: each page is written, given back and read again.
+//! will-it-scale's tlb_flush1, tlb_flush2 and tlb_flush3, with threads: each page is written, given back and read.
 //!
 //! All threads share one space and run on CPUs of their own, so each page given back concerns all the others. The
 //! read finds the backing's content again; that is the check of the original, too. One unit is one page.
+//!
+//! In the original of tlb_flush3 each thread has a file of its own, and finds what it wrote. Here all map one file, so
+//! each writes what the file holds already.
 
 use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
@@ -15,14 +18,16 @@ pub enum TlbFlushMemory {
     FilePrivate,
     /// tlb_flush2: anonymous memory.
     Anon,
+    /// tlb_flush3: a shared mapping of a file, so that nothing is copied, and no page is allocated or freed.
+    FileShared,
 }
 
 parameters! {
-    /// Parameters of tlb_flush1 and tlb_flush2.
+    /// Parameters of tlb_flush1, tlb_flush2 and tlb_flush3.
     pub struct TlbFlush {
         /// Threads, each on its own CPU; 0 for one on each CPU
         threads = 0, 0..=MOST_TASKS;
-        /// Pages of one mapping; the source has 32768 (tlb_flush1) and 256 (tlb_flush2)
+        /// Pages of one mapping; the source has 256 (tlb_flush2) and 32768 (the others)
         pages = 256, 1..=MOST_PAGES;
         /// Mappings made by each thread; 0 until the run is over
         rounds = 0, 0..=MANY;
@@ -30,7 +35,7 @@ parameters! {
 }
 
 impl TlbFlush {
-    /// The defaults of tlb_flush1.
+    /// The defaults of tlb_flush1 and tlb_flush3.
     pub(crate) fn of_file() -> Self {
         Self { pages: 32_768, ..Self::default() }
     }
@@ -54,7 +59,7 @@ impl TlbFlush {
                     break;
                 }
                 let va = page_at(base, page);
-                os.write(va, stamp(me.into(), page));
+                os.write(va, memory.written(me, page));
                 os.dontneed(va, 1);
                 read_expecting(os, va, memory.content(page));
                 os.count(1);
@@ -69,12 +74,21 @@ impl TlbFlushMemory {
         match self {
             Self::FilePrivate => Backing::FilePrivate,
             Self::Anon => Backing::AnonPrivate,
+            Self::FileShared => Backing::FileShared,
+        }
+    }
+
+    /// What thread `me` writes into a page.
+    fn written(self, me: u32, page: u64) -> u64 {
+        match self {
+            Self::FilePrivate | Self::Anon => stamp(me.into(), page),
+            Self::FileShared => self.content(page),
         }
     }
 
     fn content(self, page: u64) -> u64 {
         match self {
-            Self::FilePrivate => file_pattern(MAPPED_FILE, page),
+            Self::FilePrivate | Self::FileShared => file_pattern(MAPPED_FILE, page),
             Self::Anon => 0,
         }
     }

@@ -80,7 +80,7 @@ fn ebizzy_of_2013_gives_129_pages_back_and_today_none() {
 
 #[test]
 fn a_page_of_tlb_flush_is_written_given_back_and_read() {
-    for name in ["tlb-flush1", "tlb-flush2"] {
+    for name in ["tlb-flush1", "tlb-flush2", "tlb-flush3"] {
         let log = log(name, &["threads=1", "pages=2", "rounds=1"], 1);
         let Op::Write(a) = log[2] else { panic!("{log:?}") };
         let each = |va| [Op::Write(va), Op::Dontneed(va, 1), Op::Read(va), Op::Count(1)];
