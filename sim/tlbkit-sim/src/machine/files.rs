@@ -25,6 +25,7 @@ files![
     "sapphire-rapids",
     "skylake-56core",
     "milan-36core",
+    "cascade-lake-96core",
     "zen4",
     "recent-bare",
     "recent-vm",
