@@ -3,6 +3,7 @@
 
 mod arena;
 mod batch;
+mod cascade;
 mod concurrent;
 mod iterations;
 mod lazy;
@@ -44,7 +45,7 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 9] = [
+pub(crate) const ALL: [Registered; 10] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
@@ -54,6 +55,7 @@ pub(crate) const ALL: [Registered; 9] = [
     registered!(arena),
     registered!(milan in rates),
     registered!(storm in rates),
+    registered!(cascade),
 ];
 
 impl Registered {

@@ -1,0 +1,59 @@
+//! A report of 2025: threads of one space give back pages of a shared file, two on each of 96 cores; their rate, and what
+//! their cycles go to.
+
+use anyhow::Result;
+use tlbkit_sim::observer::Cause;
+use tlbkit_sim::{Run, RunOutcome};
+
+use super::trial::{Produced, Trial, each, execute_all, mean_and_deviation, rate};
+use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
+
+const POLICY: &str = "linux";
+const TELLING: &[Cause] = &[Cause::FlushSend];
+const ANSWERING: &[Cause] = &[Cause::Interrupt];
+const SHOOTDOWNS: &[Cause] = &[Cause::FlushSend, Cause::FlushWait, Cause::Interrupt];
+
+pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+    let workload = trial.workload(&[])?;
+    let limit_cycles = Some(trial.milliseconds(trial.number("length")?));
+    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
+    let run = Run { limit_cycles, sample_cycles, ..trial.run(POLICY, workload)? };
+    let outcomes = execute_all(&trial.seeds(&run)?)?;
+    let shares = |causes| each(&outcomes, |outcome| share(outcome, causes));
+    let mut produced = Produced::default();
+    produced.figures.push(trial.mean("rate, threads 192", &each(&outcomes, |outcome| rate(outcome) / 1e3))?);
+    for (part, causes) in [("shootdowns", SHOOTDOWNS), ("telling others", TELLING), ("answering", ANSWERING)] {
+        produced.figures.push(trial.mean(&of_cycles(part), &shares(causes))?);
+    }
+    let ours = [SHOOTDOWNS, TELLING, ANSWERING].map(|causes| mean_and_deviation(&shares(causes)).0);
+    produced.plots.push(plot(trial, ours)?);
+    let first = Vec::from_iter(outcomes.into_iter().next().map(|outcome| (POLICY, outcome)));
+    produced.compared.push(trial.compare("tlb-flush3, 192 threads", &first));
+    Ok(produced)
+}
+
+fn of_cycles(part: &str) -> String {
+    format!("share of cycles, {part}")
+}
+
+/// What went to `causes`, in percent of the cycles in which a CPU was not idle.
+fn share(outcome: &RunOutcome, causes: &[Cause]) -> f64 {
+    let busy = outcome.ledger.total() - outcome.cycles(Cause::Idle);
+    100.0 * causes.iter().map(|&cause| outcome.cycles(cause)).sum::<u64>() as f64 / busy as f64
+}
+
+fn plot(trial: &Trial, ours: [f64; 3]) -> Result<Plot> {
+    let published = |part| trial.published(&of_cycles(part));
+    let published = [published("shootdowns")?, published("telling others")?, published("answering")?];
+    let row = |label: &str, [all, telling, answering]: [f64; 3]| {
+        let values = vec![telling, all - telling - answering, answering, 100.0 - all];
+        StackedRow { group: "192 threads".into(), label: label.into(), values }
+    };
+    Ok(Plot::Stacked(Stacked {
+        title: "What the cycles of 192 threads go to".into(),
+        about: "Telling others, waiting, answering, and the rest; published and ours.".into(),
+        x: Axis::new("share of cycles", "%", Scale::FromZero),
+        parts: ["telling others", "waiting", "answering", "the rest"].map(String::from).to_vec(),
+        rows: vec![row("published", published), row("ours", ours)],
+    }))
+}
