@@ -1,5 +1,5 @@
-//! A report of 2025: threads of one space give back pages of a shared file, two on each of 96 cores; their rate, and what
-//! their cycles go to.
+//! A report of 2025: threads of one space give back pages of a shared file, two on each of 96 cores; their rate, and
+//! what their cycles go to.
 
 use anyhow::Result;
 use tlbkit_sim::observer::Cause;
