@@ -3,8 +3,8 @@
 //! All threads share one space and run on CPUs of their own, so each page given back concerns all the others. The
 //! read finds the backing's content again; that is the check of the original, too. One unit is one page.
 //!
-//! In the original of tlb_flush3 each thread has a file of its own, and finds what it wrote. Here all map one file, so
-//! each writes what the file holds already.
+//! In the original of tlb_flush3 each thread maps a file of its own. Here they divide one mapping among them, as a space
+//! has few regions, and give their part back where the original unmaps it.
 
 use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
@@ -43,28 +43,45 @@ impl TlbFlush {
     pub(crate) fn run(self, memory: TlbFlushMemory, part: Part, os: &dyn Os) {
         if part.role > 0 {
             os.pin(part.role - 1);
-            return self.thread(memory, part.role, os);
+            return self.thread(memory, part, os);
         }
         let threads = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
-        crew(os, 1, threads + 1, &|role| os.thread(Part::new(role, 0)), &mut || ());
+        let pages = u64::from(threads) * self.pages;
+        let is_shared = memory == TlbFlushMemory::FileShared;
+        let file = if is_shared { os.map(pages, memory.backing(), Protection::ReadWrite) } else { 0 };
+        crew(os, 1, threads + 1, &|role| os.thread(Part::new(role, file)), &mut || ());
+        if is_shared {
+            os.unmap(file, pages);
+        }
     }
 
-    fn thread(self, memory: TlbFlushMemory, me: u32, os: &dyn Os) {
+    fn thread(self, memory: TlbFlushMemory, part: Part, os: &dyn Os) {
         let mut rounds = Rounds::new(self.rounds);
         while rounds.next(os).is_some() {
-            let base = os.map(self.pages, memory.backing(), Protection::ReadWrite);
-            for page in 0..self.pages {
-                // 128 MiB page by page outlast a short run.
-                if self.rounds == 0 && os.is_over() {
-                    break;
-                }
-                let va = page_at(base, page);
-                os.write(va, memory.written(me, page));
-                os.dontneed(va, 1);
-                read_expecting(os, va, memory.content(page));
-                os.count(1);
+            if memory == TlbFlushMemory::FileShared {
+                let base = page_at(part.arg, u64::from(part.role - 1) * self.pages);
+                self.mapping(memory, part.role, base, os);
+                os.dontneed(base, self.pages);
+            } else {
+                let base = os.map(self.pages, memory.backing(), Protection::ReadWrite);
+                self.mapping(memory, part.role, base, os);
+                os.unmap(base, self.pages);
             }
-            os.unmap(base, self.pages);
+        }
+    }
+
+    /// What thread `me` does with the pages from `base`.
+    fn mapping(self, memory: TlbFlushMemory, me: u32, base: u64, os: &dyn Os) {
+        for page in 0..self.pages {
+            // 128 MiB page by page outlast a short run.
+            if self.rounds == 0 && os.is_over() {
+                break;
+            }
+            let va = page_at(base, page);
+            os.write(va, stamp(me.into(), page));
+            os.dontneed(va, 1);
+            read_expecting(os, va, memory.content(me, page));
+            os.count(1);
         }
     }
 }
@@ -78,18 +95,12 @@ impl TlbFlushMemory {
         }
     }
 
-    /// What thread `me` writes into a page.
-    fn written(self, me: u32, page: u64) -> u64 {
+    /// What thread `me` finds in a page that it has written and given back.
+    fn content(self, me: u32, page: u64) -> u64 {
         match self {
-            Self::FilePrivate | Self::Anon => stamp(me.into(), page),
-            Self::FileShared => self.content(page),
-        }
-    }
-
-    fn content(self, page: u64) -> u64 {
-        match self {
-            Self::FilePrivate | Self::FileShared => file_pattern(MAPPED_FILE, page),
+            Self::FilePrivate => file_pattern(MAPPED_FILE, page),
             Self::Anon => 0,
+            Self::FileShared => stamp(me.into(), page),
         }
     }
 }

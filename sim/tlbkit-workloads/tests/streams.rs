@@ -80,13 +80,24 @@ fn ebizzy_of_2013_gives_129_pages_back_and_today_none() {
 
 #[test]
 fn a_page_of_tlb_flush_is_written_given_back_and_read() {
-    for name in ["tlb-flush1", "tlb-flush2", "tlb-flush3"] {
+    for name in ["tlb-flush1", "tlb-flush2"] {
         let log = log(name, &["threads=1", "pages=2", "rounds=1"], 1);
         let Op::Write(a) = log[2] else { panic!("{log:?}") };
         let each = |va| [Op::Write(va), Op::Dontneed(va, 1), Op::Read(va), Op::Count(1)];
         let expected = [&[Op::Pin(0), Op::Map(2)], &each(a)[..], &each(page(a, 1)), &[Op::Unmap(a, 2)]].concat();
         assert_eq!(log, expected, "{name}");
     }
+}
+
+#[test]
+fn threads_of_tlb_flush3_divide_one_mapping() {
+    let log = log("tlb-flush3", &["threads=2", "pages=2", "rounds=1"], 2);
+    let Op::Write(a) = log[1] else { panic!("{log:?}") };
+    let each = |va| [Op::Write(va), Op::Dontneed(va, 1), Op::Read(va), Op::Count(1)];
+    let expected = [&[Op::Pin(1)], &each(a)[..], &each(page(a, 1)), &[Op::Dontneed(a, 2)]].concat();
+    assert_eq!(log, expected);
+    let first = self::log("tlb-flush3", &["threads=2", "pages=2", "rounds=1"], 0);
+    assert_eq!([&first[0], first.last().unwrap()], [&Op::Map(4), &Op::Unmap(a - 2 * PAGE_BYTES, 4)]);
 }
 
 #[test]
