@@ -3,8 +3,8 @@
 //! All threads share one space and run on CPUs of their own, so each page given back concerns all the others. The
 //! read finds the backing's content again; that is the check of the original, too. One unit is one page.
 //!
-//! In the original of tlb_flush3 each thread maps a file of its own. Here they divide one mapping among them, as a space
-//! has few regions, and give their part back where the original unmaps it.
+//! In the original of tlb_flush3 each thread maps a file of its own. Here they divide one mapping among them, as a
+//! space has few regions, and give their part back where the original unmaps it.
 
 use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
