@@ -5,6 +5,7 @@
 //! | `people` | threads, processes, the kernel's own threads |
 //! | `older` | which CPUs held what when the trace began |
 //! | `frames` | which frames relatives share |
+//! | `frame_map` | which page has which frame |
 //! | `pages` | what is mapped where |
 //! | `calls` | what each system call takes away |
 //! | `record` | what more the kernel's own record of its flushes tells |
@@ -12,6 +13,7 @@
 //! | this one | who runs where, and which space belongs to whom |
 
 mod calls;
+mod frame_map;
 mod frames;
 mod older;
 mod pages;

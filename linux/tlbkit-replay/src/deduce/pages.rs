@@ -1,5 +1,6 @@
 //! What is mapped in one space, as far as faults and system calls tell.
 
+use super::frame_map::FrameMap;
 use super::frames::{Frame, Frames};
 use crate::op::Pattern;
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,7 +39,7 @@ pub(super) enum Backing {
 /// One space.
 #[derive(Default)]
 pub(super) struct Pages {
-    mapped: BTreeMap<u64, Frame>,
+    mapped: FrameMap,
     mappings: BTreeMap<u64, Mapping>,
     /// End of the heap, in bytes.
     pub(super) brk: u64,
@@ -166,9 +167,7 @@ impl Pages {
             // What exec mapped by itself: the program and its loader.
             None => window..window + FAULT_AROUND_PAGES,
         };
-        for near in around {
-            self.mapped.entry(near).or_insert(Frame::Borrowed);
-        }
+        self.mapped.lend(around);
     }
 
     fn put(&mut self, frames: &mut Frames, page: u64, frame: Frame) {
@@ -180,7 +179,7 @@ impl Pages {
     /// A store to a page that is mapped but may not be written; true if it got another frame, and so must be flushed.
     pub(super) fn store(&mut self, frames: &mut Frames, page: u64) -> bool {
         // Others are to see a store to shared memory, so it is never copied: the fault was for its dirty bit.
-        let is_copied = !self.is_shared(page) && self.mapped.get(&page).is_none_or(|&frame| frames.is_shared(frame));
+        let is_copied = !self.is_shared(page) && self.mapped.get(page).is_none_or(|frame| frames.is_shared(frame));
         if is_copied {
             let frame = frames.fresh();
             self.put(frames, page, frame);
@@ -190,7 +189,7 @@ impl Pages {
 
     /// Whether the page is older than the trace, and nobody has told what is there.
     pub(super) fn is_unknown(&self, page: u64) -> bool {
-        !self.is_known(&(page..page + 1)) && !self.mapped.contains_key(&page)
+        !self.is_known(&(page..page + 1)) && !self.mapped.contains(page)
     }
 
     /// Whether everything that is mapped in `range` was mapped under our eyes.
@@ -203,7 +202,7 @@ impl Pages {
         if !self.is_known(range) {
             return Some(range.clone());
         }
-        span_of(self.mapped.range(range.clone()))
+        self.mapped.span(range)
     }
 
     /// First and last of the pages in `range` whose entries change when stores are forbidden or allowed: of a private
@@ -212,7 +211,9 @@ impl Pages {
         if self.is_shared(range.start) || !self.is_known(range) {
             return self.span(range);
         }
-        span_of(self.mapped.range(range.clone()).filter(|(_, frame)| !frames.is_shared(**frame)))
+        let mut pages = self.mapped.each(range.clone()).filter(|(_, frame)| !frames.is_shared(*frame));
+        let first = pages.next()?.0;
+        Some(first..pages.last().map_or(first, |(page, _)| page) + 1)
     }
 
     /// What a flush for frames taken from `range` names, one after the other: Linux flushes shared memory table by
@@ -234,30 +235,30 @@ impl Pages {
 
     /// Pages in `range` that are there.
     pub(super) fn present(&self, range: &Range<u64>) -> Vec<u64> {
-        self.mapped.range(range.clone()).map(|(&page, _)| page).collect()
+        self.mapped.each(range.clone()).map(|(page, _)| page).collect()
     }
 
     /// Takes the pages in `range` away; those that were there.
     pub(super) fn discard(&mut self, frames: &mut Frames, range: &Range<u64>) -> Vec<u64> {
-        let gone = self.present(range);
-        for page in &gone {
-            self.huge.remove(&(page / TABLE));
-            if let Some(frame) = self.mapped.remove(page) {
-                frames.drop(frame);
-            }
-        }
+        let mut gone = Vec::new();
+        let huge = &mut self.huge;
+        self.mapped.take(range, |page, frame| {
+            huge.remove(&(page / TABLE));
+            frames.drop(frame);
+            gone.push(page);
+        });
         gone
     }
 
     /// The space has ended, and nothing in it is left.
     pub(super) fn end(&mut self, frames: &mut Frames) {
-        self.discard(frames, &(0..u64::MAX));
+        self.mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.drop(frame));
         *self = Self { is_older: self.is_older, ..Self::default() };
     }
 
     /// How many pages of `range` are the program's own.
     pub(super) fn count_own(&self, range: &Range<u64>) -> u64 {
-        self.mapped.range(range.clone()).filter(|(_, frame)| matches!(frame, Frame::Own(_))).count() as u64
+        self.mapped.each(range.clone()).filter(|(_, frame)| *frame != Frame::Borrowed).count() as u64
     }
 
     /// These pages were given back, and the program kept their addresses.
@@ -287,7 +288,7 @@ impl Pages {
     /// Takes the mapping of `range` away too; true if a page table under it is left without any use.
     pub(super) fn unmap(&mut self, frames: &mut Frames, range: &Range<u64>) -> bool {
         let tables = range.start >> 9..=(range.end - 1) >> 9;
-        let had_table = |table: u64, pages: &Self| pages.mapped.range(table << 9..(table + 1) << 9).next().is_some();
+        let had_table = |table: u64, pages: &Self| pages.mapped.meets(&(table << 9..(table + 1) << 9));
         let before: Vec<u64> = [*tables.start(), *tables.end()].into_iter().filter(|&t| had_table(t, self)).collect();
         let is_wide = tables.end() - tables.start() > 1 && self.span(range).is_some();
         self.discard(frames, range);
@@ -309,9 +310,8 @@ impl Pages {
 
     /// What a child gets: the program's own pages, shared until one of them stores.
     pub(super) fn fork(&self, frames: &mut Frames) -> Self {
-        let own = self.mapped.iter().filter(|(_, frame)| matches!(frame, Frame::Own(_)));
-        let mapped: BTreeMap<u64, Frame> = own.map(|(&page, &frame)| (page, frame)).collect();
-        mapped.values().for_each(|&frame| frames.share(frame));
+        let mapped = self.mapped.own();
+        mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.share(frame));
         Self {
             mapped,
             mappings: self.mappings.clone(),
@@ -328,22 +328,20 @@ impl Pages {
     /// Moves what is mapped in `from` to `to`, in pages, and takes away what was there. A huge page moves whole where
     /// the new place is aligned as the old one, and is split otherwise.
     pub(super) fn rename(&mut self, frames: &mut Frames, from: &Range<u64>, to: u64) {
-        let moved: Vec<(u64, Frame)> = self.mapped.range(from.clone()).map(|(&page, &frame)| (page, frame)).collect();
+        let mut moved: Vec<(u64, Frame)> = Vec::new();
+        self.mapped.take(from, |page, frame| moved.push((page, frame)));
         let is_aligned = from.start.abs_diff(to).is_multiple_of(TABLE);
         let whole = from.start.div_ceil(TABLE)..from.end / TABLE;
         let huge: Vec<u64> = whole.filter(|region| is_aligned && self.huge.contains(region)).collect();
-        for (page, _) in &moved {
-            self.mapped.remove(page);
-            self.huge.remove(&(page / TABLE));
-        }
+        moved.iter().for_each(|(page, _)| _ = self.huge.remove(&(page / TABLE)));
         self.discard(frames, &(to..to + (from.end - from.start)));
-        self.mapped.extend(moved.into_iter().map(|(page, frame)| (page - from.start + to, frame)));
+        moved.into_iter().for_each(|(page, frame)| _ = self.mapped.insert(page - from.start + to, frame));
         self.huge.extend(huge.into_iter().map(|region| (region * TABLE - from.start + to) / TABLE));
     }
 
     /// How many pages may be mapped at most.
     pub(super) fn most(&self) -> u64 {
-        let (base, huge) = (self.mapped.len() as u64, self.huge.len() as u64);
+        let (base, huge) = (self.mapped.count(), self.huge.len() as u64);
         if self.is_older { u64::MAX } else { base.saturating_sub(huge * (TABLE - 1)) }
     }
 
@@ -367,7 +365,7 @@ impl Pages {
         let is_within = |mapping: &Range<u64>| mapping.start <= region.start && region.end <= mapping.end;
         let is_private =
             self.mapping(page).is_some_and(|(range, backing)| backing == Backing::Private && is_within(&range));
-        is_private && !self.stacks.contains(&(page / TABLE)) && self.mapped.range(region).next().is_none()
+        is_private && !self.stacks.contains(&(page / TABLE)) && !self.mapped.meets(&region)
     }
 
     /// A fault brings 2 MiB.
@@ -379,12 +377,6 @@ impl Pages {
         }
         self.huge.insert(first / TABLE);
     }
-}
-
-fn span_of<'p>(mut pages: impl DoubleEndedIterator<Item = (&'p u64, &'p Frame)>) -> Option<Range<u64>> {
-    let first = *pages.next()?.0;
-    let last = pages.next_back().map_or(first, |(&page, _)| page);
-    Some(first..last + 1)
 }
 
 #[cfg(test)]
