@@ -6,6 +6,7 @@ mod allocator;
 mod applied;
 mod counted;
 mod knob;
+mod replayed;
 mod report;
 mod trying;
 mod verdict;
@@ -15,9 +16,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rayon::prelude::*;
 use serde_json::{Value, json};
-use tlbkit_replay::{Estimate, Tally, replay};
+use tlbkit_replay::{Estimate, Tally};
 
 use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
@@ -28,8 +28,8 @@ use crate::lab::watching::Stopping;
 use crate::output::file::check_place;
 use crate::output::table::grid;
 use advice::{Advice, Ground, Tuned, cells, head};
-use counted::Counted;
-use knob::{Knob, Replayed, Surely};
+use knob::Setting;
+use replayed::{Outcome, Plan, Replayed, Surely, replay_all, spare};
 use verdict::verdict;
 
 /// What to tune for.
@@ -92,32 +92,45 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
     let subject = TraceArguments { trace, pricing, chosen, command };
     let recorded_by = policy::parse(&subject.pricing.recorded_by)?;
     let (trace, huge) = subject.read_both()?;
-    let recorder = replay(&trace.recording.deduced, recorded_by, &trace.machine).context(UNREAD)?;
-    let knobs = knob::all(&trace, recorded_by, &recorder, huge);
-    let cpu_cycles = trace.cpu_cycles(&recorder);
-    let agreement = trace.agreement(&recorder);
-    let billing = trace.billing();
-    let before = billing.of(&recorder);
-    let bar = progress_bar(knobs.len());
-    let (deduced, machine, prices) = (&trace.recording.deduced, &trace.machine, &trace.prices);
-    let counted = Counted::of(&recorder, billing);
-    let try_it = |knob: Knob| {
-        let Replayed { likely, surely } = knob.replay(deduced, machine).context(UNREAD)?;
-        let saving = |tally: &Tally| before.saving(&billing.of(tally), prices);
+    let (deduced, machine, billing) = (&trace.recording.deduced, &trace.machine, trace.billing());
+    let outcome = |tally: &Tally| Outcome::of(tally, billing);
+    let knobs = knob::of_policies(recorded_by);
+    let plans: Vec<_> = [recorded_by].into_iter().chain(knobs.iter().map(|knob| knob.policy)).map(Plan::of).collect();
+    let bar = progress_bar(plans.len() + 1);
+    let (replayed, with_huge) = rayon::join(
+        || {
+            replay_all(deduced, machine, &plans, |place, tally| {
+                bar.inc(1);
+                (outcome(tally), (place == 0).then(|| tally.clone()))
+            })
+        },
+        || replay_all(&huge, machine, &[Plan::of(recorded_by)], |_, tally| outcome(tally)),
+    );
+    let mut replayed = replayed.context(UNREAD)?.into_iter();
+    let (before, recorder) = replayed.next().context("a replay of the recorder's policy")?;
+    let recorder = recorder.context("the recorder's counts")?;
+    let certain = |likely| Replayed { likely, surely: Surely::All };
+    let mut outcomes: Vec<(Setting, Replayed)> =
+        knobs.into_iter().map(|knob| knob.setting).zip(replayed.map(|(outcome, _)| certain(outcome))).collect();
+    outcomes.extend(with_huge.context(UNREAD)?.into_iter().map(|likely| (knob::huge_pages(), certain(likely))));
+    let allocators = knob::allocators(&trace, recorded_by, &recorder);
+    let spared = spare(deduced, machine, &allocators, outcome).context(UNREAD)?;
+    outcomes.extend(allocators.into_iter().map(|knob| knob.setting).zip(spared));
+    bar.finish_and_clear();
+    let (cpu_cycles, agreement) = (trace.cpu_cycles(&recorder), trace.agreement(&recorder));
+    let ground = Ground { cpu_cycles, agreement: &agreement, caution: machine.caution.as_deref() };
+    let advise = |(setting, Replayed { likely, surely })| {
+        let saving = |outcome: &Outcome| before.bill.saving(&outcome.bill, &trace.prices);
         let gain = saving(&likely);
         let low = match surely {
             Surely::All => gain.low,
             Surely::Part(least) => gain.low.min(saving(&least).low),
             Surely::Nothing => gain.low.min(0.0),
         };
-        bar.inc(1);
-        let saved = counted.less(Counted::of(&likely, billing));
-        let ground = Ground { cpu_cycles, agreement: &agreement, caution: machine.caution.as_deref() };
-        Ok(Advice::new(knob.setting, Estimate { low, ..gain }, saved, &ground))
+        Advice::new(setting, Estimate { low, ..gain }, before.counted.less(likely.counted), &ground)
     };
-    let advice: Result<_> = knobs.into_par_iter().map(try_it).collect();
-    bar.finish_and_clear();
-    Ok(Tuned { advice: advice?, trace, recorder, cpu_cycles })
+    let advice = outcomes.into_iter().map(advise).collect();
+    Ok(Tuned { advice, trace, recorder, cpu_cycles })
 }
 
 /// Prints it, and writes the report.

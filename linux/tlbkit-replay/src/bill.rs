@@ -40,7 +40,7 @@ impl std::iter::Sum for Estimate {
 }
 
 /// What has a price.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum CostItem {
     /// CR3 written, and its tag kept.
@@ -78,7 +78,7 @@ pub enum CostItem {
 }
 
 /// What cycles went into.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum CostPart {
     /// Loading spaces.

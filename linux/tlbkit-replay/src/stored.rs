@@ -12,6 +12,8 @@ use std::os::unix::fs::FileExt;
 
 /// Operations of a block: each block is unpacked for itself.
 const BLOCK_OPS: u32 = 4096;
+/// Operations that are handed out at once: as many as a CPU's second cache holds.
+const OPS_AT_ONCE: u32 = 512;
 /// Packed bytes that are kept in memory.
 const MEMORY_BYTES: usize = 4 << 20;
 
@@ -46,21 +48,35 @@ impl Ops {
     ///
     /// # Errors
     /// If the temporary file cannot be read.
-    pub fn each(&self, mut take: impl FnMut(&Op)) -> io::Result<()> {
+    pub fn each(&self, take: impl FnMut(&Op)) -> io::Result<()> {
+        let mut take = take;
+        self.each_block(|ops| ops.iter().for_each(&mut take))
+    }
+
+    /// The same, so many at once that several can go through them before the next are unpacked.
+    ///
+    /// # Errors
+    /// If the temporary file cannot be read.
+    pub(crate) fn each_block(&self, mut take: impl FnMut(&[Op])) -> io::Result<()> {
         let (mut bytes, mut at, mut number) = (Vec::new(), 0u64, 0u64);
         let mut trimmed = self.trimmed.iter().copied().peekable();
+        let mut ops = Vec::with_capacity(OPS_AT_ONCE as usize);
         for block in &self.blocks {
             let mut unpacker = Unpacker::new(self.block(*block, at, &mut bytes)?, &self.dictionary);
             at += u64::from(block.bytes);
-            for _ in 0..block.ops {
-                let mut op = unpacker.op();
-                if trimmed.next_if_eq(&number).is_some()
-                    && let OpKind::Revoke { taken, .. } = &mut op.kind
-                {
-                    taken.trims = true;
+            let mut left = block.ops;
+            while left > 0 {
+                let count = left.min(OPS_AT_ONCE);
+                ops.clear();
+                ops.extend((0..count).map(|_| unpacker.op()));
+                while let Some(trims) = trimmed.next_if(|&trims| trims < number + u64::from(count)) {
+                    if let OpKind::Revoke { taken, .. } = &mut ops[(trims - number) as usize].kind {
+                        taken.trims = true;
+                    }
                 }
-                number += 1;
-                take(&op);
+                number += u64::from(count);
+                left -= count;
+                take(&ops);
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ pub struct Bounds {
 }
 
 /// Counts of one replay, in the words of Linux's own tracepoint.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
     /// Flushes by reason and size; 0 pages: kept over a switch, or nothing left to do.
     pub flushes: BTreeMap<(u8, FlushSize), u64>,
@@ -37,7 +37,7 @@ pub struct Tally {
 }
 
 /// What a caller cost.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Caller {
     /// Flushes.
     pub flushes: u64,

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
 use std::path::Path;
 
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
 use tlbkit_host::trial::{Change as Triable, KNOBS};
 use tlbkit_host::{Allocator, Host};
-use tlbkit_replay::{Bill, CostItem, Deduced, Party, Spared, Tally, Who, replay, replay_sparing};
-use tlbkit_sim::machine::Machine;
+use tlbkit_replay::{Bill, CostItem, Party, Spared, Tally, Who};
 use tlbkit_trace::Name;
 
 use super::allocator::{Certainty, Keeping, keeping, of_programs};
@@ -83,62 +81,23 @@ impl Setting {
 /// What differs in the replay.
 pub(super) struct Knob {
     pub(super) setting: Setting,
-    policy: Policy,
-    change: Change,
+    pub(super) policy: Policy,
+    /// What is left out, if anything is.
+    pub(super) sparing: Option<Sparing>,
 }
 
-enum Change {
-    /// The policy alone.
-    Policy,
-    /// The same programs on larger pages.
-    Reread(Box<Deduced>),
-    /// What these callers bring about goes: of the first certainly, of the others perhaps.
-    Sparing { surely: BTreeSet<Who>, perhaps: BTreeSet<Who>, what: Spared },
+/// What these callers bring about goes: of the first certainly, of the others perhaps.
+pub(super) struct Sparing {
+    pub(super) surely: BTreeSet<Who>,
+    pub(super) perhaps: BTreeSet<Who>,
+    pub(super) what: Spared,
 }
 
-/// What a knob makes of a trace.
-pub(super) struct Replayed {
-    pub(super) likely: Tally,
-    /// Where some of it is in doubt: what remains of it at least. Nothing, if all of it is in doubt.
-    pub(super) surely: Surely,
-}
-
-/// How much of an outcome is certain.
-pub(super) enum Surely {
-    All,
-    Part(Box<Tally>),
-    Nothing,
-}
-
-impl Knob {
-    pub(super) fn replay(&self, deduced: &Deduced, machine: &Machine) -> io::Result<Replayed> {
-        let all = |likely| Replayed { likely, surely: Surely::All };
-        Ok(match &self.change {
-            Change::Policy => all(replay(deduced, self.policy, machine)?),
-            Change::Reread(deduced) => all(replay(deduced, self.policy, machine)?),
-            Change::Sparing { surely, perhaps, what } => {
-                let sparing = |is_in: &dyn Fn(&Who) -> bool| {
-                    let spared = |who| if is_in(&who) { *what } else { Spared::Nothing };
-                    replay_sparing(deduced, self.policy, machine, spared)
-                };
-                let part = match (surely.is_empty(), perhaps.is_empty()) {
-                    (_, true) => Surely::All,
-                    (true, false) => Surely::Nothing,
-                    (false, false) => Surely::Part(Box::new(sparing(&|who| surely.contains(who))?)),
-                };
-                Replayed { likely: sparing(&|who| surely.contains(who) || perhaps.contains(who))?, surely: part }
-            }
-        })
-    }
-}
-
-/// Everything that is tried.
-pub(super) fn all(trace: &Trace, recorded_by: Policy, recorder: &Tally, huge: Deduced) -> Vec<Knob> {
+/// The settings that change the policy alone.
+pub(super) fn of_policies(recorded_by: Policy) -> Vec<Knob> {
     let mut knobs = ceilings(recorded_by);
     knobs.push(tags(recorded_by));
     knobs.push(isolation(recorded_by));
-    knobs.push(huge_pages(recorded_by, huge));
-    knobs.extend(allocator(trace, recorded_by, recorder));
     knobs
 }
 
@@ -151,7 +110,7 @@ fn ceilings(recorded_by: Policy) -> Vec<Knob> {
         let remark = "At once, until the next boot; needs debugfs and no kernel lockdown.";
         let setting = Setting::new("ceiling", &pages.to_string(), &[command], SIZES).with_remark(remark);
         let setting = Setting { ceiling: Some(pages), ..setting.tried_as(&format!("ceiling={pages}")) }.unless(moot);
-        Knob { setting, policy: Policy { range, ..recorded_by }, change: Change::Policy }
+        Knob { setting, policy: Policy { range, ..recorded_by }, sparing: None }
     };
     let differs = |&pages: &u32| recorded_by.range != RangeRule::Ceiling { pages, compare: Compare::Above };
     CEILINGS.into_iter().filter(differs).map(knob).collect()
@@ -178,7 +137,7 @@ fn tags(recorded_by: Policy) -> Knob {
     let lacks_tags = tags != Tags::Off && Host::ask().is_ok_and(|host| !host.has_pcid);
     let moot = lacks_tags.then_some("the processors of this machine have no tags");
     let setting = Setting::new("pcid", value, &commands, SWITCHES).with_remark(remark).unless(moot);
-    Knob { setting, policy: Policy { tags, ..recorded_by }, change: Change::Policy }
+    Knob { setting, policy: Policy { tags, ..recorded_by }, sparing: None }
 }
 
 fn isolation(recorded_by: Policy) -> Knob {
@@ -194,7 +153,7 @@ fn isolation(recorded_by: Policy) -> Knob {
     };
     let setting = Setting::new("pti", value, &boot_with(&format!("pti={value}")), SWITCHES).with_remark(remark);
     let setting = setting.unless(moot);
-    Knob { setting, policy: Policy { isolation, ..recorded_by }, change: Change::Policy }
+    Knob { setting, policy: Policy { isolation, ..recorded_by }, sparing: None }
 }
 
 const MELTDOWN_FILE: &str = "/sys/devices/system/cpu/vulnerabilities/meltdown";
@@ -205,14 +164,14 @@ fn needs_isolation(meltdown: Option<&str>) -> Option<&'static str> {
     meltdown.is_some_and(is_affected).then_some("the processors of this machine leak without it (Meltdown)")
 }
 
-fn huge_pages(recorded_by: Policy, deduced: Deduced) -> Knob {
+/// The same programs on larger pages.
+pub(super) fn huge_pages() -> Setting {
     let command = format!("echo always | sudo tee {HUGE_PAGES_FILE}");
     let remark = "At its best each fault in a private mapping with room for 2 MiB, aligned and unused, brings them; at \
         its worst, where memory is in pieces, none does. Zeroing is counted, memory wasted is not. Scope: every \
         program on the machine.";
     let setting = Setting::new(HUGE_PAGES, "always", &[command], FLUSHES).with_remark(remark).tried_as("thp=always");
-    let setting = setting.unless(moot(fs::read_to_string(HUGE_PAGES_FILE).ok().as_deref()));
-    Knob { setting, policy: recorded_by, change: Change::Reread(Box::new(deduced)) }
+    setting.unless(moot(fs::read_to_string(HUGE_PAGES_FILE).ok().as_deref()))
 }
 
 const HUGE_PAGES_FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -233,7 +192,7 @@ const UNKNOWN: &str = "Which allocator calls is not known: its program is not on
     jemalloc, tcmalloc, mimalloc and Go's. Tell it to keep memory, if it can be told.";
 
 /// The programs that pay most for giving memory back, each as if it kept it.
-fn allocator(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
+pub(super) fn allocators(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
     let mut callers: BTreeMap<Name, (BTreeSet<Who>, Bill)> = BTreeMap::new();
     for (who, caller) in &recorder.by_caller {
         if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.gives_back()) {
@@ -259,8 +218,8 @@ fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -
     let comm = trace.recording.names().text(comm);
     if allocators.is_empty() {
         let setting = Setting::new(ALLOCATOR, &format!("{comm} keeps memory"), &[], FLUSHES).with_remark(UNKNOWN);
-        let change = Change::Sparing { surely: BTreeSet::new(), perhaps: callers.clone(), what: Spared::Calls };
-        return vec![Knob { setting, policy, change }];
+        let sparing = Sparing { surely: BTreeSet::new(), perhaps: callers.clone(), what: Spared::Calls };
+        return vec![Knob { setting, policy, sparing: Some(sparing) }];
     }
     let knob = |allocator: &Allocator| {
         let keeping = keeping(allocator);
@@ -274,7 +233,7 @@ fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -
         let setting = Setting::new(ALLOCATOR, &format!("{comm} keeps memory, {allocator}"), &[command], FLUSHES);
         let setting = setting.with_remark(remark).tried_as(&change);
         let has_any = !surely.is_empty() || !perhaps.is_empty();
-        has_any.then_some(Knob { setting, policy, change: Change::Sparing { surely, perhaps, what } })
+        has_any.then_some(Knob { setting, policy, sparing: Some(Sparing { surely, perhaps, what }) })
     };
     allocators.iter().filter_map(knob).collect()
 }

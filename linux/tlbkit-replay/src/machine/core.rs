@@ -1,7 +1,8 @@
-//! What one CPU may hold of each space. It is deduced from the faults and from how long the space has run there.
+//! One CPU: what runs on it, what it may hold of each space, and what it has executed of the flush under way.
 
-use super::page_set::PageSet;
-use crate::op::{Party, Who};
+use super::held::{Drop, Due, Held};
+use crate::bill::{CostItem, Counts};
+use crate::op::Party;
 use crate::tally::Bounds;
 use rustc_hash::FxHashMap;
 use std::cell::{Cell, RefCell};
@@ -17,57 +18,16 @@ pub(super) const fn root_of(cr3: Cr3) -> u64 {
     cr3.root().0 & !HALF
 }
 
-/// What the CPU may hold of one space.
-#[derive(Default)]
-struct Held {
-    /// Pages whose fault filled an entry that nothing has dropped.
-    pages: PageSet,
-    /// For how long the space has run since it held nothing.
-    ran_ns: u64,
-    /// Entries that may have to be walked for again, and who dropped them.
-    debt: u64,
-    debtor: Option<Who>,
-}
-
-/// Entries that somebody dropped and that were walked for again.
-pub(super) struct Due {
-    pub(super) walks: u64,
-    pub(super) debtor: Option<Who>,
-}
-
-impl Held {
-    /// What was walked for again since the last time, if it can have been: no more than the time allowed.
-    fn settle(&self, walks_per_ns: f64) -> Due {
-        let could = (self.ran_ns as f64 * walks_per_ns) as u64;
-        Due { walks: self.debt.min(could), debtor: self.debtor }
-    }
-
-    /// Whether it is as if the space had never been here.
-    fn is_nothing(&self) -> bool {
-        self.pages.is_empty() && self.ran_ns == 0 && self.debt == 0
-    }
-
-    /// Drops everything; `most` entries can have been there and true.
-    fn empty(&mut self, most: u64, revoked: &Range<u64>, walks_per_ns: f64, who: Option<Who>) -> (Bounds, Due) {
-        let due = self.settle(walks_per_ns);
-        let could = (self.ran_ns as f64 * walks_per_ns) as u64;
-        let known = self.pages.count_outside(revoked);
-        let lost = Bounds { low: known.min(most), high: most.min(could).max(known.min(most)) };
-        // What was not walked for yet is still wanted.
-        self.debt = (lost.high + self.debt - due.walks).min(most);
-        self.debtor = who;
-        self.pages.clear();
-        self.ran_ns = 0;
-        (lost, due)
-    }
-}
-
 /// One CPU.
 pub(super) struct Core {
+    /// How many runs it is that of.
+    runs: usize,
     cr3: Cell<Cr3>,
-    /// For how long the loaded space has run since `held` was told.
+    /// For how long the loaded space has run since it was told.
     running_ns: Cell<u64>,
-    held: RefCell<FxHashMap<u64, Held>>,
+    /// What is held of the space that is loaded, and of others.
+    loaded: RefCell<Held>,
+    others: RefCell<FxHashMap<u64, Held>>,
     /// Which space each tag names.
     tags: RefCell<BTreeMap<Pcid, u64>>,
     /// The flush that this CPU has begun: what it has executed of it so far.
@@ -83,26 +43,53 @@ pub(super) struct Core {
     /// It is on the way from user mode into the kernel, or back.
     pub(super) is_crossing: Cell<bool>,
     seen_ns: Cell<u64>,
+    /// For how long programs ran, and those that the reader asks about.
+    pub(super) busy_ns: Cell<u64>,
+    pub(super) asked_busy_ns: Cell<u64>,
 }
 
 /// What one CPU has executed for one flush.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
-    pub(super) items: crate::bill::Counts,
+    pub(super) items: Counts,
+    /// Pages that some runs flush one by one, and others by dropping everything.
+    pub(super) pages_or_all: u64,
     pub(super) was_current: bool,
     pub(super) was_wrong_space: bool,
     /// It is in the set, and asked the others there.
     pub(super) has_asked: bool,
-    /// What was revoked was here for certain.
-    pub(super) was_held: bool,
+    /// The first run in which what was revoked was here for certain.
+    pub(super) held_from: usize,
 }
 
-impl Default for Core {
-    fn default() -> Self {
+impl Work {
+    pub(super) const fn count(&self, item: CostItem) -> u64 {
+        self.items[item as usize]
+    }
+
+    pub(super) const fn pages(&self) -> u64 {
+        self.count(CostItem::Page)
+    }
+
+    pub(super) const fn was_flushed(&self) -> bool {
+        self.count(CostItem::Flush) + self.count(CostItem::Everything) > 0
+    }
+
+    /// The same with so many more of an item.
+    pub(super) const fn with(mut self, item: CostItem, count: u64) -> Self {
+        self.items[item as usize] += count;
+        self
+    }
+}
+
+impl Core {
+    pub(super) fn new(runs: usize) -> Self {
         Self {
+            runs,
             cr3: Cell::new(Cr3::flushing(PhysAddr(0), Pcid::KERNEL)),
             running_ns: Cell::new(0),
-            held: RefCell::default(),
+            loaded: RefCell::new(Held::new(runs)),
+            others: RefCell::default(),
             tags: RefCell::default(),
             work: RefCell::default(),
             has_worked: Cell::new(false),
@@ -111,19 +98,22 @@ impl Default for Core {
             is_user: Cell::new(false),
             is_crossing: Cell::new(false),
             seen_ns: Cell::new(0),
+            busy_ns: Cell::new(0),
+            asked_busy_ns: Cell::new(0),
         }
     }
-}
 
-impl Core {
-    /// Time goes on; how much of it the loaded space ran.
-    pub(super) fn pass(&self, now_ns: u64) -> u64 {
+    /// Time goes on.
+    pub(super) fn pass(&self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.seen_ns.replace(now_ns));
         if !self.is_busy.get() {
-            return 0;
+            return;
         }
         self.running_ns.set(self.running_ns.get() + passed_ns);
-        passed_ns
+        self.busy_ns.set(self.busy_ns.get().saturating_add(passed_ns));
+        if self.party.get() == Party::Asked {
+            self.asked_busy_ns.set(self.asked_busy_ns.get().saturating_add(passed_ns));
+        }
     }
 
     /// The space that is loaded, by the root of its kernel half.
@@ -134,34 +124,38 @@ impl Core {
     /// Loads another space, or the same again.
     pub(super) fn load(&self, cr3: Cr3) {
         self.note_time();
+        let (before, after) = (self.root(), root_of(cr3));
         self.cr3.set(cr3);
+        if before == after {
+            return;
+        }
+        let mut others = self.others.borrow_mut();
+        let held = others.remove(&after).unwrap_or_else(|| Held::new(self.runs));
+        let left = self.loaded.replace(held);
+        // Most spaces end empty, and none comes back.
+        if !left.is_nothing() {
+            others.insert(before, left);
+        }
     }
 
     /// The loaded space is told for how long it has run.
     fn note_time(&self) {
-        let running_ns = self.running_ns.take();
-        if running_ns > 0 {
-            self.held.borrow_mut().entry(self.root()).or_default().ran_ns += running_ns;
-        }
+        self.loaded.borrow_mut().run(self.running_ns.take());
     }
 
     /// A fault has filled an entry of the loaded space.
     pub(super) fn touch(&self, page: u64) {
-        self.held.borrow_mut().entry(self.root()).or_default().pages.insert(page);
+        self.loaded.borrow_mut().touch(page);
     }
 
-    /// Whether an entry of the loaded space for any of `pages` is here for certain.
-    pub(super) fn holds(&self, pages: &Range<u64>) -> bool {
-        let held = self.held.borrow();
-        let Some(held) = held.get(&self.root()) else { return false };
-        held.pages.meets(pages)
+    /// The first run in which an entry of the loaded space for any of `pages` is here for certain.
+    pub(super) fn first_with(&self, pages: &Range<u64>) -> usize {
+        self.loaded.borrow().first_with(pages)
     }
 
     /// Drops one entry of the loaded space: it was revoked, so nobody misses it.
     pub(super) fn drop_page(&self, page: u64) {
-        if let Some(held) = self.held.borrow_mut().get_mut(&self.root()) {
-            held.pages.remove(page);
-        }
+        self.loaded.borrow_mut().drop_page(page);
     }
 
     /// The tag names this space from here on; what it named before.
@@ -177,33 +171,26 @@ impl Core {
         roots
     }
 
-    /// Drops all of one space.
-    pub(super) fn empty(
-        &self,
-        root: u64,
-        most: u64,
-        revoked: &Range<u64>,
-        walks_per_ns: f64,
-        who: Option<Who>,
-    ) -> (Bounds, Due) {
+    /// Drops all of one space in some runs, and tells each what it lost and what it had walked for before.
+    pub(super) fn empty(&self, root: u64, drop: &Drop<'_>, tell: impl FnMut(usize, Bounds, Due)) {
         self.note_time();
-        let mut all = self.held.borrow_mut();
-        let Some(held) = all.get_mut(&root) else {
-            // As much as one who holds nothing.
-            return Held::default().empty(most, revoked, walks_per_ns, who);
-        };
-        let outcome = held.empty(most, revoked, walks_per_ns, who);
-        // Most spaces end empty, and none comes back.
-        if held.is_nothing() {
-            all.remove(&root);
+        if root == self.root() {
+            return self.loaded.borrow_mut().empty(drop, tell);
         }
-        outcome
+        let mut others = self.others.borrow_mut();
+        // Whoever holds nothing loses nothing.
+        let Some(held) = others.get_mut(&root) else { return };
+        held.empty(drop, tell);
+        if held.is_nothing() {
+            others.remove(&root);
+        }
     }
 
-    /// The end: what was walked for again since each space was emptied last.
-    pub(super) fn settle(&self, walks_per_ns: f64) -> Vec<Due> {
+    /// The end: what each run has walked for again since each space was emptied last.
+    pub(super) fn settle(&self, walks_per_ns: f64, mut tell: impl FnMut(usize, Due)) {
         self.note_time();
-        self.held.borrow().values().map(|held| held.settle(walks_per_ns)).collect()
+        self.loaded.borrow().settle(walks_per_ns, &mut tell);
+        self.others.borrow().values().for_each(|held| held.settle(walks_per_ns, &mut tell));
     }
 
     pub(super) fn note(&self, change: impl FnOnce(&mut Work)) {
@@ -211,7 +198,16 @@ impl Core {
         change(&mut self.work.borrow_mut());
     }
 
+    /// A page is flushed that some runs flush with everything; true for the first.
+    pub(super) fn note_page(&self) -> bool {
+        self.has_worked.set(true);
+        let mut work = self.work.borrow_mut();
+        work.pages_or_all += 1;
+        work.pages_or_all == 1
+    }
+
     /// What was executed since the last time; none if nothing was.
+    #[inline]
     pub(super) fn take_work(&self) -> Option<Work> {
         self.has_worked.take().then(|| self.work.take())
     }
@@ -221,31 +217,12 @@ impl Core {
 mod tests {
     use super::*;
 
-    const NOTHING: Range<u64> = 0..0;
-
-    #[test]
-    fn refills_fit_into_the_time_before_and_after() {
-        let mut held = Held { ran_ns: 100, ..Held::default() };
-        let (lost, due) = held.empty(1000, &NOTHING, 0.5, None);
-        assert_eq!((lost, due.walks), (Bounds { low: 0, high: 50 }, 0));
-        held.ran_ns = 20;
-        let (lost, due) = held.empty(1000, &NOTHING, 0.5, None);
-        assert_eq!((lost, due.walks), (Bounds { low: 0, high: 10 }, 10));
-        held.ran_ns = 1000;
-        assert_eq!(held.settle(0.5).walks, 50, "40 left from the first time, 10 from the second");
-    }
-
-    #[test]
-    fn what_was_revoked_is_not_lost() {
-        let mut held = Held { ran_ns: 1000, ..Held::default() };
-        [1, 2, 7].into_iter().for_each(|page| held.pages.insert(page));
-        let (lost, _) = held.empty(2, &(1..3), 1.0, None);
-        assert_eq!(lost, Bounds { low: 1, high: 2 });
-    }
-
     #[test]
     fn only_programs_fill() {
-        let core = Core::default();
-        assert_eq!((core.pass(50), core.is_busy.replace(true), core.pass(80)), (0, false, 30));
+        let core = Core::new(1);
+        core.pass(50);
+        core.is_busy.set(true);
+        core.pass(80);
+        assert_eq!((core.running_ns.get(), core.busy_ns.get(), core.asked_busy_ns.get()), (30, 30, 30));
     }
 }

@@ -4,49 +4,31 @@
 //! is counted is what the protocol decides, which is the same whenever an answer comes.
 
 mod core;
+mod held;
 mod page_set;
 mod port;
+mod side_by_side;
 mod state;
+mod step;
+mod sums;
 
-use crate::bill::{Bill, CostItem, CostPart};
-use crate::deduce::{Deduced, Held};
-use crate::memory::{MemoryCharge, MemoryWork};
-use crate::op::{Cause, Fault, Op, OpKind, Space, Taken, Who};
-use crate::prices::Capacity;
+use crate::deduce::Deduced;
+use crate::op::Who;
 use crate::tally::Tally;
-use core::Core;
-use port::Port;
-use state::{FIRST_ROOT, ROOT_STEP, Replay};
-use std::cell::{Cell, RefCell};
+pub use side_by_side::{Run, alike, replay_each};
+pub use state::Spared;
 use std::io;
-use tlbkit::sync::AtomicU64;
-use tlbkit::{
-    AddressSpace, Cpu, CpuSetUpkeep, CpuState, IrqsOff, Isolation, PhysAddr, Policy, Reason, Scope, SpaceToken,
-};
-use tlbkit::{TableFree, Tlb, TlbGather, Translations, VirtAddr};
+use tlbkit::Policy;
 use tlbkit_sim::machine::Machine;
-use tlbkit_trace::Syscall;
-
-const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
-const USER_PAGES: u64 = 1 << 35;
-
-/// What of a caller is left out of a replay.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Spared {
-    /// Nothing.
-    Nothing,
-    /// The faults that follow its calls; these go on, and only mark the pages, as MADV_FREE does.
-    Faults,
-    /// Its calls, with their flushes and the faults that follow them.
-    Calls,
-}
 
 /// Runs what `deduced` asks under `policy` on `machine`.
 ///
 /// # Errors
 /// If what was deduced cannot be read from its temporary file.
 pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> io::Result<Tally> {
-    replay_sparing(deduced, policy, machine, |_| Spared::Nothing)
+    let mut tally = Tally::default();
+    replay_each(deduced, machine, &[Run::of(policy)], |_, counted| tally = counted)?;
+    Ok(tally)
 }
 
 /// The same without what `spared` says of each caller.
@@ -59,201 +41,8 @@ pub fn replay_sparing(
     machine: &Machine,
     spared: impl Fn(Who) -> Spared,
 ) -> io::Result<Tally> {
-    let cpus = deduced.cpus as usize;
-    let states: Vec<CpuState> = (0..cpus).map(|_| CpuState::new()).collect();
-    let zeros = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
-    let matrix = zeros(Tlb::matrix_words(cpus));
-    let words = AddressSpace::set_words(cpus);
-    let sets = zeros(words * deduced.spaces as usize);
-    let tlb = Tlb::new(&states, &matrix, KERNEL_ROOT, as_the_trace_shows(policy));
-    let make = |(n, set)| {
-        let root = PhysAddr(FIRST_ROOT + n as u64 * ROOT_STEP);
-        AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root, set)
-    };
-    let replay = Replay {
-        spaces: sets.chunks(words).enumerate().map(make).collect(),
-        cores: (0..cpus).map(|_| Core::default()).collect(),
-        tally: RefCell::default(),
-        capacity: Capacity::new(machine),
-        most_pages: &deduced.most_pages,
-        now_ns: Cell::new(0),
-        who: Cell::new(None),
-        target: Cell::new(None),
-        revoked: Cell::new((0, 0)),
-        tlb,
-    };
-    replay.begin(deduced);
-    deduced.ops.each(|op| {
-        if op.pattern().is_none() || spared(op.who()) != Spared::Calls {
-            replay.step(op);
-        }
-    })?;
-    for charge in &deduced.memory {
-        replay.charge_memory(charge, charge.sparer.map_or(Spared::Nothing, &spared));
-    }
-    for cpu in 0..deduced.cpus {
-        replay.pass(cpu);
-        replay.port(cpu).end();
-    }
-    Ok(replay.tally.into_inner())
-}
-
-/// The trace shows when Linux 6 trims, so it is not done by generations.
-fn as_the_trace_shows(policy: Policy) -> Policy {
-    match policy.cpu_set {
-        CpuSetUpkeep::TrimmedWithTables { .. } => {
-            Policy { cpu_set: CpuSetUpkeep::TrimmedWithTables { every: 0 }, ..policy }
-        }
-        _ => policy,
-    }
-}
-
-impl<'k> Replay<'k> {
-    fn port(&self, cpu: u32) -> Port<'_, 'k> {
-        Port { replay: self, cpu }
-    }
-
-    /// Brings the CPUs up, and to what they held when the trace began: nobody is charged for that.
-    fn begin(&self, deduced: &Deduced) {
-        let irqs = IrqsOff::assume();
-        (0..deduced.cpus).for_each(|cpu| self.port(cpu).cpu().bring_up(&irqs));
-        for resident in deduced.residents.iter().rev() {
-            let port = self.port(resident.cpu);
-            let cpu = port.cpu();
-            cpu.switch_to(self.space(resident.space), &irqs);
-            cpu.enter_lazy(&irqs);
-            if resident.how == Held::Tagged {
-                cpu.load_kernel(&irqs);
-            }
-        }
-        self.cores.iter().for_each(|core| _ = core.take_work());
-        self.tally.take();
-    }
-
-    fn step(&self, op: &Op) {
-        self.now_ns.set(op.time_ns);
-        self.who.set(Some(op.who()));
-        let core = &self.cores[op.cpu as usize];
-        self.pass(op.cpu);
-        match op.kind {
-            // Without isolation the way into the kernel and back writes no register: three of four steps are such.
-            OpKind::Touch { .. } | OpKind::Call if self.tlb.policy().isolation == Isolation::Off => {
-                core.is_user.set(core.is_busy.get());
-                self.port(op.cpu).settle();
-            }
-            _ => self.port(op.cpu).in_kernel(|cpu| {
-                self.obey(cpu, core, op);
-                self.port(op.cpu).settle();
-            }),
-        }
-        if let OpKind::Touch { page, .. } = op.kind {
-            core.touch(page);
-        }
-    }
-
-    /// What the kernel does besides for the memory itself, if so much is spared of the call that it does it in, or for.
-    fn charge_memory(&self, memory: &MemoryCharge, spared: Spared) {
-        let charge = |part, item, count| {
-            let bill = |bill: &mut Bill| bill.charge(part, item, count);
-            self.tally.borrow_mut().charge(Some(memory.who), bill);
-        };
-        match (memory.what, spared) {
-            // The pages are still there, or the calls are gone.
-            (_, Spared::Calls) => {}
-            (MemoryWork::Faults(_), Spared::Faults) => charge(CostPart::Faulting, CostItem::LazyStore, memory.times),
-            (MemoryWork::Faults(fault), Spared::Nothing) => {
-                let item = match fault {
-                    Fault::New => CostItem::Fault,
-                    Fault::Huge => CostItem::HugeFault,
-                    Fault::Other => CostItem::OtherFault,
-                };
-                charge(CostPart::Faulting, item, memory.times);
-            }
-            (MemoryWork::Calls { freed, is_lazy }, _) => {
-                charge(CostPart::Calling, CostItem::Call, memory.times);
-                let item = if is_lazy || spared == Spared::Faults { CostItem::LazyFree } else { CostItem::GiveBack };
-                charge(CostPart::Calling, item, freed);
-            }
-        }
-    }
-
-    fn obey(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, core: &Core, op: &Op) {
-        let irqs = IrqsOff::assume();
-        match op.kind {
-            OpKind::Run { space } => {
-                core.is_busy.set(true);
-                core.party.set(op.party);
-                cpu.switch_to(self.space(space), &irqs);
-            }
-            OpKind::Idle => {
-                core.is_busy.set(false);
-                cpu.enter_lazy(&irqs);
-            }
-            OpKind::Touch { .. } | OpKind::Call => {}
-            OpKind::Revoke { space, taken, cause } => {
-                let frees_tables = taken.frees_tables || self.asks_all(taken, cause);
-                self.revoke(cpu, space, Taken { frees_tables, ..taken }, reason_of(cause));
-            }
-            OpKind::Retire { space, .. } => self.retire(cpu, space),
-        }
-    }
-
-    fn revoke(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space, taken: Taken, why: Reason) {
-        let (first, base_pages) = if taken.is_all() { (0, USER_PAGES) } else { (taken.page, taken.pages) };
-        self.target.set(Some(space));
-        self.revoked.set((first, first + base_pages));
-        let mut gather = TlbGather::new(Translations::OfSpace(self.space(space)), ());
-        if taken.frees_tables {
-            gather.tables_freed();
-        }
-        let translations = base_pages * 4096 / taken.stride.bytes();
-        gather.range(cpu, VirtAddr(first << 12), translations, taken.stride, Scope::Local, why);
-        gather.flush(cpu).into_frames();
-        self.target.set(None);
-    }
-
-    /// The last thread has left its space, or holds it lazily from here on; then all of it goes.
-    fn retire(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space) {
-        self.let_go(cpu, space);
-        let has_switched = |other: &u32| *other != cpu.id().0 && self.port(*other).cpu().is_running(self.space(space));
-        (0..self.cores.len() as u32).filter(has_switched).for_each(|other| {
-            self.pass(other);
-            self.port(other).in_kernel(|other| self.let_go(other, space));
-        });
-        let frees_tables = self.tlb.policy().history.table_free() == TableFree::AtOnce;
-        self.revoke(cpu, space, Taken { frees_tables, ..Taken::ALL }, Reason::RemoveAll);
-        // Whether the tables must wait for the last lazy CPU is nobody's business here.
-        let _ = cpu.destroy(self.space(space));
-    }
-
-    /// No program of the space runs on this CPU any more. A thread that ended on another CPU had left the space before,
-    /// which no event tells; and the switch that would tell is later, or was lost.
-    fn let_go(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space) {
-        let irqs = IrqsOff::assume();
-        if cpu.is_running(self.space(space)) {
-            self.cores[cpu.id().0 as usize].is_busy.set(false);
-            cpu.enter_lazy(&irqs);
-        }
-        if cpu.is_running(self.space(space)) {
-            cpu.load_kernel(&irqs);
-        }
-        self.port(cpu.id().0).settle();
-    }
-
-    /// When Linux 6 asks CPUs of the set that do not run the space, which leave it then, though no table is freed: at
-    /// fork, where it flushes as if there were one, and where the trace shows it.
-    fn asks_all(&self, taken: Taken, cause: Cause) -> bool {
-        let is_linux_6 = matches!(self.tlb.policy().cpu_set, CpuSetUpkeep::TrimmedWithTables { .. });
-        is_linux_6 && (taken.trims || cause == Cause::Call(Syscall::Clone))
-    }
-}
-
-const fn reason_of(cause: Cause) -> Reason {
-    match cause {
-        Cause::CopyOnWrite => Reason::CopyOnWrite,
-        Cause::Call(Syscall::Mprotect) => Reason::WriteProtect,
-        Cause::Call(Syscall::Clone | Syscall::Clone3 | Syscall::Vfork) => Reason::Fork,
-        Cause::Call(Syscall::ExitGroup | Syscall::Execve) => Reason::RemoveAll,
-        Cause::Call(_) | Cause::DontNeed | Cause::ArenaDontNeed | Cause::Free => Reason::RemovePte,
-    }
+    let mut tally = Tally::default();
+    let run = Run { policy, spared: Some(&spared) };
+    replay_each(deduced, machine, &[run], |_, counted| tally = counted)?;
+    Ok(tally)
 }

@@ -9,18 +9,40 @@ const WORD: u64 = 64;
 /// Pages, by number.
 #[derive(Default)]
 pub(super) struct PageSet {
+    /// All words but the one at hand.
     words: FxHashMap<u64, u64>,
+    /// The word at hand, which was written last, and its number.
+    at_hand: u64,
+    number: u64,
     count: u64,
 }
 
 impl PageSet {
     pub(super) fn insert(&mut self, page: u64) {
-        let word = self.words.entry(page / WORD).or_default();
-        self.count += u64::from(*word & bit(page) == 0);
-        *word |= bit(page);
+        if page / WORD != self.number {
+            self.turn_to(page / WORD);
+        }
+        self.count += u64::from(self.at_hand & bit(page) == 0);
+        self.at_hand |= bit(page);
+    }
+
+    fn turn_to(&mut self, number: u64) {
+        if self.at_hand != 0 {
+            self.words.insert(self.number, self.at_hand);
+        }
+        self.at_hand = if self.words.is_empty() { 0 } else { self.words.remove(&number).unwrap_or(0) };
+        self.number = number;
     }
 
     pub(super) fn remove(&mut self, page: u64) {
+        if self.count == 0 {
+            return;
+        }
+        if page / WORD == self.number {
+            self.count -= u64::from(self.at_hand & bit(page) != 0);
+            self.at_hand &= !bit(page);
+            return;
+        }
         let Some(word) = self.words.get_mut(&(page / WORD)) else { return };
         self.count -= u64::from(*word & bit(page) != 0);
         *word &= !bit(page);
@@ -29,12 +51,28 @@ impl PageSet {
         }
     }
 
+    /// Takes in the pages of another set; none is in both.
+    pub(super) fn join(&mut self, other: Self) {
+        self.count += other.count;
+        for (number, word) in other.into_words() {
+            if number == self.number {
+                self.at_hand |= word;
+            } else {
+                *self.words.entry(number).or_default() |= word;
+            }
+        }
+    }
+
+    fn into_words(self) -> impl Iterator<Item = (u64, u64)> {
+        self.words.into_iter().chain((self.at_hand != 0).then_some((self.number, self.at_hand)))
+    }
+
     /// Removes all of them, and gives their memory back.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(super) const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
@@ -52,11 +90,13 @@ impl PageSet {
     fn inside(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
         let numbers = range.start / WORD..range.end.div_ceil(WORD).max(range.start / WORD);
         let is_short = numbers.end - numbers.start <= self.words.len() as u64;
+        let at_hand = numbers.contains(&self.number).then_some((self.number, self.at_hand));
         // Whichever are fewer: the words of the range, or those of the set.
         let of_range = is_short.then(|| numbers.filter_map(|number| Some((number, *self.words.get(&number)?))));
         let of_set = (!is_short).then(|| self.words.iter().map(|(&number, &word)| (number, word)));
         let range = range.clone();
-        of_range.into_iter().flatten().chain(of_set.into_iter().flatten()).map(move |(number, word)| {
+        let words = of_range.into_iter().flatten().chain(of_set.into_iter().flatten()).chain(at_hand);
+        words.map(move |(number, word)| {
             let first = number * WORD;
             let [low, high] = [range.start, range.end].map(|page| page.clamp(first, first + WORD) - first);
             word & below(high) & !below(low)
@@ -82,18 +122,26 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_set(
-            steps in proptest::collection::vec((any::<bool>(), 0u64..300), 0..60),
+            steps in proptest::collection::vec((0u8..5, 0u64..300), 0..60),
             first in 0u64..310,
             length in 0u64..310,
         ) {
             let (mut set, mut plain) = (PageSet::default(), BTreeSet::new());
-            for (is_new, page) in steps {
-                if is_new {
-                    set.insert(page);
-                    plain.insert(page);
-                } else {
-                    set.remove(page);
-                    plain.remove(&page);
+            for (step, page) in steps {
+                match step {
+                    0..=2 => {
+                        set.insert(page);
+                        plain.insert(page);
+                    }
+                    3 => {
+                        set.remove(page);
+                        plain.remove(&page);
+                    }
+                    _ => {
+                        let mut other = PageSet::default();
+                        (page..page + 70).filter(|page| plain.insert(*page)).for_each(|page| other.insert(page));
+                        set.join(other);
+                    }
                 }
             }
             let range = first..first + length;

@@ -1,9 +1,10 @@
 //! The protocol's door to one replayed CPU: every instruction is counted.
 
-use super::core::{Core, Due, Work};
+use super::core::{Core, Work};
+use super::held::{Drop, Due};
 use super::state::{Members, Replay};
+use super::sums::{Runs, Sums};
 use crate::bill::{CostItem, CostPart};
-use crate::tally::Tally;
 use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
 use tlbkit_trace::{FlushReason, FlushSize};
@@ -49,36 +50,33 @@ impl Port<'_, '_> {
         &self.replay.cores[self.cpu as usize]
     }
 
-    fn tally<R>(&self, count: impl FnOnce(&mut Tally) -> R) -> R {
-        count(&mut self.replay.tally.borrow_mut())
+    fn sum<R>(&self, count: impl FnOnce(&mut Sums) -> R) -> R {
+        count(&mut self.replay.sums.borrow_mut())
     }
 
     fn charge(&self, part: CostPart, item: CostItem, count: u64) {
-        self.tally(|tally| tally.charge(self.replay.who.get(), |bill| bill.charge(part, item, count)));
+        self.sum(|sums| sums.charge(Runs::All, self.replay.who.get(), part, item, count));
     }
 
-    /// All that this CPU holds of the space at `root` is dropped.
-    fn lose(&self, root: u64) {
+    /// All that this CPU holds of the space at `root` is dropped, in the first `runs` runs.
+    fn lose(&self, root: u64, runs: usize) {
         let (replay, who) = (self.replay, self.replay.who.get());
-        let revoked = replay.revoked_of(root);
-        let gone = revoked.end - revoked.start;
-        let most = replay.most_entries(root).saturating_sub(gone);
-        let (lost, due) = self.core().empty(root, most, &revoked, replay.capacity.walks_per_ns, who);
-        self.tally(|tally| {
-            tally.entries_lost.low += lost.low;
-            tally.entries_lost.high += lost.high;
+        let revoked = &replay.revoked_of(root);
+        let most = replay.most_entries(root).saturating_sub(revoked.end - revoked.start);
+        let drop = Drop { runs, most, revoked, walks_per_ns: replay.capacity.walks_per_ns, who };
+        let mut sums = replay.sums.borrow_mut();
+        self.core().empty(root, &drop, |run, lost, due| {
+            sums.lost(run, lost);
+            refill(&mut sums, run, &due);
         });
-        self.refill(&due);
     }
 
-    fn refill(&self, due: &Due) {
-        self.tally(|tally| {
-            tally.charge(due.debtor, |bill| bill.charge(CostPart::Refilling, CostItem::Walk, due.walks))
-        });
+    fn lose_in_all(&self, root: u64) {
+        self.lose(root, self.replay.ceilings.len());
     }
 
     fn lose_all(&self) {
-        self.core().named().into_iter().for_each(|root| self.lose(root));
+        self.core().named().into_iter().for_each(|root| self.lose_in_all(root));
     }
 
     /// An item of the flush or switch under way, or of a crossing.
@@ -89,77 +87,105 @@ impl Port<'_, '_> {
         self.core().note(|work| work.items[item as usize] += 1);
     }
 
-    /// The CPU's part of a flush is over: the words that Linux would have recorded.
-    fn finish(&self, part: FlushReason) {
+    /// The CPU's part of a flush is over.
+    fn finish(&self, reason: FlushReason) {
         let work = self.core().take_work().unwrap_or_default();
-        let count = |item: CostItem| work.items[item as usize];
-        let is_own = part == FlushReason::LocalMmShootdown;
-        let was_flushed = count(CostItem::Flush) + count(CostItem::Everything) > 0;
-        self.tally(|tally| {
-            let who = self.replay.who.get();
-            if is_own {
-                return tally.charge(who, |bill| bill.charge_all(CostPart::Flushing, &work.items));
+        let who = self.replay.who.get();
+        let is_own = reason == FlushReason::LocalMmShootdown;
+        let parts: &[CostPart] = if is_own { &[CostPart::Flushing] } else { &[CostPart::Answering, CostPart::Waiting] };
+        let whole = self.replay.whole.get();
+        self.sum(|sums| {
+            parts.iter().for_each(|part| sums.charge_all(who, *part, &work.items));
+            if !is_own {
+                parts.iter().for_each(|part| sums.charge(Runs::All, who, *part, CostItem::Interrupt, 1));
+                // Who asked waits for the way, too.
+                sums.charge(Runs::All, who, CostPart::Waiting, CostItem::Deliver, 1);
+                if work.was_flushed() || work.pages() + work.pages_or_all > 0 {
+                    sums.needed(work.held_from);
+                }
             }
-            for part in [CostPart::Answering, CostPart::Waiting] {
-                tally.charge(who, |bill| {
-                    bill.charge_all(part, &work.items);
-                    bill.charge(part, CostItem::Interrupt, 1);
-                });
+            if work.pages_or_all == 0 {
+                return record(sums, Runs::All, reason, &work);
             }
-            // Who asked waits for the way, too.
-            tally.charge(who, |bill| bill.charge(CostPart::Waiting, CostItem::Deliver, 1));
-            let ran_it = was_flushed || count(CostItem::Page) > 0;
-            tally.needed_interrupts.low += u64::from(ran_it && work.was_held);
-            tally.needed_interrupts.high += u64::from(ran_it);
+            for part in parts {
+                sums.charge(Runs::From(whole), who, *part, CostItem::Page, work.pages_or_all);
+                sums.charge(Runs::Before(whole), who, *part, CostItem::Flush, 1);
+            }
+            record(sums, Runs::From(whole), reason, &work.with(CostItem::Page, work.pages_or_all));
+            record(sums, Runs::Before(whole), reason, &work.with(CostItem::Flush, 1));
         });
-        match work {
-            // Linux asks its own CPU as one of the set.
-            Work { was_wrong_space: true, has_asked: false, .. } if is_own => {}
-            Work { was_wrong_space: true, .. } => self.record(FlushReason::RemoteWrongCpu, FlushSize::Pages(0)),
-            Work { was_current: true, .. } => self.record(part, FlushSize::Pages(0)),
-            _ if was_flushed => self.record(part, FlushSize::All),
-            // It held the space lazily, and left it.
-            _ if count(CostItem::Keep) > 0 => self.record(FlushReason::TaskSwitch, FlushSize::Pages(0)),
-            _ => self.record(part, FlushSize::Pages(count(CostItem::Page))),
-        }
     }
 
     /// A step that was no flush is over.
+    #[inline]
     pub(super) fn settle(&self) {
-        let Some(work) = self.core().take_work() else { return };
-        let count = |item: CostItem| work.items[item as usize];
-        let was_flushed = count(CostItem::Flush) + count(CostItem::Everything) > 0;
-        if was_flushed || count(CostItem::Keep) > 0 {
-            self.record(FlushReason::TaskSwitch, if was_flushed { FlushSize::All } else { FlushSize::Pages(0) });
-            let who = self.replay.who.get();
-            self.tally(|tally| tally.charge(who, |bill| bill.charge_all(CostPart::Switching, &work.items)));
+        if let Some(work) = self.core().take_work() {
+            self.settle_work(&work);
         }
+    }
+
+    fn settle_work(&self, work: &Work) {
+        if !work.was_flushed() && work.count(CostItem::Keep) == 0 {
+            return;
+        }
+        let size = if work.was_flushed() { FlushSize::All } else { FlushSize::Pages(0) };
+        self.sum(|sums| {
+            sums.flush(Runs::All, FlushReason::TaskSwitch, size);
+            sums.charge_all(self.replay.who.get(), CostPart::Switching, &work.items);
+        });
     }
 
     /// The replay is over.
     pub(super) fn end(&self) {
-        let dues = self.core().settle(self.replay.capacity.walks_per_ns);
-        dues.iter().for_each(|due| self.refill(due));
-    }
-
-    fn record(&self, reason: FlushReason, size: FlushSize) {
-        self.tally(|tally| tally.flush(reason, size));
+        let mut sums = self.replay.sums.borrow_mut();
+        self.core().settle(self.replay.capacity.walks_per_ns, |run, due| refill(&mut sums, run, &due));
     }
 
     /// Linux records the asking once, if the set names any other CPU.
     fn begin(&self, pages: u32) {
         self.core().take_work();
+        let is_everything = pages == u32::MAX;
+        let whole = self.replay.ceilings.partition_point(|&ceiling| !is_everything && ceiling < pages);
+        self.replay.whole.set(whole);
         if let Some(who) = self.replay.who.get() {
-            self.tally(|tally| tally.by_caller.entry(who).or_default().flushes += 1);
+            self.sum(|sums| sums.all.by_caller.entry(who).or_default().flushes += 1);
         }
         let Some(target) = self.replay.target.get() else { return };
         let Members { has_own, has_others } = self.replay.members(target, self.cpu);
         if has_others {
-            let size = if pages == u32::MAX { FlushSize::All } else { FlushSize::Pages(u64::from(pages)) };
-            self.record(FlushReason::RemoteSendIpi, size);
+            let size = if is_everything { FlushSize::All } else { FlushSize::Pages(u64::from(pages)) };
+            self.sum(|sums| {
+                sums.flush(Runs::From(whole), FlushReason::RemoteSendIpi, size);
+                if whole > 0 {
+                    sums.flush(Runs::Before(whole), FlushReason::RemoteSendIpi, FlushSize::All);
+                }
+            });
         }
         self.core().note(|work| work.has_asked = has_own && has_others);
     }
+}
+
+/// What was walked for again.
+fn refill(sums: &mut Sums, run: usize, due: &Due) {
+    if due.walks > 0 {
+        sums.charge(Runs::One(run), due.debtor, CostPart::Refilling, CostItem::Walk, due.walks);
+    }
+}
+
+/// The words that Linux would have recorded of a CPU's part of a flush.
+fn record(sums: &mut Sums, runs: Runs, reason: FlushReason, work: &Work) {
+    let is_own = reason == FlushReason::LocalMmShootdown;
+    let (reason, size) = match *work {
+        // Linux asks its own CPU as one of the set.
+        Work { was_wrong_space: true, has_asked: false, .. } if is_own => return,
+        Work { was_wrong_space: true, .. } => (FlushReason::RemoteWrongCpu, FlushSize::Pages(0)),
+        Work { was_current: true, .. } => (reason, FlushSize::Pages(0)),
+        _ if work.was_flushed() => (reason, FlushSize::All),
+        // It held the space lazily, and left it.
+        _ if work.count(CostItem::Keep) > 0 => (FlushReason::TaskSwitch, FlushSize::Pages(0)),
+        _ => (reason, FlushSize::Pages(work.pages())),
+    };
+    sums.flush(runs, reason, size);
 }
 
 impl<'k> Hardware for Port<'_, 'k> {
@@ -180,11 +206,18 @@ impl<'k> Hardware for Port<'_, 'k> {
         self.work(CostItem::Flush);
         // Without tags the hardware drops every space's entries: those are all under the one tag.
         if let Some(root) = core.name(cr3) {
-            self.lose(root);
+            self.lose_in_all(root);
         }
     }
 
     fn invlpg(&self, va: VirtAddr) {
+        let whole = self.replay.whole.get();
+        if whole > 0 {
+            if self.core().note_page() {
+                self.lose(self.core().root(), whole);
+            }
+            return self.core().drop_page(va.0 >> 12);
+        }
         self.work(CostItem::Page);
         if self.replay.capacity.is_fractured { self.lose_all() } else { self.core().drop_page(va.0 >> 12) }
     }
@@ -205,10 +238,10 @@ impl<'k> Hardware for Port<'_, 'k> {
     }
 
     fn send_ipi(&self, to: CpuId) {
-        self.tally(|tally| {
-            tally.interrupts += 1;
+        self.sum(|sums| {
+            sums.all.interrupts += 1;
             if let Some(who) = self.replay.who.get() {
-                tally.by_caller.entry(who).or_default().interrupts += 1;
+                sums.all.by_caller.entry(who).or_default().interrupts += 1;
             }
         });
         self.charge(CostPart::Asking, CostItem::Send, 1);
@@ -240,8 +273,8 @@ impl<'k> Hardware for Port<'_, 'k> {
             Event::FlushBegin(pages) => self.begin(pages),
             Event::FlushLocalDone => self.finish(FlushReason::LocalMmShootdown),
             Event::AnswerBegin(_) => {
-                let was_held = core.holds(&self.replay.revoked_of(core.root()));
-                core.note(|work| *work = Work { was_held, ..Work::default() });
+                let held_from = core.first_with(&self.replay.revoked_of(core.root()));
+                core.note(|work| *work = Work { held_from, ..Work::default() });
             }
             Event::AnswerEnd(_) => self.finish(FlushReason::RemoteShootdown),
             Event::AlreadyCurrent => core.note(|work| work.was_current = true),

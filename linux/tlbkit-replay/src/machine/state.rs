@@ -1,9 +1,9 @@
 //! What a replay keeps: its spaces, its CPUs, and what was counted.
 
 use super::core::Core;
-use crate::op::{Party, Space, Who};
+use super::sums::Sums;
+use crate::op::{Space, Who};
 use crate::prices::Capacity;
-use crate::tally::Tally;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use tlbkit::sync::{AtomicU64, Ordering};
@@ -12,12 +12,28 @@ use tlbkit::{AddressSpace, Tlb};
 /// The first space's top-level table; those of a space's halves lie side by side.
 pub(super) const FIRST_ROOT: u64 = 0x10_0000;
 pub(super) const ROOT_STEP: u64 = 0x2000;
+
+/// What of a caller is left out of a replay.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spared {
+    /// Nothing.
+    Nothing,
+    /// The faults that follow its calls; these go on, and only mark the pages, as MADV_FREE does.
+    Faults,
+    /// Its calls, with their flushes and the faults that follow them.
+    Calls,
+}
+
 /// CPUs, spaces and counts.
 pub(super) struct Replay<'k> {
     pub(super) tlb: Tlb<'k>,
     pub(super) spaces: Vec<AddressSpace<&'k [AtomicU64]>>,
     pub(super) cores: Vec<Core>,
-    pub(super) tally: RefCell<Tally>,
+    pub(super) sums: RefCell<Sums>,
+    /// The ceilings of the runs, the lowest first; the highest is the policy's.
+    pub(super) ceilings: Vec<u32>,
+    /// How many runs drop everything, of the first, where the policy flushes page by page.
+    pub(super) whole: Cell<usize>,
     pub(super) capacity: Capacity,
     /// Most pages that were ever mapped in each space.
     pub(super) most_pages: &'k [u64],
@@ -36,13 +52,7 @@ impl<'k> Replay<'k> {
 
     /// Brings a CPU's time up to now.
     pub(super) fn pass(&self, cpu: u32) {
-        let core = &self.cores[cpu as usize];
-        let passed_ns = core.pass(self.now_ns.get());
-        let mut tally = self.tally.borrow_mut();
-        tally.busy_ns = tally.busy_ns.saturating_add(passed_ns);
-        if core.party.get() == Party::Asked {
-            tally.asked_busy_ns = tally.asked_busy_ns.saturating_add(passed_ns);
-        }
+        self.cores[cpu as usize].pass(self.now_ns.get());
     }
 
     /// Who is in the set of the space, as `cpu` sees it.

@@ -1,0 +1,204 @@
+//! Several replays of the same operations, which are unpacked once for all of them.
+//!
+//! Runs that differ in their ceilings alone are one replay. A ceiling decides whether a CPU flushes page by page or
+//! drops everything; it decides nothing of what the protocol knows: who is asked, which generation a slot has reached,
+//! which slot a space gets. So the protocol runs under the highest of the ceilings, and where it flushes more pages
+//! than another allows, that one's runs are taken to drop everything (`port.rs`).
+
+use super::core::Core;
+use super::state::{FIRST_ROOT, ROOT_STEP, Replay, Spared};
+use super::sums::Sums;
+use crate::deduce::Deduced;
+use crate::op::{Op, Who};
+use crate::prices::Capacity;
+use crate::tally::Tally;
+use std::cell::{Cell, RefCell};
+use std::io;
+use tlbkit::sync::AtomicU64;
+use tlbkit::{AddressSpace, Batching, Compare, CpuSetUpkeep, CpuState, Isolation, PhysAddr, Policy, RangeRule};
+use tlbkit::{SpaceToken, Tlb};
+use tlbkit_sim::machine::Machine;
+
+const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
+
+/// One of several replays of what a trace asks.
+#[derive(Clone, Copy)]
+pub struct Run<'r> {
+    /// The policy.
+    pub policy: Policy,
+    /// What is left out of each caller; none for nothing.
+    pub spared: Option<&'r dyn Fn(Who) -> Spared>,
+}
+
+impl Run<'_> {
+    /// Everything that the trace asks, under `policy`.
+    #[must_use]
+    pub const fn of(policy: Policy) -> Self {
+        Self { policy, spared: None }
+    }
+
+    fn spares(&self, who: Who) -> Spared {
+        self.spared.map_or(Spared::Nothing, |spared| spared(who))
+    }
+
+    fn has(&self, op: &Op) -> bool {
+        self.spared.is_none() || op.pattern().is_none() || self.spares(op.who()) != Spared::Calls
+    }
+}
+
+/// Runs that are one replay: their places among all, the lowest ceiling first.
+struct Group<'r> {
+    run: Run<'r>,
+    ceilings: Vec<u32>,
+    places: Vec<usize>,
+}
+
+/// The ceiling, where it is all that the range rule says, and a flush that stays below it goes page by page.
+fn free_ceiling(run: &Run<'_>, capacity: Capacity) -> Option<u32> {
+    let policy = &run.policy;
+    // The user half has a state of its own, by pages or whole; a packet has its own limit; and where one INVLPG empties
+    // the TLB, a run with a lower ceiling may hold more.
+    let is_free = policy.isolation == Isolation::Off
+        && !matches!(policy.history.batching, Batching::Packet(_))
+        && !capacity.is_fractured
+        && run.spared.is_none();
+    match policy.range {
+        RangeRule::Ceiling { pages, compare: Compare::Above } if is_free => Some(pages),
+        _ => None,
+    }
+}
+
+fn with_ceiling(policy: Policy, pages: u32) -> Policy {
+    Policy { range: RangeRule::Ceiling { pages, compare: Compare::Above }, ..policy }
+}
+
+fn groups<'r>(runs: &[Run<'r>], capacity: Capacity) -> Vec<Group<'r>> {
+    let mut groups: Vec<Group<'r>> = Vec::new();
+    for (place, run) in runs.iter().enumerate() {
+        let ceiling = free_ceiling(run, capacity);
+        let alike = ceiling.and_then(|ceiling| {
+            let is_alike = |group: &&mut Group<'r>| {
+                free_ceiling(&group.run, capacity).is_some() && with_ceiling(group.run.policy, ceiling) == run.policy
+            };
+            Some((ceiling, groups.iter_mut().find(is_alike)?))
+        });
+        let Some((ceiling, group)) = alike else {
+            groups.push(Group { run: *run, ceilings: vec![ceiling.unwrap_or(u32::MAX)], places: vec![place] });
+            continue;
+        };
+        let at = group.ceilings.partition_point(|&other| other <= ceiling);
+        group.ceilings.insert(at, ceiling);
+        group.places.insert(at, place);
+        group.run.policy = with_ceiling(run.policy, *group.ceilings.last().expect("just inserted"));
+    }
+    groups
+}
+
+/// Which of `runs` are one replay on `machine`, by their places: the more are handed to [`replay_each`] at once, the less
+/// is done.
+#[must_use]
+pub fn alike(machine: &Machine, runs: &[Run<'_>]) -> Vec<Vec<usize>> {
+    groups(runs, Capacity::new(machine)).into_iter().map(|group| group.places).collect()
+}
+
+/// What the protocol keeps for one replay.
+struct Memory {
+    states: Vec<CpuState>,
+    matrix: Vec<AtomicU64>,
+    sets: Vec<AtomicU64>,
+}
+
+impl Memory {
+    fn new(deduced: &Deduced) -> Self {
+        let cpus = deduced.cpus as usize;
+        let zeros = |words: usize| (0..words).map(|_| AtomicU64::new(0)).collect::<Vec<_>>();
+        Self {
+            states: (0..cpus).map(|_| CpuState::new()).collect(),
+            matrix: zeros(Tlb::matrix_words(cpus)),
+            sets: zeros(AddressSpace::set_words(cpus) * deduced.spaces as usize),
+        }
+    }
+}
+
+/// Replays what `deduced` asks on `machine` in each of `runs`, and hands out what each counted.
+///
+/// # Errors
+/// If what was deduced cannot be read from its temporary file.
+pub fn replay_each(
+    deduced: &Deduced,
+    machine: &Machine,
+    runs: &[Run<'_>],
+    mut take: impl FnMut(usize, Tally),
+) -> io::Result<()> {
+    let groups = groups(runs, Capacity::new(machine));
+    let memories: Vec<Memory> = groups.iter().map(|_| Memory::new(deduced)).collect();
+    let new = |(group, memory)| Replay::new(deduced, machine, group, memory);
+    let replays: Vec<Replay<'_>> = groups.iter().zip(&memories).map(new).collect();
+    deduced.ops.each_block(|ops| {
+        for (group, replay) in groups.iter().zip(&replays) {
+            ops.iter().filter(|op| group.run.has(op)).for_each(|op| replay.step(op));
+        }
+    })?;
+    for (group, replay) in groups.iter().zip(replays) {
+        let sums = replay.finish(deduced, |who| group.run.spares(who));
+        group.places.iter().enumerate().for_each(|(run, &place)| take(place, sums.of(run)));
+    }
+    Ok(())
+}
+
+/// The trace shows when Linux 6 trims, so it is not done by generations.
+fn as_the_trace_shows(policy: Policy) -> Policy {
+    match policy.cpu_set {
+        CpuSetUpkeep::TrimmedWithTables { .. } => {
+            Policy { cpu_set: CpuSetUpkeep::TrimmedWithTables { every: 0 }, ..policy }
+        }
+        _ => policy,
+    }
+}
+
+impl<'k> Replay<'k> {
+    fn new(deduced: &'k Deduced, machine: &Machine, group: &Group<'_>, memory: &'k Memory) -> Self {
+        let Memory { states, matrix, sets } = memory;
+        let tlb = Tlb::new(states, matrix, KERNEL_ROOT, as_the_trace_shows(group.run.policy));
+        let make = |(n, set)| {
+            let root = PhysAddr(FIRST_ROOT + n as u64 * ROOT_STEP);
+            AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root, set)
+        };
+        let words = AddressSpace::set_words(states.len());
+        let runs = group.ceilings.len();
+        let replay = Self {
+            spaces: sets.chunks(words).enumerate().map(make).collect(),
+            cores: (0..states.len()).map(|_| Core::new(runs)).collect(),
+            sums: RefCell::new(Sums::new(runs)),
+            ceilings: group.ceilings.clone(),
+            whole: Cell::new(0),
+            capacity: Capacity::new(machine),
+            most_pages: &deduced.most_pages,
+            now_ns: Cell::new(0),
+            who: Cell::new(None),
+            target: Cell::new(None),
+            revoked: Cell::new((0, 0)),
+            tlb,
+        };
+        replay.begin(deduced);
+        replay.sums.replace(Sums::new(runs));
+        replay
+    }
+
+    /// What was counted, when all operations were.
+    fn finish(self, deduced: &Deduced, spares: impl Fn(Who) -> Spared) -> Sums {
+        for charge in &deduced.memory {
+            self.charge_memory(charge, charge.sparer.map_or(Spared::Nothing, &spares));
+        }
+        for cpu in 0..deduced.cpus {
+            self.pass(cpu);
+            self.port(cpu).end();
+        }
+        let mut sums = self.sums.into_inner();
+        for core in &self.cores {
+            sums.all.busy_ns = sums.all.busy_ns.saturating_add(core.busy_ns.get());
+            sums.all.asked_busy_ns = sums.all.asked_busy_ns.saturating_add(core.asked_busy_ns.get());
+        }
+        sums
+    }
+}
