@@ -2,7 +2,7 @@
 //! summed up once for all replays of a trace.
 
 use crate::op::{Cause, Fault, Op, OpKind, Who};
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
 
 /// One kind of work, all of one caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,9 +25,17 @@ pub(crate) enum MemoryWork {
     Calls { freed: u64, is_lazy: bool },
 }
 
+/// Who is charged, whose calls bring it about, and for what kind of work.
+type Key = (Who, Option<Who>, u8);
+
 /// What the operations so far come to.
 #[derive(Default)]
-pub(crate) struct MemorySum(BTreeMap<(Who, Option<Who>, u8), MemoryCharge>);
+pub(crate) struct MemorySum {
+    sums: Vec<(Key, MemoryCharge)>,
+    places: FxHashMap<Key, usize>,
+    /// Where the last one was added: the next is mostly like it.
+    last: usize,
+}
 
 impl MemorySum {
     pub(crate) fn add(&mut self, op: &Op) {
@@ -42,9 +50,13 @@ impl MemorySum {
             MemoryWork::Faults(fault) => fault as u8,
             MemoryWork::Calls { .. } => u8::MAX,
         };
-        let key = (op.who(), sparer, kind);
-        let Some(charge) = self.0.get_mut(&key) else {
-            self.0.insert(key, MemoryCharge { who: op.who(), sparer, what, times: 1 });
+        let who = op.who();
+        let key = (who, sparer, kind);
+        if self.sums.get(self.last).is_none_or(|(last, _)| *last != key) {
+            self.last = *self.places.entry(key).or_insert(self.sums.len());
+        }
+        let Some((_, charge)) = self.sums.get_mut(self.last) else {
+            self.sums.push((key, MemoryCharge { who, sparer, what, times: 1 }));
             return;
         };
         charge.times += 1;
@@ -53,7 +65,8 @@ impl MemorySum {
         }
     }
 
-    pub(crate) fn finish(self) -> Vec<MemoryCharge> {
-        self.0.into_values().collect()
+    pub(crate) fn finish(mut self) -> Vec<MemoryCharge> {
+        self.sums.sort_unstable_by_key(|(key, _)| *key);
+        self.sums.into_iter().map(|(_, charge)| charge).collect()
     }
 }

@@ -55,10 +55,6 @@ impl Deducer {
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
-        if self.done.span_ns.1 == 0 {
-            self.done.span_ns.0 = event.time_ns;
-        }
-        self.done.span_ns.1 = event.time_ns;
         match event.kind {
             EventKind::Switch { next, .. } => return self.switch(event, next),
             // It still carries the thread before, except in an exec.

@@ -1,9 +1,9 @@
 //! Who is who: which thread belongs to which process, and which threads are the kernel's own.
 //!
 //! A switch names the thread that comes, not its process; nothing says that a thread has no user memory; and the space
-//! of an exec is changed before the trace says that the exec succeeded. So the trace is read once before. A thread that
-//! ever faulted in user mode, called, was forked by one that did, or whose coming made the kernel load a space, is a
-//! program's.
+//! of an exec is changed before the trace says that the exec succeeded. So all events are met before anything is
+//! deduced of them. A thread that ever faulted in user mode, called, was forked by one that did, or whose coming made
+//! the kernel load a space, is a program's.
 
 use crate::op::Party;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -27,12 +27,11 @@ pub struct Process {
     pub is_program: bool,
 }
 
-/// What a first reading tells.
+/// What the events of the whole trace tell.
 #[derive(Default)]
 pub(crate) struct People {
     process: FxHashMap<i32, i32>,
-    /// What each process's main thread was called last: a child is called as its parent until its exec. Both readings
-    /// number texts in the order of the file, so a name of the first is one of the second.
+    /// What each process's main thread was called last: a child is called as its parent until its exec.
     names: FxHashMap<i32, Name>,
     programs: FxHashSet<i32>,
     /// The file of the program that each thread runs, of those that began in the trace.
@@ -56,7 +55,7 @@ pub(crate) struct People {
 }
 
 impl People {
-    /// Learns from an event of the first reading.
+    /// Learns from an event, of which nothing has been deduced yet.
     pub(crate) fn meet(&mut self, event: &Event) {
         self.cpus = self.cpus.max(event.cpu + 1);
         if event.pid > 0 {

@@ -5,7 +5,7 @@ use super::older::{Older, Resident};
 use super::pages::Pages;
 use super::people::{People, Process};
 use crate::memory::{MemoryCharge, MemorySum};
-use crate::op::{Cause, Op, OpKind, Space, Taken};
+use crate::op::{Cause, Op, OpKind, Party, Space, Taken};
 use crate::stored::{Ops, Storing};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -39,8 +39,6 @@ pub struct Deduced {
     pub processes: Vec<Process>,
     /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
     pub most_pages: Vec<u64>,
-    /// First and last event, on the recording's clock.
-    pub span_ns: (u64, u64),
     /// What was done for memory itself.
     pub(crate) memory: Vec<MemoryCharge>,
 }
@@ -97,6 +95,15 @@ impl Thread {
     }
 }
 
+/// A thread, what operations of it are called, and whether the reader asks about them.
+#[derive(Clone, Copy)]
+struct Known {
+    tid: i32,
+    own_name: Name,
+    comm: Name,
+    party: Party,
+}
+
 /// What is known while the trace is read.
 pub(crate) struct Deducer {
     pub(super) people: Rc<People>,
@@ -113,6 +120,8 @@ pub(crate) struct Deducer {
     pub(super) ended: Recorded,
     /// What each CPU runs: a thread, or none if it is unknown.
     pub(super) running: Vec<Option<i32>>,
+    /// The thread that each CPU's last operation was of.
+    known: Vec<Option<Known>>,
     pub(super) done: Deduced,
     pub(super) ops: Storing,
     pub(super) memory: MemorySum,
@@ -133,6 +142,7 @@ impl Deducer {
             frames: Frames::default(),
             ended: Recorded::NOTHING,
             running: vec![None; cpus as usize],
+            known: vec![None; cpus as usize],
             done,
             ops: Storing::default(),
             memory: MemorySum::default(),
@@ -145,11 +155,19 @@ impl Deducer {
 
     /// An operation of a thread that is not the event's.
     pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, kind: OpKind) {
-        let comm = self.people.name_of(tid, own_name);
-        let party = self.people.party(tid);
+        let Known { comm, party, .. } = self.whose(event.cpu, tid, own_name);
         let op = Op { time_ns: event.time_ns, cpu: event.cpu, comm, party, kind };
         self.memory.add(&op);
         self.ops.push(&op);
+    }
+
+    /// What a thread is called and whether the reader asks about it: mostly it is the one that the CPU had last.
+    fn whose(&mut self, cpu: u32, tid: i32, own_name: Name) -> Known {
+        let known = self.known[cpu as usize].filter(|known| (known.tid, known.own_name) == (tid, own_name));
+        known.unwrap_or_else(|| {
+            let (comm, party) = (self.people.name_of(tid, own_name), self.people.party(tid));
+            *self.known[cpu as usize].insert(Known { tid, own_name, comm, party })
+        })
     }
 
     pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {

@@ -206,8 +206,12 @@ impl Core {
         work.pages_or_all == 1
     }
 
+    /// Whether anything was executed since the last time.
+    pub(super) fn has_worked(&self) -> bool {
+        self.has_worked.get()
+    }
+
     /// What was executed since the last time; none if nothing was.
-    #[inline]
     pub(super) fn take_work(&self) -> Option<Work> {
         self.has_worked.take().then(|| self.work.take())
     }

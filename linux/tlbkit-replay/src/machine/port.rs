@@ -117,14 +117,8 @@ impl Port<'_, '_> {
     }
 
     /// A step that was no flush is over.
-    #[inline]
     pub(super) fn settle(&self) {
-        if let Some(work) = self.core().take_work() {
-            self.settle_work(&work);
-        }
-    }
-
-    fn settle_work(&self, work: &Work) {
+        let Some(work) = self.core().take_work() else { return };
         if !work.was_flushed() && work.count(CostItem::Keep) == 0 {
             return;
         }

@@ -94,8 +94,8 @@ fn groups<'r>(runs: &[Run<'r>], capacity: Capacity) -> Vec<Group<'r>> {
     groups
 }
 
-/// Which of `runs` are one replay on `machine`, by their places: the more are handed to [`replay_each`] at once, the less
-/// is done.
+/// Which of `runs` are one replay on `machine`, by their places: handed to [`replay_each`] together they cost little
+/// more than one of them.
 #[must_use]
 pub fn alike(machine: &Machine, runs: &[Run<'_>]) -> Vec<Vec<usize>> {
     groups(runs, Capacity::new(machine)).into_iter().map(|group| group.places).collect()

@@ -36,19 +36,18 @@ impl<'k> Replay<'k> {
 
     pub(super) fn step(&self, op: &Op) {
         self.now_ns.set(op.time_ns);
-        self.who.set(Some(op.who()));
         let core = &self.cores[op.cpu as usize];
         core.pass(op.time_ns);
-        match op.kind {
-            // Without isolation the way into the kernel and back writes no register: three of four steps are such.
-            OpKind::Touch { .. } | OpKind::Call if self.tlb.policy().isolation == Isolation::Off => {
-                core.is_user.set(core.is_busy.get());
-                self.port(op.cpu).settle();
-            }
-            _ => self.port(op.cpu).in_kernel(|cpu| {
+        // Without isolation the way into the kernel and back writes no register: three of four steps are such.
+        let is_no_switch = matches!(op.kind, OpKind::Touch { .. } | OpKind::Call);
+        if is_no_switch && self.tlb.policy().isolation == Isolation::Off && !core.has_worked() {
+            core.is_user.set(core.is_busy.get());
+        } else {
+            self.who.set(Some(op.who()));
+            self.port(op.cpu).in_kernel(|cpu| {
                 self.obey(cpu, core, op);
                 self.port(op.cpu).settle();
-            }),
+            });
         }
         if let OpKind::Touch { page, .. } = op.kind {
             core.touch(page);

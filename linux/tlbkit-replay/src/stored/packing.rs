@@ -1,36 +1,9 @@
 //! One operation as a few bytes: differences to the one before, and numbers for what comes again and again.
 
+use super::bytes::{Numbered, Put, Take};
 use crate::op::{Cause, Fault, Op, OpKind, Party, Pattern, Space, Taken};
-use rustc_hash::FxHashMap;
-use std::hash::Hash;
 use tlbkit::Stride;
 use tlbkit_trace::Name;
-
-/// Values by number, in the order in which they came.
-struct Numbered<T> {
-    values: Vec<T>,
-    numbers: FxHashMap<T, u32>,
-}
-
-impl<T> Default for Numbered<T> {
-    fn default() -> Self {
-        Self { values: Vec::new(), numbers: FxHashMap::default() }
-    }
-}
-
-impl<T: Copy + Eq + Hash> Numbered<T> {
-    fn number(&mut self, value: T) -> u64 {
-        let number = *self.numbers.entry(value).or_insert_with(|| {
-            self.values.push(value);
-            self.values.len() as u32 - 1
-        });
-        u64::from(number)
-    }
-
-    fn value(&self, number: u64) -> T {
-        self.values[number as usize]
-    }
-}
 
 /// What operations name by number.
 #[derive(Default)]
@@ -70,7 +43,7 @@ struct Before {
 /// Packs a block.
 #[derive(Default)]
 pub(super) struct Packer {
-    pub(super) bytes: Vec<u8>,
+    pub(super) put: Put,
     pub(super) ops: u32,
     before: Before,
 }
@@ -88,13 +61,13 @@ impl Packer {
             OpKind::Retire { .. } => (RETIRE, false),
         };
         let flags = [(is_new_cpu, NEW_CPU), (is_new_caller, NEW_CALLER), (has_more, MORE)];
-        self.bytes.push(flags.into_iter().filter(|flag| flag.0).fold(kind, |first, flag| first | flag.1));
-        self.signed(op.time_ns, self.before.time_ns);
+        self.put.byte(flags.into_iter().filter(|flag| flag.0).fold(kind, |first, flag| first | flag.1));
+        self.put.difference(op.time_ns, self.before.time_ns);
         if is_new_cpu {
-            self.number(u64::from(op.cpu));
+            self.put.number(u64::from(op.cpu));
         }
         if is_new_caller {
-            self.number(caller);
+            self.put.number(caller);
         }
         self.pack_kind(op.kind, dictionary);
         self.before = Before { time_ns: op.time_ns, cpu: op.cpu, caller, ..self.before };
@@ -103,52 +76,37 @@ impl Packer {
 
     fn pack_kind(&mut self, kind: OpKind, dictionary: &mut Dictionary) {
         match kind {
-            OpKind::Run { space } => self.number(u64::from(space.0)),
+            OpKind::Run { space } => self.put.number(u64::from(space.0)),
             OpKind::Idle | OpKind::Call => {}
             OpKind::Touch { page, fault, because } => {
                 self.page(page);
-                self.bytes.push(fault as u8);
+                self.put.byte(fault as u8);
                 if let Some(pattern) = because {
-                    self.number(dictionary.patterns.number(pattern));
+                    self.put.number(dictionary.patterns.number(pattern));
                 }
             }
             OpKind::Revoke { space, cause, taken } => {
-                self.number(u64::from(space.0));
-                self.number(dictionary.causes.number(cause));
+                self.put.number(u64::from(space.0));
+                self.put.number(dictionary.causes.number(cause));
                 self.page(taken.page);
                 // The whole space, the largest number, becomes the smallest.
-                self.number(taken.pages.wrapping_add(1));
-                self.number(taken.freed);
+                self.put.number(taken.pages.wrapping_add(1));
+                self.put.number(taken.freed);
                 let more = more_of(&taken);
                 if more != 0 {
-                    self.number(more);
+                    self.put.number(more);
                 }
             }
             OpKind::Retire { space, cause } => {
-                self.number(u64::from(space.0));
-                self.number(dictionary.causes.number(cause));
+                self.put.number(u64::from(space.0));
+                self.put.number(dictionary.causes.number(cause));
             }
         }
     }
 
     fn page(&mut self, page: u64) {
-        self.signed(page, self.before.page);
+        self.put.difference(page, self.before.page);
         self.before.page = page;
-    }
-
-    /// The difference of both, small whatever its sign.
-    fn signed(&mut self, value: u64, before: u64) {
-        let difference = value.wrapping_sub(before).cast_signed();
-        self.number(((difference << 1) ^ (difference >> 63)).cast_unsigned());
-    }
-
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
-    fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
     }
 }
 
@@ -165,30 +123,39 @@ const fn more_of(taken: &Taken) -> u64 {
 
 /// Unpacks a block.
 pub(super) struct Unpacker<'b> {
-    bytes: &'b [u8],
+    bytes: Take<'b>,
     dictionary: &'b Dictionary,
     before: Before,
+    /// Of the operation before.
+    caller: (Name, Party),
 }
 
 impl<'b> Unpacker<'b> {
+    /// `bytes` are a block's, so there is a caller.
     pub(super) fn new(bytes: &'b [u8], dictionary: &'b Dictionary) -> Self {
-        Self { bytes, dictionary, before: Before::default() }
+        let caller = dictionary.callers.value(0);
+        Self { bytes: Take(bytes), dictionary, before: Before::default(), caller }
     }
 
     /// The next operation: there must be one.
     pub(super) fn op(&mut self) -> Op {
-        let first = self.byte();
-        let time_ns = self.signed(self.before.time_ns);
-        let cpu = if first & NEW_CPU == 0 { self.before.cpu } else { self.number() as u32 };
-        let caller = if first & NEW_CALLER == 0 { self.before.caller } else { self.number() };
-        self.before = Before { time_ns, cpu, caller, ..self.before };
+        let first = self.bytes.byte();
+        let time_ns = self.bytes.value(self.before.time_ns);
+        let cpu = if first & NEW_CPU == 0 { self.before.cpu } else { self.bytes.number() as u32 };
+        (self.before.time_ns, self.before.cpu) = (time_ns, cpu);
+        if first & NEW_CALLER != 0 {
+            let caller = self.bytes.number();
+            self.caller = self.dictionary.callers.value(caller);
+        }
+        let (comm, party) = self.caller;
         let kind = match first & ((1 << KIND_BITS) - 1) {
             RUN => OpKind::Run { space: self.space() },
             IDLE => OpKind::Idle,
             TOUCH => {
-                let (page, fault) = (self.page(), fault_of(self.byte()));
-                let because =
-                    (first & MORE != 0).then(|| self.number()).map(|number| self.dictionary.patterns.value(number));
+                let (page, fault) = (self.page(), fault_of(self.bytes.byte()));
+                let because = (first & MORE != 0)
+                    .then(|| self.bytes.number())
+                    .map(|number| self.dictionary.patterns.value(number));
                 OpKind::Touch { page, fault, because }
             }
             REVOKE => {
@@ -198,14 +165,13 @@ impl<'b> Unpacker<'b> {
             RETIRE => OpKind::Retire { space: self.space(), cause: self.cause() },
             _ => OpKind::Call,
         };
-        let (comm, party) = self.dictionary.callers.value(caller);
         Op { time_ns, cpu, comm, party, kind }
     }
 
     /// Behind the `first` byte of its operation.
     fn taken(&mut self, first: u8) -> Taken {
-        let (page, pages, freed) = (self.page(), self.number().wrapping_sub(1), self.number());
-        let more = if first & MORE == 0 { 0 } else { self.number() };
+        let (page, pages, freed) = (self.page(), self.bytes.number().wrapping_sub(1), self.bytes.number());
+        let more = if first & MORE == 0 { 0 } else { self.bytes.number() };
         let stride = match more & 3 {
             0 => Stride::Page4K,
             1 => Stride::Page2M,
@@ -216,56 +182,17 @@ impl<'b> Unpacker<'b> {
     }
 
     fn space(&mut self) -> Space {
-        Space(self.number() as u32)
+        Space(self.bytes.number() as u32)
     }
 
     fn cause(&mut self) -> Cause {
-        let number = self.number();
+        let number = self.bytes.number();
         self.dictionary.causes.value(number)
     }
 
     fn page(&mut self) -> u64 {
-        self.before.page = self.signed(self.before.page);
+        self.before.page = self.bytes.value(self.before.page);
         self.before.page
-    }
-
-    fn byte(&mut self) -> u8 {
-        let (first, rest) = self.bytes.split_first().expect("a block has what its count says");
-        self.bytes = rest;
-        *first
-    }
-
-    fn signed(&mut self, before: u64) -> u64 {
-        let folded = self.number();
-        before.wrapping_add((folded >> 1) ^ (folded & 1).wrapping_neg())
-    }
-
-    #[inline]
-    fn number(&mut self) -> u64 {
-        // Most have a byte or two.
-        match *self.bytes {
-            [only, ..] if only < 0x80 => {
-                self.bytes = &self.bytes[1..];
-                u64::from(only)
-            }
-            [low, high, ..] if high < 0x80 => {
-                self.bytes = &self.bytes[2..];
-                u64::from(low & 0x7f) | u64::from(high) << 7
-            }
-            _ => self.long_number(),
-        }
-    }
-
-    fn long_number(&mut self) -> u64 {
-        let (mut value, mut shift) = (0, 0);
-        loop {
-            let byte = self.byte();
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte < 0x80 {
-                return value;
-            }
-            shift += 7;
-        }
     }
 }
 

@@ -1,10 +1,11 @@
 //! What is stored comes back as it was, out of memory and out of a file.
 
-use super::{BLOCK_OPS, MEMORY_BYTES, Ops, Storing};
+use super::blocks::MEMORY_BYTES;
+use super::{BLOCK_OPS, KeepingEvents, Ops, Storing};
 use crate::op::{Cause, Extent, Fault, Op, OpKind, Party, Pattern, Space, Taken};
 use proptest::prelude::*;
 use tlbkit::Stride;
-use tlbkit_trace::{Names, Syscall};
+use tlbkit_trace::{Code, Event, EventKind, FaultMode, FlushReason, FlushSize, Names, Syscall};
 
 fn stored(ops: &[Op]) -> Ops {
     let mut storing = Storing::default();
@@ -81,7 +82,7 @@ fn more_than_fits_into_memory_is_read_from_a_file_as_often_as_wanted() {
     // Each takes eleven bytes and more.
     let ops: Vec<Op> = (0..(MEMORY_BYTES / 8) as u64).map(touch).collect();
     let stored = stored(&ops);
-    assert!(stored.file.is_some() && stored.memory.len() <= MEMORY_BYTES);
+    assert!(stored.blocks.file.is_some() && stored.blocks.memory.len() <= MEMORY_BYTES);
     assert_eq!(stored.count(), ops.len() as u64);
     assert!((0..2).all(|_| read(&stored) == ops));
 }
@@ -99,4 +100,71 @@ fn what_is_found_to_trim_later_trims() {
     let all = read(&storing.finish().expect("in memory"));
     let found: Vec<u64> = all.iter().filter(|op| trims(op)).map(|op| op.time_ns).collect();
     assert_eq!(found, [5, u64::from(BLOCK_OPS), 9000]);
+}
+
+fn event_kind() -> impl Strategy<Value = EventKind> {
+    let id = any::<i32>;
+    let (code, path) = (Code::address(0), Names::UNKNOWN);
+    let size = prop_oneof![Just(FlushSize::All), number().prop_map(FlushSize::Pages)];
+    let reason = proptest::sample::select(FlushReason::ALL.to_vec());
+    let call = || proptest::sample::select(Syscall::ALL.to_vec());
+    let args = proptest::collection::vec(number(), 5).prop_map(|args| [args[0], args[1], args[2], args[3], args[4]]);
+    let switch = move |(prev, next)| EventKind::Switch {
+        prev,
+        prev_comm: path,
+        prev_is_runnable: false,
+        next,
+        next_comm: Names::UNKNOWN,
+    };
+    let fault = move |(address, error_code)| EventKind::Fault { mode: FaultMode::User, address, ip: code, error_code };
+    let enter = |(call, mut args): (Syscall, [u64; 5])| {
+        args[call.arguments().len()..].fill(0);
+        EventKind::Enter { call, args }
+    };
+    prop_oneof![
+        Just(EventKind::Lost { count: 0 }),
+        (id(), id()).prop_map(switch),
+        (reason, size).prop_map(|(reason, size)| EventKind::TlbFlush { reason, size }),
+        any::<u32>().prop_map(move |cpu| EventKind::CallQueue { cpu, callsite: code, func: code, csd: 0 }),
+        (id(), id()).prop_map(move |(parent, child)| EventKind::Fork { parent, child, child_comm: path }),
+        (id(), id()).prop_map(move |(tid, old_tid)| EventKind::Exec { path, tid, old_tid }),
+        id().prop_map(|tid| EventKind::Exit { tid, is_last: false }),
+        (number(), any::<u32>()).prop_map(fault),
+        (call(), args).prop_map(enter),
+        (call(), number()).prop_map(|(call, result)| EventKind::Leave { call, result: result.cast_signed() }),
+    ]
+}
+
+/// An event as it comes back, but for who leaves at a switch.
+fn event() -> impl Strategy<Value = Event> {
+    (number(), 0u32..5, 0i32..3, event_kind()).prop_map(|(time_ns, cpu, tid, mut kind)| {
+        if let EventKind::Switch { prev, .. } = &mut kind {
+            *prev = tid;
+        }
+        Event { time_ns, cpu, pid: tid, tid, comm: Names::UNKNOWN, stack: None, kind }
+    })
+}
+
+proptest! {
+    #[test]
+    fn events_come_back_unless_they_tell_nothing_new(events in proptest::collection::vec(event(), 0..100)) {
+        let mut keeping = KeepingEvents::default();
+        events.iter().for_each(|event| keeping.push(event));
+        let (mut kept, mut told) = (Vec::new(), Vec::new());
+        keeping.finish().expect("in memory").each(|event| kept.push(*event)).expect("in memory");
+        for (n, event) in events.iter().enumerate() {
+            let before = events[..n].iter().rfind(|before| before.cpu == event.cpu);
+            let is_known = before.is_some_and(|before| {
+                let is_of_a_switch = matches!(
+                    before.kind,
+                    EventKind::Switch { .. } | EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. }
+                );
+                before.tid == event.tid && !is_of_a_switch
+            });
+            if !is_known || !matches!(event.kind, EventKind::Lost { .. }) {
+                told.push(*event);
+            }
+        }
+        prop_assert_eq!(kept, told);
+    }
 }
