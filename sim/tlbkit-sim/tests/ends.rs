@@ -1,7 +1,7 @@
 //! The ends of spaces: one that an idle CPU holds lazily, three ways, and many at a time; and what counting costs.
 
 use tlbkit::{LazyReferences, Policy};
-use tlbkit_sim::machine::Machine;
+use tlbkit_sim::machine::{Machine, Noise};
 use tlbkit_sim::{Run, RunOutcome};
 
 /// A command: fork, exec, a move to the other CPU, exit and wait. It maps nothing but its data, and ends on another
@@ -31,6 +31,21 @@ fn the_end_of_a_space_interrupts_nobody_unless_its_holders_are_shot_down() {
     assert!(shot_down.flushes.exit_interrupts >= 100, "a CPU holds the space when it ends");
     assert_eq!((counted.flushes.exit_interrupts, awaited.flushes.exit_interrupts), (0, 0));
     assert!(awaited.elapsed_cycles <= shot_down.elapsed_cycles, "nobody is waited for");
+}
+
+/// Where interrupts are long, one comes between a thread's last instruction and the switch away from it.
+#[test]
+fn a_space_ends_when_its_threads_end_together() {
+    let machine = Machine::builtin("recent-vm").unwrap();
+    let limit_cycles = Some((0.005 * machine.system.frequency_mhz.value * 1e6) as u64);
+    for lazy_references in [LazyReferences::ShotDown, LazyReferences::Counted, LazyReferences::Awaited] {
+        for seed in 1..=4 {
+            let workload = tlbkit_workloads::by_name("tlb-flush2").unwrap();
+            let run = Run::new(&machine, Policy { lazy_references, ..Policy::DEFAULT }, workload);
+            let outcome = Run { cpus: 8, seed, limit_cycles, noise: Noise::On, ..run }.execute().unwrap();
+            assert_eq!(outcome.flushes.exits, 1, "{lazy_references:?}, seed {seed}");
+        }
+    }
 }
 
 /// Cache lines that move for one more request to each thread of a server, whose CPUs idle in between.

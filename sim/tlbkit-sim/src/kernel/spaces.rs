@@ -43,18 +43,38 @@ impl Kernel {
     }
 
     /// A thread of the process ends on the running CPU; with the last one the space does.
+    ///
+    /// Who still counts as a thread may run the space, and nobody else: a space may only be destroyed when no CPU runs
+    /// it. So a CPU whose thread is not the last one goes lazy before that thread is counted out:
+    ///
+    /// ```text
+    /// a thread ends                      the last thread ends
+    /// its CPU goes lazy
+    /// counts itself out
+    ///                                    counts itself out: nobody is left
+    ///                                    destroys: the other CPU is lazy at most
+    /// switches to whoever is next
+    /// ```
     pub(super) fn leave_process(&'static self, process: &'static Process) {
+        let (memory, here) = (KernelMemory(self), self.machine.cpu());
+        let go_lazy = || {
+            self.machine.with_cpu(here, |cpu| {
+                if cpu.is_running(process.space()) {
+                    cpu.hardware().with_irqs_off(|irqs| cpu.enter_lazy(irqs));
+                }
+            });
+        };
+        if process.threads.get() > 1 {
+            go_lazy();
+        }
         process.threads.set(process.threads.get() - 1);
         if process.threads.get() > 0 {
             return;
         }
-        let (memory, here) = (KernelMemory(self), self.machine.cpu());
         self.observer().begin_exit(here, process.space().root());
+        self.machine.with_cpu(here, |cpu| process.vm.exit(&cpu, &memory));
+        go_lazy();
         self.machine.with_cpu(here, |cpu| {
-            process.vm.exit(&cpu, &memory);
-            if cpu.is_running(process.space()) {
-                cpu.hardware().with_irqs_off(|irqs| cpu.enter_lazy(irqs));
-            }
             let _freed_now_or_by_reclaim = process.vm.destroy(&cpu, &memory);
         });
         self.observer().end_exit(here);
