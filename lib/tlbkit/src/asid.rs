@@ -121,8 +121,14 @@ impl Slots {
     /// The slot of `id`, if the hint knows it: five instructions, whatever its place.
     #[inline(always)]
     pub(crate) fn recall(&self, id: SpaceId) -> Option<Asid> {
-        let slot = usize::from(self.hints[id.0 as usize % HINTS].get()) % ROOM;
-        (self.ids[slot].get() == id.0).then_some(Asid(slot as u64))
+        self.recall_by(self.hint(id), id)
+    }
+
+    /// The same by the hint of `id`, which was read before.
+    #[inline(always)]
+    pub(crate) fn recall_by(&self, hint: Hint, id: SpaceId) -> Option<Asid> {
+        let slot = hint.0 % ROOM as u8;
+        (self.ids[usize::from(slot)].get() == id.0).then_some(Asid(u64::from(slot)))
     }
 
     /// The slot of `id` where its hint names another.
@@ -178,6 +184,12 @@ impl Slots {
     pub(crate) fn take_only(&self, id: SpaceId, generation: Generation) {
         self.ids[0].set(id.0);
         self.generations[0].set(generation.0);
+    }
+
+    /// The space in the only slot of a CPU without tags.
+    #[inline(always)]
+    pub(crate) fn only_id(&self) -> SpaceId {
+        SpaceId(self.ids[0].get())
     }
 
     #[inline(always)]

@@ -60,6 +60,21 @@ impl<'k> AtomicCpuSet<'k> {
         self.words[word].fetch_or(bit, order)
     }
 
+    /// Adds `cpu`, which makes the call, if it is not there.
+    #[inline(always)]
+    pub(crate) fn join(&self, cpu: CpuId) {
+        let (index, bit) = split(cpu);
+        let word = match self.words {
+            [word] => word, // up to 64 CPUs: nothing to find
+            words => &words[index],
+        };
+        // Relaxed: only this CPU writes its bit, so it sees the newest.
+        if word.load(Ordering::Relaxed) >> bit.trailing_zeros() & 1 == 0 {
+            // Relaxed: ordered before the generation is read by the fence in `begin_entry`.
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
     /// Takes `cpu` out. True if it was there.
     pub fn remove(&self, cpu: CpuId, order: Ordering) -> bool {
         let (word, bit) = split(cpu);

@@ -17,7 +17,7 @@
 
 use crate::addr::{PhysAddr, SpaceToken};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
-use crate::asid::{Asid, Hint, Slots};
+use crate::asid::{Asid, Slots};
 use crate::cpu_state::Presence;
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
 use crate::references::Notice;
@@ -105,11 +105,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// The common path: a recent space whose slot the hint knows, under a policy that owes nothing to the space left.
     #[inline(always)]
     fn switch_between(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
-        let running = Presence::running(to.id);
-        let Some(asid) = self.state.slots.recall(to.id) else {
-            let hint = self.state.slots.hint(to.id);
+        let (running, hint) = (Presence::running(to.id), self.state.slots.hint(to.id));
+        let Some(asid) = self.state.slots.recall_by(hint, to.id) else {
             let is_untagged = hint.is_untagged();
-            return if is_untagged { self.switch_without_tags(to) } else { self.switch_unhinted(hint, left, to, irqs) };
+            return if is_untagged { self.switch_without_tags(to) } else { self.switch_unhinted(left, to, irqs) };
         };
         if self.has_flag(flag::KNOWN_SLOT) {
             if self.has_flag(flag::SWITCH) {
@@ -122,11 +121,11 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// A new slot, or one whose hint was taken by another space. It only says where to go on, so it saves no register.
     #[inline(never)]
-    fn switch_unhinted(&self, hint: Hint, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
+    fn switch_unhinted(&self, left: Presence, to: &AddressSpace<H::Set>, irqs: &IrqsOff) {
         if self.has_flag(flag::SWITCH) {
             return self.switch_with_work(left, to, irqs);
         }
-        if hint.is_sure() {
+        if self.state.slots.hint(to.id).is_sure() {
             return self.switch_anew(to);
         }
         self.switch_searched(to);
@@ -161,19 +160,18 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// user half to mark. The handshake is that of [`enter`](Self::enter).
     #[inline(never)]
     fn switch_without_tags(&self, to: &AddressSpace<H::Set>) {
-        let id = to.id;
         self.join(to);
         let joined = self.begin_entry(to).joined_to(self.state.notice.read());
         if joined.has_notice() {
-            self.state.slots.take_only(id, Generation::NEVER);
+            self.state.slots.take_only(to.id, Generation::NEVER);
             return self.enter_noticed(Asid::ONLY, to, joined);
         }
-        self.state.slots.take_only(id, joined);
+        self.state.slots.take_only(to.id, joined);
         self.note_root(to);
         self.hardware.write_cr3(Cr3(to.root.0));
         self.hardware.event(Event::SwitchFlushed);
-        // Release: as in `finish_entry`.
-        self.set_presence(Presence::running(id), Ordering::Release);
+        // Release: as in `finish_entry`. The id is the slot's now, and need not be kept over the load.
+        self.set_presence(Presence::running(self.state.slots.only_id()), Ordering::Release);
     }
 
     /// All the others: an exact set, and what older kernels owe.
@@ -208,11 +206,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     #[inline(always)]
     fn join(&self, to: &AddressSpace<H::Set>) {
-        // Relaxed: only this CPU writes its bit, so it sees the newest.
-        if !to.cpus().contains(self.id, Ordering::Relaxed) {
-            // Relaxed: ordered before the generation is read by the fence in `begin_entry`.
-            to.cpus().add(self.id, Ordering::Relaxed);
-        }
+        to.cpus().join(self.id);
     }
 
     /// The handshake of INV-2, joiner's side; the diagram is in `address_space.rs`.
