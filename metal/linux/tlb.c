@@ -27,8 +27,7 @@ EXPORT_PER_CPU_SYMBOL(cpu_tlbstate_shared);
 
 void tlb_init_space(struct mm_struct *mm)
 {
-	/* A copy of the parent's, made by fork. */
-	memset(&mm->context.tlb, 0, sizeof(mm->context.tlb));
+	/* What is there is a copy of the parent's, made by fork: all of it is written. */
 	tlb_must(tlbkit_space_init(&mm->context.tlb, &tlb_machine, __sme_pa(mm->pgd),
 			       (u64 *)cpumask_bits(mm_cpumask(mm)), TLBKIT_SET_WORDS(nr_cpu_ids)), __func__);
 }

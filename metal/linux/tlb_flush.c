@@ -54,13 +54,20 @@ static __always_inline struct span span_of(unsigned long start, unsigned long en
 	return (struct span){ .first = first, .pages = pages, .stride = stride };
 }
 
-static __always_inline void count(struct mm_struct *mm, struct span span)
+static __always_inline void count_sent(void)
 {
 #ifdef CONFIG_DEBUG_TLBFLUSH
 	if (this_cpu_read(tlb_has_sent)) {
 		this_cpu_write(tlb_has_sent, false);
 		count_vm_tlb_event(NR_TLB_REMOTE_FLUSH);
 	}
+#endif
+}
+
+static __always_inline void count(struct mm_struct *mm, struct span span)
+{
+	count_sent();
+#ifdef CONFIG_DEBUG_TLBFLUSH
 	if (mm != this_cpu_read(cpu_tlbstate.loaded_mm))
 		return;
 	if (span.pages > tlb_single_page_flush_ceiling)
@@ -134,7 +141,7 @@ void flush_tlb_kernel_range(unsigned long start, unsigned long end)
 		flush_kernel(start, DIV_ROUND_UP(end - start, PAGE_SIZE), TLBKIT_STRIDE_PAGE4K);
 }
 
-/* ---- Reclaim: many address spaces, one flush ---- */
+/* ---- Reclaim: many address spaces, one flush. A task's batch is begun once, and stays open. ---- */
 
 void tlb_batch_add(struct arch_tlbflush_unmap_batch *batch, struct mm_struct *mm)
 {
@@ -150,9 +157,8 @@ void arch_tlbbatch_flush(struct arch_tlbflush_unmap_batch *batch)
 {
 	if (!batch->is_open)
 		return;
-	batch->is_open = false;
-	tlb_not_refused(tlbkit_batch_finish(&batch->batch, get_cpu(), TLBKIT_REASON_MIGRATE));
-	count(NULL, EVERYTHING);
+	tlb_not_refused(tlbkit_batch_flush(&batch->batch, get_cpu(), TLBKIT_REASON_MIGRATE));
+	count_sent();
 	put_cpu();
 }
 

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0xdae2c06fc07752e5ull
+#define TLBKIT_INTERFACE 0x2d452421873f611cull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -420,10 +420,13 @@ enum tlbkit_status tlbkit_batch_unmap_table(struct tlbkit_batch *batch,
 // one of everything on every CPU.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_hold(struct tlbkit_batch *batch, uint64_t frame);
 
-// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame, then ends the batch.
-// On the CPU that named or on another. Interrupts on, preemption off, no lock held that a CPU may wait for with its
-// interrupts off. On an error the batch stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are
-// lost then.
+// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame. The batch is empty
+// then and stays open: for a kernel that keeps one for each task. On the CPU that named or on another. Interrupts on,
+// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error nothing was done, but for
+// `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_flush(struct tlbkit_batch *batch, uint32_t cpu, uint32_t reason);
+
+// The same, and ends the batch.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_finish(struct tlbkit_batch *batch, uint32_t cpu, uint32_t reason);
 
 // Flushes what batches owe to a space, everywhere: for whoever finds an entry gone and goes on without a flush of its

@@ -1,9 +1,9 @@
 //! The batch in C: pages of many spaces go in, one flush, and frames come out by a call of the kernel's only after it.
 
-use tlbkit::TlbBatch;
+use tlbkit::{Reason, TlbBatch};
 
 use crate::gather::{Frames, Held, frames_of, release};
-use crate::machine::{Machine, Need, enter};
+use crate::machine::{Door, Machine, Need, enter};
 use crate::mark::Mark;
 use crate::space::Space;
 use crate::status::{Status, report};
@@ -48,10 +48,31 @@ impl Batch {
         Ok(())
     }
 
+    /// Flushes what was named, frees what is held, and is empty then.
+    #[inline(never)]
+    fn flush(&mut self, door: &Door, why: Reason) -> Result<(), Status> {
+        let (mut stayed, mut room) = (Ok(()), 0);
+        self.inner.flush_and_reuse(door.cpu(), why, |held| {
+            stayed = door.assert_stayed();
+            if stayed.is_ok() && !held.is_empty() {
+                release_held(held); // else they may be in use, and are lost
+            }
+            room = held.empty();
+        });
+        self.room = room;
+        stayed
+    }
+
     fn take_room(&mut self) -> Result<(), Status> {
         self.room = self.room.checked_sub(1).ok_or(Status::GatherFull)?;
         Ok(())
     }
+}
+
+/// Out of line: most batches hold nothing.
+#[inline(never)]
+fn release_held(held: &Held) {
+    release(held);
 }
 
 /// Begins an empty batch, for any number of spaces. `frames` may be NULL if nothing will be held; it is copied.
@@ -125,10 +146,22 @@ pub unsafe extern "C" fn tlbkit_batch_hold(batch: *mut BatchStorage, frame: u64)
     })
 }
 
-/// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame, then ends the batch.
-/// On the CPU that named or on another. Interrupts on, preemption off, no lock held that a CPU may wait for with its
-/// interrupts off. On an error the batch stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are
-/// lost then.
+/// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame. The batch is empty
+/// then and stays open: for a kernel that keeps one for each task. On the CPU that named or on another. Interrupts on,
+/// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error nothing was done, but for
+/// `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_batch_flush(batch: *mut BatchStorage, cpu: u32, reason: u32) -> Status {
+    report(|| {
+        let why = reason_of(reason)?;
+        // SAFETY: the crate's contract.
+        let batch = unsafe { open(batch) }?;
+        let door = batch.machine.door(cpu, Need::MayWait)?;
+        batch.flush(door, why)
+    })
+}
+
+/// The same, and ends the batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32, reason: u32) -> Status {
     report(|| {
@@ -138,14 +171,7 @@ pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32,
         let door = batch.machine.door(cpu, Need::MayWait)?;
         // Relaxed: a batch has one owner.
         batch.mark.clear();
-        let mut stayed = Ok(());
-        batch.inner.flush_and_reuse(door.cpu(), why, |held| {
-            stayed = door.assert_stayed();
-            if stayed.is_ok() {
-                release(held); // else they may be in use, and are lost
-            }
-        });
-        stayed
+        batch.flush(door, why)
     })
 }
 

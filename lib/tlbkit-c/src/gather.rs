@@ -47,6 +47,16 @@ impl Held {
     pub(crate) const fn new(frames: Frames) -> Self {
         Self { frames, count: 0 }
     }
+
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Holds nothing any more; how many frames fit.
+    pub(crate) const fn empty(&mut self) -> usize {
+        self.count = 0;
+        self.frames.capacity
+    }
 }
 
 impl Extend<u64> for Held {

@@ -12,6 +12,7 @@ use crate::request::{Extent, InUse, Needs, Request};
 use crate::ring::Responders;
 use crate::sync::{AtomicU64, Ordering};
 use crate::tlb::{Cpu, flag};
+use crate::union::Union;
 
 /// Some CPUs of one word of a set.
 #[derive(Clone, Copy)]
@@ -32,7 +33,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         translations: Translations<'_, H::Set>,
         request: &Request<'_>,
     ) -> Option<(&'k AtomicU64, u32)> {
-        if let [word] = self.candidates(translations, request.needs).words()
+        if let Some(word) = self.only_candidates(translations, request.needs)
             && let Some(of_outbox) = self.tlb.matrix.outbox_word(self.id, 0)
         {
             // Acquire: as in `others`.
@@ -102,6 +103,18 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
+    /// The same if they are a single word.
+    #[inline(always)]
+    fn only_candidates<'a>(&'a self, translations: Translations<'a, H::Set>, needs: Needs) -> Option<&'a AtomicU64> {
+        match translations {
+            Translations::OfSpace(space) if !needs.any_of(Needs::GLOBAL) => match space.cpus().words() {
+                [word] => Some(word),
+                _ => None,
+            },
+            _ => self.tlb.matrix.online_word(),
+        }
+    }
+
     /// True if another CPU in the set of `space` than this one would be asked for `request` now.
     pub(crate) fn would_ask(&self, space: &AddressSpace<H::Set>, request: &Request<'_>) -> bool {
         let mut words = space.cpus().words().iter().enumerate();
@@ -116,20 +129,36 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         let (space, needs) = (request.space, request.needs);
         let are_lazy_told = needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_TOLD);
         if let Extent::Loaded(union) = request.extent {
-            // A batch: those that run one of its spaces, or are on their way from one space to another. Whoever is lazy
-            // looks at the generation when it comes back, whatever the policy: no old kernel had such batches.
-            let are_tables_freed = needs.any_of(Needs::TABLES);
-            return self.choose(index, others & union.word(index), |seen| match seen {
-                Presence::SWITCHING => true,
-                Presence::ABSENT | Presence::KERNEL => false,
-                _ => union.has_space(seen.space()) && (!seen.is_lazy() || are_tables_freed),
-            });
+            return self.choose_of_batch(index, others, union, needs);
         }
         let is_everybody = space.0 == 0 || needs.any_of(Needs::OF_MORE);
         self.choose(index, others, |seen| match seen {
             // One that is absent answers nobody, and flushes everything when it returns.
             _ if is_everybody => seen != Presence::ABSENT,
             _ => seen.may_run(space) || are_lazy_told && seen == Presence::lazy(space),
+        })
+    }
+
+    /// The same for a batch: those that run one of its spaces, or are on their way from one space to another. Whoever
+    /// is lazy looks at the generation when it comes back, whatever the policy: no old kernel had such batches.
+    #[inline(always)]
+    fn choose_of_batch(&self, index: usize, others: u64, union: &Union, needs: Needs) -> Chosen {
+        let named = others & union.word(index);
+        if needs.any_of(Needs::TABLES) {
+            return self.choose_of_batch_and_lazy(index, named, union);
+        }
+        // One that has left, or runs the kernel's own tables, shows itself as lazy.
+        let runs_one = |seen: Presence| seen == Presence::SWITCHING || union.has_space(seen.space());
+        self.choose(index, named, |seen| !seen.is_lazy() && runs_one(seen))
+    }
+
+    /// The same where page tables are freed: those that hold one of its spaces lazily as well.
+    #[inline(never)]
+    fn choose_of_batch_and_lazy(&self, index: usize, named: u64, union: &Union) -> Chosen {
+        self.choose(index, named, |seen| match seen {
+            Presence::SWITCHING => true,
+            Presence::ABSENT | Presence::KERNEL => false,
+            _ => union.has_space(seen.space()),
         })
     }
 

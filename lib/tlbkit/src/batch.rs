@@ -132,7 +132,8 @@ impl<F> TlbBatch<F> {
     /// As [`flush`](Self::flush); what was named is still in the batch then.
     pub fn flush_and_reuse<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, why: Reason, free: impl FnOnce(&mut F)) {
         self.flush_named(cpu, why);
-        (self.union, self.debts, self.needs, self.holds) = (Union::EMPTY, Debts::NONE, Needs::NOTHING, false);
+        self.union.clear();
+        (self.debts, self.needs, self.holds) = (Debts::NONE, Needs::NOTHING, false);
         free(&mut self.frames);
     }
 
@@ -149,7 +150,7 @@ impl<F> TlbBatch<F> {
     fn send<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, space: SpaceId, extent: Extent<'_>, why: Reason) {
         let (token, step, needs) = (SpaceToken(0), Step::of(Stride::Page4K), self.needs);
         let request = Request { space, token, generation: Generation::NEVER, extent, step, needs };
-        cpu.shootdown(Translations::OfKernel, request, why);
+        cpu.shootdown_of_many(&request, why);
     }
 }
 

@@ -60,17 +60,21 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(never)]
     fn catch_up(&self, presence: Presence, needs: Needs, irqs: &IrqsOff) {
         if presence.is_lazy() {
-            // The kernel's own tables count as lazy, and are no space that could be left.
-            if presence != Presence::KERNEL && needs.any_of(Needs::TABLES) {
-                self.be_made_to_leave(irqs);
-            }
-            return;
+            return self.catch_up_lazily(presence, needs, irqs);
         }
         let newest = self.with_space_of(SpaceToken(self.state.token.get()), AddressSpace::generation);
         if self.state.slots.generation(self.asid()) == newest {
             return self.hardware.event(Event::AlreadyCurrent);
         }
         self.flush_whole_space(newest, needs, irqs);
+    }
+
+    #[inline(never)]
+    fn catch_up_lazily(&self, presence: Presence, needs: Needs, irqs: &IrqsOff) {
+        // The kernel's own tables count as lazy, and are no space that could be left.
+        if presence != Presence::KERNEL && needs.any_of(Needs::TABLES) {
+            self.be_made_to_leave(irqs);
+        }
     }
 
     /// Takes this CPU out of the set of a space that it does not run, if the request trims the set. A CPU leaves only
@@ -211,15 +215,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// for.
     #[inline(never)]
     fn flush_whole_space(&self, newest: Generation, needs: Needs, irqs: &IrqsOff) {
+        let asid = self.asid();
+        // Noted first, as for pages: then nothing need be kept over the instruction.
+        self.state.slots.set_generation(asid, newest);
         if self.has_flag(flag::ISOLATED) {
             self.owe_user_half();
         }
         if needs.any_of(Needs::GLOBAL) {
-            self.flush_all_and_globals(irqs);
-        } else {
-            self.load_cr3(Cr3::flushing(PhysAddr(self.state.root.get()), self.asid().pcid()));
+            return self.flush_all_and_globals(irqs);
         }
-        self.state.slots.set_generation(self.asid(), newest);
+        self.load_cr3(Cr3::flushing(PhysAddr(self.state.root.get()), asid.pcid()));
     }
 
     /// Decides the user half's way before the pages are flushed. INVPCID type 0 drops only the path of the address it

@@ -141,6 +141,12 @@ impl<'k> RequestMatrix<'k> {
         self.row(0)
     }
 
+    /// The online CPUs, if they are a single word.
+    #[inline(always)]
+    pub(crate) fn online_word(&self) -> Option<&'k AtomicU64> {
+        if self.row_words == 1 { self.rows.get(self.start_of_row(0)) } else { None }
+    }
+
     /// A row of those that lie side by side: the online CPUs, then those of `history`.
     pub(crate) fn row(&self, row: usize) -> AtomicCpuSet<'k> {
         self.set_at(self.start_of_row(row))

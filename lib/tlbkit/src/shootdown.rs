@@ -54,6 +54,14 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.end_alone();
     }
 
+    /// The same for a `request` that is of no space in particular.
+    #[inline(always)]
+    pub(crate) fn shootdown_of_many(&self, request: &Request<'_>, reason: Reason) {
+        let mut announced = *request;
+        _ = self.begin_flush(Translations::OfKernel, &mut announced);
+        self.flush_with_responders(Translations::OfKernel, request, reason);
+    }
+
     /// Announces a flush, and ends it if no other CPU can hold what goes.
     #[inline(always)]
     pub(crate) fn announce(&self, translations: Translations<'_, H::Set>, request: &mut Request<'_>) -> Others {
@@ -111,7 +119,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let is_alone = self.state.issued.get() == 0;
         let slot = if is_alone { 0 } else { self.find_free_slot().unwrap_or_else(|| self.wait_for_slot()) };
         let began = self.before_asking(request);
-        if is_alone && let Some((of_outbox, count)) = self.ask(translations, request) {
+        // A policy of its own is left to the longer way, so that the short one stands here once.
+        let is_short = is_alone && !self.has_flag(flag::LOCAL_FIRST);
+        if is_short && let Some((of_outbox, count)) = self.ask(translations, request) {
             self.after_asking(request, reason, count, began);
             if count != 0 {
                 self.wait(0, 0, slice::from_ref(of_outbox));

@@ -19,15 +19,42 @@ pub(crate) struct Union {
 impl Union {
     pub(crate) const EMPTY: Self = Self { cpus: [0; WORDS], spaces: 0 };
 
+    /// Nobody is meant any more.
+    #[inline(always)]
+    pub(crate) fn clear(&mut self) {
+        self.spaces = 0; // its CPUs are those of the next space, which takes their place
+    }
+
     /// Adds `space` and the CPUs that are in its set now. Its generation has been advanced: whoever joins later finds
     /// it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn add<S: AsRef<[AtomicU64]>>(&mut self, space: &AddressSpace<S>) {
+        let is_first = self.is_empty();
         self.spaces |= bit_of(space.id);
-        for (index, word) in space.cpus().words().iter().enumerate() {
+        if let [word] = space.cpus().words() {
+            let before = if is_first { 0 } else { self.cpus[0] };
             // Relaxed: read after the revocation, by the fence in `advance`. Of a CPU that has left the set, what it
-            // did in the space is over before the frames come out, by the fence in `announce`, which comes later.
-            self.cpus[index % WORDS] |= word.load(Ordering::Relaxed);
+            // did in the space is over before the frames come out, by the fence in `begin_flush`, which comes later.
+            self.cpus[0] = before | word.load(Ordering::Relaxed);
+        } else if is_first {
+            self.take_words(space.cpus().words());
+        } else {
+            self.add_words(space.cpus().words());
+        }
+    }
+
+    /// The CPUs of a set that does not fit one word, and no others.
+    #[inline(never)]
+    fn take_words(&mut self, words: &[AtomicU64]) {
+        self.cpus = [0; WORDS];
+        self.add_words(words);
+    }
+
+    /// The CPUs of such a set too.
+    #[inline(never)]
+    fn add_words(&mut self, words: &[AtomicU64]) {
+        for (index, word) in words.iter().enumerate() {
+            self.cpus[index % WORDS] |= word.load(Ordering::Relaxed); // Relaxed: as in `add`
         }
     }
 
@@ -69,5 +96,28 @@ mod tests {
         union.add(&space);
         assert_eq!([0, 1, 9].map(|index| union.word(index)), [0, 1 << 3, 1 << 3]);
         assert_eq!([6, 7, 70].map(|id| union.has_space(SpaceId(id))), [true, false, true]);
+    }
+
+    /// Of what it meant before nothing is left, whether CPUs fit one word or not.
+    #[test]
+    fn one_that_was_cleared_means_the_next_space_alone() {
+        fn space<const N: usize>(id: u64, cpus: u64) -> AddressSpace<[AtomicU64; N]> {
+            let words = [const { AtomicU64::new(0) }; N];
+            words[N - 1].store(cpus, Ordering::Relaxed); // Relaxed: as above
+            AddressSpace::new(SpaceId(id), SpaceToken(0), PhysAddr(0), words)
+        }
+        let (mut narrow, mut wide) = (Union::EMPTY, Union::EMPTY);
+        for (id, cpus) in [(1, 0b0011), (2, 0b1100)] {
+            narrow.clear();
+            wide.clear();
+            assert!(narrow.is_empty() && wide.is_empty());
+            narrow.add(&space::<1>(id, cpus));
+            wide.add(&space::<10>(id, cpus));
+        }
+        assert_eq!((narrow.word(0), wide.word(9)), (0b1100, 0b1100));
+        assert!(narrow.has_space(SpaceId(2)) && !narrow.has_space(SpaceId(1)));
+        narrow.add(&space::<1>(3, 0b0001));
+        wide.add(&space::<10>(3, 0b0001));
+        assert_eq!((narrow.word(0), wide.word(9)), (0b1101, 0b1101), "a second space is added");
     }
 }

@@ -82,6 +82,7 @@ static void every_call_in_another_cpus_name_is_refused(void) {
     WRONG(tlbkit_batch_revoke(&batch, 0, &space_a));
     WRONG(tlbkit_batch_unmap(&batch, 0, &space_a, 7));
     WRONG(tlbkit_batch_unmap_table(&batch, 0, &space_a, 7));
+    WRONG(tlbkit_batch_flush(&batch, 0, why));
     WRONG(tlbkit_batch_finish(&batch, 0, why));
     here = 0;
     OK(tlbkit_batch_finish(&batch, 0, why)); /* nothing was named, and no frame was taken */
@@ -122,6 +123,10 @@ static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     here = 0;
     struct tlbkit_batch batch;
     OK(tlbkit_batch_begin(&batch, &machine, &frames));
+    OK(tlbkit_batch_unmap(&batch, 0, &space_a, 7));
+    is_delivery_held = true, while_waiting = go_elsewhere;
+    WRONG(tlbkit_batch_flush(&batch, 0, TLBKIT_REASON_MIGRATE));
+    here = 0;
     OK(tlbkit_batch_unmap(&batch, 0, &space_a, 7));
     is_delivery_held = true, while_waiting = go_elsewhere;
     WRONG(tlbkit_batch_finish(&batch, 0, TLBKIT_REASON_MIGRATE));

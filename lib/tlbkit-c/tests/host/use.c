@@ -251,8 +251,17 @@ static void a_batch_serves_many_spaces(void) {
     CHECK(touch(0, 7) == NO_FRAME && touch(3, 7) == NO_FRAME && touch(2, 7) == 3007);
     OK(tlbkit_drain(&machine, 3, &space_b));
     CHECK(touch(2, 7) == NO_FRAME && freed_count == 0);
-    OK(tlbkit_batch_finish(&batch, 1, TLBKIT_REASON_MIGRATE));
+    OK(tlbkit_batch_flush(&batch, 1, TLBKIT_REASON_MIGRATE));
     CHECK(freed_count == 2 && freed[0] == 2007 && freed[1] == 3007);
+    // It is open and empty: it has room again, and frees nothing twice.
+    OK(tlbkit_batch_flush(&batch, 1, TLBKIT_REASON_MIGRATE));
+    CHECK(freed_count == 2);
+    OK(tlbkit_batch_unmap(&batch, 1, &space_b, 4007));
+    OK(tlbkit_batch_hold(&batch, 5007));
+    CHECK(tlbkit_batch_hold(&batch, 1) == TLBKIT_STATUS_GATHER_FULL);
+    OK(tlbkit_batch_finish(&batch, 1, TLBKIT_REASON_MIGRATE));
+    CHECK(freed_count == 4 && freed[2] == 4007 && freed[3] == 5007);
+    CHECK(tlbkit_batch_flush(&batch, 1, TLBKIT_REASON_MIGRATE) == TLBKIT_STATUS_NOT_MADE);
     CHECK(tlbkit_batch_finish(&batch, 1, TLBKIT_REASON_MIGRATE) == TLBKIT_STATUS_NOT_MADE);
     CHECK(tlbkit_batch_revoke(&batch, 1, &space_a) == TLBKIT_STATUS_NOT_MADE);
     switch_to(2, &space_a);

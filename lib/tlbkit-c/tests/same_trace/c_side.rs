@@ -7,8 +7,8 @@ use std::ptr;
 
 use tlbkit::Reason;
 use tlbkit_c::batch::{
-    tlbkit_batch_begin, tlbkit_batch_finish, tlbkit_batch_hold, tlbkit_batch_revoke, tlbkit_batch_unmap,
-    tlbkit_batch_unmap_table, tlbkit_drain,
+    tlbkit_batch_begin, tlbkit_batch_finish, tlbkit_batch_flush, tlbkit_batch_hold, tlbkit_batch_revoke,
+    tlbkit_batch_unmap, tlbkit_batch_unmap_table, tlbkit_drain,
 };
 use tlbkit_c::cpu::{
     tlbkit_answer, tlbkit_bring_up, tlbkit_declare_stopped, tlbkit_enter_kernel, tlbkit_enter_lazy,
@@ -298,7 +298,8 @@ impl World {
                     Item::Hold => tlbkit_batch_hold(batch, frame(n)),
                 });
             }
-            ok(tlbkit_batch_finish(batch, cpu, why as u32));
+            ok(tlbkit_batch_flush(batch, cpu, why as u32));
+            ok(tlbkit_batch_finish(batch, cpu, why as u32)); // of nothing
         }
     }
 

@@ -138,7 +138,7 @@ impl Call {
                     Item::Table(_) => "batch_unmap_table",
                     Item::Hold => "batch_hold",
                 });
-                items.chain(["batch_begin", "batch_finish"]).collect()
+                items.chain(["batch_begin", "batch_flush", "batch_finish"]).collect()
             }
             Self::Drain(_) => vec!["drain"],
             Self::BringUp => vec!["bring_up"],
