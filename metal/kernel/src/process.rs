@@ -26,17 +26,24 @@ pub(crate) fn begin() -> &'static Process {
     })
 }
 
-/// The running thread ends; with the last one of its process the space does.
+/// The running thread ends; with the last one of its process the space does. A CPU goes lazy before its thread is
+/// counted out: a space may only be destroyed when no CPU runs it, and the last thread does not wait for a switch.
 pub(crate) fn leave(process: &'static Process) {
+    let cpu = machine::cpu();
+    let go_lazy = || {
+        if cpu.is_running(process.space()) {
+            cpu.hardware().with_irqs_off(|irqs| cpu.enter_lazy(irqs));
+        }
+    };
+    if process.has_other_threads() {
+        go_lazy();
+    }
     if !process.remove_thread() {
         return;
     }
     counters::add(Counter::Exits, 1);
-    let cpu = machine::cpu();
     process.vm().exit(&cpu, &Ram);
-    if cpu.is_running(process.space()) {
-        cpu.hardware().with_irqs_off(|irqs| cpu.enter_lazy(irqs));
-    }
+    go_lazy();
     if process.vm().destroy(&cpu, &Ram) == Destroyed::Now {
         process.give_back();
     }

@@ -97,6 +97,13 @@ impl Process {
         self.threads.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// True if more than the caller's thread runs in it: the others may all have ended by the time that one counts
+    /// itself out.
+    pub(crate) fn has_other_threads(&self) -> bool {
+        // Relaxed: whoever sees too many has gone lazy in vain, and that is all.
+        self.threads.load(Ordering::Relaxed) > 1
+    }
+
     /// One thread fewer runs in it; true if that was the last.
     pub(crate) fn remove_thread(&self) -> bool {
         // AcqRel: the last comes after what all others did; partner is itself.
