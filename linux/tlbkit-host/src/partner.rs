@@ -49,7 +49,7 @@ impl Partner {
         };
         let partner = Self { shared, thread, company };
         if partner.thread.is_some() {
-            partner.wait_for_a_turn();
+            partner.wait_for_its_first_turn();
         }
         Some(partner)
     }
@@ -58,16 +58,25 @@ impl Partner {
     /// nobody would have to interrupt it.
     pub fn settle(&self) {
         if self.company == Company::Spinning {
-            self.wait_for_a_turn();
+            self.wait_beyond(self.turns());
         }
     }
 
-    fn wait_for_a_turn(&self) {
-        // Partner: the Relaxed add in `live`; the count is all that matters.
-        let before = self.shared.turns.load(Ordering::Relaxed);
-        while self.shared.turns.load(Ordering::Relaxed) == before {
+    /// One that sleeps takes no second turn, and may have had the first before anybody looks.
+    fn wait_for_its_first_turn(&self) {
+        self.wait_beyond(0);
+    }
+
+    /// Waits for another turn than the first so many.
+    fn wait_beyond(&self, turns: u64) {
+        while self.turns() <= turns {
             thread::yield_now();
         }
+    }
+
+    fn turns(&self) -> u64 {
+        // Partner: the Relaxed add in `live`; the count is all that matters.
+        self.shared.turns.load(Ordering::Relaxed)
     }
 }
 
@@ -88,7 +97,7 @@ fn live(shared: &Shared, company: Company, cpu: usize) {
     let _ = sys::pin(cpu);
     // Partner: the Relaxed store in `drop`.
     while !shared.is_over.load(Ordering::Relaxed) {
-        // Partner: the Relaxed loads in `wait_for_a_turn`.
+        // Partner: the Relaxed load in `turns`.
         shared.turns.fetch_add(1, Ordering::Relaxed);
         match company {
             Company::Asleep => thread::park(),
@@ -99,25 +108,40 @@ fn live(shared: &Shared, company: Company, cpu: usize) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::sync::atomic::Ordering;
+    use std::time::{Duration, Instant};
 
     use super::{Company, Partner};
     use crate::host::MeasuringPlace;
 
     #[test]
+    fn a_partner_that_slept_before_anybody_looked_is_not_waited_for() {
+        let partner = Partner { shared: Arc::default(), thread: None, company: Company::Asleep };
+        let started = std::thread::spawn(move || {
+            // Partner: the Relaxed load in `turns`.
+            partner.shared.turns.fetch_add(1, Ordering::Relaxed);
+            partner.wait_for_its_first_turn();
+        });
+        let begin = Instant::now();
+        while !started.is_finished() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "it waits for a second turn");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
     fn a_spinning_partner_turns_and_a_sleeping_one_does_not() {
         let place = MeasuringPlace::choose().unwrap();
         let Some(spinning) = Partner::start(Company::Spinning, &place) else { return assert_eq!(place.partner, None) };
-        // Partner: the Relaxed add of the spinning thread.
-        let turns = |partner: &Partner| partner.shared.turns.load(Ordering::Relaxed);
-        let before = turns(&spinning);
+        let before = spinning.turns();
         spinning.settle();
-        assert!(turns(&spinning) > before);
+        assert!(spinning.turns() > before);
         let asleep = Partner::start(Company::Asleep, &place).unwrap();
-        let before = turns(&asleep);
+        let before = asleep.turns();
         asleep.settle();
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        std::thread::sleep(Duration::from_millis(200));
         // A park may end by itself, but not a thousand times.
-        assert!(turns(&asleep) - before < 1000);
+        assert!(asleep.turns() - before < 1000);
     }
 }
