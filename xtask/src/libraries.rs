@@ -10,8 +10,11 @@ use crate::c_library::tool;
 use crate::outcome::{StepOutcome, cargo};
 use crate::setup::{self, Ready};
 
-/// The folders of `lib/`; all else says `publish = false`.
+/// The folders of `lib/`; all else but [`OBSERVED`] says `publish = false`.
 pub(crate) const LIBRARIES: &[&str] = &["tlbkit", "tlbkit-arch", "tlbkit-pmap", "tlbkit-x86", "tlbkit-c"];
+/// What `tlbkit` links for simulators and checkers alone. A registry takes no package that names one it does not have,
+/// be it for a feature.
+const OBSERVED: &str = "tlbkit-observed";
 /// Crates that must build for [`BARE_TARGET`]: the libraries but the C door, whose archive has a step of its own, and
 /// what the test kernel shares with the simulator.
 const WITHOUT_STD: &[&str] =
@@ -47,7 +50,9 @@ fn read_roots(root: &Path, how: &str) -> Result<StepOutcome> {
 /// Why a crate root is not free of std, if it is not. `tidy` reads the other files.
 fn std_in(lib: &str) -> Option<&'static str> {
     let mut lines = lib.lines().map(str::trim);
-    if !lines.clone().any(|line| line == "#![no_std]") {
+    // Tests, and what loom explores, are programs of a host.
+    let has_none = |line| line == "#![no_std]" || line == "#![cfg_attr(not(any(test, loom)), no_std)]";
+    if !lines.clone().any(has_none) {
         return Some("has no `#![no_std]`");
     }
     lines.any(|line| line == "extern crate std;").then_some("links std")
@@ -71,13 +76,14 @@ fn promised(manifest: &str) -> Option<&str> {
     value.strip_prefix('"')?.strip_suffix('"')
 }
 
-/// The step `packages`: each library is packed, and built from its package alone. What is packed is the working tree,
-/// committed or not; no registry is asked, and nothing is sent anywhere.
+/// The step `packages`: each library is packed, and built from its package alone, where [`OBSERVED`] is not to be had:
+/// no kernel needs it. What is packed is the working tree, committed or not; no registry is asked, and nothing is sent
+/// anywhere.
 ///
 /// Cargo's own check of packages that need each other fails where something stands in for crates.io, as a mirror or a
 /// folder does. So the packages are unpacked here, and a crate that uses all of them is checked.
 pub(crate) fn check_packages(root: &Path) -> Result<StepOutcome> {
-    let names = packages(LIBRARIES.iter().copied());
+    let names = packages(LIBRARIES.iter().copied().chain([OBSERVED]));
     let packed =
         cargo(root, &format!("package --quiet --allow-dirty --offline --no-verify --exclude-lockfile {names}"))?;
     if matches!(packed, StepOutcome::Failed(_)) {
@@ -131,7 +137,9 @@ mod tests {
     #[test]
     fn a_crate_root_with_std_is_found() {
         assert_eq!(std_in("//! A.\n#![no_std]\npub mod a;\n"), None);
+        assert_eq!(std_in("//! A.\n#![cfg_attr(not(any(test, loom)), no_std)]\n"), None);
         assert_eq!(std_in("//! #![no_std]\n"), Some("has no `#![no_std]`"));
+        assert_eq!(std_in("#![cfg_attr(not(feature), no_std)]\n"), Some("has no `#![no_std]`"));
         assert_eq!(std_in("#![no_std]\nextern crate std;\n"), Some("links std"));
     }
 

@@ -47,7 +47,7 @@
 //! [`TlbGather`] whenever it takes a translation away. A task's space stays alive while it is loaded by
 //! [`Cpu::switch_to`] and until the call that leaves it returns; [`Cpu::destroy`] deals with the CPUs that hold it
 //! lazily.
-#![cfg_attr(not(test), no_std)]
+#![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 
 mod addr;

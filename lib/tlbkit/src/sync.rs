@@ -1,9 +1,8 @@
-//! Atomics and fences: core's own, loom's, or core's reported to an observer.
+//! Atomics and fences: core's own, loom's, or those of `tlbkit-observed`.
 //!
 //! The protocol uses these names only. In a kernel they *are* `core::sync::atomic`. Under `cfg(loom)` they are
-//! loom's, so that the real source is model-checked. With the feature `observe` each access is first reported, with
-//! its address, to the thread's observer: that is how a simulated cache charges the protocol for its own
-//! contention, and how a simulated store buffer delays what the protocol has written.
+//! loom's, so that the real source is model-checked. With the feature `observe` they are those of a crate of the
+//! simulators, which reports each access to an observer; the protocol knows nothing of it but these names.
 
 pub use core::sync::atomic::Ordering;
 
@@ -14,7 +13,7 @@ pub use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 pub use explored::{AtomicU32, AtomicU64, fence};
 
 #[cfg(all(feature = "observe", not(loom)))]
-pub use observed::{Access, AtomicU32, AtomicU64, Observer, Word, fence, set_observer};
+pub use tlbkit_observed::{Access, AtomicU32, AtomicU64, Observer, Word, fence, set_observer};
 
 /// An array of something with atomics in it. Constant, except under loom, which counts each atomic that comes to be.
 macro_rules! array_of {
@@ -72,8 +71,6 @@ owned!(OwnedByte, AtomicU8, u8);
 
 #[cfg(loom)]
 mod explored {
-    extern crate std;
-
     use super::Ordering;
     use loom::sync::atomic as real;
 
@@ -148,163 +145,4 @@ mod explored {
 
     explored!(AtomicU32, u32, swap, fetch_add, fetch_sub, fetch_or, fetch_and);
     explored!(AtomicU64, u64, swap, fetch_add, fetch_sub, fetch_or, fetch_and);
-}
-
-#[cfg(all(feature = "observe", not(loom)))]
-mod observed {
-    // Only simulators and checkers ask for this feature, and they have an operating system: each simulated machine runs
-    // on a host thread of its own, and core has no thread-locals.
-    extern crate std;
-
-    use super::Ordering;
-    use core::sync::atomic as real;
-    use std::cell::Cell;
-
-    /// What kind of access is about to happen, as x86-64 executes it.
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub enum Access {
-        /// A plain load.
-        Load,
-        /// A plain store. A sequentially consistent one is an exchange, so an `Rmw`.
-        Store,
-        /// A locked read-modify-write.
-        Rmw,
-        /// A full barrier; the address is 0.
-        Fence,
-    }
-
-    /// A word of shared memory: its address, and its size in bytes (4 or 8).
-    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-    pub struct Word {
-        /// Host address of the atomic.
-        pub address: usize,
-        /// 4 or 8.
-        pub bytes: usize,
-    }
-
-    /// Who is told of each access of its thread.
-    #[derive(Clone, Copy)]
-    pub struct Observer {
-        /// Called *before* an access takes effect, with the address of its word; may run other simulated CPUs.
-        pub before: fn(Access, usize),
-        /// Asked before a plain store of `value`: true if the observer has taken it, and will write it to the word
-        /// itself, later.
-        pub delay: fn(Word, value: u64) -> bool,
-        /// Asked at each plain load: the value that the loading CPU has not written to the word yet, if there is one.
-        pub forward: fn(Word) -> Option<u64>,
-    }
-
-    impl Observer {
-        /// Sees nothing, delays nothing.
-        pub const NOBODY: Self = Self { before: |_, _| (), delay: |_, _| false, forward: |_| None };
-    }
-
-    std::thread_local! {
-        static OBSERVER: Cell<Observer> = const { Cell::new(Observer::NOBODY) };
-    }
-
-    /// Sets this thread's observer and returns the one before.
-    pub fn set_observer(observer: Observer) -> Observer {
-        OBSERVER.with(|o| o.replace(observer))
-    }
-
-    fn report(access: Access, address: usize) {
-        (OBSERVER.with(Cell::get).before)(access, address);
-    }
-
-    /// A full or partial barrier, reported when it is a full one.
-    pub fn fence(order: Ordering) {
-        if order == Ordering::SeqCst {
-            report(Access::Fence, 0);
-        }
-        real::fence(order);
-    }
-
-    macro_rules! observed {
-        ($name:ident, $int:ty) => {
-            /// An atomic integer whose accesses are reported.
-            #[derive(Debug)]
-            pub struct $name(real::$name);
-
-            impl $name {
-                /// A new atomic.
-                pub const fn new(value: $int) -> Self {
-                    Self(real::$name::new(value))
-                }
-
-                fn address(&self) -> usize {
-                    core::ptr::from_ref(self) as usize
-                }
-
-                fn word(&self) -> Word {
-                    Word { address: self.address(), bytes: size_of::<$int>() }
-                }
-
-                /// As core's.
-                pub fn load(&self, order: Ordering) -> $int {
-                    let observer = OBSERVER.with(Cell::get);
-                    (observer.before)(Access::Load, self.address());
-                    (observer.forward)(self.word()).map_or_else(|| self.0.load(order), |value| value as $int)
-                }
-
-                /// As core's.
-                pub fn store(&self, value: $int, order: Ordering) {
-                    // SeqCst: not an ordering of ours; x86-64 makes such a store an exchange.
-                    let is_exchange = order == Ordering::SeqCst;
-                    report(if is_exchange { Access::Rmw } else { Access::Store }, self.address());
-                    if is_exchange || !(OBSERVER.with(Cell::get).delay)(self.word(), u64::from(value)) {
-                        self.0.store(value, order);
-                    }
-                }
-
-                /// As core's.
-                pub fn swap(&self, value: $int, order: Ordering) -> $int {
-                    report(Access::Rmw, self.address());
-                    self.0.swap(value, order)
-                }
-
-                /// As core's.
-                pub fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                    report(Access::Rmw, self.address());
-                    self.0.fetch_add(value, order)
-                }
-
-                /// As core's.
-                pub fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                    report(Access::Rmw, self.address());
-                    self.0.fetch_sub(value, order)
-                }
-
-                /// As core's.
-                pub fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                    report(Access::Rmw, self.address());
-                    self.0.fetch_or(value, order)
-                }
-
-                /// As core's.
-                pub fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                    report(Access::Rmw, self.address());
-                    self.0.fetch_and(value, order)
-                }
-
-                /// As core's.
-                ///
-                /// # Errors
-                /// The value found, if it was not `current`.
-                pub fn compare_exchange(
-                    &self,
-                    current: $int,
-                    new: $int,
-                    success: Ordering,
-                    failure: Ordering,
-                ) -> Result<$int, $int> {
-                    report(Access::Rmw, self.address());
-                    self.0.compare_exchange(current, new, success, failure)
-                }
-            }
-        };
-    }
-
-    observed!(AtomicU32, u32);
-    observed!(AtomicU64, u64);
 }

@@ -1,7 +1,7 @@
 //! Runs the handshakes of a crate under loom on a copy of it, within a limit of time.
 
 use super::change::Change;
-use crate::workshop::{Sets, Workshop};
+use crate::workshop::{OBSERVED, Sets, Workshop};
 use anyhow::{Context, Result, bail};
 use std::fmt;
 use std::fs::{self, File};
@@ -73,8 +73,8 @@ pub(super) struct CratesCopy {
 impl CratesCopy {
     /// Copies them from the workspace at `root`.
     pub(super) fn new(root: &Path) -> Result<Self> {
-        const CRATES: [&str; 5] =
-            ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "lib/tlbkit-x86", "lib/tlbkit-c"];
+        const CRATES: [&str; 6] =
+            ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "lib/tlbkit-x86", "lib/tlbkit-c", OBSERVED];
         Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &CRATES)? })
     }
 
