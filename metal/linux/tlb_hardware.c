@@ -121,9 +121,12 @@ static void *__ref memory_for_ever(size_t bytes)
 
 static void __ref make_machine(void)
 {
+	/* Without tags a CPU that no longer runs an mm keeps nothing by being in its set: it is made to leave sooner. */
+	bool has_tags = boot_cpu_has(X86_FEATURE_PCID);
 	const char *policy = boot_cpu_has(X86_FEATURE_PTI) ?
-		"tlbkit:pcid=6+lazy_refs=shot-down+pti=on+user_flush=cr3" :
-		"tlbkit:pcid=6+lazy_refs=shot-down";
+		(has_tags ? "tlbkit:pcid=6+lazy_refs=shot-down+pti=on+user_flush=cr3" :
+			    "tlbkit:pcid=6+lazy_refs=shot-down+set=64+pti=on+user_flush=cr3") :
+		(has_tags ? "tlbkit:pcid=6+lazy_refs=shot-down" : "tlbkit:pcid=6+lazy_refs=shot-down+set=64");
 	size_t words = tlbkit_matrix_words(nr_cpu_ids);
 	struct tlbkit_setup setup = {
 		.ops = &ops,
