@@ -95,9 +95,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     pub(crate) fn forget_requests(&self) {
         for initiator in 0..self.tlb.cpus.len() as u32 {
             for slot in 0..RING {
-                // Relaxed: an initiator that waits for the bit needs nothing of this CPU but that it flushes before it
-                // runs.
-                self.tlb.matrix.outbox(CpuId(initiator), slot).remove(self.id, Ordering::Relaxed);
+                let outbox = self.tlb.matrix.outbox(CpuId(initiator), slot);
+                // Relaxed, both: an initiator that waits for the bit needs nothing of this CPU but that it flushes
+                // before it runs. A bit that the look misses came too late for the removal too, and is answered. The
+                // look saves an exchange for each pair of CPUs when a large machine starts.
+                if outbox.contains(self.id, Ordering::Relaxed) {
+                    outbox.remove(self.id, Ordering::Relaxed);
+                }
             }
         }
         self.tlb.matrix.inbox(self.id).look_everywhere();

@@ -1,9 +1,9 @@
 //! Bring-up, hot-plug and resume: a TLB of which nothing is known, and a CPU that nobody interrupts.
 
-use tlbkit::{CpuSetUpkeep, Pcid, Policy, Stride, Tags, VirtAddr};
+use tlbkit::{CpuId, CpuSetUpkeep, Pcid, Policy, Stride, Tags, VirtAddr};
 use tlbkit_arch::{Path, Translation};
 
-use crate::machine::{Did, KERNEL, MODERN, Owner, USER, World};
+use crate::machine::{Delivery, Did, KERNEL, MODERN, Owner, USER, World};
 
 /// Fills every tag of the CPU with what a boot loader, or the time before a suspend, may have left there.
 fn leave_rubbish(world: &World, cpu: usize) {
@@ -66,4 +66,28 @@ fn inv_7_a_trimming_flush_does_not_wait_for_a_cpu_that_is_offline() {
     world.offline(1);
     world.switch(0, space);
     world.unmap(0, space, &[USER]);
+}
+
+/// It flushes everything as it is, so a request of before adds nothing.
+#[test]
+fn what_was_asked_of_a_cpu_that_stopped_is_not_carried_out_when_it_is_back() {
+    let world = World::new(Policy::default(), 2);
+    world.map_kernel(KERNEL);
+    world.delivery.set(Delivery::Queued);
+    let returns = || {
+        world.cores[1].is_online.set(false);
+        world.tlb.declare_stopped(CpuId(1));
+        world.forget_logs();
+        world.bring_up(1);
+        world.log(1)
+    };
+    let unasked = returns();
+    let mut gather = world.gather(Owner::Kernel);
+    world.unhook(0, &mut gather, Owner::Kernel, &[KERNEL]);
+    let pending = world.quiet(0, |cpu, _| gather.issue(&cpu));
+    let mut asked = Vec::new();
+    world.cpu(0).missing().each(|cpu| asked.push(cpu.0));
+    assert_eq!(asked, [1]);
+    assert_eq!(returns(), unasked);
+    drop(pending);
 }
