@@ -3,7 +3,10 @@
 use crate::memory::{Frame, Memory};
 use crate::table::{self, Root};
 use core::ops::Range;
-use tlbkit::{AddressSpace, Cpu, Hardware, PhysAddr, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
+use tlbkit::{
+    AddressSpace, Cpu, Hardware, Nested, PAGE_BYTES, PhysAddr, Reason, Scope, SharedDirty, Stride, TlbGather,
+    Translations, VirtAddr,
+};
 
 /// Frames with which one gather is flushed: 512 pages and their table, and about what fits a 4 KiB stack frame. Few
 /// under loom, whose stacks are small.
@@ -45,6 +48,8 @@ pub(crate) struct Unhook<'a, H: Hardware, M, const N: usize> {
     translations: Translations<'a, H::Set>,
     gather: TlbGather<'a, H::Set, Held<N>>,
     held: usize,
+    /// Something was taken out that must be flushed before the lock of its page table is let go.
+    is_urgent: bool,
     /// If set, one request for the whole user half, with this reason, stands for the single ones.
     everything: Option<Reason>,
     pending: Pending,
@@ -71,8 +76,9 @@ impl<'a, H: Hardware, M: Memory, const N: usize> Unhook<'a, H, M, N> {
         let translations = Translations::OfKernel;
         let gather = TlbGather::new(translations, Held::new());
         let (everything, pending) = (None, Pending::Nothing);
+        let (held, is_urgent) = (0, false);
         let (tables, named, total_pages) = (None, NOTHING_NAMED, u64::MAX);
-        Self { cpu: *cpu, mem, translations, gather, held: 0, everything, pending, tables, named, total_pages }
+        Self { cpu: *cpu, mem, translations, gather, held, is_urgent, everything, pending, tables, named, total_pages }
     }
 
     /// For changes of one space's mappings.
@@ -131,6 +137,31 @@ impl<'a, H: Hardware, M: Memory, const N: usize> Unhook<'a, H, M, N> {
         self.count();
     }
 
+    /// This operation over `range` overlaps another: what it found gone may be the other's, and not flushed yet.
+    pub(crate) fn overlapped(&mut self, range: &Range<u64>) {
+        match self.cpu.tlb().policy().history.nested() {
+            Nested::Range => {
+                self.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
+            }
+            Nested::Everything => {
+                self.gather.flush_everything();
+                self.gather.tables_freed();
+            }
+        }
+    }
+
+    /// A page of shared memory that somebody has stored to is about to be named.
+    pub(crate) fn meet_shared_dirty(&mut self) {
+        self.is_urgent |= self.cpu.tlb().policy().history.shared_dirty() == SharedDirty::UnderLock;
+    }
+
+    /// The lock of the page table that was swept is about to be let go, or would be if the tables were locked.
+    pub(crate) fn leave_table(&mut self) {
+        if self.is_urgent {
+            self.update();
+        }
+    }
+
     /// Keeps `frame`, already unhooked, until the flush: one of a range that is named as a whole before there are `N`.
     pub(crate) fn hold(&mut self, frame: Frame) {
         self.gather.hold(frame);
@@ -161,6 +192,7 @@ impl<'a, H: Hardware, M: Memory, const N: usize> Unhook<'a, H, M, N> {
         let full = core::mem::replace(&mut self.gather, TlbGather::new(self.translations, Held::new()));
         full.flush(&self.cpu).into_frames().put_all(self.mem);
         self.held = 0;
+        self.is_urgent = false;
         self.pending = Pending::Nothing;
         self.named = NOTHING_NAMED;
     }

@@ -23,12 +23,19 @@ pub struct Pmap<S = &'static [AtomicU64]> {
     space: AddressSpace<S>,
     root: Root,
     locks: TableLocks,
-    /// Operations between their first change and their flush (C-28).
+    /// Operations between their first change and their flush (C-28): Linux's `tlb_flush_pending`.
     pub(crate) sweeping: AtomicU32,
     /// Base pages of all regions, mapped or not; guarded by the lock of the regions, so core's atomic stands for a
     /// word.
     total_pages: core::sync::atomic::AtomicU64,
 }
+
+// Operations write to that count, so it stands in another cache line than what each flush and each switch reads.
+#[cfg(not(loom))]
+const _: () = {
+    let space_end = core::mem::offset_of!(Pmap, space) + size_of::<AddressSpace>();
+    assert!(align_of::<Pmap>() == 64 && core::mem::offset_of!(Pmap, sweeping) / 64 > (space_end - 1) / 64);
+};
 
 impl<S> Pmap<S> {
     /// Empty tables that share the kernel half of `kernel_root`. `set` is zeroed, as [`AddressSpace::new`] asks.

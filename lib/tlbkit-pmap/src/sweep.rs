@@ -9,7 +9,7 @@ use crate::region::Protection;
 use crate::table::{self, Found, Slot};
 use core::ops::Range;
 use tlbkit::sync::Ordering;
-use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason, Scope, Stride};
+use tlbkit::{Cpu, Hardware, Reason, Scope, Stride};
 use tlbkit_arch::Pte;
 
 /// What a sweep does to each leaf.
@@ -76,11 +76,11 @@ impl<S> Pmap<S> {
     }
 
     /// Flushes. An operation that overlaps another may have found an entry gone whose flush is still to come; it must
-    /// not return before that, so it asks for its whole range itself (C-28).
+    /// not return before that, so it asks for its whole range itself, or for everything (C-28).
     pub(crate) fn end<H: Hardware<Set = S>, M: Memory>(&self, mut unhook: Sweep<'_, H, M>, range: &Range<u64>) {
         // Acquire: partner is the Release below; if the other is gone from the count, so is its flush from the future.
         if self.sweeping.load(Ordering::Acquire) > 1 {
-            unhook.range(range.start, (range.end - range.start) / PAGE_BYTES, Scope::Local, Reason::RemovePte);
+            unhook.overlapped(range);
         }
         unhook.finish();
         // Release: partner is the Acquire above, on another CPU.
@@ -129,8 +129,13 @@ impl<S> Pmap<S> {
         change: Change,
         unhook: &mut Sweep<'a, H, M>,
     ) -> Result<(), Error> {
+        let mut table_end = table::next(span.start, 2);
         while let Some((va, slot)) = table::first_leaf(mem, self.root(), span.clone()) {
             span.start = va;
+            if va >= table_end {
+                unhook.leave_table();
+                table_end = table::next(va, 2);
+            }
             if slot.level == 2 && (!va.is_multiple_of(slot.bytes()) || span.end - va < slot.bytes()) {
                 self.split(cpu, mem, va, slot)?;
                 continue;
@@ -144,6 +149,7 @@ impl<S> Pmap<S> {
             }
             span.start += slot.bytes();
         }
+        unhook.leave_table();
         Ok(())
     }
 
@@ -190,6 +196,9 @@ fn take_leaf<H: Hardware, M: Memory, const N: usize>(
     unhook: &mut Unhook<'_, H, M, N>,
 ) {
     let old = Pte(mem.swap(slot.at, 0));
+    if old.has(Pte::DIRTY | pte::SHARED) {
+        unhook.meet_shared_dirty();
+    }
     if let Some(frame) = pte::into_frame(old) {
         unhook.unmap(va, slot.stride(), reason, frame);
     } else if old.needs_flush(Pte::EMPTY) {

@@ -52,6 +52,84 @@ fn c_28_a_sweep_alone_that_finds_nothing_flushes_nothing() {
     });
 }
 
+/// What it costs others that CPU 1 gives a page back while CPU 0, which gives back another, waits for it: full flushes
+/// of CPU 0, and interrupts of CPU 2, which holds the space lazily.
+fn cost_of_an_overlap(policy: Policy, backing: Backing) -> (u32, u32) {
+    let m = Machine::new(3, policy);
+    let vm = m.space();
+    // In page tables of their own: an early flush holds a table's lock.
+    let va = vm.map(&m.cpu(0), 2 * 512, backing, Protection::ReadWrite).unwrap();
+    let [mine, other] = [va, va + 512 * PAGE];
+    m.run(2, vm);
+    m.idle(2);
+    m.write(0, vm, mine, 5).unwrap();
+    m.write(1, vm, other, 6).unwrap();
+    let costs = move || (m.cpus[0].full_flushes.get(), m.cpus[2].interrupts.get());
+    let alone = costs();
+    vm.dontneed(&m.cpu(1), m.mem, other, 1).unwrap();
+    assert_eq!(costs(), alone, "nobody else was at work");
+    m.write(1, vm, other, 6).unwrap();
+    let seen = std::rc::Rc::new(std::cell::Cell::new((0, 0)));
+    let cost = seen.clone();
+    *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+        let before = costs();
+        vm.dontneed(&m.cpu(1), m.mem, other, 1).unwrap();
+        let after = costs();
+        cost.set((after.0 - before.0, after.1 - before.1));
+    }));
+    vm.dontneed(&m.cpu(0), m.mem, mine, 1).unwrap();
+    assert!(m.meanwhile.borrow().is_none(), "CPU 0 had to wait");
+    m.end(0, vm);
+    seen.get()
+}
+
+#[test]
+fn c_28_sweeps_that_overlap_flush_everything_under_linux_6_18_and_their_range_under_others() {
+    for backing in [Backing::AnonPrivate, Backing::FileShared] {
+        let cost = |text| cost_of_an_overlap(Policy::parse(text).unwrap(), backing);
+        assert_eq!(cost("linux-6.18"), (1, 1), "{backing:?}: as if tables had been freed");
+        assert_eq!(cost("linux-4.20:nested=everything"), (1, 1), "{backing:?}");
+        assert_eq!([cost("linux-6.18:nested=range"), cost("linux-4.20"), cost("tlbkit")], [(0, 0); 3], "{backing:?}");
+    }
+}
+
+/// Interrupts of CPU 1 when CPU 0 gives back two pages of two page tables that both have stored to.
+fn interrupts_for_two_tables(policy: Policy, backing: Backing) -> u32 {
+    let m = Machine::new(2, policy);
+    let vm = m.space();
+    let va = vm.map(&m.cpu(0), 2 * 512, backing, Protection::ReadWrite).unwrap();
+    for at in [va, va + 512 * PAGE] {
+        (0..2).for_each(|cpu| m.write(cpu, vm, at, 5).unwrap());
+    }
+    let before = m.cpus[1].interrupts.get();
+    vm.dontneed(&m.cpu(0), m.mem, va, 2 * 512).unwrap();
+    let sent = m.cpus[1].interrupts.get() - before;
+    m.end(0, vm);
+    sent
+}
+
+#[test]
+fn c_42_dirty_pages_of_a_shared_file_are_flushed_table_by_table_by_linux_since_3_15() {
+    let presets = [("linux-3.14", 1), ("linux-4.13", 2), ("linux-4.20", 2), ("linux-6.18", 2), ("tlbkit", 1)];
+    for (name, of_shared) in presets {
+        let sent = |backing| interrupts_for_two_tables(Policy::preset(name).unwrap(), backing);
+        assert_eq!((sent(Backing::FileShared), sent(Backing::AnonPrivate)), (of_shared, 1), "{name}");
+    }
+}
+
+/// A page that is flushed before the lock is let go is flushed before it is missed: nothing is left for the end.
+#[test]
+fn an_early_flush_leaves_nothing_for_the_end() {
+    let m = Machine::new(1, Policy::preset("linux-6.18").unwrap());
+    let vm = m.space();
+    let va = vm.map(&m.cpu(0), 1, Backing::FileShared, Protection::ReadWrite).unwrap();
+    m.write(0, vm, va, 5).unwrap();
+    m.mem.log.borrow_mut().clear();
+    vm.dontneed(&m.cpu(0), m.mem, va, 1).unwrap();
+    assert_eq!(m.mem.log.borrow().iter().filter(|event| **event == Seen::Flushed).count(), 1);
+    m.end(0, vm);
+}
+
 #[test]
 fn inv_9_what_is_withdrawn_is_put_back_when_it_is_finished() {
     on_every_preset(|m| {

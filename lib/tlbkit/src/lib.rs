@@ -96,7 +96,7 @@ pub use gather::{Flushed, Scope, TlbGather};
 pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
 pub use history::choices::{FamilyShift, History, LazyReferences};
 pub use history::presets::PRESETS;
-pub use history::tables::{Foreign, TableFree};
+pub use history::tables::{Foreign, Nested, SharedDirty, TableFree};
 #[cfg(feature = "history")]
 pub use history::{
     choices::{Accounting, Batching, KernelSet, LargePageWalk},

@@ -48,6 +48,8 @@ pub const KEYS: &[Key] = &[
     key("local", "before, while"),
     key("lazy_refs", "awaited, shot-down, counted"),
     key("stats", "on, off"),
+    key("nested", "range, everything: what the end of a sweep flushes while another one of the space is under way"),
+    key("shared_dirty", "at-end, under-lock"),
 ];
 
 const LAZY: &[Word<Lazy>] = &[("off", Lazy::Off), ("once", Lazy::InterruptOnce), ("skip", Lazy::SkipUnlessTablesFreed)];

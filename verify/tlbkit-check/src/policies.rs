@@ -5,9 +5,10 @@
 
 use tlbkit::{
     Accounting, Batching, Compare, CpuSetUpkeep, FamilyShift, Foreign, History, Isolation, KernelSet, LargePageWalk,
-    Lazy, LazyReferences, LocalFlush, PRESETS, Policy, RangeRule, TableFree, Tags, UserFlush,
+    Lazy, LazyReferences, LocalFlush, Nested, PRESETS, Policy, RangeRule, SharedDirty, TableFree, Tags, UserFlush,
 };
 
+use crate::digest;
 use tlbkit_arch::SplitMix64;
 
 /// A policy at random.
@@ -36,8 +37,16 @@ fn point(random: &mut SplitMix64) -> Policy {
     let local_flush = one_of(random, &[LocalFlush::BeforeRemote, LocalFlush::WhileRemote]);
     let lazy_references = one_of(random, &[LazyReferences::Counted, LazyReferences::ShotDown, LazyReferences::Awaited]);
     let accounting = one_of(random, &[Accounting::Off, Accounting::On]);
-    let history = History { kernel_set, batching, table_free, foreign, accounting };
+    let (nested, shared_dirty) = overlaps(*random);
+    let history = History { kernel_set, batching, table_free, foreign, accounting, nested, shared_dirty };
     Policy { tags, lazy, lazy_references, cpu_set, range, isolation, user_flush, local_flush, history }
+}
+
+/// Of numbers of their own, so that what a seed draws after its policy stays what it was.
+fn overlaps(random: SplitMix64) -> (Nested, SharedDirty) {
+    let mut own = digest::random(digest::mix(0, { random }.bits()));
+    let nested = one_of(&mut own, &[Nested::Range, Nested::Everything]);
+    (nested, one_of(&mut own, &[SharedDirty::AtEnd, SharedDirty::UnderLock]))
 }
 
 fn tags(random: &mut SplitMix64) -> Tags {
@@ -68,7 +77,6 @@ fn batching(random: &mut SplitMix64) -> Batching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::digest;
 
     #[test]
     fn published_and_other_policies_are_drawn_and_all_are_valid() {
@@ -79,5 +87,7 @@ mod tests {
         assert!((400..600).contains(&published), "{published}");
         assert!(drawn.iter().all(|policy| (1..=15).contains(&policy.slots())));
         assert!(drawn.iter().any(|policy| policy.cpu_set == CpuSetUpkeep::Trimmed { every: 1 }));
+        let rules = |policy: &Policy| (policy.history.nested as u8, policy.history.shared_dirty as u8);
+        assert!([(0, 0), (0, 1), (1, 0), (1, 1)].iter().all(|rule| drawn.iter().any(|policy| rules(policy) == *rule)));
     }
 }

@@ -3,7 +3,7 @@
 
 /// As `choices.rs`.
 pub(crate) mod choices {
-    use crate::history::tables::{Foreign, TableFree};
+    use crate::history::tables::{Foreign, Nested, SharedDirty, TableFree};
     use crate::words::Word;
 
     /// What becomes of the CPUs that hold a space lazily when it ends.
@@ -50,6 +50,18 @@ pub(crate) mod choices {
         #[must_use]
         pub const fn foreign(&self) -> Foreign {
             Foreign::DirectMap
+        }
+
+        /// What operations that overlap flush at their ends.
+        #[must_use]
+        pub const fn nested(&self) -> Nested {
+            Nested::Range
+        }
+
+        /// When dirty pages of shared memory are flushed.
+        #[must_use]
+        pub const fn shared_dirty(&self) -> SharedDirty {
+            SharedDirty::AtEnd
         }
 
         pub(crate) const fn flags(&self) -> u32 {

@@ -1,6 +1,6 @@
 //! The choices of older kernels, beside those of [`Policy`](crate::Policy).
 
-use super::tables::{Foreign, TableFree};
+use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::words::Word;
 
 /// Whether the CPUs that run the kernel's own tables are recorded.
@@ -98,6 +98,8 @@ pub struct History {
     pub table_free: TableFree,
     pub foreign: Foreign,
     pub accounting: Accounting,
+    pub nested: Nested,
+    pub shared_dirty: SharedDirty,
 }
 
 impl History {
@@ -108,6 +110,8 @@ impl History {
         table_free: TableFree::AtDestroyUnlessLow,
         foreign: Foreign::DirectMap,
         accounting: Accounting::Off,
+        nested: Nested::Range,
+        shared_dirty: SharedDirty::AtEnd,
     };
 
     /// True if a gather flushes what is named to it at once, and not at its end.
@@ -126,6 +130,18 @@ impl History {
     #[must_use]
     pub const fn foreign(&self) -> Foreign {
         self.foreign
+    }
+
+    /// What operations that overlap flush at their ends.
+    #[must_use]
+    pub const fn nested(&self) -> Nested {
+        self.nested
+    }
+
+    /// When dirty pages of shared memory are flushed.
+    #[must_use]
+    pub const fn shared_dirty(&self) -> SharedDirty {
+        self.shared_dirty
     }
 
     /// The choices as [`flag`]s.

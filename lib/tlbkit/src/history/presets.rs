@@ -1,7 +1,7 @@
 //! Published kernels that take something from this folder, and the list of all presets.
 
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences};
-use super::tables::{Foreign, TableFree};
+use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::kernels::{Preset, TLBKIT};
 use crate::policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
 
@@ -32,16 +32,22 @@ const LINUX_3_13: Policy = Policy {
     ..LINUX_3_4
 };
 const LINUX_3_14: Policy = Policy { range: ivy_bridge(2, LargePageWalk::Skip), ..LINUX_3_4 };
-const LINUX_4_13: Policy = Policy { range: ceiling(33, Compare::Above), ..LINUX_3_4 };
+/// By Linux 1cf35d47712d, of 3.15, a dirty page of shared memory is flushed under the lock of its page table. By
+/// 99baac21e458, of 4.13, operations that overlap flush their ranges, and by 7a30df49f63a, of 5.2, everything. What is
+/// older does not know of overlaps, and goes with 4.13 here.
+const LINUX_3_15: History = History { shared_dirty: SharedDirty::UnderLock, ..PLAIN };
+const LINUX_5_2: History = History { nested: Nested::Everything, ..LINUX_3_15 };
+const LINUX_4_13: Policy = Policy { range: ceiling(33, Compare::Above), history: LINUX_3_15, ..LINUX_3_4 };
 const LINUX_4_14: Policy = Policy {
     tags: Tags::RoundRobin(6),
     lazy: Lazy::Off,
-    history: History { kernel_set: KernelSet::Written, ..PLAIN },
+    history: History { kernel_set: KernelSet::Written, ..LINUX_3_15 },
     ..LINUX_4_13
 };
-const LINUX_4_20: Policy = Policy { lazy: Lazy::SkipUnlessTablesFreed, history: PLAIN, ..LINUX_4_14 };
+const LINUX_4_20: Policy = Policy { lazy: Lazy::SkipUnlessTablesFreed, history: LINUX_3_15, ..LINUX_4_14 };
 const TRIMMED_WITH_TABLES: CpuSetUpkeep = CpuSetUpkeep::TrimmedWithTables { every: 1024 };
-const LINUX_6_18: Policy = Policy { cpu_set: TRIMMED_WITH_TABLES, local_flush: LocalFlush::WhileRemote, ..LINUX_4_20 };
+const LINUX_6_18: Policy =
+    Policy { cpu_set: TRIMMED_WITH_TABLES, local_flush: LocalFlush::WhileRemote, history: LINUX_5_2, ..LINUX_4_20 };
 const NETBSD_5_0: Policy = Policy {
     lazy_references: LazyReferences::ShotDown,
     range: ceiling(32, Compare::Above),
@@ -81,7 +87,11 @@ pub const PRESETS: &[Preset] = &[
             ebizzy series of December 2013",
         policy: LINUX_3_14,
     },
-    Preset { name: "linux-4.13", description: "one ceiling of 33 pages; no PCID", policy: LINUX_4_13 },
+    Preset {
+        name: "linux-4.13",
+        description: "one ceiling of 33 pages; no PCID; dirty pages of shared memory flushed under their table's lock",
+        policy: LINUX_4_13,
+    },
     Preset {
         name: "linux-4.14",
         description: "six PCIDs in turn; idle loads the kernel's tables and writes both sets; its short-lived \
@@ -102,7 +112,8 @@ pub const PRESETS: &[Preset] = &[
     Preset {
         name: "linux-6.18",
         description: "the set is kept at switches and trimmed, when tables are freed and besides (here by generations, \
-            there once a second); local flush while remote; global ASIDs of AMD are not expressed",
+            there once a second); local flush while remote; sweeps of one space that overlap flush all of it; global \
+            ASIDs of AMD are not expressed",
         policy: LINUX_6_18,
     },
     Preset {

@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::choices::{Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk};
 use super::state::MAX_PAGES;
-use super::tables::{Foreign, TableFree};
+use super::tables::{Foreign, Nested, SharedDirty, TableFree};
 use crate::policy::{Policy, RangeRule};
 use crate::words::{Put, Word, number, put_word, value_of};
 
@@ -14,6 +14,8 @@ const TABLES: &[Word<TableFree>] = &[("at-once", TableFree::AtOnce), ("at-destro
 const FOREIGN: &[Word<Foreign>] =
     &[("window", Foreign::Window), ("switch", Foreign::TemporarySwitch), ("direct", Foreign::DirectMap)];
 const STATS: &[Word<Accounting>] = &[("on", Accounting::On), ("off", Accounting::Off)];
+const NESTED: &[Word<Nested>] = &[("range", Nested::Range), ("everything", Nested::Everything)];
+const SHARED_DIRTY: &[Word<SharedDirty>] = &[("at-end", SharedDirty::AtEnd), ("under-lock", SharedDirty::UnderLock)];
 
 /// Sets a key of older kernels; `None` if there is no such value.
 pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Option<()> {
@@ -42,6 +44,8 @@ pub(crate) fn set(policy: &mut Policy, key: &str, value: &str) -> Option<()> {
         "tables" => history.table_free = value_of(TABLES, value)?,
         "foreign" => history.foreign = value_of(FOREIGN, value)?,
         "stats" => history.accounting = value_of(STATS, value)?,
+        "nested" => history.nested = value_of(NESTED, value)?,
+        "shared_dirty" => history.shared_dirty = value_of(SHARED_DIRTY, value)?,
         _ => return None,
     }
     Some(())
@@ -79,5 +83,7 @@ pub(crate) fn changes(history: &History, base: &History, put: Put<'_>) -> fmt::R
     }
     put_word(put, "tables", TABLES, history.table_free, base.table_free)?;
     put_word(put, "foreign", FOREIGN, history.foreign, base.foreign)?;
-    put_word(put, "stats", STATS, history.accounting, base.accounting)
+    put_word(put, "stats", STATS, history.accounting, base.accounting)?;
+    put_word(put, "nested", NESTED, history.nested, base.nested)?;
+    put_word(put, "shared_dirty", SHARED_DIRTY, history.shared_dirty, base.shared_dirty)
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 
 /// Values of each key of the list, in its order: the ends of each range, and each word.
-const VALUES: [&[&str]; 18] = [
+const VALUES: [&[&str]; 20] = [
     &["off", "1", "15"],
     &["1", "15"],
     &["off", "once", "skip"],
@@ -23,6 +23,8 @@ const VALUES: [&[&str]; 18] = [
     &["before", "while"],
     &["awaited", "shot-down", "counted"],
     &["on", "off"],
+    &["range", "everything"],
+    &["at-end", "under-lock"],
 ];
 
 fn settings() -> impl Strategy<Value = Vec<(usize, usize)>> {
@@ -96,7 +98,7 @@ fn what_is_wrong_is_said_with_the_key_the_value_and_what_is_allowed() {
     let line = Policy::parse("linux-9").unwrap_err().to_string();
     assert!(line.starts_with("no policy linux-9: there are tlbkit, linux-3.4, "), "{line}");
     let line = Policy::parse("xnu:colour=red").unwrap_err().to_string();
-    assert!(line.starts_with("no setting colour: there are pcid, lru, ") && line.ends_with(", stats"), "{line}");
+    assert!(line.starts_with("no setting colour: there are pcid, lru, ") && line.ends_with(", shared_dirty"), "{line}");
 }
 
 #[test]
