@@ -63,6 +63,7 @@ pub use evict::Eviction;
 pub use fault::{Access, Fault};
 pub use fork::{ChildFill, Forked};
 pub use kernel::{KernelMap, KernelWindow, WINDOW_PAGES};
+pub use lock::{TABLE_LOCKS, TableLock};
 pub use memory::{Frame, Memory, Purpose};
 pub use pmap::Pmap;
 pub use region::{Backing, MAX_REGIONS, Protection, Region};

@@ -46,26 +46,47 @@ impl Drop for SpinGuard<'_> {
     }
 }
 
-/// Locks of a space's last-level tables.
-const SPANS: usize = 32;
+/// Locks of last-level tables that a space has of its own.
+pub const TABLE_LOCKS: usize = 32;
+
+/// The lock of last-level tables, on a cache line of its own. A space may be lent more than [`TABLE_LOCKS`] of them by
+/// [`Vm::with_table_locks`](crate::Vm::with_table_locks).
+pub struct TableLock(SpinLock);
+
+impl TableLock {
+    /// A lock that nobody holds.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(SpinLock::new())
+    }
+}
+
+impl Default for TableLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 /// The locks of one space's page tables, as Linux has them since 2.6.15: one for each last-level table, and one above.
 ///
-/// A table's lock is one of [`SPANS`], found by the 2 MiB that the table maps, so it outlives the table.
+/// A table's lock is one of a few, found by the 2 MiB that the table maps, so it outlives the table.
 pub(crate) struct TableLocks {
     upper: SpinLock,
-    spans: [SpinLock; SPANS],
+    own: [TableLock; TABLE_LOCKS],
+    /// In place of its own, if there are any: a power of two.
+    pub(crate) lent: &'static [TableLock],
 }
 
 impl TableLocks {
     pub(crate) fn new() -> Self {
-        Self { upper: SpinLock::new(), spans: core::array::from_fn(|_| SpinLock::new()) }
+        Self { upper: SpinLock::new(), own: core::array::from_fn(|_| TableLock::new()), lent: &[] }
     }
 
     /// The lock of the last-level table of `va` and of the entry that leads to it, be that a large page. Nobody holds
     /// two.
     pub(crate) fn span(&self, hw: &impl Hardware, va: u64) -> SpinGuard<'_> {
-        self.spans[index_of(va)].lock(hw)
+        let locks = if self.lent.is_empty() { &self.own } else { self.lent };
+        locks[index_of(va, locks.len())].0.lock(hw)
     }
 
     /// The lock of all levels above; taken last.
@@ -76,9 +97,9 @@ impl TableLocks {
 
 /// Which lock is that of `va`. Neighbours share none; nor do the arenas or files of 32 threads, 64 or 128 MiB apart, if
 /// the first begins at a multiple of 2 GiB; if it begins elsewhere, two may.
-const fn index_of(va: u64) -> usize {
+const fn index_of(va: u64, locks: usize) -> usize {
     let span = va >> 21;
-    (span ^ span >> 5 ^ span >> 6) as usize % SPANS
+    (span ^ span >> 5 ^ span >> 6) as usize % locks
 }
 
 /// Many readers or one writer; a waiting writer keeps new readers out. Not recursive.
@@ -164,22 +185,33 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    fn locks(first: u64, step: u64) -> u32 {
-        let used = (0..SPANS as u64).fold(0u32, |used, n| used | 1 << index_of(first + n * step));
-        used.count_ones()
+    /// How many of `locks` locks as many arenas use.
+    fn used(locks: usize, first: u64, step: u64) -> usize {
+        let mut is_used = [false; 256];
+        (0..locks as u64).for_each(|n| is_used[index_of(first + n * step, locks)] = true);
+        is_used.iter().filter(|used| **used).count()
     }
 
     #[test]
     fn neighbours_share_no_lock() {
         let mut spans = (0..1 << 13).map(|span| span * 2 * MIB);
-        assert!(spans.all(|va| index_of(va) != index_of(va + 2 * MIB) && index_of(va) == index_of(va + 2 * MIB - 1)));
+        let lock = |va| index_of(va, TABLE_LOCKS);
+        assert!(spans.all(|va| lock(va) != lock(va + 2 * MIB) && lock(va) == lock(va + 2 * MIB - 1)));
     }
 
     #[test]
     fn arenas_of_32_threads_share_none_from_a_multiple_of_2_gib_on() {
         for first in (0..64).map(|n| n * 2048 * MIB) {
-            assert_eq!([locks(first, 64 * MIB), locks(first, 128 * MIB)], [32; 2], "{first:#x}");
+            assert_eq!([used(32, first, 64 * MIB), used(32, first, 128 * MIB)], [32; 2], "{first:#x}");
         }
-        assert_eq!(locks(64 * MIB, 64 * MIB), 31, "elsewhere two may");
+        assert_eq!(used(32, 64 * MIB, 64 * MIB), 31, "elsewhere two may");
+    }
+
+    #[test]
+    fn as_many_threads_as_locks_are_lent_share_none() {
+        for locks in [64, 128, 256] {
+            let bytes = locks as u64 * 128 * MIB;
+            assert!((0..8).all(|n| used(locks, n * bytes, 128 * MIB) == locks), "{locks}");
+        }
     }
 }

@@ -22,7 +22,7 @@ use tlbkit_arch::Pte;
 pub struct Pmap<S = &'static [AtomicU64]> {
     space: AddressSpace<S>,
     root: Root,
-    locks: TableLocks,
+    pub(crate) locks: TableLocks,
     /// Operations between their first change and their flush (C-28): Linux's `tlb_flush_pending`.
     pub(crate) sweeping: AtomicU32,
     /// Base pages of all regions, mapped or not; guarded by the lock of the regions, so core's atomic stands for a

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::kernel::KernelMap;
-use crate::lock::RwLock;
+use crate::lock::{RwLock, TableLock};
 use crate::memory::{Frame, Memory};
 use crate::pmap::Pmap;
 use crate::region::{Backing, Protection, Region, Regions};
@@ -49,6 +49,18 @@ impl<'k, S> Vm<'k, S> {
         let pmap = Pmap::new(tlb, mem, kernel.root(), token, set)?;
         let stage = AtomicU32::new(LIVE);
         Ok(Self { pmap, regions: Regions::new(), lock: RwLock::new(), kernel, stage })
+    }
+
+    /// The same space, whose last-level tables share `locks` in place of [`TABLE_LOCKS`](crate::TABLE_LOCKS) ones: for
+    /// a space with more threads than these, each at work in tables of its own. If there are none, nothing changes.
+    ///
+    /// # Panics
+    /// If their number is no power of two.
+    #[must_use]
+    pub fn with_table_locks(mut self, locks: &'static [TableLock]) -> Self {
+        assert!(locks.is_empty() || locks.len().is_power_of_two(), "{} locks: no power of two", locks.len());
+        self.pmap.locks.lent = locks;
+        self
     }
 
     /// What to hand to `Cpu::switch_to`.

@@ -3,13 +3,16 @@
 use std::cell::Cell;
 
 use tlbkit::{AddressSpace, Hardware};
-use tlbkit_pmap::Vm;
+use tlbkit_pmap::{TABLE_LOCKS, TableLock, Vm};
 
 use super::memory::KernelMemory;
 use super::state::Kernel;
 use super::task::Process;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
+
+/// 16 KiB for each process that runs.
+const MOST_TABLE_LOCKS: usize = 256;
 
 impl Kernel {
     /// A process with an empty space.
@@ -26,11 +29,27 @@ impl Kernel {
             Ok(vm) => vm,
             Err(error) => self.fail(RunError::Kernel(error.to_string())),
         };
-        let process = Keep::new(Box::new(Process { vm, threads: Cell::new(0) }));
+        let locks = self.lend_table_locks();
+        let process = Keep::new(Box::new(Process { vm: vm.with_table_locks(locks), locks, threads: Cell::new(0) }));
         let lent = process.get();
         machine.set_space(token, lent.space());
         self.processes.borrow_mut()[token.0 as usize] = Some(process);
         lent
+    }
+
+    /// A lock of last-level tables for each CPU, where there are more than a space has locks of its own. Linux has one
+    /// for each table, so that no two threads share one because of how many they are.
+    fn lend_table_locks(&self) -> &'static [TableLock] {
+        let locks = self.machine.cpus().next_power_of_two().min(MOST_TABLE_LOCKS);
+        if locks <= TABLE_LOCKS {
+            return &[];
+        }
+        self.free_locks.borrow_mut().pop().unwrap_or_else(|| {
+            let made = Keep::new((0..locks).map(|_| TableLock::new()).collect::<Box<[_]>>());
+            let lent = made.get();
+            self.table_locks.borrow_mut().push(made);
+            lent
+        })
     }
 
     /// Frees what was left of spaces that a CPU had held lazily beyond their end.
@@ -77,6 +96,9 @@ impl Kernel {
         self.machine.with_cpu(here, |cpu| {
             let _freed_now_or_by_reclaim = process.vm.destroy(&cpu, &memory);
         });
+        if !process.locks.is_empty() {
+            self.free_locks.borrow_mut().push(process.locks);
+        }
         self.observer().end_exit(here);
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::VecDeque;
 
-use tlbkit_pmap::KernelMap;
+use tlbkit_pmap::{KernelMap, TableLock};
 
 use super::file_reads::FileReads;
 use super::phys::Phys;
@@ -40,6 +40,9 @@ pub(crate) struct Kernel {
     pub(super) processes: RefCell<Vec<Option<Keep<Process>>>>,
     /// The words of the processes' sets of CPUs.
     pub(super) sets: RefCell<Vec<KeptWords>>,
+    /// The locks that spaces are lent, and those of spaces that have ended.
+    pub(super) table_locks: RefCell<Vec<Keep<[TableLock]>>>,
+    pub(super) free_locks: RefCell<Vec<&'static [TableLock]>>,
     pub(super) seed: u64,
     pub(super) file_reads: FileReads,
     pub(super) fault_around: u64,
@@ -74,6 +77,8 @@ impl Kernel {
             tasks: Tasks::default(),
             processes: RefCell::default(),
             sets: RefCell::default(),
+            table_locks: RefCell::default(),
+            free_locks: RefCell::default(),
             seed,
             file_reads,
             fault_around,

@@ -4,7 +4,7 @@
 use std::cell::{Cell, RefCell};
 
 use tlbkit::AddressSpace;
-use tlbkit_pmap::Vm;
+use tlbkit_pmap::{TableLock, Vm};
 use tlbkit_workloads::calls::TaskRandom;
 
 use crate::keep::Keep;
@@ -17,6 +17,8 @@ pub(crate) type TaskIndex = u32;
 #[repr(align(64))]
 pub(super) struct Process {
     pub(super) vm: Vm<'static>,
+    /// What `vm` was lent.
+    pub(super) locks: &'static [TableLock],
     /// Threads that have not ended.
     pub(super) threads: Cell<usize>,
 }
