@@ -10,6 +10,7 @@
 //! |---|---|---|
 //! | nothing to something, wider permission | none: a stale entry faults, and faulting drops it | |
 //! | something to nothing | one for the call, before the frames are put back (INV-1) | `RemovePte`, `RemoveAll` |
+//! | a dirty page of shared memory taken out | under policies of Linux one for each table, under its lock | |
 //! | narrower permission | one for the call | `WriteProtect`, `Fork` |
 //! | another frame: a copy, a replacement | at once: to nothing, flush, to the new one | `CopyOnWrite`, `Enter` |
 //! | one large page to small ones | at once, likewise | `Enter` |
