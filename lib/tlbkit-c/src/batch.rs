@@ -69,6 +69,20 @@ impl Batch {
     }
 }
 
+/// Flushes an open batch. `first` is done to it when all that the caller gave is known to be right.
+///
+/// # Safety
+/// As [`open`].
+#[inline(always)]
+unsafe fn flush(batch: *mut BatchStorage, cpu: u32, reason: u32, first: impl FnOnce(&mut Batch)) -> Result<(), Status> {
+    let why = reason_of(reason)?;
+    // SAFETY: the contract.
+    let batch = unsafe { open(batch) }?;
+    let door = batch.machine.door(cpu, Need::MayWait)?;
+    first(batch);
+    batch.flush(door, why)
+}
+
 /// Out of line: most batches hold nothing.
 #[inline(never)]
 fn release_held(held: &Held) {
@@ -152,27 +166,15 @@ pub unsafe extern "C" fn tlbkit_batch_hold(batch: *mut BatchStorage, frame: u64)
 /// `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_flush(batch: *mut BatchStorage, cpu: u32, reason: u32) -> Status {
-    report(|| {
-        let why = reason_of(reason)?;
-        // SAFETY: the crate's contract.
-        let batch = unsafe { open(batch) }?;
-        let door = batch.machine.door(cpu, Need::MayWait)?;
-        batch.flush(door, why)
-    })
+    // SAFETY: the crate's contract.
+    report(|| unsafe { flush(batch, cpu, reason, |_| ()) })
 }
 
 /// The same, and ends the batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32, reason: u32) -> Status {
-    report(|| {
-        let why = reason_of(reason)?;
-        // SAFETY: the crate's contract.
-        let batch = unsafe { open(batch) }?;
-        let door = batch.machine.door(cpu, Need::MayWait)?;
-        // Relaxed: a batch has one owner.
-        batch.mark.clear();
-        batch.flush(door, why)
-    })
+    // SAFETY: the crate's contract.
+    report(|| unsafe { flush(batch, cpu, reason, |batch| batch.mark.clear()) })
 }
 
 /// Flushes what batches owe to a space, everywhere: for whoever finds an entry gone and goes on without a flush of its

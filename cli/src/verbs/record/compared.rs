@@ -53,11 +53,12 @@ pub(super) fn run(
 pub(super) fn counted(pairs: usize, mut count: impl FnMut(Counting) -> Result<Count>) -> Result<(Count, Compared)> {
     let bar = progress_bar(2 * pairs);
     let [plain, counted] = in_turn(pairs, |half| {
-        bar.inc(1);
-        count(match half {
+        let ended = count(match half {
             Half::Without => Counting::NothingElse,
             Half::With => Counting::Flushes,
-        })
+        })?;
+        bar.inc(1);
+        Ok::<_, anyhow::Error>(ended)
     })?;
     bar.finish_and_clear();
     let compared = Compared(Trial::of_counts(&plain, &counted));
