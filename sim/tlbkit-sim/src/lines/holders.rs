@@ -31,6 +31,11 @@ impl Holders {
         self.owns(cpu) || self.shares(cpu)
     }
 
+    /// True if somebody may write the line.
+    pub(super) fn has_owner(&self) -> bool {
+        self.owner != NOBODY
+    }
+
     /// True if the CPU's own cache answers the access.
     pub(super) fn answers(&self, cpu: u32, access: Access) -> bool {
         self.owns(cpu) || (access == Access::Load && self.shares(cpu))

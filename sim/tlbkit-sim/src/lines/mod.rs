@@ -1,8 +1,9 @@
 //! Cache lines that CPUs share: who holds one, and what the next access to it costs.
 //!
 //! A line has holders, at most one of which may write it, and a time until which a transfer occupies it: later
-//! requests queue behind. Addresses are the host's, but only as names: costs depend on which line an access meets and
-//! never on an address' value, so the host's allocator does not show.
+//! requests queue behind. Who loads a line that nobody may write occupies it for nobody: it comes from the cache that
+//! all cores share, which answers one while the next asks. Addresses are the host's, but only as names: costs depend on
+//! which line an access meets and never on an address' value, so the host's allocator does not show.
 
 mod holders;
 #[cfg(test)]
@@ -254,12 +255,15 @@ impl Lines {
         };
         let start = now.max(line.busy_until);
         self.counters.queued_cycles += start - now;
-        line.busy_until = start + transfer;
-        let arrived = line.busy_until - now;
+        let (arrives_at, arrived) = (start + transfer, start + transfer - now);
         if access == Access::Load {
+            if line.holders.has_owner() {
+                line.busy_until = arrives_at;
+            }
             line.holders.share(cpu);
             return Charge { cycles: arrived, visible_at: now, was_held, is_watched, set_words };
         }
+        line.busy_until = arrives_at;
         line.holders.own(cpu);
         // A plain store waits in the store buffer, not in the program: only a fence or a locked operation waits for it.
         let cycles = if access == Access::Rmw { arrived + locked } else { self.costs.local_cycles };

@@ -50,6 +50,16 @@ fn a_contended_line_queues() {
 }
 
 #[test]
+fn who_loads_what_nobody_may_write_delays_nobody() {
+    let mut lines = lines();
+    lines.access(0, Access::Rmw, LINE, 0);
+    assert_eq!(lines.access(1, Access::Load, LINE, 200).cycles, 100, "from the one that wrote it");
+    assert_eq!(lines.access(2, Access::Load, LINE, 210).cycles, 90 + 300, "behind that");
+    assert_eq!(lines.access(3, Access::Load, LINE, 210).cycles, 90 + 300, "and beside the other");
+    assert_eq!(lines.access(4, Access::Rmw, LINE, 400).cycles, 320, "a writer waits for no reader");
+}
+
+#[test]
 fn a_plain_store_is_not_waited_for_but_a_fence_knows_when_it_arrives() {
     let mut lines = lines();
     lines.access(0, Access::Load, LINE, 0);
