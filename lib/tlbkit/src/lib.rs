@@ -108,6 +108,8 @@ pub use knobs::{Knobs, MAX_CEILING_PAGES};
 pub use pending::Pending;
 pub use policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
 pub use reason::Reason;
+#[cfg(all(feature = "observe", not(loom)))]
+pub use request_matrix::part::Part;
 pub use shootdown::{OthersMustFlush, Tables};
 pub use text::{KEYS, Key, TextError};
 pub use tlb::{Cpu, Tlb};

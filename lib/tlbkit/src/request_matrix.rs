@@ -20,6 +20,9 @@
 //! and sets the top itself (`leave_hint_again`); if it was the responder, it looks at every word when it is back
 //! (`look_everywhere`).
 
+#[cfg(all(feature = "observe", not(loom)))]
+pub(crate) mod part;
+
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, Missing, each_cpu, split, words_for};
 use crate::history::state::ROWS;

@@ -1,5 +1,8 @@
 //! The machine that all CPUs share, and one CPU's handle on it.
 
+#[cfg(all(feature = "observe", not(loom)))]
+use core::mem::offset_of;
+
 use crate::addr::{CpuId, PhysAddr, SpaceToken};
 use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::asid::Asid;
@@ -11,8 +14,12 @@ use crate::history::state::Counters;
 use crate::knobs::Knobs;
 use crate::owed::Owed;
 use crate::policy::{CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, Tags};
+#[cfg(all(feature = "observe", not(loom)))]
+use crate::request::First;
 use crate::request::Needs;
 use crate::request_matrix::RequestMatrix;
+#[cfg(all(feature = "observe", not(loom)))]
+use crate::request_matrix::part::{Part, offset_in};
 use crate::sync::{AtomicU64, Ordering, const_unless_loom};
 
 /// The policy as bits: what a switch has to do besides the common path.
@@ -134,6 +141,31 @@ impl<'k> Tlb<'k> {
     #[must_use]
     pub fn online(&self) -> AtomicCpuSet<'k> {
         self.matrix.online()
+    }
+}
+
+#[cfg(all(feature = "observe", not(loom)))]
+impl Tlb<'_> {
+    /// The part in which the byte at `address` lies; none if it is of what no CPU tells another.
+    #[must_use]
+    pub fn part_at(&self, address: usize) -> Option<Part> {
+        let Some(offset) = offset_in(self.cpus.as_ptr_range(), address) else { return self.matrix.part_at(address) };
+        let (cpu, offset) = (CpuId((offset / size_of::<CpuState>()) as u32), offset % size_of::<CpuState>());
+        let [presence, mailbox] = [offset_of!(CpuState, presence), offset_of!(CpuState, first)];
+        match offset {
+            _ if (presence..presence + size_of::<AtomicU64>()).contains(&offset) => Some(Part::Presence(cpu)),
+            _ if (mailbox..mailbox + size_of::<First>()).contains(&offset) => Some(Part::Mailbox(cpu)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(all(feature = "observe", not(loom)))]
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// The space that this CPU has loaded last: for a simulator.
+    #[must_use]
+    pub fn loaded_token(&self) -> SpaceToken {
+        SpaceToken(self.state.token.get())
     }
 }
 

@@ -29,7 +29,47 @@ pub(super) struct CodeFile {
     pub(super) switch: CountedSwitch,
     pub(super) flush: CountedFlush,
     pub(super) answer: CountedAnswer,
+    /// How the code tells other CPUs, if not by our mailboxes.
+    queues: Option<QueuesFile>,
     lines: LinesFile,
+}
+
+/// What a kernel's way of telling others by queues of calls reads, as a file has it.
+#[derive(Debug, Deserialize)]
+struct QueuesFile {
+    #[serde(rename = "kind")]
+    _kind: NumberKind,
+    #[serde(rename = "source")]
+    _source: String,
+    #[serde(flatten)]
+    of: CallQueues,
+}
+
+/// A kernel that puts a call into a queue of each CPU that it tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+pub(crate) struct CallQueues {
+    pub(crate) looks_at: LooksAt,
+    pub(crate) reads_generation: ReadsGeneration,
+}
+
+/// What an initiator reads of a CPU before it decides whether to tell it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum LooksAt {
+    /// Whether it is lazy.
+    Lazy,
+    /// That, and what it has loaded, beside which each flush there notes its generation.
+    LazyAndLoaded,
+}
+
+/// When an answer reads the generation of the space.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ReadsGeneration {
+    /// For each request.
+    Always,
+    /// For a request that is newer than what this CPU has flushed.
+    WhenBehind,
 }
 
 /// Cache lines that a call reads, writes or executes, but those of other CPUs.
@@ -184,6 +224,11 @@ impl Code {
     /// Whom it names in one write of an interrupt command.
     pub(crate) fn destinations(self) -> Destinations {
         self.counts().destinations
+    }
+
+    /// How it tells other CPUs, if not by our mailboxes.
+    pub(crate) fn queues(self) -> Option<CallQueues> {
+        self.counts().queues.as_ref().map(|file| file.of)
     }
 
     pub(super) fn counts(self) -> &'static CodeFile {

@@ -19,7 +19,7 @@ mod quantity;
 mod tests;
 
 pub use code::Code;
-pub(crate) use code::{CallLines, Destinations, LinesOf};
+pub(crate) use code::{CallLines, CallQueues, Destinations, LinesOf, LooksAt, ReadsGeneration};
 pub use cold::ColdModel;
 pub use error::MachineError;
 pub use model::{

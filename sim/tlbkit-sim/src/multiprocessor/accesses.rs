@@ -6,18 +6,29 @@
 use std::cell::Cell;
 
 use tlbkit::sync::Access as AtomicAccess;
-use tlbkit::{PhysAddr, VirtAddr};
+use tlbkit::{CpuId, Part, PhysAddr, VirtAddr};
 
 use super::agenda::NEVER;
 use super::processor::{Irqs, Processor};
+use super::queues::{Line, Queues};
 use super::spin::LineFound;
 use super::system::Multiprocessor;
 use crate::lines::{LineId, Met, Reach, word_bit};
+use crate::machine::LooksAt;
 use crate::mmu::{Access, Fault, Hit, Overlap, Privilege, Source, Tables};
 use crate::observer::{Cause, LineUse};
 
 thread_local! {
     static ON_THREAD: Cell<Option<&'static Multiprocessor>> = const { Cell::new(None) };
+}
+
+/// How it is known that an access meets the line of the one before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Repeats {
+    /// By its address, as long as nobody else acts.
+    KnownByAddress,
+    /// It is not: the line has only a name, which no access of the host has.
+    NotKnown,
 }
 
 /// The observer of the host's thread: called before each atomic access of the protocol takes effect.
@@ -49,6 +60,16 @@ impl Multiprocessor {
             processor.advance(self.costs.full_fence);
             return;
         }
+        if let Some(queues) = &self.queues
+            && let Some(part) = self.tlb.part_at(address)
+        {
+            return self.access_part(queues, access, part);
+        }
+        self.access_line(access, address, Repeats::KnownByAddress);
+    }
+
+    /// An access to the line of the byte at `address`, or that has this name.
+    fn access_line(&'static self, access: AtomicAccess, address: usize, repeats: Repeats) {
         let cpu = self.cpu();
         let processor = &self.processors[cpu];
         let met = self.lines.borrow_mut().find(cpu as u32, access, address, processor.now());
@@ -67,10 +88,12 @@ impl Multiprocessor {
         let charge = self.lines.borrow_mut().access(cpu as u32, access, line, now);
         let line_use = if charge.set_words & word_bit(address) != 0 { LineUse::CpuSet } else { LineUse::Other };
         processor.advance_line(charge.cycles, line_use);
-        let is_settled = reach == Reach::Settled && charge.was_held;
-        let ahead = if is_settled { self.touch_lookahead() } else { self.costs.lines.same_socket_cycles };
-        let until = self.horizon.get().saturating_add(ahead + 1).min(processor.takes_at());
-        self.streak.begin(processor, address, charge.set_words, until);
+        if repeats == Repeats::KnownByAddress {
+            let is_settled = reach == Reach::Settled && charge.was_held;
+            let ahead = if is_settled { self.touch_lookahead() } else { self.costs.lines.same_socket_cycles };
+            let until = self.horizon.get().saturating_add(ahead + 1).min(processor.takes_at());
+            self.streak.begin(processor, address, charge.set_words, until);
+        }
         if access == AtomicAccess::Load {
             processor.spin.borrow_mut().load(line, if charge.was_held { LineFound::Held } else { LineFound::Fetched });
             return;
@@ -104,6 +127,111 @@ impl Multiprocessor {
         self.sleep_until(processor.takes_at(), cause);
         lines.iter().for_each(|&line| self.lines.borrow_mut().unwatch(cpu as u32, line));
         self.sync(0);
+    }
+}
+
+/// What the protocol does to its parts, as what Linux does.
+impl Multiprocessor {
+    /// An access of the protocol to one of its parts.
+    pub(super) fn access_part(&'static self, queues: &Queues, access: AtomicAccess, part: Part) {
+        let cpu = self.cpu();
+        let own = CpuId(cpu as u32);
+        match part {
+            Part::Presence(CpuId(of)) => self.access_presence(queues, access, of as usize),
+            Part::Mailbox(CpuId(of)) => self.touch(queues, access, Line::Record(of as usize)),
+            Part::Inbox(of) if of != own && access == AtomicAccess::Rmw => self.put_call(queues, of.0 as usize),
+            Part::Outbox(of) if of == own && access == AtomicAccess::Load => self.look_for_answers(queues),
+            Part::Outbox(of) if of != own => self.access_call(queues, access, of.0 as usize),
+            Part::Inbox(_) | Part::TopOfInbox(_) | Part::Outbox(_) => self.pass_free(),
+        }
+    }
+
+    /// The handler begins: it takes all calls out of its queue.
+    pub(super) fn take_calls(&'static self) {
+        if let Some(queues) = &self.queues {
+            self.touch(queues, AtomicAccess::Rmw, Line::Queue(self.cpu()));
+        }
+    }
+
+    /// The running CPU begins to wait for its calls. True if it does not answer others by itself meanwhile.
+    pub(super) fn wait_for_calls(&'static self) -> bool {
+        let Some(queues) = &self.queues else { return false };
+        queues.is_waiting[self.cpu()].set(true);
+        self.look_for_answers(queues);
+        true
+    }
+
+    /// The flush of the running CPU is over.
+    pub(super) fn end_of_calls(&self) {
+        if let Some(queues) = &self.queues {
+            queues.is_waiting[self.cpu()].set(false);
+        }
+    }
+
+    /// The running CPU has done its part of a flush, if there was anything to do: it notes the generation.
+    pub(super) fn note_flushed(&'static self) {
+        let Some(queues) = &self.queues else { return };
+        let was_current = queues.was_current[self.cpu()].replace(false);
+        if !was_current && queues.code.looks_at == LooksAt::LazyAndLoaded {
+            self.touch(queues, AtomicAccess::Store, Line::Loaded(self.cpu()));
+        }
+    }
+
+    fn access_presence(&'static self, queues: &Queues, access: AtomicAccess, of: usize) {
+        if queues.code.looks_at == LooksAt::LazyAndLoaded {
+            self.touch(queues, access, Line::Loaded(of));
+        }
+        self.touch(queues, access, Line::Lazy(of));
+    }
+
+    fn put_call(&'static self, queues: &Queues, to: usize) {
+        let from = self.cpu();
+        self.touch(queues, AtomicAccess::Store, Line::Call { from, to });
+        self.touch(queues, AtomicAccess::Load, Line::Queue(to));
+        self.touch(queues, AtomicAccess::Rmw, Line::Queue(to));
+        queues.waited_for.add(from, to);
+        queues.open.add(from, to);
+    }
+
+    /// A target's access to the outbox of `from`.
+    fn access_call(&'static self, queues: &Queues, access: AtomicAccess, from: usize) {
+        let to = self.cpu();
+        let call = Line::Call { from, to };
+        if access == AtomicAccess::Load {
+            self.touch(queues, AtomicAccess::Load, call);
+        }
+        self.touch(queues, AtomicAccess::Store, call);
+        if access == AtomicAccess::Rmw {
+            queues.open.remove(from, to);
+        }
+    }
+
+    /// Looks at one call after the other, up to the first that is not done.
+    fn look_for_answers(&'static self, queues: &Queues) {
+        let (from, processor) = (self.cpu(), self.running());
+        if !queues.is_waiting[from].get() {
+            return self.pass_free();
+        }
+        if processor.cause() == Cause::FlushSend {
+            processor.charge_to(Cause::FlushWait);
+        }
+        while let Some(to) = queues.waited_for.first(from) {
+            self.touch(queues, AtomicAccess::Load, Line::Call { from, to });
+            if queues.open.has(from, to) {
+                return;
+            }
+            queues.waited_for.remove(from, to);
+        }
+        self.pass_free();
+    }
+
+    fn touch(&'static self, queues: &Queues, access: AtomicAccess, line: Line) {
+        self.access_line(access, queues.name(line), Repeats::NotKnown);
+    }
+
+    /// What has no counterpart costs nothing, and comes in its turn all the same.
+    fn pass_free(&'static self) {
+        self.sync(self.costs.lines.same_socket_cycles);
     }
 }
 

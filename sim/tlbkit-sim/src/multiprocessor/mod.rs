@@ -23,6 +23,7 @@
 //! | `system` | the CPUs, and what they share |
 //! | `streak` | accesses that need not be looked up |
 //! | `tally` | what happened at the machine's own gates: a second count, for the audit |
+//! | `queues` | another kernel's lines for telling others, in place of ours |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
 //! | `agenda` | who is next |
@@ -45,6 +46,7 @@ mod noise;
 mod port;
 mod prefetch;
 mod processor;
+mod queues;
 mod spin;
 mod streak;
 mod system;

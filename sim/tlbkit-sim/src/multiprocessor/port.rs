@@ -9,6 +9,7 @@ use super::cold::CallKind;
 use super::processor::{Arrival, Choice, Irqs, Processor, Ring};
 use super::system::Multiprocessor;
 use super::tally::Vector;
+use crate::machine::ReadsGeneration;
 use crate::mmu::Mmu;
 use crate::observer::Cause;
 
@@ -17,6 +18,16 @@ impl Multiprocessor {
     pub(crate) fn with_cpu<R>(&'static self, cpu: usize, body: impl FnOnce(Cpu<'_, 'static, Port>) -> R) -> R {
         let port = Port { machine: self, cpu };
         body(self.tlb.cpu(CpuId(cpu as u32), &port))
+    }
+
+    /// The running CPU need not flush what it was asked to: it did before.
+    fn find_current(&'static self) {
+        let Some(queues) = &self.queues else { return };
+        queues.was_current[self.cpu()].set(true);
+        if queues.code.reads_generation == ReadsGeneration::Always {
+            let loaded = self.with_cpu(self.cpu(), |handle| handle.loaded_token());
+            _ = self.space(loaded).generation();
+        }
     }
 }
 
@@ -135,6 +146,10 @@ impl Hardware for Port {
         self.machine.relax();
     }
 
+    fn glances(&self) -> u32 {
+        if self.is_live() && self.machine.wait_for_calls() { u32::MAX } else { 0 }
+    }
+
     /// A simulated machine loses no interrupt but by a defect of its own, which is looked for elsewhere: it waits on.
     fn late(&self, _cpu: CpuId) -> Late {
         Late::Wait
@@ -191,14 +206,20 @@ impl Hardware for Port {
                 processor.advance_for(Cause::FlushLocal, calls.flush_local);
                 local_cycles += calls.flush_local;
                 processor.cause.set(Cause::FlushSend);
+                machine.note_flushed();
             }
             Event::Chosen { asked, skipped } => {
                 machine.apics.begin(self.cpu);
                 self.charge_choice(u64::from(asked), u64::from(skipped));
             }
             Event::Waiting(_) => processor.cause.set(Cause::FlushWait),
-            Event::FlushIssued | Event::FlushEnd => processor.cause.set(processor.outer.get()),
+            Event::FlushIssued | Event::FlushEnd => {
+                machine.end_of_calls();
+                processor.cause.set(processor.outer.get());
+            }
             Event::AnswerBegin(_) => self.charge(calls.request),
+            Event::AlreadyCurrent => machine.find_current(),
+            Event::AnswerEnd(_) => machine.note_flushed(),
             Event::SwitchKept => processor.arrival.set(Arrival::Kept),
             Event::SwitchFlushed => processor.arrival.set(Arrival::Flushed),
             Event::LastLazyReference(token) => machine.unreferenced.borrow_mut().push(token),
@@ -217,6 +238,7 @@ pub(crate) fn answer_flush(machine: &'static Multiprocessor, cpu: usize, ring: R
     machine.begin_call(cpu, CallKind::Answer);
     let cold = machine.cold_cycles(cpu, CallKind::Answer, |lines| lines.answer);
     machine.processors[cpu].advance(machine.costs.calls.handler + cold);
+    machine.take_calls();
     let irqs = IrqsOff::assume();
     machine.with_cpu(cpu, |handle| {
         if ring == Ring::User {

@@ -14,6 +14,7 @@ use super::defect::{Defect, DefectCounter};
 use super::noise::NoiseStreams;
 use super::prefetch::Frames;
 use super::processor::{Processor, Ring};
+use super::queues::Queues;
 use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
@@ -39,6 +40,8 @@ pub(crate) struct Disturbance {
 pub(crate) struct Multiprocessor {
     pub(super) costs: Costs,
     pub(super) apics: Apics,
+    /// How others are told, where the code that is charged has another way than ours.
+    pub(super) queues: Option<Queues>,
     pub(super) processors: Vec<Processor>,
     pub(super) lines: RefCell<Lines>,
     pub(super) tlb: Tlb<'static>,
@@ -87,6 +90,7 @@ impl Multiprocessor {
         Self {
             costs,
             apics: Apics::new(machine.apic.as_ref(), code.destinations(), cpus),
+            queues: code.queues().map(|code| Queues::new(code, cpus)),
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
             lines: RefCell::new(Lines::new(costs.lines, cpus, cpus_per_socket as u32)),
             tlb,

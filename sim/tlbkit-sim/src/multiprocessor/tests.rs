@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use tlbkit::sync::{AtomicU64, Observer as AtomicsObserver, Ordering, set_observer};
-use tlbkit::{CpuId, CpuState, Hardware, PhysAddr, Policy, Tlb};
+use tlbkit::sync::{Access, AtomicU64, Observer as AtomicsObserver, Ordering, set_observer};
+use tlbkit::{CpuId, CpuState, Hardware, Part as Met, PhysAddr, Policy, Tlb};
 
 use super::agenda::NEVER;
 use super::system::FlushHandler;
@@ -55,6 +55,11 @@ type Part = fn(&'static Multiprocessor, &Shared);
 
 /// CPU 0 and CPU 1 of a machine without a kernel each do their part from the first cycle on; returns the note.
 fn play(parts: [Part; 2]) -> u64 {
+    play_as(Code::TLBKIT, parts)
+}
+
+/// The same, charged as `code`.
+fn play_as(code: Code, parts: [Part; 2]) -> u64 {
     let states = Keep::new([const { CpuState::new() }; 2].into_iter().collect::<Box<[_]>>());
     let words = KeptWords::zeroed(Tlb::matrix_words(2));
     let policy = Policy::preset("linux-6.18").expect("a preset");
@@ -62,7 +67,7 @@ fn play(parts: [Part; 2]) -> u64 {
     let model = Machine::builtin("ivybridge-8thread").expect("a built-in machine");
     let does_nothing: FlushHandler = |_, _, _| ();
     let undisturbed = Disturbance { defect: Defect::None, noise: NoiseStreams::new(Noise::Off, 1, 2, 1.0) };
-    let machine = Multiprocessor::new(&model, Code::TLBKIT, 2, tlb, does_nothing, Observer::new(2, None), undisturbed);
+    let machine = Multiprocessor::new(&model, code, 2, tlb, does_nothing, Observer::new(2, None), undisturbed);
     let kept = Keep::new(Box::new(machine));
     let (machine, shared) = (kept.get(), Rc::new(Shared::default()));
     let mut cpus = [0, 1].map(|cpu| {
@@ -285,4 +290,49 @@ fn a_transfer_of_a_line_is_counted_and_charged_once() {
             assert_eq!(machine.running().ledger().line_cycles(), spent);
         },
     ]);
+}
+
+/// What the protocol does for a flush that CPU 0 asks of CPU 1, from the hint to the end of the wait. CPU 0 waits from
+/// 5,000 on and CPU 1 answers at 10,000.
+const ASKED_AND_ANSWERED: [Part; 2] = [
+    |machine, shared| {
+        let meet = |access, part| machine.access_part(machine.queues.as_ref().expect("Linux's way"), access, part);
+        let moved = || machine.line_counters().same_socket;
+        meet(Access::Store, Met::Outbox(CpuId(0)));
+        assert_eq!(moved(), 0, "no line of Linux's");
+        meet(Access::Rmw, Met::Inbox(CpuId(1)));
+        meet(Access::Rmw, Met::TopOfInbox(CpuId(1)));
+        assert_eq!(moved(), 3, "the call, and the head of the queue twice: to be read, and to be exchanged");
+        meet(Access::Load, Met::Outbox(CpuId(0)));
+        assert_eq!(moved(), 3, "who does not wait reads no call");
+        machine.sleep_until(5_000, Cause::Idle);
+        machine.running().charge_to(Cause::FlushSend);
+        assert!(machine.wait_for_calls(), "interrupts answer others meanwhile");
+        assert_eq!(machine.running().cause(), Cause::FlushWait);
+        while shared.note.get() == 0 {
+            machine.relax();
+            meet(Access::Load, Met::Outbox(CpuId(0)));
+        }
+        machine.end_of_calls();
+        shared.note.set(machine.running().now());
+        assert_eq!(moved(), 7, "the call, to be read once it is done");
+    },
+    |machine, shared| {
+        let meet = |access, part| machine.access_part(machine.queues.as_ref().expect("Linux's way"), access, part);
+        machine.sleep_until(10_000, Cause::Idle);
+        machine.take_calls();
+        meet(Access::Load, Met::Inbox(CpuId(1)));
+        meet(Access::Rmw, Met::Inbox(CpuId(1)));
+        assert_eq!(machine.line_counters().same_socket, 4, "the head of the queue, exchanged once");
+        meet(Access::Load, Met::Outbox(CpuId(0)));
+        meet(Access::Rmw, Met::Outbox(CpuId(0)));
+        shared.note.set(machine.running().now());
+        assert_eq!(machine.line_counters().same_socket, 6, "the call: to be read, and to be written");
+    },
+];
+
+#[test]
+fn another_kernel_tells_others_by_its_own_lines_and_its_wait_ends_with_the_answer() {
+    let ended_at = play_as(Code::of_preset("linux-4.20"), ASKED_AND_ANSWERED);
+    assert!((10_000..12_000).contains(&ended_at), "{ended_at}");
 }

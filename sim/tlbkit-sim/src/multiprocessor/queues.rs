@@ -1,0 +1,127 @@
+//! How Linux tells other CPUs, as far as it shows in the cache lines that move.
+//!
+//! The protocol that runs is ours whatever the policy, and tells others by mailboxes, inboxes and outboxes. Linux puts
+//! a *call* into a queue of each target (its kernel/smp.c). A code in `sim/machines/software/` with a table `[queues]`
+//! moves that kernel's lines in place of ours, access by access:
+//!
+//! | what the protocol does | what Linux does to which lines |
+//! |---|---|
+//! | an initiator reads a presence | reads that CPU's flag that it is lazy; later versions first what it has loaded |
+//! | it posts its request | writes its own record of the flush |
+//! | it leaves a hint in an inbox | writes its call for this target; reads the head of the queue and exchanges it |
+//! | the handler takes the hints | exchanges the head of its own queue, once |
+//! | it looks into an initiator's outbox | reads the call, and writes it, since it turns the queue round |
+//! | it reads the mailbox | reads the initiator's record |
+//! | it clears its bit | writes the call |
+//! | the initiator waits for its outbox to be empty | reads one call after the other, each until it is done |
+//!
+//! The rest of what the protocol does to these parts has no counterpart and is free. A CPU that waits in Linux does not
+//! look into its queue, but takes interrupts; so here ([`Hardware::glances`](tlbkit::Hardware::glances)). What this
+//! leaves out: an exchange that fails is made again, which costs nothing once the line is there; Linux writes the flag
+//! where it changes, and here each write of a presence is one of the flag.
+
+use std::cell::Cell;
+
+use crate::lines::LINE_SHIFT;
+use crate::machine::CallQueues;
+
+/// The lines that only have names: no address of the host has this bit.
+const NAMED: usize = 1 << 61;
+/// In a name, above the number of the line: which kind it is.
+const KIND_SHIFT: u32 = 56;
+
+/// A line of Linux's.
+#[derive(Clone, Copy)]
+pub(super) enum Line {
+    /// Whether the CPU is lazy.
+    Lazy(usize),
+    /// What the CPU has loaded, with the generations that it has flushed up to.
+    Loaded(usize),
+    /// What the CPU is flushing.
+    Record(usize),
+    /// The head of the CPU's queue.
+    Queue(usize),
+    /// The initiator's call for one target.
+    Call { from: usize, to: usize },
+}
+
+/// Bits by pairs of CPUs: a row an initiator.
+#[derive(Debug)]
+pub(super) struct Pairs {
+    words: Box<[Cell<u64>]>,
+    row: usize,
+}
+
+impl Pairs {
+    fn new(cpus: usize) -> Self {
+        let row = cpus.div_ceil(64);
+        Self { words: vec![Cell::new(0); cpus * row].into(), row }
+    }
+
+    fn word(&self, from: usize, to: usize) -> (&Cell<u64>, u64) {
+        (&self.words[from * self.row + to / 64], 1 << (to % 64))
+    }
+
+    pub(super) fn add(&self, from: usize, to: usize) {
+        let (word, bit) = self.word(from, to);
+        word.set(word.get() | bit);
+    }
+
+    pub(super) fn remove(&self, from: usize, to: usize) {
+        let (word, bit) = self.word(from, to);
+        word.set(word.get() & !bit);
+    }
+
+    pub(super) fn has(&self, from: usize, to: usize) -> bool {
+        let (word, bit) = self.word(from, to);
+        word.get() & bit != 0
+    }
+
+    /// The first target of `from`.
+    pub(super) fn first(&self, from: usize) -> Option<usize> {
+        let row = &self.words[from * self.row..][..self.row];
+        let (index, word) = row.iter().enumerate().find(|(_, word)| word.get() != 0)?;
+        Some(index * 64 + word.get().trailing_zeros() as usize)
+    }
+}
+
+/// The queues of all CPUs.
+#[derive(Debug)]
+pub(super) struct Queues {
+    pub(super) code: CallQueues,
+    cpus: usize,
+    /// Calls whose initiator has not seen yet that they are done.
+    pub(super) waited_for: Pairs,
+    /// Calls that are not done.
+    pub(super) open: Pairs,
+    /// By CPU: it waits for its calls.
+    pub(super) is_waiting: Box<[Cell<bool>]>,
+    /// By CPU: the request that it answers was found to be done.
+    pub(super) was_current: Box<[Cell<bool>]>,
+}
+
+impl Queues {
+    pub(super) fn new(code: CallQueues, cpus: usize) -> Self {
+        let flags = || vec![Cell::new(false); cpus].into();
+        Self {
+            code,
+            cpus,
+            waited_for: Pairs::new(cpus),
+            open: Pairs::new(cpus),
+            is_waiting: flags(),
+            was_current: flags(),
+        }
+    }
+
+    /// The line's name, which stands for an address.
+    pub(super) const fn name(&self, line: Line) -> usize {
+        let (kind, number) = match line {
+            Line::Lazy(cpu) => (0, cpu),
+            Line::Loaded(cpu) => (1, cpu),
+            Line::Record(cpu) => (2, cpu),
+            Line::Queue(cpu) => (3, cpu),
+            Line::Call { from, to } => (4, to * self.cpus + from),
+        };
+        NAMED | kind << KIND_SHIFT | number << LINE_SHIFT
+    }
+}
