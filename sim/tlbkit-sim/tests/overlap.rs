@@ -2,7 +2,7 @@
 //! before the first run.
 
 use tlbkit::{LocalFlush, Policy};
-use tlbkit_sim::machine::Machine;
+use tlbkit_sim::machine::{Code, Machine};
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{Run, RunOutcome};
 
@@ -17,6 +17,22 @@ fn outcome(machine: &str, settings: &[&str]) -> RunOutcome {
     let mut workload = tlbkit_workloads::by_name("madvise1").unwrap();
     [WORK, "rounds=500"].iter().chain(settings).for_each(|setting| workload.set(setting).unwrap());
     Run { cpus: 2, ..Run::new(&machine, Policy::DEFAULT, workload) }.execute().unwrap()
+}
+
+/// Kernels that tell others by queues of calls have no flush that is issued and waited for later; who gives it to them
+/// all the same is answered.
+#[test]
+fn a_flush_that_was_issued_is_waited_for_by_other_kernels_lines_too() {
+    let machine = Machine::builtin("recent-bare").unwrap();
+    for preset in ["linux-4.20", "linux-6.18"] {
+        for overlap in ["overlap=0", "overlap=1"] {
+            let mut workload = tlbkit_workloads::by_name("madvise1").unwrap();
+            [WORK, "rounds=50", overlap].iter().for_each(|setting| workload.set(setting).unwrap());
+            let run = Run::new(&machine, Policy::preset(preset).unwrap(), workload);
+            let outcome = Run { cpus: 2, code: Code::of_preset(preset), ..run }.execute().unwrap();
+            assert!(outcome.flushes.interrupts.done >= 50, "{preset}, {overlap}: {:?}", outcome.flushes.interrupts);
+        }
+    }
 }
 
 /// Cycles that the CPU of the working thread waits for answers.

@@ -57,7 +57,7 @@ pub(crate) fn offset_in<T>(range: Range<*const T>, address: usize) -> Option<usi
     (start..end).contains(&address).then(|| address - start)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(narrow_sets)))]
 mod tests {
     use super::*;
     use crate::addr::PhysAddr;

@@ -1,7 +1,7 @@
 //! Cache lines that CPUs share: who holds one, and what the next access to it costs.
 //!
 //! A line has holders, at most one of which may write it, and a time until which a transfer occupies it: later
-//! requests queue behind. Who loads a line that nobody may write occupies it for nobody: it comes from the cache that
+//! requests queue behind. A load of a line that nobody may write keeps no other waiting: it comes from the cache that
 //! all cores share, which answers one while the next asks. Addresses are the host's, but only as names: costs depend on
 //! which line an access meets and never on an address' value, so the host's allocator does not show.
 
@@ -27,7 +27,8 @@ const AT_HAND: usize = 4;
 /// In the name of a word that stands apart, as no address of the host has this bit.
 const APART: usize = 1 << 62;
 
-/// A line that has not moved for so long is taken to stay for as long as an interrupt takes to arrive.
+/// A line that has not been written, or taken from its writer, for so long is taken to stay for as long as an interrupt
+/// takes to arrive.
 pub(crate) const SETTLED_CYCLES: u64 = 1 << 16;
 
 /// A line's name: its place among the lines of the run.

@@ -205,8 +205,8 @@ static CODES: LazyLock<Vec<CodeFile>> = LazyLock::new(|| {
     FILES.iter().map(read).collect()
 });
 
-/// Whose instructions a run is charged with. The protocol that runs is always ours; another kernel's preset takes that
-/// kernel's counts, as far as there are any.
+/// Whose instructions a run is charged with, and whose lines tell other CPUs in it. The protocol that runs is always
+/// ours; another kernel's preset takes that kernel's counts, as far as there are any.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code(usize);
 

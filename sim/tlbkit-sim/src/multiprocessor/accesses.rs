@@ -153,12 +153,17 @@ impl Multiprocessor {
         }
     }
 
-    /// The running CPU begins to wait for its calls. True if it does not answer others by itself meanwhile.
+    /// The running CPU waits for its calls from now on: a look at its outbox is one at them.
+    pub(super) fn begin_to_wait(&self) {
+        if let Some(queues) = &self.queues {
+            queues.is_waiting[self.cpu()].set(true);
+        }
+    }
+
+    /// The same, with a first look. True if it does not answer others by itself meanwhile.
     pub(super) fn wait_for_calls(&'static self) -> bool {
-        let Some(queues) = &self.queues else { return false };
-        queues.is_waiting[self.cpu()].set(true);
-        self.look_for_answers(queues);
-        true
+        self.begin_to_wait();
+        self.queues.as_ref().inspect(|queues| self.look_for_answers(queues)).is_some()
     }
 
     /// The flush of the running CPU is over.
@@ -186,11 +191,11 @@ impl Multiprocessor {
 
     fn put_call(&'static self, queues: &Queues, to: usize) {
         let from = self.cpu();
+        queues.waited_for.add(from, to);
+        queues.open.add(from, to);
         self.touch(queues, AtomicAccess::Store, Line::Call { from, to });
         self.touch(queues, AtomicAccess::Load, Line::Queue(to));
         self.touch(queues, AtomicAccess::Rmw, Line::Queue(to));
-        queues.waited_for.add(from, to);
-        queues.open.add(from, to);
     }
 
     /// A target's access to the outbox of `from`.
@@ -229,8 +234,10 @@ impl Multiprocessor {
         self.access_line(access, queues.name(line), Repeats::NotKnown);
     }
 
-    /// What has no counterpart costs nothing, and comes in its turn all the same.
+    /// What has no counterpart costs nothing, and comes in its turn all the same. It has no line that could be watched,
+    /// so no loop with it in it is slept through.
     fn pass_free(&'static self) {
+        self.running().spin.borrow_mut().disturb();
         self.sync(self.costs.lines.same_socket_cycles);
     }
 }

@@ -212,7 +212,10 @@ impl Hardware for Port {
                 machine.apics.begin(self.cpu);
                 self.charge_choice(u64::from(asked), u64::from(skipped));
             }
-            Event::Waiting(_) => processor.cause.set(Cause::FlushWait),
+            Event::Waiting(_) => {
+                processor.cause.set(Cause::FlushWait);
+                machine.begin_to_wait();
+            }
             Event::FlushIssued | Event::FlushEnd => {
                 machine.end_of_calls();
                 processor.cause.set(processor.outer.get());

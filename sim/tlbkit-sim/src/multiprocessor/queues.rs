@@ -16,9 +16,14 @@
 //! | the initiator waits for its outbox to be empty | reads one call after the other, each until it is done |
 //!
 //! The rest of what the protocol does to these parts has no counterpart and is free. A CPU that waits in Linux does not
-//! look into its queue, but takes interrupts; so here ([`Hardware::glances`](tlbkit::Hardware::glances)). What this
-//! leaves out: an exchange that fails is made again, which costs nothing once the line is there; Linux writes the flag
-//! where it changes, and here each write of a presence is one of the flag.
+//! look into its queue, but takes interrupts; so here ([`Hardware::glances`](tlbkit::Hardware::glances)), but in the
+//! wait for a flush that was issued before, which Linux has not. What this leaves out:
+//!
+//! - An exchange that fails is made again, which costs nothing once the line is there.
+//! - Linux writes the flag where it changes, and what it has loaded where that changes and where it has flushed. Here
+//!   each write of a presence writes both, and so does each answer that was not found done before.
+//! - There is one call for each pair of CPUs, as in Linux. Of two requests to one target that were issued one after the
+//!   other the first answer is seen as that of both; the protocol itself waits for both.
 
 use std::cell::Cell;
 
@@ -120,7 +125,7 @@ impl Queues {
             Line::Loaded(cpu) => (1, cpu),
             Line::Record(cpu) => (2, cpu),
             Line::Queue(cpu) => (3, cpu),
-            Line::Call { from, to } => (4, to * self.cpus + from),
+            Line::Call { from, to } => (4, from * self.cpus + to),
         };
         NAMED | kind << KIND_SHIFT | number << LINE_SHIFT
     }

@@ -6,7 +6,8 @@
 use crate::lines::LineId;
 
 /// More lines than a spin loop looks at: one that waits for answers looks at a word of its outbox, and at up to eight
-/// of its inbox, or at what is on top of it.
+/// of its inbox, or at what is on top of it. One that waits for calls of Linux's may look at more in one turn, and does
+/// not sleep through that one.
 const MOST_LINES: usize = 32;
 
 /// Where a load found its line.

@@ -16,7 +16,7 @@ pub struct Run<'m> {
     pub machine: &'m Machine,
     /// The protocol's policy.
     pub policy: Policy,
-    /// Whose instructions it is charged with.
+    /// Whose instructions it is charged with, and whose lines tell other CPUs.
     pub code: Code,
     /// What runs on it.
     pub workload: Workload,
