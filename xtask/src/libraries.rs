@@ -10,11 +10,11 @@ use crate::c_library::tool;
 use crate::outcome::{StepOutcome, cargo};
 use crate::setup::{self, Ready};
 
-/// The folders of `lib/`; all else but [`OBSERVED`] says `publish = false`.
+/// The folders of `lib/`; all else but [`OBSERVED_NAME`] says `publish = false`.
 pub(crate) const LIBRARIES: &[&str] = &["tlbkit", "tlbkit-arch", "tlbkit-pmap", "tlbkit-x86", "tlbkit-c"];
 /// What `tlbkit` links for simulators and checkers alone. A registry takes no package that names one it does not have,
 /// be it for a feature.
-const OBSERVED: &str = "tlbkit-observed";
+const OBSERVED_NAME: &str = "tlbkit-observed";
 /// Crates that must build for [`BARE_TARGET`]: the libraries but the C door, whose archive has a step of its own, and
 /// what the test kernel shares with the simulator.
 const WITHOUT_STD: &[&str] =
@@ -76,14 +76,14 @@ fn promised(manifest: &str) -> Option<&str> {
     value.strip_prefix('"')?.strip_suffix('"')
 }
 
-/// The step `packages`: each library is packed, and built from its package alone, where [`OBSERVED`] is not to be had:
-/// no kernel needs it. What is packed is the working tree, committed or not; no registry is asked, and nothing is sent
-/// anywhere.
+/// The step `packages`: each library is packed, and built from its package alone, where [`OBSERVED_NAME`] is not to be
+/// had: no kernel needs it. What is packed is the working tree, committed or not; no registry is asked, and nothing is
+/// sent anywhere.
 ///
 /// Cargo's own check of packages that need each other fails where something stands in for crates.io, as a mirror or a
 /// folder does. So the packages are unpacked here, and a crate that uses all of them is checked.
 pub(crate) fn check_packages(root: &Path) -> Result<StepOutcome> {
-    let names = packages(LIBRARIES.iter().copied().chain([OBSERVED]));
+    let names = packages(LIBRARIES.iter().copied().chain([OBSERVED_NAME]));
     let packed =
         cargo(root, &format!("package --quiet --allow-dirty --offline --no-verify --exclude-lockfile {names}"))?;
     if matches!(packed, StepOutcome::Failed(_)) {
@@ -92,7 +92,7 @@ pub(crate) fn check_packages(root: &Path) -> Result<StepOutcome> {
     let user = unpack(root)?;
     let line =
         format!("check --quiet --offline --target-dir target/unpacked/target --manifest-path {}", user.display());
-    Ok(cargo(root, &line)?.noting(format!("{} crates packed and built", LIBRARIES.len())))
+    Ok(cargo(root, &line)?.noting(format!("{} crates packed, {} built", LIBRARIES.len() + 1, LIBRARIES.len())))
 }
 
 /// Unpacks the packages side by side, and returns the manifest of a crate that uses them all and nothing of the tree.
