@@ -17,7 +17,7 @@ pub(crate) fn parse(text: &str) -> Result<Policy> {
     })
 }
 
-/// Whose instructions a policy is charged with, by the preset that its text names.
+/// Whose instructions and lines a policy is charged with, by the preset that its text names.
 pub(crate) fn code(text: &str) -> Code {
     Code::of_preset(text.split(':').next().unwrap_or_default())
 }

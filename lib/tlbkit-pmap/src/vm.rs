@@ -52,7 +52,8 @@ impl<'k, S> Vm<'k, S> {
     }
 
     /// The same space, whose last-level tables share `locks` in place of [`TABLE_LOCKS`](crate::TABLE_LOCKS) ones: for
-    /// a space with more threads than these, each at work in tables of its own. If there are none, nothing changes.
+    /// a space with more threads than these, each at work in tables of its own. If there are none, nothing changes. The
+    /// locks are this space's alone until its last call has returned; then they can be lent to another.
     ///
     /// # Panics
     /// If their number is no power of two.
