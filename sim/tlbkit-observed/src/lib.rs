@@ -73,7 +73,7 @@ pub fn fence(order: Ordering) {
 }
 
 macro_rules! observed {
-    ($name:ident, $int:ty) => {
+    ($name:ident, $int:ty, $($rmw:ident),+) => {
         /// An atomic integer whose accesses are reported.
         #[derive(Debug)]
         pub struct $name(real::$name);
@@ -112,40 +112,20 @@ macro_rules! observed {
                 }
             }
 
-            /// As core's.
+            /// The atomic, for a locked operation that was reported.
             #[inline]
-            pub fn swap(&self, value: $int, order: Ordering) -> $int {
+            fn locked(&self) -> &real::$name {
                 report(Access::Rmw, self.address());
-                self.0.swap(value, order)
+                &self.0
             }
 
-            /// As core's.
-            #[inline]
-            pub fn fetch_add(&self, value: $int, order: Ordering) -> $int {
-                report(Access::Rmw, self.address());
-                self.0.fetch_add(value, order)
-            }
-
-            /// As core's.
-            #[inline]
-            pub fn fetch_sub(&self, value: $int, order: Ordering) -> $int {
-                report(Access::Rmw, self.address());
-                self.0.fetch_sub(value, order)
-            }
-
-            /// As core's.
-            #[inline]
-            pub fn fetch_or(&self, value: $int, order: Ordering) -> $int {
-                report(Access::Rmw, self.address());
-                self.0.fetch_or(value, order)
-            }
-
-            /// As core's.
-            #[inline]
-            pub fn fetch_and(&self, value: $int, order: Ordering) -> $int {
-                report(Access::Rmw, self.address());
-                self.0.fetch_and(value, order)
-            }
+            $(
+                /// As core's.
+                #[inline]
+                pub fn $rmw(&self, value: $int, order: Ordering) -> $int {
+                    self.locked().$rmw(value, order)
+                }
+            )+
 
             /// As core's.
             ///
@@ -159,15 +139,14 @@ macro_rules! observed {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$int, $int> {
-                report(Access::Rmw, self.address());
-                self.0.compare_exchange(current, new, success, failure)
+                self.locked().compare_exchange(current, new, success, failure)
             }
         }
     };
 }
 
-observed!(AtomicU32, u32);
-observed!(AtomicU64, u64);
+observed!(AtomicU32, u32, swap, fetch_add, fetch_sub, fetch_or, fetch_and);
+observed!(AtomicU64, u64, swap, fetch_add, fetch_sub, fetch_or, fetch_and);
 
 #[cfg(test)]
 mod tests {

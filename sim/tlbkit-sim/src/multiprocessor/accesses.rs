@@ -10,7 +10,7 @@ use tlbkit::{CpuId, Part, PhysAddr, VirtAddr};
 
 use super::agenda::NEVER;
 use super::processor::{Irqs, Processor};
-use super::queues::{Line, Queues};
+use super::queues::{LinuxLine, Queues};
 use super::spin::LineFound;
 use super::system::Multiprocessor;
 use crate::lines::{LineId, Met, Reach, word_bit};
@@ -138,7 +138,7 @@ impl Multiprocessor {
         let own = CpuId(cpu as u32);
         match part {
             Part::Presence(CpuId(of)) => self.access_presence(queues, access, of as usize),
-            Part::Mailbox(CpuId(of)) => self.touch(queues, access, Line::Record(of as usize)),
+            Part::Mailbox(CpuId(of)) => self.touch(queues, access, LinuxLine::Record(of as usize)),
             Part::Inbox(of) if of != own && access == AtomicAccess::Rmw => self.put_call(queues, of.0 as usize),
             Part::Outbox(of) if of == own && access == AtomicAccess::Load => self.look_for_answers(queues),
             Part::Outbox(of) if of != own => self.access_call(queues, access, of.0 as usize),
@@ -149,7 +149,7 @@ impl Multiprocessor {
     /// The handler begins: it takes all calls out of its queue.
     pub(super) fn take_calls(&'static self) {
         if let Some(queues) = &self.queues {
-            self.touch(queues, AtomicAccess::Rmw, Line::Queue(self.cpu()));
+            self.touch(queues, AtomicAccess::Rmw, LinuxLine::Queue(self.cpu()));
         }
     }
 
@@ -178,30 +178,30 @@ impl Multiprocessor {
         let Some(queues) = &self.queues else { return };
         let was_current = queues.was_current[self.cpu()].replace(false);
         if !was_current && queues.code.looks_at == LooksAt::LazyAndLoaded {
-            self.touch(queues, AtomicAccess::Store, Line::Loaded(self.cpu()));
+            self.touch(queues, AtomicAccess::Store, LinuxLine::Loaded(self.cpu()));
         }
     }
 
     fn access_presence(&'static self, queues: &Queues, access: AtomicAccess, of: usize) {
         if queues.code.looks_at == LooksAt::LazyAndLoaded {
-            self.touch(queues, access, Line::Loaded(of));
+            self.touch(queues, access, LinuxLine::Loaded(of));
         }
-        self.touch(queues, access, Line::Lazy(of));
+        self.touch(queues, access, LinuxLine::Lazy(of));
     }
 
     fn put_call(&'static self, queues: &Queues, to: usize) {
         let from = self.cpu();
         queues.waited_for.add(from, to);
         queues.open.add(from, to);
-        self.touch(queues, AtomicAccess::Store, Line::Call { from, to });
-        self.touch(queues, AtomicAccess::Load, Line::Queue(to));
-        self.touch(queues, AtomicAccess::Rmw, Line::Queue(to));
+        self.touch(queues, AtomicAccess::Store, LinuxLine::Call { from, to });
+        self.touch(queues, AtomicAccess::Load, LinuxLine::Queue(to));
+        self.touch(queues, AtomicAccess::Rmw, LinuxLine::Queue(to));
     }
 
     /// A target's access to the outbox of `from`.
     fn access_call(&'static self, queues: &Queues, access: AtomicAccess, from: usize) {
         let to = self.cpu();
-        let call = Line::Call { from, to };
+        let call = LinuxLine::Call { from, to };
         if access == AtomicAccess::Load {
             self.touch(queues, AtomicAccess::Load, call);
         }
@@ -221,7 +221,7 @@ impl Multiprocessor {
             processor.charge_to(Cause::FlushWait);
         }
         while let Some(to) = queues.waited_for.first(from) {
-            self.touch(queues, AtomicAccess::Load, Line::Call { from, to });
+            self.touch(queues, AtomicAccess::Load, LinuxLine::Call { from, to });
             if queues.open.has(from, to) {
                 return;
             }
@@ -230,7 +230,7 @@ impl Multiprocessor {
         self.pass_free();
     }
 
-    fn touch(&'static self, queues: &Queues, access: AtomicAccess, line: Line) {
+    fn touch(&'static self, queues: &Queues, access: AtomicAccess, line: LinuxLine) {
         self.access_line(access, queues.name(line), Repeats::NotKnown);
     }
 

@@ -37,7 +37,7 @@ const KIND_SHIFT: u32 = 56;
 
 /// A line of Linux's.
 #[derive(Clone, Copy)]
-pub(super) enum Line {
+pub(super) enum LinuxLine {
     /// Whether the CPU is lazy.
     Lazy(usize),
     /// What the CPU has loaded, with the generations that it has flushed up to.
@@ -119,13 +119,13 @@ impl Queues {
     }
 
     /// The line's name, which stands for an address.
-    pub(super) const fn name(&self, line: Line) -> usize {
+    pub(super) const fn name(&self, line: LinuxLine) -> usize {
         let (kind, number) = match line {
-            Line::Lazy(cpu) => (0, cpu),
-            Line::Loaded(cpu) => (1, cpu),
-            Line::Record(cpu) => (2, cpu),
-            Line::Queue(cpu) => (3, cpu),
-            Line::Call { from, to } => (4, from * self.cpus + to),
+            LinuxLine::Lazy(cpu) => (0, cpu),
+            LinuxLine::Loaded(cpu) => (1, cpu),
+            LinuxLine::Record(cpu) => (2, cpu),
+            LinuxLine::Queue(cpu) => (3, cpu),
+            LinuxLine::Call { from, to } => (4, from * self.cpus + to),
         };
         NAMED | kind << KIND_SHIFT | number << LINE_SHIFT
     }

@@ -292,18 +292,22 @@ fn a_transfer_of_a_line_is_counted_and_charged_once() {
     ]);
 }
 
+/// An access of the running CPU to one of the protocol's parts, where another kernel's lines stand for it.
+fn meet(machine: &'static Multiprocessor, access: Access, part: Met) {
+    machine.access_part(machine.queues.as_ref().expect("Linux's way"), access, part);
+}
+
 /// What the protocol does for a flush that CPU 0 asks of CPU 1, from the hint to the end of the wait. CPU 0 waits from
 /// 5,000 on and CPU 1 answers at 10,000.
 const ASKED_AND_ANSWERED: [Part; 2] = [
     |machine, shared| {
-        let meet = |access, part| machine.access_part(machine.queues.as_ref().expect("Linux's way"), access, part);
         let moved = || machine.line_counters().same_socket;
-        meet(Access::Store, Met::Outbox(CpuId(0)));
+        meet(machine, Access::Store, Met::Outbox(CpuId(0)));
         assert_eq!(moved(), 0, "no line of Linux's");
-        meet(Access::Rmw, Met::Inbox(CpuId(1)));
-        meet(Access::Rmw, Met::TopOfInbox(CpuId(1)));
+        meet(machine, Access::Rmw, Met::Inbox(CpuId(1)));
+        meet(machine, Access::Rmw, Met::TopOfInbox(CpuId(1)));
         assert_eq!(moved(), 3, "the call, and the head of the queue twice: to be read, and to be exchanged");
-        meet(Access::Load, Met::Outbox(CpuId(0)));
+        meet(machine, Access::Load, Met::Outbox(CpuId(0)));
         assert_eq!(moved(), 3, "who does not wait reads no call");
         machine.sleep_until(5_000, Cause::Idle);
         machine.running().charge_to(Cause::FlushSend);
@@ -311,21 +315,20 @@ const ASKED_AND_ANSWERED: [Part; 2] = [
         assert_eq!(machine.running().cause(), Cause::FlushWait);
         while shared.note.get() == 0 {
             machine.relax();
-            meet(Access::Load, Met::Outbox(CpuId(0)));
+            meet(machine, Access::Load, Met::Outbox(CpuId(0)));
         }
         machine.end_of_calls();
         shared.note.set(machine.running().now());
         assert_eq!(moved(), 7, "the call, to be read once it is done");
     },
     |machine, shared| {
-        let meet = |access, part| machine.access_part(machine.queues.as_ref().expect("Linux's way"), access, part);
         machine.sleep_until(10_000, Cause::Idle);
         machine.take_calls();
-        meet(Access::Load, Met::Inbox(CpuId(1)));
-        meet(Access::Rmw, Met::Inbox(CpuId(1)));
+        meet(machine, Access::Load, Met::Inbox(CpuId(1)));
+        meet(machine, Access::Rmw, Met::Inbox(CpuId(1)));
         assert_eq!(machine.line_counters().same_socket, 4, "the head of the queue, exchanged once");
-        meet(Access::Load, Met::Outbox(CpuId(0)));
-        meet(Access::Rmw, Met::Outbox(CpuId(0)));
+        meet(machine, Access::Load, Met::Outbox(CpuId(0)));
+        meet(machine, Access::Rmw, Met::Outbox(CpuId(0)));
         shared.note.set(machine.running().now());
         assert_eq!(machine.line_counters().same_socket, 6, "the call: to be read, and to be written");
     },
