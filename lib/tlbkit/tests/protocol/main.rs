@@ -9,6 +9,7 @@ mod foreign;
 mod gather;
 mod generations;
 mod holding;
+mod interrupts;
 mod isolation;
 mod issue;
 mod kernel_range;
