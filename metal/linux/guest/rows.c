@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include "guest.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -130,6 +131,55 @@ static uint64_t once_pageout(long pages) {
     return taken;
 }
 
+/* A page of will-it-scale's tlb_flush tests: written, given back, read. At the end of a mapping comes a new one. */
+static uint64_t once_flush(uint8_t **mapping, long *next, int flags, int file) {
+    enum { PAGES = 512 };
+    if (!*mapping || *next == PAGES) {
+        if (*mapping)
+            munmap(*mapping, PAGES * PAGE_BYTES);
+        *mapping = mmap(NULL, PAGES * PAGE_BYTES, PROT_READ | PROT_WRITE, flags, file, 0);
+        if (*mapping == MAP_FAILED)
+            fail("no mapping", 0);
+        *next = 0;
+    }
+    volatile uint8_t *page = *mapping + (*next)++ * PAGE_BYTES;
+    uint64_t begun = __rdtsc();
+    *page = 1;
+    madvise((void *)page, PAGE_BYTES, MADV_DONTNEED);
+    (void)*page;
+    return __rdtsc() - begun;
+}
+
+static int flushed_file(void) {
+    static int file = -1;
+    if (file < 0)
+        file = open("/flushed", O_RDWR | O_CREAT, 0600);
+    if (file < 0 || ftruncate(file, 512 * PAGE_BYTES))
+        fail("no file", 0);
+    return file;
+}
+
+static uint64_t once_flush1(long pages) {
+    static uint8_t *mapping;
+    static long next;
+    (void)pages;
+    return once_flush(&mapping, &next, MAP_PRIVATE, flushed_file());
+}
+
+static uint64_t once_flush2(long pages) {
+    static uint8_t *mapping;
+    static long next;
+    (void)pages;
+    return once_flush(&mapping, &next, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
+static uint64_t once_flush3(long pages) {
+    static uint8_t *mapping;
+    static long next;
+    (void)pages;
+    return once_flush(&mapping, &next, MAP_SHARED, flushed_file());
+}
+
 /* A partner that sends back what it is sent, by two pipes. */
 struct partner {
     int to[2], from[2];
@@ -184,6 +234,12 @@ static const struct work works[] = {
     {"mprotect", 1, 4, 200, once_mprotect},
     {"mprotect", 512, 4, 30, once_mprotect},
     {"copy on write", 8, 2, 50, once_copy},
+    {"tlb_flush1", 1, 1, 400, once_flush1},
+    {"tlb_flush1", 1, 4, 400, once_flush1},
+    {"tlb_flush2", 1, 1, 400, once_flush2},
+    {"tlb_flush2", 1, 4, 400, once_flush2},
+    {"tlb_flush3", 1, 1, 400, once_flush3},
+    {"tlb_flush3", 1, 4, 400, once_flush3},
     {"fork + exit", 0, 1, 50, once_fork},
     {"fork + exec + exit", 0, 1, 30, once_exec},
     {"page out", 64, 1, 20, once_pageout},
