@@ -13,7 +13,8 @@
 //! | `kernel` | on top of it: tasks, scheduler, processes, system calls, memory |
 //! | [`run`] | one run from beginning to end |
 //!
-//! Each uses only those above it. The observer is told what happens and changes nothing.
+//! Each uses only those above it, and `topology`, which says where CPUs are. The observer is told what happens and
+//! changes nothing.
 #![deny(unsafe_code)]
 
 mod error;
@@ -25,6 +26,7 @@ pub mod mmu;
 mod multiprocessor;
 pub mod observer;
 pub mod run;
+mod topology;
 
 pub use error::RunError;
 pub use kernel::{FileReads, Pressure};

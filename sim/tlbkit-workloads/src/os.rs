@@ -75,6 +75,11 @@ pub trait Os {
     fn join(&self, task: TaskId);
     /// Keeps this task on CPU `cpu % cpus()`.
     fn pin(&self, cpu: u32);
+    /// Keeps this task on the first thread of core `core`, the cores of one socket before those of the next; from the
+    /// number of cores on, on their other threads in the same order. A system that knows no cores takes CPUs.
+    fn pin_to_core(&self, core: u32) {
+        self.pin(core);
+    }
 
     /// Blocks until `channel` is above zero and takes one from it.
     fn wait(&self, channel: Channel);

@@ -1,12 +1,13 @@
-//! will-it-scale's tlb_flush1, tlb_flush2 and tlb_flush3, with threads: each page is written, given back and read.
+//! will-it-scale's tlb_flush1, tlb_flush2 and tlb_flush3: each page is written, given back and read.
 //!
-//! All threads share one space and run on CPUs of their own, so each page given back concerns all the others. The
-//! read finds the backing's content again; that is the check of the original, too. One unit is one page.
+//! Tasks run on cores of their own, one socket after the other, as long as there are cores (its main.c). Threads share
+//! one space, so each page given back concerns all the others; processes share none, as the original's other half has
+//! it. The read finds the backing's content again; that is the check of the original, too. One unit is one page.
 //!
-//! In the original of tlb_flush3 each thread maps a file of its own. Here they divide one mapping among them, as a
-//! space has few regions, and give their part back where the original unmaps it.
+//! In the original each task maps a file of its own. Here threads of tlb_flush3, and of tlb_flush1 where they are many,
+//! divide one mapping among them, as a space has few regions, and give their part back where the original unmaps it.
 
-use crate::os::{Backing, Os, Part, Protection, read_expecting};
+use crate::os::{Backing, Os, Part, Protection, TaskId, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{MAPPED_FILE, file_pattern, page_at, stamp};
 use crate::team::{Rounds, crew};
@@ -22,11 +23,16 @@ pub enum TlbFlushMemory {
     FileShared,
 }
 
+/// Threads that map a file of their own in one space; of more, each has a part of one mapping.
+const MOST_FILES: u32 = 56;
+
 parameters! {
     /// Parameters of tlb_flush1, tlb_flush2 and tlb_flush3.
     pub struct TlbFlush {
         /// Threads, each on its own CPU; 0 for one on each CPU
         threads = 0, 0..=MOST_TASKS;
+        /// 1: processes in place of threads, each with a space of its own; 0: threads of one space
+        processes = 0, 0..=1;
         /// Pages of one mapping; the source has 256 (tlb_flush2) and 32768 (the others)
         pages = 256, 1..=MOST_PAGES;
         /// Mappings made by each thread; 0 until the run is over
@@ -42,36 +48,50 @@ impl TlbFlush {
 
     pub(crate) fn run(self, memory: TlbFlushMemory, part: Part, os: &dyn Os) {
         if part.role > 0 {
-            os.pin(part.role - 1);
-            return self.thread(memory, part, os);
+            os.pin_to_core(part.role - 1);
+            return self.task(memory, part, os);
         }
-        let threads = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
-        let pages = u64::from(threads) * self.pages;
-        let is_shared = memory == TlbFlushMemory::FileShared;
-        let file = if is_shared { os.map(pages, memory.backing(), Protection::ReadWrite) } else { 0 };
-        crew(os, 1, threads + 1, &|role| os.thread(Part::new(role, file)), &mut || ());
-        if is_shared {
+        let tasks = if self.threads == 0 { os.cpus() } else { self.threads as u32 };
+        let pages = u64::from(tasks) * self.pages;
+        let is_divided = self.is_divided(memory, tasks);
+        let file = if is_divided { os.map(pages, memory.backing(), Protection::ReadWrite) } else { 0 };
+        crew(os, 1, tasks + 1, &|role| self.start(Part::new(role, file), os), &mut || ());
+        if is_divided {
             os.unmap(file, pages);
         }
     }
 
-    fn thread(self, memory: TlbFlushMemory, part: Part, os: &dyn Os) {
+    /// Whether `tasks` have parts of one mapping.
+    fn is_divided(self, memory: TlbFlushMemory, tasks: u32) -> bool {
+        match memory {
+            TlbFlushMemory::FilePrivate => self.processes == 0 && tasks > MOST_FILES,
+            TlbFlushMemory::Anon => false,
+            TlbFlushMemory::FileShared => true,
+        }
+    }
+
+    fn start(self, part: Part, os: &dyn Os) -> TaskId {
+        if self.processes == 0 { os.thread(part) } else { os.fork(part) }
+    }
+
+    fn task(self, memory: TlbFlushMemory, part: Part, os: &dyn Os) {
         let mut rounds = Rounds::new(self.rounds);
         while rounds.next(os).is_some() {
-            if memory == TlbFlushMemory::FileShared {
-                let base = page_at(part.arg, u64::from(part.role - 1) * self.pages);
-                self.mapping(memory, part.role, base, os);
-                os.dontneed(base, self.pages);
-            } else {
+            if part.arg == 0 {
                 let base = os.map(self.pages, memory.backing(), Protection::ReadWrite);
-                self.mapping(memory, part.role, base, os);
+                self.mapping(memory, part.role, (base, 0), os);
                 os.unmap(base, self.pages);
+            } else {
+                let first = u64::from(part.role - 1) * self.pages;
+                let base = page_at(part.arg, first);
+                self.mapping(memory, part.role, (base, first), os);
+                os.dontneed(base, self.pages);
             }
         }
     }
 
-    /// What thread `me` does with the pages from `base`.
-    fn mapping(self, memory: TlbFlushMemory, me: u32, base: u64, os: &dyn Os) {
+    /// What task `me` does with the pages from `base`, which is page `first` of its mapping.
+    fn mapping(self, memory: TlbFlushMemory, me: u32, (base, first): (u64, u64), os: &dyn Os) {
         for page in 0..self.pages {
             // 128 MiB page by page outlast a short run.
             if self.rounds == 0 && os.is_over() {
@@ -80,7 +100,7 @@ impl TlbFlush {
             let va = page_at(base, page);
             os.write(va, stamp(me.into(), page));
             os.dontneed(va, 1);
-            read_expecting(os, va, memory.content(me, page));
+            read_expecting(os, va, memory.content(me, page, first));
             os.count(1);
         }
     }
@@ -95,10 +115,10 @@ impl TlbFlushMemory {
         }
     }
 
-    /// What thread `me` finds in a page that it has written and given back.
-    fn content(self, me: u32, page: u64) -> u64 {
+    /// What task `me` finds in its `page` that it has written and given back, where its part begins with page `first`.
+    fn content(self, me: u32, page: u64, first: u64) -> u64 {
         match self {
-            Self::FilePrivate => file_pattern(MAPPED_FILE, page),
+            Self::FilePrivate => file_pattern(MAPPED_FILE, first + page),
             Self::Anon => 0,
             Self::FileShared => stamp(me.into(), page),
         }

@@ -101,6 +101,28 @@ fn threads_of_tlb_flush3_divide_one_mapping() {
 }
 
 #[test]
+fn many_threads_of_tlb_flush1_divide_one_mapping_and_find_their_own_part_of_its_file() {
+    let settings = ["threads=57", "pages=2", "rounds=1"];
+    let first = log("tlb-flush1", &settings, 0);
+    assert_eq!(first[0], Op::Map(114));
+    let last = log("tlb-flush1", &settings, 57);
+    let Op::Write(a) = last[1] else { panic!("{last:?}") };
+    assert_eq!([last.last(), first.last()], [Some(&Op::Dontneed(a, 2)), Some(&Op::Unmap(a - 112 * PAGE_BYTES, 114))]);
+    assert!(log("tlb-flush1", &["threads=56", "pages=2", "rounds=1"], 56).contains(&Op::Map(2)));
+}
+
+#[test]
+fn processes_of_tlb_flush_are_forked_and_map_files_of_their_own() {
+    for (name, maps) in [("tlb-flush1", true), ("tlb-flush2", true), ("tlb-flush3", false)] {
+        let settings = ["threads=57", "pages=2", "rounds=1", "processes=1"];
+        let parent = log(name, &settings, 0);
+        assert_eq!(parent.iter().filter(|op| **op == Op::Fork).count(), 57, "{name}");
+        assert!(!parent.contains(&Op::Thread), "{name}");
+        assert_eq!(log(name, &settings, 57).contains(&Op::Map(2)), maps, "{name}");
+    }
+}
+
+#[test]
 fn madvise1_writes_and_gives_back_one_page() {
     let log = log("madvise1", &["threads=2", "rounds=2"], 0);
     let Some(Op::Write(va)) = log.iter().find(|op| matches!(op, Op::Write(_))).copied() else { panic!("{log:?}") };

@@ -92,6 +92,14 @@ impl Calls {
         })
     }
 
+    /// The same, which takes pages away.
+    fn on_sweep<R>(&self, va: u64, pages: u64, body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R) -> R {
+        self.on_range(va, pages, |cpu, memory| {
+            memory.begin_sweep();
+            body(cpu, memory)
+        })
+    }
+
     /// An operation on all of the task's space.
     fn on_everything<R>(
         &self,
@@ -118,7 +126,7 @@ impl Os for Calls {
     }
 
     fn unmap(&self, va: u64, pages: u64) {
-        self.expect(self.on_range(va, pages, |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)));
+        self.expect(self.on_sweep(va, pages, |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)));
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
@@ -127,12 +135,12 @@ impl Os for Calls {
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
-        self.expect(self.on_range(va, pages, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)));
+        self.expect(self.on_sweep(va, pages, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)));
     }
 
     /// The kernel's own work goes on at any time: interrupts are taken when it is done.
     fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
-        self.on_range(va, pages, |cpu, memory| {
+        self.on_sweep(va, pages, |cpu, memory| {
             let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
             let work = || self.machine.running().advance(cycles);
             match when {
@@ -200,6 +208,10 @@ impl Os for Calls {
                 kernel.switch_away(self.me, Fate::Move);
             }
         });
+    }
+
+    fn pin_to_core(&self, core: u32) {
+        self.pin(self.machine.topology().first_thread(core as usize) as u32);
     }
 
     fn wait(&self, channel: Channel) {

@@ -4,9 +4,13 @@ use tlbkit::PhysAddr;
 use tlbkit_arch::Pte;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
+use super::lists::{Holds, TakenOut};
 use super::phys::is_table;
 use super::state::Kernel;
 use crate::mmu::Tables;
+
+/// log2 of a base page's bytes.
+const BASE_SHIFT: u8 = 12;
 
 /// Physical memory as one kernel uses it.
 #[derive(Clone, Copy)]
@@ -25,6 +29,33 @@ impl KernelMemory {
         if let Some(cpu) = machine.running_cpu() {
             machine.processor(cpu).work(times * machine.shared_cycles(cpu, cycles));
         }
+    }
+
+    /// A page was allocated for a program, and goes into the lists.
+    fn list(self) {
+        if let Some(cpu) = self.0.machine.running_cpu() {
+            self.hold_lists(self.0.habits.lists.add(cpu));
+        }
+    }
+
+    /// A range is about to be swept.
+    pub(super) fn begin_sweep(self) {
+        self.hold_lists(self.0.habits.lists.begin_sweep(self.0.machine.cpu()));
+    }
+
+    /// A page of a program comes out of the lists.
+    fn unlist(self) {
+        let machine = self.0.machine;
+        let Some(cpu) = machine.running_cpu() else { return };
+        match self.0.habits.lists.take_out(cpu) {
+            TakenOut::Later => {}
+            TakenOut::Hold(instructions) => machine.change_lists(instructions),
+            TakenOut::More(instructions) => machine.go_on_with_lists(instructions),
+        }
+    }
+
+    fn hold_lists(self, holds: Holds) {
+        holds.into_iter().flatten().for_each(|instructions| self.0.machine.change_lists(instructions));
     }
 
     /// So many pages came through the caches.
@@ -92,6 +123,9 @@ impl Memory for KernelMemory {
             self.charge(self.0.machine.costs().zero_page << (shift - 12));
             self.note_filled(1 << (shift - 12));
         }
+        if purpose != Purpose::Table && shift == BASE_SHIFT {
+            self.list();
+        }
         let frame = self.0.phys.alloc(shift, purpose);
         frame.iter().for_each(|frame| self.0.observer().frame_allocated(frame.at));
         frame
@@ -100,6 +134,9 @@ impl Memory for KernelMemory {
     fn free(&self, frame: Frame) {
         if let Some(cpu) = self.0.machine.running_cpu() {
             self.0.observer().frame_freed(cpu, frame.at);
+        }
+        if !is_table(frame.at) && frame.shift == BASE_SHIFT {
+            self.unlist();
         }
         self.0.phys.free(frame);
     }
@@ -140,6 +177,6 @@ impl Memory for KernelMemory {
     }
 
     fn fault_around(&self) -> u64 {
-        self.0.fault_around
+        self.0.habits.fault_around
     }
 }

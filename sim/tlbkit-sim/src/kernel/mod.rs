@@ -4,7 +4,9 @@
 //! | file | what |
 //! |---|---|
 //! | `calls` | [`tlbkit_workloads::Os`], and the tasks that call it |
-//! | `window`, `file_reads` | reading files, and through what |
+//! | `habits` | what the protocol's policy says nothing of |
+//! | `window` | reading files through windows |
+//! | `lists` | which pages wait to be put into lists, and when the lock of the lists is taken |
 //! | `programs` | a program's loads, stores and computing |
 //! | `sched` | switching, blocking, waking, idling |
 //! | `spaces` | making and ending processes |
@@ -14,7 +16,8 @@
 //! | `task` | processes and tasks |
 
 mod calls;
-mod file_reads;
+mod habits;
+mod lists;
 mod memory;
 mod phys;
 mod programs;
@@ -27,7 +30,9 @@ mod task;
 mod tests;
 mod window;
 
-pub use file_reads::FileReads;
+pub use habits::FileReads;
+pub(crate) use habits::Habits;
+pub(crate) use lists::PageLists;
 pub(crate) use phys::Phys;
 pub use phys::Pressure;
 pub(crate) use state::Kernel;

@@ -183,6 +183,7 @@ impl Kernel {
         let processor = machine.running();
         processor.set_ring(Ring::Kernel);
         processor.charge_to(Cause::Kernel);
+        self.habits.lists.begin_call(machine.cpu());
         if self.isolates() {
             processor.disable_interrupts();
             machine.with_cpu(machine.cpu(), |handle| handle.enter_kernel(&IrqsOff::assume()));

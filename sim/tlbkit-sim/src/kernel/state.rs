@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use tlbkit_pmap::{KernelMap, TableLock};
 
-use super::file_reads::FileReads;
+use super::habits::Habits;
 use super::phys::Phys;
 use super::queues::{Queues, Running};
 use super::task::{Process, Task, TaskIndex, Tasks};
@@ -44,8 +44,7 @@ pub(crate) struct Kernel {
     pub(super) table_locks: RefCell<Vec<Keep<[TableLock]>>>,
     pub(super) free_locks: RefCell<Vec<&'static [TableLock]>>,
     pub(super) seed: u64,
-    pub(super) file_reads: FileReads,
-    pub(super) fault_around: u64,
+    pub(super) habits: Habits,
     channels: RefCell<Vec<ChannelState>>,
     live_tasks: Cell<usize>,
     started_tasks: Cell<usize>,
@@ -66,8 +65,7 @@ impl Kernel {
         map: &'static KernelMap<'static>,
         seed: u64,
         limit_cycles: Option<u64>,
-        file_reads: FileReads,
-        fault_around: u64,
+        habits: Habits,
     ) -> Self {
         Self {
             machine,
@@ -80,8 +78,7 @@ impl Kernel {
             table_locks: RefCell::default(),
             free_locks: RefCell::default(),
             seed,
-            file_reads,
-            fault_around,
+            habits,
             channels: RefCell::default(),
             live_tasks: Cell::new(0),
             started_tasks: Cell::new(0),

@@ -1,6 +1,10 @@
 //! The set of CPUs that hold a line: by number while they are few, as bits only for a line that many read.
 
+use std::ops::Range;
+
 use tlbkit::sync::Access;
+
+use crate::topology::Topology;
 
 /// No CPU.
 const NOBODY: u32 = u32::MAX;
@@ -60,16 +64,25 @@ impl Holders {
         self.few = [NOBODY; FEW];
     }
 
-    /// True if a holder is on another socket than `cpu`.
-    pub(super) fn any_beyond(&self, cpu: u32, cpus_per_socket: u32) -> bool {
-        let first = cpu / cpus_per_socket * cpus_per_socket;
-        let end = first + cpus_per_socket;
+    /// True if a holder is beyond these CPUs.
+    pub(super) fn any_beyond(&self, cpus: Range<usize>) -> bool {
+        let (first, end) = (cpus.start as u32, cpus.end as u32);
         let is_beyond = |holder: u32| holder != NOBODY && !(first..end).contains(&holder);
         if is_beyond(self.owner) || self.few.into_iter().any(is_beyond) {
             return true;
         }
         let beyond_of = |(at, &word): (usize, &u64)| word & !window(at as u32, first, end);
         self.many.iter().enumerate().any(|word| beyond_of(word) != 0)
+    }
+
+    /// True if somebody holds the line, and all who do are in the group of `cpu`.
+    pub(super) fn are_in_group(&self, cpu: u32, topology: &Topology) -> bool {
+        let mut others = std::iter::once(self.owner).chain(self.few).filter(|&holder| holder != NOBODY).peekable();
+        let is_near = |other: u32| topology.same_group(cpu as usize, other as usize);
+        let of_word = |(at, &word): (usize, &u64)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| at as u32 * 64 + bit)
+        };
+        others.peek().is_some() && others.all(is_near) && self.many.iter().enumerate().flat_map(of_word).all(is_near)
     }
 
     fn shares(&self, cpu: u32) -> bool {

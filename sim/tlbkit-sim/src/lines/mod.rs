@@ -17,12 +17,24 @@ use tlbkit_arch::random::GOLDEN;
 
 use holders::Holders;
 
+use crate::topology::Topology;
+
 /// log2 of a line's bytes.
 pub(crate) const LINE_SHIFT: u32 = 6;
 /// log2 of the lines of one block.
 const BLOCK_SHIFT: u32 = 6;
 /// Blocks that a CPU has at hand: with their first lines, a line of the host.
 const AT_HAND: usize = 4;
+
+/// A line that only has a name: no address of the host has this bit.
+const NAMED: usize = 1 << 61;
+/// In a name, above the number of the line: which kind it is.
+const KIND_SHIFT: u32 = 56;
+
+/// The name of line `number` of a kind below 32, which stands for an address.
+pub(crate) const fn named(kind: usize, number: usize) -> usize {
+    NAMED | kind << KIND_SHIFT | number << LINE_SHIFT
+}
 
 /// In the name of a word that stands apart, as no address of the host has this bit.
 const APART: usize = 1 << 62;
@@ -39,9 +51,18 @@ pub(crate) struct LineId(pub(crate) u32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LineCosts {
     pub(crate) local_cycles: u64,
+    /// Where a socket has groups of cores.
+    pub(crate) same_group_cycles: Option<u64>,
     pub(crate) same_socket_cycles: u64,
     pub(crate) cross_socket_cycles: u64,
     pub(crate) locked_cycles: u64,
+}
+
+impl LineCosts {
+    /// What a line costs that comes from the nearest other CPU: nobody has it sooner.
+    pub(crate) fn nearest_cycles(&self) -> u64 {
+        self.same_group_cycles.unwrap_or(self.same_socket_cycles)
+    }
 }
 
 /// What one access did.
@@ -116,7 +137,7 @@ struct AtHand([(usize, u32); AT_HAND]);
 #[derive(Debug)]
 pub(crate) struct Lines {
     costs: LineCosts,
-    cpus_per_socket: u32,
+    topology: Topology,
     /// The first line of each block.
     blocks: HashMap<usize, u32, BuildHasherDefault<Spread>>,
     /// By CPU: a CPU looks again and again at its own state and at the space that it runs.
@@ -130,10 +151,10 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    pub(crate) fn new(costs: LineCosts, cpus: usize, cpus_per_socket: u32) -> Self {
+    pub(crate) fn new(costs: LineCosts, topology: Topology, cpus: usize) -> Self {
         Self {
             costs,
-            cpus_per_socket,
+            topology,
             blocks: HashMap::default(),
             at_hand: vec![AtHand([(usize::MAX, 0); AT_HAND]); cpus].into(),
             lines: Vec::new(),
@@ -247,12 +268,15 @@ impl Lines {
             };
         }
         let was_held = line.holders.holds(cpu);
-        let transfer = if line.holders.any_beyond(cpu, self.cpus_per_socket) {
+        let transfer = if line.holders.any_beyond(self.topology.socket_of(cpu as usize)) {
             self.counters.cross_socket += 1;
             self.costs.cross_socket_cycles
         } else {
             self.counters.same_socket += 1;
-            self.costs.same_socket_cycles
+            match self.costs.same_group_cycles {
+                Some(cycles) if line.holders.are_in_group(cpu, &self.topology) => cycles,
+                _ => self.costs.same_socket_cycles,
+            }
         };
         let start = now.max(line.busy_until);
         self.counters.queued_cycles += start - now;

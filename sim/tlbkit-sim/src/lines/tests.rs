@@ -2,8 +2,13 @@
 
 use super::*;
 
-const COSTS: LineCosts =
-    LineCosts { local_cycles: 4, same_socket_cycles: 100, cross_socket_cycles: 300, locked_cycles: 20 };
+const COSTS: LineCosts = LineCosts {
+    local_cycles: 4,
+    same_group_cycles: None,
+    same_socket_cycles: 100,
+    cross_socket_cycles: 300,
+    locked_cycles: 20,
+};
 
 /// The line that the tests use, and the last of a block.
 const LINE: LineId = LineId(63);
@@ -16,8 +21,8 @@ fn lines() -> Lines {
     with_one_line(2)
 }
 
-fn with_one_line(cpus_per_socket: u32) -> Lines {
-    let mut lines = Lines::new(COSTS, CPUS, cpus_per_socket);
+fn with_one_line(cpus_per_socket: usize) -> Lines {
+    let mut lines = Lines::new(COSTS, Topology::plain(CPUS, cpus_per_socket), CPUS);
     assert_eq!(lines.line_of(ADDRESS), LINE);
     lines
 }
@@ -29,6 +34,24 @@ fn a_held_line_is_near_and_a_foreign_one_is_dear() {
     assert_eq!(lines.access(0, Access::Load, LINE, 200).cycles, 4);
     assert_eq!(lines.access(1, Access::Load, LINE, 300).cycles, 100, "from the neighbour");
     assert_eq!(lines.access(2, Access::Load, LINE, 500).cycles, 300, "from the other socket");
+}
+
+#[test]
+fn a_line_is_nearest_where_all_who_hold_it_are_in_one_group() {
+    let costs = LineCosts { same_group_cycles: Some(40), ..COSTS };
+    let mut lines = Lines::new(costs, Topology::plain(CPUS, 100).in_groups_of(8), CPUS);
+    assert_eq!(lines.line_of(ADDRESS), LINE);
+    assert_eq!(lines.access(0, Access::Load, LINE, 0).cycles, 100, "from memory");
+    assert_eq!(lines.access(7, Access::Rmw, LINE, 200).cycles, 60, "from the group");
+    assert_eq!(lines.access(8, Access::Rmw, LINE, 400).cycles, 120, "from another group");
+    assert_eq!(lines.access(100, Access::Rmw, LINE, 600).cycles, 320, "from another socket");
+    // Readers that are kept as bits: all of one group, and then one of another.
+    (8..16).for_each(|cpu| _ = lines.access(cpu, Access::Load, LINE, 1000 * u64::from(cpu)));
+    assert_eq!(lines.access(9, Access::Rmw, LINE, 90_000).cycles, 320, "the other socket reads it still");
+    (8..16).for_each(|cpu| _ = lines.access(cpu, Access::Load, LINE, 100_000 + 1000 * u64::from(cpu)));
+    assert_eq!(lines.access(9, Access::Rmw, LINE, 190_000).cycles, 60);
+    (8..17).for_each(|cpu| _ = lines.access(cpu, Access::Load, LINE, 200_000 + 1000 * u64::from(cpu)));
+    assert_eq!(lines.access(9, Access::Rmw, LINE, 290_000).cycles, 120);
 }
 
 #[test]

@@ -42,7 +42,25 @@ impl Machine {
             let complaint = "must be a power of two".into();
             return Some(Objection::new("apic.cpus_a_write".into(), &apic.cpus_a_write, complaint));
         }
-        self.array_objection().or_else(|| self.feature_objection())
+        self.group_objection().or_else(|| self.array_objection()).or_else(|| self.feature_objection())
+    }
+
+    fn group_objection(&self) -> Option<Objection> {
+        let system = &self.system;
+        let cores = system.cpus.count() / (system.sockets.count() * system.smt.count());
+        match (&system.groups, &self.cache_line.same_group_cycles) {
+            (Some(groups), _) if !cores.is_multiple_of(groups.count()) => {
+                let complaint = format!("must divide the {cores} cores of a socket");
+                Some(Objection::new("system.groups".into(), groups, complaint))
+            }
+            (Some(groups), None) => {
+                Some(Objection::new("system.groups".into(), groups, "needs cache_line.same_group_cycles".into()))
+            }
+            (None, Some(cycles)) => {
+                Some(Objection::new("cache_line.same_group_cycles".into(), cycles, "needs system.groups".into()))
+            }
+            _ => None,
+        }
     }
 
     fn array_objection(&self) -> Option<Objection> {

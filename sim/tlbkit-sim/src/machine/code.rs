@@ -31,6 +31,7 @@ pub(super) struct CodeFile {
     pub(super) answer: CountedAnswer,
     /// How the code tells other CPUs, if not by our mailboxes.
     queues: Option<QueuesFile>,
+    lists: Option<CountedLists>,
     lines: LinesFile,
 }
 
@@ -43,6 +44,33 @@ struct QueuesFile {
     _source: String,
     #[serde(flatten)]
     of: CallQueues,
+}
+
+/// How a kernel keeps its lists of pages.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CountedLists {
+    #[serde(rename = "kind")]
+    _kind: NumberKind,
+    #[serde(rename = "source")]
+    _source: String,
+    /// New pages that a CPU gathers before it puts them in.
+    pub(crate) batch: u32,
+    /// Instructions of taking the lock and letting go of it.
+    pub(crate) hold: u32,
+    /// Instructions of putting a page in, or of taking it out.
+    pub(crate) page: u32,
+    pub(crate) sweep: Sweep,
+}
+
+/// What becomes of a CPU's new pages before it sweeps a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sweep {
+    /// They are put into the lists.
+    Drains,
+    /// They wait until there are enough.
+    Leaves,
 }
 
 /// A kernel that puts a call into a queue of each CPU that it tells.
@@ -229,6 +257,11 @@ impl Code {
     /// How it tells other CPUs, if not by our mailboxes.
     pub(crate) fn queues(self) -> Option<CallQueues> {
         self.counts().queues.as_ref().map(|file| file.of)
+    }
+
+    /// How it keeps lists of pages, if that is known.
+    pub(crate) fn lists(self) -> Option<&'static CountedLists> {
+        CODES[self.0].lists.as_ref()
     }
 
     pub(super) fn counts(self) -> &'static CodeFile {

@@ -38,4 +38,14 @@ pub enum MachineError {
         /// What it may say.
         limit: String,
     },
+    /// The bands of a file exclude each other.
+    #[error("{file}: a draw inside the bands hardly ever has {less} at most {more}, as the file has it")]
+    Bands {
+        /// The file.
+        file: String,
+        /// The number that is to be the lower one.
+        less: &'static str,
+        /// The other one.
+        more: &'static str,
+    },
 }

@@ -23,14 +23,30 @@ files![
     "haswell-2019",
     "haswell-4770",
     "sapphire-rapids",
-    "skylake-56core",
+    "skylake-56cpu",
     "milan-36core",
     "cascade-lake-96core",
+    "skylake-52core",
+    "skylake-104thread",
+    "ice-lake-64core",
     "zen4",
     "recent-bare",
     "recent-vm",
     "recent-vm-fractured",
 ];
+
+/// What messages call the file of a machine that is part of the program, and its text.
+pub(super) fn builtin(name: &str) -> Result<(String, &'static str), MachineError> {
+    let known = || Machine::names().collect::<Vec<_>>().join(", ");
+    let text = Machine::text(name).ok_or_else(|| MachineError::Unknown { name: name.into(), known: known() })?;
+    Ok((format!("sim/machines/{name}.toml"), text))
+}
+
+/// What messages call the file at `path`, and its text.
+pub(super) fn read(path: &Path) -> Result<(String, String), MachineError> {
+    let text = std::fs::read_to_string(path).map_err(|source| MachineError::Read { path: path.into(), source })?;
+    Ok((path.display().to_string(), text))
+}
 
 impl Machine {
     /// Names of the machines that are part of the program.
@@ -43,12 +59,8 @@ impl Machine {
     /// # Errors
     /// If there is none of this name.
     pub fn builtin(name: &str) -> Result<Self, MachineError> {
-        let file = FILES.iter().find(|&&(known, _)| known == name);
-        let &(_, text) = file.ok_or_else(|| MachineError::Unknown {
-            name: name.into(),
-            known: Self::names().collect::<Vec<_>>().join(", "),
-        })?;
-        Self::parse(&format!("sim/machines/{name}.toml"), text)
+        let (file, text) = builtin(name)?;
+        Self::parse(&file, text)
     }
 
     /// The file of a machine that is part of the program, to be copied and changed; none if there is none of this name.
@@ -62,9 +74,8 @@ impl Machine {
     /// # Errors
     /// If the file cannot be read or says something wrong.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, MachineError> {
-        let path = path.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|source| MachineError::Read { path: path.into(), source })?;
-        Self::parse(&path.display().to_string(), &text)
+        let (file, text) = read(path.as_ref())?;
+        Self::parse(&file, &text)
     }
 
     /// Every number with its dotted name, in the order of the file: for reports that say what a figure rests on.

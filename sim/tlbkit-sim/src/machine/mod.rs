@@ -8,6 +8,7 @@ mod check;
 mod code;
 mod cold;
 mod convert;
+mod draw;
 mod error;
 mod files;
 mod model;
@@ -18,9 +19,10 @@ mod quantity;
 #[cfg(test)]
 mod tests;
 
-pub use code::Code;
-pub(crate) use code::{CallLines, CallQueues, Destinations, LinesOf, LooksAt, ReadsGeneration};
+pub(crate) use code::{CallLines, CallQueues, CountedLists, Destinations, LinesOf, LooksAt, ReadsGeneration};
+pub use code::{Code, Sweep};
 pub use cold::ColdModel;
+pub use draw::{DrawnMachine, Prior, Priors};
 pub use error::MachineError;
 pub use model::{
     Apic, CacheLine, Caches, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size,

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::quantity::{Limit, Quantity, amount, count, cycles, quantities, translation_cycles};
+use super::quantity::{Limit, Quantity, amount, count, cycles, quantities, translation_cycles, whole};
 
 /// The most CPUs that a machine may have, and a run on it.
 pub const MOST_CPUS: usize = 8192;
@@ -45,13 +45,16 @@ quantities! {
     /// Size and clock.
     System {
         /// The clock in which this file counts cycles.
-        frequency_mhz: count(100, 10_000),
+        frequency_mhz: whole(100, 10_000),
         /// Logical CPUs.
         cpus: count(1, MOST_CPUS as u32),
         /// Sockets; CPUs are numbered socket by socket.
         sockets: count(1, 64),
         /// Logical CPUs of one core.
         smt: count(1, 8),
+    } optional {
+        /// Groups of cores in a socket, each with a last-level cache of its own; absent if all share one.
+        groups: count(1, 64),
     }
 }
 
@@ -240,6 +243,9 @@ quantities! {
         locked_op_cycles: cycles(),
         /// A full fence.
         full_fence_cycles: cycles(),
+    } optional {
+        /// A line that comes from another cache of the group; there if a socket has groups.
+        same_group_cycles: cycles(),
     }
 }
 

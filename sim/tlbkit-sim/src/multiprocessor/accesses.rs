@@ -9,6 +9,7 @@ use tlbkit::sync::Access as AtomicAccess;
 use tlbkit::{CpuId, Part, PhysAddr, VirtAddr};
 
 use super::agenda::NEVER;
+use super::lists::ListLocks;
 use super::processor::{Irqs, Processor};
 use super::queues::{LinuxLine, Queues};
 use super::spin::LineFound;
@@ -77,7 +78,7 @@ impl Multiprocessor {
         self.sync(match reach {
             Reach::Settled if processor.irqs() == Irqs::Off => NEVER,
             Reach::Settled => self.touch_lookahead(),
-            Reach::Near => self.costs.lines.same_socket_cycles,
+            Reach::Near => self.costs.lines.nearest_cycles(),
             Reach::Far => 0,
         });
         if access == AtomicAccess::Rmw {
@@ -90,7 +91,7 @@ impl Multiprocessor {
         processor.advance_line(charge.cycles, line_use);
         if repeats == Repeats::KnownByAddress {
             let is_settled = reach == Reach::Settled && charge.was_held;
-            let ahead = if is_settled { self.touch_lookahead() } else { self.costs.lines.same_socket_cycles };
+            let ahead = if is_settled { self.touch_lookahead() } else { self.costs.lines.nearest_cycles() };
             let until = self.horizon.get().saturating_add(ahead + 1).min(processor.takes_at());
             self.streak.begin(processor, address, charge.set_words, until);
         }
@@ -238,7 +239,43 @@ impl Multiprocessor {
     /// so no loop with it in it is slept through.
     fn pass_free(&'static self) {
         self.running().spin.borrow_mut().disturb();
-        self.sync(self.costs.lines.same_socket_cycles);
+        self.sync(self.costs.lines.nearest_cycles());
+    }
+}
+
+/// The lists of pages.
+impl Multiprocessor {
+    /// The running CPU takes the lock of its node's lists, executes so many instructions that change them, and lets go.
+    ///
+    /// It waits for whoever has the lock and for lines that others had. What it executes is a part of what a fault or a
+    /// call costs, and is not charged again: it only keeps others waiting.
+    pub(crate) fn change_lists(&'static self, instructions: u64) {
+        self.end_streak();
+        self.sync(0);
+        let (cpu, processor) = (self.cpu(), self.running());
+        processor.spin.borrow_mut().disturb();
+        let node = self.topology.socket_index(cpu);
+        if let Some(until) = self.list_locks.others_until(node, cpu, processor.now()) {
+            processor.advance_to(until + self.costs.lines.same_socket_cycles, Cause::LockSpin);
+        }
+        for name in ListLocks::lines(node) {
+            let mut lines = self.lines.borrow_mut();
+            let line = lines.line_of(name);
+            if !lines.is_held(cpu as u32, line) {
+                let charge = lines.access(cpu as u32, AtomicAccess::Rmw, line, processor.now());
+                self.tally.note_access();
+                processor.advance_line(charge.cycles, LineUse::Other);
+            }
+        }
+        self.list_locks.take(node, cpu, processor.now());
+        self.go_on_with_lists(instructions);
+    }
+
+    /// It has not let go yet, and executes so many more.
+    pub(crate) fn go_on_with_lists(&self, instructions: u64) {
+        let cpu = self.cpu();
+        let cycles = self.costs.instructions(instructions);
+        self.list_locks.keep(self.topology.socket_index(cpu), cpu, self.running().now(), cycles);
     }
 }
 

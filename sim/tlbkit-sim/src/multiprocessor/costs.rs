@@ -6,7 +6,7 @@ use crate::lines::LineCosts;
 use crate::machine::{Code, Machine, Paths, Quantity};
 
 /// Everything that costs a fixed number of cycles.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Costs {
     pub(crate) invlpg: u64,
     pub(crate) cr3_flush: u64,
@@ -29,6 +29,8 @@ pub(crate) struct Costs {
     pub(crate) copy_page: u64,
     pub(crate) full_fence: u64,
     pub(crate) calls: CallCosts,
+    /// One instruction of the kernel's.
+    pub(crate) instruction_cycles: f64,
     pub(crate) pte_access: u64,
     pub(crate) pause: u64,
     pub(crate) time_slice: u64,
@@ -63,17 +65,26 @@ impl Costs {
             copy_page: cycles.copy_page.cycles(),
             full_fence: line.full_fence_cycles.cycles(),
             calls: CallCosts::new(&Paths::of(policy, code), software.instruction_cycles.value),
+            instruction_cycles: software.instruction_cycles.value,
             pte_access: software.pte_access_cycles.cycles(),
             pause: software.pause_cycles.cycles().max(1),
             time_slice: software.time_slice_cycles.cycles().max(1),
             smt_percent: software.smt_busy_percent.cycles().max(100),
             lines: LineCosts {
                 local_cycles: line.local_hit_cycles.cycles(),
+                same_group_cycles: line.same_group_cycles.as_ref().map(Quantity::cycles),
                 same_socket_cycles: line.same_socket_cycles.cycles(),
                 cross_socket_cycles: line.cross_socket_cycles.cycles(),
                 locked_cycles: line.locked_op_cycles.cycles(),
             },
         }
+    }
+}
+
+impl Costs {
+    /// What so many instructions of the kernel cost.
+    pub(crate) fn instructions(&self, count: u64) -> u64 {
+        (count as f64 * self.instruction_cycles).round() as u64
     }
 }
 

@@ -23,7 +23,7 @@ impl Multiprocessor {
 
     /// The same for one target of a flush, if its group needs a command of its own.
     pub(super) fn write_command_for(&self, to: usize) {
-        if self.apics.needs_write(self.cpu(), self.apic_id(to)) {
+        if self.apics.needs_write(self.cpu(), self.topology.apic_id(to)) {
             self.write_command(self.costs.ipi_send);
         }
     }
@@ -31,8 +31,11 @@ impl Multiprocessor {
     /// Makes an interrupt due on `to`; sending was charged by the caller.
     pub(super) fn deliver(&self, to: usize, vector: Vector) {
         let from = self.running().now();
-        let mean =
-            if self.same_socket(self.cpu(), to) { self.costs.ipi_same_socket } else { self.costs.ipi_cross_socket };
+        let mean = if self.topology.socket_of(self.cpu()).contains(&to) {
+            self.costs.ipi_same_socket
+        } else {
+            self.costs.ipi_cross_socket
+        };
         let transit = self.noise.delivery(to, mean);
         let target = &self.processors[to];
         let wake = if target.is_halted() { self.costs.idle_wake } else { 0 };

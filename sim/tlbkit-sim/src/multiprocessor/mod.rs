@@ -42,6 +42,7 @@ mod costs;
 mod defect;
 mod fiber;
 mod interrupts;
+mod lists;
 mod noise;
 mod port;
 mod prefetch;

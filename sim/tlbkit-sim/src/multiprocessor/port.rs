@@ -69,6 +69,24 @@ impl Port {
         self.charge(cycles);
     }
 
+    /// Sends the interrupts that were held back, if any were.
+    fn send_held_back(&self) {
+        if let Some(queues) = &self.machine.queues {
+            let held_back = queues.held_back[self.cpu].take();
+            if !held_back.is_empty() {
+                self.send_each(&held_back);
+            }
+        }
+    }
+
+    fn send_each(&self, targets: &[u32]) {
+        for &to in targets {
+            self.processor().within(Cause::FlushSend, || self.machine.write_command_for(to as usize));
+            self.ipi(to as usize);
+        }
+        self.machine.sync(0);
+    }
+
     fn ipi(&self, to: usize) {
         let target = &self.machine.processors[to];
         self.machine.observer.flush_interrupt_sent(self.cpu, to, &target.mmu.borrow(), target.class.get());
@@ -127,10 +145,12 @@ impl Hardware for Port {
         self.machine.observer.full_invalidation(&mut mmu, Mmu::toggle_pge);
     }
 
+    /// Who queues calls interrupts when all are queued; until then the interrupts are held back.
     fn send_ipi(&self, to: CpuId) {
-        self.processor().within(Cause::FlushSend, || self.machine.write_command_for(to.0 as usize));
-        self.ipi(to.0 as usize);
-        self.machine.sync(0);
+        match &self.machine.queues {
+            Some(queues) => queues.held_back[self.cpu].borrow_mut().push(to.0),
+            None => self.send_each(&[to.0]),
+        }
     }
 
     fn send_ipi_to_others(&self) {
@@ -147,6 +167,7 @@ impl Hardware for Port {
     }
 
     fn glances(&self) -> u32 {
+        self.send_held_back();
         if self.is_live() && self.machine.wait_for_calls() { u32::MAX } else { 0 }
     }
 
@@ -165,6 +186,7 @@ impl Hardware for Port {
 
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
         let processor = self.processor();
+        self.send_held_back();
         let before = processor.irqs.replace(Irqs::Off);
         // Other CPUs are told with interrupts on: if they go off in the midst of that, the local half begins.
         let cause = if processor.cause() == Cause::FlushSend { Cause::FlushLocal } else { processor.cause() };
@@ -213,10 +235,12 @@ impl Hardware for Port {
                 self.charge_choice(u64::from(asked), u64::from(skipped));
             }
             Event::Waiting(_) => {
+                self.send_held_back();
                 processor.cause.set(Cause::FlushWait);
                 machine.begin_to_wait();
             }
             Event::FlushIssued | Event::FlushEnd => {
+                self.send_held_back();
                 machine.end_of_calls();
                 processor.cause.set(processor.outer.get());
             }

@@ -9,6 +9,7 @@
 //! | an initiator reads a presence | reads that CPU's flag that it is lazy; later versions first what it has loaded |
 //! | it posts its request | writes its own record of the flush |
 //! | it leaves a hint in an inbox | writes its call for this target; reads the head of the queue and exchanges it |
+//! | it interrupts | interrupts those whose queue was empty, when all have their calls |
 //! | the handler takes the hints | exchanges the head of its own queue, once |
 //! | it looks into an initiator's outbox | reads the call, and writes it, since it turns the queue round |
 //! | it reads the mailbox | reads the initiator's record |
@@ -25,15 +26,10 @@
 //! - There is one call for each pair of CPUs, as in Linux. Of two requests to one target that were issued one after the
 //!   other the first answer is seen as that of both; the protocol itself waits for both.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
-use crate::lines::LINE_SHIFT;
+use crate::lines::named;
 use crate::machine::CallQueues;
-
-/// The lines that only have names: no address of the host has this bit.
-const NAMED: usize = 1 << 61;
-/// In a name, above the number of the line: which kind it is.
-const KIND_SHIFT: u32 = 56;
 
 /// A line of Linux's.
 #[derive(Clone, Copy)]
@@ -99,6 +95,8 @@ pub(super) struct Queues {
     pub(super) waited_for: Pairs,
     /// Calls that are not done.
     pub(super) open: Pairs,
+    /// By CPU: whom it interrupts when all that it calls have their calls.
+    pub(super) held_back: Box<[RefCell<Vec<u32>>]>,
     /// By CPU: it waits for its calls.
     pub(super) is_waiting: Box<[Cell<bool>]>,
     /// By CPU: the request that it answers was found to be done.
@@ -113,6 +111,7 @@ impl Queues {
             cpus,
             waited_for: Pairs::new(cpus),
             open: Pairs::new(cpus),
+            held_back: vec![RefCell::default(); cpus].into(),
             is_waiting: flags(),
             was_current: flags(),
         }
@@ -127,6 +126,6 @@ impl Queues {
             LinuxLine::Queue(cpu) => (3, cpu),
             LinuxLine::Call { from, to } => (4, from * self.cpus + to),
         };
-        NAMED | kind << KIND_SHIFT | number << LINE_SHIFT
+        named(kind, number)
     }
 }

@@ -11,6 +11,7 @@ use super::apic::Apics;
 use super::cold::{Caches, CallKind, Warmth};
 use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
+use super::lists::ListLocks;
 use super::noise::NoiseStreams;
 use super::prefetch::Frames;
 use super::processor::{Processor, Ring};
@@ -20,6 +21,7 @@ use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
 use crate::machine::{CallLines, Code, LinesOf, Machine};
 use crate::observer::{Class, Observer};
+use crate::topology::Topology;
 
 /// No CPU: the host itself, before the first cycle and after the last.
 pub(super) const NOBODY: usize = usize::MAX;
@@ -54,8 +56,8 @@ pub(crate) struct Multiprocessor {
     spaces: RefCell<Vec<Option<&'static AddressSpace>>>,
     /// Spaces whose last lazy reference is gone.
     pub(super) unreferenced: RefCell<Vec<SpaceToken>>,
-    cpus_per_socket: usize,
-    threads_per_core: usize,
+    pub(super) topology: Topology,
+    pub(super) list_locks: ListLocks,
     pub(super) agenda: RefCell<Agenda>,
     /// The time of the CPU that is next: whoever runs is ahead of it from here on.
     pub(super) horizon: Cell<u64>,
@@ -85,14 +87,13 @@ impl Multiprocessor {
     ) -> Self {
         let costs = Costs::new(machine, tlb.policy(), code);
         let config = Arc::new(machine.mmu());
-        let sockets = machine.system.sockets.count().min(cpus);
-        let cpus_per_socket = cpus.div_ceil(sockets);
+        let topology = Topology::new(&machine.system, cpus);
         Self {
             costs,
             apics: Apics::new(machine.apic.as_ref(), code.destinations(), cpus),
             queues: code.queues().map(|code| Queues::new(code, cpus)),
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
-            lines: RefCell::new(Lines::new(costs.lines, cpus, cpus_per_socket as u32)),
+            lines: RefCell::new(Lines::new(costs.lines, topology, cpus)),
             tlb,
             flush_handler,
             observer,
@@ -101,8 +102,8 @@ impl Multiprocessor {
             features: Features { pcid: machine.features.pcid, invpcid: machine.features.invpcid },
             spaces: RefCell::default(),
             unreferenced: RefCell::default(),
-            cpus_per_socket,
-            threads_per_core: machine.system.smt.count(),
+            topology,
+            list_locks: ListLocks::new(topology.sockets()),
             agenda: RefCell::new(Agenda::new(cpus)),
             horizon: Cell::new(NEVER),
             limit: Cell::new(0),
@@ -240,31 +241,15 @@ impl Multiprocessor {
         self.unreferenced.take()
     }
 
-    pub(super) fn same_socket(&self, a: usize, b: usize) -> bool {
-        a / self.cpus_per_socket == b / self.cpus_per_socket
-    }
-
-    /// The other thread of the CPU's core, if the machine has two a core: numbered half a socket apart.
-    fn sibling(&self, cpu: usize) -> Option<usize> {
-        let half = self.cpus_per_socket / 2;
-        if self.threads_per_core != 2 || half == 0 {
-            return None;
-        }
-        let (socket, place) = (cpu / self.cpus_per_socket, cpu % self.cpus_per_socket);
-        Some(socket * self.cpus_per_socket + (place + half) % (2 * half)).filter(|&it| it < self.cpus())
-    }
-
-    /// The CPU's APIC id: threads of a core side by side, each socket from a power of two on.
-    pub(super) fn apic_id(&self, cpu: usize) -> usize {
-        let (socket, place) = (cpu / self.cpus_per_socket, cpu % self.cpus_per_socket);
-        let half = self.cpus_per_socket / 2;
-        let in_socket = if self.sibling(cpu).is_some() { place % half * 2 + place / half } else { place };
-        socket * self.cpus_per_socket.next_power_of_two() + in_socket
+    /// Where its CPUs are.
+    pub(crate) fn topology(&self) -> &Topology {
+        &self.topology
     }
 
     /// What work costs on the CPU now, in percent of what it costs while the other thread of the core idles.
     pub(crate) fn work_percent(&self, cpu: usize) -> u64 {
-        let is_shared = self.sibling(cpu).is_some_and(|sibling| self.processors[sibling].class.get() == Class::Task);
+        let is_shared =
+            self.topology.sibling(cpu).is_some_and(|sibling| self.processors[sibling].class.get() == Class::Task);
         if is_shared { self.costs.smt_percent } else { 100 }
     }
 

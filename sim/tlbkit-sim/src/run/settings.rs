@@ -6,7 +6,7 @@ use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
 use crate::kernel::{FileReads, Pressure};
-use crate::machine::{Code, Machine, Noise};
+use crate::machine::{Code, Machine, Noise, Sweep};
 use crate::multiprocessor::Defect;
 
 /// What to run.
@@ -38,6 +38,9 @@ pub struct Run<'m> {
     /// Base pages of a file that a load's fault maps at once: a power of two, at most 512. The policy says nothing of
     /// this either.
     pub fault_around: u64,
+    /// What becomes of a CPU's new pages before it sweeps a range, if the kernel that is meant differs there from the
+    /// one whose code this is.
+    pub sweep: Option<Sweep>,
     /// Whether more than the workload varies with the seed.
     pub noise: Noise,
     /// What the machine loses: nothing, but in tests.
@@ -61,6 +64,7 @@ impl<'m> Run<'m> {
             pressure: Pressure::None,
             file_reads: FileReads::DirectMap,
             fault_around: 1,
+            sweep: None,
             noise: Noise::Off,
             defect: Defect::None,
         }

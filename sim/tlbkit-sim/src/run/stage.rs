@@ -11,7 +11,7 @@ use super::outcome::RunOutcome;
 use super::settings::Run;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
-use crate::kernel::{Kernel, Phys};
+use crate::kernel::{Habits, Kernel, PageLists, Phys};
 use crate::machine::MOST_CPUS;
 use crate::multiprocessor::{Disturbance, Fiber, Multiprocessor, NoiseStreams, answer_flush, observe};
 use crate::observer::Observer;
@@ -97,8 +97,12 @@ impl Stage {
         let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, disturbance);
         let machine = Keep::new(Box::new(machine));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
-        let kernel =
-            Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, run.file_reads, run.fault_around);
+        let habits = Habits {
+            file_reads: run.file_reads,
+            fault_around: run.fault_around,
+            lists: PageLists::new(run.code, run.sweep, run.cpus),
+        };
+        let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, habits);
         let kernel = Keep::new(Box::new(kernel));
         let idle_fibers = Vec::new();
         Ok(Self { idle_fibers, kernel, _machine: machine, _map: map, _states: states, stats, _words: words })

@@ -1,0 +1,152 @@
+//! Lists of pages: what waits to be put into them, CPU by CPU, and when the lock of the lists is taken.
+//!
+//! A new page waits in a batch of its CPU, and a full batch is put into the lists under their lock; a page that is
+//! given back is taken out of them under the lock, many at once where many are freed by one call (Linux's mm/swap.c).
+//! Before it sweeps a range, an older kernel *drains* the batch, so a program that gives back page by page takes the
+//! lock twice for each. A newer one does not (its commit of December 2024): a page that still waits is held by the
+//! batch, and is freed when that is full. Which pages a CPU has in lists is not followed: what is given back is taken
+//! to be what came last.
+
+use std::cell::Cell;
+
+use crate::machine::{Code, CountedLists, Sweep};
+
+/// Pages that are taken out of the lists under one hold.
+const MOST_A_HOLD: u32 = 32;
+
+/// Instructions under the lock, hold by hold: first pages are put in, then those of them that were given back come
+/// out. Of none there is no hold.
+pub(super) type Holds = [Option<u64>; 2];
+
+const NO_HOLDS: Holds = [None; 2];
+
+/// What a page that is freed asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum TakenOut {
+    /// It waits in a batch, which frees it later; or there are no lists.
+    Later,
+    /// The lock, for so many instructions.
+    Hold(u64),
+    /// So many more under the lock that the call has.
+    More(u64),
+}
+
+/// What one CPU owes to the lists.
+#[derive(Clone, Copy, Default)]
+struct Owed {
+    /// Pages that wait to be put in.
+    new: u32,
+    /// Of these, pages that were given back.
+    given_back: u32,
+    /// Pages that the call that runs took out.
+    taken_out: u32,
+}
+
+/// What all CPUs owe, where the kernel's code has lists.
+pub(crate) struct PageLists {
+    code: Option<&'static CountedLists>,
+    sweep: Sweep,
+    owed: Box<[Cell<Owed>]>,
+}
+
+impl PageLists {
+    /// Those of this code; before a sweep it does as `sweep` says, or else as the code does.
+    pub(crate) fn new(code: Code, sweep: Option<Sweep>, cpus: usize) -> Self {
+        let code = code.lists();
+        let sweep = sweep.or(code.map(|code| code.sweep)).unwrap_or(Sweep::Leaves);
+        Self { code, sweep, owed: vec![Cell::new(Owed::default()); cpus].into() }
+    }
+
+    /// A call or a fault begins on the CPU.
+    pub(super) fn begin_call(&self, cpu: usize) {
+        let owed = &self.owed[cpu];
+        owed.set(Owed { taken_out: 0, ..owed.get() });
+    }
+
+    /// A page was allocated for a program.
+    pub(super) fn add(&self, cpu: usize) -> Holds {
+        let Some(code) = self.code else { return NO_HOLDS };
+        let owed = self.owed[cpu].get();
+        self.owed[cpu].set(Owed { new: owed.new + 1, ..owed });
+        if owed.new + 1 < code.batch { NO_HOLDS } else { self.drain(cpu) }
+    }
+
+    /// A range is about to be swept.
+    pub(super) fn begin_sweep(&self, cpu: usize) -> Holds {
+        if self.sweep == Sweep::Drains { self.drain(cpu) } else { NO_HOLDS }
+    }
+
+    /// A page of a program is freed.
+    pub(super) fn take_out(&self, cpu: usize) -> TakenOut {
+        let Some(code) = self.code else { return TakenOut::Later };
+        let owed = self.owed[cpu].get();
+        if owed.given_back < owed.new {
+            self.owed[cpu].set(Owed { given_back: owed.given_back + 1, ..owed });
+            return TakenOut::Later;
+        }
+        self.owed[cpu].set(Owed { taken_out: owed.taken_out + 1, ..owed });
+        let is_first = owed.taken_out.is_multiple_of(MOST_A_HOLD);
+        if is_first { TakenOut::Hold((code.hold + code.page).into()) } else { TakenOut::More(code.page.into()) }
+    }
+
+    /// The CPU's batch is put into the lists, and what of it was given back is taken out again.
+    fn drain(&self, cpu: usize) -> Holds {
+        let Some(code) = self.code else { return NO_HOLDS };
+        let Owed { new, given_back, taken_out } = self.owed[cpu].get();
+        self.owed[cpu].set(Owed { taken_out, ..Owed::default() });
+        [new, given_back].map(|pages| (pages > 0).then(|| (code.hold + pages * code.page).into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists(preset: &str) -> (PageLists, &'static CountedLists) {
+        let code = Code::of_preset(preset);
+        (PageLists::new(code, None, 2), code.lists().expect("Linux has lists"))
+    }
+
+    #[test]
+    fn an_older_kernel_takes_the_lock_twice_for_a_page_that_is_given_back_alone() {
+        let (lists, code) = lists("linux-4.20");
+        let one = u64::from(code.hold + code.page);
+        assert_eq!(lists.add(0), NO_HOLDS);
+        assert_eq!(lists.begin_sweep(1), NO_HOLDS, "another CPU's batch");
+        assert_eq!(lists.begin_sweep(0), [Some(one), None]);
+        assert_eq!(lists.take_out(0), TakenOut::Hold(one));
+    }
+
+    #[test]
+    fn a_newer_one_takes_it_when_a_batch_is_full() {
+        let (lists, code) = lists("linux-6.18");
+        for _ in 1..code.batch {
+            assert_eq!(lists.add(0), NO_HOLDS);
+            assert_eq!(lists.begin_sweep(0), NO_HOLDS);
+            assert_eq!(lists.take_out(0), TakenOut::Later);
+        }
+        let of = |pages| Some(u64::from(code.hold + pages * code.page));
+        assert_eq!(lists.add(0), [of(code.batch), of(code.batch - 1)]);
+    }
+
+    #[test]
+    fn many_pages_that_one_call_frees_share_a_hold() {
+        let (lists, code) = lists("linux-4.20");
+        let freed = |count: u32| (0..count).filter(|_| matches!(lists.take_out(0), TakenOut::Hold(_))).count();
+        lists.begin_call(0);
+        assert_eq!(lists.take_out(0), TakenOut::Hold((code.hold + code.page).into()));
+        assert_eq!(lists.take_out(0), TakenOut::More(code.page.into()));
+        assert_eq!(freed(MOST_A_HOLD), 1, "the next hold");
+        lists.begin_call(0);
+        assert_eq!(freed(1), 1, "another call");
+    }
+
+    #[test]
+    fn what_is_said_of_a_sweep_goes_before_what_the_code_does() {
+        let lists = PageLists::new(Code::of_preset("linux-6.18"), Some(Sweep::Drains), 1);
+        lists.add(0);
+        assert!(lists.begin_sweep(0)[0].is_some());
+        let none = PageLists::new(Code::of_preset("netbsd-10"), Some(Sweep::Drains), 1);
+        assert_eq!((none.add(0), none.begin_sweep(0), none.take_out(0)), (NO_HOLDS, NO_HOLDS, TakenOut::Later));
+    }
+}

@@ -1,0 +1,84 @@
+//! The lock of a memory node's lists of pages, and the lines that it guards.
+//!
+//! Linux keeps the pages of a node in lists under one lock (the `lruvec` of its mm/swap.c). Who holds it changes the
+//! head of a list, the page that was first or next in it, and counters of the node, so three lines move with the lock
+//! where another CPU had it before. Who waits for it spins on a line of its own with interrupts off, which is one move
+//! more (kernel/locking/qspinlock.c). Each socket is a node. Whoever comes first has it first.
+
+use std::cell::Cell;
+
+use crate::lines::named;
+
+/// What distinguishes these lines from others that only have names.
+const KIND: usize = 5;
+/// The lock, the head of a list, the page next to it, counters.
+const LINES: usize = 4;
+
+/// Who had the lock last, and when it lets go of it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hold {
+    cpu: usize,
+    free_at: u64,
+}
+
+/// The locks, by node.
+#[derive(Debug)]
+pub(super) struct ListLocks(Box<[Cell<Hold>]>);
+
+impl ListLocks {
+    pub(super) fn new(nodes: usize) -> Self {
+        Self(vec![Cell::default(); nodes].into())
+    }
+
+    /// When another CPU lets go of the lock of `node`, if that is after `now`.
+    pub(super) fn others_until(&self, node: usize, cpu: usize, now: u64) -> Option<u64> {
+        let hold = self.0[node].get();
+        (hold.cpu != cpu && hold.free_at > now).then_some(hold.free_at)
+    }
+
+    /// The CPU has the lock.
+    pub(super) fn take(&self, node: usize, cpu: usize, now: u64) {
+        let free_at = self.0[node].get().free_at.max(now);
+        self.0[node].set(Hold { cpu, free_at });
+    }
+
+    /// It has it for so many cycles more. Another may have it by now, where many pages are freed at once: then these
+    /// keep nobody waiting.
+    pub(super) fn keep(&self, node: usize, cpu: usize, now: u64, cycles: u64) {
+        let hold = self.0[node].get();
+        if hold.cpu == cpu {
+            self.0[node].set(Hold { cpu, free_at: hold.free_at.max(now) + cycles });
+        }
+    }
+
+    /// The names of the lines that move with the lock of `node`.
+    pub(super) fn lines(node: usize) -> impl Iterator<Item = usize> {
+        (0..LINES).map(move |part| named(KIND, node * LINES + part))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_the_lock_keeps_others_waiting_and_not_itself() {
+        let locks = ListLocks::new(2);
+        locks.take(1, 7, 100);
+        locks.keep(1, 7, 100, 50);
+        assert_eq!(locks.others_until(1, 8, 120), Some(150));
+        assert_eq!(locks.others_until(1, 7, 120), None);
+        assert_eq!(locks.others_until(0, 8, 120), None, "another node");
+        locks.keep(1, 7, 120, 10);
+        assert_eq!(locks.others_until(1, 8, 120), Some(160), "it goes on");
+        locks.take(1, 8, 160);
+        locks.keep(1, 7, 170, 1000);
+        assert_eq!(locks.others_until(1, 9, 165), None, "who has it no more holds nobody up");
+    }
+
+    #[test]
+    fn nodes_share_no_line() {
+        let all: std::collections::BTreeSet<_> = (0..3).flat_map(ListLocks::lines).collect();
+        assert_eq!(all.len(), 3 * LINES);
+    }
+}
