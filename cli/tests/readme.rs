@@ -19,7 +19,7 @@ const BY_ITS_OWN_STEP: &str = "cargo run --release -- reproduce";
 /// What needs tracepoints.
 const LIVE: &[&str] = &["tlbkit observe ", "tlbkit record "];
 /// The recording that is made with them, and what is said of it where it could not be made.
-const RECORDING: (&str, &str) = ("load.tlbtrace", "tlbkit: load.tlbtrace: No such file");
+const RECORDING: (&str, &str) = ("load.tlbtrace", "tlbkit: load.tlbtrace: no such file");
 /// What needs an emulator and a target, and what is said where one of them lacks.
 const BOOT: (&str, &[&str]) = ("tlbkit boot ", &["tlbkit: no program ", "tlbkit: the kernel does not build (is the"]);
 
@@ -166,7 +166,7 @@ fn only_what_this_host_does_not_allow_may_fail() {
     assert_eq!(fault(record, Some(2), "tlbkit: no program perf; run: this"), None);
     assert!(fault(record, Some(1), "tlbkit: no program perf; run: this").is_some());
     assert!(fault("tlbkit record --stack", Some(2), "tlbkit: unexpected argument '--stack' found").is_some());
-    assert_eq!(fault("tlbkit tune load.tlbtrace", Some(2), "tlbkit: load.tlbtrace: No such file or directory"), None);
+    assert_eq!(fault("tlbkit tune load.tlbtrace", Some(2), "tlbkit: load.tlbtrace: no such file or directory"), None);
     assert!(fault("tlbkit tune load.tlbtrace", Some(2), "tlbkit: load.tlbtrace: no trace").is_some());
     assert_eq!(fault("tlbkit boot --cpus 1", Some(2), "tlbkit: no program qemu-system-x86_64: on Debian"), None);
     assert!(fault("tlbkit boot --cpu 1", Some(2), "tlbkit: unexpected argument '--cpu' found").is_some());

@@ -50,7 +50,8 @@ fn an_unknown_experiment_is_answered_with_the_known_ones() {
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(
         message,
-        "tlbkit: no experiment pcd: there are pcid, lazy, batch, pti, range, concurrent, arena, milan, storm, cascade\n"
+        "tlbkit: no experiment pcd: there are pcid, lazy, batch, pti, range, concurrent, arena, milan, storm, cascade, \
+         skylake, lists, icelake, crowd\n"
     );
     assert_eq!(output.status.code(), Some(2));
 }

@@ -1,17 +1,23 @@
-//! A report of 2025: threads of one space give back pages of a shared file, two on each of 96 cores; their rate, and
-//! what their cycles go to.
+//! Reports of the kernel test robot: tasks give back pages on all CPUs; their rate, and what their cycles go to. Each
+//! file says which of these figures its report has.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::trial::{Produced, Trial, each, execute_series, mean_and_deviation, rate};
-use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
+use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
+use crate::published::figure::Figure;
 
 const POLICY: &str = "linux";
-const TELLING: &[Cause] = &[Cause::FlushSend];
-const ANSWERING: &[Cause] = &[Cause::Interrupt];
-const SHOOTDOWNS: &[Cause] = &[Cause::FlushSend, Cause::FlushWait, Cause::Interrupt];
+
+/// How a quantity begins that is a rate; what runs, and how many of it, follows.
+const RATE: &str = "rate, ";
+const INTERRUPTS: &str = "interrupts, a page";
+const TELLING: (&str, &[Cause]) = ("telling others", &[Cause::FlushSend]);
+const ANSWERING: (&str, &[Cause]) = ("answering", &[Cause::Interrupt]);
+const SHOOTDOWNS: (&str, &[Cause]) = ("shootdowns", &[Cause::FlushSend, Cause::FlushWait, Cause::Interrupt]);
+const LOCKS: (&str, &[Cause]) = ("waiting for locks", &[Cause::LockSpin]);
 
 /// Two lengths of one run: what the shorter one spent is its start, and does not count.
 struct Window {
@@ -21,18 +27,27 @@ struct Window {
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let windows = windows(trial)?;
-    let shares = |causes| each(&windows, |window| window.share(causes));
     let mut produced = Produced::default();
-    let rates = each(&windows, |window| rate(&window.long) / 1e3);
-    produced.figures.push(trial.mean("rate, threads 192", &rates)?);
-    for (part, causes) in [("shootdowns", SHOOTDOWNS), ("telling others", TELLING), ("answering", ANSWERING)] {
-        produced.figures.push(trial.mean(&of_cycles(part), &shares(causes))?);
+    for quantity in trial.experiment.expected.iter().map(|expected| &expected.quantity) {
+        let samples = windows.iter().map(|window| window.value(quantity)).collect::<Result<Vec<_>>>()?;
+        produced.figures.push(trial.mean(quantity, &samples)?);
     }
-    let ours = [SHOOTDOWNS, TELLING, ANSWERING].map(|causes| mean_and_deviation(&shares(causes)).0);
-    produced.plots.push(plot(trial, ours)?);
+    let parts = [SHOOTDOWNS, TELLING, ANSWERING];
+    if parts.iter().all(|(part, _)| trial.published(&of_cycles(part)).is_ok()) {
+        let ours = parts.map(|(_, causes)| mean_and_deviation(&each(&windows, |window| window.share(causes))).0);
+        produced.plots.push(plot(trial, ours)?);
+    } else {
+        produced.plots.push(plot_of_rate(trial, &produced.figures)?);
+    }
     let first = Vec::from_iter(windows.into_iter().next().map(|window| (POLICY, window.long)));
-    produced.compared.push(trial.compare("tlb-flush3, 192 threads", &first));
+    produced.compared.push(trial.compare(&title(trial)?, &first));
     Ok(produced)
+}
+
+/// What runs, and how many tasks of it.
+fn title(trial: &Trial) -> Result<String> {
+    let setup = &trial.experiment.setup;
+    Ok(format!("{}, {} {}", setup.workload, trial.number("threads")?, setup.parameters["threads"].unit))
 }
 
 /// A window for each seed.
@@ -53,26 +68,91 @@ fn of_cycles(part: &str) -> String {
 }
 
 impl Window {
+    /// The figure that the file calls `quantity`.
+    fn value(&self, quantity: &str) -> Result<f64> {
+        if quantity.starts_with(RATE) {
+            return Ok(rate(&self.long) / 1e3);
+        }
+        if quantity == INTERRUPTS {
+            let interrupts = self.spent(&|outcome| outcome.ipis.received);
+            return Ok(interrupts / self.spent(&|outcome| outcome.score));
+        }
+        let parts = [SHOOTDOWNS, TELLING, ANSWERING, LOCKS];
+        let part = parts.into_iter().find(|(part, _)| quantity == of_cycles(part));
+        let (_, causes) = part.with_context(|| format!("{quantity}: is no figure of a report"))?;
+        Ok(self.share(causes))
+    }
+
     /// What went to `causes`, in percent of the cycles in which a CPU was not idle.
     fn share(&self, causes: &[Cause]) -> f64 {
-        let spent = |of: &dyn Fn(&RunOutcome) -> u64| of(&self.long) as f64 - of(&self.short) as f64;
-        let busy = spent(&|outcome| outcome.ledger.total() - outcome.cycles(Cause::Idle));
-        100.0 * spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy
+        let busy = self.spent(&|outcome| outcome.ledger.total() - outcome.cycles(Cause::Idle));
+        100.0 * self.spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy
+    }
+
+    /// What `of` counts, without the start.
+    fn spent(&self, of: &dyn Fn(&RunOutcome) -> u64) -> f64 {
+        of(&self.long) as f64 - of(&self.short) as f64
     }
 }
 
+/// The rate alone, where a document's profile has no such parts.
+fn plot_of_rate(trial: &Trial, figures: &[Figure]) -> Result<Plot> {
+    let of = figures.iter().find(|figure| figure.quantity.starts_with(RATE)).context("no rate among the figures")?;
+    let values = vec![of.published, of.ours];
+    Ok(Plot::Bars(Bars {
+        title: "Pages a second of all together".into(),
+        about: "Published and ours.".into(),
+        x: trial.experiment.setup.parameters["threads"].unit.clone(),
+        y: Axis::new("rate", "k pages/s", Scale::FromZero),
+        series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
+        groups: vec![BarGroup { label: trial.number("threads")?.to_string(), values }],
+    }))
+}
+
 fn plot(trial: &Trial, ours: [f64; 3]) -> Result<Plot> {
-    let published = |part| trial.published(&of_cycles(part));
-    let published = [published("shootdowns")?, published("telling others")?, published("answering")?];
+    let published = |(part, _): (&str, _)| trial.published(&of_cycles(part));
+    let published = [published(SHOOTDOWNS)?, published(TELLING)?, published(ANSWERING)?];
+    let tasks = format!("{} threads", trial.number("threads")?);
     let row = |label: &str, [all, telling, answering]: [f64; 3]| {
         let values = vec![telling, all - telling - answering, answering, 100.0 - all];
-        StackedRow { group: "192 threads".into(), label: label.into(), values }
+        StackedRow { group: tasks.clone(), label: label.into(), values }
     };
     Ok(Plot::Stacked(Stacked {
-        title: "What the cycles of 192 threads go to".into(),
+        title: format!("What the cycles of {tasks} go to"),
         about: "Telling others, waiting, answering, and the rest; published and ours.".into(),
         x: Axis::new("share of cycles", "%", Scale::FromZero),
         parts: ["telling others", "waiting", "answering", "the rest"].map(String::from).to_vec(),
         rows: vec![row("published", published), row("ours", ours)],
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use tlbkit_sim::machine::Machine;
+
+    use super::*;
+    use crate::experiments::ALL;
+
+    /// One task on one CPU, as `trial` has them.
+    fn alone(trial: &Trial, milliseconds: f64) -> RunOutcome {
+        let workload = trial.workload(&["threads=1".to_owned()]).unwrap();
+        let limit_cycles = Some(trial.milliseconds(milliseconds));
+        Run { cpus: 1, limit_cycles, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap()
+    }
+
+    #[test]
+    fn every_figure_that_a_file_names_has_a_value_and_no_other() {
+        for id in ["cascade", "skylake", "lists", "crowd"] {
+            let experiment = ALL.iter().find(|experiment| experiment.id == id).unwrap().read().unwrap();
+            let machine = Machine::builtin(&experiment.setup.machine).unwrap();
+            let trial = Trial { experiment, machine };
+            let window = Window { short: alone(&trial, 0.2), long: alone(&trial, 1.0) };
+            for expected in &trial.experiment.expected {
+                assert!(window.value(&expected.quantity).unwrap().is_finite(), "{id}: {}", expected.quantity);
+            }
+            assert!(trial.notes(&[]).is_ok(), "{id}: a note names a number that is not there");
+            let error = window.value("share of cycles, waiting").unwrap_err().to_string();
+            assert_eq!(error, "share of cycles, waiting: is no figure of a report");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use tlbkit_sim::observer::Sample;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::Trial;
+use super::trial::{Trial, each, mean_and_deviation};
 
 /// How the iterations of the document are made of runs.
 pub(super) struct IterationPlan {
@@ -59,6 +59,20 @@ impl IterationPlan {
         };
         samples.windows(2).map(rate).collect()
     }
+
+    /// Standard deviation of the rates of iterations that last `lengths` stretches, from the rates of each run's.
+    ///
+    /// A rate differs from run to run, and within a run from stretch to stretch. The first part stays however long an
+    /// iteration is; the second is one of so many stretches, which are taken to be independent of each other. The two
+    /// are told apart as in an analysis of variance of one factor: what means of runs differ by is the first part, and
+    /// the second by the number of stretches.
+    pub(super) fn deviation(&self, stretches: &[Vec<f64>], lengths: f64) -> f64 {
+        let squares = |values: &[f64]| mean_and_deviation(values).1.powi(2);
+        let within = each(stretches, |rates| squares(rates)).iter().sum::<f64>() / stretches.len() as f64;
+        let of_means = squares(&each(stretches, |rates| mean_and_deviation(rates).0));
+        let between = (of_means - within / self.counted as f64).max(0.0);
+        (between + within / lengths).sqrt()
+    }
 }
 
 /// The user time of a record in this run: the middle of its share of the range.
@@ -86,6 +100,16 @@ mod tests {
         let cycles: Vec<_> = (0..2).map(|index| record_cycles(&trial, index, 2).unwrap()).collect();
         // A quarter and three quarters of the way from 22.6 to 24.3 us, at 3.4 GHz.
         assert_eq!(cycles, [78_285, 81_175]);
+    }
+
+    #[test]
+    fn what_differs_within_a_run_counts_less_the_longer_an_iteration_is() {
+        let plan = IterationPlan { runs: 2, counted: 2, dropped: 0, iteration_cycles: 1 };
+        // Runs alike, whose stretches differ by 4 to either side: only those are seen, less in four times as long.
+        let alike = [vec![96.0, 104.0], vec![104.0, 96.0]];
+        assert_eq!([1.0, 4.0].map(|lengths| plan.deviation(&alike, lengths)), [32f64.sqrt(), 8f64.sqrt()]);
+        // Runs that differ, each going at one pace.
+        assert_eq!(plan.deviation(&[vec![98.0, 98.0], vec![102.0, 102.0]], 1e6), 8f64.sqrt());
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod arena;
 mod batch;
 mod cascade;
 mod concurrent;
+mod icelake;
 mod iterations;
 mod lazy;
 mod pcid;
@@ -45,7 +46,7 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 10] = [
+pub(crate) const ALL: [Registered; 14] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
@@ -56,6 +57,10 @@ pub(crate) const ALL: [Registered; 10] = [
     registered!(milan in rates),
     registered!(storm in rates),
     registered!(cascade),
+    registered!(skylake in cascade),
+    registered!(lists in cascade),
+    registered!(icelake),
+    registered!(crowd in cascade),
 ];
 
 impl Registered {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use tlbkit_sim::RunOutcome;
 
 use super::iterations::IterationPlan;
-use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
+use super::trial::{Produced, Trial, each, execute_all, mean_and_deviation};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedTable;
 
@@ -27,8 +27,9 @@ struct Rate {
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let plan = IterationPlan::new(trial)?;
     let mut outcomes = outcomes(trial, &plan)?;
-    let rates: Vec<[Rate; 4]> =
-        outcomes.iter().map(|row| std::array::from_fn(|policy| rate(trial, &plan, &row[policy]))).collect();
+    let lengths = 1e3 * trial.number("iteration_seconds")? / trial.number("iteration_length")?;
+    let rate = |runs: &Vec<RunOutcome>| rate(trial, &plan, lengths, runs);
+    let rates: Vec<[Rate; 4]> = outcomes.iter().map(|row| std::array::from_fn(|policy| rate(&row[policy]))).collect();
     let mut produced = Produced::default();
     for (threads, row) in THREADS.iter().zip(&rates) {
         for (policy, rate) in POLICIES.iter().zip(row) {
@@ -69,11 +70,12 @@ fn outcomes(trial: &Trial, plan: &IterationPlan) -> Result<Vec<Vec<Vec<RunOutcom
     Ok(THREADS.iter().map(|_| POLICIES.iter().map(|_| take()).collect()).collect())
 }
 
-fn rate(trial: &Trial, plan: &IterationPlan, outcomes: &[RunOutcome]) -> Rate {
-    let rates: Vec<_> = outcomes.iter().flat_map(|outcome| plan.rates(trial, outcome)).collect();
-    let (mean, deviation) = mean_and_deviation(&rates);
-    let runs = outcomes.iter().map(|outcome| mean_and_deviation(&plan.rates(trial, outcome)).0).collect();
-    Rate { mean, deviation, runs }
+/// `lengths` is how many stretches an iteration of the document lasts.
+fn rate(trial: &Trial, plan: &IterationPlan, lengths: f64, outcomes: &[RunOutcome]) -> Rate {
+    let stretches: Vec<_> = outcomes.iter().map(|outcome| plan.rates(trial, outcome)).collect();
+    let (mean, _) = mean_and_deviation(&stretches.concat());
+    let runs = each(&stretches, |rates| mean_and_deviation(rates).0);
+    Rate { mean, deviation: plan.deviation(&stretches, lengths), runs }
 }
 
 fn gain(row: &[Rate; 4], policy: usize) -> f64 {

@@ -2,9 +2,11 @@
 //! as the experiment's file expects rates of.
 
 use anyhow::{Result, ensure};
+use rayon::prelude::*;
+use tlbkit_sim::run::Start;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, each, execute_series, mean_and_deviation, rate};
+use super::trial::{Produced, Trial, each, execute_all, mean_and_deviation, rate};
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedSetup;
 
@@ -16,8 +18,7 @@ const RATE: &str = "rate, threads ";
 /// The rate for each number of threads, in thousands a second, on all CPUs of the machine.
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let (threads, compared) = counts(trial)?;
-    let series = threads.iter().map(|&threads| runs(trial, threads)).collect::<Result<Vec<_>>>()?;
-    let outcomes = execute_series(&series)?;
+    let outcomes = threads.par_iter().map(|&threads| outcomes(trial, threads)).collect::<Result<Vec<_>>>()?;
     let mut produced = Produced::default();
     let mut means = Vec::new();
     for (&threads, outcomes) in threads.iter().zip(&outcomes) {
@@ -47,11 +48,28 @@ fn quantity(threads: u64) -> String {
     format!("{RATE}{threads}")
 }
 
-fn runs(trial: &Trial, threads: u64) -> Result<Vec<Run<'_>>> {
+/// Runs of one length with all seeds. As long as the start of one of them was not over, or its threads did not do as
+/// much as they go through in turn, all are made again, longer.
+fn outcomes(trial: &Trial, threads: u64) -> Result<Vec<RunOutcome>> {
     let workload = trial.workload(&[format!("threads={threads}")])?;
-    let limit_cycles = Some(trial.milliseconds(trial.number("length")?));
-    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
-    trial.seeds(&Run { limit_cycles, sample_cycles, ..trial.run(POLICY, workload)? })
+    let run = Run { sample_cycles: Some(trial.milliseconds(trial.number("stretch")?)), ..trial.run(POLICY, workload)? };
+    let longest = trial.milliseconds(trial.number("longest")?);
+    let whole = trial.number("least")? as u64 * threads;
+    let mut length = trial.milliseconds(trial.number("length")?);
+    loop {
+        let outcomes = execute_all(&trial.seeds(&Run { limit_cycles: Some(length), ..run.clone() })?)?;
+        let longer = outcomes.iter().map(|outcome| times_as_long(outcome, whole)).max().unwrap_or(1);
+        if longer == 1 || length * longer > longest {
+            return Ok(outcomes);
+        }
+        length *= longer;
+    }
+}
+
+/// How many times as long the run should have been, to go through `whole` units and beyond its start.
+fn times_as_long(outcome: &RunOutcome, whole: u64) -> u64 {
+    let is_over = outcome.start != Start::NotOver;
+    whole.div_ceil(outcome.score.max(1)).max(if is_over { 1 } else { 2 })
 }
 
 fn thousands(outcome: &RunOutcome) -> f64 {

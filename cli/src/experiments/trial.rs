@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
-use tlbkit_sim::machine::{Machine, Noise};
+use tlbkit_sim::machine::{Machine, Noise, Sweep};
 use tlbkit_sim::{Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
@@ -79,8 +79,19 @@ impl Trial {
             code: policy::code(preset),
             file_reads: policy::file_reads(preset),
             fault_around: policy::fault_around(preset),
+            sweep: self.sweep()?,
             ..Run::new(&self.machine, policy, workload)
         })
+    }
+
+    /// What the set-up says of new pages before a sweep, where the document's kernel is not the one of the preset.
+    fn sweep(&self) -> Result<Option<Sweep>> {
+        match self.experiment.setup.parameters.get("sweep").map(|parameter| &parameter.value) {
+            None => Ok(None),
+            Some(Value::Text(word)) if word == "drains" => Ok(Some(Sweep::Drains)),
+            Some(Value::Text(word)) if word == "leaves" => Ok(Some(Sweep::Leaves)),
+            Some(_) => bail!("sweep: must be \"drains\" or \"leaves\""),
+        }
     }
 
     /// `run` with noise, once for each seed of the set-up.

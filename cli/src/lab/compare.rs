@@ -30,6 +30,30 @@ pub(crate) struct Quantity {
     pub(crate) of: fn(&RunOutcome) -> Option<f64>,
 }
 
+impl Quantity {
+    /// The title behind those that it is a part of, so that it says by itself what it is about.
+    pub(crate) fn full_title(&self) -> String {
+        let depth = |title: &str| title.len() - title.trim_start().len();
+        let before = QUANTITIES.iter().take_while(|other| other.title != self.title);
+        let mut left = depth(self.title);
+        let mut titles = vec![self.title.trim()];
+        for above in before.collect::<Vec<_>>().into_iter().rev() {
+            if depth(above.title) < left {
+                left = depth(above.title);
+                titles.push(above.title.trim());
+            }
+        }
+        titles.reverse();
+        titles.join(": ")
+    }
+
+    /// Of the outcomes that have a value; none of a count that one of them lacks, as the others are not a fair choice.
+    pub(crate) fn values(&self, outcomes: &[RunOutcome]) -> Option<Vec<f64>> {
+        let values: Vec<_> = outcomes.iter().filter_map(self.of).collect();
+        (self.unit == Unit::Percent || values.len() == outcomes.len()).then_some(values)
+    }
+}
+
 /// All that is compared, in the order of the table. Shares are of busy cycles, so that idle CPUs hide nothing.
 pub(crate) const QUANTITIES: &[Quantity] = &[
     count("score a second", RunOutcome::rate),
@@ -97,4 +121,19 @@ fn of_busy(outcome: &RunOutcome, cause: Cause) -> Option<f64> {
 
 fn part(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_named_with_what_it_is_a_part_of() {
+        let titles: Vec<_> = QUANTITIES.iter().map(Quantity::full_title).collect();
+        assert!(titles.contains(&"flush interrupts sent: of them needed at once: of these before the next use".into()));
+        assert!(titles.contains(&"pages invalidated singly: of them needed".into()));
+        assert!(titles.contains(&"busy cycles: user".into()));
+        let again = |title: &String| titles.iter().filter(|other| *other == title).count() > 1;
+        assert!(!titles.iter().any(again), "{titles:?}");
+    }
 }

@@ -3,12 +3,16 @@
 pub(crate) mod chosen;
 pub(crate) mod clocks;
 pub(crate) mod compare;
+pub(crate) mod draws;
 pub(crate) mod machine_file;
 pub(crate) mod named_run;
 pub(crate) mod nearest;
 pub(crate) mod policy;
+pub(crate) mod rank;
 pub(crate) mod recording;
+pub(crate) mod rests;
 pub(crate) mod seeds;
+pub(crate) mod spread;
 pub(crate) mod summary;
 pub(crate) mod terminal;
 pub(crate) mod trace;

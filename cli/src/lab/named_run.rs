@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tlbkit_sim::machine::{MOST_CPUS, Machine, Noise};
+use tlbkit_sim::machine::{MOST_CPUS, Machine, Noise, Priors};
 use tlbkit_sim::{Run, RunError, RunOutcome};
 use tlbkit_workloads::Workload;
 
@@ -101,10 +101,24 @@ pub(crate) fn machine(name: &str) -> Result<Machine> {
     if Machine::names().any(|known| known == name) {
         return Ok(Machine::builtin(name)?);
     }
-    if Path::new(name).exists() {
-        return Ok(Machine::load(name)?);
+    check_file(name)?;
+    Ok(Machine::load(name)?)
+}
+
+/// The priors of a built-in machine, or of a file of one.
+pub(crate) fn priors(name: &str) -> Result<Priors> {
+    if Machine::names().any(|known| known == name) {
+        return Ok(Priors::builtin(name)?);
     }
-    bail!("{}, and no such file is there", unknown("machine", name, Machine::names(), "machines"))
+    check_file(name)?;
+    Ok(Priors::load(name)?)
+}
+
+/// Whether there is a file of this name, which is no built-in machine's.
+fn check_file(name: &str) -> Result<()> {
+    let unknown = || unknown("machine", name, Machine::names(), "machines");
+    ensure!(Path::new(name).exists(), "{}, and no such file is there", unknown());
+    Ok(())
 }
 
 /// The file of a built-in machine.

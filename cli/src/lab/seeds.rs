@@ -161,7 +161,7 @@ pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
         let quantity = |quantity: &Quantity| {
             let mean = mean(quantity, &column.1);
             json!({
-                "quantity": full_title(quantity), "unit": quantity.unit.word(),
+                "quantity": quantity.full_title(), "unit": quantity.unit.word(),
                 "mean": mean.map(|mean| mean.mean),
                 "half_width": mean.and_then(|mean| mean.half_width),
                 "difference": difference(quantity, column, first).json(),
@@ -176,22 +176,6 @@ pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
     columns.iter().map(line).collect()
 }
 
-/// The title behind those that it is a part of, so that it says by itself what it is about.
-fn full_title(quantity: &Quantity) -> String {
-    let depth = |title: &str| title.len() - title.trim_start().len();
-    let before = QUANTITIES.iter().take_while(|other| other.title != quantity.title);
-    let mut left = depth(quantity.title);
-    let mut titles = vec![quantity.title.trim()];
-    for above in before.collect::<Vec<_>>().into_iter().rev() {
-        if depth(above.title) < left {
-            left = depth(above.title);
-            titles.push(above.title.trim());
-        }
-    }
-    titles.reverse();
-    titles.join(": ")
-}
-
 fn difference(quantity: &Quantity, column: &Column<'_>, first: &Column<'_>) -> Difference {
     let of = quantity.of;
     let pairs = column.1.iter().zip(&first.1).filter_map(|(ours, theirs)| Some((of(ours)?, of(theirs)?)));
@@ -200,11 +184,8 @@ fn difference(quantity: &Quantity, column: &Column<'_>, first: &Column<'_>) -> D
     if is_known && !ours.is_empty() { Difference::of(&ours, &theirs) } else { Difference::NoBase }
 }
 
-/// Of the outcomes that have a value; none of a count that one of them lacks, as the others are not a fair choice.
 fn mean(quantity: &Quantity, outcomes: &[RunOutcome]) -> Option<Mean> {
-    let values: Vec<_> = outcomes.iter().filter_map(quantity.of).collect();
-    let is_whole = quantity.unit == Unit::Percent || values.len() == outcomes.len();
-    Mean::of(&values).filter(|_| is_whole)
+    Mean::of(&quantity.values(outcomes)?)
 }
 
 #[cfg(test)]
@@ -228,16 +209,6 @@ mod tests {
             panic!("not found")
         };
         assert!((mean - 2.0).abs() < 0.01 && half < 0.3, "{mean} {half}");
-    }
-
-    #[test]
-    fn a_part_is_named_with_what_it_is_a_part_of() {
-        let titles: Vec<_> = QUANTITIES.iter().map(full_title).collect();
-        assert!(titles.contains(&"flush interrupts sent: of them needed at once: of these before the next use".into()));
-        assert!(titles.contains(&"pages invalidated singly: of them needed".into()));
-        assert!(titles.contains(&"busy cycles: user".into()));
-        let again = |title: &String| titles.iter().filter(|other| *other == title).count() > 1;
-        assert!(!titles.iter().any(again), "{titles:?}");
     }
 
     #[test]

@@ -25,6 +25,8 @@ pub(super) struct RawColumn {
     null: Option<ColumnNull>,
     tautology: Option<String>,
     in_view: Option<String>,
+    /// Rows of which something was known that was not of the others.
+    in_view_rows: Option<SeenRows>,
     #[serde(default)]
     known_misses: Vec<KnownMisses>,
     source: String,
@@ -57,6 +59,15 @@ enum ColumnNull {
 
 /// The first cell of a row, and the one of the column.
 type Row = (f64, f64);
+
+/// Rows whose results were known when what decides them was chosen.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SeenRows {
+    /// First cells of the rows.
+    rows: Vec<f64>,
+    says: String,
+}
 
 /// Rows that lie outside their band for one reason.
 #[derive(Deserialize)]
@@ -107,7 +118,10 @@ pub(super) fn expand(
         let limit = format!("must be one of {}", table.columns.join(", "));
         place.of_key("column").error("column", &column.column, limit)
     })?;
-    check_misses(place, column, table)?;
+    let misses: Vec<f64> = column.known_misses.iter().flat_map(|misses| misses.rows.iter().copied()).collect();
+    let seen = column.in_view_rows.as_ref().map_or(&[][..], |seen| &seen.rows);
+    check_rows(place, "known_misses", &misses, table)?;
+    check_rows(place, "in_view_rows", seen, table)?;
     let rows: Vec<Row> = table.rows.iter().map(|row| row[0]).zip(published).collect();
     let is_fitted = |x: f64| column.calibrated.contains(&x);
     let (fitted, predicted): (Vec<_>, Vec<_>) = rows.iter().copied().partition(|(x, _)| is_fitted(*x));
@@ -138,7 +152,8 @@ impl RawColumn {
     /// What a sceptic has to say about the row that begins with `x`.
     fn sceptic(&self, place: &FilePosition<'_>, x: f64, predicted: &[Row], fitted: &[Row]) -> Result<Sceptic> {
         let null = self.null.as_ref().map(|null| null.at(place, x, predicted, fitted)).transpose()?;
-        Ok(Sceptic { null, tautology: self.tautology.clone(), in_view: self.in_view.clone() })
+        let seen = self.in_view_rows.iter().find(|seen| seen.rows.contains(&x)).map(|seen| &seen.says);
+        Ok(Sceptic { null, tautology: self.tautology.clone(), in_view: self.in_view.as_ref().or(seen).cloned() })
     }
 
     /// Why the row that begins with `x` is known to lie outside its band.
@@ -147,9 +162,8 @@ impl RawColumn {
     }
 }
 
-fn check_misses(place: &FilePosition<'_>, column: &RawColumn, table: &PublishedTable) -> Result<()> {
+fn check_rows(place: &FilePosition<'_>, key: &str, named: &[f64], table: &PublishedTable) -> Result<()> {
     let is_row = |x: f64| table.rows.iter().any(|row| row[0] == x);
-    let mut named = column.known_misses.iter().flat_map(|misses| &misses.rows);
-    let stray = named.find(|x| !is_row(**x));
-    stray.map_or(Ok(()), |x| Err(place.of_key("known_misses").error("known_misses", x, "no row begins with it")))
+    let stray = named.iter().find(|x| !is_row(**x));
+    stray.map_or(Ok(()), |x| Err(place.of_key(key).error(key, x, "no row begins with it")))
 }

@@ -1,0 +1,101 @@
+//! Several policies on machines drawn from one machine file: how far each result may be off because priors are.
+//!
+//! All policies run on the same machines, each machine with a seed of its own, and are compared draw by draw: what a
+//! machine or a seed does to all of them is no difference between them.
+
+use std::sync::atomic::AtomicU64;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Map, Value, json};
+use tlbkit_sim::RunOutcome;
+use tlbkit_sim::machine::{DrawnMachine, Prior, Priors};
+
+use super::compare::{QUANTITIES, Quantity};
+use super::named_run::{NamedRun, priors};
+use super::seeds::Column;
+use super::spread::Spread;
+use crate::output::table::grid;
+
+/// Machines drawn from one file.
+pub(crate) struct Draws {
+    priors: Priors,
+    machines: Vec<DrawnMachine>,
+    first_seed: u64,
+}
+
+impl Draws {
+    /// So many of the `machine` that this names, each with a seed: `first_seed` and those after it.
+    pub(crate) fn new(machine: &str, first_seed: u64, draws: u16) -> Result<Self> {
+        let priors = priors(machine)?;
+        ensure!(!priors.drawn().is_empty(), "{machine}: no prior that could be drawn");
+        let seeds = (0..u64::from(draws)).map(|more| first_seed.saturating_add(more));
+        let machines = seeds.map(|seed| Ok(priors.draw(seed)?)).collect::<Result<_>>()?;
+        Ok(Self { priors, machines, first_seed })
+    }
+
+    /// Executes `run` on the machine of a draw, the first of which is 0.
+    pub(crate) fn execute(&self, draw: usize, run: &NamedRun, clock: &AtomicU64) -> Result<RunOutcome> {
+        let outcome = run.execute_on(&self.machines[draw].machine, Some(clock));
+        outcome.with_context(|| format!("on the machine of draw {}", draw + 1))
+    }
+
+    /// The priors that were drawn.
+    pub(crate) fn priors(&self) -> &[Prior] {
+        self.priors.drawn()
+    }
+
+    /// What was drawn and what was not, in two lines.
+    pub(crate) fn about(&self) -> String {
+        let (drawn, kept) = (self.priors.drawn().len(), self.priors.kept().len());
+        format!(
+            "{drawn} priors of the file are drawn anew for each machine. {kept} that count something (CPUs, sets, \
+             ways, entries, lines)\nstay, and so do noise.toml, cold.toml and counted instructions.\n"
+        )
+    }
+
+    /// What was drawn of each prior, a value for each draw.
+    pub(crate) fn values(&self) -> Vec<Vec<f64>> {
+        let of_prior = |prior: usize| self.machines.iter().map(|machine| machine.values[prior]).collect();
+        (0..self.priors.drawn().len()).map(of_prior).collect()
+    }
+
+    /// A line for each draw: its seed, and the value of each prior.
+    pub(crate) fn json_lines(&self) -> Vec<Value> {
+        let line = |(draw, machine): (usize, &DrawnMachine)| {
+            let names = self.priors.drawn().iter().map(|prior| prior.name.clone());
+            let values: Map<_, _> = names.zip(machine.values.iter().map(|&value| value.into())).collect();
+            json!({ "draw": draw + 1, "seed": self.first_seed.saturating_add(draw as u64), "priors": values })
+        };
+        self.machines.iter().enumerate().map(line).collect()
+    }
+}
+
+/// A row for each quantity, a column for each policy: the median of the draws, and between which values 90 % of them
+/// lie.
+pub(crate) fn table(columns: &[Column<'_>]) -> String {
+    let row = |quantity: &Quantity| {
+        let cell = |(_, outcomes): &Column<'_>| {
+            spread(quantity, outcomes).map_or_else(|| "-".to_owned(), |spread| spread.text(quantity.unit))
+        };
+        [quantity.title.to_owned()].into_iter().chain(columns.iter().map(cell)).collect()
+    };
+    let head: Vec<_> = ["quantity"].into_iter().chain(columns.iter().map(|(name, _)| *name)).collect();
+    grid(&head, &QUANTITIES.iter().map(row).collect::<Vec<_>>())
+}
+
+/// A line for each policy: what the table has of it.
+pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
+    let line = |(policy, outcomes): &Column<'_>| {
+        let quantity = |quantity: &Quantity| {
+            let (title, unit) = (quantity.full_title(), quantity.unit.word());
+            json!({ "quantity": title, "unit": unit, "spread": spread(quantity, outcomes) })
+        };
+        let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();
+        json!({ "medians_of": policy, "draws": outcomes.len(), "quantities": quantities })
+    };
+    columns.iter().map(line).collect()
+}
+
+fn spread(quantity: &Quantity, outcomes: &[RunOutcome]) -> Option<Spread> {
+    Spread::of(&quantity.values(outcomes)?)
+}
