@@ -210,8 +210,19 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     /// found to have an interrupt on the way; where many flush at once, most have. In an inbox of several words without
     /// a top, those of 65 to 512 CPUs, only an interrupt that goes with this CPU's own word is found.
     ///
-    /// It does not look at the outbox: a bit in it may be cleared by now, and a hint that no interrupt follows would keep
-    /// others from sending theirs. A hint whose bit is cleared is taken for nothing.
+    /// Who is passed over is interrupted after all when a busy one is found, as others rely on it by then:
+    ///
+    /// ```text
+    /// this CPU                                  another initiator
+    /// leaves the first hint with cpu2
+    ///                                           finds it there, so it sends no interrupt to cpu2
+    /// finds that cpu3 has one on the way
+    /// interrupts cpu2
+    ///                                           waits for the answer of cpu2
+    /// ```
+    ///
+    /// So it does not look at the outbox either, where the bit of cpu2 may be cleared by now. A hint whose bit is
+    /// cleared is taken for nothing.
     #[inline(never)]
     fn interrupt_all(&self) {
         let others = (0..self.tlb.cpus.len() as u32).map(CpuId).filter(|&cpu| cpu != self.id);

@@ -340,14 +340,18 @@ impl Hardware for Cpu {
         if core.has_answered.replace(false) {
             self.announce();
         }
-        let turn = core.turns_waited.replace(core.turns_waited.get() + 1);
-        let had_news = self.poll() || core.heard.get() != machine.announcements.get();
-        if had_news || turn < WAKEFUL_TURNS {
+        let has_taken_one = self.poll();
+        // What is announced from now on, while it yields, is news in the next turn.
+        let announced = machine.announcements.get();
+        if core.heard.replace(announced) != announced || has_taken_one {
+            // News orders nothing: what it loads in the next turns may still be what was there before.
+            core.turns_waited.set(0);
+        }
+        if core.turns_waited.replace(core.turns_waited.get() + 1) < WAKEFUL_TURNS {
             thread::yield_now();
         } else {
             self.sleep();
         }
-        core.heard.set(machine.announcements.get());
     }
 
     fn glances(&self) -> u32 {

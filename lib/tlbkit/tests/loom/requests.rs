@@ -54,6 +54,24 @@ fn inv_7_two_senders_share_an_interrupt() {
     );
 }
 
+/// Both ask everybody. The second finds the first one's hint with the target, so it sends no interrupt to all; the first
+/// waits for nothing, so it must be interrupted although it was passed over before.
+#[test]
+fn inv_7_who_was_passed_over_is_interrupted_after_all() {
+    check(
+        Setup { pages: 2, preemptions: 1, ..Setup::default() },
+        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
+        [
+            |cpu| {
+                let issued = cpu.issue(1, &[1]);
+                cpu.hand_over(issued);
+            },
+            |cpu| cpu.unmap(1, &[0]),
+            |_| (),
+        ],
+    );
+}
+
 /// The same where both senders stand in one word of the inbox and the target in another: who finds the word not empty
 /// leaves the top to the first.
 #[cfg(narrow_sets)]
