@@ -336,18 +336,15 @@ impl Hardware for Cpu {
     }
 
     fn relax(&self) {
-        let (core, machine) = (self.core(), &self.machine);
+        let core = self.core();
         if core.has_answered.replace(false) {
             self.announce();
         }
-        let has_taken_one = self.poll();
-        // What is announced from now on, while it yields, is news in the next turn.
-        let announced = machine.announcements.get();
-        if core.heard.replace(announced) != announced || has_taken_one {
-            // News orders nothing: what it loads in the next turns may still be what was there before.
-            core.turns_waited.set(0);
-        }
-        if core.turns_waited.replace(core.turns_waited.get() + 1) < WAKEFUL_TURNS {
+        let (has_taken_one, announced) = (self.poll(), self.machine.announcements.get());
+        let has_news = core.heard.replace(announced) != announced || has_taken_one;
+        let turn = if has_news { 0 } else { core.turns_waited.get() }; // what it loads next may still be old
+        core.turns_waited.set(turn + 1);
+        if turn < WAKEFUL_TURNS {
             thread::yield_now();
         } else {
             self.sleep();

@@ -54,8 +54,8 @@ fn inv_7_two_senders_share_an_interrupt() {
     );
 }
 
-/// Both ask everybody. The second finds the first one's hint with the target, so it sends no interrupt to all; the first
-/// waits for nothing, so it must be interrupted although it was passed over before.
+/// Both ask everybody. The second finds the first one's hint with the target, so it sends no interrupt to all. As the
+/// first waits for nothing, it must be interrupted although it was passed over before.
 #[test]
 fn inv_7_who_was_passed_over_is_interrupted_after_all() {
     check(
