@@ -342,7 +342,7 @@ impl Hardware for Cpu {
         }
         let (has_taken_one, announced) = (self.poll(), self.machine.announcements.get());
         let has_news = core.heard.replace(announced) != announced || has_taken_one;
-        let turn = if has_news { 0 } else { core.turns_waited.get() }; // what it loads next may still be old
+        let turn = if has_news { 0 } else { core.turns_waited.get() }; // news orders no loads
         core.turns_waited.set(turn + 1);
         if turn < WAKEFUL_TURNS {
             thread::yield_now();

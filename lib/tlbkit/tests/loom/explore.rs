@@ -7,6 +7,11 @@ use loom::thread;
 use crate::cpu::Cpu;
 use crate::machine::{Machine, Setup};
 
+/// Before the programs begin each CPU runs a task of the space in table 1.
+pub(crate) fn all_run_one_space<const N: usize>(cpus: &[Cpu; N]) {
+    cpus.iter().for_each(|cpu| cpu.switch(1));
+}
+
 /// Explores the executions of `programs`, the nth on CPU n, all at once, after `prepare` has run alone.
 pub(crate) fn check<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) {
     check_end(setup, prepare, programs, |_| ());

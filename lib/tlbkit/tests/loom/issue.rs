@@ -1,7 +1,7 @@
 //! INV-6 and INV-7: requests of one CPU that are outstanding together, and waits on another CPU. A ring has two
 //! mailboxes here.
 
-use crate::explore::check;
+use crate::explore::{all_run_one_space, check};
 use crate::machine::Setup;
 
 fn setup(pages: usize) -> Setup {
@@ -60,7 +60,7 @@ fn inv_6_a_mailbox_is_used_again_when_it_was_answered() {
 fn inv_7_two_that_issued_answer_each_other() {
     check(
         Setup { preemptions: 2, ..setup(2) },
-        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
+        all_run_one_space,
         [
             |cpu| {
                 let issued = cpu.issue(1, &[0]);
@@ -141,7 +141,7 @@ fn inv_7_resume_meets_two_that_were_issued() {
 fn inv_7_resume_with_one_that_was_issued_answers_another() {
     check(
         Setup { preemptions: 2, ..setup(2) },
-        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
+        all_run_one_space,
         [
             |cpu| {
                 let issued = cpu.issue(1, &[0]);

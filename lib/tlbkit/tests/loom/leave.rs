@@ -3,7 +3,7 @@
 use tlbkit::{CpuSetUpkeep, Policy, Tags};
 
 use crate::cpu::Cpu;
-use crate::explore::check;
+use crate::explore::{all_run_one_space, check};
 use crate::machine::{POLICY, Setup};
 
 const EXACT: Policy = Policy { cpu_set: CpuSetUpkeep::Exact, ..POLICY };
@@ -66,7 +66,7 @@ fn inv_6_leaving_an_exact_set_meets_freed_tables() {
 fn inv_6_being_alone_in_an_exact_set_meets_freed_tables() {
     check(
         Setup { policy: EXACT, spaces: 2, ..Setup::default() },
-        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
+        all_run_one_space,
         [
             |cpu| cpu.unmap_with_tables(1),
             |cpu| {

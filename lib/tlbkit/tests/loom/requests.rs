@@ -2,7 +2,7 @@
 
 use tlbkit::Late;
 
-use crate::explore::check;
+use crate::explore::{all_run_one_space, check};
 use crate::machine::Setup;
 
 #[test]
@@ -29,7 +29,7 @@ fn inv_6_what_the_target_did_is_over_when_a_glance_ends_the_wait() {
 fn inv_7_two_senders_answer_each_other() {
     check(
         Setup { pages: 2, preemptions: 2, ..Setup::default() },
-        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
+        all_run_one_space,
         [
             |cpu| {
                 cpu.access(1);
@@ -54,24 +54,6 @@ fn inv_7_two_senders_share_an_interrupt() {
     );
 }
 
-/// Both ask everybody. The second finds the first one's hint with the target, so it sends no interrupt to all. As the
-/// first waits for nothing, it must be interrupted although it was passed over before.
-#[test]
-fn inv_7_who_was_passed_over_is_interrupted_after_all() {
-    check(
-        Setup { pages: 2, preemptions: 1, ..Setup::default() },
-        |cpus| cpus.iter().for_each(|cpu| cpu.switch(1)),
-        [
-            |cpu| {
-                let issued = cpu.issue(1, &[1]);
-                cpu.hand_over(issued);
-            },
-            |cpu| cpu.unmap(1, &[0]),
-            |_| (),
-        ],
-    );
-}
-
 /// The same where both senders stand in one word of the inbox and the target in another: who finds the word not empty
 /// leaves the top to the first.
 #[cfg(narrow_sets)]
@@ -81,6 +63,24 @@ fn inv_7_two_senders_of_one_word_share_an_interrupt() {
         Setup { pages: 2, preemptions: 2, ..Setup::default() },
         |[_, _, target]| target.switch(1),
         [|cpu| cpu.unmap(1, &[0]), |cpu| cpu.unmap(1, &[1]), |cpu| cpu.access(0)],
+    );
+}
+
+/// Both ask everybody. The second finds the first one's hint with the target, so it sends no interrupt to all. As the
+/// first waits for nothing, it must be interrupted although it was passed over before.
+#[test]
+fn inv_7_who_was_passed_over_is_interrupted_after_all() {
+    check(
+        Setup { pages: 2, preemptions: 1, ..Setup::default() },
+        all_run_one_space,
+        [
+            |cpu| {
+                let issued = cpu.issue(1, &[1]);
+                cpu.hand_over(issued);
+            },
+            |cpu| cpu.unmap(1, &[0]),
+            |_| (),
+        ],
     );
 }
 
