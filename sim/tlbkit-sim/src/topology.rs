@@ -79,7 +79,9 @@ impl Topology {
             return None;
         }
         let place = cpu % self.cpus_per_socket;
-        Some(self.socket_of(cpu).start + (place + half) % (2 * half)).filter(|&it| it < self.cpus)
+        // Of an odd number the last has a core of its own.
+        let other = (place < 2 * half).then(|| self.socket_of(cpu).start + (place + half) % (2 * half));
+        other.filter(|&it| it < self.cpus)
     }
 
     fn half(&self) -> usize {
@@ -123,6 +125,17 @@ mod tests {
         assert_eq!((TWICE_THREE.sibling(1), TWICE_THREE.sibling(10)), (Some(4), Some(7)));
         assert_eq!([1, 4, 6, 9].map(|cpu| TWICE_THREE.apic_id(cpu)), [2, 3, 8, 9]);
         assert_eq!(Topology::plain(4, 2).sibling(1), None);
+    }
+
+    /// A run may have fewer CPUs than its machine.
+    #[test]
+    fn of_an_odd_number_of_cpus_the_last_has_a_core_of_its_own() {
+        let five = Topology { cpus: 5, cpus_per_socket: 5, threads_per_core: 2, cores_per_group: None };
+        let siblings: Vec<_> = (0..5).map(|cpu| five.sibling(cpu)).collect();
+        assert_eq!(siblings, [Some(2), Some(3), Some(0), Some(1), None]);
+        let mut ids: Vec<_> = (0..5).map(|cpu| five.apic_id(cpu)).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, [0, 1, 2, 3, 4]);
     }
 
     #[test]

@@ -59,6 +59,10 @@ impl Machine {
             (None, Some(cycles)) => {
                 Some(Objection::new("cache_line.same_group_cycles".into(), cycles, "needs system.groups".into()))
             }
+            (Some(_), Some(cycles)) if cycles.value > self.cache_line.same_socket_cycles.value => {
+                let complaint = format!("at most same_socket_cycles, {}", self.cache_line.same_socket_cycles.value);
+                Some(Objection::new("cache_line.same_group_cycles".into(), cycles, complaint))
+            }
             _ => None,
         }
     }

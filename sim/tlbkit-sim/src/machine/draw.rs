@@ -25,7 +25,7 @@ use super::quantity::{Limit, NumberKind};
 
 /// Pairs of which the first takes no more than the second on any machine: what is near and what is far, a part and the
 /// whole. Where a file has it so, its draws have it so.
-const NO_MORE_THAN: [[&str; 2]; 9] = [
+const NO_MORE_THAN: [[&str; 2]; 11] = [
     ["walk.leaf_hot_cycles", "walk.leaf_cold_cycles"],
     ["walk.upper_hot_cycles", "walk.upper_cold_cycles"],
     ["cycles.stlb_hit_independent", "cycles.stlb_hit_dependent"],
@@ -33,6 +33,8 @@ const NO_MORE_THAN: [[&str; 2]; 9] = [
     ["cycles.zero_page", "cycles.copy_page"],
     ["cycles.ipi_deliver_same_socket", "cycles.ipi_deliver_cross_socket"],
     ["cache_line.local_hit_cycles", "cache_line.same_socket_cycles"],
+    ["cache_line.local_hit_cycles", "cache_line.same_group_cycles"],
+    ["cache_line.same_group_cycles", "cache_line.same_socket_cycles"],
     ["cache_line.same_socket_cycles", "cache_line.cross_socket_cycles"],
     ["caches.l2_hit_cycles", "caches.beyond_l2_cycles"],
 ];

@@ -51,7 +51,7 @@ quantities! {
         /// Sockets; CPUs are numbered socket by socket.
         sockets: count(1, 64),
         /// Logical CPUs of one core.
-        smt: count(1, 8),
+        smt: count(1, 2),
     } optional {
         /// Groups of cores in a socket, each with a last-level cache of its own; absent if all share one.
         groups: count(1, 64),

@@ -126,6 +126,27 @@ fn fields_that_contradict_each_other_are_refused() {
 }
 
 #[test]
+fn groups_of_cores_divide_a_socket_and_are_no_farther_than_it() {
+    let text = Machine::text("milan-36core").unwrap();
+    let message_with = |field: &str, line: &str| {
+        let old = text.lines().find(|line| line.starts_with(&format!("{field} = "))).unwrap();
+        Machine::parse("m.toml", &text.replacen(old, line, 1)).unwrap_err().to_string()
+    };
+    let with = |field: &str, value: u32| {
+        message_with(field, &format!("{field} = {{ value = {value}, kind = \"input\", source = \"a test\" }}"))
+    };
+    for (message, expected) in [
+        (with("groups", 7), "system.groups = 7: must divide the 36 cores of a socket"),
+        (with("same_group_cycles", 5000), "cache_line.same_group_cycles = 5000: at most same_socket_cycles, 321"),
+        (message_with("groups", ""), "cache_line.same_group_cycles = 69: needs system.groups"),
+        (message_with("same_group_cycles", ""), "system.groups = 6: needs cache_line.same_group_cycles"),
+        (with("smt", 4), "system.smt = 4: must be"),
+    ] {
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
 fn a_machine_has_no_more_cpus_than_a_run() {
     let written = GOOD.lines().find(|line| line.starts_with("cpus = ")).unwrap();
     let with = |cpus: usize| {
