@@ -95,6 +95,10 @@ fn what_cannot_be_drawn_is_one_line_and_status_2() {
             ["--priors", "3", "--seeds", "5"],
             "--priors 3 with --seeds 5: each draw has a seed of its own, so only one of them",
         ),
+        (
+            ["--priors", "3", "--seed", "18446744073709551614"],
+            "--seed 18446744073709551614: at most 18446744073709551613, as 3 are used",
+        ),
         (["--priors", "3", "--machine", path], &format!("{path}: no prior that could be drawn")),
         (
             ["--priors", "3", "--machine", "pdp-11"],

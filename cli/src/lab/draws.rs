@@ -24,11 +24,11 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// So many of the `machine` that this names, each with a seed: `first_seed` and those after it.
+    /// So many of the `machine` that this names, each with a seed: `first_seed` and those after it, which must exist.
     pub(crate) fn new(machine: &str, first_seed: u64, draws: u16) -> Result<Self> {
         let priors = priors(machine)?;
         ensure!(!priors.drawn().is_empty(), "{machine}: no prior that could be drawn");
-        let seeds = (0..u64::from(draws)).map(|more| first_seed.saturating_add(more));
+        let seeds = (0..u64::from(draws)).map(|more| first_seed + more);
         let machines = seeds.map(|seed| Ok(priors.draw(seed)?)).collect::<Result<_>>()?;
         Ok(Self { priors, machines, first_seed })
     }
@@ -64,7 +64,7 @@ impl Draws {
         let line = |(draw, machine): (usize, &DrawnMachine)| {
             let names = self.priors.drawn().iter().map(|prior| prior.name.clone());
             let values: Map<_, _> = names.zip(machine.values.iter().map(|&value| value.into())).collect();
-            json!({ "draw": draw + 1, "seed": self.first_seed.saturating_add(draw as u64), "priors": values })
+            json!({ "draw": draw + 1, "seed": self.first_seed + draw as u64, "priors": values })
         };
         self.machines.iter().enumerate().map(line).collect()
     }

@@ -65,7 +65,7 @@ pub(crate) fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: 
     let by_itself = numbers.iter().enumerate().map(|(number, ranks)| (number, correlation(ranks, result)));
     let candidates: Vec<_> = by_itself.filter(|&(_, whole)| is_beyond(whole)).collect();
     let mut left = result.to_vec();
-    let mut found = Vec::new();
+    let (mut found, mut directions) = (Vec::new(), Vec::<Vec<f64>>::new());
     // What is left of a result that is explained whole is rounding.
     while found.len() < most && product(&left, &left) > 1e-9 * product(result, result) {
         let of_left = |&(number, whole): &(usize, f64)| {
@@ -75,11 +75,19 @@ pub(crate) fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: 
         let best = candidates.iter().map(of_left).max_by(|one, other| one.left.abs().total_cmp(&other.left.abs()));
         let Some(best) = best.filter(|best| is_beyond(best.left)) else { break };
         found.push(best);
-        let ranks = &numbers[best.number];
-        let slope = product(ranks, &left) / product(ranks, ranks);
-        left.iter_mut().zip(ranks).for_each(|(left, rank)| *left -= slope * rank);
+        // Gram and Schmidt: what this one adds to those before, so that none of them correlates with what is left.
+        let mut direction = numbers[best.number].clone();
+        directions.iter().for_each(|before| take_out(&mut direction, before));
+        take_out(&mut left, &direction);
+        directions.push(direction);
     }
     found
+}
+
+/// Takes out of `values` what follows `direction`.
+fn take_out(values: &mut [f64], direction: &[f64]) {
+    let slope = product(direction, values) / product(direction, direction);
+    values.iter_mut().zip(direction).for_each(|(value, along)| *value -= slope * along);
 }
 
 fn product(ours: &[f64], theirs: &[f64]) -> f64 {
@@ -130,6 +138,22 @@ mod tests {
         let whole = followed(&all, &all[3], limit, 5);
         assert!(whole.len() == 1 && whole[0].number == 3 && (whole[0].whole - 1.0).abs() < 1e-9, "{whole:?}");
         assert_eq!(followed(&all, &vec![0.0; 100], limit, 5), []);
+    }
+
+    /// Two of many numbers go with each other in few draws. What follows both must not bring the first back when the
+    /// second is taken out.
+    #[test]
+    fn no_number_is_found_twice() {
+        for seed in 1..10 {
+            let all = numbers(20, 35, seed);
+            let pairs = (0..35).flat_map(|one| (0..one).map(move |other| (one, other)));
+            let size = |&(one, other): &(usize, usize)| correlation(&all[one], &all[other]).abs();
+            let (one, other) = pairs.max_by(|a, b| size(a).total_cmp(&size(b))).unwrap();
+            let result = ranks(&sum(&all[one], -correlation(&all[one], &all[other]).signum(), &all[other]));
+            let mut found: Vec<_> = followed(&all, &result, 0.2, 5).iter().map(|found| found.number).collect();
+            found.sort_unstable();
+            assert!(found.is_sorted_by(|a, b| a < b), "{found:?}");
+        }
     }
 
     fn sum(ours: &[f64], weight: f64, theirs: &[f64]) -> Vec<f64> {

@@ -172,12 +172,17 @@ impl Series {
         (self.all - alike) * ONE_IN <= self.all
     }
 
+    /// How many are better, worse, equal.
+    fn sides(&self) -> [usize; 3] {
+        [self.better, self.worse, self.all - self.better - self.worse]
+    }
+
     fn agree_nearly(&self) -> bool {
-        self.are_nearly_all(self.better) || self.are_nearly_all(self.worse)
+        self.sides().into_iter().any(|alike| self.are_nearly_all(alike))
     }
 
     fn agree_wholly(&self) -> bool {
-        self.better == self.all || self.worse == self.all
+        self.sides().contains(&self.all)
     }
 
     fn better_in(&self) -> String {
@@ -349,6 +354,7 @@ mod tests {
         assert_eq!(of(&chance, &[1.01; 100]), Verdict::PriorsDecide, "more than one of them, or not by their order");
         assert_eq!(of(&following, &nearly), Verdict::PriorsDecide);
         assert_eq!(of(&chance, &nearly), Verdict::BothDecide);
+        assert_eq!(of(&chance, &[1.0; 100]), Verdict::PriorsDecide, "seeds that are all equal agree");
         assert_eq!(of(&following, &chance), Verdict::BothDecide);
         assert_eq!(of(&chance, &around_one(&random(1002, 100))), Verdict::ChanceDecides);
         let (_, followed, text) = found(&priors, &values, &following, &nearly);

@@ -1,6 +1,6 @@
 //! `tlbkit run`: one workload on one machine under several policies, side by side.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use rayon::prelude::*;
 use serde_json::Value;
@@ -66,6 +66,7 @@ struct Job<'a> {
 
 /// Runs it.
 pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending> {
+    arguments.check_seeds()?;
     let runs = arguments.runs();
     runs.iter().try_for_each(NamedRun::check)?;
     let draws = arguments.draws()?;
@@ -125,7 +126,7 @@ impl RunArguments {
         let length = if ends { "all rounds".to_owned() } else { format!("{milliseconds} ms") };
         let place = format!("on {} with {cpus} CPUs, {length}", machine.name);
         let first = self.seed;
-        let last = first.saturating_add(u64::from(self.repeats()) - 1);
+        let last = first + (u64::from(self.repeats()) - 1);
         let seeds = match (self.priors, self.repeats()) {
             (Some(_), _) => {
                 format!("seeds {first} to {last}, a machine each; medians, in parentheses the middle 90 %")
@@ -187,9 +188,16 @@ impl RunArguments {
         Ok(())
     }
 
+    /// Each repetition needs a seed of its own.
+    fn check_seeds(&self) -> Result<()> {
+        let most = u64::MAX - (u64::from(self.repeats()) - 1);
+        ensure!(self.seed <= most, "--seed {}: at most {most}, as {} are used", self.seed, self.repeats());
+        Ok(())
+    }
+
     /// A run for each policy and each seed: all seeds of the first policy, then the next.
     fn runs(&self) -> Vec<NamedRun> {
-        let seeds = || (0..u64::from(self.repeats())).map(|more| self.seed.saturating_add(more));
+        let seeds = || (0..u64::from(self.repeats())).map(|more| self.seed + more);
         self.policy.iter().flat_map(|policy| seeds().map(|seed| self.run(policy, seed))).collect()
     }
 
