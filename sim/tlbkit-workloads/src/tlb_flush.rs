@@ -7,6 +7,8 @@
 //! In the original each task maps a file of its own. Here threads of tlb_flush3, and of tlb_flush1 where they are many,
 //! divide one mapping among them, as a space has few regions, and give their part back where the original unmaps it.
 
+use core::ops::Range;
+
 use crate::os::{Backing, Os, Part, Protection, TaskId, read_expecting};
 use crate::parameters::{MANY, MOST_PAGES, MOST_TASKS};
 use crate::pattern::{MAPPED_FILE, file_pattern, page_at, stamp};
@@ -76,23 +78,31 @@ impl TlbFlush {
 
     fn task(self, memory: TlbFlushMemory, part: Part, os: &dyn Os) {
         let mut rounds = Rounds::new(self.rounds);
+        let mut start = self.first_start(os);
         while rounds.next(os).is_some() {
+            let pages = core::mem::take(&mut start)..self.pages;
             if part.arg == 0 {
                 let base = os.map(self.pages, memory.backing(), Protection::ReadWrite);
-                self.mapping(memory, part.role, (base, 0), os);
+                self.mapping(memory, part.role, (base, 0), pages, os);
                 os.unmap(base, self.pages);
             } else {
                 let first = u64::from(part.role - 1) * self.pages;
                 let base = page_at(part.arg, first);
-                self.mapping(memory, part.role, (base, first), os);
+                self.mapping(memory, part.role, (base, first), pages, os);
                 os.dontneed(base, self.pages);
             }
         }
     }
 
-    /// What task `me` does with the pages from `base`, which is page `first` of its mapping.
-    fn mapping(self, memory: TlbFlushMemory, me: u32, (base, first): (u64, u64), os: &dyn Os) {
-        for page in 0..self.pages {
+    /// The page with which a task begins its first mapping. Tasks that began together would end their mappings together
+    /// for seconds; a run of a given time is to be like those seconds' end.
+    fn first_start(self, os: &dyn Os) -> u64 {
+        if self.rounds == 0 { os.random() % self.pages } else { 0 }
+    }
+
+    /// What task `me` does with these `pages` from `base` on, which is page `first` of its mapping.
+    fn mapping(self, memory: TlbFlushMemory, me: u32, (base, first): (u64, u64), pages: Range<u64>, os: &dyn Os) {
+        for page in pages {
             // 128 MiB page by page outlast a short run.
             if self.rounds == 0 && os.is_over() {
                 break;

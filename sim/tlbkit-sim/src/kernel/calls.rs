@@ -7,6 +7,7 @@ use tlbkit_workloads::calls::{self, TaskRandom};
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
 
 use super::memory::KernelMemory;
+use super::regions::Hold;
 use super::sched::Fate;
 use super::state::Kernel;
 use super::task::{Process, Task, TaskIndex};
@@ -73,7 +74,7 @@ impl Calls {
         kernel.observer().kernel_event(KernelEvent::Syscall);
         kernel.note_progress();
         kernel.enter_kernel();
-        machine.running().advance(machine.shared_cycles(machine.cpu(), machine.costs().syscall));
+        machine.execute(machine.costs().syscall);
         let result = body(kernel);
         kernel.return_to_user();
         // What the call made others wait for must not be waited for by a loop of calls.
@@ -82,8 +83,13 @@ impl Calls {
     }
 
     /// An operation on the task's own space, over a range that the observer is told.
-    fn on_range<R>(&self, va: u64, pages: u64, body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R) -> R {
-        self.call(|kernel| {
+    fn on_range<R>(
+        &self,
+        (va, pages): (u64, u64),
+        hold: Hold,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R,
+    ) -> R {
+        self.call_with_regions(hold, |kernel| {
             let here = self.machine.cpu();
             kernel.observer().begin_range(here, self.process.space().root(), va, pages);
             let result = self.machine.with_cpu(here, |cpu| body(&cpu, KernelMemory(kernel)));
@@ -92,9 +98,24 @@ impl Calls {
         })
     }
 
+    /// A call that has the lock of the space's regions.
+    fn call_with_regions<R>(&self, hold: Hold, body: impl FnOnce(&'static Kernel) -> R) -> R {
+        self.call(|kernel| {
+            kernel.lock_regions(self.me, self.process, hold);
+            let result = body(kernel);
+            kernel.unlock_regions(self.process, hold);
+            result
+        })
+    }
+
     /// The same, which takes pages away.
-    fn on_sweep<R>(&self, va: u64, pages: u64, body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R) -> R {
-        self.on_range(va, pages, |cpu, memory| {
+    fn on_sweep<R>(
+        &self,
+        range: (u64, u64),
+        hold: Hold,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R,
+    ) -> R {
+        self.on_range(range, hold, |cpu, memory| {
             memory.begin_sweep();
             body(cpu, memory)
         })
@@ -122,27 +143,27 @@ impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
         let region = calls::region(pages, backing, protection);
         let map = |_| self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
-        self.expect(self.call(map))
+        self.expect(self.call_with_regions(Hold::Write, map))
     }
 
     fn unmap(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep(va, pages, |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)));
+        self.expect(self.on_sweep((va, pages), Hold::Write, |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)));
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let vm = &self.process.vm;
-        self.expect(self.on_range(va, pages, |cpu, memory| vm.protect(cpu, &memory, va, pages, protection)));
+        self.expect(self.on_range((va, pages), Hold::Write, |cpu, memory| vm.protect(cpu, &memory, va, pages, protection)));
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep(va, pages, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)));
+        self.expect(self.on_sweep((va, pages), Hold::Read, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)));
     }
 
     /// The kernel's own work goes on at any time: interrupts are taken when it is done.
     fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
-        self.on_sweep(va, pages, |cpu, memory| {
+        self.on_sweep((va, pages), Hold::Read, |cpu, memory| {
             let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
-            let work = || self.machine.running().advance(cycles);
+            let work = || self.machine.execute(cycles);
             match when {
                 WorkTime::AfterTheWait => {
                     withdrawal.finish(cpu, &memory);
@@ -172,7 +193,7 @@ impl Os for Calls {
     }
 
     fn fork(&self, part: Part) -> TaskId {
-        self.call(|kernel| {
+        self.call_with_regions(Hold::Write, |kernel| {
             let process = kernel.new_process();
             let done = self.on_everything(kernel, |cpu, memory| {
                 self.process.vm.fork(cpu, &memory, &process.vm, calls::CHILD_FILL)
@@ -187,7 +208,7 @@ impl Os for Calls {
     }
 
     fn exec(&self) {
-        self.call(|kernel| self.on_everything(kernel, |cpu, memory| self.process.vm.clear(cpu, &memory)));
+        self.call_with_regions(Hold::Write, |kernel| self.on_everything(kernel, |cpu, memory| self.process.vm.clear(cpu, &memory)));
     }
 
     fn join(&self, task: TaskId) {

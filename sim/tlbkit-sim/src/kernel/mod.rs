@@ -12,6 +12,7 @@
 //! | `spaces` | making and ending processes |
 //! | `memory`, `phys` | what using physical memory costs, and physical memory |
 //! | `state` | the kernel's state, and how a run ends |
+//! | `regions` | the lock of a space's regions, for which tasks sleep |
 //! | `queues` | run queues, as the scheduling rules see them |
 //! | `task` | processes and tasks |
 
@@ -22,6 +23,7 @@ mod memory;
 mod phys;
 mod programs;
 mod queues;
+mod regions;
 mod sched;
 mod spaces;
 mod state;

@@ -4,6 +4,7 @@ use tlbkit::PhysAddr;
 use tlbkit_pmap::{Access as PagerAccess, Fault};
 
 use super::memory::KernelMemory;
+use super::regions::Hold;
 use super::sched::Fate;
 use super::state::Kernel;
 use super::task::TaskIndex;
@@ -43,9 +44,11 @@ impl Kernel {
         self.observer().kernel_event(KernelEvent::Fault);
         self.note_progress();
         self.enter_kernel();
-        let cpu = machine.cpu();
         machine.running().charge_to(Cause::Fault);
-        machine.running().advance(machine.shared_cycles(cpu, machine.costs().page_fault));
+        machine.execute(machine.costs().page_fault);
+        self.lock_regions(me, process, Hold::Read);
+        machine.running().charge_to(Cause::Fault);
+        let cpu = machine.cpu();
         self.observer().begin_range(cpu, process.space().root(), va, 1);
         let access = if access == Access::Write { PagerAccess::Write } else { PagerAccess::Read };
         let fault = if machine.defect().loses_repair() {
@@ -54,6 +57,7 @@ impl Kernel {
             machine.with_cpu(cpu, |handle| process.vm.fault(&handle, &KernelMemory(self), va, access))
         };
         self.observer().end_operation(cpu);
+        self.unlock_regions(process, Hold::Read);
         match fault {
             Fault::Bad => self.fail(RunError::BadAccess { va }),
             Fault::OutOfMemory => self.fail(RunError::Kernel("no frame left".into())),
@@ -88,10 +92,10 @@ impl Kernel {
     fn tick(&'static self, me: TaskIndex) {
         let machine = self.machine;
         self.enter_kernel();
-        let processor = machine.running();
-        let cycles = machine.noise().take_tick(machine.cpu(), processor.now());
-        processor.advance_for(Cause::Kernel, machine.costs().interrupt + cycles);
-        if let Some(start) = machine.noise().balance(machine.cpu(), machine.cpus()) {
+        let (cpu, processor) = (machine.cpu(), machine.running());
+        let cycles = machine.costs().interrupt + machine.noise().take_tick(cpu, processor.now());
+        processor.advance_for(Cause::Kernel, machine.shared_cycles(cpu, cycles));
+        if let Some(start) = machine.noise().balance(cpu, machine.cpus()) {
             self.move_to_idle(me, start);
         }
         self.return_to_user();

@@ -119,7 +119,7 @@ impl Kernel {
         let machine = self.machine;
         let processor = machine.processor(cpu);
         self.observer().kernel_event(KernelEvent::Switch);
-        processor.advance_for(Cause::Kernel, machine.costs().context_switch);
+        processor.advance_for(Cause::Kernel, machine.shared_cycles(cpu, machine.costs().context_switch));
         processor.within(Cause::Switch, || {
             let irqs = IrqsOff::assume();
             let arrival = processor.arrival_of(|| {
@@ -137,7 +137,8 @@ impl Kernel {
                 (Running::Task(_), Arrival::InPlace, Running::Task(_)) => (calls.same_space, |of| of.same_space),
             };
             machine.begin_call(cpu, CallKind::Switch);
-            processor.advance(cycles + machine.cold_cycles(cpu, CallKind::Switch, lines));
+            let cold = machine.cold_cycles(cpu, CallKind::Switch, lines);
+            processor.advance(machine.shared_cycles(cpu, cycles) + cold);
         });
     }
 
@@ -168,7 +169,7 @@ impl Kernel {
                 continue;
             }
             self.queues.set_idle(cpu);
-            processor.advance_for(Cause::Idle, machine.costs().halt_entry);
+            processor.advance_for(Cause::Idle, machine.shared_cycles(cpu, machine.costs().halt_entry));
             machine.enable_interrupts();
             if self.queues.is_empty(cpu) {
                 machine.halt();

@@ -6,6 +6,7 @@ use tlbkit::{AddressSpace, Hardware};
 use tlbkit_pmap::{TABLE_LOCKS, TableLock, Vm};
 
 use super::memory::KernelMemory;
+use super::regions::RegionLock;
 use super::state::Kernel;
 use super::task::Process;
 use crate::error::RunError;
@@ -30,7 +31,9 @@ impl Kernel {
             Err(error) => self.fail(RunError::Kernel(error.to_string())),
         };
         let locks = self.lend_table_locks();
-        let process = Keep::new(Box::new(Process { vm: vm.with_table_locks(locks), locks, threads: Cell::new(0) }));
+        let vm = vm.with_table_locks(locks);
+        let (regions, threads) = (RegionLock::default(), Cell::new(0));
+        let process = Keep::new(Box::new(Process { vm, locks, regions, threads }));
         let lent = process.get();
         machine.set_space(token, lent.space());
         self.processes.borrow_mut()[token.0 as usize] = Some(process);

@@ -7,6 +7,7 @@ use tlbkit::AddressSpace;
 use tlbkit_pmap::{TableLock, Vm};
 use tlbkit_workloads::calls::TaskRandom;
 
+use super::regions::RegionLock;
 use crate::keep::Keep;
 use crate::multiprocessor::{Fiber, Progress};
 
@@ -19,6 +20,7 @@ pub(super) struct Process {
     pub(super) vm: Vm<'static>,
     /// What `vm` was lent.
     pub(super) locks: &'static [TableLock],
+    pub(super) regions: RegionLock,
     /// Threads that have not ended.
     pub(super) threads: Cell<usize>,
 }

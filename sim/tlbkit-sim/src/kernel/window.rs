@@ -25,7 +25,7 @@ impl Kernel {
         let (machine, memory) = (self.machine, KernelMemory(self));
         for page in 0..pages {
             let at = memory.file_page(file, page);
-            machine.running().advance(machine.costs().copy_page);
+            machine.execute(machine.costs().copy_page);
             machine.note_pages_filled(machine.cpu(), 2);
             self.check_content(at.0, self.phys.word(at), file_pattern(file, page));
         }
@@ -57,7 +57,7 @@ impl Kernel {
         let machine = self.machine;
         machine.sync(machine.touch_lookahead());
         let Ok(at) = machine.running().load_as_kernel(va, &self.phys) else { self.fail(RunError::BadAccess { va }) };
-        machine.running().advance(machine.costs().copy_page);
+        machine.execute(machine.costs().copy_page);
         machine.note_pages_filled(machine.cpu(), 2);
         self.check_content(va, self.phys.word(at), expected);
     }

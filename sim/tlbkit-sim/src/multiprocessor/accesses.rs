@@ -107,6 +107,15 @@ impl Multiprocessor {
         }
     }
 
+    /// PAUSE in a loop that looks at what only the kernel's own state says: nothing can be slept through.
+    pub(crate) fn pause(&'static self) {
+        let processor = self.running();
+        processor.spin.borrow_mut().disturb();
+        processor.advance_for(Cause::LockSpin, self.costs.pause);
+        processor.pauses_until.set(processor.now());
+        self.sync(0);
+    }
+
     /// PAUSE: sleeps through turns of a loop that cannot see anything new.
     pub(super) fn relax(&'static self) {
         let cpu = self.cpu();
@@ -125,7 +134,9 @@ impl Multiprocessor {
             return;
         }
         lines.iter().for_each(|&line| self.lines.borrow_mut().watch(cpu as u32, line));
+        processor.pauses_until.set(NEVER);
         self.sleep_until(processor.takes_at(), cause);
+        processor.pauses_until.set(0);
         lines.iter().for_each(|&line| self.lines.borrow_mut().unwatch(cpu as u32, line));
         self.sync(0);
     }
@@ -257,6 +268,7 @@ impl Multiprocessor {
         let node = self.topology.socket_index(cpu);
         if let Some(until) = self.list_locks.others_until(node, cpu, processor.now()) {
             processor.advance_to(until + self.costs.lines.same_socket_cycles, Cause::LockSpin);
+            processor.pauses_until.set(processor.now());
         }
         for name in ListLocks::lines(node) {
             let mut lines = self.lines.borrow_mut();
@@ -274,7 +286,7 @@ impl Multiprocessor {
     /// It has not let go yet, and executes so many more.
     pub(crate) fn go_on_with_lists(&self, instructions: u64) {
         let cpu = self.cpu();
-        let cycles = self.costs.instructions(instructions);
+        let cycles = self.shared_cycles(cpu, self.costs.instructions(instructions));
         self.list_locks.keep(self.topology.socket_index(cpu), cpu, self.running().now(), cycles);
     }
 }

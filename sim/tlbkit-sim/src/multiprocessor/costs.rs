@@ -37,6 +37,7 @@ pub(crate) struct Costs {
     /// What work costs while the other thread of the core works too, in percent of what it costs alone.
     pub(crate) smt_percent: u64,
     pub(crate) lines: LineCosts,
+    frequency_mhz: f64,
 }
 
 impl Costs {
@@ -70,6 +71,7 @@ impl Costs {
             pause: software.pause_cycles.cycles().max(1),
             time_slice: software.time_slice_cycles.cycles().max(1),
             smt_percent: software.smt_busy_percent.cycles().max(100),
+            frequency_mhz: machine.system.frequency_mhz.value,
             lines: LineCosts {
                 local_cycles: line.local_hit_cycles.cycles(),
                 same_group_cycles: line.same_group_cycles.as_ref().map(Quantity::cycles),
@@ -82,6 +84,11 @@ impl Costs {
 }
 
 impl Costs {
+    /// A time as cycles.
+    pub(crate) fn cycles_of_ns(&self, ns: u64) -> u64 {
+        (ns as f64 * self.frequency_mhz / 1e3).round() as u64
+    }
+
     /// What so many instructions of the kernel cost.
     pub(crate) fn instructions(&self, count: u64) -> u64 {
         (count as f64 * self.instruction_cycles).round() as u64

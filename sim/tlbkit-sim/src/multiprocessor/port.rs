@@ -48,10 +48,16 @@ impl Port {
         self.machine.running_cpu().is_some()
     }
 
+    /// An instruction that drains the pipeline.
     fn charge(&self, cycles: u64) {
         if self.is_live() {
             self.processor().work(cycles);
         }
+    }
+
+    /// Instructions that the sibling slows.
+    fn charge_counted(&self, cycles: u64) {
+        self.charge(self.machine.shared_cycles(self.cpu, cycles));
     }
 
     /// The instructions of looking at CPUs, of which some are asked; what comes once in a flush comes with the first.
@@ -60,13 +66,14 @@ impl Port {
         let mut cycles = asked * calls.flush_told + skipped * calls.flush_skipped;
         if asked + skipped > 0 && choice.get() == Choice::None {
             choice.set(Choice::Looking);
-            cycles += calls.flush_choose + self.machine.cold_cycles(self.cpu, CallKind::Flush, |lines| lines.ask);
+            cycles += calls.flush_choose;
+            self.charge(self.machine.cold_cycles(self.cpu, CallKind::Flush, |lines| lines.ask));
         }
         if asked > 0 && choice.get() == Choice::Looking {
             choice.set(Choice::Asking);
             cycles += calls.flush_ask;
         }
-        self.charge(cycles);
+        self.charge_counted(cycles);
     }
 
     /// Sends the interrupts that were held back, if any were.
@@ -222,11 +229,12 @@ impl Hardware for Port {
                 processor.choice.set(Choice::None);
                 machine.begin_call(self.cpu, CallKind::Flush);
                 let cold = machine.cold_cycles(self.cpu, CallKind::Flush, |lines| lines.flush);
-                processor.advance_for(Cause::FlushLocal, calls.flush_begin + cold);
+                processor.advance_for(Cause::FlushLocal, machine.shared_cycles(self.cpu, calls.flush_begin) + cold);
             }
             Event::FlushLocalDone => {
-                processor.advance_for(Cause::FlushLocal, calls.flush_local);
-                local_cycles += calls.flush_local;
+                let cycles = machine.shared_cycles(self.cpu, calls.flush_local);
+                processor.advance_for(Cause::FlushLocal, cycles);
+                local_cycles += cycles;
                 processor.cause.set(Cause::FlushSend);
                 machine.note_flushed();
             }
@@ -244,7 +252,7 @@ impl Hardware for Port {
                 machine.end_of_calls();
                 processor.cause.set(processor.outer.get());
             }
-            Event::AnswerBegin(_) => self.charge(calls.request),
+            Event::AnswerBegin(_) => self.charge_counted(calls.request),
             Event::AlreadyCurrent => machine.find_current(),
             Event::AnswerEnd(_) => machine.note_flushed(),
             Event::SwitchKept => processor.arrival.set(Arrival::Kept),
@@ -264,7 +272,7 @@ impl Hardware for Port {
 pub(crate) fn answer_flush(machine: &'static Multiprocessor, cpu: usize, ring: Ring) {
     machine.begin_call(cpu, CallKind::Answer);
     let cold = machine.cold_cycles(cpu, CallKind::Answer, |lines| lines.answer);
-    machine.processors[cpu].advance(machine.costs.calls.handler + cold);
+    machine.processors[cpu].advance(machine.shared_cycles(cpu, machine.costs.calls.handler) + cold);
     machine.take_calls();
     let irqs = IrqsOff::assume();
     machine.with_cpu(cpu, |handle| {

@@ -75,6 +75,8 @@ pub(crate) struct Processor {
     pub(super) half: Cell<u8>,
     pub(super) arrival: Cell<Arrival>,
     pub(super) is_halted: Cell<bool>,
+    /// Until then it only pauses, whatever its clock says.
+    pub(super) pauses_until: Cell<u64>,
     pub(super) spin: RefCell<Spin>,
 }
 
@@ -98,6 +100,7 @@ impl Processor {
             half: Cell::new(0),
             arrival: Cell::new(Arrival::InPlace),
             is_halted: Cell::new(false),
+            pauses_until: Cell::new(0),
             spin: RefCell::default(),
         }
     }
@@ -195,6 +198,12 @@ impl Processor {
     /// True while the CPU waits for an interrupt.
     pub(crate) fn is_halted(&self) -> bool {
         self.is_halted.get()
+    }
+
+    /// True if the CPU executes instructions of a task's at `now`, as somebody else's clock says: it neither idles nor
+    /// pauses.
+    pub(super) fn executes_at(&self, now: u64) -> bool {
+        self.class.get() == Class::Task && now >= self.pauses_until.get()
     }
 
     /// True while a task runs in the kernel.

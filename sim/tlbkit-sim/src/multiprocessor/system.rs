@@ -20,7 +20,7 @@ use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
 use crate::machine::{CallLines, Code, LinesOf, Machine};
-use crate::observer::{Class, Observer};
+use crate::observer::Observer;
 use crate::topology::Topology;
 
 /// No CPU: the host itself, before the first cycle and after the last.
@@ -246,16 +246,25 @@ impl Multiprocessor {
         &self.topology
     }
 
-    /// What work costs on the CPU now, in percent of what it costs while the other thread of the core idles.
+    /// What executing costs on the CPU now, in percent of what it costs while the other thread of the core does not
+    /// execute. One that idles does not, nor does one that waits for another CPU, as a pause leaves the core to its
+    /// sibling.
     pub(crate) fn work_percent(&self, cpu: usize) -> u64 {
-        let is_shared =
-            self.topology.sibling(cpu).is_some_and(|sibling| self.processors[sibling].class.get() == Class::Task);
+        let now = self.processors[cpu].now();
+        let is_shared = self.topology.sibling(cpu).is_some_and(|sibling| self.processors[sibling].executes_at(now));
         if is_shared { self.costs.smt_percent } else { 100 }
     }
 
-    /// What work of `cycles` costs on the CPU now.
+    /// What instructions that take `cycles` alone cost on the CPU now. All that the CPU executes is charged so: programs,
+    /// faults and calls, the protocol's and the kernel's own paths, the entry and the return of an interrupt. Those that
+    /// drain the pipeline, as INVLPG and a write to CR3 do, and waits for memory, for lines and for the interrupt
+    /// controller take as long beside a sibling as alone.
     #[inline]
     pub(crate) fn shared_cycles(&self, cpu: usize, cycles: u64) -> u64 {
         if self.costs.smt_percent == 100 { cycles } else { cycles * self.work_percent(cpu) / 100 }
+    }
+    /// The running CPU executes instructions that take `cycles` alone.
+    pub(crate) fn execute(&self, cycles: u64) {
+        self.running().advance(self.shared_cycles(self.cpu(), cycles));
     }
 }

@@ -128,7 +128,7 @@ impl Multiprocessor {
         let ring = processor.ring.replace(Ring::Kernel);
         let now = processor.now();
         processor.within(Cause::Interrupt, || {
-            processor.advance(self.costs.interrupt);
+            processor.advance(self.shared_cycles(cpu, self.costs.interrupt));
             if processor.kick_due.get() <= now {
                 processor.kick_due.set(NEVER);
                 self.tally.note_taken(Vector::Kick);

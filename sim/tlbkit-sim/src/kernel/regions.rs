@@ -1,0 +1,187 @@
+//! The lock of a space's regions: who waits for it sleeps.
+//!
+//! `tlbkit-pmap` has a lock of its own there, whose waiters spin. It stays, as its line moves as that of a kernel's count
+//! of holders does, but nobody waits for it: this lock is taken around it. It is Linux's (kernel/locking/rwsem.c), as far
+//! as decides who waits:
+//!
+//! - A fault and a sweep that keeps the regions take it for reading, whoever changes them for writing.
+//! - A reader that finds a writer goes to the end of the queue and sleeps. So does one that finds other readers and
+//!   somebody in the queue, so that a stream of readers does not keep a writer out.
+//! - A writer that finds a writer that runs spins for it; readers it spins for during a short time, which grows with their
+//!   number. Then it goes to the end of the queue and sleeps.
+//! - Who lets go of it as the last one wakes the first of the queue: all readers of the queue, which have it from then on,
+//!   or one writer, which has to take it. Until it has woken anybody may come before it, unless it has waited for 4 ms.
+//!
+//! A wake-up costs what it costs elsewhere: an interrupt where the CPU idles, and a switch.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use super::state::Kernel;
+use super::task::{Process, TaskIndex};
+
+/// How long who is first in the queue lets others pass (`RWSEM_WAIT_TIMEOUT`).
+const PATIENCE_NS: u64 = 4_000_000;
+/// How long a writer spins for readers: so much, and for each of them so much more, up to so many
+/// (`rwsem_rspin_threshold`).
+const SPIN_NS: u64 = 10_000;
+const SPIN_READER_NS: u64 = 500;
+const MOST_SPIN_READERS: u64 = 30;
+
+/// For what somebody has the lock, or wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Hold {
+    /// With others.
+    Read,
+    /// Alone.
+    Write,
+}
+
+/// Whether a waiter has been told to look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sleep {
+    Asleep,
+    Woken,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    task: TaskIndex,
+    wants: Hold,
+    since: u64,
+    sleep: Sleep,
+}
+
+/// Who has the lock, and who waits for it asleep.
+#[derive(Debug, Default)]
+struct Holders {
+    readers: u64,
+    writer: Option<TaskIndex>,
+    queue: VecDeque<Waiter>,
+}
+
+/// The lock of one space's regions.
+#[derive(Debug, Default)]
+pub(super) struct RegionLock(RefCell<Holders>);
+
+impl Holders {
+    fn is_free(&self) -> bool {
+        self.readers == 0 && self.writer.is_none()
+    }
+
+    /// Takes the lock for a task that is not in the queue, if it may be taken at `now`.
+    fn take(&mut self, task: TaskIndex, wants: Hold, now: u64, patience: u64) -> bool {
+        let is_reserved = self.queue.front().is_some_and(|first| now > first.since + patience);
+        let may = !is_reserved
+            && match wants {
+                Hold::Read => self.writer.is_none() && (self.readers == 0 || self.queue.is_empty()),
+                Hold::Write => self.is_free(),
+            };
+        if may {
+            self.give(task, wants);
+        }
+        may
+    }
+
+    /// Takes the lock for a writer in the queue that was woken, if it is free. If not, the writer sleeps again.
+    fn take_as_first(&mut self, task: TaskIndex) -> bool {
+        if self.is_free() {
+            self.queue.pop_front();
+            self.give(task, Hold::Write);
+            return true;
+        }
+        self.queue[0].sleep = Sleep::Asleep;
+        false
+    }
+
+    fn give(&mut self, task: TaskIndex, wants: Hold) {
+        match wants {
+            Hold::Read => self.readers += 1,
+            Hold::Write => self.writer = Some(task),
+        }
+    }
+
+    /// Lets go, and says who is to be woken.
+    fn release(&mut self, hold: Hold) -> Vec<TaskIndex> {
+        match hold {
+            Hold::Read => self.readers -= 1,
+            Hold::Write => self.writer = None,
+        }
+        match self.queue.front_mut() {
+            Some(first) if self.readers == 0 && first.sleep == Sleep::Asleep => match first.wants {
+                Hold::Read => self.admit_readers(),
+                Hold::Write => {
+                    first.sleep = Sleep::Woken;
+                    vec![first.task]
+                }
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    fn admit_readers(&mut self) -> Vec<TaskIndex> {
+        let (readers, writers) = self.queue.drain(..).partition::<VecDeque<_>, _>(|waiter| waiter.wants == Hold::Read);
+        self.queue = writers;
+        self.readers += readers.len() as u64;
+        readers.iter().map(|reader| reader.task).collect()
+    }
+}
+
+impl Kernel {
+    /// The running task takes the lock of its process's regions. It may sleep, and run on another CPU afterwards.
+    pub(super) fn lock_regions(&'static self, me: TaskIndex, process: &'static Process, wants: Hold) {
+        let (machine, lock) = (self.machine, &process.regions);
+        let patience = machine.costs().cycles_of_ns(PATIENCE_NS);
+        let take = || lock.0.borrow_mut().take(me, wants, machine.running().now(), patience);
+        self.let_threads_catch_up(process);
+        if take() || wants == Hold::Write && self.spin_for_regions(lock, take) {
+            return;
+        }
+        let since = machine.running().now();
+        lock.0.borrow_mut().queue.push_back(Waiter { task: me, wants, since, sleep: Sleep::Asleep });
+        self.block(me);
+        while wants == Hold::Write && !lock.0.borrow_mut().take_as_first(me) {
+            self.block(me);
+        }
+    }
+
+    /// Who changes the lock does so in its turn, where there are others who could.
+    fn let_threads_catch_up(&'static self, process: &'static Process) {
+        if process.threads.get() > 1 {
+            self.machine.sync(0);
+        }
+    }
+
+    /// Spins as long as it is worth while. True if the lock was taken.
+    fn spin_for_regions(&'static self, lock: &RegionLock, take: impl Fn() -> bool) -> bool {
+        let machine = self.machine;
+        let start = machine.running().now();
+        loop {
+            let (writer, readers) = {
+                let holders = lock.0.borrow();
+                (holders.writer, holders.readers)
+            };
+            let is_worth_while = match writer {
+                Some(writer) => self.tasks.get(writer).on_cpu.get().is_some(),
+                None => {
+                    let ns = SPIN_NS + readers.min(MOST_SPIN_READERS) * SPIN_READER_NS;
+                    machine.running().now() < start + machine.costs().cycles_of_ns(ns)
+                }
+            };
+            if !is_worth_while {
+                return false;
+            }
+            machine.pause();
+            if take() {
+                return true;
+            }
+        }
+    }
+
+    /// The running task lets go of the lock of its process's regions, and wakes who may have it.
+    pub(super) fn unlock_regions(&'static self, process: &'static Process, hold: Hold) {
+        self.let_threads_catch_up(process);
+        let woken = process.regions.0.borrow_mut().release(hold);
+        woken.into_iter().for_each(|task| self.make_runnable(task));
+    }
+}
