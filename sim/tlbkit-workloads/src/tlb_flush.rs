@@ -28,6 +28,8 @@ pub enum TlbFlushMemory {
 /// Threads that map a file of their own in one space; of more, each has a part of one mapping.
 const MOST_FILES: u32 = 56;
 
+const PAGES_OF_A_TABLE: u64 = 512;
+
 parameters! {
     /// Parameters of tlb_flush1, tlb_flush2 and tlb_flush3.
     pub struct TlbFlush {
@@ -94,10 +96,11 @@ impl TlbFlush {
         }
     }
 
-    /// The page with which a task begins its first mapping. Tasks that began together would end their mappings together
-    /// for seconds; a run of a given time is to be like those seconds' end.
+    /// The page with which a task begins its first mapping in a run of a given time. Tasks that began alike would end
+    /// their mappings together, and it takes them many mappings to drift apart. They differ by one page table at most:
+    /// the ends of longer mappings are far apart, and beyond a run, anyway.
     fn first_start(self, os: &dyn Os) -> u64 {
-        if self.rounds == 0 { os.random() % self.pages } else { 0 }
+        if self.rounds == 0 { os.random() % self.pages.min(PAGES_OF_A_TABLE) } else { 0 }
     }
 
     /// What task `me` does with these `pages` from `base` on, which is page `first` of its mapping.

@@ -147,16 +147,22 @@ impl Os for Calls {
     }
 
     fn unmap(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep((va, pages), Hold::Write, |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)));
+        self.expect(
+            self.on_sweep((va, pages), Hold::Write, |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)),
+        );
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let vm = &self.process.vm;
-        self.expect(self.on_range((va, pages), Hold::Write, |cpu, memory| vm.protect(cpu, &memory, va, pages, protection)));
+        self.expect(
+            self.on_range((va, pages), Hold::Write, |cpu, memory| vm.protect(cpu, &memory, va, pages, protection)),
+        );
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep((va, pages), Hold::Read, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)));
+        self.expect(
+            self.on_sweep((va, pages), Hold::Read, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)),
+        );
     }
 
     /// The kernel's own work goes on at any time: interrupts are taken when it is done.
@@ -208,7 +214,9 @@ impl Os for Calls {
     }
 
     fn exec(&self) {
-        self.call_with_regions(Hold::Write, |kernel| self.on_everything(kernel, |cpu, memory| self.process.vm.clear(cpu, &memory)));
+        self.call_with_regions(Hold::Write, |kernel| {
+            self.on_everything(kernel, |cpu, memory| self.process.vm.clear(cpu, &memory))
+        });
     }
 
     fn join(&self, task: TaskId) {

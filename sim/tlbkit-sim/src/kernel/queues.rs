@@ -7,6 +7,10 @@ use tlbkit_workloads::scheduling::RunQueues;
 
 use super::task::{TaskIndex, Tasks};
 use crate::multiprocessor::{NEVER, prefetch};
+use crate::topology::Topology;
+
+/// Idle CPUs of which one with an idle core is looked for.
+const CORES_LOOKED_AT: usize = 8;
 
 /// What a CPU does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,9 +112,14 @@ impl Queues {
 pub(super) struct WithTasks<'k> {
     pub(super) queues: &'k Queues,
     pub(super) tasks: &'k Tasks,
+    pub(super) topology: &'k Topology,
 }
 
 impl WithTasks<'_> {
+    fn has_idle_core(&self, cpu: usize) -> bool {
+        self.topology.sibling(cpu).is_none_or(|sibling| self.queues.idle.contains(sibling))
+    }
+
     /// A task was taken out of the queue of `cpu`.
     fn note_taken(self, cpu: usize, index: TaskIndex) {
         if !self.tasks.get(index).is_pinned() {
@@ -130,8 +139,20 @@ impl RunQueues for WithTasks<'_> {
         self.queues.cpus.len()
     }
 
+    /// A CPU whose core idles as a whole comes before one whose sibling is busy, if one of the first few does, as in
+    /// Linux (`select_idle_core` in its kernel/sched/fair.c); the CPU itself comes first.
     fn idle_from(&self, cpu: usize) -> Option<usize> {
-        self.queues.idle.from(cpu)
+        let idle = &self.queues.idle;
+        let first = idle.from(cpu)?;
+        let is_good = |found: usize| found == cpu || self.has_idle_core(found);
+        let mut found = first;
+        for _ in 0..CORES_LOOKED_AT {
+            if is_good(found) {
+                return Some(found);
+            }
+            found = idle.from((found + 1) % self.queues.cpus.len())?;
+        }
+        Some(first)
     }
 
     fn waiting(&self, cpu: usize) -> usize {

@@ -185,3 +185,49 @@ impl Kernel {
         woken.into_iter().for_each(|task| self.make_runnable(task));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: u64 = 1_000;
+
+    impl Holders {
+        fn wait(&mut self, task: TaskIndex, wants: Hold, since: u64) {
+            assert!(!self.take(task, wants, since, PATIENCE), "task {task} has no reason to wait");
+            self.queue.push_back(Waiter { task, wants, since, sleep: Sleep::Asleep });
+        }
+    }
+
+    #[test]
+    fn readers_share_until_a_writer_waits_and_come_before_it_once_it_is_free_but_not_for_ever() {
+        let mut lock = Holders::default();
+        assert!(lock.take(0, Hold::Read, 0, PATIENCE) && lock.take(1, Hold::Read, 0, PATIENCE));
+        lock.wait(2, Hold::Write, 10);
+        lock.wait(3, Hold::Read, 20);
+        assert_eq!(lock.release(Hold::Read), [], "a reader is left");
+        assert_eq!(lock.release(Hold::Read), [2]);
+        assert!(lock.take(4, Hold::Read, 30, PATIENCE), "the writer has not come yet");
+        assert!(!lock.take_as_first(2), "so it sleeps again");
+        assert_eq!(lock.release(Hold::Read), [2]);
+        assert!(!lock.take(5, Hold::Read, 10 + PATIENCE + 1, PATIENCE), "it has waited for long enough");
+        assert!(lock.take_as_first(2));
+        assert_eq!(lock.release(Hold::Write), [3]);
+        assert_eq!((lock.readers, lock.writer), (1, None), "who reads has it when woken");
+    }
+
+    #[test]
+    fn a_writer_that_lets_go_wakes_all_readers_of_the_queue_and_no_writer_twice() {
+        let mut lock = Holders::default();
+        assert!(lock.take(0, Hold::Write, 0, PATIENCE));
+        for (task, wants) in [(1, Hold::Read), (2, Hold::Write), (3, Hold::Read)] {
+            lock.wait(task, wants, 5);
+        }
+        assert_eq!(lock.release(Hold::Write), [1, 3]);
+        assert_eq!(lock.release(Hold::Read), []);
+        assert_eq!(lock.release(Hold::Read), [2]);
+        assert!(lock.take(4, Hold::Write, 6, PATIENCE), "whoever comes first");
+        assert_eq!(lock.release(Hold::Write), [], "it is on its way");
+        assert!(lock.take_as_first(2));
+    }
+}

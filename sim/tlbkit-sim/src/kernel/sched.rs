@@ -101,7 +101,7 @@ impl Kernel {
     }
 
     fn with_tasks(&self) -> WithTasks<'_> {
-        WithTasks { queues: &self.queues, tasks: &self.tasks }
+        WithTasks { queues: &self.queues, tasks: &self.tasks, topology: self.machine.topology() }
     }
 
     /// What the CPU runs next, taken out of its queue.

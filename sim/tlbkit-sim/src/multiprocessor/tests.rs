@@ -13,7 +13,7 @@ use super::{Defect, Disturbance, Fiber, Multiprocessor, NoiseStreams, observe};
 use crate::keep::{Keep, KeptWords};
 use crate::lines::SETTLED_CYCLES;
 use crate::machine::{Code, Machine, Noise};
-use crate::observer::{Cause, Observer};
+use crate::observer::{Cause, Class, Observer};
 
 /// Relaxed: the host has one thread, and simulated loads and stores take effect at once.
 const ORDER: Ordering = Ordering::Relaxed;
@@ -338,4 +338,32 @@ const ASKED_AND_ANSWERED: [Part; 2] = [
 fn another_kernel_tells_others_by_its_own_lines_and_its_wait_ends_with_the_answer() {
     let ended_at = play_as(Code::of_preset("linux-4.20"), ASKED_AND_ANSWERED);
     assert!((10_000..12_000).contains(&ended_at), "{ended_at}");
+}
+
+#[test]
+fn a_sibling_slows_while_it_executes_and_not_while_it_pauses_or_idles() {
+    play([
+        |machine, shared| {
+            let slowed = machine.costs.smt_percent;
+            assert!(slowed > 100);
+            machine.sleep_until(500, Cause::Idle);
+            assert_eq!(machine.work_percent(0), 100, "it idles");
+            machine.sleep_until(1_500, Cause::Idle);
+            assert_eq!(machine.shared_cycles(0, 1_000), 10 * slowed);
+            machine.sleep_until(50_000, Cause::Idle);
+            assert_eq!(machine.work_percent(0), 100, "it waits for the word");
+            shared.word.0.store(1, ORDER);
+            machine.sleep_until(60_000, Cause::Idle);
+            assert_eq!(machine.work_percent(0), slowed, "it goes on");
+        },
+        |machine, shared| {
+            machine.sleep_until(1_000, Cause::Idle);
+            machine.running().become_busy_with(Class::Task);
+            machine.sleep_until(2_000, Cause::User);
+            while shared.word.0.load(ORDER) == 0 {
+                machine.relax();
+            }
+            machine.sleep_until(GIVEN_UP_AT, Cause::User);
+        },
+    ]);
 }
