@@ -85,7 +85,8 @@ impl<'a> Findings<'a> {
     /// on the file's `own`. The first policy is the one with which the others are compared.
     pub(crate) fn of(draws: &'a Draws, drawn: &[Column<'a>], own: &[Column<'a>]) -> Self {
         let scores = |columns: &[Column<'a>]| -> Vec<Scores<'a>> {
-            columns.iter().map(|(name, outcomes)| (*name, outcomes.iter().map(RunOutcome::rate).collect())).collect()
+            let rates = |column: &Column<'_>| column.outcomes.iter().map(RunOutcome::rate).collect();
+            columns.iter().map(|column| (column.policy, rates(column))).collect()
         };
         Self::of_scores(draws.priors(), &draws.values(), &scores(drawn), &scores(own))
     }

@@ -1,5 +1,6 @@
 //! The report as one HTML file: readable on a phone, in the dark, and on paper.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -11,13 +12,26 @@ use crate::published::claim::Claim;
 use crate::published::figure::{Figure, FigureKind, Verdict};
 use crate::published::tally::Tally;
 
-/// Makes the folder of a report: asked before the long work whose result goes there.
-pub(crate) fn make_folder(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
+/// Refuses a report that could not be put in its place: asked before the long work whose result goes there. It leaves
+/// nothing behind, as that work may be interrupted.
+pub(crate) fn check_place(path: &Path) -> Result<()> {
+    let ancestors = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let missing: Vec<_> = ancestors.take_while(|folder| !folder.exists()).collect();
+    let checked = make_folder(path).and_then(|()| file::check_place(path));
+    // One that somebody has put a file into meanwhile is not ours alone any more, and stays.
+    missing.iter().for_each(|folder| fs::remove_dir(folder).unwrap_or_default());
+    checked
+}
+
+/// Makes the folder of a report.
+fn make_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
 /// Writes the report as `path`, in place of one that is there.
 pub(crate) fn write(report: &Report, path: &Path) -> Result<()> {
+    make_folder(path)?;
     file::write_whole(path, &page(report))
 }
 
