@@ -2,6 +2,10 @@
 
 mod command;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use command::{run, text};
 use serde_json::{Value, json};
 
@@ -178,5 +182,37 @@ fn a_machine_is_given_as_the_file_that_it_is() {
         let output = run(arguments);
         let message = str::from_utf8(&output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && message.lines().count() == 1, "{message}");
+    }
+}
+
+/// A folder of its own for a test, with `mine.toml` in it, a machine whose file warns of itself.
+fn folder_with_a_warning(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(name);
+    fs::remove_dir_all(&folder).unwrap_or_default();
+    fs::create_dir_all(&folder).unwrap();
+    let known = text(&["list", "machines", "--toml", "recent-bare"]);
+    let caution = "\ncaution = \"others\\nwere \\u001b[31mthere\"\ndescription";
+    fs::write(folder.join("mine.toml"), known.replacen("\ndescription", caution, 1)).unwrap();
+    folder
+}
+
+#[test]
+fn what_a_machine_file_says_against_itself_is_said_by_all_that_use_it() {
+    let folder = folder_with_a_warning("caution");
+    let trace =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tlbkit-trace/tests/data/stress-ng-tlb-shootdown.script.txt.zst");
+    let tlbkit = |line: &str| {
+        Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(line.split(' ')).current_dir(&folder).output().unwrap()
+    };
+    let plan = tlbkit("sweep plan madvise1 --machine mine.toml,recent-bare --cpus 2 --milliseconds 1");
+    fs::write(folder.join("plan"), plan.stdout).unwrap();
+    let run = "run madvise1 --machine mine.toml --cpus 2 --milliseconds 1 --seeds 2";
+    let replay = format!("--json replay {trace} --machine mine.toml --policy xnu");
+    for line in [run, &format!("--json {run}"), "sweep run plan", &replay] {
+        let output = tlbkit(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}: {said}");
+        let expected = "tlbkit: machine recent-bare says of itself: others\\nwere \\u{1b}[31mthere\n";
+        assert_eq!(said, expected, "{line}");
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 
 use crate::lab::draws::{self, Draws};
-use crate::lab::named_run::{NamedRun, NoiseWord, machine, workload};
+use crate::lab::named_run::{NamedRun, NoiseWord, machine, say_caution, workload};
 use crate::lab::rests::Findings;
 use crate::lab::seeds::{self, Column};
 use crate::lab::stopping::Stopping;
@@ -63,6 +63,7 @@ pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending
     arguments.check_seeds()?;
     let runs = arguments.runs();
     runs.iter().try_for_each(NamedRun::check)?;
+    say_caution(&machine(&arguments.machine)?);
     let work = Work::new(runs, arguments.repeats(), arguments.draws()?);
     let stopping = Stopping::listen()?;
     let finished = work.execute(&stopping)?;

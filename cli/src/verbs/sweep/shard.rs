@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{fingerprint, plan};
 use crate::lab::jobs::{self, Done};
-use crate::lab::named_run::{NamedRun, machine};
+use crate::lab::named_run::{NamedRun, machine, say_caution};
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 
@@ -76,6 +76,8 @@ pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> 
     let mine: Vec<usize> = (number - 1..plan.len()).step_by(of).collect();
     let left: Vec<usize> = mine.iter().copied().filter(|index| !done.contains_key(index)).collect();
     let mut rows = OpenOptions::new().create(true).append(true).open(&path).with_context(name)?;
+    let machines: BTreeSet<_> = left.iter().map(|&index| plan[index].machine.as_str()).collect();
+    machines.into_iter().try_for_each(|name| machine(name).map(|machine| say_caution(&machine)))?;
     let (points, bar, mut ran) = (mine.len(), progress_bar(left.len()), 0);
     let jobs = left.len();
     let job = move |place: usize| Ok(format!("{}\n", row(left[place], &plan[left[place]])?));
