@@ -185,6 +185,20 @@ fn a_machine_is_given_as_the_file_that_it_is() {
     }
 }
 
+#[test]
+fn a_table_says_that_its_intervals_leave_out_the_simulator_s_own_error() {
+    let place = "\"What comes out\" in README.md";
+    let said = format!("no interval here says how far off the simulator itself is: see {place}");
+    for more in ["--seeds=2", "--seeds=1", "--priors=2"] {
+        let table = text(&[&SHORT[..], &[more]].concat());
+        assert_eq!(table.lines().filter(|line| *line == said).count(), 1, "{table}");
+    }
+    assert!(include_str!("../../README.md").contains("\n## What comes out\n"));
+    let lines = text(&[&SHORT[..], &["--seeds=2", "--json"]].concat());
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!(last["interval_of"], "seeds alone");
+}
+
 /// A folder of its own for a test, with `mine.toml` in it, a machine whose file warns of itself.
 fn folder_with_a_warning(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(name);

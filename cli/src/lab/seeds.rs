@@ -14,6 +14,12 @@ use crate::published::interval::half_width;
 /// What a difference is.
 pub(crate) const RELATIVE: &str = "differences are relative, of parts too: in percent of the first policy's value";
 
+/// What no interval of seeds says.
+pub(crate) const OWN_ERROR: &str =
+    "no interval here says how far off the simulator itself is: see \"What comes out\" in README.md";
+/// Of what intervals are, for a program.
+pub(crate) const INTERVAL_OF: &str = "seeds alone";
+
 /// A policy and its outcomes, a seed each, in the order of the seeds.
 pub(crate) struct Column<'a> {
     pub(crate) policy: &'a str,
@@ -177,7 +183,8 @@ pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
         let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();
         json!({
             "means_of": column.policy, "seeds": column.outcomes.len(), "against": first.policy,
-            "quantities": quantities, "start_not_over": ended_as(Start::NotOver, &column.outcomes),
+            "interval_of": INTERVAL_OF, "quantities": quantities,
+            "start_not_over": ended_as(Start::NotOver, &column.outcomes),
         })
     };
     columns.iter().map(line).collect()

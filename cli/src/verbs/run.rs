@@ -148,6 +148,7 @@ impl RunArguments {
                 seeds::notes(drawn)
             }
         };
+        say!("{}", seeds::OWN_ERROR);
         notes.iter().chain(&self.interrupted(sorted)).for_each(|note| say!("{note}"));
         Ok(())
     }

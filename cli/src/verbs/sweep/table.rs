@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::lab::seeds::{Difference, Mean, RELATIVE};
+use crate::lab::seeds::{Difference, INTERVAL_OF, Mean, OWN_ERROR, RELATIVE};
 use crate::lab::terminal::{Format, say};
 use crate::output::table::grid;
 
@@ -62,7 +62,8 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
         say!(
             "+- is half of the interval of a mean over seeds, at 95 %; score a second: units that the workload counts,"
         );
-        say!("in a second of simulated time after its start; {RELATIVE}\n");
+        say!("in a second of simulated time after its start; {RELATIVE}");
+        say!("{OWN_ERROR}\n");
     }
     for group in &groups {
         match format {
@@ -163,7 +164,7 @@ impl Group {
             let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();
             json!({
                 "point": self.point, "means_of": rows.policy, "seeds": rows.outcomes.len(), "against": first.policy,
-                "quantities": quantities,
+                "interval_of": INTERVAL_OF, "quantities": quantities,
             })
         };
         self.policies.iter().map(line).collect()
