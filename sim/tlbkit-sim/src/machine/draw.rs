@@ -18,6 +18,7 @@ use std::path::Path;
 
 use tlbkit_arch::random::mix;
 
+use super::check::line_at;
 use super::error::MachineError;
 use super::files;
 use super::model::Machine;
@@ -174,8 +175,16 @@ impl Priors {
             }
         }
         let worst = (0..breaks.len()).max_by_key(|&pair| breaks[pair]).unwrap_or_default();
-        let [less, more] = self.pairs[worst].names;
-        Err(MachineError::Bands { file: self.file.clone(), less, more })
+        Err(self.exclusion(&self.pairs[worst]))
+    }
+
+    /// That the bands of a pair leave hardly any draw.
+    fn exclusion(&self, pair: &Pair) -> MachineError {
+        let in_file: Vec<_> = self.drawn.iter().map(|prior| prior.value).collect();
+        let [less, more] = [0, 1].map(|side| (pair.names[side], pair.sides[side].of(&in_file)));
+        let drawn = pair.sides.iter().find_map(|side| side.drawn());
+        let line = drawn.map_or(1, |prior| line_at(&self.text, self.drawn[prior].span.start));
+        MachineError::Bands { file: self.file.clone(), line, less, more }
     }
 
     /// The pairs, by index, whose less is more in `values`.
