@@ -54,12 +54,12 @@ fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
     assert_eq!(fs::read_to_string(&report).unwrap(), "whole");
 
     // Known misses are no failure.
-    let rows = text(&["--json", "reproduce", "pcid", "--report", folder]);
+    let rows = text(&["--json", "reproduce", "pcid", "pcid", "--report", folder]);
     let verdicts: Vec<_> =
         rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["verdict"].clone()).collect();
     assert!(verdicts.contains(&"in band".into()) && verdicts.contains(&"known miss".into()), "{verdicts:?}");
     let page = fs::read_to_string(Path::new(folder).join("pcid.html")).unwrap();
-    assert!(page.contains("tlbkit reproduce pcid") && page.ends_with("</html>"), "{page}");
+    assert!(page.contains("<code>tlbkit reproduce pcid</code>") && page.ends_with("</html>"), "{page}");
     assert_eq!(fs::read_to_string(&all).unwrap(), "all of them", "less does not replace more");
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.contains("part")).count(), 0);

@@ -156,7 +156,7 @@ fn a_workload_with_a_number_of_rounds_runs_to_their_end_whatever_the_time() {
     let options = "run --cpus 1 --milliseconds 1 --seeds 1 --policy tlbkit";
     let text = text(&options.split(' ').chain(work.split(' ')).collect::<Vec<_>>());
     assert!(
-        text.lines().nth(1).unwrap().ends_with("with 1 CPUs, all rounds, seed 1: one run says nothing of chance"),
+        text.lines().nth(1).unwrap().ends_with("with 1 CPU, all rounds, seed 1: one run says nothing of chance"),
         "{text}"
     );
 }

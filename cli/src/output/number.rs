@@ -32,6 +32,11 @@ pub(crate) fn plain(value: f64) -> String {
     fixed(value, digits)
 }
 
+/// A number of CPUs, in words for a sentence.
+pub(crate) fn cpus(count: u64) -> String {
+    if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
+}
+
 /// The numbers of one row, all with the same digits so that they can be compared: published, ours, band.
 pub(crate) struct FigureText {
     /// What the document gives.

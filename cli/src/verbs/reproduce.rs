@@ -33,11 +33,17 @@ pub(crate) struct ReproduceArguments {
 }
 
 impl ReproduceArguments {
+    /// What was asked for, once each.
+    fn ids(&self) -> Vec<&str> {
+        let is_new = |at: usize| !self.ids[..at].contains(&self.ids[at]);
+        (0..self.ids.len()).filter(|&at| is_new(at)).map(|at| self.ids[at].as_str()).collect()
+    }
+
     /// The report's file: one with less in it does not replace the one that has all.
     fn file(&self) -> PathBuf {
-        let is_whole =
-            self.ids.is_empty() || experiments::ALL.iter().all(|known| self.ids.iter().any(|id| id == known.id));
-        self.report.join(if is_whole { "index.html".to_owned() } else { self.ids.join("-") + ".html" })
+        let ids = self.ids();
+        let is_whole = ids.is_empty() || ids.len() == experiments::ALL.len();
+        self.report.join(if is_whole { "index.html".to_owned() } else { ids.join("-") + ".html" })
     }
 
     /// Says how far it came, and what would do the rest.
@@ -58,7 +64,7 @@ pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<
     let chosen = choose(&arguments.ids)?;
     let stopping = Stopping::listen()?;
     html::check_place(&arguments.file())?;
-    let mut report = empty_report(&arguments.ids);
+    let mut report = empty_report(&arguments.ids());
     let (mut setups, mut machines) = (Vec::new(), Vec::new());
     let bar = progress_bar(chosen.len());
     for (done, &experiment) in chosen.iter().enumerate() {
@@ -101,13 +107,13 @@ fn choose(wanted: &[String]) -> Result<Vec<Registered>> {
     Ok(experiments::ALL.into_iter().filter(is_wanted).collect())
 }
 
-fn empty_report(ids: &[String]) -> Report {
+fn empty_report(ids: &[&str]) -> Report {
     Report {
         title: "Published results in TLB management, reproduced".into(),
         about: "Each published figure beside what the tlbkit library gives on a simulated multiprocessor. Calibrated \
                 figures were fitted; nothing was fitted to a prediction."
             .into(),
-        command: ["tlbkit reproduce"].into_iter().chain(ids.iter().map(String::as_str)).collect::<Vec<_>>().join(" "),
+        command: ["tlbkit reproduce"].into_iter().chain(ids.iter().copied()).collect::<Vec<_>>().join(" "),
         sections: Vec::new(),
         compared: Vec::new(),
         fitted: Vec::new(),

@@ -11,6 +11,7 @@ use crate::lab::rests::Findings;
 use crate::lab::seeds::{self, Column};
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
+use crate::output::number;
 use work::{Sorted, Work};
 
 /// What to run.
@@ -93,7 +94,7 @@ impl RunArguments {
         let about = tlbkit_workloads::describe(name).unwrap_or_default();
         let ends = workload(name, &self.parameters)?.ends_by_itself();
         let length = if ends { "all rounds".to_owned() } else { format!("{milliseconds} ms") };
-        let place = format!("on {} with {cpus} CPUs, {length}", machine.name);
+        let place = format!("on {} with {}, {length}", machine.name, number::cpus(cpus as u64));
         let first = self.seed;
         let last = first + (u64::from(self.repeats()) - 1);
         let seeds = match (self.priors, self.repeats()) {

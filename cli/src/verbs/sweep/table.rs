@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::lab::seeds::{Difference, INTERVAL_OF, Mean, OWN_ERROR, RELATIVE};
 use crate::lab::terminal::{Format, say};
+use crate::output::number;
 use crate::output::table::grid;
 
 /// What to read.
@@ -125,11 +126,11 @@ impl Group {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let cpus = if self.point["cpus"].is_null() { "all".to_owned() } else { word("cpus") };
+        let cpus = self.point["cpus"].as_u64().map_or_else(|| "all CPUs".to_owned(), number::cpus);
         let set = self.point["set"].as_array().map_or_else(String::new, |set| {
             set.iter().filter_map(Value::as_str).map(|parameter| format!(", {parameter}")).collect()
         });
-        format!("{} on {}, {cpus} CPUs{set}", word("workload"), word("machine"))
+        format!("{} on {}, {cpus}{set}", word("workload"), word("machine"))
     }
 
     fn table(&self) -> String {
