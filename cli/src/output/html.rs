@@ -76,8 +76,8 @@ fn summary(report: &Report) -> Markup {
                 "what a sceptic would have written in one line. A prediction is strong if its band excludes the null "
                 "model's value and was written before the result was seen, tautological if it could not have come "
                 "out otherwise, and weak otherwise. The mean errors are those of all strong and weak predictions with "
-                "a published value other than zero. A known miss has its reason under it; a verdict has changed when "
-                "it is no longer what was recorded."
+                "a published value other than zero. A known miss has its reason under it: the model is wrong there, \
+                 and that was recorded. A verdict has changed when it is no longer what was recorded."
             }
         }
     }
@@ -97,10 +97,18 @@ fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
         td.num data-label="mean error" { (number::mean_error(tally.errors.ours_pct, tally.errors.figures)) }
         td.num data-label="null models' error" { (number::mean_error(tally.errors.null_pct, tally.errors.figures)) }
         td.num.left data-label="verdict" {
-            @if tally.changed == 0 { span.good { "\u{2713} as recorded" } }
-            @else { span.bad { "\u{2717} " (tally.changed) " changed" } }
+            (recorded(&tally))
         }
     } }
+}
+
+/// Whether all verdicts are as recorded. That some are, and are misses, is no success of the model.
+fn recorded(tally: &Tally) -> Markup {
+    match (tally.changed, tally.known_misses) {
+        (0, 0) => html! { span.good { "\u{2713} as recorded" } },
+        (0, _) => html! { span.warn { "\u{25b3} misses, as recorded" } },
+        (changed, _) => html! { span.bad { "\u{2717} " (changed) " changed" } },
+    }
 }
 
 fn section_of(section: &Section) -> Markup {
@@ -314,6 +322,14 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), all);
         assert!(all > 10, "{all} ids");
+    }
+
+    #[test]
+    fn a_result_that_misses_does_not_look_like_one_that_holds() {
+        let of = |known_misses, changed| recorded(&Tally { known_misses, changed, ..Tally::default() }).into_string();
+        assert_eq!(of(0, 0), "<span class=\"good\">\u{2713} as recorded</span>");
+        assert_eq!(of(2, 0), "<span class=\"warn\">\u{25b3} misses, as recorded</span>");
+        assert_eq!(of(2, 1), "<span class=\"bad\">\u{2717} 1 changed</span>");
     }
 
     #[test]
