@@ -82,7 +82,7 @@ impl Draws {
 }
 
 /// A row for each quantity, a column for each policy: the median of the draws, and between which values 90 % of them
-/// lie.
+/// lie, or all if they are few.
 pub(crate) fn table(columns: &[Column<'_>]) -> String {
     let row = |quantity: &Quantity| {
         let cell = |column: &Column<'_>| {

@@ -9,12 +9,12 @@ use tlbkit_sim::machine::Prior;
 use super::draws::Draws;
 use super::rank::{self, Followed, chance, ranks};
 use super::seeds::Column;
-use super::spread::Spread;
+use super::spread::{self, Spread};
 use crate::output::number;
 use crate::output::table::grid;
 
 /// Draws without which nothing is ranked: of fewer, one is more than the twentieth that may disagree.
-const FEWEST_DRAWS: usize = 20;
+const FEWEST_DRAWS: usize = spread::FEWEST;
 
 /// One draw in so many may disagree with the others.
 const ONE_IN: usize = 20;
@@ -153,8 +153,9 @@ impl<'a> Findings<'a> {
                 })
             });
             json!({
-                "score_of": result.policy, "by_that_of": result.against, "draws": self.draws, "drawn": result.drawn,
-                "own": result.own, "verdict": result.against.map(|_| result.verdict()),
+                "score_of": result.policy, "by_that_of": result.against, "draws": self.draws,
+                "drawn": result.series_json(&result.drawn), "own": result.series_json(&result.own),
+                "verdict": result.against.map(|_| result.verdict()),
                 "follows": followed.collect::<Vec<_>>(), "priors_tried": self.tried, "chance": self.chance,
             })
         };
@@ -192,6 +193,14 @@ impl Series {
 }
 
 impl Compared<'_> {
+    /// One of its series for a program: a score that is compared with no other is neither better nor worse.
+    fn series_json(&self, series: &Option<Series>) -> Value {
+        match (self.against, series) {
+            (None, Some(series)) => json!({ "spread": series.spread }),
+            _ => json!(series),
+        }
+    }
+
     /// What it is, for a row.
     fn title(&self) -> String {
         match self.against {

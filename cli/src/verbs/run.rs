@@ -9,6 +9,7 @@ use crate::lab::draws::{self, Draws};
 use crate::lab::named_run::{NamedRun, NoiseWord, machine, say_caution, workload};
 use crate::lab::rests::Findings;
 use crate::lab::seeds::{self, Column};
+use crate::lab::spread::range_words;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::output::number;
@@ -87,7 +88,7 @@ pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending
 
 impl RunArguments {
     /// What the table is about: what ran, where and how long.
-    fn heading(&self) -> Result<String> {
+    fn heading(&self, sorted: &Sorted<'_>) -> Result<String> {
         let Self { workload: name, milliseconds, .. } = self;
         let machine = machine(&self.machine)?;
         let cpus = self.cpus.unwrap_or(machine.system.cpus.value as usize);
@@ -97,12 +98,13 @@ impl RunArguments {
         let place = format!("on {} with {}, {length}", machine.name, number::cpus(cpus as u64));
         let first = self.seed;
         let last = first + (u64::from(self.repeats()) - 1);
-        let seeds = match (self.priors, self.repeats()) {
-            (Some(_), _) => {
-                format!("seeds {first} to {last}, a machine each; medians, in parentheses the middle 90 %")
+        let seeds = match (sorted, self.repeats()) {
+            (Sorted::Draws { draws, .. }, _) => {
+                let range = range_words(draws.count());
+                format!("seeds {first} to {last}, a machine each; medians, in parentheses {range}")
             }
-            (None, 1) => format!("seed {first}: one run says nothing of chance"),
-            (None, _) => format!("seeds {first} to {last}; +- is half of the interval of a mean, at 95 %"),
+            (Sorted::Seeds(_), 1) => format!("seed {first}: one run says nothing of chance"),
+            (Sorted::Seeds(_), _) => format!("seeds {first} to {last}; +- is half of the interval of a mean, at 95 %"),
         };
         Ok(format!("{name}: {about}\n{place}, {seeds}\n"))
     }
@@ -136,7 +138,7 @@ impl RunArguments {
 
     /// For a person: the tables, and what must be known of them.
     fn say_text(&self, sorted: &Sorted<'_>) -> Result<()> {
-        let heading = self.heading()?;
+        let heading = self.heading(sorted)?;
         let notes = match sorted {
             Sorted::Seeds(columns) => {
                 say!("{heading}\n{}", seeds::tables(columns));
@@ -146,7 +148,8 @@ impl RunArguments {
             Sorted::Draws { draws, drawn, own } => {
                 let findings = Findings::of(draws, drawn, own).text();
                 say!("{heading}{}\n{}\n{findings}", draws.about(), draws::table(drawn));
-                seeds::notes(drawn)
+                let of_own = seeds::notes(own).into_iter().map(|note| format!("on the file's own machine, {note}"));
+                seeds::notes(drawn).into_iter().chain(of_own).collect()
             }
         };
         say!("{}", seeds::OWN_ERROR);
