@@ -17,6 +17,7 @@ fn rows(output: &Output) -> Vec<Value> {
 #[test]
 fn a_measured_machine_can_be_run() {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("calibrate");
+    std::fs::remove_dir_all(&dir).unwrap_or_default();
     std::fs::create_dir_all(&dir).unwrap();
     let measured = tlbkit(&["--json", "calibrate", "--quick", "-o", "mine.toml"], &dir);
     assert!(measured.status.success(), "{}", String::from_utf8_lossy(&measured.stderr));
@@ -43,4 +44,22 @@ fn a_file_that_cannot_be_written_is_named() {
         message.starts_with("tlbkit: cannot write no/such/folder/mine.toml: ") && message.lines().count() == 1,
         "{message}"
     );
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_by_force_alone() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("calibrate-again");
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("mine.toml");
+    std::fs::write(&file, "mine").unwrap();
+    let output = tlbkit(&["calibrate", "--quick", "-o", "mine.toml"], &dir);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(
+        (said.as_str(), output.status.code()),
+        ("tlbkit: mine.toml: is there already; --force replaces it\n", Some(2))
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    let output = tlbkit(&["calibrate", "--quick", "--force", "-o", "mine.toml"], &dir);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::read_to_string(&file).unwrap().contains("name = \"mine\""));
 }

@@ -75,6 +75,7 @@ fn a_program_is_told_the_same() {
     assert!(score["quantity"] == "score a second" && low < median && median < high, "{score}");
     let results: Vec<_> = all.iter().filter(|row| row["score_of"].is_string()).collect();
     assert_eq!((&results[0]["by_that_of"], &results[0]["verdict"]), (&Value::Null, &Value::Null));
+    assert!(results[0]["own"]["spread"].is_object() && results[0]["drawn"]["better"].is_null(), "{}", results[0]);
     let ratio = results[1];
     assert_eq!((&ratio["by_that_of"], &ratio["verdict"]), (&"linux-6.18".into(), &"better".into()));
     assert_eq!((&ratio["drawn"]["better"], &ratio["own"]["better"]), (&20.into(), &20.into()), "{ratio}");
@@ -82,6 +83,26 @@ fn a_program_is_told_the_same() {
     assert_eq!(followed["prior"], "software.instruction_cycles");
     assert!(followed["rank_correlation"].as_f64() > ratio["chance"].as_f64(), "{ratio}");
     assert_eq!(followed["band"], serde_json::json!([0.2, 3.1]));
+}
+
+#[test]
+fn a_few_draws_have_a_range_of_all_of_them() {
+    let table = text(&[&SHORT[..], &["--priors", "3"]].concat());
+    let heading = table.lines().nth(1).unwrap();
+    assert!(
+        heading.ends_with("seeds 1 to 3, a machine each; medians, in parentheses the range of all draws"),
+        "{table}"
+    );
+}
+
+/// After 20 ms the pages that 64 threads do in a millisecond still become fewer.
+#[test]
+fn a_run_without_a_score_is_named_on_the_file_s_own_machine_too() {
+    let early = ["run", "tlb-flush2", "--machine", "milan-36core", "--set", "threads=64", "--milliseconds", "20"];
+    let table = text(&[&early[..], &["--policy", "linux-6.18", "--priors", "1"]].concat());
+    let begin =
+        "on the file's own machine, linux-6.18: no score a second, as the start was not over at the end of 1 of 1";
+    assert!(table.lines().any(|line| line.starts_with(begin)), "{table}");
 }
 
 #[test]

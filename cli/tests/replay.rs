@@ -32,6 +32,7 @@ fn rows(arguments: &[&str]) -> Vec<Value> {
 #[test]
 fn health_comes_first_then_agreement_then_the_policies_then_the_callers() {
     let text = text(&["replay", &shared(BUILD), "--policy", "linux-4.14,linux-6.18:ceiling=0"]);
+    assert!(text.contains("\n\"remote IPI send\" is Linux's name for a flush that has others to ask"), "{text}");
     let places: Vec<_> = ["247211 events, 0 lost", "| agreement ", "| quantity ", "| cycles of "]
         .iter()
         .map(|part| text.find(part).unwrap_or_else(|| panic!("{part} in {text}")))

@@ -4,12 +4,43 @@ mod command;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use command::{run, text};
 use serde_json::Value;
+
+/// Reproduces two experiments with a report in `folder`, presses Ctrl-C when the first one is done and the second is
+/// not, and gives what it says and its exit status.
+fn interrupted(folder: &str) -> (String, Option<i32>) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    command.args(["--json", "reproduce", "pcid", "range", "--report", folder]);
+    let mut reproducing = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    // Kept open: a pipe that nobody reads would end it as well.
+    let mut printed = BufReader::new(reproducing.stdout.take().unwrap());
+    printed.read_line(&mut line).unwrap();
+    Command::new("kill").args(["-INT", &reproducing.id().to_string()]).status().unwrap();
+    let output = reproducing.wait_with_output().unwrap();
+    (String::from_utf8(output.stderr).unwrap(), output.status.code())
+}
+
+/// What [`interrupted`] is to give.
+fn said(folder: &str) -> (String, Option<i32>) {
+    let far = "1 of 2 experiments are done, and no report is written";
+    let rest = format!("for the others: tlbkit reproduce range --report {folder}");
+    (format!("tlbkit: interrupted: {far}; {rest}\n"), Some(130))
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_folder_without_a_report() {
+    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reproduce-interrupted");
+    fs::remove_dir_all(&made).unwrap_or_default();
+    let folder = made.join("report");
+    let folder = folder.to_str().unwrap();
+    assert_eq!(interrupted(folder), said(folder));
+    assert!(!made.exists());
+}
 
 #[test]
 fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
@@ -19,26 +50,16 @@ fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
     fs::write(&report, "whole").unwrap();
     fs::write(&all, "all of them").unwrap();
     let folder = folder.to_str().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
-    let command = command.args(["--json", "reproduce", "pcid", "range", "--report", folder]).stdout(Stdio::piped());
-    let mut reproducing = command.spawn().unwrap();
-    // The first experiment is done, the second is not.
-    let mut line = String::new();
-    // Kept open: a pipe that nobody reads would end it as well.
-    let mut printed = BufReader::new(reproducing.stdout.take().unwrap());
-    printed.read_line(&mut line).unwrap();
-    Command::new("kill").args(["-INT", &reproducing.id().to_string()]).status().unwrap();
-    assert_eq!(reproducing.wait().unwrap().signal(), Some(2));
-    drop(printed);
+    assert_eq!(interrupted(folder), said(folder));
     assert_eq!(fs::read_to_string(&report).unwrap(), "whole");
 
     // Known misses are no failure.
-    let rows = text(&["--json", "reproduce", "pcid", "--report", folder]);
+    let rows = text(&["--json", "reproduce", "pcid", "pcid", "--report", folder]);
     let verdicts: Vec<_> =
         rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["verdict"].clone()).collect();
     assert!(verdicts.contains(&"in band".into()) && verdicts.contains(&"known miss".into()), "{verdicts:?}");
     let page = fs::read_to_string(Path::new(folder).join("pcid.html")).unwrap();
-    assert!(page.contains("tlbkit reproduce pcid") && page.ends_with("</html>"), "{page}");
+    assert!(page.contains("<code>tlbkit reproduce pcid</code>") && page.ends_with("</html>"), "{page}");
     assert_eq!(fs::read_to_string(&all).unwrap(), "all of them", "less does not replace more");
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     assert_eq!(names.filter(|name| name.contains("part")).count(), 0);

@@ -2,6 +2,10 @@
 
 mod command;
 
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
 use command::{run, text};
 use serde_json::{Value, json};
 
@@ -152,7 +156,7 @@ fn a_workload_with_a_number_of_rounds_runs_to_their_end_whatever_the_time() {
     let options = "run --cpus 1 --milliseconds 1 --seeds 1 --policy tlbkit";
     let text = text(&options.split(' ').chain(work.split(' ')).collect::<Vec<_>>());
     assert!(
-        text.lines().nth(1).unwrap().ends_with("with 1 CPUs, all rounds, seed 1: one run says nothing of chance"),
+        text.lines().nth(1).unwrap().ends_with("with 1 CPU, all rounds, seed 1: one run says nothing of chance"),
         "{text}"
     );
 }
@@ -178,5 +182,51 @@ fn a_machine_is_given_as_the_file_that_it_is() {
         let output = run(arguments);
         let message = str::from_utf8(&output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && message.lines().count() == 1, "{message}");
+    }
+}
+
+#[test]
+fn a_table_says_that_its_intervals_leave_out_the_simulator_s_own_error() {
+    let place = "\"What comes out\" in README.md";
+    let said = format!("no interval here says how far off the simulator itself is: see {place}");
+    for more in ["--seeds=2", "--seeds=1", "--priors=2"] {
+        let table = text(&[&SHORT[..], &[more]].concat());
+        assert_eq!(table.lines().filter(|line| *line == said).count(), 1, "{table}");
+    }
+    assert!(include_str!("../../README.md").contains("\n## What comes out\n"));
+    let lines = text(&[&SHORT[..], &["--seeds=2", "--json"]].concat());
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    assert_eq!(last["interval_of"], "seeds alone");
+}
+
+/// A folder of its own for a test, with `mine.toml` in it, a machine whose file warns of itself.
+fn folder_with_a_warning(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("run").join(name);
+    fs::remove_dir_all(&folder).unwrap_or_default();
+    fs::create_dir_all(&folder).unwrap();
+    let known = text(&["list", "machines", "--toml", "recent-bare"]);
+    let caution = "\ncaution = \"others\\nwere \\u001b[31mthere\"\ndescription";
+    fs::write(folder.join("mine.toml"), known.replacen("\ndescription", caution, 1)).unwrap();
+    folder
+}
+
+#[test]
+fn what_a_machine_file_says_against_itself_is_said_by_all_that_use_it() {
+    let folder = folder_with_a_warning("caution");
+    let trace =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tlbkit-trace/tests/data/stress-ng-tlb-shootdown.script.txt.zst");
+    let tlbkit = |line: &str| {
+        Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(line.split(' ')).current_dir(&folder).output().unwrap()
+    };
+    let plan = tlbkit("sweep plan madvise1 --machine mine.toml,recent-bare --cpus 2 --milliseconds 1");
+    fs::write(folder.join("plan"), plan.stdout).unwrap();
+    let run = "run madvise1 --machine mine.toml --cpus 2 --milliseconds 1 --seeds 2";
+    let replay = format!("--json replay {trace} --machine mine.toml --policy xnu");
+    for line in [run, &format!("--json {run}"), "sweep run plan", &replay] {
+        let output = tlbkit(line);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{line}: {said}");
+        let expected = "tlbkit: machine recent-bare says of itself: others\\nwere \\u{1b}[31mthere\n";
+        assert_eq!(said, expected, "{line}");
     }
 }

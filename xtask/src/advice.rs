@@ -78,7 +78,7 @@ fn built(root: &Path) -> Result<PathBuf> {
 /// The prices of this host, measured now.
 fn calibrated(tlbkit: &Path, folder: &Path) -> Result<PathBuf> {
     let file = folder.join("this-host.toml");
-    let output = Command::new(tlbkit).args(["--json", "calibrate", "--quick", "-o"]).arg(&file).output()?;
+    let output = Command::new(tlbkit).args(["--json", "calibrate", "--quick", "--force", "-o"]).arg(&file).output()?;
     if !output.status.success() {
         bail!("calibrate: {}", String::from_utf8_lossy(&output.stderr).trim());
     }

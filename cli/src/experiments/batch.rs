@@ -111,6 +111,7 @@ fn plot(outcomes: &[RunOutcome]) -> Plot {
                 group: format!("{reason:?}"),
                 label: label.into(),
                 values: events(outcome, reason).map(|count| count as f64).to_vec(),
+                below: None,
             })
         })
         .collect();

@@ -115,7 +115,7 @@ fn plot(trial: &Trial, ours: [f64; 3]) -> Result<Plot> {
     let tasks = format!("{} threads", trial.number("threads")?);
     let row = |label: &str, [all, telling, answering]: [f64; 3]| {
         let values = vec![telling, all - telling - answering, answering, 100.0 - all];
-        StackedRow { group: tasks.clone(), label: label.into(), values }
+        StackedRow { group: tasks.clone(), label: label.into(), values, below: None }
     };
     Ok(Plot::Stacked(Stacked {
         title: format!("What the cycles of {tasks} go to"),

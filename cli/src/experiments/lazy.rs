@@ -57,7 +57,7 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
         produced.figures.push(trial.figure(&format!("address space, CPUs {cpus}"), bytes)?);
     }
     let shares = [(before, Class::Idle), (before, Class::Task), (after, Class::Idle), (after, Class::Task)];
-    produced.plots.push(plot(trial, shares.map(|(windows, class)| mean_share(windows, class))));
+    produced.plots.push(plot(trial, shares.map(|(windows, class)| mean_share(windows, class)))?);
     for (title, windows) in [("netperf", netperf), ("memcache", memcache)] {
         let first = windows.into_iter().filter_map(|seeds| seeds.into_iter().next());
         let outcomes: Vec<_> = POLICIES.into_iter().zip(first.map(|window| window.long)).collect();
@@ -128,7 +128,8 @@ fn windows(trial: &Trial, workload: &str) -> Result<Vec<Vec<Window>>> {
     Ok(windows)
 }
 
-fn plot(trial: &Trial, shares: [Share; 4]) -> Plot {
+fn plot(trial: &Trial, shares: [Share; 4]) -> Result<Plot> {
+    let threshold = trial.number("profile_threshold")?;
     let rows = [("before", "swapper"), ("before", "server"), ("after", "swapper"), ("after", "server")]
         .into_iter()
         .zip(shares)
@@ -136,20 +137,28 @@ fn plot(trial: &Trial, shares: [Share; 4]) -> Plot {
             let group = if policy == "before" { "without the series" } else { "with the series" };
             // Going idle a server calls nothing else of the path with the series.
             let who = if (policy, who) == ("after", "server") { "enter_lazy" } else { who };
-            let row =
-                |label: &str, values| StackedRow { group: group.into(), label: format!("{who}, {label}"), values };
-            // With the series the profile does not list enter_lazy at all.
-            let published = trial.published(&format!("share of CPU, {policy}, {who}")).unwrap_or(0.0);
+            let row = |label: &str, values, below| StackedRow {
+                group: group.into(),
+                label: format!("{who}, {label}"),
+                values,
+                below,
+            };
+            // With the series the profile does not list enter_lazy, whose share is then below what it lists.
+            let listed = trial.published(&format!("share of CPU, {policy}, {who}")).ok();
+            let (published, below) = listed.map_or((0.0, Some(threshold)), |listed| (listed, None));
             // The document gives the atomics' part without the series only: about half.
             let sets = if policy == "before" { published / 2.0 } else { 0.0 };
-            [row("published", vec![sets, published - sets]), row("ours", vec![ours.sets, ours.all - ours.sets])]
+            [
+                row("published", vec![sets, published - sets], below),
+                row("ours", vec![ours.sets, ours.all - ours.sets], None),
+            ]
         })
         .collect();
-    Plot::Stacked(Stacked {
+    Ok(Plot::Stacked(Stacked {
         title: "Share of CPU in the switch path".into(),
         about: "CPU-set atomics and the rest, by idle thread and server, without and with the series.".into(),
         x: Axis::new("share of CPU", "%", Scale::FromZero),
         parts: vec!["CPU-set atomics".into(), "the rest".into()],
         rows,
-    })
+    }))
 }

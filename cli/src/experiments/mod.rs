@@ -22,6 +22,7 @@ use crate::published::read;
 pub(crate) use trial::{Produced, Trial};
 
 /// A published result: its data, and what makes its figures.
+#[derive(Clone, Copy)]
 pub(crate) struct Registered {
     /// Its name on the command line, and that of its file.
     pub(crate) id: &'static str,

@@ -171,7 +171,7 @@ fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
     }
     produced.tables.push(timed(&invpcid, &cr3, seconds_per_cycle));
     let firsts = vec![("invpcid", invpcid.swap_remove(0)), ("cr3", cr3.swap_remove(0))];
-    produced.compared.push(trial.compare("kernel compile, first run", &firsts));
+    produced.compared.push(trial.compare("kernel compile", &firsts));
     Ok(())
 }
 

@@ -145,15 +145,24 @@ impl Trial {
         self.experiment.notes.iter().map(filled).collect()
     }
 
-    /// The policies side by side.
+    /// The policies side by side, by the first run of each.
     pub(crate) fn compare(&self, title: &str, outcomes: &[(&str, RunOutcome)]) -> Table {
         let head = ["quantity"].into_iter().chain(outcomes.iter().map(|(name, _)| *name)).map(String::from).collect();
+        let (machine, length) = (&self.experiment.setup.machine, length(outcomes));
         Table::Grid {
-            title: format!("{title}, {}", self.experiment.setup.machine),
+            title: format!("{title}, {machine}: seed 1 alone, {length} of simulated time from start to end"),
             head,
             rows: compared_rows(outcomes),
         }
     }
+}
+
+/// How long the runs took, the shortest and the longest.
+fn length(outcomes: &[(&str, RunOutcome)]) -> String {
+    let milliseconds = outcomes.iter().map(|(_, outcome)| 1e3 * outcome.elapsed_seconds);
+    let (low, high) = milliseconds.fold((f64::MAX, 0.0_f64), |(low, high), of| (low.min(of), high.max(of)));
+    let [low, high] = [low, high].map(|end| format!("{end:.0}"));
+    if low == high { format!("{low} ms") } else { format!("{low} to {high} ms") }
 }
 
 /// Executes `runs` in parallel; the outcomes come in the order of the runs.

@@ -3,6 +3,7 @@
 //! All policies run on the same machines, each machine with a seed of its own, and are compared draw by draw: what a
 //! machine or a seed does to all of them is no difference between them.
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, ensure};
@@ -18,8 +19,8 @@ use crate::output::table::grid;
 
 /// Machines drawn from one file.
 pub(crate) struct Draws {
-    priors: Priors,
-    machines: Vec<DrawnMachine>,
+    priors: Arc<Priors>,
+    machines: Vec<Arc<DrawnMachine>>,
     first_seed: u64,
 }
 
@@ -29,8 +30,18 @@ impl Draws {
         let priors = priors(machine)?;
         ensure!(!priors.drawn().is_empty(), "{machine}: no prior that could be drawn");
         let seeds = (0..u64::from(draws)).map(|more| first_seed + more);
-        let machines = seeds.map(|seed| Ok(priors.draw(seed)?)).collect::<Result<_>>()?;
-        Ok(Self { priors, machines, first_seed })
+        let machines = seeds.map(|seed| Ok(Arc::new(priors.draw(seed)?))).collect::<Result<_>>()?;
+        Ok(Self { priors: Arc::new(priors), machines, first_seed })
+    }
+
+    /// The first so many of them.
+    pub(crate) fn first(&self, draws: usize) -> Self {
+        Self { priors: Arc::clone(&self.priors), machines: self.machines[..draws].to_vec(), ..*self }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.machines.len()
     }
 
     /// Executes `run` on the machine of a draw, the first of which is 0.
@@ -61,7 +72,7 @@ impl Draws {
 
     /// A line for each draw: its seed, and the value of each prior.
     pub(crate) fn json_lines(&self) -> Vec<Value> {
-        let line = |(draw, machine): (usize, &DrawnMachine)| {
+        let line = |(draw, machine): (usize, &Arc<DrawnMachine>)| {
             let names = self.priors.drawn().iter().map(|prior| prior.name.clone());
             let values: Map<_, _> = names.zip(machine.values.iter().map(|&value| value.into())).collect();
             json!({ "draw": draw + 1, "seed": self.first_seed + draw as u64, "priors": values })
@@ -71,21 +82,21 @@ impl Draws {
 }
 
 /// A row for each quantity, a column for each policy: the median of the draws, and between which values 90 % of them
-/// lie.
+/// lie, or all if they are few.
 pub(crate) fn table(columns: &[Column<'_>]) -> String {
     let row = |quantity: &Quantity| {
-        let cell = |(_, outcomes): &Column<'_>| {
-            spread(quantity, outcomes).map_or_else(|| "-".to_owned(), |spread| spread.text(quantity.unit))
+        let cell = |column: &Column<'_>| {
+            spread(quantity, &column.outcomes).map_or_else(|| "-".to_owned(), |spread| spread.text(quantity.unit))
         };
         [quantity.title.to_owned()].into_iter().chain(columns.iter().map(cell)).collect()
     };
-    let head: Vec<_> = ["quantity"].into_iter().chain(columns.iter().map(|(name, _)| *name)).collect();
+    let head: Vec<_> = ["quantity"].into_iter().chain(columns.iter().map(|column| column.policy)).collect();
     grid(&head, &QUANTITIES.iter().map(row).collect::<Vec<_>>())
 }
 
 /// A line for each policy: what the table has of it.
 pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
-    let line = |(policy, outcomes): &Column<'_>| {
+    let line = |Column { policy, outcomes, .. }: &Column<'_>| {
         let quantity = |quantity: &Quantity| {
             let (title, unit) = (quantity.full_title(), quantity.unit.word());
             json!({ "quantity": title, "unit": unit, "spread": spread(quantity, outcomes) })

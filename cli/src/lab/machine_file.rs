@@ -9,6 +9,8 @@ use tlbkit_host::collateral::Fracturing;
 use tlbkit_sim::machine::{Index, Machine, NumberKind, Quantity, ReplacementPolicy, Size, TlbArray};
 use toml::Value;
 
+use crate::output::number;
+
 /// Who measured what, and when.
 pub(crate) struct Origin<'a> {
     /// The machine's name.
@@ -81,7 +83,8 @@ impl MachineFile<'_> {
         let mut text = format!("# Written by tlbkit {verb} on {date}: {}, kernel {}.\n", host.cpu_model, host.kernel);
         let _ = writeln!(text, "# What it cannot measure is as {base}, and its source says so.");
         let place = if host.is_virtual { "as a guest" } else { "on bare metal" };
-        let description = format!("{} with {} CPUs, measured {place} on {date}", host.cpu_model, host.cpus);
+        let description =
+            format!("{} with {}, measured {place} on {date}", host.cpu_model, number::cpus(host.cpus as u64));
         let _ = writeln!(text, "\nname = {}\ndescription = {}", quoted(machine), quoted(&description));
         if let Some(caution) = self.caution {
             let _ = writeln!(text, "caution = {}", quoted(caution));

@@ -105,6 +105,17 @@ pub(crate) fn machine(name: &str) -> Result<Machine> {
     Ok(Machine::load(name)?)
 }
 
+/// Says on standard error what a machine's file says against itself, if it does: nothing in an outcome shows it.
+pub(crate) fn say_caution(machine: &Machine) {
+    if let Some(caution) = &machine.caution {
+        let said = format!("machine {} says of itself: {caution}", machine.name);
+        // In one line, and with nothing in it that would command a terminal.
+        let plain =
+            |letter: char| if letter.is_control() { letter.escape_default().collect() } else { letter.to_string() };
+        eprintln!("tlbkit: {}", said.chars().map(plain).collect::<String>());
+    }
+}
+
 /// The priors of a built-in machine, or of a file of one.
 pub(crate) fn priors(name: &str) -> Result<Priors> {
     if Machine::names().any(|known| known == name) {

@@ -14,8 +14,9 @@ use anyhow::{Context, Result};
 use tlbkit_host::recorder::{Available, EventRate, Order, Recorder, Stacks, busy_seconds};
 use tlbkit_host::trial::Counting;
 
+use super::stopping::Stopping;
 use super::terminal::Format;
-use super::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
+use super::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
 pub(crate) use convert::Converted;
 pub(crate) use gaps::Gaps;
 pub(crate) use place::End;

@@ -9,12 +9,12 @@ use tlbkit_sim::machine::Prior;
 use super::draws::Draws;
 use super::rank::{self, Followed, chance, ranks};
 use super::seeds::Column;
-use super::spread::Spread;
+use super::spread::{self, Spread};
 use crate::output::number;
 use crate::output::table::grid;
 
 /// Draws without which nothing is ranked: of fewer, one is more than the twentieth that may disagree.
-const FEWEST_DRAWS: usize = 20;
+const FEWEST_DRAWS: usize = spread::FEWEST;
 
 /// One draw in so many may disagree with the others.
 const ONE_IN: usize = 20;
@@ -85,7 +85,8 @@ impl<'a> Findings<'a> {
     /// on the file's `own`. The first policy is the one with which the others are compared.
     pub(crate) fn of(draws: &'a Draws, drawn: &[Column<'a>], own: &[Column<'a>]) -> Self {
         let scores = |columns: &[Column<'a>]| -> Vec<Scores<'a>> {
-            columns.iter().map(|(name, outcomes)| (*name, outcomes.iter().map(RunOutcome::rate).collect())).collect()
+            let rates = |column: &Column<'_>| column.outcomes.iter().map(RunOutcome::rate).collect();
+            columns.iter().map(|column| (column.policy, rates(column))).collect()
         };
         Self::of_scores(draws.priors(), &draws.values(), &scores(drawn), &scores(own))
     }
@@ -152,8 +153,9 @@ impl<'a> Findings<'a> {
                 })
             });
             json!({
-                "score_of": result.policy, "by_that_of": result.against, "draws": self.draws, "drawn": result.drawn,
-                "own": result.own, "verdict": result.against.map(|_| result.verdict()),
+                "score_of": result.policy, "by_that_of": result.against, "draws": self.draws,
+                "drawn": result.series_json(&result.drawn), "own": result.series_json(&result.own),
+                "verdict": result.against.map(|_| result.verdict()),
                 "follows": followed.collect::<Vec<_>>(), "priors_tried": self.tried, "chance": self.chance,
             })
         };
@@ -191,6 +193,14 @@ impl Series {
 }
 
 impl Compared<'_> {
+    /// One of its series for a program: a score that is compared with no other is neither better nor worse.
+    fn series_json(&self, series: &Option<Series>) -> Value {
+        match (self.against, series) {
+            (None, Some(series)) => json!({ "spread": series.spread }),
+            _ => json!(series),
+        }
+    }
+
     /// What it is, for a row.
     fn title(&self) -> String {
         match self.against {

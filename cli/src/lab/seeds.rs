@@ -14,8 +14,19 @@ use crate::published::interval::half_width;
 /// What a difference is.
 pub(crate) const RELATIVE: &str = "differences are relative, of parts too: in percent of the first policy's value";
 
+/// What no interval of seeds says.
+pub(crate) const OWN_ERROR: &str =
+    "no interval here says how far off the simulator itself is: see \"What comes out\" in README.md";
+/// Of what intervals are, for a program.
+pub(crate) const INTERVAL_OF: &str = "seeds alone";
+
 /// A policy and its outcomes, a seed each, in the order of the seeds.
-pub(crate) type Column<'a> = (&'a str, Vec<RunOutcome>);
+pub(crate) struct Column<'a> {
+    pub(crate) policy: &'a str,
+    /// Of each outcome. Policies may lack some where the runs were interrupted.
+    pub(crate) seeds: Vec<u64>,
+    pub(crate) outcomes: Vec<RunOutcome>,
+}
 
 /// A mean, and half of the interval in which it lies with a confidence of 95 %; none of one sample.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -105,11 +116,11 @@ impl Difference {
 /// Two tables: the means, and where there is more than one policy how far each is from the first.
 pub(crate) fn tables(columns: &[Column<'_>]) -> String {
     let means = |quantity: &Quantity| {
-        let cells = columns.iter().map(|(_, outcomes)| mean_cell(quantity, outcomes));
+        let cells = columns.iter().map(|column| mean_cell(quantity, &column.outcomes));
         [quantity.title.to_owned()].into_iter().chain(cells).collect()
     };
     let head = |columns: &[Column<'_>], first: &str| -> Vec<String> {
-        [first].into_iter().chain(columns.iter().map(|(name, _)| *name)).map(String::from).collect()
+        [first].into_iter().chain(columns.iter().map(|column| column.policy)).map(String::from).collect()
     };
     let mut text = grid(&head(columns, "quantity"), &QUANTITIES.iter().map(means).collect::<Vec<_>>());
     if let [first, others @ ..] = columns
@@ -120,11 +131,13 @@ pub(crate) fn tables(columns: &[Column<'_>]) -> String {
             [quantity.title.to_owned()].into_iter().chain(cells).collect()
         };
         let rows: Vec<_> = QUANTITIES.iter().map(differences).collect();
-        let title = format!("against {}", first.0);
+        let title = format!("against {}", first.policy);
         text = format!("{text}\n{}{RELATIVE}\n", grid(&head(others, &title), &rows));
     }
-    let is_nothing = |(_, outcomes): &&Column<'_>| outcomes.iter().all(|outcome| outcome.score == 0);
-    for (name, _) in columns.iter().filter(is_nothing) {
+    let is_nothing = |Column { outcomes, .. }: &&Column<'_>| {
+        !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.score == 0)
+    };
+    for Column { policy: name, .. } in columns.iter().filter(is_nothing) {
         text += &format!(
             "NOTHING WAS COUNTED under {name}: its time was over before the first unit; more --milliseconds\n"
         );
@@ -138,7 +151,7 @@ fn mean_cell(quantity: &Quantity, outcomes: &[RunOutcome]) -> String {
 
 /// A line for each policy under which a run has no score a second, and why it has none.
 pub(crate) fn notes(columns: &[Column<'_>]) -> Vec<String> {
-    let note = |(name, outcomes): &Column<'_>| {
+    let note = |Column { policy: name, outcomes, .. }: &Column<'_>| {
         let all = outcomes.len();
         let (early, few) = (ended_as(Start::NotOver, outcomes), ended_as(Start::TooFewUnits, outcomes));
         let early = (early > 0).then(|| format!("the start was not over at the end of {early} of {all} runs"));
@@ -159,7 +172,7 @@ pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
     let Some(first) = columns.first() else { return Vec::new() };
     let line = |column: &Column<'_>| {
         let quantity = |quantity: &Quantity| {
-            let mean = mean(quantity, &column.1);
+            let mean = mean(quantity, &column.outcomes);
             json!({
                 "quantity": quantity.full_title(), "unit": quantity.unit.word(),
                 "mean": mean.map(|mean| mean.mean),
@@ -169,19 +182,32 @@ pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
         };
         let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();
         json!({
-            "means_of": column.0, "seeds": column.1.len(), "against": first.0, "quantities": quantities,
-            "start_not_over": ended_as(Start::NotOver, &column.1),
+            "means_of": column.policy, "seeds": column.outcomes.len(), "against": first.policy,
+            "interval_of": INTERVAL_OF, "quantities": quantities,
+            "start_not_over": ended_as(Start::NotOver, &column.outcomes),
         })
     };
     columns.iter().map(line).collect()
 }
 
+/// Of the seeds that both have.
 fn difference(quantity: &Quantity, column: &Column<'_>, first: &Column<'_>) -> Difference {
     let of = quantity.of;
-    let pairs = column.1.iter().zip(&first.1).filter_map(|(ours, theirs)| Some((of(ours)?, of(theirs)?)));
+    let both: Vec<_> = column.by_seed().filter_map(|(seed, ours)| Some((ours, first.of_seed(seed)?))).collect();
+    let pairs = both.iter().filter_map(|(ours, theirs)| Some((of(ours)?, of(theirs)?)));
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs.unzip();
-    let is_known = quantity.unit == Unit::Percent || ours.len() == column.1.len();
+    let is_known = quantity.unit == Unit::Percent || ours.len() == both.len();
     if is_known && !ours.is_empty() { Difference::of(&ours, &theirs) } else { Difference::NoBase }
+}
+
+impl Column<'_> {
+    fn by_seed(&self) -> impl Iterator<Item = (u64, &RunOutcome)> {
+        self.seeds.iter().copied().zip(&self.outcomes)
+    }
+
+    fn of_seed(&self, seed: u64) -> Option<&RunOutcome> {
+        self.by_seed().find(|&(other, _)| other == seed).map(|(_, outcome)| outcome)
+    }
 }
 
 fn mean(quantity: &Quantity, outcomes: &[RunOutcome]) -> Option<Mean> {

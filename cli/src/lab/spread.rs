@@ -1,4 +1,4 @@
-//! How far results lie apart: their median, and the range of the middle nine tenths.
+//! How far results lie apart: their median, and the range of the middle nine tenths, or of all where they are few.
 
 use serde::Serialize;
 
@@ -7,13 +7,21 @@ use super::compare::Unit;
 /// Parts of the results that lie below the range, and below its end.
 const ENDS: [f64; 2] = [0.05, 0.95];
 
+/// Results of which one is a twentieth. Of fewer, the range is that of all: nothing could be left out at its ends.
+pub(crate) const FEWEST: usize = 20;
+
+/// What the range of so many results is, in words.
+pub(crate) const fn range_words(results: usize) -> &'static str {
+    if results < FEWEST { "the range of all draws" } else { "the middle 90 %" }
+}
+
 /// The middle of several results, in their unit.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
-    /// Below it lies a twentieth.
+    /// Below it lies a twentieth, or nothing of fewer than [`FEWEST`].
     pub(crate) low: f64,
-    /// Above it lies a twentieth.
+    /// Above it lies as much.
     pub(crate) high: f64,
 }
 
@@ -22,7 +30,8 @@ impl Spread {
     pub(crate) fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let [low, high] = ENDS.map(|part| below(&sorted, part));
+        let ends = if samples.len() < FEWEST { [0.0, 1.0] } else { ENDS };
+        let [low, high] = ends.map(|part| below(&sorted, part));
         Some(Self { median: below(&sorted, 0.5)?, low: low?, high: high? })
     }
 
@@ -56,9 +65,11 @@ mod tests {
     fn nine_tenths_lie_inside() {
         let samples: Vec<_> = (0..=100).rev().map(f64::from).collect();
         assert_eq!(Spread::of(&samples), Some(Spread { median: 50.0, low: 5.0, high: 95.0 }));
-        let few = Spread::of(&[30.0, 10.0, 20.0, 40.0]).unwrap();
-        assert_eq!(few.median, 25.0);
-        assert!((few.low - 11.5).abs() < 1e-9 && (few.high - 38.5).abs() < 1e-9, "{few:?}");
+        let twenty = Spread::of(&samples[..20]).unwrap();
+        assert!((twenty.low - 81.95).abs() < 1e-9 && (twenty.high - 99.05).abs() < 1e-9, "{twenty:?}");
+        let few = Spread::of(&[30.0, 10.0, 20.0, 40.0]);
+        assert_eq!(few, Some(Spread { median: 25.0, low: 10.0, high: 40.0 }), "all of them");
+        assert_eq!([19, 20].map(range_words), ["the range of all draws", "the middle 90 %"]);
         assert_eq!(Spread::of(&[]), None);
     }
 
@@ -67,6 +78,6 @@ mod tests {
         let of = |samples: &[f64]| Spread::of(samples).unwrap();
         assert_eq!(of(&[1.0, 2.0, 3.0]).text(Unit::Count), "2 (1 .. 3)");
         assert_eq!(of(&[7.0]).text(Unit::Count), "7");
-        assert_eq!(of(&[0.5, 1.5]).text(Unit::Percent), "1.0 (0.6 .. 1.4) %");
+        assert_eq!(of(&[0.5, 1.5]).text(Unit::Percent), "1.0 (0.5 .. 1.5) %");
     }
 }

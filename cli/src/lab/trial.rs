@@ -13,8 +13,8 @@ use tlbkit_host::trial::{
 };
 use tlbkit_host::{PairedRatio, Sample, said_of};
 
+use super::stopping::Stopping;
 use super::terminal::progress_bar;
-use super::watching::Stopping;
 use crate::output::number;
 use crate::output::table::grid;
 use guardian::Guardian;

@@ -1,20 +1,17 @@
 //! Whom to watch and for how long: what `record` and `observe` have in common.
 
 use std::ffi::OsString;
-use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tlbkit_host::recorder::Watched;
 use tlbkit_host::trial::{Count, Counting, Running};
 use tlbkit_trace::Summary;
 
+use super::stopping::{BY_SIGNAL, Stopping};
 use super::terminal::{Ending, Format};
 
 /// A command, a process, or all CPUs.
@@ -77,48 +74,6 @@ pub(crate) struct Watching {
     ended: Option<Duration>,
     limit: Option<Duration>,
     stopping: Stopping,
-}
-
-/// Whether somebody wants us to end: by Ctrl-C, by a signal, or by closing the terminal. From its making on none of
-/// these ends the program by itself, so it is made before there is anything to lose. Who started us may have asked for
-/// one of them to be ignored, as `nohup` does: that is still ignored.
-pub(crate) struct Stopping(Arc<AtomicUsize>);
-
-/// The set of those that are ignored, the first in bit 0; none where the kernel does not tell.
-fn ignored_signals() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
-}
-
-/// What a shell adds to the number of a signal that ended a command.
-const BY_SIGNAL: i32 = 128;
-
-impl Stopping {
-    /// Begins to listen.
-    pub(crate) fn listen() -> Result<Self> {
-        let wanted = Arc::new(AtomicUsize::new(0));
-        let ignored = ignored_signals();
-        for signal in [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
-            let number = signal.cast_unsigned() as usize;
-            signal_hook::flag::register_usize(signal, Arc::clone(&wanted), number).context("watching for Ctrl-C")?;
-        }
-        Ok(Self(wanted))
-    }
-
-    pub(crate) fn is_wanted(&self) -> bool {
-        self.signal() != 0
-    }
-
-    /// How a program ends that a signal ended, as a shell tells it.
-    pub(crate) fn ending(&self) -> Ending {
-        Ending::AsCommand((BY_SIGNAL + self.signal() as i32) as u8)
-    }
-
-    fn signal(&self) -> usize {
-        // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
-        self.0.load(Ordering::SeqCst)
-    }
 }
 
 /// How it was.

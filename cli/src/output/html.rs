@@ -1,5 +1,6 @@
 //! The report as one HTML file: readable on a phone, in the dark, and on paper.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -11,13 +12,26 @@ use crate::published::claim::Claim;
 use crate::published::figure::{Figure, FigureKind, Verdict};
 use crate::published::tally::Tally;
 
-/// Makes the folder of a report: asked before the long work whose result goes there.
-pub(crate) fn make_folder(folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
+/// Refuses a report that could not be put in its place: asked before the long work whose result goes there. It leaves
+/// nothing behind, as that work may be interrupted.
+pub(crate) fn check_place(path: &Path) -> Result<()> {
+    let ancestors = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let missing: Vec<_> = ancestors.take_while(|folder| !folder.exists()).collect();
+    let checked = make_folder(path).and_then(|()| file::check_place(path));
+    // One that somebody has put a file into meanwhile is not ours alone any more, and stays.
+    missing.iter().for_each(|folder| fs::remove_dir(folder).unwrap_or_default());
+    checked
+}
+
+/// Makes the folder of a report.
+fn make_folder(path: &Path) -> Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    fs::create_dir_all(folder).with_context(|| format!("cannot make the folder {}", folder.display()))
 }
 
 /// Writes the report as `path`, in place of one that is there.
 pub(crate) fn write(report: &Report, path: &Path) -> Result<()> {
+    make_folder(path)?;
     file::write_whole(path, &page(report))
 }
 
@@ -62,8 +76,8 @@ fn summary(report: &Report) -> Markup {
                 "what a sceptic would have written in one line. A prediction is strong if its band excludes the null "
                 "model's value and was written before the result was seen, tautological if it could not have come "
                 "out otherwise, and weak otherwise. The mean errors are those of all strong and weak predictions with "
-                "a published value other than zero. A known miss has its reason under it; a verdict has changed when "
-                "it is no longer what was recorded."
+                "a published value other than zero. A known miss has its reason under it: the model is wrong there, \
+                 and that was recorded. A verdict has changed when it is no longer what was recorded."
             }
         }
     }
@@ -83,10 +97,18 @@ fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
         td.num data-label="mean error" { (number::mean_error(tally.errors.ours_pct, tally.errors.figures)) }
         td.num data-label="null models' error" { (number::mean_error(tally.errors.null_pct, tally.errors.figures)) }
         td.num.left data-label="verdict" {
-            @if tally.changed == 0 { span.good { "\u{2713} as recorded" } }
-            @else { span.bad { "\u{2717} " (tally.changed) " changed" } }
+            (recorded(&tally))
         }
     } }
+}
+
+/// Whether all verdicts are as recorded. That some are, and are misses, is no success of the model.
+fn recorded(tally: &Tally) -> Markup {
+    match (tally.changed, tally.known_misses) {
+        (0, 0) => html! { span.good { "\u{2713} as recorded" } },
+        (0, _) => html! { span.warn { "\u{25b3} misses, as recorded" } },
+        (changed, _) => html! { span.bad { "\u{2717} " (changed) " changed" } },
+    }
 }
 
 fn section_of(section: &Section) -> Markup {
@@ -300,6 +322,14 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), all);
         assert!(all > 10, "{all} ids");
+    }
+
+    #[test]
+    fn a_result_that_misses_does_not_look_like_one_that_holds() {
+        let of = |known_misses, changed| recorded(&Tally { known_misses, changed, ..Tally::default() }).into_string();
+        assert_eq!(of(0, 0), "<span class=\"good\">\u{2713} as recorded</span>");
+        assert_eq!(of(2, 0), "<span class=\"warn\">\u{25b3} misses, as recorded</span>");
+        assert_eq!(of(2, 1), "<span class=\"bad\">\u{2717} 1 changed</span>");
     }
 
     #[test]

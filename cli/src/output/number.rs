@@ -32,6 +32,11 @@ pub(crate) fn plain(value: f64) -> String {
     fixed(value, digits)
 }
 
+/// A number of CPUs, in words for a sentence.
+pub(crate) fn cpus(count: u64) -> String {
+    if count == 1 { "1 CPU".to_owned() } else { format!("{count} CPUs") }
+}
+
 /// The numbers of one row, all with the same digits so that they can be compared: published, ours, band.
 pub(crate) struct FigureText {
     /// What the document gives.
@@ -111,14 +116,14 @@ fn error(pct: f64) -> String {
 /// A tick of an axis whose ticks are `step` apart: short, so that it fits a phone.
 pub(crate) fn tick(value: f64, step: f64) -> String {
     match (value.abs(), step.abs()) {
-        (size, step) if size >= 1e6 && step >= 1e5 => format!("{}M", trimmed(value / 1e6)),
-        (size, step) if size >= 1e4 && step >= 1e2 => format!("{}k", trimmed(value / 1e3)),
-        _ => trimmed(value),
+        (size, step) if size >= 1e6 && step >= 1e5 => format!("{}M", short(value / 1e6)),
+        (size, step) if size >= 1e4 && step >= 1e2 => format!("{}k", short(value / 1e3)),
+        _ => short(value),
     }
 }
 
 /// At most four digits after the point, without trailing zeros.
-fn trimmed(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let text = fixed(value, 4);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -7,7 +7,7 @@ mod tables;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 use tlbkit_host::collateral::Fracturing;
@@ -28,6 +28,9 @@ pub(crate) struct CalibrateArguments {
     /// The machine file to write; its name without the ending becomes the machine's
     #[arg(short, long, value_name = "FILE", default_value = "this-host.toml")]
     output: PathBuf,
+    /// Replace a machine file that is there
+    #[arg(short, long)]
+    force: bool,
     /// Few repetitions: some seconds on a quiet host
     #[arg(long)]
     quick: bool,
@@ -44,6 +47,7 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     }
     let file = arguments.output.display().to_string();
     check_place(&arguments.output)?;
+    ensure!(arguments.force || !arguments.output.is_file(), "{file}: is there already; --force replaces it");
     let survey = survey(if arguments.quick { Effort::Quick } else { Effort::Full })?;
     let base = nearest_machine(&survey);
     let machine = Machine::builtin(base)?;

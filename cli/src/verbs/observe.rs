@@ -18,9 +18,10 @@ use tlbkit_host::recorder::{Order, Recorder, Stacks, available};
 use tlbkit_host::trial::Counting;
 use tlbkit_trace::{EVENTS, Error, Health, Source, Summary, open_pipe};
 
+use crate::lab::stopping::Stopping;
 use crate::lab::summary::{plots, programs};
 use crate::lab::terminal::{Ending, Format};
-use crate::lab::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
+use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
 use crate::output::file::check_place;
 use crate::output::sheet::{self, Sheet, SheetPart};
 use screen::Screen;

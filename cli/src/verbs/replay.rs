@@ -13,6 +13,7 @@ use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_replay::replay;
 
+use crate::lab::named_run::say_caution;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{Trace, TraceArguments, UNREAD};
@@ -47,6 +48,7 @@ pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<End
     let recorder = policy::parse(&arguments.subject.pricing.recorded_by)?;
     let policies = policies(arguments, recorder)?;
     let trace = arguments.subject.read()?;
+    say_caution(&trace.machine);
     let answers = answers(&trace, policies)?;
     if let Some(path) = &arguments.html {
         report::write(&trace, &answers, path)?;

@@ -1,19 +1,23 @@
 //! `tlbkit reproduce`: the published results beside ours, and a report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
 use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
 use crate::experiments::{self, Produced, Registered, Trial};
+use crate::lab::jobs;
+use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::output::file::check_place;
 use crate::output::report::{Report, Section, Table};
 use crate::output::{html, table};
 use crate::published::experiment::{Experiment, Parameter, Value};
 use crate::published::figure::Figure;
 use crate::published::tally::Tally;
+
+/// Where the report goes, if nobody says where.
+const FOLDER: &str = "report";
 
 /// What to reproduce.
 #[derive(Args)]
@@ -24,30 +28,63 @@ pub(crate) struct ReproduceArguments {
     /// Experiments of `tlbkit list experiments`; all by default
     ids: Vec<String>,
     /// Folder of the report: index.html has all experiments, and a run of some of them has a file by their names
-    #[arg(long, default_value = "report")]
+    #[arg(long, default_value = FOLDER)]
     report: PathBuf,
 }
 
 impl ReproduceArguments {
+    /// What was asked for, once each.
+    fn ids(&self) -> Vec<&str> {
+        let is_new = |at: usize| !self.ids[..at].contains(&self.ids[at]);
+        (0..self.ids.len()).filter(|&at| is_new(at)).map(|at| self.ids[at].as_str()).collect()
+    }
+
     /// The report's file: one with less in it does not replace the one that has all.
     fn file(&self) -> PathBuf {
-        let is_whole =
-            self.ids.is_empty() || experiments::ALL.iter().all(|known| self.ids.iter().any(|id| id == known.id));
-        self.report.join(if is_whole { "index.html".to_owned() } else { self.ids.join("-") + ".html" })
+        let ids = self.ids();
+        let is_whole = ids.is_empty() || ids.len() == experiments::ALL.len();
+        self.report.join(if is_whole { "index.html".to_owned() } else { ids.join("-") + ".html" })
+    }
+
+    /// Says how far it came, and what would do the rest.
+    fn say_interrupted(&self, chosen: &[Registered], done: usize) {
+        let left: String = chosen[done..].iter().map(|experiment| format!(" {}", experiment.id)).collect();
+        let folder = self.report.display();
+        let folder = if self.report == Path::new(FOLDER) { String::new() } else { format!(" --report {folder}") };
+        let all = chosen.len();
+        eprintln!(
+            "tlbkit: interrupted: {done} of {all} experiments are done, and no report is written; \
+             for the others: tlbkit reproduce{left}{folder}"
+        );
     }
 }
 
 /// Reproduces it.
 pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<Ending> {
     let chosen = choose(&arguments.ids)?;
-    let bar = progress_bar(chosen.len());
-    let mut report = empty_report(&arguments.ids);
-    html::make_folder(&arguments.report)?;
-    check_place(&arguments.file())?;
+    let stopping = Stopping::listen()?;
+    html::check_place(&arguments.file())?;
+    let mut report = empty_report(&arguments.ids());
     let (mut setups, mut machines) = (Vec::new(), Vec::new());
-    for experiment in chosen {
+    let bar = progress_bar(chosen.len());
+    for (done, &experiment) in chosen.iter().enumerate() {
         bar.set_message(experiment.id);
-        let (trial, produced) = experiment.run()?;
+        // One after the other: each takes all processors by itself, and what it prints has its place.
+        let mut came_out = None;
+        jobs::each(
+            1,
+            &stopping,
+            move |_| experiment.run(),
+            |_, result| {
+                came_out = Some(result);
+                Ok(())
+            },
+        )?;
+        let Some((trial, produced)) = came_out else {
+            bar.finish_and_clear();
+            arguments.say_interrupted(&chosen, done);
+            return Ok(stopping.ending());
+        };
         machines.push(trial.experiment.setup.machine.clone());
         setups.push(setup_of(&trial.experiment));
         add(&mut report, &trial, produced, format)?;
@@ -70,13 +107,13 @@ fn choose(wanted: &[String]) -> Result<Vec<Registered>> {
     Ok(experiments::ALL.into_iter().filter(is_wanted).collect())
 }
 
-fn empty_report(ids: &[String]) -> Report {
+fn empty_report(ids: &[&str]) -> Report {
     Report {
         title: "Published results in TLB management, reproduced".into(),
         about: "Each published figure beside what the tlbkit library gives on a simulated multiprocessor. Calibrated \
                 figures were fitted; nothing was fitted to a prediction."
             .into(),
-        command: ["tlbkit reproduce"].into_iter().chain(ids.iter().map(String::as_str)).collect::<Vec<_>>().join(" "),
+        command: ["tlbkit reproduce"].into_iter().chain(ids.iter().copied()).collect::<Vec<_>>().join(" "),
         sections: Vec::new(),
         compared: Vec::new(),
         fitted: Vec::new(),

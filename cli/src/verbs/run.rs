@@ -1,17 +1,19 @@
 //! `tlbkit run`: one workload on one machine under several policies, side by side.
 
+mod work;
+
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use rayon::prelude::*;
-use serde_json::Value;
-use tlbkit_sim::RunOutcome;
 
-use crate::lab::clocks::Clocks;
 use crate::lab::draws::{self, Draws};
-use crate::lab::named_run::{NamedRun, NoiseWord, machine, workload};
+use crate::lab::named_run::{NamedRun, NoiseWord, machine, say_caution, workload};
 use crate::lab::rests::Findings;
 use crate::lab::seeds::{self, Column};
-use crate::lab::terminal::{Ending, Format, progress_bar_saying, say};
+use crate::lab::spread::range_words;
+use crate::lab::stopping::Stopping;
+use crate::lab::terminal::{Ending, Format, say};
+use crate::output::number;
+use work::{Sorted, Work};
 
 /// What to run.
 #[derive(Args)]
@@ -58,81 +60,51 @@ pub(crate) struct RunArguments {
 /// Seeds of each policy, if nobody says how many.
 const SEEDS: u16 = 5;
 
-/// A run, and the draw on whose machine it is to be; none on the file's own.
-struct Job<'a> {
-    run: &'a NamedRun,
-    draw: Option<usize>,
-}
-
-/// Runs it.
+/// Runs it. What is done when somebody wants it to end is said as well.
 pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending> {
     arguments.check_seeds()?;
     let runs = arguments.runs();
     runs.iter().try_for_each(NamedRun::check)?;
-    let draws = arguments.draws()?;
-    let jobs = arguments.jobs(&runs);
-    let mut outcomes = outcomes(&jobs, draws.as_ref(), machine(&arguments.machine)?.system.frequency_mhz.value)?;
-    if format == Format::Json {
-        for (job, outcome) in jobs.iter().zip(&outcomes) {
-            say!("{}", job.row(outcome)?);
+    say_caution(&machine(&arguments.machine)?);
+    let work = Work::new(runs, arguments.repeats(), arguments.draws()?);
+    let stopping = Stopping::listen()?;
+    let finished = work.execute(&stopping)?;
+    let [runs, all] = finished.count();
+    if runs < all {
+        eprintln!("tlbkit: interrupted: {runs} of {all} runs are done");
+    }
+    let interrupted = finished.interrupted_json();
+    match format {
+        Format::Json => {
+            finished.rows()?.iter().for_each(|row| say!("{row}"));
+            arguments.say_lines(&finished.sorted(&arguments.policy));
+            interrupted.iter().for_each(|line| say!("{line}"));
         }
+        Format::Text if runs == 0 => {}
+        Format::Text => arguments.say_text(&finished.sorted(&arguments.policy))?,
     }
-    let own = arguments.columns(outcomes.split_off(outcomes.len() - runs.len()));
-    match draws {
-        None => arguments.say_means(&own, format)?,
-        Some(draws) => arguments.say_draws(&draws, [&arguments.columns(outcomes), &own], format)?,
-    }
-    Ok(Ending::AsExpected)
-}
-
-/// What comes out of `jobs`, in their order.
-fn outcomes(jobs: &[Job<'_>], draws: Option<&Draws>, frequency_mhz: f64) -> Result<Vec<RunOutcome>> {
-    let clocks = Clocks::new(jobs.len(), frequency_mhz);
-    let shown = clocks.clone();
-    let bar = progress_bar_saying(jobs.len(), move || shown.text());
-    let outcome = |(index, job): (usize, &Job<'_>)| {
-        let clock = clocks.of(index);
-        let outcome = match (draws, job.draw) {
-            (Some(draws), Some(draw)) => draws.execute(draw, job.run, clock),
-            _ => job.run.execute(clock),
-        };
-        clocks.note_end(index);
-        outcome.inspect(|_| bar.inc(1))
-    };
-    let outcomes = jobs.par_iter().enumerate().map(outcome).collect();
-    bar.finish_and_clear();
-    outcomes
-}
-
-impl Job<'_> {
-    /// The names, the draw if there is one, and what came out.
-    fn row(&self, outcome: &RunOutcome) -> Result<Value> {
-        let mut row = self.run.row(outcome)?;
-        if let Some(draw) = self.draw {
-            row["draw"] = (draw + 1).into();
-        }
-        Ok(row)
-    }
+    Ok(if runs < all { stopping.ending() } else { Ending::AsExpected })
 }
 
 impl RunArguments {
     /// What the table is about: what ran, where and how long.
-    fn heading(&self) -> Result<String> {
+    fn heading(&self, sorted: &Sorted<'_>) -> Result<String> {
         let Self { workload: name, milliseconds, .. } = self;
         let machine = machine(&self.machine)?;
         let cpus = self.cpus.unwrap_or(machine.system.cpus.value as usize);
         let about = tlbkit_workloads::describe(name).unwrap_or_default();
         let ends = workload(name, &self.parameters)?.ends_by_itself();
         let length = if ends { "all rounds".to_owned() } else { format!("{milliseconds} ms") };
-        let place = format!("on {} with {cpus} CPUs, {length}", machine.name);
+        let place = format!("on {} with {}, {length}", machine.name, number::cpus(cpus as u64));
         let first = self.seed;
         let last = first + (u64::from(self.repeats()) - 1);
-        let seeds = match (self.priors, self.repeats()) {
-            (Some(_), _) => {
-                format!("seeds {first} to {last}, a machine each; medians, in parentheses the middle 90 %")
+        let seeds = match (sorted, self.repeats()) {
+            (Sorted::Draws { draws, .. }, _) => {
+                let range = range_words(draws.count());
+                format!("seeds {first} to {last}, a machine each; medians, in parentheses {range}")
             }
-            (None, 1) => format!("seed {first}: one run says nothing of chance"),
-            (None, _) => format!("seeds {first} to {last}; +- is half of the interval of a mean, at 95 %"),
+            (Sorted::Seeds(_), 1) => format!("seed {first}: one run says nothing of chance"),
+            (Sorted::Seeds(_), _) => format!("seeds {first} to {last}; +- is half of the interval of a mean, at 95 %"),
         };
         Ok(format!("{name}: {about}\n{place}, {seeds}\n"))
     }
@@ -150,42 +122,55 @@ impl RunArguments {
         self.priors.map(|draws| Draws::new(&self.machine, self.seed, draws)).transpose()
     }
 
-    /// All that is to run: each of `runs`, and before that, if priors are drawn, each on the machine of its draw. Runs
-    /// of one seed have one machine.
-    fn jobs<'a>(&self, runs: &'a [NamedRun]) -> Vec<Job<'a>> {
+    /// For a program: what follows from all runs.
+    fn say_lines(&self, sorted: &Sorted<'_>) {
+        let lines = match sorted {
+            Sorted::Seeds(_) if self.repeats() == 1 => Vec::new(),
+            Sorted::Seeds(columns) => seeds::json_lines(columns),
+            Sorted::Draws { draws, .. } if draws.count() == 0 => Vec::new(),
+            Sorted::Draws { draws, drawn, own } => {
+                let findings = Findings::of(draws, drawn, own).json_lines();
+                [draws.json_lines(), draws::json_lines(drawn), findings].concat()
+            }
+        };
+        lines.iter().for_each(|line| say!("{line}"));
+    }
+
+    /// For a person: the tables, and what must be known of them.
+    fn say_text(&self, sorted: &Sorted<'_>) -> Result<()> {
+        let heading = self.heading(sorted)?;
+        let notes = match sorted {
+            Sorted::Seeds(columns) => {
+                say!("{heading}\n{}", seeds::tables(columns));
+                seeds::notes(columns)
+            }
+            Sorted::Draws { draws, .. } if draws.count() == 0 => Vec::new(),
+            Sorted::Draws { draws, drawn, own } => {
+                let findings = Findings::of(draws, drawn, own).text();
+                say!("{heading}{}\n{}\n{findings}", draws.about(), draws::table(drawn));
+                let of_own = seeds::notes(own).into_iter().map(|note| format!("on the file's own machine, {note}"));
+                seeds::notes(drawn).into_iter().chain(of_own).collect()
+            }
+        };
+        say!("{}", seeds::OWN_ERROR);
+        notes.iter().chain(&self.interrupted(sorted)).for_each(|note| say!("{note}"));
+        Ok(())
+    }
+
+    /// A note on what is missing, if the runs were interrupted.
+    fn interrupted(&self, sorted: &Sorted<'_>) -> Option<String> {
         let repeats = usize::from(self.repeats());
-        let on_drawn = runs.iter().enumerate().map(|(index, run)| Job { run, draw: Some(index % repeats) });
-        let on_own = runs.iter().map(|run| Job { run, draw: None });
-        on_drawn.filter(|_| self.priors.is_some()).chain(on_own).collect()
-    }
-
-    /// Says means over seeds, of more than one.
-    fn say_means(&self, columns: &[Column<'_>], format: Format) -> Result<()> {
-        match format {
-            Format::Json if self.repeats() > 1 => seeds::json_lines(columns).iter().for_each(|line| say!("{line}")),
-            Format::Json => {}
-            Format::Text => {
-                say!("{}\n{}", self.heading()?, seeds::tables(columns));
-                seeds::notes(columns).iter().for_each(|note| say!("{note}"));
+        match sorted {
+            Sorted::Seeds(columns) if columns.iter().any(|column| column.seeds.len() < repeats) => {
+                let of = |column: &Column<'_>| format!("{} has {}", column.policy, column.seeds.len());
+                let has = columns.iter().map(of).collect::<Vec<_>>().join(", ");
+                Some(format!("INTERRUPTED: of {repeats} seeds {has}; differences are of the seeds that both have"))
             }
+            Sorted::Draws { draws, .. } if draws.count() < repeats => {
+                Some(format!("INTERRUPTED: only the first {} of {repeats} draws", draws.count()))
+            }
+            _ => None,
         }
-        Ok(())
-    }
-
-    /// Says what comes out on drawn machines, beside what does on the file's own.
-    fn say_draws(&self, draws: &Draws, [drawn, own]: [&[Column<'_>]; 2], format: Format) -> Result<()> {
-        let findings = Findings::of(draws, drawn, own);
-        match format {
-            Format::Json => {
-                let lines = [draws.json_lines(), draws::json_lines(drawn), findings.json_lines()];
-                lines.concat().iter().for_each(|line| say!("{line}"));
-            }
-            Format::Text => {
-                say!("{}{}\n{}\n{}", self.heading()?, draws.about(), draws::table(drawn), findings.text());
-                seeds::notes(drawn).iter().for_each(|note| say!("{note}"));
-            }
-        }
-        Ok(())
     }
 
     /// Each repetition needs a seed of its own.
@@ -212,14 +197,5 @@ impl RunArguments {
             milliseconds: self.milliseconds,
             noise: self.noise.into(),
         }
-    }
-
-    /// The outcomes of [`runs`](Self::runs), those of a policy together.
-    fn columns(&self, outcomes: Vec<RunOutcome>) -> Vec<Column<'_>> {
-        let mut outcomes = outcomes.into_iter();
-        self.policy
-            .iter()
-            .map(|name| (name.as_str(), outcomes.by_ref().take(self.repeats().into()).collect()))
-            .collect()
     }
 }

@@ -42,7 +42,7 @@ enum SweepStep {
 pub(crate) fn execute(arguments: &SweepArguments, format: Format) -> Result<Ending> {
     match &arguments.step {
         SweepStep::Plan(arguments) => plan::write(arguments)?,
-        SweepStep::Run(arguments) => shard::run(arguments, format)?,
+        SweepStep::Run(arguments) => return shard::run(arguments, format),
         SweepStep::Merge(arguments) => shard::merge(arguments)?,
         SweepStep::Table(arguments) => table::print(arguments, format)?,
     }

@@ -9,9 +9,9 @@ use clap::Args;
 use serde_json::json;
 use tlbkit_host::trial::{Change, Journal, Outcome, Restored, Verdict};
 
+use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trial::{TrialArguments, restored_text, table};
-use crate::lab::watching::Stopping;
 
 /// What to try, and on what.
 #[derive(Args)]

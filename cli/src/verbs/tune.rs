@@ -21,10 +21,10 @@ use tlbkit_replay::{Estimate, Tally};
 
 use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
+use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, agreement_table};
 use crate::lab::trial::TrialArguments;
-use crate::lab::watching::Stopping;
 use crate::output::file::check_place;
 use crate::output::table::grid;
 use advice::{Advice, Ground, Tuned, cells, head};

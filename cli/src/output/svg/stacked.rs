@@ -29,6 +29,15 @@ pub(crate) struct StackedRow {
     pub(crate) label: String,
     /// One value per part.
     pub(crate) values: Vec<f64>,
+    /// What all of them together are known to be below, where no more is known: they are then zero here.
+    pub(crate) below: Option<f64>,
+}
+
+impl StackedRow {
+    /// A number of this row, as it is written.
+    fn text(&self, value: f64) -> String {
+        self.below.map_or_else(|| number::plain(value), |limit| format!("<{}", number::short(limit)))
+    }
 }
 
 const ROW: f64 = 20.0;
@@ -88,11 +97,11 @@ fn draw_rows(canvas: &mut Canvas, plot: &Stacked, span: &Span, top: f64, left: f
         for (part, value) in row.values.iter().enumerate() {
             let (from, to) = (span.place(sum), span.place(sum + value));
             let name = plot.parts.get(part).map_or("", String::as_str);
-            let words = format!("{} {}, {name}: {} {}", row.group, row.label, number::plain(*value), plot.x.unit);
+            let words = format!("{} {}, {name}: {} {}", row.group, row.label, row.text(*value), plot.x.unit);
             canvas.rect(&class(part), (from, y + 3.0), (to - from, BAR), words.trim());
             sum += value;
         }
-        canvas.text("value", Anchor::Start, (span.place(sum) + 5.0, y + 14.0), &number::plain(sum));
+        canvas.text("value", Anchor::Start, (span.place(sum) + 5.0, y + 14.0), &row.text(sum));
         y += ROW;
     }
 }
@@ -103,7 +112,7 @@ mod tests {
     use crate::output::svg::{Plot, Scale};
 
     fn row(group: &str, label: &str, values: &[f64]) -> StackedRow {
-        StackedRow { group: group.into(), label: label.into(), values: values.to_vec() }
+        StackedRow { group: group.into(), label: label.into(), values: values.to_vec(), below: None }
     }
 
     fn plot(rows: Vec<StackedRow>) -> Stacked {
@@ -128,6 +137,14 @@ mod tests {
         }
         let total = format!(r#"<text class="value" x="{:.1}""#, WIDTH - TOTAL + 5.0);
         assert!(svg.split(&total).nth(1).is_some_and(|rest| rest.contains(">6</text>")), "{svg}");
+    }
+
+    #[test]
+    fn what_is_only_known_to_be_small_is_not_written_as_zero() {
+        let unlisted = StackedRow { below: Some(0.05), ..row("", "b", &[0.0, 0.0]) };
+        let svg = Plot::Stacked(plot(vec![row("", "a", &[1.0, 2.0]), unlisted])).svg("x");
+        assert!(svg.contains(">&lt;0.05</text>") && !svg.contains(r#"class="value">0</text>"#), "{svg}");
+        assert!(svg.contains("<title>b, rest: &lt;0.05 %</title>"), "{svg}");
     }
 
     #[test]

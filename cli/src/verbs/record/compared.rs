@@ -13,8 +13,9 @@ use tlbkit_host::{PairedRatio, Sample};
 
 use super::predicted::{self, Basis, Predicted};
 use crate::lab::recording::Recorded;
+use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Format, progress_bar};
-use crate::lab::watching::{LOOK_EVERY, Stopping, WatchArguments, WatchedRun, Watching};
+use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
 
 /// What both halves came to.
 pub(super) struct Compared(Trial);

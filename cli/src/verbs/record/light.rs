@@ -11,8 +11,9 @@ use tlbkit_host::trial::{Count, Counting, Quantity};
 
 use super::compared::{self, Compared};
 use super::predicted::rate;
+use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
-use crate::lab::watching::{Stopping, exit_status};
+use crate::lab::watching::exit_status;
 use crate::output::number;
 use crate::output::table::grid;
 

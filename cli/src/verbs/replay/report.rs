@@ -60,6 +60,7 @@ fn cost_plot(trace: &Trace, answers: &[PolicyTally]) -> Plot {
             group: answer.name.clone(),
             label: String::new(),
             values: PARTS.iter().map(|(_, parts)| cost(parts)).collect(),
+            below: None,
         }
     };
     Plot::Stacked(Stacked {

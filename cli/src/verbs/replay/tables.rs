@@ -24,9 +24,11 @@ pub(super) fn text(trace: &Trace, answers: &[PolicyTally]) -> String {
     )
 }
 
-/// What the ranges mean.
+/// What the ranges mean, and a row whose name says something else than it counts.
 pub(super) const REMARK: &str = "A range: from programs that never come back to what was flushed, at the machine's \
-lowest prices, to\nprograms that want all of it again as fast as they can walk, at its highest.";
+lowest prices, to\nprograms that want all of it again as fast as they can walk, at its highest.
+\"remote IPI send\" is Linux's name for a flush that has others to ask, each counted once, whether or not one of them is
+interrupted: lazy CPUs may not be. \"interrupts sent\" counts CPUs that were.";
 
 /// A column a policy.
 pub(super) fn policies(trace: &Trace, answers: &[PolicyTally]) -> Cells {

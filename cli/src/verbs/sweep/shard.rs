@@ -5,16 +5,16 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use rayon::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::{fingerprint, plan};
-use crate::lab::named_run::{NamedRun, machine};
-use crate::lab::terminal::{Format, progress_bar, say};
+use crate::lab::jobs::{self, Done};
+use crate::lab::named_run::{NamedRun, machine, say_caution};
+use crate::lab::stopping::Stopping;
+use crate::lab::terminal::{Ending, Format, progress_bar, say};
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
 const FORMAT: u64 = 5;
@@ -65,29 +65,38 @@ impl FromStr for Shard {
     }
 }
 
-/// Runs what is not done yet.
-pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<()> {
+/// Runs what is not done yet, each row being kept as soon as it is there.
+pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> {
     let Shard { number, of } = arguments.shard;
     let plan = plan::read(&arguments.plan)?;
     let path = arguments.output.clone().unwrap_or_else(|| beside(&arguments.plan, &format!(".{number}-of-{of}")));
     let name = || path.display().to_string();
+    let stopping = Stopping::listen()?;
     let done = resume(&path, &plan)?;
     let mine: Vec<usize> = (number - 1..plan.len()).step_by(of).collect();
     let left: Vec<usize> = mine.iter().copied().filter(|index| !done.contains_key(index)).collect();
-    let rows = Mutex::new(OpenOptions::new().create(true).append(true).open(&path).with_context(name)?);
-    let bar = progress_bar(left.len());
-    left.par_iter().try_for_each(|&index| {
-        let line = format!("{}\n", row(index, &plan[index])?);
+    let mut rows = OpenOptions::new().create(true).append(true).open(&path).with_context(name)?;
+    let machines: BTreeSet<_> = left.iter().map(|&index| plan[index].machine.as_str()).collect();
+    machines.into_iter().try_for_each(|name| machine(name).map(|machine| say_caution(&machine)))?;
+    let (points, bar, mut ran) = (mine.len(), progress_bar(left.len()), 0);
+    let jobs = left.len();
+    let job = move |place: usize| Ok(format!("{}\n", row(left[place], &plan[left[place]])?));
+    let ended = jobs::each(jobs, &stopping, job, |_, line| {
         bar.inc(1);
-        rows.lock().expect("no thread panics").write_all(line.as_bytes()).with_context(name)
-    })?;
+        ran += 1;
+        rows.write_all(line.as_bytes()).with_context(name)
+    });
     bar.finish_and_clear();
-    let (points, ran) = (mine.len(), left.len());
+    if ended? == Done::Interrupted {
+        let kept = points - (jobs - ran);
+        eprintln!("tlbkit: interrupted: {} has {kept} of {points} points; the same command goes on from there", name());
+        return Ok(stopping.ending());
+    }
     match format {
         Format::Json => say!("{}", json!({ "file": path, "points": points, "run": ran })),
         Format::Text => say!("{}: {points} points, {ran} of them run now", name()),
     }
-    Ok(())
+    Ok(Ending::AsExpected)
 }
 
 fn beside(path: &Path, ending: &str) -> PathBuf {

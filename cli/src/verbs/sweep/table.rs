@@ -8,8 +8,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::lab::seeds::{Difference, Mean, RELATIVE};
+use crate::lab::seeds::{Difference, INTERVAL_OF, Mean, OWN_ERROR, RELATIVE};
 use crate::lab::terminal::{Format, say};
+use crate::output::number;
 use crate::output::table::grid;
 
 /// What to read.
@@ -62,7 +63,8 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
         say!(
             "+- is half of the interval of a mean over seeds, at 95 %; score a second: units that the workload counts,"
         );
-        say!("in a second of simulated time after its start; {RELATIVE}\n");
+        say!("in a second of simulated time after its start; {RELATIVE}");
+        say!("{OWN_ERROR}\n");
     }
     for group in &groups {
         match format {
@@ -124,11 +126,11 @@ impl Group {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        let cpus = if self.point["cpus"].is_null() { "all".to_owned() } else { word("cpus") };
+        let cpus = self.point["cpus"].as_u64().map_or_else(|| "all CPUs".to_owned(), number::cpus);
         let set = self.point["set"].as_array().map_or_else(String::new, |set| {
             set.iter().filter_map(Value::as_str).map(|parameter| format!(", {parameter}")).collect()
         });
-        format!("{} on {}, {cpus} CPUs{set}", word("workload"), word("machine"))
+        format!("{} on {}, {cpus}{set}", word("workload"), word("machine"))
     }
 
     fn table(&self) -> String {
@@ -163,7 +165,7 @@ impl Group {
             let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();
             json!({
                 "point": self.point, "means_of": rows.policy, "seeds": rows.outcomes.len(), "against": first.policy,
-                "quantities": quantities,
+                "interval_of": INTERVAL_OF, "quantities": quantities,
             })
         };
         self.policies.iter().map(line).collect()

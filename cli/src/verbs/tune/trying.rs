@@ -11,9 +11,10 @@ use tlbkit_trace::EVENTS;
 
 use super::advice::Tuned;
 use crate::lab::recording::{Gaps, Recording};
+use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trial::{TrialArguments, Tried, names, table};
-use crate::lab::watching::{Stopping, WatchArguments};
+use crate::lab::watching::WatchArguments;
 
 /// Settings that are tried.
 const BEST: usize = 3;

@@ -27,10 +27,15 @@ impl Machine {
     /// What no single field is to blame for.
     fn objection(&self) -> Option<Objection> {
         let system = &self.system;
-        let groups = system.sockets.count() * system.smt.count();
-        if !system.cpus.count().is_multiple_of(groups) {
-            let complaint = format!("must be a multiple of sockets times smt, {groups}");
+        let sockets = system.sockets.count();
+        if !system.cpus.count().is_multiple_of(sockets) {
+            let complaint = format!("must be a multiple of sockets, {sockets}");
             return Some(Objection::new("system.cpus".into(), &system.cpus, complaint));
+        }
+        let cpus = system.cpus.count() / sockets;
+        if !cpus.is_multiple_of(system.smt.count()) {
+            let complaint = format!("must divide the {cpus} CPUs of a socket");
+            return Some(Objection::new("system.smt".into(), &system.smt, complaint));
         }
         let lines = &self.walk.hot_lines;
         if lines.count() > 0 && !lines.count().is_power_of_two() {
@@ -114,10 +119,20 @@ pub(super) fn first_complaint<'q>(file: &str, text: &str, visit: impl FnOnce(Loo
     let mut first = None;
     visit(&mut |field, quantity, limit| {
         if first.is_none() {
-            first = limit.complaint(quantity).map(|complaint| Objection::new(field, quantity, complaint));
+            first = objection_to(field, quantity, limit);
         }
     });
     first.map(|objection| objection.into_error(file, text))
+}
+
+/// What is wrong with one quantity.
+fn objection_to(field: String, quantity: &Quantity, limit: Limit) -> Option<Objection> {
+    if let Some([low, high]) = quantity.wrong_band() {
+        let limit = "must be two finite numbers, none below 0, and the lower one first";
+        let objection = Objection::new(field + ".band", quantity, limit.into());
+        return Some(Objection { value: Some(format!("[{low}, {high}]")), ..objection });
+    }
+    limit.complaint(quantity).map(|complaint| Objection::new(field, quantity, complaint))
 }
 
 /// The numbers of a file of ours that is the same for every machine, read from its `text`.
@@ -189,7 +204,7 @@ fn shape_complaint(array: &TlbArray) -> Option<(&'static str, &Quantity, String)
 /// A complaint about a field, before it is known on which line the field stands.
 struct Objection {
     field: String,
-    value: String,
+    value: Option<String>,
     span: Option<Range<usize>>,
     limit: String,
 }
@@ -199,12 +214,12 @@ impl Objection {
         let value = quantity.value;
         // A number of three hundred digits is no help.
         let value = if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") };
-        Self { field, value, span: Some(quantity.span.clone()), limit }
+        Self { field, value: Some(value), span: Some(quantity.span.clone()), limit }
     }
 
     /// About something that the file does not have.
     fn bare(field: &str, limit: &str) -> Self {
-        Self { field: field.into(), value: "nothing".into(), span: None, limit: limit.into() }
+        Self { field: field.into(), value: None, span: None, limit: limit.into() }
     }
 
     fn into_error(self, file: &str, text: &str) -> MachineError {
@@ -217,28 +232,71 @@ impl Objection {
 fn shape_error(file: &str, text: &str, error: &toml::de::Error) -> MachineError {
     let span = error.span().unwrap_or_default();
     let line = line_at(text, span.start);
-    let said = error.message().lines().collect::<Vec<_>>().join(" ");
     let written = text.lines().nth(line - 1).unwrap_or_default();
-    let (left, right) = written.split_once('=').map_or((written, written), |(left, right)| (left, right));
+    let said = error.message().lines().collect::<Vec<_>>().join(" ");
     let quoted = |prefix: &str| said.strip_prefix(prefix).and_then(|rest| rest.split('`').next());
-    let wanted = || said.split_once("expected ").map(|(_, wanted)| wanted.replace("f64", "a number"));
+    let (field, value, limit) = match (quoted("missing field `"), quoted("unknown field `")) {
+        (Some(field), _) => (name_inside(written, span.start, field), None, "is missing".to_owned()),
+        (_, Some(field)) => unknown_field(text, &span, written, field, &said),
+        _ => wrong_value(text, span, written, &said),
+    };
+    let (field, value, limit) = (plain(&field), value.map(|value| plain(&value)), plain_whole(&limit));
+    MachineError::Invalid { file: file.into(), line, field, value, limit }
+}
+
+/// The name of a `field` in what begins at `byte`, on the line that is `written` there: a section, a field with braces,
+/// or the whole file.
+fn name_inside(written: &str, byte: usize, field: &str) -> String {
+    let section = written.trim_start().strip_prefix('[').and_then(|rest| rest.split(']').next());
+    let outer = section.map(|section| section.trim_start_matches('['));
+    match outer.or_else(|| written.split_once('=').map(|(left, _)| left.trim()).filter(|_| byte > 0)) {
+        Some(outer) => format!("{outer}.{field}"),
+        None => field.to_owned(),
+    }
+}
+
+/// Field, value and limit.
+type Complaint = (String, Option<String>, String);
+
+/// About a `field` that nobody knows, whose name stands at `span`.
+fn unknown_field(text: &str, span: &Range<usize>, written: &str, field: &str, said: &str) -> Complaint {
+    let known = wanted(said).map_or_else(String::new, |wanted| format!("; must be {wanted}"));
+    let limit = format!("no such field is known{known}");
+    let (left, right) = written.split_once('=').unwrap_or((written, ""));
+    if left.trim() == field || left.trim() == written.trim() {
+        return (field.to_owned(), Some(right.to_owned()).filter(|right| !right.is_empty()), limit);
+    }
+    // In braces, after others.
+    let rest = text.get(span.end..).and_then(|rest| rest.split([',', '}', '\n']).next()).unwrap_or_default();
+    let value = rest.trim_start_matches([' ', '=']).to_owned();
+    (format!("{}.{field}", left.trim()), Some(value), limit)
+}
+
+/// About what is written where something else is wanted.
+fn wrong_value(text: &str, span: Range<usize>, written: &str, said: &str) -> Complaint {
+    let (left, right) = written.split_once('=').unwrap_or((written, ""));
     let inner = inner_field(text, span.start);
     let pointed = text.get(span).filter(|pointed| !pointed.contains('\n') && pointed.len() < written.len());
-    let (field, value, limit) = match (quoted("missing field `"), quoted("unknown field `")) {
-        (Some(field), _) => (field, "nothing", "is missing here".to_owned()),
-        (_, Some(field)) => {
-            let value = if left.trim() == field { right } else { written };
-            let known = wanted().map_or_else(String::new, |wanted| format!("; must be {wanted}"));
-            (field, value, format!("no such field is known{known}"))
+    let (left, right) = (left.to_owned(), Some(right.trim().to_owned()).filter(|right| !right.is_empty()));
+    let is_of_value = ["invalid type", "invalid length", "unknown variant"].iter().any(|begin| said.starts_with(begin));
+    match (wanted(said), said.strip_prefix("wanted ")) {
+        (Some(wanted), _) if is_of_value => {
+            (inner.unwrap_or(left), pointed.map(String::from).or(right), format!("must be {wanted}"))
         }
-        _ if said.starts_with("invalid type") || said.starts_with("unknown variant") => {
-            let limit = wanted().map_or_else(|| said.clone(), |wanted| format!("must be {wanted}"));
-            (inner.as_deref().unwrap_or(left), pointed.unwrap_or(right), limit)
-        }
-        _ => (left, right, said.clone()),
-    };
-    let (field, value, limit) = (plain(field), plain(value), plain_whole(&limit));
-    MachineError::Invalid { file: file.into(), line, field, value, limit }
+        (_, Some(wanted)) => (inner.unwrap_or(left), pointed.map(String::from).or(right), format!("must be {wanted}")),
+        _ if said.starts_with("duplicate key") => (left, right, "stands in this section twice".to_owned()),
+        _ if right.is_none() && written.contains('=') => (left, right, "needs a value".to_owned()),
+        _ => (left, right, format!("is no TOML: {said}")),
+    }
+}
+
+/// What the parser wants, in words of a machine file instead of the program's.
+fn wanted(said: &str) -> Option<String> {
+    let (_, wanted) = said.split_once("expected ")?;
+    let words = [("f64", "a number"), ("a sequence", "a list"), ("a boolean", "true or false")];
+    let is_program = wanted.starts_with("struct ") || wanted.starts_with("internally");
+    let plain = words.iter().fold(wanted.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));
+    Some(if is_program { "a section of fields".to_owned() } else { plain })
 }
 
 /// The dotted name of what stands at `byte` in braces, as `invlpg.value`; none if it stands in none.
@@ -266,6 +324,7 @@ fn plain_whole(text: &str) -> String {
     text.chars().map(of).collect()
 }
 
-fn line_at(text: &str, byte: usize) -> usize {
+/// The line, from one, of a byte.
+pub(super) fn line_at(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|&byte| byte == b'\n').count()
 }

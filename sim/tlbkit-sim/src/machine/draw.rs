@@ -1,10 +1,11 @@
 //! Machines drawn from one machine file: each prior anew inside its band, and everything else as the file has it. What
 //! comes out differently on them is what a result owes to guesses.
 //!
-//! A prior's value is the median of its draws. Half of them lie between the lower end of the band and the value, half
-//! between the value and the upper end, evenly on a logarithmic scale, or on a linear one where an end is zero. Each
-//! prior is drawn by itself, by the seed and its name: what else the file says moves none of its draws, but for pairs
-//! that have an order.
+//! A prior's value is the median of its draws, unless it is one of a pair that has an order. Half of the draws lie
+//! between the lower end of the band and the value, half between the value and the upper end, evenly on a logarithmic
+//! scale, or on a linear one where an end is zero. Each prior is drawn by itself, by the seed and its name: what else
+//! the file says moves none of its draws. The numbers of a pair are drawn again until they have their order: that moves
+//! the median of the lower one down, and that of the higher one up.
 //!
 //! Two kinds of numbers stay. A number of things that a machine is made of (CPUs, sets, ways, entries, lines) is
 //! structure, and a number between two of them is no machine. What every machine shares (`noise.toml`, `cold.toml`,
@@ -18,6 +19,7 @@ use std::path::Path;
 
 use tlbkit_arch::random::mix;
 
+use super::check::line_at;
 use super::error::MachineError;
 use super::files;
 use super::model::Machine;
@@ -63,7 +65,7 @@ pub struct Priors {
 pub struct Prior {
     /// Its dotted name.
     pub name: String,
-    /// What the file says: the median of the draws.
+    /// What the file says: the median of the draws, but for pairs that have an order.
     pub value: f64,
     /// Between which numbers it is drawn: the file's band, as far as a file may say what lies in it.
     pub band: [f64; 2],
@@ -174,8 +176,16 @@ impl Priors {
             }
         }
         let worst = (0..breaks.len()).max_by_key(|&pair| breaks[pair]).unwrap_or_default();
-        let [less, more] = self.pairs[worst].names;
-        Err(MachineError::Bands { file: self.file.clone(), less, more })
+        Err(self.exclusion(&self.pairs[worst]))
+    }
+
+    /// That the bands of a pair leave hardly any draw.
+    fn exclusion(&self, pair: &Pair) -> MachineError {
+        let in_file: Vec<_> = self.drawn.iter().map(|prior| prior.value).collect();
+        let [less, more] = [0, 1].map(|side| (pair.names[side], pair.sides[side].of(&in_file)));
+        let drawn = pair.sides.iter().find_map(|side| side.drawn());
+        let line = drawn.map_or(1, |prior| line_at(&self.text, self.drawn[prior].span.start));
+        MachineError::Bands { file: self.file.clone(), line, less, more }
     }
 
     /// The pairs, by index, whose less is more in `values`.

@@ -25,7 +25,7 @@ pub enum MachineError {
         source: io::Error,
     },
     /// The file says something that it may not say.
-    #[error("{file}:{line}: {field} = {value}: {limit}")]
+    #[error("{file}:{line}: {}: {limit}", written(field, value.as_ref()))]
     Invalid {
         /// The file.
         file: String,
@@ -33,19 +33,28 @@ pub enum MachineError {
         line: usize,
         /// The field.
         field: String,
-        /// What it says.
-        value: String,
+        /// What it says, if it is there and says something.
+        value: Option<String>,
         /// What it may say.
         limit: String,
     },
     /// The bands of a file exclude each other.
-    #[error("{file}: a draw inside the bands hardly ever has {less} at most {more}, as the file has it")]
+    #[error(
+        "{file}:{line}: {} = {}: a draw inside the bands hardly ever has it at most {} = {}, as the file has it",
+        less.0, less.1, more.0, more.1
+    )]
     Bands {
         /// The file.
         file: String,
-        /// The number that is to be the lower one.
-        less: &'static str,
+        /// The line of one of the two numbers, one that is drawn.
+        line: usize,
+        /// The number that is to be the lower one, and what the file says of it.
+        less: (&'static str, f64),
         /// The other one.
-        more: &'static str,
+        more: (&'static str, f64),
     },
+}
+
+fn written(field: &str, value: Option<&String>) -> String {
+    value.map_or_else(|| field.to_owned(), |value| format!("{field} = {value}"))
 }

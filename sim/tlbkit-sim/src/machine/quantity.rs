@@ -1,8 +1,10 @@
 //! One number of a machine file: its value, what kind of knowledge it is, and where it came from.
 
+use std::fmt;
 use std::ops::Range;
 
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
 use toml::Spanned;
 
 /// What a number rests on.
@@ -35,12 +37,36 @@ pub struct Quantity {
 
 /// A quantity as the file has it.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "{ value = NUMBER, kind = \"KIND\", source = \"WHERE FROM\" }")]
 struct Written {
     value: Spanned<f64>,
     kind: NumberKind,
     source: String,
+    #[serde(default, deserialize_with = "band")]
     band: Option<[f64; 2]>,
+}
+
+fn band<'de, D: Deserializer<'de>>(from: D) -> Result<Option<[f64; 2]>, D::Error> {
+    from.deserialize_seq(Band).map(Some)
+}
+
+/// A list that is no longer than a band: without this, what stands behind the second number would be passed over.
+struct Band;
+
+impl<'de> Visitor<'de> for Band {
+    type Value = [f64; 2];
+
+    fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str("two numbers, the lowest and the highest")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<[f64; 2], A::Error> {
+        let mut numbers = Vec::new();
+        while let Some(number) = list.next_element()? {
+            numbers.push(number);
+        }
+        <[f64; 2]>::try_from(numbers).map_err(|numbers| A::Error::invalid_length(numbers.len(), &self))
+    }
 }
 
 impl From<Written> for Quantity {
@@ -55,6 +81,11 @@ impl Quantity {
     #[must_use]
     pub fn cycles(&self) -> u64 {
         self.value.round() as u64
+    }
+
+    /// The band, if it is none from which a number could be drawn.
+    pub(super) fn wrong_band(&self) -> Option<[f64; 2]> {
+        self.band.filter(|&[low, high]| !(0.0 <= low && low <= high && high.is_finite()))
     }
 
     /// The value as a count; limits were checked when the file was read.

@@ -109,7 +109,52 @@ fn wrong_shapes_give_one_line_too() {
     let message = message_with("[psc]", "\u{1b}[31m[psc]");
     assert!(!message.contains(char::is_control), "{message:?}");
     let message = message_with("pge = true\n", "");
-    assert!(message.contains("pge = nothing: is missing here"), "{message}");
+    assert!(message.contains(": features.pge: is missing"), "{message}");
+}
+
+/// The message of what is wrong with `syscall`, which is `written`, behind file, line and section.
+fn of_syscall(written: &str) -> String {
+    let old = GOOD.lines().find(|line| line.starts_with("syscall = ")).unwrap();
+    let message = message_with(old, &format!("syscall = {written}"));
+    let begin = format!("m.toml:{}: ", line_of("syscall = "));
+    message.strip_prefix(&begin).unwrap_or_else(|| panic!("{message}")).to_owned()
+}
+
+#[test]
+fn what_the_parser_objects_to_is_said_in_words_of_the_file() {
+    let number = r#"value = 5, kind = "prior", source = "x""#;
+    let band = |band: &str| of_syscall(&format!("{{ {number}, band = {band} }}"));
+    let two = "two numbers, the lowest and the highest";
+    assert_eq!(of_syscall("5"), r#"syscall = 5: must be { value = NUMBER, kind = "KIND", source = "WHERE FROM" }"#);
+    assert_eq!(band("5"), format!("syscall.band = 5: must be {two}"));
+    assert_eq!(band("[1]"), format!("syscall.band = [1]: must be {two}"));
+    assert_eq!(band("[1, 9, 2]"), format!("syscall.band = [1, 9, 2]: must be {two}"));
+    assert_eq!(band("[\"a\", 9]"), "syscall.band = \"a\": must be a number");
+    assert_eq!(of_syscall("{ value = 5 }"), "syscall.kind: is missing");
+    assert_eq!(of_syscall(""), "syscall: needs a value");
+    let known = "must be one of `value`, `kind`, `source`, `band`";
+    assert_eq!(
+        of_syscall(&format!("{{ {number}, bnd = 5 }}")),
+        format!("syscall.bnd = 5: no such field is known; {known}")
+    );
+    let line = line_of("[cycles]");
+    let old = GOOD.lines().find(|line| line.starts_with("syscall = ")).unwrap();
+    assert_eq!(message_with(old, ""), format!("m.toml:{line}: cycles.syscall: is missing"));
+    assert!(message_with("pge = true", "pge = 1").ends_with(": pge = 1: must be true or false"));
+    let word = format!("features = 1\n{}", GOOD.replacen("[features]", "[others]", 1));
+    let message = Machine::parse("m.toml", &word).unwrap_err().to_string();
+    assert_eq!(message, "m.toml:1: features = 1: must be a section of fields");
+}
+
+#[test]
+fn a_band_has_two_finite_ends_in_their_order() {
+    let limit = "must be two finite numbers, none below 0, and the lower one first";
+    for (band, shown) in
+        [("[600, 70]", "[600, 70]"), ("[-1, 700]", "[-1, 700]"), ("[1, inf]", "[1, inf]"), ("[nan, 700]", "[NaN, 700]")]
+    {
+        let message = of_syscall(&format!("{{ value = 650, kind = \"prior\", source = \"x\", band = {band} }}"));
+        assert_eq!(message, format!("cycles.syscall.band = {shown}: {limit}"));
+    }
 }
 
 #[test]
@@ -118,11 +163,14 @@ fn fields_that_contradict_each_other_are_refused() {
     assert!(message.contains("cycles.invpcid_address = 348: is a cost of a feature that the CPU lacks"), "{message}");
     let cost = GOOD.lines().find(|line| line.starts_with("invpcid_all")).unwrap();
     let message = message_with(cost, "");
-    assert!(message.contains("cycles.invpcid_all = nothing: is missing"), "{message}");
+    assert!(message.contains("cycles.invpcid_all: is missing although the CPU has the feature"), "{message}");
     let odd = GOOD.replacen("cpus = { value = 4,", "cpus = { value = 5,", 1);
     let odd = odd.replacen("smt = { value = 1,", "smt = { value = 2,", 1);
     let message = Machine::parse("m.toml", &odd).unwrap_err().to_string();
-    assert!(message.contains("system.cpus = 5: must be a multiple of sockets times smt, 2"), "{message}");
+    let line = line_of("smt =");
+    assert_eq!(message, format!("m.toml:{line}: system.smt = 2: must divide the 5 CPUs of a socket"));
+    let message = message_with("sockets = { value = 1,", "sockets = { value = 3,");
+    assert_eq!(message, format!("m.toml:{}: system.cpus = 4: must be a multiple of sockets, 3", line_of("cpus =")));
 }
 
 #[test]

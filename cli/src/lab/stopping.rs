@@ -1,0 +1,64 @@
+//! Whether somebody wants the command to end before it is done.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use super::terminal::Ending;
+
+/// Whether somebody wants us to end: by Ctrl-C, by a signal, or by closing the terminal. From its making on none of
+/// these ends the program by itself, so it is made before there is anything to lose. Who started us may have asked for
+/// one of them to be ignored, as `nohup` does: that is still ignored.
+pub(crate) struct Stopping(Arc<AtomicUsize>);
+
+/// The set of those that are ignored, the first in bit 0; none where the kernel does not tell.
+fn ignored_signals() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// What a shell adds to the number of a signal that ended a command.
+pub(super) const BY_SIGNAL: i32 = 128;
+
+impl Stopping {
+    /// Begins to listen.
+    pub(crate) fn listen() -> Result<Self> {
+        let wanted = Arc::new(AtomicUsize::new(0));
+        let ignored = ignored_signals();
+        for signal in [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| ignored >> (signal - 1) & 1 == 0) {
+            let number = signal.cast_unsigned() as usize;
+            signal_hook::flag::register_usize(signal, Arc::clone(&wanted), number).context("watching for Ctrl-C")?;
+        }
+        Ok(Self(wanted))
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.signal() != 0
+    }
+
+    /// How a program ends that a signal ended, as a shell tells it.
+    pub(crate) fn ending(&self) -> Ending {
+        Ending::AsCommand((BY_SIGNAL + self.signal() as i32) as u8)
+    }
+
+    /// One that listens to nothing.
+    #[cfg(test)]
+    pub(crate) fn never() -> Self {
+        Self(Arc::new(AtomicUsize::new(0)))
+    }
+
+    /// Does what Ctrl-C does.
+    #[cfg(test)]
+    pub(crate) fn interrupt(&self) {
+        self.0.store(SIGINT.cast_unsigned() as usize, Ordering::SeqCst);
+    }
+
+    fn signal(&self) -> usize {
+        // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
+        self.0.load(Ordering::SeqCst)
+    }
+}
