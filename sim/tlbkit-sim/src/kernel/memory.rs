@@ -118,7 +118,10 @@ impl Memory for KernelMemory {
         self.0.phys.copy(from, to, shift);
     }
 
+    /// Memory that is not there is neither zeroed nor listed.
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
+        let frame = self.0.phys.alloc(shift, purpose)?;
+        self.0.observer().frame_allocated(frame.at);
         if purpose != Purpose::Copy {
             self.charge(self.0.machine.costs().zero_page << (shift - 12));
             self.note_filled(1 << (shift - 12));
@@ -126,9 +129,7 @@ impl Memory for KernelMemory {
         if purpose != Purpose::Table && shift == BASE_SHIFT {
             self.list();
         }
-        let frame = self.0.phys.alloc(shift, purpose);
-        frame.iter().for_each(|frame| self.0.observer().frame_allocated(frame.at));
-        frame
+        Some(frame)
     }
 
     fn free(&self, frame: Frame) {

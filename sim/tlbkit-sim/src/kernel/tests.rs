@@ -1,5 +1,7 @@
 //! Which CPU runs a task when one CPU wakes it and another one looks for work.
 
+mod lists;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -72,14 +74,20 @@ fn a_cpu_that_wakes_for_a_pinned_task_takes_it_in_the_same_turn() {
     rehearse(2, |stage, kernel| {
         halt_first_cpu(stage, kernel);
         let (task, found) = (queue_task(kernel, Some(0)), Rc::clone(&found));
-        let comes_by = Fiber::new(move || {
-            found.set(task.on_cpu.get());
-            kernel.machine().sleep_until(NEVER, Cause::Idle);
-        });
-        stage.idle_fibers[1] = Some(comes_by.unwrap());
+        act_first(stage, kernel, 1, move || found.set(task.on_cpu.get()));
         wake_and_come_by(stage, kernel);
     });
     assert_eq!(found.get(), Some(0));
+}
+
+/// Lets the idle thread of `cpu` do something first.
+fn act_first(stage: &mut Stage, kernel: &'static Kernel, cpu: usize, act: impl FnOnce() + 'static) {
+    let fiber = Fiber::new(move || {
+        act();
+        kernel.machine().sleep_until(NEVER, Cause::Idle);
+    });
+    stage.idle_fibers[cpu] = Some(fiber.unwrap());
+    kernel.machine().schedule(cpu, 0);
 }
 
 #[test]
@@ -88,7 +96,7 @@ fn empty_entries_that_are_passed_over_take_as_long_as_their_loads() {
     rehearse(1, |stage, kernel| {
         stage.boot(kernel).unwrap();
         let found = Rc::clone(&found);
-        let looks = Fiber::new(move || {
+        act_first(stage, kernel, 0, move || {
             let (memory, processor) = (KernelMemory(kernel), kernel.machine().running());
             let table = memory.alloc(12, Purpose::Table).unwrap().at;
             memory.store(PhysAddr(table.0 + 8 * 7), 1);
@@ -97,10 +105,7 @@ fn empty_entries_that_are_passed_over_take_as_long_as_their_loads() {
             let between = processor.now();
             assert!((0..18).all(|_| memory.load(table) == 0));
             found.set(Some((passed, between - start, processor.now() - between)));
-            kernel.machine().sleep_until(NEVER, Cause::Idle);
         });
-        stage.idle_fibers[0] = Some(looks.unwrap());
-        kernel.machine().schedule(0, 0);
         stage.turn(kernel, || false);
     });
     let (passed, at_once, one_by_one) = found.get().expect("the CPU has looked");

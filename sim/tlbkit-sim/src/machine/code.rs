@@ -46,23 +46,6 @@ struct QueuesFile {
     of: CallQueues,
 }
 
-/// How a kernel keeps its lists of pages.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct CountedLists {
-    #[serde(rename = "kind")]
-    _kind: NumberKind,
-    #[serde(rename = "source")]
-    _source: String,
-    /// New pages that a CPU gathers before it puts them in.
-    pub(crate) batch: u32,
-    /// Instructions of taking the lock and letting go of it.
-    pub(crate) hold: u32,
-    /// Instructions of putting a page in, or of taking it out.
-    pub(crate) page: u32,
-    pub(crate) sweep: Sweep,
-}
-
 /// What becomes of a CPU's new pages before it sweeps a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -145,18 +128,18 @@ pub(crate) enum Destinations {
     Group,
 }
 
-/// Where the counts of one table come from. Nothing reads it but a person.
+/// A table of counts. Where they come from is read by nobody but a person.
 macro_rules! counted {
-    ($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* } $(else { $($rest:tt)* })?) => {
+    ($(#[$about:meta])* $vis:vis $name:ident { $($(#[$doc:meta])* $field:ident,)* } $(else { $($rest:tt)* })?) => {
         $(#[$about])*
         #[derive(Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
-        pub(super) struct $name {
+        $vis struct $name {
             #[serde(rename = "kind")]
             _kind: NumberKind,
             #[serde(rename = "source")]
             _source: String,
-            $($(#[$doc])* pub(super) $field: u32,)*
+            $($(#[$doc])* $vis $field: u32,)*
             $($($rest)*)?
         }
     };
@@ -165,7 +148,7 @@ macro_rules! counted {
 counted! {
     /// Switches. Plain ones keep the CPU set, count no references and take slots in turn, unless the code knows no
     /// other way.
-    CountedSwitch {
+    pub(super) CountedSwitch {
         same_space,
         enter_lazy,
         enter_kernel_tables,
@@ -200,7 +183,7 @@ pub(super) struct Slots {
 
 counted! {
     /// The initiator's part of a flush.
-    CountedFlush {
+    pub(super) CountedFlush {
         /// The call, up to the decision whether others must be asked, and the return.
         begin,
         /// The half on this CPU, without what each page takes.
@@ -218,11 +201,25 @@ counted! {
 
 counted! {
     /// The responder's.
-    CountedAnswer {
+    pub(super) CountedAnswer {
         /// An interrupt, whatever it finds.
         handler,
         /// Each request, without what each page takes.
         request,
+    }
+}
+
+counted! {
+    /// How a kernel keeps its lists of pages.
+    pub(crate) CountedLists {
+        /// New pages that a CPU gathers before it puts them in.
+        batch,
+        /// Instructions of taking the lock and letting go of it.
+        hold,
+        /// Instructions of putting a page in, or of taking it out.
+        page,
+    } else {
+        pub(crate) sweep: Sweep,
     }
 }
 

@@ -9,9 +9,10 @@ use tlbkit::sync::Access as AtomicAccess;
 use tlbkit::{CpuId, Part, PhysAddr, VirtAddr};
 
 use super::agenda::NEVER;
+use super::linux_lines::LinuxLine;
 use super::lists::ListLocks;
 use super::processor::{Irqs, Processor};
-use super::queues::{LinuxLine, Queues};
+use super::queues::Queues;
 use super::spin::LineFound;
 use super::system::Multiprocessor;
 use crate::lines::{LineId, Met, Reach, word_bit};
@@ -150,7 +151,7 @@ impl Multiprocessor {
         let own = CpuId(cpu as u32);
         match part {
             Part::Presence(CpuId(of)) => self.access_presence(queues, access, of as usize),
-            Part::Mailbox(CpuId(of)) => self.touch(queues, access, LinuxLine::Record(of as usize)),
+            Part::Mailbox(CpuId(of)) => self.touch(access, LinuxLine::Record(of as usize)),
             Part::Inbox(of) if of != own && access == AtomicAccess::Rmw => self.put_call(queues, of.0 as usize),
             Part::Outbox(of) if of == own && access == AtomicAccess::Load => self.look_for_answers(queues),
             Part::Outbox(of) if of != own => self.access_call(queues, access, of.0 as usize),
@@ -160,8 +161,8 @@ impl Multiprocessor {
 
     /// The handler begins: it takes all calls out of its queue.
     pub(super) fn take_calls(&'static self) {
-        if let Some(queues) = &self.queues {
-            self.touch(queues, AtomicAccess::Rmw, LinuxLine::Queue(self.cpu()));
+        if self.queues.is_some() {
+            self.touch(AtomicAccess::Rmw, LinuxLine::Queue(self.cpu()));
         }
     }
 
@@ -190,34 +191,34 @@ impl Multiprocessor {
         let Some(queues) = &self.queues else { return };
         let was_current = queues.was_current[self.cpu()].replace(false);
         if !was_current && queues.code.looks_at == LooksAt::LazyAndLoaded {
-            self.touch(queues, AtomicAccess::Store, LinuxLine::Loaded(self.cpu()));
+            self.touch(AtomicAccess::Store, LinuxLine::Loaded(self.cpu()));
         }
     }
 
     fn access_presence(&'static self, queues: &Queues, access: AtomicAccess, of: usize) {
         if queues.code.looks_at == LooksAt::LazyAndLoaded {
-            self.touch(queues, access, LinuxLine::Loaded(of));
+            self.touch(access, LinuxLine::Loaded(of));
         }
-        self.touch(queues, access, LinuxLine::Lazy(of));
+        self.touch(access, LinuxLine::Lazy(of));
     }
 
     fn put_call(&'static self, queues: &Queues, to: usize) {
         let from = self.cpu();
         queues.waited_for.add(from, to);
         queues.open.add(from, to);
-        self.touch(queues, AtomicAccess::Store, LinuxLine::Call { from, to });
-        self.touch(queues, AtomicAccess::Load, LinuxLine::Queue(to));
-        self.touch(queues, AtomicAccess::Rmw, LinuxLine::Queue(to));
+        self.touch(AtomicAccess::Store, queues.call(from, to));
+        self.touch(AtomicAccess::Load, LinuxLine::Queue(to));
+        self.touch(AtomicAccess::Rmw, LinuxLine::Queue(to));
     }
 
     /// A target's access to the outbox of `from`.
     fn access_call(&'static self, queues: &Queues, access: AtomicAccess, from: usize) {
         let to = self.cpu();
-        let call = LinuxLine::Call { from, to };
+        let call = queues.call(from, to);
         if access == AtomicAccess::Load {
-            self.touch(queues, AtomicAccess::Load, call);
+            self.touch(AtomicAccess::Load, call);
         }
-        self.touch(queues, AtomicAccess::Store, call);
+        self.touch(AtomicAccess::Store, call);
         if access == AtomicAccess::Rmw {
             queues.open.remove(from, to);
         }
@@ -233,7 +234,7 @@ impl Multiprocessor {
             processor.charge_to(Cause::FlushWait);
         }
         while let Some(to) = queues.waited_for.first(from) {
-            self.touch(queues, AtomicAccess::Load, LinuxLine::Call { from, to });
+            self.touch(AtomicAccess::Load, queues.call(from, to));
             if queues.open.has(from, to) {
                 return;
             }
@@ -242,8 +243,8 @@ impl Multiprocessor {
         self.pass_free();
     }
 
-    fn touch(&'static self, queues: &Queues, access: AtomicAccess, line: LinuxLine) {
-        self.access_line(access, queues.name(line), Repeats::NotKnown);
+    fn touch(&'static self, access: AtomicAccess, line: LinuxLine) {
+        self.access_line(access, line.name(), Repeats::NotKnown);
     }
 
     /// What has no counterpart costs nothing, and comes in its turn all the same. It has no line that could be watched,
@@ -270,9 +271,9 @@ impl Multiprocessor {
             processor.advance_to(until + self.costs.lines.same_socket_cycles, Cause::LockSpin);
             processor.pauses_until.set(processor.now());
         }
-        for name in ListLocks::lines(node) {
+        for line in ListLocks::lines(node) {
             let mut lines = self.lines.borrow_mut();
-            let line = lines.line_of(name);
+            let line = lines.line_of(line.name());
             if !lines.is_held(cpu as u32, line) {
                 let charge = lines.access(cpu as u32, AtomicAccess::Rmw, line, processor.now());
                 self.tally.note_access();

@@ -7,10 +7,8 @@
 
 use std::cell::Cell;
 
-use crate::lines::named;
+use super::linux_lines::LinuxLine;
 
-/// What distinguishes these lines from others that only have names.
-const KIND: usize = 5;
 /// The lock, the head of a list, the page next to it, counters.
 const LINES: usize = 4;
 
@@ -51,9 +49,9 @@ impl ListLocks {
         }
     }
 
-    /// The names of the lines that move with the lock of `node`.
-    pub(super) fn lines(node: usize) -> impl Iterator<Item = usize> {
-        (0..LINES).map(move |part| named(KIND, node * LINES + part))
+    /// The lines that move with the lock of `node`.
+    pub(super) fn lines(node: usize) -> impl Iterator<Item = LinuxLine> {
+        (0..LINES).map(move |part| LinuxLine::PageLists(node * LINES + part))
     }
 }
 
@@ -78,7 +76,7 @@ mod tests {
 
     #[test]
     fn nodes_share_no_line() {
-        let all: std::collections::BTreeSet<_> = (0..3).flat_map(ListLocks::lines).collect();
+        let all: std::collections::BTreeSet<_> = (0..3).flat_map(ListLocks::lines).map(LinuxLine::name).collect();
         assert_eq!(all.len(), 3 * LINES);
     }
 }

@@ -24,6 +24,8 @@
 //! | `streak` | accesses that need not be looked up |
 //! | `tally` | what happened at the machine's own gates: a second count, for the audit |
 //! | `queues` | another kernel's lines for telling others, in place of ours |
+//! | `lists` | the lock of a node's lists of pages |
+//! | `linux_lines` | the names of those kernels' lines |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
 //! | `agenda` | who is next |
@@ -42,6 +44,7 @@ mod costs;
 mod defect;
 mod fiber;
 mod interrupts;
+mod linux_lines;
 mod lists;
 mod noise;
 mod port;

@@ -28,23 +28,8 @@
 
 use std::cell::{Cell, RefCell};
 
-use crate::lines::named;
+use super::linux_lines::LinuxLine;
 use crate::machine::CallQueues;
-
-/// A line of Linux's.
-#[derive(Clone, Copy)]
-pub(super) enum LinuxLine {
-    /// Whether the CPU is lazy.
-    Lazy(usize),
-    /// What the CPU has loaded, with the generations that it has flushed up to.
-    Loaded(usize),
-    /// What the CPU is flushing.
-    Record(usize),
-    /// The head of the CPU's queue.
-    Queue(usize),
-    /// The initiator's call for one target.
-    Call { from: usize, to: usize },
-}
 
 /// Bits by pairs of CPUs: a row an initiator.
 #[derive(Debug)]
@@ -117,15 +102,8 @@ impl Queues {
         }
     }
 
-    /// The line's name, which stands for an address.
-    pub(super) const fn name(&self, line: LinuxLine) -> usize {
-        let (kind, number) = match line {
-            LinuxLine::Lazy(cpu) => (0, cpu),
-            LinuxLine::Loaded(cpu) => (1, cpu),
-            LinuxLine::Record(cpu) => (2, cpu),
-            LinuxLine::Queue(cpu) => (3, cpu),
-            LinuxLine::Call { from, to } => (4, from * self.cpus + to),
-        };
-        named(kind, number)
+    /// The line of the call of `from` for one target.
+    pub(super) const fn call(&self, from: usize, to: usize) -> LinuxLine {
+        LinuxLine::Call(from * self.cpus + to)
     }
 }

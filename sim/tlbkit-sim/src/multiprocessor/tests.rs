@@ -1,5 +1,7 @@
 //! A CPU runs ahead of the others only as far as nothing that they do can matter to it.
 
+mod lists;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -60,11 +62,16 @@ fn play(parts: [Part; 2]) -> u64 {
 
 /// The same, charged as `code`.
 fn play_as(code: Code, parts: [Part; 2]) -> u64 {
+    play_on("ivybridge-8thread", code, parts)
+}
+
+/// The same on the first two CPUs of a built-in machine: of one socket, or of its two.
+fn play_on(model: &str, code: Code, parts: [Part; 2]) -> u64 {
     let states = Keep::new([const { CpuState::new() }; 2].into_iter().collect::<Box<[_]>>());
     let words = KeptWords::zeroed(Tlb::matrix_words(2));
     let policy = Policy::preset("linux-6.18").expect("a preset");
     let tlb = Tlb::new(states.get(), words.get(), PhysAddr(1 << 40), policy);
-    let model = Machine::builtin("ivybridge-8thread").expect("a built-in machine");
+    let model = Machine::builtin(model).expect("a built-in machine");
     let does_nothing: FlushHandler = |_, _, _| ();
     let undisturbed = Disturbance { defect: Defect::None, noise: NoiseStreams::new(Noise::Off, 1, 2, 1.0) };
     let machine = Multiprocessor::new(&model, code, 2, tlb, does_nothing, Observer::new(2, None), undisturbed);

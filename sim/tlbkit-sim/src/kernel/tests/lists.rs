@@ -1,0 +1,117 @@
+//! When the kernel takes the lock of its lists of pages, and for how long.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tlbkit_pmap::{Frame, Memory, Purpose};
+
+use super::super::Kernel;
+use super::super::memory::KernelMemory;
+use super::act_first;
+use crate::machine::{Code, CountedLists};
+use crate::observer::Cause;
+use crate::run::stage::rehearse;
+
+/// log2 of the bytes of a page, and of a large one.
+const BASE: u8 = 12;
+const LARGE: u8 = 21;
+/// When the second CPU looks how long it must wait for the lock: what is before has been done by then.
+const LOOKS_AT: u64 = 1_000_000;
+
+fn code() -> &'static CountedLists {
+    Code::TLBKIT.lists().expect("our code has lists")
+}
+
+/// A full batch of pages: with the last of them it was put into the lists.
+fn batch(memory: KernelMemory) -> Vec<Frame> {
+    (0..code().batch).map(|_| memory.alloc(BASE, Purpose::Data).expect("memory")).collect()
+}
+
+/// CPU 0 does `act`, whose last act takes the lock at `LOOKS_AT`; returns how long CPU 1 waits for the lock from then.
+fn others_wait(act: impl FnOnce(KernelMemory) + 'static) -> u64 {
+    let waited = Rc::new(Cell::new(None));
+    rehearse(2, |stage, kernel: &'static Kernel| {
+        stage.boot(kernel).unwrap();
+        let (machine, waits) = (kernel.machine(), Rc::clone(&waited));
+        act_first(stage, kernel, 0, move || act(KernelMemory(kernel)));
+        act_first(stage, kernel, 1, move || {
+            machine.sleep_until(LOOKS_AT + 1, Cause::Idle);
+            machine.change_lists(0);
+            let spun = machine.running().ledger().of(Cause::LockSpin);
+            waits.set(Some(spun.saturating_sub(machine.costs().lines.same_socket_cycles)));
+        });
+        stage.turn(kernel, || false);
+    });
+    waited.get().expect("the second CPU has looked")
+}
+
+/// Cycles of holds of so many instructions, as CPU 1 sees them one cycle after they began.
+fn holds(instructions: impl IntoIterator<Item = u32>) -> u64 {
+    let held = Rc::new(Cell::new(0));
+    let instructions = Vec::from_iter(instructions);
+    rehearse(1, |_, kernel| {
+        held.set(instructions.iter().map(|&count| kernel.machine().costs().instructions(count.into())).sum());
+    });
+    held.get() - 1
+}
+
+fn wait_until_looked_at(memory: KernelMemory) {
+    memory.0.machine.sleep_until(LOOKS_AT, Cause::Idle);
+}
+
+#[test]
+fn the_page_that_fills_a_batch_takes_the_lock_for_all_of_it() {
+    let waited = others_wait(|memory| {
+        // The lines come first, so that the last page waits for none.
+        batch(memory);
+        (1..code().batch).for_each(|_| assert!(memory.alloc(BASE, Purpose::Copy).is_some()));
+        wait_until_looked_at(memory);
+        assert!(memory.alloc(BASE, Purpose::Copy).is_some());
+    });
+    assert_eq!(waited, holds([code().hold + code().batch * code().page]));
+}
+
+#[test]
+fn tables_and_large_pages_are_in_no_list() {
+    rehearse(1, |stage, kernel| {
+        stage.boot(kernel).unwrap();
+        act_first(stage, kernel, 0, move || {
+            let memory = KernelMemory(kernel);
+            // Whoever takes the lock for the first time fetches lines.
+            let fetched = || kernel.machine().line_counters().same_socket;
+            (1..code().batch).for_each(|_| assert!(memory.alloc(BASE, Purpose::Copy).is_some()));
+            let others = [memory.alloc(BASE, Purpose::Table), memory.alloc(LARGE, Purpose::Data)];
+            others.into_iter().for_each(|frame| memory.free(frame.expect("memory")));
+            assert_eq!(fetched(), 0);
+            assert!(memory.alloc(BASE, Purpose::Copy).is_some());
+            assert_ne!(fetched(), 0, "the batch is full");
+        });
+        stage.turn(kernel, || false);
+    });
+}
+
+#[test]
+fn a_page_that_is_freed_takes_the_lock_and_those_of_the_same_call_go_on_with_it() {
+    let waited = others_wait(|memory| {
+        let mut pages = batch(memory);
+        wait_until_looked_at(memory);
+        memory.0.habits.lists.begin_call(0);
+        pages.drain(..3).for_each(|page| memory.free(page));
+    });
+    let CountedLists { hold, page, .. } = code();
+    assert_eq!(waited, holds([hold + page, *page, *page]));
+}
+
+#[test]
+fn memory_that_is_not_there_is_neither_zeroed_nor_listed() {
+    let waited = others_wait(|memory| {
+        batch(memory);
+        while memory.0.phys.alloc(LARGE, Purpose::Data).is_some() {}
+        while memory.0.phys.alloc(BASE, Purpose::Data).is_some() {}
+        wait_until_looked_at(memory);
+        let now = memory.0.machine.running().now();
+        assert!((0..code().batch).all(|_| memory.alloc(BASE, Purpose::Data).is_none()));
+        assert_eq!(memory.0.machine.running().now(), now);
+    });
+    assert_eq!(waited, 0);
+}

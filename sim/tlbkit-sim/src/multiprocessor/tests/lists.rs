@@ -1,0 +1,99 @@
+//! The lock of the lists of pages: whom it keeps waiting, and what is charged for it.
+
+use super::super::Multiprocessor;
+use super::{Part, play, play_on};
+use crate::machine::Code;
+use crate::observer::Cause;
+
+/// Instructions under the lock: they take far longer than the lines that move with it.
+const HELD: u64 = 20_000;
+/// Instructions that follow under the same hold.
+const MORE: u64 = 10_000;
+/// The lock, the head of a list, the page next to it, counters.
+const LINES: u64 = 4;
+/// When the second CPU comes: the first has the lock by then, and still has it.
+const COMES_AT: u64 = 5_000;
+
+/// What the lines of the lock cost whoever does not hold them.
+fn fetched(machine: &Multiprocessor) -> u64 {
+    LINES * (machine.costs.lines.same_socket_cycles + machine.costs.lines.locked_cycles)
+}
+
+/// Takes the lock at the beginning, and notes when it lets go of it.
+const HOLDS: Part = |machine, shared| {
+    machine.change_lists(HELD);
+    shared.note.set(machine.running().now() + machine.costs.instructions(HELD));
+    assert!(machine.running().now() < COMES_AT && COMES_AT < shared.note.get());
+};
+
+#[test]
+fn who_takes_the_lock_of_the_lists_pays_for_its_lines_and_not_for_what_it_executes() {
+    play([
+        |machine, _| {
+            machine.change_lists(HELD);
+            assert_eq!(machine.running().now(), fetched(machine));
+            assert_eq!(machine.tally().accesses(), LINES);
+            machine.go_on_with_lists(MORE);
+            machine.change_lists(HELD);
+            let ledger = machine.running().ledger();
+            assert_eq!(machine.running().now(), fetched(machine), "it has the lines, and does not wait for itself");
+            assert_eq!((ledger.line_cycles(), ledger.of(Cause::LockSpin)), (fetched(machine), 0));
+        },
+        |_, _| (),
+    ]);
+}
+
+#[test]
+fn another_cpu_waits_until_the_lock_is_free_and_fetches_its_lines() {
+    play([HOLDS, |machine, shared| {
+        machine.sleep_until(COMES_AT, Cause::Idle);
+        machine.change_lists(HELD);
+        let free_at = shared.note.get() + machine.costs.lines.same_socket_cycles;
+        assert_eq!(machine.running().now(), free_at + fetched(machine));
+        assert_eq!(machine.running().ledger().of(Cause::LockSpin), free_at - COMES_AT);
+    }]);
+}
+
+#[test]
+fn who_goes_on_with_the_lists_keeps_others_waiting_for_longer() {
+    play([
+        |machine, shared| {
+            HOLDS(machine, shared);
+            let before = machine.running().now();
+            machine.go_on_with_lists(MORE);
+            assert_eq!(machine.running().now(), before, "it is a part of what the call costs");
+            shared.note.set(shared.note.get() + machine.costs.instructions(MORE));
+        },
+        |machine, shared| {
+            machine.sleep_until(COMES_AT, Cause::Idle);
+            machine.change_lists(HELD);
+            let waited = shared.note.get() + machine.costs.lines.same_socket_cycles - COMES_AT;
+            assert_eq!(machine.running().ledger().of(Cause::LockSpin), waited);
+        },
+    ]);
+}
+
+#[test]
+fn a_lock_that_is_free_again_keeps_nobody_waiting() {
+    play([HOLDS, |machine, shared| {
+        machine.sleep_until(COMES_AT, Cause::Idle);
+        machine.sleep_until(shared.note.get(), Cause::Idle);
+        machine.change_lists(HELD);
+        assert_eq!(machine.running().now(), shared.note.get() + fetched(machine));
+        assert_eq!(machine.running().ledger().of(Cause::LockSpin), 0);
+    }]);
+}
+
+#[test]
+fn each_socket_has_lists_of_its_own() {
+    play_on(
+        "server-2018-48cpu",
+        Code::TLBKIT,
+        [HOLDS, |machine, _| {
+            machine.sleep_until(COMES_AT, Cause::Idle);
+            machine.change_lists(HELD);
+            assert_eq!(machine.running().now(), COMES_AT + fetched(machine), "lines of its own, from memory");
+            assert_eq!(machine.line_counters().cross_socket, 0);
+        }],
+    );
+}
