@@ -1,11 +1,11 @@
 //! Reports of the kernel test robot: tasks give back pages on all CPUs; their rate, and what their cycles go to. Each
 //! file says which of these figures its report has.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, each, execute_series, mean_and_deviation, rate};
+use super::trial::{Produced, Trial, execute_series, mean_and_deviation, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
 use crate::published::figure::Figure;
 
@@ -34,8 +34,9 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     }
     let parts = [SHOOTDOWNS, TELLING, ANSWERING];
     if parts.iter().all(|(part, _)| trial.published(&of_cycles(part)).is_ok()) {
-        let ours = parts.map(|(_, causes)| mean_and_deviation(&each(&windows, |window| window.share(causes))).0);
-        produced.plots.push(plot(trial, ours)?);
+        let mean = |(_, causes)| anyhow::Ok(mean_and_deviation(&shares(&windows, causes)?).0);
+        let [all, telling, answering] = parts.map(mean);
+        produced.plots.push(plot(trial, [all?, telling?, answering?])?);
     } else {
         produced.plots.push(plot_of_rate(trial, &produced.figures)?);
     }
@@ -46,8 +47,12 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
 
 /// What runs, and how many tasks of it.
 fn title(trial: &Trial) -> Result<String> {
-    let setup = &trial.experiment.setup;
-    Ok(format!("{}, {} {}", setup.workload, trial.number("threads")?, setup.parameters["threads"].unit))
+    Ok(format!("{}, {}", trial.experiment.setup.workload, tasks(trial)?))
+}
+
+/// How many tasks there are, and what they are: threads or processes.
+fn tasks(trial: &Trial) -> Result<String> {
+    Ok(format!("{} {}", trial.number("threads")?, trial.experiment.setup.parameters["threads"].unit))
 }
 
 /// A window for each seed.
@@ -63,6 +68,11 @@ fn windows(trial: &Trial) -> Result<Vec<Window>> {
     Ok(short.into_iter().zip(long).map(|(short, long)| Window { short, long }).collect())
 }
 
+/// What went to `causes` in each window.
+fn shares(windows: &[Window], causes: &[Cause]) -> Result<Vec<f64>> {
+    windows.iter().map(|window| window.share(causes)).collect()
+}
+
 fn of_cycles(part: &str) -> String {
     format!("share of cycles, {part}")
 }
@@ -74,19 +84,21 @@ impl Window {
             return Ok(rate(&self.long) / 1e3);
         }
         if quantity == INTERRUPTS {
-            let interrupts = self.spent(&|outcome| outcome.ipis.received);
-            return Ok(interrupts / self.spent(&|outcome| outcome.score));
+            let pages = self.spent(&|outcome| outcome.score);
+            ensure!(pages > 0.0, "{quantity}: no page was given back from window_begin to window_end");
+            return Ok(self.spent(&|outcome| outcome.ipis.received) / pages);
         }
         let parts = [SHOOTDOWNS, TELLING, ANSWERING, LOCKS];
         let part = parts.into_iter().find(|(part, _)| quantity == of_cycles(part));
         let (_, causes) = part.with_context(|| format!("{quantity}: is no figure of a report"))?;
-        Ok(self.share(causes))
+        self.share(causes)
     }
 
     /// What went to `causes`, in percent of the cycles in which a CPU was not idle.
-    fn share(&self, causes: &[Cause]) -> f64 {
+    fn share(&self, causes: &[Cause]) -> Result<f64> {
         let busy = self.spent(&|outcome| outcome.ledger.total() - outcome.cycles(Cause::Idle));
-        100.0 * self.spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy
+        ensure!(busy > 0.0, "share of cycles: no CPU was busy from window_begin to window_end");
+        Ok(100.0 * self.spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy)
     }
 
     /// What `of` counts, without the start.
@@ -112,7 +124,7 @@ fn plot_of_rate(trial: &Trial, figures: &[Figure]) -> Result<Plot> {
 fn plot(trial: &Trial, ours: [f64; 3]) -> Result<Plot> {
     let published = |(part, _): (&str, _)| trial.published(&of_cycles(part));
     let published = [published(SHOOTDOWNS)?, published(TELLING)?, published(ANSWERING)?];
-    let tasks = format!("{} threads", trial.number("threads")?);
+    let tasks = tasks(trial)?;
     let row = |label: &str, [all, telling, answering]: [f64; 3]| {
         let values = vec![telling, all - telling - answering, answering, 100.0 - all];
         StackedRow { group: tasks.clone(), label: label.into(), values, below: None }
@@ -140,12 +152,38 @@ mod tests {
         Run { cpus: 1, limit_cycles, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap()
     }
 
+    fn trial(id: &str) -> Trial {
+        let experiment = ALL.iter().find(|experiment| experiment.id == id).unwrap().read().unwrap();
+        let machine = Machine::builtin(&experiment.setup.machine).unwrap();
+        Trial { experiment, machine }
+    }
+
+    #[test]
+    fn a_window_in_which_nothing_was_done_has_no_figures() {
+        let trial = trial("skylake");
+        let short = alone(&trial, 0.2);
+        let window = Window { long: short.clone(), short };
+        let error = |quantity| window.value(quantity).unwrap_err().to_string();
+        assert_eq!(error(INTERRUPTS), "interrupts, a page: no page was given back from window_begin to window_end");
+        assert_eq!(
+            error("share of cycles, shootdowns"),
+            "share of cycles: no CPU was busy from window_begin to window_end"
+        );
+    }
+
+    #[test]
+    fn the_plot_of_shares_says_whether_its_tasks_are_threads_or_processes() {
+        let mut trial = trial("cascade");
+        trial.experiment.setup.parameters.get_mut("threads").unwrap().unit = "processes".into();
+        let Plot::Stacked(plot) = plot(&trial, [70.0, 20.0, 10.0]).unwrap() else { panic!("stacked") };
+        assert_eq!(plot.title, "What the cycles of 192 processes go to");
+        assert!(plot.rows.iter().all(|row| row.group == "192 processes"));
+    }
+
     #[test]
     fn every_figure_that_a_file_names_has_a_value_and_no_other() {
         for id in ["cascade", "skylake", "lists", "crowd"] {
-            let experiment = ALL.iter().find(|experiment| experiment.id == id).unwrap().read().unwrap();
-            let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-            let trial = Trial { experiment, machine };
+            let trial = trial(id);
             let window = Window { short: alone(&trial, 0.2), long: alone(&trial, 1.0) };
             for expected in &trial.experiment.expected {
                 assert!(window.value(&expected.quantity).unwrap().is_finite(), "{id}: {}", expected.quantity);

@@ -95,3 +95,27 @@ fn plot(trial: &Trial, threads: &[u64], ours: Vec<Point>) -> Result<Plot> {
         ],
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use tlbkit_sim::machine::Machine;
+
+    use super::*;
+    use crate::experiments::ALL;
+
+    #[test]
+    fn a_run_is_made_as_many_times_as_long_as_its_units_ask_and_twice_if_its_start_was_not_over() {
+        let milan = ALL.iter().find(|experiment| experiment.id == "milan").unwrap();
+        let machine = Machine::builtin("milan-36core").unwrap();
+        let trial = Trial { experiment: milan.read().unwrap(), machine };
+        let workload = trial.workload(&["threads=1".to_owned(), "rounds=1".to_owned()]).unwrap();
+        let outcome = Run { cpus: 1, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap();
+        let times = |score, start, whole| times_as_long(&RunOutcome { score, start, ..outcome.clone() }, whole);
+        assert_eq!(times(100, Start::NotAsked, 100), 1);
+        assert_eq!(times(100, Start::NotAsked, 101), 2);
+        assert_eq!(times(100, Start::NotAsked, 1000), 10);
+        assert_eq!(times(0, Start::NotAsked, 7), 7, "a run that did nothing");
+        assert_eq!(times(100, Start::NotOver, 100), 2);
+        assert_eq!(times(100, Start::NotOver, 1000), 10, "what is asked for more is enough");
+    }
+}

@@ -1,8 +1,9 @@
 //! will-it-scale's tlb_flush1, tlb_flush2 and tlb_flush3: each page is written, given back and read.
 //!
-//! Tasks run on cores of their own, one socket after the other, as long as there are cores (its main.c). Threads share
-//! one space, so each page given back concerns all the others; processes share none, as the original's other half has
-//! it. The read finds the backing's content again; that is the check of the original, too. One unit is one page.
+//! Tasks are kept on cores of their own, one socket after the other, as long as there are cores (its main.c), then on
+//! the cores' other threads; tasks beyond the CPUs share them, from the first on. Threads share one space, so each page
+//! given back concerns all the others; processes share none, as the original's other half has it. The read finds the
+//! backing's content again; that is the check of the original, too. One unit is one page.
 //!
 //! In the original each task maps a file of its own. Here threads of tlb_flush3, and of tlb_flush1 where they are many,
 //! divide one mapping among them, as a space has few regions, and give their part back where the original unmaps it.
@@ -33,7 +34,7 @@ const PAGES_OF_A_TABLE: u64 = 512;
 parameters! {
     /// Parameters of tlb_flush1, tlb_flush2 and tlb_flush3.
     pub struct TlbFlush {
-        /// Threads, each on its own CPU; 0 for one on each CPU
+        /// Threads, each on a core of its own as long as there are cores; 0 for one on each CPU
         threads = 0, 0..=MOST_TASKS;
         /// 1: processes in place of threads, each with a space of its own; 0: threads of one space
         processes = 0, 0..=1;
