@@ -243,8 +243,8 @@ fn files_cost_flushes_only_where_they_are_read_through_windows() {
     assert!(directly * 10 < through_windows, "{directly} of {through_windows}");
 }
 
-/// Two threads of one core: what each executes takes longer. One thread alone is as fast as on a core of its own, but for
-/// what the idle CPU beside it executes before it halts.
+/// Two threads of one core: what each executes takes longer. One thread alone is as fast as on a core of its own, but
+/// for what the idle CPU beside it executes before it halts.
 #[test]
 fn a_busy_sibling_slows_what_is_executed_and_an_idle_one_nothing() {
     let outcome = |threads: u32, percent: f64| {

@@ -12,7 +12,7 @@
 //! | `spaces` | making and ending processes |
 //! | `memory`, `phys` | what using physical memory costs, and physical memory |
 //! | `state` | the kernel's state, and how a run ends |
-//! | `regions` | the lock of a space's regions, for which tasks sleep |
+//! | `regions`, `sleeping` | the lock of a space's regions, and how tasks wait for it |
 //! | `queues` | run queues, as the scheduling rules see them |
 //! | `task` | processes and tasks |
 
@@ -25,6 +25,7 @@ mod programs;
 mod queues;
 mod regions;
 mod sched;
+mod sleeping;
 mod spaces;
 mod state;
 mod task;

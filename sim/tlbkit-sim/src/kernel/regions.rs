@@ -1,32 +1,25 @@
 //! The lock of a space's regions: who waits for it sleeps.
 //!
-//! `tlbkit-pmap` has a lock of its own there, whose waiters spin. It stays, as its line moves as that of a kernel's count
-//! of holders does, but nobody waits for it: this lock is taken around it. It is Linux's (kernel/locking/rwsem.c), as far
-//! as decides who waits:
+//! `tlbkit-pmap` has a lock of its own there, whose waiters spin. It stays, as its line moves as that of a kernel's
+//! count of holders does, but nobody waits for it: this lock is taken around it (`sleeping`). It is Linux's
+//! (kernel/locking/rwsem.c), as far as decides who waits:
 //!
 //! - A fault and a sweep that keeps the regions take it for reading, whoever changes them for writing.
 //! - A reader that finds a writer goes to the end of the queue and sleeps. So does one that finds other readers and
 //!   somebody in the queue, so that a stream of readers does not keep a writer out.
-//! - A writer that finds a writer that runs spins for it; readers it spins for during a short time, which grows with their
-//!   number. Then it goes to the end of the queue and sleeps.
-//! - Who lets go of it as the last one wakes the first of the queue: all readers of the queue, which have it from then on,
-//!   or one writer, which has to take it. Until it has woken anybody may come before it, unless it has waited for 4 ms.
+//! - A writer that finds a writer that runs spins for it; readers it spins for during a short time, which grows with
+//!   their number. Then it goes to the end of the queue and sleeps.
+//! - Who lets go of it as the last one wakes the first of the queue: all readers of the queue, which have it from then
+//!   on, or one writer, which has to take it. Until it has woken anybody may come before it, unless it has waited for
+//!   4 ms.
 //!
 //! A wake-up costs what it costs elsewhere: an interrupt where the CPU idles, and a switch.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use super::state::Kernel;
-use super::task::{Process, TaskIndex};
-
-/// How long who is first in the queue lets others pass (`RWSEM_WAIT_TIMEOUT`).
-const PATIENCE_NS: u64 = 4_000_000;
-/// How long a writer spins for readers: so much, and for each of them so much more, up to so many
-/// (`rwsem_rspin_threshold`).
-const SPIN_NS: u64 = 10_000;
-const SPIN_READER_NS: u64 = 500;
-const MOST_SPIN_READERS: u64 = 30;
+/// A task, as the kernel numbers it.
+type TaskIndex = u32;
 
 /// For what somebody has the lock, or wants it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,15 +47,15 @@ struct Waiter {
 
 /// Who has the lock, and who waits for it asleep.
 #[derive(Debug, Default)]
-struct Holders {
-    readers: u64,
-    writer: Option<TaskIndex>,
+pub(super) struct Holders {
+    pub(super) readers: u64,
+    pub(super) writer: Option<TaskIndex>,
     queue: VecDeque<Waiter>,
 }
 
 /// The lock of one space's regions.
 #[derive(Debug, Default)]
-pub(super) struct RegionLock(RefCell<Holders>);
+pub(super) struct RegionLock(pub(super) RefCell<Holders>);
 
 impl Holders {
     fn is_free(&self) -> bool {
@@ -70,7 +63,7 @@ impl Holders {
     }
 
     /// Takes the lock for a task that is not in the queue, if it may be taken at `now`.
-    fn take(&mut self, task: TaskIndex, wants: Hold, now: u64, patience: u64) -> bool {
+    pub(super) fn take(&mut self, task: TaskIndex, wants: Hold, now: u64, patience: u64) -> bool {
         let is_reserved = self.queue.front().is_some_and(|first| now > first.since + patience);
         let may = !is_reserved
             && match wants {
@@ -84,7 +77,7 @@ impl Holders {
     }
 
     /// Takes the lock for a writer in the queue that was woken, if it is free. If not, the writer sleeps again.
-    fn take_as_first(&mut self, task: TaskIndex) -> bool {
+    pub(super) fn take_as_first(&mut self, task: TaskIndex) -> bool {
         if self.is_free() {
             self.queue.pop_front();
             self.give(task, Hold::Write);
@@ -92,6 +85,11 @@ impl Holders {
         }
         self.queue[0].sleep = Sleep::Asleep;
         false
+    }
+
+    /// Puts a task that is about to sleep at the end of the queue.
+    pub(super) fn queue(&mut self, task: TaskIndex, wants: Hold, since: u64) {
+        self.queue.push_back(Waiter { task, wants, since, sleep: Sleep::Asleep });
     }
 
     fn give(&mut self, task: TaskIndex, wants: Hold) {
@@ -102,7 +100,7 @@ impl Holders {
     }
 
     /// Lets go, and says who is to be woken.
-    fn release(&mut self, hold: Hold) -> Vec<TaskIndex> {
+    pub(super) fn release(&mut self, hold: Hold) -> Vec<TaskIndex> {
         match hold {
             Hold::Read => self.readers -= 1,
             Hold::Write => self.writer = None,
@@ -127,65 +125,6 @@ impl Holders {
     }
 }
 
-impl Kernel {
-    /// The running task takes the lock of its process's regions. It may sleep, and run on another CPU afterwards.
-    pub(super) fn lock_regions(&'static self, me: TaskIndex, process: &'static Process, wants: Hold) {
-        let (machine, lock) = (self.machine, &process.regions);
-        let patience = machine.costs().cycles_of_ns(PATIENCE_NS);
-        let take = || lock.0.borrow_mut().take(me, wants, machine.running().now(), patience);
-        self.let_threads_catch_up(process);
-        if take() || wants == Hold::Write && self.spin_for_regions(lock, take) {
-            return;
-        }
-        let since = machine.running().now();
-        lock.0.borrow_mut().queue.push_back(Waiter { task: me, wants, since, sleep: Sleep::Asleep });
-        self.block(me);
-        while wants == Hold::Write && !lock.0.borrow_mut().take_as_first(me) {
-            self.block(me);
-        }
-    }
-
-    /// Who changes the lock does so in its turn, where there are others who could.
-    fn let_threads_catch_up(&'static self, process: &'static Process) {
-        if process.threads.get() > 1 {
-            self.machine.sync(0);
-        }
-    }
-
-    /// Spins as long as it is worth while. True if the lock was taken.
-    fn spin_for_regions(&'static self, lock: &RegionLock, take: impl Fn() -> bool) -> bool {
-        let machine = self.machine;
-        let start = machine.running().now();
-        loop {
-            let (writer, readers) = {
-                let holders = lock.0.borrow();
-                (holders.writer, holders.readers)
-            };
-            let is_worth_while = match writer {
-                Some(writer) => self.tasks.get(writer).on_cpu.get().is_some(),
-                None => {
-                    let ns = SPIN_NS + readers.min(MOST_SPIN_READERS) * SPIN_READER_NS;
-                    machine.running().now() < start + machine.costs().cycles_of_ns(ns)
-                }
-            };
-            if !is_worth_while {
-                return false;
-            }
-            machine.pause();
-            if take() {
-                return true;
-            }
-        }
-    }
-
-    /// The running task lets go of the lock of its process's regions, and wakes who may have it.
-    pub(super) fn unlock_regions(&'static self, process: &'static Process, hold: Hold) {
-        self.let_threads_catch_up(process);
-        let woken = process.regions.0.borrow_mut().release(hold);
-        woken.into_iter().for_each(|task| self.make_runnable(task));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,7 +134,7 @@ mod tests {
     impl Holders {
         fn wait(&mut self, task: TaskIndex, wants: Hold, since: u64) {
             assert!(!self.take(task, wants, since, PATIENCE), "task {task} has no reason to wait");
-            self.queue.push_back(Waiter { task, wants, since, sleep: Sleep::Asleep });
+            self.queue(task, wants, since);
         }
     }
 

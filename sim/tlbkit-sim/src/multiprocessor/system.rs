@@ -255,10 +255,10 @@ impl Multiprocessor {
         if is_shared { self.costs.smt_percent } else { 100 }
     }
 
-    /// What instructions that take `cycles` alone cost on the CPU now. All that the CPU executes is charged so: programs,
-    /// faults and calls, the protocol's and the kernel's own paths, the entry and the return of an interrupt. Those that
-    /// drain the pipeline, as INVLPG and a write to CR3 do, and waits for memory, for lines and for the interrupt
-    /// controller take as long beside a sibling as alone.
+    /// What instructions that take `cycles` alone cost on the CPU now. All that the CPU executes is charged so:
+    /// programs, faults and calls, the protocol's and the kernel's own paths, the entry and the return of an interrupt.
+    /// Those that drain the pipeline, as INVLPG and a write to CR3 do, and waits for memory, for lines and for the
+    /// interrupt controller take as long beside a sibling as alone.
     #[inline]
     pub(crate) fn shared_cycles(&self, cpu: usize, cycles: u64) -> u64 {
         if self.costs.smt_percent == 100 { cycles } else { cycles * self.work_percent(cpu) / 100 }
