@@ -106,13 +106,13 @@ mod tests {
     }
 
     #[test]
-    fn two_gains_of_eight_may_leave_their_band_and_not_three() {
-        assert_eq!(outcomes(2, 99.0), [(Some(6.0), Verdict::InBand), (Some(8.0), Verdict::InBand)]);
-        assert_eq!(outcomes(3, 99.0)[0], (Some(5.0), Verdict::NowMisses));
+    fn two_gains_of_eight_may_leave_their_band_and_three_are_a_known_miss() {
+        assert_eq!(outcomes(2, 99.0), [(Some(6.0), Verdict::NowInBand), (Some(8.0), Verdict::InBand)]);
+        assert_eq!(outcomes(3, 99.0)[0], (Some(5.0), Verdict::KnownMiss));
     }
 
     #[test]
     fn one_loss_is_one_too_many() {
-        assert_eq!(outcomes(1, -0.1), [(Some(7.0), Verdict::InBand), (Some(7.0), Verdict::NowMisses)]);
+        assert_eq!(outcomes(1, -0.1), [(Some(7.0), Verdict::NowInBand), (Some(7.0), Verdict::NowMisses)]);
     }
 }
