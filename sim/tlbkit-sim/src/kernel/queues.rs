@@ -105,6 +105,33 @@ impl Queues {
     pub(super) fn prefetch(&self, cpu: usize) {
         prefetch(&self.cpus[cpu]);
     }
+
+    /// Where a task that was woken goes, which ran on `cpu` last: there if that CPU idles. Else a CPU whose core idles
+    /// as a whole comes before one whose sibling is busy, as in Linux (`select_idle_core` in its kernel/sched/fair.c).
+    fn idle_for_woken(&self, cpu: usize, topology: &Topology) -> Option<usize> {
+        let first = self.idle.from(cpu)?;
+        if first == cpu { Some(cpu) } else { self.idle_core_from(cpu, topology).or(Some(first)) }
+    }
+
+    /// Where a balancer that looks from `start` on may move the task that `cpu` runs: to an idle core. A task that
+    /// shares its core may also go to where it shares another; one that has its core alone would only lose by that.
+    fn idle_for_moved(&self, cpu: usize, start: usize, topology: &Topology) -> Option<usize> {
+        let shares_its_core = !self.has_idle_sibling(cpu, topology);
+        let any = || shares_its_core.then(|| self.idle.from(start)).flatten();
+        self.idle_core_from(start, topology).or_else(any)
+    }
+
+    /// The first CPU from `start` on, of the first few that idle, whose core idles as a whole.
+    fn idle_core_from(&self, start: usize, topology: &Topology) -> Option<usize> {
+        let next = |&cpu: &usize| self.idle.from((cpu + 1) % self.cpus.len());
+        let idle = std::iter::successors(self.idle.from(start), next);
+        idle.take(CORES_LOOKED_AT).find(|&cpu| self.has_idle_sibling(cpu, topology))
+    }
+
+    /// Whether no other thread of the core of `cpu` is busy.
+    fn has_idle_sibling(&self, cpu: usize, topology: &Topology) -> bool {
+        topology.sibling(cpu).is_none_or(|sibling| self.idle.contains(sibling))
+    }
 }
 
 /// The queues as the scheduling rules see them, with the tasks that are in them.
@@ -116,8 +143,9 @@ pub(super) struct WithTasks<'k> {
 }
 
 impl WithTasks<'_> {
-    fn has_idle_core(&self, cpu: usize) -> bool {
-        self.topology.sibling(cpu).is_none_or(|sibling| self.queues.idle.contains(sibling))
+    /// Where a balancer that looks from `start` on may move the task that `cpu` runs.
+    pub(super) fn idle_for_moved(&self, cpu: usize, start: usize) -> Option<usize> {
+        self.queues.idle_for_moved(cpu, start, self.topology)
     }
 
     /// A task was taken out of the queue of `cpu`.
@@ -139,20 +167,8 @@ impl RunQueues for WithTasks<'_> {
         self.queues.cpus.len()
     }
 
-    /// A CPU whose core idles as a whole comes before one whose sibling is busy, if one of the first few does, as in
-    /// Linux (`select_idle_core` in its kernel/sched/fair.c); the CPU itself comes first.
     fn idle_from(&self, cpu: usize) -> Option<usize> {
-        let idle = &self.queues.idle;
-        let first = idle.from(cpu)?;
-        let is_good = |found: usize| found == cpu || self.has_idle_core(found);
-        let mut found = first;
-        for _ in 0..CORES_LOOKED_AT {
-            if is_good(found) {
-                return Some(found);
-            }
-            found = idle.from((found + 1) % self.queues.cpus.len())?;
-        }
-        Some(first)
+        self.queues.idle_for_woken(cpu, self.topology)
     }
 
     fn waiting(&self, cpu: usize) -> usize {
@@ -242,8 +258,38 @@ fn first_bit(words: &[u64], from: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::CpuBits;
-    use crate::machine::MOST_CPUS as CPUS;
+    use super::{CpuBits, Queues};
+    use crate::machine::{MOST_CPUS as CPUS, Machine};
+    use crate::topology::Topology;
+
+    /// Four cores of two threads, CPUs 0 and 4 the first, with these busy.
+    fn with_busy(busy: &[usize]) -> (Queues, Topology) {
+        let system = Machine::builtin("ivybridge-8thread").unwrap().system;
+        let (queues, topology) = (Queues::new(8), Topology::new(&system, 8));
+        assert_eq!(topology.sibling(1), Some(5));
+        (0..8).filter(|cpu| !busy.contains(cpu)).for_each(|cpu| queues.set_idle(cpu));
+        (queues, topology)
+    }
+
+    #[test]
+    fn a_woken_task_goes_where_it_ran_then_to_an_idle_core_then_to_any_idle_cpu() {
+        let (queues, topology) = with_busy(&[0, 1, 2]);
+        assert_eq!(queues.idle_for_woken(4, &topology), Some(4), "it ran there, and its lines may be there still");
+        assert_eq!(queues.idle_for_woken(0, &topology), Some(3), "the core of CPU 3 idles");
+        let (queues, topology) = with_busy(&[0, 1, 2, 3]);
+        assert_eq!(queues.idle_for_woken(1, &topology), Some(4), "no core idles");
+    }
+
+    #[test]
+    fn a_balancer_moves_no_task_that_has_its_core_alone_to_where_it_would_share_one() {
+        let (queues, topology) = with_busy(&[0, 4, 1, 5, 2]);
+        for cpu in [0, 4, 2] {
+            assert_eq!(queues.idle_for_moved(cpu, 6, &topology), Some(7), "the core of CPU 7 idles");
+        }
+        let (queues, topology) = with_busy(&[0, 4, 1, 2, 3]);
+        assert_eq!(queues.idle_for_moved(1, 6, &topology), None, "it has its core alone");
+        assert_eq!(queues.idle_for_moved(4, 6, &topology), Some(6), "it shares its core, here or there");
+    }
 
     #[test]
     fn the_search_finds_what_looking_at_every_cpu_finds() {

@@ -4,7 +4,7 @@
 //! lazy mode and a task for entering it.
 
 use tlbkit::{IrqsOff, Isolation};
-use tlbkit_workloads::scheduling::{self, RunQueues};
+use tlbkit_workloads::scheduling;
 
 use super::queues::{Running, WithTasks};
 use super::state::Kernel;
@@ -81,14 +81,15 @@ impl Kernel {
         machine.enable_interrupts();
     }
 
-    /// A balancer moves the running task to the next CPU from `start` on that idles, if there is one and the task is
-    /// not pinned. The CPU that it leaves stays in the sets that it was in until a policy takes it out.
+    /// A balancer moves the running task to a CPU from `start` on that idles and that is no worse for it, if there is
+    /// one and the task is not pinned. The CPU that it leaves stays in the sets that it was in until a policy takes it
+    /// out.
     pub(super) fn move_to_idle(&'static self, me: TaskIndex, start: usize) {
         let task = self.tasks.get(me);
         if task.is_pinned() {
             return;
         }
-        if let Some(to) = self.with_tasks().idle_from(start) {
+        if let Some(to) = self.with_tasks().idle_for_moved(self.machine.cpu(), start) {
             self.observer().kernel_event(KernelEvent::Move);
             task.cpu.set(to);
             self.switch_away(me, Fate::Move);
