@@ -17,6 +17,7 @@
 //! | `task` | processes and tasks |
 
 mod calls;
+mod cpu_bits;
 mod habits;
 mod lists;
 mod memory;

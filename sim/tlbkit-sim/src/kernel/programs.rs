@@ -95,9 +95,7 @@ impl Kernel {
         let (cpu, processor) = (machine.cpu(), machine.running());
         let cycles = machine.costs().interrupt + machine.noise().take_tick(cpu, processor.now());
         processor.advance_for(Cause::Kernel, machine.shared_cycles(cpu, cycles));
-        if let Some(start) = machine.noise().balance(cpu, machine.cpus()) {
-            self.move_to_idle(me, start);
-        }
+        self.balance(me);
         self.return_to_user();
     }
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use tlbkit_workloads::scheduling::RunQueues;
 
+use super::cpu_bits::CpuBits;
 use super::task::{TaskIndex, Tasks};
 use crate::multiprocessor::{NEVER, prefetch};
 use crate::topology::Topology;
@@ -113,6 +114,15 @@ impl Queues {
         if first == cpu { Some(cpu) } else { self.idle_core_from(cpu, topology).or(Some(first)) }
     }
 
+    /// An idle core of the socket of `cpu`, if the task that `cpu` runs shares its own.
+    fn emptier_core(&self, cpu: usize, topology: &Topology) -> Option<usize> {
+        if self.has_idle_sibling(cpu, topology) {
+            return None;
+        }
+        let mut socket = topology.socket_of(cpu).take_while(|&other| other < self.cpus.len());
+        socket.find(|&other| self.idle.contains(other) && self.has_idle_sibling(other, topology))
+    }
+
     /// Where a balancer that looks from `start` on may move the task that `cpu` runs: to an idle core. A task that
     /// shares its core may also go to where it shares another; one that has its core alone would only lose by that.
     fn idle_for_moved(&self, cpu: usize, start: usize, topology: &Topology) -> Option<usize> {
@@ -143,6 +153,11 @@ pub(super) struct WithTasks<'k> {
 }
 
 impl WithTasks<'_> {
+    /// An idle core of the socket of `cpu`, if the task that `cpu` runs shares its own.
+    pub(super) fn emptier_core(&self, cpu: usize) -> Option<usize> {
+        self.queues.emptier_core(cpu, self.topology)
+    }
+
     /// Where a balancer that looks from `start` on may move the task that `cpu` runs.
     pub(super) fn idle_for_moved(&self, cpu: usize, start: usize) -> Option<usize> {
         self.queues.idle_for_moved(cpu, start, self.topology)
@@ -200,66 +215,10 @@ impl RunQueues for WithTasks<'_> {
     }
 }
 
-/// Some of the CPUs: a bit for each, and a bit for each word of those that is not zero.
-struct CpuBits {
-    words: RefCell<Vec<u64>>,
-    summary: RefCell<Vec<u64>>,
-}
-
-impl CpuBits {
-    fn new(cpus: usize) -> Self {
-        let words = cpus.div_ceil(64);
-        Self { words: RefCell::new(vec![0; words]), summary: RefCell::new(vec![0; words.div_ceil(64)]) }
-    }
-
-    fn insert(&self, cpu: usize) {
-        self.words.borrow_mut()[cpu / 64] |= 1 << (cpu % 64);
-        self.summary.borrow_mut()[cpu / 64 / 64] |= 1 << (cpu / 64 % 64);
-    }
-
-    fn remove(&self, cpu: usize) {
-        let word = &mut self.words.borrow_mut()[cpu / 64];
-        *word &= !(1 << (cpu % 64));
-        if *word == 0 {
-            self.summary.borrow_mut()[cpu / 64 / 64] &= !(1 << (cpu / 64 % 64));
-        }
-    }
-
-    fn contains(&self, cpu: usize) -> bool {
-        self.words.borrow()[cpu / 64] >> (cpu % 64) & 1 == 1
-    }
-
-    /// The first of them from `cpu` upwards, around the end.
-    fn from(&self, cpu: usize) -> Option<usize> {
-        if self.summary.borrow().iter().all(|&word| word == 0) {
-            return None;
-        }
-        self.at_or_above(cpu).or_else(|| self.at_or_above(0))
-    }
-
-    fn at_or_above(&self, cpu: usize) -> Option<usize> {
-        let words = self.words.borrow();
-        let rest = words[cpu / 64] >> (cpu % 64);
-        if rest != 0 {
-            return Some(cpu + rest.trailing_zeros() as usize);
-        }
-        let word = first_bit(&self.summary.borrow(), cpu / 64 + 1)?;
-        Some(word * 64 + words[word].trailing_zeros() as usize)
-    }
-}
-
-/// The first set bit from `from` upwards.
-fn first_bit(words: &[u64], from: usize) -> Option<usize> {
-    let above = |at: usize, word: u64| if at == from / 64 { word >> (from % 64) << (from % 64) } else { word };
-    let mut rest = words.iter().enumerate().skip(from / 64).map(|(at, &word)| (at, above(at, word)));
-    let (at, word) = rest.find(|&(_, word)| word != 0)?;
-    Some(at * 64 + word.trailing_zeros() as usize)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{CpuBits, Queues};
-    use crate::machine::{MOST_CPUS as CPUS, Machine};
+    use super::Queues;
+    use crate::machine::Machine;
     use crate::topology::Topology;
 
     /// Four cores of two threads, CPUs 0 and 4 the first, with these busy.
@@ -292,35 +251,11 @@ mod tests {
     }
 
     #[test]
-    fn the_search_finds_what_looking_at_every_cpu_finds() {
-        let set = CpuBits::new(CPUS);
-        let mut members = std::collections::BTreeSet::new();
-        for step in 0..400 {
-            let cpu = step * step * 37 % CPUS;
-            if members.insert(cpu) {
-                set.insert(cpu);
-            } else {
-                members.remove(&cpu);
-                set.remove(cpu);
-            }
-            for start in [0, cpu, (cpu + 1) % CPUS, step * 20, CPUS - 1] {
-                let expected = members.range(start..).next().or(members.first());
-                assert_eq!(set.from(start), expected.copied(), "from {start}");
-            }
-        }
-        members.into_iter().for_each(|cpu| set.remove(cpu));
-        assert_eq!(set.from(63), None);
-    }
-
-    #[test]
-    fn the_search_goes_round() {
-        let set = CpuBits::new(130);
-        assert_eq!(set.from(5), None);
-        set.insert(3);
-        assert_eq!(set.from(5), Some(3));
-        set.insert(129);
-        assert_eq!((set.from(5), set.from(0)), (Some(129), Some(3)));
-        set.remove(129);
-        assert_eq!(set.from(129), Some(3));
+    fn an_emptier_core_is_one_of_the_socket_that_idles_while_two_share_another() {
+        let (queues, topology) = with_busy(&[0, 4, 1, 5, 2]);
+        assert_eq!([0, 4, 1, 5].map(|cpu| queues.emptier_core(cpu, &topology)), [Some(3); 4]);
+        assert_eq!(queues.emptier_core(2, &topology), None, "it has its core alone");
+        let (queues, topology) = with_busy(&[0, 4, 1, 2, 3]);
+        assert_eq!(queues.emptier_core(0, &topology), None, "no core idles");
     }
 }

@@ -81,15 +81,20 @@ impl Kernel {
         machine.enable_interrupts();
     }
 
-    /// A balancer moves the running task to a CPU from `start` on that idles and that is no worse for it, if there is
-    /// one and the task is not pinned. The CPU that it leaves stays in the sets that it was in until a policy takes it
-    /// out.
-    pub(super) fn move_to_idle(&'static self, me: TaskIndex, start: usize) {
-        let task = self.tasks.get(me);
+    /// What a balancer does at a tick of the CPU: a task that has shared its core for long while another idled moves
+    /// there, and any other now and then to a CPU that idles and is no worse for it, unless it is pinned. The CPU that
+    /// it leaves stays in the sets that it was in until a policy takes it out.
+    pub(super) fn balance(&'static self, me: TaskIndex) {
+        let (machine, task, queues) = (self.machine, self.tasks.get(me), self.with_tasks());
+        let (cpu, noise) = (machine.cpu(), machine.noise());
+        let look_from = noise.balance(cpu, machine.cpus());
         if task.is_pinned() {
             return;
         }
-        if let Some(to) = self.with_tasks().idle_for_moved(self.machine.cpu(), start) {
+        let socket = machine.topology().socket_of(cpu).len();
+        let alone = noise.part(cpu, machine.running().now(), queues.emptier_core(cpu), socket);
+        let now_and_then = || queues.idle_for_moved(cpu, look_from?);
+        if let Some(to) = alone.or_else(now_and_then) {
             self.observer().kernel_event(KernelEvent::Move);
             task.cpu.set(to);
             self.switch_away(me, Fate::Move);

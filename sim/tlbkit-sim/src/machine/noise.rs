@@ -27,6 +27,9 @@ quantities! {
         delivery_spread_percent: amount(0.0, 90.0),
         /// How often a second a balancer moves a task that runs to a CPU that idles, if it may leave its own; at ticks.
         balance_hz: amount(0.0, 100.0),
+        /// How many milliseconds, for each CPU of the socket, a task shares its core while another core of the socket
+        /// idles, before a balancer moves it there; at ticks.
+        part_ms_per_cpu: amount(0.0, 1000.0),
         /// Part of a kernel's time in which interrupts are off, besides what the simulation turns off itself.
         irqs_off_percent: amount(0.0, 90.0),
         /// How long they are off then, on average; exponentially distributed.
@@ -47,7 +50,7 @@ mod tests {
     #[test]
     fn the_file_is_read_and_holds_to_its_limits() {
         let model = NoiseModel::builtin();
-        assert_eq!(model.quantities().len(), 8);
+        assert_eq!(model.quantities().len(), 9);
         assert!(model.tick_hz.value > 0.0);
     }
 }

@@ -21,6 +21,7 @@ struct Spreads {
     off_ppm: u64,
     off: u64,
     balance_ppm: u64,
+    part_per_cpu: u64,
 }
 
 /// One CPU's own.
@@ -28,6 +29,8 @@ struct Spreads {
 struct OfCpu {
     stream: Cell<SplitMix64>,
     next_tick: Cell<u64>,
+    /// Since when ticks have found its task sharing a core while another idled; [`NEVER`] if the last did not.
+    crowded_since: Cell<u64>,
 }
 
 /// The noise of one machine; none where it is off.
@@ -51,12 +54,13 @@ impl NoiseStreams {
             off_ppm: ppm(model.irqs_off_percent.value),
             off: cycles(model.irqs_off_ns.value),
             balance_ppm: ppm(100.0 * model.balance_hz.value / model.tick_hz.value),
+            part_per_cpu: cycles(1e6 * model.part_ms_per_cpu.value),
         };
         let of_cpu = |cpu: usize| {
             // Not the streams of the tasks, which are drawn from the same seed.
             let mut stream = SplitMix64::new(mix(!seed ^ mix(cpu as u64 + 1)));
             let next_tick = Cell::new(stream.below(spreads.tick_period));
-            OfCpu { stream: Cell::new(stream), next_tick }
+            OfCpu { stream: Cell::new(stream), next_tick, crowded_since: Cell::new(NEVER) }
         };
         Self(Some((spreads, (0..cpus).map(of_cpu).collect())))
     }
@@ -110,10 +114,20 @@ impl NoiseStreams {
         is_moved.then(|| streams[cpu].below(cpus as u64) as usize)
     }
 
+    /// At a tick of `cpu`, whose task would have a core alone on `emptier`, of a socket of `cpus` CPUs: that CPU, if
+    /// all ticks have found one for as long as a balancer takes to move a task that runs.
+    pub(crate) fn part(&self, cpu: usize, now: u64, emptier: Option<usize>, cpus: usize) -> Option<usize> {
+        let (spreads, streams) = self.0.as_ref()?;
+        let since = &streams[cpu].crowded_since;
+        since.set(if emptier.is_some() { since.get().min(now) } else { NEVER });
+        emptier.filter(|_| now - since.get() >= spreads.part_per_cpu * cpus as u64)
+    }
+
     /// `cpu` has idled until `now`: it took no ticks.
     pub(crate) fn forget_ticks(&self, cpu: usize, now: u64) {
         if let Some((spreads, cpus)) = &self.0 {
             cpus[cpu].forget_ticks(now, spreads.tick_period);
+            cpus[cpu].crowded_since.set(NEVER);
         }
     }
 }
@@ -214,6 +228,20 @@ mod tests {
     }
 
     #[test]
+    fn tasks_that_share_a_core_are_parted_when_another_has_idled_at_all_ticks_of_three_milliseconds_for_each_cpu() {
+        let noise = streams(1);
+        let ms = 2_000_000;
+        assert_eq!([1, 6].map(|at| noise.part(0, at * ms, Some(3), 2)), [None; 2]);
+        assert_eq!(noise.part(1, 7 * ms, Some(3), 2), None, "another CPU");
+        assert_eq!(noise.part(0, 7 * ms, Some(3), 2), Some(3));
+        assert_eq!(noise.part(0, 8 * ms, None, 2), None);
+        assert_eq!(noise.part(0, 9 * ms, Some(3), 2), None, "no core idled in between");
+        noise.forget_ticks(0, 12 * ms);
+        assert_eq!(noise.part(0, 15 * ms, Some(3), 2), None, "the CPU itself idled in between");
+        assert_eq!(noise.part(0, 21 * ms, Some(3), 2), Some(3));
+    }
+
+    #[test]
     fn a_seed_is_one_noise_and_none_is_none() {
         let times = |seed| {
             let noise = streams(seed);
@@ -222,7 +250,7 @@ mod tests {
         assert_eq!(times(1), times(1));
         assert_ne!(times(1), times(2));
         let off = NoiseStreams::new(Noise::Off, 1, 2, 2000.0);
-        assert_eq!(off.balance(0, 2), None);
+        assert_eq!((off.balance(0, 2), off.part(0, NEVER - 1, Some(1), 0)), (None, None));
         assert_eq!(
             (off.work(0, 7), off.delivery(1, 7), off.soonest(7), off.start(0), off.tick_due(0), off.window(0)),
             (7, 7, 7, 0, NEVER, 0)
