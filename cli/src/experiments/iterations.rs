@@ -5,7 +5,6 @@
 //! from the range that was measured. Runs of one index share it, whatever their policy.
 
 use anyhow::{Result, ensure};
-use tlbkit_sim::machine::Noise;
 use tlbkit_sim::observer::Sample;
 use tlbkit_sim::{Run, RunOutcome};
 
@@ -47,7 +46,7 @@ impl IterationPlan {
         let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
         let sample_cycles = Some(self.iteration_cycles);
         let workload = trial.workload_called(name, &parameters)?;
-        Ok(Run { seed: index + 1, noise: Noise::On, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
+        Ok(Run { seed: index + 1, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
     }
 
     /// Records a second of each iteration that counts.

@@ -72,7 +72,8 @@ impl Trial {
     }
 
     /// A run on the experiment's machine under the policy that it calls `policy`, charged with the instructions of the
-    /// kernel of its preset, which reads files as that kernel does; without a limit unless the caller sets one.
+    /// kernel of its preset, which reads files as that kernel does; with noise, and without a limit unless the caller sets
+    /// one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
         Ok(Run {
@@ -80,6 +81,7 @@ impl Trial {
             file_reads: policy::file_reads(preset),
             fault_around: policy::fault_around(preset),
             sweep: self.sweep()?,
+            noise: Noise::On,
             ..Run::new(&self.machine, policy, workload)
         })
     }
@@ -94,10 +96,10 @@ impl Trial {
         }
     }
 
-    /// `run` with noise, once for each seed of the set-up.
+    /// `run` once for each seed of the set-up.
     pub(crate) fn seeds<'l>(&self, run: &Run<'l>) -> Result<Vec<Run<'l>>> {
         let seeds = self.number("seeds")? as u64;
-        Ok((1..=seeds).map(|seed| Run { seed, noise: Noise::On, ..run.clone() }).collect())
+        Ok((1..=seeds).map(|seed| Run { seed, ..run.clone() }).collect())
     }
 
     /// The expected figure `quantity` as the mean of ours, a seed each.
