@@ -95,8 +95,8 @@ impl Sample {
     }
 }
 
-/// The sampler under both methods, counting as the document's tracepoints did. It has no noise: nothing of it falls into
-/// a flush of the only CPU.
+/// The sampler under both methods, counting as the document's tracepoints did. It has no noise: nothing of it falls
+/// into a flush of the only CPU.
 fn size_runs(trial: &Trial, sample: Sample) -> Result<Vec<RunOutcome>> {
     // As far apart as in a compile: what is flushed there finds the caches full of other things.
     let mut parameters = sample.parameters();

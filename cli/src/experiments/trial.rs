@@ -72,7 +72,7 @@ impl Trial {
     }
 
     /// A run on the experiment's machine under the policy that it calls `policy`, charged with the instructions of the
-    /// kernel of its preset, which reads files as that kernel does; with noise, and without a limit unless the caller sets
+    /// kernel of its preset, which reads files as that kernel does. It has noise, and no limit unless the caller sets
     /// one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
