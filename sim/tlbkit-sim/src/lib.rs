@@ -18,6 +18,7 @@
 #![deny(unsafe_code)]
 
 mod error;
+mod host;
 mod keep;
 mod kernel;
 pub mod lines;

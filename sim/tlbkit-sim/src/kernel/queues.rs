@@ -7,7 +7,8 @@ use tlbkit_workloads::scheduling::RunQueues;
 
 use super::cpu_bits::CpuBits;
 use super::task::{TaskIndex, Tasks};
-use crate::multiprocessor::{NEVER, prefetch};
+use crate::host::prefetch;
+use crate::multiprocessor::NEVER;
 use crate::topology::Topology;
 
 /// Idle CPUs of which one with an idle core is looked for.

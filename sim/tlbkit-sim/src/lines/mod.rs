@@ -17,6 +17,7 @@ use tlbkit_arch::random::GOLDEN;
 
 use holders::Holders;
 
+use crate::host::prefetch;
 use crate::topology::Topology;
 
 /// log2 of a line's bytes.
@@ -229,6 +230,10 @@ impl Lines {
             debug_assert_eq!(access, Access::Rmw, "a word that stands apart is never just loaded");
             address |= APART;
             id = self.known_line_of(cpu, address);
+        }
+        // Calls of one CPU to all others are neighbours, and met one after the other.
+        if let Some(next) = self.lines.get(id.0 as usize + 1) {
+            prefetch(next);
         }
         let line = &self.lines[id.0 as usize];
         let reach = if !line.holders.answers(cpu, access) {

@@ -30,7 +30,7 @@
 //! | `spin` | spin loops that are slept through |
 //! | `agenda` | who is next |
 //! | `fiber` | stackful coroutines |
-//! | `prefetch` | the next CPU's lines into the host's caches |
+//! | `frames` | where on its stack each CPU goes on, for the host's caches |
 //! | `defect` | machines that lose something |
 //! | `noise` | what varies with the seed |
 //! | `costs` | the machine file in integers |
@@ -43,12 +43,12 @@ mod cold;
 mod costs;
 mod defect;
 mod fiber;
+mod frames;
 mod interrupts;
 mod linux_lines;
 mod lists;
 mod noise;
 mod port;
-mod prefetch;
 mod processor;
 mod queues;
 mod spin;
@@ -65,7 +65,6 @@ pub(crate) use cold::CallKind;
 pub(crate) use fiber::{Fiber, Progress, suspend};
 pub(crate) use noise::NoiseStreams;
 pub(crate) use port::{Port, answer_flush};
-pub(crate) use prefetch::prefetch;
 pub(crate) use processor::{Arrival, Ring};
 pub(crate) use system::{Disturbance, Multiprocessor};
 pub(crate) use tally::InterruptTally;

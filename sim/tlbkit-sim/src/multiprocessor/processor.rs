@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::agenda::NEVER;
-use super::prefetch::prefetch;
 use super::spin::Spin;
+use crate::host::prefetch;
 use crate::mmu::{self, Mmu};
 use crate::observer::{Cause, Class, Ledger, LineUse};
 

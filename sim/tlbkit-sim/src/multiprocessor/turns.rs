@@ -5,10 +5,10 @@
 
 use super::agenda::NEVER;
 use super::fiber;
-use super::prefetch::prefetch;
 use super::processor::{Irqs, Processor, Ring};
 use super::system::{Multiprocessor, NOBODY};
 use super::tally::Vector;
+use crate::host::prefetch;
 use crate::observer::Cause;
 
 /// Whose turn it is.

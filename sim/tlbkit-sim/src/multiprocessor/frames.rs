@@ -5,8 +5,8 @@
 
 use std::cell::Cell;
 
-/// Bytes of a host's cache line.
-const LINE_BYTES: usize = 64;
+use crate::host::prefetch_lines;
+
 /// Lines of a stack, from the frame that suspended on, that a CPU touches when it goes on: the frames of a system call
 /// and its wait.
 const STACK_LINES: usize = 6;
@@ -31,25 +31,4 @@ impl Frames {
     pub(super) fn prefetch(&self, cpu: usize) {
         prefetch_lines(self.0[cpu].get(), STACK_LINES);
     }
-}
-
-/// Fetches an object into the host's caches.
-#[inline]
-pub(crate) fn prefetch<T>(object: &T) {
-    prefetch_lines((&raw const *object).addr(), size_of::<T>().div_ceil(LINE_BYTES));
-}
-
-/// Has the host fetch the line of `address` and those behind it, `count` in all. Nothing on hosts without the hint.
-#[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the hint takes any address"))]
-#[inline(always)]
-fn prefetch_lines(address: usize, count: usize) {
-    #[cfg(target_arch = "x86_64")]
-    for line in 0..count {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        let at = std::ptr::without_provenance::<i8>(address.wrapping_add(line * LINE_BYTES));
-        // SAFETY: a hint: nothing is read that the program could see, and where nothing is mapped nothing happens.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) };
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (address, count);
 }
