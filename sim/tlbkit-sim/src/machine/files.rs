@@ -29,6 +29,7 @@ files![
     "skylake-52core",
     "skylake-104thread",
     "ice-lake-64core",
+    "ivy-bridge-24core",
     "zen4",
     "recent-bare",
     "recent-vm",
