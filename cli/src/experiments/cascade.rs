@@ -14,6 +14,8 @@ const POLICY: &str = "linux";
 /// How a quantity begins that is a rate; what runs, and how many of it, follows.
 const RATE: &str = "rate, ";
 const INTERRUPTS: &str = "interrupts, a page";
+const SWITCHES: &str = "switches, a page";
+const IDLE: &str = "share of time, idle";
 const TELLING: (&str, &[Cause]) = ("telling others", &[Cause::FlushSend]);
 const ANSWERING: (&str, &[Cause]) = ("answering", &[Cause::Interrupt]);
 const SHOOTDOWNS: (&str, &[Cause]) = ("shootdowns", &[Cause::FlushSend, Cause::FlushWait, Cause::Interrupt]);
@@ -83,10 +85,14 @@ impl Window {
         if quantity.starts_with(RATE) {
             return Ok(rate(&self.long) / 1e3);
         }
+        if quantity == IDLE {
+            return self.idle();
+        }
         if quantity == INTERRUPTS {
-            let pages = self.spent(&|outcome| outcome.score);
-            ensure!(pages > 0.0, "{quantity}: no page was given back from window_begin to window_end");
-            return Ok(self.spent(&|outcome| outcome.ipis.received) / pages);
+            return self.a_page(quantity, &|outcome| outcome.ipis.received);
+        }
+        if quantity == SWITCHES {
+            return self.a_page(quantity, &|outcome| outcome.kernel.switches);
         }
         let parts = [SHOOTDOWNS, TELLING, ANSWERING, LOCKS];
         let part = parts.into_iter().find(|(part, _)| quantity == of_cycles(part));
@@ -99,6 +105,20 @@ impl Window {
         let busy = self.spent(&|outcome| outcome.ledger.total() - outcome.cycles(Cause::Idle));
         ensure!(busy > 0.0, "share of cycles: no CPU was busy from window_begin to window_end");
         Ok(100.0 * self.spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy)
+    }
+
+    /// What `of` counts, for each page given back.
+    fn a_page(&self, quantity: &str, of: &dyn Fn(&RunOutcome) -> u64) -> Result<f64> {
+        let pages = self.spent(&|outcome| outcome.score);
+        ensure!(pages > 0.0, "{quantity}: no page was given back from window_begin to window_end");
+        Ok(self.spent(of) / pages)
+    }
+
+    /// How long CPUs were idle, in percent of all their time.
+    fn idle(&self) -> Result<f64> {
+        let all = self.spent(&|outcome| outcome.ledger.total());
+        ensure!(all > 0.0, "{IDLE}: no time passed from window_begin to window_end");
+        Ok(100.0 * self.spent(&|outcome| outcome.cycles(Cause::Idle)) / all)
     }
 
     /// What `of` counts, without the start.
@@ -182,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_figure_that_a_file_names_has_a_value_and_no_other() {
-        for id in ["cascade", "skylake", "lists", "crowd"] {
+        for id in ["cascade", "skylake", "lists", "crowd", "ivybridge", "sapphire"] {
             let trial = trial(id);
             let window = Window { short: alone(&trial, 0.2), long: alone(&trial, 1.0) };
             for expected in &trial.experiment.expected {

@@ -23,6 +23,7 @@ files![
     "haswell-2019",
     "haswell-4770",
     "sapphire-rapids",
+    "sapphire-rapids-96core",
     "skylake-56cpu",
     "milan-36core",
     "cascade-lake-96core",
