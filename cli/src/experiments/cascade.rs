@@ -167,9 +167,14 @@ mod tests {
 
     /// One task on one CPU, as `trial` has them.
     fn alone(trial: &Trial, milliseconds: f64) -> RunOutcome {
+        one_of(trial, 1, milliseconds)
+    }
+
+    /// One task, and CPUs that idle beside it.
+    fn one_of(trial: &Trial, cpus: usize, milliseconds: f64) -> RunOutcome {
         let workload = trial.workload(&["threads=1".to_owned()]).unwrap();
         let limit_cycles = Some(trial.milliseconds(milliseconds));
-        Run { cpus: 1, limit_cycles, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap()
+        Run { cpus, limit_cycles, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap()
     }
 
     fn trial(id: &str) -> Trial {
@@ -185,10 +190,22 @@ mod tests {
         let window = Window { long: short.clone(), short };
         let error = |quantity| window.value(quantity).unwrap_err().to_string();
         assert_eq!(error(INTERRUPTS), "interrupts, a page: no page was given back from window_begin to window_end");
+        assert_eq!(error(IDLE), "share of time, idle: no time passed from window_begin to window_end");
         assert_eq!(
             error("share of cycles, shootdowns"),
             "share of cycles: no CPU was busy from window_begin to window_end"
         );
+    }
+
+    #[test]
+    fn three_of_four_cpus_idle_beside_one_task_and_switches_are_counted_by_page() {
+        let trial = trial("ivybridge");
+        let [short, mut long] = [0.2, 1.0].map(|milliseconds| one_of(&trial, 4, milliseconds));
+        long.kernel.switches = short.kernel.switches + 2 * (long.score - short.score);
+        let window = Window { short, long };
+        let idle = window.value(IDLE).unwrap();
+        assert!((74.0..76.0).contains(&idle), "{idle}");
+        assert_eq!(window.value(SWITCHES).unwrap(), 2.0);
     }
 
     #[test]
