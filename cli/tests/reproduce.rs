@@ -72,7 +72,7 @@ fn an_unknown_experiment_is_answered_with_the_known_ones() {
     assert_eq!(
         message,
         "tlbkit: no experiment pcd: there are pcid, lazy, batch, pti, range, concurrent, arena, milan, storm, cascade, \
-         skylake, lists, icelake, crowd\n"
+         skylake, lists, icelake, crowd, ivybridge, sapphire\n"
     );
     assert_eq!(output.status.code(), Some(2));
 }

@@ -14,6 +14,8 @@ const POLICY: &str = "linux";
 /// How a quantity begins that is a rate; what runs, and how many of it, follows.
 const RATE: &str = "rate, ";
 const INTERRUPTS: &str = "interrupts, a page";
+const SWITCHES: &str = "switches, a page";
+const IDLE: &str = "share of time, idle";
 const TELLING: (&str, &[Cause]) = ("telling others", &[Cause::FlushSend]);
 const ANSWERING: (&str, &[Cause]) = ("answering", &[Cause::Interrupt]);
 const SHOOTDOWNS: (&str, &[Cause]) = ("shootdowns", &[Cause::FlushSend, Cause::FlushWait, Cause::Interrupt]);
@@ -83,10 +85,14 @@ impl Window {
         if quantity.starts_with(RATE) {
             return Ok(rate(&self.long) / 1e3);
         }
+        if quantity == IDLE {
+            return self.idle();
+        }
         if quantity == INTERRUPTS {
-            let pages = self.spent(&|outcome| outcome.score);
-            ensure!(pages > 0.0, "{quantity}: no page was given back from window_begin to window_end");
-            return Ok(self.spent(&|outcome| outcome.ipis.received) / pages);
+            return self.a_page(quantity, &|outcome| outcome.ipis.received);
+        }
+        if quantity == SWITCHES {
+            return self.a_page(quantity, &|outcome| outcome.kernel.switches);
         }
         let parts = [SHOOTDOWNS, TELLING, ANSWERING, LOCKS];
         let part = parts.into_iter().find(|(part, _)| quantity == of_cycles(part));
@@ -99,6 +105,20 @@ impl Window {
         let busy = self.spent(&|outcome| outcome.ledger.total() - outcome.cycles(Cause::Idle));
         ensure!(busy > 0.0, "share of cycles: no CPU was busy from window_begin to window_end");
         Ok(100.0 * self.spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy)
+    }
+
+    /// What `of` counts, for each page given back.
+    fn a_page(&self, quantity: &str, of: &dyn Fn(&RunOutcome) -> u64) -> Result<f64> {
+        let pages = self.spent(&|outcome| outcome.score);
+        ensure!(pages > 0.0, "{quantity}: no page was given back from window_begin to window_end");
+        Ok(self.spent(of) / pages)
+    }
+
+    /// How long CPUs were idle, in percent of all their time.
+    fn idle(&self) -> Result<f64> {
+        let all = self.spent(&|outcome| outcome.ledger.total());
+        ensure!(all > 0.0, "{IDLE}: no time passed from window_begin to window_end");
+        Ok(100.0 * self.spent(&|outcome| outcome.cycles(Cause::Idle)) / all)
     }
 
     /// What `of` counts, without the start.
@@ -147,9 +167,14 @@ mod tests {
 
     /// One task on one CPU, as `trial` has them.
     fn alone(trial: &Trial, milliseconds: f64) -> RunOutcome {
+        one_of(trial, 1, milliseconds)
+    }
+
+    /// One task, and CPUs that idle beside it.
+    fn one_of(trial: &Trial, cpus: usize, milliseconds: f64) -> RunOutcome {
         let workload = trial.workload(&["threads=1".to_owned()]).unwrap();
         let limit_cycles = Some(trial.milliseconds(milliseconds));
-        Run { cpus: 1, limit_cycles, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap()
+        Run { cpus, limit_cycles, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap()
     }
 
     fn trial(id: &str) -> Trial {
@@ -165,10 +190,22 @@ mod tests {
         let window = Window { long: short.clone(), short };
         let error = |quantity| window.value(quantity).unwrap_err().to_string();
         assert_eq!(error(INTERRUPTS), "interrupts, a page: no page was given back from window_begin to window_end");
+        assert_eq!(error(IDLE), "share of time, idle: no time passed from window_begin to window_end");
         assert_eq!(
             error("share of cycles, shootdowns"),
             "share of cycles: no CPU was busy from window_begin to window_end"
         );
+    }
+
+    #[test]
+    fn three_of_four_cpus_idle_beside_one_task_and_switches_are_counted_by_page() {
+        let trial = trial("ivybridge");
+        let [short, mut long] = [0.2, 1.0].map(|milliseconds| one_of(&trial, 4, milliseconds));
+        long.kernel.switches = short.kernel.switches + 2 * (long.score - short.score);
+        let window = Window { short, long };
+        let idle = window.value(IDLE).unwrap();
+        assert!((74.0..76.0).contains(&idle), "{idle}");
+        assert_eq!(window.value(SWITCHES).unwrap(), 2.0);
     }
 
     #[test]
@@ -182,7 +219,7 @@ mod tests {
 
     #[test]
     fn every_figure_that_a_file_names_has_a_value_and_no_other() {
-        for id in ["cascade", "skylake", "lists", "crowd"] {
+        for id in ["cascade", "skylake", "lists", "crowd", "ivybridge", "sapphire"] {
             let trial = trial(id);
             let window = Window { short: alone(&trial, 0.2), long: alone(&trial, 1.0) };
             for expected in &trial.experiment.expected {

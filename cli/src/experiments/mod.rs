@@ -47,7 +47,7 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 14] = [
+pub(crate) const ALL: [Registered; 16] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
@@ -62,6 +62,8 @@ pub(crate) const ALL: [Registered; 14] = [
     registered!(lists in cascade),
     registered!(icelake),
     registered!(crowd in cascade),
+    registered!(ivybridge in cascade),
+    registered!(sapphire in cascade),
 ];
 
 impl Registered {
