@@ -1,6 +1,7 @@
 //! Which CPU runs a task when one CPU wakes it and another one looks for work.
 
 mod lists;
+mod start;
 
 use std::cell::Cell;
 use std::rc::Rc;
