@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Loses, Op, run, run_alone};
+use common::{Loses, Op, run, run_from};
 use tlbkit_workloads::pattern::PAGE_BYTES;
 use tlbkit_workloads::{FLUSH_SIZES, Part, Workload, by_name, draw_flush_size, flush_size_weight};
 
@@ -217,7 +217,8 @@ fn first_pages(settings: [&str; 2]) -> Vec<u64> {
     let mut workload: Workload = by_name("tlb-flush2").expect("a known workload");
     settings.iter().for_each(|setting| workload.set(setting).expect("a good setting"));
     let first_page = |role| {
-        let log = run_alone(workload, Part::new(role, 0), 10);
+        let task = workload.first_task().starts(Part::new(role, 0));
+        let log = run_from(task, 1, 10, Loses::Nothing).logs.remove(&role).expect("the role ran");
         let mapped = log.iter().find_map(|op| if let Op::Unmap(base, _) = op { Some(*base) } else { None });
         let written = log.iter().find_map(|op| if let Op::Write(va) = op { Some(*va) } else { None });
         (written.expect("it writes") - mapped.expect("it unmaps")) / PAGE_BYTES

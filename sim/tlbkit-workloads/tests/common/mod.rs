@@ -92,21 +92,19 @@ struct Fake {
 
 /// Runs `workload` to its end; the run is over after `over_after` questions whether it is.
 pub(crate) fn run(workload: Workload, cpus: u32, over_after: u64, loses: Loses) -> Outcome {
+    run_from(workload.first_task(), cpus, over_after, loses)
+}
+
+/// The same from any task of a workload on: whoever should have started it is not there.
+pub(crate) fn run_from(task: Task, cpus: u32, over_after: u64, loses: Loses) -> Outcome {
     let world = World::new(cpus, over_after, loses);
-    run_task(world.clone(), Arc::default(), workload.first_task());
+    run_task(world.clone(), Arc::default(), task);
     assert!(world.joins.lock().unwrap().1.is_empty(), "a task was not joined");
     Outcome {
         score: world.score.load(Ordering::SeqCst),
         wrong: std::mem::take(&mut world.wrong.lock().unwrap()),
         logs: std::mem::take(&mut world.logs.lock().unwrap()),
     }
-}
-
-/// The calls of one task of `workload`, which nobody started and which starts nobody.
-pub(crate) fn run_alone(workload: Workload, part: Part, over_after: u64) -> Vec<Op> {
-    let world = World::new(1, over_after, Loses::Nothing);
-    run_task(world.clone(), Arc::default(), workload.first_task().starts(part));
-    world.logs.lock().unwrap().remove(&part.role).expect("the task ran")
 }
 
 impl World {
