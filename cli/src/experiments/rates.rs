@@ -59,11 +59,18 @@ fn outcomes(trial: &Trial, threads: u64) -> Result<Vec<RunOutcome>> {
     loop {
         let outcomes = execute_all(&trial.seeds(&Run { limit_cycles: Some(length), ..run.clone() })?)?;
         let longer = outcomes.iter().map(|outcome| times_as_long(outcome, whole)).max().unwrap_or(1);
-        if longer == 1 || length * longer > longest {
-            return Ok(outcomes);
+        match next_length(length, longer, longest) {
+            Some(next) => length = next,
+            None => return Ok(outcomes),
         }
-        length *= longer;
     }
+}
+
+/// How long the runs are that follow those of `length`, which should have been so many times as `longer`; none if they
+/// were long enough, or as long as is allowed.
+fn next_length(length: u64, longer: u64, longest: u64) -> Option<u64> {
+    let next = length.saturating_mul(longer).min(longest);
+    (next > length).then_some(next)
 }
 
 /// How many times as long the run should have been, to go through `whole` units and beyond its start.
@@ -117,5 +124,15 @@ mod tests {
         assert_eq!(times(0, Start::NotAsked, 7), 7, "a run that did nothing");
         assert_eq!(times(100, Start::NotOver, 100), 2);
         assert_eq!(times(100, Start::NotOver, 1000), 10, "what is asked for more is enough");
+    }
+
+    #[test]
+    fn runs_are_made_longer_up_to_the_longest_that_is_allowed_and_not_beyond() {
+        assert_eq!(next_length(5, 1, 80), None, "long enough");
+        assert_eq!(next_length(5, 3, 80), Some(15));
+        assert_eq!(next_length(15, 7, 80), Some(80), "it should have been 105");
+        assert_eq!(next_length(80, 2, 80), None, "as long as is allowed");
+        assert_eq!(next_length(100, 2, 80), None, "longer than is allowed from the beginning");
+        assert_eq!(next_length(5, u64::MAX, 80), Some(80), "a run that did nothing");
     }
 }

@@ -2,7 +2,6 @@
 
 use crate::addr::CpuId;
 use crate::cpu_set::{first_cpu, split};
-use crate::cpu_state::Presence;
 use crate::hardware::{Event, Hardware, IrqsOff};
 use crate::history::state::Room;
 use crate::request::{InUse, Mailbox, RING};
@@ -21,7 +20,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// If it is called for another CPU, and [`Hardware::this_cpu`] can tell; so does every other call.
     #[inline(always)]
     pub fn answer(&self, irqs: &IrqsOff) {
-        if !self.is_here() || self.presence() == Presence::ABSENT {
+        if !self.is_here() || self.presence().is_absent() {
             return; // its initiators withdraw their requests, and may be writing the next
         }
         // Up to 64 CPUs an inbox is one word, and so is an outbox: asked once, and not for each initiator.

@@ -134,7 +134,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         let is_everybody = space.0 == 0 || needs.any_of(Needs::OF_MORE);
         self.choose(index, others, |seen| match seen {
             // One that is absent answers nobody, and flushes everything when it returns.
-            _ if is_everybody => seen != Presence::ABSENT,
+            _ if is_everybody => !seen.is_absent(),
             _ => seen.may_run(space) || are_lazy_told && seen == Presence::lazy(space),
         })
     }
@@ -157,7 +157,7 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     fn choose_of_batch_and_lazy(&self, index: usize, named: u64, union: &Union) -> Chosen {
         self.choose(index, named, |seen| match seen {
             Presence::SWITCHING => true,
-            Presence::ABSENT | Presence::KERNEL => false,
+            Presence::NEW | Presence::ABSENT | Presence::KERNEL => false,
             _ => union.has_space(seen.space()),
         })
     }

@@ -19,9 +19,11 @@ impl Presence {
     pub(crate) const KERNEL: Self = Self(Self::LAZY);
     /// Between two CR3 values: a responder of every flush whose set it is in (INV-2).
     pub(crate) const SWITCHING: Self = Self(0);
-    /// Not brought up, offline, or stopped: nobody asks anything of it. It uses no space either, so the bit of the lazy
-    /// is among its bits.
+    /// Offline, or stopped: nobody asks anything of it. It uses no space either, so the bit of the lazy is among its
+    /// bits.
     pub(crate) const ABSENT: Self = Self(u64::MAX);
+    /// Never brought up, and absent as well. No store writes it: it is what a state is made with.
+    pub(crate) const NEW: Self = Self(u64::MAX - 1);
     const LAZY: u64 = 1 << 63;
 
     pub(crate) const fn running(id: SpaceId) -> Self {
@@ -56,6 +58,12 @@ impl Presence {
     #[inline(always)]
     pub(crate) const fn is_lazy(self) -> bool {
         self.0 & Self::LAZY != 0
+    }
+
+    /// True if nobody asks anything of it: it has left, or it never came.
+    #[inline(always)]
+    pub(crate) const fn is_absent(self) -> bool {
+        self.0 >= Self::NEW.0
     }
 }
 
@@ -111,7 +119,7 @@ impl CpuState {
                 is_waiting: OwnedByte::new(0),
                 issued: OwnedByte::new(0),
                 turns: array_of!(AtomicU32::new(0); RING),
-                presence: AtomicU64::new(Presence::ABSENT.0),
+                presence: AtomicU64::new(Presence::NEW.0),
                 notice: NoticeBoard::new(),
                 first: First::new(),
             }

@@ -46,7 +46,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.assert_here();
         self.end_requests();
         self.state.kernel_tag_stale.set(1);
-        if self.presence() != Presence::ABSENT {
+        if !self.presence().is_absent() {
             self.load_kernel(irqs); // resume: the space that was loaded is still owed what leaving it owes
         }
         let policy = self.tlb.policy();
@@ -92,7 +92,26 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: an
     /// initiator that sets its bit from here on may have left its hint already, and will not leave another. The answer
     /// that ends the return looks for them everywhere.
+    ///
+    /// Of a CPU that comes for the first time nobody can have asked anything, so it looks nowhere: a machine of n CPUs
+    /// would take n times n looks to start. Its own presence tells it, since no store makes that new again:
+    ///
+    /// ```text
+    ///   initiator (choose, then ask)            CPU that comes for the first time (bring_up)
+    ///                                           is its presence new? if so, there is nothing to forget
+    ///                                           join the online CPUs; presence := kernel; fence; flush all; answer
+    ///   is it absent, or new?       (Acquire)
+    ///   if neither: outbox := responders
+    ///   leave a hint, interrupt
+    /// ```
+    /// Whoever sets its bit, or leaves it a hint, has read another presence than the new one. So has who asks everybody
+    /// by one interrupt, since it has chosen each of them. This CPU stores that presence after it has looked at its
+    /// own, so what is asked comes too late for any look, and is answered. One that stopped before it stored another
+    /// presence was asked nothing either; once it is declared stopped it is absent, and looks.
     pub(crate) fn forget_requests(&self) {
+        if self.presence() == Presence::NEW {
+            return;
+        }
         for initiator in 0..self.tlb.cpus.len() as u32 {
             for slot in 0..RING {
                 let outbox = self.tlb.matrix.outbox(CpuId(initiator), slot);

@@ -168,7 +168,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// True if `cpu` has left. It reads no mailbox any more, and flushes everything before it is back.
     pub(crate) fn is_absent(&self, cpu: CpuId) -> bool {
         // Acquire: partner is the Release of `offline`: what that CPU did is over.
-        self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire) == Presence::ABSENT.0
+        Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire)).is_absent()
     }
 
     /// Takes back the request in mailbox `slot` from a CPU that has left. False if it has not.

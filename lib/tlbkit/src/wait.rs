@@ -11,7 +11,7 @@
 //!   if so, clear its bit                      presence := absent (Release); reads no mailbox from here on
 //!
 //!                                             CPU that comes back (bring_up)
-//!                                             clear its bits in all outboxes; leave all hints
+//!                                             clear its bits in all outboxes, unless it never was up; leave all hints
 //!                                             join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
 //! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once.

@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Loses, Op, run};
+use common::{Loses, Op, run, run_from};
 use tlbkit_workloads::pattern::PAGE_BYTES;
-use tlbkit_workloads::{FLUSH_SIZES, Workload, by_name, draw_flush_size, flush_size_weight};
+use tlbkit_workloads::{FLUSH_SIZES, Part, Workload, by_name, draw_flush_size, flush_size_weight};
 
 fn log(name: &str, settings: &[&str], role: u32) -> Vec<Op> {
     let mut workload: Workload = by_name(name).expect("a known workload");
@@ -210,4 +210,31 @@ fn sizes_are_drawn_as_often_as_they_were_measured() {
     // The document's own shares, in percent of all flushes, lie within those of its two tables.
     let percent = of(129) as f64 * 100.0 / flush_size_weight() as f64;
     assert!((1.93..2.36).contains(&percent), "{percent}");
+}
+
+/// The page of its first mapping with which each of some tasks of `tlb-flush2` begins.
+fn first_pages(settings: [&str; 2]) -> Vec<u64> {
+    let mut workload: Workload = by_name("tlb-flush2").expect("a known workload");
+    settings.iter().for_each(|setting| workload.set(setting).expect("a good setting"));
+    let first_page = |role| {
+        let task = workload.first_task().starts(Part::new(role, 0));
+        let log = run_from(task, 1, 10, Loses::Nothing).logs.remove(&role).expect("the role ran");
+        let mapped = log.iter().find_map(|op| if let Op::Unmap(base, _) = op { Some(*base) } else { None });
+        let written = log.iter().find_map(|op| if let Op::Write(va) = op { Some(*va) } else { None });
+        (written.expect("it writes") - mapped.expect("it unmaps")) / PAGE_BYTES
+    };
+    (1..=20).map(first_page).collect()
+}
+
+/// Tasks that began alike would end their mappings together.
+#[test]
+fn in_a_run_of_a_given_time_each_task_of_tlb_flush_begins_its_first_mapping_elsewhere() {
+    for (pages, setting) in [(64, "pages=64"), (512, "pages=4096")] {
+        let mut starts = first_pages(["rounds=0", setting]);
+        assert!(starts.iter().all(|&start| start < pages), "{setting}: {starts:?}");
+        starts.sort_unstable();
+        starts.dedup();
+        assert!(starts.len() > 12, "of twenty tasks these begin at different pages, {setting}: {starts:?}");
+    }
+    assert_eq!(first_pages(["rounds=1", "pages=64"]), [0; 20], "rounds are counted, so all are whole");
 }

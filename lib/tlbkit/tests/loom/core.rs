@@ -36,7 +36,7 @@ pub(crate) struct Core {
     pub(crate) entries: RefCell<Vec<Entry>>,
     pub(crate) irqs_on: Cell<bool>,
     pub(crate) is_in_user_mode: Cell<bool>,
-    /// Takes no interrupts and walks no tables: offline, or stopped.
+    /// Takes no interrupts and walks no tables: not up yet, offline, or stopped.
     pub(crate) is_off: Cell<bool>,
     /// Turns of the present wait.
     pub(crate) turns_waited: Cell<u32>,
@@ -58,7 +58,7 @@ impl Core {
             entries: RefCell::default(),
             irqs_on: Cell::new(true),
             is_in_user_mode: Cell::new(false),
-            is_off: Cell::new(false),
+            is_off: Cell::new(true),
             turns_waited: Cell::new(0),
             heard: Cell::new(0),
             has_answered: Cell::new(false),

@@ -33,7 +33,7 @@ pub(crate) fn check_end<const N: usize>(
 fn run<const N: usize>(setup: Setup, prepare: fn(&[Cpu; N]), programs: [fn(&Cpu); N]) -> Rc<Machine> {
     let machine = Rc::new(Machine::new(setup, N));
     let cpus: [Cpu; N] = std::array::from_fn(|n| Cpu::new(Rc::clone(&machine), n));
-    cpus.iter().for_each(Cpu::bring_up);
+    cpus.iter().take(setup.up).for_each(Cpu::bring_up);
     prepare(&cpus);
     let mut jobs = cpus.into_iter().zip(programs);
     let first = jobs.next();

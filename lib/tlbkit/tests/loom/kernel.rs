@@ -23,6 +23,39 @@ fn inv_6_bring_up_meets_a_kernel_flush() {
     );
 }
 
+/// It forgets nothing, since nobody can have asked it before; what is asked from then on is answered.
+#[test]
+fn inv_6_a_first_bring_up_meets_a_kernel_flush() {
+    check(
+        Setup { up: 1, ..setup() },
+        |_| {},
+        [
+            |cpu| cpu.unmap(KERNEL, &[0]),
+            |cpu| {
+                cpu.bring_up();
+                cpu.access_kernel(0);
+            },
+        ],
+    );
+}
+
+/// Whoever finds the newcomer asks everybody, and so by one interrupt to all.
+#[test]
+fn inv_7_a_first_bring_up_meets_one_who_asks_everybody() {
+    check(
+        Setup { up: 2, preemptions: 2, ..setup() },
+        |_| {},
+        [
+            |cpu| cpu.unmap(KERNEL, &[0]),
+            |cpu| cpu.access_kernel(0),
+            |cpu| {
+                cpu.bring_up();
+                cpu.access_kernel(0);
+            },
+        ],
+    );
+}
+
 #[test]
 fn inv_6_offline_meets_a_kernel_flush() {
     check(

@@ -33,6 +33,8 @@ pub(crate) struct Setup {
     pub(crate) spaces: usize,
     pub(crate) pages: usize,
     pub(crate) kernel_pages: usize,
+    /// The first so many CPUs are up before anything else; the others come for the first time in their programs.
+    pub(crate) up: usize,
     /// What a CPU does at each turn of waiting about those that it waits for.
     pub(crate) late: Late,
     /// How often a wait only looks before it answers others.
@@ -43,7 +45,16 @@ pub(crate) struct Setup {
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { policy: POLICY, spaces: 1, pages: 1, kernel_pages: 0, late: Late::Wait, glances: 0, preemptions: 3 }
+        Self {
+            policy: POLICY,
+            spaces: 1,
+            pages: 1,
+            kernel_pages: 0,
+            up: usize::MAX,
+            late: Late::Wait,
+            glances: 0,
+            preemptions: 3,
+        }
     }
 }
 

@@ -1,5 +1,7 @@
 //! Bring-up, hot-plug and resume: a TLB of which nothing is known, and a CPU that nobody interrupts.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use tlbkit::{CpuId, CpuSetUpkeep, Pcid, Policy, Stride, Tags, VirtAddr};
 use tlbkit_arch::{Path, Translation};
 
@@ -68,26 +70,57 @@ fn inv_7_a_trimming_flush_does_not_wait_for_a_cpu_that_is_offline() {
     world.unmap(0, space, &[USER]);
 }
 
+/// CPU 0 takes `page` of the kernel away, asks CPU 1, and does not wait.
+fn ask_second_cpu(world: &'static World, page: u64) {
+    let mut gather = world.gather(Owner::Kernel);
+    world.unhook(0, &mut gather, Owner::Kernel, &[page]);
+    drop(world.quiet(0, |cpu, _| gather.issue(&cpu)));
+    assert_eq!(asked_by_first(world), [1]);
+}
+
+fn asked_by_first(world: &'static World) -> Vec<u32> {
+    let mut asked = Vec::new();
+    world.cpu(0).missing().each(|cpu| asked.push(cpu.0));
+    asked
+}
+
+/// What CPU 1 executes when it is brought up after it was stopped by force.
+fn stopped_and_back(world: &'static World) -> Vec<Did> {
+    world.cores[1].is_online.set(false);
+    world.tlb.declare_stopped(CpuId(1));
+    world.forget_logs();
+    world.bring_up(1);
+    world.log(1)
+}
+
 /// It flushes everything as it is, so a request of before adds nothing.
 #[test]
 fn what_was_asked_of_a_cpu_that_stopped_is_not_carried_out_when_it_is_back() {
     let world = World::new(Policy::default(), 2);
     world.map_kernel(KERNEL);
     world.delivery.set(Delivery::Queued);
-    let returns = || {
-        world.cores[1].is_online.set(false);
-        world.tlb.declare_stopped(CpuId(1));
-        world.forget_logs();
-        world.bring_up(1);
-        world.log(1)
-    };
-    let unasked = returns();
-    let mut gather = world.gather(Owner::Kernel);
-    world.unhook(0, &mut gather, Owner::Kernel, &[KERNEL]);
-    let pending = world.quiet(0, |cpu, _| gather.issue(&cpu));
-    let mut asked = Vec::new();
-    world.cpu(0).missing().each(|cpu| asked.push(cpu.0));
-    assert_eq!(asked, [1]);
-    assert_eq!(returns(), unasked);
-    drop(pending);
+    let unasked = stopped_and_back(world);
+    ask_second_cpu(world, KERNEL);
+    assert_eq!(stopped_and_back(world), unasked);
+    assert_eq!(asked_by_first(world), [] as [u32; 0]);
+}
+
+/// It had shown itself before it stopped, so others asked it: it is not new any more.
+#[test]
+fn what_was_asked_of_a_cpu_that_stopped_while_it_first_came_is_not_carried_out_either() {
+    let world = World::before_bring_up(Policy::default(), &[MODERN; 2]);
+    world.bring_up(0);
+    world.map_kernel(KERNEL);
+    world.delivery.set(Delivery::Queued);
+    // Before its CR3 write: in the midst of the bring-up.
+    *world.cores[1].nmi.borrow_mut() = Some(Box::new(|world| {
+        ask_second_cpu(world, KERNEL);
+        std::panic::resume_unwind(Box::new("stopped"));
+    }));
+    assert!(catch_unwind(AssertUnwindSafe(|| world.bring_up(1))).is_err());
+    world.cores[1].nmi.take();
+    world.cores[1].irqs.set(true);
+    let back = stopped_and_back(world);
+    assert_eq!(asked_by_first(world), [] as [u32; 0]);
+    assert_eq!(back, stopped_and_back(world));
 }

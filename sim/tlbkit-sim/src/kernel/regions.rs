@@ -146,7 +146,7 @@ mod tests {
         lock.wait(3, Hold::Read, 20);
         assert_eq!(lock.release(Hold::Read), [], "a reader is left");
         assert_eq!(lock.release(Hold::Read), [2]);
-        assert!(lock.take(4, Hold::Read, 30, PATIENCE), "the writer has not come yet");
+        assert!(lock.take(4, Hold::Read, 10 + PATIENCE, PATIENCE), "the writer has not come yet");
         assert!(!lock.take_as_first(2), "so it sleeps again");
         assert_eq!(lock.release(Hold::Read), [2]);
         assert!(!lock.take(5, Hold::Read, 10 + PATIENCE + 1, PATIENCE), "it has waited for long enough");

@@ -1,6 +1,10 @@
 //! Which CPU runs a task when one CPU wakes it and another one looks for work.
 
+mod actors;
+mod cores;
 mod lists;
+mod sleeping;
+mod start;
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -65,10 +65,20 @@ fn with_stage<R>(
 /// For tests: a stage of one socket and no workload, on which nobody acts yet.
 #[cfg(test)]
 pub(crate) fn rehearse(cpus: usize, body: impl FnOnce(&mut Stage, &'static Kernel)) {
+    rehearse_with(cpus, |run| run, body);
+}
+
+/// For tests: the same with a run that is not as others are.
+#[cfg(test)]
+pub(crate) fn rehearse_with(
+    cpus: usize,
+    change: impl FnOnce(Run<'_>) -> Run<'_>,
+    body: impl FnOnce(&mut Stage, &'static Kernel),
+) {
     let machine = crate::machine::Machine::builtin("ivybridge-8thread").expect("a built-in machine");
     let policy = tlbkit::Policy::preset("linux-6.18").expect("a preset");
     let workload = tlbkit_workloads::by_name("pingpong").expect("a workload");
-    let run = Run { cpus, ..Run::new(&machine, policy, workload) };
+    let run = change(Run { cpus, ..Run::new(&machine, policy, workload) });
     let done = with_stage(&run, |stage, kernel| {
         body(stage, kernel);
         kernel.machine().stop();

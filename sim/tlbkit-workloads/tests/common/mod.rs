@@ -92,24 +92,35 @@ struct Fake {
 
 /// Runs `workload` to its end; the run is over after `over_after` questions whether it is.
 pub(crate) fn run(workload: Workload, cpus: u32, over_after: u64, loses: Loses) -> Outcome {
-    let world = Arc::new(World {
-        loses,
-        cpus,
-        over_after,
-        asked: AtomicU64::new(0),
-        score: AtomicU64::new(0),
-        channels: Mutex::default(),
-        posted: Condvar::new(),
-        joins: Mutex::default(),
-        wrong: Mutex::default(),
-        logs: Mutex::default(),
-    });
-    run_task(world.clone(), Arc::default(), workload.first_task());
+    run_from(workload.first_task(), cpus, over_after, loses)
+}
+
+/// The same from any task of a workload on: whoever should have started it is not there.
+pub(crate) fn run_from(task: Task, cpus: u32, over_after: u64, loses: Loses) -> Outcome {
+    let world = World::new(cpus, over_after, loses);
+    run_task(world.clone(), Arc::default(), task);
     assert!(world.joins.lock().unwrap().1.is_empty(), "a task was not joined");
     Outcome {
         score: world.score.load(Ordering::SeqCst),
         wrong: std::mem::take(&mut world.wrong.lock().unwrap()),
         logs: std::mem::take(&mut world.logs.lock().unwrap()),
+    }
+}
+
+impl World {
+    fn new(cpus: u32, over_after: u64, loses: Loses) -> Arc<Self> {
+        Arc::new(Self {
+            loses,
+            cpus,
+            over_after,
+            asked: AtomicU64::new(0),
+            score: AtomicU64::new(0),
+            channels: Mutex::default(),
+            posted: Condvar::new(),
+            joins: Mutex::default(),
+            wrong: Mutex::default(),
+            logs: Mutex::default(),
+        })
     }
 }
 

@@ -68,7 +68,7 @@ impl Core {
             features,
             cr3: Cell::new(Cr3::flushing(KERNEL_ROOT, Pcid::KERNEL)),
             irqs: Cell::new(true),
-            is_online: Cell::new(true),
+            is_online: Cell::new(false),
             has_ipi: Cell::new(false),
             mode: Cell::new(Mode::Kernel),
             task: Cell::new(None),

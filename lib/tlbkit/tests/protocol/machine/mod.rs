@@ -62,8 +62,15 @@ impl World {
         Self::of(policy, &vec![MODERN; cpus])
     }
 
-    /// A machine with one CPU for each of `features`.
+    /// A machine with one CPU for each of `features`, all brought up.
     pub(crate) fn of(policy: Policy, features: &[Features]) -> &'static Self {
+        let world = Self::before_bring_up(policy, features);
+        (0..features.len()).for_each(|n| world.bring_up(n));
+        world
+    }
+
+    /// The same, none of them brought up.
+    pub(crate) fn before_bring_up(policy: Policy, features: &[Features]) -> &'static Self {
         let cpus = features.len();
         let states: &'static [CpuState] = Vec::leak((0..cpus).map(|_| CpuState::new()).collect());
         let stats: &'static [CpuStats] = Vec::leak((0..cpus).map(|_| CpuStats::new()).collect());
@@ -77,10 +84,7 @@ impl World {
             meanwhile: RefCell::default(),
             waits: Cell::new(0),
         }));
-        for n in 0..cpus {
-            assert!(world.cores[n].world.set(world).is_ok());
-            world.bring_up(n);
-        }
+        world.cores.iter().for_each(|core| assert!(core.world.set(world).is_ok()));
         world
     }
 

@@ -8,9 +8,10 @@ use tlbkit_pmap::{Frame, Memory, Purpose};
 use super::super::Kernel;
 use super::super::memory::KernelMemory;
 use super::act_first;
-use crate::machine::{Code, CountedLists};
+use crate::machine::{Code, CountedLists, Machine, Sweep};
 use crate::observer::Cause;
-use crate::run::stage::rehearse;
+use crate::run::Run;
+use crate::run::stage::{Stage, rehearse, rehearse_with};
 
 /// log2 of the bytes of a page, and of a large one.
 const BASE: u8 = 12;
@@ -29,8 +30,13 @@ fn batch(memory: KernelMemory) -> Vec<Frame> {
 
 /// CPU 0 does `act`, whose last act takes the lock at `LOOKS_AT`; returns how long CPU 1 waits for the lock from then.
 fn others_wait(act: impl FnOnce(KernelMemory) + 'static) -> u64 {
+    others_wait_with(None, act)
+}
+
+/// The same where a sweep begins like this.
+fn others_wait_with(sweep: Option<Sweep>, act: impl FnOnce(KernelMemory) + 'static) -> u64 {
     let waited = Rc::new(Cell::new(None));
-    rehearse(2, |stage, kernel: &'static Kernel| {
+    let body = |stage: &mut Stage, kernel: &'static Kernel| {
         stage.boot(kernel).unwrap();
         let (machine, waits) = (kernel.machine(), Rc::clone(&waited));
         act_first(stage, kernel, 0, move || act(KernelMemory(kernel)));
@@ -41,7 +47,8 @@ fn others_wait(act: impl FnOnce(KernelMemory) + 'static) -> u64 {
             waits.set(Some(spun.saturating_sub(machine.costs().lines.same_socket_cycles)));
         });
         stage.turn(kernel, || false);
-    });
+    };
+    rehearse_with(2, |run| Run { sweep, ..run }, body);
     waited.get().expect("the second CPU has looked")
 }
 
@@ -114,4 +121,35 @@ fn memory_that_is_not_there_is_neither_zeroed_nor_listed() {
         assert_eq!(memory.0.machine.running().now(), now);
     });
     assert_eq!(waited, 0);
+}
+
+/// Lines that move between two threads that write pages and give each back, for each page.
+fn lines_a_page(sweep: Sweep) -> f64 {
+    let machine = Machine::builtin("ivybridge-8thread").unwrap();
+    let mut workload = tlbkit_workloads::by_name("tlb-flush2").unwrap();
+    ["threads=2", "rounds=1", "pages=100"].iter().for_each(|setting| workload.set(setting).unwrap());
+    let policy = tlbkit::Policy::preset("linux-6.18").unwrap();
+    let run = Run { cpus: 2, sweep: Some(sweep), ..Run::new(&machine, policy, workload) };
+    run.execute().unwrap().lines.same_socket as f64 / 200.0
+}
+
+/// The lock and the lines that it guards move with each page then; else the pages wait for a batch to be full.
+#[test]
+fn the_lines_of_the_lists_move_at_each_page_that_is_given_back_where_a_sweep_drains() {
+    let [drains, leaves] = [Sweep::Drains, Sweep::Leaves].map(lines_a_page);
+    assert!(drains - leaves > 2.0, "{drains} and {leaves} lines a page");
+}
+
+#[test]
+fn a_sweep_that_drains_takes_the_lock_for_the_new_pages_of_its_cpu() {
+    let waited = |sweep| {
+        others_wait_with(Some(sweep), |memory| {
+            batch(memory);
+            (0..3).for_each(|_| assert!(memory.alloc(BASE, Purpose::Copy).is_some()));
+            wait_until_looked_at(memory);
+            memory.begin_sweep();
+        })
+    };
+    assert_eq!(waited(Sweep::Drains), holds([code().hold + 3 * code().page]));
+    assert_eq!(waited(Sweep::Leaves), 0);
 }
