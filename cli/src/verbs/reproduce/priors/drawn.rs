@@ -197,10 +197,10 @@ pub(super) mod tests {
 
     #[test]
     fn the_draws_in_the_band_are_counted_with_its_ends_and_without_those_that_have_no_value() {
-        let figure = walks_left(1.0, &[1.9, 2.0, 5.0, 10.0, 10.1, f64::NAN]);
-        assert_eq!((figure.in_band(), figure.draws()), (Some(3), 6));
-        assert_eq!(figure.spread(), Some(Spread { median: 5.0, low: 1.9, high: 10.1 }));
-        assert_eq!(figure.values()[4..], [Some(10.1), None]);
+        let figure = walks_left(1.0, &[1.9, 2.0, 5.0, 7.0, 10.0, 10.1, f64::NAN]);
+        assert_eq!((figure.in_band(), figure.draws()), (Some(4), 7));
+        assert_eq!(figure.spread(), Some(Spread { median: 6.0, low: 1.9, high: 10.1 }));
+        assert_eq!(figure.values()[5..], [Some(10.1), None]);
         assert!(figure.is_miss() && !walks_left(5.0, &[1.0]).is_miss());
     }
 
