@@ -62,7 +62,7 @@ fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting
     for id in policies {
         let mut run = trial.run(id, workload)?;
         run.policy.history.accounting = accounting;
-        runs.extend((1..=seeds).map(|seed| Run { seed, cpus, ..run.clone() }));
+        runs.extend(trial.seeds_of(seeds).map(|seed| Run { seed, cpus, ..run.clone() }));
     }
     let mut outcomes = execute_all(&runs)?.into_iter();
     Ok(policies.iter().map(|_| outcomes.by_ref().take(seeds as usize).collect()).collect())

@@ -162,6 +162,7 @@ fn plot(trial: &Trial, ours: [f64; 3]) -> Result<Plot> {
 mod tests {
     use tlbkit_sim::machine::Machine;
 
+    use super::super::trial::FIRST_SEED;
     use super::*;
     use crate::experiments::ALL;
 
@@ -180,7 +181,7 @@ mod tests {
     fn trial(id: &str) -> Trial {
         let experiment = ALL.iter().find(|experiment| experiment.id == id).unwrap().read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Trial { experiment, machine }
+        Trial { experiment, machine, first_seed: FIRST_SEED }
     }
 
     #[test]

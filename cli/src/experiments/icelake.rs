@@ -56,6 +56,7 @@ fn plot(groups: Vec<BarGroup>) -> Plot {
 mod tests {
     use tlbkit_sim::machine::Machine;
 
+    use super::super::trial::FIRST_SEED;
     use super::*;
     use crate::experiments::ALL;
 
@@ -63,7 +64,7 @@ mod tests {
     fn what_it_makes_is_what_the_file_expects() {
         let experiment = ALL.iter().find(|experiment| experiment.id == "icelake").unwrap().read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        let trial = Trial { experiment, machine };
+        let trial = Trial { experiment, machine, first_seed: FIRST_SEED };
         let made = [POLICIES[0], POLICIES[1], "concurrent over serial"].map(|of| quantity(&trial, of).unwrap());
         let expected = trial.experiment.expected.iter().map(|expected| &expected.quantity);
         assert!(made.iter().eq(expected), "{made:?}");

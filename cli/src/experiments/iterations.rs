@@ -46,7 +46,8 @@ impl IterationPlan {
         let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
         let sample_cycles = Some(self.iteration_cycles);
         let workload = trial.workload_called(name, &parameters)?;
-        Ok(Run { seed: index + 1, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
+        let seed = trial.first_seed + index;
+        Ok(Run { seed, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
     }
 
     /// Records a second of each iteration that counts.
@@ -84,6 +85,7 @@ fn record_cycles(trial: &Trial, index: u64, runs: u64) -> Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::trial::FIRST_SEED;
     use super::*;
     use crate::published::read::builtin;
     use tlbkit_sim::machine::Machine;
@@ -91,7 +93,7 @@ mod tests {
     fn trial() -> Trial {
         let experiment = builtin("range");
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Trial { experiment, machine }
+        Trial { experiment, machine, first_seed: FIRST_SEED }
     }
 
     #[test]

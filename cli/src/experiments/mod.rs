@@ -15,11 +15,16 @@ mod rates;
 mod trial;
 
 use anyhow::{Context, Result, ensure};
+use tlbkit_sim::machine::Machine;
 
 use crate::lab::named_run::machine;
 use crate::published::experiment::Experiment;
 use crate::published::read;
+use trial::FIRST_SEED;
 pub(crate) use trial::{Produced, Trial};
+
+/// More seeds than any experiment takes.
+const SEEDS_OF_A_DRAW: u64 = 1000;
 
 /// A published result: its data, and what makes its figures.
 #[derive(Clone, Copy)]
@@ -75,11 +80,21 @@ impl Registered {
         Ok(experiment)
     }
 
-    /// Runs everything that it needs.
+    /// Runs everything that it needs, on its file's own machine.
     pub(crate) fn run(&self) -> Result<(Trial, Produced)> {
         let experiment = self.read()?;
         let machine = machine(&experiment.setup.machine)?;
-        let trial = Trial { experiment, machine };
+        self.run_trial(Trial { experiment, machine, first_seed: FIRST_SEED })
+    }
+
+    /// The same on the machine of a draw of its priors, the first of which is 0. Each draw has seeds of its own; those
+    /// of the first one are those of the file's own machine.
+    pub(crate) fn run_drawn(&self, draw: usize, machine: Machine) -> Result<(Trial, Produced)> {
+        let first_seed = FIRST_SEED + SEEDS_OF_A_DRAW * draw as u64;
+        self.run_trial(Trial { experiment: self.read()?, machine, first_seed })
+    }
+
+    fn run_trial(&self, trial: Trial) -> Result<(Trial, Produced)> {
         let produced = (self.produce)(&trial).with_context(|| format!("experiment {}", self.id))?;
         Ok((trial, produced))
     }
@@ -88,8 +103,6 @@ impl Registered {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
-    use tlbkit_sim::machine::Machine;
 
     use super::*;
     use crate::lab::named_run::workload;
@@ -102,7 +115,7 @@ mod tests {
     fn trial(experiment: &Registered) -> Trial {
         let experiment = experiment.read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Trial { experiment, machine }
+        Trial { experiment, machine, first_seed: FIRST_SEED }
     }
 
     #[test]

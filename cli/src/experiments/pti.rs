@@ -183,7 +183,7 @@ fn compiles(trial: &Trial, runs: usize) -> Result<Vec<RunOutcome>> {
     let mut all = Vec::with_capacity(2 * runs);
     for method in METHODS {
         let run = trial.run(method, compile)?;
-        all.extend((1..=runs as u64).map(|seed| Run { seed, ..run.clone() }));
+        all.extend(trial.seeds_of(runs as u64).map(|seed| Run { seed, ..run.clone() }));
     }
     execute_all(&all)
 }

@@ -107,6 +107,7 @@ fn plot(trial: &Trial, threads: &[u64], ours: Vec<Point>) -> Result<Plot> {
 mod tests {
     use tlbkit_sim::machine::Machine;
 
+    use super::super::trial::FIRST_SEED;
     use super::*;
     use crate::experiments::ALL;
 
@@ -114,7 +115,7 @@ mod tests {
     fn a_run_is_made_as_many_times_as_long_as_its_units_ask_and_twice_if_its_start_was_not_over() {
         let milan = ALL.iter().find(|experiment| experiment.id == "milan").unwrap();
         let machine = Machine::builtin("milan-36core").unwrap();
-        let trial = Trial { experiment: milan.read().unwrap(), machine };
+        let trial = Trial { experiment: milan.read().unwrap(), machine, first_seed: FIRST_SEED };
         let workload = trial.workload(&["threads=1".to_owned(), "rounds=1".to_owned()]).unwrap();
         let outcome = Run { cpus: 1, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap();
         let times = |score, start, whole| times_as_long(&RunOutcome { score, start, ..outcome.clone() }, whole);

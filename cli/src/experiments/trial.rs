@@ -1,5 +1,7 @@
 //! What the module of an experiment is given to run with, and what it gives back.
 
+use std::ops::Range;
+
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
@@ -34,7 +36,12 @@ pub(crate) struct Produced {
 pub(crate) struct Trial {
     pub(crate) experiment: Experiment,
     pub(crate) machine: Machine,
+    /// The seed of the first of several runs that differ by their seeds; those after it have the next ones.
+    pub(crate) first_seed: u64,
 }
+
+/// The first seed of an experiment on its file's own machine.
+pub(crate) const FIRST_SEED: u64 = 1;
 
 impl Trial {
     /// The policy that the experiment calls `id`, and the preset that it starts from.
@@ -98,8 +105,13 @@ impl Trial {
 
     /// `run` once for each seed of the set-up.
     pub(crate) fn seeds<'l>(&self, run: &Run<'l>) -> Result<Vec<Run<'l>>> {
-        let seeds = self.number("seeds")? as u64;
-        Ok((1..=seeds).map(|seed| Run { seed, ..run.clone() }).collect())
+        let seeds = self.seeds_of(self.number("seeds")? as u64);
+        Ok(seeds.map(|seed| Run { seed, ..run.clone() }).collect())
+    }
+
+    /// The seeds of so many runs.
+    pub(crate) fn seeds_of(&self, runs: u64) -> Range<u64> {
+        self.first_seed..self.first_seed + runs
     }
 
     /// The expected figure `quantity` as the mean of ours, a seed each.

@@ -3,19 +3,23 @@
 //! All policies run on the same machines, each machine with a seed of its own, and are compared draw by draw: what a
 //! machine or a seed does to all of them is no difference between them.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Map, Value, json};
 use tlbkit_sim::RunOutcome;
-use tlbkit_sim::machine::{DrawnMachine, Prior, Priors};
+use tlbkit_sim::machine::{DrawnMachine, Machine, Prior, Priors};
 
 use super::compare::{QUANTITIES, Quantity};
 use super::named_run::{NamedRun, priors};
 use super::seeds::Column;
 use super::spread::Spread;
 use crate::output::table::grid;
+
+/// How many machines somebody may have drawn.
+pub(crate) const COUNTS: RangeInclusive<i64> = 1..=1000;
 
 /// Machines drawn from one file.
 pub(crate) struct Draws {
@@ -46,8 +50,12 @@ impl Draws {
 
     /// Executes `run` on the machine of a draw, the first of which is 0.
     pub(crate) fn execute(&self, draw: usize, run: &NamedRun, clock: &AtomicU64) -> Result<RunOutcome> {
-        let outcome = run.execute_on(&self.machines[draw].machine, Some(clock));
-        outcome.with_context(|| format!("on the machine of draw {}", draw + 1))
+        self.on(draw, |machine| run.execute_on(machine, Some(clock)))
+    }
+
+    /// What `of` makes of the machine of a draw, the first of which is 0; an error names the draw.
+    pub(crate) fn on<T>(&self, draw: usize, of: impl FnOnce(&Machine) -> Result<T>) -> Result<T> {
+        of(&self.machines[draw].machine).with_context(|| format!("on the machine of draw {}", draw + 1))
     }
 
     /// The priors that were drawn.

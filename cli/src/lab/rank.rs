@@ -9,7 +9,7 @@ const ORDERS: usize = 1000;
 const ONE_IN: usize = 20;
 
 /// The place of each of `values` among them, counted from the middle: the sum is zero. Equal values share their places.
-pub(crate) fn ranks(values: &[f64]) -> Vec<f64> {
+fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<_> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
     let middle = (values.len() as f64 - 1.0) / 2.0;
@@ -24,14 +24,14 @@ pub(crate) fn ranks(values: &[f64]) -> Vec<f64> {
 }
 
 /// The correlation of two lists of [`ranks`], from -1 to 1; 0 where all of one list are equal.
-pub(crate) fn correlation(ours: &[f64], theirs: &[f64]) -> f64 {
+fn correlation(ours: &[f64], theirs: &[f64]) -> f64 {
     let size = (product(ours, ours) * product(theirs, theirs)).sqrt();
     if size == 0.0 { 0.0 } else { product(ours, theirs) / size }
 }
 
 /// The size of correlation that chance hardly exceeds: with results in a random order, the largest one of all of
 /// `numbers`, each a list of [`ranks`], is above it in one order of twenty.
-pub(crate) fn chance(numbers: &[Vec<f64>]) -> f64 {
+fn chance(numbers: &[Vec<f64>]) -> f64 {
     let draws = numbers.first().map_or(0, Vec::len);
     let mut results = ranks(&(0..draws).map(|place| place as f64).collect::<Vec<_>>());
     let mut random = SplitMix64::new(1);
@@ -43,6 +43,28 @@ pub(crate) fn chance(numbers: &[Vec<f64>]) -> f64 {
         .collect();
     largest.sort_by(f64::total_cmp);
     largest[ORDERS - ORDERS / ONE_IN]
+}
+
+/// Numbers of which each has a value for every draw, and which a result of these draws may follow.
+pub(crate) struct Tried {
+    /// [`ranks`] of each number.
+    ranked: Vec<Vec<f64>>,
+    /// What [`chance`] says of them.
+    pub(crate) chance: f64,
+}
+
+impl Tried {
+    /// `values` has those of each number, one for every draw.
+    pub(crate) fn new(values: &[Vec<f64>]) -> Self {
+        let ranked: Vec<_> = values.iter().map(|values| ranks(values)).collect();
+        let chance = chance(&ranked);
+        Self { ranked, chance }
+    }
+
+    /// At most so many of them that `results` follow, of which there is one for every draw: see [`followed`].
+    pub(crate) fn followed(&self, results: &[f64], most: usize) -> Vec<Followed> {
+        followed(&self.ranked, &ranks(results), self.chance, most)
+    }
 }
 
 /// A number that a result follows.
@@ -59,7 +81,7 @@ pub(crate) struct Followed {
 /// At most so many of `numbers` that `result` follows, all lists of [`ranks`]: of those whose correlation with it is
 /// beyond `chance` the largest one, then the largest one with what that leaves of the result, and so on, while it is
 /// beyond `chance` too. Otherwise a number that by accident goes with an important one would be taken for important.
-pub(crate) fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: usize) -> Vec<Followed> {
+fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: usize) -> Vec<Followed> {
     // Of few draws there are few orders: rounding must not tell equal ones apart.
     let is_beyond = |correlation: f64| correlation.abs() > chance + 1e-9;
     let by_itself = numbers.iter().enumerate().map(|(number, ranks)| (number, correlation(ranks, result)));

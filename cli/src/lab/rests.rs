@@ -7,7 +7,7 @@ use tlbkit_sim::RunOutcome;
 use tlbkit_sim::machine::Prior;
 
 use super::draws::Draws;
-use super::rank::{self, Followed, chance, ranks};
+use super::rank::{Followed, Tried};
 use super::seeds::Column;
 use super::spread::{self, Spread};
 use crate::output::number;
@@ -93,10 +93,9 @@ impl<'a> Findings<'a> {
 
     /// The same of the scores alone; `values` has what was drawn of each of `priors`.
     fn of_scores(priors: &'a [Prior], values: &[Vec<f64>], drawn: &[Scores<'a>], own: &[Scores<'a>]) -> Self {
-        let ranked: Vec<_> = values.iter().map(|values| ranks(values)).collect();
-        let chance = chance(&ranked);
+        let tried = Tried::new(values);
         let followed = |results: &Vec<f64>| -> Vec<_> {
-            let found = rank::followed(&ranked, &ranks(results), chance, MOST_SHOWN);
+            let found = tried.followed(results, MOST_SHOWN);
             found.into_iter().map(|found| (&priors[found.number], found)).collect()
         };
         let results = (0..drawn.len()).map(|index| {
@@ -112,8 +111,8 @@ impl<'a> Findings<'a> {
                 own: on_own.as_deref().and_then(Series::of),
             }
         });
-        let draws = ranked.first().map_or(0, Vec::len);
-        Self { results: results.collect(), draws, tried: priors.len(), chance }
+        let draws = values.first().map_or(0, Vec::len);
+        Self { results: results.collect(), draws, tried: priors.len(), chance: tried.chance }
     }
 
     /// For a person: who is better, and what each result follows.

@@ -60,12 +60,16 @@ pub(crate) fn kind_word(figure: &Figure) -> &'static str {
     }
 }
 
-/// Formats a figure's numbers.
-pub(crate) fn figure_text(figure: &Figure) -> FigureText {
+/// Digits after the point of all numbers in the row of a figure.
+pub(crate) fn row_digits(figure: &Figure) -> usize {
     let numbers = || figure.published.into_iter().chain(figure.ours);
     let whole = numbers().all(|value| value.fract() == 0.0);
-    let size = numbers().map(f64::abs).fold(0.0, f64::max);
-    let digits = if whole { 0 } else { decimals(size) };
+    if whole { 0 } else { decimals(numbers().map(f64::abs).fold(0.0, f64::max)) }
+}
+
+/// Formats a figure's numbers.
+pub(crate) fn figure_text(figure: &Figure) -> FigureText {
+    let digits = row_digits(figure);
     let shown = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |value| fixed(value, digits));
     FigureText {
         published: shown(figure.published),

@@ -1,5 +1,7 @@
 //! `tlbkit reproduce`: the published results beside ours, and a report.
 
+mod priors;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
@@ -7,6 +9,7 @@ use clap::Args;
 use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
 use crate::experiments::{self, Produced, Registered, Trial};
+use crate::lab::draws;
 use crate::lab::jobs;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
@@ -21,7 +24,7 @@ const FOLDER: &str = "report";
 
 /// What to reproduce.
 #[derive(Args)]
-#[command(after_help = "Example: tlbkit reproduce pcid pti\n\n\
+#[command(after_help = "Examples:\n  tlbkit reproduce pcid pti\n  tlbkit reproduce concurrent arena --priors 20\n\n\
     Exit status: 0 every verdict is as recorded, known misses included; 1 one has changed, in either direction.\n\
     docs/reproduce.md says what the model lacks where a prediction misses.")]
 pub(crate) struct ReproduceArguments {
@@ -30,6 +33,12 @@ pub(crate) struct ReproduceArguments {
     /// Folder of the report: index.html has all experiments, and a run of some of them has a file by their names
     #[arg(long, default_value = FOLDER)]
     report: PathBuf,
+    /// How many machines to draw for each experiment, each with every prior of its machine file anew inside its band
+    /// and with seeds of its own: whether a published value lies in the range of what comes out, and whether a miss
+    /// could be a prior's. No report is written; it takes as long as so many runs of the experiments
+    #[arg(long, allow_negative_numbers = true, value_name = "DRAWS", conflicts_with = "report")]
+    #[arg(value_parser = clap::value_parser!(u16).range(draws::COUNTS))]
+    priors: Option<u16>,
 }
 
 impl ReproduceArguments {
@@ -62,6 +71,9 @@ impl ReproduceArguments {
 /// Reproduces it.
 pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<Ending> {
     let chosen = choose(&arguments.ids)?;
+    if let Some(draws) = arguments.priors {
+        return priors::execute(&chosen, draws, format);
+    }
     let stopping = Stopping::listen()?;
     html::check_place(&arguments.file())?;
     let mut report = empty_report(&arguments.ids());
@@ -237,7 +249,7 @@ mod tests {
         });
         let section = Section::new(&pcid, pcid.judge(figures.collect()));
         let report = Report { sections: vec![section], ..Report::default() };
-        conclude(&report, &ReproduceArguments { ids: Vec::new(), report: PathBuf::new() }, Format::Json)
+        conclude(&report, &ReproduceArguments { ids: Vec::new(), report: PathBuf::new(), priors: None }, Format::Json)
     }
 
     #[test]

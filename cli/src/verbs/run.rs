@@ -50,7 +50,7 @@ pub(crate) struct RunArguments {
     /// How many machines to draw, each with every prior of the machine file anew inside its band and a seed of its own:
     /// how far results may be off, whether that decides which policy is better, and which priors matter
     #[arg(long, allow_negative_numbers = true, value_name = "DRAWS")]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(value_parser = clap::value_parser!(u16).range(draws::COUNTS))]
     priors: Option<u16>,
     /// Whether ticks, interrupts, steps and starts vary with the seed, as on a real machine
     #[arg(long, value_enum, default_value_t = NoiseWord::On)]
