@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_sim::machine::{Machine, Noise, Sweep};
-use tlbkit_sim::{Run, RunOutcome};
+use tlbkit_sim::{RegionLocks, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
 use crate::lab::compare::compared_rows;
@@ -87,10 +87,21 @@ impl Trial {
             code: policy::code(preset),
             file_reads: policy::file_reads(preset),
             fault_around: policy::fault_around(preset),
+            region_locks: self.region_locks(preset)?,
             sweep: self.sweep()?,
             noise: Noise::On,
             ..Run::new(&self.machine, policy, workload)
         })
+    }
+
+    /// What the set-up says of the regions' locks, where the document's kernel is not the one of the preset.
+    fn region_locks(&self, preset: &str) -> Result<RegionLocks> {
+        match self.experiment.setup.parameters.get("region_locks").map(|parameter| &parameter.value) {
+            None => Ok(policy::region_locks(preset)),
+            Some(Value::Text(word)) if word == "of all" => Ok(RegionLocks::OfAll),
+            Some(Value::Text(word)) if word == "of one for faults" => Ok(RegionLocks::OfOneForFaults),
+            Some(_) => bail!("region_locks: must be \"of all\" or \"of one for faults\""),
+        }
     }
 
     /// What the set-up says of new pages before a sweep, where the document's kernel is not the one of the preset.

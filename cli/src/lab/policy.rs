@@ -2,8 +2,8 @@
 
 use anyhow::{Result, anyhow};
 use tlbkit::{PRESETS, Policy, TextError};
-use tlbkit_sim::FileReads;
 use tlbkit_sim::machine::Code;
+use tlbkit_sim::{FileReads, RegionLocks};
 
 use super::nearest::unknown;
 
@@ -35,6 +35,13 @@ pub(crate) fn fault_around(text: &str) -> u64 {
     if maps_around { 16 } else { 1 }
 }
 
+/// Which lock faults and what gives pages back take on the kernel of the preset that `text` names: Linux has one for
+/// each region since 6.4 (its mm/memory.c, `lock_vma_under_rcu`), for `madvise(MADV_DONTNEED)` since 6.17; and so has
+/// ours, which is compared with it.
+pub(crate) fn region_locks(text: &str) -> RegionLocks {
+    if text.starts_with("tlbkit") || text.starts_with("linux-6.18") { RegionLocks::OfOne } else { RegionLocks::OfAll }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +52,13 @@ mod tests {
             let expected = if preset.name.contains("netbsd") { FileReads::Windows } else { FileReads::DirectMap };
             assert_eq!(file_reads(&format!("{}:lazy=off", preset.name)), expected, "{}", preset.name);
         }
+    }
+
+    #[test]
+    fn the_newest_linux_locks_one_region_and_older_ones_all() {
+        let presets = ["linux-6.18:ceiling=0", "tlbkit", "linux-4.20", "netbsd-10"];
+        let locks = [RegionLocks::OfOne, RegionLocks::OfOne, RegionLocks::OfAll, RegionLocks::OfAll];
+        assert_eq!(presets.map(region_locks), locks);
     }
 
     #[test]

@@ -197,6 +197,13 @@ impl<'a, H: Hardware, M: Memory, const N: usize> Unhook<'a, H, M, N> {
         self.named = NOTHING_NAMED;
     }
 
+    /// The lock of the regions is about to be let go, and others may free tables then: what these say of the flush is
+    /// asked now, and they are not looked at again.
+    pub(crate) fn leave_regions(&mut self) {
+        self.judge_range();
+        self.tables = None;
+    }
+
     /// What the rule of Linux 3.x wants to know before a range is flushed page by page.
     fn judge_range(&mut self) {
         self.gather.set_active_pages(self.total_pages);

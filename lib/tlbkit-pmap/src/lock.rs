@@ -163,6 +163,19 @@ impl RwLock {
     }
 }
 
+impl<'l> WriteGuard<'l> {
+    /// Lets readers in, and still keeps writers out: one reader takes the writer's place. Who waits to write stays in
+    /// front of new readers.
+    pub(crate) fn downgrade(self) -> ReadGuard<'l> {
+        let lock = self.0;
+        lock.guarded.change();
+        // Release: partner is the Acquire in `read`. Readers that are about to take back their addition stay counted.
+        lock.state.fetch_sub(WRITER - 1, Ordering::Release);
+        core::mem::forget(self);
+        ReadGuard(lock)
+    }
+}
+
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
         self.0.guarded.look();

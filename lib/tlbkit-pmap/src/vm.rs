@@ -1,7 +1,20 @@
 //! An address space as a program sees it: regions, and the calls that change them.
 //!
-//! The regions' lock is held throughout each call: by readers for what only looks at or changes what is mapped inside
-//! regions, by a writer for what changes the regions or takes page tables out.
+//! The regions' lock is held by readers for what only looks at or changes what is mapped inside regions, by a writer for
+//! what changes the regions or takes page tables out. Most calls hold it from their beginning to their end. Two do not
+//! keep others out while they flush, which takes longest:
+//!
+//! ```text
+//! CPU 0 unmaps A                              CPU 1
+//! as a writer: takes entries, A, tables out
+//! as a reader: flushes                        faults in B, and maps its page; nobody maps anything where A was
+//! puts frames and tables back
+//!
+//! CPU 0 gives pages of A back                 CPU 1
+//! as a reader: takes entries out
+//! without the lock: flushes                   unmaps A: finds entries gone and the sweep not over, so it flushes
+//! puts frames back                            everything itself before it returns (C-28); then A may be mapped anew
+//! ```
 
 use crate::error::Error;
 use crate::kernel::KernelMap;
@@ -110,7 +123,7 @@ impl<'k, S> Vm<'k, S> {
         va: u64,
         pages: u64,
     ) -> Result<(), Error> {
-        let _guard = self.lock.write(cpu.hardware());
+        let guard = self.lock.write(cpu.hardware());
         let range = user_range(va, pages)?;
         self.regions.room_to_carve()?;
         self.pmap.cut_out(cpu, mem, &range)?;
@@ -121,8 +134,9 @@ impl<'k, S> Vm<'k, S> {
             self.regions.carve(&range, |_| None);
             self.pmap.free_tables(mem, range.clone(), &|span| self.regions.is_unused(&span), &mut unhook);
         }
-        self.pmap.end(unhook, &range);
         self.pmap.set_total_pages(self.regions.iter().map(|region| region.pages).sum());
+        let _guard = guard.downgrade();
+        self.pmap.end(unhook, &range);
         result
     }
 
@@ -159,7 +173,7 @@ impl<'k, S> Vm<'k, S> {
         va: u64,
         pages: u64,
     ) -> Result<(), Error> {
-        let _guard = self.lock.read(cpu.hardware());
+        let guard = self.lock.read(cpu.hardware());
         let range = user_range(va, pages)?;
         self.pmap.cut_out(cpu, mem, &range)?;
         // Faults go on meanwhile: none may map a large page that would have to be cut half-way through.
@@ -174,6 +188,8 @@ impl<'k, S> Vm<'k, S> {
         for piece in self.pieces(&range).filter(|piece| piece.backing != Backing::AnonShared) {
             result = result.and(self.pmap.sweep_into(cpu, mem, piece.range(), change, &mut unhook));
         }
+        unhook.leave_regions();
+        drop(guard);
         self.pmap.end(unhook, &range);
         result
     }

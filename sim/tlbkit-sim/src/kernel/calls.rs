@@ -86,10 +86,10 @@ impl Calls {
     fn on_range<R>(
         &self,
         (va, pages): (u64, u64),
-        hold: Hold,
+        hold: Option<Hold>,
         body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R,
     ) -> R {
-        self.call_with_regions(hold, |kernel| {
+        self.call_holding(hold, |kernel| {
             let here = self.machine.cpu();
             kernel.observer().begin_range(here, self.process.space().root(), va, pages);
             let result = self.machine.with_cpu(here, |cpu| body(&cpu, KernelMemory(kernel)));
@@ -98,12 +98,17 @@ impl Calls {
         })
     }
 
-    /// A call that has the lock of the space's regions.
-    fn call_with_regions<R>(&self, hold: Hold, body: impl FnOnce(&'static Kernel) -> R) -> R {
+    /// A call that changes the space's regions, with their lock.
+    fn call_with_regions<R>(&self, body: impl FnOnce(&'static Kernel) -> R) -> R {
+        self.call_holding(Some(Hold::Write), body)
+    }
+
+    /// A call that has the lock of the space's regions in this way.
+    fn call_holding<R>(&self, hold: Option<Hold>, body: impl FnOnce(&'static Kernel) -> R) -> R {
         self.call(|kernel| {
-            kernel.lock_regions(self.me, self.process, hold);
+            hold.inspect(|&hold| kernel.lock_regions(self.me, self.process, hold));
             let result = body(kernel);
-            kernel.unlock_regions(self.process, hold);
+            hold.inspect(|&hold| kernel.unlock_regions(self.process, hold));
             result
         })
     }
@@ -112,7 +117,7 @@ impl Calls {
     fn on_sweep<R>(
         &self,
         range: (u64, u64),
-        hold: Hold,
+        hold: Option<Hold>,
         body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R,
     ) -> R {
         self.on_range(range, hold, |cpu, memory| {
@@ -143,31 +148,33 @@ impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
         let region = calls::region(pages, backing, protection);
         let map = |_| self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
-        self.expect(self.call_with_regions(Hold::Write, map))
+        self.expect(self.call_with_regions(map))
     }
 
     fn unmap(&self, va: u64, pages: u64) {
         self.expect(
-            self.on_sweep((va, pages), Hold::Write, |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)),
+            self.on_sweep((va, pages), Some(Hold::Write), |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)),
         );
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let vm = &self.process.vm;
         self.expect(
-            self.on_range((va, pages), Hold::Write, |cpu, memory| vm.protect(cpu, &memory, va, pages, protection)),
+            self.on_range((va, pages), Some(Hold::Write), |cpu, memory| {
+                vm.protect(cpu, &memory, va, pages, protection)
+            }),
         );
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
-        self.expect(
-            self.on_sweep((va, pages), Hold::Read, |cpu, memory| self.process.vm.dontneed(cpu, &memory, va, pages)),
-        );
+        self.expect(self.on_sweep((va, pages), self.kernel.habits.sweep_holds(), |cpu, memory| {
+            self.process.vm.dontneed(cpu, &memory, va, pages)
+        }));
     }
 
     /// The kernel's own work goes on at any time: interrupts are taken when it is done.
     fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
-        self.on_sweep((va, pages), Hold::Read, |cpu, memory| {
+        self.on_sweep((va, pages), self.kernel.habits.sweep_holds(), |cpu, memory| {
             let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
             let work = || self.machine.execute(cycles);
             match when {
@@ -199,7 +206,7 @@ impl Os for Calls {
     }
 
     fn fork(&self, part: Part) -> TaskId {
-        self.call_with_regions(Hold::Write, |kernel| {
+        self.call_with_regions(|kernel| {
             let process = kernel.new_process();
             let done = self.on_everything(kernel, |cpu, memory| {
                 self.process.vm.fork(cpu, &memory, &process.vm, calls::CHILD_FILL)
@@ -214,9 +221,7 @@ impl Os for Calls {
     }
 
     fn exec(&self) {
-        self.call_with_regions(Hold::Write, |kernel| {
-            self.on_everything(kernel, |cpu, memory| self.process.vm.clear(cpu, &memory))
-        });
+        self.call_with_regions(|kernel| self.on_everything(kernel, |cpu, memory| self.process.vm.clear(cpu, &memory)));
     }
 
     fn join(&self, task: TaskId) {

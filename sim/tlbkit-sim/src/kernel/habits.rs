@@ -1,6 +1,7 @@
 //! What a kernel does that a policy of the protocol says nothing of.
 
 use super::lists::PageLists;
+use super::regions::Hold;
 
 /// Through what a kernel copies from a file's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -12,12 +13,39 @@ pub enum FileReads {
     Windows,
 }
 
+/// Which lock those take who leave a space's regions as they are: faults, and what gives pages back. Who changes regions
+/// takes that of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RegionLocks {
+    /// That of all regions, for reading.
+    #[default]
+    OfAll,
+    /// Faults that of their region, which nobody else wants here; what gives pages back that of all: Linux since 6.4.
+    OfOneForFaults,
+    /// Both that of their region: Linux since 6.17.
+    OfOne,
+}
+
 /// Habits of the kernel of one run.
 pub(crate) struct Habits {
     /// Through what it reads files.
     pub(crate) file_reads: FileReads,
     /// Base pages of a file that a load's fault maps at once.
     pub(crate) fault_around: u64,
+    /// Which lock those take who leave regions as they are.
+    pub(crate) region_locks: RegionLocks,
     /// How it keeps lists of pages.
     pub(crate) lists: PageLists,
+}
+
+impl Habits {
+    /// How a fault holds the lock of all regions, if it does.
+    pub(super) fn fault_holds(&self) -> Option<Hold> {
+        (self.region_locks == RegionLocks::OfAll).then_some(Hold::Read)
+    }
+
+    /// How what gives pages back holds it, if it does.
+    pub(super) fn sweep_holds(&self) -> Option<Hold> {
+        (self.region_locks != RegionLocks::OfOne).then_some(Hold::Read)
+    }
 }

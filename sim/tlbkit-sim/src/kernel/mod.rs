@@ -34,8 +34,8 @@ mod task;
 mod tests;
 mod window;
 
-pub use habits::FileReads;
 pub(crate) use habits::Habits;
+pub use habits::{FileReads, RegionLocks};
 pub(crate) use lists::PageLists;
 pub(crate) use phys::Phys;
 pub use phys::Pressure;

@@ -4,7 +4,6 @@ use tlbkit::PhysAddr;
 use tlbkit_pmap::{Access as PagerAccess, Fault};
 
 use super::memory::KernelMemory;
-use super::regions::Hold;
 use super::sched::Fate;
 use super::state::Kernel;
 use super::task::TaskIndex;
@@ -46,7 +45,8 @@ impl Kernel {
         self.enter_kernel();
         machine.running().charge_to(Cause::Fault);
         machine.execute(machine.costs().page_fault);
-        self.lock_regions(me, process, Hold::Read);
+        let hold = self.habits.fault_holds();
+        hold.inspect(|&hold| self.lock_regions(me, process, hold));
         machine.running().charge_to(Cause::Fault);
         let cpu = machine.cpu();
         self.observer().begin_range(cpu, process.space().root(), va, 1);
@@ -57,7 +57,7 @@ impl Kernel {
             machine.with_cpu(cpu, |handle| process.vm.fault(&handle, &KernelMemory(self), va, access))
         };
         self.observer().end_operation(cpu);
-        self.unlock_regions(process, Hold::Read);
+        hold.inspect(|&hold| self.unlock_regions(process, hold));
         match fault {
             Fault::Bad => self.fail(RunError::BadAccess { va }),
             Fault::OutOfMemory => self.fail(RunError::Kernel("no frame left".into())),

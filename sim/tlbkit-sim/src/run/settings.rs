@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
-use crate::kernel::{FileReads, Pressure};
+use crate::kernel::{FileReads, Pressure, RegionLocks};
 use crate::machine::{Code, Machine, Noise, Sweep};
 use crate::multiprocessor::Defect;
 
@@ -38,6 +38,8 @@ pub struct Run<'m> {
     /// Base pages of a file that a load's fault maps at once: a power of two, at most 512. The policy says nothing of
     /// this either.
     pub fault_around: u64,
+    /// Which lock those take who leave a space's regions as they are. Nor of this.
+    pub region_locks: RegionLocks,
     /// What becomes of a CPU's new pages before it sweeps a range, if the kernel that is meant differs there from the
     /// one whose code this is.
     pub sweep: Option<Sweep>,
@@ -64,6 +66,7 @@ impl<'m> Run<'m> {
             pressure: Pressure::None,
             file_reads: FileReads::DirectMap,
             fault_around: 1,
+            region_locks: RegionLocks::OfAll,
             sweep: None,
             noise: Noise::Off,
             defect: Defect::None,

@@ -110,6 +110,7 @@ impl Stage {
         let habits = Habits {
             file_reads: run.file_reads,
             fault_around: run.fault_around,
+            region_locks: run.region_locks,
             lists: PageLists::new(run.code, run.sweep, run.cpus),
         };
         let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, habits);
