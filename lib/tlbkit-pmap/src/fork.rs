@@ -10,7 +10,7 @@ use crate::memory::Memory;
 use crate::pte;
 use crate::region::{Backing, Region};
 use crate::sweep::{Sweep, change_leaf};
-use crate::table::{self, Found, Slot};
+use crate::table::{self, Found, Slot, USER_END};
 use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason};
 use tlbkit_arch::Pte;
@@ -60,7 +60,7 @@ impl<'k, S> Vm<'k, S> {
         if let Some(reach) = reach {
             reach.leave(cpu, mem);
         }
-        self.pmap.end(unhook, &(0..PAGE_BYTES));
+        self.pmap.end(unhook, &(0..USER_END));
         result
     }
 

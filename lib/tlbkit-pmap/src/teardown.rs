@@ -8,7 +8,7 @@ use crate::memory::{Frame, Memory};
 use crate::pmap::Pmap;
 use crate::sweep::Change;
 use crate::table::{self, USER_END};
-use tlbkit::{Cpu, Hardware, Isolation, PAGE_BYTES, Reason, TableFree};
+use tlbkit::{Cpu, Hardware, Isolation, Reason, TableFree};
 
 impl<S> Pmap<S> {
     /// Removes everything from the user half, and its tables if the policy or the lack of memory wants them at once. No
@@ -27,7 +27,7 @@ impl<S> Pmap<S> {
             }
             table::take_tables(mem, self.root(), 0..USER_END, &|_| true, &mut |va, frame| unhook.table(va, frame));
         }
-        self.end(unhook, &(0..PAGE_BYTES));
+        self.end(unhook, &(0..USER_END));
     }
 
     /// Takes out and frees the tables in `range` under which `is_unused` says nothing is mapped any more. No other CPU

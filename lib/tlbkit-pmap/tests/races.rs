@@ -198,3 +198,46 @@ fn the_old_translation_of_a_large_page_is_gone_before_its_pieces_are_flushed() {
     assert!(m.meanwhile.borrow().is_none(), "it has waited twice");
     m.end(0, vm);
 }
+
+/// Policies that flush when all is taken out. Others wait for each page, with the locks held.
+fn on_gathering_presets(test: impl Fn(&'static Machine)) {
+    on_every_preset(|m| {
+        if !m.cpu(0).tlb().policy().history.sends_at_once() {
+            test(m);
+        }
+    });
+}
+
+#[test]
+fn a_fault_elsewhere_goes_on_beside_the_flush_of_an_unmap() {
+    on_gathering_presets(|m| {
+        let vm = m.space();
+        let (ends, stays) = (anon(m, vm, 1), anon(m, vm, 1));
+        m.write(0, vm, ends, 1).unwrap();
+        m.write(1, vm, ends, 2).unwrap();
+        *m.meanwhile.borrow_mut() = Some(Box::new(move || m.write(1, vm, stays, 7).unwrap()));
+        vm.unmap(&m.cpu(0), m.mem, ends, 1).unwrap();
+        assert!(m.meanwhile.borrow().is_none(), "CPU 0 has waited for the flush");
+        assert_eq!((m.read(0, vm, stays), m.read(0, vm, ends)), (Ok(7), Err(Fault::Bad)));
+        m.end(0, vm);
+    });
+}
+
+#[test]
+fn a_region_is_mapped_and_ends_beside_the_flush_of_pages_given_back_elsewhere() {
+    on_gathering_presets(|m| {
+        let vm = m.space();
+        let given = anon(m, vm, 1);
+        m.write(0, vm, given, 1).unwrap();
+        m.write(1, vm, given, 2).unwrap();
+        *m.meanwhile.borrow_mut() = Some(Box::new(move || {
+            let other = anon(m, vm, 1);
+            m.write(1, vm, other, 7).unwrap();
+            vm.unmap(&m.cpu(1), m.mem, other, 1).unwrap();
+        }));
+        vm.dontneed(&m.cpu(0), m.mem, given, 1).unwrap();
+        assert!(m.meanwhile.borrow().is_none(), "CPU 0 has waited for the flush");
+        assert_eq!(m.read(1, vm, given), Ok(0));
+        m.end(0, vm);
+    });
+}

@@ -40,3 +40,26 @@ fn a_fault_meets_the_end_of_its_region() {
         |cpu, va| assert_eq!(cpu.entry(va), None, "mapped where no region is"),
     );
 }
+
+/// Who maps a region finds the place of one that ends free only when no CPU uses the old one any more. Its neighbour
+/// keeps the page tables, so that the page's frame is all that waits for the flush.
+#[test]
+fn a_region_is_mapped_in_place_of_another_after_the_flush_of_that_one() {
+    check(
+        |[cpu, _]| {
+            let va = cpu.map(2);
+            cpu.switch();
+            cpu.store(va);
+            va
+        },
+        [
+            |cpu, va| cpu.machine.vm.unmap(&cpu.protocol(), cpu.machine.mem, va, 1).expect("mapped"),
+            |cpu, va| {
+                if cpu.map(1) == va {
+                    cpu.machine.address.with_mut(|_| ());
+                }
+            },
+        ],
+        |cpu, va| assert_eq!(cpu.entry(va), None),
+    );
+}
