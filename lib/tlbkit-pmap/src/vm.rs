@@ -1,8 +1,8 @@
 //! An address space as a program sees it: regions, and the calls that change them.
 //!
-//! The regions' lock is held by readers for what only looks at or changes what is mapped inside regions, by a writer for
-//! what changes the regions or takes page tables out. Most calls hold it from their beginning to their end. Two do not
-//! keep others out while they flush, which takes longest:
+//! The regions' lock is held by readers for what only looks at or changes what is mapped inside regions, by a writer
+//! for what changes the regions or takes page tables out. Most calls hold it from their beginning to their end. Two do
+//! not keep others out while they flush, which takes longest:
 //!
 //! ```text
 //! CPU 0 unmaps A                              CPU 1

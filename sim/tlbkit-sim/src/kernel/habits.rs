@@ -13,8 +13,8 @@ pub enum FileReads {
     Windows,
 }
 
-/// Which lock those take who leave a space's regions as they are: faults, and what gives pages back. Who changes regions
-/// takes that of all.
+/// Which lock those take who leave a space's regions as they are: faults, and what gives pages back. Who changes
+/// regions takes that of all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum RegionLocks {
     /// That of all regions, for reading.
