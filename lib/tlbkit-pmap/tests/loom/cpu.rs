@@ -73,6 +73,24 @@ impl Cpu {
         self.machine.vm.map(&self.protocol(), pages, Backing::AnonPrivate, Protection::ReadWrite).expect("room")
     }
 
+    /// Maps `pages` pages, runs the space and stores to the first, whose translation it then holds; its address.
+    pub(crate) fn map_and_store(&self, pages: u64) -> u64 {
+        let va = self.map(pages);
+        self.switch();
+        self.store(va);
+        va
+    }
+
+    /// Gives one page back.
+    pub(crate) fn give_back(&self, va: u64) {
+        self.machine.vm.dontneed(&self.protocol(), self.machine.mem, va, 1).expect("mapped");
+    }
+
+    /// Unmaps one page.
+    pub(crate) fn unmap(&self, va: u64) {
+        self.machine.vm.unmap(&self.protocol(), self.machine.mem, va, 1).expect("mapped");
+    }
+
     /// Maps a frame at `va` that nobody has stored to.
     pub(crate) fn enter_clean(&self, va: u64) {
         let frame = self.machine.mem.alloc(12, Purpose::Data).expect("memory");

@@ -30,13 +30,10 @@ fn two_pages_entered_at_once_share_the_tables_above_them() {
 fn a_fault_meets_the_end_of_its_region() {
     check(
         |[cpu, _]| cpu.map(1),
-        [
-            |cpu, va| cpu.machine.vm.unmap(&cpu.protocol(), cpu.machine.mem, va, 1).expect("mapped"),
-            |cpu, va| {
-                let fault = cpu.machine.vm.fault(&cpu.protocol(), cpu.machine.mem, va, Access::Write);
-                assert!(matches!(fault, Fault::Bad | Fault::Mapped { .. }), "{fault:?}");
-            },
-        ],
+        [Cpu::unmap, |cpu, va| {
+            let fault = cpu.machine.vm.fault(&cpu.protocol(), cpu.machine.mem, va, Access::Write);
+            assert!(matches!(fault, Fault::Bad | Fault::Mapped { .. }), "{fault:?}");
+        }],
         |cpu, va| assert_eq!(cpu.entry(va), None, "mapped where no region is"),
     );
 }
@@ -45,21 +42,10 @@ fn a_fault_meets_the_end_of_its_region() {
 /// keeps the page tables, so that the page's frame is all that waits for the flush.
 #[test]
 fn a_region_is_mapped_in_place_of_another_after_the_flush_of_that_one() {
-    check(
-        |[cpu, _]| {
-            let va = cpu.map(2);
-            cpu.switch();
-            cpu.store(va);
-            va
-        },
-        [
-            |cpu, va| cpu.machine.vm.unmap(&cpu.protocol(), cpu.machine.mem, va, 1).expect("mapped"),
-            |cpu, va| {
-                if cpu.map(1) == va {
-                    cpu.machine.address.with_mut(|_| ());
-                }
-            },
-        ],
-        |cpu, va| assert_eq!(cpu.entry(va), None),
-    );
+    let maps_again = |cpu: &Cpu, va| {
+        if cpu.map(1) == va {
+            cpu.machine.address.with_mut(|_| ());
+        }
+    };
+    check(|[cpu, _]| cpu.map_and_store(2), [Cpu::unmap, maps_again], |cpu, va| assert_eq!(cpu.entry(va), None));
 }
