@@ -1,5 +1,6 @@
 //! INV-6 for the kernel's own pages: CPUs that come, go, and stop while one of them is revoked.
 
+use crate::cpu::Cpu;
 use crate::explore::check;
 use crate::machine::Setup;
 use crate::memory::KERNEL;
@@ -8,52 +9,32 @@ fn setup() -> Setup {
     Setup { kernel_pages: 1, ..Setup::default() }
 }
 
+/// One CPU takes the kernel's page away.
+fn revoke(cpu: &Cpu) {
+    cpu.unmap(KERNEL, &[0]);
+}
+
+/// Another comes up meanwhile, and reads it.
+fn come_up(cpu: &Cpu) {
+    cpu.bring_up();
+    cpu.access_kernel(0);
+}
+
 #[test]
 fn inv_6_bring_up_meets_a_kernel_flush() {
-    check(
-        setup(),
-        |[_, cpu]| cpu.offline(),
-        [
-            |cpu| cpu.unmap(KERNEL, &[0]),
-            |cpu| {
-                cpu.bring_up();
-                cpu.access_kernel(0);
-            },
-        ],
-    );
+    check(setup(), |[_, cpu]| cpu.offline(), [revoke, come_up]);
 }
 
 /// It forgets nothing, since nobody can have asked it before; what is asked from then on is answered.
 #[test]
 fn inv_6_a_first_bring_up_meets_a_kernel_flush() {
-    check(
-        Setup { up: 1, ..setup() },
-        |_| {},
-        [
-            |cpu| cpu.unmap(KERNEL, &[0]),
-            |cpu| {
-                cpu.bring_up();
-                cpu.access_kernel(0);
-            },
-        ],
-    );
+    check(Setup { up: 1, ..setup() }, |_| {}, [revoke, come_up]);
 }
 
 /// Whoever finds the newcomer asks everybody, and so by one interrupt to all.
 #[test]
 fn inv_7_a_first_bring_up_meets_one_who_asks_everybody() {
-    check(
-        Setup { up: 2, preemptions: 2, ..setup() },
-        |_| {},
-        [
-            |cpu| cpu.unmap(KERNEL, &[0]),
-            |cpu| cpu.access_kernel(0),
-            |cpu| {
-                cpu.bring_up();
-                cpu.access_kernel(0);
-            },
-        ],
-    );
+    check(Setup { up: 2, preemptions: 2, ..setup() }, |_| {}, [revoke, |cpu| cpu.access_kernel(0), come_up]);
 }
 
 #[test]
@@ -61,30 +42,17 @@ fn inv_6_offline_meets_a_kernel_flush() {
     check(
         setup(),
         |_| {},
-        [
-            |cpu| cpu.unmap(KERNEL, &[0]),
-            |cpu| {
-                cpu.access_kernel(0);
-                cpu.offline();
-            },
-        ],
+        [revoke, |cpu| {
+            cpu.access_kernel(0);
+            cpu.offline();
+        }],
     );
 }
 
 /// A CPU that resumes was never taken out: it may be asked at any moment of its start.
 #[test]
 fn inv_7_resume_meets_a_kernel_flush() {
-    check(
-        Setup { preemptions: 2, ..setup() },
-        |_| {},
-        [
-            |cpu| cpu.unmap(KERNEL, &[0]),
-            |cpu| {
-                cpu.bring_up();
-                cpu.access_kernel(0);
-            },
-        ],
-    );
+    check(Setup { preemptions: 2, ..setup() }, |_| {}, [revoke, come_up]);
 }
 
 #[test]
@@ -92,12 +60,9 @@ fn inv_7_nobody_waits_for_a_cpu_that_stopped() {
     check(
         setup(),
         |_| {},
-        [
-            |cpu| cpu.unmap(KERNEL, &[0]),
-            |cpu| {
-                cpu.access_kernel(0);
-                cpu.stop();
-            },
-        ],
+        [revoke, |cpu| {
+            cpu.access_kernel(0);
+            cpu.stop();
+        }],
     );
 }
