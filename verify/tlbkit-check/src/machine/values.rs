@@ -19,12 +19,36 @@ struct Page {
     is_settled: bool,
 }
 
+/// A call under way that changes what the pages in `range` of `space` hold.
+struct Change {
+    space: usize,
+    range: Range<u64>,
+    /// Pages that were mapped when it began, as far as that can be told.
+    mapped: Vec<u64>,
+    /// It has unmapped them already: somebody mapped others in their place.
+    has_unmapped: bool,
+}
+
+impl Change {
+    fn is_of(&self, space: usize, range: &Range<u64>) -> bool {
+        self.space == space && self.range == *range
+    }
+
+    fn overlaps(&self, space: usize, range: &Range<u64>) -> bool {
+        self.space == space && self.range.start < range.end && range.start < self.range.end
+    }
+
+    fn digest(&self) -> u64 {
+        let own = mix(self.range.start, self.space as u64 ^ self.range.end ^ u64::from(self.has_unmapped) << 63);
+        self.mapped.iter().fold(own, |digest, &va| digest.wrapping_add(mix(va, own)))
+    }
+}
+
 /// What all pages must hold.
 #[derive(Default)]
 pub(crate) struct Values {
     pages: Vec<Page>,
-    /// Calls under way that change what pages of a space hold.
-    changes: Vec<(usize, Range<u64>)>,
+    changes: Vec<Change>,
     /// Addresses at which a space and its copies have the same frames.
     shared: Vec<Range<u64>>,
     /// Spaces of which copies are being made.
@@ -53,7 +77,7 @@ impl Values {
     }
 
     fn is_changing(&self, space: usize, va: u64) -> bool {
-        self.changes.iter().any(|(changed, range)| *changed == space && range.contains(&va))
+        self.changes.iter().any(|change| change.space == space && change.range.contains(&va) && !change.has_unmapped)
     }
 
     /// A store to the page has reached memory.
@@ -69,14 +93,29 @@ impl Values {
 
     /// A call begins that changes what the pages of `space` in `range` hold.
     pub(crate) fn begin_change(&mut self, space: usize, range: &Range<u64>) {
-        self.pages.retain(|page| page.space != space || !range.contains(&page.va));
-        self.changes.push((space, range.clone()));
+        let is_in_range = |page: &Page| page.space == space && range.contains(&page.va);
+        let mapped = self.pages.iter().filter(|page| is_in_range(page) && page.value.is_some());
+        let mapped = mapped.map(|page| page.va).collect();
+        self.pages.retain(|page| !is_in_range(page));
+        // Which of two calls unmaps a page cannot be told.
+        let others = self.changes.iter_mut().filter(|change| change.space == space);
+        others.for_each(|change| change.mapped.retain(|va| !range.contains(va)));
+        self.changes.push(Change { space, range: range.clone(), mapped, has_unmapped: false });
     }
 
     /// It has ended.
     pub(crate) fn end_change(&mut self, space: usize, range: &Range<u64>) {
-        if let Some(at) = self.changes.iter().position(|(changed, of)| *changed == space && of == range) {
+        if let Some(at) = self.changes.iter().position(|change| change.is_of(space, range)) {
             self.changes.swap_remove(at);
+        }
+    }
+
+    /// Pages were mapped in `range`, where none can have been any more. If there were some when the only call under way
+    /// there began, that call has unmapped them: what is stored from now on stays.
+    pub(crate) fn mapped(&mut self, space: usize, range: &Range<u64>) {
+        let mut there = self.changes.iter_mut().filter(|change| change.overlaps(space, range));
+        if let (Some(only), None) = (there.next(), there.next()) {
+            only.has_unmapped |= only.mapped.iter().any(|va| range.contains(va));
         }
     }
 
@@ -107,7 +146,7 @@ impl Values {
 
     /// A digest of what all pages must hold.
     pub(crate) fn digest(&self) -> u64 {
-        let changes = self.changes.iter().map(|(space, range)| mix(range.start, *space as u64 ^ range.end));
+        let changes = self.changes.iter().map(Change::digest);
         let changes = changes.fold(self.copying.len() as u64, u64::wrapping_add);
         self.pages.iter().fold(changes, |digest, page| {
             let value = page.value.map_or(u64::from(page.is_settled), |value| !value << 1 | u64::from(page.is_settled));
@@ -173,5 +212,39 @@ mod tests {
         assert!(!values.may_hold(0, PAGE, by_copy), "what the copy stores is its own");
         values.share(PAGE..PAGE + 4096);
         assert!(values.may_hold(0, PAGE, by_copy), "unless they share it");
+    }
+
+    /// A space whose page has been stored to, and what is stored to the page next.
+    fn stored() -> (Values, Range<u64>, u64) {
+        let mut values = Values::default();
+        let [first, next] = [(); 2].map(|()| values.fresh(0, 0, PAGE));
+        values.stored(0, PAGE, first);
+        (values, PAGE..PAGE + 4096, next)
+    }
+
+    #[test]
+    fn what_is_stored_where_others_were_mapped_stays_though_the_call_that_unmapped_them_goes_on() {
+        let (mut values, page, value) = stored();
+        values.begin_change(0, &page);
+        values.mapped(0, &(page.end..page.end + 4096));
+        values.stored(0, PAGE, value);
+        assert_eq!(values.expected(0, PAGE), None, "it may be unmapped yet");
+        values.mapped(0, &page);
+        values.stored(0, PAGE, value);
+        assert_eq!(values.expected(0, PAGE), Some(value));
+        values.end_change(0, &page);
+        assert_eq!(values.expected(0, PAGE), Some(value));
+    }
+
+    #[test]
+    fn of_two_calls_and_of_one_that_found_no_page_nobody_can_tell_what_they_have_unmapped() {
+        let (mut values, page, value) = stored();
+        values.begin_change(0, &page);
+        values.begin_change(0, &page);
+        values.mapped(0, &page);
+        values.end_change(0, &page);
+        values.mapped(0, &page);
+        values.stored(0, PAGE, value);
+        assert_eq!(values.expected(0, PAGE), None);
     }
 }

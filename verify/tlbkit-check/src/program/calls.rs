@@ -82,8 +82,12 @@ impl<'k> World<'k> {
         let region = if content == Content::Large { region.large() } else { region };
         // No room is no error: a random program maps what it likes.
         let at = self.with_cpu(cpu, |handle| self.vm(space).map_region(&handle, region));
-        if let (Ok(at), Content::Shared) = (at, content) {
-            self.machine.borrow_mut().values.share(at..at + pages * PAGE_BYTES);
+        if let Ok(at) = at {
+            let (range, values) = (at..at + pages * PAGE_BYTES, &mut self.machine.borrow_mut().values);
+            values.mapped(space, &range);
+            if content == Content::Shared {
+                values.share(range);
+            }
         }
     }
 

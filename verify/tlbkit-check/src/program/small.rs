@@ -38,6 +38,7 @@ pub(super) fn shared(pages: u8, others: u8) -> Vec<(u8, Op)> {
 
 /// All of them but the one that seeds run too.
 pub(super) const ALL: &[Named] = &[
+    named("remap-1-page", "a page is unmapped while another CPU maps one in its place and stores to it", remap),
     named("dontneed-1-page", "two CPUs give back the same page at once", dontneed),
     named("protect-1-page", "write permission is taken from a page that another CPU writes", protect),
     named("fork-1-page", "a page is shared with a child while another CPU writes it", fork),
@@ -60,6 +61,11 @@ fn pair(first: &[Op], second: &[Op]) -> Program {
 
 pub(super) fn unmap() -> Program {
     pair(&[Op::Unmap(0, 1)], &[Op::Idle, Op::Run(0), Op::Compute(2)])
+}
+
+/// Where the other CPU comes first, it maps the page beside.
+fn remap() -> Program {
+    pair(&[Op::Unmap(0, 1)], &[Op::Map(1, Content::Private), Op::Touch(0, Write), Op::Compute(1), Op::Touch(0, Read)])
 }
 
 fn dontneed() -> Program {
