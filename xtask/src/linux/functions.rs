@@ -29,13 +29,36 @@ const CALLS: &str = "kernel/smp.o";
 /// Parts of the names of functions elsewhere that tell other CPUs and are told.
 const NAMES: [&str; 6] =
     ["sysvec_call_function", "sysvec_x86_platform_ipi", "send_IPI", "send_call_func", "llist_", "flush_tlb"];
+/// Parts of the names of functions that keep the lists of pages, of which the simulator is told: `[lists]` in
+/// `sim/machines/software/`. Those of memory groups are there if the kernel is configured with them.
+const LISTS: [&str; 9] = [
+    "lru_add",
+    "folio_batch_move_lru",
+    "page_cache_release",
+    "folios_put_refs",
+    "lruvec",
+    "mod_node_page_state",
+    "mod_zone_page_state",
+    "mem_cgroup_update_lru_size",
+    "folio_mapping",
+];
+
+/// What a function is there for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    /// It is TLB code.
+    Flush,
+    /// It tells other CPUs, or is told.
+    Tell,
+    /// It keeps lists of pages: named, and in no sum.
+    List,
+}
 
 /// Instructions of one function in one operation.
 #[derive(Clone, PartialEq, Debug)]
 struct Part {
     function: String,
-    /// It belongs to the TLB code; if not, it tells other CPUs or is told.
-    is_own: bool,
+    purpose: Purpose,
     instructions: f64,
 }
 
@@ -52,11 +75,15 @@ impl Counted {
     }
 
     fn own(&self) -> f64 {
-        self.parts.iter().filter(|part| part.is_own).map(|part| part.instructions).sum()
+        self.sum(|purpose| purpose == Purpose::Flush)
     }
 
     fn all(&self) -> f64 {
-        self.parts.iter().map(|part| part.instructions).sum()
+        self.sum(|purpose| purpose != Purpose::List)
+    }
+
+    fn sum(&self, is_counted: fn(Purpose) -> bool) -> f64 {
+        self.parts.iter().filter(|part| is_counted(part.purpose)).map(|part| part.instructions).sum()
     }
 }
 
@@ -121,7 +148,7 @@ fn tell_rows(form: Form, stock: &[Counted], ours: &[Counted]) {
 
 fn count(root: &Path, guest: &Guest, kernel: Kernel, work: &str) -> Result<Vec<Counted>> {
     let image = build::kernel(root, kernel)?;
-    let (functions, is_own) = functions(&build::folder(root, kernel))?;
+    let (functions, purposes) = functions(&build::folder(root, kernel))?;
     let mark = functions.iter().find(|one| one.name == MARK).with_context(|| format!("Linux has no {MARK}"))?.begin;
     let pipe = setup::target_dir(root).join("linux/executed");
     let boot = Boot::counted(CPUS, "", &format!("rows {work}"));
@@ -135,7 +162,7 @@ fn count(root: &Path, guest: &Guest, kernel: Kernel, work: &str) -> Result<Vec<C
         bail!("`linux functions {work}`: {} rows and {looks} looks at interrupts:\n{}", rows.len(), ended.tail());
     }
     let of_rows = stretches.iter().skip(1).step_by(2);
-    of_rows.zip(&rows).map(|(stretch, row)| Ok(counted(&functions, &is_own, stretch, &Row::of(row)?))).collect()
+    of_rows.zip(&rows).map(|(stretch, row)| Ok(counted(&functions, &purposes, stretch, &Row::of(row)?))).collect()
 }
 
 /// Boots, and reads at the same time what the emulator writes into the pipe.
@@ -171,11 +198,11 @@ fn ends(pipe: &Path) -> Result<(File, File)> {
     Ok(ends)
 }
 
-fn counted(functions: &[Symbol], is_own: &[bool], stretch: &Stretch, row: &Row) -> Counted {
-    let parts = functions.iter().zip(is_own).zip(stretch).filter(|(_, count)| **count > 0);
-    let parts = parts.map(|((function, &is_own), &count)| Part {
+fn counted(functions: &[Symbol], purposes: &[Purpose], stretch: &Stretch, row: &Row) -> Counted {
+    let parts = functions.iter().zip(purposes).zip(stretch).filter(|(_, count)| **count > 0);
+    let parts = parts.map(|((function, &purpose), &count)| Part {
         function: function.name.clone(),
-        is_own,
+        purpose,
         instructions: count as f64 / row.operations as f64,
     });
     Counted { work: row.work.clone(), parts: parts.collect() }
@@ -187,24 +214,28 @@ fn range(function: &Symbol, mark: u64) -> String {
     format!("{:#x}+{:#x}", function.begin, end - function.begin)
 }
 
-/// Those that are counted, by address, and which of them are of the TLB code.
-fn functions(folder: &Path) -> Result<(Vec<Symbol>, Vec<bool>)> {
+/// Those that are counted, by address, and what each is there for.
+fn functions(folder: &Path) -> Result<(Vec<Symbol>, Vec<Purpose>)> {
     let (mut own, mut calls) = (Vec::new(), Vec::new());
     for object in OBJECTS.iter().map(|name| folder.join(name)).filter(|file| file.is_file()) {
         own.extend(symbols::read(&object)?.into_iter().filter(|one| one.is_code).map(|one| one.name));
     }
     calls.extend(symbols::read(&folder.join(CALLS))?.into_iter().filter(|one| one.is_code).map(|one| one.name));
-    let is_wanted = |name: &String| {
-        name == MARK || own.contains(name) || calls.contains(name) || NAMES.iter().any(|part| name.contains(part))
+    let purpose = |name: &String| {
+        let has_one_of = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+        let tells = || name == MARK || calls.contains(name) || has_one_of(&NAMES);
+        let of_name =
+            [(own.contains(name), Purpose::Flush), (tells(), Purpose::Tell), (has_one_of(&LISTS), Purpose::List)];
+        of_name.into_iter().find_map(|(is_so, purpose)| is_so.then_some(purpose))
     };
-    let mut functions: Vec<Symbol> =
-        symbols::read(&folder.join("vmlinux"))?.into_iter().filter(|one| one.is_code && is_wanted(&one.name)).collect();
+    let mut functions = symbols::read(&folder.join("vmlinux"))?;
+    functions.retain(|one| one.is_code && purpose(&one.name).is_some());
     functions.retain(|one| one.begin < one.end);
     functions.sort_by_key(|one| one.begin);
     // Two names of one address.
     functions.dedup_by_key(|one| one.begin);
-    let is_own = functions.iter().map(|one| own.contains(&one.name)).collect();
-    Ok((functions, is_own))
+    let purposes = functions.iter().filter_map(|one| purpose(&one.name)).collect();
+    Ok((functions, purposes))
 }
 
 #[cfg(test)]
