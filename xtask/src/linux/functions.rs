@@ -272,13 +272,15 @@ mod tests {
 
     #[test]
     fn what_tells_others_is_not_of_the_tlb_code() {
-        let functions = ["10 4 T mark", "20 8 t flush", "30 8 T send"].map(|line| symbols::symbol(line).expect("code"));
+        let functions = ["10 4 T mark", "20 8 t flush", "30 8 T send", "40 8 T lru_add"];
+        let functions = functions.map(|line| symbols::symbol(line).expect("code"));
+        let purposes = [Purpose::Tell, Purpose::Flush, Purpose::Tell, Purpose::List];
         let row = json!({"work": "munmap", "pages": 1, "threads": 2, "operations": 10, "ticks": 8, "median": 8,
             "interrupts": 10});
         let row = Row::of(&row).expect("it has all that a row has");
-        let counted = counted(&functions, &[false, true, false], &vec![0, 30, 5], &row);
+        let counted = counted(&functions, &purposes, &vec![0, 30, 5, 70], &row);
         assert_eq!((counted.own(), counted.all(), counted.each("send")), (3.0, 3.5, 0.5));
-        assert_eq!((counted.parts.len(), counted.each("mark")), (2, 0.0));
+        assert_eq!((counted.parts.len(), counted.each("mark"), counted.each("lru_add")), (3, 0.0, 7.0));
         assert_eq!(range(&functions[0], 0x10), "0x10+0x1");
     }
 }
