@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x2d452421873f611cull
+#define TLBKIT_INTERFACE 0xdc82da1acce05095ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -801,7 +801,8 @@ void tlbkit_k_irqs_restore(uint64_t saved);
 #endif
 #endif
 
-// True if this header and the archive were built from the same source: ask once, at boot.
+// True if this header and the archive were built from the same source, and the archive's constants are in memory: ask
+// once, at boot.
 static inline bool tlbkit_header_fits(void) {
     struct tlbkit_layout layout = tlbkit_layout();
     return layout.interface_hash == TLBKIT_INTERFACE && layout.machine_bytes == sizeof(struct tlbkit_machine) &&

@@ -65,6 +65,31 @@ fn a_header_of_another_build_does_not_fit() -> Result<()> {
     Ok(())
 }
 
+/// A script places the archive's tables behind what the loader loads: their pointers may be relocated, and all else in
+/// them is zero.
+#[test]
+fn constants_that_were_not_loaded_do_not_fit() -> Result<()> {
+    let Some(archive) = archive("")? else { return Ok(()) };
+    let dir = scratch("not-loaded")?;
+    let source = "#include \"tlbkit.h\"\n\
+        void _start(void) { __asm__ volatile(\"syscall\" ::\"a\"(60), \"D\"(tlbkit_header_fits() ? 1 : 42)); }\n";
+    std::fs::write(dir.join("start.c"), source)?;
+    let (loaded, absent) = (dir.join("loaded"), dir.join("absent"));
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-O2", "-ffreestanding", "-nostdlib", "-static", "-no-pie", "-Wl,-z,norelro", "-I"]);
+    gcc.arg(crate_dir().join("include")).arg(dir.join("start.c")).arg(&archive).arg("-o").arg(&loaded);
+    run(&mut gcc)?;
+    let sizes = run(Command::new("size").arg("-A").arg(&loaded))?;
+    let line = sizes.lines().find(|line| line.starts_with(".data.rel.ro ")).ok_or("no section .data.rel.ro")?;
+    let bytes: usize = line.split_whitespace().nth(1).ok_or("no size")?.parse()?;
+    std::fs::write(dir.join("zeros"), vec![0; bytes])?;
+    let zeros = format!(".data.rel.ro={}", dir.join("zeros").display());
+    run(Command::new("objcopy").arg("--update-section").arg(zeros).arg(&loaded).arg(&absent))?;
+    assert_eq!(Command::new(loaded).status()?.code(), Some(1));
+    assert_eq!(Command::new(absent).status()?.code(), Some(42));
+    Ok(())
+}
+
 #[test]
 fn the_header_is_c_and_cpp() -> Result<()> {
     let dir = scratch("header")?;

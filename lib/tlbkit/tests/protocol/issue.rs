@@ -8,16 +8,16 @@ use tlbkit::{CpuId, CpuSetUpkeep, Late, Pending, Policy};
 use crate::machine::{Delivery, Did, KERNEL, Owner, USER, World, interrupted, invlpgs};
 
 /// Requests of one CPU that can be outstanding.
-const RING: usize = if cfg!(narrow_sets) { 2 } else { 4 };
+pub(crate) const RING: usize = if cfg!(narrow_sets) { 2 } else { 4 };
 
-type Issued = Pending<'static, &'static [AtomicU64], Vec<usize>>;
+pub(crate) type Issued = Pending<'static, &'static [AtomicU64], Vec<usize>>;
 
-const fn page(n: usize) -> u64 {
+pub(crate) const fn page(n: usize) -> u64 {
     USER + n as u64 * 0x1000
 }
 
 /// CPUs that run a space of `pages` pages and have used them all; interrupts wait until they are delivered.
-fn several(cpus: usize, pages: usize, policy: Policy) -> &'static World {
+pub(crate) fn several(cpus: usize, pages: usize, policy: Policy) -> &'static World {
     let world = World::new(policy, cpus);
     let space = world.space();
     (0..pages).for_each(|n| _ = world.map(space, page(n)));
@@ -31,25 +31,25 @@ fn several(cpus: usize, pages: usize, policy: Policy) -> &'static World {
     world
 }
 
-fn two() -> &'static World {
+pub(crate) fn two() -> &'static World {
     several(2, 2 * RING, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() })
 }
 
 /// `cpu` takes page `n` away, with interrupts off, and does not wait.
-fn issue(world: &'static World, cpu: usize, n: usize) -> Issued {
+pub(crate) fn issue(world: &'static World, cpu: usize, n: usize) -> Issued {
     let mut gather = world.gather(Owner::Space(0));
     world.unhook(cpu, &mut gather, Owner::Space(0), &[page(n)]);
     world.quiet(cpu, |c, _| gather.issue(&c))
 }
 
-fn wait(world: &'static World, cpu: usize, pending: Issued) {
+pub(crate) fn wait(world: &'static World, cpu: usize, pending: Issued) {
     let freed = pending.wait(&world.cpu(cpu)).into_frames();
     assert_eq!(freed.len(), 1);
     world.memory.borrow_mut().free(&freed);
     world.audit();
 }
 
-fn answer(world: &'static World, cpu: usize) {
+pub(crate) fn answer(world: &'static World, cpu: usize) {
     world.quiet(cpu, |c, irqs| c.answer(irqs));
 }
 

@@ -17,6 +17,7 @@ mod late;
 mod lazy;
 mod many;
 mod misuse;
+mod polling;
 mod random;
 mod stats;
 mod stress;
