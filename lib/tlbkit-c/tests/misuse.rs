@@ -116,6 +116,7 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
     ),
     ("`irqs_save` without `irqs_restore`, or another function missing", &[REFUSED], &["a_bad_setup_is_refused"]),
     ("header and archive of different builds", &[HAS_NO_VALUE], &["a_header_of_another_build_does_not_fit"]),
+    ("the archive's tables are not loaded", &[HAS_NO_VALUE], &["constants_that_were_not_loaded_do_not_fit"]),
 ];
 
 /// All text of the files of `folder` and below that end in `ending`.
