@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0xdc82da1acce05095ull
+#define TLBKIT_INTERFACE 0x9e309e5c0cc37823ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -469,8 +469,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_enter_kernel(const struct tlbkit_machi
 // On the way back to user mode, under isolation; else nothing. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_exit_to_user(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Carries out what other CPUs have asked: the handler of the shootdown interrupt. Interrupts off. A stray interrupt
-// is harmless, on a CPU that has left too.
+// Carries out what other CPUs have asked: the handler of the shootdown interrupt, and each loop that waits for another
+// CPU with interrupts off. Interrupts off. A stray interrupt is harmless, on a CPU that has left too.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_answer(const struct tlbkit_machine *machine, uint32_t cpu);
 
 // True if the space is loaded here and may be used: what an NMI asks before it touches user memory. False on misuse.
@@ -736,7 +736,8 @@ void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gather, uint32_t cpu);
 
 // Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
-// interrupts on or off. It waits for nobody, and may be asked again and again. Preemption off.
+// interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
+// in a loop, and calls `tlbkit_answer` in between. Preemption off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
 
 // Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.

@@ -102,8 +102,8 @@ pub unsafe extern "C" fn tlbkit_exit_to_user(machine: *const MachineStorage, cpu
     unsafe { quiet(machine, cpu, |cpu, irqs| cpu.exit_to_user(irqs)) }
 }
 
-/// Carries out what other CPUs have asked: the handler of the shootdown interrupt. Interrupts off. A stray interrupt
-/// is harmless, on a CPU that has left too.
+/// Carries out what other CPUs have asked: the handler of the shootdown interrupt, and each loop that waits for another
+/// CPU with interrupts off. Interrupts off. A stray interrupt is harmless, on a CPU that has left too.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_answer(machine: *const MachineStorage, cpu: u32) -> Status {
     // SAFETY: the crate's contract.

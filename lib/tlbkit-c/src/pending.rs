@@ -62,7 +62,8 @@ pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u3
 }
 
 /// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
-/// interrupts on or off. It waits for nobody, and may be asked again and again. Preemption off.
+/// interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
+/// in a loop, and calls `tlbkit_answer` in between. Preemption off.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: u32, is_done: *mut bool) -> Status {
     report(|| {

@@ -10,7 +10,8 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::tlb::Cpu;
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Carries out what other CPUs have asked of this one: the interrupt handler calls it, and every wait does.
+    /// Carries out what other CPUs have asked of this one: the interrupt handler calls it, and every wait does; so does
+    /// each loop of a kernel that waits for another CPU with its interrupts off.
     ///
     /// When it returns, each request whose hint was in the inbox when it was called has been carried out. A hint that
     /// comes later has an interrupt of its own. On a CPU that has left it does nothing: an interrupt may come after the

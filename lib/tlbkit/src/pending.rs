@@ -73,7 +73,9 @@ impl<S, F> Pending<'_, S, F> {
     /// True if no CPU can use what was named any more: [`wait`](Self::wait) then returns at once, interrupts on or off.
     ///
     /// It waits for nobody. A request that found all mailboxes of its CPU in use is asked here, if one is free now, so
-    /// asking again and again gets to `true` as long as the other CPUs take interrupts. Preemption is off.
+    /// asking again and again gets to `true` as long as the other CPUs take interrupts, or answer by themselves. A
+    /// kernel whose interrupts stay off does both in a loop: it asks, and calls [`answer`](Cpu::answer). A lost
+    /// interrupt it sends again by itself, to those that are [`missing`](Cpu::missing). Preemption is off.
     ///
     /// # Panics
     /// If called while this CPU waits for another flush.
