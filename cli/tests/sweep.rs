@@ -159,13 +159,18 @@ fn wrong_input_is_one_line_and_status_2() {
     fs::write(folder.join("older"), row.replace("\"format\":5,", "")).unwrap();
     fs::write(folder.join("newer"), row.replace("\"format\":5,", "\"format\":9,")).unwrap();
     fs::write(folder.join("empty"), "").unwrap();
-    let cases: [(&[&str], &str); 12] = [
+    fs::write(folder.join("twice"), format!("{first}\n{first}\n")).unwrap();
+    fs::write(folder.join("rows"), row.repeat(2)).unwrap();
+    let cases: [(&[&str], &str); 15] = [
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms; see tlbkit list policies"),
         (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
         (&["plan", "ebizzy-m", "--cpus", "2,0"], "tlbkit: 0 CPUs: must be 1 to 8192"),
         (&["plan", "ebizzy-m", "--cpus", "8193"], "tlbkit: 8193 CPUs: must be 1 to 8192"),
         (&["run", "nowhere"], "tlbkit: nowhere: No such file"),
         (&["run", "empty"], "tlbkit: empty: no point in it"),
+        (&["plan", "ebizzy-m", "--seed", "1,1"], "tlbkit: the plan has a point twice, "),
+        (&["run", "twice"], "tlbkit: twice:2: the same point as in line 1"),
+        (&["table", "rows"], "tlbkit: rows:2: seed 1 again, of the same point and policy"),
         (&["run", "bad"], "tlbkit: bad:2: no policy y; "),
         (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan"),
         (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 5; run its"),

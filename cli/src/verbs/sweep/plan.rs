@@ -1,9 +1,10 @@
 //! A plan: one point a line, in JSON; made of lists, and read again.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 
 use crate::lab::named_run::{NamedRun, NoiseWord};
@@ -45,6 +46,12 @@ pub(crate) struct PlanArguments {
 pub(super) fn write(arguments: &PlanArguments) -> Result<()> {
     let points = points(arguments)?;
     points.iter().try_for_each(NamedRun::check)?;
+    if let Some((_, again)) = repeated(&points)? {
+        bail!(
+            "the plan has a point twice, as one of its lists names a value twice: {}",
+            serde_json::to_string(&points[again])?
+        );
+    }
     for point in &points {
         say!("{}", serde_json::to_string(point)?);
     }
@@ -78,6 +85,18 @@ fn times<T>(points: &[NamedRun], values: &[T], set: impl Fn(&mut NamedRun, &T)) 
     points.iter().flat_map(|point| values.iter().map(move |value| (point, value))).map(|(p, v)| with(p, v)).collect()
 }
 
+/// Where the first point stands that comes again, and where it does: two rows of one run would pass for two seeds, and
+/// make an interval narrower than it is.
+fn repeated(points: &[NamedRun]) -> Result<Option<(usize, usize)>> {
+    let mut places = HashMap::new();
+    for (index, point) in points.iter().enumerate() {
+        if let Some(first) = places.insert(serde_json::to_string(point)?, index) {
+            return Ok(Some((first, index)));
+        }
+    }
+    Ok(None)
+}
+
 /// The points of a file; all that they name exists.
 pub(super) fn read(path: &Path) -> Result<Vec<NamedRun>> {
     let file = path.display();
@@ -88,5 +107,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<NamedRun>> {
         let checked = point.and_then(|point| point.check().map(|()| point));
         checked.with_context(|| format!("{file}:{}", index + 1))
     };
-    text.lines().enumerate().map(point).collect()
+    let points: Vec<NamedRun> = text.lines().enumerate().map(point).collect::<Result<_>>()?;
+    if let Some((first, again)) = repeated(&points)? {
+        bail!("{file}:{}: the same point as in line {}", again + 1, first + 1);
+    }
+    Ok(points)
 }

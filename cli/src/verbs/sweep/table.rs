@@ -94,7 +94,9 @@ fn add(groups: &mut Vec<Group>, line: &str) -> Result<()> {
         policies.push(PolicyRows { policy, outcomes: Vec::new() });
         policies.len() - 1
     });
-    policies[at].outcomes.push((seed, outcome));
+    let outcomes = &mut policies[at].outcomes;
+    ensure!(outcomes.iter().all(|&(other, _)| other != seed), "seed {seed} again, of the same point and policy");
+    outcomes.push((seed, outcome));
     Ok(())
 }
 
