@@ -88,6 +88,7 @@ impl Trial {
             file_reads: policy::file_reads(preset),
             fault_around: policy::fault_around(preset),
             region_locks: self.region_locks(preset)?,
+            region_waits: policy::region_waits(preset),
             sweep: self.sweep()?,
             noise: Noise::On,
             ..Run::new(&self.machine, policy, workload)

@@ -81,6 +81,7 @@ impl NamedRun {
         run.file_reads = policy::file_reads(&self.policy);
         run.fault_around = policy::fault_around(&self.policy);
         run.region_locks = policy::region_locks(&self.policy);
+        run.region_waits = policy::region_waits(&self.policy);
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
         run.limit_cycles = Some(limit_cycles).filter(|_| !workload.ends_by_itself());
         run.sample_cycles = run.limit_cycles.map(|limit| limit.div_ceil(SAMPLES));

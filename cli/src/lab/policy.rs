@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use tlbkit::{PRESETS, Policy, TextError};
 use tlbkit_sim::machine::Code;
-use tlbkit_sim::{FileReads, RegionLocks};
+use tlbkit_sim::{FileReads, RegionLocks, RegionWaits};
 
 use super::nearest::unknown;
 
@@ -42,6 +42,17 @@ pub(crate) fn region_locks(text: &str) -> RegionLocks {
     if text.starts_with("tlbkit") || text.starts_with("linux-6.18") { RegionLocks::OfOne } else { RegionLocks::OfAll }
 }
 
+/// How tasks of the kernel of the preset that `text` names wait for the lock of all regions: writers pass others since
+/// Linux 3.10 (its lib/rwsem.c, "Implement writer lock-stealing for better scalability"), and spin since 3.16
+/// ("locking/rwsem: Support optimistic spinning"). Other kernels have the newest, as nothing is known of them here.
+pub(crate) fn region_waits(text: &str) -> RegionWaits {
+    match text.split(':').next().unwrap_or_default() {
+        "linux-3.4" => RegionWaits::InOrder,
+        preset if preset.starts_with("linux-3.") => RegionWaits::WritersPass,
+        _ => RegionWaits::Spin,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,6 +70,13 @@ mod tests {
         let presets = ["linux-6.18:ceiling=0", "tlbkit", "linux-4.20", "netbsd-10"];
         let locks = [RegionLocks::OfOne, RegionLocks::OfOne, RegionLocks::OfAll, RegionLocks::OfAll];
         assert_eq!(presets.map(region_locks), locks);
+    }
+
+    #[test]
+    fn linux_let_nobody_pass_first_then_writers_and_spins_today() {
+        let presets = ["linux-3.4:ceiling=33", "linux-3.13-altershift", "linux-3.14", "linux-4.13", "tlbkit"];
+        let (pass, spin) = (RegionWaits::WritersPass, RegionWaits::Spin);
+        assert_eq!(presets.map(region_waits), [RegionWaits::InOrder, pass, pass, spin, spin]);
     }
 
     #[test]

@@ -30,6 +30,6 @@ pub mod run;
 mod topology;
 
 pub use error::RunError;
-pub use kernel::{FileReads, Pressure, RegionLocks};
+pub use kernel::{FileReads, Pressure, RegionLocks, RegionWaits};
 pub use multiprocessor::Defect;
 pub use run::{Run, RunOutcome};

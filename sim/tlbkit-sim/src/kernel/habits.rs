@@ -26,6 +26,18 @@ pub enum RegionLocks {
     OfOne,
 }
 
+/// How tasks wait for the lock of all regions, which sleeps. All of it is in `regions`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RegionWaits {
+    /// In order: Linux up to 3.9.
+    InOrder,
+    /// Writers pass others that sleep: Linux 3.10 to 3.15.
+    WritersPass,
+    /// Writers spin as well, before they sleep: Linux since 3.16.
+    #[default]
+    Spin,
+}
+
 /// Habits of the kernel of one run.
 pub(crate) struct Habits {
     /// Through what it reads files.
@@ -34,6 +46,8 @@ pub(crate) struct Habits {
     pub(crate) fault_around: u64,
     /// Which lock those take who leave regions as they are.
     pub(crate) region_locks: RegionLocks,
+    /// How tasks wait for the lock of all regions.
+    pub(crate) region_waits: RegionWaits,
     /// How it keeps lists of pages.
     pub(crate) lists: PageLists,
 }

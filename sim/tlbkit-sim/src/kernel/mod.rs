@@ -35,7 +35,7 @@ mod tests;
 mod window;
 
 pub(crate) use habits::Habits;
-pub use habits::{FileReads, RegionLocks};
+pub use habits::{FileReads, RegionLocks, RegionWaits};
 pub(crate) use lists::PageLists;
 pub(crate) use phys::Phys;
 pub use phys::Pressure;

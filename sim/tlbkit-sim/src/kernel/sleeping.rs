@@ -1,7 +1,8 @@
 //! How a task gets the lock of its space's regions: it spins as long as that is worth while, and sleeps. The rules are
 //! those of `regions`.
 
-use super::regions::{Hold, RegionLock};
+use super::habits::RegionWaits;
+use super::regions::{Hold, RegionLock, Rule};
 use super::state::Kernel;
 use super::task::{Process, TaskIndex};
 
@@ -17,10 +18,12 @@ impl Kernel {
     /// The running task takes the lock of its process's regions. It may sleep, and run on another CPU afterwards.
     pub(super) fn lock_regions(&'static self, me: TaskIndex, process: &'static Process, wants: Hold) {
         let (machine, lock) = (self.machine, &process.regions);
-        let patience = machine.costs().cycles_of_ns(PATIENCE_NS);
-        let take = || lock.0.borrow_mut().take(me, wants, machine.running().now(), patience);
+        let waits = self.habits.region_waits;
+        let rule = Rule { waits, patience: machine.costs().cycles_of_ns(PATIENCE_NS) };
+        let take = || lock.0.borrow_mut().take(me, wants, machine.running().now(), rule);
         self.let_threads_catch_up(process);
-        if take() || wants == Hold::Write && self.spin_for_regions(lock, take) {
+        let may_spin = wants == Hold::Write && waits == RegionWaits::Spin;
+        if take() || may_spin && self.spin_for_regions(lock, take) {
             return;
         }
         let since = machine.running().now();
@@ -67,7 +70,7 @@ impl Kernel {
     /// The running task lets go of the lock of its process's regions, and wakes who may have it.
     pub(super) fn unlock_regions(&'static self, process: &'static Process, hold: Hold) {
         self.let_threads_catch_up(process);
-        let woken = process.regions.0.borrow_mut().release(hold);
+        let woken = process.regions.0.borrow_mut().release(hold, self.habits.region_waits);
         woken.into_iter().for_each(|task| self.make_runnable(task));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use tlbkit::Policy;
 use tlbkit_workloads::Workload;
 
-use crate::kernel::{FileReads, Pressure, RegionLocks};
+use crate::kernel::{FileReads, Pressure, RegionLocks, RegionWaits};
 use crate::machine::{Code, Machine, Noise, Sweep};
 use crate::multiprocessor::Defect;
 
@@ -40,6 +40,8 @@ pub struct Run<'m> {
     pub fault_around: u64,
     /// Which lock those take who leave a space's regions as they are. Nor of this.
     pub region_locks: RegionLocks,
+    /// How tasks wait for the lock of all regions.
+    pub region_waits: RegionWaits,
     /// What becomes of a CPU's new pages before it sweeps a range, if the kernel that is meant differs there from the
     /// one whose code this is.
     pub sweep: Option<Sweep>,
@@ -67,6 +69,7 @@ impl<'m> Run<'m> {
             file_reads: FileReads::DirectMap,
             fault_around: 1,
             region_locks: RegionLocks::OfAll,
+            region_waits: RegionWaits::Spin,
             sweep: None,
             noise: Noise::Off,
             defect: Defect::None,

@@ -111,6 +111,7 @@ impl Stage {
             file_reads: run.file_reads,
             fault_around: run.fault_around,
             region_locks: run.region_locks,
+            region_waits: run.region_waits,
             lists: PageLists::new(run.code, run.sweep, run.cpus),
         };
         let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, habits);
