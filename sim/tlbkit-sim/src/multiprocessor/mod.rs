@@ -44,6 +44,7 @@ mod costs;
 mod defect;
 mod fiber;
 mod frames;
+mod idle;
 mod interrupts;
 mod linux_lines;
 mod lists;
