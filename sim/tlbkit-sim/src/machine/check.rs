@@ -47,24 +47,7 @@ impl Machine {
             let complaint = "must be a power of two".into();
             return Some(Objection::new("apic.cpus_a_write".into(), &apic.cpus_a_write, complaint));
         }
-        self.idle_objection()
-            .or_else(|| self.group_objection())
-            .or_else(|| self.array_objection())
-            .or_else(|| self.feature_objection())
-    }
-
-    /// A deeper state takes longer to leave, and pays off later.
-    fn idle_objection(&self) -> Option<Objection> {
-        let states = &self.deeper_idle;
-        states.iter().zip(states.iter().skip(1)).enumerate().find_map(|(at, (before, state))| {
-            let pairs = [
-                ("exit_ns", &before.exit_ns, &state.exit_ns),
-                ("residency_ns", &before.residency_ns, &state.residency_ns),
-            ];
-            let (field, before, wrong) = pairs.into_iter().find(|(_, before, after)| after.value < before.value)?;
-            let complaint = format!("must be at least that of the state before, {}", before.value);
-            Some(Objection::new(format!("deeper_idle[{}].{field}", at + 1), wrong, complaint))
-        })
+        self.group_objection().or_else(|| self.array_objection()).or_else(|| self.feature_objection())
     }
 
     fn group_objection(&self) -> Option<Objection> {

@@ -29,9 +29,6 @@ pub struct Machine {
     pub walk: Walk,
     /// Instructions, interrupts and software that the simulation does not run.
     pub cycles: Cycles,
-    /// Idle states deeper than that of [`Cycles::idle_wake`], the shallowest first; none if kernels use no deeper one.
-    #[serde(default)]
-    pub deeper_idle: Vec<IdleState>,
     /// Cache lines that CPUs share.
     pub cache_line: CacheLine,
     /// Kernel code whose instructions are not simulated one by one.
@@ -198,7 +195,7 @@ quantities! {
         ipi_deliver_same_socket: cycles(),
         /// The same across sockets.
         ipi_deliver_cross_socket: cycles(),
-        /// What an idle target adds to delivery in the shallowest state.
+        /// What an idle target adds to delivery.
         idle_wake: cycles(),
         /// Going idle: HLT or MWAIT and the way there.
         halt_entry: cycles(),
@@ -230,16 +227,6 @@ quantities! {
         lazy_free_page: cycles(),
         /// The next store to such a page, which the processor marks as written again. For traces.
         lazy_free_store: cycles(),
-    }
-}
-
-quantities! {
-    /// A state into which kernels put an idle CPU.
-    IdleState {
-        /// What waking up adds to the delivery of the interrupt.
-        exit_ns: whole(1, 100_000_000),
-        /// How long a CPU has to expect to idle, to be put into it.
-        residency_ns: whole(1, 1_000_000_000),
     }
 }
 
@@ -339,9 +326,6 @@ impl Machine {
         self.psc.visit("psc.", each);
         self.walk.visit("walk.", each);
         self.cycles.visit("cycles.", each);
-        for (at, state) in self.deeper_idle.iter().enumerate() {
-            state.visit(&format!("deeper_idle[{at}]."), each);
-        }
         self.cache_line.visit("cache_line.", each);
         self.software.visit("software.", each);
         if let Some(caches) = &self.caches {

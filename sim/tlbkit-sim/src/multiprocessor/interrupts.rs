@@ -38,7 +38,7 @@ impl Multiprocessor {
         };
         let transit = self.noise.delivery(to, mean);
         let target = &self.processors[to];
-        let wake = if target.is_halted() { self.idle.exit(to) } else { 0 };
+        let wake = if target.is_halted() { self.costs.idle_wake } else { 0 };
         let due = match vector {
             Vector::Flush => &target.flush_due,
             Vector::Kick => &target.kick_due,

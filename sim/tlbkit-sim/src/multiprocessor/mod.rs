@@ -44,7 +44,6 @@ mod costs;
 mod defect;
 mod fiber;
 mod frames;
-mod idle;
 mod interrupts;
 mod linux_lines;
 mod lists;

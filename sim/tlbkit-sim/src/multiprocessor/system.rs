@@ -12,7 +12,6 @@ use super::cold::{Caches, CallKind, Warmth};
 use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
 use super::frames::Frames;
-use super::idle::IdleStates;
 use super::lists::ListLocks;
 use super::noise::NoiseStreams;
 use super::processor::{Processor, Ring};
@@ -43,7 +42,6 @@ pub(crate) struct Disturbance {
 pub(crate) struct Multiprocessor {
     pub(super) costs: Costs,
     pub(super) apics: Apics,
-    pub(super) idle: IdleStates,
     /// How others are told, where the code that is charged has another way than ours.
     pub(super) queues: Option<Queues>,
     pub(super) processors: Vec<Processor>,
@@ -92,7 +90,6 @@ impl Multiprocessor {
         let topology = Topology::new(&machine.system, cpus);
         Self {
             costs,
-            idle: IdleStates::new(machine, cpus),
             apics: Apics::new(machine.apic.as_ref(), code.destinations(), cpus),
             queues: code.queues().map(|code| Queues::new(code, cpus)),
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),

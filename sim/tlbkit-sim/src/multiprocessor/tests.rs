@@ -202,7 +202,7 @@ fn an_interrupt_is_charged_once_to_its_sender_and_once_to_whoever_takes_it() {
         |machine, _| {
             machine.halt();
             let costs = &machine.costs;
-            let arrived = SENT_AT + costs.ipi_send + costs.ipi_same_socket + machine.idle.exit(1);
+            let arrived = SENT_AT + costs.ipi_send + costs.ipi_same_socket + costs.idle_wake;
             assert_eq!(machine.running().now(), arrived, "the wake-up comes first");
             machine.sync(NEVER);
             // The request arrives while the handler of the wake-up runs.

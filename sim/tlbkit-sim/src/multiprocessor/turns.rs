@@ -157,13 +157,10 @@ impl Multiprocessor {
 
     /// HLT: sleeps until an interrupt is due, or somebody wakes the CPU. Interrupts are left to the caller.
     pub(crate) fn halt(&'static self) {
-        let (cpu, processor) = (self.cpu(), self.running());
-        let since = processor.now();
-        self.idle.enter(cpu);
+        let processor = self.running();
         processor.is_halted.set(true);
         self.sleep_until(processor.due(), Cause::Idle);
         processor.is_halted.set(false);
-        self.idle.leave(cpu, processor.now() - since);
     }
 
     fn hand_over(&self, at: u64) {
