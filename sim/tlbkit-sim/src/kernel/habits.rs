@@ -1,7 +1,7 @@
 //! What a kernel does that a policy of the protocol says nothing of.
 
 use super::lists::PageLists;
-use super::regions::Hold;
+use super::regions::{Hold, RegionWaits};
 
 /// Through what a kernel copies from a file's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,18 +24,6 @@ pub enum RegionLocks {
     OfOneForFaults,
     /// Both that of their region: Linux since 6.17.
     OfOne,
-}
-
-/// How tasks wait for the lock of all regions, which sleeps. All of it is in `regions`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum RegionWaits {
-    /// In order: Linux up to 3.9.
-    InOrder,
-    /// Writers pass others that sleep: Linux 3.10 to 3.15.
-    WritersPass,
-    /// Writers spin as well, before they sleep: Linux since 3.16.
-    #[default]
-    Spin,
 }
 
 /// Habits of the kernel of one run.

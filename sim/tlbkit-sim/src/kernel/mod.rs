@@ -35,8 +35,9 @@ mod tests;
 mod window;
 
 pub(crate) use habits::Habits;
-pub use habits::{FileReads, RegionLocks, RegionWaits};
+pub use habits::{FileReads, RegionLocks};
 pub(crate) use lists::PageLists;
 pub(crate) use phys::Phys;
 pub use phys::Pressure;
+pub use regions::RegionWaits;
 pub(crate) use state::Kernel;

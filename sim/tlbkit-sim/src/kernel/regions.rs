@@ -14,8 +14,8 @@
 //!
 //! - `InOrder`: who finds somebody in the queue joins it. The first of the queue has the lock when it is woken: one
 //!   writer, or the readers up to the next writer.
-//! - `WritersPass`: a writer takes a lock that nobody has, whoever waits. One that was woken has to take it as well, and
-//!   sleeps again if another was faster. Readers that are woken have it, and those that come join the queue.
+//! - `WritersPass`: a writer takes a lock that nobody has, whoever waits. One that was woken has to take it as well,
+//!   and sleeps again if another was faster. Readers that are woken have it, and those that come join the queue.
 //! - `Spin`: a writer spins for a writer that runs, and for readers during a short time, which grows with their number,
 //!   before it sleeps. All readers of the queue are woken together. Until a woken writer has come anybody may come
 //!   before it, unless it has waited for 4 ms.
@@ -25,10 +25,20 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use super::habits::RegionWaits;
-
 /// A task, as the kernel numbers it.
 type TaskIndex = u32;
+
+/// How tasks wait for the lock, which depends on the kernel's age.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RegionWaits {
+    /// In order: Linux up to 3.9.
+    InOrder,
+    /// Writers pass others that sleep: Linux 3.10 to 3.15.
+    WritersPass,
+    /// Writers spin as well, before they sleep: Linux since 3.16.
+    #[default]
+    Spin,
+}
 
 /// For what somebody has the lock, or wants it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -80,12 +90,11 @@ impl Holders {
 
     /// Takes the lock for a task that is not in the queue, if it may be taken at `now`.
     pub(super) fn take(&mut self, task: TaskIndex, wants: Hold, now: u64, rule: Rule) -> bool {
-        let nobody_waits = self.queue.is_empty();
         let may = match (rule.waits, wants) {
-            (RegionWaits::InOrder | RegionWaits::WritersPass, Hold::Read) => self.writer.is_none() && nobody_waits,
-            (RegionWaits::InOrder, Hold::Write) => self.is_free() && nobody_waits,
-            (RegionWaits::WritersPass, Hold::Write) => self.is_free(),
             (RegionWaits::Spin, _) => self.may_come_before_the_first(wants, now, rule.patience),
+            (_, Hold::Read) => self.writer.is_none() && self.queue.is_empty(),
+            // In order nobody waits for a lock that is free.
+            (_, Hold::Write) => self.is_free(),
         };
         if may {
             self.give(task, wants);
@@ -139,6 +148,7 @@ impl Holders {
             Some(first) if self.readers == 0 && first.sleep == Sleep::Asleep => match first.wants {
                 Hold::Read => self.admit_readers(waits),
                 Hold::Write if waits == RegionWaits::InOrder => self.admit_writer(),
+
                 Hold::Write => {
                     first.sleep = Sleep::Woken;
                     vec![first.task]

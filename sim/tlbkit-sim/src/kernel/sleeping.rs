@@ -1,8 +1,7 @@
 //! How a task gets the lock of its space's regions: it spins as long as that is worth while, and sleeps. The rules are
 //! those of `regions`.
 
-use super::habits::RegionWaits;
-use super::regions::{Hold, RegionLock, Rule};
+use super::regions::{Hold, RegionLock, RegionWaits, Rule};
 use super::state::Kernel;
 use super::task::{Process, TaskIndex};
 
