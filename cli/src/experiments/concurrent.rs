@@ -8,14 +8,14 @@ use super::trial::{Produced, Trial, each, execute_series, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
-const THREADS: [usize; 2] = [1, 2];
+const THREADS: [usize; 3] = [1, 2, 4];
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let outcomes = THREADS.map(|threads| outcomes(trial, threads)).into_iter().collect::<Result<Vec<_>>>()?;
     let times: Vec<Vec<_>> =
         outcomes.iter().map(|row| row.iter().map(|seeds| each(seeds, nanoseconds)).collect()).collect();
     let mut produced = Produced::default();
-    let mut means = [[0.0; 2]; 2];
+    let mut means = [[0.0; POLICIES.len()]; THREADS.len()];
     for (row, threads) in THREADS.iter().enumerate() {
         for (column, policy) in POLICIES.iter().enumerate() {
             let figure = trial.mean(&format!("time, threads {threads}, {policy}"), &times[row][column])?;
@@ -23,11 +23,14 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
             produced.figures.push(figure);
         }
     }
-    let (alone, [serial, concurrent]) = (&times[0][0], [&times[1][0], &times[1][1]]);
-    let change = pairs(serial, concurrent, |serial, concurrent| 100.0 * (concurrent / serial - 1.0));
-    produced.figures.push(trial.mean("time, threads 2, concurrent over serial", &change)?);
-    let more = pairs(alone, serial, |alone, pair| pair - alone);
-    produced.figures.push(trial.mean("one more thread, serial", &more)?);
+    for (row, threads) in THREADS.iter().enumerate().skip(1) {
+        let change = pairs(&times[row][0], &times[row][1], |serial, concurrent| 100.0 * (concurrent / serial - 1.0));
+        produced.figures.push(trial.mean(&format!("time, threads {threads}, concurrent over serial"), &change)?);
+    }
+    for (row, more) in ["one more thread, serial", "two more threads, serial"].into_iter().enumerate() {
+        let more_ns = pairs(&times[row][0], &times[row + 1][0], |fewer, more| more - fewer);
+        produced.figures.push(trial.mean(more, &more_ns)?);
+    }
     produced.plots.push(plot(trial, means));
     let first = outcomes.into_iter().nth(1).into_iter().flatten().filter_map(|seeds| seeds.into_iter().next());
     let compared: Vec<_> = POLICIES.into_iter().zip(first).collect();
@@ -57,7 +60,7 @@ fn nanoseconds(outcome: &RunOutcome) -> f64 {
     1e9 / rate(outcome)
 }
 
-fn plot(trial: &Trial, ours: [[f64; 2]; 2]) -> Plot {
+fn plot(trial: &Trial, ours: [[f64; POLICIES.len()]; THREADS.len()]) -> Plot {
     let group = |(threads, ours): (&usize, [f64; 2])| {
         let published = POLICIES.map(|policy| trial.published(&format!("time, threads {threads}, {policy}")).ok());
         let label = |policy: &str| format!("{threads}, {policy}");
@@ -66,7 +69,7 @@ fn plot(trial: &Trial, ours: [[f64; 2]; 2]) -> Plot {
     };
     Plot::Bars(Bars {
         title: "Time of a page given back and touched".into(),
-        about: "One thread and two, serial and concurrent, published and ours.".into(),
+        about: "One thread, two and four, serial and concurrent, published and ours.".into(),
         x: "threads and policy".into(),
         y: Axis::new("time", "ns", Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
