@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x9e309e5c0cc37823ull
+#define TLBKIT_INTERFACE 0x197c686a1a788e4bull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -737,11 +737,18 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gat
 
 // Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
 // interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
-// in a loop, and calls `tlbkit_answer` in between. Preemption off.
+// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
 
+// Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
+// interrupts stay off calls before `tlbkit_gather_wait`. It answers other CPUs at each turn, and calls `late` and
+// `unanswered` as every wait does. Whoever waits for another CPU in such a kernel, in the loop of a lock too, calls
+// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_poll(struct tlbkit_gather *gather, uint32_t cpu);
+
 // Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
-// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true; preemption off,
+// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true or
+// `tlbkit_gather_poll` has returned; preemption off,
 // no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued, but for
 // `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_wait(struct tlbkit_gather *gather, uint32_t cpu);

@@ -63,7 +63,7 @@ pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u3
 
 /// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
 /// interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
-/// in a loop, and calls `tlbkit_answer` in between. Preemption off.
+/// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: u32, is_done: *mut bool) -> Status {
     report(|| {
@@ -77,8 +77,25 @@ pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: 
     })
 }
 
+/// Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
+/// interrupts stay off calls before `tlbkit_gather_wait`. It answers other CPUs at each turn, and calls `late` and
+/// `unanswered` as every wait does. Whoever waits for another CPU in such a kernel, in the loop of a lock too, calls
+/// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_poll(gather: *mut GatherStorage, cpu: u32) -> Status {
+    report(|| {
+        // SAFETY: the crate's contract.
+        let issued = unsafe { Issued::open(gather) }?;
+        let door = issued.door(cpu, Need::Online)?;
+        issued.inner.poll(door.cpu());
+        issued.is_known_done = true;
+        Ok(())
+    })
+}
+
 /// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
-/// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true; preemption off,
+/// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true or
+/// `tlbkit_gather_poll` has returned; preemption off,
 /// no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued, but for
 /// `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
 #[unsafe(no_mangle)]

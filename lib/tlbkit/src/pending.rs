@@ -15,6 +15,7 @@ use crate::issue::Ticket;
 use crate::owed::Debts;
 use crate::request::Request;
 use crate::tlb::Cpu;
+use crate::wait::Waited;
 
 impl<'s, S, F> TlbGather<'s, S, F> {
     /// Begins to flush what was named, everywhere, and does not wait: the frames come out of [`Pending::wait`].
@@ -74,12 +75,14 @@ impl<S, F> Pending<'_, S, F> {
     ///
     /// It waits for nobody. A request that found all mailboxes of its CPU in use is asked here, if one is free now, so
     /// asking again and again gets to `true` as long as the other CPUs take interrupts, or answer by themselves. A
-    /// kernel whose interrupts stay off does both in a loop: it asks, and calls [`answer`](Cpu::answer). A lost
-    /// interrupt it sends again by itself, to those that are [`missing`](Cpu::missing). Preemption is off.
+    /// kernel whose interrupts stay off does both in a loop, by [`poll`](Self::poll) or in one of its own, which calls
+    /// [`answer`](Cpu::answer) and sends a lost interrupt again to those that are [`missing`](Cpu::missing).
+    /// Preemption is off.
     ///
     /// # Panics
     /// If called while this CPU waits for another flush.
     #[must_use]
+    #[inline(never)] // once in a kernel's text, for two callers
     pub fn is_done<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) -> bool {
         match &self.ticket {
             Ticket::Over => return true,
@@ -97,6 +100,34 @@ impl<S, F> Pending<'_, S, F> {
         }
         self.settle_if_over(cpu);
         matches!(self.ticket, Ticket::Over)
+    }
+
+    /// Returns when [`is_done`](Self::is_done) would say so, and is called with interrupts on or off: what a kernel
+    /// whose interrupts stay off calls before [`wait`](Self::wait), which then returns at once.
+    ///
+    /// It answers other CPUs at each turn, and faces those that are late as every wait does ([`Hardware::late`],
+    /// [`Hardware::unanswered`]). In the place of INV-7's interrupts stands a rule for the kernel: whoever waits for
+    /// another CPU, in the loop of a lock too, calls [`Cpu::answer`] at each turn. One loop that does not, entered with
+    /// interrupts off, may wait for this CPU, which waits for it: for ever, but [`Hardware::unanswered`] names it.
+    /// Preemption is off, and it is not for interrupt handlers.
+    ///
+    /// ```
+    /// # use tlbkit::*;
+    /// fn unmap<H: Hardware>(cpu: Cpu<'_, '_, H>, gather: TlbGather<'_, H::Set, Vec<u64>>, free: impl Fn(u64)) {
+    ///     let mut pending = gather.issue(&cpu); // under a spin lock, interrupts off
+    ///     pending.poll(&cpu);
+    ///     pending.wait(&cpu).into_frames().into_iter().for_each(free);
+    /// }
+    /// ```
+    ///
+    /// # Panics
+    /// If called while this CPU waits for another flush.
+    pub fn poll<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
+        let mut waited = Waited::default();
+        while !self.is_done(cpu) {
+            let asked = if let Ticket::Asked(asked) = &self.ticket { Some(asked) } else { None };
+            cpu.poll_a_turn(asked, &mut waited);
+        }
     }
 
     fn settle_if_over<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {

@@ -47,7 +47,7 @@ use crate::tlb::Cpu;
 
 /// How long a wait has taken.
 #[derive(Default)]
-struct Waited {
+pub(crate) struct Waited {
     turns: u32,
     /// Times at which the kernel's patience was over.
     rounds: u32,
@@ -149,8 +149,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.state.is_waiting.set(1);
         let mut waited = Waited::default();
         while let Some(late) = self.first_missing(asked) {
-            let missing = || Missing { first: self.outbox_of(asked), others: &[] };
-            self.wait_a_turn(late, &mut waited, missing, || self.face_late_elsewhere(asked));
+            self.wait_a_turn_for(asked, late, &mut waited);
         }
         if asked.cpu == self.id {
             self.is_free(asked.slot());
@@ -176,12 +175,32 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             if let Some(slot) = self.find_free_slot() {
                 return slot;
             }
-            let mut late = None;
-            self.missing().each(|cpu| late = Some(cpu));
-            let Some(late) = late else { continue };
-            let face_late = || (0..RING).for_each(|slot| self.face_late(slot));
-            self.wait_a_turn(late, &mut waited, || self.missing(), face_late);
+            self.wait_a_turn_for_any(&mut waited);
         }
+    }
+
+    /// One turn of a wait for any request of this CPU's to end. None if nobody is missing.
+    fn wait_a_turn_for_any(&self, waited: &mut Waited) {
+        let mut late = None;
+        self.missing().each(|cpu| late = Some(cpu));
+        let Some(late) = late else { return };
+        let face_late = || (0..RING).for_each(|slot| self.face_late(slot));
+        self.wait_a_turn(late, waited, || self.missing(), face_late);
+    }
+
+    /// One turn of a wait with interrupts on or off for what was issued: for `asked`, or for a mailbox to ask with.
+    /// None if nobody is missing.
+    #[cold]
+    pub(crate) fn poll_a_turn(&self, asked: Option<&Asked>, waited: &mut Waited) {
+        let Some(asked) = asked else { return self.wait_a_turn_for_any(waited) };
+        let Some(late) = self.first_missing(asked) else { return };
+        self.wait_a_turn_for(asked, late, waited);
+    }
+
+    /// The same for `asked`, which may be another CPU's, and `late` of it.
+    fn wait_a_turn_for(&self, asked: &Asked, late: CpuId, waited: &mut Waited) {
+        let missing = || Missing { first: self.outbox_of(asked), others: &[] };
+        self.wait_a_turn(late, waited, missing, || self.face_late_elsewhere(asked));
     }
 
     /// # Panics

@@ -74,6 +74,7 @@ static void every_call_in_another_cpus_name_is_refused(void) {
     here = 1;
     WRONG(tlbkit_gather_is_done(&issued, 0, &is_done));
     WRONG(tlbkit_gather_wait(&issued, 0));
+    WRONG(tlbkit_gather_poll(&issued, 0));
     here = 0;
     OK(tlbkit_gather_wait(&issued, 0));
     here = 1;

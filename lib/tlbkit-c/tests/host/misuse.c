@@ -178,6 +178,7 @@ static void a_bad_gather_is_refused(void) {
     IS(NOT_MADE, tlbkit_gather_issue(&gather, 0));
     IS(NOT_MADE, tlbkit_gather_is_done(&gather, 0, &is_done));
     IS(NOT_MADE, tlbkit_gather_wait(&gather, 0));
+    IS(NOT_MADE, tlbkit_gather_poll(&gather, 0));
     IS(NULL_POINTER, tlbkit_gather_issue(NULL, 0));
     IS(NULL_POINTER, tlbkit_gather_tables_freed(NULL));
 #ifdef TLBKIT_HISTORY

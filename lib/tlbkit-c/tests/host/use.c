@@ -176,6 +176,19 @@ static void an_issued_gather_frees_when_it_was_waited_for(void) {
         CHECK(while_waiting == NULL);
     }
     CHECK(freed_count == ISSUED + 2);
+    struct tlbkit_frames polled = {.array = array, .capacity = 1, .release = release, .context = &freed_count};
+    set_page(&space_a, 3, 2003);
+    CHECK(touch(0, 3) == 2003);
+    is_delivery_held = true;
+    irqs_on[1] = false; /* as in a kernel whose interrupts stay off */
+    name_and_hold(&gathers[0], &polled, 3);
+    OK(tlbkit_gather_issue(&gathers[0], 1));
+    while_waiting = deliver_at_last;
+    OK(tlbkit_gather_poll(&gathers[0], 1));
+    CHECK(while_waiting == NULL && freed_count == ISSUED + 2);
+    OK(tlbkit_gather_wait(&gathers[0], 1));
+    irqs_on[1] = true;
+    CHECK(freed_count == ISSUED + 3);
     CHECK(tlbkit_gather_wait(&gathers[0], 1) == TLBKIT_STATUS_NOT_MADE);
     for (uint32_t cpu = 0; cpu < CPUS; cpu++)
         for (unsigned page = 0; page < ISSUED; page++)

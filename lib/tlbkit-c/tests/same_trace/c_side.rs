@@ -27,7 +27,7 @@ use tlbkit_c::gather::{
 use tlbkit_c::lifetime::{tlbkit_space_destroy, tlbkit_space_destroy_later, tlbkit_space_init};
 use tlbkit_c::machine::{Setup, tlbkit_machine_init, tlbkit_matrix_words};
 use tlbkit_c::ops::{HardwareOps, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
-use tlbkit_c::pending::{tlbkit_gather_is_done, tlbkit_gather_issue, tlbkit_gather_wait};
+use tlbkit_c::pending::{tlbkit_gather_is_done, tlbkit_gather_issue, tlbkit_gather_poll, tlbkit_gather_wait};
 use tlbkit_c::space::{tlbkit_set_words, tlbkit_space_generation, tlbkit_space_id};
 use tlbkit_c::status::Status;
 use tlbkit_c::storage::{BatchStorage, CpuStateStorage, GatherStorage, MachineStorage, SpaceStorage};
@@ -276,6 +276,11 @@ impl World {
                 End::Issue => {
                     ok(tlbkit_gather_issue(gather, cpu));
                     ok(tlbkit_gather_is_done(gather, cpu, &raw mut was_done));
+                    ok(tlbkit_gather_wait(gather, cpu));
+                }
+                End::Poll => {
+                    ok(tlbkit_gather_issue(gather, cpu));
+                    ok(tlbkit_gather_poll(gather, cpu));
                     ok(tlbkit_gather_wait(gather, cpu));
                 }
             }

@@ -50,6 +50,8 @@ pub(crate) enum End {
     Finish,
     /// Issued, and waited for.
     Issue,
+    /// Issued, polled, and waited for.
+    Poll,
 }
 
 /// What is put into a batch, of which space.
@@ -120,6 +122,7 @@ impl Call {
                 let ends: &[_] = match end {
                     End::Finish => &["gather_finish"],
                     End::Issue => &["gather_issue", "gather_is_done", "gather_wait"],
+                    End::Poll => &["gather_issue", "gather_poll", "gather_wait"],
                 };
                 let parts = parts.iter().map(|part| match part {
                     Part::Range(_) => "gather_range",
@@ -254,7 +257,7 @@ fn gathers(stride: u32, add: &mut impl FnMut(u32, Call)) {
         vec![Part::Hold],
         vec![],
     ];
-    for end in [End::Finish, End::Issue] {
+    for end in [End::Finish, End::Issue, End::Poll] {
         for scope in [0, 1] {
             for parts in &of_space {
                 add(0, Call::Gather(Some(0), scope, Reason::RemovePte, parts.clone(), end));

@@ -241,6 +241,12 @@ impl World {
                 free_all(pending.wait(cpu).into_frames());
                 u64::from(was_done)
             }
+            End::Poll => {
+                let mut pending = gather.issue(cpu);
+                pending.poll(cpu);
+                free_all(pending.wait(cpu).into_frames());
+                0
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! A kernel that keeps its interrupts off: it issues, asks whether that is over, and answers in between.
 
-use tlbkit::{CpuSetUpkeep, Hardware, Policy};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::issue::{RING, answer, issue, page, several, two, wait};
-use crate::machine::Delivery;
+use tlbkit::{CpuSetUpkeep, Hardware, Late, Policy};
+
+use crate::issue::{Issued, RING, answer, issue, page, several, two, wait};
+use crate::machine::{Delivery, World};
 
 /// Nobody waits, and no interrupt arrives.
 /// One flush more than can be outstanding is asked by `is_done`.
@@ -47,4 +49,56 @@ fn whoever_polls_sends_a_lost_interrupt_again_to_those_that_are_missing() {
     assert!(pending.is_done(&world.cpu(0)), "the second interrupt was answered");
     world.quiet(0, |_, _| wait(world, 0, pending));
     assert_eq!(world.touch(1, page(0)), None);
+}
+
+/// `cpu` polls with its interrupts off, and frees.
+fn poll(world: &'static World, cpu: usize, mut pending: Issued) {
+    world.quiet(cpu, |c, _| pending.poll(&c));
+    world.quiet(cpu, |_, _| wait(world, cpu, pending));
+}
+
+/// No interrupt arrives; the second CPU issues within the wait of the first, and waits as well.
+#[test]
+fn inv_7_two_polled_waits_with_interrupts_off_answer_each_other() {
+    let world = two();
+    world.delivery.set(Delivery::Lost);
+    let first = issue(world, 0, 0);
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+        let second = issue(world, 1, 1);
+        world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 0)));
+        poll(world, 1, second);
+    }));
+    poll(world, 0, first);
+    assert_eq!([world.touch(0, page(1)), world.touch(1, page(0))], [None, None]);
+}
+
+/// More than can be outstanding: the last is asked by the wait itself, which another CPU goes on with.
+#[test]
+fn a_polled_wait_asks_for_what_found_no_mailbox_and_may_be_another_cpu_s() {
+    let world = several(3, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    let mut issued: Vec<_> = (0..=RING).map(|n| issue(world, 0, n)).collect();
+    let last = issued.pop().expect("one more than fits");
+    for _ in 0..3 {
+        world.meanwhile.borrow_mut().push_back(Box::new(|world| (1..3).for_each(|cpu| answer(world, cpu))));
+    }
+    poll(world, 0, last);
+    for _ in 0..3 {
+        world.meanwhile.borrow_mut().push_back(Box::new(|world| (0..2).for_each(|cpu| answer(world, cpu))));
+    }
+    issued.into_iter().for_each(|pending| poll(world, 2, pending));
+    for n in 0..=RING {
+        assert_eq!([0, 1, 2].map(|cpu| world.touch(cpu, page(n))), [None; 3]);
+    }
+}
+
+#[test]
+fn a_polled_wait_names_who_is_late_and_gives_up_as_every_wait_does() {
+    let world = two();
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].about_late.set(Late::AskAgain);
+    world.cores[0].patience_rounds.set(3);
+    let mut pending = issue(world, 0, 0);
+    let said = catch_unwind(AssertUnwindSafe(|| world.quiet(0, |c, _| pending.poll(&c)))).unwrap_err();
+    assert_eq!(said.downcast_ref::<String>().unwrap(), "a flush is not answered by CPU 1");
+    assert_eq!(*world.cores[0].was_late.borrow(), [1; 3], "as often as the kernel said");
 }
