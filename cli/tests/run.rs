@@ -70,6 +70,29 @@ fn policies_are_compared_over_seeds() {
     assert!(scores.iter().all(Option::is_some) && scores[0] != scores[1], "{scores:?}");
 }
 
+/// One interrupt or two of some 900 are needed, in each of the seeds, and two switches have the cycles of their path.
+#[test]
+fn a_few_events_are_not_compared() {
+    let policies = "linux-3.4,linux-4.14";
+    let short = ["run", "madvise1", "--machine", "recent-bare", "--cpus", "2", "--milliseconds", "2"];
+    let arguments = [&short[..], &["--policy", policies]].concat();
+    let table = text(&arguments);
+    let second = table.split("against linux-3.4").nth(1).expect("a second table");
+    let row = |title: &str| second.lines().find(|line| line.contains(title)).unwrap();
+    for few in ["of them needed at once", "busy cycles: switch path"] {
+        assert!(row(few).ends_with(" too few |"), "{second}");
+    }
+    for enough in ["flush interrupts sent", "  of everything", "refilling what was flushed", "busy cycles: user"] {
+        assert!(row(enough).contains(" +-"), "{second}");
+    }
+    assert!(second.contains("\ntoo few: no percents are given of fewer than 10 events a run, or of "), "{second}");
+    let lines = text(&[&arguments[..], &["--json"]].concat());
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    let of = |title: &str| last["quantities"].as_array().unwrap().iter().find(|row| row["quantity"] == title).unwrap();
+    assert_eq!(of("flush interrupts sent: of them needed at once")["difference"], Value::Null);
+    assert!(of("flush interrupts sent")["difference"]["percent"].is_f64());
+}
+
 /// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer.
 #[test]
 fn a_run_that_ended_before_its_start_has_no_rate_and_says_so() {

@@ -3,9 +3,11 @@
 pub(crate) mod chosen;
 pub(crate) mod clocks;
 pub(crate) mod compare;
+pub(crate) mod difference;
 pub(crate) mod draws;
 pub(crate) mod jobs;
 pub(crate) mod machine_file;
+pub(crate) mod mean;
 pub(crate) mod named_run;
 pub(crate) mod nearest;
 pub(crate) mod policy;
