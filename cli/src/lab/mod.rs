@@ -14,6 +14,7 @@ pub(crate) mod policy;
 pub(crate) mod rank;
 pub(crate) mod recording;
 pub(crate) mod rests;
+pub(crate) mod root;
 pub(crate) mod seeds;
 pub(crate) mod spread;
 pub(crate) mod stopping;
