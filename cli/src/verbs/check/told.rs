@@ -1,7 +1,7 @@
 //! What a `check` says of the runs that it made.
 
 use serde_json::json;
-use tlbkit_check::campaign::Explored;
+use tlbkit_check::campaign::{Explored, Report};
 use tlbkit_check::schedule::shrink::Failure;
 use tlbkit_check::two_columns;
 
@@ -23,10 +23,15 @@ pub(super) fn seeds(seeds: &Seeds, format: Format) {
                 "seed": report.failure.as_ref().map(|(seed, _)| seed), "interrupted": is_interrupted })
         ),
         Format::Text => {
-            let found = if report.failure.is_some() { "stopped at a finding after" } else { "nothing found in" };
-            say!("{found} {} seeds, {} steps, {a_minute:.0} seeds a minute", report.seeds, report.steps);
+            say!("{} {} seeds, {} steps, {a_minute:.0} seeds a minute", found(report), report.seeds, report.steps);
         }
     }
+}
+
+/// What was found, and the seed that --replay takes.
+fn found(report: &Report) -> String {
+    let of = |seed| format!("stopped at a finding of seed {seed}, after");
+    report.failure.as_ref().map_or_else(|| "nothing found in".to_owned(), |(seed, _)| of(seed))
 }
 
 /// Every schedule of one program.
@@ -77,5 +82,19 @@ pub(super) fn failure(failure: &Failure, format: Format) {
             say!("{}", two_columns(&failure.outcome.lines, finding.cpu, 150));
             say!("{finding}\n{} deviations from running one CPU after the other", failure.deviations());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tlbkit_check::{Finding, Oracle};
+
+    #[test]
+    fn a_finding_names_the_seed_that_makes_it_again() {
+        let finding = Finding { oracle: Oracle::FreedFrame, cpu: 0, step: 9, story: String::new() };
+        let failed = Report { seeds: 23, steps: 90, failure: Some((4_294_967_301, finding)) };
+        assert_eq!(found(&failed), "stopped at a finding of seed 4294967301, after");
+        assert_eq!(found(&Report { failure: None, ..failed }), "nothing found in");
     }
 }

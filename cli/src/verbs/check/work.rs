@@ -136,3 +136,24 @@ impl Replayed {
         outcome.finding.map_or(Came::Clean, of)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tlbkit_check::Oracle;
+
+    #[test]
+    fn a_run_is_given_as_it_was_found_to_who_does_not_wait_for_the_shortest_one() {
+        let plan = Plan::default();
+        let finding = Finding { oracle: Oracle::FreedFrame, cpu: 0, step: 9, story: String::new() };
+        let stopping = Stopping::never();
+        stopping.interrupt();
+        let (failure, is_shortest) = found(&plan, 7, &finding).shortest(&stopping).unwrap();
+        let whole = plan.run(7);
+        assert_eq!((is_shortest, &failure.choices), (false, &whole.choices));
+        assert!(
+            failure.outcome.steps == whole.steps && !failure.outcome.lines.is_empty(),
+            "it is that run, with a log"
+        );
+    }
+}
