@@ -70,10 +70,20 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     let text = written.text();
     // What `run` would refuse must not be left behind.
     Machine::parse(&file, &text).context("this host measures as no machine can be")?;
+    // The figures first: they are not lost where the file cannot be written.
+    match format {
+        Format::Json => print_json(&survey),
+        Format::Text => print_text(&survey),
+    }
     write_whole(&arguments.output, &text)?;
     match format {
-        Format::Json => print_json(&survey, base, &file),
-        Format::Text => print_text(&survey, base, &file),
+        Format::Json => say!(
+            "{}",
+            json!({ "machine_file": file, "base": base, "host": survey.host, "disturbance": survey.disturbance })
+        ),
+        Format::Text => {
+            say!("\nmachine file: {file} (what no user program can measure is as {base}, and says so)");
+        }
     }
     Ok(Ending::AsExpected)
 }
@@ -139,20 +149,18 @@ fn nearest_machine(survey: &Survey) -> &'static str {
     }
 }
 
-fn print_json(survey: &Survey, base: &str, file: &str) {
+fn print_json(survey: &Survey) {
     for figure in figures::all(survey) {
         say!("{}", figure.json_row());
     }
     for finding in figures::findings(survey) {
         say!("{}", json!({ "finding": finding.name, "value": finding.value, "remark": finding.remark }));
     }
-    say!("{}", json!({ "machine_file": file, "base": base, "host": survey.host, "disturbance": survey.disturbance }));
 }
 
-fn print_text(survey: &Survey, base: &str, file: &str) {
+fn print_text(survey: &Survey) {
     say!("{}", tables::text(survey));
     for finding in figures::findings(survey) {
         say!("- {}: {}; {}", finding.name, finding.value, finding.remark);
     }
-    say!("\nmachine file: {file} (what no user program can measure is as {base}, and says so)");
 }
