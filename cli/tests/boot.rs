@@ -90,14 +90,34 @@ fn an_emulated_run_is_the_same_again() {
 
 #[test]
 fn wrong_words_are_named_in_one_line() {
-    for (words, named) in [(["--workload", "nix"], "workload=nix"), (["--option", "monitor=maybe"], "monitor=maybe")] {
-        let Some(output) = boot(&words) else { return };
-        assert_eq!(output.status.code(), Some(2));
+    let Some(output) = boot(&["--option", "monitor=maybe"]) else { return };
+    assert_eq!(output.status.code(), Some(2));
+    let message = message(&output);
+    assert!(message.starts_with("tlbkit: monitor=maybe: must be ") && message.lines().count() == 1, "{message}");
+}
+
+/// Nothing needs to be built or booted for it.
+#[test]
+fn a_name_that_nothing_has_is_answered_with_the_nearest_one() {
+    for (words, said) in [
+        ("--workload madvise", "no workload madvise; did you mean madvise1? see tlbkit list workloads"),
+        ("--workload racers", "no workload racers; did you mean races? see tlbkit list workloads"),
+        ("--policy linux-6.1", "no policy linux-6.1; did you mean linux-6.18? see tlbkit list policies"),
+        ("--bench --policy xnu:ceilin=1", "did you mean ceiling? see tlbkit list settings"),
+        (
+            "--set round=1,threads=1",
+            "workload ebizzy-m: no parameter round; did you mean rounds? see tlbkit list parameters",
+        ),
+        (
+            "--workload race --set thread=1",
+            "madvise1: no parameter thread; did you mean threads? see tlbkit list parameters",
+        ),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+        let output = command.arg("boot").args(words.split(' ')).env("PATH", "").output().unwrap();
         let message = message(&output);
-        assert!(
-            message.starts_with(&format!("tlbkit: {named}: must be ")) && message.lines().count() == 1,
-            "{message}"
-        );
+        assert!(message.ends_with(&format!("{said}\n")) && message.lines().count() == 1, "{words}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{words}");
     }
 }
 

@@ -63,3 +63,15 @@ fn a_file_that_is_there_is_replaced_by_force_alone() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(std::fs::read_to_string(&file).unwrap().contains("name = \"mine\""));
 }
+
+#[test]
+fn figures_are_told_even_if_the_disk_is_full() {
+    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let output = tlbkit(&["--json", "calibrate", "--quick", "-o", "/dev/full"], &dir);
+    let message = String::from_utf8_lossy(&output.stderr);
+    let is_said = message.starts_with("tlbkit: cannot write /dev/full: ") && message.lines().count() == 1;
+    assert!(is_said && output.status.code() == Some(2), "{message}");
+    let told = rows(&output);
+    assert!(told.iter().any(|row| row["figure"] == "system call"), "{told:?}");
+    assert!(!told.iter().any(|row| row["machine_file"].is_string()), "there is none");
+}

@@ -1,11 +1,11 @@
-//! `run` and `sweep run` when somebody presses Ctrl-C in the middle: what is done is not lost.
+//! `run`, `sweep run`, `check` and `calibrate` when somebody presses Ctrl-C in the middle: what is done is not lost.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pty_process::blocking::{Command as OnTerminal, open};
 use serde_json::Value;
@@ -105,4 +105,66 @@ fn a_sweep_says_how_far_it_came_and_goes_on_from_there() {
     let output = tlbkit("sweep run plan").output().unwrap();
     let said = format!("plan.1-of-1: 40 points, {left} of them run now\n");
     assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), rows()), (said.as_str(), 40));
+}
+
+/// How long a command may take until it listens, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether a process has a handler for SIGINT: it listens from then on.
+fn is_listening(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or("0");
+    u64::from_str_radix(caught.trim(), 16).unwrap() >> 1 & 1 == 1
+}
+
+/// Ends a command by a signal as soon as it listens, and gives what it wrote to standard output and error.
+fn end(line: &str, folder: &Path, signal: &str, status: i32) -> [String; 2] {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+    let command = command.args(line.split(' ')).current_dir(folder).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut running = command.spawn().unwrap();
+    let started = Instant::now();
+    while !is_listening(running.id()) {
+        if started.elapsed() > PATIENCE {
+            running.kill().unwrap();
+        }
+        assert!(running.try_wait().unwrap().is_none(), "{line} ended without a look at signals");
+        thread::sleep(Duration::from_millis(2));
+    }
+    Command::new("kill").args([signal, &running.id().to_string()]).status().unwrap();
+    let output = running.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(output.status.code(), Some(status), "{line}: {said:?}");
+    said
+}
+
+#[test]
+fn a_check_says_how_many_seeds_are_done() {
+    let here = folder("check");
+    let [table, said] = end("check --seeds 1000000000", &here, "-TERM", 143);
+    let done = said.strip_prefix("tlbkit: interrupted: ").unwrap().split(' ').next().unwrap();
+    let rest = format!("{done} of --seeds 1000000000 are done, and nothing was found in them\n");
+    assert_eq!(said, format!("tlbkit: interrupted: {rest}"));
+    let done: u64 = done.parse().unwrap();
+    assert!(table.starts_with(&format!("nothing found in {} seeds, ", done + done / 4)), "{table}");
+    let [row, _] = end("--json check --seeds 1000000000", &here, "-HUP", 129);
+    let row: Value = serde_json::from_str(&row).unwrap();
+    assert_eq!((&row["interrupted"], &row["seed"]), (&true.into(), &Value::Null), "{row}");
+}
+
+#[test]
+fn an_exploration_says_how_many_runs_are_done() {
+    let all = "check --exhaustive --program dontneed-1-page --bound 255";
+    let [table, said] = end(all, &folder("exhaustive"), "-INT", 130);
+    assert!(table.ends_with(" s: not all explored, nothing found\n"), "{table}");
+    let told = " runs are done, and nothing was found in them\n";
+    assert!(said.starts_with("tlbkit: interrupted: ") && said.ends_with(told), "{said}");
+}
+
+#[test]
+fn a_calibration_says_what_is_measured_and_writes_no_file() {
+    let here = folder("calibrate");
+    let [table, said] = end("calibrate -o mine.toml", &here, "-INT", 130);
+    let told = said.starts_with("tlbkit: interrupted: ") && said.contains(" of 5 parts are measured");
+    assert!(told && said.ends_with(", and mine.toml is not written\n"), "{said}");
+    assert_eq!((table.as_str(), said.lines().count(), here.join("mine.toml").exists()), ("", 1, false));
 }

@@ -194,6 +194,8 @@ fn what_is_no_trace_is_one_line_and_status_2_in_every_verb() {
     let (empty, folder) = (scratch("nothing"), scratch("folder"));
     fs::write(&empty, "").unwrap();
     fs::create_dir_all(&folder).unwrap();
+    let program = scratch("program");
+    fs::write(&program, b"\x7fELF\x02\x01\x01\0\0\x80\xff\0\x1b[31m").unwrap();
     let absurd = scratch("absurd");
     let number = "9".repeat(40);
     fs::write(&absurd, format!("a 1/1 [000] {number}.5: tlb:tlb_flush: pages:1 reason:local MM shootdown (3)\n"))
@@ -201,6 +203,7 @@ fn what_is_no_trace_is_one_line_and_status_2_in_every_verb() {
     for (path, part) in [
         (empty.to_str().unwrap(), ": byte 0: the file is empty\n"),
         (folder.to_str().unwrap(), ": Is a directory (os error 21)\n"),
+        (program.to_str().unwrap(), ": byte 0: \"\\x7fELF\\x02\\x01\\x01\\x00...\" begins no trace: want perf.data"),
         (absurd.to_str().unwrap(), ": byte 0: \"a 1/1 [000] 9999"),
         ("/dev/zero", ": "),
     ] {

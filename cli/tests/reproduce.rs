@@ -66,15 +66,16 @@ fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
 }
 
 #[test]
-fn an_unknown_experiment_is_answered_with_the_known_ones() {
-    let output = run(&["reproduce", "pcd"]);
-    let message = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(
-        message,
-        "tlbkit: no experiment pcd: there are pcid, lazy, batch, pti, range, concurrent, arena, milan, storm, cascade, \
-         skylake, lists, icelake, crowd, ivybridge, sapphire\n"
-    );
-    assert_eq!(output.status.code(), Some(2));
+fn an_unknown_experiment_is_answered_with_the_nearest_one() {
+    for (name, answer) in [
+        ("pcdi", "no experiment pcdi; did you mean pcid? see tlbkit list experiments"),
+        ("vms", "no experiment vms; see tlbkit list experiments"),
+        ("", "the experiment name is empty (a comma too many?); see tlbkit list experiments"),
+    ] {
+        let output = run(&["reproduce", name]);
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("tlbkit: {answer}\n"));
+        assert_eq!(output.status.code(), Some(2));
+    }
 }
 
 /// A cheap experiment on three machines drawn from its file.

@@ -70,6 +70,29 @@ fn policies_are_compared_over_seeds() {
     assert!(scores.iter().all(Option::is_some) && scores[0] != scores[1], "{scores:?}");
 }
 
+/// One interrupt or two of some 900 are needed, in each of the seeds, and two switches have the cycles of their path.
+#[test]
+fn a_few_events_are_not_compared() {
+    let policies = "linux-3.4,linux-4.14";
+    let short = ["run", "madvise1", "--machine", "recent-bare", "--cpus", "2", "--milliseconds", "2"];
+    let arguments = [&short[..], &["--policy", policies]].concat();
+    let table = text(&arguments);
+    let second = table.split("against linux-3.4").nth(1).expect("a second table");
+    let row = |title: &str| second.lines().find(|line| line.contains(title)).unwrap();
+    for few in ["of them needed at once", "busy cycles: switch path"] {
+        assert!(row(few).ends_with(" too few |"), "{second}");
+    }
+    for enough in ["flush interrupts sent", "  of everything", "refilling what was flushed", "busy cycles: user"] {
+        assert!(row(enough).contains(" +-"), "{second}");
+    }
+    assert!(second.contains("\ntoo few: no percents are given of fewer than 10 events a run, or of "), "{second}");
+    let lines = text(&[&arguments[..], &["--json"]].concat());
+    let last: Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    let of = |title: &str| last["quantities"].as_array().unwrap().iter().find(|row| row["quantity"] == title).unwrap();
+    assert_eq!(of("flush interrupts sent: of them needed at once")["difference"], Value::Null);
+    assert!(of("flush interrupts sent")["difference"]["percent"].is_f64());
+}
+
 /// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer.
 #[test]
 fn a_run_that_ended_before_its_start_has_no_rate_and_says_so() {
@@ -178,11 +201,49 @@ fn a_full_disk_is_one_line_and_no_answer() {
 fn a_machine_is_given_as_the_file_that_it_is() {
     let file = text(&["list", "machines", "--toml", "zen4"]);
     assert_eq!(file, include_str!("../../sim/machines/zen4.toml"));
-    for arguments in [&["list", "machines", "--toml", "zen5"], &["list", "sizes", "--toml", "zen4"]] {
-        let output = run(arguments);
+    for line in ["list machines --toml zen5", "list sizes --toml zen4", "list machines --toml zen4 --json"] {
+        let output = run(&line.split(' ').collect::<Vec<_>>());
         let message = str::from_utf8(&output.stderr).unwrap();
         assert!(output.status.code() == Some(2) && message.lines().count() == 1, "{message}");
+        assert!(output.stdout.is_empty(), "{line}");
     }
+}
+
+#[test]
+fn a_name_or_a_number_that_cannot_be_is_one_line_that_says_what_can_be() {
+    let huge = "99999999999999999999999";
+    for (more, said) in [
+        ("--policy linux-6.18,", "the policy name is empty (a comma too many?); see tlbkit list policies"),
+        (
+            "--policy linux-6.18:",
+            "policy linux-6.18:: want KEY=VALUE, such as lazy=off, behind the colon and behind each +",
+        ),
+        (
+            "--policy xnu:ceiling=1+ceiling=2",
+            "policy xnu:ceiling=1+ceiling=2: ceiling is set twice; want each setting once",
+        ),
+        (
+            "--set threads=1 --set threads=2",
+            "workload madvise1: threads=2: threads is set before; want each parameter once",
+        ),
+        ("--set thread=1", "workload madvise1: no parameter thread; did you mean threads? see tlbkit list parameters"),
+        ("--set threads", "workload madvise1: \"threads\" is no KEY=VALUE, such as threads=1"),
+        ("--set =1", "workload madvise1: \"=1\" is no KEY=VALUE, such as threads=1"),
+        (
+            "--set threads=99999999999999999999999",
+            "workload madvise1: threads=99999999999999999999999: must be 0 to 8192",
+        ),
+        (&format!("--seed {huge}"), &format!("--seed <SEED>': must be at most {}; see tlbkit run --help", u64::MAX)),
+        (&format!("--seeds {huge}"), &format!("--seeds <SEEDS>': {huge} is not in 1..=1000; see tlbkit run --help")),
+    ] {
+        let output = run(&SHORT.into_iter().chain(more.split(' ')).collect::<Vec<_>>());
+        let message = str::from_utf8(&output.stderr).unwrap();
+        assert!(message.ends_with(&format!("{said}\n")) && message.lines().count() == 1, "{more}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{more}");
+    }
+    let plan = run(&["sweep", "plan", "madvise1", "--set", "threads=1,2", "--set", "threads=2"]);
+    let message = str::from_utf8(&plan.stderr).unwrap();
+    assert!(message.ends_with("threads=2: threads is set before; want each parameter once\n"), "{message}");
 }
 
 #[test]

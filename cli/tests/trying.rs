@@ -193,8 +193,16 @@ fn a_change_that_breaks_the_command_is_refused() {
 }
 
 #[test]
+fn help_names_the_variables_that_keep_what_they_say() {
+    let help = String::from_utf8(run(&["try", "--help"]).stdout).unwrap();
+    for variable in ["GLIBC_TUNABLES", "GODEBUG", "MALLOC_CONF", "JDK_JAVA_OPTIONS"] {
+        assert!(help.contains(variable), "{help}");
+    }
+}
+
+#[test]
 fn wrong_input_is_one_line_and_status_2() {
-    let cases: [(&[&str], &str); 13] = [
+    let cases: [(&[&str], &str); 19] = [
         (&["try", "nothing", "--", "true"], "tlbkit: nothing: must be NAME=VALUE"),
         (&["try", "thp=on", "--", "true"], "tlbkit: thp=on: must be one of always, madvise, never"),
         (&["try", "A=1", "A=1", "--", "true"], "tlbkit: A=1: A is named before; want each"),
@@ -207,7 +215,16 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["run", "madvise1", "--seeds", "0"], "tlbkit: invalid value '0' for '--seeds <"),
         (&["rnu"], "tlbkit: unrecognized subcommand 'rnu'; see tlbkit --help"),
         (&["record", "--light"], "tlbkit: --light needs a command to run, after --"),
-        (&["try", "thp=never", "--root", "/nowhere", "--", "true"], "tlbkit: /nowhere/run/tlbkit-try.lock: cannot be"),
+        (&["try", "thp=never", "--root", "/proc", "--", "true"], "tlbkit: /proc/run/tlbkit-try.lock: cannot be"),
+        (
+            &["try", "thp=never", "--root", "/nowhere", "--", "true"],
+            "tlbkit: --root /nowhere: no such folder; want the",
+        ),
+        (&["try", "--restore", "--root", "/nowhere"], "tlbkit: --root /nowhere: no such folder; want the"),
+        (&["doctor", "--root", "/nowhere"], "tlbkit: --root /nowhere: no such folder; want the"),
+        (&["try", "tph=always", "--", "true"], "tlbkit: tph=always: no change tph; did you mean thp=always? or, for a"),
+        (&["try", "no-hugepages", "--", "true"], "tlbkit: no-hugepages: no change no-hugepages; did you mean no-huge-"),
+        (&["try", "", "--", "true"], "tlbkit: a change is empty; see tlbkit try --help"),
     ];
     for (arguments, start) in cases {
         let output = run(arguments);
@@ -281,4 +298,6 @@ fn a_doctor_names_the_command_for_each_lack() {
     assert_eq!(of("tracefs")["run"], "sudo mount -t tracefs none /sys/kernel/tracing");
     assert_eq!((&of("tracefs")["state"], &of("thp")["state"]), (&"lacking".into(), &"fine".into()));
     assert_eq!(output.status.code(), Some(1));
+    let mut lacking = rows.iter().filter(|row| row["state"] == "lacking");
+    assert!(lacking.all(|row| row["run"].is_string()), "{rows:?}");
 }

@@ -22,12 +22,24 @@ impl Unit {
     }
 }
 
+/// Events a run of which percents are given.
+pub(crate) const FEWEST_EVENTS: f64 = 10.0;
+
+/// Percent of the cycles of which percents are given: less is 0.0 in a table.
+const LEAST_CYCLES: f64 = 0.05;
+
 /// What is compared.
 pub(crate) struct Quantity {
     pub(crate) title: &'static str,
-    pub(crate) unit: Unit,
-    /// None where there is nothing to have a part of.
-    pub(crate) of: fn(&RunOutcome) -> Option<f64>,
+    of: Of,
+}
+
+/// How a value comes out of a run; of a part first the part, then the whole.
+enum Of {
+    Measure(fn(&RunOutcome) -> Option<f64>),
+    Events(fn(&RunOutcome) -> u64),
+    PartOfEvents(fn(&RunOutcome) -> [u64; 2]),
+    PartOfCycles(fn(&RunOutcome) -> [u64; 2]),
 }
 
 impl Quantity {
@@ -47,57 +59,93 @@ impl Quantity {
         titles.join(": ")
     }
 
+    pub(crate) const fn unit(&self) -> Unit {
+        match self.of {
+            Of::Measure(_) | Of::Events(_) => Unit::Count,
+            Of::PartOfEvents(_) | Of::PartOfCycles(_) => Unit::Percent,
+        }
+    }
+
+    /// None where there is nothing to have a part of.
+    pub(crate) fn value(&self, outcome: &RunOutcome) -> Option<f64> {
+        match self.of {
+            Of::Measure(of) => of(outcome),
+            Of::Events(of) => Some(of(outcome) as f64),
+            Of::PartOfEvents(of) | Of::PartOfCycles(of) => part(of(outcome)),
+        }
+    }
+
+    /// Whether these outcomes have so much of it, in the mean, that percents of it say something.
+    pub(crate) fn is_enough<'o>(&self, outcomes: impl Iterator<Item = &'o RunOutcome> + Clone) -> bool {
+        let count = outcomes.clone().count() as f64;
+        let mean = |of: &dyn Fn(&RunOutcome) -> f64| outcomes.clone().map(of).sum::<f64>() / count;
+        match self.of {
+            Of::Measure(_) => true,
+            Of::Events(of) => mean(&|outcome| of(outcome) as f64) >= FEWEST_EVENTS,
+            Of::PartOfEvents(of) => mean(&|outcome| of(outcome)[0] as f64) >= FEWEST_EVENTS,
+            Of::PartOfCycles(of) => mean(&|outcome| part(of(outcome)).unwrap_or(0.0)) >= LEAST_CYCLES,
+        }
+    }
+
     /// Of the outcomes that have a value; none of a count that one of them lacks, as the others are not a fair choice.
     pub(crate) fn values(&self, outcomes: &[RunOutcome]) -> Option<Vec<f64>> {
-        let values: Vec<_> = outcomes.iter().filter_map(self.of).collect();
-        (self.unit == Unit::Percent || values.len() == outcomes.len()).then_some(values)
+        let values: Vec<_> = outcomes.iter().filter_map(|outcome| self.value(outcome)).collect();
+        (self.unit() == Unit::Percent || values.len() == outcomes.len()).then_some(values)
     }
 }
 
 /// All that is compared, in the order of the table. Shares are of busy cycles, so that idle CPUs hide nothing.
 pub(crate) const QUANTITIES: &[Quantity] = &[
-    count("score a second", RunOutcome::rate),
-    count("milliseconds, start and end included", |o| Some(1e3 * o.elapsed_seconds)),
-    count("flush interrupts sent", |o| Some(o.ipis.sent as f64)),
-    percent("  of them needed at once", |o| needed(o.flushes.interrupts)),
-    percent("    of these before the next use", |o| part(o.later_needs.before_use, o.later_needs.followed)),
-    percent("    of these before a frame's reuse", |o| part(o.later_needs.before_reuse, o.later_needs.followed)),
-    count("flushes", |o| Some(o.flushes.flushes as f64)),
-    count("  other CPUs of the set left alone", |o| Some(o.flushes.left_alone as f64)),
-    count("  of everything", |o| Some(o.flushes.full_flushes as f64)),
-    count("pages invalidated singly", |o| Some(o.flushes.pages.done as f64)),
-    percent("  of them needed", |o| needed(o.flushes.pages)),
-    count("switches that kept entries", |o| Some(o.flushes.switches_kept as f64)),
-    count("switches that flushed", |o| Some(o.flushes.switches_flushed as f64)),
-    count("tasks moved while they ran", |o| Some(o.kernel.moves as f64)),
-    count("page walks", |o| Some(o.tlb.walks as f64)),
-    count("  refilling what was flushed", |o| Some(o.tlb.refills as f64)),
-    percent("busy cycles: user", |o| of_busy(o, Cause::User)),
-    percent("busy cycles: kernel", |o| of_busy(o, Cause::Kernel)),
-    percent("busy cycles: faults", |o| of_busy(o, Cause::Fault)),
-    percent("busy cycles: switch path", |o| of_busy(o, Cause::Switch)),
-    percent("busy cycles: own invalidations", |o| of_busy(o, Cause::FlushLocal)),
-    percent("busy cycles: telling others", |o| of_busy(o, Cause::FlushSend)),
-    percent("busy cycles: waiting for answers", |o| of_busy(o, Cause::FlushWait)),
-    percent("busy cycles: answering", |o| of_busy(o, Cause::Interrupt)),
-    percent("busy cycles: walks, user", |o| of_busy(o, Cause::WalkUser)),
-    percent("busy cycles: walks, kernel", |o| of_busy(o, Cause::WalkKernel)),
-    percent("busy cycles: locks", |o| of_busy(o, Cause::LockSpin)),
-    percent("all cycles: idle", |o| part(o.cycles(Cause::Idle), o.ledger.total())),
+    measure("score a second", RunOutcome::rate),
+    measure("milliseconds, start and end included", |o| Some(1e3 * o.elapsed_seconds)),
+    count("flush interrupts sent", |o| o.ipis.sent),
+    events("  of them needed at once", |o| needed(o.flushes.interrupts)),
+    events("    of these before the next use", |o| [o.later_needs.before_use, o.later_needs.followed]),
+    events("    of these before a frame's reuse", |o| [o.later_needs.before_reuse, o.later_needs.followed]),
+    count("flushes", |o| o.flushes.flushes),
+    count("  other CPUs of the set left alone", |o| o.flushes.left_alone),
+    count("  of everything", |o| o.flushes.full_flushes),
+    count("pages invalidated singly", |o| o.flushes.pages.done),
+    events("  of them needed", |o| needed(o.flushes.pages)),
+    count("switches that kept entries", |o| o.flushes.switches_kept),
+    count("switches that flushed", |o| o.flushes.switches_flushed),
+    count("tasks moved while they ran", |o| o.kernel.moves),
+    count("page walks", |o| o.tlb.walks),
+    count("  refilling what was flushed", |o| o.tlb.refills),
+    cycles("busy cycles: user", |o| of_busy(o, Cause::User)),
+    cycles("busy cycles: kernel", |o| of_busy(o, Cause::Kernel)),
+    cycles("busy cycles: faults", |o| of_busy(o, Cause::Fault)),
+    cycles("busy cycles: switch path", |o| of_busy(o, Cause::Switch)),
+    cycles("busy cycles: own invalidations", |o| of_busy(o, Cause::FlushLocal)),
+    cycles("busy cycles: telling others", |o| of_busy(o, Cause::FlushSend)),
+    cycles("busy cycles: waiting for answers", |o| of_busy(o, Cause::FlushWait)),
+    cycles("busy cycles: answering", |o| of_busy(o, Cause::Interrupt)),
+    cycles("busy cycles: walks, user", |o| of_busy(o, Cause::WalkUser)),
+    cycles("busy cycles: walks, kernel", |o| of_busy(o, Cause::WalkKernel)),
+    cycles("busy cycles: locks", |o| of_busy(o, Cause::LockSpin)),
+    cycles("all cycles: idle", |o| [o.cycles(Cause::Idle), o.ledger.total()]),
 ];
 
-const fn count(title: &'static str, of: fn(&RunOutcome) -> Option<f64>) -> Quantity {
-    Quantity { title, unit: Unit::Count, of }
+const fn measure(title: &'static str, of: fn(&RunOutcome) -> Option<f64>) -> Quantity {
+    Quantity { title, of: Of::Measure(of) }
 }
 
-const fn percent(title: &'static str, of: fn(&RunOutcome) -> Option<f64>) -> Quantity {
-    Quantity { title, unit: Unit::Percent, of }
+const fn count(title: &'static str, of: fn(&RunOutcome) -> u64) -> Quantity {
+    Quantity { title, of: Of::Events(of) }
+}
+
+const fn events(title: &'static str, of: fn(&RunOutcome) -> [u64; 2]) -> Quantity {
+    Quantity { title, of: Of::PartOfEvents(of) }
+}
+
+const fn cycles(title: &'static str, of: fn(&RunOutcome) -> [u64; 2]) -> Quantity {
+    Quantity { title, of: Of::PartOfCycles(of) }
 }
 
 /// A row for each quantity, a column for each of `outcomes`.
 pub(crate) fn compared_rows(outcomes: &[(&str, RunOutcome)]) -> Vec<Vec<String>> {
     let row = |quantity: &Quantity| {
-        let cells = outcomes.iter().map(|(_, outcome)| cell((quantity.of)(outcome), quantity.unit));
+        let cells = outcomes.iter().map(|(_, outcome)| cell(quantity.value(outcome), quantity.unit()));
         [quantity.title.to_owned()].into_iter().chain(cells).collect()
     };
     QUANTITIES.iter().map(row).collect()
@@ -111,15 +159,15 @@ fn cell(value: Option<f64>, unit: Unit) -> String {
     }
 }
 
-fn needed(needed: Needed) -> Option<f64> {
-    part(needed.needed, needed.done)
+fn needed(needed: Needed) -> [u64; 2] {
+    [needed.needed, needed.done]
 }
 
-fn of_busy(outcome: &RunOutcome, cause: Cause) -> Option<f64> {
-    part(outcome.cycles(cause), outcome.ledger.total() - outcome.cycles(Cause::Idle))
+fn of_busy(outcome: &RunOutcome, cause: Cause) -> [u64; 2] {
+    [outcome.cycles(cause), outcome.ledger.total() - outcome.cycles(Cause::Idle)]
 }
 
-fn part(part: u64, whole: u64) -> Option<f64> {
+fn part([part, whole]: [u64; 2]) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 

@@ -94,7 +94,7 @@ impl Draws {
 pub(crate) fn table(columns: &[Column<'_>]) -> String {
     let row = |quantity: &Quantity| {
         let cell = |column: &Column<'_>| {
-            spread(quantity, &column.outcomes).map_or_else(|| "-".to_owned(), |spread| spread.text(quantity.unit))
+            spread(quantity, &column.outcomes).map_or_else(|| "-".to_owned(), |spread| spread.text(quantity.unit()))
         };
         [quantity.title.to_owned()].into_iter().chain(columns.iter().map(cell)).collect()
     };
@@ -106,7 +106,7 @@ pub(crate) fn table(columns: &[Column<'_>]) -> String {
 pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
     let line = |Column { policy, outcomes, .. }: &Column<'_>| {
         let quantity = |quantity: &Quantity| {
-            let (title, unit) = (quantity.full_title(), quantity.unit.word());
+            let (title, unit) = (quantity.full_title(), quantity.unit().word());
             json!({ "quantity": title, "unit": unit, "spread": spread(quantity, outcomes) })
         };
         let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();

@@ -3,15 +3,11 @@
 use std::panic;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
-use std::time::Duration;
 
 use anyhow::Result;
 use rayon::iter::{ParallelBridge, ParallelIterator};
 
-use super::stopping::Stopping;
-
-/// How long it may take until a signal is noticed.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+use super::stopping::{LOOK_EVERY, Stopping};
 
 /// How far it came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tlbkit_sim::machine::{MOST_CPUS, Machine, Noise, Priors};
 use tlbkit_sim::{Run, RunError, RunOutcome};
-use tlbkit_workloads::Workload;
+use tlbkit_workloads::{Parameter, ParameterError, Workload};
 
 use super::nearest::unknown;
 use super::policy;
@@ -62,7 +62,7 @@ impl NamedRun {
             ensure!((1..=MOST_CPUS).contains(&cpus), RunError::Cpus(cpus));
         }
         machine(&self.machine)?;
-        workload(&self.workload, &self.set)?;
+        check_workload(&self.workload, &self.set)?;
         policy::parse(&self.policy).map(drop)
     }
 
@@ -130,6 +130,7 @@ pub(crate) fn priors(name: &str) -> Result<Priors> {
 /// Whether there is a file of this name, which is no built-in machine's.
 fn check_file(name: &str) -> Result<()> {
     let unknown = || unknown("machine", name, Machine::names(), "machines");
+    ensure!(!name.is_empty(), unknown());
     ensure!(Path::new(name).exists(), "{}, and no such file is there", unknown());
     Ok(())
 }
@@ -144,7 +145,45 @@ pub(crate) fn workload(name: &str, parameters: &[String]) -> Result<Workload> {
     let unknown = || unknown("workload", name, tlbkit_workloads::names(), "workloads");
     let mut workload = tlbkit_workloads::by_name(name).with_context(unknown)?;
     for parameter in parameters {
-        workload.set(parameter).map_err(|error| anyhow!("workload {name}: {error}"))?;
+        let known = workload.parameters().list();
+        workload.set(parameter).map_err(|error| refused(name, parameter, error, known))?;
     }
     Ok(workload)
+}
+
+/// Whether a person has typed a workload and its parameters, each once: of two values the first one would be lost.
+pub(crate) fn check_workload(name: &str, parameters: &[String]) -> Result<()> {
+    workload(name, parameters)?;
+    for (at, parameter) in parameters.iter().enumerate() {
+        let own = key(parameter);
+        let is_set = parameters[..at].iter().any(|before| key(before) == own);
+        ensure!(!is_set, "workload {name}: {parameter}: {own} is set before; want each parameter once");
+    }
+    Ok(())
+}
+
+/// The name before the `=`.
+fn key(parameter: &str) -> &str {
+    parameter.split('=').next().unwrap_or_default().trim()
+}
+
+/// What is wrong with `parameter`, one of a workload called `name` that has the `known` ones.
+fn refused(name: &str, parameter: &str, error: ParameterError<'_>, known: &[Parameter]) -> Error {
+    let why = match error {
+        ParameterError::NotASetting(_) | ParameterError::Unknown { name: "", .. } => {
+            let such = known.first().map_or("KEY", |known| known.name);
+            format!("{parameter:?} is no KEY=VALUE, such as {such}=1")
+        }
+        ParameterError::Unknown { name: key, .. } => {
+            unknown("parameter", key, known.iter().map(|known| known.name), "parameters")
+        }
+        // More digits than any number has that is taken.
+        ParameterError::NotANumber { name: key, value } if value.bytes().all(|digit| digit.is_ascii_digit()) => {
+            let limits = known.iter().find(|known| known.name == key);
+            let limits = limits.map(|Parameter { least, most, .. }| format!("must be {least} to {most}"));
+            format!("{parameter}: {}", limits.unwrap_or_default())
+        }
+        error => error.to_string(),
+    };
+    anyhow!("workload {name}: {why}")
 }

@@ -5,13 +5,16 @@ const LETTERS_MOST: usize = 2;
 
 /// There is no `kind` called `name` among `names`; `tlbkit list LISTED` shows those that there are.
 pub(crate) fn unknown<'n>(kind: &str, name: &str, names: impl Iterator<Item = &'n str>, listed: &str) -> String {
+    if name.is_empty() {
+        return format!("the {kind} name is empty (a comma too many?); see tlbkit list {listed}");
+    }
     let meant = nearest(name, names).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
     let between = if meant.is_empty() { ";" } else { "" };
     format!("no {kind} {name}{meant}{between} see tlbkit list {listed}")
 }
 
 /// The shortest of `names` that holds the whole of `name`, or else the one with fewest letters in other places.
-fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(name: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let names: Vec<_> = names.collect();
     let holding = names.iter().filter(|known| !name.is_empty() && known.contains(name)).min_by_key(|known| known.len());
     let off = |known: &&&str| strsim::damerau_levenshtein(name, known);
@@ -33,5 +36,6 @@ mod tests {
         let said = |name| unknown("policy", name, NAMES.into_iter(), "policies");
         assert_eq!(said("linux-34"), "no policy linux-34; did you mean linux-3.4? see tlbkit list policies");
         assert_eq!(said("vms"), "no policy vms; see tlbkit list policies");
+        assert_eq!(said(""), "the policy name is empty (a comma too many?); see tlbkit list policies");
     }
 }

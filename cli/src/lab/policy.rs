@@ -1,7 +1,7 @@
 //! A policy from its text, and what is wrong with a text in one line.
 
-use anyhow::{Result, anyhow};
-use tlbkit::{PRESETS, Policy, TextError};
+use anyhow::{Result, anyhow, ensure};
+use tlbkit::{KEYS, PRESETS, Policy, TextError};
 use tlbkit_sim::machine::Code;
 use tlbkit_sim::{FileReads, RegionLocks, RegionWaits};
 
@@ -9,12 +9,33 @@ use super::nearest::unknown;
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
 pub(crate) fn parse(text: &str) -> Result<Policy> {
-    Policy::parse(text).map_err(|error| match error {
+    let policy = Policy::parse(text).map_err(|error| match error {
         TextError::NoPreset(name) => {
             anyhow!(unknown("policy", name, PRESETS.iter().map(|preset| preset.name), "policies"))
         }
+        TextError::NoKey(name) if !name.is_empty() => {
+            let unknown = unknown("setting", name, KEYS.iter().map(|key| key.name), "settings");
+            anyhow!("policy {text}: {unknown}")
+        }
+        TextError::NoKey(_) => anyhow!("policy {text}: {WANTED}"),
         _ => anyhow!("policy {text}: {error}"),
-    })
+    })?;
+    check_settings(text)?;
+    Ok(policy)
+}
+
+/// What stands between the signs of a text.
+const WANTED: &str = "want KEY=VALUE, such as lazy=off, behind the colon and behind each +";
+
+/// The library takes nothing for a setting, and the last of several values: whoever types that means something else.
+fn check_settings(text: &str) -> Result<()> {
+    let Some((_, settings)) = text.split_once(':') else { return Ok(()) };
+    let keys: Vec<_> = settings.split('+').map(|setting| setting.split('=').next().unwrap_or_default()).collect();
+    for (at, key) in keys.iter().enumerate() {
+        ensure!(!key.is_empty(), "policy {text}: {WANTED}");
+        ensure!(!keys[..at].contains(key), "policy {text}: {key} is set twice; want each setting once");
+    }
+    Ok(())
 }
 
 /// Whose instructions and lines a policy is charged with, by the preset that its text names.
@@ -89,7 +110,13 @@ mod tests {
     fn what_is_wrong_is_said_in_one_line() {
         for (text, part) in [
             ("linux-9", "no policy linux-9; see tlbkit list policies"),
-            ("xnu:colour=red", "policy xnu:colour=red: no setting colour: there are pcid,"),
+            ("xnu:colour=red", "policy xnu:colour=red: no setting colour; see tlbkit list settings"),
+            ("xnu:ceilin=1", "policy xnu:ceilin=1: no setting ceilin; did you mean ceiling? see tlbkit list settings"),
+            ("xnu:ceiling=1+lazy=off+ceiling=1", ": ceiling is set twice; want each setting once"),
+            ("xnu:", "policy xnu:: want KEY=VALUE, such as lazy=off, behind the colon and behind each +"),
+            ("xnu:lazy=off+", "policy xnu:lazy=off+: want KEY=VALUE"),
+            ("xnu:=1", "policy xnu:=1: want KEY=VALUE"),
+            ("", "the policy name is empty (a comma too many?); see tlbkit list policies"),
             ("xnu:pcid=16", "policy xnu:pcid=16: pcid=16: must be off, or 1 to 15 slots"),
             ("xnu:pcid", "pcid is no KEY=VALUE"),
         ] {

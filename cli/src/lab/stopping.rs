@@ -1,8 +1,11 @@
 //! Whether somebody wants the command to end before it is done.
 
 use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -21,6 +24,9 @@ fn ignored_signals() -> u64 {
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0)
 }
 
+/// How long it may take until a signal is noticed.
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
+
 /// What a shell adds to the number of a signal that ended a command.
 pub(super) const BY_SIGNAL: i32 = 128;
 
@@ -38,6 +44,25 @@ impl Stopping {
 
     pub(crate) fn is_wanted(&self) -> bool {
         self.signal() != 0
+    }
+
+    /// Does `work`, which ends before it is done once its flag is set: as soon as somebody wants the command to end.
+    pub(crate) fn until_wanted<T: Send>(&self, work: impl FnOnce(&AtomicBool) -> T + Send) -> T {
+        let stop = AtomicBool::new(false);
+        let (sender, ended) = mpsc::channel::<()>();
+        thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let _dropped_at_the_end = sender;
+                work(&stop)
+            });
+            while ended.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
+                if self.is_wanted() {
+                    // Partner: whoever does the work; a wish to stop, which orders nothing.
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            worker.join().unwrap_or_else(|why| panic::resume_unwind(why))
+        })
     }
 
     /// How a program ends that a signal ended, as a shell tells it.
@@ -60,5 +85,24 @@ impl Stopping {
     fn signal(&self) -> usize {
         // Partner: the SeqCst store in signal-hook's handler, in this thread or another.
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_told_to_end_and_its_result_is_kept() {
+        let stopping = Stopping::never();
+        assert_eq!(stopping.until_wanted(|_| 1), 1);
+        stopping.interrupt();
+        let until_told = |stop: &AtomicBool| {
+            while !stop.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+            2
+        };
+        assert_eq!(stopping.until_wanted(until_told), 2);
     }
 }

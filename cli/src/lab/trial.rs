@@ -13,6 +13,7 @@ use tlbkit_host::trial::{
 };
 use tlbkit_host::{PairedRatio, Sample, said_of};
 
+use super::root::check_root;
 use super::stopping::Stopping;
 use super::terminal::progress_bar;
 use crate::output::number;
@@ -55,7 +56,7 @@ impl TrialArguments {
     pub(crate) fn check(&self) -> Result<()> {
         ensure!((PAIRS_MIN..=100).contains(&self.pairs), "--pairs {}: must be {PAIRS_MIN} to 100", self.pairs);
         ensure!((0.0..=90.0).contains(&self.least), "--least {}: must be 0 to 90 percent", self.least);
-        Ok(())
+        check_root(&self.root)
     }
 
     /// Tries it; puts back first what an earlier trial left behind.

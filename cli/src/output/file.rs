@@ -87,14 +87,14 @@ impl Write for WholeFile {
 impl Write for Target {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Beside { file, .. } => file.write(bytes),
+            Self::Beside { file, .. } => file.write(bytes).map_err(|error| unnamed(&error)),
             Self::Itself(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match self {
-            Self::Beside { file, .. } => file.flush(),
+            Self::Beside { file, .. } => file.flush().map_err(|error| unnamed(&error)),
             Self::Itself(file) => file.flush(),
         }
     }
@@ -136,6 +136,19 @@ mod tests {
         check_place(&file).unwrap();
         assert_eq!(names(folder.path()), ["a.json"]);
         assert_eq!(fs::read_to_string(&file).unwrap(), "old");
+    }
+
+    /// A file that can only be read stands for a disk that became full.
+    #[test]
+    fn what_cannot_be_written_is_called_by_the_name_that_was_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let beside = NamedTempFile::new_in(folder.path()).unwrap().into_temp_path();
+        let file = NamedTempFile::from_parts(File::open(&beside).unwrap(), beside);
+        let target = Target::Beside { file, place: folder.path().join("a.json") };
+        let mut whole = WholeFile { path: "a.json".into(), writer: BufWriter::new(target) };
+        whole.write_all(b"new").unwrap();
+        let error = format!("{:#}", whole.finish().unwrap_err());
+        assert_eq!(error, "cannot write a.json: Bad file descriptor (os error 9)");
     }
 
     #[test]

@@ -13,6 +13,9 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use clap::Args;
 
+use crate::lab::named_run::check_workload;
+use crate::lab::nearest::unknown;
+use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::output::file::check_place;
 use counts::KernelRun;
@@ -35,7 +38,7 @@ pub(crate) struct BootArguments {
     /// CPUs of the virtual machine
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     cpus: u32,
-    /// A workload of `tlbkit list workloads`
+    /// A workload of `tlbkit list workloads`, or race, races or readers, which the test kernel alone has
     #[arg(long, default_value = "ebizzy-m", conflicts_with = "bench")]
     workload: String,
     /// A parameter of the workload; may be given again
@@ -54,6 +57,7 @@ pub(crate) struct BootArguments {
 
 /// Boots it.
 pub(crate) fn execute(arguments: &BootArguments, format: Format) -> Result<Ending> {
+    check_names(arguments)?;
     tlbkit_boot::find()?;
     let kernel = image::build()?;
     let accelerator = accelerator::choose(&kernel);
@@ -67,6 +71,21 @@ pub(crate) fn execute(arguments: &BootArguments, format: Format) -> Result<Endin
         }
         ended => ended.map(|()| Ending::AsExpected),
     }
+}
+
+/// Workloads that the test kernel alone has, with the parameters of madvise1.
+const OWN_WORKLOADS: [&str; 3] = ["race", "races", "readers"];
+
+/// Whether everything that is named exists: the kernel would say so only when it has been built and booted.
+fn check_names(arguments: &BootArguments) -> Result<()> {
+    policy::parse(&arguments.policy)?;
+    let name = arguments.workload.as_str();
+    let names = || tlbkit_workloads::names().chain(OWN_WORKLOADS);
+    ensure!(names().any(|known| known == name), unknown("workload", name, names(), "workloads"));
+    // Several settings may stand in one word.
+    let settings: Vec<_> = arguments.parameters.iter().flat_map(|set| set.split(',')).map(str::to_owned).collect();
+    let parameters_of = if OWN_WORKLOADS.contains(&name) { "madvise1" } else { name };
+    check_workload(parameters_of, &settings)
 }
 
 /// One workload.

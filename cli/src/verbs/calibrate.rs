@@ -6,6 +6,7 @@ mod tables;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -14,7 +15,9 @@ use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Effort, PARTS, Survey, ring};
 use tlbkit_sim::machine::Machine;
 
+use crate::lab::jobs;
 use crate::lab::machine_file::{MachineFile, Origin, today};
+use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::output::file::{check_place, write_whole};
 
@@ -48,7 +51,12 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     let file = arguments.output.display().to_string();
     check_place(&arguments.output)?;
     ensure!(arguments.force || !arguments.output.is_file(), "{file}: is there already; --force replaces it");
-    let survey = survey(if arguments.quick { Effort::Quick } else { Effort::Full })?;
+    let stopping = Stopping::listen()?;
+    let begun = Arc::default();
+    let Some(survey) = survey(if arguments.quick { Effort::Quick } else { Effort::Full }, &begun, &stopping)? else {
+        say_interrupted(&file, &begun);
+        return Ok(stopping.ending());
+    };
     let base = nearest_machine(&survey);
     let machine = Machine::builtin(base)?;
     let written = MachineFile {
@@ -62,29 +70,67 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     let text = written.text();
     // What `run` would refuse must not be left behind.
     Machine::parse(&file, &text).context("this host measures as no machine can be")?;
+    // The figures first: they are not lost where the file cannot be written.
+    match format {
+        Format::Json => print_json(&survey),
+        Format::Text => print_text(&survey),
+    }
     write_whole(&arguments.output, &text)?;
     match format {
-        Format::Json => print_json(&survey, base, &file),
-        Format::Text => print_text(&survey, base, &file),
+        Format::Json => say!(
+            "{}",
+            json!({ "machine_file": file, "base": base, "host": survey.host, "disturbance": survey.disturbance })
+        ),
+        Format::Text => {
+            say!("\nmachine file: {file} (what no user program can measure is as {base}, and says so)");
+        }
     }
     Ok(Ending::AsExpected)
 }
 
-fn survey(effort: Effort) -> Result<Survey> {
+/// Names of the parts of a survey that were begun.
+type Parts = Mutex<Vec<&'static str>>;
+
+/// Measures this host, and notes in `begun` what it has begun; nothing if somebody wants the command to end before all
+/// is done.
+fn survey(effort: Effort, begun: &Arc<Parts>, stopping: &Stopping) -> Result<Option<Survey>> {
     let program = std::env::current_exe().context("finding this program")?;
-    let mut member = || {
-        let mut command = Command::new(&program);
-        command.args(["calibrate", "--ring-member"]);
-        command
-    };
     let bar = progress_bar(PARTS);
-    let mut begin = |part| {
-        bar.set_message(part);
-        bar.inc(1);
+    let (shown, begun) = (bar.clone(), Arc::clone(begun));
+    let job = move |_| {
+        let mut member = || {
+            let mut command = Command::new(&program);
+            command.args(["calibrate", "--ring-member"]);
+            command
+        };
+        let mut begin = |part| {
+            begun.lock().unwrap_or_else(PoisonError::into_inner).push(part);
+            shown.set_message(part);
+            shown.inc(1);
+        };
+        Ok(Survey::take(effort, &mut member, &mut begin)?)
     };
-    let survey = Survey::take(effort, &mut member, &mut begin);
+    let mut taken = None;
+    let ended = jobs::each(1, stopping, job, |_, survey| {
+        taken = Some(survey);
+        Ok(())
+    });
     bar.finish_and_clear();
-    Ok(survey?)
+    match ended {
+        // Ctrl-C ends the processes of a ring as well, and without them it cannot be measured.
+        Err(_) if stopping.is_wanted() => Ok(None),
+        ended => ended.map(|_| taken),
+    }
+}
+
+/// Says how far it came.
+fn say_interrupted(file: &str, begun: &Parts) {
+    let begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
+    let (count, done) = match begun.split_last() {
+        Some((_, done @ [_, ..])) => (done.len(), format!(" ({})", done.join(", "))),
+        _ => (0, String::new()),
+    };
+    eprintln!("tlbkit: interrupted: {count} of {PARTS} parts are measured{done}, and {file} is not written");
 }
 
 fn origin<'a>(arguments: &CalibrateArguments, survey: &'a Survey, base: &'a str) -> Origin<'a> {
@@ -103,20 +149,18 @@ fn nearest_machine(survey: &Survey) -> &'static str {
     }
 }
 
-fn print_json(survey: &Survey, base: &str, file: &str) {
+fn print_json(survey: &Survey) {
     for figure in figures::all(survey) {
         say!("{}", figure.json_row());
     }
     for finding in figures::findings(survey) {
         say!("{}", json!({ "finding": finding.name, "value": finding.value, "remark": finding.remark }));
     }
-    say!("{}", json!({ "machine_file": file, "base": base, "host": survey.host, "disturbance": survey.disturbance }));
 }
 
-fn print_text(survey: &Survey, base: &str, file: &str) {
+fn print_text(survey: &Survey) {
     say!("{}", tables::text(survey));
     for finding in figures::findings(survey) {
         say!("- {}: {}; {}", finding.name, finding.value, finding.remark);
     }
-    say!("\nmachine file: {file} (what no user program can measure is as {base}, and says so)");
 }

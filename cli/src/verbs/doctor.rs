@@ -8,11 +8,12 @@ use serde_json::json;
 use tlbkit_host::examination::{Finding, State, examine};
 use tlbkit_trace::EVENTS;
 
+use crate::lab::root::check_root;
 use crate::lab::terminal::{Ending, Format, say};
 
 /// Which machine to look at.
 #[derive(Args)]
-#[command(after_help = "Exit status: 0 nothing is lacking, 1 something is.\n\nExample: tlbkit doctor")]
+#[command(after_help = "Exit status: 0 nothing is lacking, 1 something is, 2 wrong usage.\n\nExample: tlbkit doctor")]
 pub(crate) struct DoctorArguments {
     /// The folder with this machine's sys, proc and run, for containers that have them elsewhere
     #[arg(long, value_name = "FOLDER", default_value = "/")]
@@ -21,6 +22,7 @@ pub(crate) struct DoctorArguments {
 
 /// Looks, and tells.
 pub(crate) fn execute(arguments: &DoctorArguments, format: Format) -> Result<Ending> {
+    check_root(&arguments.root)?;
     let findings = examine(&arguments.root, EVENTS);
     for finding in &findings {
         match format {

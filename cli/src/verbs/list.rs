@@ -47,6 +47,10 @@ pub(crate) fn execute(arguments: &ListArguments, format: Format) -> Result<Endin
     if let Some(machine) = &arguments.toml {
         let kind = arguments.kind.unwrap_or(Listed::Machines);
         ensure!(kind == Listed::Machines, "--toml {machine}: only `tlbkit list machines` has files");
+        ensure!(
+            format == Format::Text,
+            "--toml {machine} with --json: a machine's file is TOML; leave one of them out"
+        );
         say!("{}", machine_file(machine)?.trim_end());
         return Ok(Ending::AsExpected);
     }

@@ -11,6 +11,7 @@ use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 use crate::experiments::{self, Produced, Registered, Trial};
 use crate::lab::draws;
 use crate::lab::jobs;
+use crate::lab::nearest;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::output::report::{Report, Section, Table};
@@ -113,7 +114,7 @@ pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<
 fn choose(wanted: &[String]) -> Result<Vec<Registered>> {
     let ids = || experiments::ALL.map(|experiment| experiment.id);
     if let Some(unknown) = wanted.iter().find(|id| !ids().contains(&id.as_str())) {
-        bail!("no experiment {unknown}: there are {}", ids().join(", "));
+        bail!(nearest::unknown("experiment", unknown, ids().into_iter(), "experiments"));
     }
     let is_wanted = |experiment: &Registered| wanted.is_empty() || wanted.iter().any(|id| id == experiment.id);
     Ok(experiments::ALL.into_iter().filter(is_wanted).collect())

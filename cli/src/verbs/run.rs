@@ -20,7 +20,10 @@ use work::{Sorted, Work};
 #[command(after_help = "Examples:\n  tlbkit run madvise1 --cpus 2\n  \
     tlbkit run ebizzy-arena-old --machine ivybridge-8thread --policy linux-3.13,linux-3.14,linux-6.18:ceiling=0 \
     --set threads=4\n  \
-    tlbkit run madvise1 --machine recent-bare --policy linux-6.18,tlbkit --cpus 2 --priors 100")]
+    tlbkit run madvise1 --machine recent-bare --policy linux-6.18,tlbkit --cpus 2 --priors 100\n\n\
+    The second table compares each policy with the first one, seed by seed, in percent of the first one's value. It\n\
+    says \"no difference found\" where zero lies in the interval, and \"too few\" where the first has fewer than 10\n\
+    events a run, or less than 0.05 % of the cycles: percents of so few say nothing.")]
 pub(crate) struct RunArguments {
     /// A workload of `tlbkit list workloads`
     workload: String,

@@ -4,11 +4,12 @@ use std::ffi::OsString;
 use std::io::{self, Read};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::json;
-use tlbkit_host::trial::{Change, Journal, Outcome, Restored, Verdict};
+use tlbkit_host::trial::{Change, ENVIRONMENT, Journal, Outcome, Restored, Verdict};
 
+use crate::lab::nearest::nearest;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trial::{TrialArguments, restored_text, table};
@@ -17,7 +18,8 @@ use crate::lab::trial::{TrialArguments, restored_text, table};
 #[derive(Args)]
 #[command(after_help = "\
 Changes:
-  NAME=VALUE           an environment variable; GLIBC_TUNABLES, GODEBUG and MALLOC_CONF keep what they say already
+  NAME=VALUE           an environment variable; GLIBC_TUNABLES, GODEBUG, MALLOC_CONF and JDK_JAVA_OPTIONS keep what
+                       they say already
   env:name=VALUE       the same, for a name with small letters
   no-huge-pages        prctl(PR_SET_THP_DISABLE) for the command
   wrapper=COMMAND      the command is started by another one
@@ -55,11 +57,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn execute(arguments: &TryArguments, format: Format) -> Result<Ending> {
     // From here on no signal ends this program before it has put the machine back.
     let stopping = Stopping::listen()?;
+    arguments.trial.check()?;
     if arguments.restore {
         return restore(arguments, format);
     }
-    arguments.trial.check()?;
-    let changes = arguments.changes.iter().map(|text| text.parse()).collect::<Result<Vec<Change>, _>>()?;
+    let changes = arguments.changes.iter().map(|text| change(text)).collect::<Result<Vec<_>>>()?;
     for (at, change) in changes.iter().enumerate() {
         let again = changes[..at].iter().find(|before| before.is_of_same(change));
         ensure!(
@@ -87,6 +89,21 @@ pub(crate) fn execute(arguments: &TryArguments, format: Format) -> Result<Ending
         Some(_) if stopping.is_wanted() && matches!(tried.outcome, Outcome::Meddled(_)) => stopping.ending(),
         Some(Verdict::Yes) => Ending::AsExpected,
         Some(Verdict::No | Verdict::CannotTell) => Ending::NotAsExpected,
+    })
+}
+
+/// The change that `text` names, or else the one that was meant.
+fn change(text: &str) -> Result<Change> {
+    ensure!(!text.is_empty(), "a change is empty; see tlbkit try --help");
+    text.parse().map_err(|error: tlbkit_host::Error| {
+        let name = text.split('=').next().unwrap_or_default();
+        let value = &text[name.len()..];
+        // Names of environment variables may be short, and part of another.
+        let meant = nearest(name, Change::names()).filter(|meant| *meant != name && name.len() > 2);
+        let variable =
+            if value.is_empty() { String::new() } else { format!(" or, for a variable, {ENVIRONMENT}{text}?") };
+        let meant = meant.map(|meant| anyhow!("{text}: no change {name}; did you mean {meant}{value}?{variable}"));
+        meant.unwrap_or_else(|| error.into())
     })
 }
 

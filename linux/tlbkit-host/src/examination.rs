@@ -51,7 +51,7 @@ impl Finding {
 #[must_use]
 pub fn examine(root: &Path, events: &[&str]) -> Vec<Finding> {
     let mut findings =
-        vec![perf(), tracefs(root), rights(root), tracepoints(root, events), counting(), interrupts(root)];
+        vec![perf(), tracefs(root), rights(root), tracepoints(root, events), counting(root), interrupts(root)];
     findings.extend(KNOBS.iter().map(|knob| setting(root, knob.name, &knob.file(root))));
     findings.extend(journal(root));
     findings.push(machine());
@@ -59,6 +59,18 @@ pub fn examine(root: &Path, events: &[&str]) -> Vec<Finding> {
 }
 
 const RECORD: &str = "record, observe, tune --try";
+
+const MOUNT_PROC: &str = "sudo mount -t proc none /proc   # or --root with the folder that has it";
+
+/// What gives the right to what this user is refused.
+fn run_for_rights() -> &'static str {
+    if rustix::process::geteuid().is_root() {
+        // Nothing but a container, or what its host allows it, keeps something from root.
+        "the same command outside of the container, or in one that was started with --privileged"
+    } else {
+        "the same command with sudo"
+    }
+}
 
 fn perf() -> Finding {
     if has_program("perf") {
@@ -87,10 +99,11 @@ fn tracefs(root: &Path) -> Finding {
         folder.ancestors().take(2).any(refused)
     });
     match (is_closed, is_mounted) {
-        (true, _) => Finding::lacking(what, RECORD, "only root may read it", Some("the same command with sudo")),
+        (true, _) => Finding::lacking(what, RECORD, "this user may not read it", Some(run_for_rights())),
         (_, true) => {
             let found = format!("mounted, and has no {FLUSH}: the kernel was built without it");
-            Finding::lacking(what, RECORD, found, None)
+            let run = "boot a newer kernel, or one that was built with CONFIG_EVENT_TRACING=y";
+            Finding::lacking(what, RECORD, found, Some(run))
         }
         _ => {
             let run = "sudo mount -t tracefs none /sys/kernel/tracing";
@@ -104,8 +117,7 @@ fn rights(root: &Path) -> Finding {
     let level = level(&root.join("proc/sys/kernel/perf_event_paranoid"));
     let text = level.map_or_else(|| "unknown".to_owned(), |level| level.to_string());
     if level.is_none() {
-        let run = "mount -t proc none /proc   # or --root with the folder that has it";
-        return Finding::lacking(what, RECORD, "cannot be read", Some(run));
+        return Finding::lacking(what, RECORD, "cannot be read", Some(MOUNT_PROC));
     }
     if may_record_others(level) {
         return Finding::fine(what, RECORD, format!("{text}, which is enough for this user"));
@@ -122,7 +134,10 @@ fn tracepoints(root: &Path, events: &[&str]) -> Finding {
     let all = events.len();
     match missing.len() {
         0 => Finding::fine(what, RECORD, format!("all {all}")),
-        lacking if lacking == all => Finding::lacking(what, RECORD, "none can be read", None),
+        lacking if lacking == all => {
+            let run = tracefs(root).run.unwrap_or_else(|| run_for_rights().to_owned());
+            Finding::lacking(what, RECORD, "none can be read", Some(&run))
+        }
         lacking => {
             let found = format!("{lacking} of {all} are not in this kernel: {}", missing.join(", "));
             Finding { state: State::Note, ..Finding::lacking(what, RECORD, found, None) }
@@ -130,20 +145,27 @@ fn tracepoints(root: &Path, events: &[&str]) -> Finding {
     }
 }
 
-fn counting() -> Finding {
+fn counting(root: &Path) -> Finding {
     let (what, needed_for) = ("counting flushes of a command", "try, in part");
     if can_count() {
         return Finding::fine(what, needed_for, "allowed");
     }
-    Finding::lacking(what, needed_for, "refused: needs tracefs and rights", Some("the same command with sudo"))
+    match tracefs(root).run {
+        Some(run) => Finding::lacking(what, needed_for, "needs tracefs", Some(&run)),
+        None => Finding::lacking(what, needed_for, "refused", Some(run_for_rights())),
+    }
 }
 
 fn interrupts(root: &Path) -> Finding {
     let (what, needed_for) = ("TLB line of /proc/interrupts", "try, in part");
     match fs::read_to_string(root.join("proc/interrupts")) {
         Ok(text) if text.contains("TLB:") => Finding::fine(what, needed_for, "there"),
-        Ok(_) => Finding::lacking(what, needed_for, "not there: the kernel runs one CPU, or was built for one", None),
-        Err(error) => Finding::lacking(what, needed_for, error.to_string(), None),
+        // With one CPU there are no such interrupts.
+        Ok(_) => {
+            let found = "not there: the kernel runs one CPU, or was built for one";
+            Finding { state: State::Note, ..Finding::lacking(what, needed_for, found, None) }
+        }
+        Err(error) => Finding::lacking(what, needed_for, error.to_string(), Some(MOUNT_PROC)),
     }
 }
 
@@ -160,22 +182,18 @@ fn setting(root: &Path, what: &'static str, file: &Path) -> Finding {
     let is_debugfs = file.starts_with(&debugfs);
     let is_unmounted = fs::read_dir(&debugfs)
         .map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |mut entries| entries.next().is_none());
+    let is_root = rustix::process::geteuid().is_root();
     let run = if is_debugfs && is_unmounted {
-        Some("sudo mount -t debugfs none /sys/kernel/debug")
-    } else if !rustix::process::geteuid().is_root() {
-        Some("the same command with sudo")
-    } else if is_debugfs && is_locked_down(root) {
-        Some("boot without lockdown: Secure Boot off, or lockdown= taken off the kernel's command line")
+        "sudo mount -t debugfs none /sys/kernel/debug"
+    } else if error.kind() == std::io::ErrorKind::NotFound {
+        // One that this kernel has not is no lack.
+        return Finding { state: State::Note, ..Finding::lacking(what, needed_for, found, None) };
+    } else if is_root && is_debugfs && is_locked_down(root) {
+        "boot without lockdown: Secure Boot off, or lockdown= taken off the kernel's command line"
     } else {
-        None
+        run_for_rights()
     };
-    let lacking = Finding::lacking(what, needed_for, found, run);
-    // One that this kernel has not is no lack.
-    if error.kind() == std::io::ErrorKind::NotFound && run.is_none() {
-        Finding { state: State::Note, ..lacking }
-    } else {
-        lacking
-    }
+    Finding::lacking(what, needed_for, found, Some(run))
 }
 
 fn is_locked_down(root: &Path) -> bool {
@@ -195,7 +213,7 @@ fn machine() -> Finding {
     let (what, needed_for) = ("machine", "replay, tune");
     let host = match Host::ask() {
         Ok(host) => host,
-        Err(error) => return Finding::lacking(what, needed_for, error.to_string(), None),
+        Err(error) => return Finding::lacking(what, needed_for, error.to_string(), Some(MOUNT_PROC)),
     };
     let Host { cpu_model, cpus, is_virtual, has_pcid, is_isolated, kernel, .. } = host;
     let place = if is_virtual { "a guest" } else { "no guest" };
@@ -225,6 +243,9 @@ mod tests {
                 .iter()
                 .all(|what| of(&findings, what).state == State::Lacking)
         );
+        assert_eq!(of(&findings, "tracepoints").run, tracefs.run, "none can be read as it is not mounted");
+        let mut lacking = findings.iter().filter(|finding| finding.state == State::Lacking);
+        assert!(lacking.all(|finding| finding.run.is_some()), "{findings:?}");
         let paranoid = of(&findings, "kernel.perf_event_paranoid");
         assert_eq!((paranoid.state, paranoid.run.is_some()), (State::Lacking, true));
         let mount = Some("sudo mount -t debugfs none /sys/kernel/debug");

@@ -13,7 +13,7 @@ mod running;
 use std::ffi::OsString;
 use std::path::Path;
 
-pub use change::Change;
+pub use change::{Change, ENVIRONMENT};
 pub use journal::{Entry, Journal, Restored};
 pub use knob::{KNOBS, Knob};
 pub use pairs::{Half, in_turn};

@@ -18,9 +18,9 @@ pub enum Error {
         answer: std::io::Error,
     },
     /// None of the known forms.
-    #[error("byte 0: {found:?} begins no trace: want perf.data, perf script text or this program's own form")]
+    #[error("byte 0: \"{found}\" begins no trace: want perf.data, perf script text or this program's own form")]
     NotATrace {
-        /// How it begins.
+        /// How it begins, in signs that every terminal shows.
         found: String,
     },
     /// Something lies beyond the end of the file.
@@ -65,6 +65,20 @@ pub enum Error {
         /// The version that this program reads.
         known: u16,
     },
+}
+
+/// Bytes of something unreadable that are shown, and letters of text.
+const BYTES_SHOWN: usize = 8;
+const LETTERS_SHOWN: usize = 40;
+
+impl Error {
+    /// What begins with `bytes` is no trace.
+    pub(crate) fn not_a_trace(bytes: &[u8]) -> Self {
+        let is_text = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
+        let most = if is_text(&bytes[..bytes.len().min(LETTERS_SHOWN)]) { LETTERS_SHOWN } else { BYTES_SHOWN };
+        let more = if bytes.len() > most { "..." } else { "" };
+        Self::NotATrace { found: format!("{}{more}", bytes[..bytes.len().min(most)].escape_ascii()) }
+    }
 }
 
 /// A position in a file.

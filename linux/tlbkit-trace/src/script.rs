@@ -63,7 +63,7 @@ impl<R: BufRead> ScriptReader<R> {
         let mut found = Vec::new();
         while self.line_number < MAX_HEAD_LINES && self.read_line()? {
             if found.is_empty() {
-                found.extend_from_slice(&self.line[..self.line.len().min(40)]);
+                found.extend_from_slice(&self.line[..self.line.len().min(64)]);
             }
             match self.parse_line() {
                 ParsedLine::Event(event) => {
@@ -78,7 +78,7 @@ impl<R: BufRead> ScriptReader<R> {
                 ParsedLine::BadFrame(why) | ParsedLine::Bad(why) => self.tell_bad(why),
             }
         }
-        Err(Error::NotATrace { found: String::from_utf8_lossy(&found).into_owned() })
+        Err(Error::not_a_trace(&found))
     }
 
     fn tell_bad(&mut self, why: &str) {

@@ -8,7 +8,9 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
-use crate::lab::seeds::{Difference, INTERVAL_OF, Mean, OWN_ERROR, RELATIVE};
+use crate::lab::difference::{Difference, RELATIVE, TOO_FEW_MEANS};
+use crate::lab::mean::Mean;
+use crate::lab::seeds::{INTERVAL_OF, OWN_ERROR};
 use crate::lab::terminal::{Format, say};
 use crate::output::number;
 use crate::output::table::grid;
@@ -22,12 +24,23 @@ pub(crate) struct TableArguments {
 }
 
 /// What is shown of an outcome, and where it stands there.
-const QUANTITIES: [(&str, Place); 4] = [
-    ("score a second", rate),
-    ("interrupts", |outcome| outcome.pointer("/ipis/sent")?.as_f64()),
-    ("flushes", |outcome| outcome.pointer("/flushes/flushes")?.as_f64()),
-    ("walks", |outcome| outcome.pointer("/tlb/walks")?.as_f64()),
+const QUANTITIES: [Shown; 4] = [
+    Shown { title: "score a second", place: rate, compare: Difference::of },
+    events("interrupts", |outcome| outcome.pointer("/ipis/sent")?.as_f64()),
+    events("flushes", |outcome| outcome.pointer("/flushes/flushes")?.as_f64()),
+    events("walks", |outcome| outcome.pointer("/tlb/walks")?.as_f64()),
 ];
+
+/// One of them.
+struct Shown {
+    title: &'static str,
+    place: Place,
+    compare: fn(&[f64], &[f64]) -> Difference,
+}
+
+const fn events(title: &'static str, place: Place) -> Shown {
+    Shown { title, place, compare: Difference::of_events }
+}
 
 type Place = fn(&Value) -> Option<f64>;
 
@@ -64,7 +77,7 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
             "+- is half of the interval of a mean over seeds, at 95 %; score a second: units that the workload counts,"
         );
         say!("in a second of simulated time after its start; {RELATIVE}");
-        say!("{OWN_ERROR}\n");
+        say!("{TOO_FEW_MEANS}{OWN_ERROR}\n");
     }
     for group in &groups {
         match format {
@@ -112,13 +125,12 @@ impl PolicyRows {
     }
 
     /// How far it is from `first`; nothing is said of policies that ran on other seeds.
-    fn difference(&self, first: &Self, place: Place) -> Difference {
-        let (ours, theirs) = (self.values(place), first.values(place));
-        if self.seeds() == first.seeds() && !ours.is_empty() {
-            Difference::of(&ours, &theirs)
-        } else {
-            Difference::NoBase
+    fn difference(&self, first: &Self, Shown { place, compare, .. }: &Shown) -> Difference {
+        let (ours, theirs) = (self.values(*place), first.values(*place));
+        if self.seeds() != first.seeds() || ours.is_empty() {
+            return Difference::NoBase;
         }
+        compare(&ours, &theirs)
     }
 }
 
@@ -140,12 +152,12 @@ impl Group {
         let against = format!("against {}", first.policy);
         let head: Vec<&str> = ["policy", "seeds"]
             .into_iter()
-            .chain(QUANTITIES.iter().flat_map(|(title, _)| [*title, &against]))
+            .chain(QUANTITIES.iter().flat_map(|shown| [shown.title, &against]))
             .collect();
         let row = |rows: &PolicyRows| {
-            let cells = QUANTITIES.iter().flat_map(|&(_, place)| {
-                let mean = Mean::of(&rows.values(place)).map_or_else(|| "-".to_owned(), Mean::count);
-                [mean, rows.difference(first, place).text()]
+            let cells = QUANTITIES.iter().flat_map(|shown| {
+                let mean = Mean::of(&rows.values(shown.place)).map_or_else(|| "-".to_owned(), Mean::count);
+                [mean, rows.difference(first, shown).text()]
             });
             [rows.policy.clone(), rows.outcomes.len().to_string()].into_iter().chain(cells).collect()
         };
@@ -155,13 +167,13 @@ impl Group {
     fn lines(&self) -> Vec<Value> {
         let first = &self.policies[0];
         let line = |rows: &PolicyRows| {
-            let quantity = |&(title, place): &(&str, Place)| {
-                let mean = Mean::of(&rows.values(place));
+            let quantity = |shown: &Shown| {
+                let mean = Mean::of(&rows.values(shown.place));
                 json!({
-                    "quantity": title,
+                    "quantity": shown.title,
                     "mean": mean.map(|mean| mean.mean),
                     "half_width": mean.and_then(|mean| mean.half_width),
-                    "difference": rows.difference(first, place).json(),
+                    "difference": rows.difference(first, shown).json(),
                 })
             };
             let quantities: Vec<_> = QUANTITIES.iter().map(quantity).collect();

@@ -38,7 +38,7 @@ pub enum Change {
 const NO_HUGE_PAGES: &str = "no-huge-pages";
 const WRAPPER: &str = "wrapper";
 /// Before the name of an environment variable that would be taken for something else.
-const ENVIRONMENT: &str = "env:";
+pub const ENVIRONMENT: &str = "env:";
 
 /// Variables that are lists: what they say already is kept, with what comes later ruling.
 const LISTS: [(&str, &str); 4] =
@@ -104,6 +104,11 @@ impl Change {
         let Self::Knob { knob, value } = self else { return Ok(None) };
         let path = knob.file(root);
         Ok(Some(Entry { before: knob::value(&path)?, during: value.clone(), path }))
+    }
+
+    /// The names that stand for something other than an environment variable.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        [NO_HUGE_PAGES, WRAPPER].into_iter().chain(KNOBS.iter().map(|knob| knob.name))
     }
 
     /// Whether it changes the machine, and not the command alone.

@@ -31,7 +31,7 @@ impl<R: Read> CompactReader<R> {
         let mut head = Vec::new();
         reader.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
         if !Self::knows(&head) {
-            return Err(Error::NotATrace { found: String::from_utf8_lossy(&head).into_owned() });
+            return Err(Error::not_a_trace(&head));
         }
         let Some(&[low, high]) = head[8..].first_chunk() else {
             let file_bytes = head.len() as u64;

@@ -61,7 +61,7 @@ impl FileHead {
         let whole = Section { offset: 0, size: FILE_BYTES };
         let head = file.section(whole, 0, "the head of the file", FILE_BYTES)?;
         let Some(order) = order_of(&head) else {
-            return Err(Error::NotATrace { found: String::from_utf8_lossy(&head[..8]).into_owned() });
+            return Err(Error::not_a_trace(&head[..8]));
         };
         let mut b = Bytes::new(&head[16..], order);
         let mut next = || b.u64().unwrap_or(0);

@@ -1,0 +1,118 @@
+//! How far one policy is from another in one quantity.
+//!
+//! Policies are compared seed by seed, each pair being one sample: what a seed does to both of them is no difference
+//! between them. Where the interval of the difference holds zero, no difference was found, and nothing is ranked. Where
+//! the first policy has only a few events, no percents of them are given: a count of ten that come by chance varies by
+//! a third from run to run, and seeds in which it is always one and two have an interval of no width.
+
+use serde_json::{Value, json};
+
+use super::compare::FEWEST_EVENTS;
+use super::mean::Mean;
+
+/// What a difference is.
+pub(crate) const RELATIVE: &str = "differences are relative, of parts too: in percent of the first policy's value";
+
+/// What is said in place of percents of a few events.
+pub(crate) const TOO_FEW: &str = "too few";
+
+/// What that means, in a line.
+pub(crate) const TOO_FEW_MEANS: &str =
+    "too few: no percents are given of fewer than 10 events a run, or of less than 0.05 % of the cycles\n";
+
+/// How far a policy is from the first one in one quantity.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Difference {
+    /// In percent of the first's; zero lies outside of the interval.
+    Found(Mean),
+    /// Zero lies in the interval, or there is one sample.
+    NotFound,
+    /// The first has so little of it that its percents say nothing.
+    TooFew,
+    /// They are equal, seed by seed.
+    Equal,
+    /// The first has nothing of which there could be percents.
+    NoBase,
+}
+
+impl Difference {
+    /// Of `ours` from `theirs`, pair by pair.
+    pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Self {
+        if ours == theirs {
+            return Self::Equal;
+        }
+        if ours.len() != theirs.len() || theirs.contains(&0.0) {
+            return Self::NoBase;
+        }
+        let changes: Vec<_> = ours.iter().zip(theirs).map(|(ours, theirs)| 100.0 * (ours / theirs - 1.0)).collect();
+        match Mean::of(&changes) {
+            Some(mean) if mean.half_width.is_some_and(|half| mean.mean.abs() > half) => Self::Found(mean),
+            _ => Self::NotFound,
+        }
+    }
+
+    /// The same of counts of events, which must be enough in the mean of the first policy's runs.
+    pub(crate) fn of_events(ours: &[f64], theirs: &[f64]) -> Self {
+        let mean = theirs.iter().sum::<f64>() / theirs.len() as f64;
+        match Self::of(ours, theirs) {
+            Self::Found(_) if mean < FEWEST_EVENTS => Self::TooFew,
+            difference => difference,
+        }
+    }
+
+    /// For a cell.
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::Found(Mean { mean, half_width }) => {
+                format!("{mean:+.1} +-{:.1} %", half_width.unwrap_or_default())
+            }
+            Self::NotFound => "no difference found".to_owned(),
+            Self::TooFew => TOO_FEW.to_owned(),
+            Self::Equal => "equal".to_owned(),
+            Self::NoBase => "-".to_owned(),
+        }
+    }
+
+    /// For a machine: `null` where nothing was found.
+    pub(crate) fn json(self) -> Value {
+        match self {
+            Self::Found(mean) => json!({ "percent": mean.mean, "half_width": mean.half_width }),
+            Self::Equal => json!({ "percent": 0.0, "half_width": 0.0 }),
+            Self::NotFound | Self::TooFew | Self::NoBase => Value::Null,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lies_inside_the_interval_is_no_difference() {
+        let base = [100.0, 110.0, 90.0];
+        assert_eq!(Difference::of(&base, &base), Difference::Equal);
+        assert_eq!(Difference::of(&[101.0, 108.0, 90.0], &base), Difference::NotFound);
+        assert_eq!(Difference::of(&[200.0], &[100.0]), Difference::NotFound, "one sample says nothing");
+        assert_eq!(Difference::of(&[1.0, 2.0], &[0.0, 1.0]), Difference::NoBase);
+    }
+
+    /// The spread between seeds is far larger than the difference, which all of them show.
+    #[test]
+    fn policies_are_compared_seed_by_seed() {
+        let (base, faster) = ([100.0, 200.0, 400.0], [102.0, 204.2, 407.6]);
+        let Difference::Found(Mean { mean, half_width: Some(half) }) = Difference::of(&faster, &base) else {
+            panic!("not found")
+        };
+        assert!((mean - 2.0).abs() < 0.01 && half < 0.3, "{mean} {half}");
+    }
+
+    #[test]
+    fn no_percents_are_given_of_a_few_events() {
+        let of_events = Difference::of_events;
+        assert_eq!(of_events(&[2.0, 2.0, 2.1], &[1.0, 1.0, 1.0]).text(), "too few");
+        assert_eq!(of_events(&[0.0, 0.0, 0.0], &[9.0, 10.0, 10.0]).json(), Value::Null);
+        assert_eq!(of_events(&[0.0, 0.0, 0.0], &[10.0, 10.0, 10.0]).text(), "-100.0 +-0.0 %");
+        assert_eq!(of_events(&[1.0, 1.0], &[1.0, 1.0]), Difference::Equal, "a fact, and no percents");
+        assert_eq!(of_events(&[1.0, 3.0], &[2.0, 2.0]), Difference::NotFound);
+    }
+}

@@ -1,0 +1,51 @@
+//! A mean of several runs, and how far it may be off.
+
+use super::compare::Unit;
+use crate::published::interval::half_width;
+
+/// A mean, and half of the interval in which it lies with a confidence of 95 %; none of one sample.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Mean {
+    pub(crate) mean: f64,
+    pub(crate) half_width: Option<f64>,
+}
+
+impl Mean {
+    /// That of `samples`; none of no sample.
+    pub(crate) fn of(samples: &[f64]) -> Option<Self> {
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
+        (!samples.is_empty()).then(|| Self { mean, half_width: half_width(samples) })
+    }
+
+    /// As a whole number.
+    pub(crate) fn count(self) -> String {
+        self.text(Unit::Count)
+    }
+
+    /// In the unit's digits, `+-` before half of the interval.
+    pub(crate) fn text(self, unit: Unit) -> String {
+        let (digits, sign) = match unit {
+            Unit::Count => (0, ""),
+            Unit::Percent => (1, " %"),
+        };
+        let half = match self.half_width {
+            // All that a part can be.
+            Some(half) if unit == Unit::Percent && half >= 100.0 => " +-100".to_owned(),
+            half => half.map_or_else(String::new, |half| format!(" +-{half:.digits$}")),
+        };
+        format!("{:.digits$}{half}{sign}", self.mean)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_stands_beside_half_of_its_interval() {
+        assert_eq!(Mean::of(&[9.0, 10.0, 11.0]).unwrap().text(Unit::Count), "10 +-2");
+        assert_eq!(Mean::of(&[10.0]).unwrap().text(Unit::Percent), "10.0 %");
+        assert_eq!(Mean::of(&[0.0, 100.0]).unwrap().text(Unit::Percent), "50.0 +-100 %");
+        assert_eq!(Mean::of(&[]), None);
+    }
+}
