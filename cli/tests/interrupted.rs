@@ -168,3 +168,26 @@ fn a_calibration_says_what_is_measured_and_writes_no_file() {
     assert!(told && said.ends_with(", and mine.toml is not written\n"), "{said}");
     assert_eq!((table.as_str(), said.lines().count(), here.join("mine.toml").exists()), ("", 1, false));
 }
+
+/// How long the first part takes is the host's affair.
+#[test]
+fn a_calibration_shows_the_figures_of_the_parts_that_are_done() {
+    let here = folder("calibrate-later");
+    let [rows, said] = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000]
+        .into_iter()
+        .map(|milliseconds| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+            let command = command.args(["--json", "calibrate", "-o", "mine.toml"]).current_dir(&here);
+            let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            thread::sleep(Duration::from_millis(milliseconds));
+            Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
+            let output = running.wait_with_output().unwrap();
+            [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
+        })
+        .find(|[_, said]| !said.contains(" 0 of 5 "))
+        .expect("a part of five within a minute");
+    assert!(said.contains("instructions and faults") && said.ends_with(", and mine.toml is not written\n"), "{said}");
+    let names: Vec<_> = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["figure"].clone()).collect();
+    assert!(names.contains(&"system call".into()) && names.contains(&"full fence".into()), "{names:?}");
+    assert!(!here.join("mine.toml").exists());
+}

@@ -6,13 +6,13 @@ mod tables;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::json;
 use tlbkit_host::collateral::Fracturing;
-use tlbkit_host::{Effort, PARTS, Survey, ring};
+use tlbkit_host::{Effort, Host, PARTS, Part, Progress, Survey, ring};
 use tlbkit_sim::machine::Machine;
 
 use crate::lab::jobs;
@@ -52,9 +52,9 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     check_place(&arguments.output)?;
     ensure!(arguments.force || !arguments.output.is_file(), "{file}: is there already; --force replaces it");
     let stopping = Stopping::listen()?;
-    let begun = Arc::default();
-    let Some(survey) = survey(if arguments.quick { Effort::Quick } else { Effort::Full }, &begun, &stopping)? else {
-        say_interrupted(&file, &begun);
+    let done = Arc::default();
+    let Some(survey) = survey(if arguments.quick { Effort::Quick } else { Effort::Full }, &done, &stopping)? else {
+        say_interrupted(&file, &parts(&done), format)?;
         return Ok(stopping.ending());
     };
     let base = nearest_machine(&survey);
@@ -88,27 +88,33 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     Ok(Ending::AsExpected)
 }
 
-/// Names of the parts of a survey that were begun.
-type Parts = Mutex<Vec<&'static str>>;
+/// The parts of a survey that are done.
+type Parts = Mutex<Vec<Part>>;
 
-/// Measures this host, and notes in `begun` what it has begun; nothing if somebody wants the command to end before all
-/// is done.
-fn survey(effort: Effort, begun: &Arc<Parts>, stopping: &Stopping) -> Result<Option<Survey>> {
+fn parts(parts: &Parts) -> MutexGuard<'_, Vec<Part>> {
+    parts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Measures this host, and keeps in `done` what it has measured; nothing if somebody wants the command to end before
+/// all is.
+fn survey(effort: Effort, done: &Arc<Parts>, stopping: &Stopping) -> Result<Option<Survey>> {
     let program = std::env::current_exe().context("finding this program")?;
     let bar = progress_bar(PARTS);
-    let (shown, begun) = (bar.clone(), Arc::clone(begun));
+    let (shown, done) = (bar.clone(), Arc::clone(done));
     let job = move |_| {
         let mut member = || {
             let mut command = Command::new(&program);
             command.args(["calibrate", "--ring-member"]);
             command
         };
-        let mut begin = |part| {
-            begun.lock().unwrap_or_else(PoisonError::into_inner).push(part);
-            shown.set_message(part);
-            shown.inc(1);
+        let mut tell = |progress| match progress {
+            Progress::Begins(name) => {
+                shown.set_message(name);
+                shown.inc(1);
+            }
+            Progress::Done(part) => parts(&done).push(*part),
         };
-        Ok(Survey::take(effort, &mut member, &mut begin)?)
+        Ok(Survey::take(effort, &mut member, &mut tell)?)
     };
     let mut taken = None;
     let ended = jobs::each(1, stopping, job, |_, survey| {
@@ -123,14 +129,18 @@ fn survey(effort: Effort, begun: &Arc<Parts>, stopping: &Stopping) -> Result<Opt
     }
 }
 
-/// Says how far it came.
-fn say_interrupted(file: &str, begun: &Parts) {
-    let begun = begun.lock().unwrap_or_else(PoisonError::into_inner);
-    let (count, done) = match begun.split_last() {
-        Some((_, done @ [_, ..])) => (done.len(), format!(" ({})", done.join(", "))),
-        _ => (0, String::new()),
-    };
-    eprintln!("tlbkit: interrupted: {count} of {PARTS} parts are measured{done}, and {file} is not written");
+/// Shows what is measured, and says how far it came.
+fn say_interrupted(file: &str, done: &[Part], format: Format) -> Result<()> {
+    let figures = figures::of_parts(done, Host::ask()?.tsc_mhz);
+    match format {
+        Format::Json => figures.iter().for_each(|figure| say!("{}", figure.json_row())),
+        Format::Text if figures.is_empty() => {}
+        Format::Text => say!("{}", tables::costs(&figures)),
+    }
+    let names: Vec<_> = done.iter().map(Part::name).collect();
+    let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+    eprintln!("tlbkit: interrupted: {} of {PARTS} parts are measured{named}, and {file} is not written", done.len());
+    Ok(())
 }
 
 fn origin<'a>(arguments: &CalibrateArguments, survey: &'a Survey, base: &'a str) -> Origin<'a> {

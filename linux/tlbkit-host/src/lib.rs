@@ -40,4 +40,4 @@ pub use error::{Error, Result, said_of};
 pub use host::{Host, MeasuringPlace};
 pub use paired::PairedRatio;
 pub use sample::{Effort, Sample};
-pub use survey::{PARTS, Survey};
+pub use survey::{PARTS, Part, Progress, Survey};

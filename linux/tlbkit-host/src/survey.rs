@@ -37,30 +37,75 @@ pub struct Survey {
 /// Parts of a survey, for those who show how far it is.
 pub const PARTS: usize = 5;
 
+/// One part, for those who keep what is measured before all is.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Part {
+    /// Instructions and faults.
+    Primitives(Primitives),
+    /// Loads.
+    Translation(Translation),
+    /// Taking pages away.
+    Revocation(Revocation),
+    /// What a flush takes along.
+    Collateral(Collateral),
+    /// Processes in a ring.
+    Rings(Rings),
+}
+
+impl Part {
+    /// What it is called.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Primitives(_) => PRIMITIVES,
+            Self::Translation(_) => TRANSLATION,
+            Self::Revocation(_) => REVOCATION,
+            Self::Collateral(_) => COLLATERAL,
+            Self::Rings(_) => RINGS,
+        }
+    }
+}
+
+const PRIMITIVES: &str = "instructions and faults";
+const TRANSLATION: &str = "loads";
+const REVOCATION: &str = "taking pages away";
+const COLLATERAL: &str = "what a flush takes along";
+const RINGS: &str = "processes in a ring";
+
+/// What a survey says while it goes on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Progress {
+    /// The part of this name begins.
+    Begins(&'static str),
+    /// It is over.
+    Done(Box<Part>),
+}
+
 impl Survey {
-    /// Measures this host. `member` makes the command of a process that calls [`crate::ring::serve`]; `begin` is told
-    /// which part begins.
+    /// Measures this host. `member` makes the command of a process that calls [`crate::ring::serve`]; `tell` hears
+    /// which part begins, and has it when it is over.
     ///
     /// # Errors
     /// If the kernel refuses what a part needs.
-    pub fn take(
-        effort: Effort,
-        member: &mut dyn FnMut() -> Command,
-        begin: &mut dyn FnMut(&'static str),
-    ) -> Result<Self> {
+    pub fn take(effort: Effort, member: &mut dyn FnMut() -> Command, tell: &mut dyn FnMut(Progress)) -> Result<Self> {
         let (host, place) = (Host::ask()?, MeasuringPlace::choose()?);
         let before = Ticks::now()?;
         sys::pin(place.cpu)?;
-        begin("instructions and faults");
+        tell(Progress::Begins(PRIMITIVES));
         let primitives = Primitives::measure(effort, &place)?;
-        begin("loads");
+        tell(Progress::Done(Box::new(Part::Primitives(primitives))));
+        tell(Progress::Begins(TRANSLATION));
         let translation = Translation::measure(effort)?;
-        begin("taking pages away");
+        tell(Progress::Done(Box::new(Part::Translation(translation.clone()))));
+        tell(Progress::Begins(REVOCATION));
         let revocation = Revocation::measure(effort, &place)?;
-        begin("what a flush takes along");
+        tell(Progress::Done(Box::new(Part::Revocation(revocation.clone()))));
+        tell(Progress::Begins(COLLATERAL));
         let collateral = Collateral::measure(effort)?;
-        begin("processes in a ring");
+        tell(Progress::Done(Box::new(Part::Collateral(collateral))));
+        tell(Progress::Begins(RINGS));
         let rings = Rings::measure(effort, &place, member)?;
+        tell(Progress::Done(Box::new(Part::Rings(rings.clone()))));
         let disturbance = before.until(&Ticks::now()?);
         Ok(Self { host, disturbance, primitives, translation, revocation, collateral, rings })
     }

@@ -1,10 +1,14 @@
 //! What a person is shown of a survey: each figure with its spread, the conclusions, and which of them are doubtful.
 
 use serde_json::{Value, json};
+use tlbkit_host::collateral::Collateral;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::partner::Company;
-use tlbkit_host::revocation::Call;
-use tlbkit_host::{Sample, Survey};
+use tlbkit_host::primitives::Primitives;
+use tlbkit_host::revocation::{Call, Revocation};
+use tlbkit_host::ring::Rings;
+use tlbkit_host::translation::Translation;
+use tlbkit_host::{Part, Sample, Survey};
 
 /// One measured time.
 pub(super) struct Figure {
@@ -38,26 +42,38 @@ pub(super) fn spread(sample: &Sample) -> String {
 
 /// Everything with a time.
 pub(super) fn all(survey: &Survey) -> Vec<Figure> {
-    let named = loads(survey).into_iter().chain(revocation(survey)).chain(rings(survey));
-    single(survey).into_iter().chain(figures(survey, named)).collect()
+    let named = loads(&survey.translation).into_iter();
+    let named = named.chain(revocation(&survey.revocation)).chain(rings(&survey.rings));
+    single(survey).into_iter().chain(figures(survey.host.tsc_mhz, named)).collect()
+}
+
+/// Those of the parts that were measured before somebody ended the survey, on a host whose clock has `tsc_mhz`.
+pub(super) fn of_parts(parts: &[Part], tsc_mhz: f64) -> Vec<Figure> {
+    let named = parts.iter().flat_map(|part| match part {
+        Part::Primitives(costs) => primitives(costs),
+        Part::Translation(costs) => [translation(costs), loads(costs)].concat(),
+        Part::Revocation(costs) => [remote(costs).into_iter().collect(), revocation(costs)].concat(),
+        Part::Collateral(costs) => collateral(costs),
+        Part::Rings(costs) => rings(costs),
+    });
+    figures(tsc_mhz, named)
 }
 
 /// What depends on no number of pages or processes.
 pub(super) fn single(survey: &Survey) -> Vec<Figure> {
-    let remote = survey.revocation.remote().map(|sample| ("telling a running thread".to_owned(), sample));
-    let named = primitives(survey).into_iter().chain(translation(survey)).chain(remote).chain(collateral(survey));
-    figures(survey, named)
+    let named = primitives(&survey.primitives).into_iter().chain(translation(&survey.translation));
+    let named = named.chain(remote(&survey.revocation)).chain(collateral(&survey.collateral));
+    figures(survey.host.tsc_mhz, named)
 }
 
-fn figures(survey: &Survey, named: impl Iterator<Item = Named>) -> Vec<Figure> {
-    let cycles = |sample: &Sample| sample.median * survey.host.tsc_mhz / 1e3;
+fn figures(tsc_mhz: f64, named: impl Iterator<Item = Named>) -> Vec<Figure> {
+    let cycles = |sample: &Sample| sample.median * tsc_mhz / 1e3;
     named.map(|(name, sample)| Figure { name, cycles: cycles(&sample), sample }).collect()
 }
 
 type Named = (String, Sample);
 
-fn primitives(survey: &Survey) -> Vec<Named> {
-    let costs = &survey.primitives;
+fn primitives(costs: &Primitives) -> Vec<Named> {
     let always = [
         ("system call", costs.syscall),
         ("fault, page of zeros", costs.read_fault),
@@ -75,8 +91,7 @@ fn primitives(survey: &Survey) -> Vec<Named> {
     always.into_iter().chain(huge).chain(transfer).map(|(name, sample)| (name.to_owned(), sample)).collect()
 }
 
-fn translation(survey: &Survey) -> Vec<Named> {
-    let translation = &survey.translation;
+fn translation(translation: &Translation) -> Vec<Named> {
     let derived = [
         ("second-level hit", translation.stlb_hit),
         ("second-level hit, overlapped", translation.stlb_hit_overlapped),
@@ -89,9 +104,9 @@ fn translation(survey: &Survey) -> Vec<Named> {
     derived.chain(translation.large_strides.iter().map(stride)).collect()
 }
 
-fn loads(survey: &Survey) -> Vec<Named> {
+fn loads(translation: &Translation) -> Vec<Named> {
     let mut named = Vec::new();
-    for point in &survey.translation.curve {
+    for point in &translation.curve {
         named.push((format!("load, {} pages of 4K", point.pages), point.small));
         named.extend(point.large.map(|sample| (format!("load, {} pages, backed by 2M", point.pages), sample)));
         named.push((format!("load, {} lines side by side", point.pages), point.dense));
@@ -108,9 +123,13 @@ pub(super) fn call_word(call: Call) -> &'static str {
     }
 }
 
-fn revocation(survey: &Survey) -> Vec<Named> {
+fn remote(revocation: &Revocation) -> Option<Named> {
+    revocation.remote().map(|sample| ("telling a running thread".to_owned(), sample))
+}
+
+fn revocation(revocation: &Revocation) -> Vec<Named> {
     let mut named = Vec::new();
-    for row in &survey.revocation.rows {
+    for row in &revocation.rows {
         let cases =
             [(Company::Alone, Some(row.alone)), (Company::Asleep, row.asleep), (Company::Spinning, row.spinning)];
         for (company, sample) in cases {
@@ -129,18 +148,17 @@ fn company_word(company: Company) -> &'static str {
     }
 }
 
-fn collateral(survey: &Survey) -> Vec<Named> {
-    let collateral = &survey.collateral;
+fn collateral(collateral: &Collateral) -> Vec<Named> {
     let cases = [("nothing", collateral.after_none), ("1 page", collateral.after_one), ("all", collateral.after_all)];
     cases.map(|(what, sample)| (format!("512 warm pages after a flush of {what}"), sample)).into()
 }
 
-fn rings(survey: &Survey) -> Vec<Named> {
+fn rings(rings: &Rings) -> Vec<Named> {
     let row = |row: &tlbkit_host::ring::RingCost| {
         let name = |pages| format!("hop, {} processes, {pages} pages", row.processes);
         [(name(0), row.idle), (name(256), row.few_pages), (name(512), row.many_pages)]
     };
-    survey.rings.rows.iter().flat_map(row).collect()
+    rings.rows.iter().flat_map(row).collect()
 }
 
 /// Something that follows from the times.

@@ -7,12 +7,16 @@ use crate::output::table::grid;
 
 /// All of them.
 pub(super) fn text(survey: &Survey) -> String {
-    let single = figures::single(survey);
-    let rows: Vec<_> = single.iter().map(Figure::text_row).collect();
-    let mut text = grid(&["cost", "ns", "spread", "cycles", "remark"], &rows);
+    let mut text = costs(&figures::single(survey));
     text += "\nNanoseconds, with the spread from the 10th to the 90th percentile:\n\n";
     [loads(survey), revocation(survey), rings(survey)].iter().for_each(|table| text += &format!("{table}\n"));
     text
+}
+
+/// A row for each.
+pub(super) fn costs(figures: &[Figure]) -> String {
+    let rows: Vec<_> = figures.iter().map(Figure::text_row).collect();
+    grid(&["cost", "ns", "spread", "cycles", "remark"], &rows)
 }
 
 fn cell(sample: &Sample) -> String {
