@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x197c686a1a788e4bull
+#define TLBKIT_INTERFACE 0x194da172cad46357ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -743,7 +743,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *g
 // Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
 // interrupts stay off calls before `tlbkit_gather_wait`. It answers other CPUs at each turn, and calls `late` and
 // `unanswered` as every wait does. Whoever waits for another CPU in such a kernel, in the loop of a lock too, calls
-// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off.
+// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off. On an error the gather stays
+// issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_poll(struct tlbkit_gather *gather, uint32_t cpu);
 
 // Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.

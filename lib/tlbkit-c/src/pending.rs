@@ -80,7 +80,8 @@ pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: 
 /// Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
 /// interrupts stay off calls before `tlbkit_gather_wait`. It answers other CPUs at each turn, and calls `late` and
 /// `unanswered` as every wait does. Whoever waits for another CPU in such a kernel, in the loop of a lock too, calls
-/// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off.
+/// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off. On an error the gather stays
+/// issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_poll(gather: *mut GatherStorage, cpu: u32) -> Status {
     report(|| {
@@ -89,7 +90,8 @@ pub unsafe extern "C" fn tlbkit_gather_poll(gather: *mut GatherStorage, cpu: u32
         let door = issued.door(cpu, Need::Online)?;
         issued.inner.poll(door.cpu());
         issued.is_known_done = true;
-        Ok(())
+        // Else what was flushed here may be another CPU's, and the frames in use: they are lost.
+        door.assert_stayed().inspect_err(|_| issued.mark.clear())
     })
 }
 

@@ -73,7 +73,7 @@ pub struct Pending<'s, S, F> {
 impl<S, F> Pending<'_, S, F> {
     /// True if no CPU can use what was named any more: [`wait`](Self::wait) then returns at once, interrupts on or off.
     ///
-    /// It waits for nobody. A request that found all mailboxes of its CPU in use is asked here, if one is free now, so
+    /// It waits for nobody. A request that found all mailboxes in use is asked here, if this CPU has one free now, so
     /// asking again and again gets to `true` as long as the other CPUs take interrupts, or answer by themselves. A
     /// kernel whose interrupts stay off does both in a loop, by [`poll`](Self::poll) or in one of its own, which calls
     /// [`answer`](Cpu::answer) and sends a lost interrupt again to those that are [`missing`](Cpu::missing).
@@ -108,8 +108,8 @@ impl<S, F> Pending<'_, S, F> {
     /// It answers other CPUs at each turn, and faces those that are late as every wait does ([`Hardware::late`],
     /// [`Hardware::unanswered`]). In the place of INV-7's interrupts stands a rule for the kernel: whoever waits for
     /// another CPU, in the loop of a lock too, calls [`Cpu::answer`] at each turn. One loop that does not, entered with
-    /// interrupts off, may wait for this CPU, which waits for it: for ever, but [`Hardware::unanswered`] names it.
-    /// Preemption is off, and it is not for interrupt handlers.
+    /// interrupts off, may wait for this CPU, which waits for it, until [`Hardware::unanswered`] names it; by default
+    /// that panics. Preemption is off, and it is not for interrupt handlers.
     ///
     /// ```
     /// # use tlbkit::*;
@@ -123,11 +123,17 @@ impl<S, F> Pending<'_, S, F> {
     /// # Panics
     /// If called while this CPU waits for another flush.
     pub fn poll<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
-        let mut waited = Waited::default();
+        cpu.assert_here();
+        cpu.assert_not_inside_another();
+        // The patience with those that are asked begins when they are, not when a mailbox is waited for.
+        let [mut for_answers, mut for_mailbox] = [Waited::default(), Waited::default()];
         while !self.is_done(cpu) {
-            let asked = if let Ticket::Asked(asked) = &self.ticket { Some(asked) } else { None };
-            cpu.poll_a_turn(asked, &mut waited);
+            match &self.ticket {
+                Ticket::Asked(asked) => cpu.poll_a_turn(asked, &mut for_answers),
+                Ticket::Over | Ticket::Announced(_) => cpu.wait_a_turn_for_any(&mut for_mailbox),
+            }
         }
+        cpu.assert_here();
     }
 
     fn settle_if_over<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
@@ -143,7 +149,7 @@ impl<S, F> Pending<'_, S, F> {
     ///
     /// # Panics
     /// If other CPUs were to be asked and interrupts are off (INV-7), unless [`is_done`](Self::is_done) has said that
-    /// it is over; if called while this CPU waits for another flush.
+    /// it is over or [`poll`](Self::poll) has returned; if called while this CPU waits for another flush.
     #[inline]
     pub fn wait<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
         match &self.ticket {

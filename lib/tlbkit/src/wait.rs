@@ -179,8 +179,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// One turn of a wait for any request of this CPU's to end. None if nobody is missing.
-    fn wait_a_turn_for_any(&self, waited: &mut Waited) {
+    /// One turn of a wait for any request of this CPU's to end. Returns at once if nobody is missing.
+    #[cold]
+    pub(crate) fn wait_a_turn_for_any(&self, waited: &mut Waited) {
         let mut late = None;
         self.missing().each(|cpu| late = Some(cpu));
         let Some(late) = late else { return };
@@ -188,16 +189,15 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.wait_a_turn(late, waited, || self.missing(), face_late);
     }
 
-    /// One turn of a wait with interrupts on or off for what was issued: for `asked`, or for a mailbox to ask with.
-    /// None if nobody is missing.
+    /// One turn of a wait for `asked`, with interrupts on or off. Returns at once if nobody is missing.
     #[cold]
-    pub(crate) fn poll_a_turn(&self, asked: Option<&Asked>, waited: &mut Waited) {
-        let Some(asked) = asked else { return self.wait_a_turn_for_any(waited) };
-        let Some(late) = self.first_missing(asked) else { return };
-        self.wait_a_turn_for(asked, late, waited);
+    pub(crate) fn poll_a_turn(&self, asked: &Asked, waited: &mut Waited) {
+        if let Some(late) = self.first_missing(asked) {
+            self.wait_a_turn_for(asked, late, waited);
+        }
     }
 
-    /// The same for `asked`, which may be another CPU's, and `late` of it.
+    /// One turn of a wait for `asked`, which may be another CPU's; `late` is one CPU that has not answered it.
     fn wait_a_turn_for(&self, asked: &Asked, late: CpuId, waited: &mut Waited) {
         let missing = || Missing { first: self.outbox_of(asked), others: &[] };
         self.wait_a_turn(late, waited, missing, || self.face_late_elsewhere(asked));

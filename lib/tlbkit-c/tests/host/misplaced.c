@@ -140,6 +140,14 @@ static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     WRONG(tlbkit_gather_wait(&gather, 0));
     CHECK(released == 0);
     here = 0;
+    is_delivery_held = true;
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
+    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
+    OK(tlbkit_gather_issue(&gather, 0));
+    while_waiting = go_elsewhere;
+    WRONG(tlbkit_gather_poll(&gather, 0));
+    here = 0;
+    CHECK(tlbkit_gather_wait(&gather, 0) == TLBKIT_STATUS_NOT_MADE && released == 0);
     OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
 }
 

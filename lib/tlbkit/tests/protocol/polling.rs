@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tlbkit::{CpuSetUpkeep, Hardware, Late, Policy};
 
 use crate::issue::{Issued, RING, answer, issue, page, several, two, wait};
-use crate::machine::{Delivery, World};
+use crate::machine::{Delivery, Owner, World, interrupted};
 
 /// Nobody waits, and no interrupt arrives.
 /// One flush more than can be outstanding is asked by `is_done`.
@@ -101,4 +101,79 @@ fn a_polled_wait_names_who_is_late_and_gives_up_as_every_wait_does() {
     let said = catch_unwind(AssertUnwindSafe(|| world.quiet(0, |c, _| pending.poll(&c)))).unwrap_err();
     assert_eq!(said.downcast_ref::<String>().unwrap(), "a flush is not answered by CPU 1");
     assert_eq!(*world.cores[0].was_late.borrow(), [1; 3], "as often as the kernel said");
+}
+
+/// None of the two has a mailbox left: who waits for one answers as well.
+#[test]
+fn inv_7_who_polls_for_a_mailbox_answers() {
+    let world = several(2, 2 * (RING + 1), Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    world.delivery.set(Delivery::Lost);
+    let mut issued = [0, 1].map(|cpu| (0..=RING).map(|n| issue(world, cpu, 2 * n + cpu)).collect::<Vec<_>>());
+    let last = issued[0].pop().expect("one more than fits");
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| {
+        world.cpu(1).missing().each(|cpu| panic!("{cpu:?} has not answered"));
+    }));
+    for _ in 0..2 {
+        world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 1)));
+    }
+    poll(world, 0, last);
+}
+
+#[test]
+fn a_polled_wait_names_who_is_late_elsewhere_and_with_a_mailbox() {
+    for (waiter, count) in [(0, 1), (0, RING + 1), (2, 1)] {
+        let world = several(3, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+        world.delivery.set(Delivery::Lost);
+        world.cores[waiter].patience_rounds.set(3);
+        let mut issued: Vec<_> = (0..count).map(|n| issue(world, 0, n)).collect();
+        answer(world, 2);
+        let mut pending = issued.pop().expect("one at least");
+        let said = catch_unwind(AssertUnwindSafe(|| world.quiet(waiter, |c, _| pending.poll(&c)))).unwrap_err();
+        let said = said.downcast_ref::<String>().unwrap();
+        assert_eq!(said, "a flush is not answered by CPU 1", "{count} polled on CPU {waiter}");
+    }
+}
+
+/// It was issued on CPU 0, which flushed then; CPU 1 asks, and is nobody whom it would ask.
+#[test]
+fn what_was_only_announced_is_asked_and_flushed_by_the_cpu_that_polls() {
+    let world = several(3, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    let _issued: Vec<_> = (0..RING).map(|n| issue(world, 0, n)).collect();
+    answer(world, 1);
+    assert!(world.touch(1, page(RING)).is_some());
+    let last = issue(world, 0, RING);
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| [0, 2].iter().for_each(|&cpu| answer(world, cpu))));
+    poll(world, 1, last);
+    assert_eq!([0, 1, 2].map(|cpu| world.touch(cpu, page(RING))), [None; 3]);
+}
+
+#[test]
+fn nothing_is_owed_between_poll_and_wait() {
+    let world = two();
+    let mut pending = issue(world, 0, 0);
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 1)));
+    world.quiet(0, |c, _| pending.poll(&c));
+    world.forget_logs();
+    world.finish(1, world.gather(Owner::Space(0)));
+    assert_eq!(interrupted(&world.log(1)), []);
+    wait(world, 0, pending);
+}
+
+/// Those that are asked at last have all the patience: what a mailbox took is none of theirs.
+#[test]
+fn the_patience_with_who_is_asked_begins_when_he_is() {
+    let world = several(2, RING + 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].patience_rounds.set(3);
+    let mut issued: Vec<_> = (0..=RING).map(|n| issue(world, 0, n)).collect();
+    let last = issued.pop().expect("one more than fits");
+    // Of 24 turns in which nobody answers a mailbox takes 20, and who is asked then 10.
+    for turn in 1..=30 {
+        world.meanwhile.borrow_mut().push_back(Box::new(move |world| {
+            if turn % 10 == 0 && turn != 10 {
+                answer(world, 1);
+            }
+        }));
+    }
+    poll(world, 0, last);
 }
