@@ -63,14 +63,15 @@ fn nanoseconds(outcome: &RunOutcome) -> f64 {
 fn plot(trial: &Trial, ours: [[f64; POLICIES.len()]; THREADS.len()]) -> Plot {
     let group = |(threads, ours): (&usize, [f64; 2])| {
         let published = POLICIES.map(|policy| trial.published(&format!("time, threads {threads}, {policy}")).ok());
-        let label = |policy: &str| format!("{threads}, {policy}");
+        // Six labels stand side by side: a letter for each policy.
+        let label = |policy: &str| format!("{threads} {}", policy[..1].to_uppercase());
         [0, 1]
             .map(|index| BarGroup { label: label(POLICIES[index]), values: vec![published[index], Some(ours[index])] })
     };
     Plot::Bars(Bars {
         title: "Time of a page given back and touched".into(),
         about: "One thread, two and four, serial and concurrent, published and ours.".into(),
-        x: "threads and policy".into(),
+        x: "threads; S serial, C concurrent".into(),
         y: Axis::new("time", "ns", Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
         groups: THREADS.iter().zip(ours).flat_map(group).collect(),
