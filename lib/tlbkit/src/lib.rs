@@ -20,7 +20,7 @@
 //! - INV-6 when a flush returns, or the wait for one that was issued, no CPU can use an old translation, and none walks
 //!   an old table. (`shootdown.rs`, `ring.rs`)
 //! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang; who polls an issued flush,
-//!   and answers, may keep them off. (`wait.rs`, `pending.rs`)
+//!   by `Pending::poll` or by `is_done` and `answer`, may keep them off. (`wait.rs`, `pending.rs`)
 //! - INV-8 PCID 0 is never a space; the halves differ in one bit; a recycled slot is flushed before use. (`asid.rs`)
 //! - INV-9 frames in a gather are unreachable until flushed, and in one that was issued until waited for. (`gather.rs`,
 //!   `pending.rs`)

@@ -102,6 +102,15 @@ static void go_elsewhere(uint32_t cpu) {
     deliver();
 }
 
+/* Its wait will find the task on another CPU. */
+static void issue_and_go(struct tlbkit_gather *gather, const struct tlbkit_frames *frames) {
+    is_delivery_held = true;
+    OK(tlbkit_gather_begin(gather, &machine, &space_a, frames));
+    OK(tlbkit_gather_unmap(gather, 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
+    OK(tlbkit_gather_issue(gather, 0));
+    while_waiting = go_elsewhere;
+}
+
 static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     static struct tlbkit_hardware_ops ops;
     uint64_t array[1];
@@ -132,19 +141,11 @@ static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     is_delivery_held = true, while_waiting = go_elsewhere;
     WRONG(tlbkit_batch_finish(&batch, 0, TLBKIT_REASON_MIGRATE));
     here = 0;
-    is_delivery_held = true;
-    OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
-    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
-    OK(tlbkit_gather_issue(&gather, 0));
-    while_waiting = go_elsewhere;
+    issue_and_go(&gather, &frames);
     WRONG(tlbkit_gather_wait(&gather, 0));
     CHECK(released == 0);
     here = 0;
-    is_delivery_held = true;
-    OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
-    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
-    OK(tlbkit_gather_issue(&gather, 0));
-    while_waiting = go_elsewhere;
+    issue_and_go(&gather, &frames);
     WRONG(tlbkit_gather_poll(&gather, 0));
     here = 0;
     CHECK(tlbkit_gather_wait(&gather, 0) == TLBKIT_STATUS_NOT_MADE && released == 0);

@@ -8,6 +8,7 @@ use tlbkit::{
     Tlb, TlbBatch, VirtAddr,
 };
 
+use crate::issue::Issued;
 use crate::machine::{Core, Delivery, KERNEL, Owner, USER, World};
 
 /// What the panic of `call` says.
@@ -124,8 +125,8 @@ fn a_task_that_migrated_is_told_when_the_wait_ends() {
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
 
-#[test]
-fn a_task_that_migrated_is_told_when_the_wait_for_an_issued_flush_ends() {
+/// What is said of a task that issues a flush on CPU 0, and goes to CPU 1 while `wait` waits for it.
+fn migrated_after_issue(wait: impl FnOnce(&'static World, Issued)) -> String {
     let (world, space) = two();
     world.delivery.set(Delivery::Lost);
     world.cores[0].here.set(Some(CpuId(0)));
@@ -136,7 +137,18 @@ fn a_task_that_migrated_is_told_when_the_wait_for_an_issued_flush_ends() {
         world.cores[0].here.set(Some(CpuId(1)));
         world.quiet(1, |cpu, irqs| cpu.answer(irqs));
     }));
-    let said = complaint(|| _ = pending.wait(&world.cpu(0)));
+    complaint(|| wait(world, pending))
+}
+
+#[test]
+fn a_task_that_migrated_is_told_when_the_wait_for_an_issued_flush_ends() {
+    let said = migrated_after_issue(|world, pending| _ = pending.wait(&world.cpu(0)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
+#[test]
+fn a_task_that_migrated_is_told_when_its_poll_ends() {
+    let said = migrated_after_issue(|world, mut pending| pending.poll(&world.cpu(0)));
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
 

@@ -131,6 +131,8 @@ fn a_polled_wait_names_who_is_late_elsewhere_and_with_a_mailbox() {
         let said = catch_unwind(AssertUnwindSafe(|| world.quiet(waiter, |c, _| pending.poll(&c)))).unwrap_err();
         let said = said.downcast_ref::<String>().unwrap();
         assert_eq!(said, "a flush is not answered by CPU 1", "{count} polled on CPU {waiter}");
+        let late = world.cores[waiter].was_late.borrow();
+        assert_eq!(*late, vec![1; 3 * count.min(RING)], "asked about in each mailbox that is waited for");
     }
 }
 
