@@ -102,13 +102,19 @@ static void go_elsewhere(uint32_t cpu) {
     deliver();
 }
 
-/* Its wait will find the task on another CPU. */
-static void issue_and_go(struct tlbkit_gather *gather, const struct tlbkit_frames *frames) {
+// The task goes to another CPU while `call` waits, and is back when the next call is made.
+#define WRONG_FOR_WHO_MIGRATES(call)                                                                                   \
+    do {                                                                                                               \
+        is_delivery_held = true, while_waiting = go_elsewhere;                                                         \
+        WRONG(call);                                                                                                   \
+        here = 0;                                                                                                      \
+    } while (0)
+
+static void issue_undelivered(struct tlbkit_gather *gather, const struct tlbkit_frames *frames) {
     is_delivery_held = true;
     OK(tlbkit_gather_begin(gather, &machine, &space_a, frames));
     OK(tlbkit_gather_unmap(gather, 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
     OK(tlbkit_gather_issue(gather, 0));
-    while_waiting = go_elsewhere;
 }
 
 static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
@@ -121,33 +127,21 @@ static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     begin_telling(&ops);
     OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
     OK(tlbkit_gather_unmap(&gather, 0, USER_VA, k4, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
-    is_delivery_held = true, while_waiting = go_elsewhere;
-    WRONG(tlbkit_gather_finish(&gather, 0));
+    WRONG_FOR_WHO_MIGRATES(tlbkit_gather_finish(&gather, 0));
     CHECK(released == 0);
-    here = 0;
-    is_delivery_held = true, while_waiting = go_elsewhere;
-    WRONG(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
-    here = 0;
-    is_delivery_held = true, while_waiting = go_elsewhere;
-    WRONG(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA, 1, k4, TLBKIT_REASON_FORK));
-    here = 0;
+    WRONG_FOR_WHO_MIGRATES(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
+    WRONG_FOR_WHO_MIGRATES(tlbkit_flush_kernel_range(&machine, 0, KERNEL_VA, 1, k4, TLBKIT_REASON_FORK));
     struct tlbkit_batch batch;
     OK(tlbkit_batch_begin(&batch, &machine, &frames));
     OK(tlbkit_batch_unmap(&batch, 0, &space_a, 7));
-    is_delivery_held = true, while_waiting = go_elsewhere;
-    WRONG(tlbkit_batch_flush(&batch, 0, TLBKIT_REASON_MIGRATE));
-    here = 0;
+    WRONG_FOR_WHO_MIGRATES(tlbkit_batch_flush(&batch, 0, TLBKIT_REASON_MIGRATE));
     OK(tlbkit_batch_unmap(&batch, 0, &space_a, 7));
-    is_delivery_held = true, while_waiting = go_elsewhere;
-    WRONG(tlbkit_batch_finish(&batch, 0, TLBKIT_REASON_MIGRATE));
-    here = 0;
-    issue_and_go(&gather, &frames);
-    WRONG(tlbkit_gather_wait(&gather, 0));
+    WRONG_FOR_WHO_MIGRATES(tlbkit_batch_finish(&batch, 0, TLBKIT_REASON_MIGRATE));
+    issue_undelivered(&gather, &frames);
+    WRONG_FOR_WHO_MIGRATES(tlbkit_gather_wait(&gather, 0));
     CHECK(released == 0);
-    here = 0;
-    issue_and_go(&gather, &frames);
-    WRONG(tlbkit_gather_poll(&gather, 0));
-    here = 0;
+    issue_undelivered(&gather, &frames);
+    WRONG_FOR_WHO_MIGRATES(tlbkit_gather_poll(&gather, 0));
     CHECK(tlbkit_gather_wait(&gather, 0) == TLBKIT_STATUS_NOT_MADE && released == 0);
     OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
 }
