@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x194da172cad46357ull
+#define TLBKIT_INTERFACE 0x9337a90d85dd5363ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -749,9 +749,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_poll(struct tlbkit_gather *gath
 
 // Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
 // On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true or
-// `tlbkit_gather_poll` has returned; preemption off,
-// no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued, but for
-// `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
+// `tlbkit_gather_poll` has returned; preemption off, no lock held that a CPU may wait for with its interrupts off. On
+// an error the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_wait(struct tlbkit_gather *gather, uint32_t cpu);
 
 // Whether a text `PRESET[:KEY=VALUE[+KEY=VALUE...]]` names a policy: `TLBKIT_STATUS_OK`, or what is wrong with it. The

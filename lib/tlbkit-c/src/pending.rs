@@ -97,9 +97,8 @@ pub unsafe extern "C" fn tlbkit_gather_poll(gather: *mut GatherStorage, cpu: u32
 
 /// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
 /// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true or
-/// `tlbkit_gather_poll` has returned; preemption off,
-/// no lock held that a CPU may wait for with its interrupts off. On an error the gather stays issued, but for
-/// `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
+/// `tlbkit_gather_poll` has returned; preemption off, no lock held that a CPU may wait for with its interrupts off. On
+/// an error the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_wait(gather: *mut GatherStorage, cpu: u32) -> Status {
     report(|| {

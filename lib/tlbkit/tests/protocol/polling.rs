@@ -7,8 +7,7 @@ use tlbkit::{CpuSetUpkeep, Hardware, Late, Policy};
 use crate::issue::{Issued, RING, answer, issue, page, several, two, wait};
 use crate::machine::{Delivery, Owner, World, interrupted};
 
-/// Nobody waits, and no interrupt arrives.
-/// One flush more than can be outstanding is asked by `is_done`.
+/// Nobody waits, and no interrupt arrives. Each CPU issues one flush more than can be outstanding: `is_done` asks it.
 #[test]
 fn inv_7_cpus_that_poll_with_interrupts_off_answer_each_other() {
     let world = several(2, 2 * (RING + 1), Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
