@@ -5,7 +5,8 @@
 //! binary search for key 0 halves from word 32,768 down: 17 words, on 8 distinct pages. The ten words that share page
 //! 0 are one access here; the TLB cannot tell them apart.
 //!
-//! What free does is the allocator's matter, and the whole difference between the three forms.
+//! What free does is the allocator's matter, and the whole difference between the four forms. The pages of each are
+//! those of the real allocator: `tlbkit-sim` has a test that counts the faults of a record under glibc.
 
 use crate::os::{Backing, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_TASKS};
@@ -17,6 +18,9 @@ use crate::team::{Rounds, crew};
 pub enum Allocator {
     /// Option -m: each buffer is a mapping of its own, unmapped by free.
     AlwaysMap,
+    /// Default options, and an allocator whose threshold for mappings stays at its 128 KiB: each buffer is a mapping,
+    /// with the allocator's header in front of it.
+    MallocMaps,
     /// glibc up to 2.21, default options: the thread's arena, trimmed by madvise at each free.
     ArenaTrimmed,
     /// glibc since 2.22: the arena keeps its pages.
@@ -44,10 +48,13 @@ parameters! {
 const CHUNK_PAGES: u64 = 128;
 /// Pages of the search for key 0, in its order.
 const SEARCHED_PAGES: [u64; 8] = [64, 32, 16, 8, 4, 2, 1, 0];
-/// Pages of the arena that a buffer touches and free gives back: the allocator's 16-byte header shifts the buffer off
-/// the page grid, so that 128 pages' worth of words straddle 129. The flush sizes of a kernel build, measured
-/// elsewhere, have their second peak at the same 129.
-const ARENA_BUFFER_PAGES: u64 = CHUNK_PAGES + 1;
+/// Pages that a buffer touches: the allocator's 16-byte header shifts it off the page grid, so that 128 pages' worth of
+/// words straddle 129.
+const BUFFER_PAGES: u64 = CHUNK_PAGES + 1;
+/// Pages at the start of an arena that it keeps when it is trimmed: its own books, and above them the 128 KiB that glibc
+/// leaves for the next request (`DEFAULT_TOP_PAD` in its sysdeps/generic/malloc-machine.h). The other 96 of a buffer's
+/// pages are given back.
+const KEPT_PAGES: u64 = 33;
 
 /// Pages of the heap at whose start an arena lies: glibc reserves 64 MiB (`HEAP_MAX_SIZE` in its malloc/arena.c), so
 /// the arenas of two threads share no page table.
@@ -58,7 +65,7 @@ const fn chunk_word(page: u64) -> u64 {
     page * 512 + 511
 }
 
-/// Owner-free word of the arena's first page, which holds the allocator's books and is never given back.
+/// A word of the allocator's own, in the first page of an arena or of a mapping.
 const BOOKS: u64 = 0xb00c;
 
 impl Ebizzy {
@@ -77,12 +84,14 @@ impl Ebizzy {
         let mut arena = None;
         let mut rounds = Rounds::new(self.rounds);
         while let Some(round) = rounds.next(os) {
-            // The first free raises the threshold above which malloc maps, so later buffers come from the arena.
-            if allocator == Allocator::AlwaysMap || round == 0 {
-                self.mapped_record(chunk, round, os);
-            } else {
-                let arena = *arena.get_or_insert_with(|| new_arena(os));
-                self.arena_record(allocator, chunk, arena, round, os);
+            match allocator {
+                Allocator::AlwaysMap => self.mapped_record(chunk, round, os),
+                // The first free raises the threshold above which malloc maps, so later buffers come from the arena.
+                Allocator::ArenaTrimmed | Allocator::ArenaKept if round > 0 => {
+                    let arena = *arena.get_or_insert_with(|| new_arena(os));
+                    self.arena_record(allocator, chunk, arena, round, os);
+                }
+                _ => self.malloc_mapped_record(chunk, round, os),
             }
             os.compute(self.record_cycles);
             os.count(1);
@@ -99,17 +108,24 @@ impl Ebizzy {
         os.unmap(buffer, CHUNK_PAGES);
     }
 
-    fn arena_record(self, allocator: Allocator, chunk: u64, arena: u64, round: u64, os: &dyn Os) {
-        let buffer = page_at(arena, 1);
-        if self.checks_fresh(round) && allocator == Allocator::ArenaTrimmed {
-            read_zeros(os, buffer, ARENA_BUFFER_PAGES);
+    /// As a mapping of malloc's, which begins with its header.
+    fn malloc_mapped_record(self, chunk: u64, round: u64, os: &dyn Os) {
+        let mapping = os.map(BUFFER_PAGES, Backing::AnonPrivate, Protection::ReadWrite);
+        if self.checks_fresh(round) {
+            read_zeros(os, mapping, BUFFER_PAGES);
         }
-        os.write(arena, BOOKS);
-        copy(os, chunk, buffer);
-        os.write(page_at(buffer, CHUNK_PAGES), chunk_word(CHUNK_PAGES));
-        search(os, buffer);
+        fill_behind_header(os, chunk, mapping);
+        os.unmap(mapping, BUFFER_PAGES);
+    }
+
+    fn arena_record(self, allocator: Allocator, chunk: u64, arena: u64, round: u64, os: &dyn Os) {
+        let (trimmed, pages) = (page_at(arena, KEPT_PAGES), BUFFER_PAGES - KEPT_PAGES);
+        if self.checks_fresh(round) && allocator == Allocator::ArenaTrimmed {
+            read_zeros(os, trimmed, pages);
+        }
+        fill_behind_header(os, chunk, arena);
         if allocator == Allocator::ArenaTrimmed {
-            os.dontneed(buffer, ARENA_BUFFER_PAGES);
+            os.dontneed(trimmed, pages);
         }
     }
 
@@ -126,6 +142,14 @@ fn fill_chunk(os: &dyn Os) -> u64 {
     let chunk = os.map(CHUNK_PAGES, Backing::AnonPrivate, Protection::ReadWrite);
     (0..CHUNK_PAGES).for_each(|page| os.write(page_at(chunk, page), chunk_word(page)));
     chunk
+}
+
+/// Fills and searches a buffer that a header shifts, so that the last word of each of its pages lies in the next one.
+fn fill_behind_header(os: &dyn Os, chunk: u64, start: u64) {
+    os.write(start, BOOKS);
+    let buffer = page_at(start, 1);
+    copy(os, chunk, buffer);
+    search(os, buffer);
 }
 
 fn copy(os: &dyn Os, chunk: u64, buffer: u64) {

@@ -53,10 +53,13 @@ static WORKLOADS: &[NamedWorkload] = &[
     }),
     known_as(
         "ebizzy-2013",
-        named("ebizzy-arena-old", "ebizzy on an arena trimmed by 129 pages at each free; unit: record", || {
-            Workload::Ebizzy(Allocator::ArenaTrimmed, Default::default())
+        named("ebizzy-mapped", "ebizzy whose allocator maps and unmaps each buffer, 129 pages; unit: record", || {
+            Workload::Ebizzy(Allocator::MallocMaps, Default::default())
         }),
     ),
+    named("ebizzy-arena-old", "ebizzy on an arena trimmed by 96 pages at each free; unit: record", || {
+        Workload::Ebizzy(Allocator::ArenaTrimmed, Default::default())
+    }),
     named("ebizzy-modern", "ebizzy on an arena that is never trimmed: no flush at all; unit: record", || {
         Workload::Ebizzy(Allocator::ArenaKept, Default::default())
     }),

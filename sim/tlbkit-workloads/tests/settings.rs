@@ -39,7 +39,7 @@ fn every_name_has_a_line_and_parameters_with_a_default_in_range() {
 #[test]
 fn experiments_find_their_names() {
     assert_eq!(by_name("build"), by_name("buildsh"));
-    assert_eq!(by_name("ebizzy-2013"), by_name("ebizzy-arena-old"));
+    assert_eq!(by_name("ebizzy-2013"), by_name("ebizzy-mapped"));
     assert_eq!(by_name("tlb-flush1").unwrap().parameters().get("pages"), Some(32_768));
     assert!(by_name("").is_none() && by_name("ebizzy").is_none());
 }
