@@ -137,6 +137,7 @@ impl Memory for KernelMemory {
             self.0.observer().frame_freed(cpu, frame.at);
         }
         if !is_table(frame.at) && frame.shift == BASE_SHIFT {
+            self.charge(self.0.machine.costs().free_page);
             self.unlist();
         }
         self.0.phys.free(frame);

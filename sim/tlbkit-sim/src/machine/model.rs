@@ -201,7 +201,7 @@ quantities! {
         halt_entry: cycles(),
         /// A context switch without its CR3 write.
         context_switch_base: cycles(),
-        /// Zeroing a base page.
+        /// Allocating and zeroing a base page, and freeing it where `give_back_page` is not there.
         zero_page: cycles(),
         /// Copying a base page.
         copy_page: cycles(),
@@ -221,7 +221,7 @@ quantities! {
         anonymous_huge_fault: cycles(),
         /// A call that takes pages away, without its flush and without the pages. For traces.
         give_back_call: cycles(),
-        /// A page that such a call unmaps and frees, without its flush. For traces.
+        /// A page that such a call unmaps and frees, without its flush.
         give_back_page: cycles(),
         /// A page that MADV_FREE marks, to be taken when memory is short, without its flush. For traces.
         lazy_free_page: cycles(),

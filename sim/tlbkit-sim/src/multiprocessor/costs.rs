@@ -26,6 +26,8 @@ pub(crate) struct Costs {
     pub(crate) halt_entry: u64,
     pub(crate) context_switch: u64,
     pub(crate) zero_page: u64,
+    /// Freeing a base page of a program, without the accesses to its entry, which are charged where they are made.
+    pub(crate) free_page: u64,
     pub(crate) copy_page: u64,
     pub(crate) full_fence: u64,
     pub(crate) calls: CallCosts,
@@ -39,6 +41,9 @@ pub(crate) struct Costs {
     pub(crate) lines: LineCosts,
     frequency_mhz: f64,
 }
+
+/// Accesses to its entry by which a page is given back: it is read, exchanged, and found empty.
+const ENTRY_ACCESSES: u64 = 3;
 
 impl Costs {
     pub(crate) fn new(machine: &Machine, policy: &Policy, code: Code) -> Self {
@@ -63,6 +68,8 @@ impl Costs {
             halt_entry: cycles.halt_entry.cycles(),
             context_switch: cycles.context_switch_base.cycles(),
             zero_page: cycles.zero_page.cycles(),
+            free_page: optional(&cycles.give_back_page)
+                .saturating_sub(ENTRY_ACCESSES * software.pte_access_cycles.cycles()),
             copy_page: cycles.copy_page.cycles(),
             full_fence: line.full_fence_cycles.cycles(),
             calls: CallCosts::new(&Paths::of(policy, code), software.instruction_cycles.value),
