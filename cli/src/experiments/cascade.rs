@@ -1,4 +1,4 @@
-//! Reports of the kernel test robot: tasks give back pages on all CPUs; their rate, and what their cycles go to. Each
+//! Reports of the kernel test robot: tasks give back memory on all CPUs; their rate, and what their cycles go to. Each
 //! file says which of these figures its report has.
 
 use anyhow::{Context, Result, ensure};
@@ -14,6 +14,8 @@ const POLICY: &str = "linux";
 /// How a quantity begins that is a rate; what runs, and how many of it, follows.
 const RATE: &str = "rate, ";
 const INTERRUPTS: &str = "interrupts, a page";
+/// The same where the unit of the workload is a record.
+const INTERRUPTS_OF_RECORDS: &str = "interrupts, a record";
 const SWITCHES: &str = "switches, a page";
 const IDLE: &str = "share of time, idle";
 const TELLING: (&str, &[Cause]) = ("telling others", &[Cause::FlushSend]);
@@ -88,11 +90,11 @@ impl Window {
         if quantity == IDLE {
             return self.idle();
         }
-        if quantity == INTERRUPTS {
-            return self.a_page(quantity, &|outcome| outcome.ipis.received);
+        if [INTERRUPTS, INTERRUPTS_OF_RECORDS].contains(&quantity) {
+            return self.a_unit(quantity, &|outcome| outcome.ipis.received);
         }
         if quantity == SWITCHES {
-            return self.a_page(quantity, &|outcome| outcome.kernel.switches);
+            return self.a_unit(quantity, &|outcome| outcome.kernel.switches);
         }
         let parts = [SHOOTDOWNS, TELLING, ANSWERING, LOCKS];
         let part = parts.into_iter().find(|(part, _)| quantity == of_cycles(part));
@@ -107,11 +109,11 @@ impl Window {
         Ok(100.0 * self.spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy)
     }
 
-    /// What `of` counts, for each page given back.
-    fn a_page(&self, quantity: &str, of: &dyn Fn(&RunOutcome) -> u64) -> Result<f64> {
-        let pages = self.spent(&|outcome| outcome.score);
-        ensure!(pages > 0.0, "{quantity}: no page was given back from window_begin to window_end");
-        Ok(self.spent(of) / pages)
+    /// What `of` counts, for each unit of the workload: a page that is given back, or a record.
+    fn a_unit(&self, quantity: &str, of: &dyn Fn(&RunOutcome) -> u64) -> Result<f64> {
+        let units = self.spent(&|outcome| outcome.score);
+        ensure!(units > 0.0, "{quantity}: there is none from window_begin to window_end");
+        Ok(self.spent(of) / units)
     }
 
     /// How long CPUs were idle, in percent of all their time.
@@ -132,10 +134,10 @@ fn plot_of_rate(trial: &Trial, figures: &[Figure]) -> Result<Plot> {
     let of = figures.iter().find(|figure| figure.quantity.starts_with(RATE)).context("no rate among the figures")?;
     let values = vec![of.published, of.ours];
     Ok(Plot::Bars(Bars {
-        title: "Pages a second of all together".into(),
+        title: "The rate of all together".into(),
         about: "Published and ours.".into(),
         x: trial.experiment.setup.parameters["threads"].unit.clone(),
-        y: Axis::new("rate", "k pages/s", Scale::FromZero),
+        y: Axis::new("rate", &of.unit, Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
         groups: vec![BarGroup { label: trial.number("threads")?.to_string(), values }],
     }))
@@ -190,7 +192,7 @@ mod tests {
         let short = alone(&trial, 0.2);
         let window = Window { long: short.clone(), short };
         let error = |quantity| window.value(quantity).unwrap_err().to_string();
-        assert_eq!(error(INTERRUPTS), "interrupts, a page: no page was given back from window_begin to window_end");
+        assert_eq!(error(INTERRUPTS), "interrupts, a page: there is none from window_begin to window_end");
         assert_eq!(error(IDLE), "share of time, idle: no time passed from window_begin to window_end");
         assert_eq!(
             error("share of cycles, shootdowns"),
@@ -220,7 +222,7 @@ mod tests {
 
     #[test]
     fn every_figure_that_a_file_names_has_a_value_and_no_other() {
-        for id in ["cascade", "skylake", "lists", "crowd", "ivybridge", "sapphire"] {
+        for id in ["cascade", "skylake", "lists", "crowd", "ivybridge", "sapphire", "ivytown"] {
             let trial = trial(id);
             let window = Window { short: alone(&trial, 0.2), long: alone(&trial, 1.0) };
             for expected in &trial.experiment.expected {

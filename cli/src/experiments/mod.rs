@@ -52,7 +52,7 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 16] = [
+pub(crate) const ALL: [Registered; 17] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
@@ -69,6 +69,7 @@ pub(crate) const ALL: [Registered; 16] = [
     registered!(crowd in cascade),
     registered!(ivybridge in cascade),
     registered!(sapphire in cascade),
+    registered!(ivytown in cascade),
 ];
 
 impl Registered {
