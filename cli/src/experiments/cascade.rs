@@ -14,8 +14,6 @@ const POLICY: &str = "linux";
 /// How a quantity begins that is a rate; what runs, and how many of it, follows.
 const RATE: &str = "rate, ";
 const INTERRUPTS: &str = "interrupts, a page";
-/// The same where the unit of the workload is a record.
-const INTERRUPTS_OF_RECORDS: &str = "interrupts, a record";
 const SWITCHES: &str = "switches, a page";
 const IDLE: &str = "share of time, idle";
 const TELLING: (&str, &[Cause]) = ("telling others", &[Cause::FlushSend]);
@@ -90,7 +88,7 @@ impl Window {
         if quantity == IDLE {
             return self.idle();
         }
-        if [INTERRUPTS, INTERRUPTS_OF_RECORDS].contains(&quantity) {
+        if quantity == INTERRUPTS {
             return self.a_unit(quantity, &|outcome| outcome.ipis.received);
         }
         if quantity == SWITCHES {
@@ -109,7 +107,7 @@ impl Window {
         Ok(100.0 * self.spent(&|outcome| causes.iter().map(|&cause| outcome.cycles(cause)).sum()) / busy)
     }
 
-    /// What `of` counts, for each unit of the workload: a page that is given back, or a record.
+    /// What `of` counts, for each unit of the workload.
     fn a_unit(&self, quantity: &str, of: &dyn Fn(&RunOutcome) -> u64) -> Result<f64> {
         let units = self.spent(&|outcome| outcome.score);
         ensure!(units > 0.0, "{quantity}: there is none from window_begin to window_end");
