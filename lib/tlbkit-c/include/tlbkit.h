@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x9337a90d85dd5363ull
+#define TLBKIT_INTERFACE 0x8510ba5fa00d0564ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -297,8 +297,9 @@ struct tlbkit_hardware_ops {
     // when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off, maybe in an NMI. Optional:
     // `cpu` is believed.
     uint32_t (*this_cpu)(void);
-    // CPU `missing` has not answered, however often it was asked. Called for each of them; if it returns, the wait
-    // goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a text that names them.
+    // CPU `missing` has not answered, however often it was asked, and was not declared stopped. Called for each of
+    // them; if it returns, the wait goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a
+    // text that names them.
     void (*unanswered)(uint32_t cpu, uint32_t missing);
     // A request has made this CPU leave `space`, which it held lazily: the kernel's own tables are loaded now.
     // Interrupts are off, maybe in the handler. For a kernel that keeps a note of what is loaded. Optional.
@@ -483,7 +484,8 @@ bool tlbkit_is_running(const struct tlbkit_machine *machine,
 // the tag in the low 12 bits. 0 on misuse. Interrupts off.
 TLBKIT_MUST_USE uint64_t tlbkit_loaded(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Calls `each` with every CPU that has not answered the request of `cpu`: for a watchdog, on any CPU.
+// Calls `each` with every CPU that has not answered a request of `cpu`, but those that have left or were declared
+// stopped: for a watchdog, on any CPU.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_missing(const struct tlbkit_machine *machine,
                                   uint32_t cpu,
