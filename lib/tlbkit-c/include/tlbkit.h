@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x8510ba5fa00d0564ull
+#define TLBKIT_INTERFACE 0xc3f12a4c0d72f7ceull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -739,7 +739,9 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gat
 
 // Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
 // interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
-// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off.
+// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off. On an error
+// the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the look: its frames are lost then. On any error
+// `is_done` is not written.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
 
 // Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
