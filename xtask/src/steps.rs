@@ -5,6 +5,7 @@
 
 use crate::outcome::{StepOutcome, cargo, cargo_command, run};
 use crate::setup::{self, Ready};
+use crate::workshop::Sets;
 use crate::{api, browser, c_kernel, c_library, fences, libraries, linux, mutants, qemu, tidy};
 use anyhow::{Result, bail};
 use std::fs;
@@ -34,6 +35,7 @@ const STEPS: &[TestStep] = &[
         name: "test its history",
         run: |root| cargo(root, "test --package tlbkit --features history --no-fail-fast --quiet"),
     },
+    TestStep { name: "test narrow sets", run: narrow_sets_step },
     TestStep {
         name: "test x86 for C",
         run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
@@ -53,6 +55,15 @@ fn tidy_step(root: &Path) -> Result<StepOutcome> {
         0 => StepOutcome::Ok(String::new()),
         count => StepOutcome::Failed(format!("{count} findings")),
     })
+}
+
+/// Two CPUs a word: what the tests say of inboxes with a top, and of sets of several words, on few CPUs. It has a
+/// folder of its own, since the flags are others.
+fn narrow_sets_step(root: &Path) -> Result<StepOutcome> {
+    let mut command =
+        cargo_command(root, "test --package tlbkit --features history --lib --tests --no-fail-fast --quiet");
+    let target = setup::target_dir(root).join(Sets::Narrow.folder());
+    run(command.env("RUSTFLAGS", Sets::Narrow.flags()).env("CARGO_TARGET_DIR", target))
 }
 
 /// Other compilers than those that the counts are of give other counts: then nothing is compared, and that is said.

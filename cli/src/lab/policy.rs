@@ -1,6 +1,6 @@
 //! A policy from its text, and what is wrong with a text in one line.
 
-use anyhow::{Result, anyhow, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 use tlbkit_sim::machine::Code;
 use tlbkit_sim::{FileReads, RegionLocks, RegionWaits};
@@ -27,15 +27,24 @@ pub(crate) fn parse(text: &str) -> Result<Policy> {
 /// What stands between the signs of a text.
 const WANTED: &str = "want KEY=VALUE, such as lazy=off, behind the colon and behind each +";
 
-/// The library takes nothing for a setting, and the last of several values: whoever types that means something else.
+/// The library takes nothing for a setting, and the last of several values or of several settings of one thing: whoever
+/// types that means something else.
 fn check_settings(text: &str) -> Result<()> {
     let Some((_, settings)) = text.split_once(':') else { return Ok(()) };
     let keys: Vec<_> = settings.split('+').map(|setting| setting.split('=').next().unwrap_or_default()).collect();
     for (at, key) in keys.iter().enumerate() {
         ensure!(!key.is_empty(), "policy {text}: {WANTED}");
         ensure!(!keys[..at].contains(key), "policy {text}: {key} is set twice; want each setting once");
+        if let Some(before) = keys[..at].iter().find(|before| contradict(before, key)) {
+            bail!("policy {text}: {before} and {key} contradict each other; want one of them");
+        }
     }
     Ok(())
+}
+
+fn contradict(one: &str, other: &str) -> bool {
+    let find = |name| KEYS.iter().find(|key| key.name == name);
+    find(one).zip(find(other)).is_some_and(|(one, other)| one.contradicts(other))
 }
 
 /// Whose instructions and lines a policy is charged with, by the preset that its text names.
@@ -113,6 +122,11 @@ mod tests {
             ("xnu:colour=red", "policy xnu:colour=red: no setting colour; see tlbkit list settings"),
             ("xnu:ceilin=1", "policy xnu:ceilin=1: no setting ceilin; did you mean ceiling? see tlbkit list settings"),
             ("xnu:ceiling=1+lazy=off+ceiling=1", ": ceiling is set twice; want each setting once"),
+            (
+                "linux-6.18:pcid=4+lazy=off+lru=4",
+                "policy linux-6.18:pcid=4+lazy=off+lru=4: pcid and lru contradict each other; want one of them",
+            ),
+            ("xnu:shift=1+ceiling=4", ": shift and ceiling contradict each other; want one of them"),
             ("xnu:", "policy xnu:: want KEY=VALUE, such as lazy=off, behind the colon and behind each +"),
             ("xnu:lazy=off+", "policy xnu:lazy=off+: want KEY=VALUE"),
             ("xnu:=1", "policy xnu:=1: want KEY=VALUE"),

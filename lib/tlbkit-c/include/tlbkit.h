@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x9337a90d85dd5363ull
+#define TLBKIT_INTERFACE 0xc3f12a4c0d72f7ceull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -297,8 +297,9 @@ struct tlbkit_hardware_ops {
     // when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off, maybe in an NMI. Optional:
     // `cpu` is believed.
     uint32_t (*this_cpu)(void);
-    // CPU `missing` has not answered, however often it was asked. Called for each of them; if it returns, the wait
-    // goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a text that names them.
+    // CPU `missing` has not answered, however often it was asked, and was not declared stopped. Called for each of
+    // them; if it returns, the wait goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a
+    // text that names them.
     void (*unanswered)(uint32_t cpu, uint32_t missing);
     // A request has made this CPU leave `space`, which it held lazily: the kernel's own tables are loaded now.
     // Interrupts are off, maybe in the handler. For a kernel that keeps a note of what is loaded. Optional.
@@ -483,7 +484,8 @@ bool tlbkit_is_running(const struct tlbkit_machine *machine,
 // the tag in the low 12 bits. 0 on misuse. Interrupts off.
 TLBKIT_MUST_USE uint64_t tlbkit_loaded(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Calls `each` with every CPU that has not answered the request of `cpu`: for a watchdog, on any CPU.
+// Calls `each` with every CPU that has not answered a request of `cpu`, but those that have left or were declared
+// stopped: for a watchdog, on any CPU.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_missing(const struct tlbkit_machine *machine,
                                   uint32_t cpu,
@@ -737,7 +739,9 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gat
 
 // Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
 // interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
-// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off.
+// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off. On an error
+// the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the look: its frames are lost then. On any error
+// `is_done` is not written.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
 
 // Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose

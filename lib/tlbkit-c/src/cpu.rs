@@ -133,7 +133,8 @@ pub unsafe extern "C" fn tlbkit_loaded(machine: *const MachineStorage, cpu: u32)
     unsafe { enter(machine, cpu, Need::IrqsOff) }.map_or(0, |door| door.cpu().loaded(&IrqsOff::assume()).0)
 }
 
-/// Calls `each` with every CPU that has not answered the request of `cpu`: for a watchdog, on any CPU.
+/// Calls `each` with every CPU that has not answered a request of `cpu`, but those that have left or were declared
+/// stopped: for a watchdog, on any CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_missing(
     machine: *const MachineStorage,

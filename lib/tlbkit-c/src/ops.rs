@@ -72,8 +72,9 @@ pub struct HardwareOps {
     /// when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off, maybe in an NMI. Optional:
     /// `cpu` is believed.
     pub this_cpu: Option<unsafe extern "C" fn() -> u32>,
-    /// CPU `missing` has not answered, however often it was asked. Called for each of them; if it returns, the wait
-    /// goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a text that names them.
+    /// CPU `missing` has not answered, however often it was asked, and was not declared stopped. Called for each of
+    /// them; if it returns, the wait goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a
+    /// text that names them.
     pub unanswered: Option<unsafe extern "C" fn(cpu: u32, missing: u32)>,
     /// A request has made this CPU leave `space`, which it held lazily: the kernel's own tables are loaded now.
     /// Interrupts are off, maybe in the handler. For a kernel that keeps a note of what is loaded. Optional.

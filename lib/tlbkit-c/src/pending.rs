@@ -15,7 +15,7 @@ struct Issued {
     mark: Mark,
     machine: &'static Machine,
     inner: Pending<'static, Set, Held>,
-    /// `tlbkit_gather_is_done` has said so.
+    /// `tlbkit_gather_is_done` has said so, or `tlbkit_gather_poll` has returned.
     is_known_done: bool,
 }
 
@@ -37,6 +37,13 @@ impl Issued {
 
     fn door(&self, cpu: u32, need: Need) -> Result<&'static Door, Status> {
         self.machine.door(cpu, need)
+    }
+
+    /// After a look: where the task has gone elsewhere, what was flushed here may be another CPU's, and the frames in
+    /// use. They are lost.
+    #[inline(always)]
+    fn assert_stayed(&self, door: &Door) -> Result<(), Status> {
+        door.assert_stayed().inspect_err(|_| self.mark.clear())
     }
 }
 
@@ -63,7 +70,9 @@ pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u3
 
 /// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
 /// interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
-/// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off.
+/// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off. On an error
+/// the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the look: its frames are lost then. On any error
+/// `is_done` is not written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: u32, is_done: *mut bool) -> Status {
     report(|| {
@@ -72,6 +81,7 @@ pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: 
         let issued = unsafe { Issued::open(gather) }?;
         let door = issued.door(cpu, Need::Online)?;
         issued.is_known_done = issued.inner.is_done(door.cpu());
+        issued.assert_stayed(door)?;
         // SAFETY: the crate's contract.
         unsafe { put(is_done, issued.is_known_done) }
     })
@@ -90,8 +100,7 @@ pub unsafe extern "C" fn tlbkit_gather_poll(gather: *mut GatherStorage, cpu: u32
         let door = issued.door(cpu, Need::Online)?;
         issued.inner.poll(door.cpu());
         issued.is_known_done = true;
-        // Else what was flushed here may be another CPU's, and the frames in use: they are lost.
-        door.assert_stayed().inspect_err(|_| issued.mark.clear())
+        issued.assert_stayed(door)
     })
 }
 

@@ -19,13 +19,19 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
         &["every_call_in_another_cpus_name_is_refused"],
     ),
     (
-        "a task migrates while it waits",
+        "a task migrates while it waits, or asks whether an issued flush is over",
         &[
             "a_task_that_migrates_in_a_wait_answers_for_nobody",
             "a_task_that_migrated_is_told_when_the_wait_ends",
             "a_task_that_migrated_is_told_when_the_wait_for_an_issued_flush_ends",
+            "a_task_that_migrated_is_told_when_its_poll_ends",
+            "a_task_that_migrated_is_told_when_it_asks_whether_its_flush_is_over",
+            "a_task_that_migrates_while_it_asks_whether_its_flush_is_over_is_told",
         ],
-        &["a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed"],
+        &[
+            "a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed",
+            "a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed",
+        ],
     ),
     (
         "the shootdown vector calls nothing, or not `answer`",

@@ -208,7 +208,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
 
     /// The same where every other CPU is asked: none is off line then. One interrupt goes to all, unless one of them is
     /// found to have an interrupt on the way; where many flush at once, most have. In an inbox of several words without
-    /// a top, those of 65 to 512 CPUs, only an interrupt that goes with this CPU's own word is found.
+    /// a top, those of 65 to 512 CPUs, only an interrupt that goes with this CPU's own word is found; where the top has
+    /// several words, above 4,096 CPUs, only one that goes with its own word on top.
     ///
     /// Who is passed over is interrupted after all when a busy one is found, as others rely on it by then:
     ///

@@ -116,24 +116,50 @@ impl<'k> AtomicCpuSet<'k> {
     }
 }
 
-/// CPUs that have not answered, by name. As a text, `CPU 2` or `CPU 2, CPU 5`.
+/// Who knows which CPUs have left or were stopped. It lies above this file.
+pub(crate) trait Attendance: Sync {
+    /// True if `cpu` is away, so that nobody waits for it.
+    fn is_away(&self, cpu: CpuId) -> bool;
+}
+
+/// CPUs that have not answered, by name. As a text, `CPU 2` or `CPU 2, CPU 5`. One that has left, or that was
+/// [declared stopped](crate::Tlb::declare_stopped), is not among them: nobody waits for it.
 #[derive(Clone, Copy)]
 pub struct Missing<'a> {
     pub(crate) first: AtomicCpuSet<'a>,
     /// More sets of that size, one after another.
     pub(crate) others: &'a [AtomicU64],
+    pub(crate) attendance: &'a dyn Attendance,
 }
 
 impl Missing<'_> {
     /// Calls `f` with each of them.
     pub fn each(&self, mut f: impl FnMut(CpuId)) {
+        (0..self.first.words().len()).for_each(|index| each_cpu(index, self.present(index), &mut f));
+    }
+
+    /// One of them, or of those that are away.
+    pub(crate) fn last_asked(&self) -> Option<CpuId> {
+        let mut last = None;
+        (0..self.first.words().len()).for_each(|index| each_cpu(index, self.asked(index), |cpu| last = Some(cpu)));
+        last
+    }
+
+    /// The word at `index` without those that are away. Out of line: a kernel has a copy of `each` for each use.
+    #[inline(never)]
+    fn present(&self, index: usize) -> u64 {
+        let asked = self.asked(index);
+        let mut present = asked;
+        each_cpu(index, asked, |cpu| present &= !if self.attendance.is_away(cpu) { split(cpu).1 } else { 0 });
+        present
+    }
+
+    #[inline(never)]
+    fn asked(&self, index: usize) -> u64 {
         let words = self.first.words();
-        for (index, word) in words.iter().enumerate() {
-            let others = self.others.iter().skip(index).step_by(words.len());
-            // Relaxed: a report; what it names may answer meanwhile.
-            let bits = others.fold(word.load(Ordering::Relaxed), |bits, word| bits | word.load(Ordering::Relaxed));
-            each_cpu(index, bits, &mut f);
-        }
+        let others = self.others.iter().skip(index).step_by(words.len());
+        // Relaxed: a report; what it names may answer meanwhile.
+        others.fold(words[index].load(Ordering::Relaxed), |bits, word| bits | word.load(Ordering::Relaxed))
     }
 }
 

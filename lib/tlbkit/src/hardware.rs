@@ -255,8 +255,8 @@ pub trait Hardware {
     }
 
     /// These CPUs have not answered, however often they were asked. A kernel stops the machine, or says that they have
-    /// [stopped](crate::Tlb::declare_stopped). If it returns, the wait goes on and is counted anew: what was to be
-    /// flushed may not be freed before they have answered.
+    /// [stopped](crate::Tlb::declare_stopped); one of which that was said is not named again. If it returns, the wait
+    /// goes on and is counted anew: what was to be flushed may not be freed before they have answered.
     ///
     /// # Panics
     /// The default does, and names them.

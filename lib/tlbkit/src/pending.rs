@@ -77,13 +77,21 @@ impl<S, F> Pending<'_, S, F> {
     /// asking again and again gets to `true` as long as the other CPUs take interrupts, or answer by themselves. A
     /// kernel whose interrupts stay off does both in a loop, by [`poll`](Self::poll) or in one of its own, which calls
     /// [`answer`](Cpu::answer) and sends a lost interrupt again to those that are [`missing`](Cpu::missing).
-    /// Preemption is off.
+    /// Preemption is off: a task that has moved to another CPU is noticed at both ends of the call, as by `poll`.
     ///
     /// # Panics
     /// If called while this CPU waits for another flush.
     #[must_use]
-    #[inline(never)] // once in a kernel's text, for two callers
+    #[inline]
     pub fn is_done<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) -> bool {
+        cpu.assert_here();
+        let is_over = self.is_over(cpu);
+        cpu.assert_here(); // what was asked and flushed here may be another CPU's
+        is_over
+    }
+
+    #[inline(never)] // once in a kernel's text, for two callers
+    fn is_over<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) -> bool {
         match &self.ticket {
             Ticket::Over => return true,
             Ticket::Asked(asked) if cpu.first_missing(asked).is_some() => return false,
@@ -127,7 +135,7 @@ impl<S, F> Pending<'_, S, F> {
         cpu.assert_not_inside_another();
         // The patience with those that are asked begins when they are, not when a mailbox is waited for.
         let [mut for_answers, mut for_mailbox] = [Waited::default(), Waited::default()];
-        while !self.is_done(cpu) {
+        while !self.is_over(cpu) {
             match &self.ticket {
                 Ticket::Asked(asked) => cpu.poll_a_turn(asked, &mut for_answers),
                 Ticket::Over | Ticket::Announced(_) => cpu.wait_a_turn_for_any(&mut for_mailbox),

@@ -24,7 +24,7 @@
 pub(crate) mod part;
 
 use crate::addr::CpuId;
-use crate::cpu_set::{AtomicCpuSet, Missing, each_cpu, split, words_for};
+use crate::cpu_set::{AtomicCpuSet, Attendance, Missing, each_cpu, split, words_for};
 use crate::history::state::ROWS;
 use crate::request::{Mailbox, RING};
 use crate::sync::{AtomicU64, Ordering};
@@ -128,10 +128,13 @@ impl<'k> RequestMatrix<'k> {
         self.cpus * self.outbox_stride + row * self.row_words
     }
 
-    /// CPUs that have not answered a request of `cpu`, in any mailbox.
-    pub(crate) fn missing(&self, cpu: CpuId) -> Missing<'k> {
+    /// CPUs that have not answered a request of `cpu`, in any mailbox; `attendance` knows who is away.
+    pub(crate) fn missing<'a>(&self, cpu: CpuId, attendance: &'a dyn Attendance) -> Missing<'a>
+    where
+        'k: 'a,
+    {
         let others = &self.rows[self.start_of_outbox(cpu, 1)..][..(RING - 1) * self.row_words];
-        Missing { first: self.outbox(cpu, 0), others }
+        Missing { first: self.outbox(cpu, 0), others, attendance }
     }
 
     /// The mailbox number `slot` of `cpu`, which is not its first.

@@ -23,6 +23,19 @@ pub struct Key {
     pub values: &'static str,
 }
 
+impl Key {
+    /// True if a text that has both keys means one of them in vain: whichever comes last rules alone.
+    #[must_use]
+    pub fn contradicts(&self, other: &Self) -> bool {
+        let has = |names: &[&str], key: &Self| names.contains(&key.name);
+        RIVALS.iter().any(|[one, two]| has(one, self) && has(two, other) || has(two, self) && has(one, other))
+    }
+}
+
+/// Keys of which each side sets the whole of one field, by a kind of its own.
+const RIVALS: &[[&[&str]; 2]] =
+    &[[&["pcid"], &["lru"]], [&["ceiling", "compare"], &["page_table_walk", "shift", "entries"]]];
+
 const fn key(name: &'static str, values: &'static str) -> Key {
     Key { name, values }
 }
@@ -121,7 +134,8 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Sets what `settings`, `KEY=VALUE[+KEY=VALUE...]`, says, from left to right.
+    /// Sets what `settings`, `KEY=VALUE[+KEY=VALUE...]`, says, from left to right. Of a key that stands there twice, or
+    /// of two that [contradict](Key::contradicts) each other, the last one rules: whoever has a person type them asks.
     ///
     /// # Errors
     /// What is wrong with the first setting that is; those before it are set.

@@ -182,9 +182,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// One turn of a wait for any request of this CPU's to end. Returns at once if nobody is missing.
     #[cold]
     pub(crate) fn wait_a_turn_for_any(&self, waited: &mut Waited) {
-        let mut late = None;
-        self.missing().each(|cpu| late = Some(cpu));
-        let Some(late) = late else { return };
+        let Some(late) = self.missing().last_asked() else { return };
         let face_late = || (0..RING).for_each(|slot| self.face_late(slot));
         self.wait_a_turn(late, waited, || self.missing(), face_late);
     }
@@ -199,7 +197,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// One turn of a wait for `asked`, which may be another CPU's; `late` is one CPU that has not answered it.
     fn wait_a_turn_for(&self, asked: &Asked, late: CpuId, waited: &mut Waited) {
-        let missing = || Missing { first: self.outbox_of(asked), others: &[] };
+        let missing = || Missing { first: self.outbox_of(asked), others: &[], attendance: &self.tlb.cpus };
         self.wait_a_turn(late, waited, missing, || self.face_late_elsewhere(asked));
     }
 
@@ -229,7 +227,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// CPUs that have not answered a request of this CPU's yet, be it waited for or issued: what a watchdog prints.
     #[must_use]
     pub fn missing(&self) -> Missing<'_> {
-        self.tlb.matrix.missing(self.id)
+        self.tlb.matrix.missing(self.id, &self.tlb.cpus)
     }
 
     /// What to do about those that have not answered what is in mailbox `slot`.

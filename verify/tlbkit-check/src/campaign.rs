@@ -144,6 +144,8 @@ pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &
 /// What an exhaustive exploration came to.
 #[derive(Clone, Debug)]
 pub struct Explored {
+    /// What was run: as it was given, but for its kernel's patience. A schedule that fails means that scenario.
+    pub scenario: Scenario,
     /// Distinct states.
     pub states: usize,
     /// Runs from the beginning.
@@ -157,19 +159,20 @@ pub struct Explored {
 }
 
 /// Explores every schedule of `scenario` with at most `bound` deviations, in at most `most_runs` runs or until `stop`.
-/// Its kernel loses patience after each round of waiting, so that no round differs from another.
+/// Its kernel loses patience after each round of waiting, so that no round differs from another. A schedule that was
+/// found is one of that kernel: with more patience the choices fall upon other steps, and the run may not fail.
 #[must_use]
 pub fn exhaust(scenario: &Scenario, bound: u8, most_runs: u64, stop: &AtomicBool) -> Explored {
     let config = MachineConfig { patience_turns: 1, ..scenario.config };
-    let scenario = &Scenario { config, ..scenario.clone() };
+    let scenario = Scenario { config, ..scenario.clone() };
     let exploration = Rc::new(RefCell::new(Exhaustive::new(bound)));
     let (mut failure, mut is_complete) = (None, false);
     // Relaxed: a wish to stop; it orders nothing.
     while failure.is_none() && !is_complete && exploration.borrow().runs < most_runs && !stop.load(Ordering::Relaxed) {
-        let outcome = run(scenario, Box::new(Rc::clone(&exploration)), Log::none());
+        let outcome = run(&scenario, Box::new(Rc::clone(&exploration)), Log::none());
         failure = outcome.finding.map(|finding| (outcome.choices, finding));
         is_complete = !exploration.borrow_mut().advance();
     }
     let exploration = exploration.borrow();
-    Explored { states: exploration.states(), runs: exploration.runs, bound, is_complete, failure }
+    Explored { scenario, states: exploration.states(), runs: exploration.runs, bound, is_complete, failure }
 }

@@ -4,8 +4,8 @@ use tlbkit::{Late, Policy};
 use tlbkit_check::campaign::{self, Explored, Plan};
 use tlbkit_check::program::Program;
 use tlbkit_check::program::named::{self, Named};
-use tlbkit_check::schedule::shrink::shrink;
-use tlbkit_check::{Errata, Erratum, MachineConfig, Oracle, Outcome, Scenario, chrome_trace, two_columns};
+use tlbkit_check::schedule::shrink::{replay, shrink};
+use tlbkit_check::{Errata, Erratum, Log, MachineConfig, Oracle, Outcome, Scenario, chrome_trace, two_columns};
 
 const THREADS: usize = 2;
 
@@ -110,6 +110,21 @@ fn exploring_finds_what_hardware_leaves_undone() {
         let explored = explore(program, policy, 1, Errata::NONE.with(erratum));
         assert_eq!(explored.failure.map(|(_, finding)| finding.oracle), Some(oracle), "{erratum:?}");
     }
+}
+
+/// Exploring takes patience away, so the choices are those of the scenario that it tells.
+#[test]
+fn a_schedule_that_exploring_found_fails_again_in_the_scenario_that_was_explored() {
+    let mut scenario = plan("dontneed-1-page", "linux-4.15-pti").scenario(0);
+    let errata = Errata::NONE.with(Erratum::InvpcidSwapped);
+    scenario.config = MachineConfig { errata, late: Late::AskAgain, ..MachineConfig::default() };
+    let explored = campaign::exhaust(&scenario, 1, u64::MAX, &false.into());
+    let (choices, finding) = explored.failure.expect("a finding");
+    let again = |scenario| replay(scenario, &choices, Log::none()).finding;
+    assert_eq!(again(&explored.scenario).as_ref(), Some(&finding));
+    assert_ne!(again(&scenario).as_ref(), Some(&finding), "with more patience it is another run");
+    let shrunk = shrink(&explored.scenario, &choices, finding.oracle).outcome.finding;
+    assert_eq!(shrunk.map(|shrunk| shrunk.oracle), Some(finding.oracle));
 }
 
 #[test]

@@ -97,7 +97,7 @@ pub(super) fn exhaust(plan: &Plan, bound: u8, stopping: &Stopping) -> (Came, Exp
     let (scenario, began) = (plan.scenario(0), Instant::now());
     let explored = stopping.until_wanted(|stop| campaign::exhaust(&scenario, bound, u64::MAX, stop));
     let came = match explored.failure.clone() {
-        Some((choices, finding)) => Came::Found(Found { scenario, choices, finding }),
+        Some((choices, finding)) => Came::Found(Found { scenario: explored.scenario.clone(), choices, finding }),
         None if explored.is_complete => Came::Clean,
         None => Came::Interrupted,
     };

@@ -146,6 +146,40 @@ static void a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed(void) {
     OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
 }
 
+static bool is_leaving;
+
+static void send_and_leave(uint32_t cpu, uint32_t to) {
+    hardware.send_ipi(cpu, to);
+    if (is_leaving)
+        here = 2;
+}
+
+// One more is issued than there are mailboxes: whoever looks whether that one is over asks first, and flushes again.
+static void a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed(void) {
+    enum { ISSUED = 5 };
+    static struct tlbkit_hardware_ops ops;
+    uint64_t array[ISSUED];
+    struct tlbkit_gather gathers[ISSUED];
+    bool is_done;
+    here = released = 0;
+    begin_telling(&ops);
+    ops.send_ipi = send_and_leave;
+    begin(&ops);
+    for (unsigned n = 0; n < ISSUED; n++) {
+        const struct tlbkit_frames frames = {.array = array + n, .capacity = 1, .release = release};
+        issue_undelivered(&gathers[n], &frames);
+    }
+    is_delivery_held = false;
+    deliver();
+    is_leaving = true;
+    WRONG(tlbkit_gather_is_done(&gathers[ISSUED - 1], 0, &is_done));
+    is_leaving = false, here = 0;
+    CHECK(tlbkit_gather_wait(&gathers[ISSUED - 1], 0) == TLBKIT_STATUS_NOT_MADE && released == 0);
+    for (unsigned n = 0; n < ISSUED - 1; n++)
+        OK(tlbkit_gather_wait(&gathers[n], 0));
+    CHECK(released == ISSUED - 1);
+}
+
 // Interrupts that are sent while this is positive are lost.
 static int to_lose;
 static void (*real_send_ipi)(uint32_t cpu, uint32_t to);
@@ -270,6 +304,7 @@ void misplace_everything(void) {
     preset = "misplaced";
     every_call_in_another_cpus_name_is_refused();
     a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed();
+    a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed();
     a_lost_interrupt_is_survived_by_default();
     each_late_cpu_is_decided_for_itself();
     a_cpu_that_never_answers_is_named_to_the_hook();

@@ -58,6 +58,30 @@ proptest! {
     }
 }
 
+/// True if `second`, set behind `first`, leaves nothing of it: to set `first` again changes the policy, or cannot be.
+fn undoes(base: &Policy, first: (&str, &str), second: (&str, &str)) -> bool {
+    let mut policy = *base;
+    let mut set = |(key, value)| policy.set(key, value).map(|()| policy);
+    set(first).is_ok() && set(second).is_ok_and(|both| set(first) != Ok(both))
+}
+
+/// True if a value of key number `second` undoes one of key number `first`, under any preset.
+fn may_undo(first: usize, second: usize) -> bool {
+    let settings = |key: usize| VALUES[key].iter().map(move |value| (KEYS[key].name, *value));
+    let mut pairs = settings(first).flat_map(|first| settings(second).map(move |second| (first, second)));
+    pairs.any(|(first, second)| PRESETS.iter().any(|preset| undoes(&preset.policy, first, second)))
+}
+
+#[test]
+fn two_keys_contradict_each_other_where_one_undoes_what_the_other_set() {
+    for (one, key) in KEYS.iter().enumerate() {
+        for (two, other) in KEYS.iter().enumerate().filter(|(two, _)| *two != one) {
+            let is_undone = may_undo(one, two) || may_undo(two, one);
+            assert_eq!(key.contradicts(other), is_undone, "{} and {}", key.name, other.name);
+        }
+    }
+}
+
 #[test]
 fn each_preset_is_printed_as_its_name() {
     for preset in PRESETS {

@@ -4,11 +4,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
-    AddressSpace, Cpu, CpuId, CpuState, IrqsOff, Late, PhysAddr, Policy, Reason, Scope, SpaceToken, Stride, Tables,
-    Tlb, TlbBatch, VirtAddr,
+    AddressSpace, Cpu, CpuId, CpuSetUpkeep, CpuState, IrqsOff, Isolation, Late, PhysAddr, Policy, Reason, Scope,
+    SpaceToken, Stride, Tables, Tlb, TlbBatch, VirtAddr,
 };
 
-use crate::issue::Issued;
+use crate::issue::{Issued, RING, answer, issue, several, wait};
 use crate::machine::{Core, Delivery, KERNEL, Owner, USER, World};
 
 /// What the panic of `call` says.
@@ -149,6 +149,37 @@ fn a_task_that_migrated_is_told_when_the_wait_for_an_issued_flush_ends() {
 #[test]
 fn a_task_that_migrated_is_told_when_its_poll_ends() {
     let said = migrated_after_issue(|world, mut pending| pending.poll(&world.cpu(0)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
+#[test]
+fn a_task_that_migrated_is_told_when_it_asks_whether_its_flush_is_over() {
+    let world = several(2, 1, Policy::default());
+    let mut pending = issue(world, 0, 0);
+    answer(world, 1);
+    world.forget_logs();
+    world.cores[0].here.set(Some(CpuId(1)));
+    let said = complaint(|| _ = pending.is_done(&world.cpu(0)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+    assert_eq!(world.log(0), [], "nothing was done in the name of CPU 0");
+    world.cores[0].here.set(Some(CpuId(0)));
+    wait(world, 0, pending);
+}
+
+/// What found no mailbox is asked by the look itself. In the midst of that, when CPU 1 takes the interrupt and enters
+/// the kernel's half, the task is moved.
+#[test]
+fn a_task_that_migrates_while_it_asks_whether_its_flush_is_over_is_told() {
+    let policy = Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, isolation: Isolation::On, ..Policy::default() };
+    let world = several(2, RING + 1, policy);
+    let mut issued: Vec<_> = (0..=RING).map(|n| issue(world, 0, n)).collect();
+    let mut last = issued.pop().expect("one more than fits");
+    world.deliver(1);
+    world.exit_to_user(1);
+    world.cores[0].here.set(Some(CpuId(0)));
+    world.delivery.set(Delivery::AtOnce);
+    *world.cores[1].nmi.borrow_mut() = Some(Box::new(|world| world.cores[0].here.set(Some(CpuId(1)))));
+    let said = complaint(|| _ = last.is_done(&world.cpu(0)));
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
 

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tlbkit::{CpuSetUpkeep, Hardware, Late, Policy};
+use tlbkit::{CpuId, CpuSetUpkeep, Hardware, Late, Policy};
 
 use crate::issue::{Issued, RING, answer, issue, page, several, two, wait};
 use crate::machine::{Delivery, Owner, World, interrupted};
@@ -133,6 +133,34 @@ fn a_polled_wait_names_who_is_late_elsewhere_and_with_a_mailbox() {
         let late = world.cores[waiter].was_late.borrow();
         assert_eq!(*late, vec![1; 3 * count.min(RING)], "asked about in each mailbox that is waited for");
     }
+}
+
+/// CPUs 1 and 2 do not answer, and CPU 1 is known to be gone. Its bit stays where another CPU waits, which only reads.
+#[test]
+fn a_cpu_that_was_declared_stopped_is_not_named() {
+    for waiter in [0, 3] {
+        let world = several(4, 1, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+        world.delivery.set(Delivery::Lost);
+        world.cores[waiter].patience_rounds.set(3);
+        let mut pending = issue(world, 0, 0);
+        answer(world, 3);
+        world.tlb.declare_stopped(CpuId(1));
+        let said = catch_unwind(AssertUnwindSafe(|| world.quiet(waiter, |c, _| pending.poll(&c)))).unwrap_err();
+        assert_eq!(said.downcast_ref::<String>().unwrap(), "a flush is not answered by CPU 2", "on CPU {waiter}");
+        assert_eq!(world.cpu(0).missing().to_string(), "CPU 2");
+    }
+}
+
+/// Who is missing in another mailbox is named too, and nothing is withdrawn there in the wait.
+#[test]
+fn a_cpu_that_was_declared_stopped_is_not_named_for_another_mailbox() {
+    let world = several(3, 2, Policy { cpu_set: CpuSetUpkeep::Trimmed { every: 0 }, ..Policy::default() });
+    world.delivery.set(Delivery::Lost);
+    world.cores[0].patience_rounds.set(3);
+    let _outstanding = issue(world, 0, 0);
+    world.meanwhile.borrow_mut().push_back(Box::new(|world| world.tlb.declare_stopped(CpuId(1))));
+    let said = catch_unwind(AssertUnwindSafe(|| world.unmap(0, 0, &[page(1)]))).unwrap_err();
+    assert_eq!(said.downcast_ref::<String>().unwrap(), "a flush is not answered by CPU 2");
 }
 
 /// It was issued on CPU 0, which flushed then; CPU 1 asks, and is nobody whom it would ask.

@@ -10,6 +10,10 @@ use super::memory::Frames;
 
 pub(crate) const CPUS: usize = 3;
 pub(crate) const PAGES: usize = 4;
+const SET_WORDS: usize = <AddressSpace>::set_words(CPUS);
+
+/// What each space keeps its CPUs in.
+pub(crate) type SetOfCpus = [AtomicU64; SET_WORDS];
 
 pub(crate) const fn va_of(page: usize) -> VirtAddr {
     VirtAddr(0x40_0000 + 0x1000 * page as u64)
@@ -17,7 +21,7 @@ pub(crate) const fn va_of(page: usize) -> VirtAddr {
 
 /// A process: its tasks share it by `Arc`.
 pub(crate) struct Process {
-    pub(crate) space: AddressSpace<[AtomicU64; 1]>,
+    pub(crate) space: AddressSpace<SetOfCpus>,
     /// The page table, a frame a page; 0 is no entry.
     pub(crate) entries: [AtomicU64; PAGES],
     /// Tasks that have not ended.
@@ -66,7 +70,7 @@ impl Kernel {
         let mut processes = self.processes.lock().unwrap();
         let (token, root) = (SpaceToken(processes.len() as u64), PhysAddr(0x1000 * (1 + processes.len() as u64)));
         let process = Arc::new(Process {
-            space: AddressSpace::new(self.tlb.fresh_id(), token, root, [const { AtomicU64::new(0) }; 1]),
+            space: AddressSpace::new(self.tlb.fresh_id(), token, root, [const { AtomicU64::new(0) }; SET_WORDS]),
             entries: std::array::from_fn(|_| AtomicU64::new(self.frames.alloc())),
             tasks: AtomicUsize::new(tasks),
         });

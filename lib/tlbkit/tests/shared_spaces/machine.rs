@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::thread;
 
-use tlbkit::sync::{AtomicU64, Ordering};
+use tlbkit::sync::Ordering;
 use tlbkit::{AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, IrqsOff, Pcid, VirtAddr};
 
-use super::kernel::{CPUS, Kernel, Pid, Process, va_of};
+use super::kernel::{CPUS, Kernel, Pid, Process, SetOfCpus, va_of};
 
 /// One CPU, and what its scheduler keeps.
 pub(crate) struct Door<'m> {
@@ -72,7 +72,7 @@ impl Drop for Door<'_> {
 }
 
 impl Hardware for Door<'_> {
-    type Set = [AtomicU64; 1];
+    type Set = SetOfCpus;
     type Token = Pid;
 
     fn features(&self) -> Features {

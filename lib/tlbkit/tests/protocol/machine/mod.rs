@@ -41,6 +41,8 @@ pub(crate) type Meanwhile = Box<dyn FnOnce(&'static World)>;
 /// CPUs, page tables, spaces.
 pub(crate) struct World {
     pub(crate) tlb: &'static Tlb<'static>,
+    /// Its words that CPUs share: who has asked whom.
+    pub(crate) matrix: &'static [AtomicU64],
     pub(crate) cores: Vec<Core>,
     pub(crate) memory: RefCell<Memory>,
     pub(crate) spaces: RefCell<Vec<&'static AddressSpace>>,
@@ -74,9 +76,11 @@ impl World {
         let cpus = features.len();
         let states: &'static [CpuState] = Vec::leak((0..cpus).map(|_| CpuState::new()).collect());
         let stats: &'static [CpuStats] = Vec::leak((0..cpus).map(|_| CpuStats::new()).collect());
-        let tlb = Tlb::new(states, leak_words(Tlb::matrix_words(cpus)), KERNEL_ROOT, policy).counting_into(stats);
+        let matrix = leak_words(Tlb::matrix_words(cpus));
+        let tlb = Tlb::new(states, matrix, KERNEL_ROOT, policy).counting_into(stats);
         let world: &'static Self = Box::leak(Box::new(Self {
             tlb: Box::leak(Box::new(tlb)),
+            matrix,
             cores: features.iter().enumerate().map(|(n, f)| Core::new(n as u32, *f)).collect(),
             memory: RefCell::default(),
             spaces: RefCell::default(),

@@ -25,6 +25,8 @@ pub(crate) struct Machine {
     floors: Vec<[AtomicUsize; PAGES]>,
     pub(crate) interrupts: Vec<AtomicBool>,
     finished: AtomicUsize,
+    /// A thread has panicked: nobody waits for it.
+    has_failed: AtomicBool,
 }
 
 impl Machine {
@@ -32,7 +34,8 @@ impl Machine {
         let states: &'static [CpuState] = Vec::leak((0..cpus).map(|_| CpuState::new()).collect());
         let tlb = Tlb::new(states, leak_words(Tlb::matrix_words(cpus)), KERNEL_ROOT, policy);
         let zeros = || (0..spaces).map(|_| [const { AtomicUsize::new(0) }; PAGES]).collect();
-        let make = |n| AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root_of(n), leak_words(1));
+        let set = || leak_words(AddressSpace::set_words(cpus));
+        let make = |n| AddressSpace::new(tlb.fresh_id(), SpaceToken(n as u64), root_of(n), set());
         let spaces_made = (0..spaces).map(make).collect();
         Box::leak(Box::new(Self {
             spaces: spaces_made,
@@ -41,6 +44,7 @@ impl Machine {
             floors: zeros(),
             interrupts: (0..cpus).map(|_| AtomicBool::new(false)).collect(),
             finished: AtomicUsize::new(0),
+            has_failed: AtomicBool::new(false),
         }))
     }
 }
@@ -130,8 +134,15 @@ impl Thread {
         // SeqCst: as above.
         while self.machine.finished.load(Ordering::SeqCst) < self.machine.interrupts.len() {
             self.poll();
-            std::thread::yield_now();
+            self.relax();
         }
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // Relaxed: it only ends the test.
+        self.machine.has_failed.fetch_or(std::thread::panicking(), Ordering::Relaxed);
     }
 }
 
@@ -173,6 +184,8 @@ impl Hardware for Thread {
     }
 
     fn relax(&self) {
+        // Relaxed: it only ends the test.
+        assert!(!self.machine.has_failed.load(Ordering::Relaxed), "another CPU has failed");
         std::thread::yield_now();
     }
 
