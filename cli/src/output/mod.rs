@@ -2,8 +2,8 @@
 //!
 //! [`report`] holds the plain data that a verb fills in; [`table`] and [`html`] turn figures into text, [`sheet`] makes
 //! any other page, [`svg`] turns plots into drawings, [`number`] decides how many digits anybody sees, [`listing`]
-//! prints the flush-size table, [`file`] puts what was made in its place, [`usage`] says what was typed
-//! wrongly.
+//! prints the flush-size table, [`file`] puts what was made in its place, [`text`] makes text of others plain,
+//! [`usage`] says what was typed wrongly.
 
 pub(crate) mod file;
 pub(crate) mod html;
@@ -15,4 +15,5 @@ pub(crate) mod report;
 pub(crate) mod sheet;
 pub(crate) mod svg;
 pub(crate) mod table;
+pub(crate) mod text;
 pub(crate) mod usage;

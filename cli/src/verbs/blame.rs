@@ -27,7 +27,7 @@ const MORE: &str = "tlbkit record --stacks --megabytes-max makes a longer record
 
 /// Whom to blame.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tlbkit record --stacks -o slow.tlbtrace -- ./service --once; \
+#[command(after_help = "Examples:\n  tlbkit record --stacks -o slow.tlbtrace -- ./service --once\n  \
     tlbkit blame slow.tlbtrace\n  tlbkit blame --live -- ./service --once\n  \
     tlbkit blame --live --duration 5 --process redis-server")]
 pub(crate) struct BlameArguments {
@@ -54,6 +54,9 @@ pub(crate) struct BlameArguments {
 pub(crate) fn execute(arguments: &BlameArguments, format: Format) -> Result<Ending> {
     arguments.chosen.check()?;
     ensure!(arguments.top >= 1, "--top 0: must be 1 or more");
+    // That a trace excludes --live makes clap forget that these need it.
+    let has_more = !arguments.command.is_empty() || arguments.duration.is_some();
+    ensure!(arguments.live || !has_more, "a command and --duration are of --live, and a trace is there already");
     let Live { account, gaps, ending } = match &arguments.trace {
         Some(trace) => {
             let account = read(trace, &arguments.chosen, None)?;
