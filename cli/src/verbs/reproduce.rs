@@ -37,7 +37,7 @@ pub(crate) struct ReproduceArguments {
     /// How many machines to draw for each experiment, each with every prior of its machine file anew inside its band
     /// and with seeds of its own: whether a published value lies in the range of what comes out, and whether a miss
     /// could be a prior's. No report is written; it takes as long as so many runs of the experiments
-    #[arg(long, allow_negative_numbers = true, value_name = "DRAWS", conflicts_with = "report")]
+    #[arg(long, value_name = "DRAWS", conflicts_with = "report")]
     #[arg(value_parser = clap::value_parser!(u16).range(draws::COUNTS))]
     priors: Option<u16>,
 }
