@@ -18,6 +18,7 @@ use crate::lab::recording::{Gaps, Recording};
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trace::check_there;
 use crate::lab::watching::WatchArguments;
+use crate::output::fitting::fitting;
 use account::Account;
 
 /// What perf may write while it is live.
@@ -70,7 +71,7 @@ pub(crate) fn execute(arguments: &BlameArguments, format: Format) -> Result<Endi
         }
         Format::Text => {
             gaps.iter().flat_map(|gaps| gaps.lines(MORE)).for_each(|line| say!("{line}"));
-            say!("{}", tables::text(&account, arguments.top));
+            say!("{}", fitting(&tables::text(&account, arguments.top)));
         }
     }
     Ok(ending)

@@ -68,9 +68,12 @@ pub(crate) enum Verb {
     List(list::ListArguments),
 }
 
+/// Columns that help takes at most on a wide terminal.
+const HELP_WIDTH: usize = 110;
+
 /// What a person may type. A number below 0 is the value of the option before it everywhere, and told what it may be.
 pub(crate) fn command() -> Command {
-    with_negatives(Arguments::command())
+    with_negatives(Arguments::command().max_term_width(HELP_WIDTH))
 }
 
 fn with_negatives(command: Command) -> Command {

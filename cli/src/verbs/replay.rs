@@ -17,6 +17,7 @@ use crate::lab::named_run::say_caution;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{Trace, TraceArguments, UNREAD};
+use crate::output::fitting::fitting;
 use quantity::PolicyTally;
 
 /// What to replay, and how.
@@ -57,7 +58,7 @@ pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<End
     }
     match format {
         Format::Json => quantity::json(&trace, &answers).iter().for_each(|row| say!("{row}")),
-        Format::Text => say!("{}", tables::text(&trace, &answers)),
+        Format::Text => say!("{}", fitting(&tables::text(&trace, &answers))),
     }
     Ok(Ending::AsExpected)
 }

@@ -12,6 +12,7 @@ use crate::lab::seeds::{self, Column};
 use crate::lab::spread::range_words;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
+use crate::output::fitting::fitting;
 use crate::output::number;
 use work::{Sorted, Work};
 
@@ -145,13 +146,13 @@ impl RunArguments {
         let heading = self.heading(sorted)?;
         let notes = match sorted {
             Sorted::Seeds(columns) => {
-                say!("{heading}\n{}", seeds::tables(columns));
+                say!("{heading}\n{}", fitting(&seeds::tables(columns)));
                 seeds::notes(columns)
             }
             Sorted::Draws { draws, .. } if draws.count() == 0 => Vec::new(),
             Sorted::Draws { draws, drawn, own } => {
                 let findings = Findings::of(draws, drawn, own).text();
-                say!("{heading}{}\n{}", draws.about(), format!("{}\n{findings}", draws::table(drawn)));
+                say!("{heading}{}\n{}", draws.about(), fitting(&format!("{}\n{findings}", draws::table(drawn))));
                 let of_own = seeds::notes(own).into_iter().map(|note| format!("on the file's own machine, {note}"));
                 seeds::notes(drawn).into_iter().chain(of_own).collect()
             }

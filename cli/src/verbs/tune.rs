@@ -25,6 +25,7 @@ use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, agreement_table, check_outputs};
 use crate::lab::trial::TrialArguments;
+use crate::output::fitting::fitting;
 use crate::output::table::grid;
 use advice::{Advice, Ground, Tuned, cells, head};
 use knob::Setting;
@@ -144,7 +145,7 @@ fn tell(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> 
     }
     match format {
         Format::Json => json(tuned).iter().for_each(|row| say!("{row}")),
-        Format::Text => say!("{}", text(tuned)),
+        Format::Text => say!("{}", fitting(&text(tuned))),
     }
     Ok(())
 }

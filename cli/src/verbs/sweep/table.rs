@@ -12,6 +12,7 @@ use crate::lab::difference::{Difference, RELATIVE, TOO_FEW_MEANS};
 use crate::lab::mean::Mean;
 use crate::lab::seeds::{INTERVAL_OF, OWN_ERROR};
 use crate::lab::terminal::{Format, say};
+use crate::output::fitting::fitting;
 use crate::output::number;
 use crate::output::table::grid;
 
@@ -81,7 +82,7 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
     }
     for group in &groups {
         match format {
-            Format::Text => say!("{}\n{}", group.heading(), group.table()),
+            Format::Text => say!("{}\n{}", group.heading(), fitting(&group.table())),
             Format::Json => group.lines().iter().for_each(|line| say!("{line}")),
         }
     }
