@@ -16,9 +16,10 @@ mod verbs;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::FromArgMatches;
 
 use lab::terminal::{Ending, Format, UNWRITTEN};
+use output::text::plain;
 use output::usage;
 use tlbkit_sim::RunError;
 use verbs::Arguments;
@@ -29,7 +30,7 @@ const OWN_FAULT: u8 = 70;
 fn main() -> ExitCode {
     // Whoever reads our output may stop early, as `head` does.
     sigpipe::reset();
-    let arguments = match Arguments::try_parse() {
+    let arguments = match verbs::command().try_get_matches().and_then(|typed| Arguments::from_arg_matches(&typed)) {
         Ok(arguments) => arguments,
         Err(error) => return misused(&error),
     };
@@ -39,7 +40,7 @@ fn main() -> ExitCode {
         Ok(Ending::NotAsExpected) => ExitCode::from(1),
         Ok(Ending::AsCommand(status)) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("tlbkit: {error:#}");
+            eprintln!("tlbkit: {}", plain(&format!("{error:#}")));
             let is_ours = error.chain().filter_map(|cause| cause.downcast_ref()).any(RunError::is_of_simulator);
             ExitCode::from(if is_ours { OWN_FAULT } else { 2 })
         }
@@ -49,9 +50,9 @@ fn main() -> ExitCode {
 /// Says what was typed wrongly, in a line; or gives the help that was asked for.
 fn misused(error: &clap::Error) -> ExitCode {
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    match usage::complaint(error, &Arguments::command(), &words) {
+    match usage::complaint(error, &verbs::command(), &words) {
         Some(line) => {
-            eprintln!("tlbkit: {line}");
+            eprintln!("tlbkit: {}", plain(&line));
             ExitCode::from(2)
         }
         None => match error.print().and_then(|()| io::stdout().flush()) {

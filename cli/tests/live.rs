@@ -284,3 +284,15 @@ fn a_light_record_counts_writes_nothing_and_ends_as_the_command() {
     assert_eq!(said.matches("from it\n").count(), 4, "{said}");
     assert!(said.lines().last().unwrap().starts_with("counting: CPU time "), "{said}");
 }
+
+#[test]
+fn a_full_disk_is_named_by_the_file_that_was_asked_for() {
+    let output = run(&["record", "-o", "/dev/full", "--", "true"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    if is_not_here(&said) {
+        return println!("skipped: {said}");
+    }
+    let last = said.lines().last().unwrap_or_default();
+    assert_eq!(last, "tlbkit: cannot write /dev/full: No space left on device (os error 28)");
+    assert_eq!(output.status.code(), Some(2));
+}

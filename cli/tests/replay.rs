@@ -331,3 +331,56 @@ fn a_gain_is_of_the_process_and_of_all_programs() {
     assert!(text.contains("gain, of its CPU time") && text.contains("about process bash"), "{text}");
     assert!(!text.contains("stress-ng-tlb-s without"), "another program's calls are not its own: {text}");
 }
+
+#[test]
+fn no_output_takes_the_place_of_what_is_read_or_of_another_output() {
+    let (trace, machine, both) = (scratch("kept.txt.zst"), scratch("kept.toml"), scratch("both"));
+    let _ = fs::remove_file(&trace);
+    fs::copy(shared(STRESS), &trace).unwrap();
+    fs::write(&machine, include_str!("../../sim/machines/recent-vm.toml")).unwrap();
+    let [trace, machine, both] = [&trace, &machine, &both].map(|path| path.to_str().unwrap());
+    for (arguments, said) in [
+        (&["replay", trace, "--html", trace][..], format!("--html {trace}: is the trace, which is read")),
+        (&["replay", trace, "--perfetto", trace], format!("--perfetto {trace}: is the trace, which is read")),
+        (&["tune", trace, "--html", trace], format!("--html {trace}: is the trace, which is read")),
+        (
+            &["tune", trace, "--machine", machine, "--html", machine],
+            format!("--html {machine}: is the machine file, which is read"),
+        ),
+        (
+            &["replay", trace, "--html", both, "--perfetto", both],
+            format!("--perfetto {both}: --html writes there as well"),
+        ),
+    ] {
+        let output = run(arguments);
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(message, format!("tlbkit: {said}; want another file\n"), "{arguments:?}");
+        assert_eq!(output.status.code(), Some(2));
+    }
+    assert_eq!(fs::read(trace).unwrap(), fs::read(shared(STRESS)).unwrap(), "the trace is as it was");
+    assert_eq!(fs::read_to_string(machine).unwrap(), include_str!("../../sim/machines/recent-vm.toml"));
+}
+
+#[test]
+fn an_option_that_would_do_nothing_is_refused() {
+    let trace = shared(STRESS);
+    for (line, said) in [
+        ("blame TRACE -- true", "a command and --duration are of --live, and a trace is there already"),
+        ("blame TRACE --duration 3", "a command and --duration are of --live, and a trace is there already"),
+        ("tune TRACE --pairs 9", "--pairs, --by, --least and --root are of --try, which is not there"),
+        ("tune TRACE --by wall", "--pairs, --by, --least and --root are of --try, which is not there"),
+        (
+            "replay TRACE --window 5",
+            "the following required arguments were not provided: --perfetto <FILE>; see tlbkit replay --help",
+        ),
+        (
+            "record --light --megabytes-max 3 -- true",
+            "the argument '--light' cannot be used with '--megabytes-max <MEGABYTES>'; see tlbkit record --help",
+        ),
+    ] {
+        let line = line.replace("TRACE", &trace);
+        let output = run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(String::from_utf8_lossy(&output.stderr), format!("tlbkit: {said}\n"), "{line}");
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{line}");
+    }
+}

@@ -291,3 +291,68 @@ fn what_a_machine_file_says_against_itself_is_said_by_all_that_use_it() {
         assert_eq!(said, expected, "{line}");
     }
 }
+
+/// A pipe gives its text once, and a device may never end.
+#[test]
+fn a_machine_file_is_read_once_and_never_without_an_end() {
+    let program = env!("CARGO_BIN_EXE_tlbkit");
+    let runs = "run madvise1 --cpus 2 --milliseconds 1 --priors 2";
+    let line = format!("'{program}' list machines --toml recent-bare | '{program}' {runs} --machine /dev/stdin");
+    let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let limited = format!("ulimit -v 4000000; exec '{program}' run madvise1 --machine /dev/zero");
+    let output = Command::new("sh").args(["-c", &limited]).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(message, "tlbkit: /dev/zero: no machine file: must be at most 1048576 bytes\n");
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_machine_has_a_name_that_can_be_printed() {
+    let folder = folder_with_a_warning("name");
+    let known = text(&["list", "machines", "--toml", "recent-bare"]);
+    for (name, said) in [("\\u001b[2J", "\\u{1b}[2J"), ("", ""), (" ", " ")] {
+        let own = known.replacen("name = \"recent-bare\"", &format!("name = \"{name}\""), 1);
+        fs::write(folder.join("mine.toml"), own).unwrap();
+        let arguments = [&SHORT[..], &["--machine", "mine.toml"]].concat();
+        let output = Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).current_dir(&folder).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(message, format!("tlbkit: mine.toml: name = \"{said}\": must be a name in plain signs\n"));
+        assert!(output.status.code() == Some(2) && output.stdout.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn a_number_below_0_is_the_value_of_the_option_before_it_and_told_what_it_may_be() {
+    for (line, said) in [
+        ("blame x --top -1", "invalid value '-1' for '--top <ROWS>': must be a whole number, 0 or more"),
+        (
+            "replay x --perfetto y --window -1",
+            "invalid value '-1' for '--window <MILLISECONDS>': must be a whole number, 0 or more",
+        ),
+        ("boot --cpus -1", "invalid value '-1' for '--cpus <CPUS>': -1 is not in 1..=64"),
+        ("check --bound -1", "invalid value '-1' for '--bound <BOUND>': -1 is not in 0..=255"),
+        ("try --pairs -1 A=1 -- true", "invalid value '-1' for '--pairs <PAIRS>': must be a whole number, 0 or more"),
+        ("try --least -1 A=1 -- true", "--least -1: must be 0 to 90 percent"),
+        ("check --seeds 0", "--seeds 0: must be 1 or more"),
+    ] {
+        let output = run(&line.split(' ').collect::<Vec<_>>());
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert!(message.starts_with(&format!("tlbkit: {said}")) && message.lines().count() == 1, "{line}: {message}");
+        assert_eq!(output.status.code(), Some(2), "{line}");
+    }
+}
+
+#[test]
+fn a_message_commands_no_terminal() {
+    let output = run(&["run", "madvise1", "--policy", "a\u{1b}[31m"]);
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "tlbkit: no policy a\\u{1b}[31m; see tlbkit list policies\n");
+    let output = run(&["run", "madvise1", "--noise", "a\u{1b}[31m"]);
+    assert!(!output.stderr.contains(&0x1b), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn one_draw_has_one_seed() {
+    let table = text(&[&SHORT[..], &["--priors", "1"]].concat());
+    assert!(table.lines().nth(1).unwrap().contains(", 1 ms, seed 1, a machine each; "), "{table}");
+}

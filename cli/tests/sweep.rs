@@ -161,7 +161,9 @@ fn wrong_input_is_one_line_and_status_2() {
     fs::write(folder.join("empty"), "").unwrap();
     fs::write(folder.join("twice"), format!("{first}\n{first}\n")).unwrap();
     fs::write(folder.join("rows"), row.repeat(2)).unwrap();
-    let cases: [(&[&str], &str); 15] = [
+    fs::write(folder.join("cut"), &row[..300]).unwrap();
+    fs::write(folder.join("cut-plan"), &first[..50]).unwrap();
+    let cases: [(&[&str], &str); 20] = [
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms; see tlbkit list policies"),
         (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
         (&["plan", "ebizzy-m", "--cpus", "2,0"], "tlbkit: 0 CPUs: must be 1 to 8192"),
@@ -172,6 +174,11 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["run", "twice"], "tlbkit: twice:2: the same point as in line 1"),
         (&["table", "rows"], "tlbkit: rows:2: seed 1 again, of the same point and policy"),
         (&["run", "bad"], "tlbkit: bad:2: no policy y; "),
+        (&["run", "plan", "-o", "plan"], "tlbkit: --output plan: is the plan, which is read; want another file"),
+        (&["run", "rows"], "tlbkit: rows:1: a row with what came out, and no point of `sweep plan`"),
+        (&["run", "cut-plan"], "tlbkit: cut-plan:1: a point that is cut short"),
+        (&["merge", "plan", "cut"], "tlbkit: cut:1: a row that is cut short: run its shard again"),
+        (&["table", "cut"], "tlbkit: cut:1: a row that is cut short"),
         (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan"),
         (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 5; run its"),
         (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 5; run its"),

@@ -1,4 +1,5 @@
-//! `observe` on a real terminal: a picture in place that fits, follows the window, and leaves nothing behind.
+//! On a real terminal: a picture of `observe` that fits, follows the window, and leaves nothing behind; lists, tables
+//! and help that fit.
 
 #[path = "command/not_here.rs"]
 mod not_here;
@@ -99,4 +100,60 @@ fn a_picture_follows_the_window_and_ctrl_c_leaves_the_summary_alone() {
         let text = seen.screen().contents();
         assert!(text.contains(" events, ") && !text.contains("Ctrl-C ends"), "{text}");
     });
+}
+
+/// The lines that somebody sees of a command before a terminal of so many columns. One that is longer goes on in the
+/// next row.
+fn seen(columns: u16, arguments: &[&str]) -> Vec<String> {
+    let (pty, pts) = open().unwrap();
+    let size = [1000, columns].map(|length| NonZero::new(length).unwrap());
+    let seat = Seat { pty, seen: Mutex::new(Parser::new(size[0], size[1], 0)) };
+    seat.resize(size);
+    let mut running = Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).spawn(pts).unwrap();
+    seat.look();
+    assert!(running.wait().unwrap().success(), "{arguments:?}: {}", seat.text());
+    seat.text().lines().map(|line| line.trim_end().to_owned()).collect()
+}
+
+#[test]
+fn lists_fit_a_terminal_of_80_columns_and_keep_names_whole() {
+    for kind in ["machines", "policies", "workloads", "parameters", "experiments", "settings", "programs", "sizes"] {
+        let rows = seen(80, &["list", kind]);
+        assert!(rows.iter().all(|row| row.len() <= 80 && (row.ends_with('|') || row.is_empty())), "{rows:?}");
+    }
+    let rows = seen(80, &["list", "policies"]);
+    assert!(rows.iter().any(|row| row.starts_with("| linux-3.13-altershift | ")), "{rows:?}");
+}
+
+#[test]
+fn a_table_of_many_policies_falls_into_parts_that_fit() {
+    let run = "run madvise1 --cpus 2 --milliseconds 1 --seeds 2 --policy linux-3.4,linux-4.14,linux-6.18,tlbkit";
+    let arguments: Vec<_> = run.split(' ').collect();
+    let rows = seen(80, &arguments);
+    let heads: Vec<_> = rows.iter().filter(|row| row.starts_with("| quantity ")).collect();
+    assert_eq!(heads.len(), 2, "{rows:?}");
+    assert!(rows.iter().filter(|row| row.starts_with('|')).all(|row| row.len() <= 80), "{rows:?}");
+    let policies = |head: &str| head.split('|').map(str::trim).filter(|cell| cell.contains(['x', 'k'])).count();
+    assert_eq!(heads.iter().map(|head| policies(head)).sum::<usize>(), 4, "{heads:?}");
+    let wide = seen(200, &arguments);
+    assert_eq!(wide.iter().filter(|row| row.starts_with("| quantity ")).count(), 1, "{wide:?}");
+}
+
+/// A command that is cut could not be copied.
+#[test]
+fn help_fits_a_terminal_of_80_columns_and_keeps_its_examples_whole() {
+    let verbs = "reproduce,run,sweep,sweep plan,sweep run,sweep merge,sweep table,check,observe,record,blame,boot,\
+                 replay,tune,try,calibrate,doctor,pages,list";
+    for verb in verbs.split(',') {
+        let arguments: Vec<_> = verb.split(' ').chain(["--help"]).collect();
+        let examples = |columns| {
+            let rows = seen(columns, &arguments);
+            assert!(rows.iter().all(|row| row.len() <= columns.into()), "{rows:?}");
+            let is_example = |row: &String| row.starts_with("  tlbkit ") || row.starts_with("Example: ");
+            rows.into_iter().filter(is_example).collect::<Vec<_>>()
+        };
+        let narrow = examples(80);
+        assert!(!narrow.is_empty(), "{verb} has an example");
+        assert_eq!(narrow, examples(200), "{verb}");
+    }
 }

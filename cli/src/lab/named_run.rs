@@ -1,7 +1,11 @@
 //! A run whose machine, policy and workload are given by name, as `run` takes it and `sweep` writes it into a plan.
 
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
@@ -12,9 +16,13 @@ use tlbkit_workloads::{Parameter, ParameterError, Workload};
 
 use super::nearest::unknown;
 use super::policy;
+use crate::output::text::plain;
 
 /// The longest run that is of use to anybody: a simulated day.
 const MOST_MILLISECONDS: u64 = 86_400_000;
+
+/// The largest machine file: ours have some 20 KB.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// Samples of the score in a run of a given time: enough to tell its start from the rest.
 const SAMPLES: u64 = 100;
@@ -103,18 +111,18 @@ pub(crate) fn machine(name: &str) -> Result<Machine> {
     if Machine::names().any(|known| known == name) {
         return Ok(Machine::builtin(name)?);
     }
-    check_file(name)?;
-    Ok(Machine::load(name)?)
+    let machine = Machine::parse(name, &text(name)?)?;
+    let own = &machine.name;
+    let is_name = !own.trim().is_empty() && !own.contains(char::is_control);
+    ensure!(is_name, "{name}: name = {own:?}: must be a name in plain signs");
+    Ok(machine)
 }
 
 /// Says on standard error what a machine's file says against itself, if it does: nothing in an outcome shows it.
 pub(crate) fn say_caution(machine: &Machine) {
     if let Some(caution) = &machine.caution {
         let said = format!("machine {} says of itself: {caution}", machine.name);
-        // In one line, and with nothing in it that would command a terminal.
-        let plain =
-            |letter: char| if letter.is_control() { letter.escape_default().collect() } else { letter.to_string() };
-        eprintln!("tlbkit: {}", said.chars().map(plain).collect::<String>());
+        eprintln!("tlbkit: {}", plain(&said.replace('\n', "\\n")));
     }
 }
 
@@ -123,16 +131,33 @@ pub(crate) fn priors(name: &str) -> Result<Priors> {
     if Machine::names().any(|known| known == name) {
         return Ok(Priors::builtin(name)?);
     }
-    check_file(name)?;
-    Ok(Priors::load(name)?)
+    Ok(Priors::parse(name, &text(name)?)?)
 }
 
-/// Whether there is a file of this name, which is no built-in machine's.
-fn check_file(name: &str) -> Result<()> {
+/// The file that a machine's name leads to; none if it is a built-in one.
+pub(crate) fn own_file(name: &str) -> Option<&Path> {
+    (!Machine::names().any(|known| known == name)).then_some(Path::new(name))
+}
+
+/// The text of the file of this name, which is no built-in machine's. It is read once: a pipe gives it no second time,
+/// and all runs are on the machine as it was, even if the file changes meanwhile.
+fn text(name: &str) -> Result<Arc<str>> {
+    static TEXTS: Mutex<BTreeMap<String, Arc<str>>> = Mutex::new(BTreeMap::new());
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(text) = texts.get(name) {
+        return Ok(Arc::clone(text));
+    }
     let unknown = || unknown("machine", name, Machine::names(), "machines");
     ensure!(!name.is_empty(), unknown());
     ensure!(Path::new(name).exists(), "{}, and no such file is there", unknown());
-    Ok(())
+    let in_file = || format!("cannot read {name}");
+    let mut bytes = Vec::new();
+    let file = File::open(name).with_context(in_file)?;
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes).with_context(in_file)?;
+    ensure!(bytes.len() as u64 <= MOST_BYTES, "{name}: no machine file: must be at most {MOST_BYTES} bytes");
+    let text: Arc<str> = String::from_utf8(bytes).with_context(|| format!("{name}: no machine file"))?.into();
+    texts.insert(name.to_owned(), Arc::clone(&text));
+    Ok(text)
 }
 
 /// The file of a built-in machine.

@@ -16,7 +16,8 @@ use tlbkit_sim::machine::Machine;
 pub(crate) use why::{AGREES, ROW_LEAST};
 
 use super::chosen::{Chosen, ChosenArguments, Known};
-use super::named_run::machine;
+use super::named_run::{machine, own_file};
+use crate::output::file::{check_apart, check_place};
 use crate::output::sheet::SheetPart;
 use crate::output::table::grid;
 
@@ -71,7 +72,21 @@ pub(crate) fn check_there(trace: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Refuses outputs that cannot be written, and those by which a trace, the machine file or another one would be lost:
+/// each has the option that names it, and a file if that was given.
+pub(crate) fn check_outputs(outputs: &[(&str, Option<&Path>)], trace: Option<&Path>, machine: &str) -> Result<()> {
+    let given: Vec<_> = outputs.iter().filter_map(|&(option, file)| Some((option, file?))).collect();
+    let read = [trace.map(|trace| ("the trace", trace)), own_file(machine).map(|file| ("the machine file", file))];
+    check_apart(&given, &read.into_iter().flatten().collect::<Vec<_>>())?;
+    given.iter().try_for_each(|(_, file)| check_place(file))
+}
+
 impl TraceArguments {
+    /// As [`check_outputs`] does.
+    pub(crate) fn check_outputs(&self, outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+        check_outputs(outputs, Some(&self.trace), &self.pricing.machine)
+    }
+
     pub(crate) fn read(&self) -> Result<Trace> {
         self.price(|is_asked| read_about(|| tlbkit_trace::open(&self.trace), Paging::AsRecorded, is_asked))
     }

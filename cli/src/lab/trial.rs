@@ -3,7 +3,7 @@
 mod guardian;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
@@ -24,16 +24,16 @@ use guardian::Guardian;
 #[derive(Args)]
 pub(crate) struct TrialArguments {
     /// Pairs of runs: each one run without the change and one with it
-    #[arg(long, default_value_t = 6)]
+    #[arg(long, default_value_t = PAIRS)]
     pairs: usize,
     /// What the verdict is about
     #[arg(long, value_enum, default_value = "cpu")]
     by: By,
     /// Gains below this are worth nothing
-    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = LEAST)]
     least: f64,
     /// The folder with this machine's sys, proc and run, for containers that have them elsewhere
-    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    #[arg(long, value_name = "FOLDER", default_value = ROOT)]
     pub(crate) root: PathBuf,
 }
 
@@ -51,7 +51,18 @@ pub(crate) struct Tried {
     pub(crate) outcome: Outcome,
 }
 
+/// As it is where nobody says otherwise.
+const PAIRS: usize = 6;
+const LEAST: f64 = 1.0;
+const ROOT: &str = "/";
+
 impl TrialArguments {
+    /// Whether one of them is other than by default.
+    pub(crate) fn is_asked(&self) -> bool {
+        let Self { pairs, by, least, root } = self;
+        (*pairs, *by, least.to_bits(), root.as_path()) != (PAIRS, By::Cpu, LEAST.to_bits(), Path::new(ROOT))
+    }
+
     /// Whether they make sense.
     pub(crate) fn check(&self) -> Result<()> {
         ensure!((PAIRS_MIN..=100).contains(&self.pairs), "--pairs {}: must be {PAIRS_MIN} to 100", self.pairs);

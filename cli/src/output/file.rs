@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use tempfile::{Builder, NamedTempFile};
 
 /// What a new file may be used for, less what the umask of the user forbids.
@@ -16,6 +16,33 @@ pub(crate) fn check_place(file: &Path) -> Result<()> {
     ensure!(!file.is_dir(), "{}: is a folder, and must be a file", file.display());
     // Dropped at once, and with it what was made beside the place.
     WholeFile::begin(file).map(drop)
+}
+
+/// Refuses an output whose place is that of a file which is read, or of another output: each would be lost. Of an
+/// output there is the option that names it, of a file which is read what it is.
+pub(crate) fn check_apart(outputs: &[(&str, &Path)], read: &[(&str, &Path)]) -> Result<()> {
+    for (at, (option, file)) in outputs.iter().enumerate() {
+        let name = file.display();
+        if let Some((what, _)) = read.iter().find(|(_, other)| is_one_file(file, other)) {
+            bail!("{option} {name}: is {what}, which is read; want another file");
+        }
+        if let Some((other, _)) = outputs[..at].iter().find(|(_, other)| is_one_file(file, other)) {
+            bail!("{option} {name}: {other} writes there as well; want another file");
+        }
+    }
+    Ok(())
+}
+
+/// Whether two names lead to the same plain file, be it there or not: a device or a pipe keeps nothing that is lost.
+fn is_one_file(one: &Path, other: &Path) -> bool {
+    let place = |path: &Path| {
+        fs::canonicalize(path).ok().or_else(|| {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            Some(fs::canonicalize(folder).ok()?.join(path.file_name()?))
+        })
+    };
+    let is_special = fs::metadata(one).is_ok_and(|data| !data.is_file());
+    !is_special && place(one).is_some_and(|place_of_one| Some(place_of_one) == place(other))
 }
 
 /// A file that appears under its name when it is [`finish`](Self::finish)ed. Whoever reads meanwhile, and whoever finds
@@ -165,6 +192,26 @@ mod tests {
         write_whole(&link, "new").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+    }
+
+    #[test]
+    fn an_output_in_the_place_of_what_is_read_or_of_another_output_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let [trace, link, new] = ["trace", "link", "new"].map(|name| folder.path().join(name));
+        fs::write(&trace, "kept").unwrap();
+        std::os::unix::fs::symlink(&trace, &link).unwrap();
+        let again = folder.path().join(".").join("new");
+        let said =
+            |outputs: &[(&str, &Path)]| check_apart(outputs, &[("the trace", &trace)]).map_err(|e| e.to_string());
+        for file in [&trace, &link] {
+            let expected = format!("--html {}: is the trace, which is read; want another file", file.display());
+            assert_eq!(said(&[("--html", file)]), Err(expected));
+        }
+        let expected = format!("--perfetto {}: --html writes there as well; want another file", again.display());
+        assert_eq!(said(&[("--html", &new), ("--perfetto", &again)]), Err(expected));
+        assert_eq!(said(&[("--html", &new), ("--perfetto", &folder.path().join("other"))]), Ok(()));
+        let null = Path::new("/dev/null");
+        assert_eq!(said(&[("--html", null), ("--perfetto", null)]), Ok(()));
     }
 
     #[test]

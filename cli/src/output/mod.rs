@@ -2,10 +2,11 @@
 //!
 //! [`report`] holds the plain data that a verb fills in; [`table`] and [`html`] turn figures into text, [`sheet`] makes
 //! any other page, [`svg`] turns plots into drawings, [`number`] decides how many digits anybody sees, [`listing`]
-//! prints the flush-size table, [`file`] puts what was made in its place, [`usage`] says what was typed
-//! wrongly.
+//! prints the flush-size table, [`fitting`] cuts tables for a terminal, [`text`] makes text of others plain, [`file`]
+//! puts what was made in its place, [`usage`] says what was typed wrongly.
 
 pub(crate) mod file;
+pub(crate) mod fitting;
 pub(crate) mod html;
 pub(crate) mod listing;
 pub(crate) mod number;
@@ -15,4 +16,5 @@ pub(crate) mod report;
 pub(crate) mod sheet;
 pub(crate) mod svg;
 pub(crate) mod table;
+pub(crate) mod text;
 pub(crate) mod usage;

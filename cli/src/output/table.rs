@@ -2,9 +2,9 @@
 
 use std::io::IsTerminal;
 
-use comfy_table::{Attribute, Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use comfy_table::{Attribute, Cell, CellAlignment, Color, ColumnConstraint, ContentArrangement, Table, presets};
 
-use super::number;
+use super::{fitting, number};
 use crate::published::claim::Claim;
 use crate::published::figure::{Figure, Verdict};
 use crate::published::tally::Tally;
@@ -26,8 +26,9 @@ impl Style {
     }
 }
 
-/// Columns of a terminal that a table of words takes at most.
+/// Columns that a table of words takes at most, and where the terminal has fewer, at least.
 const WORDS_WIDTH: u16 = 110;
+const WORDS_WIDTH_LEAST: u16 = 60;
 
 /// The columns, in order.
 const HEAD: [&str; 8] = ["quantity", "published", "ours", "error", "null", "band", "kind", "verdict"];
@@ -54,8 +55,17 @@ pub(crate) fn grid<H: AsRef<str>>(head: &[H], rows: &[Vec<String>]) -> String {
 
 /// A table of words, wrapped so that a line fits most terminals.
 pub(crate) fn words(head: [&str; 2], rows: &[[String; 2]]) -> String {
+    let width = fitting::columns().and_then(|columns| u16::try_from(columns).ok()).unwrap_or(WORDS_WIDTH);
+    words_within(head, rows, width.clamp(WORDS_WIDTH_LEAST, WORDS_WIDTH))
+}
+
+fn words_within(head: [&str; 2], rows: &[[String; 2]], width: u16) -> String {
     let mut table = bare(Style::Plain);
-    table.set_header(head).add_rows(rows).set_content_arrangement(ContentArrangement::Dynamic).set_width(WORDS_WIDTH);
+    table.set_header(head).add_rows(rows).set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+    // Names stay whole, to be copied.
+    if let Some(names) = table.column_mut(0) {
+        names.set_constraint(ColumnConstraint::ContentWidth);
+    }
     trim(&table.to_string())
 }
 
@@ -176,6 +186,14 @@ mod tests {
         let text = words(["policy", "what it is"], &rows);
         assert!(text.starts_with("| policy    | what it is "), "{text}");
         assert!(text.lines().count() > 3 && text.lines().all(|line| line.len() <= WORDS_WIDTH.into()), "{text}");
+    }
+
+    #[test]
+    fn words_follow_the_terminal_and_names_stay_whole() {
+        let rows = [["a-name-that-is-to-be-copied".to_owned(), "words ".repeat(20)]];
+        let text = words_within(["name", "what it is"], &rows, 60);
+        assert!(text.lines().all(|line| line.len() <= 60), "{text}");
+        assert!(text.contains("| a-name-that-is-to-be-copied | words words words "), "{text}");
     }
 
     #[test]

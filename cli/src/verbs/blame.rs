@@ -18,6 +18,7 @@ use crate::lab::recording::{Gaps, Recording};
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trace::check_there;
 use crate::lab::watching::WatchArguments;
+use crate::output::fitting::fitting;
 use account::Account;
 
 /// What perf may write while it is live.
@@ -27,7 +28,7 @@ const MORE: &str = "tlbkit record --stacks --megabytes-max makes a longer record
 
 /// Whom to blame.
 #[derive(Args)]
-#[command(after_help = "Examples:\n  tlbkit record --stacks -o slow.tlbtrace -- ./service --once; \
+#[command(after_help = "Examples:\n  tlbkit record --stacks -o slow.tlbtrace -- ./service --once\n  \
     tlbkit blame slow.tlbtrace\n  tlbkit blame --live -- ./service --once\n  \
     tlbkit blame --live --duration 5 --process redis-server")]
 pub(crate) struct BlameArguments {
@@ -54,6 +55,9 @@ pub(crate) struct BlameArguments {
 pub(crate) fn execute(arguments: &BlameArguments, format: Format) -> Result<Ending> {
     arguments.chosen.check()?;
     ensure!(arguments.top >= 1, "--top 0: must be 1 or more");
+    // That a trace excludes --live makes clap forget that these need it.
+    let has_more = !arguments.command.is_empty() || arguments.duration.is_some();
+    ensure!(arguments.live || !has_more, "a command and --duration are of --live, and a trace is there already");
     let Live { account, gaps, ending } = match &arguments.trace {
         Some(trace) => {
             let account = read(trace, &arguments.chosen, None)?;
@@ -67,7 +71,7 @@ pub(crate) fn execute(arguments: &BlameArguments, format: Format) -> Result<Endi
         }
         Format::Text => {
             gaps.iter().flat_map(|gaps| gaps.lines(MORE)).for_each(|line| say!("{line}"));
-            say!("{}", tables::text(&account, arguments.top));
+            say!("{}", fitting(&tables::text(&account, arguments.top)));
         }
     }
     Ok(ending)

@@ -28,8 +28,9 @@ Examples:
   tlbkit boot --workload tlb-flush2 --set rounds=5 --cpus 4
   tlbkit boot --bench -o mine.toml && tlbkit run ebizzy-m --machine mine.toml
 
-Needs QEMU and the source tree, from which the kernel is built. Cycles are shown only where KVM runs on hardware
+Needs QEMU and the source tree, from which the kernel is built. Cycles are shown only where KVM runs on hardware \
 virtualization and the guest has PCIDs; an emulator's would mean nothing, so there counts stand alone.
+
 Exit status: 0 all checks of the kernel held, 1 one failed, 2 wrong usage, or it could not be booted.")]
 pub(crate) struct BootArguments {
     /// Time instructions, flushes, interrupts, the ping-pong and ebizzy

@@ -26,7 +26,7 @@ const DISTURBED: &str = "others used the CPUs while it was measured: measure aga
 
 /// How to measure, and where the result goes.
 #[derive(Args)]
-#[command(after_help = "Example: tlbkit calibrate --quick -o mine.toml && tlbkit run ebizzy-m --machine mine.toml")]
+#[command(after_help = "Example:\n  tlbkit calibrate --quick -o mine.toml\n  tlbkit run ebizzy-m --machine mine.toml")]
 pub(crate) struct CalibrateArguments {
     /// The machine file to write; its name without the ending becomes the machine's
     #[arg(short, long, value_name = "FILE", default_value = "this-host.toml")]

@@ -5,7 +5,7 @@ mod work;
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tlbkit_check::campaign::Plan;
 use tlbkit_check::chrome_trace;
@@ -26,8 +26,7 @@ use work::{Came, Replayed};
     Exit status: 0 nothing was found, 1 something was, 2 wrong usage, 128 and the number of a signal that stopped it.")]
 pub(crate) struct CheckArguments {
     /// Random schedules to run, and a quarter as many of the programs that came later
-    #[arg(long, allow_negative_numbers = true, default_value_t = 20_000, conflicts_with_all = ["replay", "exhaustive"])]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = 20_000, conflicts_with_all = ["replay", "exhaustive"])]
     seeds: u64,
     /// All schedules of a program with at most --bound deviations from running one CPU after the other
     #[arg(long, requires = "program")]
@@ -36,7 +35,7 @@ pub(crate) struct CheckArguments {
     #[arg(long, default_value_t = 2, requires = "exhaustive")]
     bound: u8,
     /// One seed again; --trace then has every step of it
-    #[arg(long, value_name = "SEED", allow_negative_numbers = true, conflicts_with = "exhaustive")]
+    #[arg(long, value_name = "SEED", conflicts_with = "exhaustive")]
     replay: Option<u64>,
     /// A program of `tlbkit list programs`; all of them and random ones by default
     #[arg(long, value_name = "NAME")]
@@ -53,6 +52,7 @@ pub(crate) struct CheckArguments {
 /// Checks it.
 pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Ending> {
     let trace = arguments.trace.as_deref();
+    ensure!(arguments.seeds >= 1, "--seeds 0: must be 1 or more");
     trace.map_or(Ok(()), check_place)?;
     let plan = Plan {
         program: arguments.program.as_deref().map(program).transpose()?,

@@ -19,7 +19,7 @@ mod trying;
 mod tune;
 
 use anyhow::Result;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Arg, Command, CommandFactory, Parser, Subcommand};
 
 use crate::lab::terminal::{Ending, Format};
 
@@ -66,6 +66,20 @@ pub(crate) enum Verb {
     Pages(pages::PagesArguments),
     /// Machines, policies, workloads and experiments
     List(list::ListArguments),
+}
+
+/// Columns that help takes at most on a wide terminal.
+const HELP_WIDTH: usize = 110;
+
+/// What a person may type. A number below 0 is the value of the option before it everywhere, and told what it may be.
+pub(crate) fn command() -> Command {
+    with_negatives(Arguments::command().max_term_width(HELP_WIDTH))
+}
+
+fn with_negatives(command: Command) -> Command {
+    let takes = |arg: &Arg| arg.get_action().takes_values() && !arg.is_positional();
+    let with = |arg: Arg| if takes(&arg) { arg.allow_negative_numbers(true) } else { arg };
+    command.mut_args(with).mut_subcommands(with_negatives)
 }
 
 /// Does what `verb` says. An error is wrong usage or bad input.

@@ -37,7 +37,7 @@ pub(crate) struct RecordArguments {
     compare: Option<usize>,
     /// Count only: the kernel counts faults and flushes of the command, nothing is written, and it is told what a
     /// recording would write
-    #[arg(long, conflicts_with_all = ["output", "stacks", "pid", "all_cpus", "duration"])]
+    #[arg(long, conflicts_with_all = ["output", "stacks", "pid", "all_cpus", "duration", "megabytes_max"])]
     light: bool,
     /// End the recording when perf has written so many megabytes; what was recorded until then is kept
     #[arg(long, value_name = "MEGABYTES", default_value_t = 1000)]

@@ -17,14 +17,12 @@ use crate::lab::named_run::say_caution;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{Trace, TraceArguments, UNREAD};
-use crate::output::file::check_place;
+use crate::output::fitting::fitting;
 use quantity::PolicyTally;
 
 /// What to replay, and how.
 #[derive(Args)]
-#[command(
-    after_help = "Example: tlbkit replay recorded.tlbtrace --policy linux-4.14,linux-6.18:ceiling=0 --html replay.html"
-)]
+#[command(after_help = "Example:\n  tlbkit replay slow.tlbtrace --policy linux-6.18:ceiling=0 --html slow.html")]
 pub(crate) struct ReplayArguments {
     #[command(flatten)]
     subject: TraceArguments,
@@ -38,13 +36,15 @@ pub(crate) struct ReplayArguments {
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
     /// Milliseconds of that moment
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, value_name = "MILLISECONDS", default_value_t = 20, requires = "perfetto")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=60_000))]
     window: u64,
 }
 
 /// Replays it.
 pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<Ending> {
-    [&arguments.html, &arguments.perfetto].into_iter().flatten().try_for_each(|file| check_place(file))?;
+    let outputs = [("--html", &arguments.html), ("--perfetto", &arguments.perfetto)];
+    arguments.subject.check_outputs(&outputs.map(|(option, file)| (option, file.as_deref())))?;
     let recorder = policy::parse(&arguments.subject.pricing.recorded_by)?;
     let policies = policies(arguments, recorder)?;
     let trace = arguments.subject.read()?;
@@ -58,7 +58,7 @@ pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<End
     }
     match format {
         Format::Json => quantity::json(&trace, &answers).iter().for_each(|row| say!("{row}")),
-        Format::Text => say!("{}", tables::text(&trace, &answers)),
+        Format::Text => say!("{}", fitting(&tables::text(&trace, &answers))),
     }
     Ok(Ending::AsExpected)
 }

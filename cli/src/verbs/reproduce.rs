@@ -14,6 +14,7 @@ use crate::lab::jobs;
 use crate::lab::nearest;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::output::fitting::fitting;
 use crate::output::report::{Report, Section, Table};
 use crate::output::{html, table};
 use crate::published::experiment::{Experiment, Parameter, Value};
@@ -37,7 +38,7 @@ pub(crate) struct ReproduceArguments {
     /// How many machines to draw for each experiment, each with every prior of its machine file anew inside its band
     /// and with seeds of its own: whether a published value lies in the range of what comes out, and whether a miss
     /// could be a prior's. No report is written; it takes as long as so many runs of the experiments
-    #[arg(long, allow_negative_numbers = true, value_name = "DRAWS", conflicts_with = "report")]
+    #[arg(long, value_name = "DRAWS", conflicts_with = "report")]
     #[arg(value_parser = clap::value_parser!(u16).range(draws::COUNTS))]
     priors: Option<u16>,
 }
@@ -148,7 +149,7 @@ fn add(report: &mut Report, trial: &Trial, produced: Produced, format: Format) -
 
 fn print_section(experiment: &Experiment, figures: &[Figure], notes: &[String]) {
     say!("{}: {}\n", experiment.id, experiment.title);
-    say!("{}", table::figures(figures, table::Style::of_stdout()));
+    say!("{}", fitting(&table::figures(figures, table::Style::of_stdout())));
     for note in notes {
         say!("- {note}");
     }
@@ -223,7 +224,7 @@ fn conclude(report: &Report, arguments: &ReproduceArguments, format: Format) -> 
     let figures: Vec<Figure> = report.sections.iter().flat_map(|section| section.figures.clone()).collect();
     let tally = Tally::of(&figures);
     if format == Format::Text {
-        say!("{}", table::tallies(&tallies(report, tally)));
+        say!("{}", fitting(&table::tallies(&tallies(report, tally))));
         say!("rules: so many figures of a kind must be in band; each is a row of its own, with its limit");
         say!("report: {}", arguments.file().display());
         match tally.changed {

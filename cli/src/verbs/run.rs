@@ -12,17 +12,18 @@ use crate::lab::seeds::{self, Column};
 use crate::lab::spread::range_words;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
+use crate::output::fitting::fitting;
 use crate::output::number;
 use work::{Sorted, Work};
 
 /// What to run.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit run madvise1 --cpus 2\n  \
-    tlbkit run ebizzy-arena-old --machine ivybridge-8thread --policy linux-3.13,linux-3.14,linux-6.18:ceiling=0 \
-    --set threads=4\n  \
-    tlbkit run madvise1 --machine recent-bare --policy linux-6.18,tlbkit --cpus 2 --priors 100\n\n\
-    The second table compares each policy with the first one, seed by seed, in percent of the first one's value. It\n\
-    says \"no difference found\" where zero lies in the interval, and \"too few\" where the first has fewer than 10\n\
+    tlbkit run ebizzy-arena-old --machine ivybridge-8thread --set threads=4 \\\n      \
+    --policy linux-3.13,linux-3.14,linux-6.18:ceiling=0\n  \
+    tlbkit run madvise1 --policy linux-6.18,tlbkit --cpus 2 --priors 100\n\n\
+    The second table compares each policy with the first one, seed by seed, in percent of the first one's value. It \
+    says \"no difference found\" where zero lies in the interval, and \"too few\" where the first has fewer than 10 \
     events a run, or less than 0.05 % of the cycles: percents of so few say nothing.")]
 pub(crate) struct RunArguments {
     /// A workload of `tlbkit list workloads`
@@ -34,25 +35,25 @@ pub(crate) struct RunArguments {
     #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
     policy: Vec<String>,
     /// CPUs; the machine's own number by default
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     cpus: Option<usize>,
     /// A parameter of the workload, of `tlbkit list parameters`; may be given again
     #[arg(long = "set", value_name = "KEY=VALUE")]
     parameters: Vec<String>,
     /// Simulated milliseconds for a workload that does not end by itself: one whose `rounds` are 0
-    #[arg(long, default_value_t = 20, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 20)]
     milliseconds: u64,
     /// Where random numbers come from: the first seed
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many seeds, one after the other: with more than one, means have intervals and policies are compared
     /// [default: 5]
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: Option<u16>,
     /// How many machines to draw, each with every prior of the machine file anew inside its band and a seed of its own:
     /// how far results may be off, whether that decides which policy is better, and which priors matter
-    #[arg(long, allow_negative_numbers = true, value_name = "DRAWS")]
+    #[arg(long, value_name = "DRAWS")]
     #[arg(value_parser = clap::value_parser!(u16).range(draws::COUNTS))]
     priors: Option<u16>,
     /// Whether ticks, interrupts, steps and starts vary with the seed, as on a real machine
@@ -104,7 +105,8 @@ impl RunArguments {
         let seeds = match (sorted, self.repeats()) {
             (Sorted::Draws { draws, .. }, _) => {
                 let range = range_words(draws.count());
-                format!("seeds {first} to {last}, a machine each; medians, in parentheses {range}")
+                let seeds = if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") };
+                format!("{seeds}, a machine each; medians, in parentheses {range}")
             }
             (Sorted::Seeds(_), 1) => format!("seed {first}: one run says nothing of chance"),
             (Sorted::Seeds(_), _) => format!("seeds {first} to {last}; +- is half of the interval of a mean, at 95 %"),
@@ -144,13 +146,13 @@ impl RunArguments {
         let heading = self.heading(sorted)?;
         let notes = match sorted {
             Sorted::Seeds(columns) => {
-                say!("{heading}\n{}", seeds::tables(columns));
+                say!("{heading}\n{}", fitting(&seeds::tables(columns)));
                 seeds::notes(columns)
             }
             Sorted::Draws { draws, .. } if draws.count() == 0 => Vec::new(),
             Sorted::Draws { draws, drawn, own } => {
                 let findings = Findings::of(draws, drawn, own).text();
-                say!("{heading}{}\n{}\n{findings}", draws.about(), draws::table(drawn));
+                say!("{heading}{}\n{}", draws.about(), fitting(&format!("{}\n{findings}", draws::table(drawn))));
                 let of_own = seeds::notes(own).into_iter().map(|note| format!("on the file's own machine, {note}"));
                 seeds::notes(drawn).into_iter().chain(of_own).collect()
             }

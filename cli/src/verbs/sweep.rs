@@ -18,7 +18,8 @@ use crate::lab::terminal::{Ending, Format};
 /// Which of the four steps.
 #[derive(Args)]
 #[command(after_help = "Example:\n  \
-    tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 --seed 1,2,3 > plan.jsonl\n  \
+    tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 \\\n      \
+    --seed 1,2,3 > plan.jsonl\n  \
     seq 8 | xargs -P 8 -I K tlbkit sweep run plan.jsonl --shard K/8\n  \
     tlbkit sweep merge plan.jsonl plan.jsonl.*-of-8 > results.jsonl\n  tlbkit sweep table results.jsonl")]
 pub(crate) struct SweepArguments {

@@ -14,7 +14,7 @@ mod verdict;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
 use tlbkit_replay::{Estimate, Tally};
@@ -23,9 +23,9 @@ use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, agreement_table};
+use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, agreement_table, check_outputs};
 use crate::lab::trial::TrialArguments;
-use crate::output::file::check_place;
+use crate::output::fitting::fitting;
 use crate::output::table::grid;
 use advice::{Advice, Ground, Tuned, cells, head};
 use knob::Setting;
@@ -60,8 +60,13 @@ pub(crate) struct TuneArguments {
 
 /// Tunes, and tries what came of it if that is wanted.
 pub(crate) fn execute(arguments: &TuneArguments, format: Format) -> Result<Ending> {
-    arguments.html.as_deref().map_or(Ok(()), check_place)?;
+    let outputs = [("--html", arguments.html.as_deref())];
+    check_outputs(&outputs, arguments.trace.as_deref(), &arguments.pricing.machine)?;
     policy::parse(&arguments.pricing.recorded_by)?;
+    ensure!(
+        arguments.try_best || !arguments.trial.is_asked(),
+        "--pairs, --by, --least and --root are of --try, which is not there"
+    );
     if arguments.try_best {
         return try_best(arguments, format);
     }
@@ -140,7 +145,7 @@ fn tell(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> 
     }
     match format {
         Format::Json => json(tuned).iter().for_each(|row| say!("{row}")),
-        Format::Text => say!("{}", text(tuned)),
+        Format::Text => say!("{}", fitting(&text(tuned))),
     }
     Ok(())
 }

@@ -51,9 +51,9 @@ const SEARCHED_PAGES: [u64; 8] = [64, 32, 16, 8, 4, 2, 1, 0];
 /// Pages that a buffer touches: the allocator's 16-byte header shifts it off the page grid, so that 128 pages' worth of
 /// words straddle 129.
 const BUFFER_PAGES: u64 = CHUNK_PAGES + 1;
-/// Pages at the start of an arena that it keeps when it is trimmed: its own books, and above them the 128 KiB that glibc
-/// leaves for the next request (`DEFAULT_TOP_PAD` in its sysdeps/generic/malloc-machine.h). The other 96 of a buffer's
-/// pages are given back.
+/// Pages at the start of an arena that it keeps when it is trimmed: its own books, and above them the 128 KiB that
+/// glibc leaves for the next request (`DEFAULT_TOP_PAD` in its sysdeps/generic/malloc-machine.h). The other 96 of a
+/// buffer's pages are given back.
 const KEPT_PAGES: u64 = 33;
 
 /// Pages of the heap at whose start an arena lies: glibc reserves 64 MiB (`HEAP_MAX_SIZE` in its malloc/arena.c), so

@@ -16,21 +16,22 @@ pub(crate) struct Converted {
 /// Reads `perf_file` and writes `compact`, if that is wanted.
 pub(super) fn convert(perf_file: &Path, compact: Option<&Path>) -> Result<Converted> {
     let in_input = || perf_file.display().to_string();
+    let in_output = || compact.map_or_else(String::new, |path| format!("cannot write {}", path.display()));
     let mut source = open(perf_file).with_context(in_input)?;
     let mut writer = compact.map(create).transpose()?;
     let mut summary = Summary::default();
     while let Some(event) = source.next_event().with_context(in_input)? {
         summary.add(&event, source.names());
         if let Some(writer) = &mut writer {
-            writer.add(&event, source.names())?;
+            writer.add(&event, source.names()).with_context(in_output)?;
         }
     }
     if let Some(writer) = writer {
-        writer.finish(source.health())?.finish()?;
+        writer.finish(source.health()).with_context(in_output)?.finish()?;
     }
     Ok(Converted { summary, health: source.health().clone() })
 }
 
 fn create(path: &Path) -> Result<CompactWriter<WholeFile>> {
-    Ok(CompactWriter::new(WholeFile::begin(path)?)?)
+    CompactWriter::new(WholeFile::begin(path)?).with_context(|| format!("cannot write {}", path.display()))
 }

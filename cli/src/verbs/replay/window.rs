@@ -11,7 +11,7 @@ use crate::output::file::WholeFile;
 
 /// Writes `milliseconds` of the trace at `from` to `path`.
 pub(super) fn write(trace: &Trace, from: &Path, milliseconds: u64, path: &Path) -> Result<()> {
-    let name = || path.display().to_string();
+    let name = || format!("cannot write {}", path.display());
     let window_ns = busiest(&trace.recording.summary, milliseconds * 1_000_000);
     let mut writer = PerfettoWriter::new(WholeFile::begin(path)?, window_ns).with_context(name)?;
     let mut source = open(from).with_context(|| from.display().to_string())?;

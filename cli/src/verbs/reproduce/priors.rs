@@ -16,6 +16,7 @@ use crate::lab::draws::Draws;
 use crate::lab::jobs;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::output::fitting::fitting;
 use crate::published::figure::Figure;
 use drawn::DrawnExperiment;
 use summary::Summary;
@@ -33,7 +34,7 @@ pub(super) fn execute(chosen: &[Registered], draws: u16, format: Format) -> Resu
         let Some(drawn) = produce(experiment, draws, &stopping, &bar)? else { break };
         match format {
             Format::Json => drawn.json_lines().iter().for_each(|line| say!("{line}")),
-            Format::Text => say!("{}", tables::experiment_text(&drawn)),
+            Format::Text => say!("{}", fitting(&tables::experiment_text(&drawn))),
         }
         done.push(drawn);
     }
@@ -93,7 +94,7 @@ fn conclude(done: &[DrawnExperiment], missing: Option<&Missing>, format: Format)
         }
         Format::Text if done.is_empty() => {}
         Format::Text => {
-            say!("{}", tables::summary_text(done));
+            say!("{}", fitting(&tables::summary_text(done)));
             what.iter().for_each(|what| say!("INTERRUPTED: {what}"));
         }
     }

@@ -4,17 +4,17 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use clap::Args;
+use serde_json::Value;
+use serde_json::error::Category;
 
 use crate::lab::named_run::{NamedRun, NoiseWord};
 use crate::lab::terminal::say;
 
 /// Lists, separated by commas; every combination is a point.
 #[derive(Args)]
-#[command(
-    after_help = "Example: tlbkit sweep plan ebizzy-m --policy linux-4.14,tlbkit --set threads=1,2,4 > plan.jsonl"
-)]
+#[command(after_help = "Example:\n  tlbkit sweep plan ebizzy-m --policy xnu,tlbkit --set threads=1,2 > plan.jsonl")]
 pub(crate) struct PlanArguments {
     /// Workloads of `tlbkit list workloads`
     #[arg(required = true, value_delimiter = ',')]
@@ -26,16 +26,16 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
     policy: Vec<String>,
     /// Numbers of CPUs; the machine's own by default
-    #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
+    #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
     /// Where random numbers come from
-    #[arg(long, value_delimiter = ',', default_value = "1", allow_negative_numbers = true)]
+    #[arg(long, value_delimiter = ',', default_value = "1")]
     seed: Vec<u64>,
     /// A parameter of the workloads and its values; may be given again
     #[arg(long = "set", value_name = "KEY=VALUE[,VALUE...]")]
     parameters: Vec<String>,
     /// Simulated milliseconds for a workload that does not end by itself: one whose `rounds` are 0
-    #[arg(long, default_value_t = 20, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 20)]
     milliseconds: u64,
     /// Whether ticks, interrupts, steps and starts vary with the seed, as on a real machine
     #[arg(long, value_enum, default_value_t = NoiseWord::On)]
@@ -97,13 +97,27 @@ fn repeated(points: &[NamedRun]) -> Result<Option<(usize, usize)>> {
     Ok(None)
 }
 
+/// What is wrong with a line that is no point.
+fn no_point(line: &str, error: &serde_json::Error) -> Error {
+    let is_row = serde_json::from_str::<Value>(line).is_ok_and(|row| row.get("outcome").is_some());
+    match error.classify() {
+        _ if is_row => anyhow!("a row with what came out, and no point of `sweep plan`"),
+        Category::Eof => anyhow!("a point that is cut short"),
+        _ => {
+            // The reader numbers lines inside of the one that it gets.
+            let said = error.to_string();
+            anyhow!("no point of `sweep plan`: {}", said.split(" at line ").next().unwrap_or_default())
+        }
+    }
+}
+
 /// The points of a file; all that they name exists.
 pub(super) fn read(path: &Path) -> Result<Vec<NamedRun>> {
     let file = path.display();
     let text = fs::read_to_string(path).with_context(|| file.to_string())?;
     ensure!(!text.is_empty(), "{file}: no point in it");
     let point = |(index, line): (usize, &str)| {
-        let point: Result<NamedRun> = serde_json::from_str(line).map_err(anyhow::Error::from);
+        let point: Result<NamedRun> = serde_json::from_str(line).map_err(|error| no_point(line, &error));
         let checked = point.and_then(|point| point.check().map(|()| point));
         checked.with_context(|| format!("{file}:{}", index + 1))
     };

@@ -15,6 +15,7 @@ use crate::lab::jobs::{self, Done};
 use crate::lab::named_run::{NamedRun, machine, say_caution};
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::output::file::check_apart;
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
 const FORMAT: u64 = 5;
@@ -71,6 +72,7 @@ pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> 
     let plan = plan::read(&arguments.plan)?;
     let path = arguments.output.clone().unwrap_or_else(|| beside(&arguments.plan, &format!(".{number}-of-{of}")));
     let name = || path.display().to_string();
+    check_apart(&[("--output", &path)], &[("the plan", &arguments.plan)])?;
     let stopping = Stopping::listen()?;
     let done = resume(&path, &plan)?;
     let mine: Vec<usize> = (number - 1..plan.len()).step_by(of).collect();
@@ -147,7 +149,10 @@ fn rows(path: &Path, text: &str, plan: &[NamedRun]) -> Result<BTreeMap<usize, St
     let machines = fingerprints(plan)?;
     let row = |(index, line): (usize, &str)| {
         let at = || format!("{}:{}", path.display(), index + 1);
-        let mut fields: Map<String, Value> = serde_json::from_str(line).with_context(at)?;
+        let is_cut = |error: &serde_json::Error| error.is_eof();
+        let fields = serde_json::from_str(line);
+        ensure!(!fields.as_ref().is_err_and(is_cut), "{}: a row that is cut short: run its shard again", at());
+        let mut fields: Map<String, Value> = fields.ok().with_context(|| format!("{}: no row of `sweep run`", at()))?;
         let format = fields.remove("format");
         if format.as_ref().and_then(Value::as_u64) != Some(FORMAT) {
             let format = format.map_or_else(|| "none".to_owned(), |format| format.to_string());

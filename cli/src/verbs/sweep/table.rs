@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,7 @@ use crate::lab::difference::{Difference, RELATIVE, TOO_FEW_MEANS};
 use crate::lab::mean::Mean;
 use crate::lab::seeds::{INTERVAL_OF, OWN_ERROR};
 use crate::lab::terminal::{Format, say};
+use crate::output::fitting::fitting;
 use crate::output::number;
 use crate::output::table::grid;
 
@@ -81,16 +82,21 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
     }
     for group in &groups {
         match format {
-            Format::Text => say!("{}\n{}", group.heading(), group.table()),
+            Format::Text => say!("{}\n{}", group.heading(), fitting(&group.table())),
             Format::Json => group.lines().iter().for_each(|line| say!("{line}")),
         }
     }
     Ok(())
 }
 
+/// What is said of a line that is no row.
+const CUT: &str = "a row that is cut short";
+const NONE: &str = "no row of `sweep merge`";
+
 /// Puts a row where it belongs.
 fn add(groups: &mut Vec<Group>, line: &str) -> Result<()> {
-    let mut point: Map<String, Value> = serde_json::from_str(line)?;
+    let mut point: Map<String, Value> =
+        serde_json::from_str(line).map_err(|error| if error.is_eof() { anyhow!(CUT) } else { anyhow!(NONE) })?;
     let outcome = point.remove("outcome").context("no outcome: no row of `sweep merge`")?;
     let seed = point.remove("seed").and_then(|seed| seed.as_u64()).context("no seed: no row of `sweep merge`")?;
     let policy = point.remove("policy").context("no policy: no row of `sweep merge`")?;
