@@ -78,10 +78,17 @@ impl Machine {
                 if let Some((field, quantity, complaint)) = shape_complaint(array) {
                     return Some(Objection::new(format!("tlb.{level}[{at}].{field}"), quantity, complaint));
                 }
-                let taken = |size| arrays[..at].iter().any(|other| other.holds.contains(size));
-                if let Some(size) = array.holds.iter().find(|&size| taken(size)) {
-                    let complaint = format!("{size:?} pages are held by an earlier array of this level");
-                    return Some(Objection::new(format!("tlb.{level}[{at}]"), &array.sets, complaint));
+                let before =
+                    |place: usize| arrays[..at].iter().flat_map(|other| &other.holds).chain(&array.holds[..place]);
+                let again =
+                    array.holds.iter().enumerate().find(|(place, size)| before(*place).any(|held| held == *size));
+                if let Some((_, size)) = again {
+                    let name = ["4K", "2M", "1G"][*size as usize];
+                    let limit = "must be held by one array of a level, once".to_owned();
+                    return Some(Objection {
+                        value: Some(name.into()),
+                        ..Objection::new(format!("tlb.{level}[{at}].holds"), &array.sets, limit)
+                    });
                 }
             }
         }

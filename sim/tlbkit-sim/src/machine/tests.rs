@@ -218,7 +218,9 @@ fn array_shapes_that_no_policy_fits_are_refused() {
     let message = message_with("policy = \"tree-plru\"", "policy = \"rotating-plru4\"");
     assert!(message.contains("tlb.l1[0].ways = 4: must be 12"), "{message}");
     let message = message_with("holds = [\"2M\"]", "holds = [\"4K\"]");
-    assert!(message.contains("tlb.l1[1]") && message.contains("earlier array"), "{message}");
+    assert!(message.contains("tlb.l1[1].holds = 4K: must be held by one array of a level, once"), "{message}");
+    let message = message_with("holds = [\"2M\"]", "holds = [\"2M\", \"2M\"]");
+    assert!(message.contains("tlb.l1[1].holds = 2M: must be held by one array of a level, once"), "{message}");
     let message = message_with("holds = [\"4K\"]", "holds = []");
     assert!(message.contains("no array holds 4K pages"), "{message}");
 }
