@@ -44,14 +44,12 @@ impl Rows {
         let page = |path: &str| fs::read_to_string(root.join(path)).with_context(|| path.to_owned());
         let (readme, reproduce, picture) = (page("README.md")?, page("docs/reproduce.md")?, page("docs/pcid.svg")?);
         let mut faults = Vec::new();
-        for summary in self.summaries() {
-            let (long, short) = (summary.long(), summary.short());
-            if !reproduce.contains(&long) {
-                faults.push(format!("docs/reproduce.md lacks `{long}`"));
-            }
-            if !readme.contains(&short) {
-                faults.push(format!("README.md lacks `{short}`, for {}", summary.name));
-            }
+        let summaries = self.summaries();
+        let lines = summaries.iter().map(Summary::line).filter(|line| !reproduce.contains(line));
+        faults.extend(lines.map(|line| format!("docs/reproduce.md lacks `{line}`")));
+        let sentence = summaries.last().map(Summary::sentence).unwrap_or_default();
+        if !readme.contains(&sentence) {
+            faults.push(format!("README.md lacks `{sentence}`"));
         }
         let shown = readme.lines().filter_map(shown);
         faults.extend(
@@ -122,16 +120,20 @@ impl Summary {
     }
 
     /// Its line in docs/reproduce.md.
-    fn long(&self) -> String {
+    fn line(&self) -> String {
         let kinds = self.kinds.map(|(held, all)| format!("{held} of {all}")).join(" | ");
         let (error, null) = (self.error_pct, self.null_error_pct);
         format!("| {} | {kinds} | {error:.1} % | {null:.1} % | {} |", self.name, self.figures)
     }
 
-    /// The end of its line in the README, where what there is none of is left empty.
-    fn short(&self) -> String {
-        let kinds = self.kinds.map(|(held, all)| if all == 0 { " ".to_owned() } else { format!(" {held} of {all} ") });
-        format!("|{}| {:.0} % | {:.0} % |", kinds.join("|"), self.error_pct, self.null_error_pct)
+    /// What the README says of all.
+    fn sentence(&self) -> String {
+        let [strong, weak, tautological] = self.kinds.map(|(held, all)| format!("{held} of {all}"));
+        format!(
+            "In band are {strong} strong, {weak} weak and {tautological} tautological predictions. The mean error is {:.0} %, \
+             and that of the null models {:.0} %.",
+            self.error_pct, self.null_error_pct
+        )
     }
 }
 
@@ -189,10 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_leaves_empty_what_there_is_none_of() -> Result<()> {
+    fn a_summary_is_a_line_of_the_page_and_a_sentence_of_the_readme() -> Result<()> {
         let summaries = Rows::read(LINE)?.summaries();
-        assert_eq!(summaries[0].long(), "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9 % | 32.2 % | 1 |");
-        assert_eq!(summaries[1].short(), "| 1 of 1 | | | 8 % | 32 % |");
+        assert_eq!(summaries[0].line(), "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9 % | 32.2 % | 1 |");
+        let sentence = "In band are 1 of 1 strong, 0 of 0 weak and 0 of 0 tautological predictions. The mean error is 8 %, \
+                        and that of the null models 32 %.";
+        assert_eq!(summaries[1].sentence(), sentence);
         Ok(())
     }
 
