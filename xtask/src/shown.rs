@@ -130,8 +130,8 @@ impl Summary {
     fn sentence(&self) -> String {
         let [strong, weak, tautological] = self.kinds.map(|(held, all)| format!("{held} of {all}"));
         format!(
-            "In band are {strong} strong, {weak} weak and {tautological} tautological predictions. The mean error is {:.0} %, \
-             and that of the null models {:.0} %.",
+            "In band are {strong} strong, {weak} weak and {tautological} tautological predictions. \
+             The mean error is {:.0} %, and that of the null models {:.0} %.",
             self.error_pct, self.null_error_pct
         )
     }
@@ -194,8 +194,8 @@ mod tests {
     fn a_summary_is_a_line_of_the_page_and_a_sentence_of_the_readme() -> Result<()> {
         let summaries = Rows::read(LINE)?.summaries();
         assert_eq!(summaries[0].line(), "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9 % | 32.2 % | 1 |");
-        let sentence = "In band are 1 of 1 strong, 0 of 0 weak and 0 of 0 tautological predictions. The mean error is 8 %, \
-                        and that of the null models 32 %.";
+        let sentence = "In band are 1 of 1 strong, 0 of 0 weak and 0 of 0 tautological predictions. \
+                        The mean error is 8 %, and that of the null models 32 %.";
         assert_eq!(summaries[1].sentence(), sentence);
         Ok(())
     }

@@ -19,7 +19,7 @@ use work::{Sorted, Work};
 /// What to run.
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit run madvise1 --cpus 2\n  \
-    tlbkit run ebizzy-arena-old --machine ivybridge-8thread --set threads=4 \\\n      \
+    tlbkit run ebizzy-mapped --machine ivybridge-8thread --set threads=4 \\\n      \
     --policy linux-3.13,linux-3.14,linux-6.18:ceiling=0\n  \
     tlbkit run madvise1 --policy linux-6.18,tlbkit --cpus 2 --priors 100\n\n\
     The second table compares each policy with the first one, seed by seed, in percent of the first one's value. It \
