@@ -1,8 +1,10 @@
-//! Document 004: threads that fill and free buffers, under three rules for flushing a range.
+//! Document 004, and a letter that followed it: threads that fill and free buffers, under several rules for flushing a
+//! range.
 //!
-//! The document's iterations are stretches of our runs: see `iterations`.
+//! The file says which policies and which thread counts; all gains are over its first policy. The document's iterations
+//! are stretches of our runs: see `iterations`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use tlbkit_sim::RunOutcome;
 
 use super::iterations::IterationPlan;
@@ -10,10 +12,10 @@ use super::trial::{Produced, Trial, each, execute_all, mean_and_deviation};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedTable;
 
-const POLICIES: [&str; 4] = ["vanilla", "3.4.69", "altershift", "nowalk"];
-const THREADS: [u64; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
-/// Which of the thread counts has its outcomes set side by side: one thread a core.
+/// Which of the thread counts has its outcomes set side by side: one thread for each two CPUs of the larger machine.
 const COMPARED: usize = 3;
+/// The policy whose gain is drawn.
+const DRAWN: &str = "nowalk";
 
 /// Mean and standard deviation of the records a second.
 #[derive(Clone)]
@@ -24,42 +26,64 @@ struct Rate {
     runs: Vec<f64>,
 }
 
+/// What runs: the columns and the rows of the document's tables.
+struct Rows {
+    policies: Vec<String>,
+    threads: Vec<u64>,
+}
+
+impl Rows {
+    fn of(trial: &Trial) -> Result<Self> {
+        let policies: Vec<_> = trial.experiment.setup.policies.iter().map(|policy| policy.id.clone()).collect();
+        let threads = trial.experiment.table("mean")?.rows.iter().map(|row| row[0] as u64).collect::<Vec<_>>();
+        ensure!(policies.len() > 1 && threads.len() > COMPARED, "the file has too few policies or thread counts");
+        Ok(Self { policies, threads })
+    }
+
+    fn place(&self, policy: &str) -> Option<usize> {
+        self.policies.iter().position(|name| name == policy)
+    }
+}
+
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let plan = IterationPlan::new(trial)?;
-    let mut outcomes = outcomes(trial, &plan)?;
+    let rows = Rows::of(trial)?;
+    let mut outcomes = outcomes(trial, &plan, &rows)?;
     let lengths = 1e3 * trial.number("iteration_seconds")? / trial.number("iteration_length")?;
     let rate = |runs: &Vec<RunOutcome>| rate(trial, &plan, lengths, runs);
-    let rates: Vec<[Rate; 4]> = outcomes.iter().map(|row| std::array::from_fn(|policy| rate(&row[policy]))).collect();
+    let rates: Vec<Vec<Rate>> = outcomes.iter().map(|row| row.iter().map(rate).collect()).collect();
     let mut produced = Produced::default();
-    for (threads, row) in THREADS.iter().zip(&rates) {
-        for (policy, rate) in POLICIES.iter().zip(row) {
+    for (threads, row) in rows.threads.iter().zip(&rates) {
+        for (policy, rate) in rows.policies.iter().zip(row) {
             let mean = trial.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?;
             produced.figures.push(mean.over(&rate.runs));
             produced.figures.push(trial.figure(&format!("stddev, threads {threads}, {policy}"), rate.deviation)?);
         }
-        for (policy, name) in POLICIES.iter().enumerate().skip(1) {
+        for (policy, name) in rows.policies.iter().enumerate().skip(1) {
             let gain = trial.figure(&format!("gain, threads {threads}, {name}"), gain(row, policy))?;
             produced.figures.push(gain.over(&gains_of_runs(row, policy)));
         }
     }
-    let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[3].mean / row[2].mean - 1.0)).collect();
-    let walk_free = mean_and_deviation(&walk_free).0;
-    produced.figures.push(trial.figure("nowalk over altershift, mean of all thread counts", walk_free)?);
-    produced.plots = vec![curves(trial, &rates)?, gains(trial, &rates)];
+    if let (Some(walk), Some(no_walk)) = (rows.place("altershift"), rows.place("nowalk")) {
+        let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[no_walk].mean / row[walk].mean - 1.0)).collect();
+        let walk_free = mean_and_deviation(&walk_free).0;
+        produced.figures.push(trial.figure("nowalk over altershift, mean of all thread counts", walk_free)?);
+    }
+    produced.plots = vec![curves(trial, &rows, &rates)?, gains(trial, &rows, &rates)?];
     let seconds = trial.number("iteration_length")? / 1e3;
     produced.facts = vec![("counted", plan.counted as f64), ("records", (rates[0][0].mean * seconds).round())];
     let row = outcomes.swap_remove(COMPARED);
     let first = row.into_iter().filter_map(|runs| runs.into_iter().next());
-    let compared: Vec<_> = POLICIES.into_iter().zip(first).collect();
-    produced.compared.push(trial.compare(&format!("ebizzy of 2013, {} threads", THREADS[COMPARED]), &compared));
+    let compared: Vec<_> = rows.policies.iter().map(String::as_str).zip(first).collect();
+    produced.compared.push(trial.compare(&format!("ebizzy of 2013, {} threads", rows.threads[COMPARED]), &compared));
     Ok(produced)
 }
 
 /// All runs by thread count and policy.
-fn outcomes(trial: &Trial, plan: &IterationPlan) -> Result<Vec<Vec<Vec<RunOutcome>>>> {
+fn outcomes(trial: &Trial, plan: &IterationPlan, rows: &Rows) -> Result<Vec<Vec<Vec<RunOutcome>>>> {
     let mut runs = Vec::new();
-    for threads in THREADS {
-        for policy in POLICIES {
+    for &threads in &rows.threads {
+        for policy in &rows.policies {
             for index in 0..plan.runs {
                 runs.push(plan.run(trial, &trial.experiment.setup.workload, threads, policy, index)?);
             }
@@ -67,7 +91,7 @@ fn outcomes(trial: &Trial, plan: &IterationPlan) -> Result<Vec<Vec<Vec<RunOutcom
     }
     let mut outcomes = execute_all(&runs)?.into_iter();
     let mut take = || outcomes.by_ref().take(plan.runs as usize).collect::<Vec<_>>();
-    Ok(THREADS.iter().map(|_| POLICIES.iter().map(|_| take()).collect()).collect())
+    Ok(rows.threads.iter().map(|_| rows.policies.iter().map(|_| take()).collect()).collect())
 }
 
 /// `lengths` is how many stretches an iteration of the document lasts.
@@ -78,19 +102,19 @@ fn rate(trial: &Trial, plan: &IterationPlan, lengths: f64, outcomes: &[RunOutcom
     Rate { mean, deviation: plan.deviation(&stretches, lengths), runs }
 }
 
-fn gain(row: &[Rate; 4], policy: usize) -> f64 {
+fn gain(row: &[Rate], policy: usize) -> f64 {
     100.0 * (row[policy].mean / row[0].mean - 1.0)
 }
 
 /// The same of each run: two runs of one index have the same seed and the same user time of a record.
-fn gains_of_runs(row: &[Rate; 4], policy: usize) -> Vec<f64> {
+fn gains_of_runs(row: &[Rate], policy: usize) -> Vec<f64> {
     row[policy].runs.iter().zip(&row[0].runs).map(|(ours, vanilla)| 100.0 * (ours / vanilla - 1.0)).collect()
 }
 
-fn curves(trial: &Trial, rates: &[[Rate; 4]]) -> Result<Plot> {
+fn curves(trial: &Trial, rows: &Rows, rates: &[Vec<Rate>]) -> Result<Plot> {
     let (means, deviations) = (trial.experiment.table("mean")?, trial.experiment.table("stddev")?);
     let mut curves = Vec::new();
-    for (tone, id) in POLICIES.into_iter().enumerate() {
+    for (tone, id) in rows.policies.iter().enumerate() {
         let column =
             |table: &PublishedTable| table.column(id).with_context(|| format!("table {} has no column {id}", table.id));
         let published = column(means)?.into_iter().zip(column(deviations)?);
@@ -98,31 +122,32 @@ fn curves(trial: &Trial, rates: &[[Rate; 4]]) -> Result<Plot> {
         let point = |(&threads, (y, spread)): (&u64, (f64, f64))| Point { x: threads as f64, y, spread: Some(spread) };
         let curve =
             |ink, what: &str, points| Curve { label: format!("{id}, {what}"), ink, tone, draw: Draw::Both, points };
-        curves.push(curve(Ink::Published, "published", THREADS.iter().zip(published).map(point).collect()));
-        curves.push(curve(Ink::Ours, "ours", THREADS.iter().zip(ours).map(point).collect()));
+        curves.push(curve(Ink::Published, "published", rows.threads.iter().zip(published).map(point).collect()));
+        curves.push(curve(Ink::Ours, "ours", rows.threads.iter().zip(ours).map(point).collect()));
     }
     Ok(Plot::Chart(Chart {
         title: "ebizzy: records a second against threads".into(),
-        about: "Four policies with standard deviations, published and ours.".into(),
+        about: "Policies with standard deviations, published and ours.".into(),
         x: Axis::new("threads", "", Scale::Around),
         y: Axis::new("rate", "records/s", Scale::Around),
         curves,
     }))
 }
 
-fn gains(trial: &Trial, rates: &[[Rate; 4]]) -> Plot {
-    let group = |(threads, row): (&u64, &[Rate; 4])| BarGroup {
+fn gains(trial: &Trial, rows: &Rows, rates: &[Vec<Rate>]) -> Result<Plot> {
+    let place = rows.place(DRAWN).with_context(|| format!("the file has no policy {DRAWN}"))?;
+    let group = |(threads, row): (&u64, &Vec<Rate>)| BarGroup {
         label: threads.to_string(),
-        values: vec![trial.published(&format!("gain, threads {threads}, nowalk")).ok(), Some(gain(row, 3))],
+        values: vec![trial.published(&format!("gain, threads {threads}, {DRAWN}")).ok(), Some(gain(row, place))],
     };
-    Plot::Bars(Bars {
-        title: "Gain of nowalk over vanilla".into(),
-        about: "Published and our gain for one to eight threads.".into(),
+    Ok(Plot::Bars(Bars {
+        title: format!("Gain of {DRAWN} over {}", rows.policies[0]),
+        about: "Published and our gain by thread count.".into(),
         x: "threads".into(),
         y: Axis::new("gain", "%", Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
-        groups: THREADS.iter().zip(rates).map(group).collect(),
-    })
+        groups: rows.threads.iter().zip(rates).map(group).collect(),
+    }))
 }
 
 #[cfg(test)]

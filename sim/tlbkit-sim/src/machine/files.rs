@@ -20,6 +20,7 @@ files![
     "server-2008-8cpu",
     "skylake-desktop-pti",
     "ivybridge-8thread",
+    "ivybridge-4thread",
     "haswell-2019",
     "haswell-4770",
     "sapphire-rapids",
