@@ -161,7 +161,6 @@ fn figure_row(figure: &Figure, above: Option<&Figure>) -> Markup {
         td {
             (figure.quantity) " " span.unit { (figure.unit) }
             @if let Some(note) = &figure.note { span.note { (note) } }
-            @if let Some(reason) = &figure.known_miss { span.note { (reason) } }
             @for remark in remarks(figure, above) { span.note { (remark) } }
         }
         td.num data-label="published" { (text.published) }
@@ -174,19 +173,21 @@ fn figure_row(figure: &Figure, above: Option<&Figure>) -> Markup {
     } }
 }
 
-/// What a sceptic says of a figure, each remark by its name.
+/// Why a figure misses and what a sceptic says of it, each remark by its name.
 fn remarks(figure: &Figure, above: Option<&Figure>) -> Vec<String> {
-    let before = above.map_or_else(Vec::new, sceptic);
-    let (repeated, new): (Vec<_>, Vec<_>) = sceptic(figure).into_iter().partition(|remark| before.contains(remark));
+    let before = above.map_or_else(Vec::new, named_remarks);
+    let (repeated, new): (Vec<_>, Vec<_>) =
+        named_remarks(figure).into_iter().partition(|remark| before.contains(remark));
     let names: Vec<_> = repeated.into_iter().map(|(name, _)| name).collect();
-    let as_above = (!names.is_empty()).then(|| format!("{}: as above.", names.join(", ")));
-    new.into_iter().map(|(name, text)| format!("{name}: {text}.")).chain(as_above).collect()
+    let as_above = (!names.is_empty()).then(|| format!("{}: as above.", names.join("; ")));
+    new.into_iter().map(|(name, text)| format!("{name}: {}.", text.trim_end_matches('.'))).chain(as_above).collect()
 }
 
 /// Each with its name.
-fn sceptic(figure: &Figure) -> Vec<(&'static str, &str)> {
+fn named_remarks(figure: &Figure) -> Vec<(&'static str, &str)> {
     let sceptic = &figure.sceptic;
     let remarks = [
+        ("Reason", figure.known_miss.as_ref()),
         ("Null model", sceptic.null.as_ref().map(|null| &null.says)),
         ("Tautological", sceptic.tautology.as_ref()),
         ("With the result in view", sceptic.in_view.as_ref()),

@@ -153,12 +153,28 @@ fn print_section(experiment: &Experiment, figures: &[Figure], notes: &[String]) 
     for note in notes {
         say!("- {note}");
     }
-    for figure in figures {
-        if let Some(reason) = &figure.known_miss {
-            say!("- {}, {}: {}", figure.verdict().words(), figure.quantity, reason.trim());
-        }
+    for remark in misses(figures) {
+        say!("- {remark}");
     }
     say!();
+}
+
+/// Each reason for misses once, with the first figure that it is given for, and how many more there are.
+fn misses(figures: &[Figure]) -> Vec<String> {
+    let mut by_reason: Vec<(&str, &str, Vec<&str>)> = Vec::new();
+    for figure in figures {
+        let Some(reason) = figure.known_miss.as_deref().map(str::trim) else { continue };
+        let words = figure.verdict().words();
+        match by_reason.iter_mut().find(|(verdict, of, _)| (*verdict, *of) == (words, reason)) {
+            Some((.., quantities)) => quantities.push(&figure.quantity),
+            None => by_reason.push((words, reason, vec![&figure.quantity])),
+        }
+    }
+    let remark = |(words, reason, quantities): (&str, &str, Vec<&str>)| match quantities.len() - 1 {
+        0 => format!("{words}, {}: {reason}", quantities[0]),
+        more => format!("{words}, {}, and {more} more: {reason}", quantities[0]),
+    };
+    by_reason.into_iter().map(remark).collect()
 }
 
 /// The heads of all tables of what was put in.
@@ -259,6 +275,16 @@ mod tests {
         assert_eq!(ends(1.8, 0.03), Ending::AsExpected, "the known miss still misses");
         assert_eq!(ends(1.8, 5.3), Ending::NotAsExpected, "it holds now");
         assert_eq!(ends(2.8, 0.03), Ending::NotAsExpected, "another one misses");
+    }
+
+    #[test]
+    fn a_reason_that_many_figures_share_is_said_once() {
+        let half = builtin("half");
+        let figures: Vec<_> =
+            half.expected.iter().map(|expected| Figure::new(expected, 2.5 * expected.published.unwrap())).collect();
+        let said = misses(&figures);
+        assert!(said[0].starts_with("known miss, mean, threads 3, vanilla, and 17 more: Three"), "{}", said[0]);
+        assert_eq!(said.len(), 3, "rates, deviations and the old kernel: {said:?}");
     }
 
     #[test]
