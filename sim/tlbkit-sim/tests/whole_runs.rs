@@ -111,6 +111,23 @@ fn a_cpu_that_wakes_for_the_first_time_has_idled_until_then() {
     }
 }
 
+/// Each record of ebizzy unmaps 129 pages, and the chunk stays to the end, when its 128 go.
+#[test]
+fn each_page_that_is_given_back_costs_what_the_file_says() {
+    const MORE_CYCLES: u64 = 4000;
+    let elapsed_cycles = |rounds: u64, more_cycles: u64| {
+        let mut machine = Machine::builtin("ivybridge-8thread").unwrap();
+        machine.cycles.give_back_page.as_mut().unwrap().value += more_cycles as f64;
+        let mut ebizzy = workload("ebizzy-mapped");
+        for setting in ["threads=1".into(), "chunks=1".into(), format!("rounds={rounds}")] {
+            ebizzy.set(&setting).unwrap();
+        }
+        execute(&Run { cpus: 1, ..Run::new(&machine, policy("linux-3.14"), ebizzy) }).elapsed_cycles
+    };
+    let given_back = |rounds| (elapsed_cycles(rounds, MORE_CYCLES) - elapsed_cycles(rounds, 0)) / MORE_CYCLES;
+    assert_eq!([given_back(2), given_back(3)], [2 * 129 + 128, 3 * 129 + 128]);
+}
+
 /// Every write of tlb-flush1 copies a page of the file; what is zeroed are a few page tables.
 #[test]
 fn a_page_that_is_copied_is_not_zeroed_as_well() {

@@ -74,12 +74,16 @@ impl KernelMemory {
         }
     }
 
-    /// An entry changed: the observer is told of a table that was taken out.
+    /// An entry changed. What is taken out is a table, of which the observer is told, or a page: what a kernel does for
+    /// it besides is charged here and not where its frame is freed, as frames are freed many at once.
     fn changed(self, at: PhysAddr, before: u64, after: u64) {
-        let table = PhysAddr(before & Pte::ADDRESS);
-        let is_unhooked = is_table(at) && before & Pte::PRESENT != 0 && after & Pte::PRESENT == 0 && is_table(table);
-        if is_unhooked && let Some(cpu) = self.0.machine.running_cpu() {
-            self.0.observer().table_unhooked(cpu, table);
+        let is_taken_out = is_table(at) && before & Pte::PRESENT != 0 && after & Pte::PRESENT == 0;
+        let Some(cpu) = self.0.machine.running_cpu().filter(|_| is_taken_out) else { return };
+        let taken_out = PhysAddr(before & Pte::ADDRESS);
+        if is_table(taken_out) {
+            self.0.observer().table_unhooked(cpu, taken_out);
+        } else {
+            self.charge(self.0.machine.costs().give_back_page);
         }
     }
 }
@@ -137,7 +141,6 @@ impl Memory for KernelMemory {
             self.0.observer().frame_freed(cpu, frame.at);
         }
         if !is_table(frame.at) && frame.shift == BASE_SHIFT {
-            self.charge(self.0.machine.costs().free_page);
             self.unlist();
         }
         self.0.phys.free(frame);

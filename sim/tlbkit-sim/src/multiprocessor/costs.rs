@@ -26,8 +26,8 @@ pub(crate) struct Costs {
     pub(crate) halt_entry: u64,
     pub(crate) context_switch: u64,
     pub(crate) zero_page: u64,
-    /// Freeing a base page of a program, without the accesses to its entry, which are charged where they are made.
-    pub(crate) free_page: u64,
+    /// Unmapping and freeing a page, without the accesses to its entry, which are charged where they are made.
+    pub(crate) give_back_page: u64,
     pub(crate) copy_page: u64,
     pub(crate) full_fence: u64,
     pub(crate) calls: CallCosts,
@@ -68,7 +68,7 @@ impl Costs {
             halt_entry: cycles.halt_entry.cycles(),
             context_switch: cycles.context_switch_base.cycles(),
             zero_page: cycles.zero_page.cycles(),
-            free_page: optional(&cycles.give_back_page)
+            give_back_page: optional(&cycles.give_back_page)
                 .saturating_sub(ENTRY_ACCESSES * software.pte_access_cycles.cycles()),
             copy_page: cycles.copy_page.cycles(),
             full_fence: line.full_fence_cycles.cycles(),
