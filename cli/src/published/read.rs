@@ -256,7 +256,7 @@ mod tests {
         assert!(message.ends_with("a prediction of a published value needs a band"), "{message}");
         let message = fault(PCID, "known_miss = \"As", "known_miss = \"\" # As");
         assert!(message.contains("walks, pages 512, pcid: a known miss needs a reason"), "{message}");
-        let message = fault(RANGE, "rows = [1, 5]", "rows = [1, 9]");
+        let message = fault(RANGE, "known_misses = [{ rows = [", "known_misses = [{ rows = [9, ");
         assert!(message.ends_with("known_misses = 9: no row begins with it"), "{message}");
         let message = fault(STORM, "rows = [10, 15,", "rows = [11, 15,");
         assert!(message.ends_with("in_view_rows = 11: no row begins with it"), "{message}");
