@@ -9,14 +9,14 @@
 
 use std::cell::Cell;
 
-use crate::machine::{Code, CountedLists, Sweep};
+use crate::machine::{Code, CountedLists, ListWork, Sweep};
 
 /// Pages that are taken out of the lists under one hold.
 const MOST_A_HOLD: u32 = 32;
 
-/// Instructions under the lock, hold by hold: first pages are put in, then those of them that were given back come
-/// out. Of none there is no hold.
-pub(super) type Holds = [Option<u64>; 2];
+/// Work under the lock, hold by hold: first pages are put in, then those of them that were given back come out. Of none
+/// there is no hold.
+pub(super) type Holds = [Option<ListWork>; 2];
 
 const NO_HOLDS: Holds = [None; 2];
 
@@ -25,10 +25,10 @@ const NO_HOLDS: Holds = [None; 2];
 pub(super) enum TakenOut {
     /// It waits in a batch, which frees it later; or there are no lists.
     Later,
-    /// The lock, for so many instructions.
-    Hold(u64),
-    /// So many more under the lock that the call has.
-    More(u64),
+    /// The lock, for this work.
+    Hold(ListWork),
+    /// So much more under the lock that the call has.
+    More(ListWork),
 }
 
 /// What one CPU owes to the lists.
@@ -86,7 +86,7 @@ impl PageLists {
         }
         self.owed[cpu].set(Owed { taken_out: owed.taken_out + 1, ..owed });
         let is_first = owed.taken_out.is_multiple_of(MOST_A_HOLD);
-        if is_first { TakenOut::Hold((code.hold + code.page).into()) } else { TakenOut::More(code.page.into()) }
+        if is_first { TakenOut::Hold(code.taking_out(1)) } else { TakenOut::More(code.taking_out_one_more()) }
     }
 
     /// The CPU's batch is put into the lists, and what of it was given back is taken out again.
@@ -94,7 +94,7 @@ impl PageLists {
         let Some(code) = self.code else { return NO_HOLDS };
         let Owed { new, given_back, taken_out } = self.owed[cpu].get();
         self.owed[cpu].set(Owed { taken_out, ..Owed::default() });
-        [new, given_back].map(|pages| (pages > 0).then(|| (code.hold + pages * code.page).into()))
+        [(new > 0).then(|| code.putting_in(new)), (given_back > 0).then(|| code.taking_out(given_back))]
     }
 }
 
@@ -110,11 +110,10 @@ mod tests {
     #[test]
     fn an_older_kernel_takes_the_lock_twice_for_a_page_that_is_given_back_alone() {
         let (lists, code) = lists("linux-4.20");
-        let one = u64::from(code.hold + code.page);
         assert_eq!(lists.add(0), NO_HOLDS);
         assert_eq!(lists.begin_sweep(1), NO_HOLDS, "another CPU's batch");
-        assert_eq!(lists.begin_sweep(0), [Some(one), None]);
-        assert_eq!(lists.take_out(0), TakenOut::Hold(one));
+        assert_eq!(lists.begin_sweep(0), [Some(code.putting_in(1)), None]);
+        assert_eq!(lists.take_out(0), TakenOut::Hold(code.taking_out(1)));
     }
 
     #[test]
@@ -125,8 +124,8 @@ mod tests {
             assert_eq!(lists.begin_sweep(0), NO_HOLDS);
             assert_eq!(lists.take_out(0), TakenOut::Later);
         }
-        let of = |pages| Some(u64::from(code.hold + pages * code.page));
-        assert_eq!(lists.add(0), [of(code.batch), of(code.batch - 1)]);
+        let holds = [Some(code.putting_in(code.batch)), Some(code.taking_out(code.batch - 1))];
+        assert_eq!(lists.add(0), holds);
     }
 
     #[test]
@@ -134,11 +133,21 @@ mod tests {
         let (lists, code) = lists("linux-4.20");
         let freed = |count: u32| (0..count).filter(|_| matches!(lists.take_out(0), TakenOut::Hold(_))).count();
         lists.begin_call(0);
-        assert_eq!(lists.take_out(0), TakenOut::Hold((code.hold + code.page).into()));
-        assert_eq!(lists.take_out(0), TakenOut::More(code.page.into()));
+        assert_eq!(lists.take_out(0), TakenOut::Hold(code.taking_out(1)));
+        assert_eq!(lists.take_out(0), TakenOut::More(code.taking_out_one_more()));
         assert_eq!(freed(MOST_A_HOLD), 1, "the next hold");
         lists.begin_call(0);
         assert_eq!(freed(1), 1, "another call");
+    }
+
+    #[test]
+    fn a_page_that_goes_in_takes_more_locked_operations_than_one_that_comes_out() {
+        let (_, code) = lists("linux-6.18");
+        let [into, out] = [code.putting_in(3), code.taking_out(3)];
+        assert_eq!(into.instructions, u64::from(code.hold + 3 * code.page));
+        assert_eq!(out.instructions, into.instructions);
+        assert_eq!([into.locked, out.locked], [6, 2], "two for each, and one for each but the first");
+        assert_eq!(code.taking_out_one_more().locked, 1);
     }
 
     #[test]

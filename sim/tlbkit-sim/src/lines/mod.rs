@@ -251,6 +251,11 @@ impl Lines {
         self.lines[id.0 as usize].holders.holds(cpu)
     }
 
+    /// True if the CPU's own cache answers the access.
+    pub(crate) fn answers(&self, cpu: u32, access: Access, id: LineId) -> bool {
+        self.lines[id.0 as usize].holders.answers(cpu, access)
+    }
+
     /// Carries out an access that begins at `now`.
     pub(crate) fn access(&mut self, cpu: u32, access: Access, id: LineId, now: u64) -> Charge {
         let charge = self.carry_out(cpu, access, id, now);

@@ -218,8 +218,42 @@ counted! {
         hold,
         /// Instructions of putting a page in, or of taking it out.
         page,
+        /// Locked operations of putting a page in.
+        locked_in,
+        /// Locked operations of taking one out that is not the first of its hold. What the first takes comes before the
+        /// lock.
+        locked_out,
     } else {
         pub(crate) sweep: Sweep,
+    }
+}
+
+/// What a CPU does under the lock of the lists. A locked operation is no instruction like others: nothing of what comes
+/// after it begins before it has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ListWork {
+    pub(crate) instructions: u64,
+    pub(crate) locked: u64,
+}
+
+impl CountedLists {
+    /// A hold that puts so many pages in.
+    pub(crate) fn putting_in(&self, pages: u32) -> ListWork {
+        self.hold_of(pages, pages * self.locked_in)
+    }
+
+    /// A hold that takes so many out, one at least.
+    pub(crate) fn taking_out(&self, pages: u32) -> ListWork {
+        self.hold_of(pages, (pages - 1) * self.locked_out)
+    }
+
+    /// One page more in a hold that takes out.
+    pub(crate) fn taking_out_one_more(&self) -> ListWork {
+        ListWork { instructions: self.page.into(), locked: self.locked_out.into() }
+    }
+
+    fn hold_of(&self, pages: u32, locked: u32) -> ListWork {
+        ListWork { instructions: (self.hold + pages * self.page).into(), locked: locked.into() }
     }
 }
 

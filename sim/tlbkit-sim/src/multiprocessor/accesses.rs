@@ -16,7 +16,7 @@ use super::queues::Queues;
 use super::spin::LineFound;
 use super::system::Multiprocessor;
 use crate::lines::{LineId, Met, Reach, word_bit};
-use crate::machine::LooksAt;
+use crate::machine::{ListWork, LooksAt};
 use crate::mmu::{Access, Fault, Hit, Overlap, Privilege, Source, Tables};
 use crate::observer::{Cause, LineUse};
 
@@ -257,37 +257,54 @@ impl Multiprocessor {
 
 /// The lists of pages.
 impl Multiprocessor {
-    /// The running CPU takes the lock of its node's lists, executes so many instructions that change them, and lets go.
+    /// The running CPU takes the lock of its node's lists, does this work that changes them, and lets go.
     ///
     /// It waits for whoever has the lock and for lines that others had. What it executes is a part of what a fault or a
     /// call costs, and is not charged again: it only keeps others waiting.
-    pub(crate) fn change_lists(&'static self, instructions: u64) {
+    pub(crate) fn change_lists(&'static self, work: ListWork) {
         self.end_streak();
         self.sync(0);
         let (cpu, processor) = (self.cpu(), self.running());
         processor.spin.borrow_mut().disturb();
         let node = self.topology.socket_index(cpu);
-        if let Some(until) = self.list_locks.others_until(node, cpu, processor.now()) {
-            processor.advance_to(until + self.costs.lines.same_socket_cycles, Cause::LockSpin);
+        let came = processor.now();
+        if let Some(until) = self.list_locks.others_until(node, cpu, came) {
+            // Who waits looks once in each pause: it sees the lock free at the first look after it was let go.
+            let pauses = (until - came).div_ceil(self.costs.pause);
+            let seen = came + pauses * self.costs.pause;
+            processor.advance_to(seen + self.costs.lines.same_socket_cycles, Cause::LockSpin);
             processor.pauses_until.set(processor.now());
         }
-        for line in ListLocks::lines(node) {
-            let mut lines = self.lines.borrow_mut();
-            let line = lines.line_of(line.name());
-            if !lines.is_held(cpu as u32, line) {
-                let charge = lines.access(cpu as u32, AtomicAccess::Rmw, line, processor.now());
-                self.tally.note_access();
-                processor.advance_line(charge.cycles, LineUse::Other);
+        for (part, line) in ListLocks::lines(node).enumerate() {
+            // The lock is taken by a locked operation. What it guards is read, and then written.
+            if part == ListLocks::LOCK {
+                self.take_list_line(line, AtomicAccess::Rmw);
+            } else {
+                self.take_list_line(line, AtomicAccess::Load);
+                self.take_list_line(line, AtomicAccess::Store);
             }
         }
         self.list_locks.take(node, cpu, processor.now());
-        self.go_on_with_lists(instructions);
+        self.go_on_with_lists(work);
     }
 
-    /// It has not let go yet, and executes so many more.
-    pub(crate) fn go_on_with_lists(&self, instructions: u64) {
+    /// One access to a line that moves with the lock, unless this CPU has had the lock last.
+    fn take_list_line(&'static self, line: LinuxLine, access: AtomicAccess) {
+        let (cpu, processor) = (self.cpu() as u32, self.running());
+        let mut lines = self.lines.borrow_mut();
+        let line = lines.line_of(line.name());
+        if !lines.answers(cpu, access, line) {
+            let charge = lines.access(cpu, access, line, processor.now());
+            self.tally.note_access();
+            processor.advance_line(charge.cycles, LineUse::Other);
+        }
+    }
+
+    /// It has not let go yet, and does so much more.
+    pub(crate) fn go_on_with_lists(&self, work: ListWork) {
         let cpu = self.cpu();
-        let cycles = self.shared_cycles(cpu, self.costs.instructions(instructions));
+        let locked = work.locked * self.costs.lines.locked_cycles;
+        let cycles = self.shared_cycles(cpu, self.costs.instructions(work.instructions)) + locked;
         self.list_locks.keep(self.topology.socket_index(cpu), cpu, self.running().now(), cycles);
     }
 }

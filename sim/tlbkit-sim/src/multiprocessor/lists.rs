@@ -49,6 +49,9 @@ impl ListLocks {
         }
     }
 
+    /// The place of the lock itself in [`lines`](Self::lines).
+    pub(super) const LOCK: usize = 0;
+
     /// The lines that move with the lock of `node`.
     pub(super) fn lines(node: usize) -> impl Iterator<Item = LinuxLine> {
         (0..LINES).map(move |part| LinuxLine::PageLists(node * LINES + part))
