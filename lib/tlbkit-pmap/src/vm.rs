@@ -173,6 +173,22 @@ impl<'k, S> Vm<'k, S> {
         va: u64,
         pages: u64,
     ) -> Result<(), Error> {
+        self.dontneed_with(cpu, mem, va, pages, || ())
+    }
+
+    /// The same for a kernel with locks of its own around the regions: `regions_may_change` is called once when the
+    /// pages are out and the flush is still to come.
+    ///
+    /// # Errors
+    /// As [`dontneed`](Self::dontneed). If the range is bad or a page cannot be cut, `regions_may_change` is not called.
+    pub fn dontneed_with<'a, H: Hardware<Set = S>, M: Memory>(
+        &'a self,
+        cpu: &Cpu<'a, '_, H>,
+        mem: &'a M,
+        va: u64,
+        pages: u64,
+        regions_may_change: impl FnOnce(),
+    ) -> Result<(), Error> {
         let guard = self.lock.read(cpu.hardware());
         let range = user_range(va, pages)?;
         self.pmap.cut_out(cpu, mem, &range)?;
@@ -190,8 +206,16 @@ impl<'k, S> Vm<'k, S> {
         }
         unhook.leave_regions();
         drop(guard);
+        regions_may_change();
         self.pmap.end(unhook, &range);
         result
+    }
+
+    /// The region at `va`, for a kernel with a lock of its own around the regions: this takes none, so what it finds is
+    /// a mixture of two regions if somebody changes them meanwhile.
+    #[must_use]
+    pub fn region_at(&self, va: u64) -> Option<Region> {
+        self.regions.at(va)
     }
 
     fn pieces<'r>(&'r self, range: &'r Range<u64>) -> impl Iterator<Item = Region> + 'r {

@@ -6,8 +6,8 @@ use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
 
+use super::holding::{HeldRegions, Wants};
 use super::memory::KernelMemory;
-use super::regions::Hold;
 use super::sched::Fate;
 use super::state::Kernel;
 use super::task::{Process, Task, TaskIndex};
@@ -86,29 +86,35 @@ impl Calls {
     fn on_range<R>(
         &self,
         (va, pages): (u64, u64),
-        hold: Option<Hold>,
-        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R,
+        wants: Wants,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
     ) -> R {
-        self.call_holding(hold, |kernel| {
+        self.call_holding(wants, |kernel, held| {
+            if wants == Wants::AllToWrite {
+                held.write_region_at(va);
+            }
             let here = self.machine.cpu();
             kernel.observer().begin_range(here, self.process.space().root(), va, pages);
-            let result = self.machine.with_cpu(here, |cpu| body(&cpu, KernelMemory(kernel)));
+            let result = self.machine.with_cpu(here, |cpu| body(&cpu, KernelMemory(kernel), held));
             kernel.observer().end_operation(here);
             result
         })
     }
 
-    /// A call that changes the space's regions, with their lock.
+    /// A call that changes all of the space's regions.
     fn call_with_regions<R>(&self, body: impl FnOnce(&'static Kernel) -> R) -> R {
-        self.call_holding(Some(Hold::Write), body)
+        self.call_holding(Wants::AllToWrite, |kernel, held| {
+            held.write_single(0..u64::MAX);
+            body(kernel)
+        })
     }
 
-    /// A call that has the lock of the space's regions in this way.
-    fn call_holding<R>(&self, hold: Option<Hold>, body: impl FnOnce(&'static Kernel) -> R) -> R {
+    /// A call that holds what it wants of the locks of the space's regions.
+    fn call_holding<R>(&self, wants: Wants, body: impl FnOnce(&'static Kernel, &HeldRegions) -> R) -> R {
         self.call(|kernel| {
-            hold.inspect(|&hold| kernel.lock_regions(self.me, self.process, hold));
-            let result = body(kernel);
-            hold.inspect(|&hold| kernel.unlock_regions(self.process, hold));
+            let held = kernel.hold_regions(self.me, self.process, wants);
+            let result = body(kernel, &held);
+            held.release();
             result
         })
     }
@@ -117,12 +123,12 @@ impl Calls {
     fn on_sweep<R>(
         &self,
         range: (u64, u64),
-        hold: Option<Hold>,
-        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory) -> R,
+        wants: Wants,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
     ) -> R {
-        self.on_range(range, hold, |cpu, memory| {
+        self.on_range(range, wants, |cpu, memory, held| {
             memory.begin_sweep();
-            body(cpu, memory)
+            body(cpu, memory, held)
         })
     }
 
@@ -147,35 +153,42 @@ impl Calls {
 impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
         let region = calls::region(pages, backing, protection);
-        let map = |_| self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
-        self.expect(self.call_with_regions(map))
+        self.call_holding(Wants::AllToWrite, |_, held| {
+            let mapped = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
+            let first = self.expect(mapped);
+            // One that continues another makes that larger, and who reads there is waited for.
+            if self.process.vm.region_at(first).is_some_and(|grown| grown.pages > pages) {
+                held.write_region_at(first);
+            }
+            first
+        })
     }
 
     fn unmap(&self, va: u64, pages: u64) {
-        self.expect(
-            self.on_sweep((va, pages), Some(Hold::Write), |cpu, memory| self.process.vm.unmap(cpu, &memory, va, pages)),
-        );
+        self.expect(self.on_sweep((va, pages), Wants::AllToWrite, |cpu, memory, held| {
+            held.downgrade();
+            self.process.vm.unmap(cpu, &memory, va, pages)
+        }));
     }
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let vm = &self.process.vm;
-        self.expect(
-            self.on_range((va, pages), Some(Hold::Write), |cpu, memory| {
-                vm.protect(cpu, &memory, va, pages, protection)
-            }),
-        );
+        self.expect(self.on_range((va, pages), Wants::AllToWrite, |cpu, memory, _| {
+            vm.protect(cpu, &memory, va, pages, protection)
+        }));
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep((va, pages), self.kernel.habits.sweep_holds(), |cpu, memory| {
-            self.process.vm.dontneed(cpu, &memory, va, pages)
+        self.expect(self.on_sweep((va, pages), self.kernel.habits.sweep_wants(va), |cpu, memory, held| {
+            self.process.vm.dontneed_with(cpu, &memory, va, pages, || held.release_single())
         }));
     }
 
     /// The kernel's own work goes on at any time: interrupts are taken when it is done.
     fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
-        self.on_sweep((va, pages), self.kernel.habits.sweep_holds(), |cpu, memory| {
+        self.on_sweep((va, pages), self.kernel.habits.sweep_wants(va), |cpu, memory, held| {
             let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
+            held.release_single();
             let work = || self.machine.execute(cycles);
             match when {
                 WorkTime::AfterTheWait => {

@@ -1,7 +1,8 @@
 //! What a kernel does that a policy of the protocol says nothing of.
 
+use super::holding::Wants;
 use super::lists::PageLists;
-use super::regions::{Hold, RegionWaits};
+use super::regions::RegionWaits;
 
 /// Through what a kernel copies from a file's pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,7 +21,7 @@ pub enum RegionLocks {
     /// That of all regions, for reading.
     #[default]
     OfAll,
-    /// Faults that of their region, which nobody else wants here; what gives pages back that of all: Linux since 6.4.
+    /// Faults that of their region; what gives pages back that of all: Linux since 6.4.
     OfOneForFaults,
     /// Both that of their region: Linux since 6.17.
     OfOne,
@@ -41,13 +42,19 @@ pub(crate) struct Habits {
 }
 
 impl Habits {
-    /// How a fault holds the lock of all regions, if it does.
-    pub(super) fn fault_holds(&self) -> Option<Hold> {
-        (self.region_locks == RegionLocks::OfAll).then_some(Hold::Read)
+    /// Which lock a fault at `va` wants.
+    pub(super) fn fault_wants(&self, va: u64) -> Wants {
+        match self.region_locks {
+            RegionLocks::OfAll => Wants::AllToRead,
+            RegionLocks::OfOneForFaults | RegionLocks::OfOne => Wants::OneToRead(va),
+        }
     }
 
-    /// How what gives pages back holds it, if it does.
-    pub(super) fn sweep_holds(&self) -> Option<Hold> {
-        (self.region_locks != RegionLocks::OfOne).then_some(Hold::Read)
+    /// Which lock it wants that gives pages back from `va` on.
+    pub(super) fn sweep_wants(&self, va: u64) -> Wants {
+        match self.region_locks {
+            RegionLocks::OfAll | RegionLocks::OfOneForFaults => Wants::AllToRead,
+            RegionLocks::OfOne => Wants::OneToRead(va),
+        }
     }
 }

@@ -13,12 +13,15 @@
 //! | `memory`, `phys` | what using physical memory costs, and physical memory |
 //! | `state` | the kernel's state, and how a run ends |
 //! | `regions`, `sleeping` | the lock of a space's regions, and how tasks wait for it |
+//! | `single` | the locks of single regions |
+//! | `holding` | what a call or a fault holds of them |
 //! | `queues` | run queues, as the scheduling rules see them |
 //! | `task` | processes and tasks |
 
 mod calls;
 mod cpu_bits;
 mod habits;
+mod holding;
 mod lists;
 mod memory;
 mod phys;
@@ -26,6 +29,7 @@ mod programs;
 mod queues;
 mod regions;
 mod sched;
+mod single;
 mod sleeping;
 mod spaces;
 mod state;

@@ -45,8 +45,7 @@ impl Kernel {
         self.enter_kernel();
         machine.running().charge_to(Cause::Fault);
         machine.execute(machine.costs().page_fault);
-        let hold = self.habits.fault_holds();
-        hold.inspect(|&hold| self.lock_regions(me, process, hold));
+        let held = self.hold_regions(me, process, self.habits.fault_wants(va));
         machine.running().charge_to(Cause::Fault);
         let cpu = machine.cpu();
         self.observer().begin_range(cpu, process.space().root(), va, 1);
@@ -57,7 +56,7 @@ impl Kernel {
             machine.with_cpu(cpu, |handle| process.vm.fault(&handle, &KernelMemory(self), va, access))
         };
         self.observer().end_operation(cpu);
-        hold.inspect(|&hold| self.unlock_regions(process, hold));
+        held.release();
         match fault {
             Fault::Bad => self.fail(RunError::BadAccess { va }),
             Fault::OutOfMemory => self.fail(RunError::Kernel("no frame left".into())),

@@ -158,6 +158,16 @@ impl Holders {
         }
     }
 
+    /// The writer becomes a reader. Says which readers are to be woken: those who wait in front, and with `Spin` all.
+    pub(super) fn downgrade(&mut self, waits: RegionWaits) -> Vec<TaskIndex> {
+        self.writer = None;
+        self.readers = 1;
+        match self.queue.front() {
+            Some(first) if first.wants == Hold::Read => self.admit_readers(waits),
+            _ => Vec::new(),
+        }
+    }
+
     /// Those in front of the first writer, or all.
     fn admit_readers(&mut self, waits: RegionWaits) -> Vec<TaskIndex> {
         let reads = |waiter: &Waiter| waiter.wants == Hold::Read;
@@ -224,6 +234,22 @@ mod tests {
         assert!(lock.take(4, Hold::Write, 6, SPIN), "whoever comes first");
         assert_eq!(lock.release(Hold::Write, SPIN.waits), [], "it is on its way");
         assert!(lock.take_as_first(2));
+    }
+
+    #[test]
+    fn a_writer_that_becomes_a_reader_lets_those_in_who_wait_to_read_in_front() {
+        let mut lock = Holders::default();
+        assert!(lock.take(0, Hold::Write, 0, SPIN));
+        for (task, wants) in [(1, Hold::Read), (2, Hold::Write), (3, Hold::Read)] {
+            lock.wait(task, wants, 5, SPIN);
+        }
+        assert_eq!(lock.downgrade(SPIN.waits), [1, 3]);
+        assert_eq!((lock.readers, lock.writer), (3, None));
+        let mut lock = Holders::default();
+        assert!(lock.take(0, Hold::Write, 0, SPIN));
+        lock.wait(1, Hold::Write, 5, SPIN);
+        assert_eq!(lock.downgrade(SPIN.waits), [], "a writer waits until it has let go");
+        assert_eq!(lock.release(Hold::Read, SPIN.waits), [1]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Kernel {
     }
 
     /// Who changes the lock does so in its turn, where there are others who could.
-    fn let_threads_catch_up(&'static self, process: &'static Process) {
+    pub(super) fn let_threads_catch_up(&'static self, process: &'static Process) {
         if process.threads.get() > 1 {
             self.machine.sync(0);
         }
@@ -64,6 +64,13 @@ impl Kernel {
                 return true;
             }
         }
+    }
+
+    /// The running task, which changed regions, becomes a reader of their lock, and wakes who may have it as well.
+    pub(super) fn downgrade_regions(&'static self, process: &'static Process) {
+        self.let_threads_catch_up(process);
+        let woken = process.regions.0.borrow_mut().downgrade(self.habits.region_waits);
+        woken.into_iter().for_each(|task| self.make_runnable(task));
     }
 
     /// The running task lets go of the lock of its process's regions, and wakes who may have it.

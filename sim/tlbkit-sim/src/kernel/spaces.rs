@@ -7,6 +7,7 @@ use tlbkit_pmap::{TABLE_LOCKS, TableLock, Vm};
 
 use super::memory::KernelMemory;
 use super::regions::RegionLock;
+use super::single::SingleLocks;
 use super::state::Kernel;
 use super::task::Process;
 use crate::error::RunError;
@@ -32,8 +33,8 @@ impl Kernel {
         };
         let locks = self.lend_table_locks();
         let vm = vm.with_table_locks(locks);
-        let (regions, threads) = (RegionLock::default(), Cell::new(0));
-        let process = Keep::new(Box::new(Process { vm, locks, regions, threads }));
+        let (regions, single, threads) = (RegionLock::default(), SingleLocks::default(), Cell::new(0));
+        let process = Keep::new(Box::new(Process { vm, locks, regions, single, threads }));
         let lent = process.get();
         machine.set_space(token, lent.space());
         self.processes.borrow_mut()[token.0 as usize] = Some(process);

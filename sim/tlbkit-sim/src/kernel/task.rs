@@ -8,6 +8,7 @@ use tlbkit_pmap::{TableLock, Vm};
 use tlbkit_workloads::calls::TaskRandom;
 
 use super::regions::RegionLock;
+use super::single::SingleLocks;
 use crate::keep::Keep;
 use crate::multiprocessor::{Fiber, Progress};
 
@@ -21,6 +22,8 @@ pub(super) struct Process {
     /// What `vm` was lent.
     pub(super) locks: &'static [TableLock],
     pub(super) regions: RegionLock,
+    /// Those of single regions.
+    pub(super) single: SingleLocks,
     /// Threads that have not ended.
     pub(super) threads: Cell<usize>,
 }

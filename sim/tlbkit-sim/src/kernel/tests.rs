@@ -2,6 +2,7 @@
 
 mod actors;
 mod cores;
+mod holding;
 mod lists;
 mod sleeping;
 mod start;

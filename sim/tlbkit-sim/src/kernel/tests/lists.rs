@@ -8,7 +8,7 @@ use tlbkit_pmap::{Frame, Memory, Purpose};
 use super::super::Kernel;
 use super::super::memory::KernelMemory;
 use super::act_first;
-use crate::machine::{Code, CountedLists, Machine, Sweep};
+use crate::machine::{Code, CountedLists, ListWork, Machine, Sweep};
 use crate::observer::Cause;
 use crate::run::Run;
 use crate::run::stage::{Stage, rehearse, rehearse_with};
@@ -42,7 +42,7 @@ fn others_wait_with(sweep: Option<Sweep>, act: impl FnOnce(KernelMemory) + 'stat
         act_first(stage, kernel, 0, move || act(KernelMemory(kernel)));
         act_first(stage, kernel, 1, move || {
             machine.sleep_until(LOOKS_AT + 1, Cause::Idle);
-            machine.change_lists(0);
+            machine.change_lists(ListWork { instructions: 0, locked: 0 });
             let spun = machine.running().ledger().of(Cause::LockSpin);
             waits.set(Some(spun.saturating_sub(machine.costs().lines.same_socket_cycles)));
         });
@@ -52,14 +52,17 @@ fn others_wait_with(sweep: Option<Sweep>, act: impl FnOnce(KernelMemory) + 'stat
     waited.get().expect("the second CPU has looked")
 }
 
-/// Cycles of holds of so many instructions, as CPU 1 sees them one cycle after they began.
-fn holds(instructions: impl IntoIterator<Item = u32>) -> u64 {
-    let held = Rc::new(Cell::new(0));
-    let instructions = Vec::from_iter(instructions);
+/// How long CPU 1, which comes one cycle after it began, waits for a hold with this work: it looks once in each pause.
+fn holds(work: impl IntoIterator<Item = ListWork>) -> u64 {
+    let waits = Rc::new(Cell::new(0));
+    let work = Vec::from_iter(work);
     rehearse(1, |_, kernel| {
-        held.set(instructions.iter().map(|&count| kernel.machine().costs().instructions(count.into())).sum());
+        let costs = kernel.machine().costs();
+        let cycles = |work: &ListWork| costs.instructions(work.instructions) + work.locked * costs.lines.locked_cycles;
+        let held: u64 = work.iter().map(cycles).sum();
+        waits.set((held - 1).next_multiple_of(costs.pause));
     });
-    held.get() - 1
+    waits.get()
 }
 
 fn wait_until_looked_at(memory: KernelMemory) {
@@ -75,7 +78,7 @@ fn the_page_that_fills_a_batch_takes_the_lock_for_all_of_it() {
         wait_until_looked_at(memory);
         assert!(memory.alloc(BASE, Purpose::Copy).is_some());
     });
-    assert_eq!(waited, holds([code().hold + code().batch * code().page]));
+    assert_eq!(waited, holds([code().putting_in(code().batch)]));
 }
 
 #[test]
@@ -105,8 +108,8 @@ fn a_page_that_is_freed_takes_the_lock_and_those_of_the_same_call_go_on_with_it(
         memory.0.habits.lists.begin_call(0);
         pages.drain(..3).for_each(|page| memory.free(page));
     });
-    let CountedLists { hold, page, .. } = code();
-    assert_eq!(waited, holds([hold + page, *page, *page]));
+    let more = code().taking_out_one_more();
+    assert_eq!(waited, holds([code().taking_out(1), more, more]));
 }
 
 #[test]
@@ -150,6 +153,6 @@ fn a_sweep_that_drains_takes_the_lock_for_the_new_pages_of_its_cpu() {
             memory.begin_sweep();
         })
     };
-    assert_eq!(waited(Sweep::Drains), holds([code().hold + 3 * code().page]));
+    assert_eq!(waited(Sweep::Drains), holds([code().putting_in(3)]));
     assert_eq!(waited(Sweep::Leaves), 0);
 }
