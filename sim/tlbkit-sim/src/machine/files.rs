@@ -31,6 +31,7 @@ files![
     "skylake-52core",
     "skylake-104thread",
     "ice-lake-64core",
+    "cooper-lake-72core",
     "ivy-bridge-24core",
     "zen4",
     "recent-bare",
