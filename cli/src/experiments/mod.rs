@@ -52,7 +52,7 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 18] = [
+pub(crate) const ALL: [Registered; 19] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
@@ -71,6 +71,7 @@ pub(crate) const ALL: [Registered; 18] = [
     registered!(sapphire in cascade),
     registered!(ivytown in cascade),
     registered!(half in range),
+    registered!(cooper in cascade),
 ];
 
 impl Registered {
