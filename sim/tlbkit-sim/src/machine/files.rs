@@ -32,6 +32,7 @@ files![
     "skylake-104thread",
     "ice-lake-64core",
     "cooper-lake-72core",
+    "genoa-192core",
     "ivy-bridge-24core",
     "zen4",
     "recent-bare",
