@@ -3,12 +3,12 @@
 //! The original keeps the first of a pair on a core, where it starts the second, so that both have this core alone. Each
 //! wakes the other one, blocks, and its CPU goes idle until it is woken: from thread to idle and back, in a space that
 //! all CPUs share. Here the second is kept on the core's other hardware thread, where the original's scheduler finds it
-//! a CPU. Pairs beyond the cores share them, from the first on. One unit is one of the original's, which counts two for
-//! each round trip.
+//! a CPU. Pairs beyond the cores share them, from the first on. They begin when all are there, as the original's do. One
+//! unit is one of the original's, which counts two for each round trip.
 
-use crate::os::{Backing, Os, Part, Protection, read_expecting};
+use crate::os::{Backing, Channel, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_TASKS};
-use crate::pattern::{page_at, stamp};
+use crate::pattern::{page_at, stamp, write_stamps};
 use crate::team::{Ring, crew};
 
 parameters! {
@@ -23,6 +23,8 @@ parameters! {
     }
 }
 
+/// Owner of the words that stand in the pages when the pairs begin.
+const LAUNCH: u64 = 0xc50;
 /// Owners of the words that the two of a pair pass through the pipes, one each.
 const FIRST: u64 = 0xc51;
 const SECOND: u64 = 0xc52;
@@ -36,11 +38,12 @@ impl ContextSwitch {
         let (pair, end) = ((part.role - 1) / 2, (part.role - 1) % 2);
         let cores = (os.cpus() / 2).max(1);
         os.pin_to_core(pair % cores + end * cores);
-        let ring = Ring { first: 2 * pair, of: 2, me: end };
+        let (pairs, ring) = (self.pairs(os), Ring { first: 2 * pair, of: 2, me: end });
         let page = page_at(part.arg, pair.into());
         if end == 0 {
+            os.wait(may_begin(pair, pairs));
             ring.lead(os, self.rounds, &mut |round| {
-                let before = if round == 0 { 0 } else { stamp(SECOND, round - 1) };
+                let before = if round == 0 { stamp(LAUNCH, pair.into()) } else { stamp(SECOND, round - 1) };
                 self.message(page, before, stamp(FIRST, round), os);
             });
         } else {
@@ -52,9 +55,16 @@ impl ContextSwitch {
     }
 
     fn launch(self, os: &dyn Os) {
-        let pairs = if self.threads == 0 { (os.cpus() / 2).max(1) } else { self.threads as u32 };
+        let pairs = self.pairs(os);
         let pages = os.map(pairs.into(), Backing::AnonPrivate, Protection::ReadWrite);
-        crew(os, 1, 1 + 2 * pairs, &|role| os.thread(Part::new(role, pages)), &mut || ());
+        write_stamps(os, pages, pairs.into(), LAUNCH);
+        crew(os, 1, 1 + 2 * pairs, &|role| os.thread(Part::new(role, pages)), &mut || {
+            (0..pairs).for_each(|pair| os.post(may_begin(pair, pairs)));
+        });
+    }
+
+    fn pairs(self, os: &dyn Os) -> u32 {
+        if self.threads == 0 { (os.cpus() / 2).max(1) } else { self.threads as u32 }
     }
 
     /// What the other one sent is read, and an answer written.
@@ -63,4 +73,9 @@ impl ContextSwitch {
         read_expecting(os, page, expected);
         os.write(page, answer);
     }
+}
+
+/// What the first of a pair waits for before it begins; the channels before these are the rings'.
+fn may_begin(pair: u32, pairs: u32) -> Channel {
+    Channel(2 * pairs + pair)
 }
