@@ -2,6 +2,7 @@
 //! file says which of these figures its report has, and of which numbers of tasks.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::observer::Cause;
@@ -37,8 +38,8 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
     let mut produced = Produced::default();
     for quantity in trial.experiment.expected.iter().map(|expected| &expected.quantity) {
         let (name, tasks) = name_and_tasks(quantity, of_setup);
-        if !of_tasks.contains_key(&tasks) {
-            of_tasks.insert(tasks, windows(trial, tasks)?);
+        if let Entry::Vacant(entry) = of_tasks.entry(tasks) {
+            entry.insert(windows(trial, tasks)?);
         }
         let samples = of_tasks[&tasks].iter().map(|window| window.value(name)).collect::<Result<Vec<_>>>()?;
         produced.figures.push(trial.mean(quantity, &samples)?);
