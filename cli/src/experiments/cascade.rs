@@ -1,5 +1,8 @@
 //! Reports of the kernel test robot: tasks give back memory on all CPUs; their rate, and what their cycles go to. Each
-//! file says which of these figures its report has.
+//! file says which of these figures its report has, and of which numbers of tasks.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::observer::Cause;
@@ -12,7 +15,9 @@ use crate::published::figure::Figure;
 const POLICY: &str = "linux";
 
 /// How a quantity begins that is a rate; what runs, and how many of it, follows.
-const RATE: &str = "rate, ";
+const RATE: &str = "rate";
+/// What follows the name of a quantity where a file has it for several numbers of threads.
+const WITH_THREADS: &str = ", threads ";
 const INTERRUPTS: &str = "interrupts, a page";
 const SWITCHES: &str = "switches, a page";
 const IDLE: &str = "share of time, idle";
@@ -28,12 +33,18 @@ struct Window {
 }
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let windows = windows(trial)?;
+    let of_setup = trial.number("threads")? as u64;
+    let mut of_tasks = BTreeMap::from([(of_setup, windows(trial, of_setup)?)]);
     let mut produced = Produced::default();
     for quantity in trial.experiment.expected.iter().map(|expected| &expected.quantity) {
-        let samples = windows.iter().map(|window| window.value(quantity)).collect::<Result<Vec<_>>>()?;
+        let (name, tasks) = name_and_tasks(quantity, of_setup);
+        if let Entry::Vacant(entry) = of_tasks.entry(tasks) {
+            entry.insert(windows(trial, tasks)?);
+        }
+        let samples = of_tasks[&tasks].iter().map(|window| window.value(name)).collect::<Result<Vec<_>>>()?;
         produced.figures.push(trial.mean(quantity, &samples)?);
     }
+    let windows = of_tasks.remove(&of_setup).unwrap_or_default();
     let parts = [SHOOTDOWNS, TELLING, ANSWERING];
     if parts.iter().all(|(part, _)| trial.published(&of_cycles(part)).is_ok()) {
         let mean = |(_, causes)| anyhow::Ok(mean_and_deviation(&shares(&windows, causes)?).0);
@@ -57,9 +68,15 @@ fn tasks(trial: &Trial) -> Result<String> {
     Ok(format!("{} {}", trial.number("threads")?, trial.experiment.setup.parameters["threads"].unit))
 }
 
-/// A window for each seed.
-fn windows(trial: &Trial) -> Result<Vec<Window>> {
-    let workload = trial.workload(&[])?;
+/// What a quantity is called, and of how many tasks it is: those of the set-up if it does not say.
+fn name_and_tasks(quantity: &str, of_setup: u64) -> (&str, u64) {
+    let split = quantity.rsplit_once(WITH_THREADS).and_then(|(name, tasks)| Some((name, tasks.parse().ok()?)));
+    split.unwrap_or((quantity, of_setup))
+}
+
+/// A window of so many tasks for each seed.
+fn windows(trial: &Trial, tasks: u64) -> Result<Vec<Window>> {
+    let workload = trial.workload(&[format!("threads={tasks}")])?;
     let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
     let series = ["window_begin", "window_end"].map(|end| {
         let limit_cycles = Some(trial.milliseconds(trial.number(end)?));
@@ -127,17 +144,21 @@ impl Window {
     }
 }
 
-/// The rate alone, where a document's profile has no such parts.
+/// The rates alone, where a document's profile has no such parts.
 fn plot_of_rate(trial: &Trial, figures: &[Figure]) -> Result<Plot> {
-    let of = figures.iter().find(|figure| figure.quantity.starts_with(RATE)).context("no rate among the figures")?;
-    let values = vec![of.published, of.ours];
+    let rates = || figures.iter().filter(|figure| figure.quantity.starts_with(RATE));
+    let of = rates().next().context("no rate among the figures")?;
+    let group = |of: &Figure| BarGroup {
+        label: of.quantity.rsplit(' ').next().unwrap_or_default().into(),
+        values: vec![of.published, of.ours],
+    };
     Ok(Plot::Bars(Bars {
         title: "The rate of all together".into(),
         about: "Published and ours.".into(),
         x: trial.experiment.setup.parameters["threads"].unit.clone(),
         y: Axis::new("rate", &of.unit, Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
-        groups: vec![BarGroup { label: trial.number("threads")?.to_string(), values }],
+        groups: rates().map(group).collect(),
     }))
 }
 
@@ -219,12 +240,21 @@ mod tests {
     }
 
     #[test]
+    fn a_quantity_is_of_the_threads_that_it_names_or_of_those_of_the_set_up() {
+        assert_eq!(name_and_tasks("rate, threads 16", 144), ("rate", 16));
+        assert_eq!(name_and_tasks("interrupts, a page, threads 16", 144), (INTERRUPTS, 16));
+        assert_eq!(name_and_tasks(IDLE, 144), (IDLE, 144));
+        assert_eq!(name_and_tasks("rate, processes 52", 52), ("rate, processes 52", 52));
+    }
+
+    #[test]
     fn every_figure_that_a_file_names_has_a_value_and_no_other() {
-        for id in ["cascade", "skylake", "lists", "crowd", "ivybridge", "sapphire", "ivytown"] {
+        for id in ["cascade", "skylake", "lists", "crowd", "ivybridge", "sapphire", "ivytown", "cooper"] {
             let trial = trial(id);
             let window = Window { short: alone(&trial, 0.2), long: alone(&trial, 1.0) };
             for expected in &trial.experiment.expected {
-                assert!(window.value(&expected.quantity).unwrap().is_finite(), "{id}: {}", expected.quantity);
+                let (name, _) = name_and_tasks(&expected.quantity, 1);
+                assert!(window.value(name).unwrap().is_finite(), "{id}: {}", expected.quantity);
             }
             assert!(trial.notes(&[]).is_ok(), "{id}: a note names a number that is not there");
             let error = window.value("share of cycles, waiting").unwrap_err().to_string();

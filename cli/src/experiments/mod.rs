@@ -5,6 +5,7 @@ mod arena;
 mod batch;
 mod cascade;
 mod concurrent;
+mod hazard;
 mod icelake;
 mod iterations;
 mod lazy;
@@ -52,7 +53,7 @@ macro_rules! registered {
 
 /// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
 /// there does not compile, and the compiler warns of a module that is there and not named.
-pub(crate) const ALL: [Registered; 18] = [
+pub(crate) const ALL: [Registered; 20] = [
     registered!(pcid),
     registered!(lazy),
     registered!(batch),
@@ -71,6 +72,8 @@ pub(crate) const ALL: [Registered; 18] = [
     registered!(sapphire in cascade),
     registered!(ivytown in cascade),
     registered!(half in range),
+    registered!(cooper in cascade),
+    registered!(hazard),
 ];
 
 impl Registered {

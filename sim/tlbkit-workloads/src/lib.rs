@@ -26,6 +26,7 @@ mod parameters;
 mod buildsh;
 pub mod calls;
 mod compile;
+mod context_switch;
 mod ebizzy;
 mod flush_sizes;
 mod lat_ctx;
@@ -44,6 +45,7 @@ mod workload;
 
 pub use buildsh::BuildSh;
 pub use compile::Compile;
+pub use context_switch::ContextSwitch;
 pub use ebizzy::{Allocator, Ebizzy};
 pub use flush_sizes::{FLUSH_SIZES, FlushSize, FlushSizes, draw_flush_size, flush_size_weight};
 pub use lat_ctx::LatCtx;

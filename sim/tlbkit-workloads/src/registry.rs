@@ -37,6 +37,14 @@ static WORKLOADS: &[NamedWorkload] = &[
         Workload::Memcache(Default::default())
     }),
     known_as(
+        "context_switch1",
+        named(
+            "context-switch1",
+            "pairs of threads of one process wake each other, and their CPUs idle in between; unit: switch",
+            || Workload::ContextSwitch(Default::default()),
+        ),
+    ),
+    known_as(
         "build",
         named("buildsh", "make -j of short processes: fork, copy, exec, file windows, exit; unit: command", || {
             Workload::BuildSh(Default::default())

@@ -3,8 +3,8 @@
 use crate::os::{Os, Part};
 use crate::parameters::{self, ParameterError, Parameters};
 use crate::{
-    Allocator, BuildSh, Compile, Ebizzy, FlushSizes, LatCtx, Madvise1, MapBench, Memcache, Netperf, PingPong, Sharing,
-    TlbFlush, TlbFlushMemory,
+    Allocator, BuildSh, Compile, ContextSwitch, Ebizzy, FlushSizes, LatCtx, Madvise1, MapBench, Memcache, Netperf,
+    PingPong, Sharing, TlbFlush, TlbFlushMemory,
 };
 
 /// One process or thread.
@@ -27,6 +27,8 @@ pub enum Workload {
     Netperf(Netperf),
     /// The same, the servers being threads of one process.
     Memcache(Memcache),
+    /// Pairs of threads of one process, each with a CPU that idles in between.
+    ContextSwitch(ContextSwitch),
     /// Many short processes.
     BuildSh(BuildSh),
     /// Compilers that give memory back in the sizes of a kernel build.
@@ -51,6 +53,7 @@ impl Task {
             Workload::LatCtx(parameters) => parameters.run(self.part, os),
             Workload::Netperf(parameters) => parameters.run(self.part, os),
             Workload::Memcache(parameters) => parameters.run(self.part, os),
+            Workload::ContextSwitch(parameters) => parameters.run(self.part, os),
             Workload::BuildSh(parameters) => parameters.run(self.part, os),
             Workload::Compile(parameters) => parameters.run(self.part, os),
             Workload::FlushSizes(parameters) => parameters.run(os),
@@ -76,6 +79,7 @@ macro_rules! parameters_of {
             Workload::LatCtx(parameters) => parameters,
             Workload::Netperf(parameters) => parameters,
             Workload::Memcache(parameters) => parameters,
+            Workload::ContextSwitch(parameters) => parameters,
             Workload::BuildSh(parameters) => parameters,
             Workload::Compile(parameters) => parameters,
             Workload::FlushSizes(parameters) => parameters,

@@ -31,6 +31,8 @@ files![
     "skylake-52core",
     "skylake-104thread",
     "ice-lake-64core",
+    "cooper-lake-72core",
+    "genoa-192core",
     "ivy-bridge-24core",
     "zen4",
     "recent-bare",
