@@ -11,6 +11,7 @@ mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 
 use tlbkit::sync::Access;
 use tlbkit_arch::random::GOLDEN;
@@ -139,6 +140,8 @@ struct AtHand([(usize, u32); AT_HAND]);
 pub(crate) struct Lines {
     costs: LineCosts,
     topology: Topology,
+    /// By CPU: those of its socket.
+    sockets: Box<[Range<usize>]>,
     /// The first line of each block.
     blocks: HashMap<usize, u32, BuildHasherDefault<Spread>>,
     /// By CPU: a CPU looks again and again at its own state and at the space that it runs.
@@ -156,6 +159,7 @@ impl Lines {
         Self {
             costs,
             topology,
+            sockets: (0..cpus).map(|cpu| topology.socket_of(cpu)).collect(),
             blocks: HashMap::default(),
             at_hand: vec![AtHand([(usize::MAX, 0); AT_HAND]); cpus].into(),
             lines: Vec::new(),
@@ -278,7 +282,7 @@ impl Lines {
             };
         }
         let was_held = line.holders.holds(cpu);
-        let transfer = if line.holders.any_beyond(self.topology.socket_of(cpu as usize)) {
+        let transfer = if line.holders.any_beyond(self.sockets[cpu as usize].clone()) {
             self.counters.cross_socket += 1;
             self.costs.cross_socket_cycles
         } else {

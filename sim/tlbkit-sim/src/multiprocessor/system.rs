@@ -57,6 +57,8 @@ pub(crate) struct Multiprocessor {
     /// Spaces whose last lazy reference is gone.
     pub(super) unreferenced: RefCell<Vec<SpaceToken>>,
     pub(super) topology: Topology,
+    /// The other thread of each CPU's core, which is asked for with whatever executes.
+    siblings: Box<[Option<u32>]>,
     pub(super) list_locks: ListLocks,
     pub(super) agenda: RefCell<Agenda>,
     /// The time of the CPU that is next: whoever runs is ahead of it from here on.
@@ -103,6 +105,7 @@ impl Multiprocessor {
             spaces: RefCell::default(),
             unreferenced: RefCell::default(),
             topology,
+            siblings: (0..cpus).map(|cpu| topology.sibling(cpu).map(|sibling| sibling as u32)).collect(),
             list_locks: ListLocks::new(topology.sockets()),
             agenda: RefCell::new(Agenda::new(cpus)),
             horizon: Cell::new(NEVER),
@@ -251,7 +254,7 @@ impl Multiprocessor {
     /// sibling.
     pub(crate) fn work_percent(&self, cpu: usize) -> u64 {
         let now = self.processors[cpu].now();
-        let is_shared = self.topology.sibling(cpu).is_some_and(|sibling| self.processors[sibling].executes_at(now));
+        let is_shared = self.siblings[cpu].is_some_and(|sibling| self.processors[sibling as usize].executes_at(now));
         if is_shared { self.costs.smt_percent } else { 100 }
     }
 

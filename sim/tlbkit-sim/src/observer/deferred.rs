@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, VecDeque};
 use serde::Serialize;
 use tlbkit::PhysAddr;
 
+use super::freed::FreedFrames;
+
 /// Debts of one CPU that are followed; the oldest is forgotten for the next.
 const MOST_DEBTS: usize = 32;
-/// Freed frames that are followed; the one with the lowest address is forgotten for the next.
-const MOST_FRAMES: usize = 8_192;
 
 /// How many interrupts were needed by two later moments.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -44,8 +44,7 @@ pub(super) struct Debts {
     of_cpu: Vec<OfCpu>,
     /// By operation: the CPU of each debt that it left. Of most operations nobody has any, and there are many CPUs.
     debtors: RefCell<BTreeMap<u64, Vec<usize>>>,
-    /// Frames that an operation freed, by their addresses.
-    frames: RefCell<BTreeMap<u64, u64>>,
+    frames: RefCell<FreedFrames>,
     needs: Cell<LaterNeeds>,
 }
 
@@ -114,16 +113,12 @@ impl Debts {
 
     /// The frame at `at` was freed by an operation.
     pub(super) fn freed(&self, operation: u64, at: PhysAddr) {
-        let mut frames = self.frames.borrow_mut();
-        frames.insert(at.0, operation);
-        if frames.len() > MOST_FRAMES {
-            frames.pop_first();
-        }
+        self.frames.borrow_mut().freed(operation, at);
     }
 
     /// The frame at `at` was allocated.
     pub(super) fn allocated(&self, at: PhysAddr) {
-        let Some(operation) = self.frames.borrow_mut().remove(&at.0) else { return };
+        let Some(operation) = self.frames.borrow_mut().take(at) else { return };
         let debtors = self.debtors.borrow();
         for &cpu in debtors.get(&operation).into_iter().flatten() {
             for debt in self.of_cpu[cpu].debts.borrow_mut().iter_mut() {

@@ -10,12 +10,14 @@
 //! | `flushes` | counters of flushes, and flushes by size |
 //! | `clairvoyant` | whether a CPU needs an interrupt, as only somebody who sees every TLB can say |
 //! | `deferred` | how long an interrupt that was needed could have waited |
+//! | `freed` | which operation freed a frame, for `deferred` |
 //! | `samples` | the score as time goes by |
 
 mod clairvoyant;
 mod deferred;
 mod events;
 mod flushes;
+mod freed;
 mod ledger;
 mod samples;
 
