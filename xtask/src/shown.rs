@@ -96,8 +96,9 @@ struct Summary {
     name: String,
     /// In band, and in all: strong, weak, tautological.
     kinds: [(usize, usize); 3],
-    error_pct: f64,
-    null_error_pct: f64,
+    /// The mean and the median.
+    error_pct: [f64; 2],
+    null_error_pct: [f64; 2],
     figures: usize,
 }
 
@@ -114,16 +115,17 @@ impl Summary {
                 null_errors.extend(row.null.map(|null| ((null - published) / published).abs() * 100.0));
             }
         }
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let (error_pct, null_error_pct) = (mean(&errors), mean(&null_errors));
-        Self { name: name.to_owned(), kinds, error_pct, null_error_pct, figures: errors.len() }
+        let figures = errors.len();
+        let (error_pct, null_error_pct) = (mean_and_median(errors), mean_and_median(null_errors));
+        Self { name: name.to_owned(), kinds, error_pct, null_error_pct, figures }
     }
 
     /// Its line in docs/reproduce.md.
     fn line(&self) -> String {
         let kinds = self.kinds.map(|(held, all)| format!("{held} of {all}")).join(" | ");
-        let (error, null) = (self.error_pct, self.null_error_pct);
-        format!("| {} | {kinds} | {error:.1} % | {null:.1} % | {} |", self.name, self.figures)
+        let [error, null] =
+            [self.error_pct, self.null_error_pct].map(|[mean, median]| format!("{mean:.1}, {median:.1} %"));
+        format!("| {} | {kinds} | {error} | {null} | {} |", self.name, self.figures)
     }
 
     /// What the README says of all.
@@ -131,10 +133,17 @@ impl Summary {
         let [strong, weak, tautological] = self.kinds.map(|(held, all)| format!("{held} of {all}"));
         format!(
             "In band are {strong} strong, {weak} weak and {tautological} tautological predictions. \
-             The mean error is {:.0} %, and that of the null models {:.0} %.",
-            self.error_pct, self.null_error_pct
+             The mean error is {:.0} % and the median {:.0} %; those of the null models are {:.0} and {:.0} %.",
+            self.error_pct[0], self.error_pct[1], self.null_error_pct[0], self.null_error_pct[1]
         )
     }
+}
+
+fn mean_and_median(mut values: Vec<f64>) -> [f64; 2] {
+    values.sort_by(f64::total_cmp);
+    let Some(last) = values.len().checked_sub(1) else { return [0.0; 2] };
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    [mean, f64::midpoint(values[last / 2], values[values.len() / 2])]
 }
 
 fn row(line: &str) -> Result<Row> {
@@ -193,9 +202,9 @@ mod tests {
     #[test]
     fn a_summary_is_a_line_of_the_page_and_a_sentence_of_the_readme() -> Result<()> {
         let summaries = Rows::read(LINE)?.summaries();
-        assert_eq!(summaries[0].line(), "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9 % | 32.2 % | 1 |");
+        assert_eq!(summaries[0].line(), "| pcid | 1 of 1 | 0 of 0 | 0 of 0 | 7.9, 7.9 % | 32.2, 32.2 % | 1 |");
         let sentence = "In band are 1 of 1 strong, 0 of 0 weak and 0 of 0 tautological predictions. \
-                        The mean error is 8 %, and that of the null models 32 %.";
+                        The mean error is 8 % and the median 8 %; those of the null models are 32 and 32 %.";
         assert_eq!(summaries[1].sentence(), sentence);
         Ok(())
     }

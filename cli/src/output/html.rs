@@ -61,7 +61,7 @@ fn summary(report: &Report) -> Markup {
             div.scroll { table.figures.counts {
                 thead { tr {
                     th { "result" } @for claim in Claim::ALL { th { (claim.word()) } } th { "rules" }
-                    th { "known misses" } th { "mean error" } th { "of the null models" }
+                    th { "known misses" } th { "mean error, median" } th { "of the null models" }
                     th.left { "verdict" }
                 } }
                 tbody {
@@ -75,7 +75,7 @@ fn summary(report: &Report) -> Markup {
                 "Predictions in band, by what they claim; nothing was fitted to them. Beside each stands a null model: "
                 "what a sceptic would have written in one line. A prediction is strong if its band excludes the null "
                 "model's value and was written before the result was seen, tautological if it could not have come "
-                "out otherwise, and weak otherwise. The mean errors are those of all strong and weak predictions with "
+                "out otherwise, and weak otherwise. The errors are those of all strong and weak predictions with "
                 "a published value other than zero. A known miss has its reason under it: the model is wrong there, \
                  and that was recorded. A verdict has changed when it is no longer what was recorded."
             }
@@ -94,8 +94,8 @@ fn summary_row(name: &Markup, figures: &[Figure]) -> Markup {
             @if tally.rules.all > 0 { (number::held(&tally.rules)) } @else { (number::NONE) }
         }
         td.num data-label="known misses" { (tally.known_misses) }
-        td.num data-label="mean error" { (number::mean_error(tally.errors.ours_pct, tally.errors.figures)) }
-        td.num data-label="null models' error" { (number::mean_error(tally.errors.null_pct, tally.errors.figures)) }
+        td.num data-label="mean error, median" { (number::average_error(tally.errors.ours, tally.errors.figures)) }
+        td.num data-label="null models' error" { (number::average_error(tally.errors.null, tally.errors.figures)) }
         td.num.left data-label="verdict" {
             (recorded(&tally))
         }

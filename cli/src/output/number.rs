@@ -1,7 +1,7 @@
 //! How many digits a person is shown. Programs get all of them, in the JSON lines.
 
 use crate::published::figure::{Figure, Role};
-use crate::published::tally::Held;
+use crate::published::tally::{Average, Held};
 
 /// Shown where there is no number.
 pub(crate) const NONE: &str = "-";
@@ -104,9 +104,10 @@ pub(crate) fn held(held: &Held) -> String {
     format!("{} of {}", held.held, held.all)
 }
 
-/// A mean error over so many figures, in percent.
-pub(crate) fn mean_error(pct: f64, figures: usize) -> String {
-    if figures == 0 { NONE.to_owned() } else { format!("{} %", fixed(pct, 1)) }
+/// A mean error over so many figures, and the median, in percent.
+pub(crate) fn average_error(error: Average, figures: usize) -> String {
+    let Average { mean_pct, median_pct } = error;
+    if figures == 0 { NONE.to_owned() } else { format!("{}, {} %", fixed(mean_pct, 1), fixed(median_pct, 1)) }
 }
 
 /// A signed percentage with one digit.

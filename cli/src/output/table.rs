@@ -69,17 +69,17 @@ fn words_within(head: [&str; 2], rows: &[[String; 2]], width: u16) -> String {
     trim(&table.to_string())
 }
 
-/// One line a result and one for all: what holds of each claim, and the mean errors beside those of the null models.
+/// One line a result and one for all: what holds of each claim, and the errors beside those of the null models.
 pub(crate) fn tallies(rows: &[(&str, Tally)]) -> String {
     let head: Vec<_> = ["in band"].into_iter().chain(Claim::ALL.map(Claim::word)).collect();
-    let head = [&head[..], &["rules", "known misses", "mean error", "of the null models", "figures"]].concat();
+    let head = [&head[..], &["rules", "known misses", "mean error, median", "of the null models", "figures"]].concat();
     let cells = |(name, tally): &(&str, Tally)| {
         let held = tally.claims.iter().chain([&tally.rules]).map(number::held);
         let errors = tally.errors;
         let ends = [
             tally.known_misses.to_string(),
-            number::mean_error(errors.ours_pct, errors.figures),
-            number::mean_error(errors.null_pct, errors.figures),
+            number::average_error(errors.ours, errors.figures),
+            number::average_error(errors.null, errors.figures),
             errors.figures.to_string(),
         ];
         [(*name).to_owned()].into_iter().chain(held).chain(ends).collect()
@@ -202,10 +202,10 @@ mod tests {
         assert_eq!(
             text,
             "\
-| in band | strong |   weak | tautological |  rules | known misses | mean error | of the null models | figures |
-|---------|--------|--------|--------------|--------|--------------|------------|--------------------|---------|
-| pcid    | 0 of 1 | 1 of 2 |       0 of 0 | 0 of 0 |            1 |     56.7 % |             46.8 % |       3 |
-| none    | 0 of 0 | 0 of 0 |       0 of 0 | 0 of 0 |            0 |          - |                  - |       0 |
+| in band | strong |   weak | tautological |  rules | known misses | mean error, median | of the null models | figures |
+|---------|--------|--------|--------------|--------|--------------|--------------------|--------------------|---------|
+| pcid    | 0 of 1 | 1 of 2 |       0 of 0 | 0 of 0 |            1 |       56.7, 61.1 % |       46.8, 32.2 % |       3 |
+| none    | 0 of 0 | 0 of 0 |       0 of 0 | 0 of 0 |            0 |                  - |                  - |       0 |
 "
         );
     }

@@ -19,16 +19,39 @@ impl Held {
     }
 }
 
-/// Mean absolute errors in percent of the published values, ours and the null models', over the same figures: those
+/// Absolute errors in percent of the published values, ours and the null models', over the same figures: those
 /// predictions that are not tautological, whose published value is not zero and that have a null model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Errors {
     /// Ours.
-    pub(crate) ours_pct: f64,
+    pub(crate) ours: Average,
     /// The null models'.
-    pub(crate) null_pct: f64,
+    pub(crate) null: Average,
     /// Over how many figures.
     pub(crate) figures: usize,
+}
+
+/// A change that is published as next to nothing can be missed by thousands of percent. A few such figures make the
+/// mean, and do not move the median.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Average {
+    /// The mean.
+    pub(crate) mean_pct: f64,
+    /// The median.
+    pub(crate) median_pct: f64,
+}
+
+impl Average {
+    fn of(mut errors_pct: Vec<f64>) -> Self {
+        errors_pct.sort_by(f64::total_cmp);
+        let count = errors_pct.len();
+        if count == 0 {
+            return Self::default();
+        }
+        let mean_pct = errors_pct.iter().sum::<f64>() / count as f64;
+        let median_pct = f64::midpoint(errors_pct[(count - 1) / 2], errors_pct[count / 2]);
+        Self { mean_pct, median_pct }
+    }
 }
 
 impl Errors {
@@ -39,8 +62,9 @@ impl Errors {
             .filter(counts)
             .filter_map(|figure| Some((figure.error_pct?.abs(), figure.null_error_pct()?.abs())))
             .collect();
-        let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / pairs.len().max(1) as f64;
-        Errors { ours_pct: mean(|pair| pair.0), null_pct: mean(|pair| pair.1), figures: pairs.len() }
+        let figures = pairs.len();
+        let (ours, null) = pairs.into_iter().unzip();
+        Errors { ours: Average::of(ours), null: Average::of(null), figures }
     }
 }
 
@@ -129,7 +153,15 @@ mod tests {
         assert_eq!(tally.rules, held(0, 1));
         assert_eq!((tally.shown, tally.not_evidence, tally.changed, tally.known_misses), (1, 1, 2, 0));
         // 0, 350 and 50 % of ours; 100, 100 and 25 % of the null models.
-        assert_eq!(tally.errors, Errors { ours_pct: 400.0 / 3.0, null_pct: 75.0, figures: 3 });
+        let ours = Average { mean_pct: 400.0 / 3.0, median_pct: 50.0 };
+        let null = Average { mean_pct: 75.0, median_pct: 100.0 };
+        assert_eq!(tally.errors, Errors { ours, null, figures: 3 });
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        let average = Average::of(vec![900.0, 10.0, 30.0, 20.0]);
+        assert_eq!(average, Average { mean_pct: 240.0, median_pct: 25.0 });
     }
 
     #[test]
