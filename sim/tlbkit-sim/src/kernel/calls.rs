@@ -6,7 +6,8 @@ use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
 
-use super::holding::{HeldRegions, Wants};
+use super::habits::Wants;
+use super::holding::HeldRegions;
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::state::Kernel;

@@ -1,6 +1,5 @@
 //! What a kernel does that a policy of the protocol says nothing of.
 
-use super::holding::Wants;
 use super::lists::PageLists;
 use super::regions::RegionWaits;
 
@@ -25,6 +24,17 @@ pub enum RegionLocks {
     OfOneForFaults,
     /// Both that of their region: Linux since 6.17.
     OfOne,
+}
+
+/// Which lock somebody asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wants {
+    /// That of all regions, to change some.
+    AllToWrite,
+    /// That of all regions, to leave them as they are.
+    AllToRead,
+    /// That of the region at this address, to leave it as it is.
+    OneToRead(u64),
 }
 
 /// Habits of the kernel of one run.

@@ -3,21 +3,10 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::habits::RegionLocks;
+use super::habits::{RegionLocks, Wants};
 use super::regions::Hold;
 use super::state::Kernel;
 use super::task::{Process, TaskIndex};
-
-/// Which lock somebody asks for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Wants {
-    /// That of all regions, to change some.
-    AllToWrite,
-    /// That of all regions, to leave them as they are.
-    AllToRead,
-    /// That of the region at this address, to leave it as it is.
-    OneToRead(u64),
-}
 
 /// What it has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,10 @@
 //! The locks of single regions, for kernels that have them.
 //!
-//! Who leaves the regions as they are, a fault or what gives pages back, takes the lock of its region for reading and no
-//! other (Linux's include/linux/mmap_lock.h). Who changes regions has the lock of all, and takes that of each region
+//! Who leaves the regions as they are, a fault or what gives pages back, takes the lock of its region for reading and
+//! no other (Linux's include/linux/mmap_lock.h). Who changes regions has the lock of all, and takes that of each region
 //! which it cuts, grows or removes. It waits for those who read there. Who comes meanwhile takes the lock of all for
-//! reading, so it sleeps. The locks are let go of together with that of all, or when their holder becomes a reader of it.
+//! reading, so it sleeps. The locks are let go of together with that of all, or when their holder becomes a reader of
+//! it.
 //!
 //! Regions that lie side by side and are alike are one, whichever threads mapped them. So threads that map and unmap
 //! memory beside each other wait for each other here.
@@ -13,7 +14,8 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use super::task::TaskIndex;
+/// A task, as the kernel numbers it.
+type TaskIndex = u32;
 
 /// The locks of the single regions of one space.
 #[derive(Debug, Default)]

@@ -5,8 +5,7 @@ use tlbkit_workloads::calls;
 use tlbkit_workloads::os::{Backing, Protection};
 
 use super::super::Kernel;
-use super::super::habits::RegionLocks;
-use super::super::holding::Wants;
+use super::super::habits::{RegionLocks, Wants};
 use super::super::task::{Process, TaskIndex};
 use super::actors::{Diary, Kept, put};
 use crate::mmu::{Access, Overlap};
@@ -14,8 +13,8 @@ use crate::observer::Cause;
 use crate::run::Run;
 use crate::run::stage::{Stage, rehearse_with};
 
-/// Two regions, one after the other, and a run in which a thread of each is on a core of its own. The second is alike, so
-/// that both are one, or not.
+/// Two regions, one after the other, and a run in which two threads are on cores of their own. The second region is as
+/// the first, so that both are one, or not.
 fn two_regions(locks: RegionLocks, second: Backing, acts: [Act; 2]) -> Diary {
     let diary = Diary::default();
     let body = |stage: &mut Stage, kernel: &'static Kernel| {
