@@ -180,7 +180,8 @@ impl<'k, S> Vm<'k, S> {
     /// pages are out and the flush is still to come.
     ///
     /// # Errors
-    /// As [`dontneed`](Self::dontneed). If the range is bad or a page cannot be cut, `regions_may_change` is not called.
+    /// As [`dontneed`](Self::dontneed). If the range is bad or a page cannot be cut, `regions_may_change` is not
+    /// called.
     pub fn dontneed_with<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
