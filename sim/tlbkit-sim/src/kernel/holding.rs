@@ -82,7 +82,7 @@ impl HeldRegions {
     pub(super) fn downgrade(&self) {
         if self.kernel.habits.region_locks != RegionLocks::OfAll && self.held.get() == Held::All(Hold::Write) {
             self.held.set(Held::All(Hold::Read));
-            self.process.single.end_write();
+            self.end_write();
             self.kernel.downgrade_regions(self.process);
         }
     }
@@ -97,12 +97,18 @@ impl HeldRegions {
         }
     }
 
+    /// Whoever is behind in time finds the single locks as they were.
+    fn end_write(&self) {
+        self.kernel.let_threads_catch_up(self.process);
+        self.process.single.end_write();
+    }
+
     /// Lets go of everything, and wakes who may have it.
     pub(super) fn release(self) {
         self.release_single();
         if let Held::All(hold) = self.held.get() {
             if hold == Hold::Write {
-                self.process.single.end_write();
+                self.end_write();
             }
             self.kernel.unlock_regions(self.process, hold);
         }
