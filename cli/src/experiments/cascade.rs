@@ -16,8 +16,8 @@ const POLICY: &str = "linux";
 
 /// How a quantity begins that is a rate; what runs, and how many of it, follows.
 const RATE: &str = "rate";
-/// What follows the name of a quantity where a file has it for several numbers of threads.
-const WITH_THREADS: &str = ", threads ";
+/// What follows the name of a quantity where a file has it for several numbers of tasks.
+const WITH_TASKS: [&str; 2] = [", threads ", ", processes "];
 const INTERRUPTS: &str = "interrupts, a page";
 const SWITCHES: &str = "switches, a page";
 const IDLE: &str = "share of time, idle";
@@ -70,8 +70,11 @@ fn tasks(trial: &Trial) -> Result<String> {
 
 /// What a quantity is called, and of how many tasks it is: those of the set-up if it does not say.
 fn name_and_tasks(quantity: &str, of_setup: u64) -> (&str, u64) {
-    let split = quantity.rsplit_once(WITH_THREADS).and_then(|(name, tasks)| Some((name, tasks.parse().ok()?)));
-    split.unwrap_or((quantity, of_setup))
+    let split = |word: &&str| {
+        let (name, tasks) = quantity.rsplit_once(word)?;
+        Some((name, tasks.parse().ok()?))
+    };
+    WITH_TASKS.iter().find_map(|word| split(&word)).unwrap_or((quantity, of_setup))
 }
 
 /// A window of so many tasks for each seed.

@@ -1,6 +1,6 @@
 //! The system calls of the simulated kernel, and the tasks that make them.
 
-use tlbkit::{Cpu, PAGE_BYTES};
+use tlbkit::Cpu;
 use tlbkit_pmap::Withdrawal;
 use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
@@ -92,7 +92,7 @@ impl Calls {
     ) -> R {
         self.call_holding(wants, |kernel, held| {
             if wants == Wants::AllToWrite {
-                held.write_region_at(va);
+                held.write_regions_of(va, pages);
             }
             let here = self.machine.cpu();
             kernel.observer().begin_range(here, self.process.space().root(), va, pages);
@@ -146,13 +146,6 @@ impl Calls {
         result
     }
 
-    /// What gives pages of several regions back takes the lock of all.
-    fn sweep_wants(&self, va: u64, pages: u64) -> Wants {
-        let end = va + pages * PAGE_BYTES;
-        let is_in_one = self.process.vm.region_at(va).is_some_and(|region| end <= region.range().end);
-        if is_in_one { self.kernel.habits.sweep_wants(va) } else { Wants::AllToRead }
-    }
-
     fn expect<T>(&self, result: Result<T, tlbkit_pmap::Error>) -> T {
         result.unwrap_or_else(|error| self.kernel.fail(RunError::Kernel(error.to_string())))
     }
@@ -166,7 +159,7 @@ impl Os for Calls {
             let first = self.expect(mapped);
             // One that continues another makes that larger, and who reads there is waited for.
             if self.process.vm.region_at(first).is_some_and(|grown| grown.pages > pages) {
-                held.write_region_at(first);
+                held.write_regions_of(first, pages);
             }
             first
         })
@@ -187,14 +180,14 @@ impl Os for Calls {
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep((va, pages), self.sweep_wants(va, pages), |cpu, memory, held| {
+        self.expect(self.on_sweep((va, pages), self.kernel.habits.sweep_wants(va, pages), |cpu, memory, held| {
             self.process.vm.dontneed_with(cpu, &memory, va, pages, || held.release_single())
         }));
     }
 
     /// The kernel's own work goes on at any time: interrupts are taken when it is done.
     fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
-        self.on_sweep((va, pages), self.sweep_wants(va, pages), |cpu, memory, held| {
+        self.on_sweep((va, pages), self.kernel.habits.sweep_wants(va, pages), |cpu, memory, held| {
             let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
             held.release_single();
             let work = || self.machine.execute(cycles);

@@ -33,8 +33,8 @@ pub(super) enum Wants {
     AllToWrite,
     /// That of all regions, to leave them as they are.
     AllToRead,
-    /// That of the region at this address, to leave it as it is.
-    OneToRead(u64),
+    /// That of the region in which so many pages from `va` on lie, to leave it as it is; of all, if they lie in several.
+    PartToRead { va: u64, pages: u64 },
 }
 
 /// Habits of the kernel of one run.
@@ -56,15 +56,15 @@ impl Habits {
     pub(super) fn fault_wants(&self, va: u64) -> Wants {
         match self.region_locks {
             RegionLocks::OfAll => Wants::AllToRead,
-            RegionLocks::OfOneForFaults | RegionLocks::OfOne => Wants::OneToRead(va),
+            RegionLocks::OfOneForFaults | RegionLocks::OfOne => Wants::PartToRead { va, pages: 1 },
         }
     }
 
-    /// Which lock it wants that gives pages back from `va` on.
-    pub(super) fn sweep_wants(&self, va: u64) -> Wants {
+    /// Which lock it wants that gives so many pages back from `va` on.
+    pub(super) fn sweep_wants(&self, va: u64, pages: u64) -> Wants {
         match self.region_locks {
             RegionLocks::OfAll | RegionLocks::OfOneForFaults => Wants::AllToRead,
-            RegionLocks::OfOne => Wants::OneToRead(va),
+            RegionLocks::OfOne => Wants::PartToRead { va, pages },
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::cell::Cell;
 use std::ops::Range;
 
+use tlbkit::PAGE_BYTES;
+
 use super::habits::{RegionLocks, Wants};
 use super::regions::Hold;
 use super::state::Kernel;
@@ -25,6 +27,17 @@ pub(super) struct HeldRegions {
     held: Cell<Held>,
 }
 
+impl Process {
+    fn is_one_region(&self, va: u64, pages: u64) -> bool {
+        self.vm.region_at(va).is_some_and(|region| end_of(va, pages) <= region.range().end)
+    }
+}
+
+/// Where so many pages from `va` on end. They are a program's words.
+fn end_of(va: u64, pages: u64) -> u64 {
+    va.saturating_add(pages.saturating_mul(PAGE_BYTES))
+}
+
 impl Kernel {
     /// Takes the lock that the running task wants. It may sleep, and run on another CPU afterwards.
     pub(super) fn hold_regions(&'static self, task: TaskIndex, process: &'static Process, wants: Wants) -> HeldRegions {
@@ -32,10 +45,11 @@ impl Kernel {
             Wants::AllToWrite => self.hold_all(task, process, Hold::Write),
             Wants::AllToRead => self.hold_all(task, process, Hold::Read),
             // Nobody else could want it.
-            Wants::OneToRead(_) if process.threads.get() == 1 => Held::Nothing,
-            Wants::OneToRead(va) => {
+            Wants::PartToRead { .. } if process.threads.get() == 1 => Held::Nothing,
+            Wants::PartToRead { va, pages } => {
                 self.let_threads_catch_up(process);
-                if process.single.read(task, va) { Held::One } else { self.hold_all(task, process, Hold::Read) }
+                let is_held = process.is_one_region(va, pages) && process.single.read(task, va);
+                if is_held { Held::One } else { self.hold_all(task, process, Hold::Read) }
             }
         };
         HeldRegions { kernel: self, process, task, held: Cell::new(held) }
@@ -58,7 +72,8 @@ impl HeldRegions {
         single.write(range);
         while single.are_read() {
             match kernel.habits.region_locks {
-                // Linux up to 6.14: a lock as that of all, for whose readers a writer spins. Faults are short.
+                // Linux up to 6.14: a lock as that of all, for whose readers a writer spins. Faults are short. That of 6.15
+                // and 6.16 sleeps here, which this setting does not say.
                 RegionLocks::OfOneForFaults => kernel.machine.pause(),
                 // Since then: a count of readers. The last of them wakes the writer.
                 RegionLocks::OfOne | RegionLocks::OfAll => {
@@ -69,16 +84,18 @@ impl HeldRegions {
         }
     }
 
-    /// The same for the whole region at `va`.
-    pub(super) fn write_region_at(&self, va: u64) {
-        if let Some(region) = self.process.vm.region_at(va) {
-            self.write_single(region.range());
-        }
+    /// The same for the whole regions in which so many pages from `va` on lie.
+    pub(super) fn write_regions_of(&self, va: u64, pages: u64) {
+        let region_at = |va| self.process.vm.region_at(va).map(|region| region.range());
+        let end = end_of(va, pages);
+        let begin = region_at(va).map_or(va, |region| region.start);
+        let end = region_at(end.saturating_sub(1)).map_or(end, |region| region.end);
+        self.write_single(begin..end);
     }
 
     /// Who unmaps has changed the regions in Linux before it takes entries out and flushes, and lets readers come then.
-    /// In `tlbkit-pmap` those spin until the entries are out. A kernel whose faults take no single lock is taken to be
-    /// too old for that.
+    /// In `tlbkit-pmap` both are one step, so they come shortly before it, and spin until the entries are out. A kernel
+    /// whose faults take no single lock is taken to be too old for that.
     pub(super) fn downgrade(&self) {
         if self.kernel.habits.region_locks != RegionLocks::OfAll && self.held.get() == Held::All(Hold::Write) {
             self.held.set(Held::All(Hold::Read));

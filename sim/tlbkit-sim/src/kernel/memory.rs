@@ -49,13 +49,13 @@ impl KernelMemory {
         let Some(cpu) = machine.running_cpu() else { return };
         match self.0.habits.lists.take_out(cpu) {
             TakenOut::Later => {}
-            TakenOut::Hold(instructions) => machine.change_lists(instructions),
-            TakenOut::More(instructions) => machine.go_on_with_lists(instructions),
+            TakenOut::Hold(work) => machine.change_lists(work),
+            TakenOut::More(work) => machine.go_on_with_lists(work),
         }
     }
 
     fn hold_lists(self, holds: Holds) {
-        holds.into_iter().flatten().for_each(|instructions| self.0.machine.change_lists(instructions));
+        holds.into_iter().flatten().for_each(|work| self.0.machine.change_lists(work));
     }
 
     /// So many pages came through the caches.

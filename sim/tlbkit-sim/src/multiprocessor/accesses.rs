@@ -286,9 +286,11 @@ impl Multiprocessor {
         }
         self.list_locks.take(node, cpu, processor.now());
         self.go_on_with_lists(work);
+        // The store that lets go of the lock comes after all stores before it.
+        self.list_locks.keep_until(node, cpu, processor.drained_at.get());
     }
 
-    /// One access to a line that moves with the lock, unless this CPU has had the lock last.
+    /// One access to a line that moves with the lock, unless this CPU's own cache answers it.
     fn take_list_line(&'static self, line: LinuxLine, access: AtomicAccess) {
         let (cpu, processor) = (self.cpu() as u32, self.running());
         let mut lines = self.lines.borrow_mut();
@@ -297,6 +299,7 @@ impl Multiprocessor {
             let charge = lines.access(cpu, access, line, processor.now());
             self.tally.note_access();
             processor.advance_line(charge.cycles, LineUse::Other);
+            processor.drained_at.set(processor.drained_at.get().max(charge.visible_at));
         }
     }
 

@@ -49,6 +49,14 @@ impl ListLocks {
         }
     }
 
+    /// It lets go of the lock at `time` at the earliest.
+    pub(super) fn keep_until(&self, node: usize, cpu: usize, time: u64) {
+        let hold = self.0[node].get();
+        if hold.cpu == cpu {
+            self.0[node].set(Hold { cpu, free_at: hold.free_at.max(time) });
+        }
+    }
+
     /// The place of the lock itself in [`lines`](Self::lines).
     pub(super) const LOCK: usize = 0;
 
@@ -72,9 +80,14 @@ mod tests {
         assert_eq!(locks.others_until(0, 8, 120), None, "another node");
         locks.keep(1, 7, 120, 10);
         assert_eq!(locks.others_until(1, 8, 120), Some(160), "it goes on");
-        locks.take(1, 8, 160);
+        locks.keep_until(1, 7, 170);
+        assert_eq!(locks.others_until(1, 8, 160), Some(170), "not before its stores are seen");
+        locks.keep_until(1, 7, 165);
+        locks.keep_until(1, 8, 1000);
+        assert_eq!(locks.others_until(1, 8, 160), Some(170), "it is later anyway, or not its lock");
+        locks.take(1, 8, 170);
         locks.keep(1, 7, 170, 1000);
-        assert_eq!(locks.others_until(1, 9, 165), None, "who has it no more holds nobody up");
+        assert_eq!(locks.others_until(1, 9, 175), None, "who has it no more holds nobody up");
     }
 
     #[test]

@@ -47,7 +47,7 @@ impl Chunk {
 /// Frames that an operation freed.
 #[derive(Default)]
 pub(super) struct FreedFrames {
-    /// Chunks in which a frame was ever followed and may be, by their numbers: in order.
+    /// Chunks with followed frames, and some that have none any more, sorted by number.
     chunks: Vec<(u64, Box<Chunk>)>,
     /// The place of the chunk that was looked for last: a guess for the next.
     guess: usize,

@@ -44,7 +44,7 @@ fn compute_ns((kernel, _, me): (&'static Kernel, &'static Process, TaskIndex), n
 /// Changes the first region for a while.
 const CHANGES_FIRST: Act = |who, [first, _], diary| {
     let held = who.0.hold_regions(who.2, who.1, Wants::AllToWrite);
-    held.write_region_at(first);
+    held.write_regions_of(first, 1);
     compute_ns(who, 50_000);
     diary.note(who.0, "changed");
     held.release();
@@ -53,7 +53,7 @@ const CHANGES_FIRST: Act = |who, [first, _], diary| {
 /// The same, and lets readers come before.
 const CHANGES_AND_LETS_READERS_COME: Act = |who, [first, _], diary| {
     let held = who.0.hold_regions(who.2, who.1, Wants::AllToWrite);
-    held.write_region_at(first);
+    held.write_regions_of(first, 1);
     held.downgrade();
     compute_ns(who, 50_000);
     diary.note(who.0, "changed");
@@ -81,6 +81,31 @@ fn a_fault_sleeps_for_who_changes_its_region_and_regions_that_are_alike_are_one(
     assert_eq!(beside(RegionLocks::OfAll, Backing::FilePrivate), ["changed", "touched", "slept"]);
 }
 
+/// Gives pages of both regions back for a while, or of the first alone.
+const GIVES_BOTH_BACK: Act = |who, [first, _], diary| gives_back(who, first, 2, diary);
+const GIVES_FIRST_BACK: Act = |who, [first, _], diary| gives_back(who, first, 1, diary);
+
+fn gives_back(who: (&'static Kernel, &'static Process, TaskIndex), va: u64, pages: u64, diary: &Diary) {
+    let held = who.0.hold_regions(who.2, who.1, Wants::PartToRead { va, pages });
+    compute_ns(who, 50_000);
+    diary.note(who.0, "given back");
+    held.release();
+}
+
+/// Takes the lock of all to write, and no single one.
+const TAKES_ALL: Act = |who, _, diary| {
+    compute_ns(who, 5_000);
+    who.0.hold_regions(who.2, who.1, Wants::AllToWrite).release();
+    diary.note(who.0, "took all");
+};
+
+#[test]
+fn who_gives_pages_of_several_regions_back_takes_the_lock_of_all() {
+    let beside = |act| two_regions(RegionLocks::OfOne, Backing::FilePrivate, [act, TAKES_ALL]).what();
+    assert_eq!(beside(GIVES_BOTH_BACK), ["given back", "took all"]);
+    assert_eq!(beside(GIVES_FIRST_BACK), ["took all", "given back"]);
+}
+
 #[test]
 fn who_unmaps_lets_readers_come_before_it_is_done_where_faults_lock_one_region() {
     let beside =
@@ -91,7 +116,7 @@ fn who_unmaps_lets_readers_come_before_it_is_done_where_faults_lock_one_region()
 
 /// Reads in the second region for a while.
 const READS_SECOND: Act = |who, [_, second], diary| {
-    let held = who.0.hold_regions(who.2, who.1, Wants::OneToRead(second));
+    let held = who.0.hold_regions(who.2, who.1, Wants::PartToRead { va: second, pages: 1 });
     compute_ns(who, 50_000);
     diary.note(who.0, "read");
     held.release();
@@ -102,7 +127,7 @@ const COMES_TO_CHANGE_FIRST: Act = |who, [first, _], diary| {
     let held = who.0.hold_regions(who.2, who.1, Wants::AllToWrite);
     let spent = || [Cause::Idle, Cause::LockSpin].map(|cause| who.0.machine().running().ledger().of(cause));
     let before = spent();
-    held.write_region_at(first);
+    held.write_regions_of(first, 1);
     let after = spent();
     diary.note(who.0, "changes");
     for (n, word) in ["slept", "spun"].into_iter().enumerate() {

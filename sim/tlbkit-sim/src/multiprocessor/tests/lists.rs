@@ -85,6 +85,19 @@ fn who_goes_on_with_the_lists_keeps_others_waiting_for_longer() {
 }
 
 #[test]
+fn the_lock_is_let_go_of_when_what_was_written_under_it_is_seen() {
+    play([
+        |machine, _| {
+            machine.change_lists(ListWork { instructions: 0, locked: 0 });
+            let (now, seen_at) = (machine.running().now(), machine.running().drained_at.get());
+            assert!(seen_at > now, "who writes does not wait for its stores");
+            assert_eq!(machine.list_locks.others_until(0, 1, now), Some(seen_at));
+        },
+        |_, _| (),
+    ]);
+}
+
+#[test]
 fn a_lock_that_is_free_again_keeps_nobody_waiting() {
     play([HOLDS, |machine, shared| {
         machine.sleep_until(COMES_AT, Cause::Idle);
