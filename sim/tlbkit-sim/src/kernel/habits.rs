@@ -33,7 +33,8 @@ pub(super) enum Wants {
     AllToWrite,
     /// That of all regions, to leave them as they are.
     AllToRead,
-    /// That of the region in which so many pages from `va` on lie, to leave it as it is; of all, if they lie in several.
+    /// That of the region in which so many pages from `va` on lie, to leave it as it is. If they lie in several
+    /// regions, that of all.
     PartToRead { va: u64, pages: u64 },
 }
 

@@ -72,8 +72,8 @@ impl HeldRegions {
         single.write(range);
         while single.are_read() {
             match kernel.habits.region_locks {
-                // Linux up to 6.14: a lock as that of all, for whose readers a writer spins. Faults are short. That of 6.15
-                // and 6.16 sleeps here, which this setting does not say.
+                // Linux up to 6.14: a lock as that of all, for whose readers a writer spins. Faults are short. That of
+                // 6.15 and 6.16 sleeps here, which this setting does not say.
                 RegionLocks::OfOneForFaults => kernel.machine.pause(),
                 // Since then: a count of readers. The last of them wakes the writer.
                 RegionLocks::OfOne | RegionLocks::OfAll => {
