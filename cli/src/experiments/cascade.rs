@@ -74,7 +74,7 @@ fn name_and_tasks(quantity: &str, of_setup: u64) -> (&str, u64) {
         let (name, tasks) = quantity.rsplit_once(word)?;
         Some((name, tasks.parse().ok()?))
     };
-    WITH_TASKS.iter().find_map(|word| split(&word)).unwrap_or((quantity, of_setup))
+    WITH_TASKS.iter().find_map(split).unwrap_or((quantity, of_setup))
 }
 
 /// A window of so many tasks for each seed.
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(name_and_tasks("rate, threads 16", 144), ("rate", 16));
         assert_eq!(name_and_tasks("interrupts, a page, threads 16", 144), (INTERRUPTS, 16));
         assert_eq!(name_and_tasks(IDLE, 144), (IDLE, 144));
-        assert_eq!(name_and_tasks("rate, processes 52", 52), ("rate, processes 52", 52));
+        assert_eq!(name_and_tasks("rate, processes 52", 192), ("rate", 52));
     }
 
     #[test]
