@@ -1,20 +1,21 @@
 //! A series of 2024: pairs of threads wake each other on all cores, under a kernel that counts who holds a space lazily
 //! in one word, and under one that does not count.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use rayon::prelude::*;
 use tlbkit_sim::{Run, RunOutcome};
 
+use super::curve::ByTasks;
 use super::trial::{Produced, Trial, each, execute_series, mean_and_deviation, rate};
-use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
+use crate::output::svg::{Axis, Chart, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["counted", "hazard"];
 
-/// How a quantity begins; the number of pairs follows.
-const CHANGE: &str = "change, threads ";
+/// The quantity, for so many pairs.
+const CHANGE: ByTasks = ByTasks("change, threads ");
 
 pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let (counts, compared) = counts(trial)?;
+    let (counts, compared) = CHANGE.counts(trial)?;
     let outcomes = counts.par_iter().map(|&threads| outcomes(trial, threads)).collect::<Result<Vec<_>>>()?;
     let mut produced = Produced::default();
     let mut means = Vec::new();
@@ -22,25 +23,15 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
         let rates: Vec<Vec<f64>> = outcomes.iter().map(|seeds| each(seeds, rate)).collect();
         let pairs = rates[0].iter().zip(&rates[1]);
         let change: Vec<f64> = pairs.map(|(counted, hazard)| 100.0 * (hazard / counted - 1.0)).collect();
-        produced.figures.push(trial.mean(&format!("{CHANGE}{threads}"), &change)?);
-        means.push(point(threads, mean_and_deviation(&change).0));
+        produced.figures.push(trial.mean(&CHANGE.name(threads), &change)?);
+        means.push(mean_and_deviation(&change).0);
     }
-    produced.plots.push(plot(trial, &counts, means)?);
+    produced.plots.push(plot(trial, &counts, &means)?);
     let full = counts.iter().zip(outcomes).find(|(threads, _)| **threads == compared);
     let first = full.into_iter().flat_map(|(_, outcomes)| outcomes).filter_map(|seeds| seeds.into_iter().next());
     let first: Vec<(&str, RunOutcome)> = POLICIES.into_iter().zip(first).collect();
     produced.compared.push(trial.compare(&format!("{}, {compared} pairs", trial.experiment.setup.workload), &first));
     Ok(produced)
-}
-
-/// The numbers of pairs that a change is expected of, and the one of them whose outcomes are set out in full.
-fn counts(trial: &Trial) -> Result<(Vec<u64>, u64)> {
-    let expected = trial.experiment.expected.iter();
-    let counts = expected.filter_map(|expected| expected.quantity.strip_prefix(CHANGE)?.parse().ok());
-    let (counts, compared) = (Vec::from_iter(counts), trial.number("compared")? as u64);
-    let is_expected = counts.contains(&compared);
-    ensure!(is_expected, "compared = {compared}: must be one of the numbers that a change is expected of");
-    Ok((counts, compared))
 }
 
 /// Under each policy a run for each seed, on all CPUs of the machine.
@@ -52,22 +43,13 @@ fn outcomes(trial: &Trial, threads: u64) -> Result<Vec<Vec<RunOutcome>>> {
     execute_series(&POLICIES.map(runs).into_iter().collect::<Result<Vec<_>>>()?)
 }
 
-fn point(threads: u64, y: f64) -> Point {
-    Point { x: threads as f64, y, spread: None }
-}
-
-fn plot(trial: &Trial, counts: &[u64], ours: Vec<Point>) -> Result<Plot> {
-    let published = counts.iter().map(|&threads| Ok(point(threads, trial.published(&format!("{CHANGE}{threads}"))?)));
-    let curve = |ink, label: &str, points| Curve { label: label.into(), ink, tone: 0, draw: Draw::Both, points };
+fn plot(trial: &Trial, counts: &[u64], ours: &[f64]) -> Result<Plot> {
     Ok(Plot::Chart(Chart {
         title: "What pairs of threads gain where nobody counts who holds their space lazily".into(),
         about: "Switches a second of all pairs together, compared; published and ours.".into(),
         x: Axis::new("pairs", "", Scale::Log),
         y: Axis::new("change", "%", Scale::FromZero),
-        curves: vec![
-            curve(Ink::Published, "published", published.collect::<Result<_>>()?),
-            curve(Ink::Ours, "ours", ours),
-        ],
+        curves: CHANGE.curves(trial, counts, ours)?,
     }))
 }
 
@@ -84,7 +66,7 @@ mod tests {
         let experiment = ALL.iter().find(|experiment| experiment.id == "hazard").unwrap().read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
         let mut trial = Trial { experiment, machine, first_seed: FIRST_SEED };
-        let (numbers, compared) = counts(&trial).unwrap();
+        let (numbers, compared) = CHANGE.counts(&trial).unwrap();
         assert_eq!((numbers.len(), compared), (trial.experiment.expected.len(), 192));
         assert!(trial.notes(&[]).is_ok(), "a note names a number that is not there");
         let workload = trial.workload(&[]).unwrap();
@@ -93,7 +75,7 @@ mod tests {
         hazard.lazy_references = counted.lazy_references;
         assert_eq!(counted, hazard);
         trial.experiment.expected.retain(|expected| expected.quantity != "change, threads 192");
-        let error = counts(&trial).unwrap_err().to_string();
-        assert_eq!(error, "compared = 192: must be one of the numbers that a change is expected of");
+        let error = CHANGE.counts(&trial).unwrap_err().to_string();
+        assert_eq!(error, "compared = 192: the file expects no `change, threads 192`");
     }
 }

@@ -5,6 +5,7 @@ mod arena;
 mod batch;
 mod cascade;
 mod concurrent;
+mod curve;
 mod hazard;
 mod icelake;
 mod iterations;
@@ -175,10 +176,10 @@ mod tests {
     #[test]
     fn a_count_of_threads_that_has_no_rate_is_not_compared() {
         let mut trial = trial(&registered!(milan in rates));
-        assert_eq!(rates::counts(&trial).unwrap(), (vec![1, 2, 4, 8, 16, 32, 64, 72], 16));
+        assert_eq!(rates::RATE.counts(&trial).unwrap(), (vec![1, 2, 4, 8, 16, 32, 64, 72], 16));
         trial.experiment.setup.parameters.get_mut("compared").unwrap().value = Value::Number(17.0);
-        let error = rates::counts(&trial).unwrap_err().to_string();
-        assert_eq!(error, "compared = 17: must be one of the threads that a rate is expected of");
+        let error = rates::RATE.counts(&trial).unwrap_err().to_string();
+        assert_eq!(error, "compared = 17: the file expects no `rate, threads 17`");
     }
 
     #[test]
