@@ -46,12 +46,10 @@ fn measure() -> Result<ExitCode> {
     let is_comparable = committed.lines().any(|line| line == compilers);
     let (mut fresh, mut is_worse) = (format!("{compilers}\n{HEAD}"), false);
     println!("{:20} {:>7} {:>8} {:>8} {:>8} {:>8}", "path", "Linux", "inlined", "checked", "named", "fast");
-    for path in &PATHS {
+    let columns = columns(&programs)?;
+    for (index, path) in PATHS.iter().enumerate() {
         let (linux, inlined, before) = row(&committed, path.name)?;
-        let mut counts = Vec::new();
-        for program in &programs {
-            counts.push(total(program, path)?);
-        }
+        let counts: Vec<i64> = columns.iter().map(|column| column[index]).collect();
         let shown: String = counts.iter().map(|count| format!(" {count:>8}")).collect();
         println!("{:20} {linux:>7} {inlined:>8}{shown}", path.name);
         for ((build, count), before) in BUILDS.iter().zip(&counts).zip(&before) {
@@ -73,6 +71,17 @@ fn measure() -> Result<ExitCode> {
         println!("shorter than counts.txt: TLBKIT_BLESS=1 cargo bench -p tlbkit-c");
     }
     Ok(ExitCode::from(u8::from(is_worse)))
+}
+
+/// Each program's count of every path. The programs run at the same time: a step costs two switches of the host.
+fn columns(programs: &[PathBuf]) -> Result<Vec<Vec<i64>>> {
+    let column = |program: &Path| -> std::result::Result<Vec<i64>, String> {
+        PATHS.iter().map(|path| total(program, path).map_err(|error| error.to_string())).collect()
+    };
+    std::thread::scope(|scope| {
+        let running: Vec<_> = programs.iter().map(|program| scope.spawn(move || column(program))).collect();
+        running.into_iter().map(|one| Ok(one.join().map_err(|_| "a program's count panicked")??)).collect()
+    })
 }
 
 /// The first line of `counts.txt`.

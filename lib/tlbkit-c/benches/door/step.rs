@@ -49,8 +49,9 @@ struct Inside {
     left_out: Option<u64>,
 }
 
-/// Runs `program path turns` and counts what `function` executes, with all that it calls but `left_out`.
-pub(crate) fn count(program: &Path, args: [u64; 2], function: &str, left_out: &str) -> io::Result<Counts> {
+/// Runs `program path turns` and counts what each call of `function` executes, with all that it calls but `left_out`:
+/// one entry a call, in their order.
+pub(crate) fn count(program: &Path, args: [u64; 2], function: &str, left_out: &str) -> io::Result<Vec<Counts>> {
     let symbols = Symbols::of(program)?;
     let entry = |name| symbols.address(name).ok_or_else(|| io::Error::other(format!("no function {name}")));
     let (function, left_out) = (entry(function)?, entry(left_out)?);
@@ -59,7 +60,7 @@ pub(crate) fn count(program: &Path, args: [u64; 2], function: &str, left_out: &s
     // SAFETY: between fork and exec one system call, which is safe there.
     unsafe { command.pre_exec(|| result(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0))) };
     let child = Child(command.spawn()?.id() as libc::pid_t);
-    let (mut counts, mut inside) = (Counts::new(), Inside::default());
+    let (mut calls, mut inside) = (Vec::new(), Inside::default());
     // The program stops when it has been loaded, by a breakpoint of its own when its machine is made, and from then on
     // after each instruction.
     let mut traps = 0;
@@ -84,16 +85,22 @@ pub(crate) fn count(program: &Path, args: [u64; 2], function: &str, left_out: &s
             inside.counted = None;
         }
         match at {
-            _ if at == function && inside.counted.is_none() => inside.counted = Some(sp),
+            _ if at == function && inside.counted.is_none() => {
+                inside.counted = Some(sp);
+                calls.push(Counts::new());
+            }
             _ if at == left_out && inside.left_out.is_none() => inside.left_out = Some(sp),
             _ => {}
         }
-        if inside.counted.is_some() && inside.left_out.is_none() {
-            *counts.entry(symbols.name(at).to_owned()).or_default() += 1;
+        if let Some(call) = calls.last_mut()
+            && inside.counted.is_some()
+            && inside.left_out.is_none()
+        {
+            *call.entry(symbols.name(at).to_owned()).or_default() += 1;
         }
         child.step()?;
     }
-    Ok(counts)
+    Ok(calls)
 }
 
 fn result(returned: libc::c_long) -> io::Result<()> {

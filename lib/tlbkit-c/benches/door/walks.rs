@@ -73,18 +73,18 @@ pub(crate) fn compile(compiler: &mut Command, build: &Build, archive: &Path, pro
     Ok(())
 }
 
-/// Instructions of one walk of a path, by function: what the second half of the walks takes, divided by their number,
-/// since the path's set-up calls the same functions.
+/// Instructions of one walk of a path, by function: what the second half of the walks takes, divided by their number.
+/// The first half warms up, and the path's set-up before it calls the same functions. Each walk makes one such call.
 pub(crate) fn counted(program: &Path, number: u64, function: &str) -> Result<Vec<(String, i64)>> {
-    const TURNS: u64 = 8;
-    let of =
-        |turns: u64| -> Result<Counts> { Ok(step::count(program, [number, turns], function, "finish_elsewhere")?) };
-    let (short, long) = (of(TURNS)?, of(2 * TURNS)?);
-    let per_turn = |(name, count): (&String, &u64)| {
-        let more = count - short.get(name).copied().unwrap_or(0);
-        (name.clone(), (more as f64 / TURNS as f64).round() as i64)
-    };
-    Ok(long.iter().map(per_turn).filter(|(_, count)| *count != 0).collect())
+    const TURNS: usize = 8;
+    let calls = step::count(program, [number, 2 * TURNS as u64], function, "finish_elsewhere")?;
+    let begin = calls.len().checked_sub(TURNS).ok_or_else(|| format!("path {number}: {} calls", calls.len()))?;
+    let mut sums = Counts::new();
+    for (name, count) in calls[begin..].iter().flatten() {
+        *sums.entry(name.clone()).or_default() += count;
+    }
+    let per_turn = |(name, sum)| (name, (sum as f64 / TURNS as f64).round() as i64);
+    Ok(sums.into_iter().map(per_turn).filter(|(_, count)| *count != 0).collect())
 }
 
 pub(crate) fn total(program: &Path, path: &Walk) -> Result<i64> {
