@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check there is, one after the other, and a table at the end.
+//! `cargo xtask test`: every check there is, two at a time where they are in nobody's way, and a table at the end.
 //!
 //! A failing step does not stop the ones behind it, so that one run tells everything. What cannot be checked on this
 //! machine is skipped aloud, with the command that would change that.
@@ -9,8 +9,10 @@ use crate::workshop::Sets;
 use crate::{api, browser, c_kernel, c_library, fences, libraries, linux, mutants, qemu, tidy};
 use anyhow::{Result, bail};
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::Instant;
 
 struct TestStep {
@@ -18,7 +20,8 @@ struct TestStep {
     run: fn(&Path) -> Result<StepOutcome>,
 }
 
-const STEPS: &[TestStep] = &[
+/// One after the other: these build in the workspace's own folder, and cargo lets one at a time in.
+const IN_TURN: &[TestStep] = &[
     TestStep { name: "tidy", run: tidy_step },
     TestStep { name: "format", run: |root| cargo(root, "fmt --all --check") },
     TestStep { name: "clippy", run: |root| cargo(root, "clippy --workspace --all-targets --quiet -- -D warnings") },
@@ -35,20 +38,33 @@ const STEPS: &[TestStep] = &[
         name: "test its history",
         run: |root| cargo(root, "test --package tlbkit --features history --no-fail-fast --quiet"),
     },
-    TestStep { name: "test narrow sets", run: narrow_sets_step },
     TestStep {
         name: "test x86 for C",
         run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
     },
     // Fails if a path through the door takes more instructions than its committed count.
     TestStep { name: "cost of the C door", run: door_step },
+];
+
+/// One after the other, beside those: these build in folders of their own, and judge nothing by a clock.
+const BESIDE: &[TestStep] = &[
+    TestStep { name: "test narrow sets", run: narrow_sets_step },
+    // It builds in the folder of releases, which only the C door's benchmark wants as well.
+    TestStep { name: "report in browser", run: browser::check },
     TestStep { name: "handshakes in loom", run: fences::handshakes },
     TestStep { name: "historical bugs", run: mutants::check },
+];
+
+/// One after the other when those are over: an emulator that runs CPUs in parallel wants the machine for itself.
+const ALONE: &[TestStep] = &[
     TestStep { name: "test kernel", run: qemu::check },
     TestStep { name: "kernel in C", run: c_kernel::check },
     TestStep { name: "port to Linux", run: linux::step },
-    TestStep { name: "report in browser", run: browser::check },
 ];
+
+fn steps() -> impl Iterator<Item = &'static TestStep> {
+    [IN_TURN, BESIDE, ALONE].into_iter().flatten()
+}
 
 fn tidy_step(root: &Path) -> Result<StepOutcome> {
     Ok(match tidy::run(root)? {
@@ -102,8 +118,22 @@ struct Row {
 
 /// Runs every step, or those whose name holds one of `wanted`, and returns whether none failed.
 pub(crate) fn test(root: &Path, wanted: &[String]) -> Result<bool> {
+    check_words(wanted)?;
+    let mut rows: Vec<Row> = thread::scope(|scope| {
+        let beside = scope.spawn(|| run_each(root, BESIDE, wanted));
+        let mut rows = run_each(root, IN_TURN, wanted);
+        rows.extend(beside.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        rows
+    });
+    rows.extend(run_each(root, ALONE, wanted));
+    println!("\n{}", table(&rows));
+    Ok(!rows.iter().any(|row| matches!(row.outcome, StepOutcome::Failed(_))))
+}
+
+/// Runs those of `steps` that are wanted, one after the other.
+fn run_each(root: &Path, steps: &[TestStep], wanted: &[String]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for step in chosen(wanted)? {
+    for step in steps.iter().filter(|step| is_wanted(step.name, wanted)) {
         println!("== {}", step.name);
         let start = Instant::now();
         let outcome = (step.run)(root).unwrap_or_else(|error| StepOutcome::Failed(format!("{error:#}")));
@@ -112,17 +142,20 @@ pub(crate) fn test(root: &Path, wanted: &[String]) -> Result<bool> {
         println!("{}", line(&row));
         rows.push(row);
     }
-    println!("\n{}", table(&rows));
-    Ok(!rows.iter().any(|row| matches!(row.outcome, StepOutcome::Failed(_))))
+    rows
 }
 
-fn chosen(wanted: &[String]) -> Result<Vec<&'static TestStep>> {
-    if let Some(unknown) = wanted.iter().find(|word| !STEPS.iter().any(|step| step.name.contains(word.as_str()))) {
-        let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+/// An error that names a word which no step's name holds.
+fn check_words(wanted: &[String]) -> Result<()> {
+    if let Some(unknown) = wanted.iter().find(|word| !steps().any(|step| step.name.contains(word.as_str()))) {
+        let names: Vec<&str> = steps().map(|step| step.name).collect();
         bail!("no step `{unknown}`; there are: {}", names.join(", "));
     }
-    let is_wanted = |step: &&TestStep| wanted.is_empty() || wanted.iter().any(|word| step.name.contains(word.as_str()));
-    Ok(STEPS.iter().filter(is_wanted).collect())
+    Ok(())
+}
+
+fn is_wanted(name: &str, wanted: &[String]) -> bool {
+    wanted.is_empty() || wanted.iter().any(|word| name.contains(word.as_str()))
 }
 
 /// One line a step.
@@ -156,13 +189,15 @@ mod tests {
 
     #[test]
     fn steps_are_chosen_by_a_part_of_their_name() -> Result<()> {
-        let names = |words: &[&str]| -> Result<Vec<&str>> {
-            let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-            Ok(chosen(&words)?.iter().map(|step| step.name).collect())
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let names = |wanted: &[String]| -> Vec<&str> {
+            steps().map(|step| step.name).filter(|name| is_wanted(name, wanted)).collect()
         };
-        assert_eq!(names(&["clippy", "format"])?, ["format", "clippy"]);
-        assert_eq!(names(&[])?.len(), STEPS.len());
-        assert!(names(&["clippy", "none"]).is_err_and(|error| error.to_string().contains("`none`")));
+        assert_eq!(names(&words(&["loom", "format", "kernel in"])), ["format", "handshakes in loom", "kernel in C"]);
+        assert_eq!(names(&[]).len(), steps().count());
+        check_words(&words(&["clippy"]))?;
+        let unknown = check_words(&words(&["clippy", "none"]));
+        assert!(unknown.is_err_and(|error| error.to_string().contains("`none`")));
         Ok(())
     }
 

@@ -42,6 +42,15 @@ enum Format {
     Json,
 }
 
+/// Who runs the tests that are to find a bug on the source as it is, where they must pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// The search, before it puts the first of their bugs in.
+    Here,
+    /// Another step of `cargo xtask test`, which runs all tests.
+    Elsewhere,
+}
+
 /// What is asked for on the command line.
 struct Wish<'a> {
     format: Format,
@@ -52,6 +61,7 @@ struct Wish<'a> {
     clean_times: u64,
     /// Every so many-th mutant is looked for; the others must still apply.
     every: usize,
+    heard: Heard,
 }
 
 /// The verb; false if a bug was not caught, or something was found without one.
@@ -123,7 +133,7 @@ fn by_tests(root: &Path, wish: &Wish<'_>) -> Result<Vec<Search>> {
             copy.try_on(patch).with_context(context)?;
             continue;
         }
-        if heard.insert(&witness.tests) {
+        if wish.heard == Heard::Here && heard.insert(&witness.tests) {
             copy.hear_without_a_bug(witness)?;
         }
         let search = copy.look_for(patch, witness).with_context(context)?;
@@ -136,14 +146,21 @@ fn by_tests(root: &Path, wish: &Wish<'_>) -> Result<Vec<Search>> {
 /// The step of `cargo xtask test`: all apply, each sixteenth is caught, the protocol as it is holds for one budget in
 /// each build.
 pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
-    let wish = Wish { format: Format::Text, only: None, what: What::Everything, clean_times: 1, every: 16 };
+    let whole = parse(&[])?;
+    let wish = Wish { clean_times: 1, every: 16, heard: Heard::Elsewhere, ..whole };
     let is_fine = search(root, &wish)?;
     Ok(if is_fine { StepOutcome::Ok(String::new()) } else { StepOutcome::Failed("see the table above".to_owned()) })
 }
 
 fn parse(args: &[String]) -> Result<Wish<'_>> {
-    let mut wish =
-        Wish { format: Format::Text, only: None, what: What::Everything, clean_times: CLEAN_TIMES, every: 1 };
+    let mut wish = Wish {
+        format: Format::Text,
+        only: None,
+        what: What::Everything,
+        clean_times: CLEAN_TIMES,
+        every: 1,
+        heard: Heard::Here,
+    };
     for arg in args {
         match arg.as_str() {
             "--json" => wish.format = Format::Json,
