@@ -14,7 +14,7 @@ use crate::published::figure::Figure;
 
 const POLICY: &str = "linux";
 
-/// How a quantity begins that is a rate; what runs, and how many of it, follows.
+/// A quantity that is a rate; the number of tasks follows, and for a plot its name begins so.
 const RATE: &str = "rate";
 /// What follows the name of a quantity where a file has it for several numbers of tasks.
 const WITH_TASKS: [&str; 2] = [", threads ", ", processes "];
@@ -102,7 +102,7 @@ fn of_cycles(part: &str) -> String {
 impl Window {
     /// The figure that the file calls `quantity`.
     fn value(&self, quantity: &str) -> Result<f64> {
-        if quantity.starts_with(RATE) {
+        if quantity == RATE {
             return Ok(rate(&self.long) / 1e3);
         }
         if quantity == IDLE {
@@ -214,6 +214,7 @@ mod tests {
         let short = alone(&trial, 0.2);
         let window = Window { long: short.clone(), short };
         let error = |quantity| window.value(quantity).unwrap_err().to_string();
+        assert_eq!(error("rate, thraeds 8"), "rate, thraeds 8: is no figure of a report");
         assert_eq!(error(INTERRUPTS), "interrupts, a page: there is none from window_begin to window_end");
         assert_eq!(error(IDLE), "share of time, idle: no time passed from window_begin to window_end");
         assert_eq!(
