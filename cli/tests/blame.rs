@@ -40,6 +40,20 @@ fn most_of_each_recording_is_attributed() {
     }
 }
 
+/// Nobody should look for the reason why each row of an agreement is 0.
+#[test]
+fn a_trace_without_flushes_says_so_once() {
+    let mut trace = tempfile::NamedTempFile::new().unwrap();
+    let fault = "exceptions:page_fault_user: address=0x1000 ip=0x1000 error_code=0x6";
+    writeln!(trace, "     make     7/7     [000]  1.000000001: {fault}").unwrap();
+    for verb in ["replay", "tune", "blame"] {
+        let text = text(&[verb, trace.path().to_str().unwrap()]);
+        let said = "no flush was recorded: it lacks the events tlb:tlb_flush";
+        assert_eq!(text.matches(said).count(), 1, "{verb}: {text}");
+        assert!(text.contains("1 event, 0 lost") && !text.contains("no reason is known"), "{verb}: {text}");
+    }
+}
+
 #[test]
 fn the_loop_that_protects_is_found_with_its_caller_and_its_victims() {
     let rows = rows(&["--json", "blame", &shared(SERVICE)]);

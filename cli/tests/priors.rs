@@ -95,8 +95,8 @@ fn a_few_draws_have_a_range_of_all_of_them() {
     );
 }
 
-/// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer, with seed 2 as with the next
-/// six; those of seed 1 vary too much to tell.
+/// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer, with seeds 2 to 8; those of
+/// seed 1 vary too much to tell.
 #[test]
 fn a_run_without_a_score_is_named_on_the_file_s_own_machine_too() {
     let early = ["run", "tlb-flush2", "--machine", "skylake-104thread", "--set", "threads=104", "--milliseconds", "2"];

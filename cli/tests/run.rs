@@ -93,8 +93,8 @@ fn a_few_events_are_not_compared() {
     assert!(of("flush interrupts sent")["difference"]["percent"].is_f64());
 }
 
-/// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer, with seed 2 as with the next
-/// six; those of seed 1 vary too much to tell.
+/// After 2 ms the pages that 104 threads do in a tenth of a millisecond still become fewer, with seeds 2 to 8; those of
+/// seed 1 vary too much to tell.
 #[test]
 fn a_run_that_ended_before_its_start_has_no_rate_and_says_so() {
     let early = ["run", "tlb-flush2", "--machine", "skylake-104thread", "--set", "threads=104", "--milliseconds", "2"];

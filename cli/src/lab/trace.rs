@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use tlbkit_replay::{Agreement, Bill, Deduced, Paging, Prices, Recording, Tally, agreement, read_about, read_both};
 use tlbkit_sim::machine::Machine;
+use tlbkit_trace::FlushReason;
 
 pub(crate) use why::{AGREES, ROW_LEAST};
 
@@ -23,6 +24,10 @@ use crate::output::table::grid;
 
 /// Said where a replay fails: it reads what was put aside for it, in the folder of temporary files.
 pub(crate) const UNREAD: &str = "what the trace asks of a kernel cannot be read again";
+
+/// Said of a trace that has none: there is nothing that a replay could be judged by, and nothing to blame.
+pub(crate) const NO_FLUSH: &str =
+    "no flush was recorded: it lacks the events tlb:tlb_flush, which `tlbkit record` takes";
 
 /// What of an answer about some is theirs alone.
 const THEIRS: &str = "cycles, gains and the counts of INVLPG, INVPCID and CR3 loads are theirs, \
@@ -153,12 +158,22 @@ impl TraceArguments {
 }
 
 impl Trace {
-    /// What is missing, in a line or three: it belongs above every answer.
+    /// What is missing, in a few lines: it belongs above every answer.
     pub(crate) fn health(&self) -> String {
         let seconds = self.recording.summary.length_ns() as f64 / 1e9;
         let health = format!("{}: {seconds:.3} s, {}", self.name, self.recording.health());
         let about = self.about.as_ref().map(|about| format!("about {about}: {THEIRS}"));
-        [Some(health), self.cut(), self.told(), about].into_iter().flatten().collect::<Vec<_>>().join("\n")
+        [Some(health), self.cut(), self.without_flushes(), self.told(), about]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n")
+    }
+
+    /// That nothing stands in the column of what was recorded, if so.
+    fn without_flushes(&self) -> Option<String> {
+        let is_none = FlushReason::ALL.iter().all(|&reason| self.recording.summary.flushes(reason) == 0);
+        is_none.then(|| NO_FLUSH.to_owned())
     }
 
     /// What the agreement cannot vouch for.

@@ -18,6 +18,12 @@ pub(crate) fn check_place(file: &Path) -> Result<()> {
     WholeFile::begin(file).map(drop)
 }
 
+/// Refuses a file that is there and may not be replaced.
+pub(crate) fn check_absent(file: &Path) -> Result<()> {
+    ensure!(!file.is_file(), "{}: is there already; --force replaces it", file.display());
+    Ok(())
+}
+
 /// Refuses an output whose place is that of a file which is read, or of another output: each would be lost. Of an
 /// output there is the option that names it, of a file which is read what it is.
 pub(crate) fn check_apart(outputs: &[(&str, &Path)], read: &[(&str, &Path)]) -> Result<()> {

@@ -17,7 +17,7 @@ use crate::lab::named_run::check_workload;
 use crate::lab::nearest::unknown;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, say};
-use crate::output::file::check_place;
+use crate::output::file::{check_absent, check_place};
 use counts::KernelRun;
 use qemu::{Accelerator, Failed, Qemu};
 
@@ -54,6 +54,9 @@ pub(crate) struct BootArguments {
     /// With --bench, the machine file to write; boot.toml by default where cycles can be measured
     #[arg(short, long, value_name = "FILE", requires = "bench")]
     output: Option<PathBuf>,
+    /// Replace a machine file that is there
+    #[arg(short, long, requires = "bench")]
+    force: bool,
 }
 
 /// Boots it.
@@ -108,9 +111,13 @@ fn run(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()>
 /// All that can be measured, and a machine file of it where cycles mean something.
 fn measure(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()> {
     let is_measuring = *qemu.accelerator == Accelerator::Hardware;
-    if let Some(output) = &arguments.output {
-        check_place(output)?;
+    let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from("boot.toml"));
+    if arguments.output.is_some() || is_measuring {
+        check_place(&output)?;
         ensure!(is_measuring, "{}: not written: {}", output.display(), qemu.accelerator);
+        if !arguments.force {
+            check_absent(&output)?;
+        }
     }
     let bench = bench::run(qemu, &arguments.policy)?;
     match format {
@@ -118,7 +125,6 @@ fn measure(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result
         Format::Text => say!("{}\n{}", tables::text(&bench)?, qemu.accelerator),
     }
     if is_measuring {
-        let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from("boot.toml"));
         machine_file::write(&output, &bench, arguments.cpus)?;
         eprintln!("machine file: {}", output.display());
     }

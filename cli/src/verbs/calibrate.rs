@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 use tlbkit_host::collateral::Fracturing;
@@ -19,7 +19,7 @@ use crate::lab::jobs;
 use crate::lab::machine_file::{MachineFile, Origin, today};
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::output::file::{check_place, write_whole};
+use crate::output::file::{check_absent, check_place, write_whole};
 
 /// What the file of a busy host says of itself: `tune` gives no advice at such prices.
 const DISTURBED: &str = "others used the CPUs while it was measured: measure again on a quiet host";
@@ -50,7 +50,9 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
     }
     let file = arguments.output.display().to_string();
     check_place(&arguments.output)?;
-    ensure!(arguments.force || !arguments.output.is_file(), "{file}: is there already; --force replaces it");
+    if !arguments.force {
+        check_absent(&arguments.output)?;
+    }
     let stopping = Stopping::listen()?;
     let done = Arc::default();
     let Some(survey) = survey(if arguments.quick { Effort::Quick } else { Effort::Full }, &done, &stopping)? else {

@@ -161,11 +161,9 @@ impl Health {
 
 impl fmt::Display for Health {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} events, {} lost, {} out of order, {} parts unusable",
-            self.events, self.lost, self.late, self.damaged
-        )?;
+        let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+        let (events, parts) = (counted(self.events, "event"), counted(self.damaged, "part"));
+        write!(f, "{events}, {} lost, {} out of order, {parts} unusable", self.lost, self.late)?;
         self.damages.first().map_or(Ok(()), |first| write!(f, " (first: {first})"))
     }
 }

@@ -18,8 +18,12 @@ const ARGUMENTS: &str =
     "an exec moves the pages of a program's arguments and environment, whose number no event tells: one is taken";
 const OLDER: &str = "of processes that are older than the trace, nothing tells which CPUs had run them";
 
-/// The rows that agree badly, each with the likely reason if there is one that goes in its direction.
+/// The rows that agree badly, each with the likely reason if there is one that goes in its direction; none where
+/// nothing was recorded, which is said once above the table.
 pub(crate) fn reasons(rows: &[Agreement]) -> Vec<String> {
+    if rows.iter().all(|row| row.recorded == 0) {
+        return Vec::new();
+    }
     let is_bad = |row: &&Agreement| {
         row.deduced().into_iter().max() >= Some(ROW_LEAST) && row.percent().is_some_and(|percent| percent < AGREES)
     };

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::account::{Account, Entry, Interruption};
+use crate::lab::trace::NO_FLUSH;
 use crate::output::table::grid;
 
 /// Threads that a row names among those it interrupted.
@@ -54,7 +55,8 @@ pub(super) fn text(account: &Account, most: usize) -> String {
     let row = |(index, entry): (usize, &Entry)| cells(format!("{}. {}", index + 1, name(entry)), entry, account);
     let rows: Vec<_> = shown.clone().enumerate().map(row).collect();
     if rows.is_empty() {
-        parts.push("No flush of what was asked about.".to_owned());
+        let is_none = account.attribution.shootdowns == 0;
+        parts.push(if is_none { format!("{NO_FLUSH}.") } else { "No flush of what was asked about.".to_owned() });
     } else {
         parts.push(grid(&HEAD, &rows).trim_end().to_owned());
         let shown: Vec<_> = shown.collect();
