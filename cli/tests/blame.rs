@@ -48,10 +48,20 @@ fn a_trace_without_flushes_says_so_once() {
     writeln!(trace, "     make     7/7     [000]  1.000000001: {fault}").unwrap();
     for verb in ["replay", "tune", "blame"] {
         let text = text(&[verb, trace.path().to_str().unwrap()]);
-        let said = "no flush was recorded: it lacks the events tlb:tlb_flush";
+        let said = "No flush was recorded: the trace has no event tlb:tlb_flush";
         assert_eq!(text.matches(said).count(), 1, "{verb}: {text}");
         assert!(text.contains("1 event, 0 lost") && !text.contains("no reason is known"), "{verb}: {text}");
     }
+}
+
+/// A switch of tasks flushes as well, and no row is of it.
+#[test]
+fn a_trace_with_flushes_of_others_does_not_lack_them() {
+    let mut trace = tempfile::NamedTempFile::new().unwrap();
+    let switch = "tlb:tlb_flush: pages:-1 reason:flush on task switch (0)";
+    writeln!(trace, "     make     7/7     [000]  1.000000001: {switch}").unwrap();
+    let text = text(&["blame", trace.path().to_str().unwrap()]);
+    assert!(text.ends_with("No flush of what was asked about.\n") && !text.contains("was recorded"), "{text}");
 }
 
 #[test]

@@ -121,6 +121,22 @@ fn a_name_that_nothing_has_is_answered_with_the_nearest_one() {
     }
 }
 
+/// Known before anything is built or booted.
+#[test]
+fn a_machine_file_that_is_there_is_replaced_by_force_alone() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let name = file.path().to_str().unwrap();
+    for (words, said) in [
+        (&["--bench", "-o", name][..], format!("tlbkit: {name}: is there already; --force replaces it\n")),
+        (&["--bench", "-o", name, "--force"], "tlbkit: no program qemu".to_owned()),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+        let output = command.arg("boot").args(words).env("PATH", "").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert!(message(&output).starts_with(&said), "{words:?}: {}", message(&output));
+    }
+}
+
 #[test]
 fn a_bench_counts_everywhere_and_times_on_hardware_alone() {
     let Some(output) = boot(&["--bench"]) else { return };

@@ -142,7 +142,7 @@ fn a_number_of_draws_that_cannot_be_is_one_line_and_status_2() {
     }
 }
 
-/// Ctrl-C when the first experiment is done and the second, which takes minutes, is not.
+/// Ctrl-C when the first experiment is done and the second, which takes many times as long, is not.
 #[test]
 fn draws_that_are_done_are_summed_up_when_it_is_interrupted() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));

@@ -5,6 +5,7 @@ use anyhow::{Context, Result};
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
 
 /// Whether something that a check needs is there.
 #[derive(Debug, PartialEq, Eq)]
@@ -60,7 +61,10 @@ fn is_root() -> bool {
 }
 
 /// Runs a package manager's line quietly and without questions.
+/// Runs `line`. One at a time: two installers at once would refuse each other.
 fn shell(line: &str) -> bool {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    let _alone = RUNNING.lock();
     let mut command = Command::new("sh");
     command.args(["-c", line]).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
     command.stdout(Stdio::null()).status().is_ok_and(|status| status.success())

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check there is, two at a time where they are in nobody's way, and a table at the end.
+//! `cargo xtask test`: every check there is, two at a time where neither disturbs the other, and a table at the end.
 //!
 //! A failing step does not stop the ones behind it, so that one run tells everything. What cannot be checked on this
 //! machine is skipped aloud, with the command that would change that.
@@ -9,7 +9,7 @@ use crate::workshop::Sets;
 use crate::{api, browser, c_kernel, c_library, fences, libraries, linux, mutants, qemu, tidy};
 use anyhow::{Result, bail};
 use std::fs;
-use std::panic::resume_unwind;
+use std::panic::{catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -20,7 +20,7 @@ struct TestStep {
     run: fn(&Path) -> Result<StepOutcome>,
 }
 
-/// One after the other: these build in the workspace's own folder, and cargo lets one at a time in.
+/// One after the other: most of these build in `target/debug`, where cargo lets one at a time in.
 const IN_TURN: &[TestStep] = &[
     TestStep { name: "tidy", run: tidy_step },
     TestStep { name: "format", run: |root| cargo(root, "fmt --all --check") },
@@ -46,10 +46,10 @@ const IN_TURN: &[TestStep] = &[
     TestStep { name: "cost of the C door", run: door_step },
 ];
 
-/// One after the other, beside those: these build in folders of their own, and judge nothing by a clock.
+/// One after the other, beside those: these build elsewhere, and measure no time.
 const BESIDE: &[TestStep] = &[
     TestStep { name: "test narrow sets", run: narrow_sets_step },
-    // It builds in the folder of releases, which only the C door's benchmark wants as well.
+    // It builds in `target/release`, where the C door's benchmark waits for it, or it for that.
     TestStep { name: "report in browser", run: browser::check },
     TestStep { name: "handshakes in loom", run: fences::handshakes },
     TestStep { name: "historical bugs", run: mutants::check },
@@ -136,7 +136,11 @@ fn run_each(root: &Path, steps: &[TestStep], wanted: &[String]) -> Vec<Row> {
     for step in steps.iter().filter(|step| is_wanted(step.name, wanted)) {
         println!("== {}", step.name);
         let start = Instant::now();
-        let outcome = (step.run)(root).unwrap_or_else(|error| StepOutcome::Failed(format!("{error:#}")));
+        // A panic too is a failed step: what other steps found must not be lost by it.
+        let outcome = match catch_unwind(|| (step.run)(root)) {
+            Ok(ended) => ended.unwrap_or_else(|error| StepOutcome::Failed(format!("{error:#}"))),
+            Err(_) => StepOutcome::Failed("panicked, see above".to_owned()),
+        };
         let row = Row { name: step.name, outcome, time_s: start.elapsed().as_secs_f64() };
         // At once too: a run that is ended from outside has told how far it came.
         println!("{}", line(&row));
@@ -186,6 +190,19 @@ pub(crate) fn bench(root: &Path, more: &[String]) -> Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_step_that_errs_or_panics_does_not_stop_those_behind_it() {
+        let steps = [
+            TestStep { name: "errs", run: |_| bail!("no disk") },
+            TestStep { name: "panics", run: |_| panic!("on purpose") },
+            TestStep { name: "passes", run: |_| Ok(StepOutcome::Ok(String::new())) },
+        ];
+        let rows = run_each(Path::new("."), &steps, &[]);
+        let outcomes: Vec<&StepOutcome> = rows.iter().map(|row| &row.outcome).collect();
+        let failed = |why: &str| StepOutcome::Failed(why.to_owned());
+        assert_eq!(outcomes, [&failed("no disk"), &failed("panicked, see above"), &StepOutcome::Ok(String::new())]);
+    }
 
     #[test]
     fn steps_are_chosen_by_a_part_of_their_name() -> Result<()> {

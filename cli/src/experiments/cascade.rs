@@ -14,7 +14,7 @@ use crate::published::figure::Figure;
 
 const POLICY: &str = "linux";
 
-/// A quantity that is a rate; the number of tasks follows, and for a plot its name begins so.
+/// The name of a rate. In a file a number of tasks may follow, `rate, threads 16`: a plot has all whose name begins so.
 const RATE: &str = "rate";
 /// What follows the name of a quantity where a file has it for several numbers of tasks.
 const WITH_TASKS: [&str; 2] = [", threads ", ", processes "];

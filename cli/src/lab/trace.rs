@@ -25,9 +25,9 @@ use crate::output::table::grid;
 /// Said where a replay fails: it reads what was put aside for it, in the folder of temporary files.
 pub(crate) const UNREAD: &str = "what the trace asks of a kernel cannot be read again";
 
-/// Said of a trace that has none: there is nothing that a replay could be judged by, and nothing to blame.
+/// Said of a trace without any flush: there is nothing that a replay could be judged by, and nothing to blame.
 pub(crate) const NO_FLUSH: &str =
-    "no flush was recorded: it lacks the events tlb:tlb_flush, which `tlbkit record` takes";
+    "No flush was recorded: the trace has no event tlb:tlb_flush, which `tlbkit record` asks for";
 
 /// What of an answer about some is theirs alone.
 const THEIRS: &str = "cycles, gains and the counts of INVLPG, INVPCID and CR3 loads are theirs, \
@@ -170,7 +170,7 @@ impl Trace {
             .join("\n")
     }
 
-    /// That nothing stands in the column of what was recorded, if so.
+    /// Says that the trace has no flush, if it has none.
     fn without_flushes(&self) -> Option<String> {
         let is_none = FlushReason::ALL.iter().all(|&reason| self.recording.summary.flushes(reason) == 0);
         is_none.then(|| NO_FLUSH.to_owned())

@@ -8,7 +8,7 @@ mod machine_file;
 mod qemu;
 mod tables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -54,7 +54,7 @@ pub(crate) struct BootArguments {
     /// With --bench, the machine file to write; boot.toml by default where cycles can be measured
     #[arg(short, long, value_name = "FILE", requires = "bench")]
     output: Option<PathBuf>,
-    /// Replace a machine file that is there
+    /// With --bench, replace a machine file that is there
     #[arg(short, long, requires = "bench")]
     force: bool,
 }
@@ -62,6 +62,9 @@ pub(crate) struct BootArguments {
 /// Boots it.
 pub(crate) fn execute(arguments: &BootArguments, format: Format) -> Result<Ending> {
     check_names(arguments)?;
+    if let Some(output) = &arguments.output {
+        check_output(output, arguments)?;
+    }
     tlbkit_boot::find()?;
     let kernel = image::build()?;
     let accelerator = accelerator::choose(&kernel);
@@ -92,6 +95,12 @@ fn check_names(arguments: &BootArguments) -> Result<()> {
     check_workload(parameters_of, &settings)
 }
 
+/// Whether the machine file can be written: known before the kernel is built, if it is named.
+fn check_output(output: &Path, arguments: &BootArguments) -> Result<()> {
+    check_place(output)?;
+    if arguments.force { Ok(()) } else { check_absent(output) }
+}
+
 /// One workload.
 fn run(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()> {
     let mut words = vec![format!("workload={} policy={}", arguments.workload, arguments.policy)];
@@ -112,12 +121,9 @@ fn run(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()>
 fn measure(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result<()> {
     let is_measuring = *qemu.accelerator == Accelerator::Hardware;
     let output = arguments.output.clone().unwrap_or_else(|| PathBuf::from("boot.toml"));
-    if arguments.output.is_some() || is_measuring {
-        check_place(&output)?;
-        ensure!(is_measuring, "{}: not written: {}", output.display(), qemu.accelerator);
-        if !arguments.force {
-            check_absent(&output)?;
-        }
+    ensure!(is_measuring || arguments.output.is_none(), "{}: not written: {}", output.display(), qemu.accelerator);
+    if is_measuring {
+        check_output(&output, arguments)?;
     }
     let bench = bench::run(qemu, &arguments.policy)?;
     match format {

@@ -1,10 +1,9 @@
 //! will-it-scale's context_switch1 in threads: pairs of one process that wake each other through two pipes.
 //!
-//! The original keeps the first of a pair on a core, where it starts the second, so that both have this core alone.
-//! Each wakes the other one, blocks, and its CPU goes idle until it is woken: from thread to idle and back, in a space
-//! that all CPUs share. Here the second is kept on the core's other hardware thread, where the original's scheduler
-//! finds it a CPU; where cores have one thread each, the two are on different cores. Pairs beyond the cores share them,
-//! from the first on. They begin when all are there, as the original's do. One unit is one of the original's, which
+//! The original keeps the first of a pair on a core, where it starts the second, so that both have this core alone, and
+//! may run on both of its hardware threads; so it is here, and they begin on one each. Each wakes the other one,
+//! blocks, and its CPU goes idle until it is woken: from thread to idle and back, in a space that all CPUs share. Where
+//! cores have one thread each, the two are on different cores. Pairs beyond the cores share them, from the first on. They begin when all are there, as the original's do. One unit is one of the original's, which
 //! counts two for each round trip.
 
 use crate::os::{Backing, Channel, Os, Part, Protection, read_expecting};
@@ -38,7 +37,7 @@ impl ContextSwitch {
         }
         let (pair, end) = ((part.role - 1) / 2, (part.role - 1) % 2);
         let cores = (os.cpus() / 2).max(1);
-        os.pin_to_core(pair % cores + end * cores);
+        os.share_core(pair % cores + end * cores);
         let (pairs, ring) = (self.pairs(os), Ring { first: 2 * pair, of: 2, me: end });
         let page = page_at(part.arg, pair.into());
         if end == 0 {

@@ -80,6 +80,11 @@ pub trait Os {
     fn pin_to_core(&self, core: u32) {
         self.pin(core);
     }
+    /// Keeps this task on the core of the thread that [`pin_to_core`](Self::pin_to_core) names, and begins there; the
+    /// core's other thread may run it as well, if the system knows which that is.
+    fn share_core(&self, core: u32) {
+        self.pin_to_core(core);
+    }
 
     /// Blocks until `channel` is above zero and takes one from it.
     fn wait(&self, channel: Channel);

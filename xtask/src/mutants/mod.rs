@@ -42,12 +42,12 @@ enum Format {
     Json,
 }
 
-/// Who runs the tests that are to find a bug on the source as it is, where they must pass.
+/// Where the tests that are to find a bug are run on the unchanged source, on which they must pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Heard {
-    /// The search, before it puts the first of their bugs in.
+    /// In the search, before the first of their bugs is put in.
     Here,
-    /// Another step of `cargo xtask test`, which runs all tests.
+    /// In `test workspace`, another step of `cargo xtask test`: it runs these tests on the tree, the search on a copy.
     Elsewhere,
 }
 

@@ -54,6 +54,14 @@ fn reason(row: &Agreement) -> Option<&'static str> {
 mod tests {
     use super::*;
 
+    /// What no trace has is said once, not in each row.
+    #[test]
+    fn where_nothing_was_recorded_no_row_has_a_reason() {
+        let row = |quantity: &str, recorded| Agreement { quantity: quantity.into(), recorded, replayed: 500, told: 0 };
+        let both = |recorded| reasons(&[row("task switch, kept", recorded), row("local mm shootdown, all", 0)]);
+        assert_eq!((both(0).len(), both(1).len()), (0, 2));
+    }
+
     #[test]
     fn a_bad_row_has_its_reason_where_one_goes_in_its_direction() {
         let row =

@@ -45,6 +45,8 @@ pub(super) struct Account {
     /// The most frequent first.
     pub(super) interruptions: Vec<Interruption>,
     pub(super) attribution: Attribution,
+    /// Whether the trace has any flush, of whomever.
+    pub(super) has_flushes: bool,
     /// How complete the trace is.
     pub(super) health: String,
     /// Time of all CPUs together, in nanoseconds.
@@ -110,6 +112,7 @@ impl Account {
             entries,
             interruptions,
             attribution: blame.attribution(),
+            has_flushes: blame.has_flushes(),
             health: format!("{seconds:.3} s, {}{}", source.health(), cut.unwrap_or_default()),
             machine_ns: blame.length_ns().saturating_mul(blame.cpus().into()),
         }

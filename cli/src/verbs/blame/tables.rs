@@ -55,8 +55,8 @@ pub(super) fn text(account: &Account, most: usize) -> String {
     let row = |(index, entry): (usize, &Entry)| cells(format!("{}. {}", index + 1, name(entry)), entry, account);
     let rows: Vec<_> = shown.clone().enumerate().map(row).collect();
     if rows.is_empty() {
-        let is_none = account.attribution.shootdowns == 0;
-        parts.push(if is_none { format!("{NO_FLUSH}.") } else { "No flush of what was asked about.".to_owned() });
+        let said = if account.has_flushes { "No flush of what was asked about" } else { NO_FLUSH };
+        parts.push(format!("{said}."));
     } else {
         parts.push(grid(&HEAD, &rows).trim_end().to_owned());
         let shown: Vec<_> = shown.collect();

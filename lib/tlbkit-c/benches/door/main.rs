@@ -73,7 +73,8 @@ fn measure() -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(is_worse)))
 }
 
-/// Each program's count of every path. The programs run at the same time: a step costs two switches of the host.
+/// Each program's count of every path. The programs run at the same time, as nearly all of the time goes to switching
+/// between a program and the thread that steps it.
 fn columns(programs: &[PathBuf]) -> Result<Vec<Vec<i64>>> {
     let column = |program: &Path| -> std::result::Result<Vec<i64>, String> {
         PATHS.iter().map(|path| total(program, path).map_err(|error| error.to_string())).collect()

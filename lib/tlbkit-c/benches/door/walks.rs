@@ -74,11 +74,14 @@ pub(crate) fn compile(compiler: &mut Command, build: &Build, archive: &Path, pro
 }
 
 /// Instructions of one walk of a path, by function: what the second half of the walks takes, divided by their number.
-/// The first half warms up, and the path's set-up before it calls the same functions. Each walk makes one such call.
+/// The first half only warms up. Each walk calls `function` once, and the path's set-up may call it before them.
 pub(crate) fn counted(program: &Path, number: u64, function: &str) -> Result<Vec<(String, i64)>> {
     const TURNS: usize = 8;
     let calls = step::count(program, [number, 2 * TURNS as u64], function, "finish_elsewhere")?;
-    let begin = calls.len().checked_sub(TURNS).ok_or_else(|| format!("path {number}: {} calls", calls.len()))?;
+    if calls.len() < 2 * TURNS {
+        return Err(format!("path {number}: {} calls of {function} in {} walks", calls.len(), 2 * TURNS).into());
+    }
+    let begin = calls.len() - TURNS;
     let mut sums = Counts::new();
     for (name, count) in calls[begin..].iter().flatten() {
         *sums.entry(name.clone()).or_default() += count;

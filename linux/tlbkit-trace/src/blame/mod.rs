@@ -150,6 +150,7 @@ pub struct Blame {
     /// Whether a CPU is in a call that another asked for; empty if the recording has no such calls.
     calls: FxHashMap<u32, bool>,
     attribution: Attribution,
+    has_flushes: bool,
 }
 
 impl Blame {
@@ -245,6 +246,7 @@ impl Blame {
         use FlushReason::{
             LocalMmShootdown, LocalShootdown, RemoteSendIpi, RemoteShootdown, RemoteWrongCpu, TaskSwitch,
         };
+        self.has_flushes = true;
         match reason {
             TaskSwitch => return,
             RemoteShootdown | RemoteWrongCpu => {
@@ -356,5 +358,11 @@ impl Blame {
     #[must_use]
     pub fn attribution(&self) -> Attribution {
         self.attribution
+    }
+
+    /// Whether there was any event of a flush: by whomever, and switches of tasks too.
+    #[must_use]
+    pub fn has_flushes(&self) -> bool {
+        self.has_flushes
     }
 }

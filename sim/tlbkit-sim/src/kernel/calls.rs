@@ -11,7 +11,7 @@ use super::holding::HeldRegions;
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::state::Kernel;
-use super::task::{Process, Task, TaskIndex};
+use super::task::{Bound, Process, Task, TaskIndex};
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::multiprocessor::{Fiber, Multiprocessor, Port};
@@ -81,6 +81,17 @@ impl Calls {
         // What the call made others wait for must not be waited for by a loop of calls.
         kernel.pace(self.me);
         result
+    }
+
+    /// Keeps the task where it is bound to from now on.
+    fn bind(&self, to: Bound) {
+        self.call(|kernel| {
+            let task = kernel.tasks.get(self.me);
+            task.bound.set(to);
+            if task.bound_cpu() != Some(self.machine.cpu()) {
+                kernel.switch_away(self.me, Fate::Move);
+            }
+        });
     }
 
     /// An operation on the task's own space, over a range that the observer is told.
@@ -249,17 +260,15 @@ impl Os for Calls {
     }
 
     fn pin(&self, cpu: u32) {
-        self.call(|kernel| {
-            let cpu = cpu as usize % self.machine.cpus();
-            kernel.tasks.get(self.me).pinned.set(Some(cpu));
-            if self.machine.cpu() != cpu {
-                kernel.switch_away(self.me, Fate::Move);
-            }
-        });
+        self.bind(Bound::ToCpu(cpu as usize % self.machine.cpus()));
     }
 
     fn pin_to_core(&self, core: u32) {
         self.pin(self.machine.topology().first_thread(core as usize) as u32);
+    }
+
+    fn share_core(&self, core: u32) {
+        self.bind(Bound::ToCore(self.machine.topology().first_thread(core as usize)));
     }
 
     fn wait(&self, channel: Channel) {

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
-use tlbkit_workloads::scheduling::RunQueues;
+use tlbkit_workloads::scheduling::{self, RunQueues};
 
 use super::cpu_bits::CpuBits;
-use super::task::{TaskIndex, Tasks};
+use super::task::{Bound, Task, TaskIndex, Tasks};
 use crate::host::prefetch;
 use crate::multiprocessor::NEVER;
 use crate::topology::Topology;
@@ -162,6 +162,38 @@ impl WithTasks<'_> {
     /// Where a balancer that looks from `start` on may move the task that `cpu` runs.
     pub(super) fn idle_for_moved(&self, cpu: usize, start: usize) -> Option<usize> {
         self.queues.idle_for_moved(cpu, start, self.topology)
+    }
+
+    /// Where a task goes that becomes runnable.
+    pub(super) fn place(&self, task: &Task) -> usize {
+        let last = task.cpu.get();
+        let to = match task.bound.get() {
+            Bound::ToCore(first) if task.may_change_thread() => Some(self.freer_of_core(first, last)),
+            _ => task.bound_to(),
+        };
+        scheduling::place(self, last, to)
+    }
+
+    /// The CPU of the core of `first` for a task that ran on `last`: that one if it idles, else the other one if that
+    /// idles, else the one for which fewer wait. Who comes from another core begins with `first`.
+    fn freer_of_core(&self, first: usize, last: usize) -> usize {
+        let Some(second) = self.topology.sibling(first) else { return first };
+        let cpus = if last == second { [second, first] } else { [first, second] };
+        let idle = cpus.into_iter().find(|&cpu| self.queues.idle.contains(cpu));
+        idle.or_else(|| cpus.into_iter().min_by_key(|&cpu| self.waiting(cpu))).unwrap_or(first)
+    }
+
+    /// Takes a task that waits for the other thread of the core of `cpu` and may run on both, as Linux does before a
+    /// CPU goes idle (`sched_balance_newidle` in its kernel/sched/fair.c): the first, but none that the other is about
+    /// to run.
+    pub(super) fn take_of_core(&mut self, cpu: usize) -> Option<TaskIndex> {
+        let sibling = self.topology.sibling(cpu)?;
+        if self.waiting(sibling) < 2 && self.runs_idle_thread(sibling) {
+            return None;
+        }
+        let mut waiting = self.queues.cpus[sibling].waiting.borrow_mut();
+        let at = waiting.iter().position(|&index| self.tasks.get(index).may_change_thread())?;
+        waiting.remove(at)
     }
 
     /// A task was taken out of the queue of `cpu`.

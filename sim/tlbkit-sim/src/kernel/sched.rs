@@ -30,7 +30,7 @@ impl Kernel {
     /// Puts a task into a queue and tells the CPU.
     pub(super) fn make_runnable(&'static self, index: TaskIndex) {
         let (machine, task) = (self.machine, self.tasks.get(index));
-        let cpu = scheduling::place(&self.with_tasks(), task.cpu.get(), task.bound_to());
+        let cpu = self.with_tasks().place(task);
         if task.on_cpu.get().is_none() {
             task.cpu.set(cpu);
         }
@@ -110,9 +110,11 @@ impl Kernel {
         WithTasks { queues: &self.queues, tasks: &self.tasks, topology: self.machine.topology() }
     }
 
-    /// What the CPU runs next, taken out of its queue.
+    /// What the CPU runs next, taken out of its queue, or, if that is empty, out of its core's other one.
     fn pick(&self, cpu: usize) -> Running {
-        let Some(index) = scheduling::pick(&mut self.with_tasks(), cpu) else { return Running::Idle };
+        let mut queues = self.with_tasks();
+        let of_core = if self.queues.is_empty(cpu) { queues.take_of_core(cpu) } else { None };
+        let Some(index) = of_core.or_else(|| scheduling::pick(&mut queues, cpu)) else { return Running::Idle };
         let task = self.tasks.get(index);
         task.on_cpu.set(Some(cpu));
         task.cpu.set(cpu);

@@ -35,6 +35,17 @@ impl Process {
     }
 }
 
+/// Where a task may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bound {
+    /// On each CPU.
+    Nowhere,
+    /// On this CPU.
+    ToCpu(usize),
+    /// On this CPU and on the other thread of its core.
+    ToCore(usize),
+}
+
 /// One task. What the scheduler looks at is one line of the host, and the coroutine begins the next.
 #[repr(C, align(64))]
 pub(super) struct Task {
@@ -43,7 +54,7 @@ pub(super) struct Task {
     pub(super) cpu: Cell<usize>,
     /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
     pub(super) on_cpu: Cell<Option<usize>>,
-    pub(super) pinned: Cell<Option<usize>>,
+    pub(super) bound: Cell<Bound>,
     random: Cell<TaskRandom>,
     pub(super) has_ended: Cell<bool>,
     fiber: RefCell<Option<Fiber>>,
@@ -59,7 +70,7 @@ impl Task {
             process,
             cpu: Cell::new(cpu),
             on_cpu: Cell::new(None),
-            pinned: Cell::new(None),
+            bound: Cell::new(Bound::Nowhere),
             random: Cell::new(random),
             has_ended: Cell::new(false),
             fiber: RefCell::new(Some(fiber)),
@@ -67,9 +78,9 @@ impl Task {
         }
     }
 
-    /// True if it may run on one CPU only.
+    /// True if it may run on one CPU, or on one core, only.
     pub(super) fn is_pinned(&self) -> bool {
-        self.pinned.get().is_some()
+        self.bound.get() != Bound::Nowhere
     }
 
     /// True if another CPU may take it out of its queue.
@@ -77,9 +88,22 @@ impl Task {
         !self.is_pinned() && self.on_cpu.get().is_none()
     }
 
+    /// True if the other thread of its core may take it out of its queue.
+    pub(super) fn may_change_thread(&self) -> bool {
+        matches!(self.bound.get(), Bound::ToCore(_)) && self.on_cpu.get().is_none()
+    }
+
     /// The CPU that it must go to when it becomes runnable, if there is only one.
     pub(super) fn bound_to(&self) -> Option<usize> {
-        self.on_cpu.get().or(self.pinned.get())
+        self.on_cpu.get().or(self.bound_cpu())
+    }
+
+    /// The CPU where it begins, if it is bound.
+    pub(super) fn bound_cpu(&self) -> Option<usize> {
+        match self.bound.get() {
+            Bound::Nowhere => None,
+            Bound::ToCpu(cpu) | Bound::ToCore(cpu) => Some(cpu),
+        }
     }
 
     /// The next number of the task's own stream.

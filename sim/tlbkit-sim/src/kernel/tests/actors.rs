@@ -7,13 +7,15 @@ use tlbkit_workloads::calls::TaskRandom;
 
 use super::super::Kernel;
 use super::super::sched::Fate;
-use super::super::task::{Process, Task, TaskIndex};
+use super::super::task::{Bound, Process, Task, TaskIndex};
 use crate::multiprocessor::Fiber;
 
 /// Whether a task may leave the CPU where it is put.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kept {
     Pinned,
+    /// On both threads of a core.
+    OnCore,
     Free,
 }
 
@@ -34,7 +36,11 @@ pub(super) fn put(
         }
     };
     let task = Task::new(process, cpu, TaskRandom::new(1, u64::from(index)), Fiber::new(body).unwrap());
-    task.pinned.set((kept == Kept::Pinned).then_some(cpu));
+    task.bound.set(match kept {
+        Kept::Free => Bound::Nowhere,
+        Kept::Pinned => Bound::ToCpu(cpu),
+        Kept::OnCore => Bound::ToCore(cpu),
+    });
     kernel.add_task(task);
     process.threads.set(process.threads.get() + 1);
     kernel.queues.push(cpu, index, &kernel.tasks);

@@ -78,20 +78,20 @@ fn whom_nothing_parts_stays() {
     assert!(stayed as u64 > SEEDS / 4, "{stayed} of {SEEDS} pairs of tasks that have a core each");
 }
 
-/// Where a task wakes that ran on CPU 4 before it slept, with others on these CPUs by then.
-fn wakes_on(busy: &'static [usize]) -> usize {
+/// Where a task wakes that ran on CPU 4 before it slept, woken by one on the CPU `waker`, with others on these by then.
+fn wakes_on(kept: Kept, waker: usize, busy: &'static [usize]) -> usize {
     let woken_on = Rc::new(Cell::new(None));
     rehearse(CPUS, |stage, kernel| {
         stage.boot(kernel).unwrap();
         let (process, found) = (kernel.new_process(), Rc::clone(&woken_on));
-        let sleeper = put(kernel, process, (4, Kept::Free), move |me| {
+        let sleeper = put(kernel, process, (4, kept), move |me| {
             kernel.block(me);
             found.set(Some(kernel.machine().cpu()));
         });
         for &cpu in busy {
             put(kernel, process, (cpu, Kept::Free), move |me| run_for_ms(kernel, me, 2));
         }
-        put(kernel, process, (0, Kept::Free), move |me| {
+        put(kernel, process, (waker, Kept::Free), move |me| {
             run_for_ms(kernel, me, 1);
             if busy.contains(&4) {
                 assert_eq!(kernel.queues.running(4), super::super::queues::Running::Task(sleeper + 1));
@@ -106,7 +106,35 @@ fn wakes_on(busy: &'static [usize]) -> usize {
 
 #[test]
 fn a_woken_task_goes_where_it_ran_and_else_rather_to_a_core_that_idles() {
-    assert_eq!(wakes_on(&[]), 4, "it ran there, though the other thread of the core is busy");
-    assert_eq!(wakes_on(&[4, 1]), 6, "CPU 5 idles, and CPU 1 beside it is busy");
-    assert_eq!(wakes_on(&[4, 1, 2, 3]), 5, "no core idles");
+    assert_eq!(wakes_on(Kept::Free, 0, &[]), 4, "it ran there, though the other thread of the core is busy");
+    assert_eq!(wakes_on(Kept::Free, 0, &[4, 1]), 6, "CPU 5 idles, and CPU 1 beside it is busy");
+    assert_eq!(wakes_on(Kept::Free, 0, &[4, 1, 2, 3]), 5, "no core idles");
+}
+
+#[test]
+fn a_task_that_is_kept_on_a_core_wakes_on_the_thread_of_it_that_idles() {
+    assert_eq!(wakes_on(Kept::OnCore, 1, &[]), 4, "it ran there");
+    assert_eq!(wakes_on(Kept::OnCore, 1, &[4]), 0, "the other thread idles, and so do whole cores");
+    assert_eq!(wakes_on(Kept::Pinned, 1, &[4]), 4);
+}
+
+/// Who runs a task that waits for CPU 4 when CPU 0, the other thread of that core, has nothing more to do. All other
+/// cores idle all the time.
+fn waits_and_runs_on(kept: Kept) -> usize {
+    let ran_on = Rc::new(Cell::new(None));
+    rehearse(CPUS, |stage, kernel| {
+        stage.boot(kernel).unwrap();
+        let (process, found) = (kernel.new_process(), Rc::clone(&ran_on));
+        put(kernel, process, (4, Kept::Pinned), move |me| run_for_ms(kernel, me, 3));
+        put(kernel, process, (0, Kept::Pinned), move |me| run_for_ms(kernel, me, 1));
+        put(kernel, process, (4, kept), move |_| found.set(Some(kernel.machine().cpu())));
+        stage.turn(kernel, || kernel.is_done());
+    });
+    ran_on.get().expect("it ran")
+}
+
+#[test]
+fn a_cpu_takes_what_waits_for_the_other_thread_of_its_core_before_it_idles() {
+    assert_eq!(waits_and_runs_on(Kept::OnCore), 0);
+    assert_eq!(waits_and_runs_on(Kept::Pinned), 4);
 }
