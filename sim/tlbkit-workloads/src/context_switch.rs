@@ -3,8 +3,9 @@
 //! The original keeps the first of a pair on a core, where it starts the second, so that both have this core alone, and
 //! may run on both of its hardware threads; so it is here, and they begin on one each. Each wakes the other one,
 //! blocks, and its CPU goes idle until it is woken: from thread to idle and back, in a space that all CPUs share. Where
-//! cores have one thread each, the two are on different cores. Pairs beyond the cores share them, from the first on. They begin when all are there, as the original's do. One unit is one of the original's, which
-//! counts two for each round trip.
+//! cores have one thread each, the two are on different cores. Pairs beyond the cores share them, from the first on.
+//! They begin when all are there, as the original's do. One unit is one of the original's, which counts two for each
+//! round trip.
 
 use crate::os::{Backing, Channel, Os, Part, Protection, read_expecting};
 use crate::parameters::{MANY, MOST_TASKS};
