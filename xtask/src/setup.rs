@@ -60,8 +60,7 @@ fn is_root() -> bool {
     output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Runs a package manager's line quietly and without questions.
-/// Runs `line`. One at a time: two installers at once would refuse each other.
+/// Runs a package manager's line quietly and without questions, one at a time: two at once would refuse each other.
 fn shell(line: &str) -> bool {
     static RUNNING: Mutex<()> = Mutex::new(());
     let _alone = RUNNING.lock();

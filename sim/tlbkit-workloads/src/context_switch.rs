@@ -38,7 +38,7 @@ impl ContextSwitch {
         }
         let (pair, end) = ((part.role - 1) / 2, (part.role - 1) % 2);
         let cores = (os.cpus() / 2).max(1);
-        os.share_core(pair % cores + end * cores);
+        os.pin_to_whole_core(pair % cores + end * cores);
         let (pairs, ring) = (self.pairs(os), Ring { first: 2 * pair, of: 2, me: end });
         let page = page_at(part.arg, pair.into());
         if end == 0 {

@@ -80,9 +80,9 @@ pub trait Os {
     fn pin_to_core(&self, core: u32) {
         self.pin(core);
     }
-    /// Keeps this task on the core of the thread that [`pin_to_core`](Self::pin_to_core) names, and begins there; the
-    /// core's other thread may run it as well, if the system knows which that is.
-    fn share_core(&self, core: u32) {
+    /// As [`pin_to_core`](Self::pin_to_core), but the core's other thread may run this task as well. A system that
+    /// knows no cores keeps it on one CPU.
+    fn pin_to_whole_core(&self, core: u32) {
         self.pin_to_core(core);
     }
 

@@ -11,7 +11,7 @@ use super::holding::HeldRegions;
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::state::Kernel;
-use super::task::{Bound, Process, Task, TaskIndex};
+use super::task::{Affinity, Process, Task, TaskIndex};
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::multiprocessor::{Fiber, Multiprocessor, Port};
@@ -83,12 +83,11 @@ impl Calls {
         result
     }
 
-    /// Keeps the task where it is bound to from now on.
-    fn bind(&self, to: Bound) {
+    /// The call that sets the task's affinity, by which it begins on `cpu`.
+    fn set_affinity(&self, affinity: fn(usize) -> Affinity, cpu: usize) {
         self.call(|kernel| {
-            let task = kernel.tasks.get(self.me);
-            task.bound.set(to);
-            if task.bound_cpu() != Some(self.machine.cpu()) {
+            kernel.tasks.get(self.me).affinity.set(affinity(cpu));
+            if self.machine.cpu() != cpu {
                 kernel.switch_away(self.me, Fate::Move);
             }
         });
@@ -260,15 +259,15 @@ impl Os for Calls {
     }
 
     fn pin(&self, cpu: u32) {
-        self.bind(Bound::ToCpu(cpu as usize % self.machine.cpus()));
+        self.set_affinity(Affinity::Cpu, cpu as usize % self.machine.cpus());
     }
 
     fn pin_to_core(&self, core: u32) {
         self.pin(self.machine.topology().first_thread(core as usize) as u32);
     }
 
-    fn share_core(&self, core: u32) {
-        self.bind(Bound::ToCore(self.machine.topology().first_thread(core as usize)));
+    fn pin_to_whole_core(&self, core: u32) {
+        self.set_affinity(Affinity::Core, self.machine.topology().first_thread(core as usize));
     }
 
     fn wait(&self, channel: Channel) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use tlbkit_workloads::scheduling::{self, RunQueues};
 
 use super::cpu_bits::CpuBits;
-use super::task::{Bound, Task, TaskIndex, Tasks};
+use super::task::{Affinity, Task, TaskIndex, Tasks};
 use crate::host::prefetch;
 use crate::multiprocessor::NEVER;
 use crate::topology::Topology;
@@ -76,7 +76,8 @@ impl Queues {
         self.cpus[cpu].waiting.borrow().is_empty()
     }
 
-    /// True if tasks wait for `cpu` and all of them are pinned: nobody else can take one.
+    /// True if tasks wait for `cpu` and all of them are pinned: nobody else can take one, except that the other thread
+    /// of its core may take a second one that is kept on that core.
     pub(super) fn only_pinned_wait(&self, cpu: usize) -> bool {
         self.cpus[cpu].loose.get() == 0 && !self.is_empty(cpu)
     }
@@ -167,15 +168,16 @@ impl WithTasks<'_> {
     /// Where a task goes that becomes runnable.
     pub(super) fn place(&self, task: &Task) -> usize {
         let last = task.cpu.get();
-        let to = match task.bound.get() {
-            Bound::ToCore(first) if task.may_change_thread() => Some(self.freer_of_core(first, last)),
-            _ => task.bound_to(),
+        let by_affinity = || match task.affinity.get() {
+            Affinity::All => None,
+            Affinity::Cpu(cpu) => Some(cpu),
+            Affinity::Core(first) => Some(self.freer_of_core(first, last)),
         };
-        scheduling::place(self, last, to)
+        scheduling::place(self, last, task.on_cpu.get().or_else(by_affinity))
     }
 
     /// The CPU of the core of `first` for a task that ran on `last`: that one if it idles, else the other one if that
-    /// idles, else the one for which fewer wait. Who comes from another core begins with `first`.
+    /// idles, else the one for which fewer wait. For a task that comes from another core `first` stands for `last`.
     fn freer_of_core(&self, first: usize, last: usize) -> usize {
         let Some(second) = self.topology.sibling(first) else { return first };
         let cpus = if last == second { [second, first] } else { [first, second] };

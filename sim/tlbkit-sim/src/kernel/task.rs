@@ -37,13 +37,13 @@ impl Process {
 
 /// Where a task may run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bound {
-    /// On each CPU.
-    Nowhere,
+pub(super) enum Affinity {
+    /// On all CPUs.
+    All,
     /// On this CPU.
-    ToCpu(usize),
-    /// On this CPU and on the other thread of its core.
-    ToCore(usize),
+    Cpu(usize),
+    /// On this CPU, where it begins, and on the other thread of its core.
+    Core(usize),
 }
 
 /// One task. What the scheduler looks at is one line of the host, and the coroutine begins the next.
@@ -54,7 +54,7 @@ pub(super) struct Task {
     pub(super) cpu: Cell<usize>,
     /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
     pub(super) on_cpu: Cell<Option<usize>>,
-    pub(super) bound: Cell<Bound>,
+    pub(super) affinity: Cell<Affinity>,
     random: Cell<TaskRandom>,
     pub(super) has_ended: Cell<bool>,
     fiber: RefCell<Option<Fiber>>,
@@ -70,7 +70,7 @@ impl Task {
             process,
             cpu: Cell::new(cpu),
             on_cpu: Cell::new(None),
-            bound: Cell::new(Bound::Nowhere),
+            affinity: Cell::new(Affinity::All),
             random: Cell::new(random),
             has_ended: Cell::new(false),
             fiber: RefCell::new(Some(fiber)),
@@ -80,30 +80,17 @@ impl Task {
 
     /// True if it may run on one CPU, or on one core, only.
     pub(super) fn is_pinned(&self) -> bool {
-        self.bound.get() != Bound::Nowhere
+        self.affinity.get() != Affinity::All
     }
 
-    /// True if another CPU may take it out of its queue.
+    /// True if any other CPU may take it out of its queue.
     pub(super) fn may_move(&self) -> bool {
         !self.is_pinned() && self.on_cpu.get().is_none()
     }
 
     /// True if the other thread of its core may take it out of its queue.
     pub(super) fn may_change_thread(&self) -> bool {
-        matches!(self.bound.get(), Bound::ToCore(_)) && self.on_cpu.get().is_none()
-    }
-
-    /// The CPU that it must go to when it becomes runnable, if there is only one.
-    pub(super) fn bound_to(&self) -> Option<usize> {
-        self.on_cpu.get().or(self.bound_cpu())
-    }
-
-    /// The CPU where it begins, if it is bound.
-    pub(super) fn bound_cpu(&self) -> Option<usize> {
-        match self.bound.get() {
-            Bound::Nowhere => None,
-            Bound::ToCpu(cpu) | Bound::ToCore(cpu) => Some(cpu),
-        }
+        matches!(self.affinity.get(), Affinity::Core(_)) && self.on_cpu.get().is_none()
     }
 
     /// The next number of the task's own stream.

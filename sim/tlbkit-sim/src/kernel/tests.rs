@@ -16,7 +16,7 @@ use tlbkit_workloads::calls::TaskRandom;
 
 use super::Kernel;
 use super::memory::KernelMemory;
-use super::task::{Bound, Task};
+use super::task::{Affinity, Task};
 use crate::multiprocessor::{Fiber, NEVER};
 use crate::observer::Cause;
 use crate::run::stage::{Stage, rehearse};
@@ -28,7 +28,7 @@ const KICK_AT: u64 = 100_000;
 fn queue_task(kernel: &'static Kernel, pinned: Option<usize>) -> &'static Task {
     let fiber = Fiber::new(|| kernel.machine().sleep_until(NEVER, Cause::User)).unwrap();
     let task = Task::new(kernel.new_process(), 0, TaskRandom::new(1, 0), fiber);
-    task.bound.set(pinned.map_or(Bound::Nowhere, Bound::ToCpu));
+    task.affinity.set(pinned.map_or(Affinity::All, Affinity::Cpu));
     let index = kernel.tasks.next_index();
     kernel.add_task(task);
     kernel.queues.push(0, index, &kernel.tasks);

@@ -7,7 +7,7 @@ use tlbkit_workloads::calls::TaskRandom;
 
 use super::super::Kernel;
 use super::super::sched::Fate;
-use super::super::task::{Bound, Process, Task, TaskIndex};
+use super::super::task::{Affinity, Process, Task, TaskIndex};
 use crate::multiprocessor::Fiber;
 
 /// Whether a task may leave the CPU where it is put.
@@ -36,10 +36,10 @@ pub(super) fn put(
         }
     };
     let task = Task::new(process, cpu, TaskRandom::new(1, u64::from(index)), Fiber::new(body).unwrap());
-    task.bound.set(match kept {
-        Kept::Free => Bound::Nowhere,
-        Kept::Pinned => Bound::ToCpu(cpu),
-        Kept::OnCore => Bound::ToCore(cpu),
+    task.affinity.set(match kept {
+        Kept::Free => Affinity::All,
+        Kept::Pinned => Affinity::Cpu(cpu),
+        Kept::OnCore => Affinity::Core(cpu),
     });
     kernel.add_task(task);
     process.threads.set(process.threads.get() + 1);
