@@ -1,14 +1,17 @@
 //! `run`, `sweep run`, `check` and `calibrate` when somebody presses Ctrl-C in the middle: what is done is not lost.
 
+#[path = "command/terminal.rs"]
+mod terminal;
+
 use std::fs::{self, File};
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pty_process::blocking::{Command as OnTerminal, open};
+use pty_process::blocking::Command as OnTerminal;
 use serde_json::Value;
+use terminal::Terminal;
 
 /// An empty folder of its own for a test.
 fn folder(name: &str) -> PathBuf {
@@ -27,22 +30,27 @@ fn steps(drawn: &str) -> Option<u32> {
 /// Runs 2000 runs on a terminal, one at a time, presses Ctrl-C as soon as some are done, and gives what then stands in
 /// `file`, to which standard output goes, and on the terminal. The status must be that of a command ended by Ctrl-C.
 fn run_and_interrupt(file: &Path, options: &str) -> [String; 2] {
-    let (mut pty, pts) = open().unwrap();
-    pty.resize(pty_process::Size::new(24, 120)).unwrap();
+    let (terminal, pts) = Terminal::open(pty_process::Size::new(24, 120));
     let run = "run madvise1 --machine recent-bare --policy linux-6.18,tlbkit --cpus 2 --milliseconds 5";
     let line = format!("exec '{}' {run} {options} > '{}'", env!("CARGO_BIN_EXE_tlbkit"), file.display());
     let command = OnTerminal::new("sh").args(["-c", &line]).env("TERM", "xterm").env("RAYON_NUM_THREADS", "1");
     let mut running = command.spawn(pts).unwrap();
-    let (mut seen, mut bytes, mut is_pressed) = (String::new(), [0; 4096], false);
-    // An error is how the other end's close shows.
-    while let Ok(count @ 1..) = pty.read(&mut bytes) {
-        seen += &String::from_utf8_lossy(&bytes[..count]);
-        if !is_pressed && steps(&seen) > Some(2) {
-            pty.write_all(b"\x03").unwrap();
-            is_pressed = true;
-        }
-    }
-    assert_eq!(running.wait().unwrap().code(), Some(130), "{seen}");
+    let (mut seen, mut is_pressed) = (String::new(), false);
+    let status = thread::scope(|scope| {
+        scope.spawn(|| {
+            terminal.look(|bytes| {
+                seen += &String::from_utf8_lossy(bytes);
+                if !is_pressed && steps(&seen) > Some(2) {
+                    terminal.press_ctrl_c();
+                    is_pressed = true;
+                }
+            });
+        });
+        let status = running.wait().unwrap();
+        terminal.mark_end();
+        status
+    });
+    assert_eq!(status.code(), Some(130), "{seen}");
     [fs::read_to_string(file).unwrap(), seen]
 }
 

@@ -3,8 +3,9 @@
 
 #[path = "command/not_here.rs"]
 mod not_here;
+#[path = "command/terminal.rs"]
+mod terminal;
 
-use std::io::{ErrorKind, Read, Write};
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::thread;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use not_here::is_not_here;
 use pty_process::Size;
-use pty_process::blocking::{Command, Pty, open};
+use pty_process::blocking::{Command, Pts};
+use terminal::Terminal;
 use vt100::Parser;
 
 /// How long a picture may take to come, on a busy machine.
@@ -20,28 +22,25 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A terminal with somebody before it.
 struct Seat {
-    pty: Pty,
+    terminal: Terminal,
     seen: Mutex<Parser>,
 }
 
 impl Seat {
+    /// A seat before so many rows and columns that remembers so many rows more, and the program's side of it.
+    fn new([rows, columns]: [NonZero<u16>; 2], scrollback: usize) -> (Self, Pts) {
+        let (terminal, pts) = Terminal::open(Size::new(rows.get(), columns.get()));
+        (Self { terminal, seen: Mutex::new(Parser::new(rows, columns, scrollback)) }, pts)
+    }
+
     fn resize(&self, [rows, columns]: [NonZero<u16>; 2]) {
-        self.pty.resize(Size::new(rows.get(), columns.get())).unwrap();
+        self.terminal.resize(Size::new(rows.get(), columns.get()));
         self.seen.lock().unwrap().screen_mut().set_size(rows, columns);
     }
 
-    /// Looks on until the program has gone.
+    /// Looks on until the program has ended.
     fn look(&self) {
-        let mut bytes = [0; 4096];
-        loop {
-            match (&self.pty).read(&mut bytes) {
-                Ok(0) => return,
-                Ok(count) => self.seen.lock().unwrap().process(&bytes[..count]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // How the other end's close shows.
-                Err(_) => return,
-            }
-        }
+        self.terminal.look(|bytes| self.seen.lock().unwrap().process(bytes));
     }
 
     fn text(&self) -> String {
@@ -73,16 +72,16 @@ impl Seat {
 
 #[test]
 fn a_picture_follows_the_window_and_ctrl_c_leaves_the_summary_alone() {
-    let (pty, pts) = open().unwrap();
     let [small, large] = [[24, 80], [50, 200]].map(|size| size.map(|length| NonZero::new(length).unwrap()));
-    let seat = Seat { pty, seen: Mutex::new(Parser::new(small[0], small[1], 1000)) };
-    seat.resize(small);
+    let (seat, pts) = Seat::new(small, 1000);
     let command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
     let mut observing = command.args(["observe", "--all-cpus", "--interval", "0.2"]).spawn(pts).unwrap();
     thread::scope(|scope| {
         let looking = scope.spawn(|| seat.look());
         if !seat.waits_for("| task switch ") {
             let _ = observing.kill();
+            observing.wait().unwrap();
+            seat.terminal.mark_end();
             looking.join().unwrap();
             assert!(is_not_here(&seat.text()), "{}", seat.text());
             return println!("skipped: {}", seat.text());
@@ -91,8 +90,9 @@ fn a_picture_follows_the_window_and_ctrl_c_leaves_the_summary_alone() {
         seat.resize(large);
         assert!(seat.waits_for("| CPU "), "with more rows there is room for every table: {}", seat.text());
         seat.assert_in_place();
-        (&seat.pty).write_all(b"\x03").unwrap();
+        seat.terminal.press_ctrl_c();
         let status = observing.wait().unwrap();
+        seat.terminal.mark_end();
         looking.join().unwrap();
         assert!(status.success(), "{status}");
         let seen = seat.seen.lock().unwrap();
@@ -105,13 +105,15 @@ fn a_picture_follows_the_window_and_ctrl_c_leaves_the_summary_alone() {
 /// The lines that somebody sees of a command before a terminal of so many columns. One that is longer goes on in the
 /// next row.
 fn seen(columns: u16, arguments: &[&str]) -> Vec<String> {
-    let (pty, pts) = open().unwrap();
-    let size = [1000, columns].map(|length| NonZero::new(length).unwrap());
-    let seat = Seat { pty, seen: Mutex::new(Parser::new(size[0], size[1], 0)) };
-    seat.resize(size);
+    let (seat, pts) = Seat::new([1000, columns].map(|length| NonZero::new(length).unwrap()), 0);
     let mut running = Command::new(env!("CARGO_BIN_EXE_tlbkit")).args(arguments).spawn(pts).unwrap();
-    seat.look();
-    assert!(running.wait().unwrap().success(), "{arguments:?}: {}", seat.text());
+    let status = thread::scope(|scope| {
+        scope.spawn(|| seat.look());
+        let status = running.wait().unwrap();
+        seat.terminal.mark_end();
+        status
+    });
+    assert!(status.success(), "{arguments:?}: {}", seat.text());
     seat.text().lines().map(|line| line.trim_end().to_owned()).collect()
 }
 
