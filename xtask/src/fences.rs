@@ -10,7 +10,7 @@ use change::Change;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
-use trial::{CratesCopy, SUBJECTS, Subject, Verdict};
+use trial::{CratesCopy, Depth, SUBJECTS, Subject, Verdict};
 
 /// What became of one change.
 struct TriedChange {
@@ -30,7 +30,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     let mut all = Vec::new();
     for subject in &subjects {
         eprintln!("fences: the unchanged source of {}", subject.name);
-        match copy.verdict(subject)? {
+        match copy.verdict(subject, Depth::Whole)? {
             Verdict::Survived => {}
             other => bail!("the unchanged source of {} fails already: {other}", subject.name),
         }
@@ -79,14 +79,15 @@ fn names() -> String {
     SUBJECTS.map(|subject| subject.name).join(", ")
 }
 
-/// The step of `cargo xtask test`: the handshakes on the sources as they are.
+/// The step of `cargo xtask test`: the handshakes on the sources as they are, whole in one build and quickly in the
+/// other, as both together take minutes.
 ///
 /// # Errors
 /// If they do not build.
 pub(crate) fn handshakes(root: &Path) -> Result<StepOutcome> {
     let copy = CratesCopy::new(root)?;
     for subject in &SUBJECTS {
-        match copy.verdict(subject)? {
+        match copy.verdict(subject, Depth::Quick)? {
             Verdict::Survived => {}
             other => return Ok(StepOutcome::Failed(format!("{}: {other}", subject.name))),
         }

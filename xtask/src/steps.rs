@@ -9,9 +9,11 @@ use crate::workshop::Sets;
 use crate::{api, browser, c_kernel, c_library, fences, libraries, linux, mutants, qemu, tidy};
 use anyhow::{Result, bail};
 use std::fs;
+use std::iter;
 use std::panic::{catch_unwind, resume_unwind};
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
@@ -46,7 +48,7 @@ const IN_TURN: &[TestStep] = &[
     TestStep { name: "cost of the C door", run: door_step },
 ];
 
-/// One after the other, beside those: these build elsewhere, and measure no time.
+/// Beside those, in this order: each builds in a folder of its own, and measures no time.
 const BESIDE: &[TestStep] = &[
     TestStep { name: "test narrow sets", run: narrow_sets_step },
     // It builds in `target/release`, where the C door's benchmark waits for it, or it for that.
@@ -119,21 +121,26 @@ struct Row {
 /// Runs every step, or those whose name holds one of `wanted`, and returns whether none failed.
 pub(crate) fn test(root: &Path, wanted: &[String]) -> Result<bool> {
     check_words(wanted)?;
+    let waiting = Mutex::new(BESIDE.iter());
+    let take = || iter::from_fn(|| waiting.lock().unwrap_or_else(PoisonError::into_inner).next());
     let mut rows: Vec<Row> = thread::scope(|scope| {
-        let beside = scope.spawn(|| run_each(root, BESIDE, wanted));
+        let beside = scope.spawn(|| run_each(root, take(), wanted));
         let mut rows = run_each(root, IN_TURN, wanted);
+        // Whoever has nothing left of its own helps the other.
+        rows.extend(run_each(root, take(), wanted));
         rows.extend(beside.join().unwrap_or_else(|panic| resume_unwind(panic)));
         rows
     });
     rows.extend(run_each(root, ALONE, wanted));
+    rows.sort_by_key(|row| steps().position(|step| step.name == row.name));
     println!("\n{}", table(&rows));
     Ok(!rows.iter().any(|row| matches!(row.outcome, StepOutcome::Failed(_))))
 }
 
 /// Runs those of `steps` that are wanted, one after the other.
-fn run_each(root: &Path, steps: &[TestStep], wanted: &[String]) -> Vec<Row> {
+fn run_each<'a>(root: &Path, steps: impl IntoIterator<Item = &'a TestStep>, wanted: &[String]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for step in steps.iter().filter(|step| is_wanted(step.name, wanted)) {
+    for step in steps.into_iter().filter(|step| is_wanted(step.name, wanted)) {
         println!("== {}", step.name);
         let start = Instant::now();
         // A panic too is a failed step: what other steps found must not be lost by it.
