@@ -1,9 +1,7 @@
 //! Random programs on two CPUs against a plain map of what each page must hold. The machine's TLBs forget nothing by
 //! themselves, so a missing flush shows as a wrong value or as a frame freed too early (INV-1).
 
-mod common;
-
-use common::Machine;
+use crate::common::Machine;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tlbkit::PRESETS;

@@ -1,8 +1,6 @@
 //! What each event of a trace is taken to mean.
 
-mod common;
-
-use common::{Script, ops};
+use crate::common::{Script, ops};
 use tlbkit::Stride;
 use tlbkit_replay::{Cause, OpKind, Paging};
 use tlbkit_trace::Syscall;

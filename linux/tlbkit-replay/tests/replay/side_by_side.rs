@@ -1,9 +1,7 @@
 //! Replays that go through the operations side by side count what each counts alone, and those that differ in their
 //! ceilings alone are one.
 
-mod common;
-
-use common::Script;
+use crate::common::Script;
 use proptest::prelude::*;
 use std::path::Path;
 use tlbkit::{Compare, Isolation, PRESETS, Policy, RangeRule, Tags};

@@ -1,11 +1,9 @@
 //! What a program sees of its memory, and that every frame comes back.
 
-mod common;
-
+use crate::common::memory::Event;
+use crate::common::{Machine, on_every_preset};
 use Backing::{AnonPrivate, AnonShared, FilePrivate, FileShared};
 use Protection::{Read, ReadWrite};
-use common::memory::Event;
-use common::{Machine, on_every_preset};
 use tlbkit::*;
 use tlbkit_arch::entry_at;
 use tlbkit_pmap::{Backing, ChildFill, Error, Fault, MAX_REGIONS, Memory, Protection, Pte, Region, USER_BASE};

@@ -1,8 +1,6 @@
 //! What faults, and the calls that bring them about, are taken to be: of whom they come, and what ends with whom.
 
-mod common;
-
-use common::{Script, ops};
+use crate::common::{Script, ops};
 use tlbkit::Policy;
 use tlbkit_replay::{Cause, CostItem, CostPart, Estimate, OpKind, Paging, Prices, Spared, Tally, Who, replay_sparing};
 use tlbkit_sim::machine::Machine;

@@ -1,8 +1,6 @@
 //! The picture is JSON that a viewer can open, and shows what lies in its window.
 
-mod common;
-
-use common::{BUILD, shared};
+use crate::common::{BUILD, shared};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use tlbkit_trace::{PerfettoWriter, open};

@@ -1,8 +1,6 @@
 //! Frames mapped by hand: what was there before is gone from every CPU first, and is given back.
 
-mod common;
-
-use common::{Machine, on_every_preset, words};
+use crate::common::{Machine, on_every_preset, words};
 use tlbkit::*;
 use tlbkit_pmap::{Backing, Error, Frame, Memory, Pmap, Protection, Pte, Purpose, Region, Vm};
 

@@ -1,5 +1,4 @@
 //! Small traces, written as `perf script` writes them.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 use std::fmt::Write;
 use tlbkit_replay::{Cause, Deduced, Op, OpKind, Paging, Recording, Taken, read};

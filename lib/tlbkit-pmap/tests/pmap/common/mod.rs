@@ -2,7 +2,6 @@
 //!
 //! An access goes through that TLB, so a missing flush is a wrong value, a store into a foreign frame, or a frame freed
 //! while a CPU that runs still translates to it.
-#![allow(dead_code, reason = "each test file uses a part")]
 
 pub(crate) mod memory;
 

@@ -1,8 +1,6 @@
 //! The text of `perf script`: its variants, and text that is none.
 
-mod common;
-
-use common::{describe_all, drain};
+use crate::common::{BUILD, describe_all, drain, shared};
 use proptest::prelude::*;
 use tlbkit_trace::{Event, EventKind, FlushSize, ScriptReader, Source};
 
@@ -122,7 +120,7 @@ fn a_line_without_end_does_not_fill_the_memory() {
 
 #[test]
 fn a_packed_text_cut_short_gives_what_came_before_and_then_says_so() {
-    let packed = std::fs::read(common::shared(common::BUILD)).expect("the shared trace");
+    let packed = std::fs::read(shared(BUILD)).expect("the shared trace");
     let half = std::io::Cursor::new(packed[..packed.len() / 2].to_vec());
     let mut source = tlbkit_trace::open_pipe(half).expect("text of perf script");
     let (events, error) = drain(&mut *source);

@@ -1,8 +1,6 @@
 //! The compact form gives back what was put in, and loses no more than what is damaged.
 
-mod common;
-
-use common::{BUILD, STRESS, describe, describe_all, drain, shared};
+use crate::common::{BUILD, STRESS, describe, describe_all, drain, shared};
 use proptest::prelude::*;
 use tlbkit_trace::{CompactReader, CompactWriter, Source, open};
 

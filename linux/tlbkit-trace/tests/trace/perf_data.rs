@@ -1,8 +1,6 @@
 //! `perf.data` made by hand: both byte orders, file and pipe, cut short, and hostile.
 
-mod common;
-
-use common::{describe_all, drain, made};
+use crate::common::{describe_all, drain, made};
 use made::{Order, Out};
 use proptest::prelude::*;
 use std::io::Cursor;

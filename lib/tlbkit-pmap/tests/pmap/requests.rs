@@ -1,9 +1,7 @@
 //! What an operation asks the protocol for: one request where one will do, and all that it owes.
 
-mod common;
-
-use common::memory::Event as Seen;
-use common::{Machine, on_every_preset};
+use crate::common::memory::Event as Seen;
+use crate::common::{Machine, on_every_preset};
 use tlbkit::*;
 use tlbkit_pmap::{Backing, Error, Fault, Memory, Protection, Region, Vm, WINDOW_PAGES, Withdrawal};
 

@@ -1,8 +1,6 @@
 //! Two CPUs in one space: what the locks let happen at once, and what is looked at again under them.
 
-mod common;
-
-use common::{Machine, on_every_preset};
+use crate::common::{Machine, on_every_preset};
 use tlbkit_pmap::{Access, Backing, ChildFill, Error, Fault, Frame, Memory, Protection, Pte, Region, Vm, pte};
 
 /// What one last-level table maps.

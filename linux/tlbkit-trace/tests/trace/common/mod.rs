@@ -1,5 +1,4 @@
 //! What the tests share: recordings made on the spot, `perf.data` files made by hand, and reading to the end.
-#![allow(dead_code, reason = "each test file uses some of it")]
 
 pub(crate) mod made;
 pub(crate) mod record;

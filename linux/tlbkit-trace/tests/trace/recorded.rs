@@ -1,9 +1,7 @@
 //! Recordings of this very machine, compared with what `perf script` itself says about them.
 
-mod common;
-
-use common::record::{record, record_pipe, script, with};
-use common::{describe_all, drain};
+use crate::common::record::{record, record_pipe, script, with};
+use crate::common::{describe_all, drain};
 use std::io::Cursor;
 use tlbkit_trace::{CompactWriter, EventKind, FlushReason, Health, ScriptReader, Summary, open, open_pipe};
 

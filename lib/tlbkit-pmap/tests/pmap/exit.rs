@@ -1,9 +1,7 @@
 //! What exit and foreign tables cost under the policies of document 002.
 
-mod common;
-
-use common::Machine;
-use common::memory::Event;
+use crate::common::Machine;
+use crate::common::memory::Event;
 use tlbkit::*;
 use tlbkit_pmap::{Backing, ChildFill, Protection, Region, Vm};
 

@@ -1,8 +1,6 @@
 //! The two shared traces: what they hold was counted independently, from their text.
 
-mod common;
-
-use common::{BUILD, STRESS, drain, shared};
+use crate::common::{BUILD, STRESS, drain, shared};
 use tlbkit_trace::summary::Cause;
 use tlbkit_trace::{FlushReason, FlushSize, Summary, Syscall, open};
 

@@ -1,8 +1,6 @@
 //! What policies make of small traces whose answers can be told by hand.
 
-mod common;
-
-use common::Script;
+use crate::common::Script;
 use tlbkit::{Compare, Isolation, Lazy, Policy, RangeRule, Tags};
 use tlbkit_replay::{Cause, CostItem, CostPart, Paging, Prices, Spared, Tally, replay, replay_sparing};
 use tlbkit_sim::machine::Machine;

@@ -1,0 +1,9 @@
+//! The page tables on a machine whose CPUs act when a test says so: one program, as each would compile the protocol anew.
+
+mod common;
+mod enter;
+mod exit;
+mod races;
+mod random;
+mod requests;
+mod space;

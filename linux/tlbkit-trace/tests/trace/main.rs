@@ -1,0 +1,9 @@
+//! Each format that is read or written.
+
+mod common;
+mod compact;
+mod perf_data;
+mod perfetto;
+mod recorded;
+mod script;
+mod shared;
