@@ -1,4 +1,4 @@
-//! The page tables on a machine whose CPUs act when a test says so: one program, as each would compile the protocol anew.
+//! The page tables on a machine whose CPUs act when a test says so: one program, as each compiles the protocol anew.
 
 mod common;
 mod enter;
