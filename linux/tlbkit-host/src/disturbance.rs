@@ -5,6 +5,7 @@ use std::fs;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::ticks::{CpuTicks, Of, process_ticks};
 
 /// Shares of the CPU time of all CPUs over a while, in percent.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -31,9 +32,7 @@ impl Disturbance {
 /// CPU time so far, in the kernel's ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticks {
-    total: u64,
-    idle: u64,
-    stolen: u64,
+    cpus: CpuTicks,
     own: u64,
 }
 
@@ -46,21 +45,14 @@ impl Ticks {
     }
 
     fn parse(stat: &str, own: &str) -> Option<Self> {
-        let times: Vec<u64> =
-            stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().flat_map(str::parse).collect();
-        // user, nice, system, idle, iowait, irq, softirq, steal; guest times are part of user and nice.
-        let &[user, nice, system, idle, iowait, irq, softirq, stolen, ..] = times.as_slice() else { return None };
-        // The process's name stands in parentheses and may hold anything; utime is the 12th word after it.
-        let own = own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4).flat_map(str::parse::<u64>).sum();
-        let total = user + nice + system + idle + iowait + irq + softirq + stolen;
-        Some(Self { total, idle: idle + iowait, stolen, own })
+        Some(Self { cpus: CpuTicks::parse(stat)?, own: process_ticks(Of::ProcessAndChildren, own)? })
     }
 
     /// What happened from `self` to `later`.
     pub(crate) fn until(&self, later: &Self) -> Disturbance {
-        let total = (later.total - self.total).max(1) as f64;
-        let stolen = (later.stolen - self.stolen) as f64;
-        let busy = (later.total - self.total) as f64 - later.idle.saturating_sub(self.idle) as f64 - stolen;
+        let total = (later.cpus.total() - self.cpus.total()).max(1) as f64;
+        let stolen = (later.cpus.stolen - self.cpus.stolen) as f64;
+        let busy = (later.cpus.busy - self.cpus.busy) as f64;
         let others = (busy - (later.own - self.own) as f64).max(0.0);
         Disturbance { stolen_percent: 100.0 * stolen / total, others_percent: 100.0 * others / total }
     }
@@ -86,7 +78,7 @@ mod tests {
     #[test]
     fn the_running_kernel_is_understood() {
         let before = Ticks::now().unwrap();
-        assert!(before.total > 0);
+        assert!(before.cpus.total() > 0);
         assert!(!before.until(&before).is_too_much());
     }
 }

@@ -30,6 +30,9 @@ pub enum Error {
     /// The program `perf` is not there.
     #[error("no program perf; run: sudo apt-get install linux-perf")]
     NoPerf,
+    /// The program `perf` is there and cannot be started.
+    #[error("perf: cannot be run")]
+    PerfCannotRun(#[source] io::Error),
     /// The kernel shows its tracepoints to nobody, or not to this user.
     #[error("{path} cannot be read; run: {run}")]
     NoTracepoints {
@@ -78,6 +81,14 @@ pub enum Error {
         /// What it says.
         taken: String,
     },
+    /// A line of the journal that names no setting with two values: what it meant is not put back.
+    #[error("{journal}, line {line}: names no setting; set what it means by hand, and remove the file")]
+    JournalLine {
+        /// The journal, which stays.
+        journal: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+    },
     /// A change of the machine without a journal to put it back from.
     #[error("the machine cannot be changed without a journal")]
     NoJournal,
@@ -118,6 +129,11 @@ impl Error {
     /// Turns the kernel's answer to `what` into an error.
     pub(crate) fn kernel<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Self {
         move |source| Self::Kernel { what, source: source.into() }
+    }
+
+    /// Why `perf` was not started.
+    pub(crate) fn of_perf(answer: io::Error) -> Self {
+        if answer.kind() == io::ErrorKind::NotFound { Self::NoPerf } else { Self::PerfCannotRun(answer) }
     }
 
     /// Turns the kernel's answer about a setting's file into an error.

@@ -31,6 +31,7 @@ pub mod ring;
 mod sample;
 mod survey;
 mod sys;
+mod ticks;
 pub mod translation;
 pub mod trial;
 

@@ -24,6 +24,7 @@ pub use rights::{Available, available};
 
 use crate::error::{Error, Result};
 use crate::sys::end_with_us;
+use crate::ticks::{Of, process_ticks};
 
 /// How long `perf` may take to begin.
 const START: Duration = Duration::from_secs(20);
@@ -94,7 +95,7 @@ impl Recorder {
         command.process_group(0);
         end_with_us(&mut command);
         let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(messages).spawn();
-        Ok(Self { perf: perf.map_err(|_| Error::NoPerf)?, control, answers, folder })
+        Ok(Self { perf: perf.map_err(Error::of_perf)?, control, answers, folder })
     }
 
     /// Waits until it records. A stream must be read meanwhile: it begins with more than a pipe holds.
@@ -149,8 +150,7 @@ impl Recorder {
     #[must_use]
     pub fn cpu_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.perf.id())).ok()?;
-        let words = stat.rsplit_once(')')?.1.split_whitespace();
-        let ticks: u64 = words.skip(11).take(2).flat_map(str::parse::<u64>).sum();
+        let ticks = process_ticks(Of::Process, &stat)?;
         Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 

@@ -179,11 +179,12 @@ impl Lab {
     }
 }
 
-/// Large pages, if the kernel really backs the memory with them.
+/// Large pages, if the kernel really backs the memory with them, which other memory of this process may have as well.
 fn large_pages(pages: usize) -> Result<Option<Mapping>> {
     let mut mapping = Mapping::new(pages, Backing::Large)?;
+    let before = anonymous_large_kib();
     mapping.touch(0..pages);
-    let backed = anonymous_large_kib();
+    let backed = anonymous_large_kib().saturating_sub(before);
     Ok((backed >= pages * PAGE_BYTES / 1024).then_some(mapping))
 }
 

@@ -78,7 +78,9 @@ impl Derivation<'_> {
 
     fn walks(&mut self) {
         let translation = &self.survey.translation;
-        let nested = self.nested_nanoseconds();
+        let guest = self.base.guest.as_ref();
+        let nested = guest.map_or(0.0, |guest| guest.references_per_reference.value * guest.reference_cycles.value);
+        let nested = self.taken_over(nested);
         let how = "a walk in a chase, less the nested references of the machine that it is taken from";
         self.time("walk.leaf_hot_cycles", NumberKind::Calibrated, &translation.walk_warm.minus(&nested), how);
         self.time("walk.leaf_cold_cycles", NumberKind::Calibrated, &translation.walk_cold.minus(&nested), how);
@@ -94,14 +96,9 @@ impl Derivation<'_> {
         self.time("cycles.stlb_hit_independent", NumberKind::Input, &translation.stlb_hit_overlapped, how);
     }
 
-    /// What the nested references of one leaf cost by the base machine.
-    fn nested_nanoseconds(&self) -> Sample {
-        let cycles = self
-            .base
-            .guest
-            .as_ref()
-            .map_or(0.0, |guest| guest.references_per_reference.value * guest.reference_cycles.value);
-        let own = cycles * 1e3 / self.base.system.frequency_mhz.value;
+    /// What cycles of the base machine take here: the written file has their number as it is, and this clock.
+    fn taken_over(&self, cycles: f64) -> Sample {
+        let own = cycles * 1e3 / self.survey.host.tsc_mhz;
         Sample { low: own, median: own, high: own, repetitions: usize::MAX }
     }
 
@@ -116,9 +113,7 @@ impl Derivation<'_> {
         self.time("cycles.zero_page", NumberKind::Calibrated, &zero, how);
         self.time("software.pause_cycles", NumberKind::Input, &primitives.pause, "PAUSE in a loop");
         if let Some(row) = self.survey.rings.ping_pong() {
-            let keep = self.base.cycles.cr3_keep.as_ref().map_or(0.0, |cost| cost.value);
-            let keep = keep * 1e3 / self.survey.host.tsc_mhz;
-            let keep = Sample { low: keep, median: keep, high: keep, repetitions: usize::MAX };
+            let keep = self.taken_over(self.base.cycles.cr3_keep.as_ref().map_or(0.0, |cost| cost.value));
             let hop = row.idle.minus(&primitives.syscall.times(2.0)).minus(&keep);
             let how = "a hop between two processes by eventfd, less two system calls and a kept CR3";
             self.time("cycles.context_switch_base", NumberKind::Calibrated, &hop, how);
@@ -179,8 +174,8 @@ impl Derivation<'_> {
         let how = "MADV_DONTNEED and munmap of 512 pages less those of 64, a page";
         self.time("cycles.give_back_page", NumberKind::Calibrated, &page, how);
         let invlpg = self.numbers.get("cycles.invlpg").map_or(self.base.cycles.invlpg.value, |number| number.value);
-        let flush_ns = invlpg * 1e3 / self.survey.host.tsc_mhz;
-        let call = (one.alone.median - page.median - flush_ns).max(primitives.syscall.median);
+        let flush = self.taken_over(invlpg);
+        let call = (one.alone.median - page.median - flush.median).max(primitives.syscall.median);
         let call = Sample {
             low: primitives.syscall.low.min(call),
             median: call,

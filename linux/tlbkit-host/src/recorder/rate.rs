@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::{Watched, complaint};
 use crate::error::{Error, Result};
 use crate::sys::end_with_us;
+use crate::ticks::CpuTicks;
 
 /// CPU time that recording adds to a program for an event, in microseconds: least and most of five pairs of
 /// runs of a program of 491,893 faults, on a busy guest of 2.6 GHz. A prior for any other machine.
@@ -67,7 +68,7 @@ impl EventRate {
         end_with_us(&mut command);
         let before = Instant::now();
         let busy = busy_seconds();
-        let output = command.output().map_err(|_| Error::NoPerf)?;
+        let output = command.output().map_err(Error::of_perf)?;
         let busy = busy.zip(busy_seconds()).map_or(0.0, |(before, after)| after - before);
         let busy_part = busy / before.elapsed().as_secs_f64();
         if !output.status.success() {
@@ -104,19 +105,11 @@ impl Counted {
     }
 }
 
-/// CPU time of all CPUs since the boot, in seconds; none if the kernel does not tell.
+/// CPU time of all CPUs since the boot, in seconds, but idle time, waiting for disks, and time that the host took away;
+/// none if the kernel does not tell.
 #[must_use]
 pub fn busy_seconds() -> Option<f64> {
-    let ticks = busy_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
-    Some(ticks as f64 / rustix::param::clock_ticks_per_second() as f64)
-}
-
-/// All but idle time, waiting for disks, and time that the host took away.
-fn busy_ticks(stat: &str) -> Option<u64> {
-    let numbers: Vec<u64> =
-        stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace().flat_map(str::parse).collect();
-    let [user, nice, system, _, _, interrupts, soft, ..] = numbers[..] else { return None };
-    Some(user + nice + system + interrupts + soft)
+    Some(CpuTicks::now()?.busy as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
 #[cfg(test)]
@@ -137,12 +130,6 @@ mod tests {
                     <not counted>;;b:c;0;100.00;;\n3;;d:e;2500000000";
         assert_eq!(Counted::of(text), Counted { events: 1640.0, longest_seconds: 2.5 });
         assert_eq!(Counted::of(""), Counted { events: 0.0, longest_seconds: 0.0 });
-    }
-
-    #[test]
-    fn time_that_nobody_used_is_not_busy() {
-        assert_eq!(busy_ticks("cpu  1 20 300 4000 50000 600000 7000000 80000000 0 0\ncpu0 1"), Some(7_600_321));
-        assert_eq!(busy_ticks("cpu  1 20\n"), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::knob;
 use crate::error::{Error, Result};
@@ -63,7 +64,10 @@ impl Journal {
         let lock_path = folder.join(LOCK);
         let opened = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
         let lock = opened.map_err(Error::knob(&lock_path, "written, and nothing is changed without a journal"))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|_| Error::AnotherTrial { lock: lock_path })?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(Error::AnotherTrial { lock: lock_path }),
+            locked => locked.map_err(|error| Error::knob(&lock_path, "locked")(error.into()))?,
+        }
         Ok(Self { file: folder.join(FILE), _lock: lock })
     }
 
@@ -108,14 +112,20 @@ impl Journal {
             text => text.map_err(Error::knob(&self.file, "read"))?,
         };
         // All are tried before the first error is told.
-        let tried: Vec<_> = text.lines().filter_map(entry).map(put_back).collect();
+        let lines = text.lines().enumerate();
+        let entries = lines.map(|(n, line)| entry(line).ok_or_else(|| self.unreadable(n + 1)));
+        let tried: Vec<_> = entries.map(|entry| entry.and_then(put_back)).collect();
         let restored = tried.into_iter().collect::<Result<Vec<_>>>()?;
         fs::remove_file(&self.file).map_err(Error::knob(&self.file, "removed"))?;
         Ok(restored)
     }
+
+    fn unreadable(&self, line: usize) -> Error {
+        Error::JournalLine { journal: self.file.clone(), line }
+    }
 }
 
-/// A line of the journal.
+/// A line of the journal: path, value before and value during the trial.
 fn entry(line: &str) -> Option<Entry> {
     let mut parts = line.split('\t');
     let (path, before, during) = (parts.next()?, parts.next()?, parts.next()?);
@@ -199,6 +209,18 @@ mod tests {
         journal.write(std::slice::from_ref(&entry)).unwrap();
         fs::remove_file(&entry.path).unwrap();
         assert!(journal.restore().is_err() && Journal::is_left(root.path()));
+    }
+
+    #[test]
+    fn a_journal_that_somebody_damaged_stays_and_what_can_be_read_of_it_is_put_back() {
+        let (root, entry) = root("9");
+        let journal = Journal::open(root.path()).unwrap();
+        journal.write(std::slice::from_ref(&entry)).unwrap();
+        let file = root.path().join(FOLDER).join(FILE);
+        fs::write(&file, format!("/sys/kernel/no-value\n{}", fs::read_to_string(&file).unwrap())).unwrap();
+        let error = journal.restore().unwrap_err().to_string();
+        assert!(error.contains("tlbkit-try.journal, line 1: ") && Journal::is_left(root.path()), "{error}");
+        assert_eq!(fs::read_to_string(&entry.path).unwrap(), "33");
     }
 
     #[test]
