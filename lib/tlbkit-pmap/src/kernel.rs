@@ -90,13 +90,14 @@ impl<'k> KernelMap<'k> {
     pub fn unmap<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory, window: KernelWindow) {
         // Room for one more: the window is named as a whole before the flush.
         let mut unhook = Unhook::<H, _, { WINDOW_PAGES as usize + 1 }>::of_kernel(cpu, mem);
-        let mut scope = Scope::Local;
+        let mut scope = Scope::Global;
         for va in (0..window.pages).map(|page| window.va + page * PAGE_BYTES) {
             let guard = self.lock.lock(cpu.hardware());
             if let Found::Leaf(slot) = table::find(mem, self.root, va) {
                 let old = Pte(mem.swap(slot.at, 0));
                 drop(guard);
-                scope = if old.has(Pte::GLOBAL) { Scope::Global } else { scope };
+                // One that is not global is in other tags as well: it decides for all of them.
+                scope = if old.has(Pte::GLOBAL) { scope } else { Scope::Local };
                 unhook.hold(Frame { at: old.frame(), shift: 12 });
             }
         }

@@ -33,7 +33,7 @@ use crate::reason::Reason;
 use crate::request::{Extent, Needs, Request, Step};
 use crate::tlb::Cpu;
 
-/// Whether the entry that was changed had the global bit.
+/// Whether the entry that was changed had the global bit. A gather may name both kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// It had not.
@@ -176,9 +176,10 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.start = self.start.min(first);
         self.end = self.end.max(last);
         self.stride = self.stride.min(stride);
-        if scope == Scope::Global {
-            self.needs = self.needs.with(Needs::GLOBAL);
-        }
+        self.needs = self.needs.with(match scope {
+            Scope::Local => Needs::LOCAL,
+            Scope::Global => Needs::GLOBAL,
+        });
     }
 
     #[cold]

@@ -167,8 +167,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         });
     }
 
-    /// Drops what this CPU holds of `pages` adjoining kernel addresses from `va` on, in every tag, under isolation too:
-    /// for a mapping that only this CPU uses. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
+    /// Drops what this CPU holds of `pages` adjoining kernel addresses from `va` on: for a mapping that only this CPU
+    /// uses. Under isolation they go in every tag. Without it they count as global: an entry that lacks that bit stays
+    /// under the other tags. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_kernel_on_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
         self.assert_here();
         let request = self.request_here(va, pages, stride, Needs::GLOBAL);
@@ -243,7 +244,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// Kernel addresses: in every tag of this CPU. INVLPG reaches them all where they are global, which they are
-    /// without isolation unless the caller says otherwise.
+    /// without isolation unless the caller says of any of them that it was not.
     #[inline(never)]
     fn flush_kernel(&self, request: &Request<'_>, irqs: &IrqsOff) {
         let by_page = !request.needs(Needs::TABLES) && request.extent != Extent::Everything;
@@ -251,7 +252,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return self.flush_all_and_globals(irqs);
         }
         pages_of(request, |va| self.hardware.invlpg(va));
-        if self.has_flag(flag::ISOLATED) || !request.needs(Needs::GLOBAL) {
+        if self.has_flag(flag::ISOLATED) || request.needs(Needs::LOCAL) {
             self.owe_other_tags();
         }
     }

@@ -40,6 +40,9 @@ impl Needs {
     pub(crate) const TRIM: Self = Self(1 << 2);
     /// Every CPU of the set is asked, whatever it runs: nobody may touch the space after its answer.
     pub(crate) const EVERYONE: Self = Self(1 << 3);
+    /// Entries without the global bit are among what goes. Of the kernel's addresses other tags may hold such entries,
+    /// which no INVLPG of a global one reaches.
+    pub(crate) const LOCAL: Self = Self(1 << 4);
 
     /// What asks others than those that use the space.
     pub(crate) const OF_MORE: Self = Self::GLOBAL.with(Self::TRIM).with(Self::EVERYONE);

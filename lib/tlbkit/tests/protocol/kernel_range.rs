@@ -58,16 +58,21 @@ fn c_08_a_kernel_page_goes_on_all_cpus_and_in_all_tags() {
 }
 
 #[test]
-fn a_kernel_page_that_is_not_global_goes_from_the_other_tags_too() {
-    for (scope, keeps) in [(Scope::Global, true), (Scope::Local, false)] {
+fn a_kernel_page_that_is_not_global_goes_from_the_other_tags_too_whatever_is_named_beside_it() {
+    use Scope::{Global, Local};
+    let named: [(&[Scope], bool); 4] =
+        [(&[Global, Global], true), (&[Local], false), (&[Local, Global], false), (&[Global, Local], false)];
+    for (scopes, keeps) in named {
         let world = four(policy(Isolation::Off));
         world.switch(0, 0);
         world.forget_logs();
         let mut gather = world.gather(Owner::Kernel);
-        gather.page(&world.cpu(0), VirtAddr(KERNEL), Stride::Page4K, scope, Reason::KernelRemove);
+        for (&scope, va) in scopes.iter().zip([KERNEL, KERNEL + 0x1000]) {
+            gather.page(&world.cpu(0), VirtAddr(va), Stride::Page4K, scope, Reason::KernelRemove);
+        }
         world.finish(0, gather);
         world.switch(0, 1);
-        assert_eq!(cr3s(&world.log(0)).iter().map(|cr3| cr3.keeps()).collect::<Vec<_>>(), [keeps], "{scope:?}");
+        assert_eq!(cr3s(&world.log(0)).iter().map(|cr3| cr3.keeps()).collect::<Vec<_>>(), [keeps], "{scopes:?}");
     }
 }
 
