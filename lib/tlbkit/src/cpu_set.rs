@@ -61,13 +61,14 @@ impl<'k> AtomicCpuSet<'k> {
     }
 
     /// Adds `cpu`, which makes the call, if it is not there.
+    ///
+    /// # Panics
+    /// If `cpu` is beyond the set's storage, also where that is a single word: another CPU's bit would stand for both,
+    /// and each would find itself alone.
     #[inline(always)]
     pub(crate) fn join(&self, cpu: CpuId) {
         let (index, bit) = split(cpu);
-        let word = match self.words {
-            [word] => word, // up to 64 CPUs: nothing to find
-            words => &words[index],
-        };
+        let word = &self.words[index];
         // Relaxed: only this CPU writes its bit, so it sees the newest.
         if word.load(Ordering::Relaxed) >> bit.trailing_zeros() & 1 == 0 {
             // Relaxed: ordered before the generation is read by the fence in `begin_entry`.
@@ -200,6 +201,12 @@ mod tests {
             });
         }
         found
+    }
+
+    #[test]
+    #[should_panic(expected = "index out of bounds")]
+    fn a_cpu_beyond_a_set_of_one_word_is_not_taken_for_another() {
+        AtomicCpuSet::new(&[AtomicU64::new(1 << 6)]).join(CpuId(CPUS_PER_WORD + 6));
     }
 
     #[test]
