@@ -24,6 +24,15 @@ use crate::references::Notice;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{Cpu, flag};
 
+/// Who wants this CPU to leave a space for the kernel's own tables.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    /// The kernel on this CPU.
+    Own,
+    /// The request of another CPU.
+    AnothersRequest,
+}
+
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads `to`, for a task of its own that runs next. Nothing to do if it is loaded and running.
     #[inline(always)]
@@ -318,6 +327,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Loads the kernel's own tables: deep idle, offline, or a request to a lazy CPU that must leave.
     pub fn load_kernel(&self, irqs: &IrqsOff) {
         self.assert_here();
+        self.leave_for_kernel(Wish::Own, irqs);
+    }
+
+    /// Loads the kernel's own tables, and tells the kernel if it did not ask for that: when CR3 names them, and before
+    /// this CPU gives a reference to the space back, as the space may end afterwards.
+    #[inline(never)]
+    fn leave_for_kernel(&self, wish: Wish, irqs: &IrqsOff) {
         let left = self.presence();
         if left == Presence::KERNEL {
             return;
@@ -334,6 +350,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.load_cr3(Cr3::flushing(root, Pcid::KERNEL));
         }
         self.state.root.set(root.0);
+        if wish == Wish::AnothersRequest {
+            self.hardware.event(Event::LazyLeft(token));
+        }
         self.join_kernel_set();
         let is_last = is_owing && self.give_back(token);
         // Release: CR3 names the kernel's tables before an initiator can see it; partners are the Acquire in
@@ -359,9 +378,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Another CPU's request makes this one leave the space that it holds lazily.
     pub(crate) fn be_made_to_leave(&self, irqs: &IrqsOff) {
-        let left = SpaceToken(self.state.token.get());
-        self.load_kernel(irqs);
-        self.hardware.event(Event::LazyLeft(left));
+        self.assert_here();
+        self.leave_for_kernel(Wish::AnothersRequest, irqs);
     }
 
     /// Runs `f` with `space` loaded, then goes back to the space that was running; a space that was held lazily is not

@@ -1,6 +1,6 @@
 //! Lazy mode: who is left alone, who is not, what coming back costs, and when a dead space may be freed.
 
-use tlbkit::{CpuSetUpkeep, Destroyed, Event, Lazy, LazyReferences, Policy};
+use tlbkit::{CpuSetUpkeep, Destroyed, Event, Lazy, LazyReferences, Policy, Reason, TlbBatch};
 
 use crate::machine::{Did, Fate, KERNEL_ROOT, Owner, USER, World, cr3s, interrupted};
 
@@ -104,6 +104,33 @@ fn c_25_a_space_dies_with_its_last_lazy_cpu() {
         leave(world);
         assert_eq!((unreferenced(world, 1), world.memory.borrow().roots[space]), (1, Fate::Freed));
     }
+}
+
+/// A batch keeps a table of the space beyond the space's end: its flush makes the CPU leave, which tells both events.
+#[test]
+fn a_cpu_says_that_it_was_made_to_leave_before_the_space_may_end() {
+    let policy = Policy { lazy_references: LazyReferences::Awaited, ..Policy::default() };
+    let (world, space) = with_lazy_cpu(policy);
+    for va in [USER, USER + 0x1000] {
+        world.unmap(0, space, &[va]);
+    }
+    let mut batch = TlbBatch::new(Vec::new());
+    let table = world.memory.borrow_mut().unhook_table(Owner::Space(space), USER).unwrap();
+    batch.unmap_table(&world.cpu(0), world.at(space), table);
+    assert_eq!(world.destroy(0, space), Destroyed::WhenUnreferenced);
+    world.forget_logs();
+    world.enter_kernel(0);
+    // The table went with the rest of the space, when its last reference was told of.
+    let _freed = batch.flush(&world.cpu(0), Reason::FreeTable);
+    let events = world.log(1);
+    let events: Vec<&Did> = events
+        .iter()
+        .filter(|did| matches!(did, Did::Event(Event::LazyLeft(_) | Event::LastLazyReference(_))))
+        .collect();
+    assert!(
+        matches!(events[..], [Did::Event(Event::LazyLeft(left)), Did::Event(Event::LastLazyReference(last))] if left == last),
+        "{events:?}"
+    );
 }
 
 #[test]
