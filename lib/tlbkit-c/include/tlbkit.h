@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0xc3f12a4c0d72f7ceull
+#define TLBKIT_INTERFACE 0x45022adec35860a0ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -28,7 +28,8 @@
     TLBKIT_LINES(TLBKIT_SET_WORDS(cpus) + ((cpus) <= 512 ? 0 : TLBKIT_SET_WORDS(TLBKIT_SET_WORDS(cpus))))
 
 // Or-ed to the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages below the range were
-// taken out, and are freed after the call; CPUs that hold the space lazily are told as well.
+// taken out, and are freed after the call; CPUs that hold the space lazily are told as well. The stride is that of the
+// smallest translation below them that has not been flushed: only what is named goes, and the paths to it.
 #define TLBKIT_FLUSH_TABLES_FREED (1 << 8)
 
 // Or-ed to the stride of the same calls: everything goes, whatever the range.
@@ -79,7 +80,8 @@ enum tlbkit_status {
     TLBKIT_STATUS_TOO_SMALL,
     // Interrupts are on and must be off.
     TLBKIT_STATUS_IRQS_ON,
-    // Interrupts are off and must be on: other CPUs may have to be waited for.
+    // Other CPUs must be told and waited for, which needs interrupts on; `tlbkit_flush_range_alone` says it whether
+    // they are on or off.
     TLBKIT_STATUS_IRQS_OFF,
     // A value is out of its range.
     TLBKIT_STATUS_BAD_VALUE,
@@ -232,7 +234,8 @@ struct tlbkit_frames {
     uint64_t *array;
     // Frames that fit.
     size_t capacity;
-    // Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait` and `tlbkit_batch_finish` alone.
+    // Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait`, `tlbkit_batch_flush` and
+    // `tlbkit_batch_finish` alone.
     void (*release)(void *context, uint64_t frame);
     // The first argument of `release`.
     void *context;
@@ -508,7 +511,7 @@ enum tlbkit_status tlbkit_flush_range(const struct tlbkit_machine *machine,
                                       uint32_t cpu,
                                       const struct tlbkit_space *space,
                                       uint64_t va,
-                                      uint32_t pages,
+                                      uint64_t pages,
                                       uint32_t stride,
                                       uint32_t reason);
 
@@ -521,7 +524,7 @@ enum tlbkit_status tlbkit_flush_range_alone(const struct tlbkit_machine *machine
                                             uint32_t cpu,
                                             const struct tlbkit_space *space,
                                             uint64_t va,
-                                            uint32_t pages,
+                                            uint64_t pages,
                                             uint32_t stride);
 
 // Drops what this CPU holds of `pages` translations from `va` on, in the tables that it has loaded: after a fault that
@@ -531,7 +534,7 @@ TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_this_cpu(const struct tlbkit_machine *machine,
                                          uint32_t cpu,
                                          uint64_t va,
-                                         uint32_t pages,
+                                         uint64_t pages,
                                          uint32_t stride);
 
 // Drops what this CPU holds of `pages` kernel addresses from `va` on, under isolation in every tag. Without it they
@@ -541,7 +544,7 @@ TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_this_cpu(const struct tlbkit_machine *machine,
                                                 uint32_t cpu,
                                                 uint64_t va,
-                                                uint32_t pages,
+                                                uint64_t pages,
                                                 uint32_t stride);
 
 // Drops all that this CPU holds of the space that is loaded, in both halves under isolation; global entries and other

@@ -10,7 +10,8 @@ use crate::storage::{MachineStorage, Marked, SpaceStorage};
 use crate::words::{Pages, StrideKind, reason_of};
 
 /// Or-ed to the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages below the range were
-/// taken out, and are freed after the call; CPUs that hold the space lazily are told as well.
+/// taken out, and are freed after the call; CPUs that hold the space lazily are told as well. The stride is that of the
+/// smallest translation below them that has not been flushed: only what is named goes, and the paths to it.
 pub const TLBKIT_FLUSH_TABLES_FREED: u32 = 1 << 8;
 /// Or-ed to the stride of the same calls: everything goes, whatever the range.
 pub const TLBKIT_FLUSH_EVERYTHING: u32 = 1 << 9;
@@ -63,12 +64,12 @@ pub unsafe extern "C" fn tlbkit_flush_range(
     cpu: u32,
     space: *const SpaceStorage,
     va: u64,
-    pages: u32,
+    pages: u64,
     stride: u32,
     reason: u32,
 ) -> Status {
     report(|| {
-        let (flush, why) = (Flush::new(va, u64::from(pages), stride)?, reason_of(reason)?);
+        let (flush, why) = (Flush::new(va, pages, stride)?, reason_of(reason)?);
         // SAFETY: the crate's contract.
         let (door, space) = unsafe { (enter(machine, cpu, Need::Online)?, Space::find(space)?) };
         if cfg!(feature = "checked") && !door.irqs_enabled() {
@@ -90,11 +91,11 @@ pub unsafe extern "C" fn tlbkit_flush_range_alone(
     cpu: u32,
     space: *const SpaceStorage,
     va: u64,
-    pages: u32,
+    pages: u64,
     stride: u32,
 ) -> Status {
     report(|| {
-        let flush = Flush::new(va, u64::from(pages), stride)?;
+        let flush = Flush::new(va, pages, stride)?;
         // SAFETY: the crate's contract.
         let (door, space) = unsafe { (enter(machine, cpu, Need::Online)?, Space::find(space)?) };
         flush.alone(door, space)
@@ -122,10 +123,10 @@ unsafe fn here(machine: *const MachineStorage, cpu: u32, f: impl FnOnce(&ThisCpu
 unsafe fn range_here(
     machine: *const MachineStorage,
     cpu: u32,
-    (va, pages, stride): (u64, u32, u32),
+    (va, pages, stride): (u64, u64, u32),
     f: impl FnOnce(&ThisCpu, Pages),
 ) -> Status {
-    match Pages::new(va, u64::from(pages), stride) {
+    match Pages::new(va, pages, stride) {
         // SAFETY: the contract.
         Ok(range) => unsafe { here(machine, cpu, |cpu| f(cpu, range)) },
         Err(refused) => refused,
@@ -140,7 +141,7 @@ pub unsafe extern "C" fn tlbkit_flush_this_cpu(
     machine: *const MachineStorage,
     cpu: u32,
     va: u64,
-    pages: u32,
+    pages: u64,
     stride: u32,
 ) -> Status {
     let f = |here: &ThisCpu, range: Pages| here.flush_this_cpu(range.va, range.clamped(), range.stride);
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn tlbkit_flush_kernel_this_cpu(
     machine: *const MachineStorage,
     cpu: u32,
     va: u64,
-    pages: u32,
+    pages: u64,
     stride: u32,
 ) -> Status {
     let f = |here: &ThisCpu, range: Pages| here.flush_kernel_on_this_cpu(range.va, range.clamped(), range.stride);

@@ -23,7 +23,8 @@ pub struct Frames {
     pub array: *mut u64,
     /// Frames that fit.
     pub capacity: usize,
-    /// Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait` and `tlbkit_batch_finish` alone.
+    /// Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait`, `tlbkit_batch_flush` and
+    /// `tlbkit_batch_finish` alone.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, frame: u64)>,
     /// The first argument of `release`.
     pub context: *mut c_void,

@@ -26,7 +26,8 @@ pub enum Status {
     TooSmall,
     /// Interrupts are on and must be off.
     IrqsOn,
-    /// Interrupts are off and must be on: other CPUs may have to be waited for.
+    /// Other CPUs must be told and waited for, which needs interrupts on; `tlbkit_flush_range_alone` says it whether
+    /// they are on or off.
     IrqsOff,
     /// A value is out of its range.
     BadValue,
@@ -61,7 +62,7 @@ impl Status {
             Self::CpuOffline => c"the CPU was not brought up, or is offline",
             Self::TooSmall => c"storage is too small for the number of CPUs",
             Self::IrqsOn => c"interrupts are on and must be off",
-            Self::IrqsOff => c"interrupts are off and must be on",
+            Self::IrqsOff => c"other CPUs must be told, which needs interrupts on",
             Self::BadValue => c"a value is out of its range",
             Self::NoSuchPreset => c"no preset has this name",
             Self::NoSuchKey => c"a word of the policy is no KEY=VALUE, or has a key that there is not",

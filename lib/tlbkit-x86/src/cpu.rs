@@ -28,6 +28,12 @@ pub trait Kernel {
         let _ = event;
     }
 
+    /// As [`Hardware::glances`]. The default is some microseconds of PAUSE: what an interrupt and its answer take.
+    #[inline(always)]
+    fn glances(&self) -> u32 {
+        32
+    }
+
     /// As [`Hardware::patience_turns`]. The default is about a millisecond.
     #[inline]
     fn patience_turns(&self) -> u32 {
@@ -147,6 +153,11 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
     #[inline(always)]
     fn relax(&self) {
         core::hint::spin_loop();
+    }
+
+    #[inline(always)]
+    fn glances(&self) -> u32 {
+        self.kernel.glances()
     }
 
     #[inline]

@@ -184,7 +184,9 @@ pub enum Event {
 /// What to do about a CPU that has not answered in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Late {
-    /// Wait on.
+    /// Wait on. For a kernel in which no CPU is stopped by force, and no handler that comes between a hint and its
+    /// interrupt waits for a lock that others hold while they [`poll`](crate::Cpu::poll) or flush. Those find the hint,
+    /// count on that interrupt, and send none, so that each would wait for the other.
     Wait,
     /// Interrupt it again, as is the default: an interrupt may have been lost. A request that arrives twice is carried
     /// out once.
@@ -205,7 +207,8 @@ pub trait Hardware {
     /// MOV to CR3.
     fn write_cr3(&self, cr3: Cr3);
 
-    /// INVLPG: the page in the current tag, globals for it, and all paging-structure entries of the current tag.
+    /// INVLPG: the page in the current tag, globals for it, and all paging-structure entries of the current tag. On
+    /// AMD's processors so only while EFER.TCE is 0, as after a reset: with TCE the paths to other addresses stay.
     fn invlpg(&self, va: VirtAddr);
 
     /// INVPCID. Called only if [`Features::invpcid`].

@@ -212,6 +212,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// itself afterwards; [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. A range of
     /// no pages is one of one: with [`Tables::Freed`] the paths to what lies at `va` go.
     ///
+    /// `stride` is that of the smallest translation in the range that has not been flushed, not of what a table maps as
+    /// a whole: a directory entry that led to a table with live entries counts as 512 pages of 4 KiB. Named as one page
+    /// of 2 MiB, 511 of them would stay.
+    ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
     #[inline(always)]

@@ -33,9 +33,9 @@
 //! Where the kernel says so ([`Hardware::glances`]), a wait begins with looks at the outbox alone. Interrupts are on
 //! then, so the handler answers what others ask; and the looks are bounded, so INV-7 does not depend on that.
 //!
-//! A wait is never silent. After [`Hardware::patience_turns`] it asks those who are late again, unless the kernel says
-//! otherwise, so a lost interrupt costs time and nothing else. After [`Hardware::patience_rounds`] of that it names
-//! them to [`Hardware::unanswered`], which panics unless the kernel does something better.
+//! A wait for answers is never silent. After [`Hardware::patience_turns`] it asks those who are late again, unless the
+//! kernel says otherwise, so a lost interrupt costs time and nothing else. After [`Hardware::patience_rounds`] of that
+//! it names them to [`Hardware::unanswered`], which panics unless the kernel does something better.
 
 use crate::addr::CpuId;
 use crate::cpu_set::{AtomicCpuSet, Missing, first_cpu};

@@ -145,6 +145,15 @@ static void a_span_is_five_hundred_and_twelve_gib(void) {
     CHECK(tlbkit_flush_range(&machine, 0, &space_a, 0, 1, 38, TLBKIT_REASON_FORK) == TLBKIT_STATUS_BAD_VALUE);
 }
 
+/** More pages than 32 bits count: what a fork names that gives its whole half. */
+static void a_count_of_more_than_32_bits_is_not_cut(void) {
+    all_run_a("tlbkit");
+    CHECK(touch(1, 2) == 2002);
+    set_page(&space_a, 2, FOREIGN);
+    OK(tlbkit_flush_range(&machine, 0, &space_a, 0, UINT64_C(1) << 35, TLBKIT_STRIDE_PAGE4K, TLBKIT_REASON_FORK));
+    CHECK(touch(1, 2) == FOREIGN);
+}
+
 static enum tlbkit_status patch(uint32_t page) {
     return tlbkit_flush_range(&machine, 0, &space_a, USER_VA + page * PAGE, 1, TLBKIT_STRIDE_PAGE4K,
                               TLBKIT_REASON_WRITE_PROTECT);
@@ -231,6 +240,7 @@ void flush_everything(void) {
     freed_tables_are_not_flushed_alone();
     freed_kernel_tables_drop_all();
     a_span_is_five_hundred_and_twelve_gib();
+    a_count_of_more_than_32_bits_is_not_cut();
     interrupts_may_be_off_if_nobody_must_be_told();
     interrupts_may_be_off_while_one_cpu_is_online();
     one_cpu_drops(NULL);

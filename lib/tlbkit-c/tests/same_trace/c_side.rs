@@ -209,11 +209,11 @@ impl World {
             match call {
                 Call::FlushRange(space, range, flag, why) => {
                     let (space, stride) = (self.spaces[*space], stride(*range, *flag));
-                    ok(tlbkit_flush_range(machine, cpu, space, range.va, range.pages, stride, *why as u32));
+                    ok(tlbkit_flush_range(machine, cpu, space, range.va, u64::from(range.pages), stride, *why as u32));
                 }
                 Call::FlushRangeAlone(space, range, flag) => {
                     let (space, stride) = (self.spaces[*space], stride(*range, *flag));
-                    let alone = tlbkit_flush_range_alone(machine, cpu, space, range.va, range.pages, stride);
+                    let alone = tlbkit_flush_range_alone(machine, cpu, space, range.va, u64::from(range.pages), stride);
                     assert!(matches!(alone, Status::Ok | Status::IrqsOff));
                     return Some(u64::from(alone == Status::IrqsOff));
                 }
@@ -222,10 +222,10 @@ impl World {
                     ok(tlbkit_flush_kernel_range(machine, cpu, range.va, pages, stride, *why as u32));
                 }
                 Call::FlushThisCpu(range) => {
-                    ok(tlbkit_flush_this_cpu(machine, cpu, range.va, range.pages, range.stride));
+                    ok(tlbkit_flush_this_cpu(machine, cpu, range.va, u64::from(range.pages), range.stride));
                 }
                 Call::FlushKernelThisCpu(range) => {
-                    ok(tlbkit_flush_kernel_this_cpu(machine, cpu, range.va, range.pages, range.stride));
+                    ok(tlbkit_flush_kernel_this_cpu(machine, cpu, range.va, u64::from(range.pages), range.stride));
                 }
                 Call::FlushLoadedThisCpu => ok(tlbkit_flush_loaded_this_cpu(machine, cpu)),
                 Call::FlushAllThisCpu => ok(tlbkit_flush_all_this_cpu(machine, cpu)),
