@@ -157,7 +157,10 @@ impl Calls {
     }
 
     fn expect<T>(&self, result: Result<T, tlbkit_pmap::Error>) -> T {
-        result.unwrap_or_else(|error| self.kernel.fail(RunError::Kernel(error.to_string())))
+        result.unwrap_or_else(|error| match error {
+            tlbkit_pmap::Error::OutOfMemory => self.kernel.fail_without_frame(),
+            _ => self.kernel.fail(RunError::Kernel(error.to_string())),
+        })
     }
 }
 

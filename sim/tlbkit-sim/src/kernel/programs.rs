@@ -59,7 +59,7 @@ impl Kernel {
         held.release();
         match fault {
             Fault::Bad => self.fail(RunError::BadAccess { va }),
-            Fault::OutOfMemory => self.fail(RunError::Kernel("no frame left".into())),
+            Fault::OutOfMemory => self.fail_without_frame(),
             _ => {}
         }
         self.return_to_user();
