@@ -113,6 +113,19 @@ impl Calls {
         })
     }
 
+    /// The same, which takes pages away.
+    fn on_sweep<R>(
+        &self,
+        range: (u64, u64),
+        wants: Wants,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
+    ) -> R {
+        self.on_range(range, wants, |cpu, memory, held| {
+            memory.begin_sweep();
+            body(cpu, memory, held)
+        })
+    }
+
     /// A call that changes all of the space's regions.
     fn call_with_regions<R>(&self, body: impl FnOnce(&'static Kernel) -> R) -> R {
         self.call_holding(Wants::AllToWrite, |kernel, held| {
@@ -128,19 +141,6 @@ impl Calls {
             let result = body(kernel, &held);
             held.release();
             result
-        })
-    }
-
-    /// The same, which takes pages away.
-    fn on_sweep<R>(
-        &self,
-        range: (u64, u64),
-        wants: Wants,
-        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
-    ) -> R {
-        self.on_range(range, wants, |cpu, memory, held| {
-            memory.begin_sweep();
-            body(cpu, memory, held)
         })
     }
 
@@ -336,6 +336,6 @@ impl Os for Calls {
     }
 
     fn wrong_value(&self, va: u64, found: u64, expected: u64) {
-        self.kernel.fail(RunError::WrongValue { va, found, expected, cpu: self.machine.cpu() });
+        self.kernel.fail(RunError::WrongValue { at: va, found, expected, cpu: self.machine.cpu() });
     }
 }
