@@ -7,11 +7,11 @@ use crate::machine::MOST_CPUS;
 /// Why a run gave no outcome.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum RunError {
-    /// A program found a page to hold something else than it must.
-    #[error("cpu{cpu}: the page at {va:#x} holds {found:#x} and not {expected:#x}: a flush was lost")]
+    /// A program, or the kernel that read a file for it, found a page to hold something else than it must.
+    #[error("cpu{cpu}: the page at {at:#x} holds {found:#x} and not {expected:#x}: a flush was lost")]
     WrongValue {
-        /// The page.
-        va: u64,
+        /// Where it was read: at a virtual address, or at a physical one through the kernel's map of all memory.
+        at: u64,
         /// What it holds.
         found: u64,
         /// What it must hold.

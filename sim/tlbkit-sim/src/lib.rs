@@ -5,16 +5,17 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`machine`] | CPU models as data |
 //! | [`mmu`] | TLB arrays, page walker, what each instruction drops |
+//! | [`machine`] | CPU models as data |
+//! | `topology` | where CPUs are |
 //! | [`lines`] | cache lines that CPUs share |
 //! | [`observer`] | what a run cost, and what perfect knowledge would have left out |
 //! | `multiprocessor` | CPUs in time: coroutines, interrupts, the protocol's door; it knows no kernel |
 //! | `kernel` | on top of it: tasks, scheduler, processes, system calls, memory |
 //! | [`run`] | one run from beginning to end |
 //!
-//! Each uses only those above it, and `topology`, which says where CPUs are. The observer is told what happens and
-//! changes nothing.
+//! Each uses only those above it, but for tests, and small files that all may use. The observer is told what happens
+//! and changes nothing.
 #![deny(unsafe_code)]
 
 mod error;

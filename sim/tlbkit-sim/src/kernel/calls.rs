@@ -11,7 +11,8 @@ use super::holding::HeldRegions;
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::state::Kernel;
-use super::task::{Affinity, Process, Task, TaskIndex};
+use super::task::{Affinity, Process, Task};
+use super::task_index::TaskIndex;
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::multiprocessor::{Fiber, Multiprocessor, Port};
@@ -112,6 +113,19 @@ impl Calls {
         })
     }
 
+    /// The same, which takes pages away.
+    fn on_sweep<R>(
+        &self,
+        range: (u64, u64),
+        wants: Wants,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
+    ) -> R {
+        self.on_range(range, wants, |cpu, memory, held| {
+            memory.begin_sweep();
+            body(cpu, memory, held)
+        })
+    }
+
     /// A call that changes all of the space's regions.
     fn call_with_regions<R>(&self, body: impl FnOnce(&'static Kernel) -> R) -> R {
         self.call_holding(Wants::AllToWrite, |kernel, held| {
@@ -130,19 +144,6 @@ impl Calls {
         })
     }
 
-    /// The same, which takes pages away.
-    fn on_sweep<R>(
-        &self,
-        range: (u64, u64),
-        wants: Wants,
-        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
-    ) -> R {
-        self.on_range(range, wants, |cpu, memory, held| {
-            memory.begin_sweep();
-            body(cpu, memory, held)
-        })
-    }
-
     /// An operation on all of the task's space.
     fn on_everything<R>(
         &self,
@@ -157,7 +158,10 @@ impl Calls {
     }
 
     fn expect<T>(&self, result: Result<T, tlbkit_pmap::Error>) -> T {
-        result.unwrap_or_else(|error| self.kernel.fail(RunError::Kernel(error.to_string())))
+        result.unwrap_or_else(|error| match error {
+            tlbkit_pmap::Error::OutOfMemory => self.kernel.fail_without_frame(),
+            _ => self.kernel.fail(RunError::Kernel(error.to_string())),
+        })
     }
 }
 
@@ -332,6 +336,6 @@ impl Os for Calls {
     }
 
     fn wrong_value(&self, va: u64, found: u64, expected: u64) {
-        self.kernel.fail(RunError::WrongValue { va, found, expected, cpu: self.machine.cpu() });
+        self.kernel.fail(RunError::WrongValue { at: va, found, expected, cpu: self.machine.cpu() });
     }
 }

@@ -8,7 +8,8 @@ use tlbkit::PAGE_BYTES;
 use super::habits::{RegionLocks, Wants};
 use super::regions::Hold;
 use super::state::Kernel;
-use super::task::{Process, TaskIndex};
+use super::task::Process;
+use super::task_index::TaskIndex;
 
 /// What it has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,9 @@ use tlbkit_arch::Pte;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::lists::{Holds, TakenOut};
-use super::phys::is_table;
+use super::phys::{MOST_DATA_GIB, is_table};
 use super::state::Kernel;
+use crate::error::RunError;
 use crate::mmu::Tables;
 
 /// log2 of a base page's bytes.
@@ -85,6 +86,14 @@ impl KernelMemory {
         } else {
             self.charge(self.0.machine.costs().give_back_page);
         }
+    }
+}
+
+impl Kernel {
+    /// Ends the run, as programs and files take more memory than there is.
+    pub(super) fn fail_without_frame(&self) -> ! {
+        let why = format!("no frame left: pages of programs and files may take {MOST_DATA_GIB} GiB in all");
+        self.fail(RunError::Kernel(why));
     }
 }
 
@@ -167,7 +176,7 @@ impl Memory for KernelMemory {
     }
 
     fn file_page(&self, file: u32, index: u64) -> PhysAddr {
-        self.0.phys.file_page(file, index)
+        self.0.phys.page_of_file(file, index).unwrap_or_else(|| self.0.fail_without_frame())
     }
 
     fn zero_page(&self) -> PhysAddr {

@@ -16,7 +16,7 @@
 //! | `single` | the locks of single regions |
 //! | `holding` | what a call or a fault holds of them |
 //! | `queues` | run queues, as the scheduling rules see them |
-//! | `task` | processes and tasks |
+//! | `task`, `task_index` | processes and tasks, and how tasks are named |
 
 mod calls;
 mod cpu_bits;
@@ -34,6 +34,7 @@ mod sleeping;
 mod spaces;
 mod state;
 mod task;
+mod task_index;
 #[cfg(test)]
 mod tests;
 mod window;

@@ -21,6 +21,8 @@ const LARGE_SHIFT: u8 = 21;
 const LARGE_FRAMES: usize = 512;
 /// Data frames that there may be: 64 GiB.
 const MOST_DATA_FRAMES: usize = 1 << 24;
+/// The same, as users are told.
+pub(super) const MOST_DATA_GIB: usize = MOST_DATA_FRAMES >> (30 - FRAME_SHIFT);
 
 type Table = Box<[Cell<u64>; 512]>;
 
@@ -82,6 +84,18 @@ impl Phys {
     #[inline]
     pub(crate) fn set_word(&self, at: PhysAddr, word: u64) {
         self.data.borrow_mut()[data_index(at)].word = word;
+    }
+
+    /// The frame that holds page `index` of `file`, read when it is first asked for; nothing if no frame is left for
+    /// it.
+    pub(super) fn page_of_file(&self, file: u32, index: u64) -> Option<PhysAddr> {
+        if let Some(&at) = self.files.borrow().get(&(file, index)) {
+            return Some(at);
+        }
+        let at = self.alloc_data(1)?;
+        self.set_word(at, file_pattern(file, index));
+        self.files.borrow_mut().insert((file, index), at);
+        Some(at)
     }
 
     /// Frames in use: tables, data.
@@ -267,13 +281,7 @@ impl Memory for Phys {
     }
 
     fn file_page(&self, file: u32, index: u64) -> PhysAddr {
-        if let Some(&at) = self.files.borrow().get(&(file, index)) {
-            return at;
-        }
-        let at = self.alloc_data(1).expect("64 GiB hold every file of a workload");
-        self.set_word(at, file_pattern(file, index));
-        self.files.borrow_mut().insert((file, index), at);
-        at
+        self.page_of_file(file, index).expect("only the kernel's memory can end a run that has no frame left")
     }
 
     fn zero_page(&self) -> PhysAddr {

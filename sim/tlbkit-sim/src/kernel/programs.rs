@@ -6,7 +6,7 @@ use tlbkit_pmap::{Access as PagerAccess, Fault};
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::state::Kernel;
-use super::task::TaskIndex;
+use super::task_index::TaskIndex;
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::observer::{Cause, KernelEvent};
@@ -59,7 +59,7 @@ impl Kernel {
         held.release();
         match fault {
             Fault::Bad => self.fail(RunError::BadAccess { va }),
-            Fault::OutOfMemory => self.fail(RunError::Kernel("no frame left".into())),
+            Fault::OutOfMemory => self.fail_without_frame(),
             _ => {}
         }
         self.return_to_user();

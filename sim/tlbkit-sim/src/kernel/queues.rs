@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 use tlbkit_workloads::scheduling::{self, RunQueues};
 
 use super::cpu_bits::CpuBits;
-use super::task::{Affinity, Task, TaskIndex, Tasks};
+use super::task::{Affinity, Task, Tasks};
+use super::task_index::TaskIndex;
 use crate::host::prefetch;
 use crate::multiprocessor::NEVER;
 use crate::topology::Topology;

@@ -25,8 +25,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-/// A task, as the kernel numbers it.
-type TaskIndex = u32;
+use super::task_index::TaskIndex;
 
 /// How tasks wait for the lock, which depends on the kernel's age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

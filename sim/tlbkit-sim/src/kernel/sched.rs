@@ -8,7 +8,7 @@ use tlbkit_workloads::scheduling;
 
 use super::queues::{Running, WithTasks};
 use super::state::Kernel;
-use super::task::TaskIndex;
+use super::task_index::TaskIndex;
 use crate::machine::{CallLines, LinesOf};
 use crate::multiprocessor::{Arrival, CallKind, NEVER, Ring, suspend};
 use crate::observer::{Cause, Class, KernelEvent};

@@ -14,8 +14,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-/// A task, as the kernel numbers it.
-type TaskIndex = u32;
+use super::task_index::TaskIndex;
 
 /// The locks of the single regions of one space.
 #[derive(Debug, Default)]

@@ -3,7 +3,8 @@
 
 use super::regions::{Hold, RegionLock, RegionWaits, Rule};
 use super::state::Kernel;
-use super::task::{Process, TaskIndex};
+use super::task::Process;
+use super::task_index::TaskIndex;
 
 /// How long who is first in the queue lets others pass (`RWSEM_WAIT_TIMEOUT`).
 const PATIENCE_NS: u64 = 4_000_000;

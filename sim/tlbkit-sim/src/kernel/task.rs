@@ -9,11 +9,9 @@ use tlbkit_workloads::calls::TaskRandom;
 
 use super::regions::RegionLock;
 use super::single::SingleLocks;
+use super::task_index::TaskIndex;
 use crate::keep::Keep;
 use crate::multiprocessor::{Fiber, Progress};
-
-/// A task's index: tasks are counted from 0 as they start.
-pub(crate) type TaskIndex = u32;
 
 /// One process. Aligned to a line, so that which fields share lines does not depend on the host's allocator.
 #[repr(align(64))]

@@ -4,6 +4,7 @@ mod actors;
 mod cores;
 mod holding;
 mod lists;
+mod memory;
 mod sleeping;
 mod start;
 

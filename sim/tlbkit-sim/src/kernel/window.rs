@@ -62,9 +62,10 @@ impl Kernel {
         self.check_content(va, self.phys.word(at), expected);
     }
 
-    fn check_content(&'static self, va: u64, found: u64, expected: u64) {
+    /// Checks what a page holds that was read at this address, a virtual one or a physical one.
+    fn check_content(&'static self, at: u64, found: u64, expected: u64) {
         if found != expected {
-            self.fail(RunError::WrongValue { va, found, expected, cpu: self.machine.cpu() });
+            self.fail(RunError::WrongValue { at, found, expected, cpu: self.machine.cpu() });
         }
     }
 }

@@ -1,44 +1,46 @@
-//! Instructions of each call under one policy, by the code that carries it out.
+//! What each call executes under one policy, by the code that carries it out: in instructions, or in what these cost.
 
 use tlbkit::{CpuSetUpkeep, Lazy, LazyReferences, Policy, Tags};
 
-use super::code::{Code, CountedAnswer, CountedFlush, CountedSwitch, Slots};
+use super::code::{Code, CountedSwitch, Slots};
 
-/// Instructions of each call under one policy.
+/// What each call executes under one policy. Each count of instructions is converted for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Paths {
+pub(crate) struct Paths<T> {
     /// A switch to the space that runs.
-    pub(crate) same_space: u32,
+    pub(crate) same_space: T,
     /// Going idle.
-    pub(crate) enter_lazy: u32,
+    pub(crate) enter_lazy: T,
     /// Back to the space that was kept lazily.
-    pub(crate) leave_lazy: u32,
+    pub(crate) leave_lazy: T,
     /// A switch that keeps the slot's entries.
-    pub(crate) current_slot: u32,
+    pub(crate) current_slot: T,
     /// A switch that flushes. A stale slot, hardly dearer than a current one, is not told from a new one.
-    pub(crate) new_slot: u32,
+    pub(crate) new_slot: T,
     /// A flush, up to the decision whether others must be asked.
-    pub(crate) flush_begin: u32,
+    pub(crate) flush_begin: T,
     /// Its half on this CPU.
-    pub(crate) flush_local: u32,
+    pub(crate) flush_local: T,
     /// Looking for CPUs to ask.
-    pub(crate) flush_choose: u32,
+    pub(crate) flush_choose: T,
     /// Each that is left alone.
-    pub(crate) flush_skipped: u32,
+    pub(crate) flush_skipped: T,
     /// Each that is told.
-    pub(crate) flush_told: u32,
+    pub(crate) flush_told: T,
     /// Telling any, and waiting.
-    pub(crate) flush_ask: u32,
+    pub(crate) flush_ask: T,
     /// An interrupt, whatever it finds.
-    pub(crate) handler: u32,
+    pub(crate) handler: T,
     /// A request that is carried out.
-    pub(crate) request: u32,
+    pub(crate) request: T,
 }
 
-impl Paths {
-    pub(crate) fn of(policy: &Policy, code: Code) -> Self {
+impl<T> Paths<T> {
+    /// The paths of `policy`, each number of instructions as what `convert` makes of it.
+    pub(crate) fn of(policy: &Policy, code: Code, convert: impl Fn(u32) -> T) -> Self {
         let counts = code.counts();
-        let (switch, is_counted) = (&counts.switch, policy.lazy_references == LazyReferences::Counted);
+        let (switch, flush, answer) = (&counts.switch, &counts.flush, &counts.answer);
+        let is_counted = policy.lazy_references == LazyReferences::Counted;
         let references = switch.counted.as_ref().filter(|_| is_counted);
         let (current_slot, new_slot) = slots(policy, switch);
         let enter_lazy = match (policy.lazy, references) {
@@ -46,22 +48,20 @@ impl Paths {
             (_, Some(counted)) => counted.enter_lazy,
             _ => switch.enter_lazy,
         };
-        let CountedFlush { begin, local, choose, skipped, told, ask, .. } = counts.flush;
-        let CountedAnswer { handler, request, .. } = counts.answer;
         Self {
-            same_space: switch.same_space,
-            enter_lazy,
-            leave_lazy: references.map_or(switch.leave_lazy, |counted| counted.leave_lazy),
-            current_slot,
-            new_slot,
-            flush_begin: begin,
-            flush_local: local,
-            flush_choose: choose,
-            flush_skipped: skipped,
-            flush_told: told,
-            flush_ask: ask,
-            handler,
-            request,
+            same_space: convert(switch.same_space),
+            enter_lazy: convert(enter_lazy),
+            leave_lazy: convert(references.map_or(switch.leave_lazy, |counted| counted.leave_lazy)),
+            current_slot: convert(current_slot),
+            new_slot: convert(new_slot),
+            flush_begin: convert(flush.begin),
+            flush_local: convert(flush.local),
+            flush_choose: convert(flush.choose),
+            flush_skipped: convert(flush.skipped),
+            flush_told: convert(flush.told),
+            flush_ask: convert(flush.ask),
+            handler: convert(answer.handler),
+            request: convert(answer.request),
         }
     }
 }
@@ -94,13 +94,17 @@ fn slots(policy: &Policy, switch: &CountedSwitch) -> (u32, u32) {
 mod tests {
     use super::*;
 
-    fn of(preset: &str) -> Paths {
-        Paths::of(&Policy::preset(preset).unwrap(), Code::of_preset(preset))
+    fn instructions(policy: &Policy, code: Code) -> Paths<u32> {
+        Paths::of(policy, code, |instructions| instructions)
+    }
+
+    fn of(preset: &str) -> Paths<u32> {
+        instructions(&Policy::preset(preset).unwrap(), Code::of_preset(preset))
     }
 
     #[test]
     fn each_policy_of_our_own_code_has_the_counts_of_what_it_does() {
-        let of = |preset: &str| Paths::of(&Policy::preset(preset).unwrap(), Code::TLBKIT);
+        let of = |preset: &str| instructions(&Policy::preset(preset).unwrap(), Code::TLBKIT);
         let c = &Code::TLBKIT.counts().switch;
         let [counted, exact, by_use] = [
             c.counted.as_ref().map(|it| (it.current_slot, it.new_slot)),
@@ -112,7 +116,7 @@ mod tests {
         assert_eq!((ours.enter_lazy, ours.leave_lazy), (c.enter_lazy, c.leave_lazy));
         assert_eq!((ours.current_slot, ours.new_slot), by_use);
         let in_turn = Policy { tags: Tags::RoundRobin(6), ..Policy::preset("tlbkit").unwrap() };
-        let in_turn = Paths::of(&in_turn, Code::TLBKIT);
+        let in_turn = instructions(&in_turn, Code::TLBKIT);
         assert_eq!((in_turn.current_slot, in_turn.new_slot), (c.current_slot, c.new_slot));
         let references = c.counted.as_ref().unwrap();
         assert_eq!((counting.enter_lazy, counting.leave_lazy), (references.enter_lazy, references.leave_lazy));

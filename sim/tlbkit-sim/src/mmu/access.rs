@@ -100,17 +100,6 @@ pub struct Fault {
     pub cost: Cost,
 }
 
-impl Fault {
-    /// The error code that the handler finds: P, W/R, U/S, I/D.
-    #[must_use]
-    pub fn error_code(&self) -> u32 {
-        u32::from(self.kind == FaultKind::Protection)
-            | u32::from(self.access == Access::Write) << 1
-            | u32::from(self.mode == Privilege::User) << 2
-            | u32::from(self.access == Access::Execute) << 4
-    }
-}
-
 /// What an entry must show: that there is a page, the rights that the access takes, and for a store that D is set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need(u64);

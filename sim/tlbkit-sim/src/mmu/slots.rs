@@ -3,6 +3,8 @@
 //!
 //! No default method here is on the path of a hit; each kind of array brings its own search and replacement.
 
+use tlbkit_arch::random::GOLDEN;
+
 use super::config::ArrayConfig;
 use super::entry::{page_in, restamped, same_page, stamp_of, tag_of};
 use super::epochs::{Displaced, Epochs};
@@ -11,13 +13,12 @@ use super::epochs::{Displaced, Epochs};
 pub(super) const CHUNK: usize = 8;
 /// One in each byte of a word.
 const ONES: u64 = 0x0101_0101_0101_0101;
-/// Spreads page numbers over a byte: a set holds pages that agree in their lowest bits.
-const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// What of a key's page number is compared first: eight such prints in one step, and no branch for each.
+/// What of a key's page number is compared first: eight such prints in one step, and no branch for each. It depends on
+/// all of the number, as a set holds pages that agree in their lowest bits.
 #[inline(always)]
 pub(super) const fn print_of(key: u64) -> u8 {
-    (page_in(key).wrapping_mul(SPREAD) >> 56) as u8
+    (page_in(key).wrapping_mul(GOLDEN) >> 56) as u8
 }
 
 /// The print that is looked for, in each byte.

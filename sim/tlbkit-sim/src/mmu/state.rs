@@ -81,13 +81,6 @@ impl Mmu {
         }
     }
 
-    /// Power-on again: everything is empty, CR3 is zero, counters go on.
-    pub fn reset(&mut self) {
-        let counters = self.counters;
-        *self = Self::new(Arc::clone(&self.config));
-        self.counters = counters;
-    }
-
     /// What was loaded last, as it was written.
     #[must_use]
     pub fn cr3(&self) -> Cr3 {
@@ -104,17 +97,6 @@ impl Mmu {
     #[must_use]
     pub fn counters(&self) -> &MmuCounters {
         &self.counters
-    }
-
-    /// Totals, which begin again at zero.
-    pub fn take_counters(&mut self) -> MmuCounters {
-        std::mem::take(&mut self.counters)
-    }
-
-    /// The configuration.
-    #[must_use]
-    pub fn config(&self) -> &MmuConfig {
-        &self.config
     }
 
     /// The index of a tag that this CPU has met.

@@ -30,7 +30,8 @@ pub(crate) struct Costs {
     pub(crate) give_back_page: u64,
     pub(crate) copy_page: u64,
     pub(crate) full_fence: u64,
-    pub(crate) calls: CallCosts,
+    /// What the instructions of switches, flushes and answers cost, call by call.
+    pub(crate) calls: Paths<u64>,
     /// One instruction of the kernel's.
     pub(crate) instruction_cycles: f64,
     pub(crate) pte_access: u64,
@@ -72,7 +73,7 @@ impl Costs {
                 .saturating_sub(ENTRY_ACCESSES * software.pte_access_cycles.cycles()),
             copy_page: cycles.copy_page.cycles(),
             full_fence: line.full_fence_cycles.cycles(),
-            calls: CallCosts::new(&Paths::of(policy, code), software.instruction_cycles.value),
+            calls: Paths::of(policy, code, |count| cycles_of(count.into(), software.instruction_cycles.value)),
             instruction_cycles: software.instruction_cycles.value,
             pte_access: software.pte_access_cycles.cycles(),
             pause: software.pause_cycles.cycles().max(1),
@@ -98,45 +99,11 @@ impl Costs {
 
     /// What so many instructions of the kernel cost.
     pub(crate) fn instructions(&self, count: u64) -> u64 {
-        (count as f64 * self.instruction_cycles).round() as u64
+        cycles_of(count, self.instruction_cycles)
     }
 }
 
-/// What the instructions of switches, flushes and answers cost, call by call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CallCosts {
-    pub(crate) same_space: u64,
-    pub(crate) enter_lazy: u64,
-    pub(crate) leave_lazy: u64,
-    pub(crate) current_slot: u64,
-    pub(crate) new_slot: u64,
-    pub(crate) flush_begin: u64,
-    pub(crate) flush_local: u64,
-    pub(crate) flush_choose: u64,
-    pub(crate) flush_skipped: u64,
-    pub(crate) flush_told: u64,
-    pub(crate) flush_ask: u64,
-    pub(crate) handler: u64,
-    pub(crate) request: u64,
-}
-
-impl CallCosts {
-    fn new(paths: &Paths, instruction_cycles: f64) -> Self {
-        let cycles = |instructions: u32| (f64::from(instructions) * instruction_cycles).round() as u64;
-        Self {
-            same_space: cycles(paths.same_space),
-            enter_lazy: cycles(paths.enter_lazy),
-            leave_lazy: cycles(paths.leave_lazy),
-            current_slot: cycles(paths.current_slot),
-            new_slot: cycles(paths.new_slot),
-            flush_begin: cycles(paths.flush_begin),
-            flush_local: cycles(paths.flush_local),
-            flush_choose: cycles(paths.flush_choose),
-            flush_skipped: cycles(paths.flush_skipped),
-            flush_told: cycles(paths.flush_told),
-            flush_ask: cycles(paths.flush_ask),
-            handler: cycles(paths.handler),
-            request: cycles(paths.request),
-        }
-    }
+/// What so many instructions cost, of which each takes `instruction_cycles`.
+fn cycles_of(instructions: u64, instruction_cycles: f64) -> u64 {
+    (instructions as f64 * instruction_cycles).round() as u64
 }

@@ -18,13 +18,15 @@
 //! | `port` | [`tlbkit::Hardware`] of one CPU, and the handler of flush interrupts |
 //! | `interrupts` | sending interrupts |
 //! | `apic` | how many commands a sender writes, and how long it waits |
-//! | `accesses` | the protocol's atomics and the accesses of programs, charged |
+//! | `accesses` | the protocol's atomics and its PAUSE |
+//! | `line_access` | one access to a shared cache line, charged |
+//! | `loads` | loads and stores by address, charged |
 //! | `turns` | whose turn it is; how CPUs yield, sleep and take interrupts |
 //! | `system` | the CPUs, and what they share |
 //! | `streak` | accesses that need not be looked up |
 //! | `tally` | what happened at the machine's own gates: a second count, for the audit |
-//! | `queues` | another kernel's lines for telling others, in place of ours |
-//! | `lists` | the lock of a node's lists of pages |
+//! | `queues`, `queue_accesses` | another kernel's queues for telling others, and their lines in place of ours |
+//! | `lists`, `list_accesses` | the lock of a node's lists of pages, and work under it |
 //! | `linux_lines` | the names of those kernels' lines |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
@@ -45,11 +47,15 @@ mod defect;
 mod fiber;
 mod frames;
 mod interrupts;
+mod line_access;
 mod linux_lines;
+mod list_accesses;
 mod lists;
+mod loads;
 mod noise;
 mod port;
 mod processor;
+mod queue_accesses;
 mod queues;
 mod spin;
 mod streak;

@@ -7,7 +7,8 @@ use tlbkit_workloads::calls::TaskRandom;
 
 use super::super::Kernel;
 use super::super::sched::Fate;
-use super::super::task::{Affinity, Process, Task, TaskIndex};
+use super::super::task::{Affinity, Process, Task};
+use super::super::task_index::TaskIndex;
 use crate::multiprocessor::Fiber;
 
 /// Whether a task may leave the CPU where it is put.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::super::Kernel;
-use super::super::task::TaskIndex;
+use super::super::task_index::TaskIndex;
 use super::actors::{Kept, put};
 use crate::machine::Noise;
 use crate::run::Run;

@@ -6,7 +6,8 @@ use tlbkit_workloads::os::{Backing, Protection};
 
 use super::super::Kernel;
 use super::super::regions::Hold;
-use super::super::task::{Process, TaskIndex};
+use super::super::task::Process;
+use super::super::task_index::TaskIndex;
 use super::actors::{Diary, Kept, put};
 use crate::mmu::{Access, Overlap};
 use crate::observer::Cause;

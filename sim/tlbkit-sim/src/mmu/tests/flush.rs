@@ -3,7 +3,7 @@
 use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
 
 use super::*;
-use crate::mmu::{GeneralProtection, Loss, LossCause, Pcide};
+use crate::mmu::{GeneralProtection, Loss, LossCause, MmuCounters, Pcide};
 
 const ROOT: u64 = 0x1000;
 /// Two pages of one page table, one far away, and two globals.
@@ -141,11 +141,6 @@ fn clearing_pcide_takes_everything() {
 }
 
 #[test]
-fn reset_takes_everything() {
-    assert_eq!(Bench::new().after(Mmu::reset), "--- --- -- -- --");
-}
-
-#[test]
 fn without_pcids_a_cr3_write_leaves_only_globals_and_ignores_bit_63() {
     let Bench { memory, .. } = Bench::new();
     let mut mmu = Mmu::new(MmuConfig { pcid: false, ..roomy() });
@@ -189,7 +184,7 @@ fn a_stale_entry_translates_until_it_is_flushed() {
 #[test]
 fn losses_are_counted_by_cause_and_collateral_apart() {
     let mut mmu = Bench::new().mmu;
-    mmu.take_counters();
+    mmu.counters = MmuCounters::default();
     mmu.invlpg(VirtAddr(NEAR));
     mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(1)));
     mmu.invpcid(Invpcid::Address(Pcid(2), VirtAddr(FAR))).unwrap();
@@ -207,7 +202,7 @@ fn losses_are_counted_by_cause_and_collateral_apart() {
 fn a_walk_for_what_a_flush_took_is_a_refill() {
     let Bench { memory, mut mmu } = Bench::new();
     mmu.write_cr3(Cr3::flushing(PhysAddr(ROOT), Pcid(1)));
-    mmu.take_counters();
+    mmu.counters = MmuCounters::default();
     read(&mut mmu, &memory, NEAR);
     assert_eq!(mmu.counters().refills, 1);
     mmu.invlpg(VirtAddr(NEXT));
