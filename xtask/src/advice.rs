@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use tlbkit_sim::machine::Machine;
 
 use crate::setup;
 use programs::{PROGRAMS, Program};
@@ -87,8 +88,9 @@ fn calibrated(tlbkit: &Path, folder: &Path) -> Result<PathBuf> {
 
 /// What the file says against itself.
 fn caution(machine: &Path) -> Result<Option<String>> {
-    let text = fs::read_to_string(machine)?;
-    Ok(text.lines().find_map(|line| line.strip_prefix("caution = ")).map(|words| words.trim_matches('"').to_owned()))
+    let file = machine.display().to_string();
+    let text = fs::read_to_string(machine).with_context(|| format!("reading {file}"))?;
+    Ok(Machine::parse(&file, &text)?.caution)
 }
 
 /// The rows of a program, or why there is none.
@@ -110,4 +112,23 @@ fn attempt(tlbkit: &Path, machine: &Path, program: &Program, folder: &Path) -> R
     }
     let rows = rows(&values);
     Ok(if rows.is_empty() { vec![Err("nothing to try".into())] } else { rows })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_machine_file_says_against_itself_is_read_as_the_command_reads_it() -> Result<()> {
+        let text = fs::read_to_string(setup::root()?.join("sim/machines/cascade-lake-96core.toml"))?;
+        let file = std::env::temp_dir().join(format!("tlbkit-advice-{}.toml", std::process::id()));
+        let cautioned = |text: &str| fs::write(&file, text).map_err(Into::into).and_then(|()| caution(&file));
+        let without = cautioned(&text)?;
+        let with = cautioned(&format!("caution='one \"noisy\" host'\n{text}"))?;
+        let error = cautioned("caution = 1").map_err(|error| format!("{error:#}"));
+        fs::remove_file(&file)?;
+        assert_eq!((without, with.as_deref()), (None, Some("one \"noisy\" host")));
+        assert!(error.is_err_and(|text| text.contains("tlbkit-advice-")));
+        Ok(())
+    }
 }

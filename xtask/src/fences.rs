@@ -7,6 +7,7 @@ mod trial;
 use crate::outcome::StepOutcome;
 use anyhow::{Context, Result, bail};
 use change::Change;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Instant;
@@ -26,16 +27,15 @@ struct TriedChange {
 /// If the arguments are wrong, the unchanged source fails, or a changed one does not build.
 pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
     let Wanted { is_json, subjects, files } = read(args)?;
+    let wanted = wanted_changes(root, &subjects, &files)?;
     let copy = CratesCopy::new(root)?;
     let mut all = Vec::new();
-    for subject in &subjects {
+    for (subject, changes) in &wanted {
         eprintln!("fences: the unchanged source of {}", subject.name);
         match copy.verdict(subject, Depth::Whole)? {
             Verdict::Survived => {}
             other => bail!("the unchanged source of {} fails already: {other}", subject.name),
         }
-        let mut changes = all_changes(&root.join(subject.sources()))?;
-        changes.retain(|change| files.is_empty() || files.contains(&change.file));
         for (n, change) in changes.iter().enumerate() {
             eprintln!("fences: {} {}/{} {change}", subject.name, n + 1, changes.len());
             let tried = tried(&copy, subject, change).with_context(|| change.to_string())?;
@@ -100,6 +100,25 @@ fn tried(copy: &CratesCopy, subject: &Subject, change: &Change) -> Result<TriedC
     let verdict = copy.verdict_of(subject, change)?;
     let time_s = start.elapsed().as_secs_f64();
     Ok(TriedChange { subject: subject.name, change: change.clone(), verdict, time_s })
+}
+
+/// The changes to each crate, to `files` alone if there are any.
+///
+/// # Errors
+/// If there is nothing to change in one of `files`.
+fn wanted_changes(root: &Path, subjects: &[Subject], files: &[String]) -> Result<Vec<(Subject, Vec<Change>)>> {
+    let of = |subject: &Subject| Ok((*subject, all_changes(&root.join(subject.sources()))?));
+    let mut wanted = subjects.iter().map(of).collect::<Result<Vec<_>>>()?;
+    let there: BTreeSet<String> =
+        wanted.iter().flat_map(|(_, changes)| changes).map(|change| change.file.clone()).collect();
+    if let Some(file) = files.iter().find(|file| !there.contains(*file)) {
+        let there = there.into_iter().collect::<Vec<_>>().join(", ");
+        bail!("nothing to weaken in `{file}`; there is something in {there}");
+    }
+    wanted.iter_mut().for_each(|(_, changes)| {
+        changes.retain(|change| files.is_empty() || files.contains(&change.file));
+    });
+    Ok(wanted)
 }
 
 /// Every change to every file of the folder, in order.
@@ -174,6 +193,19 @@ mod tests {
     fn another_argument_is_refused_by_name() {
         let error = run(Path::new("/"), &["--fast".to_owned()]).map_err(|error| error.to_string());
         assert!(error.is_err_and(|text| text.contains("`--fast`")));
+    }
+
+    #[test]
+    fn a_file_without_anything_to_weaken_is_refused_beside_those_that_have() -> Result<()> {
+        let root = crate::setup::root()?;
+        let none = wanted_changes(&root, &SUBJECTS, &["no-such.rs".to_owned()]);
+        let error = none.map(drop).map_err(|error| error.to_string());
+        assert!(error.is_err_and(|text| text.contains("`no-such.rs`") && text.contains("ask.rs")));
+        let of_one = wanted_changes(&root, &SUBJECTS, &["ask.rs".to_owned()])?;
+        let files: BTreeSet<&str> =
+            of_one.iter().flat_map(|(_, changes)| changes).map(|change| change.file.as_str()).collect();
+        assert_eq!(files, BTreeSet::from(["ask.rs"]));
+        Ok(())
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::c_library::tool;
-use crate::outcome::{StepOutcome, cargo};
+use crate::outcome::{StepOutcome, cargo, cargo_command, run};
 use crate::setup::{self, Ready};
 
 /// The folders of `lib/`; all else but [`OBSERVED_NAME`] says `publish = false`.
@@ -22,8 +22,8 @@ const WITHOUT_STD: &[&str] =
 const BARE_TARGET: &str = "x86_64-unknown-none";
 /// All crates of the workspace have one version.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// In a folder of its own: another compiler's results would be thrown away each time.
-const OLDEST_TARGET_DIR: &str = "target/oldest";
+/// The oldest Rust that all of them promise.
+const OLDEST_RUST: &str = env!("CARGO_PKG_RUST_VERSION");
 
 /// The step `no_std`: built for a target that has no std, or, where that target is not to be had, read for the two
 /// lines of each crate's root that decide it.
@@ -60,20 +60,14 @@ fn std_in(lib: &str) -> Option<&'static str> {
 
 /// The step `oldest Rust`: the libraries build with `rust-version` of the workspace.
 pub(crate) fn check_oldest_rust(root: &Path) -> Result<StepOutcome> {
-    let manifest = root.join("Cargo.toml");
-    let text = fs::read_to_string(&manifest).with_context(|| format!("reading {}", manifest.display()))?;
-    let version = promised(&text).context("Cargo.toml: no rust-version")?;
-    if let Ready::No(how) = setup::toolchain(version) {
-        return Ok(StepOutcome::Skipped(format!("no Rust {version}; {how}")));
+    if let Ready::No(how) = setup::toolchain(OLDEST_RUST) {
+        return Ok(StepOutcome::Skipped(format!("no Rust {OLDEST_RUST}; {how}")));
     }
     let names = packages(LIBRARIES.iter().copied());
-    let line = format!("+{version} check --quiet --target-dir {OLDEST_TARGET_DIR} {names}");
-    Ok(cargo(root, &line)?.noting(format!("built with Rust {version}")))
-}
-
-fn promised(manifest: &str) -> Option<&str> {
-    let value = manifest.lines().find_map(|line| line.strip_prefix("rust-version = "))?;
-    value.strip_prefix('"')?.strip_suffix('"')
+    let mut command = cargo_command(root, &format!("+{OLDEST_RUST} check --quiet {names}"));
+    // In a folder of its own: another compiler's results would be thrown away each time.
+    command.env("CARGO_TARGET_DIR", setup::target_dir(root).join("oldest"));
+    Ok(run(&mut command)?.noting(format!("built with Rust {OLDEST_RUST}")))
 }
 
 /// The step `packages`: each library is packed, and built from its package alone, where [`OBSERVED_NAME`] is not to be
@@ -90,14 +84,18 @@ pub(crate) fn check_packages(root: &Path) -> Result<StepOutcome> {
         return Ok(packed);
     }
     let user = unpack(root)?;
-    let line =
-        format!("check --quiet --offline --target-dir target/unpacked/target --manifest-path {}", user.display());
-    Ok(cargo(root, &line)?.noting(format!("{} crates packed, {} built", LIBRARIES.len() + 1, LIBRARIES.len())))
+    let mut command = cargo_command(root, "check --quiet --offline --manifest-path");
+    command.arg(user).env("CARGO_TARGET_DIR", unpacked_dir(root).join("target"));
+    Ok(run(&mut command)?.noting(format!("{} crates packed, {} built", LIBRARIES.len() + 1, LIBRARIES.len())))
+}
+
+fn unpacked_dir(root: &Path) -> PathBuf {
+    setup::target_dir(root).join("unpacked")
 }
 
 /// Unpacks the packages side by side, and returns the manifest of a crate that uses them all and nothing of the tree.
 fn unpack(root: &Path) -> Result<PathBuf> {
-    let folder = root.join("target/unpacked");
+    let folder = unpacked_dir(root);
     let user = folder.join("user");
     fs::create_dir_all(user.join("src")).with_context(|| format!("making {}", user.display()))?;
     for name in LIBRARIES {
@@ -141,12 +139,6 @@ mod tests {
         assert_eq!(std_in("//! #![no_std]\n"), Some("has no `#![no_std]`"));
         assert_eq!(std_in("#![cfg_attr(not(feature), no_std)]\n"), Some("has no `#![no_std]`"));
         assert_eq!(std_in("#![no_std]\nextern crate std;\n"), Some("links std"));
-    }
-
-    #[test]
-    fn the_promised_version_is_read() {
-        assert_eq!(promised("[a]\nrust-version = \"1.88\"\n"), Some("1.88"));
-        assert_eq!(promised("[a]\nversion = \"1.88\"\n"), None);
     }
 
     #[test]

@@ -1,15 +1,12 @@
 //! A program and its schedule on the adversarial machine, all oracles on.
 #![no_main]
 
-use arbitrary::Unstructured;
 use libfuzzer_sys::fuzz_target;
 use tlbkit_check::schedule::shrink::replay;
-use tlbkit_check::{Log, Scenario};
+use tlbkit_check::{Log, Scenario, campaign};
 
 fuzz_target!(|bytes: &[u8]| {
-    let mut bytes = Unstructured::new(bytes);
-    let Ok(scenario) = tlbkit_fuzz::program::scenario(&mut bytes) else { return };
-    let choices = bytes.take_rest();
+    let (scenario, choices) = campaign::spelt(bytes);
     if let Some(finding) = replay(&scenario, choices, Log::none()).finding {
         tell(&scenario, choices, &finding.to_string());
     }

@@ -1,6 +1,4 @@
-//! What the targets share: programs out of bytes, what a message must look like, and how a trace is read to its end.
-
-pub mod program;
+//! What the targets share: what a message must look like, and how a trace is read to its end.
 
 use tlbkit_replay::Paging;
 use tlbkit_trace::{Blame, Error, Source, Summary};

@@ -17,7 +17,6 @@ use crate::run::{Outcome, Scenario, run};
 use crate::schedule::exhaustive::Exhaustive;
 use crate::schedule::pct::Pct;
 use crate::schedule::random::RandomChoice;
-use crate::schedule::script::Script;
 use crate::timeline::Log;
 
 /// What the seeds run.
@@ -42,7 +41,7 @@ impl Plan {
         let mut draws = digest::random(!seed);
         let policy = policies::draw(&mut draws);
         let features = features(draws.below(8));
-        let late = if draws.below(4) == 0 { Late::AskAgain } else { Late::Wait };
+        let late = late(draws.below(4));
         let (named, random): (&'static [Named], fn(u64) -> Program) =
             if seed < LATER { (named::ALL, Program::random) } else { (named::LATER, Program::random_later) };
         let in_turn = seed.is_multiple_of(2).then(|| &named[(seed / 2) as usize % named.len()]);
@@ -72,15 +71,22 @@ fn features(choice: u64) -> Features {
     }
 }
 
-/// Runs the program and the schedule that `bytes` spell: the door for fuzzers. The first byte draws the policy.
+/// Most kernels wait in silence for who comes late.
+fn late(choice: u64) -> Late {
+    if choice == 0 { Late::AskAgain } else { Late::Wait }
+}
+
+/// What `bytes` spell, which may be any: a scenario, and in what is left of them the choices for
+/// [`replay`](crate::schedule::shrink::replay). The door for fuzzers; the first byte draws the policy.
 #[must_use]
-pub fn run_bytes(bytes: &[u8]) -> Outcome {
+pub fn spelt(bytes: &[u8]) -> (Scenario, &[u8]) {
     let mut bytes = Bytes::new(bytes);
     let policy = policies::draw(&mut digest::random(u64::from(bytes.below(u8::MAX))));
     let features = features(u64::from(bytes.below(8)));
-    let program = Program::read(&mut bytes);
-    let scenario = Scenario { config: MachineConfig { features, ..MachineConfig::default() }, policy, program };
-    run(&scenario, Box::new(Script::new(bytes.rest().to_vec())), Log::none())
+    let late = late(u64::from(bytes.below(4)));
+    let program = Program::read_any(&mut bytes);
+    let config = MachineConfig { features, late, ..MachineConfig::default() };
+    (Scenario { config, policy, program }, bytes.rest())
 }
 
 /// What many seeds came to.

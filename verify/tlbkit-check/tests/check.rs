@@ -1,6 +1,7 @@
 //! The protocol on the adversarial machine, within a few seconds; `tlbkit check` runs it for as long as one likes.
 
 use tlbkit::{Late, Policy};
+use tlbkit_arch::SplitMix64;
 use tlbkit_check::campaign::{self, Explored, Plan};
 use tlbkit_check::program::Program;
 use tlbkit_check::program::named::{self, Named};
@@ -63,9 +64,12 @@ fn a_seed_gives_the_same_run_every_time() {
 
 #[test]
 fn bytes_of_any_kind_are_a_program() {
-    for length in 0..200 {
-        let bytes: Vec<u8> = (0..length).map(|n| (n * 37 + length) as u8).collect();
-        assert_eq!(campaign::run_bytes(&bytes).finding, None, "{bytes:?}");
+    let of_a_rule = (0..200).map(|length| (0..length).map(|n| (n * 37 + length) as u8).collect());
+    let mut numbers = SplitMix64::new(1);
+    let at_random = (0..2000).map(|_| (0..400).map(|_| numbers.below(256) as u8).collect());
+    for bytes in of_a_rule.chain(at_random).collect::<Vec<Vec<u8>>>() {
+        let (scenario, choices) = campaign::spelt(&bytes);
+        assert_eq!(replay(&scenario, choices, Log::none()).finding, None, "{bytes:?}: {scenario:?}");
     }
 }
 

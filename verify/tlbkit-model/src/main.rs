@@ -9,7 +9,7 @@ fn main() -> ExitCode {
     let worlds = world::small().into_iter().chain(world::large());
     let is_sound = worlds.map(|world| print_sound(world.name, &explore(world, None))).fold(true, |all, one| all & one);
     println!("\n{:<24} {:>11} {:>6} {:>8}  caught by", "mistake", "unique", "depth", "seconds");
-    let is_sharp = Deviation::ALL.into_iter().map(print_caught).fold(true, |all, one| all & one);
+    let is_sharp = Deviation::ALL.iter().copied().map(print_caught).fold(true, |all, one| all & one);
     if is_sound && is_sharp { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

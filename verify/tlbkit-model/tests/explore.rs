@@ -22,7 +22,7 @@ fn every_property_holds_in_every_small_world() {
 
 #[test]
 fn every_mistake_is_caught_by_its_property() {
-    for deviation in Deviation::ALL {
+    for &deviation in Deviation::ALL {
         let (world, property) = deviation.breaks();
         let found = explore(world::named(world).deviating(deviation), Some(property));
         let [(broken, way)] = &found.broken[..] else { panic!("{deviation:?} is not caught by {property}") };
@@ -34,7 +34,7 @@ fn every_mistake_is_caught_by_its_property() {
 
 #[test]
 fn every_property_is_seen_to_fail() {
-    let broken: BTreeSet<_> = Deviation::ALL.into_iter().map(|deviation| deviation.breaks().1).collect();
+    let broken: BTreeSet<_> = Deviation::ALL.iter().map(|deviation| deviation.breaks().1).collect();
     assert_eq!(broken, names(Expectation::Always));
 }
 

@@ -3,20 +3,36 @@
 
 use super::reached::File;
 use anyhow::{Context, Result, bail};
+use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
 const FILE: &str = "verify/coverage.toml";
 
 /// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Known {
+    #[serde(default, rename = "unreached")]
     all: Vec<Unreached>,
 }
 
+#[derive(Deserialize)]
+#[serde(try_from = "Entry")]
 struct Unreached {
     file: String,
     functions: Vec<String>,
     why: Why,
+}
+
+/// An entry as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    file: String,
+    functions: Vec<String>,
+    test: Option<String>,
+    reason: Option<String>,
 }
 
 /// Why no program is needed.
@@ -27,14 +43,32 @@ pub(super) enum Why {
     Reason,
 }
 
+impl TryFrom<Entry> for Unreached {
+    type Error = String;
+
+    fn try_from(entry: Entry) -> Result<Self, String> {
+        let Entry { file, functions, test, reason } = entry;
+        let why = match (test.as_deref(), reason.as_deref()) {
+            (Some(""), _) | (_, Some("")) => return Err(format!("an empty `test` or `reason` about `{file}`")),
+            (Some(test), None) => Why::Test(test.to_owned()),
+            (None, Some(_)) => Why::Reason,
+            _ => return Err(format!("either `test` or `reason` about `{file}`")),
+        };
+        if file.is_empty() || functions.is_empty() {
+            return Err(format!("a `file` and its `functions`, got `{file}` and {functions:?}"));
+        }
+        Ok(Self { file, functions, why })
+    }
+}
+
 impl Known {
     /// Reads it.
     ///
     /// # Errors
     /// If an entry is not whole, or is about what is not there.
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let text = fs::read_to_string(root.join(FILE)).with_context(|| FILE.to_owned())?;
-        let known = Self::parse(&text).with_context(|| FILE.to_owned())?;
+        let text = fs::read_to_string(root.join(FILE)).context(FILE)?;
+        let known = Self::parse(&text)?;
         for Unreached { file, functions, why } in &known.all {
             functions.iter().try_for_each(|function| names(root, file, function))?;
             if let Why::Test(test) = why {
@@ -46,24 +80,7 @@ impl Known {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self> {
-        let file: toml::Table = text.parse()?;
-        let entries = file.get("unreached").and_then(toml::Value::as_array).into_iter().flatten();
-        let all = entries.map(|entry| {
-            let string = |key| entry.get(key).and_then(toml::Value::as_str).filter(|text| !text.is_empty());
-            let functions = entry.get("functions").and_then(toml::Value::as_array).into_iter().flatten();
-            let why = match (string("test"), string("reason")) {
-                (Some(test), None) => Why::Test(test.to_owned()),
-                (None, Some(_)) => Why::Reason,
-                _ => bail!("either `test` or `reason` in `{entry}`"),
-            };
-            let functions: Vec<String> = functions.filter_map(toml::Value::as_str).map(str::to_owned).collect();
-            let file = string("file").with_context(|| format!("no `file` in `{entry}`"))?.to_owned();
-            if functions.is_empty() {
-                bail!("no `functions` in `{entry}`")
-            }
-            Ok(Unreached { file, functions, why })
-        });
-        Ok(Self { all: all.collect::<Result<_>>()? })
+        toml::from_str(text).context(FILE)
     }
 
     /// Why lines of this function are not reached, if somebody says.
@@ -126,9 +143,23 @@ mod tests {
     }
 
     #[test]
+    fn a_misspelt_key_and_a_value_of_another_type_are_refused_with_the_file() {
+        for (right, wrong) in [
+            ("[[unreached]]", "[[unreachd]]"),
+            ("reason", "line = 7\nreason"),
+            ("[\"one\"]", "[\"one\", 2]"),
+            ("[\"one\"]", "\"one\""),
+        ] {
+            let error = Known::parse(&TEXT.replace(right, wrong)).map(drop).map_err(|error| format!("{error:#}"));
+            assert!(error.is_err_and(|text| text.starts_with(FILE)), "{wrong}");
+        }
+    }
+
+    #[test]
     fn an_entry_without_a_reason_or_with_two_is_refused() {
         assert!(Known::parse(&TEXT.replace("reason", "season")).is_err());
         assert!(Known::parse(&format!("{TEXT}test = \"b.rs: c\"\n")).is_err());
         assert!(Known::parse(&TEXT.replace("\"one\"", "")).is_err());
+        assert!(Known::parse(&TEXT.replace("it is text", "")).is_err());
     }
 }

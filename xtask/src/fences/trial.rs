@@ -1,6 +1,7 @@
 //! Runs the handshakes of a crate under loom on a copy of it, within a limit of time.
 
 use super::change::Change;
+use crate::setup;
 use crate::workshop::{OBSERVED, Sets, Workshop};
 use anyhow::{Context, Result, bail};
 use std::fmt;
@@ -84,7 +85,7 @@ impl CratesCopy {
     pub(super) fn new(root: &Path) -> Result<Self> {
         const CRATES: [&str; 6] =
             ["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "lib/tlbkit-x86", "lib/tlbkit-c", OBSERVED];
-        Ok(Self { workshop: Workshop::new(root, &root.join("target/fences"), &CRATES)? })
+        Ok(Self { workshop: Workshop::new(root, &setup::target_dir(root).join("fences"), &CRATES)? })
     }
 
     /// The verdict on the copy of `subject` with `change` made, in the build that meets every line; the copy is then as

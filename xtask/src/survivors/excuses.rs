@@ -2,45 +2,81 @@
 //! reason.
 
 use anyhow::{Context, Result, bail};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 const FILE: &str = "verify/mutants/survivors.toml";
 
 /// The file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Excuses {
     /// Of cargo-mutants, by which the changes are named.
+    #[serde(deserialize_with = "words")]
     pub(super) version: String,
+    #[serde(default, rename = "crate")]
     pub(super) judges: Vec<Judge>,
+    #[serde(default, rename = "class")]
     pub(super) classes: Vec<Class>,
+    #[serde(default, rename = "survivor")]
     survivors: Vec<Survivor>,
 }
 
 /// How a crate is judged.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Judge {
+    #[serde(deserialize_with = "words")]
     pub(super) name: String,
     /// What `cargo test` is given besides.
     pub(super) tests: Vec<String>,
+    #[serde(default)]
     pub(super) features: Vec<String>,
     /// Files in which nothing is changed, as patterns below the workspace's root.
+    #[serde(default)]
     pub(super) without: Vec<String>,
     /// What a test may take.
-    pub(super) timeout_s: i64,
+    pub(super) timeout_s: u64,
 }
 
 /// Changes that are not made at all.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Class {
     /// A regular expression on their names.
+    #[serde(deserialize_with = "words")]
     pub(super) pattern: String,
+    #[serde(rename = "reason", deserialize_with = "words")]
+    _reason: String,
 }
 
 /// A change, by its name without its place, that is no bug.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Survivor {
+    #[serde(rename = "crate", deserialize_with = "words")]
     krate: String,
+    #[serde(deserialize_with = "words")]
     change: String,
     /// How many changes of this name survive.
-    count: usize,
+    #[serde(default = "one")]
+    count: NonZeroUsize,
+    #[serde(rename = "reason", deserialize_with = "words")]
+    _reason: String,
+}
+
+const fn one() -> NonZeroUsize {
+    NonZeroUsize::MIN
+}
+
+/// A text that says something.
+fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() { Err(D::Error::custom("a text that says nothing")) } else { Ok(text) }
 }
 
 /// Which changes were made.
@@ -58,8 +94,8 @@ impl Excuses {
     /// # Errors
     /// If something is missing, or an excuse is for what is not there.
     pub(super) fn read(root: &Path) -> Result<Self> {
-        let text = fs::read_to_string(root.join(FILE)).with_context(|| FILE.to_owned())?;
-        let all = Self::parse(&text).with_context(|| FILE.to_owned())?;
+        let text = fs::read_to_string(root.join(FILE)).context(FILE)?;
+        let all = Self::parse(&text)?;
         for Survivor { krate, change, .. } in &all.survivors {
             let (file, what) = change.split_once(": ").with_context(|| format!("{FILE}: `{change}` names no file"))?;
             let source = root.join("lib").join(krate).join(file);
@@ -75,38 +111,13 @@ impl Excuses {
     }
 
     fn parse(text: &str) -> Result<Self> {
-        let file: toml::Table = text.parse()?;
-        let judges = tables(&file, "crate").map(|table| {
-            let timeout_s = table.get("timeout_s").and_then(toml::Value::as_integer).context("`timeout_s`")?;
-            Ok(Judge {
-                name: string(table, "name")?,
-                tests: list(table, "tests"),
-                features: list(table, "features"),
-                without: list(table, "without"),
-                timeout_s,
-            })
-        });
-        let classes = tables(&file, "class").map(|table| {
-            string(table, "reason")?;
-            Ok(Class { pattern: string(table, "pattern")? })
-        });
-        let survivors = tables(&file, "survivor").map(|table| {
-            string(table, "reason")?;
-            let count = table.get("count").and_then(toml::Value::as_integer).unwrap_or(1);
-            Ok(Survivor { krate: string(table, "crate")?, change: string(table, "change")?, count: count.try_into()? })
-        });
-        Ok(Self {
-            version: string(&file, "version")?,
-            judges: judges.collect::<Result<_>>()?,
-            classes: classes.collect::<Result<_>>()?,
-            survivors: survivors.collect::<Result<_>>()?,
-        })
+        toml::from_str(text).context(FILE)
     }
 
     /// How many changes of this name are excused.
     pub(super) fn count(&self, krate: &str, change: &str) -> usize {
         let of_it = self.survivors.iter().filter(|it| it.krate == krate && it.change == change);
-        of_it.map(|it| it.count).sum()
+        of_it.map(|it| it.count.get()).sum()
     }
 
     /// What is wrong with the survivors of a crate: some that are not excused, and, if all changes were made, excuses
@@ -122,7 +133,7 @@ impl Excuses {
         for Survivor { change, count, .. } in self.survivors.iter().filter(|it| made == Made::All && it.krate == krate)
         {
             let there = survived.get(change).copied().unwrap_or(0);
-            if there < *count {
+            if there < count.get() {
                 found.push(format!("excused, but noticed by now: {change} ({count} excused, {there} survived)"));
             }
         }
@@ -146,20 +157,6 @@ fn function(what: &str) -> &str {
     );
     let path = whole.split(" -> ").next().unwrap_or(whole);
     path.rsplit("::").next().unwrap_or(path)
-}
-
-fn tables<'t>(file: &'t toml::Table, name: &str) -> impl Iterator<Item = &'t toml::Table> {
-    file.get(name).and_then(toml::Value::as_array).into_iter().flatten().filter_map(toml::Value::as_table)
-}
-
-fn string(table: &toml::Table, key: &str) -> Result<String> {
-    let value = table.get(key).and_then(toml::Value::as_str).filter(|text| !text.is_empty());
-    value.map(str::to_owned).with_context(|| format!("no `{key}` in `{table}`"))
-}
-
-fn list(table: &toml::Table, key: &str) -> Vec<String> {
-    let values = table.get(key).and_then(toml::Value::as_array).into_iter().flatten();
-    values.filter_map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
 #[cfg(test)]
@@ -197,6 +194,26 @@ mod tests {
     #[test]
     fn an_excuse_without_a_reason_is_refused() {
         assert!(Excuses::parse(&TEXT.replace("reason", "season")).is_err());
+        assert!(Excuses::parse(&TEXT.replace("both are the same", "")).is_err());
+    }
+
+    #[test]
+    fn a_misspelt_key_and_a_value_of_another_type_are_refused_with_the_file() {
+        let judge = "[[crate]]\nname = \"a\"\ntests = []\nfeatures = []\nwithout = []\ntimeout_s = 1\n";
+        let text = format!("{TEXT}\n{judge}");
+        assert!(Excuses::parse(&text).is_ok());
+        for (right, wrong) in [
+            ("tests", "test"),
+            ("features", "feature"),
+            ("without", "witout"),
+            ("[[crate]]", "[[crates]]"),
+            ("count = 2", "count = \"2\""),
+            ("count = 2", "counts = 2"),
+            ("timeout_s = 1", "timeout_s = -1"),
+        ] {
+            let error = Excuses::parse(&text.replace(right, wrong)).map(drop).map_err(|error| format!("{error:#}"));
+            assert!(error.is_err_and(|text| text.starts_with(FILE)), "{wrong}");
+        }
     }
 
     #[test]

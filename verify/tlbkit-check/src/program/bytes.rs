@@ -1,6 +1,6 @@
 //! Programs out of bytes: from a fuzzer, or from random numbers. Every sequence of bytes is a program.
 
-use super::pages::PAGES;
+use super::pages::{GIANTS, PAGES};
 use super::small::shared;
 use super::{Access, Content, Op, Program, Rights};
 
@@ -37,6 +37,16 @@ impl Program {
     /// The same of the later family, in which flushes are issued and waited for anywhere.
     pub(crate) fn read_later(bytes: &mut Bytes<'_>) -> Self {
         Self::read_of(bytes, later)
+    }
+
+    /// A program of a fuzzer, which no seed has: any of the later family, or one with pages of 1 GiB.
+    pub(crate) fn read_any(bytes: &mut Bytes<'_>) -> Self {
+        if bytes.below(4) > 0 {
+            return Self::read_later(bytes);
+        }
+        let mut program = Self::read_of(bytes, beside_giants);
+        program.setup.push((0, Op::GiantMap));
+        program
     }
 
     fn read_of(bytes: &mut Bytes<'_>, op: fn(&mut Bytes<'_>) -> Op) -> Self {
@@ -94,6 +104,20 @@ fn later(bytes: &mut Bytes<'_>) -> Op {
     }
 }
 
+/// The page tables know no pages of 1 GiB: while there may be some, nobody frees or copies the tables around them.
+fn beside_giants(bytes: &mut Bytes<'_>) -> Op {
+    match bytes.below(8) {
+        0 => Op::GiantMap,
+        1 => Op::GiantUnmap,
+        2..=3 => Op::Touch(GIANTS + bytes.below(2), [Access::Read, Access::Write][usize::from(bytes.below(2))]),
+        _ => match later(bytes) {
+            Op::Unmap(page, count) => Op::DontNeed(page, count),
+            Op::Clear | Op::Fork | Op::Exit => Op::GiantUnmap,
+            op => op,
+        },
+    }
+}
+
 fn rare(bytes: &mut Bytes<'_>) -> Op {
     match bytes.below(5) {
         0 => Op::Ceiling(bytes.below(4)),
@@ -109,4 +133,51 @@ fn rights(bytes: &mut Bytes<'_>) -> Rights {
 
 fn content(bytes: &mut Bytes<'_>) -> Content {
     [Content::Private, Content::Shared, Content::File, Content::Large][usize::from(bytes.below(4))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::digest;
+    use std::collections::BTreeSet;
+
+    /// Whoever adds an operation adds it here, as the compiler asks for it; then bytes must reach it.
+    macro_rules! kinds {
+        ($($kind:ident),+) => {
+            const KINDS: &[&str] = &[$(stringify!($kind)),+];
+
+            fn kind(op: Op) -> &'static str {
+                match op {
+                    $(Op::$kind { .. } => stringify!($kind),)+
+                }
+            }
+        };
+    }
+
+    kinds! {
+        Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Settle, Poll, Adopt,
+        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, KernelMap, KernelUnmap, Borrow, Offline,
+        Stop, Die, Ceiling, DeferUserFlush
+    }
+
+    fn drawn(seed: u64) -> Program {
+        let mut numbers = digest::random(seed);
+        let bytes: Vec<u8> = (0..160).map(|_| numbers.below(256) as u8).collect();
+        Program::read_any(&mut Bytes::new(&bytes))
+    }
+
+    #[test]
+    fn bytes_reach_every_operation() {
+        let reached: BTreeSet<_> = (0..1000).flat_map(|seed| drawn(seed).cpus).flatten().map(kind).collect();
+        assert_eq!(reached, KINDS.iter().copied().collect());
+    }
+
+    #[test]
+    fn giant_pages_meet_nobody_who_frees_their_tables() {
+        let of_giants = |op: &Op| matches!(op, Op::GiantMap | Op::GiantUnmap);
+        let frees = |op: &Op| matches!(op, Op::Unmap(..) | Op::Clear | Op::Fork | Op::Exit);
+        let all: Vec<Vec<Op>> = (0..1000).map(|seed| drawn(seed).cpus.concat()).collect();
+        let with: Vec<_> = all.iter().filter(|ops| ops.iter().any(of_giants)).collect();
+        assert!(with.len() > 100 && !with.iter().copied().flatten().any(frees), "{} programs", with.len());
+    }
 }

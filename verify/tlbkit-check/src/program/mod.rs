@@ -99,7 +99,7 @@ pub enum Op {
     GiantUnmap,
     /// Maps a window of kernel addresses.
     KernelMap,
-    /// Unmaps the oldest window.
+    /// Unmaps the newest window.
     KernelUnmap,
     /// The kernel uses a foreign space for a moment.
     Borrow(u8),
