@@ -18,8 +18,8 @@ impl Tlb<'_> {
     /// taken away for a while: it would go on where it was, with what it was not told of still in its TLB.
     ///
     /// What it has loaded stays in its CR3, and a CPU that was parked with a jump to itself goes on fetching through
-    /// it. The space no longer counts it, and may be freed. So it has loaded the kernel's tables before this call, or it
-    /// comes back through a reset, as after a crash, and never touches memory by those tables again.
+    /// it. The space no longer counts it, and may be freed. So it has loaded the kernel's tables before this call, or
+    /// it comes back through a reset, as after a crash, and never touches memory by those tables again.
     ///
     /// If it was itself asking, its requests stand until its `bring_up` returns, and the spaces that they are about
     /// must live so long. A lazy reference that it held where those are counted stays counted: that space's tables are

@@ -24,12 +24,10 @@ use crate::references::Notice;
 use crate::sync::{Ordering, fence};
 use crate::tlb::{Cpu, flag};
 
-/// Who wants this CPU to leave a space for the kernel's own tables.
+/// Who wants this CPU to leave a space for the kernel's own tables: the kernel on it, or a request of another CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
-    /// The kernel on this CPU.
     Own,
-    /// The request of another CPU.
     AnothersRequest,
 }
 
@@ -326,7 +324,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Loads the kernel's own tables: deep idle, offline, or a request to a lazy CPU that must leave.
     pub fn load_kernel(&self, irqs: &IrqsOff) {
-        self.assert_here();
         self.leave_for_kernel(Wish::Own, irqs);
     }
 
@@ -334,6 +331,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// this CPU gives a reference to the space back, as the space may end afterwards.
     #[inline(never)]
     fn leave_for_kernel(&self, wish: Wish, irqs: &IrqsOff) {
+        self.assert_here();
         let left = self.presence();
         if left == Presence::KERNEL {
             return;
@@ -378,7 +376,6 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Another CPU's request makes this one leave the space that it holds lazily.
     pub(crate) fn be_made_to_leave(&self, irqs: &IrqsOff) {
-        self.assert_here();
         self.leave_for_kernel(Wish::AnothersRequest, irqs);
     }
 
