@@ -5,6 +5,7 @@ mod not_here;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -65,6 +66,25 @@ fn a_command_is_recorded_small_and_its_status_is_told() {
     );
     assert_eq!(message.matches("recording adds about").count(), 1, "once, before the recording: {message}");
     assert!(fs::read(folder("live").join("load.tlbtrace")).unwrap().starts_with(b"tlbtrace"));
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_no_folder_behind() {
+    // What a test that failed left there.
+    fs::remove_dir_all(folder("reader")).unwrap();
+    let here = folder("reader");
+    let mut observing = command(&["observe", "--all-cpus", "--interval", "0.1", "--duration", "20"]);
+    observing.env("TMPDIR", &here).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut observing = observing.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(observing.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let output = observing.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if is_not_here(&said) {
+        return println!("skipped: {said}");
+    }
+    assert_eq!((output.status.signal(), line.is_empty()), (Some(13), false), "{}: {said}", output.status);
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 0, "{}", here.display());
 }
 
 #[test]
