@@ -8,6 +8,7 @@
 pub(crate) mod file;
 pub(crate) mod fitting;
 pub(crate) mod html;
+pub(crate) mod kind;
 pub(crate) mod listing;
 pub(crate) mod number;
 mod page;
