@@ -5,7 +5,7 @@
 //! result as data). Exit status: 0 everything as expected, 1 a changed verdict or a violation, 2 wrong usage, bad input
 //! or an output that could not be written, 70 a fault of the simulator; of `record` and `observe` with a command, the
 //! command's own; of `try` 1 as well if the change is not worth it; of `try`, `run`, `reproduce`, `check`,
-//! `calibrate` and `sweep run` 128 and the number of a signal that stopped them.
+//! `calibrate`, `record --light` and `sweep run` 128 and the number of a signal that stopped them.
 
 mod experiments;
 mod lab;

@@ -1,4 +1,5 @@
-//! `run`, `sweep run`, `check` and `calibrate` when somebody presses Ctrl-C in the middle: what is done is not lost.
+//! `run`, `sweep run`, `check`, `calibrate` and `record --light` when somebody presses Ctrl-C in the middle: what is
+//! done is not lost.
 
 #[path = "command/terminal.rs"]
 mod terminal;
@@ -157,6 +158,21 @@ fn a_check_says_how_many_seeds_are_done() {
     let [row, _] = end("--json check --seeds 1000000000", &here, "-HUP", 129);
     let row: Value = serde_json::from_str(&row).unwrap();
     assert_eq!((&row["interrupted"], &row["seed"]), (&true.into(), &Value::Null), "{row}");
+}
+
+#[test]
+fn a_count_says_that_it_is_of_a_part() {
+    let here = folder("light");
+    let [table, _] = end("record --light -- sleep 60", &here, "-INT", 130);
+    assert!(
+        table.contains("CUT SHORT by a signal, which ended the command as well: all figures are of its"),
+        "{table}"
+    );
+    let [rows, _] = end("--json record --light -- sleep 60", &here, "-TERM", 143);
+    let last: Value = serde_json::from_str(rows.lines().last().unwrap()).unwrap();
+    assert_eq!(last["is_cut_short"], true, "{last}");
+    let [table, said] = end("record --light --compare 9 -- sleep 60", &here, "-INT", 130);
+    assert_eq!((table.as_str(), said.as_str()), ("", "tlbkit: stopped before a run was counted to its end\n"));
 }
 
 #[test]

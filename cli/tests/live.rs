@@ -5,6 +5,7 @@ mod not_here;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -65,6 +66,80 @@ fn a_command_is_recorded_small_and_its_status_is_told() {
     );
     assert_eq!(message.matches("recording adds about").count(), 1, "once, before the recording: {message}");
     assert!(fs::read(folder("live").join("load.tlbtrace")).unwrap().starts_with(b"tlbtrace"));
+}
+
+#[test]
+fn a_recording_that_is_there_is_set_aside() {
+    let file = folder("live").join("again.tlbtrace");
+    let old = file.with_extension("tlbtrace.old");
+    for file in [&file, &old] {
+        fs::remove_file(file).unwrap_or_default();
+    }
+    // Of the runs of a comparison only what was there before them is kept.
+    for (words, is_old) in [(["--duration", "9"], false), (["--compare", "2"], true)] {
+        let before = fs::read(&file).ok();
+        let output = run(&[&["--json", "record", "-o", "again.tlbtrace"], &words[..], &["--", "true"]].concat());
+        if rows(&output).is_none() {
+            return;
+        }
+        assert!(old.exists() == is_old && (!is_old || fs::read(&old).ok() == before), "{words:?}");
+        let told =
+            String::from_utf8_lossy(&output.stderr).contains("again.tlbtrace: what was there is again.tlbtrace.old");
+        assert_eq!(told, is_old);
+    }
+}
+
+#[test]
+fn no_output_takes_the_place_of_something_else() {
+    let here = folder("live");
+    fs::write(here.join("v3.py"), "import sys").unwrap();
+    for line in ["record -o v3.py -- true", "observe --html v3.py -- true", "check --seeds 1 --trace v3.py"] {
+        let output = run(&line.split(' ').collect::<Vec<_>>());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.starts_with("tlbkit: v3.py: is there already, and is no "), "{said}");
+        assert!(said.ends_with("; choose another name, or remove it\n") && said.lines().count() == 1, "{said}");
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert_eq!(fs::read_to_string(here.join("v3.py")).unwrap(), "import sys");
+    }
+}
+
+#[test]
+fn a_comparison_that_is_stopped_tells_of_its_last_recording() {
+    let file = folder("live").join("stopped.tlbtrace");
+    fs::remove_file(&file).unwrap_or_default();
+    let mut comparing = command(&["record", "--compare", "20", "-o", "stopped.tlbtrace", "--", "sleep", "0.3"]);
+    let mut comparing = comparing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    while !file.exists() && comparing.try_wait().unwrap().is_none() {
+        sleep(Duration::from_millis(10));
+    }
+    let _ = Command::new("kill").args(["-INT", &comparing.id().to_string()]).stderr(Stdio::null()).status();
+    let output = comparing.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if is_not_here(&said) {
+        return println!("skipped: {said}");
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("stopped.tlbtrace: ") && told.contains("overhead: stopped: nothing to compare"), "{told}");
+}
+
+#[test]
+fn a_reader_that_goes_away_leaves_no_folder_behind() {
+    // What a test that failed left there.
+    fs::remove_dir_all(folder("reader")).unwrap();
+    let here = folder("reader");
+    let mut observing = command(&["observe", "--all-cpus", "--interval", "0.1", "--duration", "20"]);
+    observing.env("TMPDIR", &here).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut observing = observing.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(observing.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let output = observing.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    if is_not_here(&said) {
+        return println!("skipped: {said}");
+    }
+    assert_eq!((output.status.signal(), line.is_empty()), (Some(13), false), "{}: {said}", output.status);
+    assert_eq!(fs::read_dir(&here).unwrap().count(), 0, "{}", here.display());
 }
 
 #[test]

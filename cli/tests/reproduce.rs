@@ -47,11 +47,12 @@ fn a_report_that_is_there_is_replaced_by_a_whole_one_only() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("reproduce");
     fs::create_dir_all(&folder).unwrap();
     let (report, all) = (folder.join("pcid-range.html"), folder.join("index.html"));
-    fs::write(&report, "whole").unwrap();
+    let before = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>whole";
+    fs::write(&report, before).unwrap();
     fs::write(&all, "all of them").unwrap();
     let folder = folder.to_str().unwrap();
     assert_eq!(interrupted(folder), said(folder));
-    assert_eq!(fs::read_to_string(&report).unwrap(), "whole");
+    assert_eq!(fs::read_to_string(&report).unwrap(), before);
 
     // Known misses are no failure.
     let rows = text(&["--json", "reproduce", "pcid", "pcid", "--report", folder]);
@@ -132,8 +133,8 @@ fn a_table_of_draws_is_the_same_each_time_and_says_what_was_not_drawn() {
 #[test]
 fn a_number_of_draws_that_cannot_be_is_one_line_and_status_2() {
     for (arguments, said) in [
-        (["--priors", "0"], "invalid value '0' for '--priors <DRAWS>': 0 is not in 1..=1000"),
-        (["--priors", "1001"], "invalid value '1001' for '--priors <DRAWS>': 1001 is not in 1..=1000"),
+        (["--priors", "0"], "invalid value '0' for '--priors <DRAWS>': must be 1 to 1000"),
+        (["--priors", "1001"], "invalid value '1001' for '--priors <DRAWS>': must be 1 to 1000"),
         (["--priors=2", "--report=x"], "the argument '--priors <DRAWS>' cannot be used with '--report <REPORT>'"),
     ] {
         let output = run(&[&["reproduce", "concurrent"][..], &arguments].concat());

@@ -163,7 +163,12 @@ fn wrong_input_is_one_line_and_status_2() {
     fs::write(folder.join("rows"), row.repeat(2)).unwrap();
     fs::write(folder.join("cut"), &row[..300]).unwrap();
     fs::write(folder.join("cut-plan"), &first[..50]).unwrap();
-    let cases: [(&[&str], &str); 20] = [
+    fs::write(folder.join("quoted"), first.replace("\"cpus\":2", "\"cpus\":\"2\"")).unwrap();
+    let quoted =
+        "tlbkit: quoted:1: no point of `sweep plan`: invalid type: string \"2\", expected a whole number without";
+    let cases: [(&[&str], &str); 22] = [
+        (&["run", "/dev/null"], "tlbkit: /dev/null: is no plain file: name one for the rows with -o FILE"),
+        (&["run", "quoted"], quoted),
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms; see tlbkit list policies"),
         (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
         (&["plan", "ebizzy-m", "--cpus", "2,0"], "tlbkit: 0 CPUs: must be 1 to 8192"),

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
+use serde::Serialize;
 use tlbkit_host::Host;
 use tlbkit_host::collateral::Fracturing;
-use tlbkit_sim::machine::{Index, Machine, NumberKind, Quantity, ReplacementPolicy, Size, TlbArray};
+use tlbkit_sim::machine::{Machine, NumberKind, Quantity, TlbArray};
 use toml::Value;
 
 use crate::output::number;
@@ -125,22 +126,9 @@ impl MachineFile<'_> {
 }
 
 fn words(array: &TlbArray) -> String {
-    let size = |size: &Size| match size {
-        Size::Small => "\"4K\"",
-        Size::Large => "\"2M\"",
-        Size::Huge => "\"1G\"",
-    };
-    let holds: Vec<_> = array.holds.iter().map(size).collect();
-    let index = match array.index {
-        Index::Linear => "linear",
-        Index::Xor7 => "xor7",
-    };
-    let policy = match array.policy {
-        ReplacementPolicy::Lru => "lru",
-        ReplacementPolicy::TreePlru => "tree-plru",
-        ReplacementPolicy::RotatingPlru4 => "rotating-plru4",
-    };
-    format!("holds = [{}]\nindex = \"{index}\"\npolicy = \"{policy}\"\n", holds.join(", "))
+    let holds: Vec<_> = array.holds.iter().map(quoted).collect();
+    let (index, policy) = (quoted(&array.index), quoted(&array.policy));
+    format!("holds = [{}]\nindex = {index}\npolicy = {policy}\n", holds.join(", "))
 }
 
 const fn fracturing(found: Fracturing) -> &'static str {
@@ -165,15 +153,11 @@ fn taken(origin: &Origin<'_>, quantity: &Quantity) -> String {
 }
 
 fn line(value: f64, kind: NumberKind, source: &str, band: Option<[f64; 2]>) -> String {
-    let kind = match kind {
-        NumberKind::Input => "input",
-        NumberKind::Calibrated => "calibrated",
-        NumberKind::Prior => "prior",
-    };
     let band = band.map_or(String::new(), |[low, high]| format!(", band = [{low}, {high}]"));
-    format!("{{ value = {value}, kind = \"{kind}\", source = {}{band} }}", quoted(source))
+    format!("{{ value = {value}, kind = {}, source = {}{band} }}", quoted(&kind), quoted(&source))
 }
 
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
+/// A text, or a word as the machine's types write it, as a file has it.
+fn quoted(word: &(impl Serialize + ?Sized)) -> String {
+    Value::try_from(word).map_or_else(|_| String::new(), |word| word.to_string())
 }

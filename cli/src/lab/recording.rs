@@ -17,6 +17,7 @@ use tlbkit_host::trial::Counting;
 use super::stopping::Stopping;
 use super::terminal::Format;
 use super::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
+use crate::output::file::{Old, place_of};
 pub(crate) use convert::Converted;
 pub(crate) use gaps::Gaps;
 pub(crate) use place::End;
@@ -54,8 +55,13 @@ impl Recording<'_> {
         self.output.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// Records it once.
+    /// Records it once, in the place of what is there.
     pub(crate) fn make(&self) -> Result<Recorded> {
+        self.make_over(Old::Replaced)
+    }
+
+    /// Records it once, and says what becomes of a recording that is there.
+    pub(crate) fn make_over(&self, old: Old) -> Result<Recorded> {
         let keep = self.output.extension() == Some(OsStr::new("data"));
         // Beside the result: a folder for temporary files may be too small. What SIGKILL leaves is a whole perf.data.
         let parent = self.folder();
@@ -64,11 +70,13 @@ impl Recording<'_> {
         let perf_file = folder.path().join("perf.data");
         let (run, cpu_seconds, end) = self.run(&perf_file)?;
         let compact = (!keep).then_some(self.output);
-        let converted = convert::convert(&perf_file, compact)?;
+        let converted = convert::convert(&perf_file, compact, old)?;
         let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
         let perf_bytes = bytes(&perf_file)?;
         if keep {
-            fs::rename(&perf_file, self.output).with_context(|| self.output.display().to_string())?;
+            let place = place_of(self.output);
+            old.make_room(&place)?;
+            fs::rename(&perf_file, place).with_context(|| self.output.display().to_string())?;
         }
         Ok(Recorded { run, perf_bytes, file_bytes: bytes(self.output)?, cpu_seconds, converted, end })
     }

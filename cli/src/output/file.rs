@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use tempfile::{Builder, NamedTempFile};
 
+use super::kind::Kind;
+
 /// What a new file may be used for, less what the umask of the user forbids.
 const NEW_FILE: u32 = 0o666;
 
@@ -18,14 +20,20 @@ pub(crate) fn check_place(file: &Path) -> Result<()> {
     WholeFile::begin(file).map(drop)
 }
 
+/// The same of a file which is that kind of output: what is something else is not replaced by it.
+pub(crate) fn check_output(file: &Path, kind: Kind) -> Result<()> {
+    check_place(file)?;
+    kind.check(file)
+}
+
 /// Refuses a file that is there and may not be replaced.
 pub(crate) fn check_absent(file: &Path) -> Result<()> {
     ensure!(!file.is_file(), "{}: is there already; --force replaces it", file.display());
     Ok(())
 }
 
-/// Refuses an output whose place is that of a file which is read, or of another output: each would be lost. Of an
-/// output there is the option that names it, of a file which is read what it is.
+/// Refuses an output whose place is that of a file which is read, of another output, or of a file that is no such
+/// output: each would be lost. Of an output there is the option that names it, of a file which is read what it is.
 pub(crate) fn check_apart(outputs: &[(&str, &Path)], read: &[(&str, &Path)]) -> Result<()> {
     for (at, (option, file)) in outputs.iter().enumerate() {
         let name = file.display();
@@ -35,6 +43,7 @@ pub(crate) fn check_apart(outputs: &[(&str, &Path)], read: &[(&str, &Path)]) -> 
         if let Some((other, _)) = outputs[..at].iter().find(|(_, other)| is_one_file(file, other)) {
             bail!("{option} {name}: {other} writes there as well; want another file");
         }
+        Kind::of(option).map_or(Ok(()), |kind| kind.check(file))?;
     }
     Ok(())
 }
@@ -77,8 +86,7 @@ impl WholeFile {
         let target = if is_special {
             Target::Itself(OpenOptions::new().write(true).open(path).with_context(name)?)
         } else {
-            // A link keeps its name, and what it leads to is replaced.
-            let place = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+            let place = place_of(path);
             let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let mut builder = Builder::new();
             builder.prefix(".tlbkit-").suffix(".part").permissions(Permissions::from_mode(NEW_FILE));
@@ -92,12 +100,58 @@ impl WholeFile {
 
     /// Puts it in its place.
     pub(crate) fn finish(self) -> Result<()> {
+        self.finish_over(Old::Replaced)
+    }
+
+    /// The same, and says what becomes of the file that stands there.
+    pub(crate) fn finish_over(self, old: Old) -> Result<()> {
         let name = || format!("cannot write {}", self.path.display());
         match self.writer.into_inner().map_err(io::IntoInnerError::into_error).with_context(name)? {
-            Target::Beside { file, place } => file.persist(place).map(drop).with_context(name),
+            Target::Beside { file, place } => {
+                old.make_room(&place)?;
+                file.persist(place).map(drop).with_context(name)
+            }
             Target::Itself(_) => Ok(()),
         }
     }
+}
+
+/// What becomes of the file in whose place a new one is put.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Old {
+    /// It is gone.
+    Replaced,
+    /// It has [`aside`]'s name from then on.
+    SetAside,
+}
+
+impl Old {
+    /// Does that with a file that is there.
+    pub(crate) fn make_room(self, place: &Path) -> Result<()> {
+        if self == Self::Replaced || !has_something(place) {
+            return Ok(());
+        }
+        let aside = aside(place);
+        fs::rename(place, &aside).with_context(|| format!("cannot move {} to {}", place.display(), aside.display()))
+    }
+}
+
+/// Whether there is a plain file that is not empty.
+pub(crate) fn has_something(file: &Path) -> bool {
+    fs::metadata(file).is_ok_and(|data| data.is_file() && data.len() > 0)
+}
+
+/// Where a file is put: a link keeps its name, and what it leads to is replaced.
+pub(crate) fn place_of(path: &Path) -> PathBuf {
+    let end = if path.is_symlink() { fs::canonicalize(path).ok() } else { None };
+    end.unwrap_or_else(|| path.to_owned())
+}
+
+/// What a file is called that is set aside for a new one.
+pub(crate) fn aside(file: &Path) -> PathBuf {
+    let mut name = place_of(file).into_os_string();
+    name.push(".old");
+    name.into()
 }
 
 /// The system's answer without the name of the file beside the real one, which nobody asked for.
@@ -185,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_set_aside_is_found_under_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.tlbtrace");
+        for text in ["first", "second", "third"] {
+            let mut whole = WholeFile::begin(&file).unwrap();
+            whole.write_all(text.as_bytes()).unwrap();
+            whole.finish_over(Old::SetAside).unwrap();
+        }
+        assert_eq!([file.clone(), aside(&file)].map(|file| fs::read_to_string(file).unwrap()), ["third", "second"]);
+        assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    #[test]
     fn a_device_stays_a_device_and_a_link_a_link() {
         write_whole(Path::new("/dev/null"), "gone").unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
@@ -216,6 +283,9 @@ mod tests {
         let expected = format!("--perfetto {}: --html writes there as well; want another file", again.display());
         assert_eq!(said(&[("--html", &new), ("--perfetto", &again)]), Err(expected));
         assert_eq!(said(&[("--html", &new), ("--perfetto", &folder.path().join("other"))]), Ok(()));
+        fs::write(&new, "import sys").unwrap();
+        let expected = "is there already, and is no page of tlbkit; choose another name, or remove it";
+        assert_eq!(said(&[("--html", &new)]), Err(format!("{}: {expected}", new.display())));
         let null = Path::new("/dev/null");
         assert_eq!(said(&[("--html", null), ("--perfetto", null)]), Ok(()));
     }

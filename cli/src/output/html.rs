@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use maud::{Markup, PreEscaped, html};
 
+use super::kind::Kind;
 use super::report::{Report, Section, Table};
 use super::{file, number, page};
 use crate::published::claim::Claim;
@@ -17,7 +18,7 @@ use crate::published::tally::Tally;
 pub(crate) fn check_place(path: &Path) -> Result<()> {
     let ancestors = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<_> = ancestors.take_while(|folder| !folder.exists()).collect();
-    let checked = make_folder(path).and_then(|()| file::check_place(path));
+    let checked = make_folder(path).and_then(|()| file::check_output(path, Kind::Page));
     // One that somebody has put a file into meanwhile is not ours alone any more, and stays.
     missing.iter().for_each(|folder| fs::remove_dir(folder).unwrap_or_default());
     checked

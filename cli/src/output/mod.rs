@@ -3,11 +3,12 @@
 //! [`report`] holds the plain data that a verb fills in; [`table`] and [`html`] turn figures into text, [`sheet`] makes
 //! any other page, [`svg`] turns plots into drawings, [`number`] decides how many digits anybody sees, [`listing`]
 //! prints the flush-size table, [`fitting`] cuts tables for a terminal, [`text`] makes text of others plain, [`file`]
-//! puts what was made in its place, [`usage`] says what was typed wrongly.
+//! puts what was made in its place, [`kind`] knows what stands there already, [`usage`] says what was typed wrongly.
 
 pub(crate) mod file;
 pub(crate) mod fitting;
 pub(crate) mod html;
+pub(crate) mod kind;
 pub(crate) mod listing;
 pub(crate) mod number;
 mod page;

@@ -4,6 +4,9 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 const STYLE: &str = include_str!("report.css");
 
+/// How every page begins.
+pub(super) const START: &str = "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">";
+
 /// The page called `title` around `body`.
 pub(crate) fn around(title: &str, body: &Markup) -> String {
     let page = html! {

@@ -15,7 +15,8 @@ use crate::lab::nearest::unknown;
 use crate::lab::policy;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
-use crate::output::file::{check_place, write_whole};
+use crate::output::file::{check_output, write_whole};
+use crate::output::kind::Kind;
 use work::{Came, Replayed};
 
 /// What to check.
@@ -53,7 +54,7 @@ pub(crate) struct CheckArguments {
 pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Ending> {
     let trace = arguments.trace.as_deref();
     ensure!(arguments.seeds >= 1, "--seeds 0: must be 1 or more");
-    trace.map_or(Ok(()), check_place)?;
+    trace.map_or(Ok(()), |file| check_output(file, Kind::Drawing))?;
     let plan = Plan {
         program: arguments.program.as_deref().map(program).transpose()?,
         policy: arguments.policy.as_deref().map(policy::parse).transpose()?,

@@ -22,7 +22,8 @@ use crate::lab::stopping::Stopping;
 use crate::lab::summary::{plots, programs};
 use crate::lab::terminal::{Ending, Format};
 use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
-use crate::output::file::check_place;
+use crate::output::file::check_output;
+use crate::output::kind::Kind;
 use crate::output::sheet::{self, Sheet, SheetPart};
 use screen::Screen;
 use tables::Observed;
@@ -47,7 +48,7 @@ pub(crate) struct ObserveArguments {
 
 /// Observes it.
 pub(crate) fn execute(arguments: &ObserveArguments, format: Format) -> Result<Ending> {
-    arguments.html.as_deref().map_or(Ok(()), check_place)?;
+    arguments.html.as_deref().map_or(Ok(()), |file| check_output(file, Kind::Page))?;
     arguments.subject.check()?;
     let interval = arguments.interval;
     ensure!((0.1..=3600.0).contains(&interval), "--interval {interval}: must be 0.1 to 3600");

@@ -64,9 +64,40 @@ fn pages(command: &Command, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let mut bytes = Vec::new();
     Man::new(command.clone()).title(name.to_uppercase()).render(&mut bytes)?;
-    files.push((Path::new("man1").join(format!("{name}.1")), String::from_utf8(bytes).context("a page is text")?));
+    let page = laid_out(&String::from_utf8(bytes).context("a page is text")?, command);
+    files.push((Path::new("man1").join(format!("{name}.1")), page));
     let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help" && !verb.is_hide_set());
     verbs.into_iter().try_for_each(|verb| pages(verb, files))
+}
+
+/// The page with the usage of the help in place of a synopsis that lacks `--` and dots, and with the lists behind the
+/// options line by line: they are indented, unlike prose.
+fn laid_out(page: &str, command: &Command) -> String {
+    let (mut section, mut is_list) = ("", false);
+    let mut lines = Vec::new();
+    for line in page.lines() {
+        let is_of_list = section == "EXTRA" && line.starts_with(' ');
+        if is_of_list != is_list {
+            is_list = is_of_list;
+            lines.push(if is_list { ".nf" } else { ".fi" }.to_owned());
+        }
+        if let Some(name) = line.strip_prefix(".SH ") {
+            section = name;
+            lines.push(line.to_owned());
+            lines.extend((section == "SYNOPSIS").then(|| synopsis(command)));
+        } else if section != "SYNOPSIS" {
+            lines.push(line.to_owned());
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
+/// How the command is typed, as its help has it.
+fn synopsis(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    let lines = usage.trim_start_matches("Usage:").lines().map(str::trim).filter(|line| !line.is_empty());
+    let lines: Vec<_> = lines.map(|line| line.replace('\\', "\\e").replace('-', "\\-")).collect();
+    lines.join("\n.br\n")
 }
 
 #[cfg(test)]
@@ -87,5 +118,16 @@ mod tests {
             assert!(text.contains("pairs"), "{}: {text}", path.display());
         }
         assert!(files[1].1.contains(".TH TLBKIT-TRY 1") && files[1].1.contains("With and without"), "{}", files[1].1);
+    }
+
+    #[test]
+    fn a_page_has_the_usage_of_the_help_and_its_lists_line_by_line() {
+        let words = Arg::new("COMMAND").last(true).num_args(1..).required(true);
+        let verb =
+            Command::new("try").about("With and without").arg(words).after_help("Changes:\n  a  1\n  b  2\n\nWords");
+        let files = files(Command::new("tlbkit").about("Costs").subcommand(verb.version("7"))).unwrap();
+        let page = &files[1].1;
+        assert!(page.contains(".SH SYNOPSIS\ntlbkit try \\-\\- <COMMAND>...\n.SH "), "{page}");
+        assert!(page.contains(".SH EXTRA\nChanges:\n.nf\n  a  1\n  b  2\n.fi\n\nWords"), "{page}");
     }
 }

@@ -5,7 +5,7 @@ mod light;
 mod predicted;
 
 use std::cell::Cell;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use clap::Args;
@@ -16,10 +16,11 @@ use tlbkit_trace::{EVENTS, FlushReason};
 use crate::lab::recording::{Gaps, Recorded, Recording};
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::watching::WatchArguments;
-use crate::output::file::check_place;
+use crate::output::file::{Old, aside, check_output, has_something};
+use crate::output::kind::Kind;
 use crate::output::number;
 use crate::output::table::grid;
-use compared::Compared;
+use compared::{Comparison, Pairs};
 use predicted::Predicted;
 
 /// Events of a shorter time say nothing of a second.
@@ -29,7 +30,8 @@ const RATE_LEAST_SECONDS: f64 = 0.1;
 #[derive(Args)]
 #[command(after_help = "Examples:\n  tlbkit record --light -- make -j4\n  tlbkit record -o build.tlbtrace -- make -j4")]
 pub(crate) struct RecordArguments {
-    /// The file: perf's own form if it ends in .data, else this program's, a twentieth of the size
+    /// The file: perf's own form if it ends in .data, else this program's, a twentieth of the size; a recording that is
+    /// there gets .old behind its name
     #[arg(short, long, value_name = "FILE", default_value = "recorded.tlbtrace")]
     output: PathBuf,
     /// Run the command so many times without and with recording, or counting, in turn, and compare the CPU times
@@ -58,16 +60,21 @@ pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<End
     ensure!(arguments.compare.is_none() || !arguments.subject.command.is_empty(), "--compare needs a command to run");
     let megabytes = arguments.megabytes_max;
     ensure!((1..=1_000_000).contains(&megabytes), "--megabytes-max {megabytes}: must be 1 to 1000000");
-    check_place(&arguments.output)?;
+    check_room(&arguments.output)?;
     let available = available(EVENTS)?;
     let predicted = Cell::new(predicted::before(&arguments.subject, &available)?);
+    let old = Cell::new(Old::SetAside);
+    let once = |predicted: &Cell<_>| record_once(arguments, &available, format, predicted, &old);
     let (recorded, compared) = match arguments.compare {
-        None => (record_once(arguments, &available, format, &predicted)?, None),
-        Some(pairs) => {
-            let once = |predicted: &Cell<_>| record_once(arguments, &available, format, predicted);
-            let (last, compared) = compared::run(pairs, &arguments.subject, format, &predicted, once)?;
-            (last, Some(compared))
-        }
+        None => (once(&predicted)?, Comparison::NotAsked),
+        Some(pairs) => match compared::run(pairs, &arguments.subject, format, &predicted, once)? {
+            Pairs::Done(last, compared) => (last, Comparison::Done(compared)),
+            Pairs::Stopped(Some(last), _) => (last, Comparison::Stopped),
+            Pairs::Stopped(None, ending) => {
+                eprintln!("tlbkit: stopped before anything was recorded");
+                return Ok(ending);
+            }
+        },
     };
     let told = Told { predicted, compared };
     match format {
@@ -80,15 +87,23 @@ pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<End
 /// What is known of what recording costs.
 struct Told {
     predicted: Cell<Option<Predicted>>,
-    compared: Option<Compared>,
+    compared: Comparison,
 }
 
-/// Records. What its first second says of its cost is told if nothing was before.
+/// Refuses a place in which a recording, or the one that is there under its name for old ones, cannot be put.
+fn check_room(output: &Path) -> Result<()> {
+    check_output(output, Kind::Recording)?;
+    if has_something(output) { check_output(&aside(output), Kind::Recording) } else { Ok(()) }
+}
+
+/// Records. What its first second says of its cost is told if nothing was before. A recording that was there before
+/// the first one is set aside.
 fn record_once(
     arguments: &RecordArguments,
     available: &Available,
     format: Format,
     predicted: &Cell<Option<Predicted>>,
+    old: &Cell<Old>,
 ) -> Result<Recorded> {
     let RecordArguments { output, megabytes_max, subject, .. } = arguments;
     let after_second = |rate: &_| {
@@ -96,7 +111,15 @@ fn record_once(
             predicted.set(predicted::tell(rate, predicted::Basis::FirstSecond));
         }
     };
-    Recording { subject, output, megabytes_max: *megabytes_max, available, format, after_second: &after_second }.make()
+    let recording =
+        Recording { subject, output, megabytes_max: *megabytes_max, available, format, after_second: &after_second };
+    let is_moved = old.get() == Old::SetAside && has_something(output);
+    let recorded = recording.make_over(old.get())?;
+    old.set(Old::Replaced);
+    if is_moved {
+        eprintln!("tlbkit: {}: what was there is {} now", output.display(), aside(output).display());
+    }
+    Ok(recorded)
 }
 
 fn flushes(recorded: &Recorded) -> impl Iterator<Item = (&'static str, u64)> {
@@ -105,14 +128,15 @@ fn flushes(recorded: &Recorded) -> impl Iterator<Item = (&'static str, u64)> {
 
 fn json_row(arguments: &RecordArguments, available: &Available, recorded: &Recorded, told: &Told) -> Value {
     let flushes: Map<_, _> = flushes(recorded).map(|(label, count)| (label.to_owned(), count.into())).collect();
-    let (health, gaps) = (&recorded.converted.health, Gaps::of(recorded).json());
+    let (health, gaps) = (&recorded.converted.health, Gaps::of(recorded));
     json!({
         "file": arguments.output, "bytes": recorded.file_bytes, "perf_bytes": recorded.perf_bytes,
         "seconds": recorded.run.seconds, "events": health.events, "lost": health.lost, "damaged": health.damaged,
         "flushes": flushes, "missing_events": available.missing, "status": recorded.run.status,
         "recorder_cpu_seconds": recorded.cpu_seconds,
-        "is_cut_short": gaps["is_cut_short"], "is_disk_full": gaps["is_disk_full"],
-        "predicted": told.predicted.get(), "overhead": told.compared.as_ref().map(Compared::json),
+        "is_cut_short": gaps.is_cut_short(), "is_disk_full": gaps.is_disk_full(),
+        "predicted": told.predicted.get(), "overhead": told.compared.json(),
+        "is_comparison_stopped": matches!(told.compared, Comparison::Stopped),
     })
 }
 
@@ -139,10 +163,7 @@ fn print_text(arguments: &RecordArguments, available: &Available, recorded: &Rec
     if let Some(predicted) = told.predicted.get() {
         say!("overhead predicted: {predicted}");
     }
-    match &told.compared {
-        Some(compared) => say!("overhead measured: {}", compared.text()),
-        None => say!("overhead: not measured; --compare 6 runs the command with and without recording"),
-    }
+    say!("{}", told.compared.text());
     if let Some(status) = recorded.run.status.filter(|status| *status != 0) {
         say!("the command ended with status {status}");
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use serde_json::json;
 use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
 use crate::experiments::{self, Produced, Registered, Trial};
@@ -219,8 +220,8 @@ fn fitted_of(title: String, quantities: Vec<(String, &Quantity)>) -> Table {
         .into_iter()
         .filter(|(_, quantity)| quantity.kind != NumberKind::Input)
         .map(|(field, quantity)| {
-            let kind = if quantity.kind == NumberKind::Calibrated { "calibrated" } else { "prior" };
-            vec![field, quantity.value.to_string(), band_text(quantity.band), kind.into(), quantity.source.clone()]
+            let kind = json!(quantity.kind).as_str().unwrap_or_default().to_owned();
+            vec![field, quantity.value.to_string(), band_text(quantity.band), kind, quantity.source.clone()]
         })
         .collect();
     Table::Grid { title, head: head(), rows }

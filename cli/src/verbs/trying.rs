@@ -18,19 +18,21 @@ use crate::lab::trial::{TrialArguments, restored_text, table};
 #[derive(Args)]
 #[command(after_help = "\
 Changes:
-  NAME=VALUE           an environment variable; GLIBC_TUNABLES, GODEBUG, MALLOC_CONF and JDK_JAVA_OPTIONS keep what
-                       they say already
+  NAME=VALUE           an environment variable; GLIBC_TUNABLES, GODEBUG,
+                       MALLOC_CONF and JDK_JAVA_OPTIONS keep what they say
   env:name=VALUE       the same, for a name with small letters
   no-huge-pages        prctl(PR_SET_THP_DISABLE) for the command
   wrapper=COMMAND      the command is started by another one
-  thp=WORD             /sys/kernel/mm/transparent_hugepage/enabled; thp-defrag for defrag beside it
+  thp=WORD             /sys/kernel/mm/transparent_hugepage/enabled
+  thp-defrag=WORD      defrag beside it
   ceiling=PAGES        /sys/kernel/debug/x86/tlb_single_page_flush_ceiling
   numa-balancing=0|1   /proc/sys/kernel/numa_balancing
 
-thp, thp-defrag, ceiling and numa-balancing are of the whole machine and need root. They are put back after each run,
-whatever ends the trial.
+thp, thp-defrag, ceiling and numa-balancing are of the whole machine and need
+root. They are put back after each run, whatever ends the trial.
 
-Exit status: 0 yes, 1 no or cannot tell, 2 it could not be tried, 128 and the number of a signal that stopped it.
+Exit status: 0 yes, 1 no or cannot tell, 2 it could not be tried, 128 and the
+number of a signal that stopped it.
 
 Example: tlbkit try GLIBC_TUNABLES=glibc.malloc.hugetlb=1 -- ./service --once")]
 pub(crate) struct TryArguments {
@@ -132,4 +134,16 @@ fn restore(arguments: &TryArguments, format: Format) -> Result<Ending> {
         }
     }
     Ok(Ending::AsExpected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It is aligned by hand, which a second wrapping would undo.
+    #[test]
+    fn the_list_of_changes_fits_where_help_is_wrapped() {
+        let help = TryArguments::augment_args(clap::Command::new("try")).get_after_help().unwrap().to_string();
+        assert!(help.starts_with("Changes:\n") && help.lines().all(|line| line.len() <= 80), "{help}");
+    }
 }

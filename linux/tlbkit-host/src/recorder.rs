@@ -8,8 +8,9 @@ pub(crate) mod rights;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -76,7 +77,9 @@ pub struct Recorder {
     perf: Child,
     control: File,
     answers: File,
-    folder: TempDir,
+    messages: File,
+    /// Until it records: then it has opened all that is in there.
+    folder: Option<TempDir>,
 }
 
 impl Recorder {
@@ -88,14 +91,16 @@ impl Recorder {
         let folder = tempfile::tempdir().map_err(Error::kernel("making a folder for pipes"))?;
         let control = pipe(&folder.path().join("control"))?;
         let answers = pipe(&folder.path().join("answers"))?;
-        let messages = File::create(messages_path(&folder)).map_err(Error::kernel("making a file for messages"))?;
+        let messages = tempfile::tempfile_in(folder.path());
+        let messages = messages.map_err(Error::kernel("making a file for messages"))?;
+        let told = messages.try_clone().map_err(Error::kernel("making a file for messages"))?;
         let stdout = if order.file.is_none() { Stdio::piped() } else { Stdio::null() };
         let mut command = command(order, folder.path());
         // A terminal that is lost, or Ctrl-C, is for us alone: we then let it write what it has.
         command.process_group(0);
         end_with_us(&mut command);
-        let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(messages).spawn();
-        Ok(Self { perf: perf.map_err(Error::of_perf)?, control, answers, folder })
+        let perf = command.stdin(Stdio::null()).stdout(stdout).stderr(told).spawn();
+        Ok(Self { perf: perf.map_err(Error::of_perf)?, control, answers, messages, folder: Some(folder) })
     }
 
     /// Waits until it records. A stream must be read meanwhile: it begins with more than a pipe holds.
@@ -110,6 +115,8 @@ impl Recorder {
                 return Err(self.failure());
             }
         }
+        // Gone at once: whoever ends us later, by whatever signal, leaves nothing behind.
+        self.folder = None;
         let mut answer = [0; 16];
         self.answers.read(&mut answer).map_err(Error::kernel("reading perf's answer")).map(drop)
     }
@@ -175,7 +182,11 @@ impl Recorder {
 
     /// Its messages.
     fn said(&self) -> String {
-        std::fs::read_to_string(messages_path(&self.folder)).unwrap_or_default()
+        let length = self.messages.metadata().map_or(0, |data| data.len());
+        let mut said = vec![0; length as usize];
+        // At a place, as perf writes where this file has been read to.
+        let read = self.messages.read_exact_at(&mut said, 0);
+        read.map_or_else(|_| String::new(), |()| String::from_utf8_lossy(&said).into_owned())
     }
 
     fn failure(&self) -> Error {
@@ -207,10 +218,6 @@ fn complaint(said: &str) -> Option<&str> {
 /// The line that says that the recording could not be written.
 fn unwritten(said: &str) -> Option<&str> {
     said.lines().map(str::trim).find(|line| line.starts_with("failed to write perf data"))
-}
-
-fn messages_path(folder: &TempDir) -> PathBuf {
-    folder.path().join("messages")
 }
 
 /// A named pipe that both ends may open without waiting for each other.
@@ -290,7 +297,7 @@ mod tests {
             Err(error) if error.to_string().contains("ermi") => return println!("skipped, no permission: {error}"),
             ready => ready.unwrap(),
         }
-        assert!(recorder.cpu_seconds().is_some());
+        assert!(recorder.cpu_seconds().is_some() && recorder.folder.is_none());
         recorder.nudge().unwrap();
         recorder.stop();
         recorder.wait().unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use tlbkit_trace::{CompactWriter, Health, Summary, open};
 
-use crate::output::file::WholeFile;
+use crate::output::file::{Old, WholeFile};
 
 /// What is in a recording.
 pub(crate) struct Converted {
@@ -13,8 +13,8 @@ pub(crate) struct Converted {
     pub(crate) health: Health,
 }
 
-/// Reads `perf_file` and writes `compact`, if that is wanted.
-pub(super) fn convert(perf_file: &Path, compact: Option<&Path>) -> Result<Converted> {
+/// Reads `perf_file` and writes `compact`, if that is wanted, in the place of an `old` one.
+pub(super) fn convert(perf_file: &Path, compact: Option<&Path>, old: Old) -> Result<Converted> {
     let in_input = || perf_file.display().to_string();
     let in_output = || compact.map_or_else(String::new, |path| format!("cannot write {}", path.display()));
     let mut source = open(perf_file).with_context(in_input)?;
@@ -27,7 +27,7 @@ pub(super) fn convert(perf_file: &Path, compact: Option<&Path>) -> Result<Conver
         }
     }
     if let Some(writer) = writer {
-        writer.finish(source.health()).with_context(in_output)?.finish()?;
+        writer.finish(source.health()).with_context(in_output)?.finish_over(old)?;
     }
     Ok(Converted { summary, health: source.health().clone() })
 }

@@ -36,6 +36,16 @@ impl Gaps {
         }
     }
 
+    /// Whether it ended before the one who was recorded did.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.end != Ended::As(End::WithSubject)
+    }
+
+    /// Whether the disk is why.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.end == Ended::As(End::AtFullDisk)
+    }
+
     /// A line for each; `more` says how a longer recording is made.
     pub(crate) fn lines(&self, more: &str) -> Vec<String> {
         let seconds = self.length_ns as f64 / 1e9;
@@ -66,8 +76,8 @@ impl Gaps {
     /// The same for programs.
     pub(crate) fn json(&self) -> Value {
         json!({
-            "kind": "recording", "is_cut_short": self.end != Ended::As(End::WithSubject),
-            "is_disk_full": self.end == Ended::As(End::AtFullDisk), "lost": self.lost,
+            "kind": "recording", "is_cut_short": self.is_cut_short(), "is_disk_full": self.is_disk_full(),
+            "lost": self.lost,
             "recorded_s": self.length_ns as f64 / 1e9,
         })
     }

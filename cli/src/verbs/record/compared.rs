@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::thread::sleep;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result};
 use serde_json::{Value, json};
 use tlbkit_host::trial::{Count, Counting, Half, Measured, Quantity, Trial, in_turn};
 use tlbkit_host::{PairedRatio, Sample};
@@ -14,11 +14,75 @@ use tlbkit_host::{PairedRatio, Sample};
 use super::predicted::{self, Basis, Predicted};
 use crate::lab::recording::Recorded;
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Format, progress_bar};
+use crate::lab::terminal::{Ending, Format, progress_bar};
 use crate::lab::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
 
 /// What both halves came to.
 pub(super) struct Compared(Trial);
+
+/// What is said of a comparison that somebody ended.
+pub(super) const STOPPED: &str = "stopped: nothing to compare";
+
+/// What `--compare` came to.
+pub(super) enum Comparison {
+    NotAsked,
+    /// Somebody ended it before all runs were made.
+    Stopped,
+    Done(Compared),
+}
+
+impl Comparison {
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::NotAsked => "overhead: not measured; --compare 6 runs the command with and without recording".into(),
+            Self::Stopped => format!("overhead: {}", STOPPED),
+            Self::Done(compared) => format!("overhead measured: {}", compared.text()),
+        }
+    }
+
+    pub(super) fn json(&self) -> Option<Value> {
+        if let Self::Done(compared) = self { Some(compared.json()) } else { None }
+    }
+}
+
+/// What came of the pairs, and the last run of what is compared.
+pub(super) enum Pairs<R> {
+    /// All were run.
+    Done(R, Compared),
+    /// Somebody wanted them to end, which is an ending of its own where no such run was made.
+    Stopped(Option<R>, Ending),
+}
+
+/// Why no more pairs are run.
+enum Halt {
+    Wanted,
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl Halt {
+    /// Refuses the next run if somebody wants no more.
+    fn check(stopping: &Stopping) -> Result<(), Self> {
+        if stopping.is_wanted() { Err(Self::Wanted) } else { Ok(()) }
+    }
+}
+
+/// Both halves as they are compared, or what is left of them.
+fn compare<R>(halves: Result<[Vec<Count>; 2], Halt>, last: Option<R>, stopping: &Stopping) -> Result<Pairs<R>> {
+    match halves {
+        Ok([without, with]) => {
+            let last = last.context("no run of what is compared")?;
+            Ok(Pairs::Done(last, Compared(Trial::of_counts(&without, &with))))
+        }
+        Err(Halt::Wanted) => Ok(Pairs::Stopped(last, stopping.ending())),
+        Err(Halt::Failed(error)) => Err(error),
+    }
+}
 
 /// Runs the pairs; the last recording is the one that is kept. The first run without recording predicts.
 pub(super) fn run(
@@ -27,47 +91,54 @@ pub(super) fn run(
     format: Format,
     predicted: &Cell<Option<Predicted>>,
     record: impl Fn(&Cell<Option<Predicted>>) -> Result<Recorded>,
-) -> Result<(Recorded, Compared)> {
+) -> Result<Pairs<Recorded>> {
     let bar = progress_bar(2 * pairs);
     let mut last = None;
     // Of all runs: each listens for itself too, but not while its recording is read.
     let stopping = Stopping::listen()?;
-    let [plain, recorded] = in_turn(pairs, |half| {
-        ensure!(!stopping.is_wanted(), "--compare: stopped before all runs were made");
+    let halves = in_turn(pairs, |half| {
+        Halt::check(&stopping)?;
         let count = match half {
             // What it counts for the prediction takes time, so the other runs do not count.
-            Half::Without if predicted.get().is_none() => ended(&run_plain(subject, format, Counting::Flushes)?)?,
-            Half::Without => ended(&run_plain(subject, format, Counting::NothingElse)?)?,
-            Half::With => ended(&last.insert(record(predicted)?).run)?,
+            Half::Without if predicted.get().is_none() => run_plain(subject, format, Counting::Flushes)?.count,
+            Half::Without => run_plain(subject, format, Counting::NothingElse)?.count,
+            Half::With => last.insert(record(predicted)?).run.count.clone(),
         };
+        // A command that runs on does so because somebody wanted an end, or the time was up.
+        Halt::check(&stopping)?;
+        let count = count.context("--compare: the command did not end, so its CPU time is not known")?;
         if predicted.get().is_none() {
             predicted.set(predicted::tell(&predicted::rate(&count), Basis::RunBefore));
         }
         bar.inc(1);
-        Ok::<_, anyhow::Error>(count)
-    })?;
+        Ok::<_, Halt>(count)
+    });
     bar.finish_and_clear();
-    Ok((last.context("nothing was recorded")?, Compared(Trial::of_counts(&plain, &recorded))))
+    compare(halves, last, &stopping)
 }
 
-/// Runs the pairs of what only counts; the last count, with what counting cost.
-pub(super) fn counted(pairs: usize, mut count: impl FnMut(Counting) -> Result<Count>) -> Result<(Count, Compared)> {
+/// Runs the pairs of what only counts; the last count of a whole run, with what counting cost.
+pub(super) fn counted(
+    pairs: usize,
+    stopping: &Stopping,
+    mut count: impl FnMut(Counting) -> Result<Count>,
+) -> Result<Pairs<Count>> {
     let bar = progress_bar(2 * pairs);
-    let [plain, counted] = in_turn(pairs, |half| {
+    let mut last = None;
+    let halves = in_turn(pairs, |half| {
         let ended = count(match half {
             Half::Without => Counting::NothingElse,
             Half::With => Counting::Flushes,
         })?;
+        Halt::check(stopping)?;
+        if half == Half::With {
+            last = Some(ended.clone());
+        }
         bar.inc(1);
-        Ok::<_, anyhow::Error>(ended)
-    })?;
+        Ok::<_, Halt>(ended)
+    });
     bar.finish_and_clear();
-    let compared = Compared(Trial::of_counts(&plain, &counted));
-    Ok((counted.into_iter().next_back().context("nothing was counted")?, compared))
-}
-
-fn ended(run: &WatchedRun) -> Result<Count> {
-    run.count.clone().context("--compare: the command did not end, so its CPU time is not known")
+    compare(halves, last, stopping)
 }
 
 fn run_plain(subject: &WatchArguments, format: Format, counting: Counting) -> Result<WatchedRun> {

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::json;
 use tlbkit_host::recorder::EventRate;
 use tlbkit_host::trial::{Count, Counting, Quantity};
 
-use super::compared::{self, Compared};
+use super::compared::{self, Comparison, Pairs};
 use super::predicted::rate;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
@@ -17,7 +17,8 @@ use crate::lab::watching::exit_status;
 use crate::output::number;
 use crate::output::table::grid;
 
-/// Runs the command and tells; its exit status is ours. With `pairs`, what counting itself costs as well.
+/// Runs the command and tells; its exit status is ours, or that of the signal that stopped us. With `pairs`, what
+/// counting itself costs as well.
 pub(super) fn count(words: &[OsString], pairs: Option<usize>, format: Format) -> Result<Ending> {
     let (program, arguments) = words.split_first().context("--light needs a command to run, after --")?;
     let stopping = Stopping::listen()?;
@@ -30,22 +31,35 @@ pub(super) fn count(words: &[OsString], pairs: Option<usize>, format: Format) ->
         }
         Ok::<_, anyhow::Error>(Count::of(command, counting, &|| stopping.is_wanted())?)
     };
-    let (count, compared) = match pairs {
-        None => (once(Counting::Flushes)?, None),
-        Some(pairs) => {
-            let (last, compared) = compared::counted(pairs, |counting| {
-                let count = once(counting)?;
-                ensure!(!stopping.is_wanted(), "--compare: stopped before all runs were made");
-                Ok(count)
-            })?;
-            (last, Some(compared))
+    let (count, extent, compared) = match pairs {
+        None => {
+            let count = once(Counting::Flushes)?;
+            let extent = if stopping.is_wanted() { Extent::CutShort } else { Extent::Whole };
+            (count, extent, Comparison::NotAsked)
         }
+        Some(pairs) => match compared::counted(pairs, &stopping, once)? {
+            Pairs::Done(last, compared) => (last, Extent::Whole, Comparison::Done(compared)),
+            Pairs::Stopped(Some(last), _) => (last, Extent::Whole, Comparison::Stopped),
+            Pairs::Stopped(None, ending) => {
+                eprintln!("tlbkit: stopped before a run was counted to its end");
+                return Ok(ending);
+            }
+        },
     };
-    tell(&count, compared.as_ref(), format);
-    Ok(Ending::AsCommand(exit_status(count.status)))
+    tell(&count, extent, &compared, format);
+    let is_stopped = extent == Extent::CutShort || matches!(compared, Comparison::Stopped);
+    Ok(if is_stopped { stopping.ending() } else { Ending::AsCommand(exit_status(count.status)) })
 }
 
-fn tell(count: &Count, compared: Option<&Compared>, format: Format) {
+/// How much of the command was counted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// What it did until a signal stopped us, and we stopped it.
+    CutShort,
+}
+
+fn tell(count: &Count, extent: Extent, compared: &Comparison, format: Format) {
     let rate = rate(count);
     let EventRate { events, cpu_seconds: cpu, .. } = rate;
     let (low, high) = rate.added_pct().map_or((0.0, 0.0), RangeInclusive::into_inner);
@@ -55,8 +69,14 @@ fn tell(count: &Count, compared: Option<&Compared>, format: Format) {
             say!("{}", json!({"kind": "counted", "quantity": quantity.label(), "value": count.get(quantity)}));
         }
         let recording = json!({"events": events, "megabytes": megabytes, "low_pct": low, "high_pct": high});
-        let counting = compared.map(Compared::json);
-        return say!("{}", json!({"kind": "recording", "would": recording, "counting": counting}));
+        return say!(
+            "{}",
+            json!({
+                "kind": "recording", "would": recording, "counting": compared.json(),
+                "is_cut_short": extent == Extent::CutShort,
+                "is_comparison_stopped": matches!(compared, Comparison::Stopped),
+            })
+        );
     }
     let row = |quantity: Quantity| {
         let value = count.get(quantity);
@@ -66,9 +86,15 @@ fn tell(count: &Count, compared: Option<&Compared>, format: Format) {
     };
     let head = ["counted", "in all", "a second of CPU time"].map(String::from);
     say!("{}", grid(&head, &Quantity::ALL.map(row)));
+    if extent == Extent::CutShort {
+        let seconds = count.get(Quantity::Wall).unwrap_or(0.0);
+        say!("CUT SHORT by a signal, which ended the command as well: all figures are of its first {seconds:.3} s");
+    }
     say!("Nothing was recorded. A recording has {events:.0} events or more, about {megabytes:.1} MB while it is made,");
     say!("and would make the program {low:.0} to {high:.0} % longer in CPU time: tlbkit record -- COMMAND");
-    if let Some(compared) = compared {
-        say!("counting: {}", compared.text());
+    match compared {
+        Comparison::NotAsked => {}
+        Comparison::Stopped => say!("counting: {}", compared::STOPPED),
+        Comparison::Done(compared) => say!("counting: {}", compared.text()),
     }
 }

@@ -106,7 +106,11 @@ fn no_point(line: &str, error: &serde_json::Error) -> Error {
         _ => {
             // The reader numbers lines inside of the one that it gets.
             let said = error.to_string();
-            anyhow!("no point of `sweep plan`: {}", said.split(" at line ").next().unwrap_or_default())
+            let said = said.split(" at line ").next().unwrap_or_default();
+            let said = ["expected usize", "expected u64"].iter().fold(said.to_owned(), |said, type_of_ours| {
+                said.replace(type_of_ours, "expected a whole number without quotes")
+            });
+            anyhow!("no point of `sweep plan`: {said}")
         }
     }
 }

@@ -19,8 +19,14 @@ use crate::output::file::check_apart;
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
 const FORMAT: u64 = 5;
-/// The field of what a row's machine was, whatever is behind its name by now.
+/// The fields of a row beside those of its point: where the point stands in the plan, what came out, what its machine
+/// was, whatever is behind that name by now, and [`FORMAT`].
+const POINT: &str = "point";
+pub(super) const OUTCOME: &str = "outcome";
 const MACHINE: &str = "machine_fingerprint";
+const FORMAT_FIELD: &str = "format";
+/// Those that say nothing of what was run.
+pub(super) const OF_FILE: [&str; 3] = [POINT, MACHINE, FORMAT_FIELD];
 
 /// Which points, and where the rows go.
 #[derive(Args)]
@@ -31,7 +37,7 @@ pub(crate) struct ShardArguments {
     /// Every N-th point from the K-th on
     #[arg(long, value_name = "K/N", default_value = "1/1")]
     shard: Shard,
-    /// The file for the rows; by default the plan's name with .K-of-N behind it
+    /// The file for the rows; by default the plan's name with .K-of-N behind it, if the plan is a plain file
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -69,8 +75,11 @@ impl FromStr for Shard {
 /// Runs what is not done yet, each row being kept as soon as it is there.
 pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> {
     let Shard { number, of } = arguments.shard;
+    let path = match &arguments.output {
+        Some(path) => path.clone(),
+        None => beside(&arguments.plan, &format!(".{number}-of-{of}"))?,
+    };
     let plan = plan::read(&arguments.plan)?;
-    let path = arguments.output.clone().unwrap_or_else(|| beside(&arguments.plan, &format!(".{number}-of-{of}")));
     let name = || path.display().to_string();
     check_apart(&[("--output", &path)], &[("the plan", &arguments.plan)])?;
     let stopping = Stopping::listen()?;
@@ -101,10 +110,13 @@ pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> 
     Ok(Ending::AsExpected)
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
+/// The file beside a plan, which a pipe has not.
+fn beside(plan: &Path, ending: &str) -> Result<PathBuf> {
+    let is_special = fs::metadata(plan).is_ok_and(|data| !data.is_file());
+    ensure!(!is_special, "{}: is no plain file: name one for the rows with -o FILE", plan.display());
+    let mut name = plan.as_os_str().to_owned();
     name.push(ending);
-    name.into()
+    Ok(name.into())
 }
 
 /// A point, where it stands in the plan, what its machine was, and what came out.
@@ -112,9 +124,9 @@ fn row(index: usize, point: &NamedRun) -> Result<Value> {
     // Read once: what ran is what is named, even if the file changes under the shard.
     let machine = machine(&point.machine)?;
     let mut row = point.row(&point.execute_on(&machine, None)?)?;
-    row["point"] = index.into();
+    row[POINT] = index.into();
     row[MACHINE] = fingerprint::of(&machine).into();
-    row["format"] = FORMAT.into();
+    row[FORMAT_FIELD] = FORMAT.into();
     Ok(row)
 }
 
@@ -153,13 +165,13 @@ fn rows(path: &Path, text: &str, plan: &[NamedRun]) -> Result<BTreeMap<usize, St
         let fields = serde_json::from_str(line);
         ensure!(!fields.as_ref().is_err_and(is_cut), "{}: a row that is cut short: run its shard again", at());
         let mut fields: Map<String, Value> = fields.ok().with_context(|| format!("{}: no row of `sweep run`", at()))?;
-        let format = fields.remove("format");
+        let format = fields.remove(FORMAT_FIELD);
         if format.as_ref().and_then(Value::as_u64) != Some(FORMAT) {
             let format = format.map_or_else(|| "none".to_owned(), |format| format.to_string());
             bail!("{}: format {format}, written by another tlbkit: must be {FORMAT}; run its shard again", at());
         }
-        let point = fields.remove("point").and_then(|point| usize::try_from(point.as_u64()?).ok());
-        let is_whole = fields.remove("outcome").is_some();
+        let point = fields.remove(POINT).and_then(|point| usize::try_from(point.as_u64()?).ok());
+        let is_whole = fields.remove(OUTCOME).is_some();
         let ran_on = fields.remove(MACHINE);
         // What is left is the point itself.
         match point {
@@ -223,7 +235,7 @@ mod tests {
             noise: Noise::On,
         };
         let mut names = BTreeSet::new();
-        fields(&row(0, &point).unwrap()["outcome"], "", &mut names);
+        fields(&row(0, &point).unwrap()[OUTCOME], "", &mut names);
         let text = names.into_iter().collect::<Vec<_>>().join(" ");
         let print = fingerprint::fnv1a(&text);
         assert_eq!((FORMAT, print), (5, 9_010_289_283_376_087_379), "other fields: raise FORMAT, here too. {text}");

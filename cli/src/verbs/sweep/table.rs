@@ -8,6 +8,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use serde_json::{Map, Value, json};
 
+use tlbkit_sim::run::Start;
+
+use super::shard::{OF_FILE, OUTCOME};
 use crate::lab::difference::{Difference, RELATIVE, TOO_FEW_MEANS};
 use crate::lab::mean::Mean;
 use crate::lab::seeds::{INTERVAL_OF, OWN_ERROR};
@@ -47,8 +50,8 @@ type Place = fn(&Value) -> Option<f64>;
 
 /// As [`rate`](tlbkit_sim::RunOutcome::rate) of the outcome that was written out.
 fn rate(outcome: &Value) -> Option<f64> {
-    let place = if outcome["start"] == "not_asked" { "/score_per_second" } else { "/steady/score_per_second" };
-    outcome.pointer(place)?.as_f64()
+    let is_whole = outcome["start"] == json!(Start::NotAsked);
+    outcome.pointer(if is_whole { "/score_per_second" } else { "/steady/score_per_second" })?.as_f64()
 }
 
 /// All rows that differ in nothing but seed and policy.
@@ -97,11 +100,11 @@ const NONE: &str = "no row of `sweep merge`";
 fn add(groups: &mut Vec<Group>, line: &str) -> Result<()> {
     let mut point: Map<String, Value> =
         serde_json::from_str(line).map_err(|error| if error.is_eof() { anyhow!(CUT) } else { anyhow!(NONE) })?;
-    let outcome = point.remove("outcome").context("no outcome: no row of `sweep merge`")?;
+    let outcome = point.remove(OUTCOME).context("no outcome: no row of `sweep merge`")?;
     let seed = point.remove("seed").and_then(|seed| seed.as_u64()).context("no seed: no row of `sweep merge`")?;
     let policy = point.remove("policy").context("no policy: no row of `sweep merge`")?;
     let policy = policy.as_str().context("policy: must be a string")?.to_owned();
-    for field in ["point", "format", "machine_fingerprint"] {
+    for field in OF_FILE {
         point.remove(field);
     }
     let at = groups.iter().position(|group| group.point == point).unwrap_or_else(|| {
@@ -189,5 +192,41 @@ impl Group {
             })
         };
         self.policies.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::named_run::{NamedRun, machine};
+
+    /// A run that takes samples, one that is over before its start is, and one that does a given amount of work.
+    #[test]
+    fn each_quantity_is_found_in_an_outcome_that_is_written_out() {
+        let names = |workload: &str, milliseconds| NamedRun {
+            workload: workload.into(),
+            machine: "recent-bare".into(),
+            policy: "tlbkit".into(),
+            cpus: Some(2),
+            seed: 1,
+            milliseconds,
+            ..NamedRun::default()
+        };
+        let mut starts = Vec::new();
+        for (workload, milliseconds, set) in [("ebizzy-m", 20, ""), ("ebizzy-m", 1, ""), ("madvise1", 1, "rounds=3")] {
+            let mut run = names(workload, milliseconds);
+            run.set = set.split_whitespace().map(String::from).collect();
+            let outcome = run.execute_on(&machine("recent-bare").unwrap(), None).unwrap();
+            let written = json!(outcome);
+            assert_eq!(rate(&written), outcome.rate(), "{workload}: {:?}", outcome.start);
+            for shown in &QUANTITIES[1..] {
+                assert!((shown.place)(&written).is_some(), "{workload}: no {}", shown.title);
+            }
+            starts.push(outcome.start);
+        }
+        assert!(
+            starts.contains(&Start::NotAsked) && starts.iter().any(|start| *start != Start::NotAsked),
+            "{starts:?}"
+        );
     }
 }

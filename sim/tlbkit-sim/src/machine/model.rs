@@ -1,6 +1,6 @@
 //! The fields of a machine file. Every number is a [`Quantity`]; a field that is not declared here is an error.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::quantity::{Limit, Quantity, amount, count, cycles, quantities, translation_cycles, whole};
 
@@ -101,7 +101,7 @@ pub struct TlbArray {
 }
 
 /// A page size, as files write it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 pub enum Size {
     /// 4 KiB.
     #[serde(rename = "4K")]
@@ -115,7 +115,7 @@ pub enum Size {
 }
 
 /// How a set is found, as files write it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Index {
     /// Low bits of the page number.
@@ -125,7 +125,7 @@ pub enum Index {
 }
 
 /// How a way is chosen, as files write it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReplacementPolicy {
     /// Least recently used.

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::ops::Range;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
 /// What a number rests on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NumberKind {
     /// Set from a source.
