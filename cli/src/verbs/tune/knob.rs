@@ -195,7 +195,7 @@ const UNKNOWN: &str = "Which allocator calls is not known: its program is not on
 pub(super) fn allocators(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
     let mut callers: BTreeMap<Name, (BTreeSet<Who>, Bill)> = BTreeMap::new();
     for (who, caller) in &recorder.by_caller {
-        if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.gives_back()) {
+        if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.may_be_an_allocators()) {
             let (all, bill) = callers.entry(who.comm).or_default();
             all.insert(*who);
             *bill += &caller.bill;

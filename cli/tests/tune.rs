@@ -1,0 +1,60 @@
+//! `tune` on small traces that are written here: what it promises, and what it does not.
+
+mod command;
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use command::text;
+use serde_json::Value;
+use tempfile::NamedTempFile;
+
+fn rows(arguments: &[&str]) -> Vec<Value> {
+    text(arguments).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+}
+
+fn of_kind<'a>(rows: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    rows.iter().filter(|row| row["kind"] == kind).collect()
+}
+
+fn file(text: &str) -> NamedTempFile {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file
+}
+
+/// A program that maps four pages with these flags, stores to them and unmaps them, so many times.
+fn maps_and_unmaps(flags: u32, times: usize) -> String {
+    let (mut text, mut time_us) = (String::new(), 0);
+    let mut say = |event: &str| {
+        time_us += 1;
+        writeln!(text, "            prog  1/1  [000]  1.{time_us:06}000: {event}").unwrap();
+    };
+    say("sched:sched_process_exec: filename=/bin/prog pid=1 old_pid=1");
+    for _ in 0..times {
+        say(&format!(
+            "syscalls:sys_enter_mmap: addr: 0x0, len: 0x4000, prot: 0x3, flags: {flags:#x}, fd: 0x3, off: 0x0"
+        ));
+        say("syscalls:sys_exit_mmap: 0x7f0000000000");
+        for page in 0..4 {
+            say(&format!(
+                "exceptions:page_fault_user: address={:#x} ip=0x1 error_code=0x6",
+                0x7f00_0000_0000_u64 + page * 4096
+            ));
+        }
+        say("syscalls:sys_enter_munmap: addr: 0x7f0000000000, len: 0x4000");
+        say("tlb:tlb_flush: pages:4 reason:local MM shootdown (3)");
+        say("syscalls:sys_exit_munmap: 0x0");
+    }
+    text
+}
+
+#[test]
+fn an_allocator_is_promised_to_keep_only_what_may_be_an_allocator_s() {
+    let allocators = |flags: u32| {
+        let trace = file(&maps_and_unmaps(flags, 500));
+        let rows = rows(&["--json", "tune", trace.path().to_str().unwrap()]);
+        of_kind(&rows, "setting").iter().filter(|row| row["knob"] == "allocator").count()
+    };
+    assert_eq!([0x22, 0x2, 0x21].map(allocators), [1, 0, 0], "anonymous memory, a file, shared memory");
+}
