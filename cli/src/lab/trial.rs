@@ -129,6 +129,11 @@ impl TrialArguments {
         }
     }
 
+    /// The changes that are worth keeping: none, unless the verdict is a yes.
+    pub(crate) fn kept<'t>(&self, tried: &'t Tried) -> &'t [Change] {
+        if self.verdict(tried) == Some(Verdict::Yes) { &tried.changes } else { &[] }
+    }
+
     /// The verdict in a sentence or two, and how to keep the change.
     pub(crate) fn sentence(&self, tried: &Tried) -> String {
         let changes = names(&tried.changes);
@@ -164,7 +169,7 @@ impl TrialArguments {
 
     pub(crate) fn json(&self, tried: &Tried) -> Vec<Value> {
         let names: Vec<_> = tried.changes.iter().map(ToString::to_string).collect();
-        let keep: Vec<_> = tried.changes.iter().map(Change::to_keep).collect();
+        let keep: Vec<_> = self.kept(tried).iter().map(Change::to_keep).collect();
         let row = |one: &Measured| {
             json!({
                 "kind": "measured", "changes": names, "quantity": one.quantity.label(),
@@ -278,5 +283,16 @@ mod tests {
         assert_eq!(rows.len(), 3);
         assert_eq!((&rows[0]["ratio"]["ratio"], &rows[0]["without"]["median"]), (&0.5.into(), &2.0.into()));
         assert_eq!((&rows[2]["verdict"], &rows[2]["to_keep"][0]), (&"yes".into(), &"export A=1".into()));
+    }
+
+    #[test]
+    fn nothing_but_a_yes_says_how_to_keep_the_change() {
+        let broke = Outcome::Broke { how: "exit status: 1".into(), said: String::new() };
+        let changes = vec!["A=1".parse().unwrap()];
+        for tried in [tried([1.0, 1.0], [5.0, 5.0]), Tried { changes, outcome: broke }] {
+            let rows = arguments(By::Cpu).json(&tried);
+            let verdict = rows.last().unwrap();
+            assert_eq!((&verdict["verdict"], &verdict["to_keep"]), (&"no".into(), &json!([])), "{verdict}");
+        }
     }
 }
