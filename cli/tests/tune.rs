@@ -1,13 +1,16 @@
-//! `tune` on small traces that are written here: what it promises, and what it does not.
+//! `tune` on traces that are written or cut here: what it promises, and what it does not.
 
 mod command;
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::Write as _;
 
 use command::text;
 use serde_json::Value;
 use tempfile::NamedTempFile;
+
+const BUILD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../linux/tlbkit-trace/tests/data/build-zlib.script.txt.zst");
 
 fn rows(arguments: &[&str]) -> Vec<Value> {
     text(arguments).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
@@ -21,6 +24,29 @@ fn file(text: &str) -> NamedTempFile {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
     file
+}
+
+/// The beginning of a trace, as of a file that was not copied to its end.
+fn cut(bytes: usize) -> NamedTempFile {
+    let mut part = NamedTempFile::new().unwrap();
+    part.write_all(&fs::read(BUILD).unwrap()[..bytes]).unwrap();
+    part
+}
+
+#[test]
+fn a_program_reads_how_complete_the_trace_is_before_the_rest_as_it_does_of_a_replay() {
+    let part = cut(500_000);
+    let part = part.path().to_str().unwrap();
+    let tuned = rows(&["--json", "tune", part]);
+    let health: Vec<_> = tuned.iter().take_while(|row| row["kind"] == "health").collect();
+    let replayed = rows(&["--json", "replay", part, "--policy", "xnu"]);
+    let of_trace: Vec<_> = replayed.iter().take_while(|row| row["policy"].is_null()).collect();
+    assert!(!health.is_empty() && health.len() == of_trace.len(), "{health:?}");
+    for (tuned, replayed) in health.iter().zip(of_trace) {
+        assert_eq!(tuned["quantity"], replayed["quantity"]);
+        assert_eq!(tuned["value"].as_f64(), replayed["value"].as_f64(), "{tuned}");
+    }
+    assert!(health.iter().any(|row| row["quantity"] == "cut short" && row["value"] == 1), "{health:?}");
 }
 
 /// A program that maps four pages with these flags, stores to them and unmaps them, so many times.

@@ -151,6 +151,8 @@ fn tell(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> 
 }
 
 fn json(tuned: &Tuned) -> Vec<Value> {
+    let health = tuned.trace.health_counts().into_iter();
+    let health = health.map(|(quantity, count)| json!({"kind": "health", "quantity": quantity, "value": count}));
     let agreement = tuned.trace.agreement(&tuned.recorder).into_iter().map(|row| {
         json!({
             "kind": "agreement", "quantity": row.quantity, "recorded": row.recorded, "replayed": row.replayed,
@@ -171,7 +173,7 @@ fn json(tuned: &Tuned) -> Vec<Value> {
             "changes": changes, "moot": setting.moot,
         })
     });
-    agreement.chain(advice).collect()
+    health.chain(agreement).chain(advice).collect()
 }
 
 fn text(tuned: &Tuned) -> String {

@@ -111,17 +111,9 @@ fn most(trace: &Trace, answers: &[PolicyTally], key: &dyn Fn(&Who) -> Option<Str
 /// One object a row. `agreement_pct` is that of the quantity under the recording kernel's policy: how far to trust it
 /// under the others. Rows without a policy are about the trace.
 pub(super) fn json(trace: &Trace, answers: &[PolicyTally]) -> Vec<Value> {
-    let health = trace.recording.health();
-    let about = [
-        ("events", health.events),
-        ("lost events", health.lost),
-        ("events out of order", health.late),
-        ("unusable parts", health.damaged),
-        ("cut short", u64::from(trace.recording.cut.is_some())),
-        ("own flushes not deduced", trace.recording.deduced.told),
-    ];
+    let about = trace.health_counts().into_iter();
     let mut out: Vec<Value> =
-        about.into_iter().map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None)).collect();
+        about.map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None)).collect();
     let trust: BTreeMap<_, _> =
         trace.agreement(&answers[0].tally).into_iter().map(|row| (row.quantity.clone(), row.percent())).collect();
     for answer in answers {
