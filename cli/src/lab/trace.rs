@@ -289,7 +289,7 @@ const TERMS: [&str; 3] = [
 fn agreement_cells(rows: &[Agreement]) -> (Vec<String>, Vec<Vec<String>>) {
     let row = |row: &Agreement| {
         let percent = row.percent().map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1}"));
-        vec![row.quantity.clone(), row.recorded.to_string(), row.told.to_string(), row.replayed.to_string(), percent]
+        vec![row.quantity.label(), row.recorded.to_string(), row.told.to_string(), row.replayed.to_string(), percent]
     };
     (
         ["agreement", "recorded", "of it told", "replayed", "% of the rest"].map(String::from).to_vec(),

@@ -155,7 +155,7 @@ fn json(tuned: &Tuned) -> Vec<Value> {
     let health = health.map(|(quantity, count)| json!({"kind": "health", "quantity": quantity, "value": count}));
     let agreement = tuned.trace.agreement(&tuned.recorder).into_iter().map(|row| {
         json!({
-            "kind": "agreement", "quantity": row.quantity, "recorded": row.recorded, "replayed": row.replayed,
+            "kind": "agreement", "quantity": row.quantity.label(), "recorded": row.recorded, "replayed": row.replayed,
             "told": row.told, "agreement_pct": row.percent(),
         })
     });

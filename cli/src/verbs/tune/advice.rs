@@ -1,6 +1,6 @@
 //! What each setting would have saved, and the verdict on it.
 
-use tlbkit_replay::{Agreement, Estimate, Tally};
+use tlbkit_replay::{Agreement, Estimate, Row, Tally};
 
 use super::counted::Counted;
 use super::knob::{HUGE_PAGES, Setting};
@@ -89,13 +89,12 @@ impl Advice {
 }
 
 /// The worst row of those that a setting rests on, if it agrees badly.
-fn doubt(rests_on: &[&str], agreement: &[Agreement]) -> Option<String> {
-    let is_counted = |row: &&Agreement| {
-        rests_on.contains(&row.quantity.as_str()) && row.deduced().into_iter().max() >= Some(ROW_LEAST)
-    };
+fn doubt(rests_on: &[Row], agreement: &[Agreement]) -> Option<String> {
+    let is_counted =
+        |row: &&Agreement| rests_on.contains(&row.quantity) && row.deduced().into_iter().max() >= Some(ROW_LEAST);
     let rows = agreement.iter().filter(is_counted).filter_map(|row| Some((row, row.percent()?)));
     let (row, percent) = rows.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, percent)| *percent < AGREES)?;
-    Some(format!("the row \"{}\" agrees to {percent:.0} % alone", row.quantity))
+    Some(format!("the row \"{}\" agrees to {percent:.0} % alone", row.quantity.label()))
 }
 
 /// A trace with everything that was tried on it.
@@ -235,12 +234,13 @@ mod tests {
 
     #[test]
     fn a_verdict_on_a_row_that_agrees_badly_is_withheld_and_names_it() {
-        let row =
-            |quantity: &str, recorded, told| Agreement { quantity: quantity.into(), recorded, replayed: 1000, told };
-        let rows = [row("a", 950, 0), row("b", 700, 0), row("c", 1000, 0), row("d", 980, 930)];
-        assert_eq!(doubt(&["a", "c"], &rows), None);
-        assert_eq!(doubt(&["a", "b"], &rows).unwrap(), "the row \"b\" agrees to 70 % alone");
-        assert_eq!(doubt(&["d"], &rows), None, "too few were deduced to say");
-        assert_eq!(doubt(&["e"], &rows), None, "the trace does not tell");
+        let row = |quantity, recorded, told| Agreement { quantity, recorded, replayed: 1000, told };
+        let rows =
+            [row(Row::OwnFew, 950, 0), row(Row::OwnMore, 700, 0), row(Row::OwnAll, 1000, 0), row(Row::Own, 980, 930)];
+        assert_eq!(doubt(&[Row::OwnFew, Row::OwnAll], &rows), None);
+        let words = doubt(&[Row::OwnFew, Row::OwnMore], &rows).unwrap();
+        assert_eq!(words, "the row \"local mm shootdown, 9-33 pages\" agrees to 70 % alone");
+        assert_eq!(doubt(&[Row::Own], &rows), None, "too few were deduced to say");
+        assert_eq!(doubt(&[Row::Asking], &rows), None, "the trace does not tell");
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
 use tlbkit_host::trial::{Change as Triable, KNOBS};
 use tlbkit_host::{Allocator, Host};
-use tlbkit_replay::{Bill, CostItem, Party, Spared, Tally, Who};
+use tlbkit_replay::{Bill, CostItem, Party, Row, Spared, Tally, Who};
 use tlbkit_trace::Name;
 
 use super::allocator::{Certainty, Keeping, keeping, of_programs};
@@ -30,18 +30,18 @@ pub(super) struct Setting {
     /// Why there is nothing to set on the machine that runs this command, if so; the recorded one may be another.
     pub(super) moot: Option<&'static str>,
     /// Rows of the agreement without which the replay's word on it is worth nothing.
-    pub(super) rests_on: &'static [&'static str],
+    pub(super) rests_on: &'static [Row],
     /// The ceiling, if it is one.
     pub(super) ceiling: Option<u32>,
 }
 
 /// Sizes at which a ceiling decides.
-const SIZES: &[&str] = &["local mm shootdown, 2-8 pages", "local mm shootdown, 9-33 pages", "local mm shootdown, all"];
-const SWITCHES: &[&str] = &["task switch, kept", "task switch, flushed"];
-const FLUSHES: &[&str] = &["local mm shootdown", "remote IPI send"];
+const SIZES: &[Row] = &[Row::OwnFew, Row::OwnMore, Row::OwnAll];
+const SWITCHES: &[Row] = &[Row::SwitchKept, Row::SwitchFlushed];
+const FLUSHES: &[Row] = &[Row::Own, Row::Asking];
 
 impl Setting {
-    pub(super) fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [&'static str]) -> Self {
+    pub(super) fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [Row]) -> Self {
         let value = value.to_owned();
         Self {
             knob,
