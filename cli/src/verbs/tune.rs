@@ -162,7 +162,7 @@ fn json(tuned: &Tuned) -> Vec<Value> {
     let share = |cycles: f64| 100.0 * cycles / tuned.cpu_cycles;
     let ms = |cycles: f64| tuned.ms(cycles);
     let advice = tuned.advice.iter().map(|Advice { setting, gain, saved, worth, doubt }| {
-        let changes: Vec<_> = setting.changes.iter().map(ToString::to_string).collect();
+        let changes: Vec<_> = setting.change.iter().map(ToString::to_string).collect();
         json!({
             "kind": "setting", "knob": setting.knob, "setting": setting.value, "value": share(gain.value),
             "low": share(gain.low), "high": share(gain.high), "unit": "percent of CPU time",

@@ -81,7 +81,7 @@ impl Advice {
             _ if doubt.is_some() => Worth::Withheld,
             (Worth::Certainly | Worth::Perhaps | Worth::Open, _, Some(_)) => Worth::CannotTell,
             // What no trial can apply, no test of ours applies either: boot settings, and what nobody can name.
-            (Worth::Certainly, ..) if setting.changes.is_empty() => Worth::Perhaps,
+            (Worth::Certainly, ..) if setting.change.is_none() => Worth::Perhaps,
             (worth, ..) => worth,
         };
         Self { setting, gain, saved, worth, doubt }
@@ -124,13 +124,13 @@ impl Tuned {
     /// What to try, best first: settings that may gain, of each knob the likeliest, and each change once. Of what the
     /// replay is wrong about it has no word, and a trial has.
     pub(super) fn candidates(&self) -> Vec<&Advice> {
-        let is_triable = |advice: &&Advice| !advice.setting.changes.is_empty() && advice.gain.value > 0.0;
+        let is_triable = |advice: &&Advice| advice.setting.change.is_some() && advice.gain.value > 0.0;
         let mut all: Vec<&Advice> = self.advice.iter().filter(is_triable).collect();
         all.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
         let mut candidates: Vec<&Advice> = Vec::new();
         for advice in all {
             let is_new = |other: &&Advice| {
-                other.setting.adds_to(&advice.setting) && other.setting.changes != advice.setting.changes
+                other.setting.adds_to(&advice.setting) && other.setting.change != advice.setting.change
             };
             if candidates.iter().all(is_new) {
                 candidates.push(advice);
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_file_that_warns_of_itself_supports_no_advice() {
         let worth = |caution, gain: f64| {
-            let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8");
+            let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8".parse().unwrap());
             let gain = Estimate { low: gain, value: gain, high: gain };
             let saved = Counted { faults: 0, flushes: 0, calls: 0 };
             let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution };
@@ -229,7 +229,7 @@ mod tests {
             Advice::new(setting, gain, Counted { faults: 0, flushes: 0, calls: 0 }, &ground).worth.label()
         };
         let boot = || Setting::new("pti", "off", &["sudo reboot".into()], &[]);
-        assert_eq!((worth(boot()), worth(boot().tried_as("A=1"))), ("perhaps", "worth trying"));
+        assert_eq!((worth(boot()), worth(boot().tried_as("A=1".parse().unwrap()))), ("perhaps", "worth trying"));
     }
 
     #[test]

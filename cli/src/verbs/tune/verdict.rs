@@ -62,10 +62,9 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
         (words, [].as_slice())
     }));
     verdict.extend(tuned.best_of(|worth| worth == Worth::Open).into_iter().map(|advice| {
-        let Setting { knob, value, changes, .. } = &advice.setting;
-        let (gain, tries) = (tuned.percent(advice.gain), changes.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let tries =
-            if tries.is_empty() { String::new() } else { format!(": tlbkit try {} -- COMMAND", tries.join(" ")) };
+        let Setting { knob, value, change, .. } = &advice.setting;
+        let gain = tuned.percent(advice.gain);
+        let tries = change.as_ref().map_or_else(String::new, |change| format!(": tlbkit try {change} -- COMMAND"));
         let words = format!(
             "Cannot tell: {knob} {value}: {gain} of CPU time: it may gain, and it may cost. A trial tells{tries}"
         );
