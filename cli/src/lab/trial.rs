@@ -5,9 +5,10 @@ mod guardian;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use tlbkit_host::examination::{Finding, State, examine_knob};
 use tlbkit_host::trial::{
     Change, Entry, Journal, Measured, Outcome, PAIRS_MIN, Plan, Quantity, Restored, Trial, Verdict, attempt,
 };
@@ -72,7 +73,10 @@ impl TrialArguments {
 
     /// Tries it; puts back first what an earlier trial left behind.
     pub(crate) fn attempt(&self, changes: &[Change], command: &[OsString], stopping: &Stopping) -> Result<Tried> {
-        let journal = self.journal(changes)?;
+        let journal = self.journal(changes);
+        // It says what would help, which a journal that was refused does not.
+        self.check_settings(changes)?;
+        let journal = journal?;
         // It outlives the journal, and puts the machine back if this program is killed.
         let _guardian = journal.as_ref().map(|_| Guardian::start(&self.root)).transpose()?;
         let bar = progress_bar(1 + 2 * self.pairs);
@@ -89,6 +93,20 @@ impl TrialArguments {
         drop(journal);
         bar.finish_and_clear();
         Ok(Tried { changes: changes.to_vec(), outcome: outcome? })
+    }
+
+    /// Refuses a setting of the machine that cannot be tried, and says what would help.
+    fn check_settings(&self, changes: &[Change]) -> Result<()> {
+        for change in changes {
+            let Change::Knob { knob, .. } = change else { continue };
+            let Finding { what, state, found, run, .. } = examine_knob(&self.root, knob);
+            match run {
+                _ if state == State::Fine => {}
+                Some(run) => bail!("{what}: {found}; run: {run}"),
+                None => bail!("{what}: {found}; this kernel has no such setting, so try another one"),
+            }
+        }
+        Ok(())
     }
 
     /// The right to change the machine, if the changes need it; what was left behind is put back in any case.

@@ -170,7 +170,7 @@ fn json(tuned: &Tuned) -> Vec<Value> {
             "faults_saved": saved.faults, "flushes_saved": saved.flushes, "calls_saved": saved.calls,
             "about": tuned.trace.about, "of_machine": 100.0 * gain.value / tuned.machine_cycles(),
             "worth": worth.label(), "doubt": doubt, "commands": setting.commands, "remark": setting.remark,
-            "changes": changes, "moot": setting.moot,
+            "changes": changes, "needs": setting.needs, "moot": setting.moot,
         })
     });
     health.chain(agreement).chain(advice).collect()

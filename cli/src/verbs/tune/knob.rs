@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
+use tlbkit_host::examination::{State, examine_knob};
 use tlbkit_host::trial::{self, Change as Triable};
 use tlbkit_host::{Allocator, Host};
 use tlbkit_replay::{Bill, CostItem, Party, Row, Spared, Tally, Who};
@@ -26,6 +27,8 @@ pub(super) struct Setting {
     pub(super) remark: String,
     /// What `tlbkit try` can be told for it; none if that cannot try it.
     pub(super) change: Option<Triable>,
+    /// What must be done on this machine before that, if anything must.
+    pub(super) needs: Option<String>,
     /// Why there is nothing to set on the machine that runs this command, if so; the recorded one may be another.
     pub(super) moot: Option<&'static str>,
     /// Rows of the agreement without which the replay's word on it is worth nothing.
@@ -48,6 +51,7 @@ impl Setting {
             commands: commands.to_vec(),
             remark: String::new(),
             change: None,
+            needs: None,
             moot: None,
             rests_on,
             ceiling: None,
@@ -60,7 +64,19 @@ impl Setting {
 
     /// One that `tlbkit try` can try.
     pub(super) fn tried_as(self, change: Triable) -> Self {
-        Self { change: Some(change), ..self }
+        let needs = match &change {
+            Triable::Knob { knob, .. } => examine_knob(Path::new("/"), knob).run,
+            _ => None,
+        };
+        Self { change: Some(change), needs, ..self }
+    }
+
+    /// How a trial is made, in words; empty if none can be.
+    pub(super) fn trial(&self) -> String {
+        let needs =
+            self.needs.as_ref().map_or_else(String::new, |needs| format!("; on this machine it needs: {needs}"));
+        let words = |change| format!(": tlbkit try {change} -- COMMAND{needs}");
+        self.change.as_ref().map_or_else(String::new, words)
     }
 
     /// One for which there is a reason not to set it on this machine, if there is: it cannot be tried here.
@@ -101,11 +117,16 @@ pub(super) fn of_policies(recorded_by: Policy) -> Vec<Knob> {
 }
 
 fn ceilings(recorded_by: Policy) -> Vec<Knob> {
-    let is_refused = trial::Knob::CEILING.is_refused(Path::new("/"));
-    let moot = is_refused.then_some("the kernel of this machine lets nobody change it; tlbkit doctor says more");
+    let (ceiling, root) = (trial::Knob::CEILING, Path::new("/"));
+    let is_missing = examine_knob(root, &ceiling).state == State::Note;
+    let moot = match (ceiling.is_refused(root), is_missing) {
+        (true, _) => Some("the kernel of this machine lets nobody change it; tlbkit doctor says more"),
+        (_, true) => Some("the kernel of this machine has no such setting"),
+        _ => None,
+    };
     let knob = |pages: u32| {
         let range = RangeRule::Ceiling { pages, compare: Compare::Above };
-        let change = Triable::Knob { knob: trial::Knob::CEILING, value: pages.to_string() };
+        let change = Triable::Knob { knob: ceiling, value: pages.to_string() };
         let remark = "Needs debugfs and no kernel lockdown.";
         let setting = Setting::new("ceiling", &pages.to_string(), &[change.to_keep()], SIZES).with_remark(remark);
         let setting = Setting { ceiling: Some(pages), ..setting.tried_as(change) }.unless(moot);
@@ -255,6 +276,16 @@ mod tests {
         let (open, moot) = (setting().unless(None), setting().unless(Some("no right")));
         assert_eq!((open.commands.len(), open.change.is_some(), open.moot), (1, true, None));
         assert_eq!((moot.commands.len(), moot.change, moot.moot), (1, None, Some("no right")));
+    }
+
+    #[test]
+    fn a_trial_is_named_with_what_it_needs_on_this_machine() {
+        let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8".parse().unwrap());
+        let open = Setting { needs: None, ..setting };
+        assert_eq!(open.trial(), ": tlbkit try ceiling=8 -- COMMAND");
+        let closed = Setting { needs: Some("sudo mount it".into()), ..open };
+        assert_eq!(closed.trial(), ": tlbkit try ceiling=8 -- COMMAND; on this machine it needs: sudo mount it");
+        assert_eq!(Setting::new("pti", "off", &[], &[]).trial(), "");
     }
 
     #[test]

@@ -62,9 +62,8 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
         (words, [].as_slice())
     }));
     verdict.extend(tuned.best_of(|worth| worth == Worth::Open).into_iter().map(|advice| {
-        let Setting { knob, value, change, .. } = &advice.setting;
-        let gain = tuned.percent(advice.gain);
-        let tries = change.as_ref().map_or_else(String::new, |change| format!(": tlbkit try {change} -- COMMAND"));
+        let Setting { knob, value, .. } = &advice.setting;
+        let (gain, tries) = (tuned.percent(advice.gain), advice.setting.trial());
         let words = format!(
             "Cannot tell: {knob} {value}: {gain} of CPU time: it may gain, and it may cost. A trial tells{tries}"
         );
