@@ -84,3 +84,21 @@ fn an_allocator_is_promised_to_keep_only_what_may_be_an_allocator_s() {
     };
     assert_eq!([0x22, 0x2, 0x21].map(allocators), [1, 0, 0], "anonymous memory, a file, shared memory");
 }
+
+#[test]
+fn a_trace_out_of_order_gets_no_verdict_and_one_line_that_says_why() {
+    let reversed: String = maps_and_unmaps(0x22, 500).lines().rev().flat_map(|line| [line, "\n"]).collect();
+    let trace = file(&reversed);
+    let trace = trace.path().to_str().unwrap();
+    let rows = rows(&["--json", "tune", trace]);
+    for row in of_kind(&rows, "setting") {
+        assert!(row["value"].is_null() && row["high_ms"].is_null(), "no figure: {row}");
+        assert!(row["worth"] == "withheld" || !row["moot"].is_null(), "{row}");
+    }
+    let page = NamedTempFile::new().unwrap();
+    let text = text(&["tune", trace, "--html", page.path().to_str().unwrap()]);
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with("No verdict: ") && last.contains(" events are out of order, "), "{text}");
+    assert!(!text.contains("Flushes cost") && !text.contains("Withheld: "), "{text}");
+    assert!(fs::read_to_string(page.path()).unwrap().contains("No verdict: "));
+}

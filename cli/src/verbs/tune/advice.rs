@@ -11,6 +11,9 @@ use crate::output::range::{Sign, percent};
 /// Below this share of the trace's CPU time nobody should change a thing.
 pub(super) const WORTH: f64 = 0.001;
 
+/// Above this share of events out of order nobody knows what came before what, and no figure means anything.
+const LATE: f64 = 0.01;
+
 /// Whether to set it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Worth {
@@ -63,6 +66,8 @@ pub(super) struct Advice {
 
 /// What verdicts rest on.
 pub(super) struct Ground<'a> {
+    /// Why there is a verdict on nothing, if so.
+    pub(super) disorder: Option<String>,
     pub(super) cpu_cycles: f64,
     pub(super) agreement: &'a [Agreement],
     /// What the machine file says against itself.
@@ -75,7 +80,7 @@ impl Advice {
         // Whether a mapping is aligned for huge pages, and the kernel gives them, no trace says.
         let low = if setting.knob == HUGE_PAGES { gain.low.min(0.0) } else { gain.low };
         let gain = Estimate { low, ..gain };
-        let doubt = doubt(setting.rests_on, ground.agreement);
+        let doubt = ground.disorder.clone().or_else(|| doubt(setting.rests_on, ground.agreement));
         let worth = match (Worth::of(gain, ground.cpu_cycles), setting.moot, ground.caution) {
             (_, Some(_), _) => Worth::No,
             _ if doubt.is_some() => Worth::Withheld,
@@ -86,6 +91,16 @@ impl Advice {
         };
         Self { setting, gain, saved, worth, doubt }
     }
+}
+
+/// Why nothing can be said of a trace, if so many of its events are out of order.
+pub(super) fn disorder(trace: &Trace) -> Option<String> {
+    let health = trace.recording.health();
+    too_late(health.events, health.late)
+}
+
+fn too_late(events: u64, late: u64) -> Option<String> {
+    (late as f64 > LATE * events as f64).then(|| format!("{late} of {events} events are out of order"))
 }
 
 /// The worst row of those that a setting rests on, if it agrees badly.
@@ -107,6 +122,11 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
+    /// Why there is a verdict on nothing, if so.
+    pub(super) fn disorder(&self) -> Option<String> {
+        disorder(&self.trace)
+    }
+
     pub(super) fn percent(&self, gain: Estimate) -> String {
         percent(gain, self.cpu_cycles, Sign::Shown)
     }
@@ -181,8 +201,15 @@ pub(super) fn head(tuned: &Tuned) -> Vec<String> {
 
 /// A row a setting.
 pub(super) fn cells(tuned: &Tuned) -> Vec<Vec<String>> {
+    let columns = head(tuned).len();
+    let is_told = tuned.disorder().is_none();
     let row = |advice: &Advice| {
         let Setting { knob, value, .. } = &advice.setting;
+        if !is_told {
+            let nothing = vec![number::NONE.to_owned(); columns - 2];
+            let (name, worth) = (format!("{knob} {value}"), advice.worth.label().to_owned());
+            return [name].into_iter().chain(nothing).chain([worth]).collect();
+        }
         let of_all = percent(advice.gain, tuned.machine_cycles(), Sign::Shown);
         let of_all = tuned.trace.about.as_ref().map(|_| of_all);
         let first = [format!("{knob} {value}"), tuned.percent(advice.gain)];
@@ -214,7 +241,7 @@ mod tests {
             let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8".parse().unwrap());
             let gain = Estimate { low: gain, value: gain, high: gain };
             let saved = Counted { faults: 0, flushes: 0, calls: 0 };
-            let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution };
+            let ground = Ground { disorder: None, cpu_cycles: 1000.0, agreement: &[], caution };
             Advice::new(setting, gain, saved, &ground).worth.label()
         };
         assert_eq!((worth(None, 5.0), worth(Some("noise"), 5.0)), ("worth trying", "cannot tell"));
@@ -222,10 +249,16 @@ mod tests {
     }
 
     #[test]
+    fn a_trace_out_of_order_supports_no_verdict() {
+        assert_eq!([too_late(1000, 0), too_late(1000, 10), too_late(0, 0)], [None, None, None]);
+        assert_eq!(too_late(1000, 11).unwrap(), "11 of 1000 events are out of order");
+    }
+
+    #[test]
     fn what_cannot_be_tried_is_perhaps_at_most() {
         let worth = |setting: Setting| {
             let gain = Estimate { low: 500.0, value: 500.0, high: 500.0 };
-            let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution: None };
+            let ground = Ground { disorder: None, cpu_cycles: 1000.0, agreement: &[], caution: None };
             Advice::new(setting, gain, Counted { faults: 0, flushes: 0, calls: 0 }, &ground).worth.label()
         };
         let boot = || Setting::new("pti", "off", &["sudo reboot".into()], &[]);

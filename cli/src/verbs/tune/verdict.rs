@@ -7,6 +7,9 @@ use crate::output::sheet::{Headline, Tone};
 
 /// The answer in one line: the best that can be said of any setting.
 pub(super) fn headline(tuned: &Tuned) -> Headline {
+    if let Some(disorder) = tuned.disorder() {
+        return Headline { tone: Tone::Open, words: no_verdict(&disorder), commands: Vec::new() };
+    }
     let one = |advice: &Advice| {
         let Setting { knob, value, commands, .. } = &advice.setting;
         let tone = if advice.worth == Worth::Certainly { Tone::Good } else { Tone::Open };
@@ -37,6 +40,9 @@ fn sentence_case(words: &str) -> String {
 
 /// What to do: words, and commands if there are any.
 pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
+    if let Some(disorder) = tuned.disorder() {
+        return vec![(no_verdict(&disorder), [].as_slice())];
+    }
     let best = tuned.best();
     let mut verdict = Vec::new();
     if best.iter().all(|advice| advice.worth != Worth::Certainly) {
@@ -83,6 +89,11 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
         (words, commands.as_slice())
     }));
     verdict
+}
+
+/// Said instead of everything else where the trace is in `disorder`.
+fn no_verdict(disorder: &str) -> String {
+    format!("No verdict: {disorder}, as where recordings are joined: tune one recording, as it was made.")
 }
 
 /// What is true of all settings together if the best of them is worth `most`, and none is sure to gain.
