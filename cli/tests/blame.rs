@@ -110,6 +110,26 @@ fn processes_and_threads_are_chosen() {
     assert_eq!(of_kind(&chosen, "caller").len(), of_configure(&chosen).len(), "nobody else");
 }
 
+/// Of one thread's flushes little may be known where much is known of all, and the other way round.
+#[test]
+fn the_attribution_is_that_of_the_whole_trace_whoever_is_asked_about() {
+    let build = shared(BUILD);
+    let (all, thread) = (rows(&["--json", "blame", &build]), rows(&["--json", "blame", &build, "--thread", "1784"]));
+    let (of_all, of_thread) = (of_kind(&all, "attribution")[0], of_kind(&thread, "attribution")[0]);
+    for key in ["shootdowns", "with_purpose", "attributed", "answers", "with_sender"] {
+        assert_eq!(of_all[key], of_thread[key], "{key}");
+    }
+    let flushes = |rows: &[Value]| -> u64 {
+        let counts =
+            of_kind(rows, "caller").into_iter().flat_map(|row| [row["flushes"].as_u64(), row["asked"].as_u64()]);
+        counts.map(Option::unwrap).sum()
+    };
+    assert_eq!((flushes(&all), flushes(&thread)), (12_840, 31));
+    let text = text(&["blame", &build, "--thread", "1784"]);
+    assert!(text.contains("the attribution is that of the whole trace") && !text.contains("That is little"), "{text}");
+    assert!(!text.contains("Who interrupts whom is known in part"), "{text}");
+}
+
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
     let build = shared(BUILD);

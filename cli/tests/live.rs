@@ -311,6 +311,25 @@ fn a_disk_that_others_fill_ends_a_recording_that_is_kept() {
     assert!(left.ends_with("a.tlbtrace\nfill\n"), "only the trace is left: {left}");
 }
 
+/// A run of an hour is not made again because of a name that was typed wrong.
+#[test]
+fn a_live_recording_without_who_is_asked_about_is_kept_and_named() {
+    let folder = folder("kept");
+    let words = ["blame", "--live", "--process", "nosuch", "--", "sh", "-c", "ls / | cat >/dev/null"];
+    let output = command(&words).env("TMPDIR", &folder).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    if is_not_here(&message) {
+        return println!("skipped: {message}");
+    }
+    let said = message.lines().last().unwrap_or_default();
+    assert!(said.contains("--process nosuch: no such process in the trace, which has "), "{message}");
+    let (_, again) = said.split_once("; the recording is kept for another question: tlbkit ").expect(said);
+    let again = run(&again.split(' ').collect::<Vec<_>>());
+    fs::remove_dir_all(folder).unwrap();
+    assert_eq!((output.status.code(), again.status.code()), (Some(2), Some(0)), "{message}");
+    assert!(String::from_utf8_lossy(&again.stdout).contains("Attributed: "));
+}
+
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
     let cases: [(&[&str], &str); 7] = [

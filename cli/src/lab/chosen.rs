@@ -40,6 +40,11 @@ impl ChosenArguments {
         Ok(())
     }
 
+    /// Whether anybody is named.
+    pub(crate) fn is_named(&self) -> bool {
+        self.process.is_some() || self.thread.is_some()
+    }
+
     /// Whether one of `processes` is meant, if one was named.
     pub(crate) fn check_found<'n>(&self, processes: impl Iterator<Item = Known<'n>>) -> Result<()> {
         let Some(wanted) = &self.process else { return Ok(()) };
@@ -87,8 +92,7 @@ pub(crate) struct Chosen {
 impl Chosen {
     /// As the arguments say, or else the processes of `command`.
     pub(crate) fn new(arguments: &ChosenArguments, command: Option<i32>) -> Self {
-        let is_named = arguments.process.is_some() || arguments.thread.is_some();
-        Self { arguments: arguments.clone(), family: command.filter(|_| !is_named).map(Family::of) }
+        Self { arguments: arguments.clone(), family: command.filter(|_| !arguments.is_named()).map(Family::of) }
     }
 
     /// Learns from an event who was started by whom.

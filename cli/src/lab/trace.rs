@@ -170,6 +170,19 @@ impl Trace {
             .join("\n")
     }
 
+    /// The same for programs: what is counted of it, and how often.
+    pub(crate) fn health_counts(&self) -> [(&'static str, u64); 6] {
+        let health = self.recording.health();
+        [
+            ("events", health.events),
+            ("lost events", health.lost),
+            ("events out of order", health.late),
+            ("unusable parts", health.damaged),
+            ("cut short", u64::from(self.recording.cut.is_some())),
+            ("own flushes not deduced", self.recording.deduced.told),
+        ]
+    }
+
     /// Says that the trace has no flush, if it has none.
     fn without_flushes(&self) -> Option<String> {
         let is_none = FlushReason::ALL.iter().all(|&reason| self.recording.summary.flushes(reason) == 0);
@@ -276,7 +289,7 @@ const TERMS: [&str; 3] = [
 fn agreement_cells(rows: &[Agreement]) -> (Vec<String>, Vec<Vec<String>>) {
     let row = |row: &Agreement| {
         let percent = row.percent().map_or_else(|| "-".to_owned(), |percent| format!("{percent:.1}"));
-        vec![row.quantity.clone(), row.recorded.to_string(), row.told.to_string(), row.replayed.to_string(), percent]
+        vec![row.quantity.label(), row.recorded.to_string(), row.told.to_string(), row.replayed.to_string(), percent]
     };
     (
         ["agreement", "recorded", "of it told", "replayed", "% of the rest"].map(String::from).to_vec(),

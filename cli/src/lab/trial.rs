@@ -5,9 +5,10 @@ mod guardian;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
+use tlbkit_host::examination::{Finding, State, examine_knob};
 use tlbkit_host::trial::{
     Change, Entry, Journal, Measured, Outcome, PAIRS_MIN, Plan, Quantity, Restored, Trial, Verdict, attempt,
 };
@@ -72,7 +73,10 @@ impl TrialArguments {
 
     /// Tries it; puts back first what an earlier trial left behind.
     pub(crate) fn attempt(&self, changes: &[Change], command: &[OsString], stopping: &Stopping) -> Result<Tried> {
-        let journal = self.journal(changes)?;
+        let journal = self.journal(changes);
+        // It says what would help, which a journal that was refused does not.
+        self.check_settings(changes)?;
+        let journal = journal?;
         // It outlives the journal, and puts the machine back if this program is killed.
         let _guardian = journal.as_ref().map(|_| Guardian::start(&self.root)).transpose()?;
         let bar = progress_bar(1 + 2 * self.pairs);
@@ -89,6 +93,20 @@ impl TrialArguments {
         drop(journal);
         bar.finish_and_clear();
         Ok(Tried { changes: changes.to_vec(), outcome: outcome? })
+    }
+
+    /// Refuses a setting of the machine that cannot be tried, and says what would help.
+    fn check_settings(&self, changes: &[Change]) -> Result<()> {
+        for change in changes {
+            let Change::Knob { knob, .. } = change else { continue };
+            let Finding { what, state, found, run, .. } = examine_knob(&self.root, knob);
+            match run {
+                _ if state == State::Fine => {}
+                Some(run) => bail!("{what}: {found}; run: {run}"),
+                None => bail!("{what}: {found}; this kernel has no such setting, so try another one"),
+            }
+        }
+        Ok(())
     }
 
     /// The right to change the machine, if the changes need it; what was left behind is put back in any case.
@@ -129,6 +147,11 @@ impl TrialArguments {
         }
     }
 
+    /// The changes that are worth keeping: none, unless the verdict is a yes.
+    pub(crate) fn kept<'t>(&self, tried: &'t Tried) -> &'t [Change] {
+        if self.verdict(tried) == Some(Verdict::Yes) { &tried.changes } else { &[] }
+    }
+
     /// The verdict in a sentence or two, and how to keep the change.
     pub(crate) fn sentence(&self, tried: &Tried) -> String {
         let changes = names(&tried.changes);
@@ -164,7 +187,7 @@ impl TrialArguments {
 
     pub(crate) fn json(&self, tried: &Tried) -> Vec<Value> {
         let names: Vec<_> = tried.changes.iter().map(ToString::to_string).collect();
-        let keep: Vec<_> = tried.changes.iter().map(Change::to_keep).collect();
+        let keep: Vec<_> = self.kept(tried).iter().map(Change::to_keep).collect();
         let row = |one: &Measured| {
             json!({
                 "kind": "measured", "changes": names, "quantity": one.quantity.label(),
@@ -278,5 +301,16 @@ mod tests {
         assert_eq!(rows.len(), 3);
         assert_eq!((&rows[0]["ratio"]["ratio"], &rows[0]["without"]["median"]), (&0.5.into(), &2.0.into()));
         assert_eq!((&rows[2]["verdict"], &rows[2]["to_keep"][0]), (&"yes".into(), &"export A=1".into()));
+    }
+
+    #[test]
+    fn nothing_but_a_yes_says_how_to_keep_the_change() {
+        let broke = Outcome::Broke { how: "exit status: 1".into(), said: String::new() };
+        let changes = vec!["A=1".parse().unwrap()];
+        for tried in [tried([1.0, 1.0], [5.0, 5.0]), Tried { changes, outcome: broke }] {
+            let rows = arguments(By::Cpu).json(&tried);
+            let verdict = rows.last().unwrap();
+            assert_eq!((&verdict["verdict"], &verdict["to_keep"]), (&"no".into(), &json!([])), "{verdict}");
+        }
     }
 }

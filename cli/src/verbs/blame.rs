@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use clap::Args;
+use tempfile::TempDir;
 use tlbkit_host::recorder::available;
 use tlbkit_trace::{Blame, EVENTS, open};
 
@@ -23,6 +24,8 @@ use account::Account;
 
 /// What perf may write while it is live.
 const MEGABYTES_MAX: u64 = 1000;
+/// The recording, in a folder of its own.
+const LIVE: &str = "live.tlbtrace";
 /// How to get more.
 const MORE: &str = "tlbkit record --stacks --megabytes-max makes a longer recording, which blame reads";
 
@@ -93,8 +96,8 @@ fn live(arguments: &BlameArguments) -> Result<Live> {
     let subject = WatchArguments::with_stacks(&arguments.command, None, arguments.duration);
     subject.check()?;
     let available = available(EVENTS)?;
-    let folder = tempfile::tempdir()?;
-    let output = folder.path().join("live.tlbtrace");
+    let folder = tempfile::Builder::new().prefix("tlbkit-blame-").tempdir()?;
+    let output = folder.path().join(LIVE);
     let recording = Recording {
         subject: &subject,
         output: &output,
@@ -105,8 +108,17 @@ fn live(arguments: &BlameArguments) -> Result<Live> {
         after_second: &|_| {},
     };
     let recorded = recording.make()?;
-    let account = read(&output, &arguments.chosen, recorded.run.pid)?;
+    let account = match read(&output, &arguments.chosen, recorded.run.pid) {
+        Err(error) if arguments.chosen.is_named() => return Err(kept(&error, folder)),
+        account => account?,
+    };
     Ok(Live { account, gaps: Some(Gaps::of(&recorded)), ending: recorded.run.ending() })
+}
+
+/// An error that names what was recorded: who asks about somebody that is not in it need not record again.
+fn kept(error: &Error, folder: TempDir) -> Error {
+    let trace = folder.keep().join(LIVE);
+    anyhow!("{error:#}; the recording is kept for another question: tlbkit blame {}", trace.display())
 }
 
 fn read(trace: &Path, arguments: &ChosenArguments, command: Option<i32>) -> Result<Account> {

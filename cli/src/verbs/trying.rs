@@ -77,8 +77,7 @@ pub(crate) fn execute(arguments: &TryArguments, format: Format) -> Result<Ending
         (Format::Json, _) => arguments.trial.json(&tried).iter().for_each(|row| say!("{row}")),
         (Format::Text, Outcome::Tried(trial)) => {
             say!("{}\n{}", arguments.trial.sentence(&tried), table(trial));
-            let kept = if arguments.trial.verdict(&tried) == Some(Verdict::Yes) { &tried.changes[..] } else { &[] };
-            for change in kept {
+            for change in arguments.trial.kept(&tried) {
                 say!("to keep it:  {}", change.to_keep());
             }
             say!("to undo it:  nothing to do, the machine is as it was");

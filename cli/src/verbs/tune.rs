@@ -27,7 +27,7 @@ use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, agreement_tabl
 use crate::lab::trial::TrialArguments;
 use crate::output::fitting::fitting;
 use crate::output::table::grid;
-use advice::{Advice, Ground, Tuned, cells, head};
+use advice::{Advice, Ground, Tuned, cells, disorder, head};
 use knob::Setting;
 use replayed::{Outcome, Plan, Replayed, Surely, replay_all, spare};
 use verdict::verdict;
@@ -123,7 +123,8 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
     outcomes.extend(allocators.into_iter().map(|knob| knob.setting).zip(spared));
     bar.finish_and_clear();
     let (cpu_cycles, agreement) = (trace.cpu_cycles(&recorder), trace.agreement(&recorder));
-    let ground = Ground { cpu_cycles, agreement: &agreement, caution: machine.caution.as_deref() };
+    let ground =
+        Ground { disorder: disorder(&trace), cpu_cycles, agreement: &agreement, caution: machine.caution.as_deref() };
     let advise = |(setting, Replayed { likely, surely })| {
         let saving = |outcome: &Outcome| before.bill.saving(&outcome.bill, &trace.prices);
         let gain = saving(&likely);
@@ -151,27 +152,31 @@ fn tell(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> 
 }
 
 fn json(tuned: &Tuned) -> Vec<Value> {
+    let health = tuned.trace.health_counts().into_iter();
+    let health = health.map(|(quantity, count)| json!({"kind": "health", "quantity": quantity, "value": count}));
     let agreement = tuned.trace.agreement(&tuned.recorder).into_iter().map(|row| {
         json!({
-            "kind": "agreement", "quantity": row.quantity, "recorded": row.recorded, "replayed": row.replayed,
+            "kind": "agreement", "quantity": row.quantity.label(), "recorded": row.recorded, "replayed": row.replayed,
             "told": row.told, "agreement_pct": row.percent(),
         })
     });
-    let share = |cycles: f64| 100.0 * cycles / tuned.cpu_cycles;
-    let ms = |cycles: f64| tuned.ms(cycles);
+    // Figures of a trace in disorder mean nothing.
+    let told = |figure: f64| tuned.disorder().is_none().then_some(figure);
+    let share = |cycles: f64| told(100.0 * cycles / tuned.cpu_cycles);
+    let ms = |cycles: f64| told(tuned.ms(cycles));
     let advice = tuned.advice.iter().map(|Advice { setting, gain, saved, worth, doubt }| {
-        let changes: Vec<_> = setting.changes.iter().map(ToString::to_string).collect();
+        let changes: Vec<_> = setting.change.iter().map(ToString::to_string).collect();
         json!({
             "kind": "setting", "knob": setting.knob, "setting": setting.value, "value": share(gain.value),
             "low": share(gain.low), "high": share(gain.high), "unit": "percent of CPU time",
             "value_ms": ms(gain.value), "low_ms": ms(gain.low), "high_ms": ms(gain.high),
             "faults_saved": saved.faults, "flushes_saved": saved.flushes, "calls_saved": saved.calls,
-            "about": tuned.trace.about, "of_machine": 100.0 * gain.value / tuned.machine_cycles(),
+            "about": tuned.trace.about, "of_machine": told(100.0 * gain.value / tuned.machine_cycles()),
             "worth": worth.label(), "doubt": doubt, "commands": setting.commands, "remark": setting.remark,
-            "changes": changes, "moot": setting.moot,
+            "changes": changes, "needs": setting.needs, "moot": setting.moot,
         })
     });
-    agreement.chain(advice).collect()
+    health.chain(agreement).chain(advice).collect()
 }
 
 fn text(tuned: &Tuned) -> String {

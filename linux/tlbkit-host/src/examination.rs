@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::host::Host;
 use crate::recorder::rights::{FLUSH, FOLDERS, event_file, has_program, level, may_record_others};
-use crate::trial::{Journal, KNOBS, can_count};
+use crate::trial::{Journal, KNOBS, Knob, can_count};
 
 /// One thing that was looked at.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -52,7 +52,7 @@ impl Finding {
 pub fn examine(root: &Path, events: &[&str]) -> Vec<Finding> {
     let mut findings =
         vec![perf(), tracefs(root), rights(root), tracepoints(root, events), counting(root), interrupts(root)];
-    findings.extend(KNOBS.iter().map(|knob| setting(root, knob.name, &knob.file(root))));
+    findings.extend(KNOBS.iter().map(|knob| examine_knob(root, knob)));
     findings.extend(journal(root));
     findings.push(machine());
     findings
@@ -169,11 +169,12 @@ fn interrupts(root: &Path) -> Finding {
     }
 }
 
-/// Whether a setting of the kernel can be tried.
-fn setting(root: &Path, what: &'static str, file: &Path) -> Finding {
-    let needed_for = "try, tune --try";
+/// Whether a setting of the kernel below `root` can be tried. One that this kernel has not is worth a note.
+#[must_use]
+pub fn examine_knob(root: &Path, knob: &Knob) -> Finding {
+    let (what, needed_for, file) = (knob.name, "try, tune --try", knob.file(root));
     let name = file.display();
-    let error = match fs::read_to_string(file).and_then(|_| OpenOptions::new().write(true).open(file)) {
+    let error = match fs::read_to_string(&file).and_then(|_| OpenOptions::new().write(true).open(&file)) {
         Ok(_) => return Finding::fine(what, needed_for, format!("{name} can be written")),
         Err(error) => error,
     };

@@ -21,7 +21,7 @@ mod recording;
 mod stored;
 mod tally;
 
-pub use agreement::{Agreement, agreement};
+pub use agreement::{Agreement, Row, agreement};
 pub use bill::{Bill, CostItem, CostPart, Estimate, Prices};
 pub use deduce::{Deduced, Held, Paging, Process, Resident};
 pub use machine::{Run, Spared, alike, replay, replay_each, replay_sparing};

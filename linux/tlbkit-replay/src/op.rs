@@ -159,12 +159,22 @@ pub enum Cause {
     Free,
     /// A store to a page that was shared until then.
     CopyOnWrite,
+    /// `munmap` of a file, or of memory that others see too: no allocator has such memory.
+    FileMunmap,
+    /// `madvise` that gives pages of such memory back at once.
+    FileDontNeed,
 }
 
 impl Cause {
     /// True for the calls by which programs give memory back.
     #[must_use]
     pub const fn gives_back(self) -> bool {
+        matches!(self, Self::FileMunmap | Self::FileDontNeed) || self.may_be_an_allocators()
+    }
+
+    /// True for those of them that an allocator may have made.
+    #[must_use]
+    pub const fn may_be_an_allocators(self) -> bool {
         matches!(self, Self::DontNeed | Self::ArenaDontNeed | Self::Free | Self::Call(Syscall::Brk | Syscall::Munmap))
     }
 
@@ -177,6 +187,8 @@ impl Cause {
             Self::ArenaDontNeed => "madvise DONTNEED in an arena",
             Self::Free => "madvise FREE",
             Self::CopyOnWrite => "copy on write",
+            Self::FileMunmap => "munmap of a file or shared memory",
+            Self::FileDontNeed => "madvise DONTNEED of a file or shared memory",
         }
     }
 }

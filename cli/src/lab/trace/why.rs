@@ -1,6 +1,6 @@
 //! Why a row of the agreement is bad: what is known of Linux, told where the row stands.
 
-use tlbkit_replay::Agreement;
+use tlbkit_replay::{Agreement, Row};
 
 /// A row of the agreement below this is wrong, in percent.
 pub(crate) const AGREES: f64 = 80.0;
@@ -29,23 +29,20 @@ pub(crate) fn reasons(rows: &[Agreement]) -> Vec<String> {
     };
     let line = |row: &Agreement| {
         let why = reason(row).unwrap_or("no reason is known");
-        format!("{}, {:.0} %: {why}.", row.quantity, row.percent().unwrap_or_default())
+        format!("{}, {:.0} %: {why}.", row.quantity.label(), row.percent().unwrap_or_default())
     };
     rows.iter().filter(is_bad).map(line).collect()
 }
 
 fn reason(row: &Agreement) -> Option<&'static str> {
     let is_less_recorded = row.recorded < row.replayed;
-    match (row.quantity.as_str(), is_less_recorded) {
-        ("task switch, kept", true) | ("task switch, flushed", false) => Some(SWITCHES),
-        ("local mm shootdown, 0 pages", false) => Some(OVERTAKEN),
-        ("local mm shootdown, all", false) => Some(GAP),
-        ("local mm shootdown, 2-8 pages", false) => Some(ARGUMENTS),
-        ("local mm shootdown, 1 page" | "local mm shootdown, 2-8 pages" | "local mm shootdown, 9-33 pages", true) => {
-            Some(GAP)
-        }
-        ("interrupts sent" | "remote shootdown" | "remote wrong CPU", true) => Some(TAKEN_AWAY),
-        ("interrupts sent" | "remote IPI send" | "remote wrong CPU", false) => Some(OLDER),
+    match (row.quantity, is_less_recorded) {
+        (Row::SwitchKept, true) | (Row::SwitchFlushed, false) => Some(SWITCHES),
+        (Row::OwnNothing, false) => Some(OVERTAKEN),
+        (Row::OwnAll, false) | (Row::OwnPage | Row::OwnFew | Row::OwnMore, true) => Some(GAP),
+        (Row::OwnFew, false) => Some(ARGUMENTS),
+        (Row::Interrupts | Row::Answer | Row::WrongCpu, true) => Some(TAKEN_AWAY),
+        (Row::Interrupts | Row::Asking | Row::WrongCpu, false) => Some(OLDER),
         _ => None,
     }
 }
@@ -57,23 +54,22 @@ mod tests {
     /// What no trace has is said once, not in each row.
     #[test]
     fn where_nothing_was_recorded_no_row_has_a_reason() {
-        let row = |quantity: &str, recorded| Agreement { quantity: quantity.into(), recorded, replayed: 500, told: 0 };
-        let both = |recorded| reasons(&[row("task switch, kept", recorded), row("local mm shootdown, all", 0)]);
+        let row = |quantity, recorded| Agreement { quantity, recorded, replayed: 500, told: 0 };
+        let both = |recorded| reasons(&[row(Row::SwitchKept, recorded), row(Row::OwnAll, 0)]);
         assert_eq!((both(0).len(), both(1).len()), (0, 2));
     }
 
     #[test]
     fn a_bad_row_has_its_reason_where_one_goes_in_its_direction() {
-        let row =
-            |quantity: &str, recorded, replayed| Agreement { quantity: quantity.into(), recorded, replayed, told: 0 };
+        let row = |quantity, recorded, replayed| Agreement { quantity, recorded, replayed, told: 0 };
         let of = |row: Agreement| reasons(&[row]).pop();
-        let all = |recorded, replayed| of(row("local mm shootdown, all", recorded, replayed));
+        let all = |recorded, replayed| of(row(Row::OwnAll, recorded, replayed));
         assert_eq!(all(200, 100).unwrap(), format!("local mm shootdown, all, 50 %: {GAP}."));
         assert_eq!(all(100, 200).unwrap(), "local mm shootdown, all, 50 %: no reason is known.");
         assert_eq!((all(200, 190), all(20, 10)), (None, None), "it agrees, or is small");
-        let few = of(row("local mm shootdown, 2-8 pages", 155, 116)).unwrap();
+        let few = of(row(Row::OwnFew, 155, 116)).unwrap();
         assert!(few.ends_with(&format!("{ARGUMENTS}.")), "{few}");
-        let sent = |recorded, replayed| of(row("interrupts sent", recorded, replayed)).unwrap();
+        let sent = |recorded, replayed| of(row(Row::Interrupts, recorded, replayed)).unwrap();
         assert!(sent(100, 300).ends_with(&format!("{TAKEN_AWAY}.")) && sent(300, 100).ends_with(&format!("{OLDER}.")));
     }
 }

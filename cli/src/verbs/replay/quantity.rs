@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tlbkit_replay::{Bill, Bounds, CostItem, CostPart, Estimate, Party, Tally, Who};
+use tlbkit_replay::{Bill, Bounds, CostItem, CostPart, Estimate, Party, Row, Tally, Who};
 
 use crate::lab::trace::Trace;
 
@@ -23,9 +23,6 @@ pub(super) struct Quantity {
     /// What the recording kernel counted.
     pub(super) recorded: Option<u64>,
 }
-
-/// Compared with the trace, if it has the calls across CPUs.
-const SENT: &str = "interrupts sent";
 
 const ITEMS: [(&str, CostItem); 5] = [
     ("INVLPG", CostItem::Page),
@@ -48,14 +45,15 @@ fn between(bounds: Bounds, per: f64) -> Estimate {
 pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
     let plain = |quantity: &str, range| Quantity { quantity: quantity.to_owned(), range, recorded: None };
     let agreed = trace.agreement(tally).into_iter().map(|row| Quantity {
-        quantity: row.quantity,
+        quantity: row.quantity.label(),
         range: exactly(row.replayed as f64),
         recorded: Some(row.recorded),
     });
     let mut rows: Vec<Quantity> = agreed.collect();
-    let sent = tally.interrupts as f64;
-    if rows.iter().all(|row| row.quantity != SENT) {
-        rows.push(plain(SENT, exactly(sent)));
+    let (sent, label) = (tally.interrupts as f64, Row::Interrupts.label());
+    // Compared with the trace, if it has the calls across CPUs.
+    if rows.iter().all(|row| row.quantity != label) {
+        rows.push(plain(&label, exactly(sent)));
     }
     rows.push(plain("interrupts needed", between(tally.needed_interrupts, 1.0)));
     if tally.interrupts > 0 {
@@ -111,19 +109,11 @@ fn most(trace: &Trace, answers: &[PolicyTally], key: &dyn Fn(&Who) -> Option<Str
 /// One object a row. `agreement_pct` is that of the quantity under the recording kernel's policy: how far to trust it
 /// under the others. Rows without a policy are about the trace.
 pub(super) fn json(trace: &Trace, answers: &[PolicyTally]) -> Vec<Value> {
-    let health = trace.recording.health();
-    let about = [
-        ("events", health.events),
-        ("lost events", health.lost),
-        ("events out of order", health.late),
-        ("unusable parts", health.damaged),
-        ("cut short", u64::from(trace.recording.cut.is_some())),
-        ("own flushes not deduced", trace.recording.deduced.told),
-    ];
+    let about = trace.health_counts().into_iter();
     let mut out: Vec<Value> =
-        about.into_iter().map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None)).collect();
+        about.map(|(quantity, count)| object(None, quantity, exactly(count as f64), None, None)).collect();
     let trust: BTreeMap<_, _> =
-        trace.agreement(&answers[0].tally).into_iter().map(|row| (row.quantity.clone(), row.percent())).collect();
+        trace.agreement(&answers[0].tally).into_iter().map(|row| (row.quantity.label(), row.percent())).collect();
     for answer in answers {
         out.extend(rows(trace, &answer.tally).iter().map(|row| {
             let percent = trust.get(&row.quantity).copied().flatten();

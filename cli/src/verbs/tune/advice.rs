@@ -1,6 +1,6 @@
 //! What each setting would have saved, and the verdict on it.
 
-use tlbkit_replay::{Agreement, Estimate, Tally};
+use tlbkit_replay::{Agreement, Estimate, Row, Tally};
 
 use super::counted::Counted;
 use super::knob::{HUGE_PAGES, Setting};
@@ -10,6 +10,9 @@ use crate::output::range::{Sign, percent};
 
 /// Below this share of the trace's CPU time nobody should change a thing.
 pub(super) const WORTH: f64 = 0.001;
+
+/// Above this share of events out of order nobody knows what came before what, and no figure means anything.
+const LATE: f64 = 0.01;
 
 /// Whether to set it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,6 +66,8 @@ pub(super) struct Advice {
 
 /// What verdicts rest on.
 pub(super) struct Ground<'a> {
+    /// Why there is a verdict on nothing, if so.
+    pub(super) disorder: Option<String>,
     pub(super) cpu_cycles: f64,
     pub(super) agreement: &'a [Agreement],
     /// What the machine file says against itself.
@@ -75,27 +80,36 @@ impl Advice {
         // Whether a mapping is aligned for huge pages, and the kernel gives them, no trace says.
         let low = if setting.knob == HUGE_PAGES { gain.low.min(0.0) } else { gain.low };
         let gain = Estimate { low, ..gain };
-        let doubt = doubt(setting.rests_on, ground.agreement);
+        let doubt = ground.disorder.clone().or_else(|| doubt(setting.rests_on, ground.agreement));
         let worth = match (Worth::of(gain, ground.cpu_cycles), setting.moot, ground.caution) {
             (_, Some(_), _) => Worth::No,
             _ if doubt.is_some() => Worth::Withheld,
             (Worth::Certainly | Worth::Perhaps | Worth::Open, _, Some(_)) => Worth::CannotTell,
             // What no trial can apply, no test of ours applies either: boot settings, and what nobody can name.
-            (Worth::Certainly, ..) if setting.changes.is_empty() => Worth::Perhaps,
+            (Worth::Certainly, ..) if setting.change.is_none() => Worth::Perhaps,
             (worth, ..) => worth,
         };
         Self { setting, gain, saved, worth, doubt }
     }
 }
 
+/// Why nothing can be said of a trace, if so many of its events are out of order.
+pub(super) fn disorder(trace: &Trace) -> Option<String> {
+    let health = trace.recording.health();
+    too_late(health.events, health.late)
+}
+
+fn too_late(events: u64, late: u64) -> Option<String> {
+    (late as f64 > LATE * events as f64).then(|| format!("{late} of {events} events are out of order"))
+}
+
 /// The worst row of those that a setting rests on, if it agrees badly.
-fn doubt(rests_on: &[&str], agreement: &[Agreement]) -> Option<String> {
-    let is_counted = |row: &&Agreement| {
-        rests_on.contains(&row.quantity.as_str()) && row.deduced().into_iter().max() >= Some(ROW_LEAST)
-    };
+fn doubt(rests_on: &[Row], agreement: &[Agreement]) -> Option<String> {
+    let is_counted =
+        |row: &&Agreement| rests_on.contains(&row.quantity) && row.deduced().into_iter().max() >= Some(ROW_LEAST);
     let rows = agreement.iter().filter(is_counted).filter_map(|row| Some((row, row.percent()?)));
     let (row, percent) = rows.min_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, percent)| *percent < AGREES)?;
-    Some(format!("the row \"{}\" agrees to {percent:.0} % alone", row.quantity))
+    Some(format!("the row \"{}\" agrees to {percent:.0} % alone", row.quantity.label()))
 }
 
 /// A trace with everything that was tried on it.
@@ -108,6 +122,11 @@ pub(super) struct Tuned {
 }
 
 impl Tuned {
+    /// Why there is a verdict on nothing, if so.
+    pub(super) fn disorder(&self) -> Option<String> {
+        disorder(&self.trace)
+    }
+
     pub(super) fn percent(&self, gain: Estimate) -> String {
         percent(gain, self.cpu_cycles, Sign::Shown)
     }
@@ -125,13 +144,13 @@ impl Tuned {
     /// What to try, best first: settings that may gain, of each knob the likeliest, and each change once. Of what the
     /// replay is wrong about it has no word, and a trial has.
     pub(super) fn candidates(&self) -> Vec<&Advice> {
-        let is_triable = |advice: &&Advice| !advice.setting.changes.is_empty() && advice.gain.value > 0.0;
+        let is_triable = |advice: &&Advice| advice.setting.change.is_some() && advice.gain.value > 0.0;
         let mut all: Vec<&Advice> = self.advice.iter().filter(is_triable).collect();
         all.sort_by(|a, b| b.gain.value.total_cmp(&a.gain.value));
         let mut candidates: Vec<&Advice> = Vec::new();
         for advice in all {
             let is_new = |other: &&Advice| {
-                other.setting.adds_to(&advice.setting) && other.setting.changes != advice.setting.changes
+                other.setting.adds_to(&advice.setting) && other.setting.change != advice.setting.change
             };
             if candidates.iter().all(is_new) {
                 candidates.push(advice);
@@ -182,8 +201,15 @@ pub(super) fn head(tuned: &Tuned) -> Vec<String> {
 
 /// A row a setting.
 pub(super) fn cells(tuned: &Tuned) -> Vec<Vec<String>> {
+    let columns = head(tuned).len();
+    let is_told = tuned.disorder().is_none();
     let row = |advice: &Advice| {
         let Setting { knob, value, .. } = &advice.setting;
+        if !is_told {
+            let nothing = vec![number::NONE.to_owned(); columns - 2];
+            let (name, worth) = (format!("{knob} {value}"), advice.worth.label().to_owned());
+            return [name].into_iter().chain(nothing).chain([worth]).collect();
+        }
         let of_all = percent(advice.gain, tuned.machine_cycles(), Sign::Shown);
         let of_all = tuned.trace.about.as_ref().map(|_| of_all);
         let first = [format!("{knob} {value}"), tuned.percent(advice.gain)];
@@ -212,10 +238,10 @@ mod tests {
     #[test]
     fn a_file_that_warns_of_itself_supports_no_advice() {
         let worth = |caution, gain: f64| {
-            let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8");
+            let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8".parse().unwrap());
             let gain = Estimate { low: gain, value: gain, high: gain };
             let saved = Counted { faults: 0, flushes: 0, calls: 0 };
-            let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution };
+            let ground = Ground { disorder: None, cpu_cycles: 1000.0, agreement: &[], caution };
             Advice::new(setting, gain, saved, &ground).worth.label()
         };
         assert_eq!((worth(None, 5.0), worth(Some("noise"), 5.0)), ("worth trying", "cannot tell"));
@@ -223,24 +249,31 @@ mod tests {
     }
 
     #[test]
+    fn a_trace_out_of_order_supports_no_verdict() {
+        assert_eq!([too_late(1000, 0), too_late(1000, 10), too_late(0, 0)], [None, None, None]);
+        assert_eq!(too_late(1000, 11).unwrap(), "11 of 1000 events are out of order");
+    }
+
+    #[test]
     fn what_cannot_be_tried_is_perhaps_at_most() {
         let worth = |setting: Setting| {
             let gain = Estimate { low: 500.0, value: 500.0, high: 500.0 };
-            let ground = Ground { cpu_cycles: 1000.0, agreement: &[], caution: None };
+            let ground = Ground { disorder: None, cpu_cycles: 1000.0, agreement: &[], caution: None };
             Advice::new(setting, gain, Counted { faults: 0, flushes: 0, calls: 0 }, &ground).worth.label()
         };
         let boot = || Setting::new("pti", "off", &["sudo reboot".into()], &[]);
-        assert_eq!((worth(boot()), worth(boot().tried_as("A=1"))), ("perhaps", "worth trying"));
+        assert_eq!((worth(boot()), worth(boot().tried_as("A=1".parse().unwrap()))), ("perhaps", "worth trying"));
     }
 
     #[test]
     fn a_verdict_on_a_row_that_agrees_badly_is_withheld_and_names_it() {
-        let row =
-            |quantity: &str, recorded, told| Agreement { quantity: quantity.into(), recorded, replayed: 1000, told };
-        let rows = [row("a", 950, 0), row("b", 700, 0), row("c", 1000, 0), row("d", 980, 930)];
-        assert_eq!(doubt(&["a", "c"], &rows), None);
-        assert_eq!(doubt(&["a", "b"], &rows).unwrap(), "the row \"b\" agrees to 70 % alone");
-        assert_eq!(doubt(&["d"], &rows), None, "too few were deduced to say");
-        assert_eq!(doubt(&["e"], &rows), None, "the trace does not tell");
+        let row = |quantity, recorded, told| Agreement { quantity, recorded, replayed: 1000, told };
+        let rows =
+            [row(Row::OwnFew, 950, 0), row(Row::OwnMore, 700, 0), row(Row::OwnAll, 1000, 0), row(Row::Own, 980, 930)];
+        assert_eq!(doubt(&[Row::OwnFew, Row::OwnAll], &rows), None);
+        let words = doubt(&[Row::OwnFew, Row::OwnMore], &rows).unwrap();
+        assert_eq!(words, "the row \"local mm shootdown, 9-33 pages\" agrees to 70 % alone");
+        assert_eq!(doubt(&[Row::Own], &rows), None, "too few were deduced to say");
+        assert_eq!(doubt(&[Row::Asking], &rows), None, "the trace does not tell");
     }
 }

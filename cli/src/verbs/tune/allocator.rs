@@ -8,14 +8,16 @@ use std::fs;
 use std::path::Path;
 
 use tlbkit_host::Allocator;
+use tlbkit_host::trial::Change;
 use tlbkit_replay::{Cause, Deduced, Process, Spared};
 use tlbkit_trace::{Name, Names, Syscall};
 
 /// A way to keep memory, and its price.
 pub(super) struct Keeping {
     pub(super) allocator: &'static str,
-    /// As `tlbkit try` takes it.
-    pub(super) change: String,
+    /// The environment variable by which it is told.
+    pub(super) variable: String,
+    pub(super) value: String,
     pub(super) remark: &'static str,
     /// What goes with it.
     pub(super) ends: Spared,
@@ -34,6 +36,11 @@ pub(super) enum Certainty {
 }
 
 impl Keeping {
+    /// For the program's environment, as a trial sets it.
+    pub(super) fn change(&self) -> Change {
+        Change::Environment { name: self.variable.clone(), value: self.value.clone() }
+    }
+
     /// Whether it ends calls of this kind.
     pub(super) fn ends(&self, cause: Cause) -> Certainty {
         match cause {
@@ -51,13 +58,26 @@ const DONT_NEED_OR_FREE: &[Cause] = &[Cause::DontNeed, Cause::ArenaDontNeed, Cau
 
 /// Both, or none. glibc raises its own `mmap_threshold`, up to 32 MiB, as large blocks are freed; to set either of the
 /// two ends that, and with the trim threshold alone each block above 128 KiB is mapped and unmapped anew.
-const GLIBC: &str = "GLIBC_TUNABLES=glibc.malloc.trim_threshold=268435456:glibc.malloc.mmap_threshold=33554432";
+const GLIBC: &str = "glibc.malloc.trim_threshold=268435456:glibc.malloc.mmap_threshold=33554432";
+
+/// The environment variable by which an allocator is told to keep memory, and what it is told.
+fn told(allocator: &Allocator) -> (&str, &'static str) {
+    match allocator {
+        Allocator::Glibc => ("GLIBC_TUNABLES", GLIBC),
+        Allocator::Jemalloc { variable } => (variable, "dirty_decay_ms:60000,muzzy_decay_ms:60000"),
+        // Its release rate is about the thread that frees alone: who has TCMALLOC_AGGRESSIVE_DECOMMIT set, or
+        // calls for a release, gives back as much with a rate of zero.
+        Allocator::Tcmalloc => ("TCMALLOC_DISABLE_MEMORY_RELEASE", "1"),
+        Allocator::Mimalloc => ("MIMALLOC_PURGE_DELAY", "-1"),
+        Allocator::OldMimalloc => ("MIMALLOC_ALLOW_DECOMMIT", "0"),
+        Allocator::Go => ("GODEBUG", "madvdontneed=0"),
+    }
+}
 
 /// The setting of this allocator by which it keeps memory.
 pub(super) fn keeping(allocator: &Allocator) -> Keeping {
-    let (change, ends, surely, perhaps, remark): (_, _, &[Cause], &[Cause], _) = match allocator {
+    let (ends, surely, perhaps, remark): (_, &[Cause], &[Cause], _) = match allocator {
         Allocator::Glibc => (
-            GLIBC.to_owned(),
             Spared::Calls,
             &[BRK, Cause::ArenaDontNeed],
             &[MUNMAP, Cause::DontNeed],
@@ -65,8 +85,7 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              to 256 MiB that the program has freed, and there are up to eight arenas a CPU. Scope: the process started \
              so and what it starts; what it maps itself, as a Java heap, is not concerned.",
         ),
-        Allocator::Jemalloc { variable } => (
-            format!("{variable}=dirty_decay_ms:60000,muzzy_decay_ms:60000"),
+        Allocator::Jemalloc { .. } => (
             Spared::Calls,
             DONT_NEED_OR_FREE,
             &[],
@@ -74,9 +93,6 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              minute is kept, at most the peak. Scope: the process started so and what it starts.",
         ),
         Allocator::Tcmalloc => (
-            // Its release rate is about the thread that frees alone: who has TCMALLOC_AGGRESSIVE_DECOMMIT set, or
-            // calls for a release, gives back as much with a rate of zero.
-            "TCMALLOC_DISABLE_MEMORY_RELEASE=1".to_owned(),
             Spared::Calls,
             ANY_DONT_NEED,
             &[],
@@ -84,7 +100,6 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              Scope: the process started so and what it starts.",
         ),
         Allocator::Mimalloc => (
-            "MIMALLOC_PURGE_DELAY=-1".to_owned(),
             Spared::Calls,
             DONT_NEED_OR_FREE,
             &[MUNMAP],
@@ -92,7 +107,6 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              so and what it starts.",
         ),
         Allocator::OldMimalloc => (
-            "MIMALLOC_ALLOW_DECOMMIT=0".to_owned(),
             Spared::Calls,
             DONT_NEED_OR_FREE,
             &[MUNMAP],
@@ -100,7 +114,6 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              peak. Scope: the process started so and what it starts.",
         ),
         Allocator::Go => (
-            "GODEBUG=madvdontneed=0".to_owned(),
             Spared::Faults,
             ANY_DONT_NEED,
             &[],
@@ -109,7 +122,9 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              may mistake for a leak. Scope: the process started so and what it starts.",
         ),
     };
-    Keeping { allocator: allocator.label(), change, remark, ends, surely, perhaps }
+    let (variable, value) = told(allocator);
+    let (variable, value) = (variable.to_owned(), value.to_owned());
+    Keeping { allocator: allocator.label(), variable, value, remark, ends, surely, perhaps }
 }
 
 /// The allocators of the programs called `comm`. Empty if none is known: their files are gone, or another machine's.

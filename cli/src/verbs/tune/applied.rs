@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use tempfile::TempDir;
-use tlbkit_host::trial::{Change, Journal, KNOBS, Measured, Outcome, PAIRS_MIN, Plan, Quantity, attempt};
+use tlbkit_host::trial::{Change, Journal, Knob, Measured, Outcome, PAIRS_MIN, Plan, Quantity, attempt};
 use tlbkit_host::{Allocator, PairedRatio};
 
 use super::allocator::keeping;
@@ -130,7 +130,7 @@ fn faults(words: &[OsString], change: &str) -> PairedRatio {
 }
 
 fn advised(allocator: &Allocator) -> String {
-    keeping(allocator).change
+    keeping(allocator).change().to_string()
 }
 
 /// Faults of a program in C with a library before its own, and with what tune says of that; none without the library.
@@ -222,8 +222,7 @@ fn huge_pages_save_the_faults_of_a_program_that_touches_much() {
 
 #[test]
 fn a_ceiling_is_there_while_the_program_runs_and_gone_afterwards() {
-    let ceiling = KNOBS.iter().find(|knob| knob.name == "ceiling").unwrap();
-    let file = ceiling.file(Path::new("/"));
+    let file = Knob::CEILING.file(Path::new("/"));
     let Some(before) =
         fs::read_to_string(&file).ok().filter(|_| fs::OpenOptions::new().write(true).open(&file).is_ok())
     else {

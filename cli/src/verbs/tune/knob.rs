@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
-use tlbkit_host::trial::{Change as Triable, KNOBS};
+use tlbkit_host::examination::{State, examine_knob};
+use tlbkit_host::trial::{self, Change as Triable};
 use tlbkit_host::{Allocator, Host};
-use tlbkit_replay::{Bill, CostItem, Party, Spared, Tally, Who};
+use tlbkit_replay::{Bill, CostItem, Party, Row, Spared, Tally, Who};
 use tlbkit_trace::Name;
 
 use super::allocator::{Certainty, Keeping, keeping, of_programs};
@@ -17,7 +18,6 @@ use crate::lab::trace::Trace;
 const CEILINGS: [u32; 13] = [0, 1, 2, 4, 8, 16, 24, 33, 48, 64, 128, 256, 513];
 /// Programs that are told to keep memory, one at a time.
 const PROGRAMS: usize = 5;
-const CEILING_FILE: &str = "/sys/kernel/debug/x86/tlb_single_page_flush_ceiling";
 
 /// A setting, in the words of whoever sets it.
 pub(super) struct Setting {
@@ -25,30 +25,33 @@ pub(super) struct Setting {
     pub(super) value: String,
     pub(super) commands: Vec<String>,
     pub(super) remark: String,
-    /// What `tlbkit try` can be told for it; empty if that cannot try it.
-    pub(super) changes: Vec<Triable>,
+    /// What `tlbkit try` can be told for it; none if that cannot try it.
+    pub(super) change: Option<Triable>,
+    /// What must be done on this machine before that, if anything must.
+    pub(super) needs: Option<String>,
     /// Why there is nothing to set on the machine that runs this command, if so; the recorded one may be another.
     pub(super) moot: Option<&'static str>,
     /// Rows of the agreement without which the replay's word on it is worth nothing.
-    pub(super) rests_on: &'static [&'static str],
+    pub(super) rests_on: &'static [Row],
     /// The ceiling, if it is one.
     pub(super) ceiling: Option<u32>,
 }
 
 /// Sizes at which a ceiling decides.
-const SIZES: &[&str] = &["local mm shootdown, 2-8 pages", "local mm shootdown, 9-33 pages", "local mm shootdown, all"];
-const SWITCHES: &[&str] = &["task switch, kept", "task switch, flushed"];
-const FLUSHES: &[&str] = &["local mm shootdown", "remote IPI send"];
+const SIZES: &[Row] = &[Row::OwnFew, Row::OwnMore, Row::OwnAll];
+const SWITCHES: &[Row] = &[Row::SwitchKept, Row::SwitchFlushed];
+const FLUSHES: &[Row] = &[Row::Own, Row::Asking];
 
 impl Setting {
-    pub(super) fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [&'static str]) -> Self {
+    pub(super) fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [Row]) -> Self {
         let value = value.to_owned();
         Self {
             knob,
             value,
             commands: commands.to_vec(),
             remark: String::new(),
-            changes: Vec::new(),
+            change: None,
+            needs: None,
             moot: None,
             rests_on,
             ceiling: None,
@@ -59,15 +62,27 @@ impl Setting {
         Self { remark: remark.to_owned(), ..self }
     }
 
-    /// One that `tlbkit try` takes in these words.
-    pub(super) fn tried_as(self, words: &str) -> Self {
-        Self { changes: words.parse().into_iter().collect(), ..self }
+    /// One that `tlbkit try` can try.
+    pub(super) fn tried_as(self, change: Triable) -> Self {
+        let needs = match &change {
+            Triable::Knob { knob, .. } => examine_knob(Path::new("/"), knob).run,
+            _ => None,
+        };
+        Self { change: Some(change), needs, ..self }
+    }
+
+    /// How a trial is made, in words; empty if none can be.
+    pub(super) fn trial(&self) -> String {
+        let needs =
+            self.needs.as_ref().map_or_else(String::new, |needs| format!("; on this machine it needs: {needs}"));
+        let words = |change| format!(": tlbkit try {change} -- COMMAND{needs}");
+        self.change.as_ref().map_or_else(String::new, words)
     }
 
     /// One for which there is a reason not to set it on this machine, if there is: it cannot be tried here.
     fn unless(self, moot: Option<&'static str>) -> Self {
         match moot {
-            Some(_) => Self { moot, changes: Vec::new(), ..self },
+            Some(_) => Self { moot, change: None, ..self },
             None => self,
         }
     }
@@ -102,14 +117,19 @@ pub(super) fn of_policies(recorded_by: Policy) -> Vec<Knob> {
 }
 
 fn ceilings(recorded_by: Policy) -> Vec<Knob> {
-    let is_refused = KNOBS.iter().any(|knob| knob.name == "ceiling" && knob.is_refused(Path::new("/")));
-    let moot = is_refused.then_some("the kernel of this machine lets nobody change it; tlbkit doctor says more");
+    let (ceiling, root) = (trial::Knob::CEILING, Path::new("/"));
+    let is_missing = examine_knob(root, &ceiling).state == State::Note;
+    let moot = match (ceiling.is_refused(root), is_missing) {
+        (true, _) => Some("the kernel of this machine lets nobody change it; tlbkit doctor says more"),
+        (_, true) => Some("the kernel of this machine has no such setting"),
+        _ => None,
+    };
     let knob = |pages: u32| {
         let range = RangeRule::Ceiling { pages, compare: Compare::Above };
-        let command = format!("echo {pages} | sudo tee {CEILING_FILE}");
-        let remark = "At once, until the next boot; needs debugfs and no kernel lockdown.";
-        let setting = Setting::new("ceiling", &pages.to_string(), &[command], SIZES).with_remark(remark);
-        let setting = Setting { ceiling: Some(pages), ..setting.tried_as(&format!("ceiling={pages}")) }.unless(moot);
+        let change = Triable::Knob { knob: ceiling, value: pages.to_string() };
+        let remark = "Needs debugfs and no kernel lockdown.";
+        let setting = Setting::new("ceiling", &pages.to_string(), &[change.to_keep()], SIZES).with_remark(remark);
+        let setting = Setting { ceiling: Some(pages), ..setting.tried_as(change) }.unless(moot);
         Knob { setting, policy: Policy { range, ..recorded_by }, sparing: None }
     };
     let differs = |&pages: &u32| recorded_by.range != RangeRule::Ceiling { pages, compare: Compare::Above };
@@ -166,15 +186,13 @@ fn needs_isolation(meltdown: Option<&str>) -> Option<&'static str> {
 
 /// The same programs on larger pages.
 pub(super) fn huge_pages() -> Setting {
-    let command = format!("echo always | sudo tee {HUGE_PAGES_FILE}");
+    let always = Triable::Knob { knob: trial::Knob::THP, value: "always".into() };
     let remark = "At its best each fault in a private mapping with room for 2 MiB, aligned and unused, brings them; at \
         its worst, where memory is in pieces, none does. Zeroing is counted, memory wasted is not. Scope: every \
         program on the machine.";
-    let setting = Setting::new(HUGE_PAGES, "always", &[command], FLUSHES).with_remark(remark).tried_as("thp=always");
-    setting.unless(moot(fs::read_to_string(HUGE_PAGES_FILE).ok().as_deref()))
+    let setting = Setting::new(HUGE_PAGES, "always", &[always.to_keep()], FLUSHES).with_remark(remark).tried_as(always);
+    setting.unless(moot(fs::read_to_string(trial::Knob::THP.file(Path::new("/"))).ok().as_deref()))
 }
-
-const HUGE_PAGES_FILE: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 /// Why huge pages cannot be set on this machine, of which the kernel says `mode`.
 fn moot(mode: Option<&str>) -> Option<&'static str> {
@@ -195,7 +213,7 @@ const UNKNOWN: &str = "Which allocator calls is not known: its program is not on
 pub(super) fn allocators(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
     let mut callers: BTreeMap<Name, (BTreeSet<Who>, Bill)> = BTreeMap::new();
     for (who, caller) in &recorder.by_caller {
-        if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.gives_back()) {
+        if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.may_be_an_allocators()) {
             let (all, bill) = callers.entry(who.comm).or_default();
             all.insert(*who);
             *bill += &caller.bill;
@@ -228,10 +246,11 @@ fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -
             callers.iter().filter(is_so).copied().collect::<BTreeSet<Who>>()
         };
         let (surely, perhaps, what) = (of(Certainty::Yes), of(Certainty::Perhaps), keeping.ends);
-        let Keeping { allocator, change, remark, .. } = keeping;
-        let command = format!("{change}   # {allocator}");
+        let change = keeping.change();
+        let Keeping { allocator, variable, value, remark, .. } = keeping;
+        let command = format!("{variable}={value}   # {allocator}");
         let setting = Setting::new(ALLOCATOR, &format!("{comm} keeps memory, {allocator}"), &[command], FLUSHES);
-        let setting = setting.with_remark(remark).tried_as(&change);
+        let setting = setting.with_remark(remark).tried_as(change);
         let has_any = !surely.is_empty() || !perhaps.is_empty();
         has_any.then_some(Knob { setting, policy, sparing: Some(Sparing { surely, perhaps, what }) })
     };
@@ -253,10 +272,20 @@ mod tests {
 
     #[test]
     fn what_is_moot_here_is_not_tried_and_keeps_its_command_for_other_machines() {
-        let setting = || Setting::new("ceiling", "8", &["echo 8".into()], &[]).tried_as("ceiling=8");
+        let setting = || Setting::new("ceiling", "8", &["echo 8".into()], &[]).tried_as("ceiling=8".parse().unwrap());
         let (open, moot) = (setting().unless(None), setting().unless(Some("no right")));
-        assert_eq!((open.commands.len(), open.changes.len(), open.moot), (1, 1, None));
-        assert_eq!((moot.commands.len(), moot.changes.len(), moot.moot), (1, 0, Some("no right")));
+        assert_eq!((open.commands.len(), open.change.is_some(), open.moot), (1, true, None));
+        assert_eq!((moot.commands.len(), moot.change, moot.moot), (1, None, Some("no right")));
+    }
+
+    #[test]
+    fn a_trial_is_named_with_what_it_needs_on_this_machine() {
+        let setting = Setting::new("ceiling", "8", &[], &[]).tried_as("ceiling=8".parse().unwrap());
+        let open = Setting { needs: None, ..setting };
+        assert_eq!(open.trial(), ": tlbkit try ceiling=8 -- COMMAND");
+        let closed = Setting { needs: Some("sudo mount it".into()), ..open };
+        assert_eq!(closed.trial(), ": tlbkit try ceiling=8 -- COMMAND; on this machine it needs: sudo mount it");
+        assert_eq!(Setting::new("pti", "off", &[], &[]).trial(), "");
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
     }
     parts.extend([
         SheetPart::Heading("What was tried".into()),
-        SheetPart::Plots(vec![gains(tuned), ceilings(tuned)]),
+        SheetPart::Plots(plots(tuned)),
         SheetPart::Words(KNOBS.into()),
         SheetPart::Table(head(tuned), cells(tuned)),
         SheetPart::Heading("How far to trust it".into()),
@@ -32,6 +32,11 @@ pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
     parts.extend(agreement_parts(&tuned.trace.agreement(&tuned.recorder)));
     let (title, about) = (format!("{}, tuned", tuned.trace.name), tuned.trace.about());
     sheet::write(&Sheet { title, verdict: Some(headline(tuned)), about, parts }, path)
+}
+
+/// The gains as pictures; none where they mean nothing.
+fn plots(tuned: &Tuned) -> Vec<Plot> {
+    if tuned.disorder().is_some() { Vec::new() } else { vec![gains(tuned), ceilings(tuned)] }
 }
 
 /// The likeliest setting of each knob.

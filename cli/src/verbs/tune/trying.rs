@@ -63,7 +63,7 @@ pub(super) fn try_best(
     }
     let mut held = Vec::new();
     for advice in candidates {
-        let changes = &advice.setting.changes;
+        let changes = advice.setting.change.as_slice();
         let tried = match trial.attempt(changes, command, stopping) {
             Ok(tried) => tried,
             Err(error) => {

@@ -7,6 +7,9 @@ use crate::output::sheet::{Headline, Tone};
 
 /// The answer in one line: the best that can be said of any setting.
 pub(super) fn headline(tuned: &Tuned) -> Headline {
+    if let Some(disorder) = tuned.disorder() {
+        return Headline { tone: Tone::Open, words: no_verdict(&disorder), commands: Vec::new() };
+    }
     let one = |advice: &Advice| {
         let Setting { knob, value, commands, .. } = &advice.setting;
         let tone = if advice.worth == Worth::Certainly { Tone::Good } else { Tone::Open };
@@ -37,6 +40,9 @@ fn sentence_case(words: &str) -> String {
 
 /// What to do: words, and commands if there are any.
 pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
+    if let Some(disorder) = tuned.disorder() {
+        return vec![(no_verdict(&disorder), [].as_slice())];
+    }
     let best = tuned.best();
     let mut verdict = Vec::new();
     if best.iter().all(|advice| advice.worth != Worth::Certainly) {
@@ -62,10 +68,8 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
         (words, [].as_slice())
     }));
     verdict.extend(tuned.best_of(|worth| worth == Worth::Open).into_iter().map(|advice| {
-        let Setting { knob, value, changes, .. } = &advice.setting;
-        let (gain, tries) = (tuned.percent(advice.gain), changes.iter().map(ToString::to_string).collect::<Vec<_>>());
-        let tries =
-            if tries.is_empty() { String::new() } else { format!(": tlbkit try {} -- COMMAND", tries.join(" ")) };
+        let Setting { knob, value, .. } = &advice.setting;
+        let (gain, tries) = (tuned.percent(advice.gain), advice.setting.trial());
         let words = format!(
             "Cannot tell: {knob} {value}: {gain} of CPU time: it may gain, and it may cost. A trial tells{tries}"
         );
@@ -85,6 +89,11 @@ pub(super) fn verdict(tuned: &Tuned) -> Vec<(String, &[String])> {
         (words, commands.as_slice())
     }));
     verdict
+}
+
+/// Said instead of everything else where the trace is in `disorder`.
+fn no_verdict(disorder: &str) -> String {
+    format!("No verdict: {disorder}, as where recordings are joined: tune one recording, as it was made.")
 }
 
 /// What is true of all settings together if the best of them is worth `most`, and none is sure to gain.

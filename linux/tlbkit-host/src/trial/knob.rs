@@ -25,14 +25,20 @@ const DEFRAG_WORDS: &[&str] = &["always", "defer", "defer+madvise", "madvise", "
 
 /// Every setting that can be tried.
 pub const KNOBS: [Knob; 4] = [
-    Knob { name: "thp", path: "sys/kernel/mm/transparent_hugepage/enabled", words: THP_WORDS, largest: 0 },
+    Knob::THP,
     Knob { name: "thp-defrag", path: "sys/kernel/mm/transparent_hugepage/defrag", words: DEFRAG_WORDS, largest: 0 },
-    // No range is longer than what one table maps and a page more.
-    Knob { name: "ceiling", path: "sys/kernel/debug/x86/tlb_single_page_flush_ceiling", words: &[], largest: 513 },
+    Knob::CEILING,
     Knob { name: "numa-balancing", path: "proc/sys/kernel/numa_balancing", words: &[], largest: 1 },
 ];
 
 impl Knob {
+    /// When programs get huge pages.
+    pub const THP: Self =
+        Self { name: "thp", path: "sys/kernel/mm/transparent_hugepage/enabled", words: THP_WORDS, largest: 0 };
+    /// Pages up to which a flush goes page by page. No range is longer than what one table maps and a page more.
+    pub const CEILING: Self =
+        Self { name: "ceiling", path: "sys/kernel/debug/x86/tlb_single_page_flush_ceiling", words: &[], largest: 513 };
+
     /// The file below `root`.
     #[must_use]
     pub fn file(&self, root: &Path) -> PathBuf {

@@ -81,8 +81,10 @@ impl Deducer {
         if range.is_empty() {
             return;
         }
+        let pages = &self.pages[space.0 as usize];
         let cause = match advice {
-            MADV_DONTNEED if self.pages[space.0 as usize].is_in_arena(range.start) => Cause::ArenaDontNeed,
+            MADV_DONTNEED if pages.is_of_file(range.start) => Cause::FileDontNeed,
+            MADV_DONTNEED if pages.is_in_arena(range.start) => Cause::ArenaDontNeed,
             MADV_DONTNEED => Cause::DontNeed,
             MADV_FREE => Cause::Free,
             _ => return,
@@ -161,8 +163,9 @@ impl Deducer {
             return;
         }
         let mut zapped = self.zapped(space, range);
-        let cause = Cause::Call(call);
         let pages = &mut self.pages[space.0 as usize];
+        let is_of_file = call == Syscall::Munmap && pages.is_of_file(range.start);
+        let cause = if is_of_file { Cause::FileMunmap } else { Cause::Call(call) };
         let own = pages.count_own(range);
         // The heap grows again at the same addresses.
         let gone = if call == Syscall::Brk { pages.present(range) } else { Vec::new() };
@@ -171,7 +174,7 @@ impl Deducer {
             mark(pages, &mut zapped, gone, cause);
         } else if let Some(last) = zapped.last_mut() {
             last.freed = own;
-            if call == Syscall::Munmap {
+            if cause == Cause::Call(Syscall::Munmap) {
                 pages.unmapped(own, Pattern { cause, extent: Extent::of(last.pages) });
             }
         }

@@ -170,6 +170,11 @@ impl Pages {
         self.mapped.lend(around);
     }
 
+    /// Whether the page is a file's, or others see it too: memory that no allocator has.
+    pub(super) fn is_of_file(&self, page: u64) -> bool {
+        matches!(self.backing(page), Some(Backing::File | Backing::Shared))
+    }
+
     fn put(&mut self, frames: &mut Frames, page: u64, frame: Frame) {
         if let Some(old) = self.mapped.insert(page, frame) {
             frames.drop(old);

@@ -156,6 +156,11 @@ const fn reason_of(cause: Cause) -> Reason {
         Cause::Call(Syscall::Mprotect) => Reason::WriteProtect,
         Cause::Call(Syscall::Clone | Syscall::Clone3 | Syscall::Vfork) => Reason::Fork,
         Cause::Call(Syscall::ExitGroup | Syscall::Execve) => Reason::RemoveAll,
-        Cause::Call(_) | Cause::DontNeed | Cause::ArenaDontNeed | Cause::Free => Reason::RemovePte,
+        Cause::Call(_)
+        | Cause::DontNeed
+        | Cause::ArenaDontNeed
+        | Cause::Free
+        | Cause::FileMunmap
+        | Cause::FileDontNeed => Reason::RemovePte,
     }
 }

@@ -158,7 +158,7 @@ fn a_store_to_shared_memory_copies_nothing() {
 fn shared_memory_is_flushed_table_by_table() {
     let mut script = Script::default();
     script.exec().mmap(512, 1024, SHARED).fault([520, 1030], 4).call("munmap", &unmap(512, 1024));
-    let munmap = Cause::Call(Syscall::Munmap);
+    let munmap = Cause::FileMunmap;
     // Sixteen pages around each fault.
     assert_eq!(taken(&script), [(munmap, 512, 16), (munmap, 1024, 16)]);
 }
@@ -201,9 +201,8 @@ fn a_mapping_that_grows_where_it_is_has_the_pages_that_it_gets() {
         script.one("syscalls:sys_exit_mremap: 0x3e8000").fault([1005], 4).call("munmap", &unmap(1000, 8));
         taken(&script)[0]
     };
-    let munmap = Cause::Call(Syscall::Munmap);
-    assert_eq!(grown(PRIVATE), (munmap, 1000, 6), "a page that is only read comes alone");
-    assert_eq!(grown(FILE), (munmap, 1000, 8), "and of a file with its neighbours");
+    assert_eq!(grown(PRIVATE), (Cause::Call(Syscall::Munmap), 1000, 6), "a page that is only read comes alone");
+    assert_eq!(grown(FILE), (Cause::FileMunmap, 1000, 8), "and of a file with its neighbours");
 }
 
 #[test]

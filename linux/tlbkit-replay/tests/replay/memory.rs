@@ -7,6 +7,8 @@ use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
 
 const PRIVATE: u64 = 0x22;
+const SHARED: u64 = 0x21;
+const FILE: u64 = 0x2;
 /// Where an arena of glibc may lie: at a multiple of 64 MiB.
 const ARENA: u64 = 7 << 14;
 const ARENA_PAGES: u64 = 1 << 14;
@@ -90,6 +92,27 @@ fn as_many_pages_as_were_unmapped_would_have_been_there_for_the_next_mapping() {
     script.mmap(5000, 10, PRIVATE).write(5000..5005);
     let munmap = Some(Cause::Call(Syscall::Munmap));
     assert_eq!(because(&script), [[None; 3].as_slice(), &[munmap; 3], &[None; 2]].concat());
+}
+
+#[test]
+fn what_is_a_file_s_or_shared_is_given_back_by_no_allocator() {
+    let unmap = |flags: u64| {
+        let mut script = Script::default();
+        script.exec().mmap(1000, 10, flags).write(1000..1003);
+        dontneed(&mut script, 1000, 2);
+        script.call("munmap", &[("addr", 1000 << 12), ("len", 10 << 12)]).mmap(5000, 10, PRIVATE).write(5000..5003);
+        let causes: Vec<_> = script.taken(Paging::AsRecorded).into_iter().map(|(cause, _)| cause).collect();
+        (causes, because(&script), counts(&run(&script, |_| Spared::Nothing))[1])
+    };
+    for flags in [FILE, SHARED] {
+        let (causes, because, calls) = unmap(flags);
+        assert_eq!(causes, [Cause::FileDontNeed, Cause::FileMunmap], "{flags:#x}");
+        assert!(causes.iter().all(|cause| cause.gives_back() && !cause.may_be_an_allocators()));
+        assert_eq!((because, calls), (vec![None; 6], 2), "{flags:#x}: malloc would not have had them");
+    }
+    let (causes, because, _) = unmap(PRIVATE);
+    assert!(causes.iter().all(|cause| cause.may_be_an_allocators()), "{causes:?}");
+    assert_eq!(because[3..], [Some(Cause::Call(Syscall::Munmap)), None, None], "one page was still there");
 }
 
 #[test]

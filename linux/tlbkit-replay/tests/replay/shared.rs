@@ -24,7 +24,7 @@ fn agreement_of(name: &str, skipped: usize) -> Vec<Agreement> {
     let rows = agreement(&recording.summary, &tally, &recording.deduced);
     println!("{} own flushes not deduced", recording.deduced.told);
     for row in &rows {
-        println!("{:34} {:>7} {:>7} {:?}", row.quantity, row.recorded, row.replayed, row.percent());
+        println!("{:34} {:>7} {:>7} {:?}", row.quantity.label(), row.recorded, row.replayed, row.percent());
     }
     rows
 }
@@ -32,7 +32,7 @@ fn agreement_of(name: &str, skipped: usize) -> Vec<Agreement> {
 /// Every quantity reaches its percentage; what is not named is not promised.
 fn assert_reached(rows: &[Agreement], reached: &[(&str, f64)]) {
     for (quantity, least) in reached {
-        let row = rows.iter().find(|row| row.quantity == *quantity).expect(quantity);
+        let row = rows.iter().find(|row| row.quantity.label() == *quantity).expect(quantity);
         let percent = row.percent().unwrap_or(100.0);
         assert!(percent >= *least, "{quantity}: recorded {}, replayed {}", row.recorded, row.replayed);
     }

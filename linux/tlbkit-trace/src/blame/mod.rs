@@ -129,6 +129,8 @@ pub struct Attribution {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     owner: Owner,
+    /// Of a thread that nobody asked about: it has its part in the attribution, and is not told.
+    is_silent: bool,
     why: Why,
     mapping: Mapping,
     site: Option<Site>,
@@ -154,7 +156,7 @@ pub struct Blame {
 }
 
 impl Blame {
-    /// Counts the flushes of one thread alone.
+    /// Tells the flushes of one thread alone; how much could be attributed is still that of the whole trace.
     #[must_use]
     pub fn of_thread(tid: i32) -> Self {
         Self { only_thread: Some(tid), ..Self::default() }
@@ -258,10 +260,6 @@ impl Blame {
             }
             LocalShootdown | LocalMmShootdown | RemoteSendIpi => {}
         }
-        if self.only_thread.is_some_and(|tid| tid != event.tid) {
-            self.requests.is_over(event.cpu);
-            return;
-        }
         let cpu_ns = self.times.of_thread(event.tid, event.cpu, event.time_ns);
         let purpose = self.doings.purpose(event, cpu_ns, names);
         let index = self.row(event, owner, purpose, names);
@@ -290,10 +288,11 @@ impl Blame {
         attribution.attributed += u64::from(why != Why::Unknown && is_known);
         let space = self.spaces.get(owner.pid);
         let site = event.stack.and_then(|stack| self.sites.of(owner.pid, stack, space, names));
-        let mut key = Key { owner, why, mapping, site };
+        let is_silent = self.only_thread.is_some_and(|tid| tid != event.tid);
+        let mut key = Key { owner, is_silent, why, mapping, site };
         if self.rows.len() >= MAX_ROWS && !self.rows.contains_key(&key) {
             let owner = Owner { pid: OTHERS, program: Names::UNKNOWN };
-            key = Key { owner, why: Why::Unknown, mapping: Mapping::Unknown, site: None };
+            key = Key { owner, is_silent, why: Why::Unknown, mapping: Mapping::Unknown, site: None };
         }
         let entry = self.rows.entry(key);
         let index = entry.index();
@@ -321,7 +320,7 @@ impl Blame {
         }
     }
 
-    /// Everything that was counted, the dearest first.
+    /// Everything that was counted of those who are asked about, the dearest first.
     #[must_use]
     pub fn rows(&self) -> Vec<BlameRow> {
         let row = |(key, counts): (&Key, &Counts)| BlameRow {
@@ -331,7 +330,7 @@ impl Blame {
             caller: key.site.map(|site| self.sites.text(site).to_owned()),
             counts: counts.clone(),
         };
-        let mut rows: Vec<_> = self.rows.iter().map(row).collect();
+        let mut rows: Vec<_> = self.rows.iter().filter(|(key, _)| !key.is_silent).map(row).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse((row.counts.cost_ns(), row.counts.flushes)), row.owner));
         rows
     }

@@ -1,7 +1,5 @@
 //! What each setting ends, and what is said beside it.
 
-use tlbkit_host::trial::Change;
-
 use super::Certainty::{No, Perhaps, Yes};
 use super::*;
 
@@ -17,11 +15,11 @@ fn a_setting_ends_calls_that_its_allocator_makes() {
     assert_eq!((ends(&Allocator::Go, BRK), ends(&Allocator::Tcmalloc, BRK)), (No, No));
     let jemalloc = Allocator::Jemalloc { variable: "JE_MALLOC_CONF".into() };
     assert_eq!([Cause::Free, MUNMAP].map(|cause| ends(&jemalloc, cause)), [Yes, No]);
-    assert!(keeping(&jemalloc).change.starts_with("JE_MALLOC_CONF=dirty_decay_ms:"));
+    assert!(keeping(&jemalloc).change().to_string().starts_with("JE_MALLOC_CONF=dirty_decay_ms:"));
     let others = [Allocator::Tcmalloc, Allocator::Mimalloc, Allocator::OldMimalloc, Allocator::Go];
     for allocator in [Allocator::Glibc, jemalloc].into_iter().chain(others) {
-        let Keeping { change, remark, .. } = keeping(&allocator);
-        assert!(change.parse::<Change>().is_ok(), "{change}");
+        let (change, Keeping { remark, .. }) = (keeping(&allocator).change(), keeping(&allocator));
+        assert_eq!(change.to_string().parse::<Change>().unwrap(), change, "as it is typed for a trial");
         assert!(["Switches off: ", "Memory: ", "Scope: "].iter().all(|part| remark.contains(part)), "{remark}");
     }
 }
