@@ -83,24 +83,17 @@ impl Trial {
     /// one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
-        Ok(Run {
-            code: policy::code(preset),
-            file_reads: policy::file_reads(preset),
-            fault_around: policy::fault_around(preset),
-            region_locks: self.region_locks(preset)?,
-            region_waits: policy::region_waits(preset),
-            sweep: self.sweep()?,
-            noise: Noise::On,
-            ..Run::new(&self.machine, policy, workload)
-        })
+        let run = policy::on_its_kernel(preset, Run::new(&self.machine, policy, workload));
+        let region_locks = self.region_locks()?.unwrap_or(run.region_locks);
+        Ok(Run { region_locks, sweep: self.sweep()?, noise: Noise::On, ..run })
     }
 
     /// What the set-up says of the regions' locks, where the document's kernel is not the one of the preset.
-    fn region_locks(&self, preset: &str) -> Result<RegionLocks> {
+    fn region_locks(&self) -> Result<Option<RegionLocks>> {
         match self.experiment.setup.parameters.get("region_locks").map(|parameter| &parameter.value) {
-            None => Ok(policy::region_locks(preset)),
-            Some(Value::Text(word)) if word == "of all" => Ok(RegionLocks::OfAll),
-            Some(Value::Text(word)) if word == "of one for faults" => Ok(RegionLocks::OfOneForFaults),
+            None => Ok(None),
+            Some(Value::Text(word)) if word == "of all" => Ok(Some(RegionLocks::OfAll)),
+            Some(Value::Text(word)) if word == "of one for faults" => Ok(Some(RegionLocks::OfOneForFaults)),
             Some(_) => bail!("region_locks: must be \"of all\" or \"of one for faults\""),
         }
     }

@@ -82,14 +82,10 @@ impl NamedRun {
     /// Executes it on `machine`, which has been read from where the names say.
     pub(crate) fn execute_on(&self, machine: &Machine, clock: Option<&AtomicU64>) -> Result<RunOutcome> {
         let workload = workload(&self.workload, &self.set)?;
-        let mut run = Run::new(machine, policy::parse(&self.policy)?, workload);
-        run.code = policy::code(&self.policy);
+        let run = Run::new(machine, policy::parse(&self.policy)?, workload);
+        let mut run = policy::on_its_kernel(&self.policy, run);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
-        run.file_reads = policy::file_reads(&self.policy);
-        run.fault_around = policy::fault_around(&self.policy);
-        run.region_locks = policy::region_locks(&self.policy);
-        run.region_waits = policy::region_waits(&self.policy);
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
         run.limit_cycles = Some(limit_cycles).filter(|_| !workload.ends_by_itself());
         run.sample_cycles = run.limit_cycles.map(|limit| limit.div_ceil(SAMPLES));

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail, ensure};
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 use tlbkit_sim::machine::Code;
-use tlbkit_sim::{FileReads, RegionLocks, RegionWaits};
+use tlbkit_sim::{FileReads, RegionLocks, RegionWaits, Run};
 
 use super::nearest::unknown;
 
@@ -47,20 +47,29 @@ fn contradict(one: &str, other: &str) -> bool {
     find(one).zip(find(other)).is_some_and(|(one, other)| one.contradicts(other))
 }
 
-/// Whose instructions and lines a policy is charged with, by the preset that its text names.
-pub(crate) fn code(text: &str) -> Code {
-    Code::of_preset(text.split(':').next().unwrap_or_default())
+/// The run on the kernel of the preset that `text` names: all that is no field of its policy. Where a document's kernel
+/// differs, the caller says so afterwards.
+pub(crate) fn on_its_kernel<'m>(text: &str, run: Run<'m>) -> Run<'m> {
+    Run {
+        // Whose instructions and lines the policy is charged with.
+        code: Code::of_preset(text.split(':').next().unwrap_or_default()),
+        file_reads: file_reads(text),
+        fault_around: fault_around(text),
+        region_locks: region_locks(text),
+        region_waits: region_waits(text),
+        ..run
+    }
 }
 
 /// Through what the kernel of the preset that `text` names reads files: NetBSD's map windows, the others read their map
 /// of all memory. It is no field of the policy, as the protocol only sees the flushes.
-pub(crate) fn file_reads(text: &str) -> FileReads {
+fn file_reads(text: &str) -> FileReads {
     if text.starts_with("netbsd-") { FileReads::Windows } else { FileReads::DirectMap }
 }
 
 /// Base pages of a file that a load's fault maps at once on the kernel of the preset that `text` names: 16 on Linux
 /// since 3.15 (its mm/memory.c, `do_fault_around`), and on ours, which is compared with it. Of others nothing is said.
-pub(crate) fn fault_around(text: &str) -> u64 {
+fn fault_around(text: &str) -> u64 {
     let maps_around = text.starts_with("tlbkit") || text.starts_with("linux-") && !text.starts_with("linux-3.");
     if maps_around { 16 } else { 1 }
 }
@@ -68,14 +77,14 @@ pub(crate) fn fault_around(text: &str) -> u64 {
 /// Which lock faults and what gives pages back take on the kernel of the preset that `text` names: Linux has one for
 /// each region since 6.4 (its mm/memory.c, `lock_vma_under_rcu`), for `madvise(MADV_DONTNEED)` since 6.17; and so has
 /// ours, which is compared with it.
-pub(crate) fn region_locks(text: &str) -> RegionLocks {
+fn region_locks(text: &str) -> RegionLocks {
     if text.starts_with("tlbkit") || text.starts_with("linux-6.18") { RegionLocks::OfOne } else { RegionLocks::OfAll }
 }
 
 /// How tasks of the kernel of the preset that `text` names wait for the lock of all regions: writers pass others since
 /// Linux 3.10 (its lib/rwsem.c, "Implement writer lock-stealing for better scalability"), and spin since 3.16
 /// ("locking/rwsem: Support optimistic spinning"). Other kernels have the newest, as nothing is known of them here.
-pub(crate) fn region_waits(text: &str) -> RegionWaits {
+fn region_waits(text: &str) -> RegionWaits {
     match text.split(':').next().unwrap_or_default() {
         "linux-3.4" => RegionWaits::InOrder,
         preset if preset.starts_with("linux-3.") => RegionWaits::WritersPass,

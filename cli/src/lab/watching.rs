@@ -40,10 +40,9 @@ impl WatchArguments {
         Self { pid: None, all_cpus: false, duration: None, stacks: false, command: command.to_vec() }
     }
 
-    /// To watch a command, a process, or all CPUs if neither is named; with call stacks.
-    pub(crate) fn with_stacks(command: &[OsString], pid: Option<i32>, duration: Option<f64>) -> Self {
-        let all_cpus = command.is_empty() && pid.is_none();
-        Self { pid, all_cpus, duration, stacks: true, command: command.to_vec() }
+    /// To watch a command, or all CPUs if none is given; with call stacks.
+    pub(crate) fn with_stacks(command: &[OsString], duration: Option<f64>) -> Self {
+        Self { pid: None, all_cpus: command.is_empty(), duration, stacks: true, command: command.to_vec() }
     }
 
     /// Whether it names somebody, and a sensible time.

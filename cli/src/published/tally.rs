@@ -1,7 +1,7 @@
 //! How a set of figures came out: verdicts by what they claim, and how far off they are beside their null models.
 
 use super::claim::Claim;
-use super::figure::{Figure, FigureKind, Role, Verdict};
+use super::figure::{Figure, Role, Verdict};
 
 /// How many there are, and how many hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,10 +77,6 @@ pub(crate) struct Tally {
     pub(crate) known_misses: usize,
     /// Rules.
     pub(crate) rules: Held,
-    /// Predictions without a band.
-    pub(crate) shown: usize,
-    /// Calibrated, prior and input figures.
-    pub(crate) not_evidence: usize,
     /// Verdicts of any figure or rule that are not as recorded.
     pub(crate) changed: usize,
     /// How far off the predictions are.
@@ -97,8 +93,8 @@ impl Tally {
             match figure.claim {
                 _ if figure.role == Role::Rule => tally.rules.count(figure),
                 Some(claim) => tally.claims[claim as usize].count(figure),
-                None if figure.kind == FigureKind::Prediction => tally.shown += 1,
-                None => tally.not_evidence += 1,
+                // Without a band, or no prediction.
+                None => {}
             }
         }
         tally
@@ -109,6 +105,7 @@ impl Tally {
 mod tests {
     use super::super::claim::{NullModel, Sceptic};
     use super::super::figure::Expected;
+    use super::super::figure::FigureKind;
     use super::*;
 
     /// A figure of value 2 in the band 1 to 3 where there is one, and what we give for it.
@@ -151,7 +148,7 @@ mod tests {
         let held = |held, all| Held { held, all };
         assert_eq!(tally.claims, [held(1, 2), held(1, 1), held(1, 1)]);
         assert_eq!(tally.rules, held(0, 1));
-        assert_eq!((tally.shown, tally.not_evidence, tally.changed, tally.known_misses), (1, 1, 2, 0));
+        assert_eq!((tally.changed, tally.known_misses), (2, 0));
         // 0, 350 and 50 % of ours; 100, 100 and 25 % of the null models.
         let ours = Average { mean_pct: 400.0 / 3.0, median_pct: 50.0 };
         let null = Average { mean_pct: 75.0, median_pct: 100.0 };

@@ -93,7 +93,7 @@ fn live(arguments: &BlameArguments) -> Result<Live> {
         !arguments.command.is_empty() || arguments.duration.is_some(),
         "nobody to watch: want a command after --, or --duration"
     );
-    let subject = WatchArguments::with_stacks(&arguments.command, None, arguments.duration);
+    let subject = WatchArguments::with_stacks(&arguments.command, arguments.duration);
     subject.check()?;
     let available = available(EVENTS)?;
     let folder = tempfile::Builder::new().prefix("tlbkit-blame-").tempdir()?;
