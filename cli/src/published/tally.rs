@@ -104,8 +104,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::super::claim::{NullModel, Sceptic};
-    use super::super::figure::Expected;
-    use super::super::figure::FigureKind;
+    use super::super::figure::{Expected, FigureKind};
     use super::*;
 
     /// A figure of value 2 in the band 1 to 3 where there is one, and what we give for it.
