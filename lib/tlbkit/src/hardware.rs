@@ -185,8 +185,8 @@ pub enum Event {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Late {
     /// Wait on. For a kernel in which no CPU is stopped by force, and no handler that comes between a hint and its
-    /// interrupt waits for a lock that others hold while they [poll](crate::Pending::poll) or flush. Those find the hint,
-    /// count on that interrupt, and send none, so that each would wait for the other.
+    /// interrupt waits for a lock that others hold while they [poll](crate::Pending::poll) or flush. Those find the
+    /// hint, count on that interrupt, and send none, so that each would wait for the other.
     Wait,
     /// Interrupt it again, as is the default: an interrupt may have been lost. A request that arrives twice is carried
     /// out once.
