@@ -88,8 +88,8 @@ fn door_step(root: &Path) -> Result<StepOutcome> {
     let counts = fs::read_to_string(root.join("lib/tlbkit-c/benches/door/counts.txt"))?;
     let counted_by = counts.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned();
     let here = format!("rustc {}, gcc {}", version("rustc", "--version"), version("gcc", "-dumpfullversion"));
-    // As a test, since `cargo bench` would optimise the harness across all of std, which takes longer than to count. What is
-    // counted are programs of the archive, which the harness builds in the same way either way.
+    // As a test, since `cargo bench` would optimise the harness across all of std, which takes longer than to count.
+    // What is counted are programs of the archive, which the harness builds in the same way either way.
     let outcome = cargo(root, "test --package tlbkit-c --bench door --quiet")?;
     Ok(match outcome {
         StepOutcome::Ok(_) if counted_by != here => {
