@@ -5,7 +5,7 @@ use tlbkit_arch::Pte;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::lists::{Holds, TakenOut};
-use super::phys::{MOST_DATA_GIB, frame_number, is_table};
+use super::phys::{MOST_DATA_GIB, is_table};
 use super::state::Kernel;
 use crate::error::RunError;
 use crate::mmu::Tables;
@@ -57,14 +57,6 @@ impl KernelMemory {
 
     fn hold_lists(self, holds: Holds) {
         holds.into_iter().flatten().for_each(|work| self.0.machine.change_lists(work));
-    }
-
-    /// The pages from `at` on are filled, each of which takes `cycles`.
-    fn fill(self, at: PhysAddr, cycles: u64, shift: u8) {
-        if self.0.machine.running_cpu().is_some() {
-            let pages = (0..1 << (shift - BASE_SHIFT)).map(|page: u64| PhysAddr(at.0 + (page << BASE_SHIFT)));
-            pages.for_each(|page| self.0.machine.fill_page(frame_number(page), cycles));
-        }
     }
 
     /// So many pages came through the caches.
@@ -134,7 +126,7 @@ impl Memory for KernelMemory {
     }
 
     fn copy(&self, from: PhysAddr, to: PhysAddr, shift: u8) {
-        self.fill(to, self.0.machine.costs().copy_page, shift);
+        self.charge(self.0.machine.costs().copy_page << (shift - 12));
         self.note_filled(2 << (shift - 12));
         self.0.phys.copy(from, to, shift);
     }
@@ -144,7 +136,7 @@ impl Memory for KernelMemory {
         let frame = self.0.phys.alloc(shift, purpose)?;
         self.0.observer().frame_allocated(frame.at);
         if purpose != Purpose::Copy {
-            self.fill(frame.at, self.0.machine.costs().zero_page, shift);
+            self.charge(self.0.machine.costs().zero_page << (shift - 12));
             self.note_filled(1 << (shift - 12));
         }
         if purpose != Purpose::Table && shift == BASE_SHIFT {

@@ -188,12 +188,6 @@ pub(crate) fn is_table(at: PhysAddr) -> bool {
     at.0 >= TABLE_BASE
 }
 
-/// A number of the frame at `at` that no other frame has: small ones, of which tables have the odd.
-pub(super) fn frame_number(at: PhysAddr) -> usize {
-    let base = if is_table(at) { TABLE_BASE } else { DATA_BASE };
-    2 * ((at.0 - base) >> FRAME_SHIFT) as usize + usize::from(is_table(at))
-}
-
 #[inline]
 fn data_index(at: PhysAddr) -> usize {
     ((at.0 - DATA_BASE) >> FRAME_SHIFT) as usize

@@ -25,8 +25,8 @@ pub use cold::ColdModel;
 pub use draw::{DrawnMachine, Prior, Priors};
 pub use error::MachineError;
 pub use model::{
-    Apic, CacheLine, Caches, Cycles, Features, Guest, Index, MOST_CPUS, Machine, MemorySystem, Psc, ReplacementPolicy,
-    Size, Software, Switch, System, Tlb, TlbArray, Walk,
+    Apic, CacheLine, Caches, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size,
+    Software, Switch, System, Tlb, TlbArray, Walk,
 };
 pub use noise::{Noise, NoiseModel};
 pub(crate) use paths::Paths;

@@ -35,8 +35,6 @@ pub struct Machine {
     pub software: Software,
     /// Caches of a core; where they are not said, the kernel's code and data are always near.
     pub caches: Option<Caches>,
-    /// What memory carries; where it is not said, as much as is asked of it.
-    pub memory: Option<MemorySystem>,
     /// How one write of an interrupt command goes; absent if it names one CPU and the next need not wait for it.
     pub apic: Option<Apic>,
     /// What a host adds; none on bare metal.
@@ -270,16 +268,6 @@ quantities! {
 }
 
 quantities! {
-    /// Memory, and the cache in front of it.
-    MemorySystem {
-        /// What the channels of one socket carry.
-        socket_gb_per_s: amount(0.1, 10_000.0),
-        /// The last-level cache of a socket.
-        last_level_kib: count(0, 16_777_216),
-    }
-}
-
-quantities! {
     /// What kernel code costs beyond the accesses and instructions that are simulated.
     Software {
         /// One instruction of the code that switches, flushes and answers.
@@ -342,9 +330,6 @@ impl Machine {
         self.software.visit("software.", each);
         if let Some(caches) = &self.caches {
             caches.visit("caches.", each);
-        }
-        if let Some(memory) = &self.memory {
-            memory.visit("memory.", each);
         }
         if let Some(apic) = &self.apic {
             apic.visit("apic.", each);

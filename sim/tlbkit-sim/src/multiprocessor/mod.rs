@@ -27,7 +27,6 @@
 //! | `tally` | what happened at the machine's own gates: a second count, for the audit |
 //! | `queues`, `queue_accesses` | another kernel's queues for telling others, and their lines in place of ours |
 //! | `lists`, `list_accesses` | the lock of a node's lists of pages, and work under it |
-//! | `memory_bus` | what the memory of a socket carries |
 //! | `linux_lines` | the names of those kernels' lines |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
@@ -53,7 +52,6 @@ mod linux_lines;
 mod list_accesses;
 mod lists;
 mod loads;
-mod memory_bus;
 mod noise;
 mod port;
 mod processor;

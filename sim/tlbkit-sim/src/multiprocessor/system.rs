@@ -13,7 +13,6 @@ use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
 use super::frames::Frames;
 use super::lists::ListLocks;
-use super::memory_bus::MemoryBus;
 use super::noise::NoiseStreams;
 use super::processor::{Processor, Ring};
 use super::queues::Queues;
@@ -61,8 +60,6 @@ pub(crate) struct Multiprocessor {
     /// The other thread of each CPU's core, which is asked for with whatever executes.
     siblings: Box<[Option<u32>]>,
     pub(super) list_locks: ListLocks,
-    /// What memory carries, where the machine's file says it.
-    memory_bus: Option<MemoryBus>,
     pub(super) agenda: RefCell<Agenda>,
     /// The time of the CPU that is next: whoever runs is ahead of it from here on.
     pub(super) horizon: Cell<u64>,
@@ -110,7 +107,6 @@ impl Multiprocessor {
             topology,
             siblings: (0..cpus).map(|cpu| topology.sibling(cpu).map(|sibling| sibling as u32)).collect(),
             list_locks: ListLocks::new(topology.sockets()),
-            memory_bus: MemoryBus::of(machine, topology.sockets()),
             agenda: RefCell::new(Agenda::new(cpus)),
             horizon: Cell::new(NEVER),
             limit: Cell::new(0),
@@ -273,18 +269,5 @@ impl Multiprocessor {
     /// The running CPU executes instructions that take `cycles` alone.
     pub(crate) fn execute(&self, cycles: u64) {
         self.running().advance(self.shared_cycles(self.cpu(), cycles));
-    }
-
-    /// The running CPU, which executes `cycles` for it alone, fills the page of this number: it goes on when it has
-    /// executed them and memory has carried the page.
-    pub(crate) fn fill_page(&'static self, page: usize, cycles: u64) {
-        let (cpu, processor) = (self.cpu(), self.running());
-        let cycles = self.shared_cycles(cpu, cycles);
-        let Some(bus) = &self.memory_bus else { return processor.work(cycles) };
-        self.end_streak();
-        self.sync(0);
-        let now = processor.now();
-        let carried_at = bus.fill(self.topology.socket_index(cpu), page, now);
-        processor.work(cycles.max(carried_at - now));
     }
 }
