@@ -6,12 +6,13 @@ use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_sim::machine::{Machine, Noise, Sweep};
-use tlbkit_sim::{RegionLocks, Run, RunOutcome};
+use tlbkit_sim::{KernelSettings, PerVmaLocks, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
 use crate::lab::compare::compared_rows;
 use crate::lab::named_run::workload;
 use crate::lab::policy;
+use crate::lab::preset_kernel::kernel_of;
 use crate::output::report::Table;
 use crate::output::svg::Plot;
 use crate::published::experiment::{Experiment, Note, Value};
@@ -42,6 +43,11 @@ pub(crate) struct Trial {
 
 /// The first seed of an experiment on its file's own machine.
 pub(crate) const FIRST_SEED: u64 = 1;
+
+/// How a set-up says who takes a per-VMA lock.
+const PER_VMA_LOCKS: [(&str, PerVmaLocks); 2] = [("none", PerVmaLocks::Absent), ("for faults", PerVmaLocks::ForFaults)];
+/// How a set-up says what becomes of new pages before a sweep.
+const SWEEPS: [(&str, Sweep); 2] = [("drains", Sweep::Drains), ("leaves", Sweep::Leaves)];
 
 impl Trial {
     /// The policy that the experiment calls `id`, and the preset that it starts from.
@@ -78,34 +84,26 @@ impl Trial {
         workload(name, &of_setup.chain(settings.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// A run on the experiment's machine under the policy that it calls `policy`, charged with the instructions of the
-    /// kernel of its preset, which reads files as that kernel does. It has noise, and no limit unless the caller sets
-    /// one.
+    /// A run on the experiment's machine under the policy that it calls `policy`, in the kernel of its preset, or as the
+    /// set-up says where the document's kernel differs from that. It has noise, and no limit unless the caller sets one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
-        let run = policy::on_its_kernel(preset, Run::new(&self.machine, policy, workload));
-        let region_locks = self.region_locks()?.unwrap_or(run.region_locks);
-        Ok(Run { region_locks, sweep: self.sweep()?, noise: Noise::On, ..run })
+        let kernel = kernel_of(preset);
+        let kernel = KernelSettings {
+            per_vma_locks: self.one_of("per_vma_locks", PER_VMA_LOCKS)?.unwrap_or(kernel.per_vma_locks),
+            sweep: self.one_of("sweep", SWEEPS)?,
+            ..kernel
+        };
+        Ok(Run { kernel, noise: Noise::On, ..Run::new(&self.machine, policy, workload) })
     }
 
-    /// What the set-up says of the regions' locks, where the document's kernel is not the one of the preset.
-    fn region_locks(&self) -> Result<Option<RegionLocks>> {
-        match self.experiment.setup.parameters.get("region_locks").map(|parameter| &parameter.value) {
-            None => Ok(None),
-            Some(Value::Text(word)) if word == "of all" => Ok(Some(RegionLocks::OfAll)),
-            Some(Value::Text(word)) if word == "of one for faults" => Ok(Some(RegionLocks::OfOneForFaults)),
-            Some(_) => bail!("region_locks: must be \"of all\" or \"of one for faults\""),
-        }
-    }
-
-    /// What the set-up says of new pages before a sweep, where the document's kernel is not the one of the preset.
-    fn sweep(&self) -> Result<Option<Sweep>> {
-        match self.experiment.setup.parameters.get("sweep").map(|parameter| &parameter.value) {
-            None => Ok(None),
-            Some(Value::Text(word)) if word == "drains" => Ok(Some(Sweep::Drains)),
-            Some(Value::Text(word)) if word == "leaves" => Ok(Some(Sweep::Leaves)),
-            Some(_) => bail!("sweep: must be \"drains\" or \"leaves\""),
-        }
+    /// What the set-up says by one of `words` as its `parameter`; none if it does not have that.
+    fn one_of<T: Copy>(&self, parameter: &str, words: [(&str, T); 2]) -> Result<Option<T>> {
+        let Some(value) = self.experiment.setup.parameters.get(parameter) else { return Ok(None) };
+        let [(first, _), (second, _)] = words;
+        let meant = words.into_iter().find(|(word, _)| matches!(&value.value, Value::Text(text) if text == word));
+        let (_, meant) = meant.with_context(|| format!("{parameter}: must be {first:?} or {second:?}"))?;
+        Ok(Some(meant))
     }
 
     /// `run` once for each seed of the set-up.

@@ -16,6 +16,7 @@ use tlbkit_workloads::{Parameter, ParameterError, Workload};
 
 use super::nearest::unknown;
 use super::policy;
+use super::preset_kernel::kernel_of;
 use crate::output::text::plain;
 
 /// The longest run that is of use to anybody: a simulated day.
@@ -82,8 +83,8 @@ impl NamedRun {
     /// Executes it on `machine`, which has been read from where the names say.
     pub(crate) fn execute_on(&self, machine: &Machine, clock: Option<&AtomicU64>) -> Result<RunOutcome> {
         let workload = workload(&self.workload, &self.set)?;
-        let run = Run::new(machine, policy::parse(&self.policy)?, workload);
-        let mut run = policy::on_its_kernel(&self.policy, run);
+        let mut run = Run::new(machine, policy::parse(&self.policy)?, workload);
+        run.kernel = kernel_of(&self.policy);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;

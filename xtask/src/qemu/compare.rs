@@ -182,7 +182,7 @@ impl Case {
         let mut run = Run::new(&machine, self.policy()?, workload);
         run.cpus = self.cpus as usize;
         // The kernel does, whatever the policy.
-        run.file_reads = FileReads::Windows;
+        run.kernel.file_reads = FileReads::Windows;
         Ok(run.execute()?)
     }
 

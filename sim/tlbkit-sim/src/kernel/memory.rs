@@ -4,7 +4,7 @@ use tlbkit::PhysAddr;
 use tlbkit_arch::Pte;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
-use super::lists::{Holds, TakenOut};
+use super::lru_lists::{Holds, TakenOut};
 use super::phys::{MOST_DATA_GIB, is_table};
 use super::state::Kernel;
 use crate::error::RunError;
@@ -35,28 +35,28 @@ impl KernelMemory {
     /// A page was allocated for a program, and goes into the lists.
     fn list(self) {
         if let Some(cpu) = self.0.machine.running_cpu() {
-            self.hold_lists(self.0.habits.lists.add(cpu));
+            self.hold_lru_lists(self.0.lru.add(cpu));
         }
     }
 
     /// A range is about to be swept.
     pub(super) fn begin_sweep(self) {
-        self.hold_lists(self.0.habits.lists.begin_sweep(self.0.machine.cpu()));
+        self.hold_lru_lists(self.0.lru.begin_sweep(self.0.machine.cpu()));
     }
 
     /// A page of a program comes out of the lists.
     fn unlist(self) {
         let machine = self.0.machine;
         let Some(cpu) = machine.running_cpu() else { return };
-        match self.0.habits.lists.take_out(cpu) {
+        match self.0.lru.take_out(cpu) {
             TakenOut::Later => {}
-            TakenOut::Hold(work) => machine.change_lists(work),
-            TakenOut::More(work) => machine.go_on_with_lists(work),
+            TakenOut::Hold(work) => machine.change_lru_lists(work),
+            TakenOut::More(work) => machine.go_on_with_lru_lists(work),
         }
     }
 
-    fn hold_lists(self, holds: Holds) {
-        holds.into_iter().flatten().for_each(|work| self.0.machine.change_lists(work));
+    fn hold_lru_lists(self, holds: Holds) {
+        holds.into_iter().flatten().for_each(|work| self.0.machine.change_lru_lists(work));
     }
 
     /// So many pages came through the caches.
@@ -191,6 +191,6 @@ impl Memory for KernelMemory {
     }
 
     fn fault_around(&self) -> u64 {
-        self.0.habits.fault_around
+        self.0.settings.fault_around
     }
 }

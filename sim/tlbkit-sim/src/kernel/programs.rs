@@ -45,7 +45,7 @@ impl Kernel {
         self.enter_kernel();
         machine.running().charge_to(Cause::Fault);
         machine.execute(machine.costs().page_fault);
-        let held = self.hold_regions(me, process, self.habits.fault_wants(va));
+        let held = self.hold_locks(me, self.settings.per_vma_locks.wanted_by_fault(va));
         machine.running().charge_to(Cause::Fault);
         let cpu = machine.cpu();
         self.observer().begin_range(cpu, process.space().root(), va, 1);

@@ -6,7 +6,7 @@
 use tlbkit::{IrqsOff, Isolation};
 use tlbkit_workloads::scheduling;
 
-use super::queues::{Running, WithTasks};
+use super::run_queues::{Running, WithTasks};
 use super::state::Kernel;
 use super::task_index::TaskIndex;
 use crate::machine::{CallLines, LinesOf};
@@ -192,7 +192,7 @@ impl Kernel {
         let processor = machine.running();
         processor.set_ring(Ring::Kernel);
         processor.charge_to(Cause::Kernel);
-        self.habits.lists.begin_call(machine.cpu());
+        self.lru.begin_call(machine.cpu());
         if self.isolates() {
             processor.disable_interrupts();
             machine.with_cpu(machine.cpu(), |handle| handle.enter_kernel(&IrqsOff::assume()));

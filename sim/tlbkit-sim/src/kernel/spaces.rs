@@ -1,15 +1,14 @@
 //! Making and ending processes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use tlbkit::{AddressSpace, Hardware};
 use tlbkit_pmap::{TABLE_LOCKS, TableLock, Vm};
 
 use super::memory::KernelMemory;
-use super::regions::RegionLock;
-use super::single::SingleLocks;
 use super::state::Kernel;
 use super::task::Process;
+use super::vma_locks::VmaLocks;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 
@@ -31,10 +30,14 @@ impl Kernel {
             Ok(vm) => vm,
             Err(error) => self.fail(RunError::Kernel(error.to_string())),
         };
-        let locks = self.lend_table_locks();
-        let vm = vm.with_table_locks(locks);
-        let (regions, single, threads) = (RegionLock::default(), SingleLocks::default(), Cell::new(0));
-        let process = Keep::new(Box::new(Process { vm, locks, regions, single, threads }));
+        let table_locks = self.lend_table_locks();
+        let process = Keep::new(Box::new(Process {
+            vm: vm.with_table_locks(table_locks),
+            table_locks,
+            mmap_lock: RefCell::new(self.new_mmap_lock()),
+            vma_locks: VmaLocks::default(),
+            threads: Cell::new(0),
+        }));
         let lent = process.get();
         machine.set_space(token, lent.space());
         self.processes.borrow_mut()[token.0 as usize] = Some(process);
@@ -100,8 +103,8 @@ impl Kernel {
         self.machine.with_cpu(here, |cpu| {
             let _freed_now_or_by_reclaim = process.vm.destroy(&cpu, &memory);
         });
-        if !process.locks.is_empty() {
-            self.free_locks.borrow_mut().push(process.locks);
+        if !process.table_locks.is_empty() {
+            self.free_locks.borrow_mut().push(process.table_locks);
         }
         self.observer().end_exit(here);
     }

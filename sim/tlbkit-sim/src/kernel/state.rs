@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 
 use tlbkit_pmap::{KernelMap, TableLock};
 
-use super::habits::Habits;
+use super::lru_lists::LruLists;
 use super::phys::Phys;
-use super::queues::{Queues, Running};
+use super::run_queues::{Queues, Running};
+use super::settings::KernelSettings;
 use super::task::{Process, Task, Tasks};
 use super::task_index::TaskIndex;
 use crate::error::RunError;
@@ -45,7 +46,8 @@ pub(crate) struct Kernel {
     pub(super) table_locks: RefCell<Vec<Keep<[TableLock]>>>,
     pub(super) free_locks: RefCell<Vec<&'static [TableLock]>>,
     pub(super) seed: u64,
-    pub(super) habits: Habits,
+    pub(super) settings: KernelSettings,
+    pub(super) lru: LruLists,
     channels: RefCell<Vec<ChannelState>>,
     live_tasks: Cell<usize>,
     started_tasks: Cell<usize>,
@@ -64,9 +66,9 @@ impl Kernel {
         machine: &'static Multiprocessor,
         phys: Phys,
         map: &'static KernelMap<'static>,
+        settings: KernelSettings,
         seed: u64,
         limit_cycles: Option<u64>,
-        habits: Habits,
     ) -> Self {
         Self {
             machine,
@@ -79,7 +81,8 @@ impl Kernel {
             table_locks: RefCell::default(),
             free_locks: RefCell::default(),
             seed,
-            habits,
+            settings,
+            lru: LruLists::new(settings.code, settings.sweep, machine.cpus()),
             channels: RefCell::default(),
             live_tasks: Cell::new(0),
             started_tasks: Cell::new(0),

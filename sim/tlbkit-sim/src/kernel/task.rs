@@ -7,9 +7,9 @@ use tlbkit::AddressSpace;
 use tlbkit_pmap::{TableLock, Vm};
 use tlbkit_workloads::calls::TaskRandom;
 
-use super::regions::RegionLock;
-use super::single::SingleLocks;
+use super::mmap_lock::MmapLock;
 use super::task_index::TaskIndex;
+use super::vma_locks::VmaLocks;
 use crate::keep::Keep;
 use crate::multiprocessor::{Fiber, Progress};
 
@@ -17,11 +17,10 @@ use crate::multiprocessor::{Fiber, Progress};
 #[repr(align(64))]
 pub(super) struct Process {
     pub(super) vm: Vm<'static>,
-    /// What `vm` was lent.
-    pub(super) locks: &'static [TableLock],
-    pub(super) regions: RegionLock,
-    /// Those of single regions.
-    pub(super) single: SingleLocks,
+    /// The locks of page tables that `vm` was lent.
+    pub(super) table_locks: &'static [TableLock],
+    pub(super) mmap_lock: RefCell<MmapLock>,
+    pub(super) vma_locks: VmaLocks,
     /// Threads that have not ended.
     pub(super) threads: Cell<usize>,
 }

@@ -31,7 +31,7 @@ pub(super) struct CodeFile {
     pub(super) answer: CountedAnswer,
     /// How the code tells other CPUs, if not by our mailboxes.
     queues: Option<QueuesFile>,
-    lists: Option<CountedLists>,
+    lists: Option<CountedLruLists>,
     lines: LinesFile,
 }
 
@@ -43,7 +43,7 @@ struct QueuesFile {
     #[serde(rename = "source")]
     _source: String,
     #[serde(flatten)]
-    of: CallQueues,
+    of: CallQueueReads,
 }
 
 /// What becomes of a CPU's new pages before it sweeps a range.
@@ -58,7 +58,7 @@ pub enum Sweep {
 
 /// A kernel that puts a call into a queue of each CPU that it tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-pub(crate) struct CallQueues {
+pub(crate) struct CallQueueReads {
     pub(crate) looks_at: LooksAt,
     pub(crate) reads_generation: ReadsGeneration,
 }
@@ -211,7 +211,7 @@ counted! {
 
 counted! {
     /// How a kernel keeps its lists of pages.
-    pub(crate) CountedLists {
+    pub(crate) CountedLruLists {
         /// New pages that a CPU gathers before it puts them in.
         batch,
         /// Instructions of taking the lock and letting go of it.
@@ -231,29 +231,29 @@ counted! {
 /// What a CPU does under the lock of the lists. A locked operation is no instruction like others: nothing of what comes
 /// after it begins before it has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ListWork {
+pub(crate) struct LruWork {
     pub(crate) instructions: u64,
     pub(crate) locked: u64,
 }
 
-impl CountedLists {
+impl CountedLruLists {
     /// A hold that puts so many pages in.
-    pub(crate) fn putting_in(&self, pages: u32) -> ListWork {
+    pub(crate) fn putting_in(&self, pages: u32) -> LruWork {
         self.hold_of(pages, pages * self.locked_in)
     }
 
     /// A hold that takes so many out, one at least.
-    pub(crate) fn taking_out(&self, pages: u32) -> ListWork {
+    pub(crate) fn taking_out(&self, pages: u32) -> LruWork {
         self.hold_of(pages, (pages - 1) * self.locked_out)
     }
 
     /// One page more in a hold that takes out.
-    pub(crate) fn taking_out_one_more(&self) -> ListWork {
-        ListWork { instructions: self.page.into(), locked: self.locked_out.into() }
+    pub(crate) fn taking_out_one_more(&self) -> LruWork {
+        LruWork { instructions: self.page.into(), locked: self.locked_out.into() }
     }
 
-    fn hold_of(&self, pages: u32, locked: u32) -> ListWork {
-        ListWork { instructions: (self.hold + pages * self.page).into(), locked: locked.into() }
+    fn hold_of(&self, pages: u32, locked: u32) -> LruWork {
+        LruWork { instructions: (self.hold + pages * self.page).into(), locked: locked.into() }
     }
 }
 
@@ -286,12 +286,12 @@ impl Code {
     }
 
     /// How it tells other CPUs, if not by our mailboxes.
-    pub(crate) fn queues(self) -> Option<CallQueues> {
+    pub(crate) fn call_queues(self) -> Option<CallQueueReads> {
         self.counts().queues.as_ref().map(|file| file.of)
     }
 
     /// How it keeps lists of pages, if that is known.
-    pub(crate) fn lists(self) -> Option<&'static CountedLists> {
+    pub(crate) fn lru_lists(self) -> Option<&'static CountedLruLists> {
         CODES[self.0].lists.as_ref()
     }
 

@@ -19,7 +19,9 @@ mod quantity;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use code::{CallLines, CallQueues, CountedLists, Destinations, LinesOf, ListWork, LooksAt, ReadsGeneration};
+pub(crate) use code::{
+    CallLines, CallQueueReads, CountedLruLists, Destinations, LinesOf, LooksAt, LruWork, ReadsGeneration,
+};
 pub use code::{Code, Sweep};
 pub use cold::ColdModel;
 pub use draw::{DrawnMachine, Prior, Priors};

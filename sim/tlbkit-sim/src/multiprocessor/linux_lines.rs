@@ -16,7 +16,7 @@ pub(super) enum LinuxLine {
     /// An initiator's call for one target, by the number of the pair.
     Call(usize),
     /// A part of what the lock of a node's lists of pages guards, by the number of the part among those of all nodes.
-    PageLists(usize),
+    LruLock(usize),
 }
 
 impl LinuxLine {
@@ -28,7 +28,7 @@ impl LinuxLine {
             Self::Record(cpu) => (2, cpu),
             Self::Queue(cpu) => (3, cpu),
             Self::Call(pair) => (4, pair),
-            Self::PageLists(part) => (5, part),
+            Self::LruLock(part) => (5, part),
         };
         named(kind, number)
     }
@@ -46,7 +46,7 @@ mod tests {
             LinuxLine::Record,
             LinuxLine::Queue,
             LinuxLine::Call,
-            LinuxLine::PageLists,
+            LinuxLine::LruLock,
         ];
         let names: std::collections::BTreeSet<_> =
             kinds.iter().flat_map(|kind| (0..3).map(|n| kind(n).name())).collect();

@@ -25,8 +25,8 @@
 //! | `system` | the CPUs, and what they share |
 //! | `streak` | accesses that need not be looked up |
 //! | `tally` | what happened at the machine's own gates: a second count, for the audit |
-//! | `queues`, `queue_accesses` | another kernel's queues for telling others, and their lines in place of ours |
-//! | `lists`, `list_accesses` | the lock of a node's lists of pages, and work under it |
+//! | `call_queues`, `call_queue_accesses` | another kernel's queues of calls, and their lines in place of ours |
+//! | `lru_lock`, `lru_accesses` | the lock of a node's LRU lists, and work under it |
 //! | `linux_lines` | the names of those kernels' lines |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
@@ -41,6 +41,8 @@
 mod accesses;
 mod agenda;
 mod apic;
+mod call_queue_accesses;
+mod call_queues;
 mod cold;
 mod costs;
 mod defect;
@@ -49,14 +51,12 @@ mod frames;
 mod interrupts;
 mod line_access;
 mod linux_lines;
-mod list_accesses;
-mod lists;
 mod loads;
+mod lru_accesses;
+mod lru_lock;
 mod noise;
 mod port;
 mod processor;
-mod queue_accesses;
-mod queues;
 mod spin;
 mod streak;
 mod system;

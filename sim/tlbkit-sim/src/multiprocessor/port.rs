@@ -24,7 +24,7 @@ impl Multiprocessor {
     fn find_current(&'static self) {
         let Some(queues) = &self.queues else { return };
         queues.was_current[self.cpu()].set(true);
-        if queues.code.reads_generation == ReadsGeneration::Always {
+        if queues.reads.reads_generation == ReadsGeneration::Always {
             let loaded = self.with_cpu(self.cpu(), |handle| handle.loaded_token());
             _ = self.space(loaded).generation();
         }

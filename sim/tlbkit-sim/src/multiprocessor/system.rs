@@ -8,14 +8,14 @@ use tlbkit::{AddressSpace, Features, LazyReferences, SpaceToken, Tlb};
 
 use super::agenda::{Agenda, NEVER};
 use super::apic::Apics;
+use super::call_queues::CallQueues;
 use super::cold::{Caches, CallKind, Warmth};
 use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
 use super::frames::Frames;
-use super::lists::ListLocks;
+use super::lru_lock::LruLocks;
 use super::noise::NoiseStreams;
 use super::processor::{Processor, Ring};
-use super::queues::Queues;
 use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
@@ -43,7 +43,7 @@ pub(crate) struct Multiprocessor {
     pub(super) costs: Costs,
     pub(super) apics: Apics,
     /// How others are told, where the code that is charged has another way than ours.
-    pub(super) queues: Option<Queues>,
+    pub(super) queues: Option<CallQueues>,
     pub(super) processors: Vec<Processor>,
     pub(super) lines: RefCell<Lines>,
     pub(super) tlb: Tlb<'static>,
@@ -59,7 +59,7 @@ pub(crate) struct Multiprocessor {
     pub(super) topology: Topology,
     /// The other thread of each CPU's core, which is asked for with whatever executes.
     siblings: Box<[Option<u32>]>,
-    pub(super) list_locks: ListLocks,
+    pub(super) lru_locks: LruLocks,
     pub(super) agenda: RefCell<Agenda>,
     /// The time of the CPU that is next: whoever runs is ahead of it from here on.
     pub(super) horizon: Cell<u64>,
@@ -93,7 +93,7 @@ impl Multiprocessor {
         Self {
             costs,
             apics: Apics::new(machine.apic.as_ref(), code.destinations(), cpus),
-            queues: code.queues().map(|code| Queues::new(code, cpus)),
+            queues: code.call_queues().map(|reads| CallQueues::new(reads, cpus)),
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
             lines: RefCell::new(Lines::new(costs.lines, topology, cpus)),
             tlb,
@@ -106,7 +106,7 @@ impl Multiprocessor {
             unreferenced: RefCell::default(),
             topology,
             siblings: (0..cpus).map(|cpu| topology.sibling(cpu).map(|sibling| sibling as u32)).collect(),
-            list_locks: ListLocks::new(topology.sockets()),
+            lru_locks: LruLocks::new(topology.sockets()),
             agenda: RefCell::new(Agenda::new(cpus)),
             horizon: Cell::new(NEVER),
             limit: Cell::new(0),

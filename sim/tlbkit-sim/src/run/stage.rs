@@ -11,7 +11,7 @@ use super::outcome::RunOutcome;
 use super::settings::Run;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
-use crate::kernel::{Habits, Kernel, PageLists, Phys};
+use crate::kernel::{Kernel, Phys};
 use crate::machine::MOST_CPUS;
 use crate::multiprocessor::{Disturbance, Fiber, Multiprocessor, NoiseStreams, answer_flush, observe};
 use crate::observer::Observer;
@@ -68,7 +68,7 @@ pub(crate) fn rehearse(cpus: usize, body: impl FnOnce(&mut Stage, &'static Kerne
     rehearse_with(cpus, |run| run, body);
 }
 
-/// For tests: the same with a run that is not as others are.
+/// For tests: such a stage for a run that `change` has changed.
 #[cfg(test)]
 pub(crate) fn rehearse_with(
     cpus: usize,
@@ -104,17 +104,11 @@ impl Stage {
         let frequency_mhz = run.machine.system.frequency_mhz.value;
         let noise = NoiseStreams::new(run.noise, run.seed, run.cpus, frequency_mhz);
         let disturbance = Disturbance { defect: run.defect, noise };
-        let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, disturbance);
+        let machine =
+            Multiprocessor::new(run.machine, run.kernel.code, run.cpus, tlb, answer_flush, observer, disturbance);
         let machine = Keep::new(Box::new(machine));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
-        let habits = Habits {
-            file_reads: run.file_reads,
-            fault_around: run.fault_around,
-            region_locks: run.region_locks,
-            region_waits: run.region_waits,
-            lists: PageLists::new(run.code, run.sweep, run.cpus),
-        };
-        let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, habits);
+        let kernel = Kernel::new(machine.get(), phys, map.get(), run.kernel, run.seed, run.limit_cycles);
         let kernel = Keep::new(Box::new(kernel));
         let idle_fibers = Vec::new();
         Ok(Self { idle_fibers, kernel, _machine: machine, _map: map, _states: states, stats, _words: words })

@@ -21,9 +21,9 @@ struct Hold {
 
 /// The locks, by node.
 #[derive(Debug)]
-pub(super) struct ListLocks(Box<[Cell<Hold>]>);
+pub(super) struct LruLocks(Box<[Cell<Hold>]>);
 
-impl ListLocks {
+impl LruLocks {
     pub(super) fn new(nodes: usize) -> Self {
         Self(vec![Cell::default(); nodes].into())
     }
@@ -62,7 +62,7 @@ impl ListLocks {
 
     /// The lines that move with the lock of `node`.
     pub(super) fn lines(node: usize) -> impl Iterator<Item = LinuxLine> {
-        (0..LINES).map(move |part| LinuxLine::PageLists(node * LINES + part))
+        (0..LINES).map(move |part| LinuxLine::LruLock(node * LINES + part))
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn who_has_the_lock_keeps_others_waiting_and_not_itself() {
-        let locks = ListLocks::new(2);
+        let locks = LruLocks::new(2);
         locks.take(1, 7, 100);
         locks.keep(1, 7, 100, 50);
         assert_eq!(locks.others_until(1, 8, 120), Some(150));
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn nodes_share_no_line() {
-        let all: std::collections::BTreeSet<_> = (0..3).flat_map(ListLocks::lines).map(LinuxLine::name).collect();
+        let all: std::collections::BTreeSet<_> = (0..3).flat_map(LruLocks::lines).map(LinuxLine::name).collect();
         assert_eq!(all.len(), 3 * LINES);
     }
 }

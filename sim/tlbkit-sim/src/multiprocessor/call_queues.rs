@@ -29,7 +29,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::linux_lines::LinuxLine;
-use crate::machine::CallQueues;
+use crate::machine::CallQueueReads;
 
 /// Bits by pairs of CPUs: a row an initiator.
 #[derive(Debug)]
@@ -73,8 +73,8 @@ impl Pairs {
 
 /// The queues of all CPUs.
 #[derive(Debug)]
-pub(super) struct Queues {
-    pub(super) code: CallQueues,
+pub(super) struct CallQueues {
+    pub(super) reads: CallQueueReads,
     cpus: usize,
     /// Calls whose initiator has not seen yet that they are done.
     pub(super) waited_for: Pairs,
@@ -88,11 +88,11 @@ pub(super) struct Queues {
     pub(super) was_current: Box<[Cell<bool>]>,
 }
 
-impl Queues {
-    pub(super) fn new(code: CallQueues, cpus: usize) -> Self {
+impl CallQueues {
+    pub(super) fn new(reads: CallQueueReads, cpus: usize) -> Self {
         let flags = || vec![Cell::new(false); cpus].into();
         Self {
-            code,
+            reads,
             cpus,
             waited_for: Pairs::new(cpus),
             open: Pairs::new(cpus),

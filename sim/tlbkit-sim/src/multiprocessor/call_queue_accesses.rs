@@ -4,16 +4,16 @@
 use tlbkit::sync::Access as AtomicAccess;
 use tlbkit::{CpuId, Part};
 
+use super::call_queues::CallQueues;
 use super::line_access::Repeats;
 use super::linux_lines::LinuxLine;
-use super::queues::Queues;
 use super::system::Multiprocessor;
 use crate::machine::LooksAt;
 use crate::observer::Cause;
 
 impl Multiprocessor {
     /// An access of the protocol to one of its parts.
-    pub(super) fn access_part(&'static self, queues: &Queues, access: AtomicAccess, part: Part) {
+    pub(super) fn access_part(&'static self, queues: &CallQueues, access: AtomicAccess, part: Part) {
         let cpu = self.cpu();
         let own = CpuId(cpu as u32);
         match part {
@@ -57,19 +57,19 @@ impl Multiprocessor {
     pub(super) fn note_flushed(&'static self) {
         let Some(queues) = &self.queues else { return };
         let was_current = queues.was_current[self.cpu()].replace(false);
-        if !was_current && queues.code.looks_at == LooksAt::LazyAndLoaded {
+        if !was_current && queues.reads.looks_at == LooksAt::LazyAndLoaded {
             self.touch(AtomicAccess::Store, LinuxLine::Loaded(self.cpu()));
         }
     }
 
-    fn access_presence(&'static self, queues: &Queues, access: AtomicAccess, of: usize) {
-        if queues.code.looks_at == LooksAt::LazyAndLoaded {
+    fn access_presence(&'static self, queues: &CallQueues, access: AtomicAccess, of: usize) {
+        if queues.reads.looks_at == LooksAt::LazyAndLoaded {
             self.touch(access, LinuxLine::Loaded(of));
         }
         self.touch(access, LinuxLine::Lazy(of));
     }
 
-    fn put_call(&'static self, queues: &Queues, to: usize) {
+    fn put_call(&'static self, queues: &CallQueues, to: usize) {
         let from = self.cpu();
         queues.waited_for.add(from, to);
         queues.open.add(from, to);
@@ -79,7 +79,7 @@ impl Multiprocessor {
     }
 
     /// A target's access to the outbox of `from`.
-    fn access_call(&'static self, queues: &Queues, access: AtomicAccess, from: usize) {
+    fn access_call(&'static self, queues: &CallQueues, access: AtomicAccess, from: usize) {
         let to = self.cpu();
         let call = queues.call(from, to);
         if access == AtomicAccess::Load {
@@ -92,7 +92,7 @@ impl Multiprocessor {
     }
 
     /// Looks at one call after the other, up to the first that is not done.
-    fn look_for_answers(&'static self, queues: &Queues) {
+    fn look_for_answers(&'static self, queues: &CallQueues) {
         let (from, processor) = (self.cpu(), self.running());
         if !queues.is_waiting[from].get() {
             return self.pass_free();

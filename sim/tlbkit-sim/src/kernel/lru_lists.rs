@@ -9,14 +9,14 @@
 
 use std::cell::Cell;
 
-use crate::machine::{Code, CountedLists, ListWork, Sweep};
+use crate::machine::{Code, CountedLruLists, LruWork, Sweep};
 
 /// Pages that are taken out of the lists under one hold.
 const MOST_A_HOLD: u32 = 32;
 
 /// Work under the lock, hold by hold: first pages are put in, then those of them that were given back come out. Of none
 /// there is no hold.
-pub(super) type Holds = [Option<ListWork>; 2];
+pub(super) type Holds = [Option<LruWork>; 2];
 
 const NO_HOLDS: Holds = [None; 2];
 
@@ -26,9 +26,9 @@ pub(super) enum TakenOut {
     /// It waits in a batch, which frees it later; or there are no lists.
     Later,
     /// The lock, for this work.
-    Hold(ListWork),
+    Hold(LruWork),
     /// So much more under the lock that the call has.
-    More(ListWork),
+    More(LruWork),
 }
 
 /// What one CPU owes to the lists.
@@ -43,16 +43,16 @@ struct Owed {
 }
 
 /// What all CPUs owe, where the kernel's code has lists.
-pub(crate) struct PageLists {
-    code: Option<&'static CountedLists>,
+pub(crate) struct LruLists {
+    code: Option<&'static CountedLruLists>,
     sweep: Sweep,
     owed: Box<[Cell<Owed>]>,
 }
 
-impl PageLists {
+impl LruLists {
     /// Those of this code; before a sweep it does as `sweep` says, or else as the code does.
     pub(crate) fn new(code: Code, sweep: Option<Sweep>, cpus: usize) -> Self {
-        let code = code.lists();
+        let code = code.lru_lists();
         let sweep = sweep.or(code.map(|code| code.sweep)).unwrap_or(Sweep::Leaves);
         Self { code, sweep, owed: vec![Cell::new(Owed::default()); cpus].into() }
     }
@@ -102,9 +102,9 @@ impl PageLists {
 mod tests {
     use super::*;
 
-    fn lists(preset: &str) -> (PageLists, &'static CountedLists) {
+    fn lists(preset: &str) -> (LruLists, &'static CountedLruLists) {
         let code = Code::of_preset(preset);
-        (PageLists::new(code, None, 2), code.lists().expect("Linux has lists"))
+        (LruLists::new(code, None, 2), code.lru_lists().expect("Linux has lists"))
     }
 
     #[test]
@@ -152,10 +152,10 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_sweep_goes_before_what_the_code_does() {
-        let lists = PageLists::new(Code::of_preset("linux-6.18"), Some(Sweep::Drains), 1);
+        let lists = LruLists::new(Code::of_preset("linux-6.18"), Some(Sweep::Drains), 1);
         lists.add(0);
         assert!(lists.begin_sweep(0)[0].is_some());
-        let none = PageLists::new(Code::of_preset("netbsd-10"), Some(Sweep::Drains), 1);
+        let none = LruLists::new(Code::of_preset("netbsd-10"), Some(Sweep::Drains), 1);
         assert_eq!((none.add(0), none.begin_sweep(0), none.take_out(0)), (NO_HOLDS, NO_HOLDS, TakenOut::Later));
     }
 }
