@@ -44,7 +44,7 @@ impl Kernel {
     fn task_main(&'static self, me: TaskIndex, program: Program) {
         let task = self.tasks.get(me);
         let machine = self.machine;
-        machine.running().advance(machine.noise().start(machine.cpu()));
+        machine.running().advance(machine.noise().start_delay(machine.cpu()));
         machine.enable_interrupts();
         self.return_to_user();
         program.run(&Calls { kernel: self, machine: self.machine, me, program, process: task.process });

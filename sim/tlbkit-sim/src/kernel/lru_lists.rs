@@ -1,11 +1,11 @@
-//! Lists of pages: what waits to be put into them, CPU by CPU, and when the lock of the lists is taken.
+//! The LRU lists of pages: which pages of each CPU wait to be put into them, and when the lock of the lists is taken.
 //!
-//! A new page waits in a batch of its CPU, and a full batch is put into the lists under their lock; a page that is
-//! given back is taken out of them under the lock, many at once where many are freed by one call (Linux's mm/swap.c).
-//! Before it sweeps a range, an older kernel *drains* the batch, so a program that gives back page by page takes the
-//! lock twice for each. A newer one does not (its commit of December 2024): a page that still waits is held by the
-//! batch, and is freed when that is full. Which pages a CPU has in lists is not followed: what is given back is taken
-//! to be what came last.
+//! A new page waits in a batch of its CPU. A full batch is put into the lists under their lock. A page that is given back
+//! is taken out of them under the lock, together with others that the same call frees (Linux's mm/swap.c). Before an
+//! older kernel sweeps a range, it *drains* the batch, so a program that gives back page by page takes the lock twice for
+//! each page. A newer kernel does not (a commit of December 2024): a page that still waits is held by the batch, and is
+//! freed when the batch is full. Which pages a CPU has in the lists is not followed. A page that is given back is taken
+//! to be the one that came last.
 
 use std::cell::Cell;
 
@@ -14,35 +14,35 @@ use crate::machine::{Code, CountedLruLists, LruWork, Sweep};
 /// Pages that are taken out of the lists under one hold.
 const MOST_A_HOLD: u32 = 32;
 
-/// Work under the lock, hold by hold: first pages are put in, then those of them that were given back come out. Of none
-/// there is no hold.
+/// Work under the lock. Pages are put in under the first hold of the lock, and those of them that were given back come out
+/// under the second. A hold without work is none.
 pub(super) type Holds = [Option<LruWork>; 2];
 
 const NO_HOLDS: Holds = [None; 2];
 
-/// What a page that is freed asks for.
+/// What freeing a page takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TakenOut {
-    /// It waits in a batch, which frees it later; or there are no lists.
+    /// Nothing now: the page waits in a batch, which frees it later, or there are no lists.
     Later,
-    /// The lock, for this work.
+    /// A hold of the lock, with this work.
     Hold(LruWork),
-    /// So much more under the lock that the call has.
+    /// This work more under the lock that the call has already.
     More(LruWork),
 }
 
-/// What one CPU owes to the lists.
+/// The pages of one CPU that are not yet where they belong.
 #[derive(Clone, Copy, Default)]
 struct Owed {
     /// Pages that wait to be put in.
     new: u32,
     /// Of these, pages that were given back.
     given_back: u32,
-    /// Pages that the call that runs took out.
+    /// Pages that the current call took out of the lists.
     taken_out: u32,
 }
 
-/// What all CPUs owe, where the kernel's code has lists.
+/// The LRU lists as all CPUs use them, if it is known how the kernel's code keeps them.
 pub(crate) struct LruLists {
     code: Option<&'static CountedLruLists>,
     sweep: Sweep,
@@ -50,7 +50,7 @@ pub(crate) struct LruLists {
 }
 
 impl LruLists {
-    /// Those of this code; before a sweep it does as `sweep` says, or else as the code does.
+    /// The lists of a kernel with this code. Before a sweep the kernel does what `sweep` says, or else what the code does.
     pub(crate) fn new(code: Code, sweep: Option<Sweep>, cpus: usize) -> Self {
         let code = code.lru_lists();
         let sweep = sweep.or(code.map(|code| code.sweep)).unwrap_or(Sweep::Leaves);

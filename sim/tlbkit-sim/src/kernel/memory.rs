@@ -23,7 +23,7 @@ impl KernelMemory {
         self.charge_each(cycles, 1);
     }
 
-    /// `times` the same.
+    /// Charges `cycles` that many `times`.
     #[inline(always)]
     fn charge_each(self, cycles: u64, times: u64) {
         let machine = self.0.machine;
@@ -59,14 +59,14 @@ impl KernelMemory {
         holds.into_iter().flatten().for_each(|work| self.0.machine.change_lru_lists(work));
     }
 
-    /// So many pages came through the caches.
+    /// Notes that `pages` pages came through the caches of the running CPU.
     fn note_filled(self, pages: u64) {
         if let Some(cpu) = self.0.machine.running_cpu() {
             self.0.machine.note_pages_filled(cpu, pages);
         }
     }
 
-    /// A change that other CPUs' walkers can see: whoever is behind acts first.
+    /// Before a change that the walkers of other CPUs can see: CPUs that are behind in time act first.
     fn visible(self, at: PhysAddr) {
         let machine = self.0.machine;
         if is_table(at) && machine.running_cpu().is_some() {
@@ -75,8 +75,8 @@ impl KernelMemory {
         }
     }
 
-    /// An entry changed. What is taken out is a table, of which the observer is told, or a page: what a kernel does for
-    /// it besides is charged here and not where its frame is freed, as frames are freed many at once.
+    /// After a change of an entry. If it took out a table, the observer is told. If it took out a page, what a kernel does
+    /// besides for that page is charged here, and not where its frame is freed, as many frames are freed at once.
     fn changed(self, at: PhysAddr, before: u64, after: u64) {
         let is_taken_out = is_table(at) && before & Pte::PRESENT != 0 && after & Pte::PRESENT == 0;
         let Some(cpu) = self.0.machine.running_cpu().filter(|_| is_taken_out) else { return };
@@ -131,7 +131,7 @@ impl Memory for KernelMemory {
         self.0.phys.copy(from, to, shift);
     }
 
-    /// Memory that is not there is neither zeroed nor listed.
+    /// If there is no frame, nothing is zeroed, and nothing goes into the lists.
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         let frame = self.0.phys.alloc(shift, purpose)?;
         self.0.observer().frame_allocated(frame.at);

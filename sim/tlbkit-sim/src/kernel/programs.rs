@@ -11,7 +11,8 @@ use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::observer::{Cause, KernelEvent};
 
-/// Faults in a row at one address: another thread may undo a repair before the access is tried again, but not so often.
+/// More faults in a row at one address than there can be. Another thread may undo what a fault has mapped before the access
+/// is tried again, but not that often.
 const MOST_FAULTS: u32 = 64;
 
 impl Kernel {
@@ -87,7 +88,7 @@ impl Kernel {
         machine.refresh_limit(cpu, looks_at);
     }
 
-    /// The timer of the CPU interrupts the running program. A balancer may take it elsewhere.
+    /// The timer of the CPU interrupts the running program. A balancer may move its task to another CPU.
     fn tick(&'static self, me: TaskIndex) {
         let machine = self.machine;
         self.enter_kernel();

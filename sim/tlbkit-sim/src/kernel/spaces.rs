@@ -16,7 +16,7 @@ use crate::keep::{Keep, KeptWords};
 const MOST_TABLE_LOCKS: usize = 256;
 
 impl Kernel {
-    /// A process with an empty space.
+    /// Makes a process with an empty space.
     pub(super) fn new_process(&'static self) -> &'static Process {
         self.reclaim();
         let machine = self.machine;
@@ -44,8 +44,8 @@ impl Kernel {
         lent
     }
 
-    /// A lock of last-level tables for each CPU, where there are more than a space has locks of its own. Linux has one
-    /// for each table, so that no two threads share one because of how many they are.
+    /// The locks of last-level tables that a space is lent: one for each CPU, if there are more CPUs than the space has
+    /// locks of its own. Linux has a lock for each table, so two threads never share one merely because there are many.
     fn lend_table_locks(&self) -> &'static [TableLock] {
         let locks = self.machine.cpus().next_power_of_two().min(MOST_TABLE_LOCKS);
         if locks <= TABLE_LOCKS {
@@ -59,7 +59,7 @@ impl Kernel {
         })
     }
 
-    /// Frees what was left of spaces that a CPU had held lazily beyond their end.
+    /// Frees what is left of spaces that have ended while a CPU held them lazily, once no CPU holds them any more.
     fn reclaim(&'static self) {
         for token in self.machine.take_unreferenced() {
             let process = self.processes.borrow()[token.0 as usize].as_ref().map(Keep::get);
@@ -70,16 +70,16 @@ impl Kernel {
 
     /// A thread of the process ends on the running CPU; with the last one the space does.
     ///
-    /// Who still counts as a thread may run the space, and nobody else: a space may only be destroyed when no CPU runs
-    /// it. So a CPU whose thread is not the last one goes lazy before that thread is counted out:
+    /// Only a CPU whose thread is still counted may run the space, because a space may be destroyed only when no CPU runs
+    /// it. So a CPU whose thread is not the last one goes lazy before the count is lowered:
     ///
     /// ```text
     /// a thread ends                      the last thread ends
     /// its CPU goes lazy
-    /// counts itself out
-    ///                                    counts itself out: nobody is left
-    ///                                    destroys: the other CPU is lazy at most
-    /// switches to whoever is next
+    /// lowers the count
+    ///                                    lowers the count: no thread is left
+    ///                                    destroys the space: the other CPU is lazy at most
+    /// switches to the next task
     /// ```
     pub(super) fn leave_process(&'static self, process: &'static Process) {
         let (memory, here) = (KernelMemory(self), self.machine.cpu());

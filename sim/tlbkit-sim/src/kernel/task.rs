@@ -47,15 +47,15 @@ pub(super) enum Affinity {
 #[repr(C, align(64))]
 pub(super) struct Task {
     pub(super) process: &'static Process,
-    /// Where it runs or ran last.
+    /// The CPU where it runs, or ran last.
     pub(super) cpu: Cell<usize>,
-    /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
+    /// The CPU that runs it or has not finished to switch away from it. No other CPU may run it before that.
     pub(super) on_cpu: Cell<Option<usize>>,
     pub(super) affinity: Cell<Affinity>,
     random: Cell<TaskRandom>,
     pub(super) has_ended: Cell<bool>,
     fiber: RefCell<Option<Fiber>>,
-    /// Who waits for its end.
+    /// Tasks that wait for its end.
     pub(super) joiners: RefCell<Vec<TaskIndex>>,
 }
 

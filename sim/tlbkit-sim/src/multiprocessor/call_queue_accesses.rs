@@ -1,5 +1,5 @@
-//! What the protocol does to its parts, as accesses to the lines of another kernel's queues: the rows of the table in
-//! `queues`.
+//! What the protocol does to its parts, as accesses to the lines of another kernel's queues of calls: the rows of the
+//! table in `call_queues`.
 
 use tlbkit::sync::Access as AtomicAccess;
 use tlbkit::{CpuId, Part};
@@ -33,14 +33,15 @@ impl Multiprocessor {
         }
     }
 
-    /// The running CPU waits for its calls from now on: a look at its outbox is one at them.
+    /// The running CPU waits for its calls from now on: when it looks at its outbox, it looks at these.
     pub(super) fn begin_to_wait(&self) {
         if let Some(queues) = &self.queues {
             queues.is_waiting[self.cpu()].set(true);
         }
     }
 
-    /// The same, with a first look. True if it does not answer others by itself meanwhile.
+    /// The running CPU begins to wait for its calls, and looks at them once. True if it does not answer others by itself
+    /// meanwhile, which holds for a kernel with queues of calls.
     pub(super) fn wait_for_calls(&'static self) -> bool {
         self.begin_to_wait();
         self.queues.as_ref().inspect(|queues| self.look_for_answers(queues)).is_some()
@@ -114,8 +115,8 @@ impl Multiprocessor {
         self.access_line(access, line.name(), Repeats::NotKnown);
     }
 
-    /// What has no counterpart costs nothing, and comes in its turn all the same. It has no line that could be watched,
-    /// so no loop with it in it is slept through.
+    /// An access without a counterpart in the other kernel: it costs nothing, but it still comes in its turn. It has no line
+    /// that could be watched, so no loop that contains it is slept through.
     fn pass_free(&'static self) {
         self.running().spin.borrow_mut().disturb();
         self.sync(self.costs.lines.nearest_cycles());

@@ -1,8 +1,9 @@
-//! Lines of Linux's that move in place of ours, or besides: no word of the host stands for them, so each has a name.
+//! Cache lines of Linux that move in place of ours, or in addition to them. No word of the host stands for such a line, so
+//! each has a name.
 
 use crate::lines::named;
 
-/// A line of Linux's, by what is in it.
+/// A cache line of Linux, by what is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinuxLine {
     /// Whether the CPU is lazy.
@@ -15,7 +16,7 @@ pub(super) enum LinuxLine {
     Queue(usize),
     /// An initiator's call for one target, by the number of the pair.
     Call(usize),
-    /// A part of what the lock of a node's lists of pages guards, by the number of the part among those of all nodes.
+    /// The lock of a node's LRU lists, or a line that it guards, by the number of the line among those of all nodes.
     LruLock(usize),
 }
 

@@ -1,4 +1,4 @@
-//! Work under the lock of a node's lists of pages: the wait for it, the lines that move with it, and how long it is
+//! Work under the lock of a node's LRU lists: the wait for the lock, the lines that move with it, and how long it is
 //! kept.
 
 use tlbkit::sync::Access as AtomicAccess;
@@ -10,10 +10,10 @@ use crate::machine::LruWork;
 use crate::observer::{Cause, LineUse};
 
 impl Multiprocessor {
-    /// The running CPU takes the lock of its node's lists, does this work that changes them, and lets go.
+    /// The running CPU takes the lock of its node's LRU lists, does `work` on them, and releases the lock.
     ///
-    /// It waits for whoever has the lock and for lines that others had. What it executes is a part of what a fault or a
-    /// call costs, and is not charged again: it only keeps others waiting.
+    /// It waits for the holder of the lock, and for lines that other CPUs had. What it executes is a part of what a fault
+    /// or a call costs, and is not charged again: it only keeps other CPUs waiting.
     pub(crate) fn change_lru_lists(&'static self, work: LruWork) {
         self.end_streak();
         self.sync(0);
@@ -22,7 +22,7 @@ impl Multiprocessor {
         let node = self.topology.socket_index(cpu);
         let came = processor.now();
         if let Some(until) = self.lru_locks.others_until(node, cpu, came) {
-            // Who waits looks once in each pause: it sees the lock free at the first look after it was let go.
+            // A waiter looks once in each pause: it sees that the lock is free at the first look after its release.
             let pauses = (until - came).div_ceil(self.costs.pause);
             let seen = came + pauses * self.costs.pause;
             processor.advance_to(seen + self.costs.lines.same_socket_cycles, Cause::LockSpin);
@@ -39,7 +39,7 @@ impl Multiprocessor {
         }
         self.lru_locks.take(node, cpu, processor.now());
         self.go_on_with_lru_lists(work);
-        // The store that lets go of the lock comes after all stores before it.
+        // The store that releases the lock becomes visible after all stores before it.
         self.lru_locks.keep_until(node, cpu, processor.drained_at.get());
     }
 
@@ -56,7 +56,7 @@ impl Multiprocessor {
         }
     }
 
-    /// It has not let go yet, and does so much more.
+    /// The running CPU does `work` more under the lock that it still holds.
     pub(crate) fn go_on_with_lru_lists(&self, work: LruWork) {
         let cpu = self.cpu();
         let locked = work.locked * self.costs.lines.locked_cycles;

@@ -22,14 +22,14 @@ pub struct Run<'m> {
     pub workload: Workload,
     /// CPUs; the machine file's number is only its default.
     pub cpus: usize,
-    /// Where random numbers come from.
+    /// The seed of all random numbers.
     pub seed: u64,
     /// After so many cycles [`is_over`](tlbkit_workloads::Os::is_over) is true, and long after that the run is given
     /// up; none for workloads that [end by themselves](Workload::ends_by_itself).
     pub limit_cycles: Option<u64>,
     /// How often the score is noted; never if it is none.
     pub sample_cycles: Option<u64>,
-    /// Where the run notes now and then how far it has come, in cycles since it began: for whoever waits for it.
+    /// Where the run notes now and then how far it has come, in cycles since it began, for a display of its progress.
     pub clock: Option<&'m AtomicU64>,
     /// Whether memory is short.
     pub pressure: Pressure,

@@ -19,7 +19,7 @@ use crate::observer::Observer;
 /// Words of the map of the kernel's windows: one bit a window.
 const WINDOW_WORDS: usize = 128;
 
-/// So often a run says how far it has come: several times a second of the host.
+/// After how many turns a run notes how far it has come: several times in a second of the host.
 const TURNS_A_NOTE: u64 = 1 << 12;
 
 /// Objects of one run. Fields drop in order: the kernel before the machine, and both before what they borrow.
@@ -35,10 +35,10 @@ pub(crate) struct Stage {
 }
 
 impl Run<'_> {
-    /// Runs it.
+    /// Carries out the run.
     ///
     /// # Errors
-    /// If a program found a wrong value, the kernel gave up, or nothing moves any more.
+    /// If a program found a wrong value, the kernel gave up, or nothing can happen any more.
     pub fn execute(&self) -> Result<RunOutcome, RunError> {
         if !(1..=MOST_CPUS).contains(&self.cpus) {
             return Err(RunError::Cpus(self.cpus));
@@ -124,7 +124,7 @@ impl Stage {
             if turns.is_multiple_of(TURNS_A_NOTE)
                 && let Some(clock) = run.clock
             {
-                // Relaxed: a person looks at it, and nothing follows from it.
+                // Relaxed: the number is only shown, and orders nothing.
                 clock.store(kernel.machine().turn_began_at(), Ordering::Relaxed);
             }
             kernel.is_done()
@@ -154,7 +154,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The main loop: whoever is furthest behind acts, until `is_done` or until nobody will ever act again.
+    /// The main loop: the CPU that is furthest behind acts, until `is_done` or until no CPU will ever act again.
     pub(crate) fn turn(&mut self, kernel: &'static Kernel, mut is_done: impl FnMut() -> bool) {
         while !is_done() {
             let Some(turn) = kernel.machine().next() else { return };
