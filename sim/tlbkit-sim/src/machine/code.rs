@@ -1,5 +1,5 @@
-//! Whose code runs on the machine, counted in instructions call by call: files of their own, as they are the same on
-//! every machine. The accesses among them that other CPUs can see are charged besides, by the cache-line model.
+//! The code of a kernel, counted in instructions call by call. It has files of its own, in `sim/machines/software/`, as
+//! it is the same on every machine. Accesses that other CPUs can see are charged in addition, by the cache-line model.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -35,7 +35,7 @@ pub(super) struct CodeFile {
     lines: LinesFile,
 }
 
-/// What a kernel's way of telling others by queues of calls reads, as a file has it.
+/// The table `[queues]` of a file.
 #[derive(Debug, Deserialize)]
 struct QueuesFile {
     #[serde(rename = "kind")]
@@ -50,13 +50,13 @@ struct QueuesFile {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sweep {
-    /// They are put into the lists.
+    /// They are put into the LRU lists.
     Drains,
-    /// They wait until there are enough.
+    /// They wait until their batch is full.
     Leaves,
 }
 
-/// A kernel that puts a call into a queue of each CPU that it tells.
+/// What a kernel reads that tells other CPUs by queues of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 pub(crate) struct CallQueueReads {
     pub(crate) looks_at: LooksAt,
@@ -210,7 +210,7 @@ counted! {
 }
 
 counted! {
-    /// How a kernel keeps its lists of pages.
+    /// How a kernel keeps its LRU lists of pages.
     pub(crate) CountedLruLists {
         /// New pages that a CPU gathers before it puts them in.
         batch,
@@ -237,12 +237,12 @@ pub(crate) struct LruWork {
 }
 
 impl CountedLruLists {
-    /// A hold that puts so many pages in.
+    /// A hold that puts `pages` pages in.
     pub(crate) fn putting_in(&self, pages: u32) -> LruWork {
         self.hold_of(pages, pages * self.locked_in)
     }
 
-    /// A hold that takes so many out, one at least.
+    /// A hold that takes `pages` pages out, at least one.
     pub(crate) fn taking_out(&self, pages: u32) -> LruWork {
         self.hold_of(pages, (pages - 1) * self.locked_out)
     }
@@ -264,16 +264,16 @@ static CODES: LazyLock<Vec<CodeFile>> = LazyLock::new(|| {
     FILES.iter().map(read).collect()
 });
 
-/// Whose instructions a run is charged with, and whose lines tell other CPUs in it. The protocol that runs is always
-/// ours; another kernel's preset takes that kernel's counts, as far as there are any.
+/// The code whose instructions a run is charged with, and whose cache lines move when it tells other CPUs. The protocol that
+/// runs is always ours. The preset of another kernel is charged with that kernel's code, if it has been counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code(usize);
 
 impl Code {
-    /// Our own.
+    /// The code of this project.
     pub const TLBKIT: Self = Self(0);
 
-    /// The code that carries out the policy `preset` in the world; ours if nobody has said whose it is.
+    /// The code that carries out the policy `preset` in its kernel; ours if no file names the preset.
     #[must_use]
     pub fn of_preset(preset: &str) -> Self {
         let is_known = |file: &CodeFile| file.presets.iter().any(|known| known == preset);
@@ -290,7 +290,7 @@ impl Code {
         self.counts().queues.as_ref().map(|file| file.of)
     }
 
-    /// How it keeps lists of pages, if that is known.
+    /// How it keeps its LRU lists, if that is known.
     pub(crate) fn lru_lists(self) -> Option<&'static CountedLruLists> {
         CODES[self.0].lists.as_ref()
     }
