@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
-use crate::experiments::{self, Produced, Registered, Trial};
+use crate::experiments::{self, Produced, Registered, Reproduction};
 use crate::lab::draws;
 use crate::lab::jobs;
 use crate::lab::nearest;
@@ -95,14 +95,14 @@ pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<
                 Ok(())
             },
         )?;
-        let Some((trial, produced)) = came_out else {
+        let Some((reproduction, produced)) = came_out else {
             bar.finish_and_clear();
             arguments.say_interrupted(&chosen, done);
             return Ok(stopping.ending());
         };
-        machines.push(trial.experiment.setup.machine.clone());
-        setups.push(setup_of(&trial.experiment));
-        add(&mut report, &trial, produced, format)?;
+        machines.push(reproduction.experiment.setup.machine.clone());
+        setups.push(setup_of(&reproduction.experiment));
+        add(&mut report, &reproduction, produced, format)?;
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -135,15 +135,15 @@ fn empty_report(ids: &[&str]) -> Report {
     }
 }
 
-fn add(report: &mut Report, trial: &Trial, produced: Produced, format: Format) -> Result<()> {
-    let figures = trial.experiment.judge(produced.figures);
-    let notes = trial.notes(&produced.facts)?;
+fn add(report: &mut Report, reproduction: &Reproduction, produced: Produced, format: Format) -> Result<()> {
+    let figures = reproduction.experiment.judge(produced.figures);
+    let notes = reproduction.notes(&produced.facts)?;
     match format {
         Format::Json => figures.iter().for_each(|figure| say!("{}", figure.json_line())),
-        Format::Text => print_section(&trial.experiment, &figures, &notes),
+        Format::Text => print_section(&reproduction.experiment, &figures, &notes),
     }
     let (plots, tables) = (produced.plots, produced.tables);
-    report.sections.push(Section { plots, tables, notes, ..Section::new(&trial.experiment, figures) });
+    report.sections.push(Section { plots, tables, notes, ..Section::new(&reproduction.experiment, figures) });
     report.compared.extend(produced.compared);
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What the module of an experiment is given to run with, and what it gives back.
+//! What the module of a published result is given to reproduce it, and what it gives back.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::output::svg::Plot;
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
 
-/// What one experiment gives.
+/// What the reproduction of one published result gives.
 #[derive(Default)]
 pub(crate) struct Produced {
     /// Its figures, in any order.
@@ -33,8 +33,8 @@ pub(crate) struct Produced {
     pub(crate) compared: Vec<Table>,
 }
 
-/// An experiment with its machine.
-pub(crate) struct Trial {
+/// A published result that is to be reproduced, with the machine on which it runs.
+pub(crate) struct Reproduction {
     pub(crate) experiment: Experiment,
     pub(crate) machine: Machine,
     /// The seed of the first of several runs that differ by their seeds; those after it have the next ones.
@@ -49,7 +49,7 @@ const PER_VMA_LOCKS: [(&str, PerVmaLocks); 2] = [("none", PerVmaLocks::Absent), 
 /// How a set-up says what becomes of new pages before a sweep.
 const SWEEPS: [(&str, Sweep); 2] = [("drains", Sweep::Drains), ("leaves", Sweep::Leaves)];
 
-impl Trial {
+impl Reproduction {
     /// The policy that the experiment calls `id`, and the preset that it starts from.
     fn policy(&self, id: &str) -> Result<(Policy, &str)> {
         let choices = &self.experiment.setup.policies;
@@ -106,13 +106,25 @@ impl Trial {
         Ok(Some(meant))
     }
 
+    /// A run as [`run`](Self::run) makes it, which has the length of the set-up and samples of its score.
+    pub(crate) fn run_of_length(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
+        let limit_cycles = Some(self.milliseconds(self.number("length")?));
+        Ok(Run { limit_cycles, ..self.run_with_samples(policy, workload)? })
+    }
+
+    /// A run as [`run`](Self::run) makes it, which notes its score after each stretch of the set-up.
+    pub(crate) fn run_with_samples(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
+        let sample_cycles = Some(self.milliseconds(self.number("stretch")?));
+        Ok(Run { sample_cycles, ..self.run(policy, workload)? })
+    }
+
     /// `run` once for each seed of the set-up.
     pub(crate) fn seeds<'l>(&self, run: &Run<'l>) -> Result<Vec<Run<'l>>> {
         let seeds = self.seeds_of(self.number("seeds")? as u64);
         Ok(seeds.map(|seed| Run { seed, ..run.clone() }).collect())
     }
 
-    /// The seeds of so many runs.
+    /// The seeds of `runs` runs.
     pub(crate) fn seeds_of(&self, runs: u64) -> Range<u64> {
         self.first_seed..self.first_seed + runs
     }
@@ -122,7 +134,7 @@ impl Trial {
         Ok(self.figure(quantity, mean_and_deviation(samples).0)?.over(samples))
     }
 
-    /// Cycles of so many simulated milliseconds.
+    /// The cycles of a number of simulated milliseconds.
     pub(crate) fn milliseconds(&self, milliseconds: f64) -> u64 {
         (milliseconds * self.machine.system.frequency_mhz.value * 1e3) as u64
     }
@@ -196,6 +208,20 @@ pub(crate) fn execute_series(series: &[Vec<Run<'_>>]) -> Result<Vec<Vec<RunOutco
 /// time. The length of a run is a number of the experiment's file, whose source says what a longer one would give.
 pub(crate) fn rate(outcome: &RunOutcome) -> f64 {
     outcome.latest.map_or(outcome.score_per_second, |latest| latest.score_per_second)
+}
+
+/// The outcomes of the first seed, each with its policy: `outcomes` has those of all seeds, policy by policy.
+pub(crate) fn of_first_seed<'p>(
+    policies: impl IntoIterator<Item = &'p str>,
+    outcomes: impl IntoIterator<Item = Vec<RunOutcome>>,
+) -> Vec<(&'p str, RunOutcome)> {
+    let first = outcomes.into_iter().filter_map(|seeds| seeds.into_iter().next());
+    policies.into_iter().zip(first).collect()
+}
+
+/// How far each of `to` is above the one of `from` with the same seed, in percent.
+pub(crate) fn changes_pct(from: &[f64], to: &[f64]) -> Vec<f64> {
+    from.iter().zip(to).map(|(from, to)| 100.0 * (to / from - 1.0)).collect()
 }
 
 /// What `of` makes of each outcome.
