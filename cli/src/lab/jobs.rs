@@ -1,4 +1,4 @@
-//! Many jobs side by side; what was done when somebody wants the command to end is not lost.
+//! Many jobs side by side. If somebody wants the command to end, the results until then are not lost.
 
 use std::panic;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,7 +9,7 @@ use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::stopping::{LOOK_EVERY, Stopping};
 
-/// How far it came.
+/// Whether all jobs were done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Done {
     /// Every job was done.

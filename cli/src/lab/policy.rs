@@ -22,11 +22,11 @@ pub(crate) fn parse(text: &str) -> Result<Policy> {
     Ok(policy)
 }
 
-/// What stands between the signs of a text.
+/// What must stand behind the colon and behind each plus sign of a policy's text.
 const WANTED: &str = "want KEY=VALUE, such as lazy=off, behind the colon and behind each +";
 
-/// The library takes nothing for a setting, and the last of several values or of several settings of one thing: whoever
-/// types that means something else.
+/// Refuses texts that the library takes although nobody means them: an empty setting, a setting that is given twice, and
+/// two settings of one thing, of which the library takes the last.
 fn check_settings(text: &str) -> Result<()> {
     let Some((_, settings)) = text.split_once(':') else { return Ok(()) };
     let keys: Vec<_> = settings.split('+').map(|setting| setting.split('=').next().unwrap_or_default()).collect();

@@ -53,7 +53,7 @@ pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     bar
 }
 
-/// The same for steps that take minutes: it has the time that has passed and what `said` says, each second anew.
+/// A bar for steps that take minutes. It shows the time that has passed and what `said` returns, each second anew.
 pub(crate) fn progress_bar_saying(
     steps: usize,
     said: impl Fn() -> String + Clone + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! The place that a recording may take: how much of it is taken, and when it must end.
+//! The space on a disk that a recording may take: how much of it is taken, and when the recording must end.
 
 use std::fs;
 use std::path::Path;

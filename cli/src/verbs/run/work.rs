@@ -10,7 +10,7 @@ use crate::lab::clocks::Clocks;
 use crate::lab::draws::Draws;
 use crate::lab::jobs;
 use crate::lab::named_run::{NamedRun, machine};
-use crate::lab::seeds::Column;
+use crate::lab::seeds::PolicyOutcomes;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::progress_bar_saying;
 
@@ -39,9 +39,9 @@ pub(super) struct Finished {
 /// Outcomes sorted by policy.
 pub(super) enum Sorted<'a> {
     /// All of them, on the file's own machine.
-    Seeds(Vec<Column<'a>>),
+    Seeds(Vec<PolicyOutcomes<'a>>),
     /// On drawn machines, and on the file's own: of the first draws, up to one that is not done under every policy.
-    Draws { draws: Draws, drawn: Vec<Column<'a>>, own: Vec<Column<'a>> },
+    Draws { draws: Draws, drawn: Vec<PolicyOutcomes<'a>>, own: Vec<PolicyOutcomes<'a>> },
 }
 
 impl Work {
@@ -104,12 +104,12 @@ impl Work {
         policies: &'a [String],
         outcomes: impl Iterator<Item = Option<RunOutcome>>,
         repeats: usize,
-    ) -> Vec<Column<'a>> {
+    ) -> Vec<PolicyOutcomes<'a>> {
         let mut left = self.runs.iter().zip(outcomes);
         let column = |policy: &'a String| {
             let wanted = left.by_ref().take(self.repeats).enumerate().filter(|&(repeat, _)| repeat < repeats);
             let (seeds, outcomes) = wanted.filter_map(|(_, (run, outcome))| Some((run.seed, outcome?))).unzip();
-            Column { policy, seeds, outcomes }
+            PolicyOutcomes { policy, seeds, outcomes }
         };
         policies.iter().map(column).collect()
     }
