@@ -12,7 +12,7 @@ use crate::output::report::Table;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowindow"];
-/// Those whose reasons are counted, with their names in the pictures.
+/// The policies whose reasons are counted, with their names in the pictures.
 const COUNTED: [(&str, &str); 2] = [("unbatched", "5.0"), ("batched", "batched")];
 
 pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {

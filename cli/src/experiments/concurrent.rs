@@ -47,7 +47,7 @@ fn outcomes(reproduction: &Reproduction, threads: usize) -> Result<Vec<Vec<RunOu
     execute_series(&series.collect::<Result<Vec<_>>>()?)
 }
 
-/// Of one page: given back, and touched again.
+/// How long it takes to give one page back and touch it again.
 fn nanoseconds(outcome: &RunOutcome) -> f64 {
     1e9 / rate(outcome)
 }

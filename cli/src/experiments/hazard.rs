@@ -13,7 +13,7 @@ use crate::output::svg::{Axis, Chart, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["counted", "hazard"];
 
-/// The quantity, for so many pairs.
+/// The quantity, by the number of pairs.
 const CHANGE: ByTasks = ByTasks("change, threads ");
 
 pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {

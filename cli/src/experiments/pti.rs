@@ -76,14 +76,14 @@ fn fixed_part(sizes: &[FlushSize]) -> Option<f64> {
 
 /// Which flushes the sampler does.
 enum Sample {
-    /// So many, of sizes drawn by how often each was measured.
+    /// `flushes` flushes, whose sizes are drawn by how often each was measured.
     ByWeight { flushes: u64 },
-    /// Each size so many times.
+    /// Each size `times` times.
     EachSize { times: u64 },
 }
 
 impl Sample {
-    /// As parameters of the workload.
+    /// The parameters of the workload for this.
     fn parameters(&self) -> Vec<String> {
         match self {
             Sample::ByWeight { flushes } => vec![format!("rounds={flushes}")],
@@ -98,7 +98,7 @@ impl Sample {
 /// The sampler under both methods, counting as the document's tracepoints did. It has no noise: nothing of it falls
 /// into a flush of the only CPU.
 fn size_runs(reproduction: &Reproduction, sample: Sample) -> Result<Vec<RunOutcome>> {
-    // As far apart as in a compile: what is flushed there finds the caches full of other things.
+    // The flushes are as far apart as in a compile, where they find the caches full of other things.
     let mut parameters = sample.parameters();
     parameters.push(format!("user_cycles={}", reproduction.number("user_cycles")?));
     let sampler = workload("flushsizes", &parameters)?;
@@ -143,7 +143,8 @@ fn add_compiles(reproduction: &Reproduction, produced: &mut Produced) -> Result<
     let means = [&invpcid, &cr3].map(|outcomes| user_mean_and_deviation(outcomes));
     let published = reproduction.published("compile, user time, mean, invpcid")?;
     let seconds_per_cycle = published / means[0].0;
-    // A whole compile is so many of ours, one after the other: its deviation grows with their root, its time with them.
+    // A whole compile is many of ours, one after the other. Its time grows with their number, its deviation with the square
+    // root of that.
     let part = invpcid[0].score as f64 / reproduction.number("flushes_of_a_compile")?;
     for (method, (mean, deviation)) in METHODS.iter().zip(means) {
         let figure = |what: &str, cycles: f64| {
@@ -177,7 +178,7 @@ fn add_compiles(reproduction: &Reproduction, produced: &mut Produced) -> Result<
     Ok(())
 }
 
-/// So many compiles under each method; the two do the same work seed by seed.
+/// `runs` compiles under each method. With one seed both methods do the same work.
 fn compiles(reproduction: &Reproduction, runs: usize) -> Result<Vec<RunOutcome>> {
     let compile = reproduction.workload(&["rounds=1".to_owned()])?;
     let mut all = Vec::with_capacity(2 * runs);

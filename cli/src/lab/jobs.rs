@@ -18,6 +18,20 @@ pub(crate) enum Done {
     Interrupted,
 }
 
+/// Does one job. Returns its result, or none if `stopping` came first: then the job goes on in vain until the command ends.
+pub(crate) fn one<T: Send + 'static>(
+    stopping: &Stopping,
+    job: impl Fn() -> Result<T> + Send + Sync + 'static,
+) -> Result<Option<T>> {
+    let mut done = None;
+    let take = |_, result| {
+        done = Some(result);
+        Ok(())
+    };
+    each(1, stopping, move |_| job(), take)?;
+    Ok(done)
+}
+
 /// Does `job` for every number below `jobs`, the lowest first and as many at a time as there are processors, and gives
 /// each result to `take` as it comes. A job's error ends it, and so does `stopping`: what is under way is then given
 /// up, and goes on in vain until the command ends.
@@ -29,7 +43,7 @@ pub(crate) fn each<T: Send + 'static>(
 ) -> Result<Done> {
     let (sender, results) = mpsc::channel();
     let worker = thread::spawn(move || {
-        // Nobody receives any more once the work was given up.
+        // The receiver is gone once the work was given up.
         (0..jobs).par_bridge().for_each(|index| sender.send((index, job(index))).unwrap_or_default());
     });
     let mut done = 0;

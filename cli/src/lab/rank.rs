@@ -5,7 +5,7 @@ use tlbkit_arch::SplitMix64;
 /// Random orders in which chance is tried.
 const ORDERS: usize = 1000;
 
-/// One order in so many may have a larger correlation than [`chance`] says.
+/// One order of this many may have a larger correlation than [`chance`] says.
 const ONE_IN: usize = 20;
 
 /// The rank of each of `values`, counted from the middle, so that the sum is zero. Equal values share their ranks.

@@ -119,9 +119,9 @@ impl WholeFile {
 /// What becomes of the file in whose place a new one is put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Old {
-    /// It is gone.
+    /// The old file is gone.
     Replaced,
-    /// It has [`aside`]'s name from then on.
+    /// The old file has the name that [`aside`] gives.
     SetAside,
 }
 

@@ -102,7 +102,7 @@ pub(crate) fn held(held: &Held) -> String {
     format!("{} of {}", held.held, held.all)
 }
 
-/// A mean error over so many figures, and the median, in percent.
+/// The mean error over `figures` figures and the median error, in percent.
 pub(crate) fn average_error(error: Average, figures: usize) -> String {
     let Average { mean_pct, median_pct } = error;
     if figures == 0 { NONE.to_owned() } else { format!("{}, {} %", fixed(mean_pct, 1), fixed(median_pct, 1)) }

@@ -61,10 +61,10 @@ pub(crate) struct RunArguments {
     noise: NoiseWord,
 }
 
-/// Seeds of each policy, if nobody says how many.
+/// The default number of seeds of each policy.
 const SEEDS: u16 = 5;
 
-/// Runs it. What is done when somebody wants it to end is said as well.
+/// Executes the runs and prints what they give. If somebody wants the command to end, what is done until then is printed.
 pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending> {
     arguments.check_seeds()?;
     let runs = arguments.runs();

@@ -24,13 +24,13 @@ pub(super) struct Work {
     jobs: Vec<Job>,
 }
 
-/// A run, by its place among all, and the draw on whose machine it is to be; none on the file's own.
+/// A run, by its place among all runs, and the draw whose machine it takes. Without a draw it takes the machine of the file.
 struct Job {
     run: usize,
     draw: Option<usize>,
 }
 
-/// What has come out of each job; none of a job that was not done.
+/// The outcome of each job; none for a job that was not done.
 pub(super) struct Finished {
     work: Arc<Work>,
     outcomes: Vec<Option<RunOutcome>>,
@@ -45,7 +45,8 @@ pub(super) enum Sorted<'a> {
 }
 
 impl Work {
-    /// `runs`, so many of each policy; and before them, if there are `draws`, each on the machine of its draw.
+    /// The work of `runs`, of which each policy has `repeats`. If there are `draws`, each run is first done on the machine of
+    /// its draw.
     pub(super) fn new(runs: Vec<NamedRun>, repeats: u16, draws: Option<Draws>) -> Self {
         let repeats = usize::from(repeats);
         // Runs of one seed have one machine.
@@ -55,8 +56,8 @@ impl Work {
         Self { runs, repeats, draws, jobs }
     }
 
-    /// Executes it until it is done or somebody wants it to end: all policies with the first seed, then with the next,
-    /// so that whatever is done can be compared.
+    /// Executes the work until it is done, or until somebody wants the command to end. All policies are run with the first
+    /// seed, then with the next, so that whatever is done can be compared.
     pub(super) fn execute(self, stopping: &Stopping) -> Result<Finished> {
         let work = Arc::new(self);
         let clocks = Clocks::new(work.jobs.len(), machine(&work.runs[0].machine)?.system.frequency_mhz.value);
@@ -98,7 +99,7 @@ impl Work {
         Ok(row)
     }
 
-    /// The `outcomes` of all runs, those of a policy together, of its first `repeats` at most.
+    /// The `outcomes` of all runs by policy: of each policy its first `repeats` at most.
     fn columns<'a>(
         &self,
         policies: &'a [String],

@@ -119,7 +119,7 @@ impl DrawnFigure {
         self.drawn.iter().map(|figure| figure.ours).collect()
     }
 
-    /// Of the draws that have a value; none if there is no such draw.
+    /// The spread over the draws that have a value; none if no draw has one.
     pub(super) fn spread(&self) -> Option<Spread> {
         Spread::of(&self.values().into_iter().flatten().collect::<Vec<_>>())
     }
