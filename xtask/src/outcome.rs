@@ -66,8 +66,8 @@ fn run_into(command: &mut Command, out: impl Write + Send, err: impl Write + Sen
     Ok(StepOutcome::Failed(why.into_iter().take(LINES_REPEATED_MAX).collect::<Vec<_>>().join("\n    ")))
 }
 
-/// Passes each line on as it comes, and returns the complaints. If our own output is closed, nothing is passed on any more,
-/// and the command is still read to its end.
+/// Passes each line on as it comes, and returns the complaints. If our own output is closed, nothing is passed on any
+/// more, and the command is still read to its end.
 fn passed_on(from: Option<impl Read>, mut to: impl Write) -> Vec<String> {
     let (mut complaints, mut belonging) = (Vec::new(), 0);
     let Some(from) = from else { return complaints };

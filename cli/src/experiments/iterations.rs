@@ -63,10 +63,11 @@ impl IterationPlan {
 
     /// Standard deviation of the rates of iterations that last `lengths` stretches, from the rates of each run's.
     ///
-    /// A rate varies from run to run, and within a run from stretch to stretch. The variance between runs does not depend on
-    /// how long an iteration is. The variance within a run is divided by the number of stretches of an iteration, which
-    /// are taken to be independent of each other. The two are told apart as in an analysis of variance of one factor: the
-    /// variance of the means of runs is the sum of the former and of the latter divided by the number of stretches.
+    /// A rate varies from run to run, and within a run from stretch to stretch. The variance between runs does not
+    /// depend on how long an iteration is. The variance within a run is divided by the number of stretches of an
+    /// iteration, which are taken to be independent of each other. The two are told apart as in an analysis of variance
+    /// of one factor: the variance of the means of runs is the sum of the former and of the latter divided by the
+    /// number of stretches.
     pub(super) fn deviation(&self, stretches: &[Vec<f64>], lengths: f64) -> f64 {
         let squares = |values: &[f64]| mean_and_deviation(values).1.powi(2);
         let within = each(stretches, |rates| squares(rates)).iter().sum::<f64>() / stretches.len() as f64;

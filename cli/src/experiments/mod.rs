@@ -94,8 +94,8 @@ impl Registered {
         self.run_reproduction(Reproduction { experiment, machine, first_seed: FIRST_SEED })
     }
 
-    /// Runs everything that it needs on the machine of a draw of its priors, the first of which is 0. Each draw has seeds
-    /// of its own. The first draw has the seeds of the file's own machine.
+    /// Runs everything that it needs on the machine of a draw of its priors, the first of which is 0. Each draw has
+    /// seeds of its own. The first draw has the seeds of the file's own machine.
     pub(crate) fn run_drawn(&self, draw: usize, machine: Machine) -> Result<(Reproduction, Produced)> {
         let first_seed = FIRST_SEED + SEEDS_OF_A_DRAW * draw as u64;
         self.run_reproduction(Reproduction { experiment: self.read()?, machine, first_seed })

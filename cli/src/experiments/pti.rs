@@ -143,8 +143,8 @@ fn add_compiles(reproduction: &Reproduction, produced: &mut Produced) -> Result<
     let means = [&invpcid, &cr3].map(|outcomes| user_mean_and_deviation(outcomes));
     let published = reproduction.published("compile, user time, mean, invpcid")?;
     let seconds_per_cycle = published / means[0].0;
-    // A whole compile is many of ours, one after the other. Its time grows with their number, its deviation with the square
-    // root of that.
+    // A whole compile is many of ours, one after the other. Its time grows with their number, its deviation with the
+    // square root of that.
     let part = invpcid[0].score as f64 / reproduction.number("flushes_of_a_compile")?;
     for (method, (mean, deviation)) in METHODS.iter().zip(means) {
         let figure = |what: &str, cycles: f64| {

@@ -53,8 +53,8 @@ fn outcomes(reproduction: &Reproduction, threads: u64) -> Result<Vec<RunOutcome>
     }
 }
 
-/// The length of the runs that follow runs of `length`, which should have been `longer` times as long; none if these were
-/// long enough, or as long as is allowed.
+/// The length of the runs that follow runs of `length`, which should have been `longer` times as long; none if these
+/// were long enough, or as long as is allowed.
 fn next_length(length: u64, longer: u64, longest: u64) -> Option<u64> {
     let next = length.saturating_mul(longer).min(longest);
     (next > length).then_some(next)

@@ -84,8 +84,9 @@ impl Reproduction {
         workload(name, &of_setup.chain(settings.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// A run on the experiment's machine under the policy that it calls `policy`, in the kernel of its preset, or as the
-    /// set-up says where the document's kernel differs from that. It has noise, and no limit unless the caller sets one.
+    /// A run on the experiment's machine under the policy that it calls `policy`, in the kernel of its preset, or as
+    /// the set-up says where the document's kernel differs from that. It has noise, and no limit unless the caller sets
+    /// one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
         let kernel = kernel_of(preset);

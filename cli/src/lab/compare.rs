@@ -87,8 +87,8 @@ impl Quantity {
         }
     }
 
-    /// The values of the outcomes that have one. If an outcome lacks a count there are none, as the other outcomes would be
-    /// a biased choice.
+    /// The values of the outcomes that have one. If an outcome lacks a count there are none, as the other outcomes
+    /// would be a biased choice.
     pub(crate) fn values(&self, outcomes: &[RunOutcome]) -> Option<Vec<f64>> {
         let values: Vec<_> = outcomes.iter().filter_map(|outcome| self.value(outcome)).collect();
         (self.unit() == Unit::Percent || values.len() == outcomes.len()).then_some(values)

@@ -20,8 +20,8 @@ pub(crate) const TOO_FEW: &str = "too few";
 /// What [`TOO_FEW`] means, in a line.
 pub(crate) fn too_few_means() -> String {
     format!(
-        "{TOO_FEW}: no percents are given of fewer than {FEWEST_EVENTS} events a run, or of less than {LEAST_CYCLES} % of \
-         the cycles\n"
+        "{TOO_FEW}: no percents are given of fewer than {FEWEST_EVENTS} events a run, or of less than {LEAST_CYCLES} % \
+         of the cycles\n"
     )
 }
 

@@ -29,8 +29,8 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// Draws `draws` machines from the file that `machine` names. Each has a seed: `first_seed` and those after it, which
-    /// must exist.
+    /// Draws `draws` machines from the file that `machine` names. Each has a seed: `first_seed` and those after it,
+    /// which must exist.
     pub(crate) fn new(machine: &str, first_seed: u64, draws: u16) -> Result<Self> {
         let priors = priors(machine)?;
         ensure!(!priors.drawn().is_empty(), "{machine}: no prior that could be drawn");

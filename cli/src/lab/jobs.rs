@@ -18,7 +18,8 @@ pub(crate) enum Done {
     Interrupted,
 }
 
-/// Does one job. Returns its result, or none if `stopping` came first: then the job goes on in vain until the command ends.
+/// Does one job. Returns its result, or none if `stopping` came first: then the job goes on in vain until the command
+/// ends.
 pub(crate) fn one<T: Send + 'static>(
     stopping: &Stopping,
     job: impl Fn() -> Result<T> + Send + Sync + 'static,

@@ -136,8 +136,8 @@ pub(crate) fn own_file(name: &str) -> Option<&Path> {
     (!Machine::names().any(|known| known == name)).then_some(Path::new(name))
 }
 
-/// The text of the file of a machine that is not built in. The file is read once, because a pipe cannot be read twice, and
-/// because all runs must have the same machine even if the file changes meanwhile.
+/// The text of the file of a machine that is not built in. The file is read once, because a pipe cannot be read twice,
+/// and because all runs must have the same machine even if the file changes meanwhile.
 fn text(name: &str) -> Result<Arc<str>> {
     static TEXTS: Mutex<BTreeMap<String, Arc<str>>> = Mutex::new(BTreeMap::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);

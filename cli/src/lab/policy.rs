@@ -25,8 +25,8 @@ pub(crate) fn parse(text: &str) -> Result<Policy> {
 /// What must stand behind the colon and behind each plus sign of a policy's text.
 const WANTED: &str = "want KEY=VALUE, such as lazy=off, behind the colon and behind each +";
 
-/// Refuses texts that the library takes although nobody means them: an empty setting, a setting that is given twice, and
-/// two settings of one thing, of which the library takes the last.
+/// Refuses texts that the library takes although nobody means them: an empty setting, a setting that is given twice,
+/// and two settings of one thing, of which the library takes the last.
 fn check_settings(text: &str) -> Result<()> {
     let Some((_, settings)) = text.split_once(':') else { return Ok(()) };
     let keys: Vec<_> = settings.split('+').map(|setting| setting.split('=').next().unwrap_or_default()).collect();

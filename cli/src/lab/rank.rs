@@ -29,8 +29,8 @@ fn correlation(ours: &[f64], theirs: &[f64]) -> f64 {
     if size == 0.0 { 0.0 } else { product(ours, theirs) / size }
 }
 
-/// The size of a correlation that chance hardly exceeds. If the results come in a random order, the largest correlation of
-/// all `numbers`, each a list of [`ranks`], is above it in one order of twenty.
+/// The size of a correlation that chance hardly exceeds. If the results come in a random order, the largest correlation
+/// of all `numbers`, each a list of [`ranks`], is above it in one order of twenty.
 fn chance(numbers: &[Vec<f64>]) -> f64 {
     let draws = numbers.first().map_or(0, Vec::len);
     let mut results = ranks(&(0..draws).map(|place| place as f64).collect::<Vec<_>>());
@@ -78,10 +78,10 @@ pub(crate) struct Followed {
     pub(crate) left: f64,
 }
 
-/// The `numbers` that `result` follows, at most `most` of them; all are lists of [`ranks`]. Candidates are the numbers whose
-/// correlation with the result is beyond `chance`. The first is the one with the largest correlation. Each further one has
-/// the largest correlation with what those before it leave of the result, and must be beyond `chance` there too.
-/// Otherwise a number that by accident goes with an important one would be taken for important.
+/// The `numbers` that `result` follows, at most `most` of them; all are lists of [`ranks`]. Candidates are the numbers
+/// whose correlation with the result is beyond `chance`. The first is the one with the largest correlation. Each
+/// further one has the largest correlation with what those before it leave of the result, and must be beyond `chance`
+/// there too. Otherwise a number that by accident goes with an important one would be taken for important.
 fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: usize) -> Vec<Followed> {
     // Few draws have few orders: rounding must not tell equal correlations apart.
     let is_beyond = |correlation: f64| correlation.abs() > chance + 1e-9;
@@ -98,8 +98,8 @@ fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: usize) -> V
         let best = candidates.iter().map(of_left).max_by(|one, other| one.left.abs().total_cmp(&other.left.abs()));
         let Some(best) = best.filter(|best| is_beyond(best.left)) else { break };
         found.push(best);
-        // Gram-Schmidt: the direction that this number adds to those before it, so that none of them correlates with what
-        // is left.
+        // Gram-Schmidt: the direction that this number adds to those before it, so that none of them correlates with
+        // what is left.
         let mut direction = numbers[best.number].clone();
         directions.iter().for_each(|before| take_out(&mut direction, before));
         take_out(&mut left, &direction);

@@ -63,8 +63,8 @@ enum Verdict {
     Worse,
     /// All have both equal.
     Equal,
-    /// The draws disagree, but the seeds on the machine of the file do not: all agree, or nearly all do and the ratio follows
-    /// a prior.
+    /// The draws disagree, but the seeds on the machine of the file do not: all agree, or nearly all do and the ratio
+    /// follows a prior.
     PriorsDecide,
     /// The draws disagree. Either the seeds disagree as well and the ratio follows a prior, or neither holds.
     BothDecide,

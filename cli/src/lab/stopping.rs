@@ -12,9 +12,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::terminal::Ending;
 
-/// Whether somebody wants the command to end: by Ctrl-C, by a signal, or by closing the terminal. Once this value exists,
-/// none of these ends the program by itself, so it is made before there is anything to lose. A signal that was ignored
-/// when the program started, as under `nohup`, is still ignored.
+/// Whether somebody wants the command to end: by Ctrl-C, by a signal, or by closing the terminal. Once this value
+/// exists, none of these ends the program by itself, so it is made before there is anything to lose. A signal that was
+/// ignored when the program started, as under `nohup`, is still ignored.
 pub(crate) struct Stopping(Arc<AtomicUsize>);
 
 /// The signals that are ignored, signal 1 in bit 0; none if the kernel does not tell.

@@ -77,8 +77,8 @@ pub(crate) fn check_there(trace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses outputs that cannot be written, and outputs that would overwrite the trace, the machine file or each other. Each
-/// output comes with the option that names it, and with a file if that option was given.
+/// Refuses outputs that cannot be written, and outputs that would overwrite the trace, the machine file or each other.
+/// Each output comes with the option that names it, and with a file if that option was given.
 pub(crate) fn check_outputs(outputs: &[(&str, Option<&Path>)], trace: Option<&Path>, machine: &str) -> Result<()> {
     let given: Vec<_> = outputs.iter().filter_map(|&(option, file)| Some((option, file?))).collect();
     let read = [trace.map(|trace| ("the trace", trace)), own_file(machine).map(|file| ("the machine file", file))];
@@ -107,8 +107,8 @@ impl TraceArguments {
         Ok((trace, with_huge.unwrap_or_default()))
     }
 
-    /// Reads the trace by `read`, and checks that it has what was asked about. `read` is given a function that says whether
-    /// a thread is asked about, by its process, the name of that, and its own number.
+    /// Reads the trace by `read`, and checks that it has what was asked about. `read` is given a function that says
+    /// whether a thread is asked about, by its process, the name of that, and its own number.
     fn read_by(
         &self,
         read: impl FnOnce(&dyn Fn(i32, &str, i32) -> bool) -> Result<Recording, tlbkit_trace::Error>,

@@ -32,8 +32,8 @@ pub(crate) fn check_absent(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an output that would overwrite a file which is read, another output, or a file of another kind. Each output comes
-/// with the option that names it, and each file that is read with what it is.
+/// Refuses an output that would overwrite a file which is read, another output, or a file of another kind. Each output
+/// comes with the option that names it, and each file that is read with what it is.
 pub(crate) fn check_apart(outputs: &[(&str, &Path)], read: &[(&str, &Path)]) -> Result<()> {
     for (at, (option, file)) in outputs.iter().enumerate() {
         let name = file.display();

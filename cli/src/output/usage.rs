@@ -34,8 +34,8 @@ const TOO_LARGE: &str = "number too large to fit in target type";
 const NO_DIGITS: &str = "invalid digit found in string";
 const UNREADABLE: [&str; 2] = [TOO_LARGE, NO_DIGITS];
 
-/// The message for such a number with the limit that it exceeds. If the argument has a range, the limit is that: it is found
-/// by parsing the words again with the largest number that can be read. Otherwise it is that of the type.
+/// The message for such a number with the limit that it exceeds. If the argument has a range, the limit is that: it is
+/// found by parsing the words again with the largest number that can be read. Otherwise it is that of the type.
 fn within_limits(error: &Error, command: &Command, words: &[String]) -> String {
     let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return error.to_string() };
     let readable = i64::MAX.to_string();
@@ -59,8 +59,8 @@ fn range_in_words(wrong: &str) -> String {
     }
 }
 
-/// The message for missing arguments. If one option alone would be enough, only that is named. If a command behind `--` is
-/// missing, the message says where `--` belongs.
+/// The message for missing arguments. If one option alone would be enough, only that is named. If a command behind `--`
+/// is missing, the message says where `--` belongs.
 fn missing(error: &Error, command: &Command, words: &[String]) -> String {
     let text = error.render().to_string();
     let Some(ContextValue::Strings(lacking)) = error.get(ContextKind::InvalidArg) else { return text };

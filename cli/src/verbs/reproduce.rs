@@ -51,7 +51,8 @@ impl ReproduceArguments {
         (0..self.ids.len()).filter(|&at| is_new(at)).map(|at| self.ids[at].as_str()).collect()
     }
 
-    /// The report's file. A report of some experiments has a name of its own, so that it does not replace the whole one.
+    /// The report's file. A report of some experiments has a name of its own, so that it does not replace the whole
+    /// one.
     fn file(&self) -> PathBuf {
         let ids = self.ids();
         let is_whole = ids.is_empty() || ids.len() == experiments::ALL.len();

@@ -64,7 +64,8 @@ pub(crate) struct RunArguments {
 /// The default number of seeds of each policy.
 const SEEDS: u16 = 5;
 
-/// Executes the runs and prints what they give. If somebody wants the command to end, what is done until then is printed.
+/// Executes the runs and prints what they give. If somebody wants the command to end, what is done until then is
+/// printed.
 pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending> {
     arguments.check_seeds()?;
     let runs = arguments.runs();

@@ -87,8 +87,8 @@ impl Boot {
         Self { cpus, words: command_line(words, verb), accelerator, limit: COUNTED_LIMIT }
     }
 
-    /// The boot that writes each block of instructions which begins in one of `ranges` into `log`: its listing when it is
-    /// translated, and its address whenever it is executed.
+    /// The boot that writes each block of instructions which begins in one of `ranges` into `log`: its listing when it
+    /// is translated, and its address whenever it is executed.
     pub(super) fn logged(mut self, log: &Path, ranges: &str) -> Self {
         let log = log.display().to_string();
         self.accelerator.extend(owned(&["-d", "exec,in_asm,nochain", "-D", &log, "-dfilter", ranges]));

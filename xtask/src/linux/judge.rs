@@ -124,8 +124,8 @@ pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
     Ok((!wrong.is_empty()).then(|| format!("{}\n{}", wrong.join(", "), ours.remarks.join("\n"))))
 }
 
-/// Runs the tests on our kernel alone, with `cpus` CPUs, and prints what did not pass. False if a test did not pass, which
-/// may have a reason that stock Linux has as well.
+/// Runs the tests on our kernel alone, with `cpus` CPUs, and prints what did not pass. False if a test did not pass,
+/// which may have a reason that stock Linux has as well.
 pub(super) fn run_alone(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
     let (judges, built) = (chosen(root, wanted)?, Judges::build(root)?);
     let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;

@@ -52,8 +52,8 @@ const fn spinning(cpus: u32, rounds: u64, case: Case) -> Case {
 
 /// Counts that are equal for a workload whose threads never touch a page at the same time.
 const FLUSHES: &[&str] = &["faults", "flushes", "flush_pages", "full_flushes", "RemovePte local", "CopyOnWrite local"];
-/// Counts that are equal for processes that share only what a fork leaves. If two of them write such a page, the second one
-/// copies it too if it comes before the first one has released it, so flushes of one page may be more.
+/// Counts that are equal for processes that share only what a fork leaves. If two of them write such a page, the second
+/// one copies it too if it comes before the first one has released it, so flushes of one page may be more.
 const NO_SHOOTDOWN: &[&str] = &["faults", "full_flushes", "RemovePte remote"];
 
 /// Runs for an emulator that has tags.

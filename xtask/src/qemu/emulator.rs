@@ -10,9 +10,11 @@ use crate::setup;
 /// How the emulator runs several CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Threads {
-    /// On one host thread, in turns that end where a CPU pauses, and now and then elsewhere: fast, whatever else the host does.
+    /// On one host thread, in turns that end where a CPU pauses, and now and then elsewhere: fast, whatever else the
+    /// host does.
     InTurns,
-    /// One host thread for all CPUs, and a clock that counts instructions: the same image, words and seed give the same run.
+    /// One host thread for all CPUs, and a clock that counts instructions: the same image, words and seed give the same
+    /// run.
     Repeatable,
     /// On a host thread for each CPU, so really at the same time.
     Parallel,

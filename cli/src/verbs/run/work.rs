@@ -24,7 +24,8 @@ pub(super) struct Work {
     jobs: Vec<Job>,
 }
 
-/// A run, by its place among all runs, and the draw whose machine it takes. Without a draw it takes the machine of the file.
+/// A run, by its place among all runs, and the draw whose machine it takes. Without a draw it takes the machine of the
+/// file.
 struct Job {
     run: usize,
     draw: Option<usize>,
@@ -45,8 +46,8 @@ pub(super) enum Sorted<'a> {
 }
 
 impl Work {
-    /// The work of `runs`, of which each policy has `repeats`. If there are `draws`, each run is first done on the machine of
-    /// its draw.
+    /// The work of `runs`, of which each policy has `repeats`. If there are `draws`, each run is first done on the
+    /// machine of its draw.
     pub(super) fn new(runs: Vec<NamedRun>, repeats: u16, draws: Option<Draws>) -> Self {
         let repeats = usize::from(repeats);
         // Runs of one seed have one machine.
@@ -56,8 +57,8 @@ impl Work {
         Self { runs, repeats, draws, jobs }
     }
 
-    /// Executes the work until it is done, or until somebody wants the command to end. All policies are run with the first
-    /// seed, then with the next, so that whatever is done can be compared.
+    /// Executes the work until it is done, or until somebody wants the command to end. All policies are run with the
+    /// first seed, then with the next, so that whatever is done can be compared.
     pub(super) fn execute(self, stopping: &Stopping) -> Result<Finished> {
         let work = Arc::new(self);
         let clocks = Clocks::new(work.jobs.len(), machine(&work.runs[0].machine)?.system.frequency_mhz.value);

@@ -94,8 +94,8 @@ impl Calls {
         });
     }
 
-    /// Makes a call that works on a range of the task's own space, under the lock that it wants. The observer is told of
-    /// the range.
+    /// Makes a call that works on a range of the task's own space, under the lock that it wants. The observer is told
+    /// of the range.
     fn on_range<R>(
         &self,
         (va, pages): (u64, u64),

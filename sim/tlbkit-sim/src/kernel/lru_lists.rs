@@ -1,11 +1,11 @@
 //! The LRU lists of pages: which pages of each CPU wait to be put into them, and when the lock of the lists is taken.
 //!
-//! A new page waits in a batch of its CPU. A full batch is put into the lists under their lock. A page that is given back
-//! is taken out of them under the lock, together with others that the same call frees (Linux's mm/swap.c). Before an
-//! older kernel sweeps a range, it *drains* the batch, so a program that gives back page by page takes the lock twice for
-//! each page. A newer kernel does not (a commit of December 2024): a page that still waits is held by the batch, and is
-//! freed when the batch is full. Which pages a CPU has in the lists is not followed. A page that is given back is taken
-//! to be the one that came last.
+//! A new page waits in a batch of its CPU. A full batch is put into the lists under their lock. A page that is given
+//! back is taken out of them under the lock, together with others that the same call frees (Linux's mm/swap.c). Before
+//! an older kernel sweeps a range, it *drains* the batch, so a program that gives back page by page takes the lock
+//! twice for each page. A newer kernel does not (a commit of December 2024): a page that still waits is held by the
+//! batch, and is freed when the batch is full. Which pages a CPU has in the lists is not followed. A page that is given
+//! back is taken to be the one that came last.
 
 use std::cell::Cell;
 
@@ -14,8 +14,8 @@ use crate::machine::{Code, CountedLruLists, LruWork, Sweep};
 /// Pages that are taken out of the lists under one hold.
 const MOST_A_HOLD: u32 = 32;
 
-/// Work under the lock. Pages are put in under the first hold of the lock, and those of them that were given back come out
-/// under the second. A hold without work is none.
+/// Work under the lock. Pages are put in under the first hold of the lock, and those of them that were given back come
+/// out under the second. A hold without work is none.
 pub(super) type Holds = [Option<LruWork>; 2];
 
 const NO_HOLDS: Holds = [None; 2];
@@ -50,7 +50,8 @@ pub(crate) struct LruLists {
 }
 
 impl LruLists {
-    /// The lists of a kernel with this code. Before a sweep the kernel does what `sweep` says, or else what the code does.
+    /// The lists of a kernel with this code. Before a sweep the kernel does what `sweep` says, or else what the code
+    /// does.
     pub(crate) fn new(code: Code, sweep: Option<Sweep>, cpus: usize) -> Self {
         let code = code.lru_lists();
         let sweep = sweep.or(code.map(|code| code.sweep)).unwrap_or(Sweep::Leaves);

@@ -1,5 +1,5 @@
-//! The mmap lock of a space, which is the lock of all its regions (Linux's `mmap_lock`; a region is its VMA). A task that
-//! waits for it sleeps.
+//! The mmap lock of a space, which is the lock of all its regions (Linux's `mmap_lock`; a region is its VMA). A task
+//! that waits for it sleeps.
 //!
 //! `tlbkit-pmap` has a lock of its own there, whose waiters spin. That lock is still taken, because its line moves as
 //! the line of a kernel's count of holders does. Nobody waits for it, as this one is taken around it
@@ -9,16 +9,16 @@
 //! - A fault, and a sweep that keeps the regions, take it for reading. Whoever changes regions takes it for writing.
 //! - A reader that finds a writer goes to the end of the queue and sleeps. So does one that finds other readers and a
 //!   queue, so that a stream of readers does not keep a writer out.
-//! - A writer that does not get the lock goes to the end of the queue and sleeps. The last holder wakes the first of the
-//!   queue when it releases the lock.
+//! - A writer that does not get the lock goes to the end of the queue and sleeps. The last holder wakes the first of
+//!   the queue when it releases the lock.
 //!
 //! The rest has changed over the years ([`MmapLockWaits`]):
 //!
 //! - `Fifo`: a task that finds a queue joins it. The first of the queue has the lock when it is woken: one writer, or
 //!   the readers up to the next writer.
-//! - `WriterStealing`: a writer takes a free lock past all who wait for it. A writer that was woken has to take the lock
-//!   as well, and sleeps again if another one was faster. Readers that are woken have the lock; new readers join the
-//!   queue.
+//! - `WriterStealing`: a writer takes a free lock past all who wait for it. A writer that was woken has to take the
+//!   lock as well, and sleeps again if another one was faster. Readers that are woken have the lock; new readers join
+//!   the queue.
 //! - `OptimisticSpinning`: before it sleeps, a writer spins while the writer that has the lock runs, and for readers
 //!   during a short time, which grows with their number. All readers of the queue are woken together. Until a woken
 //!   writer runs, any task may take the lock before it, unless it has waited for 4 ms.

@@ -38,8 +38,8 @@ impl Kernel {
         }
     }
 
-    /// Lets other threads of the process that are behind in time act first, if there are any: a lock changes hands in the
-    /// order of time.
+    /// Lets other threads of the process that are behind in time act first, if there are any: a lock changes hands in
+    /// the order of time.
     pub(super) fn let_threads_catch_up(&'static self, process: &'static Process) {
         if process.threads.get() > 1 {
             self.machine.sync(0);
@@ -72,8 +72,8 @@ impl Kernel {
         }
     }
 
-    /// The running task, which changed regions, becomes a reader of the mmap lock, and wakes the readers that may have it
-    /// as well.
+    /// The running task, which changed regions, becomes a reader of the mmap lock, and wakes the readers that may have
+    /// it as well.
     pub(super) fn downgrade_mmap(&'static self, me: TaskIndex) {
         let process = self.tasks.get(me).process;
         self.let_threads_catch_up(process);

@@ -11,8 +11,8 @@ use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::observer::{Cause, KernelEvent};
 
-/// More faults in a row at one address than there can be. Another thread may undo what a fault has mapped before the access
-/// is tried again, but not that often.
+/// More faults in a row at one address than there can be. Another thread may undo what a fault has mapped before the
+/// access is tried again, but not that often.
 const MOST_FAULTS: u32 = 64;
 
 impl Kernel {

@@ -77,8 +77,8 @@ impl Queues {
         self.cpus[cpu].waiting.borrow().is_empty()
     }
 
-    /// True if tasks wait for `cpu` and all of them are pinned. Then no other CPU can take one, but for the other thread of
-    /// its core, which may take a second task that is kept on that core.
+    /// True if tasks wait for `cpu` and all of them are pinned. Then no other CPU can take one, but for the other
+    /// thread of its core, which may take a second task that is kept on that core.
     pub(super) fn only_pinned_wait(&self, cpu: usize) -> bool {
         self.cpus[cpu].loose.get() == 0 && !self.is_empty(cpu)
     }
@@ -110,8 +110,8 @@ impl Queues {
         prefetch(&self.cpus[cpu]);
     }
 
-    /// The idle CPU for a woken task that ran on `cpu` last: that CPU if it idles. Otherwise a CPU whose core idles as a
-    /// whole comes before one whose sibling is busy, as in Linux (`select_idle_core` in its kernel/sched/fair.c).
+    /// The idle CPU for a woken task that ran on `cpu` last: that CPU if it idles. Otherwise a CPU whose core idles as
+    /// a whole comes before one whose sibling is busy, as in Linux (`select_idle_core` in its kernel/sched/fair.c).
     fn idle_for_woken(&self, cpu: usize, topology: &Topology) -> Option<usize> {
         let first = self.idle.from(cpu)?;
         if first == cpu { Some(cpu) } else { self.idle_core_from(cpu, topology).or(Some(first)) }
@@ -126,8 +126,9 @@ impl Queues {
         socket.find(|&other| self.idle.contains(other) && self.has_idle_sibling(other, topology))
     }
 
-    /// Where a balancer that looks from `start` on may move the task that `cpu` runs: to an idle core. A task that shares
-    /// its core may also move to an idle CPU of a shared core. One that has its core alone would run slower there.
+    /// Where a balancer that looks from `start` on may move the task that `cpu` runs: to an idle core. A task that
+    /// shares its core may also move to an idle CPU of a shared core. One that has its core alone would run slower
+    /// there.
     fn idle_for_moved(&self, cpu: usize, start: usize, topology: &Topology) -> Option<usize> {
         let shares_its_core = !self.has_idle_sibling(cpu, topology);
         let any = || shares_its_core.then(|| self.idle.from(start)).flatten();
@@ -186,9 +187,9 @@ impl WithTasks<'_> {
         idle.or_else(|| cpus.into_iter().min_by_key(|&cpu| self.waiting(cpu))).unwrap_or(first)
     }
 
-    /// Takes the first task that waits for the other thread of the core of `cpu` and may run on both, as Linux does before
-    /// a CPU goes idle (`sched_balance_newidle` in its kernel/sched/fair.c). A task that the other thread is about to run
-    /// is left there.
+    /// Takes the first task that waits for the other thread of the core of `cpu` and may run on both, as Linux does
+    /// before a CPU goes idle (`sched_balance_newidle` in its kernel/sched/fair.c). A task that the other thread is
+    /// about to run is left there.
     pub(super) fn take_of_core(&mut self, cpu: usize) -> Option<TaskIndex> {
         let sibling = self.topology.sibling(cpu)?;
         if self.waiting(sibling) < 2 && self.runs_idle_thread(sibling) {

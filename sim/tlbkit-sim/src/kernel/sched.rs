@@ -50,8 +50,8 @@ impl Kernel {
         }
     }
 
-    /// Leaves the CPU to the next task, or to the idle thread. Returns when the task runs again, maybe on another CPU. If
-    /// no other task waits and this one may go on, it returns at once. It also returns for a task that ends, whose
+    /// Leaves the CPU to the next task, or to the idle thread. Returns when the task runs again, maybe on another CPU.
+    /// If no other task waits and this one may go on, it returns at once. It also returns for a task that ends, whose
     /// coroutine must then return.
     pub(super) fn switch_away(&'static self, me: TaskIndex, fate: Fate) {
         let machine = self.machine;
@@ -82,9 +82,10 @@ impl Kernel {
         machine.enable_interrupts();
     }
 
-    /// Moves the running task at a tick of its CPU, as a load balancer does, unless it is pinned. A task that has shared
-    /// its core for long, while another core idled, moves to that core. Any other task moves now and then to an idle CPU
-    /// where it runs no slower. The CPU that it leaves stays in the CPU sets of its space until a policy takes it out.
+    /// Moves the running task at a tick of its CPU, as a load balancer does, unless it is pinned. A task that has
+    /// shared its core for long, while another core idled, moves to that core. Any other task moves now and then to an
+    /// idle CPU where it runs no slower. The CPU that it leaves stays in the CPU sets of its space until a policy takes
+    /// it out.
     pub(super) fn balance(&'static self, me: TaskIndex) {
         let (machine, task, queues) = (self.machine, self.tasks.get(me), self.with_tasks());
         let (cpu, noise) = (machine.cpu(), machine.noise());
@@ -111,7 +112,8 @@ impl Kernel {
         WithTasks { queues: &self.queues, tasks: &self.tasks, topology: self.machine.topology() }
     }
 
-    /// Takes what the CPU runs next out of its queue, or, if that is empty, out of the queue of its core's other thread.
+    /// Takes what the CPU runs next out of its queue, or, if that is empty, out of the queue of its core's other
+    /// thread.
     fn pick(&self, cpu: usize) -> Running {
         let mut queues = self.with_tasks();
         let of_core = if self.queues.is_empty(cpu) { queues.take_of_core(cpu) } else { None };
@@ -122,8 +124,8 @@ impl Kernel {
         Running::Task(index)
     }
 
-    /// Runs the protocol's switch to `next`, and then charges the path that the switch took, which is known only when it
-    /// has returned. The CPU belongs to the task that leaves it until [`commit`](Self::commit).
+    /// Runs the protocol's switch to `next`, and then charges the path that the switch took, which is known only when
+    /// it has returned. The CPU belongs to the task that leaves it until [`commit`](Self::commit).
     fn load(&'static self, cpu: usize, next: Running) {
         let machine = self.machine;
         let processor = machine.processor(cpu);
@@ -221,8 +223,8 @@ impl Kernel {
         self.machine.tlb().policy().isolation == Isolation::On
     }
 
-    /// Charges the idle time at the end of the run. Idle time is charged when it ends, which this never does. All CPUs are
-    /// charged up to one moment: the end of the last task, or later if a CPU was ahead of it in an interrupt.
+    /// Charges the idle time at the end of the run. Idle time is charged when it ends, which this never does. All CPUs
+    /// are charged up to one moment: the end of the last task, or later if a CPU was ahead of it in an interrupt.
     pub(crate) fn idle_to_the_end(&self) {
         let cpus = || (0..self.machine.cpus()).map(|cpu| self.machine.processor(cpu));
         let end = cpus().map(|processor| processor.now()).fold(self.ended_at(), u64::max);

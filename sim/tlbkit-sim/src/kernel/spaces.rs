@@ -70,8 +70,8 @@ impl Kernel {
 
     /// A thread of the process ends on the running CPU; with the last one the space does.
     ///
-    /// Only a CPU whose thread is still counted may run the space, because a space may be destroyed only when no CPU runs
-    /// it. So a CPU whose thread is not the last one goes lazy before the count is lowered:
+    /// Only a CPU whose thread is still counted may run the space, because a space may be destroyed only when no CPU
+    /// runs it. So a CPU whose thread is not the last one goes lazy before the count is lowered:
     ///
     /// ```text
     /// a thread ends                      the last thread ends

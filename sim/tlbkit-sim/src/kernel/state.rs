@@ -146,8 +146,8 @@ impl Kernel {
         self.ended_at.get()
     }
 
-    /// Notes that the running program has called the kernel, faulted or ended. A program that waits in vain for a word to
-    /// change does none of these.
+    /// Notes that the running program has called the kernel, faulted or ended. A program that waits in vain for a word
+    /// to change does none of these.
     pub(super) fn note_progress(&self) {
         let now = self.machine.running().now();
         self.progress_at.set(self.progress_at.get().max(now));
@@ -163,8 +163,8 @@ impl Kernel {
 
     /// When a run that does not end is given up. A run with a limit is given up long after it, and later for each task
     /// that was started: the last task to end may wait for all others, which takes as many turns as there are tasks if
-    /// all tell one CPU of their end. A run without a limit lasts as long as its rounds; it is given up when its programs
-    /// make no progress.
+    /// all tell one CPU of their end. A run without a limit lasts as long as its rounds; it is given up when its
+    /// programs make no progress.
     pub(super) fn overdue_at(&self) -> u64 {
         if self.limit_cycles == NEVER {
             return self.progress_at.get().saturating_add(QUIET_CYCLES);

@@ -264,8 +264,8 @@ static CODES: LazyLock<Vec<CodeFile>> = LazyLock::new(|| {
     FILES.iter().map(read).collect()
 });
 
-/// The code whose instructions a run is charged with, and whose cache lines move when it tells other CPUs. The protocol that
-/// runs is always ours. The preset of another kernel is charged with that kernel's code, if it has been counted.
+/// The code whose instructions a run is charged with, and whose cache lines move when it tells other CPUs. The protocol
+/// that runs is always ours. The preset of another kernel is charged with that kernel's code, if it has been counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code(usize);
 

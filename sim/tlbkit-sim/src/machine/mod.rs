@@ -1,7 +1,7 @@
 //! Machines as data: what one CPU model has and costs, and where each number came from.
 //!
-//! The files in `sim/machines/` are part of the program, so it works wherever it is put. Other files are read in the same
-//! way. Wrong input gives one line that names the file, the line, the field, its value and what it may be.
+//! The files in `sim/machines/` are part of the program, so it works wherever it is put. Other files are read in the
+//! same way. Wrong input gives one line that names the file, the line, the field, its value and what it may be.
 //!
 //! | file | what |
 //! |---|---|

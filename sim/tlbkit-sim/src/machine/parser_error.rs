@@ -4,7 +4,8 @@ use std::ops::Range;
 
 use super::error::MachineError;
 
-/// What the parser says of the `text` of a file, as an error that names the line, the field, its value and what it may be.
+/// What the parser says of the `text` of a file, as an error that names the line, the field, its value and what it may
+/// be.
 pub(super) fn parser_error(file: &str, text: &str, error: &toml::de::Error) -> MachineError {
     let span = error.span().unwrap_or_default();
     let line = line_at(text, span.start);

@@ -40,8 +40,8 @@ impl Multiprocessor {
         }
     }
 
-    /// The running CPU begins to wait for its calls, and looks at them once. True if it does not answer others by itself
-    /// meanwhile, which holds for a kernel with queues of calls.
+    /// The running CPU begins to wait for its calls, and looks at them once. True if it does not answer others by
+    /// itself meanwhile, which holds for a kernel with queues of calls.
     pub(super) fn wait_for_calls(&'static self) -> bool {
         self.begin_to_wait();
         self.queues.as_ref().inspect(|queues| self.look_for_answers(queues)).is_some()
@@ -115,8 +115,8 @@ impl Multiprocessor {
         self.access_line(access, line.name(), Repeats::NotKnown);
     }
 
-    /// An access without a counterpart in the other kernel: it costs nothing, but it still comes in its turn. It has no line
-    /// that could be watched, so no loop that contains it is slept through.
+    /// An access without a counterpart in the other kernel: it costs nothing, but it still comes in its turn. It has no
+    /// line that could be watched, so no loop that contains it is slept through.
     fn pass_free(&'static self) {
         self.running().spin.borrow_mut().disturb();
         self.sync(self.costs.lines.nearest_cycles());

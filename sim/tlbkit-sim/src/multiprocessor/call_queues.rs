@@ -1,8 +1,8 @@
 //! The queues of calls by which Linux tells other CPUs, as far as they show in the cache lines that move.
 //!
 //! The protocol that runs is always ours, whatever the policy. It tells other CPUs by mailboxes, inboxes and outboxes.
-//! Linux puts a *call* into a queue of each target (its kernel/smp.c). If the code that is charged has a table `[queues]`
-//! in its file in `sim/machines/software/`, Linux's lines move in place of ours, access by access:
+//! Linux puts a *call* into a queue of each target (its kernel/smp.c). If the code that is charged has a table
+//! `[queues]` in its file in `sim/machines/software/`, Linux's lines move in place of ours, access by access:
 //!
 //! | what the protocol does | what Linux does to which lines |
 //! |---|---|
@@ -22,10 +22,10 @@
 //! Linux does not have. The model is not exact in three points:
 //!
 //! - An exchange that fails is made again, which costs nothing once the line is there.
-//! - Linux writes the flag when it changes, and the other line when the loaded space changes and after a flush. Here each
-//!   write of a presence writes both lines, and so does each answer to a request that had to be carried out.
-//! - There is one call for each pair of CPUs, as in Linux. If two requests to one target are issued one after the other,
-//!   the first answer counts for both. The protocol itself waits for both.
+//! - Linux writes the flag when it changes, and the other line when the loaded space changes and after a flush. Here
+//!   each write of a presence writes both lines, and so does each answer to a request that had to be carried out.
+//! - There is one call for each pair of CPUs, as in Linux. If two requests to one target are issued one after the
+//!   other, the first answer counts for both. The protocol itself waits for both.
 
 use std::cell::{Cell, RefCell};
 

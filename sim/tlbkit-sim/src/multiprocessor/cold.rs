@@ -1,10 +1,11 @@
 //! How long a call into the protocol waits because other work has pushed its code and data out of the caches.
 //!
-//! No single line is followed. The cycles of other work and the pages filled since the last call of its kind say how many
-//! new lines came into the caches. Each new line falls into a set by chance. A line of the protocol is gone when as many
-//! new lines fell into its set as the set has ways, because the least recently used line is replaced. The number of
-//! lines in a set has a binomial distribution, which gives the share of the call's lines that is gone, and so what the
-//! call pays. That the threads of a core share its caches is not modelled. Sleep leaves the caches as they are.
+//! No single line is followed. The cycles of other work and the pages filled since the last call of its kind say how
+//! many new lines came into the caches. Each new line falls into a set by chance. A line of the protocol is gone when
+//! as many new lines fell into its set as the set has ways, because the least recently used line is replaced. The
+//! number of lines in a set has a binomial distribution, which gives the share of the call's lines that is gone, and so
+//! what the call pays. That the threads of a core share its caches is not modelled. Sleep leaves the caches as they
+//! are.
 
 use std::cell::Cell;
 

@@ -1,5 +1,5 @@
-//! One access to a shared cache line: it comes in its turn, costs what the line costs, and wakes the CPUs that watch the
-//! line.
+//! One access to a shared cache line: it comes in its turn, costs what the line costs, and wakes the CPUs that watch
+//! the line.
 
 use tlbkit::sync::Access as AtomicAccess;
 

@@ -1,5 +1,5 @@
-//! Cache lines of Linux that move in place of ours, or in addition to them. No word of the host stands for such a line, so
-//! each has a name.
+//! Cache lines of Linux that move in place of ours, or in addition to them. No word of the host stands for such a line,
+//! so each has a name.
 
 use crate::lines::named;
 

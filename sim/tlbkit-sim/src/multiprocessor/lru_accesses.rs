@@ -12,8 +12,8 @@ use crate::observer::{Cause, LineUse};
 impl Multiprocessor {
     /// The running CPU takes the lock of its node's LRU lists, does `work` on them, and releases the lock.
     ///
-    /// It waits for the holder of the lock, and for lines that other CPUs had. What it executes is a part of what a fault
-    /// or a call costs, and is not charged again: it only keeps other CPUs waiting.
+    /// It waits for the holder of the lock, and for lines that other CPUs had. What it executes is a part of what a
+    /// fault or a call costs, and is not charged again: it only keeps other CPUs waiting.
     pub(crate) fn change_lru_lists(&'static self, work: LruWork) {
         self.end_streak();
         self.sync(0);

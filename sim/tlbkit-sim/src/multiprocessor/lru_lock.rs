@@ -1,9 +1,10 @@
 //! The lock of a memory node's LRU lists, and the lines that it guards.
 //!
 //! Linux keeps the pages of a node in LRU lists under one lock (the `lruvec` of its mm/swap.c). The CPU that holds it
-//! changes the head of a list, the page that was first or next in it, and counters of the node. So three lines move with
-//! the lock if another CPU had it before. A CPU that waits for it spins on a line of its own with interrupts off, which
-//! is one move more (kernel/locking/qspinlock.c). Each socket is a node. The lock is given in the order of arrival.
+//! changes the head of a list, the page that was first or next in it, and counters of the node. So three lines move
+//! with the lock if another CPU had it before. A CPU that waits for it spins on a line of its own with interrupts off,
+//! which is one move more (kernel/locking/qspinlock.c). Each socket is a node. The lock is given in the order of
+//! arrival.
 
 use std::cell::Cell;
 
@@ -40,8 +41,8 @@ impl LruLocks {
         self.0[node].set(LastHolder { cpu, free_at });
     }
 
-    /// The CPU keeps the lock for `cycles` more. If another CPU has it by now, as can be when many pages are freed at once,
-    /// these cycles keep no CPU waiting.
+    /// The CPU keeps the lock for `cycles` more. If another CPU has it by now, as can be when many pages are freed at
+    /// once, these cycles keep no CPU waiting.
     pub(super) fn keep(&self, node: usize, cpu: usize, now: u64, cycles: u64) {
         let hold = self.0[node].get();
         if hold.cpu == cpu {

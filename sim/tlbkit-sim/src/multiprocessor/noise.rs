@@ -114,9 +114,9 @@ impl NoiseStreams {
         is_moved.then(|| streams[cpu].below(cpus as u64) as usize)
     }
 
-    /// Decides at a tick of `cpu` whether its task leaves a shared core for `idle_core`, a CPU whose core idles as a whole,
-    /// if there is one. It does so when all ticks have found such a CPU for as long as a balancer takes to move a running
-    /// task on a socket of `cpus` CPUs.
+    /// Decides at a tick of `cpu` whether its task leaves a shared core for `idle_core`, a CPU whose core idles as a
+    /// whole, if there is one. It does so when all ticks have found such a CPU for as long as a balancer takes to move
+    /// a running task on a socket of `cpus` CPUs.
     pub(crate) fn leave_shared_core(
         &self,
         cpu: usize,

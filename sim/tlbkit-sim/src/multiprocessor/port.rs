@@ -179,8 +179,8 @@ impl Hardware for Port {
         if self.is_live() && self.machine.wait_for_calls() { u32::MAX } else { 0 }
     }
 
-    /// A simulated machine loses an interrupt only by a defect that a test gives it, and the run itself notices that. So a
-    /// CPU waits on.
+    /// A simulated machine loses an interrupt only by a defect that a test gives it, and the run itself notices that.
+    /// So a CPU waits on.
     fn late(&self, _cpu: CpuId) -> Late {
         Late::Wait
     }
@@ -211,9 +211,9 @@ impl Hardware for Port {
         f(self.machine.space(token))
     }
 
-    /// A flush has phases, each with its own account and its own instructions. It ends on the account on which it began.
-    /// Raising the generation and looking for other CPUs belongs to the half that the policy does first: the local or the
-    /// remote one. The phase of telling others ends when the first of them is found not to have answered.
+    /// A flush has phases, each with its own account and its own instructions. It ends on the account on which it
+    /// began. Raising the generation and looking for other CPUs belongs to the half that the policy does first: the
+    /// local or the remote one. The phase of telling others ends when the first of them is found not to have answered.
     fn event(&self, event: Event) {
         if !self.is_live() {
             return;

@@ -200,7 +200,8 @@ impl Processor {
         self.is_halted.get()
     }
 
-    /// True if the CPU executes instructions of a task at `now`, a time by another CPU's clock: it neither idles nor pauses.
+    /// True if the CPU executes instructions of a task at `now`, a time by another CPU's clock: it neither idles nor
+    /// pauses.
     pub(super) fn executes_at(&self, now: u64) -> bool {
         self.class.get() == Class::Task && now >= self.pauses_until.get()
     }

@@ -63,8 +63,8 @@ pub(crate) struct Multiprocessor {
     pub(super) agenda: RefCell<Agenda>,
     /// The time of the CPU that acts next. From there on the running CPU is ahead of it.
     pub(super) horizon: Cell<u64>,
-    /// From this time on the running CPU must look around before it touches memory: another CPU may have to act first, or
-    /// something may be due. It is 0 where that time is unknown.
+    /// From this time on the running CPU must look around before it touches memory: another CPU may have to act first,
+    /// or something may be due. It is 0 where that time is unknown.
     pub(super) limit: Cell<u64>,
     pub(super) streak: Streak,
     pub(super) tally: Tally,
@@ -226,8 +226,8 @@ impl Multiprocessor {
         SpaceToken(spaces.len() as u64 - 1)
     }
 
-    /// From now on the token names the space. Under a policy that counts lazy references, the count has a line of its own,
-    /// as Linux's has since 2023. It never shared a line with the generation there (include/linux/mm_types.h).
+    /// From now on the token names the space. Under a policy that counts lazy references, the count has a line of its
+    /// own, as Linux's has since 2023. It never shared a line with the generation there (include/linux/mm_types.h).
     pub(crate) fn set_space(&self, token: SpaceToken, space: &'static AddressSpace) {
         let before = self.spaces.borrow_mut()[token.0 as usize].replace(space);
         assert!(before.is_none(), "a token names one space");
@@ -250,9 +250,9 @@ impl Multiprocessor {
         &self.topology
     }
 
-    /// What executing costs on the CPU now, in percent of its cost while the other thread of the core does not execute. A
-    /// thread that idles does not execute, and neither does one that waits for another CPU, as PAUSE leaves the core to
-    /// its sibling.
+    /// What executing costs on the CPU now, in percent of its cost while the other thread of the core does not execute.
+    /// A thread that idles does not execute, and neither does one that waits for another CPU, as PAUSE leaves the core
+    /// to its sibling.
     pub(crate) fn work_percent(&self, cpu: usize) -> u64 {
         let now = self.processors[cpu].now();
         let is_shared = self.siblings[cpu].is_some_and(|sibling| self.processors[sibling as usize].executes_at(now));

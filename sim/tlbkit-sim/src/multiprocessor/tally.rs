@@ -1,5 +1,5 @@
-//! What the machine itself counts, apart from the observer and from the accounts. If two counts of one thing disagree, one
-//! of them counts something twice or not at all.
+//! What the machine itself counts, apart from the observer and from the accounts. If two counts of one thing disagree,
+//! one of them counts something twice or not at all.
 
 use std::cell::Cell;
 

@@ -70,8 +70,8 @@ impl Multiprocessor {
         }
     }
 
-    /// How far a CPU may be ahead of the others and still touch memory: no interrupt that a CPU behind it sends now arrives
-    /// sooner.
+    /// How far a CPU may be ahead of the others and still touch memory: no interrupt that a CPU behind it sends now
+    /// arrives sooner.
     pub(crate) fn touch_lookahead(&self) -> u64 {
         self.noise.shortest_delivery(self.costs.ipi_same_socket.min(self.costs.ipi_cross_socket))
     }
@@ -92,8 +92,8 @@ impl Multiprocessor {
         }
     }
 
-    /// Computes until when the CPU may touch memory without a look around: until then no other CPU can matter to it. What
-    /// runs on it wants to look around at `bound` at the latest.
+    /// Computes until when the CPU may touch memory without a look around: until then no other CPU can matter to it.
+    /// What runs on it wants to look around at `bound` at the latest.
     pub(crate) fn refresh_limit(&self, cpu: usize, bound: u64) {
         let ahead = self.horizon.get().saturating_add(self.touch_lookahead() + 1);
         self.limit.set(ahead.min(self.processors[cpu].takes_at()).min(bound));

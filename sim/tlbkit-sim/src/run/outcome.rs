@@ -172,8 +172,8 @@ impl RunOutcome {
         }
     }
 
-    /// Score a second: after the start of the run, or of the whole run if it took no samples, as such a run does a given
-    /// amount of work. None if the start was not over.
+    /// Score a second: after the start of the run, or of the whole run if it took no samples, as such a run does a
+    /// given amount of work. None if the start was not over.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         match self.start {

@@ -18,8 +18,8 @@ pub fn all() -> impl Iterator<Item = &'static Named> {
     ALL.iter().chain(LATER).chain(SMALL)
 }
 
-/// The named programs that seeds of the later family run in turn. They are a list of their own, so that each seed of the
-/// first family keeps its program.
+/// The named programs that seeds of the later family run in turn. They are a list of their own, so that each seed of
+/// the first family keeps its program.
 pub const LATER: &[Named] = later::ALL;
 
 /// More of them, small enough for all schedules.
