@@ -28,7 +28,7 @@ use verbs::Arguments;
 const OWN_FAULT: u8 = 70;
 
 fn main() -> ExitCode {
-    // Whoever reads our output may stop early, as `head` does.
+    // A reader of our output may stop early, as `head` does.
     sigpipe::reset();
     let arguments = match verbs::command().try_get_matches().and_then(|typed| Arguments::from_arg_matches(&typed)) {
         Ok(arguments) => arguments,

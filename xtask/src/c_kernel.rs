@@ -34,7 +34,7 @@ const BOOTS: &[(&str, i32, &str, Threads)] = &[
     ("shot-down", 33, "all", Threads::Repeatable),
 ];
 
-/// Whose instructions stand in the table of functions.
+/// Which instructions the table of functions holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Instructions {
     Own,
@@ -53,7 +53,7 @@ pub(crate) fn run(root: &Path) -> Result<bool> {
     })
 }
 
-/// The same as a step of `cargo xtask test`.
+/// Builds and boots the C example as a step of `cargo xtask test`.
 pub(crate) fn check(root: &Path) -> Result<StepOutcome> {
     for ready in [setup::program(&[PROGRAM], PACKAGE), setup::program(&["gcc"], "gcc")] {
         if let Ready::No(how) = ready {

@@ -27,7 +27,7 @@ Cflags: -I${prefix}/include -DTLBKIT_X86
 Libs: -L${prefix}/lib -ltlbkit_c
 ";
 
-/// The same for the fast object; its macros must be the features that it was built with.
+/// The pkg-config file of the fast object. Its macros must be the features with which the object was built.
 const PKG_CONFIG_FAST: &str = "\
 prefix=${pcfiledir}/../..
 

@@ -28,7 +28,7 @@ use guest::Guest;
 /// Seconds of each value check when nobody says how many.
 const SECONDS: u32 = 10;
 
-/// The same in one step of many, and the foreign tests of that step.
+/// Seconds of each value check in a step of `cargo xtask test`, and the foreign tests of that step.
 const STEP_SECONDS: u32 = 20;
 const STEP_JUDGES: [&str; 2] = ["mm/mremap_dontunmap", "stress/tlb-shootdown"];
 
@@ -72,7 +72,7 @@ enum Part<'a> {
     Faults,
     /// The beginning of the names of the tests that are wanted, and CPUs.
     Judge(&'a str, u32),
-    /// The same on our kernel alone.
+    /// The tests on our kernel alone: the beginning of their names, and CPUs.
     JudgeAlone(&'a str, u32),
     /// Minutes.
     Load(u64),

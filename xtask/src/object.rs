@@ -84,8 +84,8 @@ fn call_directly(object: &mut [u8]) -> Result<()> {
     Ok(())
 }
 
-/// Of each table of relocations: where the section that it is for begins in the file, where it begins itself, and how
-/// many it has.
+/// For each table of relocations: where the section to which it applies begins in the file, where the table itself
+/// begins, and how many relocations it has.
 fn relocations(object: &[u8]) -> Result<Vec<(usize, usize, usize)>> {
     const RELA: u64 = 4;
     ensure!(object.starts_with(b"\x7fELF\x02\x01"), "no object file of 64 bits");

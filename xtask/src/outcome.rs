@@ -6,24 +6,24 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-/// After a complaint so many lines still belong to it: where it is, and what was expected.
+/// How many lines from a complaint on belong to it: they say where it is, and what was expected.
 const LINES_OF_A_COMPLAINT: usize = 4;
-/// Of one step no more lines are repeated; its whole output stands above the table.
+/// How many lines of one step are repeated at most. Its whole output stands above the table.
 const LINES_REPEATED_MAX: usize = 40;
 
 /// How a step ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StepOutcome {
-    /// It passed; the text says what was done, where that is not plain from the name.
+    /// The step passed. The text says what was done, if the name does not.
     Ok(String),
-    /// It could not be done here, for this reason.
+    /// The step could not be done here, for this reason.
     Skipped(String),
-    /// It did not pass.
+    /// The step did not pass.
     Failed(String),
 }
 
 impl StepOutcome {
-    /// The same, with `note` if it passed.
+    /// This outcome, with `note` if the step passed.
     pub(crate) fn noting(self, note: String) -> Self {
         match self {
             Self::Ok(_) => Self::Ok(note),
@@ -49,7 +49,7 @@ pub(crate) fn run(command: &mut Command) -> Result<StepOutcome> {
     run_into(command, io::stdout(), io::stderr())
 }
 
-/// The same, where its output goes to `out` and `err`.
+/// Runs a command to its end, as [`run`] does. Its output goes to `out` and `err`.
 fn run_into(command: &mut Command, out: impl Write + Send, err: impl Write + Send) -> Result<StepOutcome> {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -66,8 +66,8 @@ fn run_into(command: &mut Command, out: impl Write + Send, err: impl Write + Sen
     Ok(StepOutcome::Failed(why.into_iter().take(LINES_REPEATED_MAX).collect::<Vec<_>>().join("\n    ")))
 }
 
-/// Writes each line on as it comes, and returns those that complain. Where our own output is gone nobody reads on, and
-/// the command is still read to its end.
+/// Passes each line on as it comes, and returns the complaints. If our own output is closed, nothing is passed on any
+/// more, and the command is still read to its end.
 fn passed_on(from: Option<impl Read>, mut to: impl Write) -> Vec<String> {
     let (mut complaints, mut belonging) = (Vec::new(), 0);
     let Some(from) = from else { return complaints };

@@ -17,7 +17,7 @@ use monitor::Effort;
 
 /// Minutes of soaking when nobody says how many.
 const SOAK_MINUTES: f64 = 1.0;
-/// The same as one step of many.
+/// Minutes of soaking in a step of `cargo xtask test`.
 const STEP_SOAK_MINUTES: f64 = 0.3;
 
 /// Runs one part, or all; false if something was wrong.

@@ -10,9 +10,9 @@ use std::sync::Mutex;
 /// Whether something that a check needs is there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ready<T> {
-    /// It is.
+    /// Everything is ready.
     Yes(T),
-    /// It is not; this command, or this sentence, says what would change that.
+    /// Something is missing. The text is a command or a sentence that says what would change that.
     No(String),
 }
 

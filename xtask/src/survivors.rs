@@ -56,7 +56,7 @@ pub(crate) fn run(root: &Path, args: &[String]) -> Result<bool> {
 /// Which of a crate's changes are made.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Part<'a> {
-    /// Those in files of these names alone.
+    /// Only the changes in files of these names.
     files: Vec<&'a str>,
     /// This many, evenly spread, or a few less.
     sample: Option<usize>,

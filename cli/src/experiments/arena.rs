@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::iterations::IterationPlan;
-use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
+use super::reproduction::{Produced, Reproduction, execute_all, mean_and_deviation};
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::Value;
 
@@ -13,48 +13,48 @@ const POLICY: &str = "linux";
 /// Which of the thread counts has its outcomes set side by side: one thread a core.
 const COMPARED: usize = 2;
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let plan = IterationPlan::new(trial)?;
-    let workloads = [trial.experiment.setup.workload.as_str(), second_workload(trial)?];
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let plan = IterationPlan::new(reproduction)?;
+    let workloads = [reproduction.experiment.setup.workload.as_str(), second_workload(reproduction)?];
     let mut produced = Produced::default();
     let mut means = Vec::new();
     for (row, threads) in THREADS.into_iter().enumerate() {
         let mut first_runs = Vec::new();
         for (arena, workload) in ARENAS.into_iter().zip(workloads) {
-            let runs = (0..plan.runs).map(|index| plan.run(trial, workload, threads, POLICY, index));
+            let runs = (0..plan.runs).map(|index| plan.run(reproduction, workload, threads, POLICY, index));
             let outcomes = execute_all(&runs.collect::<Result<Vec<_>>>()?)?;
             let rates: Vec<_> =
-                outcomes.iter().map(|outcome| mean_and_deviation(&plan.rates(trial, outcome)).0).collect();
+                outcomes.iter().map(|outcome| mean_and_deviation(&plan.rates(reproduction, outcome)).0).collect();
             let mean = mean_and_deviation(&rates).0;
-            let figure = trial.figure(&format!("rate, threads {threads}, {arena}"), mean)?;
+            let figure = reproduction.figure(&format!("rate, threads {threads}, {arena}"), mean)?;
             produced.figures.push(figure.over(&rates));
             means.push((arena, threads, mean));
             first_runs.extend(outcomes.into_iter().next().map(|outcome| (arena, outcome)));
         }
         if row == COMPARED {
-            produced.compared.push(trial.compare(&format!("ebizzy of 2015, {threads} threads"), &first_runs));
+            produced.compared.push(reproduction.compare(&format!("ebizzy of 2015, {threads} threads"), &first_runs));
         }
     }
-    produced.plots.push(plot(trial, &means)?);
+    produced.plots.push(plot(reproduction, &means)?);
     Ok(produced)
 }
 
 /// The workload whose arena is kept.
-fn second_workload(trial: &Trial) -> Result<&str> {
-    match trial.experiment.setup.parameters.get("workload_second").map(|parameter| &parameter.value) {
+fn second_workload(reproduction: &Reproduction) -> Result<&str> {
+    match reproduction.experiment.setup.parameters.get("workload_second").map(|parameter| &parameter.value) {
         Some(Value::Text(name)) => Ok(name),
         _ => None.context("the set-up names no second workload"),
     }
 }
 
-fn plot(trial: &Trial, means: &[(&str, u64, f64)]) -> Result<Plot> {
+fn plot(reproduction: &Reproduction, means: &[(&str, u64, f64)]) -> Result<Plot> {
     let mut curves = Vec::new();
     for (tone, arena) in ARENAS.into_iter().enumerate() {
         let ours = means.iter().filter(|(of, ..)| *of == arena);
         let point = |threads: u64, y| Point { x: threads as f64, y, spread: None };
         let published = THREADS
             .into_iter()
-            .map(|threads| Ok(point(threads, trial.published(&format!("rate, threads {threads}, {arena}"))?)));
+            .map(|threads| Ok(point(threads, reproduction.published(&format!("rate, threads {threads}, {arena}"))?)));
         let curve =
             |ink, what: &str, points| Curve { label: format!("{arena}, {what}"), ink, tone, draw: Draw::Both, points };
         curves.push(curve(Ink::Published, "published", published.collect::<Result<_>>()?));

@@ -7,20 +7,20 @@ use anyhow::Result;
 use tlbkit::{Accounting, Reason};
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
+use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_all, mean_and_deviation, of_first_seed};
 use crate::output::report::Table;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 5] = ["unbatched", "batched", "gathering", "late", "nowindow"];
-/// Those whose reasons are counted, with their names in the pictures.
+/// The policies whose reasons are counted, with their names in the pictures.
 const COUNTED: [(&str, &str); 2] = [("unbatched", "5.0"), ("batched", "batched")];
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let seeds = trial.number("runs")? as u64;
-    let outcomes = outcomes(trial, &POLICIES, seeds, Accounting::Off)?;
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let seeds = reproduction.number("runs")? as u64;
+    let outcomes = outcomes(reproduction, &POLICIES, seeds, Accounting::Off)?;
     let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("the runs of each policy") };
     let change = |of: fn(&RunOutcome) -> f64, to: &[RunOutcome]| {
-        let changes: Vec<_> = to.iter().zip(old).map(|(to, old)| 100.0 * (of(to) / of(old) - 1.0)).collect();
+        let changes = changes_pct(&each(old, of), &each(to, of));
         (mean_and_deviation(&changes), changes)
     };
     let interrupts = |to| {
@@ -43,37 +43,36 @@ pub(super) fn produce(trial: &Trial) -> Result<Produced> {
         ("shootdown interrupts, change, only no alternate window", interrupts(nowindow)),
     ]
     .into_iter()
-    .map(|(quantity, (ours, samples))| Ok(trial.figure(quantity, ours)?.over(&samples)))
+    .map(|(quantity, (ours, samples))| Ok(reproduction.figure(quantity, ours)?.over(&samples)))
     .collect::<Result<_>>()?;
     let mut produced = Produced { figures, ..Produced::default() };
-    let counted = first(self::outcomes(trial, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?);
+    let counted = self::outcomes(reproduction, &COUNTED.map(|(id, _)| id), 1, Accounting::On)?.concat();
     produced.plots.push(plot(&counted));
     produced.tables.push(reasons(&counted));
-    let compared: Vec<_> = POLICIES.into_iter().zip(first(outcomes)).collect();
-    produced.compared.push(trial.compare("build", &compared));
+    produced.compared.push(reproduction.compare("build", &of_first_seed(POLICIES, outcomes)));
     Ok(produced)
 }
 
-/// So many runs under each policy, seed by seed.
-fn outcomes(trial: &Trial, policies: &[&str], seeds: u64, accounting: Accounting) -> Result<Vec<Vec<RunOutcome>>> {
-    let workload = trial.workload(&[format!("rounds={}", trial.number("commands")?)])?;
-    let cpus = trial.number("cpus")? as usize;
+/// A run for each of `seeds` seeds under each policy.
+fn outcomes(
+    reproduction: &Reproduction,
+    policies: &[&str],
+    seeds: u64,
+    accounting: Accounting,
+) -> Result<Vec<Vec<RunOutcome>>> {
+    let workload = reproduction.workload(&[format!("rounds={}", reproduction.number("commands")?)])?;
+    let cpus = reproduction.number("cpus")? as usize;
     let mut runs = Vec::new();
     for id in policies {
-        let mut run = trial.run(id, workload)?;
+        let mut run = reproduction.run(id, workload)?;
         run.policy.history.accounting = accounting;
-        runs.extend(trial.seeds_of(seeds).map(|seed| Run { seed, cpus, ..run.clone() }));
+        runs.extend(reproduction.seeds_of(seeds).map(|seed| Run { seed, cpus, ..run.clone() }));
     }
     let mut outcomes = execute_all(&runs)?.into_iter();
     Ok(policies.iter().map(|_| outcomes.by_ref().take(seeds as usize).collect()).collect())
 }
 
-/// The run of the first seed under each policy.
-fn first(outcomes: Vec<Vec<RunOutcome>>) -> Vec<RunOutcome> {
-    outcomes.into_iter().filter_map(|runs| runs.into_iter().next()).collect()
-}
-
-/// Of what `count` counts, so much an exit, over all runs.
+/// What `count` counts for each exit of a process, over all runs.
 fn an_exit(runs: &[RunOutcome], count: fn(&RunOutcome) -> u64) -> f64 {
     let sum = |count: fn(&RunOutcome) -> u64| runs.iter().map(count).sum::<u64>() as f64;
     sum(count) / sum(|o| o.flushes.exits)

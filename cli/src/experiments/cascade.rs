@@ -8,7 +8,8 @@ use anyhow::{Context, Result, ensure};
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, execute_series, mean_and_deviation, rate};
+use super::reproduction::{Produced, Reproduction, execute_series, mean_and_deviation, rate};
+use super::window::{self, Window};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
 use crate::published::figure::Figure;
 
@@ -26,46 +27,40 @@ const ANSWERING: (&str, &[Cause]) = ("answering", &[Cause::Interrupt]);
 const SHOOTDOWNS: (&str, &[Cause]) = ("shootdowns", &[Cause::FlushSend, Cause::FlushWait, Cause::Interrupt]);
 const LOCKS: (&str, &[Cause]) = ("waiting for locks", &[Cause::LockSpin]);
 
-/// Two lengths of one run: what the shorter one spent is its start, and does not count.
-struct Window {
-    short: RunOutcome,
-    long: RunOutcome,
-}
-
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let of_setup = trial.number("threads")? as u64;
-    let mut of_tasks = BTreeMap::from([(of_setup, windows(trial, of_setup)?)]);
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let of_setup = reproduction.number("threads")? as u64;
+    let mut of_tasks = BTreeMap::from([(of_setup, windows(reproduction, of_setup)?)]);
     let mut produced = Produced::default();
-    for quantity in trial.experiment.expected.iter().map(|expected| &expected.quantity) {
+    for quantity in reproduction.experiment.expected.iter().map(|expected| &expected.quantity) {
         let (name, tasks) = name_and_tasks(quantity, of_setup);
         if let Entry::Vacant(entry) = of_tasks.entry(tasks) {
-            entry.insert(windows(trial, tasks)?);
+            entry.insert(windows(reproduction, tasks)?);
         }
         let samples = of_tasks[&tasks].iter().map(|window| window.value(name)).collect::<Result<Vec<_>>>()?;
-        produced.figures.push(trial.mean(quantity, &samples)?);
+        produced.figures.push(reproduction.mean(quantity, &samples)?);
     }
     let windows = of_tasks.remove(&of_setup).unwrap_or_default();
     let parts = [SHOOTDOWNS, TELLING, ANSWERING];
-    if parts.iter().all(|(part, _)| trial.published(&of_cycles(part)).is_ok()) {
+    if parts.iter().all(|(part, _)| reproduction.published(&of_cycles(part)).is_ok()) {
         let mean = |(_, causes)| anyhow::Ok(mean_and_deviation(&shares(&windows, causes)?).0);
         let [all, telling, answering] = parts.map(mean);
-        produced.plots.push(plot(trial, [all?, telling?, answering?])?);
+        produced.plots.push(plot(reproduction, [all?, telling?, answering?])?);
     } else {
-        produced.plots.push(plot_of_rate(trial, &produced.figures)?);
+        produced.plots.push(plot_of_rate(reproduction, &produced.figures)?);
     }
     let first = Vec::from_iter(windows.into_iter().next().map(|window| (POLICY, window.long)));
-    produced.compared.push(trial.compare(&title(trial)?, &first));
+    produced.compared.push(reproduction.compare(&title(reproduction)?, &first));
     Ok(produced)
 }
 
 /// What runs, and how many tasks of it.
-fn title(trial: &Trial) -> Result<String> {
-    Ok(format!("{}, {}", trial.experiment.setup.workload, tasks(trial)?))
+fn title(reproduction: &Reproduction) -> Result<String> {
+    Ok(format!("{}, {}", reproduction.experiment.setup.workload, tasks(reproduction)?))
 }
 
 /// How many tasks there are, and what they are: threads or processes.
-fn tasks(trial: &Trial) -> Result<String> {
-    Ok(format!("{} {}", trial.number("threads")?, trial.experiment.setup.parameters["threads"].unit))
+fn tasks(reproduction: &Reproduction) -> Result<String> {
+    Ok(format!("{} {}", reproduction.number("threads")?, reproduction.experiment.setup.parameters["threads"].unit))
 }
 
 /// What a quantity is called, and of how many tasks it is: those of the set-up if it does not say.
@@ -77,17 +72,17 @@ fn name_and_tasks(quantity: &str, of_setup: u64) -> (&str, u64) {
     WITH_TASKS.iter().find_map(split).unwrap_or((quantity, of_setup))
 }
 
-/// A window of so many tasks for each seed.
-fn windows(trial: &Trial, tasks: u64) -> Result<Vec<Window>> {
-    let workload = trial.workload(&[format!("threads={tasks}")])?;
-    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
-    let series = ["window_begin", "window_end"].map(|end| {
-        let limit_cycles = Some(trial.milliseconds(trial.number(end)?));
-        trial.seeds(&Run { limit_cycles, sample_cycles, ..trial.run(POLICY, workload)? })
+/// The window of a run with `tasks` tasks, for each seed.
+fn windows(reproduction: &Reproduction, tasks: u64) -> Result<Vec<Window>> {
+    let workload = reproduction.workload(&[format!("threads={tasks}")])?;
+    let run = reproduction.run_with_samples(POLICY, workload)?;
+    let series = window::ENDS.map(|end| {
+        let limit_cycles = Some(reproduction.milliseconds(reproduction.number(end)?));
+        reproduction.seeds(&Run { limit_cycles, ..run.clone() })
     });
     let mut outcomes = execute_series(&series.into_iter().collect::<Result<Vec<_>>>()?)?.into_iter();
     let (short, long) = (outcomes.next().unwrap_or_default(), outcomes.next().unwrap_or_default());
-    Ok(short.into_iter().zip(long).map(|(short, long)| Window { short, long }).collect())
+    Ok(Window::of_seeds(short, long))
 }
 
 /// What went to `causes` in each window.
@@ -140,15 +135,10 @@ impl Window {
         ensure!(all > 0.0, "{IDLE}: no time passed from window_begin to window_end");
         Ok(100.0 * self.spent(&|outcome| outcome.cycles(Cause::Idle)) / all)
     }
-
-    /// What `of` counts, without the start.
-    fn spent(&self, of: &dyn Fn(&RunOutcome) -> u64) -> f64 {
-        of(&self.long) as f64 - of(&self.short) as f64
-    }
 }
 
 /// The rates alone, where a document's profile has no such parts.
-fn plot_of_rate(trial: &Trial, figures: &[Figure]) -> Result<Plot> {
+fn plot_of_rate(reproduction: &Reproduction, figures: &[Figure]) -> Result<Plot> {
     let rates = || figures.iter().filter(|figure| figure.quantity.starts_with(RATE));
     let of = rates().next().context("no rate among the figures")?;
     let group = |of: &Figure| BarGroup {
@@ -158,17 +148,17 @@ fn plot_of_rate(trial: &Trial, figures: &[Figure]) -> Result<Plot> {
     Ok(Plot::Bars(Bars {
         title: "The rate of all together".into(),
         about: "Published and ours.".into(),
-        x: trial.experiment.setup.parameters["threads"].unit.clone(),
+        x: reproduction.experiment.setup.parameters["threads"].unit.clone(),
         y: Axis::new("rate", &of.unit, Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
         groups: rates().map(group).collect(),
     }))
 }
 
-fn plot(trial: &Trial, ours: [f64; 3]) -> Result<Plot> {
-    let published = |(part, _): (&str, _)| trial.published(&of_cycles(part));
+fn plot(reproduction: &Reproduction, ours: [f64; 3]) -> Result<Plot> {
+    let published = |(part, _): (&str, _)| reproduction.published(&of_cycles(part));
     let published = [published(SHOOTDOWNS)?, published(TELLING)?, published(ANSWERING)?];
-    let tasks = tasks(trial)?;
+    let tasks = tasks(reproduction)?;
     let row = |label: &str, [all, telling, answering]: [f64; 3]| {
         let values = vec![telling, all - telling - answering, answering, 100.0 - all];
         StackedRow { group: tasks.clone(), label: label.into(), values, below: None }
@@ -186,32 +176,32 @@ fn plot(trial: &Trial, ours: [f64; 3]) -> Result<Plot> {
 mod tests {
     use tlbkit_sim::machine::Machine;
 
-    use super::super::trial::FIRST_SEED;
+    use super::super::reproduction::FIRST_SEED;
     use super::*;
     use crate::experiments::ALL;
 
-    /// One task on one CPU, as `trial` has them.
-    fn alone(trial: &Trial, milliseconds: f64) -> RunOutcome {
-        one_of(trial, 1, milliseconds)
+    /// One task on one CPU, as `reproduction` has them.
+    fn alone(reproduction: &Reproduction, milliseconds: f64) -> RunOutcome {
+        one_of(reproduction, 1, milliseconds)
     }
 
     /// One task, and CPUs that idle beside it.
-    fn one_of(trial: &Trial, cpus: usize, milliseconds: f64) -> RunOutcome {
-        let workload = trial.workload(&["threads=1".to_owned()]).unwrap();
-        let limit_cycles = Some(trial.milliseconds(milliseconds));
-        Run { cpus, limit_cycles, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap()
+    fn one_of(reproduction: &Reproduction, cpus: usize, milliseconds: f64) -> RunOutcome {
+        let workload = reproduction.workload(&["threads=1".to_owned()]).unwrap();
+        let limit_cycles = Some(reproduction.milliseconds(milliseconds));
+        Run { cpus, limit_cycles, ..reproduction.run(POLICY, workload).unwrap() }.execute().unwrap()
     }
 
-    fn trial(id: &str) -> Trial {
+    fn reproduction(id: &str) -> Reproduction {
         let experiment = ALL.iter().find(|experiment| experiment.id == id).unwrap().read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Trial { experiment, machine, first_seed: FIRST_SEED }
+        Reproduction { experiment, machine, first_seed: FIRST_SEED }
     }
 
     #[test]
     fn a_window_in_which_nothing_was_done_has_no_figures() {
-        let trial = trial("skylake");
-        let short = alone(&trial, 0.2);
+        let reproduction = reproduction("skylake");
+        let short = alone(&reproduction, 0.2);
         let window = Window { long: short.clone(), short };
         let error = |quantity| window.value(quantity).unwrap_err().to_string();
         assert_eq!(error("rate, thraeds 8"), "rate, thraeds 8: is no figure of a report");
@@ -225,8 +215,8 @@ mod tests {
 
     #[test]
     fn three_of_four_cpus_idle_beside_one_task_and_switches_are_counted_by_page() {
-        let trial = trial("ivybridge");
-        let [short, mut long] = [0.2, 1.0].map(|milliseconds| one_of(&trial, 4, milliseconds));
+        let reproduction = reproduction("ivybridge");
+        let [short, mut long] = [0.2, 1.0].map(|milliseconds| one_of(&reproduction, 4, milliseconds));
         long.kernel.switches = short.kernel.switches + 2 * (long.score - short.score);
         let window = Window { short, long };
         let idle = window.value(IDLE).unwrap();
@@ -236,9 +226,9 @@ mod tests {
 
     #[test]
     fn the_plot_of_shares_says_whether_its_tasks_are_threads_or_processes() {
-        let mut trial = trial("cascade");
-        trial.experiment.setup.parameters.get_mut("threads").unwrap().unit = "processes".into();
-        let Plot::Stacked(plot) = plot(&trial, [70.0, 20.0, 10.0]).unwrap() else { panic!("stacked") };
+        let mut reproduction = reproduction("cascade");
+        reproduction.experiment.setup.parameters.get_mut("threads").unwrap().unit = "processes".into();
+        let Plot::Stacked(plot) = plot(&reproduction, [70.0, 20.0, 10.0]).unwrap() else { panic!("stacked") };
         assert_eq!(plot.title, "What the cycles of 192 processes go to");
         assert!(plot.rows.iter().all(|row| row.group == "192 processes"));
     }
@@ -254,13 +244,13 @@ mod tests {
     #[test]
     fn every_figure_that_a_file_names_has_a_value_and_no_other() {
         for id in ["cascade", "skylake", "lists", "crowd", "ivybridge", "sapphire", "ivytown", "cooper"] {
-            let trial = trial(id);
-            let window = Window { short: alone(&trial, 0.2), long: alone(&trial, 1.0) };
-            for expected in &trial.experiment.expected {
+            let reproduction = reproduction(id);
+            let window = Window { short: alone(&reproduction, 0.2), long: alone(&reproduction, 1.0) };
+            for expected in &reproduction.experiment.expected {
                 let (name, _) = name_and_tasks(&expected.quantity, 1);
                 assert!(window.value(name).unwrap().is_finite(), "{id}: {}", expected.quantity);
             }
-            assert!(trial.notes(&[]).is_ok(), "{id}: a note names a number that is not there");
+            assert!(reproduction.notes(&[]).is_ok(), "{id}: a note names a number that is not there");
             let error = window.value("share of cycles, waiting").unwrap_err().to_string();
             assert_eq!(error, "share of cycles, waiting: is no figure of a report");
         }

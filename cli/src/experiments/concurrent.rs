@@ -4,65 +4,58 @@
 use anyhow::Result;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, each, execute_series, rate};
+use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_series, of_first_seed, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
 const THREADS: [usize; 3] = [1, 2, 4];
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let outcomes = THREADS.map(|threads| outcomes(trial, threads)).into_iter().collect::<Result<Vec<_>>>()?;
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let outcomes = THREADS.map(|threads| outcomes(reproduction, threads)).into_iter().collect::<Result<Vec<_>>>()?;
     let times: Vec<Vec<_>> =
         outcomes.iter().map(|row| row.iter().map(|seeds| each(seeds, nanoseconds)).collect()).collect();
     let mut produced = Produced::default();
     let mut means = [[0.0; POLICIES.len()]; THREADS.len()];
     for (row, threads) in THREADS.iter().enumerate() {
         for (column, policy) in POLICIES.iter().enumerate() {
-            let figure = trial.mean(&format!("time, threads {threads}, {policy}"), &times[row][column])?;
+            let figure = reproduction.mean(&format!("time, threads {threads}, {policy}"), &times[row][column])?;
             means[row][column] = figure.ours.unwrap_or(f64::NAN);
             produced.figures.push(figure);
         }
     }
     for (row, threads) in THREADS.iter().enumerate().skip(1) {
-        let change = pairs(&times[row][0], &times[row][1], |serial, concurrent| 100.0 * (concurrent / serial - 1.0));
-        produced.figures.push(trial.mean(&format!("time, threads {threads}, concurrent over serial"), &change)?);
+        let change = changes_pct(&times[row][0], &times[row][1]);
+        produced.figures.push(reproduction.mean(&format!("time, threads {threads}, concurrent over serial"), &change)?);
     }
     for (row, more) in ["one more thread, serial", "two more threads, serial"].into_iter().enumerate() {
-        let more_ns = pairs(&times[row][0], &times[row + 1][0], |fewer, more| more - fewer);
-        produced.figures.push(trial.mean(more, &more_ns)?);
+        let pairs = times[row][0].iter().zip(&times[row + 1][0]);
+        let more_ns: Vec<_> = pairs.map(|(fewer, more)| more - fewer).collect();
+        produced.figures.push(reproduction.mean(more, &more_ns)?);
     }
-    produced.plots.push(plot(trial, means));
-    let first = outcomes.into_iter().nth(1).into_iter().flatten().filter_map(|seeds| seeds.into_iter().next());
-    let compared: Vec<_> = POLICIES.into_iter().zip(first).collect();
-    produced.compared.push(trial.compare("madvise1, 2 threads", &compared));
+    produced.plots.push(plot(reproduction, means));
+    let two_threads = outcomes.into_iter().nth(1).unwrap_or_default();
+    produced.compared.push(reproduction.compare("madvise1, 2 threads", &of_first_seed(POLICIES, two_threads)));
     Ok(produced)
 }
 
-/// What `of` makes of the two samples of each seed.
-fn pairs(one: &[f64], other: &[f64], of: fn(f64, f64) -> f64) -> Vec<f64> {
-    one.iter().zip(other).map(|(&one, &other)| of(one, other)).collect()
-}
-
 /// Runs under each policy, a seed each, with a CPU for each thread.
-fn outcomes(trial: &Trial, threads: usize) -> Result<Vec<Vec<RunOutcome>>> {
-    let workload = trial.workload(&[format!("threads={threads}")])?;
-    let limit_cycles = Some(trial.milliseconds(trial.number("length")?));
-    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
-    let run = |policy: &&str| {
-        trial.seeds(&Run { cpus: threads, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
-    };
+fn outcomes(reproduction: &Reproduction, threads: usize) -> Result<Vec<Vec<RunOutcome>>> {
+    let workload = reproduction.workload(&[format!("threads={threads}")])?;
+    let run =
+        |policy: &&str| reproduction.seeds(&Run { cpus: threads, ..reproduction.run_of_length(policy, workload)? });
     let series = POLICIES.iter().map(run);
     execute_series(&series.collect::<Result<Vec<_>>>()?)
 }
 
-/// Of one page: given back, and touched again.
+/// How long it takes to give one page back and touch it again.
 fn nanoseconds(outcome: &RunOutcome) -> f64 {
     1e9 / rate(outcome)
 }
 
-fn plot(trial: &Trial, ours: [[f64; POLICIES.len()]; THREADS.len()]) -> Plot {
+fn plot(reproduction: &Reproduction, ours: [[f64; POLICIES.len()]; THREADS.len()]) -> Plot {
     let group = |(threads, ours): (&usize, [f64; 2])| {
-        let published = POLICIES.map(|policy| trial.published(&format!("time, threads {threads}, {policy}")).ok());
+        let published =
+            POLICIES.map(|policy| reproduction.published(&format!("time, threads {threads}, {policy}")).ok());
         // Six labels stand side by side: a letter for each policy.
         let label = |policy: &str| format!("{threads} {}", policy[..1].to_uppercase());
         [0, 1]

@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::trial::Trial;
+use super::reproduction::Reproduction;
 use crate::output::svg::{Curve, Draw, Ink, Point};
 
 /// The quantity, by how its name begins in the file; the number of tasks follows.
@@ -17,18 +17,19 @@ impl ByTasks {
     }
 
     /// The numbers of tasks that the file expects it for, and the one of them whose outcomes are set out in full.
-    pub(super) fn counts(self, trial: &Trial) -> Result<(Vec<u64>, u64)> {
-        let expected = trial.experiment.expected.iter();
+    pub(super) fn counts(self, reproduction: &Reproduction) -> Result<(Vec<u64>, u64)> {
+        let expected = reproduction.experiment.expected.iter();
         let counts = expected.filter_map(|expected| expected.quantity.strip_prefix(self.0)?.parse().ok());
-        let (counts, compared) = (Vec::from_iter(counts), trial.number("compared")? as u64);
+        let (counts, compared) = (Vec::from_iter(counts), reproduction.number("compared")? as u64);
         let name = self.name(compared);
         ensure!(counts.contains(&compared), "compared = {compared}: the file expects no `{name}`");
         Ok((counts, compared))
     }
 
     /// What is published for these numbers, and `ours`, in their order.
-    pub(super) fn curves(self, trial: &Trial, counts: &[u64], ours: &[f64]) -> Result<Vec<Curve>> {
-        let published = counts.iter().map(|&tasks| trial.published(&self.name(tasks))).collect::<Result<Vec<_>>>()?;
+    pub(super) fn curves(self, reproduction: &Reproduction, counts: &[u64], ours: &[f64]) -> Result<Vec<Curve>> {
+        let published =
+            counts.iter().map(|&tasks| reproduction.published(&self.name(tasks))).collect::<Result<Vec<_>>>()?;
         let point = |(&tasks, &y): (&u64, &f64)| Point { x: tasks as f64, y, spread: None };
         let curve = |ink, label: &str, values: &[f64]| Curve {
             label: label.into(),

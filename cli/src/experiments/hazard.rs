@@ -3,53 +3,53 @@
 
 use anyhow::Result;
 use rayon::prelude::*;
-use tlbkit_sim::{Run, RunOutcome};
+use tlbkit_sim::RunOutcome;
 
 use super::curve::ByTasks;
-use super::trial::{Produced, Trial, each, execute_series, mean_and_deviation, rate};
+use super::reproduction::{
+    Produced, Reproduction, changes_pct, each, execute_series, mean_and_deviation, of_first_seed, rate,
+};
 use crate::output::svg::{Axis, Chart, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["counted", "hazard"];
 
-/// The quantity, for so many pairs.
+/// The quantity, by the number of pairs.
 const CHANGE: ByTasks = ByTasks("change, threads ");
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let (counts, compared) = CHANGE.counts(trial)?;
-    let outcomes = counts.par_iter().map(|&threads| outcomes(trial, threads)).collect::<Result<Vec<_>>>()?;
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let (counts, compared) = CHANGE.counts(reproduction)?;
+    let outcomes = counts.par_iter().map(|&threads| outcomes(reproduction, threads)).collect::<Result<Vec<_>>>()?;
     let mut produced = Produced::default();
     let mut means = Vec::new();
     for (&threads, outcomes) in counts.iter().zip(&outcomes) {
         let rates: Vec<Vec<f64>> = outcomes.iter().map(|seeds| each(seeds, rate)).collect();
-        let pairs = rates[0].iter().zip(&rates[1]);
-        let change: Vec<f64> = pairs.map(|(counted, hazard)| 100.0 * (hazard / counted - 1.0)).collect();
-        produced.figures.push(trial.mean(&CHANGE.name(threads), &change)?);
+        let change = changes_pct(&rates[0], &rates[1]);
+        produced.figures.push(reproduction.mean(&CHANGE.name(threads), &change)?);
         means.push(mean_and_deviation(&change).0);
     }
-    produced.plots.push(plot(trial, &counts, &means)?);
+    produced.plots.push(plot(reproduction, &counts, &means)?);
     let full = counts.iter().zip(outcomes).find(|(threads, _)| **threads == compared);
-    let first = full.into_iter().flat_map(|(_, outcomes)| outcomes).filter_map(|seeds| seeds.into_iter().next());
-    let first: Vec<(&str, RunOutcome)> = POLICIES.into_iter().zip(first).collect();
-    produced.compared.push(trial.compare(&format!("{}, {compared} pairs", trial.experiment.setup.workload), &first));
+    let first = of_first_seed(POLICIES, full.into_iter().flat_map(|(_, outcomes)| outcomes));
+    produced
+        .compared
+        .push(reproduction.compare(&format!("{}, {compared} pairs", reproduction.experiment.setup.workload), &first));
     Ok(produced)
 }
 
 /// Under each policy a run for each seed, on all CPUs of the machine.
-fn outcomes(trial: &Trial, threads: u64) -> Result<Vec<Vec<RunOutcome>>> {
-    let workload = trial.workload(&[format!("threads={threads}")])?;
-    let limit_cycles = Some(trial.milliseconds(trial.number("length")?));
-    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
-    let runs = |policy| trial.seeds(&Run { limit_cycles, sample_cycles, ..trial.run(policy, workload)? });
+fn outcomes(reproduction: &Reproduction, threads: u64) -> Result<Vec<Vec<RunOutcome>>> {
+    let workload = reproduction.workload(&[format!("threads={threads}")])?;
+    let runs = |policy| reproduction.seeds(&reproduction.run_of_length(policy, workload)?);
     execute_series(&POLICIES.map(runs).into_iter().collect::<Result<Vec<_>>>()?)
 }
 
-fn plot(trial: &Trial, counts: &[u64], ours: &[f64]) -> Result<Plot> {
+fn plot(reproduction: &Reproduction, counts: &[u64], ours: &[f64]) -> Result<Plot> {
     Ok(Plot::Chart(Chart {
         title: "What pairs of threads gain where nobody counts who holds their space lazily".into(),
         about: "Switches a second of all pairs together, compared; published and ours.".into(),
         x: Axis::new("pairs", "", Scale::Log),
         y: Axis::new("change", "%", Scale::FromZero),
-        curves: CHANGE.curves(trial, counts, ours)?,
+        curves: CHANGE.curves(reproduction, counts, ours)?,
     }))
 }
 
@@ -57,7 +57,7 @@ fn plot(trial: &Trial, counts: &[u64], ours: &[f64]) -> Result<Plot> {
 mod tests {
     use tlbkit_sim::machine::Machine;
 
-    use super::super::trial::FIRST_SEED;
+    use super::super::reproduction::FIRST_SEED;
     use super::*;
     use crate::experiments::ALL;
 
@@ -65,17 +65,17 @@ mod tests {
     fn the_file_has_a_change_for_each_number_and_policies_that_differ_in_the_count_alone() {
         let experiment = ALL.iter().find(|experiment| experiment.id == "hazard").unwrap().read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        let mut trial = Trial { experiment, machine, first_seed: FIRST_SEED };
-        let (numbers, compared) = CHANGE.counts(&trial).unwrap();
-        assert_eq!((numbers.len(), compared), (trial.experiment.expected.len(), 192));
-        assert!(trial.notes(&[]).is_ok(), "a note names a number that is not there");
-        let workload = trial.workload(&[]).unwrap();
-        let [counted, mut hazard] = POLICIES.map(|policy| trial.run(policy, workload).unwrap().policy);
+        let mut reproduction = Reproduction { experiment, machine, first_seed: FIRST_SEED };
+        let (numbers, compared) = CHANGE.counts(&reproduction).unwrap();
+        assert_eq!((numbers.len(), compared), (reproduction.experiment.expected.len(), 192));
+        assert!(reproduction.notes(&[]).is_ok(), "a note names a number that is not there");
+        let workload = reproduction.workload(&[]).unwrap();
+        let [counted, mut hazard] = POLICIES.map(|policy| reproduction.run(policy, workload).unwrap().policy);
         assert_ne!(counted, hazard);
         hazard.lazy_references = counted.lazy_references;
         assert_eq!(counted, hazard);
-        trial.experiment.expected.retain(|expected| expected.quantity != "change, threads 192");
-        let error = CHANGE.counts(&trial).unwrap_err().to_string();
+        reproduction.experiment.expected.retain(|expected| expected.quantity != "change, threads 192");
+        let error = CHANGE.counts(&reproduction).unwrap_err().to_string();
         assert_eq!(error, "compared = 192: the file expects no `change, threads 192`");
     }
 }

@@ -2,43 +2,39 @@
 //! before it asks the others, and under one that does so while they flush theirs.
 
 use anyhow::Result;
-use tlbkit_sim::{Run, RunOutcome};
+use tlbkit_sim::Run;
 
-use super::trial::{Produced, Trial, each, execute_series, rate};
+use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_series, of_first_seed, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let outcomes =
-        execute_series(&POLICIES.map(|policy| runs(trial, policy)).into_iter().collect::<Result<Vec<_>>>()?)?;
+        execute_series(&POLICIES.map(|policy| runs(reproduction, policy)).into_iter().collect::<Result<Vec<_>>>()?)?;
     let rates: Vec<Vec<f64>> = outcomes.iter().map(|seeds| each(seeds, |outcome| rate(outcome) / 1e3)).collect();
     let mut produced = Produced::default();
     let mut groups = Vec::new();
     for (policy, rates) in POLICIES.into_iter().zip(&rates) {
-        let figure = trial.mean(&quantity(trial, policy)?, rates)?;
+        let figure = reproduction.mean(&quantity(reproduction, policy)?, rates)?;
         groups.push(BarGroup { label: policy.into(), values: vec![figure.published, figure.ours] });
         produced.figures.push(figure);
     }
-    let pairs = rates[0].iter().zip(&rates[1]);
-    let change: Vec<f64> = pairs.map(|(serial, concurrent)| 100.0 * (concurrent / serial - 1.0)).collect();
-    produced.figures.push(trial.mean(&quantity(trial, "concurrent over serial")?, &change)?);
+    let change = changes_pct(&rates[0], &rates[1]);
+    produced.figures.push(reproduction.mean(&quantity(reproduction, "concurrent over serial")?, &change)?);
     produced.plots.push(plot(groups));
-    let first = outcomes.into_iter().filter_map(|seeds| seeds.into_iter().next());
-    let compared: Vec<(&str, RunOutcome)> = POLICIES.into_iter().zip(first).collect();
-    produced.compared.push(trial.compare(&trial.experiment.setup.workload, &compared));
+    let first = of_first_seed(POLICIES, outcomes);
+    produced.compared.push(reproduction.compare(&reproduction.experiment.setup.workload, &first));
     Ok(produced)
 }
 
-fn quantity(trial: &Trial, of: &str) -> Result<String> {
-    Ok(format!("rate, threads {}, {of}", trial.number("threads")?))
+fn quantity(reproduction: &Reproduction, of: &str) -> Result<String> {
+    Ok(format!("rate, threads {}, {of}", reproduction.number("threads")?))
 }
 
 /// A run for each seed, on all CPUs of the machine.
-fn runs<'l>(trial: &'l Trial, policy: &str) -> Result<Vec<Run<'l>>> {
-    let limit_cycles = Some(trial.milliseconds(trial.number("length")?));
-    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
-    trial.seeds(&Run { limit_cycles, sample_cycles, ..trial.run(policy, trial.workload(&[])?)? })
+fn runs<'l>(reproduction: &'l Reproduction, policy: &str) -> Result<Vec<Run<'l>>> {
+    reproduction.seeds(&reproduction.run_of_length(policy, reproduction.workload(&[])?)?)
 }
 
 fn plot(groups: Vec<BarGroup>) -> Plot {
@@ -56,7 +52,7 @@ fn plot(groups: Vec<BarGroup>) -> Plot {
 mod tests {
     use tlbkit_sim::machine::Machine;
 
-    use super::super::trial::FIRST_SEED;
+    use super::super::reproduction::FIRST_SEED;
     use super::*;
     use crate::experiments::ALL;
 
@@ -64,12 +60,12 @@ mod tests {
     fn what_it_makes_is_what_the_file_expects() {
         let experiment = ALL.iter().find(|experiment| experiment.id == "icelake").unwrap().read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        let trial = Trial { experiment, machine, first_seed: FIRST_SEED };
-        let made = [POLICIES[0], POLICIES[1], "concurrent over serial"].map(|of| quantity(&trial, of).unwrap());
-        let expected = trial.experiment.expected.iter().map(|expected| &expected.quantity);
+        let reproduction = Reproduction { experiment, machine, first_seed: FIRST_SEED };
+        let made = [POLICIES[0], POLICIES[1], "concurrent over serial"].map(|of| quantity(&reproduction, of).unwrap());
+        let expected = reproduction.experiment.expected.iter().map(|expected| &expected.quantity);
         assert!(made.iter().eq(expected), "{made:?}");
-        assert!(trial.notes(&[]).is_ok(), "a note names a number that is not there");
-        let [serial, concurrent] = POLICIES.map(|policy| runs(&trial, policy).unwrap().remove(0));
+        assert!(reproduction.notes(&[]).is_ok(), "a note names a number that is not there");
+        let [serial, concurrent] = POLICIES.map(|policy| runs(&reproduction, policy).unwrap().remove(0));
         assert_eq!(serial.workload.parameters().get("threads"), Some(128));
         assert_ne!(serial.policy, concurrent.policy);
     }

@@ -8,53 +8,53 @@ use anyhow::{Result, ensure};
 use tlbkit_sim::observer::Sample;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Trial, each, mean_and_deviation};
+use super::reproduction::{Reproduction, each, mean_and_deviation};
 
 /// How the iterations of the document are made of runs.
 pub(super) struct IterationPlan {
     pub(super) runs: u64,
     /// Iterations of a run that count.
     pub(super) counted: u64,
-    /// Those before them.
+    /// Iterations before these, which do not count.
     dropped: u64,
     iteration_cycles: u64,
 }
 
 impl IterationPlan {
-    pub(super) fn new(trial: &Trial) -> Result<Self> {
-        let (iterations, runs) = (trial.number("iterations")? as u64, trial.number("runs")? as u64);
+    pub(super) fn new(reproduction: &Reproduction) -> Result<Self> {
+        let (iterations, runs) = (reproduction.number("iterations")? as u64, reproduction.number("runs")? as u64);
         ensure!(runs > 0 && iterations % runs == 0, "{iterations} iterations do not make {runs} equal runs");
         Ok(Self {
             runs,
             counted: iterations / runs,
-            dropped: trial.number("iterations_dropped")? as u64,
-            iteration_cycles: trial.milliseconds(trial.number("iteration_length")?),
+            dropped: reproduction.number("iterations_dropped")? as u64,
+            iteration_cycles: reproduction.milliseconds(reproduction.number("iteration_length")?),
         })
     }
 
     /// The run of this index: `threads` of the workload called `name` under `policy`.
     pub(super) fn run<'l>(
         &self,
-        trial: &'l Trial,
+        reproduction: &'l Reproduction,
         name: &str,
         threads: u64,
         policy: &str,
         index: u64,
     ) -> Result<Run<'l>> {
-        let record_cycles = record_cycles(trial, index, self.runs)?;
+        let record_cycles = record_cycles(reproduction, index, self.runs)?;
         let parameters = [format!("threads={threads}"), format!("record_cycles={record_cycles}")];
         let limit_cycles = Some(self.iteration_cycles * (self.dropped + self.counted));
         let sample_cycles = Some(self.iteration_cycles);
-        let workload = trial.workload_called(name, &parameters)?;
-        let seed = trial.first_seed + index;
-        Ok(Run { seed, limit_cycles, sample_cycles, ..trial.run(policy, workload)? })
+        let workload = reproduction.workload_called(name, &parameters)?;
+        let seed = reproduction.first_seed + index;
+        Ok(Run { seed, limit_cycles, sample_cycles, ..reproduction.run(policy, workload)? })
     }
 
     /// Records a second of each iteration that counts.
-    pub(super) fn rates(&self, trial: &Trial, outcome: &RunOutcome) -> Vec<f64> {
+    pub(super) fn rates(&self, reproduction: &Reproduction, outcome: &RunOutcome) -> Vec<f64> {
         let start = Sample { cycles: 0, score: 0 };
         let samples: Vec<_> = std::iter::once(&start).chain(&outcome.samples).skip(self.dropped as usize).collect();
-        let cycles_a_second = trial.milliseconds(1e3) as f64;
+        let cycles_a_second = reproduction.milliseconds(1e3) as f64;
         let rate = |pair: &[&Sample]| {
             cycles_a_second * (pair[1].score - pair[0].score) as f64 / (pair[1].cycles - pair[0].cycles) as f64
         };
@@ -63,10 +63,11 @@ impl IterationPlan {
 
     /// Standard deviation of the rates of iterations that last `lengths` stretches, from the rates of each run's.
     ///
-    /// A rate differs from run to run, and within a run from stretch to stretch. The first part stays however long an
-    /// iteration is; the second is one of so many stretches, which are taken to be independent of each other. The two
-    /// are told apart as in an analysis of variance of one factor: what means of runs differ by is the first part, and
-    /// the second by the number of stretches.
+    /// A rate varies from run to run, and within a run from stretch to stretch. The variance between runs does not
+    /// depend on how long an iteration is. The variance within a run is divided by the number of stretches of an
+    /// iteration, which are taken to be independent of each other. The two are told apart as in an analysis of variance
+    /// of one factor: the variance of the means of runs is the sum of the former and of the latter divided by the
+    /// number of stretches.
     pub(super) fn deviation(&self, stretches: &[Vec<f64>], lengths: f64) -> f64 {
         let squares = |values: &[f64]| mean_and_deviation(values).1.powi(2);
         let within = each(stretches, |rates| squares(rates)).iter().sum::<f64>() / stretches.len() as f64;
@@ -77,29 +78,29 @@ impl IterationPlan {
 }
 
 /// The user time of a record in this run: the middle of its share of the range.
-fn record_cycles(trial: &Trial, index: u64, runs: u64) -> Result<u64> {
-    let (low, high) = (trial.number("record_least")?, trial.number("record_most")?);
+fn record_cycles(reproduction: &Reproduction, index: u64, runs: u64) -> Result<u64> {
+    let (low, high) = (reproduction.number("record_least")?, reproduction.number("record_most")?);
     let record_us = low + (high - low) * (index as f64 + 0.5) / runs as f64;
-    Ok(trial.milliseconds(record_us / 1e3))
+    Ok(reproduction.milliseconds(record_us / 1e3))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::FIRST_SEED;
+    use super::super::reproduction::FIRST_SEED;
     use super::*;
     use crate::published::read::builtin;
     use tlbkit_sim::machine::Machine;
 
-    fn trial() -> Trial {
+    fn reproduction() -> Reproduction {
         let experiment = builtin("range");
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Trial { experiment, machine, first_seed: FIRST_SEED }
+        Reproduction { experiment, machine, first_seed: FIRST_SEED }
     }
 
     #[test]
     fn runs_cover_the_measured_range_evenly() {
-        let trial = trial();
-        let cycles: Vec<_> = (0..2).map(|index| record_cycles(&trial, index, 2).unwrap()).collect();
+        let reproduction = reproduction();
+        let cycles: Vec<_> = (0..2).map(|index| record_cycles(&reproduction, index, 2).unwrap()).collect();
         // A quarter and three quarters of the way from 22.6 to 24.3 us, at 3.4 GHz.
         assert_eq!(cycles, [78_285, 81_175]);
     }
@@ -116,12 +117,12 @@ mod tests {
 
     #[test]
     fn the_document_s_iterations_are_made_of_equal_runs_and_the_first_of_each_are_dropped() {
-        let trial = trial();
-        let plan = IterationPlan::new(&trial).unwrap();
+        let reproduction = reproduction();
+        let plan = IterationPlan::new(&reproduction).unwrap();
         assert_eq!(plan.runs * plan.counted, 100);
-        let plan = IterationPlan { runs: 1, counted: 2, dropped: 1, iteration_cycles: trial.milliseconds(1.0) };
-        let outcome = plan.run(&trial, "ebizzy-2013", 1, "nowalk", 0).unwrap().execute().unwrap();
-        let rates = plan.rates(&trial, &outcome);
+        let plan = IterationPlan { runs: 1, counted: 2, dropped: 1, iteration_cycles: reproduction.milliseconds(1.0) };
+        let outcome = plan.run(&reproduction, "ebizzy-2013", 1, "nowalk", 0).unwrap().execute().unwrap();
+        let rates = plan.rates(&reproduction, &outcome);
         assert_eq!((outcome.samples.len(), rates.len()), (3, 2));
         // Without those of its start, a run of one thread goes at one pace.
         assert!((rates[0] / rates[1] - 1.0).abs() < 0.001, "{rates:?}");

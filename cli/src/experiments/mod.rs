@@ -14,7 +14,8 @@ mod pcid;
 mod pti;
 mod range;
 mod rates;
-mod trial;
+mod reproduction;
+mod window;
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::machine::Machine;
@@ -22,8 +23,8 @@ use tlbkit_sim::machine::Machine;
 use crate::lab::named_run::machine;
 use crate::published::experiment::Experiment;
 use crate::published::read;
-use trial::FIRST_SEED;
-pub(crate) use trial::{Produced, Trial};
+use reproduction::FIRST_SEED;
+pub(crate) use reproduction::{Produced, Reproduction};
 
 /// More seeds than any experiment takes.
 const SEEDS_OF_A_DRAW: u64 = 1000;
@@ -35,7 +36,7 @@ pub(crate) struct Registered {
     pub(crate) id: &'static str,
     /// The file, part of the program so that this needs nothing beside it.
     text: &'static str,
-    produce: fn(&Trial) -> Result<Produced>,
+    produce: fn(&Reproduction) -> Result<Produced>,
 }
 
 /// The experiment whose file has this name, and whose module has it too or the one behind `in`.
@@ -52,8 +53,8 @@ macro_rules! registered {
     };
 }
 
-/// All of them, in the order of their documents. This is the one place that names them: what is named here and is not
-/// there does not compile, and the compiler warns of a module that is there and not named.
+/// All published results, in the order of their documents. This is the one place that names them: a name without its
+/// file or its module does not compile, and the compiler warns of a module that is not named.
 pub(crate) const ALL: [Registered; 20] = [
     registered!(pcid),
     registered!(lazy),
@@ -87,22 +88,22 @@ impl Registered {
     }
 
     /// Runs everything that it needs, on its file's own machine.
-    pub(crate) fn run(&self) -> Result<(Trial, Produced)> {
+    pub(crate) fn run(&self) -> Result<(Reproduction, Produced)> {
         let experiment = self.read()?;
         let machine = machine(&experiment.setup.machine)?;
-        self.run_trial(Trial { experiment, machine, first_seed: FIRST_SEED })
+        self.run_reproduction(Reproduction { experiment, machine, first_seed: FIRST_SEED })
     }
 
-    /// The same on the machine of a draw of its priors, the first of which is 0. Each draw has seeds of its own; those
-    /// of the first one are those of the file's own machine.
-    pub(crate) fn run_drawn(&self, draw: usize, machine: Machine) -> Result<(Trial, Produced)> {
+    /// Runs everything that it needs on the machine of a draw of its priors, the first of which is 0. Each draw has
+    /// seeds of its own. The first draw has the seeds of the file's own machine.
+    pub(crate) fn run_drawn(&self, draw: usize, machine: Machine) -> Result<(Reproduction, Produced)> {
         let first_seed = FIRST_SEED + SEEDS_OF_A_DRAW * draw as u64;
-        self.run_trial(Trial { experiment: self.read()?, machine, first_seed })
+        self.run_reproduction(Reproduction { experiment: self.read()?, machine, first_seed })
     }
 
-    fn run_trial(&self, trial: Trial) -> Result<(Trial, Produced)> {
-        let produced = (self.produce)(&trial).with_context(|| format!("experiment {}", self.id))?;
-        Ok((trial, produced))
+    fn run_reproduction(&self, reproduction: Reproduction) -> Result<(Reproduction, Produced)> {
+        let produced = (self.produce)(&reproduction).with_context(|| format!("experiment {}", self.id))?;
+        Ok((reproduction, produced))
     }
 }
 
@@ -118,10 +119,10 @@ mod tests {
     /// What a set-up decides under another name.
     const BY_OTHER_NAMES: [&str; 2] = ["client_cycles", "server_cycles"];
 
-    fn trial(experiment: &Registered) -> Trial {
+    fn reproduction(experiment: &Registered) -> Reproduction {
         let experiment = experiment.read().unwrap();
         let machine = Machine::builtin(&experiment.setup.machine).unwrap();
-        Trial { experiment, machine, first_seed: FIRST_SEED }
+        Reproduction { experiment, machine, first_seed: FIRST_SEED }
     }
 
     #[test]
@@ -165,28 +166,28 @@ mod tests {
 
     #[test]
     fn a_note_has_its_numbers_from_itself_the_set_up_and_the_run() {
-        let mut trial = trial(&registered!(pcid));
-        let note = &mut trial.experiment.notes[1];
+        let mut reproduction = reproduction(&registered!(pcid));
+        let note = &mut reproduction.experiment.notes[1];
         note.text = "{too_low} {own_pages} {seen}.".into();
-        assert_eq!(trial.notes(&[("seen", 7.5)]).unwrap()[1], "5 5 7.5.");
-        let error = trial.notes(&[]).unwrap_err().to_string();
+        assert_eq!(reproduction.notes(&[("seen", 7.5)]).unwrap()[1], "5 5 7.5.");
+        let error = reproduction.notes(&[]).unwrap_err().to_string();
         assert_eq!(error, "experiment pcid: a note names {seen}, and there is no such number");
     }
 
     #[test]
     fn a_count_of_threads_that_has_no_rate_is_not_compared() {
-        let mut trial = trial(&registered!(milan in rates));
-        assert_eq!(rates::RATE.counts(&trial).unwrap(), (vec![1, 2, 4, 8, 16, 32, 64, 72], 16));
-        trial.experiment.setup.parameters.get_mut("compared").unwrap().value = Value::Number(17.0);
-        let error = rates::RATE.counts(&trial).unwrap_err().to_string();
+        let mut reproduction = reproduction(&registered!(milan in rates));
+        assert_eq!(rates::RATE.counts(&reproduction).unwrap(), (vec![1, 2, 4, 8, 16, 32, 64, 72], 16));
+        reproduction.experiment.setup.parameters.get_mut("compared").unwrap().value = Value::Number(17.0);
+        let error = rates::RATE.counts(&reproduction).unwrap_err().to_string();
         assert_eq!(error, "compared = 17: the file expects no `rate, threads 17`");
     }
 
     #[test]
     fn a_number_of_the_set_up_reaches_the_workload() {
-        let mut trial = trial(&registered!(pti));
-        trial.experiment.setup.parameters.get_mut("heap_pages").unwrap().value = Value::Number(77.0);
-        let compile = trial.workload(&["rounds=3".to_owned()]).unwrap();
+        let mut reproduction = reproduction(&registered!(pti));
+        reproduction.experiment.setup.parameters.get_mut("heap_pages").unwrap().value = Value::Number(77.0);
+        let compile = reproduction.workload(&["rounds=3".to_owned()]).unwrap();
         assert_eq!(["heap_pages", "rounds", "jobs"].map(|name| compile.parameters().get(name)), [77, 3, 8].map(Some));
     }
 }

@@ -7,47 +7,44 @@
 use anyhow::Result;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, each, execute_series, rate};
+use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 3] = ["pcid", "nopcid", "unpatched"];
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let (few, many) = (outcomes(trial, 0)?, outcomes(trial, 512)?);
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let (few, many) = (outcomes(reproduction, 0)?, outcomes(reproduction, 512)?);
     let mut produced = Produced::default();
     for (pages, outcomes) in [(0, &few), (512, &many)] {
         for (policy, outcomes) in POLICIES.iter().zip(outcomes) {
             let times = each(outcomes, microseconds);
-            produced.figures.push(trial.mean(&format!("time, pages {pages}, {policy}"), &times)?);
+            produced.figures.push(reproduction.mean(&format!("time, pages {pages}, {policy}"), &times)?);
         }
     }
-    let turns = trial.number("run_length")?;
+    let turns = reproduction.number("run_length")?;
     for (policy, outcomes) in POLICIES.iter().zip(&many) {
         let walks = each(outcomes, |outcome| walks(outcome) * turns / 1e6);
-        produced.figures.push(trial.mean(&format!("walks, pages 512, {policy}"), &walks)?);
+        produced.figures.push(reproduction.mean(&format!("walks, pages 512, {policy}"), &walks)?);
     }
     let left: Vec<_> =
         many[0].iter().zip(&many[1]).map(|(with, without)| 100.0 * walks(with) / walks(without)).collect();
-    produced.figures.push(trial.mean("walks left by pcid, pages 512", &left)?);
+    produced.figures.push(reproduction.mean("walks left by pcid, pages 512", &left)?);
     produced.plots = [
         ("Time of a turn, no pages", "time, pages 0", "us"),
         ("Time of a turn, 512 pages", "time, pages 512", "us"),
         ("Page walks, 512 pages", "walks, pages 512", "M walks"),
     ]
-    .map(|(title, quantity, unit)| plot(trial, &produced, title, quantity, unit))
+    .map(|(title, quantity, unit)| plot(reproduction, &produced, title, quantity, unit))
     .into();
-    let first = many.into_iter().filter_map(|outcomes| outcomes.into_iter().next());
-    let compared: Vec<_> = POLICIES.into_iter().zip(first).collect();
-    produced.compared.push(trial.compare("pingpong, 512 pages", &compared));
+    produced.compared.push(reproduction.compare("pingpong, 512 pages", &of_first_seed(POLICIES, many)));
     Ok(produced)
 }
 
 /// Under each policy, a seed each.
-fn outcomes(trial: &Trial, pages: u64) -> Result<Vec<Vec<RunOutcome>>> {
-    let workload = trial.workload(&[format!("pages={pages}")])?;
-    let sample_cycles = Some(trial.milliseconds(trial.number("stretch")?));
-    let series =
-        POLICIES.iter().map(|policy| trial.seeds(&Run { cpus: 1, sample_cycles, ..trial.run(policy, workload)? }));
+fn outcomes(reproduction: &Reproduction, pages: u64) -> Result<Vec<Vec<RunOutcome>>> {
+    let workload = reproduction.workload(&[format!("pages={pages}")])?;
+    let run = |policy: &&str| reproduction.seeds(&Run { cpus: 1, ..reproduction.run_with_samples(policy, workload)? });
+    let series = POLICIES.iter().map(run);
     execute_series(&series.collect::<Result<Vec<_>>>()?)
 }
 
@@ -63,11 +60,11 @@ fn walks(outcome: &RunOutcome) -> f64 {
     outcome.tlb.walks as f64 / turns(outcome)
 }
 
-fn plot(trial: &Trial, produced: &Produced, title: &str, quantity: &str, unit: &'static str) -> Plot {
+fn plot(reproduction: &Reproduction, produced: &Produced, title: &str, quantity: &str, unit: &'static str) -> Plot {
     let group = |policy: &str| {
         let key = format!("{quantity}, {policy}");
         let ours = produced.figures.iter().find(|figure| figure.quantity == key).and_then(|figure| figure.ours);
-        BarGroup { label: policy.into(), values: vec![trial.published(&key).ok(), ours] }
+        BarGroup { label: policy.into(), values: vec![reproduction.published(&key).ok(), ours] }
     };
     Plot::Bars(Bars {
         title: title.into(),

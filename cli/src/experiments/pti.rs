@@ -10,7 +10,7 @@ use tlbkit_sim::machine::Noise;
 use tlbkit_sim::observer::{Cause, FlushSize};
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::trial::{Produced, Trial, execute_all, mean_and_deviation};
+use super::reproduction::{Produced, Reproduction, execute_all, mean_and_deviation};
 use crate::lab::named_run::workload;
 use crate::output::listing;
 use crate::output::report::Table;
@@ -19,31 +19,31 @@ use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 const METHODS: [&str; 2] = ["invpcid", "cr3"];
 const LABELS: [&str; 2] = ["INVPCID", "deferred CR3"];
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let mut produced = Produced::default();
-    add_sizes(trial, &mut produced)?;
-    add_compiles(trial, &mut produced)?;
+    add_sizes(reproduction, &mut produced)?;
+    add_compiles(reproduction, &mut produced)?;
     Ok(produced)
 }
 
 /// The two size tables, their figures and their plot.
-fn add_sizes(trial: &Trial, produced: &mut Produced) -> Result<()> {
-    let drawn = size_runs(trial, Sample::ByWeight { flushes: trial.number("flushes_sampled")? as u64 })?;
+fn add_sizes(reproduction: &Reproduction, produced: &mut Produced) -> Result<()> {
+    let drawn = size_runs(reproduction, Sample::ByWeight { flushes: reproduction.number("flushes_sampled")? as u64 })?;
     // A size that is too rare to be drawn is taken from here.
-    let each = size_runs(trial, Sample::EachSize { times: 4 })?;
+    let each = size_runs(reproduction, Sample::EachSize { times: 4 })?;
     let mut curves = Vec::new();
     for (tone, method) in METHODS.into_iter().enumerate() {
-        let published = trial.experiment.table(method)?;
+        let published = reproduction.experiment.table(method)?;
         let mut ours = Vec::new();
         for row in &published.rows {
             let size = row[0] as u32;
             if let Some(cycles) = cycles(&drawn[tone].sizes, size).or_else(|| cycles(&each[tone].sizes, size)) {
-                produced.figures.push(trial.figure(&format!("cycles, size {size}, {method}"), cycles)?);
+                produced.figures.push(reproduction.figure(&format!("cycles, size {size}, {method}"), cycles)?);
                 ours.push(Point::new(row[0], cycles));
             }
         }
         if let Some(fixed) = fixed_part(&drawn[tone].sizes) {
-            produced.figures.push(trial.figure(&format!("fixed part of a flush, {method}"), fixed)?);
+            produced.figures.push(reproduction.figure(&format!("fixed part of a flush, {method}"), fixed)?);
         }
         let theirs = published.rows.iter().map(|row| Point::new(row[0], row[3])).collect();
         let curve = |ink, draw, what: &str, points| Curve {
@@ -76,14 +76,14 @@ fn fixed_part(sizes: &[FlushSize]) -> Option<f64> {
 
 /// Which flushes the sampler does.
 enum Sample {
-    /// So many, of sizes drawn by how often each was measured.
+    /// `flushes` flushes, whose sizes are drawn by how often each was measured.
     ByWeight { flushes: u64 },
-    /// Each size so many times.
+    /// Each size `times` times.
     EachSize { times: u64 },
 }
 
 impl Sample {
-    /// As parameters of the workload.
+    /// The parameters of the workload for this.
     fn parameters(&self) -> Vec<String> {
         match self {
             Sample::ByWeight { flushes } => vec![format!("rounds={flushes}")],
@@ -97,13 +97,13 @@ impl Sample {
 
 /// The sampler under both methods, counting as the document's tracepoints did. It has no noise: nothing of it falls
 /// into a flush of the only CPU.
-fn size_runs(trial: &Trial, sample: Sample) -> Result<Vec<RunOutcome>> {
-    // As far apart as in a compile: what is flushed there finds the caches full of other things.
+fn size_runs(reproduction: &Reproduction, sample: Sample) -> Result<Vec<RunOutcome>> {
+    // The flushes are as far apart as in a compile, where they find the caches full of other things.
     let mut parameters = sample.parameters();
-    parameters.push(format!("user_cycles={}", trial.number("user_cycles")?));
+    parameters.push(format!("user_cycles={}", reproduction.number("user_cycles")?));
     let sampler = workload("flushsizes", &parameters)?;
     let run = |method: &&str| {
-        let mut run = trial.run(method, sampler)?;
+        let mut run = reproduction.run(method, sampler)?;
         run.policy.history.accounting = Accounting::On;
         Ok(Run { cpus: 1, noise: Noise::Off, ..run })
     };
@@ -136,18 +136,19 @@ fn lines(sizes: &[FlushSize]) -> Vec<String> {
 }
 
 /// The timed compiles: their figures, and a table of all runs.
-fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
-    let runs = trial.number("runs")? as usize;
-    let mut invpcid = compiles(trial, runs)?;
+fn add_compiles(reproduction: &Reproduction, produced: &mut Produced) -> Result<()> {
+    let runs = reproduction.number("runs")? as usize;
+    let mut invpcid = compiles(reproduction, runs)?;
     let mut cr3 = invpcid.split_off(runs);
     let means = [&invpcid, &cr3].map(|outcomes| user_mean_and_deviation(outcomes));
-    let published = trial.published("compile, user time, mean, invpcid")?;
+    let published = reproduction.published("compile, user time, mean, invpcid")?;
     let seconds_per_cycle = published / means[0].0;
-    // A whole compile is so many of ours, one after the other: its deviation grows with their root, its time with them.
-    let part = invpcid[0].score as f64 / trial.number("flushes_of_a_compile")?;
+    // A whole compile is many of ours, one after the other. Its time grows with their number, its deviation with the
+    // square root of that.
+    let part = invpcid[0].score as f64 / reproduction.number("flushes_of_a_compile")?;
     for (method, (mean, deviation)) in METHODS.iter().zip(means) {
         let figure = |what: &str, cycles: f64| {
-            trial.figure(&format!("compile, user time, {what}, {method}"), cycles * seconds_per_cycle)
+            reproduction.figure(&format!("compile, user time, {what}, {method}"), cycles * seconds_per_cycle)
         };
         produced.figures.push(figure("mean", mean)?);
         produced.figures.push(figure("spread", deviation * part.sqrt())?);
@@ -161,29 +162,29 @@ fn add_compiles(trial: &Trial, produced: &mut Produced) -> Result<()> {
         ("page walker's cycles, cr3 over invpcid", walk_cycles),
     ] {
         let (ratio, seed_by_seed) = ratio(of);
-        produced.figures.push(trial.figure(quantity, ratio)?.over(&seed_by_seed));
+        produced.figures.push(reproduction.figure(quantity, ratio)?.over(&seed_by_seed));
     }
     for (quantity, of) in
         [("user", user_cycles as fn(&RunOutcome) -> f64), ("system", system_cycles), ("elapsed", elapsed_cycles)]
     {
         let (ratio, seed_by_seed) = ratio(of);
         let change = |ratio: f64| 100.0 * (ratio - 1.0);
-        let figure = trial.figure(&format!("compile, {quantity} time, cr3 over invpcid"), change(ratio))?;
+        let figure = reproduction.figure(&format!("compile, {quantity} time, cr3 over invpcid"), change(ratio))?;
         produced.figures.push(figure.over(&seed_by_seed.into_iter().map(change).collect::<Vec<_>>()));
     }
     produced.tables.push(timed(&invpcid, &cr3, seconds_per_cycle));
     let firsts = vec![("invpcid", invpcid.swap_remove(0)), ("cr3", cr3.swap_remove(0))];
-    produced.compared.push(trial.compare("kernel compile", &firsts));
+    produced.compared.push(reproduction.compare("kernel compile", &firsts));
     Ok(())
 }
 
-/// So many compiles under each method; the two do the same work seed by seed.
-fn compiles(trial: &Trial, runs: usize) -> Result<Vec<RunOutcome>> {
-    let compile = trial.workload(&["rounds=1".to_owned()])?;
+/// `runs` compiles under each method. With one seed both methods do the same work.
+fn compiles(reproduction: &Reproduction, runs: usize) -> Result<Vec<RunOutcome>> {
+    let compile = reproduction.workload(&["rounds=1".to_owned()])?;
     let mut all = Vec::with_capacity(2 * runs);
     for method in METHODS {
-        let run = trial.run(method, compile)?;
-        all.extend(trial.seeds_of(runs as u64).map(|seed| Run { seed, ..run.clone() }));
+        let run = reproduction.run(method, compile)?;
+        all.extend(reproduction.seeds_of(runs as u64).map(|seed| Run { seed, ..run.clone() }));
     }
     execute_all(&all)
 }

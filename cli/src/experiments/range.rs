@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use tlbkit_sim::RunOutcome;
 
 use super::iterations::IterationPlan;
-use super::trial::{Produced, Trial, each, execute_all, mean_and_deviation};
+use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_all, mean_and_deviation, of_first_seed};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedTable;
 
@@ -33,9 +33,9 @@ struct Rows {
 }
 
 impl Rows {
-    fn of(trial: &Trial) -> Result<Self> {
-        let policies: Vec<_> = trial.experiment.setup.policies.iter().map(|policy| policy.id.clone()).collect();
-        let threads = trial.experiment.table("mean")?.rows.iter().map(|row| row[0] as u64).collect::<Vec<_>>();
+    fn of(reproduction: &Reproduction) -> Result<Self> {
+        let policies: Vec<_> = reproduction.experiment.setup.policies.iter().map(|policy| policy.id.clone()).collect();
+        let threads = reproduction.experiment.table("mean")?.rows.iter().map(|row| row[0] as u64).collect::<Vec<_>>();
         ensure!(policies.len() > 1 && threads.len() > COMPARED, "the file has too few policies or thread counts");
         Ok(Self { policies, threads })
     }
@@ -45,47 +45,50 @@ impl Rows {
     }
 }
 
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let plan = IterationPlan::new(trial)?;
-    let rows = Rows::of(trial)?;
-    let mut outcomes = outcomes(trial, &plan, &rows)?;
-    let lengths = 1e3 * trial.number("iteration_seconds")? / trial.number("iteration_length")?;
-    let rate = |runs: &Vec<RunOutcome>| rate(trial, &plan, lengths, runs);
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let plan = IterationPlan::new(reproduction)?;
+    let rows = Rows::of(reproduction)?;
+    let mut outcomes = outcomes(reproduction, &plan, &rows)?;
+    let lengths = 1e3 * reproduction.number("iteration_seconds")? / reproduction.number("iteration_length")?;
+    let rate = |runs: &Vec<RunOutcome>| rate(reproduction, &plan, lengths, runs);
     let rates: Vec<Vec<Rate>> = outcomes.iter().map(|row| row.iter().map(rate).collect()).collect();
     let mut produced = Produced::default();
     for (threads, row) in rows.threads.iter().zip(&rates) {
         for (policy, rate) in rows.policies.iter().zip(row) {
-            let mean = trial.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?;
+            let mean = reproduction.figure(&format!("mean, threads {threads}, {policy}"), rate.mean)?;
             produced.figures.push(mean.over(&rate.runs));
-            produced.figures.push(trial.figure(&format!("stddev, threads {threads}, {policy}"), rate.deviation)?);
+            produced
+                .figures
+                .push(reproduction.figure(&format!("stddev, threads {threads}, {policy}"), rate.deviation)?);
         }
         for (policy, name) in rows.policies.iter().enumerate().skip(1) {
-            let gain = trial.figure(&format!("gain, threads {threads}, {name}"), gain(row, policy))?;
+            let gain = reproduction.figure(&format!("gain, threads {threads}, {name}"), gain(row, policy))?;
             produced.figures.push(gain.over(&gains_of_runs(row, policy)));
         }
     }
     if let (Some(walk), Some(no_walk)) = (rows.place("altershift"), rows.place("nowalk")) {
         let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[no_walk].mean / row[walk].mean - 1.0)).collect();
         let walk_free = mean_and_deviation(&walk_free).0;
-        produced.figures.push(trial.figure("nowalk over altershift, mean of all thread counts", walk_free)?);
+        produced.figures.push(reproduction.figure("nowalk over altershift, mean of all thread counts", walk_free)?);
     }
-    produced.plots = vec![curves(trial, &rows, &rates)?, gains(trial, &rows, &rates)?];
-    let seconds = trial.number("iteration_length")? / 1e3;
+    produced.plots = vec![curves(reproduction, &rows, &rates)?, gains(reproduction, &rows, &rates)?];
+    let seconds = reproduction.number("iteration_length")? / 1e3;
     produced.facts = vec![("counted", plan.counted as f64), ("records", (rates[0][0].mean * seconds).round())];
     let row = outcomes.swap_remove(COMPARED);
-    let first = row.into_iter().filter_map(|runs| runs.into_iter().next());
-    let compared: Vec<_> = rows.policies.iter().map(String::as_str).zip(first).collect();
-    produced.compared.push(trial.compare(&format!("ebizzy of 2013, {} threads", rows.threads[COMPARED]), &compared));
+    let compared = of_first_seed(rows.policies.iter().map(String::as_str), row);
+    produced
+        .compared
+        .push(reproduction.compare(&format!("ebizzy of 2013, {} threads", rows.threads[COMPARED]), &compared));
     Ok(produced)
 }
 
 /// All runs by thread count and policy.
-fn outcomes(trial: &Trial, plan: &IterationPlan, rows: &Rows) -> Result<Vec<Vec<Vec<RunOutcome>>>> {
+fn outcomes(reproduction: &Reproduction, plan: &IterationPlan, rows: &Rows) -> Result<Vec<Vec<Vec<RunOutcome>>>> {
     let mut runs = Vec::new();
     for &threads in &rows.threads {
         for policy in &rows.policies {
             for index in 0..plan.runs {
-                runs.push(plan.run(trial, &trial.experiment.setup.workload, threads, policy, index)?);
+                runs.push(plan.run(reproduction, &reproduction.experiment.setup.workload, threads, policy, index)?);
             }
         }
     }
@@ -95,8 +98,8 @@ fn outcomes(trial: &Trial, plan: &IterationPlan, rows: &Rows) -> Result<Vec<Vec<
 }
 
 /// `lengths` is how many stretches an iteration of the document lasts.
-fn rate(trial: &Trial, plan: &IterationPlan, lengths: f64, outcomes: &[RunOutcome]) -> Rate {
-    let stretches: Vec<_> = outcomes.iter().map(|outcome| plan.rates(trial, outcome)).collect();
+fn rate(reproduction: &Reproduction, plan: &IterationPlan, lengths: f64, outcomes: &[RunOutcome]) -> Rate {
+    let stretches: Vec<_> = outcomes.iter().map(|outcome| plan.rates(reproduction, outcome)).collect();
     let (mean, _) = mean_and_deviation(&stretches.concat());
     let runs = each(&stretches, |rates| mean_and_deviation(rates).0);
     Rate { mean, deviation: plan.deviation(&stretches, lengths), runs }
@@ -106,13 +109,13 @@ fn gain(row: &[Rate], policy: usize) -> f64 {
     100.0 * (row[policy].mean / row[0].mean - 1.0)
 }
 
-/// The same of each run: two runs of one index have the same seed and the same user time of a record.
+/// The gain of each run: two runs of one index have the same seed and the same user time of a record.
 fn gains_of_runs(row: &[Rate], policy: usize) -> Vec<f64> {
-    row[policy].runs.iter().zip(&row[0].runs).map(|(ours, vanilla)| 100.0 * (ours / vanilla - 1.0)).collect()
+    changes_pct(&row[0].runs, &row[policy].runs)
 }
 
-fn curves(trial: &Trial, rows: &Rows, rates: &[Vec<Rate>]) -> Result<Plot> {
-    let (means, deviations) = (trial.experiment.table("mean")?, trial.experiment.table("stddev")?);
+fn curves(reproduction: &Reproduction, rows: &Rows, rates: &[Vec<Rate>]) -> Result<Plot> {
+    let (means, deviations) = (reproduction.experiment.table("mean")?, reproduction.experiment.table("stddev")?);
     let mut curves = Vec::new();
     for (tone, id) in rows.policies.iter().enumerate() {
         let column =
@@ -134,11 +137,11 @@ fn curves(trial: &Trial, rows: &Rows, rates: &[Vec<Rate>]) -> Result<Plot> {
     }))
 }
 
-fn gains(trial: &Trial, rows: &Rows, rates: &[Vec<Rate>]) -> Result<Plot> {
+fn gains(reproduction: &Reproduction, rows: &Rows, rates: &[Vec<Rate>]) -> Result<Plot> {
     let place = rows.place(DRAWN).with_context(|| format!("the file has no policy {DRAWN}"))?;
     let group = |(threads, row): (&u64, &Vec<Rate>)| BarGroup {
         label: threads.to_string(),
-        values: vec![trial.published(&format!("gain, threads {threads}, {DRAWN}")).ok(), Some(gain(row, place))],
+        values: vec![reproduction.published(&format!("gain, threads {threads}, {DRAWN}")).ok(), Some(gain(row, place))],
     };
     Ok(Plot::Bars(Bars {
         title: format!("Gain of {DRAWN} over {}", rows.policies[0]),

@@ -7,7 +7,7 @@ use tlbkit_sim::run::Start;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::curve::ByTasks;
-use super::trial::{Produced, Trial, each, execute_all, mean_and_deviation, rate};
+use super::reproduction::{Produced, Reproduction, each, execute_all, mean_and_deviation, rate};
 use crate::output::svg::{Axis, Chart, Plot, Scale};
 use crate::published::experiment::PublishedSetup;
 
@@ -17,34 +17,34 @@ const POLICY: &str = "linux";
 pub(super) const RATE: ByTasks = ByTasks("rate, threads ");
 
 /// The rate for each number of threads, in thousands a second, on all CPUs of the machine.
-pub(super) fn produce(trial: &Trial) -> Result<Produced> {
-    let (threads, compared) = RATE.counts(trial)?;
-    let outcomes = threads.par_iter().map(|&threads| outcomes(trial, threads)).collect::<Result<Vec<_>>>()?;
+pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
+    let (threads, compared) = RATE.counts(reproduction)?;
+    let outcomes = threads.par_iter().map(|&threads| outcomes(reproduction, threads)).collect::<Result<Vec<_>>>()?;
     let mut produced = Produced::default();
     let mut means = Vec::new();
     for (&threads, outcomes) in threads.iter().zip(&outcomes) {
         let rates = each(outcomes, thousands);
-        produced.figures.push(trial.mean(&RATE.name(threads), &rates)?);
+        produced.figures.push(reproduction.mean(&RATE.name(threads), &rates)?);
         means.push(mean_and_deviation(&rates).0);
     }
-    produced.plots.push(plot(trial, &threads, &means)?);
+    produced.plots.push(plot(reproduction, &threads, &means)?);
     let full = threads.iter().zip(outcomes).find(|(threads, _)| **threads == compared);
     let full = full.and_then(|(_, outcomes)| outcomes.into_iter().next()).map(|outcome| (POLICY, outcome));
-    let title = format!("{}, {} threads", trial.experiment.setup.workload, compared);
-    produced.compared.push(trial.compare(&title, &Vec::from_iter(full)));
+    let title = format!("{}, {} threads", reproduction.experiment.setup.workload, compared);
+    produced.compared.push(reproduction.compare(&title, &Vec::from_iter(full)));
     Ok(produced)
 }
 
 /// Runs of one length with all seeds. As long as the start of one of them was not over, or its threads did not do as
 /// much as they go through in turn, all are made again, longer.
-fn outcomes(trial: &Trial, threads: u64) -> Result<Vec<RunOutcome>> {
-    let workload = trial.workload(&[format!("threads={threads}")])?;
-    let run = Run { sample_cycles: Some(trial.milliseconds(trial.number("stretch")?)), ..trial.run(POLICY, workload)? };
-    let longest = trial.milliseconds(trial.number("longest")?);
-    let whole = trial.number("least")? as u64 * threads;
-    let mut length = trial.milliseconds(trial.number("length")?);
+fn outcomes(reproduction: &Reproduction, threads: u64) -> Result<Vec<RunOutcome>> {
+    let workload = reproduction.workload(&[format!("threads={threads}")])?;
+    let run = reproduction.run_with_samples(POLICY, workload)?;
+    let longest = reproduction.milliseconds(reproduction.number("longest")?);
+    let whole = reproduction.number("least")? as u64 * threads;
+    let mut length = reproduction.milliseconds(reproduction.number("length")?);
     loop {
-        let outcomes = execute_all(&trial.seeds(&Run { limit_cycles: Some(length), ..run.clone() })?)?;
+        let outcomes = execute_all(&reproduction.seeds(&Run { limit_cycles: Some(length), ..run.clone() })?)?;
         let longer = outcomes.iter().map(|outcome| times_as_long(outcome, whole)).max().unwrap_or(1);
         match next_length(length, longer, longest) {
             Some(next) => length = next,
@@ -53,7 +53,7 @@ fn outcomes(trial: &Trial, threads: u64) -> Result<Vec<RunOutcome>> {
     }
 }
 
-/// How long the runs are that follow those of `length`, which should have been so many times as `longer`; none if they
+/// The length of the runs that follow runs of `length`, which should have been `longer` times as long; none if these
 /// were long enough, or as long as is allowed.
 fn next_length(length: u64, longer: u64, longest: u64) -> Option<u64> {
     let next = length.saturating_mul(longer).min(longest);
@@ -70,14 +70,14 @@ fn thousands(outcome: &RunOutcome) -> f64 {
     rate(outcome) / 1e3
 }
 
-fn plot(trial: &Trial, threads: &[u64], ours: &[f64]) -> Result<Plot> {
-    let PublishedSetup { workload, machine, .. } = &trial.experiment.setup;
+fn plot(reproduction: &Reproduction, threads: &[u64], ours: &[f64]) -> Result<Plot> {
+    let PublishedSetup { workload, machine, .. } = &reproduction.experiment.setup;
     Ok(Plot::Chart(Chart {
         title: format!("{workload}: pages a second against threads, {machine}"),
         about: "Pages a second of all threads together, published and ours.".into(),
         x: Axis::new("threads", "", Scale::Around),
         y: Axis::new("rate", "k pages/s", Scale::FromZero),
-        curves: RATE.curves(trial, threads, ours)?,
+        curves: RATE.curves(reproduction, threads, ours)?,
     }))
 }
 
@@ -85,7 +85,7 @@ fn plot(trial: &Trial, threads: &[u64], ours: &[f64]) -> Result<Plot> {
 mod tests {
     use tlbkit_sim::machine::Machine;
 
-    use super::super::trial::FIRST_SEED;
+    use super::super::reproduction::FIRST_SEED;
     use super::*;
     use crate::experiments::ALL;
 
@@ -93,9 +93,9 @@ mod tests {
     fn a_run_is_made_as_many_times_as_long_as_its_units_ask_and_twice_if_its_start_was_not_over() {
         let milan = ALL.iter().find(|experiment| experiment.id == "milan").unwrap();
         let machine = Machine::builtin("milan-36core").unwrap();
-        let trial = Trial { experiment: milan.read().unwrap(), machine, first_seed: FIRST_SEED };
-        let workload = trial.workload(&["threads=1".to_owned(), "rounds=1".to_owned()]).unwrap();
-        let outcome = Run { cpus: 1, ..trial.run(POLICY, workload).unwrap() }.execute().unwrap();
+        let reproduction = Reproduction { experiment: milan.read().unwrap(), machine, first_seed: FIRST_SEED };
+        let workload = reproduction.workload(&["threads=1".to_owned(), "rounds=1".to_owned()]).unwrap();
+        let outcome = Run { cpus: 1, ..reproduction.run(POLICY, workload).unwrap() }.execute().unwrap();
         let times = |score, start, whole| times_as_long(&RunOutcome { score, start, ..outcome.clone() }, whole);
         assert_eq!(times(100, Start::NotAsked, 100), 1);
         assert_eq!(times(100, Start::NotAsked, 101), 2);

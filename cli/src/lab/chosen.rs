@@ -9,7 +9,7 @@ use tlbkit_trace::{Event, Family};
 /// Names of a trace that are shown to whoever names none of them.
 const NAMES_SHOWN: usize = 20;
 
-/// Whom of a trace it is about; everybody if nobody is named.
+/// The processes and threads of a trace that are asked about; all of them if none is named.
 #[derive(Args, Clone, Default)]
 pub(crate) struct ChosenArguments {
     /// One process by its number, or all whose main thread has this name
@@ -73,7 +73,7 @@ impl ChosenArguments {
     }
 }
 
-/// The first of them, and how many more there are.
+/// The first of `names`, and how many more there are.
 fn some_of(mut names: Vec<String>) -> String {
     let more = names.len().saturating_sub(NAMES_SHOWN);
     names.truncate(NAMES_SHOWN);
@@ -81,7 +81,7 @@ fn some_of(mut names: Vec<String>) -> String {
     names.join(", ") + &more
 }
 
-/// The same, once it is known which processes a command started.
+/// The processes and threads that are asked about, once it is known which processes a command started.
 #[derive(Default)]
 pub(crate) struct Chosen {
     arguments: ChosenArguments,
@@ -90,7 +90,7 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// As the arguments say, or else the processes of `command`.
+    /// Those that the arguments name, or else the processes of `command`.
     pub(crate) fn new(arguments: &ChosenArguments, command: Option<i32>) -> Self {
         Self { arguments: arguments.clone(), family: command.filter(|_| !arguments.is_named()).map(Family::of) }
     }

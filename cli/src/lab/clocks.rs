@@ -16,7 +16,7 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Those of so many `runs` on a machine with this frequency.
+    /// Clocks for `runs` runs on a machine with this frequency.
     pub(crate) fn new(runs: usize, frequency_mhz: f64) -> Self {
         Self { cycles: (0..runs).map(|_| AtomicU64::new(0)).collect(), frequency_mhz }
     }
@@ -28,11 +28,11 @@ impl Clocks {
 
     /// The run has ended.
     pub(crate) fn note_end(&self, run: usize) {
-        // Relaxed: a person looks at it, and nothing follows from it.
+        // Relaxed: the number is only shown, and orders nothing.
         self.cycles[run].store(ENDED, Ordering::Relaxed);
     }
 
-    /// Where the runs are that have begun and have not ended.
+    /// How far the runs have come that have begun and not ended.
     pub(crate) fn text(&self) -> String {
         // Relaxed: as above.
         let clocks = self.cycles.iter().map(|clock| clock.load(Ordering::Relaxed));

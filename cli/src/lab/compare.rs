@@ -22,11 +22,11 @@ impl Unit {
     }
 }
 
-/// Events a run of which percents are given.
+/// Events in a run of which percents are given.
 pub(crate) const FEWEST_EVENTS: f64 = 10.0;
 
-/// Percent of the cycles of which percents are given: less is 0.0 in a table.
-const LEAST_CYCLES: f64 = 0.05;
+/// Percent of the cycles of which percents are given: less than this is 0.0 in a table.
+pub(crate) const LEAST_CYCLES: f64 = 0.05;
 
 /// What is compared.
 pub(crate) struct Quantity {
@@ -34,7 +34,7 @@ pub(crate) struct Quantity {
     of: Of,
 }
 
-/// How a value comes out of a run; of a part first the part, then the whole.
+/// How a value is made of a run. Functions for a part return the part and the whole.
 enum Of {
     Measure(fn(&RunOutcome) -> Option<f64>),
     Events(fn(&RunOutcome) -> u64),
@@ -43,7 +43,7 @@ enum Of {
 }
 
 impl Quantity {
-    /// The title behind those that it is a part of, so that it says by itself what it is about.
+    /// The title with the titles of the rows that it is a part of before it, so that it can be understood alone.
     pub(crate) fn full_title(&self) -> String {
         let depth = |title: &str| title.len() - title.trim_start().len();
         let before = QUANTITIES.iter().take_while(|other| other.title != self.title);
@@ -75,7 +75,7 @@ impl Quantity {
         }
     }
 
-    /// Whether these outcomes have so much of it, in the mean, that percents of it say something.
+    /// Whether these outcomes have enough of it, in the mean, that percents of it say something.
     pub(crate) fn is_enough<'o>(&self, outcomes: impl Iterator<Item = &'o RunOutcome> + Clone) -> bool {
         let count = outcomes.clone().count() as f64;
         let mean = |of: &dyn Fn(&RunOutcome) -> f64| outcomes.clone().map(of).sum::<f64>() / count;
@@ -87,7 +87,8 @@ impl Quantity {
         }
     }
 
-    /// Of the outcomes that have a value; none of a count that one of them lacks, as the others are not a fair choice.
+    /// The values of the outcomes that have one. If an outcome lacks a count there are none, as the other outcomes
+    /// would be a biased choice.
     pub(crate) fn values(&self, outcomes: &[RunOutcome]) -> Option<Vec<f64>> {
         let values: Vec<_> = outcomes.iter().filter_map(|outcome| self.value(outcome)).collect();
         (self.unit() == Unit::Percent || values.len() == outcomes.len()).then_some(values)

@@ -1,24 +1,29 @@
 //! How far one policy is from another in one quantity.
 //!
-//! Policies are compared seed by seed, each pair being one sample: what a seed does to both of them is no difference
-//! between them. Where the interval of the difference holds zero, no difference was found, and nothing is ranked. Where
-//! the first policy has only a few events, no percents of them are given: a count of ten that come by chance varies by
-//! a third from run to run, and seeds in which it is always one and two have an interval of no width.
+//! Policies are compared seed by seed, and each pair of runs is one sample: what a seed does to both policies is no
+//! difference between them. If the interval of the difference contains zero, no difference was found, and the policies
+//! are not ranked. If the first policy has only a few events, no percents of them are given. A count of ten events that
+//! come by chance varies by a third from run to run, and a count that happens to be equal with all seeds would have an
+//! interval of no width.
 
 use serde_json::{Value, json};
 
-use super::compare::FEWEST_EVENTS;
+use super::compare::{FEWEST_EVENTS, LEAST_CYCLES};
 use super::mean::Mean;
 
-/// What a difference is.
+/// What the tables say of differences.
 pub(crate) const RELATIVE: &str = "differences are relative, of parts too: in percent of the first policy's value";
 
 /// What is said in place of percents of a few events.
 pub(crate) const TOO_FEW: &str = "too few";
 
-/// What that means, in a line.
-pub(crate) const TOO_FEW_MEANS: &str =
-    "too few: no percents are given of fewer than 10 events a run, or of less than 0.05 % of the cycles\n";
+/// What [`TOO_FEW`] means, in a line.
+pub(crate) fn too_few_means() -> String {
+    format!(
+        "{TOO_FEW}: no percents are given of fewer than {FEWEST_EVENTS} events a run, or of less than {LEAST_CYCLES} % \
+         of the cycles\n"
+    )
+}
 
 /// How far a policy is from the first one in one quantity.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -36,7 +41,7 @@ pub(crate) enum Difference {
 }
 
 impl Difference {
-    /// Of `ours` from `theirs`, pair by pair.
+    /// The difference of `ours` from `theirs`, pair by pair.
     pub(crate) fn of(ours: &[f64], theirs: &[f64]) -> Self {
         if ours == theirs {
             return Self::Equal;
@@ -51,7 +56,7 @@ impl Difference {
         }
     }
 
-    /// The same of counts of events, which must be enough in the mean of the first policy's runs.
+    /// The difference of counts of events, of which the first policy's runs must have enough in the mean.
     pub(crate) fn of_events(ours: &[f64], theirs: &[f64]) -> Self {
         let mean = theirs.iter().sum::<f64>() / theirs.len() as f64;
         match Self::of(ours, theirs) {

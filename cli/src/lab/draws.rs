@@ -14,7 +14,7 @@ use tlbkit_sim::machine::{DrawnMachine, Machine, Prior, Priors};
 
 use super::compare::{QUANTITIES, Quantity};
 use super::named_run::{NamedRun, priors};
-use super::seeds::Column;
+use super::seeds::PolicyOutcomes;
 use super::spread::Spread;
 use crate::output::table::grid;
 
@@ -29,7 +29,8 @@ pub(crate) struct Draws {
 }
 
 impl Draws {
-    /// So many of the `machine` that this names, each with a seed: `first_seed` and those after it, which must exist.
+    /// Draws `draws` machines from the file that `machine` names. Each has a seed: `first_seed` and those after it,
+    /// which must exist.
     pub(crate) fn new(machine: &str, first_seed: u64, draws: u16) -> Result<Self> {
         let priors = priors(machine)?;
         ensure!(!priors.drawn().is_empty(), "{machine}: no prior that could be drawn");
@@ -38,7 +39,7 @@ impl Draws {
         Ok(Self { priors: Arc::new(priors), machines, first_seed })
     }
 
-    /// The first so many of them.
+    /// The first `draws` of them.
     pub(crate) fn first(&self, draws: usize) -> Self {
         Self { priors: Arc::clone(&self.priors), machines: self.machines[..draws].to_vec(), ..*self }
     }
@@ -91,9 +92,9 @@ impl Draws {
 
 /// A row for each quantity, a column for each policy: the median of the draws, and between which values 90 % of them
 /// lie, or all if they are few.
-pub(crate) fn table(columns: &[Column<'_>]) -> String {
+pub(crate) fn table(columns: &[PolicyOutcomes<'_>]) -> String {
     let row = |quantity: &Quantity| {
-        let cell = |column: &Column<'_>| {
+        let cell = |column: &PolicyOutcomes<'_>| {
             spread(quantity, &column.outcomes).map_or_else(|| "-".to_owned(), |spread| spread.text(quantity.unit()))
         };
         [quantity.title.to_owned()].into_iter().chain(columns.iter().map(cell)).collect()
@@ -103,8 +104,8 @@ pub(crate) fn table(columns: &[Column<'_>]) -> String {
 }
 
 /// A line for each policy: what the table has of it.
-pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
-    let line = |Column { policy, outcomes, .. }: &Column<'_>| {
+pub(crate) fn json_lines(columns: &[PolicyOutcomes<'_>]) -> Vec<Value> {
+    let line = |PolicyOutcomes { policy, outcomes, .. }: &PolicyOutcomes<'_>| {
         let quantity = |quantity: &Quantity| {
             let (title, unit) = (quantity.full_title(), quantity.unit().word());
             json!({ "quantity": title, "unit": unit, "spread": spread(quantity, outcomes) })

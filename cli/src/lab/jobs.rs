@@ -1,4 +1,4 @@
-//! Many jobs side by side; what was done when somebody wants the command to end is not lost.
+//! Many jobs side by side. If somebody wants the command to end, the results until then are not lost.
 
 use std::panic;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -9,13 +9,28 @@ use rayon::iter::{ParallelBridge, ParallelIterator};
 
 use super::stopping::{LOOK_EVERY, Stopping};
 
-/// How far it came.
+/// Whether all jobs were done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Done {
     /// Every job was done.
     All,
     /// Somebody wanted the command to end before that.
     Interrupted,
+}
+
+/// Does one job. Returns its result, or none if `stopping` came first: then the job goes on in vain until the command
+/// ends.
+pub(crate) fn one<T: Send + 'static>(
+    stopping: &Stopping,
+    job: impl Fn() -> Result<T> + Send + Sync + 'static,
+) -> Result<Option<T>> {
+    let mut done = None;
+    let take = |_, result| {
+        done = Some(result);
+        Ok(())
+    };
+    each(1, stopping, move |_| job(), take)?;
+    Ok(done)
 }
 
 /// Does `job` for every number below `jobs`, the lowest first and as many at a time as there are processors, and gives
@@ -29,7 +44,7 @@ pub(crate) fn each<T: Send + 'static>(
 ) -> Result<Done> {
     let (sender, results) = mpsc::channel();
     let worker = thread::spawn(move || {
-        // Nobody receives any more once the work was given up.
+        // The receiver is gone once the work was given up.
         (0..jobs).par_bridge().for_each(|index| sender.send((index, job(index))).unwrap_or_default());
     });
     let mut done = 0;

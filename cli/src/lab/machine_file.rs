@@ -12,7 +12,7 @@ use toml::Value;
 
 use crate::output::number;
 
-/// Who measured what, and when.
+/// The machine that was measured, on which host, and when.
 pub(crate) struct Origin<'a> {
     /// The machine's name.
     pub(crate) machine: String,

@@ -3,7 +3,7 @@
 use super::compare::Unit;
 use crate::published::interval::half_width;
 
-/// A mean, and half of the interval in which it lies with a confidence of 95 %; none of one sample.
+/// A mean, and half of the interval in which it lies with a confidence of 95 %. One sample has no interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Mean {
     pub(crate) mean: f64,
@@ -11,7 +11,7 @@ pub(crate) struct Mean {
 }
 
 impl Mean {
-    /// That of `samples`; none of no sample.
+    /// The mean of `samples`, if there are any.
     pub(crate) fn of(samples: &[f64]) -> Option<Self> {
         let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         (!samples.is_empty()).then(|| Self { mean, half_width: half_width(samples) })
@@ -29,7 +29,7 @@ impl Mean {
             Unit::Percent => (1, " %"),
         };
         let half = match self.half_width {
-            // All that a part can be.
+            // A part can be nothing outside of 0 to 100 %.
             Some(half) if unit == Unit::Percent && half >= 100.0 => " +-100".to_owned(),
             half => half.map_or_else(String::new, |half| format!(" +-{half:.digits$}")),
         };

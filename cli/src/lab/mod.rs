@@ -11,6 +11,7 @@ pub(crate) mod mean;
 pub(crate) mod named_run;
 pub(crate) mod nearest;
 pub(crate) mod policy;
+pub(crate) mod preset_kernel;
 pub(crate) mod rank;
 pub(crate) mod recording;
 pub(crate) mod rests;

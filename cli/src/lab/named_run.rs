@@ -16,6 +16,7 @@ use tlbkit_workloads::{Parameter, ParameterError, Workload};
 
 use super::nearest::unknown;
 use super::policy;
+use super::preset_kernel::kernel_of;
 use crate::output::text::plain;
 
 /// The longest run that is of use to anybody: a simulated day.
@@ -82,8 +83,8 @@ impl NamedRun {
     /// Executes it on `machine`, which has been read from where the names say.
     pub(crate) fn execute_on(&self, machine: &Machine, clock: Option<&AtomicU64>) -> Result<RunOutcome> {
         let workload = workload(&self.workload, &self.set)?;
-        let run = Run::new(machine, policy::parse(&self.policy)?, workload);
-        let mut run = policy::on_its_kernel(&self.policy, run);
+        let mut run = Run::new(machine, policy::parse(&self.policy)?, workload);
+        run.kernel = kernel_of(&self.policy);
         run.cpus = self.cpus.unwrap_or(run.cpus);
         run.seed = self.seed;
         let limit_cycles = (self.milliseconds as f64 * machine.system.frequency_mhz.value * 1e3) as u64;
@@ -114,7 +115,7 @@ pub(crate) fn machine(name: &str) -> Result<Machine> {
     Ok(machine)
 }
 
-/// Says on standard error what a machine's file says against itself, if it does: nothing in an outcome shows it.
+/// Prints the caution of a machine's file to standard error, if it has one: no outcome shows it.
 pub(crate) fn say_caution(machine: &Machine) {
     if let Some(caution) = &machine.caution {
         let said = format!("machine {} says of itself: {caution}", machine.name);
@@ -135,8 +136,8 @@ pub(crate) fn own_file(name: &str) -> Option<&Path> {
     (!Machine::names().any(|known| known == name)).then_some(Path::new(name))
 }
 
-/// The text of the file of this name, which is no built-in machine's. It is read once: a pipe gives it no second time,
-/// and all runs are on the machine as it was, even if the file changes meanwhile.
+/// The text of the file of a machine that is not built in. The file is read once, because a pipe cannot be read twice,
+/// and because all runs must have the same machine even if the file changes meanwhile.
 fn text(name: &str) -> Result<Arc<str>> {
     static TEXTS: Mutex<BTreeMap<String, Arc<str>>> = Mutex::new(BTreeMap::new());
     let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,7 +173,7 @@ pub(crate) fn workload(name: &str, parameters: &[String]) -> Result<Workload> {
     Ok(workload)
 }
 
-/// Whether a person has typed a workload and its parameters, each once: of two values the first one would be lost.
+/// Refuses an unknown workload or parameter, and a parameter that is set twice, whose first value would be lost.
 pub(crate) fn check_workload(name: &str, parameters: &[String]) -> Result<()> {
     workload(name, parameters)?;
     for (at, parameter) in parameters.iter().enumerate() {
@@ -188,7 +189,7 @@ fn key(parameter: &str) -> &str {
     parameter.split('=').next().unwrap_or_default().trim()
 }
 
-/// What is wrong with `parameter`, one of a workload called `name` that has the `known` ones.
+/// What is wrong with `parameter`, as an error. The workload is called `name` and has the `known` parameters.
 fn refused(name: &str, parameter: &str, error: ParameterError<'_>, known: &[Parameter]) -> Error {
     let why = match error {
         ParameterError::NotASetting(_) | ParameterError::Unknown { name: "", .. } => {
@@ -198,7 +199,7 @@ fn refused(name: &str, parameter: &str, error: ParameterError<'_>, known: &[Para
         ParameterError::Unknown { name: key, .. } => {
             unknown("parameter", key, known.iter().map(|known| known.name), "parameters")
         }
-        // More digits than any number has that is taken.
+        // It has more digits than the type of the parameter can hold.
         ParameterError::NotANumber { name: key, value } if value.bytes().all(|digit| digit.is_ascii_digit()) => {
             let limits = known.iter().find(|known| known.name == key);
             let limits = limits.map(|Parameter { least, most, .. }| format!("must be {least} to {most}"));

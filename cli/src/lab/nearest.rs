@@ -1,6 +1,6 @@
-//! A name that nothing has: what is said of it, with the name that was meant if one is near.
+//! The message for an unknown name, with the name that was probably meant.
 
-/// Letters by which a name may be off.
+/// How many letters may differ between a name and the one that was meant.
 const LETTERS_MOST: usize = 2;
 
 /// There is no `kind` called `name` among `names`; `tlbkit list LISTED` shows those that there are.

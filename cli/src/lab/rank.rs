@@ -5,10 +5,10 @@ use tlbkit_arch::SplitMix64;
 /// Random orders in which chance is tried.
 const ORDERS: usize = 1000;
 
-/// One order in so many may have a larger correlation than [`chance`] says.
+/// One order of this many may have a larger correlation than [`chance`] says.
 const ONE_IN: usize = 20;
 
-/// The place of each of `values` among them, counted from the middle: the sum is zero. Equal values share their places.
+/// The rank of each of `values`, counted from the middle, so that the sum is zero. Equal values share their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<_> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));
@@ -29,8 +29,8 @@ fn correlation(ours: &[f64], theirs: &[f64]) -> f64 {
     if size == 0.0 { 0.0 } else { product(ours, theirs) / size }
 }
 
-/// The size of correlation that chance hardly exceeds: with results in a random order, the largest one of all of
-/// `numbers`, each a list of [`ranks`], is above it in one order of twenty.
+/// The size of a correlation that chance hardly exceeds. If the results come in a random order, the largest correlation
+/// of all `numbers`, each a list of [`ranks`], is above it in one order of twenty.
 fn chance(numbers: &[Vec<f64>]) -> f64 {
     let draws = numbers.first().map_or(0, Vec::len);
     let mut results = ranks(&(0..draws).map(|place| place as f64).collect::<Vec<_>>());
@@ -45,23 +45,23 @@ fn chance(numbers: &[Vec<f64>]) -> f64 {
     largest[ORDERS - ORDERS / ONE_IN]
 }
 
-/// Numbers of which each has a value for every draw, and which a result of these draws may follow.
-pub(crate) struct Tried {
+/// Numbers that a result may follow. Each has a value for every draw.
+pub(crate) struct Candidates {
     /// [`ranks`] of each number.
     ranked: Vec<Vec<f64>>,
     /// What [`chance`] says of them.
     pub(crate) chance: f64,
 }
 
-impl Tried {
-    /// `values` has those of each number, one for every draw.
+impl Candidates {
+    /// `values` has a list for each number, with a value for every draw.
     pub(crate) fn new(values: &[Vec<f64>]) -> Self {
         let ranked: Vec<_> = values.iter().map(|values| ranks(values)).collect();
         let chance = chance(&ranked);
         Self { ranked, chance }
     }
 
-    /// At most so many of them that `results` follow, of which there is one for every draw: see [`followed`].
+    /// The numbers that `results` follow, at most `most` of them. There is a result for every draw: see [`followed`].
     pub(crate) fn followed(&self, results: &[f64], most: usize) -> Vec<Followed> {
         followed(&self.ranked, &ranks(results), self.chance, most)
     }
@@ -78,17 +78,18 @@ pub(crate) struct Followed {
     pub(crate) left: f64,
 }
 
-/// At most so many of `numbers` that `result` follows, all lists of [`ranks`]: of those whose correlation with it is
-/// beyond `chance` the largest one, then the largest one with what that leaves of the result, and so on, while it is
-/// beyond `chance` too. Otherwise a number that by accident goes with an important one would be taken for important.
+/// The `numbers` that `result` follows, at most `most` of them; all are lists of [`ranks`]. Candidates are the numbers
+/// whose correlation with the result is beyond `chance`. The first is the one with the largest correlation. Each
+/// further one has the largest correlation with what those before it leave of the result, and must be beyond `chance`
+/// there too. Otherwise a number that by accident goes with an important one would be taken for important.
 fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: usize) -> Vec<Followed> {
-    // Of few draws there are few orders: rounding must not tell equal ones apart.
+    // Few draws have few orders: rounding must not tell equal correlations apart.
     let is_beyond = |correlation: f64| correlation.abs() > chance + 1e-9;
     let by_itself = numbers.iter().enumerate().map(|(number, ranks)| (number, correlation(ranks, result)));
     let candidates: Vec<_> = by_itself.filter(|&(_, whole)| is_beyond(whole)).collect();
     let mut left = result.to_vec();
     let (mut found, mut directions) = (Vec::new(), Vec::<Vec<f64>>::new());
-    // What is left of a result that is explained whole is rounding.
+    // If a result is explained completely, what is left of it is rounding.
     while found.len() < most && product(&left, &left) > 1e-9 * product(result, result) {
         let of_left = |&(number, whole): &(usize, f64)| {
             let left = correlation(&numbers[number], &left);
@@ -97,7 +98,8 @@ fn followed(numbers: &[Vec<f64>], result: &[f64], chance: f64, most: usize) -> V
         let best = candidates.iter().map(of_left).max_by(|one, other| one.left.abs().total_cmp(&other.left.abs()));
         let Some(best) = best.filter(|best| is_beyond(best.left)) else { break };
         found.push(best);
-        // Gram and Schmidt: what this one adds to those before, so that none of them correlates with what is left.
+        // Gram-Schmidt: the direction that this number adds to those before it, so that none of them correlates with
+        // what is left.
         let mut direction = numbers[best.number].clone();
         directions.iter().for_each(|before| take_out(&mut direction, before));
         take_out(&mut left, &direction);

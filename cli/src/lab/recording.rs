@@ -31,7 +31,7 @@ pub(crate) struct Recording<'a> {
     pub(crate) subject: &'a WatchArguments,
     /// The file: perf's own form if it ends in .data.
     pub(crate) output: &'a Path,
-    /// At most so much of what perf writes.
+    /// How much perf may write at most.
     pub(crate) megabytes_max: u64,
     pub(crate) available: &'a Available,
     pub(crate) format: Format,
@@ -100,7 +100,7 @@ impl Recording<'_> {
         while end == End::WithSubject && !watching.is_over()? && !recorder.is_over() {
             sleep(LOOK_EVERY);
             if looked.elapsed() >= SIZE_EVERY {
-                // It writes what it has, or there would be little to see.
+                // It must write what it has buffered, or the size would say little.
                 recorder.nudge()?;
                 looked = Instant::now();
                 if let Some(rate) = first.rate(place.bytes()).filter(|_| !self.subject.command.is_empty()) {

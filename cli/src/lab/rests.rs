@@ -7,25 +7,25 @@ use tlbkit_sim::RunOutcome;
 use tlbkit_sim::machine::Prior;
 
 use super::draws::Draws;
-use super::rank::{Followed, Tried};
-use super::seeds::Column;
+use super::rank::{Candidates, Followed};
+use super::seeds::PolicyOutcomes;
 use super::spread::{self, Spread};
 use crate::output::number;
 use crate::output::table::grid;
 
-/// Draws without which nothing is ranked: of fewer, one is more than the twentieth that may disagree.
+/// The fewest draws with which policies are ranked. One draw of fewer is more than the twentieth that may disagree.
 const FEWEST_DRAWS: usize = spread::FEWEST;
 
-/// One draw in so many may disagree with the others.
+/// One draw of this many may disagree with the others.
 const ONE_IN: usize = 20;
 
 /// Priors that are shown for one result.
 const MOST_SHOWN: usize = 5;
 
-/// What follows from runs on drawn machines, and from runs on the file's own with the same seeds, which differ by
-/// chance alone.
+/// What follows from runs on drawn machines, and from runs with the same seeds on the machine of the file. The latter
+/// differ by chance alone.
 pub(crate) struct Findings<'a> {
-    /// The first policy's score, and by that the score of each of the others.
+    /// The score of the first policy, and the score of each other policy divided by that.
     results: Vec<Compared<'a>>,
     draws: usize,
     /// Priors that were tried, and the rank correlation that one of them has with a result by chance.
@@ -33,9 +33,8 @@ pub(crate) struct Findings<'a> {
     chance: f64,
 }
 
-/// One result on drawn machines and on the file's own.
+/// One result, on drawn machines and on the machine of the file: a score, or a score divided by that of `against`.
 struct Compared<'a> {
-    /// Whose score; with a second one, by the score of that.
     policy: &'a str,
     against: Option<&'a str>,
     drawn: Option<Series>,
@@ -43,11 +42,11 @@ struct Compared<'a> {
     followed: Vec<(&'a Prior, Followed)>,
 }
 
-/// A result, a draw or a seed each.
+/// The values of one result, one for each draw or seed.
 #[derive(Clone, Serialize)]
 struct Series {
     spread: Spread,
-    /// So many are above one: of a ratio, the policy is better.
+    /// How many are above one. If the result is a ratio, the policy is better in these.
     better: usize,
     worse: usize,
     #[serde(skip)]
@@ -64,12 +63,12 @@ enum Verdict {
     Worse,
     /// All have both equal.
     Equal,
-    /// They disagree, although the seeds do not on the file's own machine: all agree, or nearly all do and the ratio
+    /// The draws disagree, but the seeds on the machine of the file do not: all agree, or nearly all do and the ratio
     /// follows a prior.
     PriorsDecide,
-    /// They disagree, and either the seeds do so on the file's own machine and the ratio follows a prior, or neither.
+    /// The draws disagree. Either the seeds disagree as well and the ratio follows a prior, or neither holds.
     BothDecide,
-    /// They disagree, the seeds do so on the file's own machine, and the ratio follows no prior.
+    /// The draws disagree, the seeds disagree as well, and the ratio follows no prior.
     ChanceDecides,
     /// There are too few of them.
     FewDraws,
@@ -77,25 +76,25 @@ enum Verdict {
     NoScore,
 }
 
-/// A policy and its score a second in each run; none if one has none.
+/// A policy and its score a second in each run; none if a run has no score.
 type Scores<'a> = (&'a str, Option<Vec<f64>>);
 
 impl<'a> Findings<'a> {
-    /// Those of two lists of columns, each with an outcome for each of `draws`: on the machines that were `drawn`, and
-    /// on the file's `own`. The first policy is the one with which the others are compared.
-    pub(crate) fn of(draws: &'a Draws, drawn: &[Column<'a>], own: &[Column<'a>]) -> Self {
-        let scores = |columns: &[Column<'a>]| -> Vec<Scores<'a>> {
-            let rates = |column: &Column<'_>| column.outcomes.iter().map(RunOutcome::rate).collect();
+    /// What follows from the outcomes of each policy on the machines that were `drawn`, and on the machine of the file,
+    /// `own`: one for each of `draws`. The other policies are compared with the first one.
+    pub(crate) fn of(draws: &'a Draws, drawn: &[PolicyOutcomes<'a>], own: &[PolicyOutcomes<'a>]) -> Self {
+        let scores = |columns: &[PolicyOutcomes<'a>]| -> Vec<Scores<'a>> {
+            let rates = |column: &PolicyOutcomes<'_>| column.outcomes.iter().map(RunOutcome::rate).collect();
             columns.iter().map(|column| (column.policy, rates(column))).collect()
         };
         Self::of_scores(draws.priors(), &draws.values(), &scores(drawn), &scores(own))
     }
 
-    /// The same of the scores alone; `values` has what was drawn of each of `priors`.
+    /// What follows from the scores alone. `values` has what was drawn of each of `priors`.
     fn of_scores(priors: &'a [Prior], values: &[Vec<f64>], drawn: &[Scores<'a>], own: &[Scores<'a>]) -> Self {
-        let tried = Tried::new(values);
+        let candidates = Candidates::new(values);
         let followed = |results: &Vec<f64>| -> Vec<_> {
-            let found = tried.followed(results, MOST_SHOWN);
+            let found = candidates.followed(results, MOST_SHOWN);
             found.into_iter().map(|found| (&priors[found.number], found)).collect()
         };
         let results = (0..drawn.len()).map(|index| {
@@ -112,7 +111,7 @@ impl<'a> Findings<'a> {
             }
         });
         let draws = values.first().map_or(0, Vec::len);
-        Self { results: results.collect(), draws, tried: priors.len(), chance: tried.chance }
+        Self { results: results.collect(), draws, tried: priors.len(), chance: candidates.chance }
     }
 
     /// For a person: who is better, and what each result follows.
@@ -192,7 +191,7 @@ impl Series {
 }
 
 impl Compared<'_> {
-    /// One of its series for a program: a score that is compared with no other is neither better nor worse.
+    /// One of its series, for a program. A score that is compared with no other is neither better nor worse.
     fn series_json(&self, series: &Option<Series>) -> Value {
         match (self.against, series) {
             (None, Some(series)) => json!({ "spread": series.spread }),
@@ -220,15 +219,21 @@ impl Compared<'_> {
 
     fn verdict(&self) -> Verdict {
         let (Some(drawn), Some(own)) = (&self.drawn, &self.own) else { return Verdict::NoScore };
-        let is_followed = !self.followed.is_empty();
-        match () {
-            () if drawn.better + drawn.worse == 0 => Verdict::Equal,
-            () if drawn.all < FEWEST_DRAWS => Verdict::FewDraws,
-            () if drawn.are_nearly_all(drawn.better) => Verdict::Better,
-            () if drawn.are_nearly_all(drawn.worse) => Verdict::Worse,
-            () if own.agree_wholly() || (own.agree_nearly() && is_followed) => Verdict::PriorsDecide,
-            () if own.agree_nearly() || is_followed => Verdict::BothDecide,
-            () => Verdict::ChanceDecides,
+        let follows_prior = !self.followed.is_empty();
+        if drawn.better + drawn.worse == 0 {
+            Verdict::Equal
+        } else if drawn.all < FEWEST_DRAWS {
+            Verdict::FewDraws
+        } else if drawn.are_nearly_all(drawn.better) {
+            Verdict::Better
+        } else if drawn.are_nearly_all(drawn.worse) {
+            Verdict::Worse
+        } else if own.agree_wholly() || own.agree_nearly() && follows_prior {
+            Verdict::PriorsDecide
+        } else if own.agree_nearly() || follows_prior {
+            Verdict::BothDecide
+        } else {
+            Verdict::ChanceDecides
         }
     }
 
@@ -279,7 +284,7 @@ impl Compared<'_> {
     }
 }
 
-/// Draw by draw; none if a score is missing, or there is nothing to divide by.
+/// The ratios, draw by draw; none if a score is missing or zero.
 fn ratios(ours: Option<&[f64]>, theirs: Option<&[f64]>) -> Option<Vec<f64>> {
     let (ours, theirs) = ours.zip(theirs).filter(|(_, theirs)| !theirs.contains(&0.0))?;
     Some(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs).collect())

@@ -5,31 +5,31 @@ use tlbkit_sim::RunOutcome;
 use tlbkit_sim::run::Start;
 
 use super::compare::{QUANTITIES, Quantity, Unit};
-use super::difference::{Difference, RELATIVE, TOO_FEW, TOO_FEW_MEANS};
+use super::difference::{Difference, RELATIVE, TOO_FEW, too_few_means};
 use super::mean::Mean;
 use crate::output::table::grid;
 
-/// What no interval of seeds says.
+/// What the tables say of intervals.
 pub(crate) const OWN_ERROR: &str =
     "no interval here says how far off the simulator itself is: see \"What comes out\" in README.md";
-/// Of what intervals are, for a program.
+/// What intervals come from, for a program.
 pub(crate) const INTERVAL_OF: &str = "seeds alone";
 
-/// A policy and its outcomes, a seed each, in the order of the seeds.
-pub(crate) struct Column<'a> {
+/// A policy and its outcomes, one for each seed, in the order of the seeds.
+pub(crate) struct PolicyOutcomes<'a> {
     pub(crate) policy: &'a str,
-    /// Of each outcome. Policies may lack some where the runs were interrupted.
+    /// The seed of each outcome. A policy may lack some seeds if the runs were interrupted.
     pub(crate) seeds: Vec<u64>,
     pub(crate) outcomes: Vec<RunOutcome>,
 }
 
 /// Two tables: the means, and where there is more than one policy how far each is from the first.
-pub(crate) fn tables(columns: &[Column<'_>]) -> String {
+pub(crate) fn tables(columns: &[PolicyOutcomes<'_>]) -> String {
     let means = |quantity: &Quantity| {
         let cells = columns.iter().map(|column| mean_cell(quantity, &column.outcomes));
         [quantity.title.to_owned()].into_iter().chain(cells).collect()
     };
-    let head = |columns: &[Column<'_>], first: &str| -> Vec<String> {
+    let head = |columns: &[PolicyOutcomes<'_>], first: &str| -> Vec<String> {
         [first].into_iter().chain(columns.iter().map(|column| column.policy)).map(String::from).collect()
     };
     let mut text = grid(&head(columns, "quantity"), &QUANTITIES.iter().map(means).collect::<Vec<_>>());
@@ -42,13 +42,14 @@ pub(crate) fn tables(columns: &[Column<'_>]) -> String {
         };
         let rows: Vec<_> = QUANTITIES.iter().map(differences).collect();
         let title = format!("against {}", first.policy);
-        let few = if rows.iter().flatten().any(|cell| cell == TOO_FEW) { TOO_FEW_MEANS } else { "" };
+        let has_too_few = rows.iter().flatten().any(|cell| cell == TOO_FEW);
+        let few = if has_too_few { too_few_means() } else { String::new() };
         text = format!("{text}\n{}{RELATIVE}\n{few}", grid(&head(others, &title), &rows));
     }
-    let is_nothing = |Column { outcomes, .. }: &&Column<'_>| {
+    let is_nothing = |PolicyOutcomes { outcomes, .. }: &&PolicyOutcomes<'_>| {
         !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.score == 0)
     };
-    for Column { policy: name, .. } in columns.iter().filter(is_nothing) {
+    for PolicyOutcomes { policy: name, .. } in columns.iter().filter(is_nothing) {
         text += &format!(
             "NOTHING WAS COUNTED under {name}: its time was over before the first unit; more --milliseconds\n"
         );
@@ -61,8 +62,8 @@ fn mean_cell(quantity: &Quantity, outcomes: &[RunOutcome]) -> String {
 }
 
 /// A line for each policy under which a run has no score a second, and why it has none.
-pub(crate) fn notes(columns: &[Column<'_>]) -> Vec<String> {
-    let note = |Column { policy: name, outcomes, .. }: &Column<'_>| {
+pub(crate) fn notes(columns: &[PolicyOutcomes<'_>]) -> Vec<String> {
+    let note = |PolicyOutcomes { policy: name, outcomes, .. }: &PolicyOutcomes<'_>| {
         let all = outcomes.len();
         let (early, few) = (ended_as(Start::NotOver, outcomes), ended_as(Start::TooFewUnits, outcomes));
         let early = (early > 0).then(|| format!("the start was not over at the end of {early} of {all} runs"));
@@ -73,15 +74,15 @@ pub(crate) fn notes(columns: &[Column<'_>]) -> Vec<String> {
     columns.iter().filter_map(note).collect()
 }
 
-/// Runs of whose start this is known.
+/// How many runs have this to say of their start.
 fn ended_as(start: Start, outcomes: &[RunOutcome]) -> usize {
     outcomes.iter().filter(|outcome| outcome.start == start).count()
 }
 
 /// A line for each policy: its means, and its differences from the first.
-pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
+pub(crate) fn json_lines(columns: &[PolicyOutcomes<'_>]) -> Vec<Value> {
     let Some(first) = columns.first() else { return Vec::new() };
-    let line = |column: &Column<'_>| {
+    let line = |column: &PolicyOutcomes<'_>| {
         let quantity = |quantity: &Quantity| {
             let mean = mean(quantity, &column.outcomes);
             json!({
@@ -101,8 +102,8 @@ pub(crate) fn json_lines(columns: &[Column<'_>]) -> Vec<Value> {
     columns.iter().map(line).collect()
 }
 
-/// Of the seeds that both have.
-fn difference(quantity: &Quantity, column: &Column<'_>, first: &Column<'_>) -> Difference {
+/// The difference of a quantity, over the seeds that both have.
+fn difference(quantity: &Quantity, column: &PolicyOutcomes<'_>, first: &PolicyOutcomes<'_>) -> Difference {
     let both: Vec<_> = column.by_seed().filter_map(|(seed, ours)| Some((ours, first.of_seed(seed)?))).collect();
     let pairs = both.iter().filter_map(|(ours, theirs)| Some((quantity.value(ours)?, quantity.value(theirs)?)));
     let (ours, theirs): (Vec<_>, Vec<_>) = pairs.unzip();
@@ -114,7 +115,7 @@ fn difference(quantity: &Quantity, column: &Column<'_>, first: &Column<'_>) -> D
     }
 }
 
-impl Column<'_> {
+impl PolicyOutcomes<'_> {
     fn by_seed(&self) -> impl Iterator<Item = (u64, &RunOutcome)> {
         self.seeds.iter().copied().zip(&self.outcomes)
     }

@@ -7,10 +7,10 @@ use super::compare::Unit;
 /// Parts of the results that lie below the range, and below its end.
 const ENDS: [f64; 2] = [0.05, 0.95];
 
-/// Results of which one is a twentieth. Of fewer, the range is that of all: nothing could be left out at its ends.
+/// The fewest results of which a twentieth is one. The range of fewer is that of all: none can be left out at its ends.
 pub(crate) const FEWEST: usize = 20;
 
-/// What the range of so many results is, in words.
+/// What the range of `results` results is, in words.
 pub(crate) const fn range_words(results: usize) -> &'static str {
     if results < FEWEST { "the range of all draws" } else { "the middle 90 %" }
 }
@@ -19,14 +19,14 @@ pub(crate) const fn range_words(results: usize) -> &'static str {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
-    /// Below it lies a twentieth, or nothing of fewer than [`FEWEST`].
+    /// A twentieth lies below it; of fewer results than [`FEWEST`] none does.
     pub(crate) low: f64,
-    /// Above it lies as much.
+    /// A twentieth lies above it; of fewer results than [`FEWEST`] none does.
     pub(crate) high: f64,
 }
 
 impl Spread {
-    /// That of `samples`; none of no sample.
+    /// The spread of `samples`, if there are any.
     pub(crate) fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
@@ -43,7 +43,7 @@ impl Spread {
         }
     }
 
-    /// With so many digits after the point.
+    /// With `digits` digits after the point.
     pub(crate) fn digits(self, digits: usize) -> String {
         let [median, low, high] = [self.median, self.low, self.high].map(|value| format!("{value:.digits$}"));
         if low == high { median } else { format!("{median} ({low} .. {high})") }

@@ -12,12 +12,12 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::terminal::Ending;
 
-/// Whether somebody wants us to end: by Ctrl-C, by a signal, or by closing the terminal. From its making on none of
-/// these ends the program by itself, so it is made before there is anything to lose. Who started us may have asked for
-/// one of them to be ignored, as `nohup` does: that is still ignored.
+/// Whether somebody wants the command to end: by Ctrl-C, by a signal, or by closing the terminal. Once this value
+/// exists, none of these ends the program by itself, so it is made before there is anything to lose. A signal that was
+/// ignored when the program started, as under `nohup`, is still ignored.
 pub(crate) struct Stopping(Arc<AtomicUsize>);
 
-/// The set of those that are ignored, the first in bit 0; none where the kernel does not tell.
+/// The signals that are ignored, signal 1 in bit 0; none if the kernel does not tell.
 fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -46,7 +46,7 @@ impl Stopping {
         self.signal() != 0
     }
 
-    /// Does `work`, which ends before it is done once its flag is set: as soon as somebody wants the command to end.
+    /// Does `work`, whose flag is set as soon as somebody wants the command to end: then it must end before it is done.
     pub(crate) fn until_wanted<T: Send>(&self, work: impl FnOnce(&AtomicBool) -> T + Send) -> T {
         let stop = AtomicBool::new(false);
         let (sender, ended) = mpsc::channel::<()>();
@@ -57,7 +57,7 @@ impl Stopping {
             });
             while ended.recv_timeout(LOOK_EVERY) == Err(mpsc::RecvTimeoutError::Timeout) {
                 if self.is_wanted() {
-                    // Partner: whoever does the work; a wish to stop, which orders nothing.
+                    // Partner: the load in `work`. It is a wish to stop, and orders nothing.
                     stop.store(true, Ordering::Relaxed);
                 }
             }
@@ -65,18 +65,18 @@ impl Stopping {
         })
     }
 
-    /// How a program ends that a signal ended, as a shell tells it.
+    /// The ending of a program that was ended by the signal, as a shell gives it.
     pub(crate) fn ending(&self) -> Ending {
         Ending::AsCommand((BY_SIGNAL + self.signal() as i32) as u8)
     }
 
-    /// One that listens to nothing.
+    /// For tests: one that listens to nothing.
     #[cfg(test)]
     pub(crate) fn never() -> Self {
         Self(Arc::new(AtomicUsize::new(0)))
     }
 
-    /// Does what Ctrl-C does.
+    /// For tests: does what Ctrl-C does.
     #[cfg(test)]
     pub(crate) fn interrupt(&self) {
         self.0.store(SIGINT.cast_unsigned() as usize, Ordering::SeqCst);

@@ -27,14 +27,14 @@ pub(crate) enum Ending {
     AsCommand(u8),
 }
 
-/// As `println!`, but a standard output that takes no more, such as a full disk, ends the command with one line.
+/// Does what `println!` does. If standard output takes no more, as on a full disk, the command ends with one line.
 macro_rules! say {
     () => { $crate::lab::terminal::print_line(format_args!("")) };
     ($($argument:tt)*) => { $crate::lab::terminal::print_line(format_args!($($argument)*)) };
 }
 pub(crate) use say;
 
-/// What is said of an answer that nobody can have got whole.
+/// The message for an answer that could not be written whole.
 pub(crate) const UNWRITTEN: &str = "cannot write to standard output";
 
 /// What [`say!`] does. What was cut short must not look whole, nor like an answer: the exit status is 2.
@@ -53,7 +53,7 @@ pub(crate) fn progress_bar(steps: usize) -> ProgressBar {
     bar
 }
 
-/// The same for steps that take minutes: it has the time that has passed and what `said` says, each second anew.
+/// A bar for steps that take minutes. It shows the time that has passed and what `said` returns, each second anew.
 pub(crate) fn progress_bar_saying(
     steps: usize,
     said: impl Fn() -> String + Clone + Send + Sync + 'static,

@@ -22,14 +22,14 @@ use crate::output::file::{check_apart, check_place};
 use crate::output::sheet::SheetPart;
 use crate::output::table::grid;
 
-/// Said where a replay fails: it reads what was put aside for it, in the folder of temporary files.
+/// The message when a replay fails: it reads what was put aside for it in the folder of temporary files.
 pub(crate) const UNREAD: &str = "what the trace asks of a kernel cannot be read again";
 
-/// Said of a trace without any flush: there is nothing that a replay could be judged by, and nothing to blame.
+/// The message for a trace without any flush: a replay could be judged by nothing, and there is nothing to blame.
 pub(crate) const NO_FLUSH: &str =
     "No flush was recorded: the trace has no event tlb:tlb_flush, which `tlbkit record` asks for";
 
-/// What of an answer about some is theirs alone.
+/// Which numbers of an answer are those of the processes that were asked about, and which those of the whole machine.
 const THEIRS: &str = "cycles, gains and the counts of INVLPG, INVPCID and CR3 loads are theirs, \
     flushes, interrupts and entries lost the whole machine's";
 
@@ -77,8 +77,8 @@ pub(crate) fn check_there(trace: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses outputs that cannot be written, and those by which a trace, the machine file or another one would be lost:
-/// each has the option that names it, and a file if that was given.
+/// Refuses outputs that cannot be written, and outputs that would overwrite the trace, the machine file or each other.
+/// Each output comes with the option that names it, and with a file if that option was given.
 pub(crate) fn check_outputs(outputs: &[(&str, Option<&Path>)], trace: Option<&Path>, machine: &str) -> Result<()> {
     let given: Vec<_> = outputs.iter().filter_map(|&(option, file)| Some((option, file?))).collect();
     let read = [trace.map(|trace| ("the trace", trace)), own_file(machine).map(|file| ("the machine file", file))];
@@ -93,13 +93,13 @@ impl TraceArguments {
     }
 
     pub(crate) fn read(&self) -> Result<Trace> {
-        self.price(|is_asked| read_about(|| tlbkit_trace::open(&self.trace), Paging::AsRecorded, is_asked))
+        self.read_by(|is_asked| read_about(|| tlbkit_trace::open(&self.trace), Paging::AsRecorded, is_asked))
     }
 
     /// The trace, and what it asks of a kernel with huge pages.
     pub(crate) fn read_both(&self) -> Result<(Trace, Deduced)> {
         let mut with_huge = None;
-        let trace = self.price(|is_asked| {
+        let trace = self.read_by(|is_asked| {
             let (recording, huge) = read_both(|| tlbkit_trace::open(&self.trace), is_asked)?;
             with_huge = Some(huge);
             Ok(recording)
@@ -107,8 +107,9 @@ impl TraceArguments {
         Ok((trace, with_huge.unwrap_or_default()))
     }
 
-    /// Reads by `read`, which gets the question who is asked about.
-    fn price(
+    /// Reads the trace by `read`, and checks that it has what was asked about. `read` is given a function that says
+    /// whether a thread is asked about, by its process, the name of that, and its own number.
+    fn read_by(
         &self,
         read: impl FnOnce(&dyn Fn(i32, &str, i32) -> bool) -> Result<Recording, tlbkit_trace::Error>,
     ) -> Result<Trace> {
@@ -128,19 +129,22 @@ impl TraceArguments {
         };
         let recording = read(&is_asked).with_context(in_file)?;
         ensure!(recording.deduced.spaces > 0, "{}: no event that a replay can use", in_file());
-        let names = recording.names();
-        let processes = &recording.deduced.processes;
-        self.chosen
-            .check_found(processes.iter().map(|process| Known {
-                pid: process.pid,
-                name: names.text(process.comm),
-                is_worth_naming: process.is_program,
-            }))
-            .with_context(in_file)?;
+        self.check_found(&recording).with_context(in_file)?;
         self.chosen.check_thread_found(&threads.borrow()).with_context(in_file)?;
         let name = self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
         let about = Chosen::new(&self.chosen, self.command).words();
         Ok(Trace { about, recording, prices: Prices::new(&machine), machine, name })
+    }
+
+    /// Whether the trace has the process that is asked about, if one is.
+    fn check_found(&self, recording: &Recording) -> Result<()> {
+        let names = recording.names();
+        let known = recording.deduced.processes.iter().map(|process| Known {
+            pid: process.pid,
+            name: names.text(process.comm),
+            is_worth_naming: process.is_program,
+        });
+        self.chosen.check_found(known)
     }
 
     /// Whom it is about, once the trace has told who started whom.
@@ -170,7 +174,7 @@ impl Trace {
             .join("\n")
     }
 
-    /// The same for programs: what is counted of it, and how often.
+    /// What is missing, for programs: what is counted, and how often it occurred.
     pub(crate) fn health_counts(&self) -> [(&'static str, u64); 6] {
         let health = self.recording.health();
         [
@@ -226,7 +230,7 @@ impl Trace {
         self.cycles(recorder.busy_ns)
     }
 
-    /// Cycles that those had whom it is about.
+    /// Cycles that those whom it is about had.
     pub(crate) fn cpu_cycles(&self, recorder: &Tally) -> f64 {
         self.cycles(if self.about.is_some() { recorder.asked_busy_ns } else { recorder.busy_ns })
     }
@@ -240,7 +244,7 @@ impl Trace {
         if self.about.is_some() { Billing::Asked } else { Billing::Everybody }
     }
 
-    /// What those cost whom it is about.
+    /// The bill of those whom it is about.
     pub(crate) fn bill(&self, tally: &Tally) -> Bill {
         self.billing().of(tally)
     }
@@ -270,14 +274,14 @@ pub(crate) fn agreement_table(rows: &[Agreement]) -> String {
     grid(&head, &cells) + &reasons.collect::<String>()
 }
 
-/// The same for a page: the table, why a row of it is bad, and what the rows are.
+/// The agreement for a page: the table, why a row of it is bad, and what the rows are.
 pub(crate) fn agreement_parts(rows: &[Agreement]) -> Vec<SheetPart> {
     let (head, cells) = agreement_cells(rows);
     let words = why::reasons(rows).into_iter().chain(TERMS.map(String::from)).map(SheetPart::Words);
     [SheetPart::Table(head, cells)].into_iter().chain(words).collect()
 }
 
-/// What the rows of an agreement are, for who has never met Linux's words for them.
+/// What the rows of an agreement are, for readers who do not know Linux's words for them.
 const TERMS: [&str; 3] = [
     "local mm shootdown: a CPU's own half of a flush, by the pages that it named; all: the whole space. remote IPI \
      send: a flush for which other CPUs were asked. remote shootdown: the half of a CPU that was asked; remote wrong \

@@ -52,13 +52,13 @@ pub(crate) struct Tried {
     pub(crate) outcome: Outcome,
 }
 
-/// As it is where nobody says otherwise.
+/// The defaults of the arguments.
 const PAIRS: usize = 6;
 const LEAST: f64 = 1.0;
 const ROOT: &str = "/";
 
 impl TrialArguments {
-    /// Whether one of them is other than by default.
+    /// Whether one of the arguments differs from its default.
     pub(crate) fn is_asked(&self) -> bool {
         let Self { pairs, by, least, root } = self;
         (*pairs, *by, least.to_bits(), root.as_path()) != (PAIRS, By::Cpu, LEAST.to_bits(), Path::new(ROOT))
@@ -74,10 +74,10 @@ impl TrialArguments {
     /// Tries it; puts back first what an earlier trial left behind.
     pub(crate) fn attempt(&self, changes: &[Change], command: &[OsString], stopping: &Stopping) -> Result<Tried> {
         let journal = self.journal(changes);
-        // It says what would help, which a journal that was refused does not.
+        // Before a refused journal is reported, as this says what would help.
         self.check_settings(changes)?;
         let journal = journal?;
-        // It outlives the journal, and puts the machine back if this program is killed.
+        // The guardian outlives the journal, and puts the machine back if this program is killed.
         let _guardian = journal.as_ref().map(|_| Guardian::start(&self.root)).transpose()?;
         let bar = progress_bar(1 + 2 * self.pairs);
         let plan = Plan {
@@ -120,7 +120,7 @@ impl TrialArguments {
                 journal.restore()?.iter().for_each(|one| eprintln!("tlbkit: {}", restored_text(one)));
                 Ok(is_needed.then_some(journal))
             }
-            // What another trial is at work on is not left behind.
+            // Another trial is under way, so nothing is left behind.
             Err(_) if !is_needed => Ok(None),
             Err(error) => Err(error.into()),
         }

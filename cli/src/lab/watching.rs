@@ -66,7 +66,7 @@ impl WatchArguments {
     }
 }
 
-/// The time while somebody is watched.
+/// A command, a process or all CPUs while they are watched.
 pub(crate) struct Watching {
     command: Option<Running>,
     started: Instant,
@@ -75,7 +75,7 @@ pub(crate) struct Watching {
     stopping: Stopping,
 }
 
-/// How it was.
+/// What is known when the watching has ended.
 pub(crate) struct WatchedRun {
     /// The command's process.
     pub(crate) pid: Option<i32>,
@@ -137,7 +137,7 @@ impl Watching {
         Ok(is_over)
     }
 
-    /// How it was. A command that outlives the watching is left alone.
+    /// Ends the watching. A command that has not ended runs on.
     pub(crate) fn finish(mut self) -> Result<WatchedRun> {
         let count = match &mut self.command {
             Some(command) => command.ended()?.cloned(),
@@ -149,7 +149,7 @@ impl Watching {
     }
 }
 
-/// As a shell gives it.
+/// The exit status as a shell gives it: 128 and the number of the signal, if a signal ended the command.
 pub(crate) fn exit_status(status: ExitStatus) -> u8 {
     let number = status.code().or_else(|| status.signal().map(|signal| BY_SIGNAL + signal));
     number.unwrap_or(1) as u8

@@ -20,7 +20,7 @@ pub(crate) fn check_place(file: &Path) -> Result<()> {
     WholeFile::begin(file).map(drop)
 }
 
-/// The same of a file which is that kind of output: what is something else is not replaced by it.
+/// Refuses a file that could not be put in its place, or that would replace a file of another kind.
 pub(crate) fn check_output(file: &Path, kind: Kind) -> Result<()> {
     check_place(file)?;
     kind.check(file)
@@ -32,8 +32,8 @@ pub(crate) fn check_absent(file: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an output whose place is that of a file which is read, of another output, or of a file that is no such
-/// output: each would be lost. Of an output there is the option that names it, of a file which is read what it is.
+/// Refuses an output that would overwrite a file which is read, another output, or a file of another kind. Each output
+/// comes with the option that names it, and each file that is read with what it is.
 pub(crate) fn check_apart(outputs: &[(&str, &Path)], read: &[(&str, &Path)]) -> Result<()> {
     for (at, (option, file)) in outputs.iter().enumerate() {
         let name = file.display();
@@ -103,7 +103,7 @@ impl WholeFile {
         self.finish_over(Old::Replaced)
     }
 
-    /// The same, and says what becomes of the file that stands there.
+    /// Puts it in its place; `old` says what becomes of the file that is there.
     pub(crate) fn finish_over(self, old: Old) -> Result<()> {
         let name = || format!("cannot write {}", self.path.display());
         match self.writer.into_inner().map_err(io::IntoInnerError::into_error).with_context(name)? {
@@ -119,9 +119,9 @@ impl WholeFile {
 /// What becomes of the file in whose place a new one is put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Old {
-    /// It is gone.
+    /// The old file is gone.
     Replaced,
-    /// It has [`aside`]'s name from then on.
+    /// The old file has the name that [`aside`] gives.
     SetAside,
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// That of the output which an option names; none of one whose verb looks by itself at what is there.
+    /// The kind of the output that `option` names; none for options whose verbs check the file by themselves.
     pub(super) fn of(option: &str) -> Option<Self> {
         match option {
             "--html" => Some(Self::Page),

@@ -20,10 +20,8 @@ fn decimals(value: f64) -> usize {
 /// Formats with a fixed number of digits after the point, and never as "-0".
 pub(crate) fn fixed(value: f64, decimals: usize) -> String {
     let text = format!("{value:.decimals$}");
-    match text.trim_start_matches('-').chars().all(|c| c == '0' || c == '.') {
-        true => text.trim_start_matches('-').to_owned(),
-        false => text,
-    }
+    let without_sign = text.trim_start_matches('-');
+    if without_sign.chars().all(|c| c == '0' || c == '.') { without_sign.to_owned() } else { text }
 }
 
 /// One number by itself.
@@ -99,12 +97,12 @@ fn plus_minus([low, high]: [f64; 2], digits: usize) -> String {
     format!(" +- {}", fixed((high - low) / 2.0, digits))
 }
 
-/// So many of so many.
+/// How many of how many hold.
 pub(crate) fn held(held: &Held) -> String {
     format!("{} of {}", held.held, held.all)
 }
 
-/// A mean error over so many figures, and the median, in percent.
+/// The mean error over `figures` figures and the median error, in percent.
 pub(crate) fn average_error(error: Average, figures: usize) -> String {
     let Average { mean_pct, median_pct } = error;
     if figures == 0 { NONE.to_owned() } else { format!("{}, {} %", fixed(mean_pct, 1), fixed(median_pct, 1)) }

@@ -23,9 +23,9 @@ pub(crate) fn amount(value: f64) -> String {
 /// Whether a gain is told from a loss by its sign.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sign {
-    /// Of a difference.
+    /// A plus sign stands before gains: for differences.
     Shown,
-    /// Of a share.
+    /// No plus sign: for shares.
     Absent,
 }
 

@@ -33,11 +33,11 @@ pub(crate) struct Headline {
 /// The colour of an answer, which only repeats its words.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// There is something to do.
+    /// Something is worth doing.
     Good,
-    /// It is not known.
+    /// Nothing can be said.
     Open,
-    /// There is nothing to do.
+    /// Nothing is worth doing.
     Plain,
 }
 

@@ -1,7 +1,7 @@
 //! Text of somebody else, such as a name in a file, on its way to a terminal.
 
-/// The same with nothing in it that would command a terminal: signs of control are written out, but for ends of lines
-/// and tabulators.
+/// `text` with nothing in it that would control a terminal: control characters are written out, except for ends of
+/// lines and tabulators.
 pub(crate) fn plain(text: &str) -> String {
     let is_command = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     let sign = |letter: char| if is_command(letter) { letter.escape_default().collect() } else { letter.to_string() };

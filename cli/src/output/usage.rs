@@ -27,15 +27,15 @@ pub(crate) fn complaint(error: &Error, command: &Command, words: &[String]) -> O
     Some(format!("{wrong}; see {} --help", verb(command, words)))
 }
 
-/// What is said of a number that no word of the machine holds; it names no limit.
+/// The parser's message for a number that is too large for its type; it names no limit.
 const TOO_LARGE: &str = "number too large to fit in target type";
 
-/// What is said of what is no number, or one below 0 where there are none; it names no limit either.
+/// The parser's message for text that is no number, or for a number with a sign; it names no limit either.
 const NO_DIGITS: &str = "invalid digit found in string";
 const UNREADABLE: [&str; 2] = [TOO_LARGE, NO_DIGITS];
 
-/// What is said of such a number with the limit that it passes: its own of an argument that has one, which is told of
-/// the largest number that is read as one, or else that of a word.
+/// The message for such a number with the limit that it exceeds. If the argument has a range, the limit is that: it is
+/// found by parsing the words again with the largest number that can be read. Otherwise it is that of the type.
 fn within_limits(error: &Error, command: &Command, words: &[String]) -> String {
     let Some(ContextValue::String(value)) = error.get(ContextKind::InvalidValue) else { return error.to_string() };
     let readable = i64::MAX.to_string();
@@ -59,7 +59,8 @@ fn range_in_words(wrong: &str) -> String {
     }
 }
 
-/// What lacks: the option alone with which nothing else would, and what stands behind `--` where there is none.
+/// The message for missing arguments. If one option alone would be enough, only that is named. If a command behind `--`
+/// is missing, the message says where `--` belongs.
 fn missing(error: &Error, command: &Command, words: &[String]) -> String {
     let text = error.render().to_string();
     let Some(ContextValue::Strings(lacking)) = error.get(ContextKind::InvalidArg) else { return text };

@@ -23,7 +23,7 @@ pub(crate) enum Claim {
     Strong,
     /// The null model's value lies in the band as well, or the result was known when the band was written.
     Weak,
-    /// It could not have come out otherwise.
+    /// The figure could not have come out otherwise.
     Tautological,
 }
 

@@ -127,9 +127,10 @@ pub(super) fn expand(
     let (fitted, predicted): (Vec<_>, Vec<_>) = rows.iter().copied().partition(|(x, _)| is_fitted(*x));
     for &(x, published) in &rows {
         let kind = if is_fitted(x) { FigureKind::Calibrated } else { column.kind };
-        let raw = match kind == column.kind {
-            true => RawBand { within_pct: column.within_pct, within_factor: column.within_factor, band: None },
-            false => RawBand::default(),
+        let raw = if kind == column.kind {
+            RawBand { within_pct: column.within_pct, within_factor: column.within_factor, band: None }
+        } else {
+            RawBand::default()
         };
         let sceptic = if is_fitted(x) { Sceptic::default() } else { column.sceptic(place, x, &predicted, &fitted)? };
         out.push(Expected {

@@ -17,7 +17,7 @@ pub(crate) struct Source {
     pub(crate) number: u32,
     /// Its title.
     pub(crate) document: String,
-    /// Who wrote it.
+    /// Its author.
     pub(crate) author: String,
     /// When, as exactly as is known.
     pub(crate) date: String,

@@ -188,8 +188,8 @@ impl Figure {
         }
     }
 
-    /// The same figure as the mean over seeds that gave `samples`. The interval lies around the figure's own value,
-    /// which of a ratio of sums is not exactly the mean of the samples' ratios.
+    /// This figure as a mean over seeds that gave `samples`. The interval lies around the figure's own value. If that
+    /// is a ratio of sums, it is not exactly the mean of the samples, which are ratios.
     pub(crate) fn over(self, samples: &[f64]) -> Figure {
         let around = |(value, half): (f64, f64)| [value - half, value + half];
         let half = half_width(samples).filter(|half| half.is_finite());

@@ -6,9 +6,9 @@ use super::figure::{Figure, Role, Verdict};
 /// How many there are, and how many hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
-    /// Those in their band.
+    /// How many lie in their band.
     pub(crate) held: usize,
-    /// All of them.
+    /// How many there are.
     pub(crate) all: usize,
 }
 

@@ -9,7 +9,7 @@ use clap::Args;
 use serde_json::json;
 use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
-use crate::experiments::{self, Produced, Registered, Trial};
+use crate::experiments::{self, Produced, Registered, Reproduction};
 use crate::lab::draws;
 use crate::lab::jobs;
 use crate::lab::nearest;
@@ -22,7 +22,7 @@ use crate::published::experiment::{Experiment, Parameter, Value};
 use crate::published::figure::Figure;
 use crate::published::tally::Tally;
 
-/// Where the report goes, if nobody says where.
+/// The default folder of the report.
 const FOLDER: &str = "report";
 
 /// What to reproduce.
@@ -45,13 +45,14 @@ pub(crate) struct ReproduceArguments {
 }
 
 impl ReproduceArguments {
-    /// What was asked for, once each.
+    /// The experiments that were asked for, each once.
     fn ids(&self) -> Vec<&str> {
         let is_new = |at: usize| !self.ids[..at].contains(&self.ids[at]);
         (0..self.ids.len()).filter(|&at| is_new(at)).map(|at| self.ids[at].as_str()).collect()
     }
 
-    /// The report's file: one with less in it does not replace the one that has all.
+    /// The report's file. A report of some experiments has a name of its own, so that it does not replace the whole
+    /// one.
     fn file(&self) -> PathBuf {
         let ids = self.ids();
         let is_whole = ids.is_empty() || ids.len() == experiments::ALL.len();
@@ -84,25 +85,15 @@ pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<
     let bar = progress_bar(chosen.len());
     for (done, &experiment) in chosen.iter().enumerate() {
         bar.set_message(experiment.id);
-        // One after the other: each takes all processors by itself, and what it prints has its place.
-        let mut came_out = None;
-        jobs::each(
-            1,
-            &stopping,
-            move |_| experiment.run(),
-            |_, result| {
-                came_out = Some(result);
-                Ok(())
-            },
-        )?;
-        let Some((trial, produced)) = came_out else {
+        // One after the other, as each takes all processors by itself and prints its own part of the answer.
+        let Some((reproduction, produced)) = jobs::one(&stopping, move || experiment.run())? else {
             bar.finish_and_clear();
             arguments.say_interrupted(&chosen, done);
             return Ok(stopping.ending());
         };
-        machines.push(trial.experiment.setup.machine.clone());
-        setups.push(setup_of(&trial.experiment));
-        add(&mut report, &trial, produced, format)?;
+        machines.push(reproduction.experiment.setup.machine.clone());
+        setups.push(setup_of(&reproduction.experiment));
+        add(&mut report, &reproduction, produced, format)?;
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -112,7 +103,7 @@ pub(crate) fn execute(arguments: &ReproduceArguments, format: Format) -> Result<
     Ok(conclude(&report, arguments, format))
 }
 
-/// Those that are wanted, in their own order; all if none is named.
+/// The experiments that are wanted, in the order of their documents; all if none is named.
 fn choose(wanted: &[String]) -> Result<Vec<Registered>> {
     let ids = || experiments::ALL.map(|experiment| experiment.id);
     if let Some(unknown) = wanted.iter().find(|id| !ids().contains(&id.as_str())) {
@@ -135,15 +126,15 @@ fn empty_report(ids: &[&str]) -> Report {
     }
 }
 
-fn add(report: &mut Report, trial: &Trial, produced: Produced, format: Format) -> Result<()> {
-    let figures = trial.experiment.judge(produced.figures);
-    let notes = trial.notes(&produced.facts)?;
+fn add(report: &mut Report, reproduction: &Reproduction, produced: Produced, format: Format) -> Result<()> {
+    let figures = reproduction.experiment.judge(produced.figures);
+    let notes = reproduction.notes(&produced.facts)?;
     match format {
         Format::Json => figures.iter().for_each(|figure| say!("{}", figure.json_line())),
-        Format::Text => print_section(&trial.experiment, &figures, &notes),
+        Format::Text => print_section(&reproduction.experiment, &figures, &notes),
     }
     let (plots, tables) = (produced.plots, produced.tables);
-    report.sections.push(Section { plots, tables, notes, ..Section::new(&trial.experiment, figures) });
+    report.sections.push(Section { plots, tables, notes, ..Section::new(&reproduction.experiment, figures) });
     report.compared.extend(produced.compared);
     Ok(())
 }
@@ -178,7 +169,7 @@ fn misses(figures: &[Figure]) -> Vec<String> {
     by_reason.into_iter().map(remark).collect()
 }
 
-/// The heads of all tables of what was put in.
+/// The column heads of all tables of numbers that were put in.
 fn head() -> Vec<String> {
     ["number", "value", "band", "kind", "source"].map(String::from).to_vec()
 }
@@ -227,7 +218,7 @@ fn fitted_of(title: String, quantities: Vec<(String, &Quantity)>) -> Table {
     Table::Grid { title, head: head(), rows }
 }
 
-/// One for each result, and that of all where there are several.
+/// The tally of each result, and that of all results if there are several.
 fn tallies(report: &Report, all: Tally) -> Vec<(&str, Tally)> {
     let sections = report.sections.iter();
     let mut tallies: Vec<_> = sections.map(|section| (section.id.as_str(), Tally::of(&section.figures))).collect();

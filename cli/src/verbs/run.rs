@@ -8,7 +8,7 @@ use clap::Args;
 use crate::lab::draws::{self, Draws};
 use crate::lab::named_run::{NamedRun, NoiseWord, machine, say_caution, workload};
 use crate::lab::rests::Findings;
-use crate::lab::seeds::{self, Column};
+use crate::lab::seeds::{self, PolicyOutcomes};
 use crate::lab::spread::range_words;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
@@ -61,10 +61,11 @@ pub(crate) struct RunArguments {
     noise: NoiseWord,
 }
 
-/// Seeds of each policy, if nobody says how many.
+/// The default number of seeds of each policy.
 const SEEDS: u16 = 5;
 
-/// Runs it. What is done when somebody wants it to end is said as well.
+/// Executes the runs and prints what they give. If somebody wants the command to end, what is done until then is
+/// printed.
 pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending> {
     arguments.check_seeds()?;
     let runs = arguments.runs();
@@ -167,7 +168,7 @@ impl RunArguments {
         let repeats = usize::from(self.repeats());
         match sorted {
             Sorted::Seeds(columns) if columns.iter().any(|column| column.seeds.len() < repeats) => {
-                let of = |column: &Column<'_>| format!("{} has {}", column.policy, column.seeds.len());
+                let of = |column: &PolicyOutcomes<'_>| format!("{} has {}", column.policy, column.seeds.len());
                 let has = columns.iter().map(of).collect::<Vec<_>>().join(", ");
                 Some(format!("INTERRUPTED: of {repeats} seeds {has}; differences are of the seeds that both have"))
             }

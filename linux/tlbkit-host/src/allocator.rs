@@ -19,13 +19,13 @@ pub enum Allocator {
         /// `MALLOC_CONF`, with the prefix of the build.
         variable: String,
     },
-    /// Of gperftools.
+    /// The allocator of gperftools.
     Tcmalloc,
     /// From its version 2.1 on, which has the option `purge_delay`.
     Mimalloc,
-    /// Of its version 2.0, which has the option `allow_decommit` in its place.
+    /// Version 2.0 of mimalloc, which has the option `allow_decommit` in place of the newer one.
     OldMimalloc,
-    /// Of Go's runtime.
+    /// The allocator of Go's runtime.
     Go,
 }
 
@@ -43,7 +43,7 @@ const SHEBANG: &[u8] = b"#!";
 const MOST_LINE: u64 = 256;
 
 impl Allocator {
-    /// Of a running process, by what it has mapped; none if that is not told, or it has none of these.
+    /// The allocator of a running process, by what it has mapped; none if that cannot be read or shows none of these.
     #[must_use]
     pub fn of_process(pid: i32) -> Option<Self> {
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
@@ -63,7 +63,7 @@ impl Allocator {
         Some(open(library).and_then(|file| Signs::of(file)?.of_library()))
     }
 
-    /// Of a program's file, or of what runs it if it is a script; none if it has none of these.
+    /// The allocator of a program's file, or of its interpreter if it is a script; none if it shows none of these.
     #[must_use]
     pub fn of_file(program: &Path) -> Option<Self> {
         match interpreter(program)? {
@@ -165,7 +165,7 @@ impl Signs {
         self.has[USES_GLIBC].then_some(Allocator::Glibc)
     }
 
-    /// Of a library, or of a program that has it built in.
+    /// The allocator that is a library, or is linked into the program.
     fn of_library(&self) -> Option<Allocator> {
         if let Some(variable) = self.jemalloc.clone() {
             return Some(Allocator::Jemalloc { variable });

@@ -29,9 +29,9 @@ pub struct Collateral {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Fracturing {
-    /// It does.
+    /// INVLPG empties the whole TLB.
     On,
-    /// It does not.
+    /// INVLPG drops no other entries.
     Off,
     /// The measurements do not tell.
     Unclear,

@@ -28,9 +28,9 @@ pub struct Finding {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is there.
+    /// What is needed is there.
     Fine,
-    /// It is not, and what needs it cannot be done, or not in full.
+    /// What is needed is missing, so something cannot be done, or not in full.
     Lacking,
     /// Good to know.
     Note,

@@ -14,7 +14,7 @@ pub struct Host {
     pub name: String,
     /// The CPU's own name.
     pub cpu_model: String,
-    /// Who made it.
+    /// The vendor of the CPU.
     pub vendor: String,
     /// The kernel's release.
     pub kernel: String,

@@ -26,7 +26,7 @@ pub struct PairedRatio {
 }
 
 impl PairedRatio {
-    /// Of these measurements, the first and the second of each pair; one pair at least.
+    /// The ratio of these measurements, the first and the second of each pair. There must be at least one pair.
     ///
     /// # Panics
     /// If there is none, or if one list is longer.
@@ -50,7 +50,7 @@ impl PairedRatio {
 
 /// How many ratios may be left out at each end, and how confident what remains is.
 fn left_out(pairs: usize) -> (usize, f64) {
-    // The chance that at most so many of `pairs` fall on one side of the true median, for each number from none on.
+    // For each number from 0 on: the probability that at most that many of `pairs` fall on one side of the true median.
     let mut one = 0.5_f64.powi(i32::try_from(pairs).unwrap_or(i32::MAX));
     let mut tail = one;
     let mut found = (0, 1.0 - 2.0 * tail);

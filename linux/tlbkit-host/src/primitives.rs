@@ -27,7 +27,7 @@ pub struct Primitives {
     pub read_fault: Sample,
     /// A fault that takes a new page and zeroes it.
     pub write_fault: Sample,
-    /// The same for a page alone, with the kernel's code and tables gone cold since the last one.
+    /// A fault for one page alone: the kernel's code and tables have left the caches since the fault before.
     pub lone_fault: Sample,
     /// A fault that takes 2 MiB at once; none where the kernel gives none.
     pub huge_fault: Option<Sample>,
@@ -126,7 +126,7 @@ fn lazy_free(effort: Effort) -> Result<(Sample, Sample)> {
     Ok((join(few.0, many.0), join(few.1, many.1)))
 }
 
-/// The same of so many pages; a call that does nothing costs little beside them.
+/// Marking and writing `pages` pages at once. A call that does nothing costs little in comparison.
 fn lazily(pages: usize, effort: Effort) -> Result<(Sample, Sample)> {
     let mut mapping = Mapping::new(pages, Backing::Small)?;
     mapping.touch(0..pages);

@@ -37,16 +37,16 @@ const BUFFER_PAGES: &str = "4096";
 pub enum Watched {
     /// Everybody's.
     AllCpus,
-    /// Those of one process and what it starts from now on.
+    /// Those of one process, and of what it starts from now on.
     Process(i32),
 }
 
 /// Whether the flush tracepoint says who called.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stacks {
-    /// It does.
+    /// Each event has its call stack.
     Recorded,
-    /// It does not.
+    /// Events have no call stacks.
     Absent,
 }
 

@@ -64,7 +64,7 @@ pub struct Sample {
 const NOISY_SPREAD: f64 = 0.5;
 
 impl Sample {
-    /// Of these repetitions; one at least.
+    /// The sample of these repetitions, of which there must be at least one.
     #[must_use]
     pub fn of(mut values: Vec<f64>) -> Self {
         assert!(!values.is_empty(), "a sample needs a repetition");
@@ -73,7 +73,7 @@ impl Sample {
         Self { low: at(10), median: at(50), high: at(90), repetitions: values.len() }
     }
 
-    /// Of `repetitions` runs of `measure`, after one that is not counted.
+    /// The sample of `repetitions` runs of `measure`, after one run that is not counted.
     pub(crate) fn collect(repetitions: usize, mut measure: impl FnMut() -> f64) -> Self {
         measure();
         Self::of((0..repetitions).map(|_| measure()).collect())

@@ -53,7 +53,7 @@ pub(crate) fn process_ticks(of: Of, stat: &str) -> Option<u64> {
     })
 }
 
-/// The first so many words, all of which must be numbers.
+/// The first `N` words, all of which must be numbers.
 fn numbers<'a, const N: usize>(words: impl Iterator<Item = &'a str>) -> Option<[u64; N]> {
     let numbers: Vec<u64> = words.take(N).map(str::parse).collect::<Result<_, _>>().ok()?;
     numbers.try_into().ok()

@@ -42,9 +42,9 @@ pub struct CurvePoint {
     pub pages: usize,
     /// Base pages, one load each.
     pub small: Sample,
-    /// The same layout on large pages; none if the kernel gave none.
+    /// Loads from the same layout on large pages; none if the kernel gave no large pages.
     pub large: Option<Sample>,
-    /// As many lines side by side.
+    /// Loads from as many lines side by side.
     pub dense: Sample,
 }
 
@@ -55,7 +55,7 @@ impl CurvePoint {
         self.small.minus(&self.dense)
     }
 
-    /// The same of the fastest tenths: what disturbs only ever adds.
+    /// The value by the fastest tenths of the samples: a disturbance can only add time.
     fn least(&self, sample: Sample) -> f64 {
         sample.low - self.dense.low
     }

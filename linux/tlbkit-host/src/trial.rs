@@ -90,16 +90,16 @@ impl Measured {
 /// Whether to make the change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It gains: the interval has no loss in it, and the likely gain is large enough.
+    /// The change gains: its interval contains no loss, and the likely gain is large enough.
     Yes,
-    /// It does not: even the best gain that the interval leaves is too small.
+    /// The change does not gain: even the best gain of its interval is too small.
     No,
     /// The runs differ too much among themselves.
     CannotTell,
 }
 
 impl Verdict {
-    /// Of a ratio, if a gain below `least`, as a part of the whole, is worth nothing.
+    /// The verdict on a ratio, if a gain below `least`, as a part of the whole, is worth nothing.
     #[must_use]
     pub fn of(ratio: &PairedRatio, least: f64) -> Self {
         if ratio.confidence < LEAST_CONFIDENCE {
@@ -125,7 +125,7 @@ impl Verdict {
 }
 
 impl Trial {
-    /// Of the runs of both halves, pair by pair.
+    /// The trial that has these runs of both halves, pair by pair.
     #[must_use]
     pub fn of_counts(without: &[Count], with: &[Count]) -> Self {
         let all = |counts: &[Count], quantity| counts.iter().map(|count| count.get(quantity)).collect();

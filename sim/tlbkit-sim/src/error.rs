@@ -35,7 +35,7 @@ pub enum RunError {
         /// On which CPU.
         cpu: usize,
     },
-    /// Programs go on long after the end of the run: somebody does not see that it is over.
+    /// Programs go on long after the end of the run: one of them does not see that it is over.
     #[error(
         "{tasks} tasks still run at cycle {at_cycles} of a run of {limit_cycles}: give them more time, or a number of \
          rounds; if that does not help, one of them does not see that it is over"
@@ -48,7 +48,7 @@ pub enum RunError {
         /// When it was over.
         limit_cycles: u64,
     },
-    /// Programs that count rounds go on and nothing comes of it: somebody waits for what it will never see.
+    /// Programs that count rounds go on without any progress: one of them waits for a value that it will never see.
     #[error(
         "{tasks} tasks still run at cycle {at_cycles} and none has called the kernel, faulted or ended since cycle \
          {since_cycles}: a flush was lost; or let them compute less between two calls"
@@ -93,7 +93,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Whether no machine, policy or parameter can be blamed: the simulator, or the protocol in it, is wrong.
+    /// Whether the simulator, or the protocol in it, is wrong, and not a machine, a policy or a parameter.
     #[must_use]
     pub const fn is_of_simulator(&self) -> bool {
         match self {

@@ -31,6 +31,6 @@ pub mod run;
 mod topology;
 
 pub use error::RunError;
-pub use kernel::{FileReads, Pressure, RegionLocks, RegionWaits};
+pub use kernel::{FileReads, KernelSettings, MmapLockWaits, PerVmaLocks, Pressure};
 pub use multiprocessor::Defect;
 pub use run::{Run, RunOutcome};

@@ -2,7 +2,7 @@
 
 use tlbkit::Policy;
 use tlbkit_sim::machine::{Code, Machine};
-use tlbkit_sim::{Run, RunOutcome};
+use tlbkit_sim::{KernelSettings, Run, RunOutcome};
 
 /// So many threads on so many CPUs: others are told, and not all others, so that no command names everybody.
 fn threads_on(threads: u32, cpus: usize, machine: &str, code: &str) -> RunOutcome {
@@ -10,7 +10,8 @@ fn threads_on(threads: u32, cpus: usize, machine: &str, code: &str) -> RunOutcom
     let mut workload = tlbkit_workloads::by_name("madvise1").unwrap();
     [format!("threads={threads}"), "rounds=200".into()].iter().for_each(|setting| workload.set(setting).unwrap());
     let policy = Policy::preset("linux-6.18").unwrap();
-    Run { cpus, code: Code::of_preset(code), ..Run::new(&machine, policy, workload) }.execute().unwrap()
+    let kernel = KernelSettings { code: Code::of_preset(code), ..KernelSettings::default() };
+    Run { cpus, kernel, ..Run::new(&machine, policy, workload) }.execute().unwrap()
 }
 
 fn outcome(machine: &str, code: &str) -> RunOutcome {

@@ -5,7 +5,7 @@ use tlbkit_sim::machine::Machine;
 use tlbkit_sim::mmu;
 use tlbkit_sim::observer::Cause;
 use tlbkit_sim::run::ReasonCounts;
-use tlbkit_sim::{FileReads, Run, RunOutcome};
+use tlbkit_sim::{FileReads, KernelSettings, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
 const JOBS: u64 = 2;
@@ -24,7 +24,8 @@ fn policy(name: &str) -> Policy {
 fn outcome_of(machine: &str, policy: Policy, workload: Workload, cpus: usize) -> RunOutcome {
     let machine = Machine::builtin(machine).unwrap();
     // Those that build do so under NetBSD's presets; the others read no file.
-    let run = Run { cpus, file_reads: FileReads::Windows, ..Run::new(&machine, policy, workload) };
+    let kernel = KernelSettings { file_reads: FileReads::Windows, ..KernelSettings::default() };
+    let run = Run { cpus, kernel, ..Run::new(&machine, policy, workload) };
     run.execute().unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -2,7 +2,7 @@
 
 use tlbkit::{LazyReferences, Policy};
 use tlbkit_sim::machine::{Code, Machine, Noise};
-use tlbkit_sim::{Run, RunOutcome};
+use tlbkit_sim::{KernelSettings, Run, RunOutcome};
 
 /// A command: fork, exec, a move to the other CPU, exit and wait. It maps nothing but its data, and ends on another
 /// CPU than it ran on.
@@ -67,15 +67,15 @@ fn counting_who_holds_a_space_lazily_moves_two_lines_a_request() {
     assert!((1.8..2.1).contains(&(counted - awaited)), "{counted} for {awaited}");
 }
 
-/// Cache lines that move for one more command of each job, on a kernel of whose lists of pages nothing is known: all
-/// processes share these.
+/// Cache lines that move for one more command of each job. The kernel is one without LRU lists in its file, as all
+/// processes would share their lines.
 fn lines_a_command(jobs: usize) -> f64 {
     let machine = Machine::builtin("skylake-desktop-pti").unwrap();
     let moved = |rounds: u64| {
         let mut workload = tlbkit_workloads::by_name("buildsh").unwrap();
         [format!("jobs={jobs}"), format!("rounds={rounds}")].iter().for_each(|setting| workload.set(setting).unwrap());
-        let code = Code::of_preset("netbsd-10");
-        let run = Run { cpus: jobs, code, ..Run::new(&machine, Policy::DEFAULT, workload) };
+        let kernel = KernelSettings { code: Code::of_preset("netbsd-10"), ..KernelSettings::default() };
+        let run = Run { cpus: jobs, kernel, ..Run::new(&machine, Policy::DEFAULT, workload) };
         run.execute().unwrap().lines.same_socket as f64
     };
     (moved(60) - moved(20)) / (40 * jobs) as f64

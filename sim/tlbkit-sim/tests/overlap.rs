@@ -4,7 +4,7 @@
 use tlbkit::{LocalFlush, Policy};
 use tlbkit_sim::machine::{Code, Machine};
 use tlbkit_sim::observer::Cause;
-use tlbkit_sim::{Run, RunOutcome};
+use tlbkit_sim::{KernelSettings, Run, RunOutcome};
 
 /// At least so much of the wait must be hidden, in percent.
 const LEAST_HIDDEN_PERCENT: u64 = 40;
@@ -29,7 +29,8 @@ fn a_flush_that_was_issued_is_waited_for_by_other_kernels_lines_too() {
             let mut workload = tlbkit_workloads::by_name("madvise1").unwrap();
             [WORK, "rounds=50", overlap].iter().for_each(|setting| workload.set(setting).unwrap());
             let run = Run::new(&machine, Policy::preset(preset).unwrap(), workload);
-            let outcome = Run { cpus: 2, code: Code::of_preset(preset), ..run }.execute().unwrap();
+            let kernel = KernelSettings { code: Code::of_preset(preset), ..KernelSettings::default() };
+            let outcome = Run { cpus: 2, kernel, ..run }.execute().unwrap();
             assert!(outcome.flushes.interrupts.done >= 50, "{preset}, {overlap}: {:?}", outcome.flushes.interrupts);
         }
     }

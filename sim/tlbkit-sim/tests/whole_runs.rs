@@ -4,7 +4,7 @@ use tlbkit::{Policy, Tags};
 use tlbkit_sim::Defect;
 use tlbkit_sim::machine::Machine;
 use tlbkit_sim::observer::Cause;
-use tlbkit_sim::{FileReads, Run, RunError, RunOutcome};
+use tlbkit_sim::{FileReads, KernelSettings, Run, RunError, RunOutcome};
 use tlbkit_workloads::Workload;
 
 fn workload(name: &str) -> Workload {
@@ -253,7 +253,8 @@ fn files_cost_flushes_only_where_they_are_read_through_windows() {
     let mut build = workload("buildsh");
     build.set("rounds=2").unwrap();
     let interrupts = |file_reads| {
-        let run = Run { workload: build, file_reads, cpus: 4, ..Run::new(&machine, policy("linux-6.18"), build) };
+        let kernel = KernelSettings { file_reads, ..KernelSettings::default() };
+        let run = Run { workload: build, kernel, cpus: 4, ..Run::new(&machine, policy("linux-6.18"), build) };
         execute(&run).flushes.interrupts.done
     };
     let (directly, through_windows) = (interrupts(FileReads::DirectMap), interrupts(FileReads::Windows));
@@ -292,7 +293,8 @@ fn a_load_maps_the_pages_of_a_file_around_and_the_stores_to_them_flush() {
     let flushes = |fault_around| {
         let mut workload = workload("tlb-flush1");
         ["threads=1", "pages=256", "rounds=1"].iter().for_each(|setting| workload.set(setting).unwrap());
-        execute(&Run { fault_around, ..Run::new(&machine, policy("linux-6.18"), workload) }).flushes.flushes
+        let kernel = KernelSettings { fault_around, ..KernelSettings::default() };
+        execute(&Run { kernel, ..Run::new(&machine, policy("linux-6.18"), workload) }).flushes.flushes
     };
     assert_eq!(flushes(16) - flushes(1), 256 - 256 / 16);
 }
@@ -307,7 +309,8 @@ fn a_page_of_a_shared_file_takes_one_flush_and_its_window_one_fault_more() {
     let outcome = |name, fault_around| {
         let mut workload = workload(name);
         ["threads=1", "pages=256", "rounds=1"].iter().for_each(|setting| workload.set(setting).unwrap());
-        execute(&Run { fault_around, ..Run::new(&machine, policy("linux-6.18"), workload) })
+        let kernel = KernelSettings { fault_around, ..KernelSettings::default() };
+        execute(&Run { kernel, ..Run::new(&machine, policy("linux-6.18"), workload) })
     };
     let (private, shared) = (outcome("tlb-flush1", 16), outcome("tlb-flush3", 16));
     assert_eq!(private.flushes.flushes + 1 - shared.flushes.flushes, 256 - 256 / 16);

@@ -136,7 +136,8 @@ pub fn seeds(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dy
     Report { seeds, steps: steps.into_inner(), failure }
 }
 
-/// The same, and then a quarter as many seeds of the later family, unless the plan has a program of its own.
+/// Runs the seeds of both families: those of the first, and then a quarter as many of the later one, unless the plan
+/// has a program of its own.
 #[must_use]
 pub fn families(plan: &Plan, first: u64, count: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Report {
     let report = seeds(plan, first, count, threads, progress);

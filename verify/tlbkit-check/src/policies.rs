@@ -42,7 +42,7 @@ fn point(random: &mut SplitMix64) -> Policy {
     Policy { tags, lazy, lazy_references, cpu_set, range, isolation, user_flush, local_flush, history }
 }
 
-/// Of numbers of their own, so that what a seed draws after its policy stays what it was.
+/// These are drawn from random numbers of their own, so that what a seed draws after its policy does not change.
 fn overlaps(random: SplitMix64) -> (Nested, SharedDirty) {
     let mut own = digest::random(digest::mix(0, { random }.bits()));
     let nested = one_of(&mut own, &[Nested::Range, Nested::Everything]);

@@ -25,7 +25,7 @@ pub struct Line {
 pub enum LineKind {
     /// A call of the kernel began.
     Begin,
-    /// It ended.
+    /// An operation ended.
     End,
     /// A shared access, an instruction, a store that reached memory, an interrupt.
     Step,

@@ -13,7 +13,7 @@ use crate::world::World;
 pub struct Explored {
     /// States that were generated.
     pub states: usize,
-    /// Those that differ.
+    /// States that differ from all others.
     pub unique_states: usize,
     /// Actions of the longest of the shortest ways to a state.
     pub depth: usize,

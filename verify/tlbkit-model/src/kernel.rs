@@ -18,9 +18,9 @@ pub enum Task {
     Idle,
     /// Nothing will run for long.
     LeaveForKernel,
-    /// It is taken out.
+    /// The CPU is taken out.
     GoOffline,
-    /// It comes back.
+    /// The CPU comes back.
     ComeBack,
     /// A space is changed.
     Flush(SpaceNumber, Change),

@@ -16,13 +16,13 @@ use crate::world::World;
 pub enum Action {
     /// A CPU begins something.
     Begin(CpuNumber, Task),
-    /// It takes its next step.
+    /// The CPU takes its next step.
     Step(CpuNumber),
     /// Its oldest store reaches memory.
     Drain(CpuNumber),
-    /// It is interrupted.
+    /// The CPU is interrupted.
     Interrupt(CpuNumber),
-    /// It goes back to its program.
+    /// The CPU returns to its program.
     ExitToUser(CpuNumber),
 }
 

@@ -29,15 +29,15 @@ pub const SECOND: Mailbox = 1;
 /// What a CPU does to a space.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Change {
-    /// It revokes one page.
+    /// One page is revoked.
     Page(usize),
-    /// It revokes both, and asks for everything.
+    /// Both pages are revoked by a request for everything.
     Everything,
-    /// It revokes a page, and frees the table that the page was in.
+    /// A page is revoked, and the table that it was in is freed.
     Table,
-    /// It ends the space.
+    /// The space ends.
     Destroy,
-    /// It flushes what a batch named in these spaces, as bits: whatever is loaded, up to its newest generation.
+    /// What a batch named in these spaces, as bits, is flushed: whatever is loaded, up to its newest generation.
     Loaded(u8),
 }
 
@@ -60,7 +60,7 @@ impl Change {
 /// What is asked of another CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Request {
-    /// Whose translations.
+    /// The space whose translations are flushed.
     pub space: SpaceNumber,
     /// The space's name when it was asked.
     pub id: Id,
@@ -90,9 +90,9 @@ impl Request {
 /// What comes when all CPUs have been asked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Then {
-    /// It waits for them.
+    /// The initiator waits for the answers.
     Wait,
-    /// It returns, and somebody waits for them later.
+    /// The initiator returns, and the answers are waited for later.
     Return,
 }
 

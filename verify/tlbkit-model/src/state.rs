@@ -51,7 +51,7 @@ pub struct Space {
     pub lazy_references: u8,
     /// Memory: batches that have named it and are not flushed yet.
     pub owed: u8,
-    /// It is being destroyed: nobody begins anything with it.
+    /// Whether the space is being destroyed: nothing new begins with it.
     pub is_dying: bool,
     /// Ghost: the oldest version that may be used, since the flush of those before has returned.
     pub floor: Versions,

@@ -18,7 +18,7 @@ pub struct World {
     pub before: &'static [(CpuNumber, SpaceNumber)],
     /// What may happen from then on.
     pub budget: Budget,
-    /// The first so many CPUs revoke.
+    /// How many CPUs revoke translations: the first ones.
     pub initiators: usize,
     /// Mailboxes of a CPU: 1 or 2.
     pub mailboxes: usize,

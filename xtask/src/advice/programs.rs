@@ -19,7 +19,7 @@ pub(super) struct Program {
 }
 
 enum Kind {
-    /// Threads on an allocator: so many blocks each.
+    /// Threads that allocate and free, each this many blocks.
     Arenas(&'static str),
     Go,
     Java,

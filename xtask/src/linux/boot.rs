@@ -75,7 +75,7 @@ impl Boot {
         Self { cpus, words: command_line(words, verb), accelerator, limit: LIMIT }
     }
 
-    /// The same with more memory, and for longer.
+    /// The boot with more memory and a longer limit.
     pub(super) fn at_length(self, limit: Duration) -> Self {
         Self { accelerator: [self.accelerator, owned(&["-m", "2048"])].concat(), limit, ..self }
     }
@@ -87,7 +87,7 @@ impl Boot {
         Self { cpus, words: command_line(words, verb), accelerator, limit: COUNTED_LIMIT }
     }
 
-    /// The same, and each block of instructions that begins in one of `ranges` written into `log`: its listing when it
+    /// The boot that writes each block of instructions which begins in one of `ranges` into `log`: its listing when it
     /// is translated, and its address whenever it is executed.
     pub(super) fn logged(mut self, log: &Path, ranges: &str) -> Self {
         let log = log.display().to_string();

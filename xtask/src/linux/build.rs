@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use super::source;
 use crate::{c_library, object, setup};
 
-/// Whose TLB code.
+/// Which of the two kernels: they differ in their TLB code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kernel {
     Stock,

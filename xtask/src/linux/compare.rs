@@ -1,4 +1,4 @@
-//! The same work on both kernels, instructions and interrupts counted.
+//! Counts the instructions and interrupts of the same work on both kernels.
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(super) struct Row {
     pub(super) work: String,
     pub(super) operations: u64,
     instructions: u64,
-    /// Of one operation: half of them took no more. A tick of the timer that falls into one does not count.
+    /// Instructions of one operation: half of the operations took no more. A timer tick in one of them does not count.
     median: u64,
     interrupts: u64,
 }

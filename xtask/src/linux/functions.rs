@@ -46,11 +46,11 @@ const LISTS: [&str; 9] = [
 /// What a function is there for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Purpose {
-    /// It is TLB code.
+    /// TLB code.
     Flush,
-    /// It tells other CPUs, or is told.
+    /// Code that tells other CPUs, or is told by them.
     Tell,
-    /// It keeps lists of pages: named, and in no sum.
+    /// Code that keeps the LRU lists of pages: it is shown, and is in no sum.
     List,
 }
 
@@ -208,13 +208,13 @@ fn counted(functions: &[Symbol], purposes: &[Purpose], stretch: &Stretch, row: &
     Counted { work: row.work.clone(), parts: parts.collect() }
 }
 
-/// As the emulator takes it; of the mark, only its first instruction.
+/// The range of a function as the emulator takes it. The range of the mark is its first instruction alone.
 fn range(function: &Symbol, mark: u64) -> String {
     let end = if function.begin == mark { mark + 1 } else { function.end };
     format!("{:#x}+{:#x}", function.begin, end - function.begin)
 }
 
-/// Those that are counted, by address, and what each is there for.
+/// The functions that are counted, by address, and the purpose of each.
 fn functions(folder: &Path) -> Result<(Vec<Symbol>, Vec<Purpose>)> {
     let (mut own, mut calls) = (Vec::new(), Vec::new());
     for object in OBJECTS.iter().map(|name| folder.join(name)).filter(|file| file.is_file()) {

@@ -35,7 +35,7 @@ impl Guest {
         Self::pack(root, "initramfs", "")
     }
 
-    /// The same with more files: lines as the kernel's own program takes them.
+    /// Packs the guest with `more` files: lines as the kernel's own program takes them.
     pub(super) fn pack(root: &Path, name: &str, more: &str) -> Result<Self> {
         let packer = build::packer(root)?;
         let program = Self::compile(root)?;

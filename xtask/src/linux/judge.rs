@@ -114,7 +114,7 @@ pub(super) fn run(root: &Path, wanted: &str, cpus: u32, form: Form) -> Result<bo
     Ok(names.iter().all(|name| !is_worse(name, &stock, &ours)))
 }
 
-/// The same on our kernel alone: what did not pass, and what it said; nothing if all passed.
+/// Runs the tests on our kernel alone. Returns what did not pass and what it said; nothing if all passed.
 pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
     let judges = chosen(root, wanted)?;
     let ours = sit(root, &Judges::build(root)?, Kernel::Tlbkit, &judges, wanted, CPUS)?;
@@ -124,8 +124,8 @@ pub(super) fn run_ours(root: &Path, wanted: &str) -> Result<Option<String>> {
     Ok((!wrong.is_empty()).then(|| format!("{}\n{}", wrong.join(", "), ours.remarks.join("\n"))))
 }
 
-/// The same told aloud, on so many CPUs: false if one did not pass, for which there may be reasons that stock Linux has
-/// as well.
+/// Runs the tests on our kernel alone, with `cpus` CPUs, and prints what did not pass. False if a test did not pass,
+/// which may have a reason that stock Linux has as well.
 pub(super) fn run_alone(root: &Path, wanted: &str, cpus: u32) -> Result<bool> {
     let (judges, built) = (chosen(root, wanted)?, Judges::build(root)?);
     let ours = sit(root, &built, Kernel::Tlbkit, &judges, wanted, cpus)?;
@@ -172,7 +172,7 @@ fn place(warning: &str) -> &str {
     behind.and_then(|text| text.split_whitespace().next()).unwrap_or(warning)
 }
 
-/// As what the kernel's log of one group is judged.
+/// The name under which the kernel's log of one group is judged.
 pub(super) fn log_of(group: &str) -> String {
     format!("{group}: {LOG}")
 }
@@ -183,7 +183,7 @@ fn groups(judges: &[Judge]) -> Vec<&str> {
     groups
 }
 
-/// It passes on stock Linux and not on ours, or fails on both and says more on ours.
+/// Whether a test passes on stock Linux and not on ours, or fails on both and says more on ours.
 /// Warnings come and go with the time at which CPUs do, so of the kernel's log their places are compared.
 fn is_worse(name: &str, stock: &Sitting, ours: &Sitting) -> bool {
     if name.ends_with(LOG) {

@@ -17,7 +17,7 @@ const STOCK_MINUTES: u64 = 5;
 /// Places at which stock Linux 6.12.117 warned when a CPU went, in longer runs than that (docs/linux.md).
 const SEEN_ON_STOCK: [&str; 2] = ["kernel/sched/core.c:8365", "kernel/sched/deadline.c:265"];
 
-/// Runs it on stock Linux for a while and on ours for so many minutes; false if ours did not do its work, or warned of
+/// Runs it on stock Linux for a while and on ours for `minutes`. False if ours did not do its work, or warned of
 /// what stock Linux does not warn of.
 pub(super) fn run(root: &Path, minutes: u64) -> Result<bool> {
     let built = Judges::build(root)?;

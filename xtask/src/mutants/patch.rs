@@ -14,7 +14,7 @@ use crate::workshop::Sets;
 pub(super) struct Patch {
     /// The file's name without its ending.
     pub(super) name: String,
-    /// Who shipped it, or which rule it breaks.
+    /// The kernel that shipped the bug, or the rule that it breaks.
     pub(super) origin: String,
     /// The program that all seeds run, where few of them meet the bug in another.
     pub(super) program: Option<String>,

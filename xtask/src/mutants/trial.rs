@@ -34,7 +34,7 @@ pub(super) struct Search {
     pub(super) needed: u64,
     /// Which of the two.
     pub(super) unit: &'static str,
-    /// Of the search alone.
+    /// How long the search alone took.
     pub(super) seconds: f64,
 }
 
@@ -70,7 +70,7 @@ impl CheckerCopy {
         rows
     }
 
-    /// The same search `times` as long on the protocol as it is: nothing may be found.
+    /// Searches `times` as long on the protocol without the bug: nothing may be found.
     pub(super) fn unmutated(&self, times: u64, sets: Sets) -> Result<Search> {
         let checker = self.build(if times > 1 { FULL } else { QUICK }, sets)?;
         let what = match sets {

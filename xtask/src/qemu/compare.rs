@@ -50,10 +50,10 @@ const fn spinning(cpus: u32, rounds: u64, case: Case) -> Case {
     Case { cpus, shootdowns: Some(rounds * (cpus as u64 - 1)), ..case }
 }
 
-/// Of a workload whose threads touch no page at the same time.
+/// Counts that are equal for a workload whose threads never touch a page at the same time.
 const FLUSHES: &[&str] = &["faults", "flushes", "flush_pages", "full_flushes", "RemovePte local", "CopyOnWrite local"];
-/// Of processes that share nothing but what a fork leaves: of two that write such a page, the second copies it too if
-/// it comes before the first has let go, so flushes of one page may be more.
+/// Counts that are equal for processes that share only what a fork leaves. If two of them write such a page, the second
+/// one copies it too if it comes before the first one has released it, so flushes of one page may be more.
 const NO_SHOOTDOWN: &[&str] = &["faults", "full_flushes", "RemovePte remote"];
 
 /// Runs for an emulator that has tags.
@@ -182,7 +182,7 @@ impl Case {
         let mut run = Run::new(&machine, self.policy()?, workload);
         run.cpus = self.cpus as usize;
         // The kernel does, whatever the policy.
-        run.file_reads = FileReads::Windows;
+        run.kernel.file_reads = FileReads::Windows;
         Ok(run.execute()?)
     }
 
@@ -198,7 +198,7 @@ impl Case {
         format!("workload={workload} set={settings} policy={policy} with=pti={pti}+stats=on")
     }
 
-    /// Who spins must spin while the other one works.
+    /// A thread that spins must spin while the other one works.
     const fn threads(&self) -> Threads {
         if self.shootdowns.is_some() { Threads::Parallel } else { Threads::InTurns }
     }

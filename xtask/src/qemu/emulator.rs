@@ -10,11 +10,13 @@ use crate::setup;
 /// How the emulator runs several CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Threads {
-    /// On one host thread, in turns that end where a CPU pauses, or now and then: fast, whatever else the host does.
+    /// On one host thread, in turns that end where a CPU pauses, and now and then elsewhere: fast, whatever else the
+    /// host does.
     InTurns,
-    /// The same with a clock that counts instructions: the same image, words and seed give the same run.
+    /// One host thread for all CPUs, and a clock that counts instructions: the same image, words and seed give the same
+    /// run.
     Repeatable,
-    /// Each on a host thread of its own: really at the same time.
+    /// On a host thread for each CPU, so really at the same time.
     Parallel,
 }
 
@@ -78,7 +80,7 @@ impl Boot {
         Ok(self.run_telling(kernel)?.0)
     }
 
-    /// The same, with every line that the kernel wrote.
+    /// Boots the kernel once, and returns every line that it wrote as well.
     pub(super) fn run_telling(&self, kernel: &Path) -> Result<(Ended, Vec<Value>)> {
         let (cpus, accelerator) = (self.cpus, self.threads.accelerator());
         let ended = Machine { kernel, command_line: &self.command_line(), cpus, accelerator }.boot()?;

@@ -46,7 +46,7 @@ enum Emulators {
 impl Effort {
     /// All of it.
     pub(super) const WHOLE: Self = Self { clean_seeds: SEEDS, every: 1, emulators: Emulators::QemuAndBochs };
-    /// As one step of many.
+    /// The effort of one step of `cargo xtask test`.
     pub(super) const STEP: Self = Self { clean_seeds: 1..=1, every: 8, emulators: Emulators::Qemu };
 }
 
@@ -59,13 +59,13 @@ const RECYCLED: Words = (1, Repeatable, "workload=lat-ctx set=processes=9,kib=16
 const LAZY: Words = (4, Repeatable, "workload=mapbench-pipeline set=rounds=200,check_fresh=1,pages=3");
 /// Several processes whose threads share the CPUs, and that end while CPUs idle in them.
 const RACES: Words = (4, Repeatable, "workload=races set=rounds=40");
-/// The same with CPUs that guess more, idle ones too: they walk tables that nobody uses any more.
+/// Races with CPUs that guess more, idle ones too: they walk tables that nobody uses any more.
 const GUESSES: Words = (4, Repeatable, "guesses=20 workload=races set=rounds=40");
-/// The same where the end of a space interrupts the CPUs that idle in it.
+/// Races in which the end of a space interrupts the CPUs that idle in it.
 const SHOT_DOWN: Words = (4, Repeatable, "with=lazy_refs=shot-down workload=races set=rounds=40");
-/// The same without tags.
+/// Races without tags.
 const UNTAGGED: Words = (4, Repeatable, "pcid=off workload=races set=rounds=40");
-/// The same where CPUs leave the sets of their spaces.
+/// Races in which CPUs leave the sets of their spaces.
 const TRIMMED: Words = (4, Repeatable, "with=set=8 workload=races set=rounds=40");
 /// Threads with two halves, each page of the user half flushed by INVPCID.
 const HALVES: Words =
@@ -74,7 +74,7 @@ const HALVES: Words =
 const COUNTED: Words = (3, Repeatable, "policy=linux-4.20 workload=buildsh set=jobs=2,rounds=10,files=8,file_pages=4");
 /// Races with two halves, page tables freed among them.
 const TABLES: Words = (3, Repeatable, "with=pti=on+user_flush=invpcid guesses=6 workload=races set=rounds=40");
-/// The same, the user half flushed on the way out.
+/// Races under isolation whose user half is flushed on the way out.
 const DEFERRED: Words = (3, Repeatable, "with=pti=on+user_flush=cr3 workload=races set=rounds=40");
 /// Processes that come and go, with two halves and two slots.
 const TWO_SLOTS: Words =

@@ -15,7 +15,7 @@ const FILE: &str = "verify/mutants/survivors.toml";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Excuses {
-    /// Of cargo-mutants, by which the changes are named.
+    /// The version of cargo-mutants, as the names of the changes depend on it.
     #[serde(deserialize_with = "words")]
     pub(super) version: String,
     #[serde(default, rename = "crate")]
@@ -84,7 +84,7 @@ fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error>
 pub(super) enum Made {
     /// All: an excuse that nothing needed can go.
     All,
-    /// Those of one shard.
+    /// Only the changes of one shard.
     Part,
 }
 

@@ -18,7 +18,7 @@ pub(super) fn dead_links(repo: &Repo, report: &mut Report<'_>) {
 
 /// What stands for a name that the reader chooses.
 const PLACEHOLDER: &str = "NAME";
-/// It names files that are gone as well.
+/// The one document that may name files which no longer exist.
 const HISTORY: &str = "CHANGELOG.md";
 
 /// Paths in inline code that begin with a folder of the root.

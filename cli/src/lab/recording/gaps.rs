@@ -36,7 +36,7 @@ impl Gaps {
         }
     }
 
-    /// Whether it ended before the one who was recorded did.
+    /// Whether the recording ended before the command or the time that was given.
     pub(crate) fn is_cut_short(&self) -> bool {
         self.end != Ended::As(End::WithSubject)
     }
@@ -73,7 +73,7 @@ impl Gaps {
         cut.into_iter().chain(lost).collect()
     }
 
-    /// The same for programs.
+    /// The gaps for programs.
     pub(crate) fn json(&self) -> Value {
         json!({
             "kind": "recording", "is_cut_short": self.is_cut_short(), "is_disk_full": self.is_disk_full(),

@@ -1,4 +1,4 @@
-//! The place that a recording may take: how much of it is taken, and when it must end.
+//! The space on a disk that a recording may take: how much of it is taken, and when the recording must end.
 
 use std::fs;
 use std::path::Path;
@@ -29,8 +29,8 @@ pub(super) struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// At most so many megabytes, and never the last tenth of what is free now. Others may fill the disk as well: what
-    /// stays free is watched, too.
+    /// A recording of at most `megabytes_max`, which never takes the last tenth of what is free now. What stays free is
+    /// watched too, as other programs may fill the disk as well.
     pub(super) fn new(file: &'a Path, folder: &'a Path, megabytes_max: u64) -> Result<Self> {
         let free = free_bytes(folder)?;
         let bytes_max = (megabytes_max * 1_000_000).min(free / 10 * 9);

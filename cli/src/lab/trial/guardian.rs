@@ -1,7 +1,8 @@
-//! Somebody who puts the machine back if this program is killed by what no program can catch.
+//! A process that puts the machine back if this program is killed by a signal that it cannot catch.
 //!
-//! It is this program once more, in a process group of its own. It waits for the end of a pipe whose other end only we
-//! hold. When we end, however that comes, it looks for a journal: there is none if all is well.
+//! The guardian is this program once more, in a process group of its own. It waits for the end of a pipe whose other
+//! end only this process holds. When this process ends, for whatever reason, the guardian looks for a journal: there is
+//! none if all is well.
 
 use std::env;
 use std::os::unix::process::CommandExt;
@@ -10,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result};
 
-/// What the verb `try` is told for it.
+/// The option that makes the verb `try` wait for the end of its input first.
 pub(crate) const AFTER_INPUT: &str = "--after-input";
 
-/// The guardian. It ends with this.
+/// The guardian, which ends when this value is dropped.
 pub(super) struct Guardian(Child);
 
 impl Guardian {

@@ -5,7 +5,7 @@ use tlbkit_trace::blame::{Counts, Mapping, Why};
 
 /// Calls that name fewer pages than this each are many small ones.
 const SMALL_PAGES: u64 = 16;
-/// So many of them are worth a word.
+/// How many there must be to be worth a remark.
 const MANY: u64 = 100;
 
 /// What to do, or to look at.

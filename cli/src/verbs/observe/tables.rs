@@ -133,7 +133,7 @@ fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, summary: &Summ
     if rows.is_empty() { String::new() } else { grid(&[title, "a second", "flushes"], &rows) }
 }
 
-/// Those that are interrupted most.
+/// The programs that are interrupted most.
 fn cpus(summary: &Summary, most: usize) -> String {
     let mut shown: Vec<_> = summary.cpus().iter().enumerate().collect();
     shown.sort_by_key(|(_, row)| std::cmp::Reverse(row.interrupts));

@@ -82,7 +82,7 @@ fn bills(tally: &Tally, key: &dyn Fn(&Who) -> Option<String>) -> BTreeMap<String
     bills
 }
 
-/// Those that cost most under the first policy, with what they cost under each.
+/// The items that cost most under the first policy, with their costs under each policy.
 pub(super) fn callers(trace: &Trace, answers: &[PolicyTally]) -> Vec<(String, Vec<Estimate>)> {
     let names = trace.recording.names();
     let process = |who: &Who| Some(format!("process {}", names.text(who.comm)));

@@ -11,7 +11,7 @@ use anyhow::Result;
 use indicatif::ProgressBar;
 use serde_json::json;
 
-use crate::experiments::{Produced, Registered, Trial};
+use crate::experiments::{Produced, Registered, Reproduction};
 use crate::lab::draws::Draws;
 use crate::lab::jobs;
 use crate::lab::stopping::Stopping;
@@ -77,8 +77,8 @@ fn produce(
 }
 
 /// All figures that the experiment's file names, in its order.
-fn judged((trial, produced): (Trial, Produced)) -> Vec<Figure> {
-    trial.experiment.judge(produced.figures)
+fn judged((reproduction, produced): (Reproduction, Produced)) -> Vec<Figure> {
+    reproduction.experiment.judge(produced.figures)
 }
 
 /// Says what follows from all that is done, and what is missing.

@@ -10,7 +10,7 @@ use crate::lab::clocks::Clocks;
 use crate::lab::draws::Draws;
 use crate::lab::jobs;
 use crate::lab::named_run::{NamedRun, machine};
-use crate::lab::seeds::Column;
+use crate::lab::seeds::PolicyOutcomes;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::progress_bar_saying;
 
@@ -24,13 +24,14 @@ pub(super) struct Work {
     jobs: Vec<Job>,
 }
 
-/// A run, by its place among all, and the draw on whose machine it is to be; none on the file's own.
+/// A run, by its place among all runs, and the draw whose machine it takes. Without a draw it takes the machine of the
+/// file.
 struct Job {
     run: usize,
     draw: Option<usize>,
 }
 
-/// What has come out of each job; none of a job that was not done.
+/// The outcome of each job; none for a job that was not done.
 pub(super) struct Finished {
     work: Arc<Work>,
     outcomes: Vec<Option<RunOutcome>>,
@@ -39,13 +40,14 @@ pub(super) struct Finished {
 /// Outcomes sorted by policy.
 pub(super) enum Sorted<'a> {
     /// All of them, on the file's own machine.
-    Seeds(Vec<Column<'a>>),
+    Seeds(Vec<PolicyOutcomes<'a>>),
     /// On drawn machines, and on the file's own: of the first draws, up to one that is not done under every policy.
-    Draws { draws: Draws, drawn: Vec<Column<'a>>, own: Vec<Column<'a>> },
+    Draws { draws: Draws, drawn: Vec<PolicyOutcomes<'a>>, own: Vec<PolicyOutcomes<'a>> },
 }
 
 impl Work {
-    /// `runs`, so many of each policy; and before them, if there are `draws`, each on the machine of its draw.
+    /// The work of `runs`, of which each policy has `repeats`. If there are `draws`, each run is first done on the
+    /// machine of its draw.
     pub(super) fn new(runs: Vec<NamedRun>, repeats: u16, draws: Option<Draws>) -> Self {
         let repeats = usize::from(repeats);
         // Runs of one seed have one machine.
@@ -55,8 +57,8 @@ impl Work {
         Self { runs, repeats, draws, jobs }
     }
 
-    /// Executes it until it is done or somebody wants it to end: all policies with the first seed, then with the next,
-    /// so that whatever is done can be compared.
+    /// Executes the work until it is done, or until somebody wants the command to end. All policies are run with the
+    /// first seed, then with the next, so that whatever is done can be compared.
     pub(super) fn execute(self, stopping: &Stopping) -> Result<Finished> {
         let work = Arc::new(self);
         let clocks = Clocks::new(work.jobs.len(), machine(&work.runs[0].machine)?.system.frequency_mhz.value);
@@ -98,18 +100,18 @@ impl Work {
         Ok(row)
     }
 
-    /// The `outcomes` of all runs, those of a policy together, of its first `repeats` at most.
+    /// The `outcomes` of all runs by policy: of each policy its first `repeats` at most.
     fn columns<'a>(
         &self,
         policies: &'a [String],
         outcomes: impl Iterator<Item = Option<RunOutcome>>,
         repeats: usize,
-    ) -> Vec<Column<'a>> {
+    ) -> Vec<PolicyOutcomes<'a>> {
         let mut left = self.runs.iter().zip(outcomes);
         let column = |policy: &'a String| {
             let wanted = left.by_ref().take(self.repeats).enumerate().filter(|&(repeat, _)| repeat < repeats);
             let (seeds, outcomes) = wanted.filter_map(|(_, (run, outcome))| Some((run.seed, outcome?))).unzip();
-            Column { policy, seeds, outcomes }
+            PolicyOutcomes { policy, seeds, outcomes }
         };
         policies.iter().map(column).collect()
     }

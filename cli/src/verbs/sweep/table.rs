@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use tlbkit_sim::run::Start;
 
 use super::shard::{OF_FILE, OUTCOME};
-use crate::lab::difference::{Difference, RELATIVE, TOO_FEW_MEANS};
+use crate::lab::difference::{Difference, RELATIVE, too_few_means};
 use crate::lab::mean::Mean;
 use crate::lab::seeds::{INTERVAL_OF, OWN_ERROR};
 use crate::lab::terminal::{Format, say};
@@ -81,7 +81,7 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
             "+- is half of the interval of a mean over seeds, at 95 %; score a second: units that the workload counts,"
         );
         say!("in a second of simulated time after its start; {RELATIVE}");
-        say!("{TOO_FEW_MEANS}{OWN_ERROR}\n");
+        say!("{}{OWN_ERROR}\n", too_few_means());
     }
     for group in &groups {
         match format {

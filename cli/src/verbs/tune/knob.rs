@@ -184,7 +184,7 @@ fn needs_isolation(meltdown: Option<&str>) -> Option<&'static str> {
     meltdown.is_some_and(is_affected).then_some("the processors of this machine leak without it (Meltdown)")
 }
 
-/// The same programs on larger pages.
+/// Larger pages for the same programs.
 pub(super) fn huge_pages() -> Setting {
     let always = Triable::Knob { knob: trial::Knob::THP, value: "always".into() };
     let remark = "At its best each fault in a private mapping with room for 2 MiB, aligned and unused, brings them; at \

@@ -38,7 +38,7 @@ impl EventRate {
         (self.cpu_seconds > 0.0).then(|| part(EVENT_US[0])..=part(EVENT_US[1]))
     }
 
-    /// Of what `perf` wrote, without counting.
+    /// The rate that follows from how much `perf` wrote, without counting events.
     #[must_use]
     pub fn of_bytes(bytes: u64, seconds: f64, cpu_seconds: f64) -> Self {
         Self { events: bytes as f64 / EVENT_BYTES, seconds, cpu_seconds }

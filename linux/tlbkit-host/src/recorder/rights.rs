@@ -13,9 +13,9 @@ pub(crate) const FOLDERS: [&str; 2] = ["/sys/kernel/tracing/events", "/sys/kerne
 /// Tracepoints, sorted out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Available {
-    /// Those that this kernel has.
+    /// The tracepoints that this kernel has.
     pub events: Vec<&'static str>,
-    /// Those that it lacks.
+    /// The tracepoints that this kernel lacks.
     pub missing: Vec<&'static str>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn event_file(folder: &Path, event: &str) -> PathBuf {
     folder.join(event.replace(':', "/")).join("id")
 }
 
-/// Who asks.
+/// The user who asks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum User {
     Root,

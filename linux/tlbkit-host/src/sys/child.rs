@@ -38,7 +38,7 @@ pub(crate) fn reap(child: Pid) -> Result<Reaped> {
     }
 }
 
-/// The same of a child that has ended; none of one that runs.
+/// What a child has used that has ended; none if it still runs.
 pub(crate) fn reap_if_ended(child: Pid) -> Result<Option<Reaped>> {
     wait_for(child, libc::WNOHANG)
 }
@@ -105,7 +105,7 @@ const CLOSE_ON_EXEC: libc::c_ulong = 8;
 const SET_FILTER: libc::c_ulong = 0x4008_2406;
 
 impl Counter {
-    /// Of the tracepoint with this number, where `filter` holds.
+    /// Opens a counter of the events of the tracepoint with this number for which `filter` holds.
     pub(crate) fn open(tracepoint: u64, filter: &std::ffi::CStr) -> io::Result<Self> {
         let attributes = Attributes {
             kind: KIND_TRACEPOINT,

@@ -180,7 +180,7 @@ fn merged(name: &str, value: &str) -> String {
     }
 }
 
-/// As one word of a shell.
+/// `text` quoted so that a shell takes it as one word.
 fn quoted(text: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || "_-+=:,./%@".contains(c);
     if !text.is_empty() && text.chars().all(is_safe) {

@@ -34,9 +34,9 @@ pub struct Entry {
 /// What became of a setting that was to be put back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Restored {
-    /// It is as it was before.
+    /// The setting has been put back.
     PutBack(Entry),
-    /// It was as before already.
+    /// The setting was back already.
     AlreadyBack(Entry),
     /// Somebody has set it to something else meanwhile, which stays.
     LeftAlone {

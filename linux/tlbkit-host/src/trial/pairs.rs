@@ -3,7 +3,7 @@
 /// Which half of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Half {
-    /// As it is.
+    /// Without the change.
     Without,
     /// With what is tried.
     With,

@@ -31,7 +31,7 @@ const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const PATIENCE: Duration = Duration::from_secs(3);
 /// A line of a message that goes no further.
 const LINE_BYTES: usize = 200;
-/// Of what it said, so much of the end is looked at.
+/// How much of the end of its messages is looked at.
 const MESSAGE_BYTES: u64 = 1 << 20;
 
 /// Runs it, with nothing to read, in a process group of its own, and with what it writes thrown away.

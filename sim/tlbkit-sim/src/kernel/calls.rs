@@ -6,10 +6,10 @@ use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
 
-use super::habits::Wants;
-use super::holding::HeldRegions;
+use super::held_locks::HeldLocks;
 use super::memory::KernelMemory;
 use super::sched::Fate;
+use super::settings::LockWanted;
 use super::state::Kernel;
 use super::task::{Affinity, Process, Task};
 use super::task_index::TaskIndex;
@@ -44,7 +44,7 @@ impl Kernel {
     fn task_main(&'static self, me: TaskIndex, program: Program) {
         let task = self.tasks.get(me);
         let machine = self.machine;
-        machine.running().advance(machine.noise().start(machine.cpu()));
+        machine.running().advance(machine.noise().start_delay(machine.cpu()));
         machine.enable_interrupts();
         self.return_to_user();
         program.run(&Calls { kernel: self, machine: self.machine, me, program, process: task.process });
@@ -53,7 +53,7 @@ impl Kernel {
         task.has_ended.set(true);
         task.joiners.take().into_iter().for_each(|joiner| self.make_runnable(joiner));
         self.note_task_end();
-        // With the last task the run ends: nobody is left to switch to, and what comes after belongs to no account.
+        // The run ends with its last task: there is nothing to switch to, and what comes after belongs to no account.
         if !self.is_done() {
             self.switch_away(me, Fate::End);
         }
@@ -70,7 +70,7 @@ struct Calls {
 }
 
 impl Calls {
-    /// Into the kernel, the call, and back.
+    /// Makes one system call: enters the kernel, runs `body`, and returns to the program.
     fn call<R>(&self, body: impl FnOnce(&'static Kernel) -> R) -> R {
         let (kernel, machine) = (self.kernel, self.machine);
         kernel.observer().kernel_event(KernelEvent::Syscall);
@@ -79,12 +79,12 @@ impl Calls {
         machine.execute(machine.costs().syscall);
         let result = body(kernel);
         kernel.return_to_user();
-        // What the call made others wait for must not be waited for by a loop of calls.
+        // A loop of calls must let the CPUs act that wait for what this call did.
         kernel.pace(self.me);
         result
     }
 
-    /// The call that sets the task's affinity, by which it begins on `cpu`.
+    /// Makes the call that sets the task's affinity, which moves it to `cpu`.
     fn set_affinity(&self, affinity: fn(usize) -> Affinity, cpu: usize) {
         self.call(|kernel| {
             kernel.tasks.get(self.me).affinity.set(affinity(cpu));
@@ -94,16 +94,17 @@ impl Calls {
         });
     }
 
-    /// An operation on the task's own space, over a range that the observer is told.
+    /// Makes a call that works on a range of the task's own space, under the lock that it wants. The observer is told
+    /// of the range.
     fn on_range<R>(
         &self,
         (va, pages): (u64, u64),
-        wants: Wants,
-        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
+        wanted: LockWanted,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldLocks) -> R,
     ) -> R {
-        self.call_holding(wants, |kernel, held| {
-            if wants == Wants::AllToWrite {
-                held.write_regions_of(va, pages);
+        self.call_holding(wanted, |kernel, held| {
+            if wanted == LockWanted::MmapWrite {
+                held.write_vmas_of(va, pages);
             }
             let here = self.machine.cpu();
             kernel.observer().begin_range(here, self.process.space().root(), va, pages);
@@ -113,38 +114,38 @@ impl Calls {
         })
     }
 
-    /// The same, which takes pages away.
+    /// Makes a call that takes pages of a range away, which a sweep of the page tables does.
     fn on_sweep<R>(
         &self,
         range: (u64, u64),
-        wants: Wants,
-        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldRegions) -> R,
+        wanted: LockWanted,
+        body: impl FnOnce(&Cpu<'_, 'static, Port>, KernelMemory, &HeldLocks) -> R,
     ) -> R {
-        self.on_range(range, wants, |cpu, memory, held| {
+        self.on_range(range, wanted, |cpu, memory, held| {
             memory.begin_sweep();
             body(cpu, memory, held)
         })
     }
 
-    /// A call that changes all of the space's regions.
+    /// Makes a call that changes all regions of the space.
     fn call_with_regions<R>(&self, body: impl FnOnce(&'static Kernel) -> R) -> R {
-        self.call_holding(Wants::AllToWrite, |kernel, held| {
-            held.write_single(0..u64::MAX);
+        self.call_holding(LockWanted::MmapWrite, |kernel, held| {
+            held.write_vmas(0..u64::MAX);
             body(kernel)
         })
     }
 
-    /// A call that holds what it wants of the locks of the space's regions.
-    fn call_holding<R>(&self, wants: Wants, body: impl FnOnce(&'static Kernel, &HeldRegions) -> R) -> R {
+    /// Makes a call that holds a lock of the space's regions from its beginning to its end.
+    fn call_holding<R>(&self, wanted: LockWanted, body: impl FnOnce(&'static Kernel, &HeldLocks) -> R) -> R {
         self.call(|kernel| {
-            let held = kernel.hold_regions(self.me, self.process, wants);
+            let held = kernel.hold_locks(self.me, wanted);
             let result = body(kernel, &held);
             held.release();
             result
         })
     }
 
-    /// An operation on all of the task's space.
+    /// Works on all of the task's space, and tells the observer so.
     fn on_everything<R>(
         &self,
         kernel: &'static Kernel,
@@ -168,19 +169,19 @@ impl Calls {
 impl Os for Calls {
     fn map(&self, pages: u64, backing: Backing, protection: Protection) -> u64 {
         let region = calls::region(pages, backing, protection);
-        self.call_holding(Wants::AllToWrite, |_, held| {
+        self.call_holding(LockWanted::MmapWrite, |_, held| {
             let mapped = self.machine.with_cpu(self.machine.cpu(), |cpu| self.process.vm.map_region(&cpu, region));
             let first = self.expect(mapped);
-            // One that continues another makes that larger, and who reads there is waited for.
+            // A region that continues another one makes that larger, so its readers are waited for.
             if self.process.vm.region_at(first).is_some_and(|grown| grown.pages > pages) {
-                held.write_regions_of(first, pages);
+                held.write_vmas_of(first, pages);
             }
             first
         })
     }
 
     fn unmap(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep((va, pages), Wants::AllToWrite, |cpu, memory, held| {
+        self.expect(self.on_sweep((va, pages), LockWanted::MmapWrite, |cpu, memory, held| {
             held.downgrade();
             self.process.vm.unmap(cpu, &memory, va, pages)
         }));
@@ -188,22 +189,24 @@ impl Os for Calls {
 
     fn protect(&self, va: u64, pages: u64, protection: Protection) {
         let vm = &self.process.vm;
-        self.expect(self.on_range((va, pages), Wants::AllToWrite, |cpu, memory, _| {
+        self.expect(self.on_range((va, pages), LockWanted::MmapWrite, |cpu, memory, _| {
             vm.protect(cpu, &memory, va, pages, protection)
         }));
     }
 
     fn dontneed(&self, va: u64, pages: u64) {
-        self.expect(self.on_sweep((va, pages), self.kernel.habits.sweep_wants(va, pages), |cpu, memory, held| {
-            self.process.vm.dontneed_with(cpu, &memory, va, pages, || held.release_single())
+        let wanted = self.kernel.settings.per_vma_locks.wanted_by_sweep(va, pages);
+        self.expect(self.on_sweep((va, pages), wanted, |cpu, memory, held| {
+            self.process.vm.dontneed_with(cpu, &memory, va, pages, || held.release_vma())
         }));
     }
 
-    /// The kernel's own work goes on at any time: interrupts are taken when it is done.
+    /// The kernel's own work is not preempted: interrupts are taken when it is done.
     fn dontneed_and_work(&self, va: u64, pages: u64, cycles: u64, when: WorkTime) {
-        self.on_sweep((va, pages), self.kernel.habits.sweep_wants(va, pages), |cpu, memory, held| {
+        let wanted = self.kernel.settings.per_vma_locks.wanted_by_sweep(va, pages);
+        self.on_sweep((va, pages), wanted, |cpu, memory, held| {
             let withdrawal = Withdrawal::take(cpu, &memory, &self.process.vm, va, pages);
-            held.release_single();
+            held.release_vma();
             let work = || self.machine.execute(cycles);
             match when {
                 WorkTime::AfterTheWait => {

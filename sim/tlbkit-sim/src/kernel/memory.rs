@@ -4,7 +4,7 @@ use tlbkit::PhysAddr;
 use tlbkit_arch::Pte;
 use tlbkit_pmap::{Frame, Memory, Purpose};
 
-use super::lists::{Holds, TakenOut};
+use super::lru_lists::{Holds, TakenOut};
 use super::phys::{MOST_DATA_GIB, is_table};
 use super::state::Kernel;
 use crate::error::RunError;
@@ -23,7 +23,7 @@ impl KernelMemory {
         self.charge_each(cycles, 1);
     }
 
-    /// `times` the same.
+    /// Charges `cycles` that many `times`.
     #[inline(always)]
     fn charge_each(self, cycles: u64, times: u64) {
         let machine = self.0.machine;
@@ -35,38 +35,38 @@ impl KernelMemory {
     /// A page was allocated for a program, and goes into the lists.
     fn list(self) {
         if let Some(cpu) = self.0.machine.running_cpu() {
-            self.hold_lists(self.0.habits.lists.add(cpu));
+            self.hold_lru_lists(self.0.lru.add(cpu));
         }
     }
 
     /// A range is about to be swept.
     pub(super) fn begin_sweep(self) {
-        self.hold_lists(self.0.habits.lists.begin_sweep(self.0.machine.cpu()));
+        self.hold_lru_lists(self.0.lru.begin_sweep(self.0.machine.cpu()));
     }
 
     /// A page of a program comes out of the lists.
     fn unlist(self) {
         let machine = self.0.machine;
         let Some(cpu) = machine.running_cpu() else { return };
-        match self.0.habits.lists.take_out(cpu) {
+        match self.0.lru.take_out(cpu) {
             TakenOut::Later => {}
-            TakenOut::Hold(work) => machine.change_lists(work),
-            TakenOut::More(work) => machine.go_on_with_lists(work),
+            TakenOut::Hold(work) => machine.change_lru_lists(work),
+            TakenOut::More(work) => machine.go_on_with_lru_lists(work),
         }
     }
 
-    fn hold_lists(self, holds: Holds) {
-        holds.into_iter().flatten().for_each(|work| self.0.machine.change_lists(work));
+    fn hold_lru_lists(self, holds: Holds) {
+        holds.into_iter().flatten().for_each(|work| self.0.machine.change_lru_lists(work));
     }
 
-    /// So many pages came through the caches.
+    /// Notes that `pages` pages came through the caches of the running CPU.
     fn note_filled(self, pages: u64) {
         if let Some(cpu) = self.0.machine.running_cpu() {
             self.0.machine.note_pages_filled(cpu, pages);
         }
     }
 
-    /// A change that other CPUs' walkers can see: whoever is behind acts first.
+    /// Before a change that the walkers of other CPUs can see: CPUs that are behind in time act first.
     fn visible(self, at: PhysAddr) {
         let machine = self.0.machine;
         if is_table(at) && machine.running_cpu().is_some() {
@@ -75,8 +75,8 @@ impl KernelMemory {
         }
     }
 
-    /// An entry changed. What is taken out is a table, of which the observer is told, or a page: what a kernel does for
-    /// it besides is charged here and not where its frame is freed, as frames are freed many at once.
+    /// After a change of an entry. If it took out a table, the observer is told. If it took out a page, what a kernel
+    /// does besides for that page is charged here, and not where its frame is freed, as many frames are freed at once.
     fn changed(self, at: PhysAddr, before: u64, after: u64) {
         let is_taken_out = is_table(at) && before & Pte::PRESENT != 0 && after & Pte::PRESENT == 0;
         let Some(cpu) = self.0.machine.running_cpu().filter(|_| is_taken_out) else { return };
@@ -131,7 +131,7 @@ impl Memory for KernelMemory {
         self.0.phys.copy(from, to, shift);
     }
 
-    /// Memory that is not there is neither zeroed nor listed.
+    /// If there is no frame, nothing is zeroed, and nothing goes into the lists.
     fn alloc(&self, shift: u8, purpose: Purpose) -> Option<Frame> {
         let frame = self.0.phys.alloc(shift, purpose)?;
         self.0.observer().frame_allocated(frame.at);
@@ -191,6 +191,6 @@ impl Memory for KernelMemory {
     }
 
     fn fault_around(&self) -> u64 {
-        self.0.habits.fault_around
+        self.0.settings.fault_around
     }
 }

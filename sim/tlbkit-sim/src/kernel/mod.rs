@@ -4,45 +4,43 @@
 //! | file | what |
 //! |---|---|
 //! | `calls` | [`tlbkit_workloads::Os`], and the tasks that call it |
-//! | `habits` | what the protocol's policy says nothing of |
+//! | `settings` | how kernels differ in what the protocol's policy says nothing of |
 //! | `window` | reading files through windows |
-//! | `lists` | which pages wait to be put into lists, and when the lock of the lists is taken |
+//! | `lru_lists` | which pages wait to be put into the LRU lists, and when the lock of the lists is taken |
 //! | `programs` | a program's loads, stores and computing |
 //! | `sched` | switching, blocking, waking, idling |
 //! | `spaces` | making and ending processes |
 //! | `memory`, `phys` | what using physical memory costs, and physical memory |
 //! | `state` | the kernel's state, and how a run ends |
-//! | `regions`, `sleeping` | the lock of a space's regions, and how tasks wait for it |
-//! | `single` | the locks of single regions |
-//! | `holding` | what a call or a fault holds of them |
-//! | `queues` | run queues, as the scheduling rules see them |
+//! | `mmap_lock`, `mmap_lock_wait` | the lock of all regions of a space, and how tasks wait for it |
+//! | `vma_locks` | the locks of single regions |
+//! | `held_locks` | which of these locks a call or a fault holds |
+//! | `run_queues` | run queues, as the scheduling rules see them |
 //! | `task`, `task_index` | processes and tasks, and how tasks are named |
 
 mod calls;
 mod cpu_bits;
-mod habits;
-mod holding;
-mod lists;
+mod held_locks;
+mod lru_lists;
 mod memory;
+mod mmap_lock;
+mod mmap_lock_wait;
 mod phys;
 mod programs;
-mod queues;
-mod regions;
+mod run_queues;
 mod sched;
-mod single;
-mod sleeping;
+mod settings;
 mod spaces;
 mod state;
 mod task;
 mod task_index;
 #[cfg(test)]
 mod tests;
+mod vma_locks;
 mod window;
 
-pub(crate) use habits::Habits;
-pub use habits::{FileReads, RegionLocks};
-pub(crate) use lists::PageLists;
+pub use mmap_lock::MmapLockWaits;
 pub(crate) use phys::Phys;
 pub use phys::Pressure;
-pub use regions::RegionWaits;
+pub use settings::{FileReads, KernelSettings, PerVmaLocks};
 pub(crate) use state::Kernel;

@@ -112,7 +112,7 @@ impl Phys {
         body(&tables[(offset >> FRAME_SHIFT) as usize][(offset as usize & 0xfff) / 8])
     }
 
-    /// Of the entries of a table from `at` on, `most` at the most, how many are empty one after the other.
+    /// How many entries of a table are empty one after the other, from `at` on. It looks at `most` entries at most.
     pub(crate) fn count_empty(&self, at: PhysAddr, most: u64) -> u64 {
         let tables = self.tables.borrow();
         let offset = at.0 - TABLE_BASE;

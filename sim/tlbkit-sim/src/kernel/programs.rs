@@ -11,7 +11,8 @@ use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::observer::{Cause, KernelEvent};
 
-/// Faults in a row at one address: another thread may undo a repair before the access is tried again, but not so often.
+/// More faults in a row at one address than there can be. Another thread may undo what a fault has mapped before the
+/// access is tried again, but not that often.
 const MOST_FAULTS: u32 = 64;
 
 impl Kernel {
@@ -45,7 +46,7 @@ impl Kernel {
         self.enter_kernel();
         machine.running().charge_to(Cause::Fault);
         machine.execute(machine.costs().page_fault);
-        let held = self.hold_regions(me, process, self.habits.fault_wants(va));
+        let held = self.hold_locks(me, self.settings.per_vma_locks.wanted_by_fault(va));
         machine.running().charge_to(Cause::Fault);
         let cpu = machine.cpu();
         self.observer().begin_range(cpu, process.space().root(), va, 1);
@@ -87,7 +88,7 @@ impl Kernel {
         machine.refresh_limit(cpu, looks_at);
     }
 
-    /// The timer of the CPU interrupts the running program. A balancer may take it elsewhere.
+    /// The timer of the CPU interrupts the running program. A balancer may move its task to another CPU.
     fn tick(&'static self, me: TaskIndex) {
         let machine = self.machine;
         self.enter_kernel();

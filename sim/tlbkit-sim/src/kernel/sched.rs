@@ -6,7 +6,7 @@
 use tlbkit::{IrqsOff, Isolation};
 use tlbkit_workloads::scheduling;
 
-use super::queues::{Running, WithTasks};
+use super::run_queues::{Running, WithTasks};
 use super::state::Kernel;
 use super::task_index::TaskIndex;
 use crate::machine::{CallLines, LinesOf};
@@ -18,7 +18,7 @@ use crate::observer::{Cause, Class, KernelEvent};
 pub(super) enum Fate {
     /// It goes to the end of the queue.
     Queue,
-    /// It waits; somebody knows for what.
+    /// It waits. Whatever it waits for has a note of it, and makes it runnable.
     Block,
     /// It goes to another CPU: the one that it is pinned to, or one that idles.
     Move,
@@ -50,8 +50,9 @@ impl Kernel {
         }
     }
 
-    /// Leaves the CPU to whoever is next. Returns when the task runs again, maybe elsewhere; at once if nobody else is
-    /// there and the task may go on; and also for a task that ends, whose coroutine must then return.
+    /// Leaves the CPU to the next task, or to the idle thread. Returns when the task runs again, maybe on another CPU.
+    /// If no other task waits and this one may go on, it returns at once. It also returns for a task that ends, whose
+    /// coroutine must then return.
     pub(super) fn switch_away(&'static self, me: TaskIndex, fate: Fate) {
         let machine = self.machine;
         let cpu = machine.cpu();
@@ -81,9 +82,10 @@ impl Kernel {
         machine.enable_interrupts();
     }
 
-    /// What a balancer does at a tick of the CPU: a task that has shared its core for long while another idled moves
-    /// there, and any other now and then to a CPU that idles and is no worse for it, unless it is pinned. The CPU that
-    /// it leaves stays in the sets that it was in until a policy takes it out.
+    /// Moves the running task at a tick of its CPU, as a load balancer does, unless it is pinned. A task that has
+    /// shared its core for long, while another core idled, moves to that core. Any other task moves now and then to an
+    /// idle CPU where it runs no slower. The CPU that it leaves stays in the CPU sets of its space until a policy takes
+    /// it out.
     pub(super) fn balance(&'static self, me: TaskIndex) {
         let (machine, task, queues) = (self.machine, self.tasks.get(me), self.with_tasks());
         let (cpu, noise) = (machine.cpu(), machine.noise());
@@ -92,7 +94,7 @@ impl Kernel {
             return;
         }
         let socket = machine.topology().socket_of(cpu).len();
-        let alone = noise.part(cpu, machine.running().now(), queues.emptier_core(cpu), socket);
+        let alone = noise.leave_shared_core(cpu, machine.running().now(), queues.emptier_core(cpu), socket);
         let now_and_then = || queues.idle_for_moved(cpu, look_from?);
         if let Some(to) = alone.or_else(now_and_then) {
             self.observer().kernel_event(KernelEvent::Move);
@@ -110,7 +112,8 @@ impl Kernel {
         WithTasks { queues: &self.queues, tasks: &self.tasks, topology: self.machine.topology() }
     }
 
-    /// What the CPU runs next, taken out of its queue, or, if that is empty, out of its core's other one.
+    /// Takes what the CPU runs next out of its queue, or, if that is empty, out of the queue of its core's other
+    /// thread.
     fn pick(&self, cpu: usize) -> Running {
         let mut queues = self.with_tasks();
         let of_core = if self.queues.is_empty(cpu) { queues.take_of_core(cpu) } else { None };
@@ -121,8 +124,8 @@ impl Kernel {
         Running::Task(index)
     }
 
-    /// Runs the protocol for whoever is next, and charges for the way that its call went: which one that was is known
-    /// when it has returned. The CPU belongs to whoever leaves until [`commit`](Self::commit).
+    /// Runs the protocol's switch to `next`, and then charges the path that the switch took, which is known only when
+    /// it has returned. The CPU belongs to the task that leaves it until [`commit`](Self::commit).
     fn load(&'static self, cpu: usize, next: Running) {
         let machine = self.machine;
         let processor = machine.processor(cpu);
@@ -163,7 +166,7 @@ impl Kernel {
     pub(crate) fn idle_main(&'static self, cpu: usize) {
         let machine = self.machine;
         let processor = machine.processor(cpu);
-        // The first turn comes with the first wake-up: until then the CPU has idled since the run began.
+        // This coroutine first runs at the first wake-up. The CPU has idled from the begin of the run until then.
         processor.advance_to(machine.turn_began_at(), Cause::Idle);
         loop {
             processor.disable_interrupts();
@@ -192,7 +195,7 @@ impl Kernel {
         let processor = machine.running();
         processor.set_ring(Ring::Kernel);
         processor.charge_to(Cause::Kernel);
-        self.habits.lists.begin_call(machine.cpu());
+        self.lru.begin_call(machine.cpu());
         if self.isolates() {
             processor.disable_interrupts();
             machine.with_cpu(machine.cpu(), |handle| handle.enter_kernel(&IrqsOff::assume()));
@@ -207,10 +210,12 @@ impl Kernel {
         if self.isolates() {
             processor.disable_interrupts();
             machine.with_cpu(machine.cpu(), |handle| handle.exit_to_user(&IrqsOff::assume()));
+            // Before interrupts are on: one that comes now must find the user half loaded and enter the kernel.
             processor.set_ring(Ring::User);
             machine.enable_interrupts();
+        } else {
+            processor.set_ring(Ring::User);
         }
-        processor.set_ring(Ring::User);
         processor.charge_to(Cause::User);
     }
 
@@ -218,7 +223,7 @@ impl Kernel {
         self.machine.tlb().policy().isolation == Isolation::On
     }
 
-    /// Charges what follows the last wake-up of each CPU: idling is charged when it ends, and this never did. All CPUs
+    /// Charges the idle time at the end of the run. Idle time is charged when it ends, which this never does. All CPUs
     /// are charged up to one moment: the end of the last task, or later if a CPU was ahead of it in an interrupt.
     pub(crate) fn idle_to_the_end(&self) {
         let cpus = || (0..self.machine.cpus()).map(|cpu| self.machine.processor(cpu));
@@ -226,7 +231,7 @@ impl Kernel {
         cpus().for_each(|processor| processor.advance_to(end, Cause::Idle));
     }
 
-    /// The CPU is idle: before the first cycle all are.
+    /// Notes that the CPU idles, as all do before the first cycle.
     pub(crate) fn set_idle(&self, cpu: usize) {
         self.queues.set_idle(cpu);
     }

@@ -1,15 +1,14 @@
 //! Making and ending processes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
 use tlbkit::{AddressSpace, Hardware};
 use tlbkit_pmap::{TABLE_LOCKS, TableLock, Vm};
 
 use super::memory::KernelMemory;
-use super::regions::RegionLock;
-use super::single::SingleLocks;
 use super::state::Kernel;
 use super::task::Process;
+use super::vma_locks::VmaLocks;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 
@@ -17,7 +16,7 @@ use crate::keep::{Keep, KeptWords};
 const MOST_TABLE_LOCKS: usize = 256;
 
 impl Kernel {
-    /// A process with an empty space.
+    /// Makes a process with an empty space.
     pub(super) fn new_process(&'static self) -> &'static Process {
         self.reclaim();
         let machine = self.machine;
@@ -31,18 +30,22 @@ impl Kernel {
             Ok(vm) => vm,
             Err(error) => self.fail(RunError::Kernel(error.to_string())),
         };
-        let locks = self.lend_table_locks();
-        let vm = vm.with_table_locks(locks);
-        let (regions, single, threads) = (RegionLock::default(), SingleLocks::default(), Cell::new(0));
-        let process = Keep::new(Box::new(Process { vm, locks, regions, single, threads }));
+        let table_locks = self.lend_table_locks();
+        let process = Keep::new(Box::new(Process {
+            vm: vm.with_table_locks(table_locks),
+            table_locks,
+            mmap_lock: RefCell::new(self.new_mmap_lock()),
+            vma_locks: VmaLocks::default(),
+            threads: Cell::new(0),
+        }));
         let lent = process.get();
         machine.set_space(token, lent.space());
         self.processes.borrow_mut()[token.0 as usize] = Some(process);
         lent
     }
 
-    /// A lock of last-level tables for each CPU, where there are more than a space has locks of its own. Linux has one
-    /// for each table, so that no two threads share one because of how many they are.
+    /// The locks of last-level tables that a space is lent: one for each CPU, if there are more CPUs than the space has
+    /// locks of its own. Linux has a lock for each table, so two threads never share one merely because there are many.
     fn lend_table_locks(&self) -> &'static [TableLock] {
         let locks = self.machine.cpus().next_power_of_two().min(MOST_TABLE_LOCKS);
         if locks <= TABLE_LOCKS {
@@ -56,7 +59,7 @@ impl Kernel {
         })
     }
 
-    /// Frees what was left of spaces that a CPU had held lazily beyond their end.
+    /// Frees what is left of spaces that have ended while a CPU held them lazily, once no CPU holds them any more.
     fn reclaim(&'static self) {
         for token in self.machine.take_unreferenced() {
             let process = self.processes.borrow()[token.0 as usize].as_ref().map(Keep::get);
@@ -67,16 +70,16 @@ impl Kernel {
 
     /// A thread of the process ends on the running CPU; with the last one the space does.
     ///
-    /// Who still counts as a thread may run the space, and nobody else: a space may only be destroyed when no CPU runs
-    /// it. So a CPU whose thread is not the last one goes lazy before that thread is counted out:
+    /// Only a CPU whose thread is still counted may run the space, because a space may be destroyed only when no CPU
+    /// runs it. So a CPU whose thread is not the last one goes lazy before the count is lowered:
     ///
     /// ```text
     /// a thread ends                      the last thread ends
     /// its CPU goes lazy
-    /// counts itself out
-    ///                                    counts itself out: nobody is left
-    ///                                    destroys: the other CPU is lazy at most
-    /// switches to whoever is next
+    /// lowers the count
+    ///                                    lowers the count: no thread is left
+    ///                                    destroys the space: the other CPU is lazy at most
+    /// switches to the next task
     /// ```
     pub(super) fn leave_process(&'static self, process: &'static Process) {
         let (memory, here) = (KernelMemory(self), self.machine.cpu());
@@ -100,8 +103,8 @@ impl Kernel {
         self.machine.with_cpu(here, |cpu| {
             let _freed_now_or_by_reclaim = process.vm.destroy(&cpu, &memory);
         });
-        if !process.locks.is_empty() {
-            self.free_locks.borrow_mut().push(process.locks);
+        if !process.table_locks.is_empty() {
+            self.free_locks.borrow_mut().push(process.table_locks);
         }
         self.observer().end_exit(here);
     }

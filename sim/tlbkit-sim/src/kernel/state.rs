@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 
 use tlbkit_pmap::{KernelMap, TableLock};
 
-use super::habits::Habits;
+use super::lru_lists::LruLists;
 use super::phys::Phys;
-use super::queues::{Queues, Running};
+use super::run_queues::{Queues, Running};
+use super::settings::KernelSettings;
 use super::task::{Process, Task, Tasks};
 use super::task_index::TaskIndex;
 use crate::error::RunError;
@@ -18,8 +19,8 @@ use crate::observer::Observer;
 /// What a task may need to end once the run is over: far more than the slowest exit of a workload.
 const END_CYCLES: u64 = 100_000_000;
 
-/// How long programs may go on without a system call, a fault or an end: twice what the longest computation that can be
-/// asked for in one call takes where the sibling thread of the core slows it down the most.
+/// How long programs may go on without a system call, a page fault or the end of a task. It is twice the time of the
+/// longest computation that a program can ask for in one call, on a core whose other thread slows it down the most.
 const QUIET_CYCLES: u64 = 1 << 34;
 
 /// A counter that tasks block on.
@@ -45,7 +46,8 @@ pub(crate) struct Kernel {
     pub(super) table_locks: RefCell<Vec<Keep<[TableLock]>>>,
     pub(super) free_locks: RefCell<Vec<&'static [TableLock]>>,
     pub(super) seed: u64,
-    pub(super) habits: Habits,
+    pub(super) settings: KernelSettings,
+    pub(super) lru: LruLists,
     channels: RefCell<Vec<ChannelState>>,
     live_tasks: Cell<usize>,
     started_tasks: Cell<usize>,
@@ -64,9 +66,9 @@ impl Kernel {
         machine: &'static Multiprocessor,
         phys: Phys,
         map: &'static KernelMap<'static>,
+        settings: KernelSettings,
         seed: u64,
         limit_cycles: Option<u64>,
-        habits: Habits,
     ) -> Self {
         Self {
             machine,
@@ -79,7 +81,8 @@ impl Kernel {
             table_locks: RefCell::default(),
             free_locks: RefCell::default(),
             seed,
-            habits,
+            settings,
+            lru: LruLists::new(settings.code, settings.sweep, machine.cpus()),
             channels: RefCell::default(),
             live_tasks: Cell::new(0),
             started_tasks: Cell::new(0),
@@ -96,7 +99,7 @@ impl Kernel {
         self.machine
     }
 
-    /// Who sees what it does.
+    /// The observer of the machine.
     pub(super) fn observer(&self) -> &'static Observer {
         self.machine.observer()
     }
@@ -123,7 +126,7 @@ impl Kernel {
         self.live_tasks.get()
     }
 
-    /// Takes the next task in; its index is known beforehand.
+    /// Adds a task, whose index is the one that [`Tasks::next_index`] has given.
     pub(super) fn add_task(&self, task: Task) {
         self.tasks.push(task);
         self.live_tasks.set(self.live_tasks.get() + 1);
@@ -143,7 +146,8 @@ impl Kernel {
         self.ended_at.get()
     }
 
-    /// The program of the running CPU does what none does that waits in vain for a word to change.
+    /// Notes that the running program has called the kernel, faulted or ended. A program that waits in vain for a word
+    /// to change does none of these.
     pub(super) fn note_progress(&self) {
         let now = self.machine.running().now();
         self.progress_at.set(self.progress_at.get().max(now));
@@ -157,9 +161,10 @@ impl Kernel {
         self.is_over.get()
     }
 
-    /// When a run that does not end is given up: long after its limit, and later with every task that was started, as
-    /// the last to end may wait for all others: where all tell one CPU of their end, that takes as many turns as there
-    /// are tasks. One without a limit takes as long as its rounds, and is given up when nothing comes of them any more.
+    /// When a run that does not end is given up. A run with a limit is given up long after it, and later for each task
+    /// that was started: the last task to end may wait for all others, which takes as many turns as there are tasks if
+    /// all tell one CPU of their end. A run without a limit lasts as long as its rounds; it is given up when its
+    /// programs make no progress.
     pub(super) fn overdue_at(&self) -> u64 {
         if self.limit_cycles == NEVER {
             return self.progress_at.get().saturating_add(QUIET_CYCLES);

@@ -7,9 +7,9 @@ use tlbkit::AddressSpace;
 use tlbkit_pmap::{TableLock, Vm};
 use tlbkit_workloads::calls::TaskRandom;
 
-use super::regions::RegionLock;
-use super::single::SingleLocks;
+use super::mmap_lock::MmapLock;
 use super::task_index::TaskIndex;
+use super::vma_locks::VmaLocks;
 use crate::keep::Keep;
 use crate::multiprocessor::{Fiber, Progress};
 
@@ -17,11 +17,10 @@ use crate::multiprocessor::{Fiber, Progress};
 #[repr(align(64))]
 pub(super) struct Process {
     pub(super) vm: Vm<'static>,
-    /// What `vm` was lent.
-    pub(super) locks: &'static [TableLock],
-    pub(super) regions: RegionLock,
-    /// Those of single regions.
-    pub(super) single: SingleLocks,
+    /// The locks of page tables that `vm` was lent.
+    pub(super) table_locks: &'static [TableLock],
+    pub(super) mmap_lock: RefCell<MmapLock>,
+    pub(super) vma_locks: VmaLocks,
     /// Threads that have not ended.
     pub(super) threads: Cell<usize>,
 }
@@ -48,15 +47,15 @@ pub(super) enum Affinity {
 #[repr(C, align(64))]
 pub(super) struct Task {
     pub(super) process: &'static Process,
-    /// Where it runs or ran last.
+    /// The CPU where it runs, or ran last.
     pub(super) cpu: Cell<usize>,
-    /// The CPU whose stack it is still on: nobody else may run it until that CPU has left it.
+    /// The CPU that runs it or has not finished to switch away from it. No other CPU may run it before that.
     pub(super) on_cpu: Cell<Option<usize>>,
     pub(super) affinity: Cell<Affinity>,
     random: Cell<TaskRandom>,
     pub(super) has_ended: Cell<bool>,
     fiber: RefCell<Option<Fiber>>,
-    /// Who waits for its end.
+    /// Tasks that wait for its end.
     pub(super) joiners: RefCell<Vec<TaskIndex>>,
 }
 

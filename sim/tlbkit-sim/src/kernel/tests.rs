@@ -2,10 +2,10 @@
 
 mod actors;
 mod cores;
-mod holding;
-mod lists;
+mod held_locks;
+mod lru_lists;
 mod memory;
-mod sleeping;
+mod mmap_lock;
 mod start;
 
 use std::cell::Cell;

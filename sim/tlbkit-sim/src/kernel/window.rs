@@ -6,15 +6,15 @@ use tlbkit_pmap::Memory;
 use tlbkit_workloads::calls;
 use tlbkit_workloads::pattern::file_pattern;
 
-use super::habits::FileReads;
 use super::memory::KernelMemory;
+use super::settings::FileReads;
 use super::state::Kernel;
 use crate::error::RunError;
 
 impl Kernel {
     /// Reads `pages` pages of `file`.
     pub(super) fn read_file(&'static self, file: u32, pages: u64) {
-        match self.habits.file_reads {
+        match self.settings.file_reads {
             FileReads::DirectMap => self.read_directly(file, pages),
             FileReads::Windows => self.read_through_windows(file, pages),
         }

@@ -189,7 +189,7 @@ impl Lines {
         line_after(self.first_of(block_of(address)), address)
     }
 
-    /// The same, for a CPU that has often met the line before.
+    /// The line of the byte at `address`, for a CPU that has often met the line before.
     fn known_line_of(&mut self, cpu: u32, address: usize) -> LineId {
         let block = block_of(address);
         let place = block % AT_HAND;
@@ -309,7 +309,7 @@ impl Lines {
         Charge { cycles, visible_at: line.busy_until, was_held, is_watched, set_words }
     }
 
-    /// Who watched the line; nobody does any more.
+    /// Takes the CPUs that watched the line: none of them does any more.
     pub(crate) fn take_watchers(&mut self, id: LineId) -> Vec<u32> {
         self.lines[id.0 as usize].is_watched = false;
         self.watchers.remove(&id).unwrap_or_default()

@@ -1,11 +1,10 @@
-//! Reading a machine file, and everything that is checked beyond its shape.
+//! Reads a machine file, and checks what its numbers may be, by themselves and beside each other.
 
 use std::ops::Range;
 
-use serde::de::DeserializeOwned;
-
 use super::error::MachineError;
 use super::model::{Index, Machine, ReplacementPolicy, Size, TlbArray};
+use super::parser_error::{line_at, parser_error};
 use super::quantity::{Limit, Quantity};
 
 impl Machine {
@@ -14,7 +13,7 @@ impl Machine {
     /// # Errors
     /// If it says something wrong.
     pub fn parse(file: &str, text: &str) -> Result<Self, MachineError> {
-        let machine: Self = toml::from_str(text).map_err(|error| shape_error(file, text, &error))?;
+        let machine: Self = toml::from_str(text).map_err(|error| parser_error(file, text, &error))?;
         if let Some(error) = first_complaint(file, text, |each| machine.visit(each)) {
             return Err(error);
         }
@@ -24,7 +23,7 @@ impl Machine {
         }
     }
 
-    /// What no single field is to blame for.
+    /// What is wrong with numbers beside each other, if anything is.
     fn objection(&self) -> Option<Objection> {
         let system = &self.system;
         let sockets = system.sockets.count();
@@ -142,52 +141,6 @@ fn objection_to(field: String, quantity: &Quantity, limit: Limit) -> Option<Obje
     limit.complaint(quantity).map(|complaint| Objection::new(field, quantity, complaint))
 }
 
-/// The numbers of a file of ours that is the same for every machine, read from its `text`.
-///
-/// # Panics
-/// If the file is wrong: it is part of the program.
-pub(super) fn shared<T: DeserializeOwned>(
-    file: &str,
-    text: &str,
-    visit: for<'q> fn(&'q T, &mut dyn FnMut(String, &'q Quantity, Limit)),
-) -> T {
-    let numbers: T = toml::from_str(text).unwrap_or_else(|error| panic!("{file}: {error}"));
-    if let Some(complaint) = first_complaint(file, text, |each| visit(&numbers, each)) {
-        panic!("{complaint}");
-    }
-    numbers
-}
-
-/// Makes such a file a part of the program: `$model` is what `sim/machines/$file` holds, read once, and the names of
-/// its numbers begin with `$prefix`.
-macro_rules! same_for_all {
-    ($model:ident, $prefix:literal, $file:literal) => {
-        static MODEL: std::sync::LazyLock<$model> = std::sync::LazyLock::new(|| {
-            let text = include_str!(concat!("../../../machines/", $file));
-            $crate::machine::check::shared(concat!("sim/machines/", $file), text, |model: &$model, each| {
-                model.visit($prefix, each);
-            })
-        });
-
-        impl $model {
-            /// The numbers of the file, which is part of the program.
-            #[must_use]
-            pub fn builtin() -> &'static Self {
-                &MODEL
-            }
-
-            /// Every number with its name, in the order of the file.
-            #[must_use]
-            pub fn quantities(&self) -> Vec<(String, &Quantity)> {
-                let mut all = Vec::new();
-                self.visit($prefix, &mut |name, quantity, _: Limit| all.push((name, quantity)));
-                all
-            }
-        }
-    };
-}
-pub(super) use same_for_all;
-
 /// What is wrong with one array.
 fn shape_complaint(array: &TlbArray) -> Option<(&'static str, &Quantity, String)> {
     let (sets, ways) = (array.sets.count(), array.ways.count());
@@ -219,12 +172,12 @@ struct Objection {
 impl Objection {
     fn new(field: String, quantity: &Quantity, limit: String) -> Self {
         let value = quantity.value;
-        // A number of three hundred digits is no help.
+        // Written out, a large number could have three hundred digits.
         let value = if value.abs() < 1e15 { value.to_string() } else { format!("{value:e}") };
         Self { field, value: Some(value), span: Some(quantity.span.clone()), limit }
     }
 
-    /// About something that the file does not have.
+    /// A complaint about something that the file does not have.
     fn bare(field: &str, limit: &str) -> Self {
         Self { field: field.into(), value: None, span: None, limit: limit.into() }
     }
@@ -233,105 +186,4 @@ impl Objection {
         let line = self.span.map_or(1, |span| line_at(text, span.start));
         MachineError::Invalid { file: file.into(), line, field: self.field, value: self.value, limit: self.limit }
     }
-}
-
-/// The parser's objection as one line: what it says of the field is what stands where it points.
-fn shape_error(file: &str, text: &str, error: &toml::de::Error) -> MachineError {
-    let span = error.span().unwrap_or_default();
-    let line = line_at(text, span.start);
-    let written = text.lines().nth(line - 1).unwrap_or_default();
-    let said = error.message().lines().collect::<Vec<_>>().join(" ");
-    let quoted = |prefix: &str| said.strip_prefix(prefix).and_then(|rest| rest.split('`').next());
-    let (field, value, limit) = match (quoted("missing field `"), quoted("unknown field `")) {
-        (Some(field), _) => (name_inside(written, span.start, field), None, "is missing".to_owned()),
-        (_, Some(field)) => unknown_field(text, &span, written, field, &said),
-        _ => wrong_value(text, span, written, &said),
-    };
-    let (field, value, limit) = (plain(&field), value.map(|value| plain(&value)), plain_whole(&limit));
-    MachineError::Invalid { file: file.into(), line, field, value, limit }
-}
-
-/// The name of a `field` in what begins at `byte`, on the line that is `written` there: a section, a field with braces,
-/// or the whole file.
-fn name_inside(written: &str, byte: usize, field: &str) -> String {
-    let section = written.trim_start().strip_prefix('[').and_then(|rest| rest.split(']').next());
-    let outer = section.map(|section| section.trim_start_matches('['));
-    match outer.or_else(|| written.split_once('=').map(|(left, _)| left.trim()).filter(|_| byte > 0)) {
-        Some(outer) => format!("{outer}.{field}"),
-        None => field.to_owned(),
-    }
-}
-
-/// Field, value and limit.
-type Complaint = (String, Option<String>, String);
-
-/// About a `field` that nobody knows, whose name stands at `span`.
-fn unknown_field(text: &str, span: &Range<usize>, written: &str, field: &str, said: &str) -> Complaint {
-    let known = wanted(said).map_or_else(String::new, |wanted| format!("; must be {wanted}"));
-    let limit = format!("no such field is known{known}");
-    let (left, right) = written.split_once('=').unwrap_or((written, ""));
-    if left.trim() == field || left.trim() == written.trim() {
-        return (field.to_owned(), Some(right.to_owned()).filter(|right| !right.is_empty()), limit);
-    }
-    // In braces, after others.
-    let rest = text.get(span.end..).and_then(|rest| rest.split([',', '}', '\n']).next()).unwrap_or_default();
-    let value = rest.trim_start_matches([' ', '=']).to_owned();
-    (format!("{}.{field}", left.trim()), Some(value), limit)
-}
-
-/// About what is written where something else is wanted.
-fn wrong_value(text: &str, span: Range<usize>, written: &str, said: &str) -> Complaint {
-    let (left, right) = written.split_once('=').unwrap_or((written, ""));
-    let inner = inner_field(text, span.start);
-    let pointed = text.get(span).filter(|pointed| !pointed.contains('\n') && pointed.len() < written.len());
-    let (left, right) = (left.to_owned(), Some(right.trim().to_owned()).filter(|right| !right.is_empty()));
-    let is_of_value = ["invalid type", "invalid length", "unknown variant"].iter().any(|begin| said.starts_with(begin));
-    match (wanted(said), said.strip_prefix("wanted ")) {
-        (Some(wanted), _) if is_of_value => {
-            (inner.unwrap_or(left), pointed.map(String::from).or(right), format!("must be {wanted}"))
-        }
-        (_, Some(wanted)) => (inner.unwrap_or(left), pointed.map(String::from).or(right), format!("must be {wanted}")),
-        _ if said.starts_with("duplicate key") => (left, right, "stands in this section twice".to_owned()),
-        _ if right.is_none() && written.contains('=') => (left, right, "needs a value".to_owned()),
-        _ => (left, right, format!("is no TOML: {said}")),
-    }
-}
-
-/// What the parser wants, in words of a machine file instead of the program's.
-fn wanted(said: &str) -> Option<String> {
-    let (_, wanted) = said.split_once("expected ")?;
-    let words = [("f64", "a number"), ("a sequence", "a list"), ("a boolean", "true or false")];
-    let is_program = wanted.starts_with("struct ") || wanted.starts_with("internally");
-    let plain = words.iter().fold(wanted.to_owned(), |text, (theirs, ours)| text.replace(theirs, ours));
-    Some(if is_program { "a section of fields".to_owned() } else { plain })
-}
-
-/// The dotted name of what stands at `byte` in braces, as `invlpg.value`; none if it stands in none.
-fn inner_field(text: &str, byte: usize) -> Option<String> {
-    let before = text.get(..byte)?;
-    let line = before.rsplit('\n').next()?;
-    let (outer, inside) = line.split_once('{')?;
-    let (key, _) = inside.rsplit_once('=')?;
-    let key = key.trim_end().rsplit([' ', ',', '{']).next()?;
-    Some(format!("{}.{key}", outer.trim_end_matches([' ', '='])))
-}
-
-/// Characters of a value that a message shows.
-const MOST_SHOWN: usize = 60;
-
-/// The begin of what a file says, with nothing in it that would command a terminal.
-fn plain(text: &str) -> String {
-    let text = plain_whole(text.trim());
-    let begin: String = text.chars().take(MOST_SHOWN).collect();
-    if begin.len() < text.len() { begin + "..." } else { text }
-}
-
-fn plain_whole(text: &str) -> String {
-    let of = |letter: char| if letter.is_control() { letter.escape_default().collect() } else { String::from(letter) };
-    text.chars().map(of).collect()
-}
-
-/// The line, from one, of a byte.
-pub(super) fn line_at(text: &str, byte: usize) -> usize {
-    1 + text.bytes().take(byte).filter(|&byte| byte == b'\n').count()
 }

@@ -1,5 +1,5 @@
-//! Whose code runs on the machine, counted in instructions call by call: files of their own, as they are the same on
-//! every machine. The accesses among them that other CPUs can see are charged besides, by the cache-line model.
+//! The code of a kernel, counted in instructions call by call. It has files of its own, in `sim/machines/software/`, as
+//! it is the same on every machine. Accesses that other CPUs can see are charged in addition, by the cache-line model.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -31,11 +31,11 @@ pub(super) struct CodeFile {
     pub(super) answer: CountedAnswer,
     /// How the code tells other CPUs, if not by our mailboxes.
     queues: Option<QueuesFile>,
-    lists: Option<CountedLists>,
+    lists: Option<CountedLruLists>,
     lines: LinesFile,
 }
 
-/// What a kernel's way of telling others by queues of calls reads, as a file has it.
+/// The table `[queues]` of a file.
 #[derive(Debug, Deserialize)]
 struct QueuesFile {
     #[serde(rename = "kind")]
@@ -43,22 +43,22 @@ struct QueuesFile {
     #[serde(rename = "source")]
     _source: String,
     #[serde(flatten)]
-    of: CallQueues,
+    of: CallQueueReads,
 }
 
 /// What becomes of a CPU's new pages before it sweeps a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Sweep {
-    /// They are put into the lists.
+    /// They are put into the LRU lists.
     Drains,
-    /// They wait until there are enough.
+    /// They wait until their batch is full.
     Leaves,
 }
 
-/// A kernel that puts a call into a queue of each CPU that it tells.
+/// What a kernel reads that tells other CPUs by queues of calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-pub(crate) struct CallQueues {
+pub(crate) struct CallQueueReads {
     pub(crate) looks_at: LooksAt,
     pub(crate) reads_generation: ReadsGeneration,
 }
@@ -210,8 +210,8 @@ counted! {
 }
 
 counted! {
-    /// How a kernel keeps its lists of pages.
-    pub(crate) CountedLists {
+    /// How a kernel keeps its LRU lists of pages.
+    pub(crate) CountedLruLists {
         /// New pages that a CPU gathers before it puts them in.
         batch,
         /// Instructions of taking the lock and letting go of it.
@@ -231,29 +231,29 @@ counted! {
 /// What a CPU does under the lock of the lists. A locked operation is no instruction like others: nothing of what comes
 /// after it begins before it has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct ListWork {
+pub(crate) struct LruWork {
     pub(crate) instructions: u64,
     pub(crate) locked: u64,
 }
 
-impl CountedLists {
-    /// A hold that puts so many pages in.
-    pub(crate) fn putting_in(&self, pages: u32) -> ListWork {
+impl CountedLruLists {
+    /// A hold that puts `pages` pages in.
+    pub(crate) fn putting_in(&self, pages: u32) -> LruWork {
         self.hold_of(pages, pages * self.locked_in)
     }
 
-    /// A hold that takes so many out, one at least.
-    pub(crate) fn taking_out(&self, pages: u32) -> ListWork {
+    /// A hold that takes `pages` pages out, at least one.
+    pub(crate) fn taking_out(&self, pages: u32) -> LruWork {
         self.hold_of(pages, (pages - 1) * self.locked_out)
     }
 
     /// One page more in a hold that takes out.
-    pub(crate) fn taking_out_one_more(&self) -> ListWork {
-        ListWork { instructions: self.page.into(), locked: self.locked_out.into() }
+    pub(crate) fn taking_out_one_more(&self) -> LruWork {
+        LruWork { instructions: self.page.into(), locked: self.locked_out.into() }
     }
 
-    fn hold_of(&self, pages: u32, locked: u32) -> ListWork {
-        ListWork { instructions: (self.hold + pages * self.page).into(), locked: locked.into() }
+    fn hold_of(&self, pages: u32, locked: u32) -> LruWork {
+        LruWork { instructions: (self.hold + pages * self.page).into(), locked: locked.into() }
     }
 }
 
@@ -264,16 +264,16 @@ static CODES: LazyLock<Vec<CodeFile>> = LazyLock::new(|| {
     FILES.iter().map(read).collect()
 });
 
-/// Whose instructions a run is charged with, and whose lines tell other CPUs in it. The protocol that runs is always
-/// ours; another kernel's preset takes that kernel's counts, as far as there are any.
+/// The code whose instructions a run is charged with, and whose cache lines move when it tells other CPUs. The protocol
+/// that runs is always ours. The preset of another kernel is charged with that kernel's code, if it has been counted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Code(usize);
 
 impl Code {
-    /// Our own.
+    /// The code of this project.
     pub const TLBKIT: Self = Self(0);
 
-    /// The code that carries out the policy `preset` in the world; ours if nobody has said whose it is.
+    /// The code that carries out the policy `preset` in its kernel; ours if no file names the preset.
     #[must_use]
     pub fn of_preset(preset: &str) -> Self {
         let is_known = |file: &CodeFile| file.presets.iter().any(|known| known == preset);
@@ -286,12 +286,12 @@ impl Code {
     }
 
     /// How it tells other CPUs, if not by our mailboxes.
-    pub(crate) fn queues(self) -> Option<CallQueues> {
+    pub(crate) fn call_queues(self) -> Option<CallQueueReads> {
         self.counts().queues.as_ref().map(|file| file.of)
     }
 
-    /// How it keeps lists of pages, if that is known.
-    pub(crate) fn lists(self) -> Option<&'static CountedLists> {
+    /// How it keeps its LRU lists, if that is known.
+    pub(crate) fn lru_lists(self) -> Option<&'static CountedLruLists> {
         CODES[self.0].lists.as_ref()
     }
 

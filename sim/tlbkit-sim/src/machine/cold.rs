@@ -1,8 +1,8 @@
 //! How fast work pushes the kernel's code and data out of a core's caches: `sim/machines/cold.toml`, the same for every
 //! machine.
 
-use super::check::same_for_all;
 use super::quantity::{Limit, Quantity, amount, quantities};
+use super::shared::same_for_all;
 
 quantities! {
     /// What work brings into the caches, and what a line costs that it pushed out.

@@ -1,5 +1,5 @@
 //! Machines drawn from one machine file: each prior anew inside its band, and everything else as the file has it. What
-//! comes out differently on them is what a result owes to guesses.
+//! comes out differently on them shows how far a result rests on guesses.
 //!
 //! A prior's value is the median of its draws, unless it is one of a pair that has an order. Half of the draws lie
 //! between the lower end of the band and the value, half between the value and the upper end, evenly on a logarithmic
@@ -19,14 +19,14 @@ use std::path::Path;
 
 use tlbkit_arch::random::mix;
 
-use super::check::line_at;
 use super::error::MachineError;
 use super::files;
 use super::model::Machine;
+use super::parser_error::line_at;
 use super::quantity::{Limit, NumberKind};
 
-/// Pairs of which the first takes no more than the second on any machine: what is near and what is far, a part and the
-/// whole. Where a file has it so, its draws have it so.
+/// Pairs of numbers of which the first is not larger than the second on any machine: what is near and what is far, or a
+/// part and the whole. If a file has them in that order, so have its draws.
 const NO_MORE_THAN: [[&str; 2]; 11] = [
     ["walk.leaf_hot_cycles", "walk.leaf_cold_cycles"],
     ["walk.upper_hot_cycles", "walk.upper_cold_cycles"],
@@ -53,9 +53,9 @@ const STREAM: u64 = u64::from_be_bytes(*b"priors \0");
 pub struct Priors {
     file: String,
     text: String,
-    /// Those that are drawn, in the order of the text.
+    /// The priors that are drawn, in the order of the text.
     drawn: Vec<Prior>,
-    /// Names of those that stay, as they count something.
+    /// Names of the priors that are not drawn, because each counts something.
     kept: Vec<String>,
     pairs: Vec<Pair>,
 }
@@ -101,7 +101,7 @@ pub struct DrawnMachine {
 }
 
 impl Priors {
-    /// Those of the `text` of a machine file; `file` is what messages call it.
+    /// The priors of the `text` of a machine file; `file` is what messages call it.
     ///
     /// # Errors
     /// If it says something wrong.
@@ -124,7 +124,7 @@ impl Priors {
         Ok(Self { file: file.into(), text: text.into(), drawn, kept, pairs })
     }
 
-    /// Those of a machine that is part of the program.
+    /// The priors of a machine that is part of the program.
     ///
     /// # Errors
     /// If there is none of this name.
@@ -133,7 +133,7 @@ impl Priors {
         Self::parse(&file, text)
     }
 
-    /// Those of a file.
+    /// The priors of a file on the disk.
     ///
     /// # Errors
     /// If the file cannot be read or says something wrong.
@@ -148,13 +148,13 @@ impl Priors {
         &self.drawn
     }
 
-    /// The names of those that stay as they are, because each counts something.
+    /// The names of the priors that are not drawn, because each counts something.
     #[must_use]
     pub fn kept(&self) -> &[String] {
         &self.kept
     }
 
-    /// The machine of `seed`. Two numbers of which the far one is nearer than the near one are drawn again.
+    /// The machine of `seed`. The numbers of a pair that are not in their order are drawn again.
     ///
     /// # Errors
     /// If the bands leave hardly any other draw.
@@ -179,7 +179,7 @@ impl Priors {
         Err(self.exclusion(&self.pairs[worst]))
     }
 
-    /// That the bands of a pair leave hardly any draw.
+    /// The error that the bands of a pair leave hardly any draw.
     fn exclusion(&self, pair: &Pair) -> MachineError {
         let in_file: Vec<_> = self.drawn.iter().map(|prior| prior.value).collect();
         let [less, more] = [0, 1].map(|side| (pair.names[side], pair.sides[side].of(&in_file)));

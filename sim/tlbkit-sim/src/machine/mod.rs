@@ -1,8 +1,17 @@
 //! Machines as data: what one CPU model has and costs, and where each number came from.
 //!
-//! The files in `sim/machines/` are part of the program, so it works wherever it is put; other files are read
-//! the same way.
-//! Wrong input gives one line that names the file, the line, the field, what it says and what it may say.
+//! The files in `sim/machines/` are part of the program, so it works wherever it is put. Other files are read in the
+//! same way. Wrong input gives one line that names the file, the line, the field, its value and what it may be.
+//!
+//! | file | what |
+//! |---|---|
+//! | `model`, `quantity` | the fields of a machine file; one number, with its kind, source and band |
+//! | `files` | the built-in files, and files from the disk |
+//! | `check`, `parser_error` | what numbers may be; what the TOML parser says, in the words of a machine file |
+//! | `convert` | a machine file as translation hardware |
+//! | `draw` | machines drawn from the priors of a file |
+//! | `noise`, `cold`, `shared` | numbers that hold for every machine |
+//! | `code`, `paths` | counted instructions of a kernel's code; what each call executes under a policy |
 
 mod check;
 mod code;
@@ -13,13 +22,17 @@ mod error;
 mod files;
 mod model;
 mod noise;
+mod parser_error;
 mod paths;
 mod quantity;
+mod shared;
 
 #[cfg(test)]
 mod tests;
 
-pub(crate) use code::{CallLines, CallQueues, CountedLists, Destinations, LinesOf, ListWork, LooksAt, ReadsGeneration};
+pub(crate) use code::{
+    CallLines, CallQueueReads, CountedLruLists, Destinations, LinesOf, LooksAt, LruWork, ReadsGeneration,
+};
 pub use code::{Code, Sweep};
 pub use cold::ColdModel;
 pub use draw::{DrawnMachine, Prior, Priors};

@@ -193,7 +193,7 @@ quantities! {
         ipi_send_shorthand: cycles(),
         /// From the end of the send to the first instruction of the handler, same socket.
         ipi_deliver_same_socket: cycles(),
-        /// The same across sockets.
+        /// From the end of the send to the first instruction of the handler, across sockets.
         ipi_deliver_cross_socket: cycles(),
         /// What an idle target adds to delivery.
         idle_wake: cycles(),
@@ -217,7 +217,7 @@ quantities! {
         /// A fault that takes a new page of anonymous memory, whole: entry, the handler, zeroing, table work. For
         /// traces; the simulated kernel does these parts itself.
         anonymous_fault: cycles(),
-        /// The same for 2 MiB at once, whole. For traces.
+        /// A fault that takes 2 MiB of new anonymous memory at once, whole. For traces.
         anonymous_huge_fault: cycles(),
         /// A call that takes pages away, without its flush and without the pages. For traces.
         give_back_call: cycles(),

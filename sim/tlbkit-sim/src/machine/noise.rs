@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::check::same_for_all;
 use super::quantity::{Limit, Quantity, amount, count, quantities};
+use super::shared::same_for_all;
 
 /// Whether a run differs from others by more than its workload's own random numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

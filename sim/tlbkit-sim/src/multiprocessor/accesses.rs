@@ -54,7 +54,8 @@ impl Multiprocessor {
         self.access_line(access, address, Repeats::KnownByAddress);
     }
 
-    /// PAUSE in a loop that looks at what only the kernel's own state says: nothing can be slept through.
+    /// PAUSE in a loop that looks at the kernel's own state, which has no cache lines: no turn of it can be slept
+    /// through.
     pub(crate) fn pause(&'static self) {
         let processor = self.running();
         processor.spin.borrow_mut().disturb();
@@ -63,7 +64,7 @@ impl Multiprocessor {
         self.sync(0);
     }
 
-    /// PAUSE: sleeps through turns of a loop that cannot see anything new.
+    /// PAUSE of the protocol: sleeps through the turns of its loop that cannot see anything new.
     pub(super) fn relax(&'static self) {
         let cpu = self.cpu();
         let processor = &self.processors[cpu];
@@ -72,7 +73,8 @@ impl Multiprocessor {
             _ => Cause::LockSpin,
         };
         processor.advance_for(cause, self.costs.pause);
-        // First whatever is due: an interrupt taken here may fetch a line again that was lost, and hide the loss.
+        // An interrupt that is due is taken first. Its handler may fetch a line again that this CPU had lost, and so
+        // hide that the line was written.
         self.sync(0);
         self.end_streak();
         let lines = processor.spin.borrow_mut().end_turn();

@@ -1,9 +1,9 @@
 //! Local APICs: how many writes of the interrupt command a sender needs, and how long it waits before each.
 //!
-//! A write names one CPU, all others, or all of a group whose APIC ids differ in their low bits alone. The first CPU of
-//! a group that a flush interrupts pays for the write, and the rest go with it. (Real kernels gather the group first
-//! and write then, so that here the first of them is interrupted a few instructions too early.) With xAPIC the command
-//! stays pending until the target has accepted it, and the next write waits for that; with x2APIC it does not.
+//! A write names one CPU, all others, or all CPUs of a group whose APIC ids differ in their low bits alone. The write
+//! is charged with the first CPU of a group that a flush interrupts, and is free for the others. (Real kernels gather
+//! the group first and write then, so here the first CPU is interrupted a few instructions too early.) With xAPIC the
+//! command stays pending until the target has accepted it, and the next write waits for that. With x2APIC it does not.
 
 use std::cell::{Cell, RefCell};
 

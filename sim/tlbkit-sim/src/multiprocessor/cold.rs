@@ -1,10 +1,11 @@
-//! What a call into the protocol waits for because other work has pushed its code and data out of the caches.
+//! How long a call into the protocol waits because other work has pushed its code and data out of the caches.
 //!
-//! No line is followed. Since the last call of its kind a CPU has done so many cycles of other work, and filled so many
-//! pages; that brought so many new lines into caches of so many sets. A line of ours is gone when as many of them fell
-//! into its set as that has ways: least recent use, in sets that chance fills, as a binomial distribution says.
-//! What the call pays is the share of its lines that is gone. The threads of one core are not seen to share its caches,
-//! and sleep leaves them as they are.
+//! No single line is followed. The cycles of other work and the pages filled since the last call of its kind say how
+//! many new lines came into the caches. Each new line falls into a set by chance. A line of the protocol is gone when
+//! as many new lines fell into its set as the set has ways, because the least recently used line is replaced. The
+//! number of lines in a set has a binomial distribution, which gives the share of the call's lines that is gone, and so
+//! what the call pays. That the threads of a core share its caches is not modelled. Sleep leaves the caches as they
+//! are.
 
 use std::cell::Cell;
 
@@ -26,7 +27,7 @@ pub(crate) enum CallKind {
 const L1_SETS: u32 = 64;
 /// Lines of a page.
 const PAGE_LINES: u64 = 64;
-/// What work is: all that is not the protocol, nor waiting.
+/// The accounts that are other work: neither the protocol nor waiting.
 const WORK: [Cause; 5] = [Cause::User, Cause::WalkUser, Cause::Kernel, Cause::WalkKernel, Cause::Fault];
 
 /// The caches of a core, and what work does to them.

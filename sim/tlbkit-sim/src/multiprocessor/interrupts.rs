@@ -44,8 +44,8 @@ impl Multiprocessor {
             Vector::Kick => &target.kick_due,
         };
         self.tally.note_sent(vector, due.get());
-        let window = if target.is_in_kernel() { self.noise.window(to) } else { 0 };
-        due.set(due.get().min(from + transit + wake + window));
+        let irqs_off = if target.is_in_kernel() { self.noise.irqs_off_rest(to) } else { 0 };
+        due.set(due.get().min(from + transit + wake + irqs_off));
         if target.irqs() == Irqs::On {
             self.wake(to, due.get());
         }

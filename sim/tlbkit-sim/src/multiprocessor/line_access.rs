@@ -1,4 +1,5 @@
-//! One access to a shared cache line: it comes in its turn, costs what the line costs, and wakes who watches the line.
+//! One access to a shared cache line: it comes in its turn, costs what the line costs, and wakes the CPUs that watch
+//! the line.
 
 use tlbkit::sync::Access as AtomicAccess;
 
@@ -14,7 +15,7 @@ use crate::observer::LineUse;
 pub(super) enum Repeats {
     /// By its address, as long as nobody else acts.
     KnownByAddress,
-    /// It is not: the line has only a name, which no access of the host has.
+    /// It is not known: the line has only a name, and no access of the host has that as its address.
     NotKnown,
 }
 

@@ -1,8 +1,9 @@
-//! Lines of Linux's that move in place of ours, or besides: no word of the host stands for them, so each has a name.
+//! Cache lines of Linux that move in place of ours, or in addition to them. No word of the host stands for such a line,
+//! so each has a name.
 
 use crate::lines::named;
 
-/// A line of Linux's, by what is in it.
+/// A cache line of Linux, by what is in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LinuxLine {
     /// Whether the CPU is lazy.
@@ -15,8 +16,8 @@ pub(super) enum LinuxLine {
     Queue(usize),
     /// An initiator's call for one target, by the number of the pair.
     Call(usize),
-    /// A part of what the lock of a node's lists of pages guards, by the number of the part among those of all nodes.
-    PageLists(usize),
+    /// The lock of a node's LRU lists, or a line that it guards, by the number of the line among those of all nodes.
+    LruLock(usize),
 }
 
 impl LinuxLine {
@@ -28,7 +29,7 @@ impl LinuxLine {
             Self::Record(cpu) => (2, cpu),
             Self::Queue(cpu) => (3, cpu),
             Self::Call(pair) => (4, pair),
-            Self::PageLists(part) => (5, part),
+            Self::LruLock(part) => (5, part),
         };
         named(kind, number)
     }
@@ -46,7 +47,7 @@ mod tests {
             LinuxLine::Record,
             LinuxLine::Queue,
             LinuxLine::Call,
-            LinuxLine::PageLists,
+            LinuxLine::LruLock,
         ];
         let names: std::collections::BTreeSet<_> =
             kinds.iter().flat_map(|kind| (0..3).map(|n| kind(n).name())).collect();

@@ -24,15 +24,15 @@
 //! | `turns` | whose turn it is; how CPUs yield, sleep and take interrupts |
 //! | `system` | the CPUs, and what they share |
 //! | `streak` | accesses that need not be looked up |
-//! | `tally` | what happened at the machine's own gates: a second count, for the audit |
-//! | `queues`, `queue_accesses` | another kernel's queues for telling others, and their lines in place of ours |
-//! | `lists`, `list_accesses` | the lock of a node's lists of pages, and work under it |
-//! | `linux_lines` | the names of those kernels' lines |
+//! | `tally` | what the machine itself counts: a second count beside the observer's, for the audit |
+//! | `call_queues`, `call_queue_accesses` | another kernel's queues of calls, and their lines in place of ours |
+//! | `lru_lock`, `lru_accesses` | the lock of a node's LRU lists, and work under it |
+//! | `linux_lines` | the names of Linux's lines |
 //! | `processor` | one CPU |
 //! | `spin` | spin loops that are slept through |
 //! | `agenda` | who is next |
 //! | `fiber` | stackful coroutines |
-//! | `frames` | where on its stack each CPU goes on, for the host's caches |
+//! | `frames` | where on its stack each CPU continues, for the host's caches |
 //! | `defect` | machines that lose something |
 //! | `noise` | what varies with the seed |
 //! | `costs` | the machine file in integers |
@@ -41,6 +41,8 @@
 mod accesses;
 mod agenda;
 mod apic;
+mod call_queue_accesses;
+mod call_queues;
 mod cold;
 mod costs;
 mod defect;
@@ -49,14 +51,12 @@ mod frames;
 mod interrupts;
 mod line_access;
 mod linux_lines;
-mod list_accesses;
-mod lists;
 mod loads;
+mod lru_accesses;
+mod lru_lock;
 mod noise;
 mod port;
 mod processor;
-mod queue_accesses;
-mod queues;
 mod spin;
 mod streak;
 mod system;

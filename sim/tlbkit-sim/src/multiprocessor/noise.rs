@@ -10,7 +10,7 @@ use tlbkit_arch::random::mix;
 use super::agenda::NEVER;
 use crate::machine::{Noise, NoiseModel};
 
-/// How much may vary, in cycles and parts of a million.
+/// How much what varies, in cycles and parts of a million.
 #[derive(Clone, Copy, Debug)]
 struct Spreads {
     tick_period: u64,
@@ -18,15 +18,15 @@ struct Spreads {
     start: u64,
     delivery_ppm: u64,
     work_ppm: u64,
-    off_ppm: u64,
-    off: u64,
+    irqs_off_ppm: u64,
+    irqs_off: u64,
     balance_ppm: u64,
-    part_per_cpu: u64,
+    shared_core_per_cpu: u64,
 }
 
-/// One CPU's own.
+/// The random stream of one CPU, and its ticks.
 #[derive(Debug)]
-struct OfCpu {
+struct CpuNoise {
     stream: Cell<SplitMix64>,
     next_tick: Cell<u64>,
     /// Since when ticks have found its task sharing a core while another idled; [`NEVER`] if the last did not.
@@ -34,7 +34,7 @@ struct OfCpu {
 }
 
 /// The noise of one machine; none where it is off.
-pub(crate) struct NoiseStreams(Option<(Spreads, Vec<OfCpu>)>);
+pub(crate) struct NoiseStreams(Option<(Spreads, Vec<CpuNoise>)>);
 
 impl NoiseStreams {
     /// The noise of `seed` on a machine of `cpus` CPUs with a clock of `frequency_mhz`.
@@ -51,45 +51,45 @@ impl NoiseStreams {
             start: cycles(model.start_spread_ns.value),
             delivery_ppm: ppm(model.delivery_spread_percent.value),
             work_ppm: ppm(model.work_spread_percent.value),
-            off_ppm: ppm(model.irqs_off_percent.value),
-            off: cycles(model.irqs_off_ns.value),
+            irqs_off_ppm: ppm(model.irqs_off_percent.value),
+            irqs_off: cycles(model.irqs_off_ns.value),
             balance_ppm: ppm(100.0 * model.balance_hz.value / model.tick_hz.value),
-            part_per_cpu: cycles(1e6 * model.part_ms_per_cpu.value),
+            shared_core_per_cpu: cycles(1e6 * model.part_ms_per_cpu.value),
         };
         let of_cpu = |cpu: usize| {
-            // Not the streams of the tasks, which are drawn from the same seed.
+            // Apart from the streams of the tasks, which begin with the same seed.
             let mut stream = SplitMix64::new(mix(!seed ^ mix(cpu as u64 + 1)));
             let next_tick = Cell::new(stream.below(spreads.tick_period));
-            OfCpu { stream: Cell::new(stream), next_tick, crowded_since: Cell::new(NEVER) }
+            CpuNoise { stream: Cell::new(stream), next_tick, crowded_since: Cell::new(NEVER) }
         };
         Self(Some((spreads, (0..cpus).map(of_cpu).collect())))
     }
 
-    /// The least that an interrupt is under way which takes `cycles` on average.
-    pub(super) fn soonest(&self, cycles: u64) -> u64 {
+    /// The shortest delivery of an interrupt whose delivery takes `cycles` on average.
+    pub(super) fn shortest_delivery(&self, cycles: u64) -> u64 {
         self.0.as_ref().map_or(cycles, |(spreads, _)| cycles - cycles * spreads.delivery_ppm / 1_000_000)
     }
 
-    /// How long an interrupt to `cpu` is under way which takes `cycles` on average.
+    /// How long the delivery of an interrupt to `cpu` takes, which takes `cycles` on average.
     pub(super) fn delivery(&self, cpu: usize, cycles: u64) -> u64 {
         self.0.as_ref().map_or(cycles, |(spreads, cpus)| cpus[cpu].spread(cycles, spreads.delivery_ppm))
     }
 
-    /// How long an interrupt waits that finds `cpu` in its kernel: what is left of a stretch with interrupts off, if it
-    /// falls into one. Stretches are exponentially distributed, so that what is left of one is distributed as they are.
-    pub(super) fn window(&self, cpu: usize) -> u64 {
+    /// How long an interrupt waits that finds `cpu` in its kernel: for the rest of a stretch with interrupts off, if it
+    /// falls into one. The stretches are exponentially distributed, so the rest of one has the same distribution.
+    pub(super) fn irqs_off_rest(&self, cpu: usize) -> u64 {
         self.0.as_ref().map_or(0, |(spreads, cpus)| {
-            if cpus[cpu].below(1_000_000) < spreads.off_ppm { cpus[cpu].exponential(spreads.off) } else { 0 }
+            if cpus[cpu].below(1_000_000) < spreads.irqs_off_ppm { cpus[cpu].exponential(spreads.irqs_off) } else { 0 }
         })
     }
 
-    /// How long a step on `cpu` takes which takes `cycles` on average.
+    /// How long a computation on `cpu` takes, which takes `cycles` on average.
     pub(crate) fn work(&self, cpu: usize, cycles: u64) -> u64 {
         self.0.as_ref().map_or(cycles, |(spreads, cpus)| cpus[cpu].spread(cycles, spreads.work_ppm))
     }
 
-    /// How much later a task comes to its first instruction on `cpu`.
-    pub(crate) fn start(&self, cpu: usize) -> u64 {
+    /// How much later a task comes to its first instruction on `cpu` than it could.
+    pub(crate) fn start_delay(&self, cpu: usize) -> u64 {
         self.0.as_ref().map_or(0, |(spreads, cpus)| cpus[cpu].below(spreads.start + 1))
     }
 
@@ -98,7 +98,7 @@ impl NoiseStreams {
         self.0.as_ref().map_or(NEVER, |(_, cpus)| cpus[cpu].next_tick.get())
     }
 
-    /// The tick of `cpu` that was due has come: the cycles of its handler. Of several that were due, one is taken.
+    /// Takes the tick of `cpu` that is due, and returns the cycles of its handler. If several are due, one is taken.
     pub(crate) fn take_tick(&self, cpu: usize, now: u64) -> u64 {
         self.0.as_ref().map_or(0, |(spreads, cpus)| {
             cpus[cpu].forget_ticks(now, spreads.tick_period);
@@ -106,21 +106,28 @@ impl NoiseStreams {
         })
     }
 
-    /// Whether a balancer, at a tick of `cpu`, would have its task run elsewhere: then the CPU, of `cpus`, from which
-    /// on it looks for one that idles.
+    /// Decides at a tick of `cpu` whether a balancer moves its task. Returns the CPU, one of `cpus`, from which on the
+    /// balancer looks for an idle one.
     pub(crate) fn balance(&self, cpu: usize, cpus: usize) -> Option<usize> {
         let (spreads, streams) = self.0.as_ref()?;
         let is_moved = streams[cpu].below(1_000_000) < spreads.balance_ppm;
         is_moved.then(|| streams[cpu].below(cpus as u64) as usize)
     }
 
-    /// At a tick of `cpu`, whose task would have a core alone on `emptier`, of a socket of `cpus` CPUs: that CPU, if
-    /// all ticks have found one for as long as a balancer takes to move a task that runs.
-    pub(crate) fn part(&self, cpu: usize, now: u64, emptier: Option<usize>, cpus: usize) -> Option<usize> {
+    /// Decides at a tick of `cpu` whether its task leaves a shared core for `idle_core`, a CPU whose core idles as a
+    /// whole, if there is one. It does so when all ticks have found such a CPU for as long as a balancer takes to move
+    /// a running task on a socket of `cpus` CPUs.
+    pub(crate) fn leave_shared_core(
+        &self,
+        cpu: usize,
+        now: u64,
+        idle_core: Option<usize>,
+        cpus: usize,
+    ) -> Option<usize> {
         let (spreads, streams) = self.0.as_ref()?;
         let since = &streams[cpu].crowded_since;
-        since.set(if emptier.is_some() { since.get().min(now) } else { NEVER });
-        emptier.filter(|_| now - since.get() >= spreads.part_per_cpu * cpus as u64)
+        since.set(if idle_core.is_some() { since.get().min(now) } else { NEVER });
+        idle_core.filter(|_| now - since.get() >= spreads.shared_core_per_cpu * cpus as u64)
     }
 
     /// `cpu` has idled until `now`: it took no ticks.
@@ -132,7 +139,7 @@ impl NoiseStreams {
     }
 }
 
-impl OfCpu {
+impl CpuNoise {
     fn below(&self, limit: u64) -> u64 {
         let mut stream = self.stream.get();
         let number = stream.below(limit);
@@ -188,7 +195,7 @@ mod tests {
     #[test]
     fn spreads_keep_their_mean_and_their_bounds() {
         let noise = streams(1);
-        let least = noise.soonest(1000);
+        let least = noise.shortest_delivery(1000);
         let times: Vec<_> = (0..10_000).map(|_| noise.delivery(1, 1000)).collect();
         assert!(times.iter().all(|time| (least..=2000 - least).contains(time)), "{least}");
         let mean = times.iter().sum::<u64>() as f64 / 1e4;
@@ -198,7 +205,7 @@ mod tests {
     #[test]
     fn a_kernel_takes_most_interrupts_at_once_and_some_after_a_stretch() {
         let noise = streams(1);
-        let windows: Vec<_> = (0..100_000).map(|_| noise.window(1)).filter(|&window| window > 0).collect();
+        let windows: Vec<_> = (0..100_000).map(|_| noise.irqs_off_rest(1)).filter(|&window| window > 0).collect();
         assert!((windows.len() as f64 - 1e4).abs() < 400.0, "{} of 100,000", windows.len());
         // Of an exponential distribution 37 % lie above the mean, and 5 % above three times that.
         let mean = windows.iter().sum::<u64>() as f64 / windows.len() as f64;
@@ -231,14 +238,14 @@ mod tests {
     fn tasks_that_share_a_core_are_parted_when_another_has_idled_at_all_ticks_of_three_milliseconds_for_each_cpu() {
         let noise = streams(1);
         let ms = 2_000_000;
-        assert_eq!([1, 6].map(|at| noise.part(0, at * ms, Some(3), 2)), [None; 2]);
-        assert_eq!(noise.part(1, 7 * ms, Some(3), 2), None, "another CPU");
-        assert_eq!(noise.part(0, 7 * ms, Some(3), 2), Some(3));
-        assert_eq!(noise.part(0, 8 * ms, None, 2), None);
-        assert_eq!(noise.part(0, 9 * ms, Some(3), 2), None, "no core idled in between");
+        assert_eq!([1, 6].map(|at| noise.leave_shared_core(0, at * ms, Some(3), 2)), [None; 2]);
+        assert_eq!(noise.leave_shared_core(1, 7 * ms, Some(3), 2), None, "another CPU");
+        assert_eq!(noise.leave_shared_core(0, 7 * ms, Some(3), 2), Some(3));
+        assert_eq!(noise.leave_shared_core(0, 8 * ms, None, 2), None);
+        assert_eq!(noise.leave_shared_core(0, 9 * ms, Some(3), 2), None, "no core idled in between");
         noise.forget_ticks(0, 12 * ms);
-        assert_eq!(noise.part(0, 15 * ms, Some(3), 2), None, "the CPU itself idled in between");
-        assert_eq!(noise.part(0, 21 * ms, Some(3), 2), Some(3));
+        assert_eq!(noise.leave_shared_core(0, 15 * ms, Some(3), 2), None, "the CPU itself idled in between");
+        assert_eq!(noise.leave_shared_core(0, 21 * ms, Some(3), 2), Some(3));
     }
 
     #[test]
@@ -250,9 +257,16 @@ mod tests {
         assert_eq!(times(1), times(1));
         assert_ne!(times(1), times(2));
         let off = NoiseStreams::new(Noise::Off, 1, 2, 2000.0);
-        assert_eq!((off.balance(0, 2), off.part(0, NEVER - 1, Some(1), 0)), (None, None));
+        assert_eq!((off.balance(0, 2), off.leave_shared_core(0, NEVER - 1, Some(1), 0)), (None, None));
         assert_eq!(
-            (off.work(0, 7), off.delivery(1, 7), off.soonest(7), off.start(0), off.tick_due(0), off.window(0)),
+            (
+                off.work(0, 7),
+                off.delivery(1, 7),
+                off.shortest_delivery(7),
+                off.start_delay(0),
+                off.tick_due(0),
+                off.irqs_off_rest(0)
+            ),
             (7, 7, 7, 0, NEVER, 0)
         );
     }

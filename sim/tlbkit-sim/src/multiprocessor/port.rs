@@ -20,11 +20,11 @@ impl Multiprocessor {
         body(self.tlb.cpu(CpuId(cpu as u32), &port))
     }
 
-    /// The running CPU need not flush what it was asked to: it did before.
+    /// The running CPU finds that it has already flushed what it is asked for.
     fn find_current(&'static self) {
         let Some(queues) = &self.queues else { return };
         queues.was_current[self.cpu()].set(true);
-        if queues.code.reads_generation == ReadsGeneration::Always {
+        if queues.reads.reads_generation == ReadsGeneration::Always {
             let loaded = self.with_cpu(self.cpu(), |handle| handle.loaded_token());
             _ = self.space(loaded).generation();
         }
@@ -60,7 +60,8 @@ impl Port {
         self.charge(self.machine.shared_cycles(self.cpu, cycles));
     }
 
-    /// The instructions of looking at CPUs, of which some are asked; what comes once in a flush comes with the first.
+    /// Charges the instructions of looking at CPUs, of which some are asked. What a flush does once is charged with the
+    /// first of them.
     fn charge_choice(&self, asked: u64, skipped: u64) {
         let (calls, choice) = (&self.machine.costs.calls, &self.processor().choice);
         let mut cycles = asked * calls.flush_told + skipped * calls.flush_skipped;
@@ -152,7 +153,7 @@ impl Hardware for Port {
         self.machine.observer.full_invalidation(&mut mmu, Mmu::toggle_pge);
     }
 
-    /// Who queues calls interrupts when all are queued; until then the interrupts are held back.
+    /// A kernel that queues calls sends its interrupts when all calls are queued. Until then they are held back.
     fn send_ipi(&self, to: CpuId) {
         match &self.machine.queues {
             Some(queues) => queues.held_back[self.cpu].borrow_mut().push(to.0),
@@ -178,7 +179,8 @@ impl Hardware for Port {
         if self.is_live() && self.machine.wait_for_calls() { u32::MAX } else { 0 }
     }
 
-    /// A simulated machine loses no interrupt but by a defect of its own, which is looked for elsewhere: it waits on.
+    /// A simulated machine loses an interrupt only by a defect that a test gives it, and the run itself notices that.
+    /// So a CPU waits on.
     fn late(&self, _cpu: CpuId) -> Late {
         Late::Wait
     }
@@ -195,7 +197,7 @@ impl Hardware for Port {
         let processor = self.processor();
         self.send_held_back();
         let before = processor.irqs.replace(Irqs::Off);
-        // Other CPUs are told with interrupts on: if they go off in the midst of that, the local half begins.
+        // Other CPUs are told with interrupts on. If interrupts go off meanwhile, the local half of the flush begins.
         let cause = if processor.cause() == Cause::FlushSend { Cause::FlushLocal } else { processor.cause() };
         let result = processor.within(cause, || f(&IrqsOff::assume()));
         processor.irqs.set(before);
@@ -209,9 +211,9 @@ impl Hardware for Port {
         f(self.machine.space(token))
     }
 
-    /// A flush has phases, each with its own account; it ends on the one that it began on. Raising the generation and
-    /// looking whether others are there goes with the half that the policy does first. Telling them ends when the first
-    /// of them is found not to have answered. Each phase is charged for its own instructions.
+    /// A flush has phases, each with its own account and its own instructions. It ends on the account on which it
+    /// began. Raising the generation and looking for other CPUs belongs to the half that the policy does first: the
+    /// local or the remote one. The phase of telling others ends when the first of them is found not to have answered.
     fn event(&self, event: Event) {
         if !self.is_live() {
             return;
@@ -225,7 +227,7 @@ impl Hardware for Port {
                     LocalFlush::BeforeRemote => Cause::FlushLocal,
                     LocalFlush::WhileRemote => Cause::FlushSend,
                 };
-                processor.outer.set(processor.cause.replace(first));
+                processor.cause_before_flush.set(processor.cause.replace(first));
                 processor.choice.set(Choice::None);
                 machine.begin_call(self.cpu, CallKind::Flush);
                 let cold = machine.cold_cycles(self.cpu, CallKind::Flush, |lines| lines.flush);
@@ -250,7 +252,7 @@ impl Hardware for Port {
             Event::FlushIssued | Event::FlushEnd => {
                 self.send_held_back();
                 machine.end_of_calls();
-                processor.cause.set(processor.outer.get());
+                processor.cause.set(processor.cause_before_flush.get());
             }
             Event::AnswerBegin(_) => self.charge_counted(calls.request),
             Event::AlreadyCurrent => machine.find_current(),

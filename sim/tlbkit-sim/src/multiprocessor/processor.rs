@@ -66,8 +66,8 @@ pub(crate) struct Processor {
     pub(super) irqs: Cell<Irqs>,
     pub(super) ring: Cell<Ring>,
     pub(super) cause: Cell<Cause>,
-    /// The account on which a flush that is under way began.
-    pub(super) outer: Cell<Cause>,
+    /// The account that was charged before the current flush began.
+    pub(super) cause_before_flush: Cell<Cause>,
     pub(super) class: Cell<Class>,
     /// Whether the flush that is under way has looked for CPUs to ask.
     pub(super) choice: Cell<Choice>,
@@ -94,7 +94,7 @@ impl Processor {
             irqs: Cell::new(Irqs::On),
             ring: Cell::new(Ring::Kernel),
             cause: Cell::new(Cause::Idle),
-            outer: Cell::new(Cause::Kernel),
+            cause_before_flush: Cell::new(Cause::Kernel),
             class: Cell::new(Class::Idle),
             choice: Cell::new(Choice::None),
             half: Cell::new(0),
@@ -143,7 +143,7 @@ impl Processor {
         self.advance_for(cause, cycles);
     }
 
-    /// Lets `cycles` pass for work that a loop which only looks does not do.
+    /// Lets `cycles` pass for work other than looking: a spin loop in which it happens is not slept through.
     #[inline]
     pub(crate) fn work(&self, cycles: u64) {
         self.spin.borrow_mut().disturb();
@@ -200,7 +200,7 @@ impl Processor {
         self.is_halted.get()
     }
 
-    /// True if the CPU executes instructions of a task's at `now`, as somebody else's clock says: it neither idles nor
+    /// True if the CPU executes instructions of a task at `now`, a time by another CPU's clock: it neither idles nor
     /// pauses.
     pub(super) fn executes_at(&self, now: u64) -> bool {
         self.class.get() == Class::Task && now >= self.pauses_until.get()
@@ -252,7 +252,7 @@ impl Processor {
     }
 }
 
-/// What it does, for whoever wonders why nothing goes on.
+/// What the CPU does, for the message of a run in which nothing happens any more.
 impl fmt::Display for Processor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (cause, now, irqs) = (self.cause(), self.now(), self.irqs());

@@ -23,11 +23,11 @@ pub(crate) enum LineFound {
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     loaded: Vec<LineId>,
-    turn: Turn,
+    kind: TurnKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Turn {
+enum TurnKind {
     /// More happened than loads: the next turn may differ.
     #[default]
     Eventful,
@@ -39,27 +39,27 @@ impl Spin {
     /// A load of `line`, which this CPU holds or must fetch. One that was loaded in this turn and must be fetched again
     /// has been written meanwhile, maybe the very word that the turn looked at first.
     pub(crate) fn load(&mut self, line: LineId, found: LineFound) {
-        if self.turn == Turn::Eventful {
+        if self.kind == TurnKind::Eventful {
             return;
         }
         match (self.loaded.contains(&line), found) {
             (true, LineFound::Held) => {}
             (false, _) if self.loaded.len() < MOST_LINES => self.loaded.push(line),
-            _ => self.turn = Turn::Eventful,
+            _ => self.kind = TurnKind::Eventful,
         }
     }
 
     #[inline]
     pub(crate) fn disturb(&mut self) {
-        self.turn = Turn::Eventful;
+        self.kind = TurnKind::Eventful;
     }
 
     /// Ends a turn; returns the lines it looked at if it did nothing but look.
     pub(crate) fn end_turn(&mut self) -> Vec<LineId> {
         let lines = std::mem::take(&mut self.loaded);
-        match std::mem::replace(&mut self.turn, Turn::Pure) {
-            Turn::Pure => lines,
-            Turn::Eventful => Vec::new(),
+        match std::mem::replace(&mut self.kind, TurnKind::Pure) {
+            TurnKind::Pure => lines,
+            TurnKind::Eventful => Vec::new(),
         }
     }
 }

@@ -8,14 +8,14 @@ use tlbkit::{AddressSpace, Features, LazyReferences, SpaceToken, Tlb};
 
 use super::agenda::{Agenda, NEVER};
 use super::apic::Apics;
+use super::call_queues::CallQueues;
 use super::cold::{Caches, CallKind, Warmth};
 use super::costs::Costs;
 use super::defect::{Defect, DefectCounter};
 use super::frames::Frames;
-use super::lists::ListLocks;
+use super::lru_lock::LruLocks;
 use super::noise::NoiseStreams;
 use super::processor::{Processor, Ring};
-use super::queues::Queues;
 use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
@@ -30,7 +30,7 @@ pub(super) const NOBODY: usize = usize::MAX;
 /// its gate says.
 pub(crate) type FlushHandler = fn(&'static Multiprocessor, usize, Ring);
 
-/// What makes a machine other than its file says.
+/// How a machine differs from what its file says.
 pub(crate) struct Disturbance {
     pub(crate) defect: Defect,
     pub(crate) noise: NoiseStreams,
@@ -42,8 +42,8 @@ pub(crate) struct Disturbance {
 pub(crate) struct Multiprocessor {
     pub(super) costs: Costs,
     pub(super) apics: Apics,
-    /// How others are told, where the code that is charged has another way than ours.
-    pub(super) queues: Option<Queues>,
+    /// The queues of calls, if the code that is charged tells other CPUs by these and not by our mailboxes.
+    pub(super) queues: Option<CallQueues>,
     pub(super) processors: Vec<Processor>,
     pub(super) lines: RefCell<Lines>,
     pub(super) tlb: Tlb<'static>,
@@ -57,13 +57,14 @@ pub(crate) struct Multiprocessor {
     /// Spaces whose last lazy reference is gone.
     pub(super) unreferenced: RefCell<Vec<SpaceToken>>,
     pub(super) topology: Topology,
-    /// The other thread of each CPU's core, which is asked for with whatever executes.
+    /// The other thread of each CPU's core: kept here because it is looked up whenever a CPU executes something.
     siblings: Box<[Option<u32>]>,
-    pub(super) list_locks: ListLocks,
+    pub(super) lru_locks: LruLocks,
     pub(super) agenda: RefCell<Agenda>,
-    /// The time of the CPU that is next: whoever runs is ahead of it from here on.
+    /// The time of the CPU that acts next. From there on the running CPU is ahead of it.
     pub(super) horizon: Cell<u64>,
-    /// From then on a touch by the running CPU must let others run first, or something is due; 0 where that is unknown.
+    /// From this time on the running CPU must look around before it touches memory: another CPU may have to act first,
+    /// or something may be due. It is 0 where that time is unknown.
     pub(super) limit: Cell<u64>,
     pub(super) streak: Streak,
     pub(super) tally: Tally,
@@ -93,7 +94,7 @@ impl Multiprocessor {
         Self {
             costs,
             apics: Apics::new(machine.apic.as_ref(), code.destinations(), cpus),
-            queues: code.queues().map(|code| Queues::new(code, cpus)),
+            queues: code.call_queues().map(|reads| CallQueues::new(reads, cpus)),
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
             lines: RefCell::new(Lines::new(costs.lines, topology, cpus)),
             tlb,
@@ -106,7 +107,7 @@ impl Multiprocessor {
             unreferenced: RefCell::default(),
             topology,
             siblings: (0..cpus).map(|cpu| topology.sibling(cpu).map(|sibling| sibling as u32)).collect(),
-            list_locks: ListLocks::new(topology.sockets()),
+            lru_locks: LruLocks::new(topology.sockets()),
             agenda: RefCell::new(Agenda::new(cpus)),
             horizon: Cell::new(NEVER),
             limit: Cell::new(0),
@@ -182,7 +183,7 @@ impl Multiprocessor {
         &self.tlb
     }
 
-    /// Who sees what happens here.
+    /// The observer of the machine.
     pub(crate) fn observer(&self) -> &Observer {
         &self.observer
     }
@@ -207,7 +208,7 @@ impl Multiprocessor {
         self.lines.borrow().charged_cycles()
     }
 
-    /// What was counted at the machine's gates.
+    /// What the machine itself counts.
     pub(crate) fn tally(&self) -> &Tally {
         &self.tally
     }
@@ -218,15 +219,15 @@ impl Multiprocessor {
         self.lines.borrow_mut().mark_set(addresses.start.addr(), addresses.end.addr());
     }
 
-    /// The next token. Its space comes later: to make one takes time, in which other CPUs make spaces too.
+    /// The next token. Its space is set later, because making a space takes time, in which other CPUs make spaces too.
     pub(crate) fn new_token(&self) -> SpaceToken {
         let mut spaces = self.spaces.borrow_mut();
         spaces.push(None);
         SpaceToken(spaces.len() as u64 - 1)
     }
 
-    /// From now on the token names the space. Where lazy references are counted all along, the count has a line of its
-    /// own: so has Linux's since 2023, and it never shared one with the generation (its include/linux/mm_types.h).
+    /// From now on the token names the space. Under a policy that counts lazy references, the count has a line of its
+    /// own, as Linux's has since 2023. It never shared a line with the generation there (include/linux/mm_types.h).
     pub(crate) fn set_space(&self, token: SpaceToken, space: &'static AddressSpace) {
         let before = self.spaces.borrow_mut()[token.0 as usize].replace(space);
         assert!(before.is_none(), "a token names one space");
@@ -249,9 +250,9 @@ impl Multiprocessor {
         &self.topology
     }
 
-    /// What executing costs on the CPU now, in percent of what it costs while the other thread of the core does not
-    /// execute. One that idles does not, nor does one that waits for another CPU, as a pause leaves the core to its
-    /// sibling.
+    /// What executing costs on the CPU now, in percent of its cost while the other thread of the core does not execute.
+    /// A thread that idles does not execute, and neither does one that waits for another CPU, as PAUSE leaves the core
+    /// to its sibling.
     pub(crate) fn work_percent(&self, cpu: usize) -> u64 {
         let now = self.processors[cpu].now();
         let is_shared = self.siblings[cpu].is_some_and(|sibling| self.processors[sibling as usize].executes_at(now));
@@ -266,6 +267,7 @@ impl Multiprocessor {
     pub(crate) fn shared_cycles(&self, cpu: usize, cycles: u64) -> u64 {
         if self.costs.smt_percent == 100 { cycles } else { cycles * self.work_percent(cpu) / 100 }
     }
+
     /// The running CPU executes instructions that take `cycles` alone.
     pub(crate) fn execute(&self, cycles: u64) {
         self.running().advance(self.shared_cycles(self.cpu(), cycles));

@@ -1,5 +1,5 @@
-//! What happened at the machine's own gates, counted apart from the observer and from the accounts: two counts of one
-//! thing that disagree show that one of them counts twice, or forgets.
+//! What the machine itself counts, apart from the observer and from the accounts. If two counts of one thing disagree,
+//! one of them counts something twice or not at all.
 
 use std::cell::Cell;
 
@@ -40,7 +40,7 @@ impl Tally {
         self.interrupts[Vector::Flush as usize].get()
     }
 
-    /// The same of wake-ups.
+    /// Wake-ups that were sent, merged and taken.
     pub(crate) fn kicks(&self) -> InterruptTally {
         self.interrupts[Vector::Kick as usize].get()
     }

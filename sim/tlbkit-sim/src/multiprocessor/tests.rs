@@ -1,6 +1,6 @@
 //! A CPU runs ahead of the others only as far as nothing that they do can matter to it.
 
-mod lists;
+mod lru_lock;
 
 use std::cell::Cell;
 use std::rc::Rc;

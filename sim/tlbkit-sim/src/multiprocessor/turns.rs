@@ -11,7 +11,7 @@ use super::tally::Vector;
 use crate::host::prefetch;
 use crate::observer::Cause;
 
-/// Whose turn it is.
+/// The CPU whose turn it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Turn {
     /// The CPU that acts.
@@ -21,7 +21,7 @@ pub(crate) struct Turn {
 }
 
 impl Multiprocessor {
-    /// The next CPU to act, made the current one, or none if none ever will.
+    /// Makes the next CPU to act the current one, and returns it; none if no CPU will ever act again.
     pub(crate) fn next(&self) -> Option<Turn> {
         let agenda = self.agenda.borrow();
         let (at, cpu) = agenda.first()?;
@@ -70,19 +70,20 @@ impl Multiprocessor {
         }
     }
 
-    /// How far ahead a CPU may touch memory: an interrupt sent by the CPU behind it cannot arrive sooner.
+    /// How far a CPU may be ahead of the others and still touch memory: no interrupt that a CPU behind it sends now
+    /// arrives sooner.
     pub(crate) fn touch_lookahead(&self) -> u64 {
-        self.noise.soonest(self.costs.ipi_same_socket.min(self.costs.ipi_cross_socket))
+        self.noise.shortest_delivery(self.costs.ipi_same_socket.min(self.costs.ipi_cross_socket))
     }
 
-    /// How far the running CPU may go without a look around may have changed.
+    /// Notes that it is no longer known how far the running CPU may go without a look around.
     #[inline]
     pub(crate) fn forget_limits(&self) {
         self.limit.set(0);
         self.end_streak();
     }
 
-    /// Whatever access comes next must be looked up.
+    /// Ends the streak of loads of one line, so that the next access is looked up.
     #[inline]
     pub(super) fn end_streak(&self) {
         let hits = self.streak.end(self.costs.lines.local_cycles);
@@ -91,8 +92,8 @@ impl Multiprocessor {
         }
     }
 
-    /// Computes until when touches of the CPU need no look around: until then nobody else can matter to it, and what
-    /// runs on it wants nothing before `bound`.
+    /// Computes until when the CPU may touch memory without a look around: until then no other CPU can matter to it.
+    /// What runs on it wants to look around at `bound` at the latest.
     pub(crate) fn refresh_limit(&self, cpu: usize, bound: u64) {
         let ahead = self.horizon.get().saturating_add(self.touch_lookahead() + 1);
         self.limit.set(ahead.min(self.processors[cpu].takes_at()).min(bound));

@@ -1,12 +1,12 @@
 //! The audit at the end of each run: every cycle is in one account, and what two places count agrees.
 //!
-//! A cycle that is charged twice, or an interrupt that is counted twice, spoils a figure without spoiling a run. So
-//! each run compares sums that were made apart, of every CPU or of the whole machine: the clock with the accounts, the
-//! observer's counts with those at the machine's gates, the price of all accesses to cache lines with what was charged
-//! for them. It costs nothing that a run would notice, and so no run goes without.
+//! A cycle that is charged twice, or an interrupt that is counted twice, makes a figure wrong, and the run still ends
+//! well. So each run compares sums that were made independently, for every CPU or for the whole machine: the clock with
+//! the accounts, the observer's counts with the machine's own, the price of all accesses to cache lines with what was
+//! charged for them. This takes so little time that every run does it.
 //!
-//! What it does not see is a price that is charged twice with the clock moving along: that is for the tests that raise
-//! each price in turn.
+//! The audit cannot see a price that is charged twice while the clock moves on as well. Tests that raise each price in
+//! turn do.
 
 use crate::error::RunError;
 use crate::kernel::Kernel;
@@ -19,7 +19,7 @@ struct Pair {
     sums: (u64, u64),
 }
 
-/// Compares all that was counted twice.
+/// Compares all sums that are made in two places.
 ///
 /// # Errors
 /// The first pair that differs.

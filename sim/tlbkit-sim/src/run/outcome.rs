@@ -85,25 +85,25 @@ pub struct RunOutcome {
     pub score: u64,
     /// Cycles from the first task's start to the last task's end.
     pub elapsed_cycles: u64,
-    /// Cycles up to which every CPU is accounted for: the same, or more if a CPU was in an interrupt when the last task
-    /// ended. The accounts of each CPU add up to this.
+    /// Cycles up to which every CPU is accounted for: the elapsed cycles, or more if a CPU was in an interrupt when the
+    /// last task ended. The accounts of each CPU add up to this.
     #[serde(skip)]
     pub accounted_cycles: u64,
     /// The elapsed cycles in seconds of the machine's clock.
     pub elapsed_seconds: f64,
-    /// Score a second of the whole run, from its start to the end of its last task: no rate of a run that was told its
-    /// time.
+    /// Score a second of the whole run, from its start to the end of its last task. For a run of a given time it is not
+    /// the rate: see [`rate`](Self::rate).
     pub score_per_second: f64,
     /// Whether the run went on for longer than its start.
     pub start: Start,
     /// The rate after the start, if that is over.
     pub steady: Option<SteadyRate>,
-    /// The same, or of the second half of a run whose start was not over.
+    /// The rate after the start, or of the second half of a run whose start was not over.
     #[serde(skip)]
     pub latest: Option<SteadyRate>,
     /// Cycles by cause and class, all CPUs together.
     pub ledger: Ledger,
-    /// The same per CPU.
+    /// Cycles by cause and class, CPU by CPU.
     pub ledger_by_cpu: Vec<Ledger>,
     /// What the translation hardware of all CPUs counted.
     pub tlb: TlbCounters,
@@ -172,8 +172,8 @@ impl RunOutcome {
         }
     }
 
-    /// Score a second: after the start, or of all of a run that took no samples, as it does a given amount of work.
-    /// None if the start was not over.
+    /// Score a second: after the start of the run, or of the whole run if it took no samples, as such a run does a
+    /// given amount of work. None if the start was not over.
     #[must_use]
     pub fn rate(&self) -> Option<f64> {
         match self.start {

@@ -11,7 +11,7 @@ use super::outcome::RunOutcome;
 use super::settings::Run;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
-use crate::kernel::{Habits, Kernel, PageLists, Phys};
+use crate::kernel::{Kernel, Phys};
 use crate::machine::MOST_CPUS;
 use crate::multiprocessor::{Disturbance, Fiber, Multiprocessor, NoiseStreams, answer_flush, observe};
 use crate::observer::Observer;
@@ -19,7 +19,7 @@ use crate::observer::Observer;
 /// Words of the map of the kernel's windows: one bit a window.
 const WINDOW_WORDS: usize = 128;
 
-/// So often a run says how far it has come: several times a second of the host.
+/// After how many turns a run notes how far it has come: several times in a second of the host.
 const TURNS_A_NOTE: u64 = 1 << 12;
 
 /// Objects of one run. Fields drop in order: the kernel before the machine, and both before what they borrow.
@@ -35,10 +35,10 @@ pub(crate) struct Stage {
 }
 
 impl Run<'_> {
-    /// Runs it.
+    /// Carries out the run.
     ///
     /// # Errors
-    /// If a program found a wrong value, the kernel gave up, or nothing moves any more.
+    /// If a program found a wrong value, the kernel gave up, or nothing can happen any more.
     pub fn execute(&self) -> Result<RunOutcome, RunError> {
         if !(1..=MOST_CPUS).contains(&self.cpus) {
             return Err(RunError::Cpus(self.cpus));
@@ -68,7 +68,7 @@ pub(crate) fn rehearse(cpus: usize, body: impl FnOnce(&mut Stage, &'static Kerne
     rehearse_with(cpus, |run| run, body);
 }
 
-/// For tests: the same with a run that is not as others are.
+/// For tests: such a stage for a run that `change` has changed.
 #[cfg(test)]
 pub(crate) fn rehearse_with(
     cpus: usize,
@@ -104,17 +104,11 @@ impl Stage {
         let frequency_mhz = run.machine.system.frequency_mhz.value;
         let noise = NoiseStreams::new(run.noise, run.seed, run.cpus, frequency_mhz);
         let disturbance = Disturbance { defect: run.defect, noise };
-        let machine = Multiprocessor::new(run.machine, run.code, run.cpus, tlb, answer_flush, observer, disturbance);
+        let machine =
+            Multiprocessor::new(run.machine, run.kernel.code, run.cpus, tlb, answer_flush, observer, disturbance);
         let machine = Keep::new(Box::new(machine));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
-        let habits = Habits {
-            file_reads: run.file_reads,
-            fault_around: run.fault_around,
-            region_locks: run.region_locks,
-            region_waits: run.region_waits,
-            lists: PageLists::new(run.code, run.sweep, run.cpus),
-        };
-        let kernel = Kernel::new(machine.get(), phys, map.get(), run.seed, run.limit_cycles, habits);
+        let kernel = Kernel::new(machine.get(), phys, map.get(), run.kernel, run.seed, run.limit_cycles);
         let kernel = Keep::new(Box::new(kernel));
         let idle_fibers = Vec::new();
         Ok(Self { idle_fibers, kernel, _machine: machine, _map: map, _states: states, stats, _words: words })
@@ -130,7 +124,7 @@ impl Stage {
             if turns.is_multiple_of(TURNS_A_NOTE)
                 && let Some(clock) = run.clock
             {
-                // Relaxed: a person looks at it, and nothing follows from it.
+                // Relaxed: the number is only shown, and orders nothing.
                 clock.store(kernel.machine().turn_began_at(), Ordering::Relaxed);
             }
             kernel.is_done()
@@ -160,7 +154,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The main loop: whoever is furthest behind acts, until `is_done` or until nobody will ever act again.
+    /// The main loop: the CPU that is furthest behind acts, until `is_done` or until no CPU will ever act again.
     pub(crate) fn turn(&mut self, kernel: &'static Kernel, mut is_done: impl FnMut() -> bool) {
         while !is_done() {
             let Some(turn) = kernel.machine().next() else { return };

@@ -20,7 +20,7 @@ pub(crate) enum Action {
 pub(crate) enum Turn {
     /// The CPU that executes may go on: that is the first of the actions.
     GoesOn,
-    /// It cannot.
+    /// The CPU cannot go on.
     Blocked,
 }
 

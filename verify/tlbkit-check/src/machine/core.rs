@@ -15,7 +15,7 @@ pub(crate) enum Mode {
     Kernel,
     /// Offline, or on the way in or out: it touches only what stays mapped.
     Absent,
-    /// It executes nothing at all.
+    /// The CPU executes nothing at all.
     Stopped,
 }
 
@@ -31,7 +31,7 @@ pub(crate) enum Irqs {
 /// How far it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// It has work.
+    /// The CPU has work.
     Busy,
     /// Its program is over; it idles and answers.
     Idle,
@@ -55,7 +55,7 @@ pub(crate) struct Core {
     pub(crate) spins_since: Option<u64>,
     /// The operation that it carries out.
     pub(crate) op: u32,
-    /// Those that it has begun and goes on with later, in the order of their beginning.
+    /// Operations that it has begun and continues later, in the order in which they began.
     pub(crate) suspended: Vec<u32>,
     /// The CPU that it was last seen waiting for.
     pub(crate) waits_for: Option<u32>,
@@ -106,7 +106,7 @@ impl Core {
         self.spins_since = Some(changes);
     }
 
-    /// It does something else than looking.
+    /// The CPU does something other than look.
     pub(crate) const fn act(&mut self) {
         self.waited = None;
     }

@@ -193,7 +193,7 @@ impl<'k> World<'k> {
         self.pause();
     }
 
-    /// The same for a CPU that only looks.
+    /// A point at which the CPU only looks: other CPUs may act.
     pub(crate) fn pause(&self) {
         let cpu = {
             let machine = self.machine.borrow();

@@ -12,7 +12,7 @@ use crate::program::Access;
 /// What came of an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Touched {
-    /// It was carried out.
+    /// The access was carried out.
     Done,
     /// A page fault.
     Faulted,

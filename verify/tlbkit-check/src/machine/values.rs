@@ -25,7 +25,7 @@ struct Change {
     range: Range<u64>,
     /// Pages that were mapped when it began, as far as that can be told.
     mapped: Vec<u64>,
-    /// It has unmapped them already: somebody mapped others in their place.
+    /// Whether the pages have been unmapped already: others were mapped in their place.
     has_unmapped: bool,
 }
 
@@ -103,7 +103,7 @@ impl Values {
         self.changes.push(Change { space, range: range.clone(), mapped, has_unmapped: false });
     }
 
-    /// It has ended.
+    /// A call that changes what the pages in `range` hold has ended.
     pub(crate) fn end_change(&mut self, space: usize, range: &Range<u64>) {
         if let Some(at) = self.changes.iter().position(|change| change.is_of(space, range)) {
             self.changes.swap_remove(at);
@@ -133,7 +133,7 @@ impl Values {
         self.copying.push(space);
     }
 
-    /// It was made, and holds what was not stored to meanwhile.
+    /// A copy of the space was made. It holds the values of all pages that were not stored to meanwhile.
     pub(crate) fn end_copy(&mut self, space: usize, copy: usize) {
         if let Some(at) = self.copying.iter().position(|&copied| copied == space) {
             self.copying.swap_remove(at);

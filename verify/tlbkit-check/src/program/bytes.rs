@@ -34,7 +34,7 @@ impl Program {
         Self::read_of(bytes, op)
     }
 
-    /// The same of the later family, in which flushes are issued and waited for anywhere.
+    /// Reads a program of the later family, in which flushes are issued and waited for anywhere.
     pub(crate) fn read_later(bytes: &mut Bytes<'_>) -> Self {
         Self::read_of(bytes, later)
     }
@@ -141,7 +141,7 @@ mod tests {
     use crate::digest;
     use std::collections::BTreeSet;
 
-    /// Whoever adds an operation adds it here, as the compiler asks for it; then bytes must reach it.
+    /// A new operation must be added here, or it does not compile; then bytes must reach it.
     macro_rules! kinds {
         ($($kind:ident),+) => {
             const KINDS: &[&str] = &[$(stringify!($kind)),+];

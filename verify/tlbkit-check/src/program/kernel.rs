@@ -10,9 +10,9 @@ use crate::digest::mix;
 /// How far a space has come to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// It has not begun.
+    /// The end of the space has not begun.
     NotYet,
-    /// It was destroyed, and a CPU may hold it.
+    /// The space was destroyed, and a CPU may still hold it.
     Awaited,
     /// The protocol has said that it can be freed.
     Told,

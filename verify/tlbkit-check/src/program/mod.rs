@@ -85,7 +85,7 @@ pub enum Op {
     Forget,
     /// Drops pages from this CPU's TLB alone.
     FlushHere(u8, u8),
-    /// So many spaces come and go elsewhere: the next one that is made has a later id.
+    /// This many spaces come and go elsewhere, so that the next one that is made has a later id.
     PassIds(u8),
     /// Copies the space into a new one.
     Fork,

@@ -18,13 +18,14 @@ pub fn all() -> impl Iterator<Item = &'static Named> {
     ALL.iter().chain(LATER).chain(SMALL)
 }
 
-/// Those that seeds of the later family run in turn: so seeds of the first go on meaning what they meant.
+/// The named programs that seeds of the later family run in turn. They are a list of their own, so that each seed of
+/// the first family keeps its program.
 pub const LATER: &[Named] = later::ALL;
 
 /// More of them, small enough for all schedules.
 pub const SMALL: &[Named] = small::ALL;
 
-/// Those that seeds of the first family run in turn.
+/// The named programs that seeds of the first family run in turn.
 pub const ALL: &[Named] = &[
     named("unmap-3-pages", "one CPU unmaps three pages that three others use", unmap_3_pages),
     named("unmap-1-page", "the same for one page and two CPUs, small enough for all schedules", small::unmap),

@@ -1,4 +1,4 @@
-//! Every schedule with at most so many deviations.
+//! Every schedule with at most a given number of deviations.
 //!
 //! A deviation is a choice other than the first while the CPU that executes could go on. When it cannot, all choices
 //! are tried and none counts. A run is repeated from its beginning with one choice changed, the last that has another

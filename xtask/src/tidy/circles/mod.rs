@@ -19,7 +19,7 @@ pub(super) fn no_circles(repo: &Repo, report: &mut Report<'_>) {
     report_circles(repo, STILL_CIRCULAR, report);
 }
 
-/// Those of excused crates too.
+/// Reports the circles of all crates, the excused ones too.
 pub(super) fn every_circle(repo: &Repo, report: &mut Report<'_>) {
     report_circles(repo, &[], report);
 }

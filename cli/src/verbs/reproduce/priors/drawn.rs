@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tlbkit_sim::machine::Prior;
 
 use crate::lab::draws::Draws;
-use crate::lab::rank::{Followed, Tried};
+use crate::lab::rank::{Candidates, Followed};
 use crate::lab::spread::Spread;
 use crate::published::experiment::Experiment;
 use crate::published::figure::{Figure, FigureKind, Role, Verdict};
@@ -33,17 +33,17 @@ pub(super) struct DrawnFigure {
 impl DrawnExperiment {
     /// Of `own` figures, on the file's own machine, and those of each draw in `drawn`, in the same order.
     pub(super) fn new(experiment: Experiment, draws: Draws, own: Vec<Figure>, drawn: &[Vec<Figure>]) -> Self {
-        let tried = Tried::new(&draws.values());
+        let candidates = Candidates::new(&draws.values());
         let figure = |(place, own): (usize, Figure)| {
             let drawn = drawn.iter().map(|figures| figures[place].clone()).collect();
-            DrawnFigure::new(own, drawn, &tried)
+            DrawnFigure::new(own, drawn, &candidates)
         };
         let wanted = |figure: &DrawnFigure| {
             let is_of_interest = matches!(figure.own.kind, FigureKind::Prediction | FigureKind::Calibrated);
             is_of_interest && figure.own.role == Role::Measured
         };
         let figures = own.into_iter().enumerate().map(figure).filter(wanted).collect();
-        Self { experiment, draws, figures, chance: tried.chance }
+        Self { experiment, draws, figures, chance: candidates.chance }
     }
 
     /// Predictions that are judged: those with a band.
@@ -107,10 +107,10 @@ impl Way {
 }
 
 impl DrawnFigure {
-    fn new(own: Figure, drawn: Vec<Figure>, tried: &Tried) -> Self {
+    fn new(own: Figure, drawn: Vec<Figure>, candidates: &Candidates) -> Self {
         let values: Option<Vec<f64>> = drawn.iter().map(|figure| figure.ours).collect();
         // Where a draw has no value, the others are not a fair choice.
-        let follows = values.and_then(|values| tried.followed(&values, 1).first().copied());
+        let follows = values.and_then(|values| candidates.followed(&values, 1).first().copied());
         Self { own, drawn, follows }
     }
 
@@ -119,7 +119,7 @@ impl DrawnFigure {
         self.drawn.iter().map(|figure| figure.ours).collect()
     }
 
-    /// Of the draws that have a value; none if there is no such draw.
+    /// The spread over the draws that have a value; none if no draw has one.
     pub(super) fn spread(&self) -> Option<Spread> {
         Spread::of(&self.values().into_iter().flatten().collect::<Vec<_>>())
     }
@@ -179,7 +179,7 @@ pub(super) mod tests {
         let pcid = builtin("pcid");
         let of = |ours: f64| pcid.figure("walks left by pcid, pages 512", ours).unwrap();
         let numbers = [vec![1.0; values.len()], (0..values.len()).map(|draw| draw as f64).collect()];
-        DrawnFigure::new(of(ours), values.iter().map(|&value| of(value)).collect(), &Tried::new(&numbers))
+        DrawnFigure::new(of(ours), values.iter().map(|&value| of(value)).collect(), &Candidates::new(&numbers))
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) struct Summary<'a> {
     pub(super) weak: Held,
     /// Misses on the file's own machine whose published value lies in the range.
     pub(super) inside: Vec<Miss<'a>>,
-    /// Those whose published value lies outside of it.
+    /// Predictions whose published value lies outside of the range.
     pub(super) outside: Vec<Miss<'a>>,
 }
 

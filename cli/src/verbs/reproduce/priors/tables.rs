@@ -100,7 +100,7 @@ fn miss((of, figure): Miss<'_>) -> Vec<String> {
     vec![name, kind_word(&figure.own).to_owned(), text.published, text.ours, range, in_band(figure)]
 }
 
-/// Those that a prior could explain, with the one that explains most.
+/// The misses that a prior could explain, each with the prior that explains most of it.
 fn misses_inside(misses: &[Miss<'_>]) -> String {
     if misses.is_empty() {
         return String::new();
@@ -123,7 +123,7 @@ fn misses_inside(misses: &[Miss<'_>]) -> String {
     format!("\n{}{OF_CORRELATIONS}\n", grid(&head, &misses.iter().map(row).collect::<Vec<_>>()))
 }
 
-/// Those that no prior of a machine's file explains.
+/// The misses that no prior of the machine's file explains.
 fn misses_outside(misses: &[Miss<'_>]) -> String {
     if misses.is_empty() {
         return String::new();

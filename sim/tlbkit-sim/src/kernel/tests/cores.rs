@@ -94,7 +94,7 @@ fn wakes_on(kept: Kept, waker: usize, busy: &'static [usize]) -> usize {
         put(kernel, process, (waker, Kept::Free), move |me| {
             run_for_ms(kernel, me, 1);
             if busy.contains(&4) {
-                assert_eq!(kernel.queues.running(4), super::super::queues::Running::Task(sleeper + 1));
+                assert_eq!(kernel.queues.running(4), super::super::run_queues::Running::Task(sleeper + 1));
             }
             kernel.make_runnable(sleeper);
             run_for_ms(kernel, me, 1);

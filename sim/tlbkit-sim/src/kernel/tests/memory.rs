@@ -7,7 +7,7 @@ use tlbkit_workloads::os::{Backing, Protection};
 use super::super::Kernel;
 use super::act_first;
 use super::actors::{Kept, put};
-use crate::kernel::FileReads;
+use crate::kernel::{FileReads, KernelSettings};
 use crate::mmu::{Access, Overlap};
 use crate::run::Run;
 use crate::run::stage::{Stage, rehearse_with};
@@ -43,7 +43,8 @@ fn a_file_that_memory_has_no_room_for_ends_the_run_whichever_way_it_is_read() {
             });
             fails(stage, kernel);
         };
-        rehearse_with(1, |run| Run { file_reads, ..run }, body);
+        let settings = KernelSettings { file_reads, ..KernelSettings::default() };
+        rehearse_with(1, |run| Run { kernel: settings, ..run }, body);
     }
 }
 

@@ -1,8 +1,8 @@
-//! How Linux tells other CPUs, as far as it shows in the cache lines that move.
+//! The queues of calls by which Linux tells other CPUs, as far as they show in the cache lines that move.
 //!
-//! The protocol that runs is ours whatever the policy, and tells others by mailboxes, inboxes and outboxes. Linux puts
-//! a *call* into a queue of each target (its kernel/smp.c). A code in `sim/machines/software/` with a table `[queues]`
-//! moves that kernel's lines in place of ours, access by access:
+//! The protocol that runs is always ours, whatever the policy. It tells other CPUs by mailboxes, inboxes and outboxes.
+//! Linux puts a *call* into a queue of each target (its kernel/smp.c). If the code that is charged has a table
+//! `[queues]` in its file in `sim/machines/software/`, Linux's lines move in place of ours, access by access:
 //!
 //! | what the protocol does | what Linux does to which lines |
 //! |---|---|
@@ -16,22 +16,23 @@
 //! | it clears its bit | writes the call |
 //! | the initiator waits for its outbox to be empty | reads one call after the other, each until it is done |
 //!
-//! The rest of what the protocol does to these parts has no counterpart and is free. A CPU that waits in Linux does not
-//! look into its queue, but takes interrupts; so here ([`Hardware::glances`](tlbkit::Hardware::glances)), but in the
-//! wait for a flush that was issued before, which Linux has not. What this leaves out:
+//! The rest of what the protocol does to these parts has no counterpart in Linux and is free. A CPU that waits in Linux
+//! does not look into its queue, but takes interrupts. It does so here too
+//! ([`Hardware::glances`](tlbkit::Hardware::glances)), except while it waits for a flush that was issued before, which
+//! Linux does not have. The model is not exact in three points:
 //!
 //! - An exchange that fails is made again, which costs nothing once the line is there.
-//! - Linux writes the flag where it changes, and what it has loaded where that changes and where it has flushed. Here
-//!   each write of a presence writes both, and so does each answer that was not found done before.
-//! - There is one call for each pair of CPUs, as in Linux. Of two requests to one target that were issued one after the
-//!   other the first answer is seen as that of both; the protocol itself waits for both.
+//! - Linux writes the flag when it changes, and the other line when the loaded space changes and after a flush. Here
+//!   each write of a presence writes both lines, and so does each answer to a request that had to be carried out.
+//! - There is one call for each pair of CPUs, as in Linux. If two requests to one target are issued one after the
+//!   other, the first answer counts for both. The protocol itself waits for both.
 
 use std::cell::{Cell, RefCell};
 
 use super::linux_lines::LinuxLine;
-use crate::machine::CallQueues;
+use crate::machine::CallQueueReads;
 
-/// Bits by pairs of CPUs: a row an initiator.
+/// A bit for each pair of CPUs: a row for each initiator.
 #[derive(Debug)]
 pub(super) struct Pairs {
     words: Box<[Cell<u64>]>,
@@ -73,14 +74,14 @@ impl Pairs {
 
 /// The queues of all CPUs.
 #[derive(Debug)]
-pub(super) struct Queues {
-    pub(super) code: CallQueues,
+pub(super) struct CallQueues {
+    pub(super) reads: CallQueueReads,
     cpus: usize,
-    /// Calls whose initiator has not seen yet that they are done.
+    /// Calls that their initiators have not yet seen to be done.
     pub(super) waited_for: Pairs,
     /// Calls that are not done.
     pub(super) open: Pairs,
-    /// By CPU: whom it interrupts when all that it calls have their calls.
+    /// By CPU: the CPUs that it will interrupt when all calls of its flush are queued.
     pub(super) held_back: Box<[RefCell<Vec<u32>>]>,
     /// By CPU: it waits for its calls.
     pub(super) is_waiting: Box<[Cell<bool>]>,
@@ -88,11 +89,11 @@ pub(super) struct Queues {
     pub(super) was_current: Box<[Cell<bool>]>,
 }
 
-impl Queues {
-    pub(super) fn new(code: CallQueues, cpus: usize) -> Self {
+impl CallQueues {
+    pub(super) fn new(reads: CallQueueReads, cpus: usize) -> Self {
         let flags = || vec![Cell::new(false); cpus].into();
         Self {
-            code,
+            reads,
             cpus,
             waited_for: Pairs::new(cpus),
             open: Pairs::new(cpus),

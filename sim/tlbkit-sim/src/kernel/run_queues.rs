@@ -12,7 +12,7 @@ use crate::host::prefetch;
 use crate::multiprocessor::NEVER;
 use crate::topology::Topology;
 
-/// Idle CPUs of which one with an idle core is looked for.
+/// How many idle CPUs are looked at in the search for one whose core idles as a whole.
 const CORES_LOOKED_AT: usize = 8;
 
 /// What a CPU does.
@@ -29,7 +29,7 @@ pub(super) enum Running {
 struct CpuQueue {
     running: Cell<Running>,
     waiting: RefCell<VecDeque<TaskIndex>>,
-    /// Tasks that wait and are not pinned.
+    /// How many tasks wait here that are not pinned.
     loose: Cell<u32>,
     slice_end: Cell<u64>,
 }
@@ -61,7 +61,7 @@ impl Queues {
         self.cpus[cpu].running.get()
     }
 
-    /// From now on, and if others wait until `slice_end`, the CPU does this.
+    /// Makes the CPU run `next` from now on; if other tasks wait, until `slice_end`.
     pub(super) fn run(&self, cpu: usize, next: Running, slice_end: u64) {
         self.cpus[cpu].running.set(next);
         self.cpus[cpu].slice_end.set(slice_end);
@@ -77,8 +77,8 @@ impl Queues {
         self.cpus[cpu].waiting.borrow().is_empty()
     }
 
-    /// True if tasks wait for `cpu` and all of them are pinned: nobody else can take one, except that the other thread
-    /// of its core may take a second one that is kept on that core.
+    /// True if tasks wait for `cpu` and all of them are pinned. Then no other CPU can take one, but for the other
+    /// thread of its core, which may take a second task that is kept on that core.
     pub(super) fn only_pinned_wait(&self, cpu: usize) -> bool {
         self.cpus[cpu].loose.get() == 0 && !self.is_empty(cpu)
     }
@@ -110,8 +110,8 @@ impl Queues {
         prefetch(&self.cpus[cpu]);
     }
 
-    /// Where a task that was woken goes, which ran on `cpu` last: there if that CPU idles. Else a CPU whose core idles
-    /// as a whole comes before one whose sibling is busy, as in Linux (`select_idle_core` in its kernel/sched/fair.c).
+    /// The idle CPU for a woken task that ran on `cpu` last: that CPU if it idles. Otherwise a CPU whose core idles as
+    /// a whole comes before one whose sibling is busy, as in Linux (`select_idle_core` in its kernel/sched/fair.c).
     fn idle_for_woken(&self, cpu: usize, topology: &Topology) -> Option<usize> {
         let first = self.idle.from(cpu)?;
         if first == cpu { Some(cpu) } else { self.idle_core_from(cpu, topology).or(Some(first)) }
@@ -127,7 +127,8 @@ impl Queues {
     }
 
     /// Where a balancer that looks from `start` on may move the task that `cpu` runs: to an idle core. A task that
-    /// shares its core may also go to where it shares another; one that has its core alone would only lose by that.
+    /// shares its core may also move to an idle CPU of a shared core. One that has its core alone would run slower
+    /// there.
     fn idle_for_moved(&self, cpu: usize, start: usize, topology: &Topology) -> Option<usize> {
         let shares_its_core = !self.has_idle_sibling(cpu, topology);
         let any = || shares_its_core.then(|| self.idle.from(start)).flatten();
@@ -186,9 +187,9 @@ impl WithTasks<'_> {
         idle.or_else(|| cpus.into_iter().min_by_key(|&cpu| self.waiting(cpu))).unwrap_or(first)
     }
 
-    /// Takes a task that waits for the other thread of the core of `cpu` and may run on both, as Linux does before a
-    /// CPU goes idle (`sched_balance_newidle` in its kernel/sched/fair.c): the first, but none that the other is about
-    /// to run.
+    /// Takes the first task that waits for the other thread of the core of `cpu` and may run on both, as Linux does
+    /// before a CPU goes idle (`sched_balance_newidle` in its kernel/sched/fair.c). A task that the other thread is
+    /// about to run is left there.
     pub(super) fn take_of_core(&mut self, cpu: usize) -> Option<TaskIndex> {
         let sibling = self.topology.sibling(cpu)?;
         if self.waiting(sibling) < 2 && self.runs_idle_thread(sibling) {
@@ -230,8 +231,8 @@ impl RunQueues for WithTasks<'_> {
         self.queues.running(cpu) == Running::Idle
     }
 
-    /// Only CPUs whose queues hold a task that is not pinned: with thousands of CPUs, looking at all is what a run
-    /// would do.
+    /// Only CPUs whose queues hold a task that is not pinned. With thousands of CPUs, a run that looked at all of them
+    /// would do little else.
     fn movable_from(&self, cpu: usize) -> Option<usize> {
         self.queues.loose.from(cpu)
     }

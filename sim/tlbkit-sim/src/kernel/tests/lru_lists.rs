@@ -7,8 +7,9 @@ use tlbkit_pmap::{Frame, Memory, Purpose};
 
 use super::super::Kernel;
 use super::super::memory::KernelMemory;
+use super::super::settings::KernelSettings;
 use super::act_first;
-use crate::machine::{Code, CountedLists, ListWork, Machine, Sweep};
+use crate::machine::{Code, CountedLruLists, LruWork, Machine, Sweep};
 use crate::observer::Cause;
 use crate::run::Run;
 use crate::run::stage::{Stage, rehearse, rehearse_with};
@@ -19,8 +20,8 @@ const LARGE: u8 = 21;
 /// When the second CPU looks how long it must wait for the lock: what is before has been done by then.
 const LOOKS_AT: u64 = 1_000_000;
 
-fn code() -> &'static CountedLists {
-    Code::TLBKIT.lists().expect("our code has lists")
+fn code() -> &'static CountedLruLists {
+    Code::TLBKIT.lru_lists().expect("our code has lists")
 }
 
 /// A full batch of pages: with the last of them it was put into the lists.
@@ -42,23 +43,24 @@ fn others_wait_with(sweep: Option<Sweep>, act: impl FnOnce(KernelMemory) + 'stat
         act_first(stage, kernel, 0, move || act(KernelMemory(kernel)));
         act_first(stage, kernel, 1, move || {
             machine.sleep_until(LOOKS_AT + 1, Cause::Idle);
-            machine.change_lists(ListWork { instructions: 0, locked: 0 });
+            machine.change_lru_lists(LruWork { instructions: 0, locked: 0 });
             let spun = machine.running().ledger().of(Cause::LockSpin);
             waits.set(Some(spun.saturating_sub(machine.costs().lines.same_socket_cycles)));
         });
         stage.turn(kernel, || false);
     };
-    rehearse_with(2, |run| Run { sweep, ..run }, body);
+    let settings = KernelSettings { sweep, ..KernelSettings::default() };
+    rehearse_with(2, |run| Run { kernel: settings, ..run }, body);
     waited.get().expect("the second CPU has looked")
 }
 
 /// How long CPU 1, which comes one cycle after it began, waits for a hold with this work: it looks once in each pause.
-fn holds(work: impl IntoIterator<Item = ListWork>) -> u64 {
+fn holds(work: impl IntoIterator<Item = LruWork>) -> u64 {
     let waits = Rc::new(Cell::new(0));
     let work = Vec::from_iter(work);
     rehearse(1, |_, kernel| {
         let costs = kernel.machine().costs();
-        let cycles = |work: &ListWork| costs.instructions(work.instructions) + work.locked * costs.lines.locked_cycles;
+        let cycles = |work: &LruWork| costs.instructions(work.instructions) + work.locked * costs.lines.locked_cycles;
         let held: u64 = work.iter().map(cycles).sum();
         waits.set((held - 1).next_multiple_of(costs.pause));
     });
@@ -105,7 +107,7 @@ fn a_page_that_is_freed_takes_the_lock_and_those_of_the_same_call_go_on_with_it(
     let waited = others_wait(|memory| {
         let mut pages = batch(memory);
         wait_until_looked_at(memory);
-        memory.0.habits.lists.begin_call(0);
+        memory.0.lru.begin_call(0);
         pages.drain(..3).for_each(|page| memory.free(page));
     });
     let more = code().taking_out_one_more();
@@ -132,7 +134,8 @@ fn lines_a_page(sweep: Sweep) -> f64 {
     let mut workload = tlbkit_workloads::by_name("tlb-flush2").unwrap();
     ["threads=2", "rounds=1", "pages=100"].iter().for_each(|setting| workload.set(setting).unwrap());
     let policy = tlbkit::Policy::preset("linux-6.18").unwrap();
-    let run = Run { cpus: 2, sweep: Some(sweep), ..Run::new(&machine, policy, workload) };
+    let kernel = KernelSettings { sweep: Some(sweep), ..KernelSettings::default() };
+    let run = Run { cpus: 2, kernel, ..Run::new(&machine, policy, workload) };
     run.execute().unwrap().lines.same_socket as f64 / 200.0
 }
 

@@ -1,4 +1,4 @@
-//! What the module of an experiment is given to run with, and what it gives back.
+//! What the module of a published result is given to reproduce it, and what it gives back.
 
 use std::ops::Range;
 
@@ -6,18 +6,19 @@ use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_sim::machine::{Machine, Noise, Sweep};
-use tlbkit_sim::{RegionLocks, Run, RunOutcome};
+use tlbkit_sim::{KernelSettings, PerVmaLocks, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
 use crate::lab::compare::compared_rows;
 use crate::lab::named_run::workload;
 use crate::lab::policy;
+use crate::lab::preset_kernel::kernel_of;
 use crate::output::report::Table;
 use crate::output::svg::Plot;
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
 
-/// What one experiment gives.
+/// What the reproduction of one published result gives.
 #[derive(Default)]
 pub(crate) struct Produced {
     /// Its figures, in any order.
@@ -32,8 +33,8 @@ pub(crate) struct Produced {
     pub(crate) compared: Vec<Table>,
 }
 
-/// An experiment with its machine.
-pub(crate) struct Trial {
+/// A published result that is to be reproduced, with the machine on which it runs.
+pub(crate) struct Reproduction {
     pub(crate) experiment: Experiment,
     pub(crate) machine: Machine,
     /// The seed of the first of several runs that differ by their seeds; those after it have the next ones.
@@ -43,7 +44,12 @@ pub(crate) struct Trial {
 /// The first seed of an experiment on its file's own machine.
 pub(crate) const FIRST_SEED: u64 = 1;
 
-impl Trial {
+/// How a set-up says who takes a per-VMA lock.
+const PER_VMA_LOCKS: [(&str, PerVmaLocks); 2] = [("none", PerVmaLocks::Absent), ("for faults", PerVmaLocks::ForFaults)];
+/// How a set-up says what becomes of new pages before a sweep.
+const SWEEPS: [(&str, Sweep); 2] = [("drains", Sweep::Drains), ("leaves", Sweep::Leaves)];
+
+impl Reproduction {
     /// The policy that the experiment calls `id`, and the preset that it starts from.
     fn policy(&self, id: &str) -> Result<(Policy, &str)> {
         let choices = &self.experiment.setup.policies;
@@ -78,34 +84,39 @@ impl Trial {
         workload(name, &of_setup.chain(settings.iter().cloned()).collect::<Vec<_>>())
     }
 
-    /// A run on the experiment's machine under the policy that it calls `policy`, charged with the instructions of the
-    /// kernel of its preset, which reads files as that kernel does. It has noise, and no limit unless the caller sets
+    /// A run on the experiment's machine under the policy that it calls `policy`, in the kernel of its preset, or as
+    /// the set-up says where the document's kernel differs from that. It has noise, and no limit unless the caller sets
     /// one.
     pub(crate) fn run(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
         let (policy, preset) = self.policy(policy)?;
-        let run = policy::on_its_kernel(preset, Run::new(&self.machine, policy, workload));
-        let region_locks = self.region_locks()?.unwrap_or(run.region_locks);
-        Ok(Run { region_locks, sweep: self.sweep()?, noise: Noise::On, ..run })
+        let kernel = kernel_of(preset);
+        let kernel = KernelSettings {
+            per_vma_locks: self.one_of("per_vma_locks", PER_VMA_LOCKS)?.unwrap_or(kernel.per_vma_locks),
+            sweep: self.one_of("sweep", SWEEPS)?,
+            ..kernel
+        };
+        Ok(Run { kernel, noise: Noise::On, ..Run::new(&self.machine, policy, workload) })
     }
 
-    /// What the set-up says of the regions' locks, where the document's kernel is not the one of the preset.
-    fn region_locks(&self) -> Result<Option<RegionLocks>> {
-        match self.experiment.setup.parameters.get("region_locks").map(|parameter| &parameter.value) {
-            None => Ok(None),
-            Some(Value::Text(word)) if word == "of all" => Ok(Some(RegionLocks::OfAll)),
-            Some(Value::Text(word)) if word == "of one for faults" => Ok(Some(RegionLocks::OfOneForFaults)),
-            Some(_) => bail!("region_locks: must be \"of all\" or \"of one for faults\""),
-        }
+    /// What the set-up says by one of `words` as its `parameter`; none if it does not have that.
+    fn one_of<T: Copy>(&self, parameter: &str, words: [(&str, T); 2]) -> Result<Option<T>> {
+        let Some(value) = self.experiment.setup.parameters.get(parameter) else { return Ok(None) };
+        let [(first, _), (second, _)] = words;
+        let meant = words.into_iter().find(|(word, _)| matches!(&value.value, Value::Text(text) if text == word));
+        let (_, meant) = meant.with_context(|| format!("{parameter}: must be {first:?} or {second:?}"))?;
+        Ok(Some(meant))
     }
 
-    /// What the set-up says of new pages before a sweep, where the document's kernel is not the one of the preset.
-    fn sweep(&self) -> Result<Option<Sweep>> {
-        match self.experiment.setup.parameters.get("sweep").map(|parameter| &parameter.value) {
-            None => Ok(None),
-            Some(Value::Text(word)) if word == "drains" => Ok(Some(Sweep::Drains)),
-            Some(Value::Text(word)) if word == "leaves" => Ok(Some(Sweep::Leaves)),
-            Some(_) => bail!("sweep: must be \"drains\" or \"leaves\""),
-        }
+    /// A run as [`run`](Self::run) makes it, which has the length of the set-up and samples of its score.
+    pub(crate) fn run_of_length(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
+        let limit_cycles = Some(self.milliseconds(self.number("length")?));
+        Ok(Run { limit_cycles, ..self.run_with_samples(policy, workload)? })
+    }
+
+    /// A run as [`run`](Self::run) makes it, which notes its score after each stretch of the set-up.
+    pub(crate) fn run_with_samples(&self, policy: &str, workload: Workload) -> Result<Run<'_>> {
+        let sample_cycles = Some(self.milliseconds(self.number("stretch")?));
+        Ok(Run { sample_cycles, ..self.run(policy, workload)? })
     }
 
     /// `run` once for each seed of the set-up.
@@ -114,7 +125,7 @@ impl Trial {
         Ok(seeds.map(|seed| Run { seed, ..run.clone() }).collect())
     }
 
-    /// The seeds of so many runs.
+    /// The seeds of `runs` runs.
     pub(crate) fn seeds_of(&self, runs: u64) -> Range<u64> {
         self.first_seed..self.first_seed + runs
     }
@@ -124,7 +135,7 @@ impl Trial {
         Ok(self.figure(quantity, mean_and_deviation(samples).0)?.over(samples))
     }
 
-    /// Cycles of so many simulated milliseconds.
+    /// The cycles of a number of simulated milliseconds.
     pub(crate) fn milliseconds(&self, milliseconds: f64) -> u64 {
         (milliseconds * self.machine.system.frequency_mhz.value * 1e3) as u64
     }
@@ -198,6 +209,20 @@ pub(crate) fn execute_series(series: &[Vec<Run<'_>>]) -> Result<Vec<Vec<RunOutco
 /// time. The length of a run is a number of the experiment's file, whose source says what a longer one would give.
 pub(crate) fn rate(outcome: &RunOutcome) -> f64 {
     outcome.latest.map_or(outcome.score_per_second, |latest| latest.score_per_second)
+}
+
+/// The outcomes of the first seed, each with its policy: `outcomes` has those of all seeds, policy by policy.
+pub(crate) fn of_first_seed<'p>(
+    policies: impl IntoIterator<Item = &'p str>,
+    outcomes: impl IntoIterator<Item = Vec<RunOutcome>>,
+) -> Vec<(&'p str, RunOutcome)> {
+    let first = outcomes.into_iter().filter_map(|seeds| seeds.into_iter().next());
+    policies.into_iter().zip(first).collect()
+}
+
+/// How far each of `to` is above the one of `from` with the same seed, in percent.
+pub(crate) fn changes_pct(from: &[f64], to: &[f64]) -> Vec<f64> {
+    from.iter().zip(to).map(|(from, to)| 100.0 * (to / from - 1.0)).collect()
 }
 
 /// What `of` makes of each outcome.

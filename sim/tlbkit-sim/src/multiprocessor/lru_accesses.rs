@@ -1,50 +1,50 @@
-//! Work under the lock of a node's lists of pages: the wait for it, the lines that move with it, and how long it is
+//! Work under the lock of a node's LRU lists: the wait for the lock, the lines that move with it, and how long it is
 //! kept.
 
 use tlbkit::sync::Access as AtomicAccess;
 
 use super::linux_lines::LinuxLine;
-use super::lists::ListLocks;
+use super::lru_lock::LruLocks;
 use super::system::Multiprocessor;
-use crate::machine::ListWork;
+use crate::machine::LruWork;
 use crate::observer::{Cause, LineUse};
 
 impl Multiprocessor {
-    /// The running CPU takes the lock of its node's lists, does this work that changes them, and lets go.
+    /// The running CPU takes the lock of its node's LRU lists, does `work` on them, and releases the lock.
     ///
-    /// It waits for whoever has the lock and for lines that others had. What it executes is a part of what a fault or a
-    /// call costs, and is not charged again: it only keeps others waiting.
-    pub(crate) fn change_lists(&'static self, work: ListWork) {
+    /// It waits for the holder of the lock, and for lines that other CPUs had. What it executes is a part of what a
+    /// fault or a call costs, and is not charged again: it only keeps other CPUs waiting.
+    pub(crate) fn change_lru_lists(&'static self, work: LruWork) {
         self.end_streak();
         self.sync(0);
         let (cpu, processor) = (self.cpu(), self.running());
         processor.spin.borrow_mut().disturb();
         let node = self.topology.socket_index(cpu);
         let came = processor.now();
-        if let Some(until) = self.list_locks.others_until(node, cpu, came) {
-            // Who waits looks once in each pause: it sees the lock free at the first look after it was let go.
+        if let Some(until) = self.lru_locks.others_until(node, cpu, came) {
+            // A waiter looks once in each pause: it sees that the lock is free at the first look after its release.
             let pauses = (until - came).div_ceil(self.costs.pause);
             let seen = came + pauses * self.costs.pause;
             processor.advance_to(seen + self.costs.lines.same_socket_cycles, Cause::LockSpin);
             processor.pauses_until.set(processor.now());
         }
-        for (part, line) in ListLocks::lines(node).enumerate() {
+        for (part, line) in LruLocks::lines(node).enumerate() {
             // The lock is taken by a locked operation. What it guards is read, and then written.
-            if part == ListLocks::LOCK {
-                self.take_list_line(line, AtomicAccess::Rmw);
+            if part == LruLocks::LOCK {
+                self.take_lru_line(line, AtomicAccess::Rmw);
             } else {
-                self.take_list_line(line, AtomicAccess::Load);
-                self.take_list_line(line, AtomicAccess::Store);
+                self.take_lru_line(line, AtomicAccess::Load);
+                self.take_lru_line(line, AtomicAccess::Store);
             }
         }
-        self.list_locks.take(node, cpu, processor.now());
-        self.go_on_with_lists(work);
-        // The store that lets go of the lock comes after all stores before it.
-        self.list_locks.keep_until(node, cpu, processor.drained_at.get());
+        self.lru_locks.take(node, cpu, processor.now());
+        self.go_on_with_lru_lists(work);
+        // The store that releases the lock becomes visible after all stores before it.
+        self.lru_locks.keep_until(node, cpu, processor.drained_at.get());
     }
 
     /// One access to a line that moves with the lock, unless this CPU's own cache answers it.
-    fn take_list_line(&'static self, line: LinuxLine, access: AtomicAccess) {
+    fn take_lru_line(&'static self, line: LinuxLine, access: AtomicAccess) {
         let (cpu, processor) = (self.cpu() as u32, self.running());
         let mut lines = self.lines.borrow_mut();
         let line = lines.line_of(line.name());
@@ -56,11 +56,11 @@ impl Multiprocessor {
         }
     }
 
-    /// It has not let go yet, and does so much more.
-    pub(crate) fn go_on_with_lists(&self, work: ListWork) {
+    /// The running CPU does `work` more under the lock that it still holds.
+    pub(crate) fn go_on_with_lru_lists(&self, work: LruWork) {
         let cpu = self.cpu();
         let locked = work.locked * self.costs.lines.locked_cycles;
         let cycles = self.shared_cycles(cpu, self.costs.instructions(work.instructions)) + locked;
-        self.list_locks.keep(self.topology.socket_index(cpu), cpu, self.running().now(), cycles);
+        self.lru_locks.keep(self.topology.socket_index(cpu), cpu, self.running().now(), cycles);
     }
 }

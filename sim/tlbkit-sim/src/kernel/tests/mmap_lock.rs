@@ -1,12 +1,11 @@
-//! Who waits for the lock of a space's regions, how, and for whom.
+//! Which tasks wait for the mmap lock, how, and for whom.
 
 use tlbkit_pmap::Region;
 use tlbkit_workloads::calls;
 use tlbkit_workloads::os::{Backing, Protection};
 
 use super::super::Kernel;
-use super::super::regions::Hold;
-use super::super::task::Process;
+use super::super::mmap_lock::LockMode;
 use super::super::task_index::TaskIndex;
 use super::actors::{Diary, Kept, put};
 use crate::mmu::{Access, Overlap};
@@ -19,12 +18,12 @@ const SPINS_NS: u64 = 10_500;
 /// One who takes the lock at `at_ns`, and has it for `holds_ns`.
 #[derive(Clone, Copy)]
 struct Taker {
-    wants: Hold,
+    wants: LockMode,
     at_ns: u64,
     holds_ns: u64,
 }
 
-fn taker(wants: Hold, at_ns: u64, holds_ns: u64) -> Taker {
+fn taker(wants: LockMode, at_ns: u64, holds_ns: u64) -> Taker {
     Taker { wants, at_ns, holds_ns }
 }
 
@@ -44,7 +43,7 @@ fn play<const N: usize>(takers: [Taker; N]) -> (Diary, [[u64; 2]; N], f64) {
         for (n, taker) in takers.into_iter().enumerate() {
             let (diary, waits) = (diary.clone(), waits.clone());
             put(kernel, process, (n, Kept::Pinned), move |me| {
-                let waited = take_for_a_while(kernel, process, (me, taker), &diary, NOTES[n]);
+                let waited = take_for_a_while(kernel, (me, taker), &diary, NOTES[n]);
                 let mut all = waits.get();
                 all[n] = waited;
                 waits.set(all);
@@ -58,7 +57,6 @@ fn play<const N: usize>(takers: [Taker; N]) -> (Diary, [[u64; 2]; N], f64) {
 /// Returns the cycles that the CPU idled and spun for the lock.
 fn take_for_a_while(
     kernel: &'static Kernel,
-    process: &'static Process,
     (me, taker): (TaskIndex, Taker),
     diary: &Diary,
     [comes, takes, leaves]: [&'static str; 3],
@@ -69,22 +67,22 @@ fn take_for_a_while(
     kernel.compute(me, cycles(taker.at_ns));
     diary.note(kernel, comes);
     let before = spent();
-    kernel.lock_regions(me, process, taker.wants);
+    kernel.lock_mmap(me, taker.wants);
     let after = spent();
     diary.note(kernel, takes);
     kernel.compute(me, cycles(taker.holds_ns));
     diary.note(kernel, leaves);
-    kernel.unlock_regions(process, taker.wants);
+    kernel.unlock_mmap(me, taker.wants);
     [after[0] - before[0], after[1] - before[1]]
 }
 
 #[test]
 fn a_writer_spins_for_a_reader_for_a_short_time_and_sleeps_then() {
-    let (diary, waits, _) = play([taker(Hold::Read, 0, 5_000), taker(Hold::Write, 1_000, 100)]);
+    let (diary, waits, _) = play([taker(LockMode::Read, 0, 5_000), taker(LockMode::Write, 1_000, 100)]);
     assert_eq!(diary.what(), ["0 comes", "0 takes", "1 comes", "0 leaves", "1 takes", "1 leaves"]);
     assert!(waits[1][0] == 0 && waits[1][1] > 0, "it has spun and not slept: {waits:?}");
 
-    let (diary, waits, cycles_a_ns) = play([taker(Hold::Read, 0, 50_000), taker(Hold::Write, 1_000, 100)]);
+    let (diary, waits, cycles_a_ns) = play([taker(LockMode::Read, 0, 50_000), taker(LockMode::Write, 1_000, 100)]);
     assert_eq!(diary.what(), ["0 comes", "0 takes", "1 comes", "0 leaves", "1 takes", "1 leaves"]);
     let [idled, spun] = waits[1].map(|cycles| cycles as f64 / cycles_a_ns);
     assert!((spun - SPINS_NS as f64).abs() < 500.0, "{spun} ns of spinning for one reader");
@@ -93,7 +91,7 @@ fn a_writer_spins_for_a_reader_for_a_short_time_and_sleeps_then() {
 
 #[test]
 fn a_writer_spins_for_one_that_runs_as_long_as_it_has_the_lock() {
-    let (diary, waits, _) = play([taker(Hold::Write, 0, 200_000), taker(Hold::Write, 1_000, 100)]);
+    let (diary, waits, _) = play([taker(LockMode::Write, 0, 200_000), taker(LockMode::Write, 1_000, 100)]);
     assert_eq!(diary.what(), ["0 comes", "0 takes", "1 comes", "0 leaves", "1 takes", "1 leaves"]);
     assert!(waits[1][0] == 0 && waits[1][1] > 0, "it has spun and not slept: {waits:?}");
 }
@@ -101,7 +99,11 @@ fn a_writer_spins_for_one_that_runs_as_long_as_it_has_the_lock() {
 #[test]
 fn a_reader_that_comes_behind_a_writer_sleeps_though_readers_have_the_lock() {
     let writer_and_reader = |writer_at| {
-        play([taker(Hold::Read, 0, 60_000), taker(Hold::Write, writer_at, 1_000), taker(Hold::Read, 30_000, 1_000)])
+        play([
+            taker(LockMode::Read, 0, 60_000),
+            taker(LockMode::Write, writer_at, 1_000),
+            taker(LockMode::Read, 30_000, 1_000),
+        ])
     };
     let (diary, waits, _) = writer_and_reader(1_000);
     let last = ["0 leaves", "1 takes", "1 leaves", "2 takes", "2 leaves"];
@@ -113,7 +115,7 @@ fn a_reader_that_comes_behind_a_writer_sleeps_though_readers_have_the_lock() {
 }
 
 /// A thread touches a page while another has the lock from the beginning, for reading or for writing.
-fn fault_beside(hold: Hold) -> Diary {
+fn fault_beside(hold: LockMode) -> Diary {
     let diary = Diary::default();
     rehearse(2, |stage, kernel| {
         stage.boot(kernel).unwrap();
@@ -123,7 +125,7 @@ fn fault_beside(hold: Hold) -> Diary {
         let holder = taker(hold, 0, 50_000);
         let keeps = notes.clone();
         put(kernel, process, (0, Kept::Pinned), move |me| {
-            take_for_a_while(kernel, process, (me, holder), &keeps, NOTES[0]);
+            take_for_a_while(kernel, (me, holder), &keeps, NOTES[0]);
         });
         put(kernel, process, (1, Kept::Pinned), move |me| {
             kernel.compute(me, machine.costs().cycles_of_ns(5_000));
@@ -141,6 +143,6 @@ fn a_fault_takes_the_lock_for_reading() {
         let diary = fault_beside(hold);
         diary.when("touched") < diary.when("0 leaves")
     };
-    assert!(beside(Hold::Read), "it shares the lock");
-    assert!(!beside(Hold::Write), "it waits for who changes the regions");
+    assert!(beside(LockMode::Read), "it shares the lock");
+    assert!(!beside(LockMode::Write), "it waits for who changes the regions");
 }

@@ -1,58 +1,59 @@
-//! Lists of pages: what waits to be put into them, CPU by CPU, and when the lock of the lists is taken.
+//! The LRU lists of pages: which pages of each CPU wait to be put into them, and when the lock of the lists is taken.
 //!
-//! A new page waits in a batch of its CPU, and a full batch is put into the lists under their lock; a page that is
-//! given back is taken out of them under the lock, many at once where many are freed by one call (Linux's mm/swap.c).
-//! Before it sweeps a range, an older kernel *drains* the batch, so a program that gives back page by page takes the
-//! lock twice for each. A newer one does not (its commit of December 2024): a page that still waits is held by the
-//! batch, and is freed when that is full. Which pages a CPU has in lists is not followed: what is given back is taken
-//! to be what came last.
+//! A new page waits in a batch of its CPU. A full batch is put into the lists under their lock. A page that is given
+//! back is taken out of them under the lock, together with others that the same call frees (Linux's mm/swap.c). Before
+//! an older kernel sweeps a range, it *drains* the batch, so a program that gives back page by page takes the lock
+//! twice for each page. A newer kernel does not (a commit of December 2024): a page that still waits is held by the
+//! batch, and is freed when the batch is full. Which pages a CPU has in the lists is not followed. A page that is given
+//! back is taken to be the one that came last.
 
 use std::cell::Cell;
 
-use crate::machine::{Code, CountedLists, ListWork, Sweep};
+use crate::machine::{Code, CountedLruLists, LruWork, Sweep};
 
 /// Pages that are taken out of the lists under one hold.
 const MOST_A_HOLD: u32 = 32;
 
-/// Work under the lock, hold by hold: first pages are put in, then those of them that were given back come out. Of none
-/// there is no hold.
-pub(super) type Holds = [Option<ListWork>; 2];
+/// Work under the lock. Pages are put in under the first hold of the lock, and those of them that were given back come
+/// out under the second. A hold without work is none.
+pub(super) type Holds = [Option<LruWork>; 2];
 
 const NO_HOLDS: Holds = [None; 2];
 
-/// What a page that is freed asks for.
+/// What freeing a page takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TakenOut {
-    /// It waits in a batch, which frees it later; or there are no lists.
+    /// Nothing now: the page waits in a batch, which frees it later, or there are no lists.
     Later,
-    /// The lock, for this work.
-    Hold(ListWork),
-    /// So much more under the lock that the call has.
-    More(ListWork),
+    /// A hold of the lock, with this work.
+    Hold(LruWork),
+    /// This work more under the lock that the call has already.
+    More(LruWork),
 }
 
-/// What one CPU owes to the lists.
+/// The pages of one CPU that are not yet where they belong.
 #[derive(Clone, Copy, Default)]
 struct Owed {
     /// Pages that wait to be put in.
     new: u32,
     /// Of these, pages that were given back.
     given_back: u32,
-    /// Pages that the call that runs took out.
+    /// Pages that the current call took out of the lists.
     taken_out: u32,
 }
 
-/// What all CPUs owe, where the kernel's code has lists.
-pub(crate) struct PageLists {
-    code: Option<&'static CountedLists>,
+/// The LRU lists as all CPUs use them, if it is known how the kernel's code keeps them.
+pub(crate) struct LruLists {
+    code: Option<&'static CountedLruLists>,
     sweep: Sweep,
     owed: Box<[Cell<Owed>]>,
 }
 
-impl PageLists {
-    /// Those of this code; before a sweep it does as `sweep` says, or else as the code does.
+impl LruLists {
+    /// The lists of a kernel with this code. Before a sweep the kernel does what `sweep` says, or else what the code
+    /// does.
     pub(crate) fn new(code: Code, sweep: Option<Sweep>, cpus: usize) -> Self {
-        let code = code.lists();
+        let code = code.lru_lists();
         let sweep = sweep.or(code.map(|code| code.sweep)).unwrap_or(Sweep::Leaves);
         Self { code, sweep, owed: vec![Cell::new(Owed::default()); cpus].into() }
     }
@@ -102,9 +103,9 @@ impl PageLists {
 mod tests {
     use super::*;
 
-    fn lists(preset: &str) -> (PageLists, &'static CountedLists) {
+    fn lists(preset: &str) -> (LruLists, &'static CountedLruLists) {
         let code = Code::of_preset(preset);
-        (PageLists::new(code, None, 2), code.lists().expect("Linux has lists"))
+        (LruLists::new(code, None, 2), code.lru_lists().expect("Linux has lists"))
     }
 
     #[test]
@@ -152,10 +153,10 @@ mod tests {
 
     #[test]
     fn what_is_said_of_a_sweep_goes_before_what_the_code_does() {
-        let lists = PageLists::new(Code::of_preset("linux-6.18"), Some(Sweep::Drains), 1);
+        let lists = LruLists::new(Code::of_preset("linux-6.18"), Some(Sweep::Drains), 1);
         lists.add(0);
         assert!(lists.begin_sweep(0)[0].is_some());
-        let none = PageLists::new(Code::of_preset("netbsd-10"), Some(Sweep::Drains), 1);
+        let none = LruLists::new(Code::of_preset("netbsd-10"), Some(Sweep::Drains), 1);
         assert_eq!((none.add(0), none.begin_sweep(0), none.take_out(0)), (NO_HOLDS, NO_HOLDS, TakenOut::Later));
     }
 }

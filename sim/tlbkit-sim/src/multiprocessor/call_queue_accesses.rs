@@ -1,19 +1,19 @@
-//! What the protocol does to its parts, as accesses to the lines of another kernel's queues: the rows of the table in
-//! `queues`.
+//! What the protocol does to its parts, as accesses to the lines of another kernel's queues of calls: the rows of the
+//! table in `call_queues`.
 
 use tlbkit::sync::Access as AtomicAccess;
 use tlbkit::{CpuId, Part};
 
+use super::call_queues::CallQueues;
 use super::line_access::Repeats;
 use super::linux_lines::LinuxLine;
-use super::queues::Queues;
 use super::system::Multiprocessor;
 use crate::machine::LooksAt;
 use crate::observer::Cause;
 
 impl Multiprocessor {
     /// An access of the protocol to one of its parts.
-    pub(super) fn access_part(&'static self, queues: &Queues, access: AtomicAccess, part: Part) {
+    pub(super) fn access_part(&'static self, queues: &CallQueues, access: AtomicAccess, part: Part) {
         let cpu = self.cpu();
         let own = CpuId(cpu as u32);
         match part {
@@ -33,14 +33,15 @@ impl Multiprocessor {
         }
     }
 
-    /// The running CPU waits for its calls from now on: a look at its outbox is one at them.
+    /// The running CPU waits for its calls from now on: when it looks at its outbox, it looks at these.
     pub(super) fn begin_to_wait(&self) {
         if let Some(queues) = &self.queues {
             queues.is_waiting[self.cpu()].set(true);
         }
     }
 
-    /// The same, with a first look. True if it does not answer others by itself meanwhile.
+    /// The running CPU begins to wait for its calls, and looks at them once. True if it does not answer others by
+    /// itself meanwhile, which holds for a kernel with queues of calls.
     pub(super) fn wait_for_calls(&'static self) -> bool {
         self.begin_to_wait();
         self.queues.as_ref().inspect(|queues| self.look_for_answers(queues)).is_some()
@@ -57,19 +58,19 @@ impl Multiprocessor {
     pub(super) fn note_flushed(&'static self) {
         let Some(queues) = &self.queues else { return };
         let was_current = queues.was_current[self.cpu()].replace(false);
-        if !was_current && queues.code.looks_at == LooksAt::LazyAndLoaded {
+        if !was_current && queues.reads.looks_at == LooksAt::LazyAndLoaded {
             self.touch(AtomicAccess::Store, LinuxLine::Loaded(self.cpu()));
         }
     }
 
-    fn access_presence(&'static self, queues: &Queues, access: AtomicAccess, of: usize) {
-        if queues.code.looks_at == LooksAt::LazyAndLoaded {
+    fn access_presence(&'static self, queues: &CallQueues, access: AtomicAccess, of: usize) {
+        if queues.reads.looks_at == LooksAt::LazyAndLoaded {
             self.touch(access, LinuxLine::Loaded(of));
         }
         self.touch(access, LinuxLine::Lazy(of));
     }
 
-    fn put_call(&'static self, queues: &Queues, to: usize) {
+    fn put_call(&'static self, queues: &CallQueues, to: usize) {
         let from = self.cpu();
         queues.waited_for.add(from, to);
         queues.open.add(from, to);
@@ -79,7 +80,7 @@ impl Multiprocessor {
     }
 
     /// A target's access to the outbox of `from`.
-    fn access_call(&'static self, queues: &Queues, access: AtomicAccess, from: usize) {
+    fn access_call(&'static self, queues: &CallQueues, access: AtomicAccess, from: usize) {
         let to = self.cpu();
         let call = queues.call(from, to);
         if access == AtomicAccess::Load {
@@ -92,7 +93,7 @@ impl Multiprocessor {
     }
 
     /// Looks at one call after the other, up to the first that is not done.
-    fn look_for_answers(&'static self, queues: &Queues) {
+    fn look_for_answers(&'static self, queues: &CallQueues) {
         let (from, processor) = (self.cpu(), self.running());
         if !queues.is_waiting[from].get() {
             return self.pass_free();
@@ -114,8 +115,8 @@ impl Multiprocessor {
         self.access_line(access, line.name(), Repeats::NotKnown);
     }
 
-    /// What has no counterpart costs nothing, and comes in its turn all the same. It has no line that could be watched,
-    /// so no loop with it in it is slept through.
+    /// An access without a counterpart in the other kernel: it costs nothing, but it still comes in its turn. It has no
+    /// line that could be watched, so no loop that contains it is slept through.
     fn pass_free(&'static self) {
         self.running().spin.borrow_mut().disturb();
         self.sync(self.costs.lines.nearest_cycles());
