@@ -192,7 +192,7 @@ impl Trace {
     /// What the agreement cannot vouch for.
     fn told(&self) -> Option<String> {
         let told = self.recording.deduced.told;
-        let words = "own flushes of processes older than the trace are taken as it has them, not deduced";
+        let words = "own flushes are taken as the trace has them, not deduced: of processes older than it, or beside an ending one";
         (told > 0).then(|| format!("{told} {words}"))
     }
 

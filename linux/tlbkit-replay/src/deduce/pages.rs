@@ -55,6 +55,8 @@ pub(super) struct Pages {
     stacks: BTreeSet<u64>,
     /// It was there before the recording, so more is mapped than we know.
     is_older: bool,
+    /// Its last thread has begun to end.
+    is_ending: bool,
 }
 
 impl Pages {
@@ -192,9 +194,21 @@ impl Pages {
         is_copied
     }
 
-    /// Whether the page is older than the trace, and nobody has told what is there.
-    pub(super) fn is_unknown(&self, page: u64) -> bool {
-        !self.is_known(&(page..page + 1)) && !self.mapped.contains(page)
+    /// Whether only the kernel can tell if a store to the page copies it: the page is older than the trace, and nobody
+    /// has told what is there, or whoever shares it is about to end.
+    pub(super) fn is_store_in_doubt(&self, frames: &Frames, page: u64) -> bool {
+        match self.mapped.get(page) {
+            Some(frame) => frames.is_shared_in_doubt(frame),
+            None => !self.is_known(&(page..page + 1)),
+        }
+    }
+
+    /// The kernel has told that a store has copied the page. What an older space has there stays unknown.
+    pub(super) fn copied(&mut self, frames: &mut Frames, page: u64) {
+        if self.mapped.contains(page) {
+            let frame = frames.fresh();
+            self.put(frames, page, frame);
+        }
     }
 
     /// Whether everything that is mapped in `range` was mapped under our eyes.
@@ -255,9 +269,16 @@ impl Pages {
         gone
     }
 
+    /// The last thread of the space has begun to end.
+    pub(super) fn begin_to_end(&mut self, frames: &mut Frames) {
+        self.is_ending = true;
+        self.mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.begins_to_end(frame));
+    }
+
     /// The space has ended, and nothing in it is left.
     pub(super) fn end(&mut self, frames: &mut Frames) {
-        self.mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.drop(frame));
+        let drop = if self.is_ending { Frames::has_ended } else { Frames::drop };
+        self.mapped.each(0..u64::MAX).for_each(|(_, frame)| drop(frames, frame));
         *self = Self { is_older: self.is_older, ..Self::default() };
     }
 
@@ -327,6 +348,7 @@ impl Pages {
             arenas: self.arenas.clone(),
             stacks: self.stacks.clone(),
             is_older: self.is_older,
+            is_ending: false,
         }
     }
 
