@@ -234,6 +234,7 @@ impl Blame {
                 self.sites.forget(tid);
             }
             EventKind::Exit { tid, .. } => {
+                self.times.ends(event.cpu, tid);
                 self.doings.ends(tid);
                 if tid == owner.pid {
                     self.spaces.ended(tid);
