@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use tlbkit_replay::{Agreement, Bill, Deduced, Paging, Prices, Recording, Tally, agreement, read_about, read_both};
+use tlbkit_replay::{
+    Agreement, Bill, Coverage, Deduced, Paging, Prices, Recording, Tally, agreement, read_about, read_both,
+};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::FlushReason;
 
@@ -163,7 +165,7 @@ impl Trace {
         let seconds = self.recording.summary.length_ns() as f64 / 1e9;
         let health = format!("{}: {seconds:.3} s, {}", self.name, self.recording.health());
         let about = self.about.as_ref().map(|about| format!("about {about}: {THEIRS}"));
-        [Some(health), self.cut(), self.without_flushes(), self.told(), about]
+        [Some(health), self.cut(), self.without_flushes(), self.of_some_alone(), self.told(), about]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -171,7 +173,7 @@ impl Trace {
     }
 
     /// The same for programs: what is counted of it, and how often.
-    pub(crate) fn health_counts(&self) -> [(&'static str, u64); 6] {
+    pub(crate) fn health_counts(&self) -> [(&'static str, u64); 7] {
         let health = self.recording.health();
         [
             ("events", health.events),
@@ -180,7 +182,15 @@ impl Trace {
             ("unusable parts", health.damaged),
             ("cut short", u64::from(self.recording.cut.is_some())),
             ("own flushes not deduced", self.recording.deduced.told),
+            ("of some processes alone", u64::from(self.recording.deduced.coverage == Coverage::SomeAlone)),
         ]
+    }
+
+    /// Says that others were not recorded, if they were not, and what would.
+    fn of_some_alone(&self) -> Option<String> {
+        let words = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and so \
+            neither who is to be asked nor what a switch keeps; tlbkit record --all-cpus --duration 10, and here --process";
+        (self.recording.deduced.coverage == Coverage::SomeAlone).then(|| words.to_owned())
     }
 
     /// Says that the trace has no flush, if it has none.
@@ -192,7 +202,8 @@ impl Trace {
     /// What the agreement cannot vouch for.
     fn told(&self) -> Option<String> {
         let told = self.recording.deduced.told;
-        let words = "own flushes are taken as the trace has them, not deduced: of processes older than it, or beside an ending one";
+        let words = "own flushes are taken as the trace has them, not deduced: of processes older than it, or beside an \
+            ending one";
         (told > 0).then(|| format!("{told} {words}"))
     }
 
@@ -213,6 +224,26 @@ impl Trace {
 
     pub(crate) fn agreement(&self, recorder: &Tally) -> Vec<Agreement> {
         agreement(&self.recording.summary, recorder, &self.recording.deduced)
+    }
+
+    /// The table of the agreement, and why a row of it is bad.
+    pub(crate) fn agreement_table(&self, recorder: &Tally) -> String {
+        let rows = self.agreement(recorder);
+        let (head, cells) = agreement_cells(&rows);
+        let reasons = self.reasons(&rows).into_iter().map(|line| format!("- {line}\n"));
+        grid(&head, &cells) + &reasons.collect::<String>()
+    }
+
+    /// The same for a page: the table, why a row of it is bad, and what the rows are.
+    pub(crate) fn agreement_parts(&self, recorder: &Tally) -> Vec<SheetPart> {
+        let rows = self.agreement(recorder);
+        let (head, cells) = agreement_cells(&rows);
+        let words = self.reasons(&rows).into_iter().chain(TERMS.map(String::from)).map(SheetPart::Words);
+        [SheetPart::Table(head, cells)].into_iter().chain(words).collect()
+    }
+
+    fn reasons(&self, rows: &[Agreement]) -> Vec<String> {
+        why::reasons(rows, self.recording.deduced.coverage)
     }
 
     /// What a page says of itself, a paragraph each.
@@ -261,20 +292,6 @@ impl Billing {
             Self::Asked => tally.asked_bill(),
         }
     }
-}
-
-/// The table of the agreement, and why a row of it is bad.
-pub(crate) fn agreement_table(rows: &[Agreement]) -> String {
-    let (head, cells) = agreement_cells(rows);
-    let reasons = why::reasons(rows).into_iter().map(|line| format!("- {line}\n"));
-    grid(&head, &cells) + &reasons.collect::<String>()
-}
-
-/// The same for a page: the table, why a row of it is bad, and what the rows are.
-pub(crate) fn agreement_parts(rows: &[Agreement]) -> Vec<SheetPart> {
-    let (head, cells) = agreement_cells(rows);
-    let words = why::reasons(rows).into_iter().chain(TERMS.map(String::from)).map(SheetPart::Words);
-    [SheetPart::Table(head, cells)].into_iter().chain(words).collect()
 }
 
 /// What the rows of an agreement are, for who has never met Linux's words for them.

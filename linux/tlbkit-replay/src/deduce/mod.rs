@@ -25,7 +25,7 @@ use crate::op::{Cause, Fault, OpKind, Space, Taken};
 pub use older::{Held, Resident};
 use pages::Pages;
 pub(crate) use people::People;
-pub use people::Process;
+pub use people::{Coverage, Process};
 pub(crate) use state::Deducer;
 use state::{CLONE_VM, Recorded, STACK_PAGE, Thread, USER_END};
 pub use state::{Deduced, Paging};
@@ -56,9 +56,9 @@ const WRITE: u32 = 2;
 
 impl Deducer {
     pub(crate) fn finish(self) -> io::Result<Deduced> {
-        let (residents, processes) = (self.older.residents, self.people.processes());
+        let (residents, processes, coverage) = (self.older.residents, self.people.processes(), self.people.coverage());
         let (ops, memory) = (self.ops.finish()?, self.memory.finish());
-        Ok(Deduced { ops, memory, residents, processes, ..self.done })
+        Ok(Deduced { ops, memory, residents, processes, coverage, ..self.done })
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -176,6 +176,10 @@ impl Deducer {
         {
             self.pages[task.space.0 as usize].begin_to_end(&mut self.frames);
             self.dying.insert(tid, task.space);
+        }
+        // Nothing will say when it leaves the CPU.
+        if self.people.coverage() == Coverage::SomeAlone {
+            self.push(event, OpKind::Idle);
         }
     }
 

@@ -6,6 +6,8 @@ use crate::op::Pattern;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+mod huge;
+
 /// Base pages that Linux maps around a read fault of a file, if they are in memory: 64 KiB.
 const FAULT_AROUND_PAGES: u64 = 16;
 /// Base pages of a huge one, which are those of a page table.
@@ -364,45 +366,6 @@ impl Pages {
         self.discard(frames, &(to..to + (from.end - from.start)));
         moved.into_iter().for_each(|(page, frame)| _ = self.mapped.insert(page - from.start + to, frame));
         self.huge.extend(huge.into_iter().map(|region| (region * TABLE - from.start + to) / TABLE));
-    }
-
-    /// How many pages may be mapped at most.
-    pub(super) fn most(&self) -> u64 {
-        let (base, huge) = (self.mapped.count(), self.huge.len() as u64);
-        if self.is_older { u64::MAX } else { base.saturating_sub(huge * (TABLE - 1)) }
-    }
-
-    /// The 2 MiB regions that `span` lies in, if huge pages map all of them.
-    pub(super) fn huge(&self, span: &Range<u64>) -> Option<Range<u64>> {
-        let regions = span.start / TABLE..span.end.div_ceil(TABLE);
-        let is_huge = regions.clone().all(|region| self.huge.contains(&region));
-        is_huge.then_some(regions.start * TABLE..regions.end * TABLE)
-    }
-
-    /// Whether a huge page maps this page.
-    pub(super) fn is_huge(&self, page: u64) -> bool {
-        self.huge.contains(&(page / TABLE))
-    }
-
-    /// Whether the fault of this page can bring a huge one: all of its region belongs to one private mapping, and no
-    /// page of it is there.
-    pub(super) fn has_room(&self, page: u64) -> bool {
-        let first = page - page % TABLE;
-        let region = first..first + TABLE;
-        let is_within = |mapping: &Range<u64>| mapping.start <= region.start && region.end <= mapping.end;
-        let is_private =
-            self.mapping(page).is_some_and(|(range, backing)| backing == Backing::Private && is_within(&range));
-        is_private && !self.stacks.contains(&(page / TABLE)) && !self.mapped.meets(&region)
-    }
-
-    /// A fault brings 2 MiB.
-    pub(super) fn first_huge(&mut self, frames: &mut Frames, page: u64) {
-        let first = page - page % TABLE;
-        for page in first..first + TABLE {
-            let frame = frames.fresh();
-            self.put(frames, page, frame);
-        }
-        self.huge.insert(first / TABLE);
     }
 }
 

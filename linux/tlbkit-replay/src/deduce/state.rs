@@ -3,7 +3,7 @@
 use super::frames::Frames;
 use super::older::{Older, Resident};
 use super::pages::Pages;
-use super::people::{People, Process};
+use super::people::{Coverage, People, Process};
 use crate::memory::{MemoryCharge, MemorySum};
 use crate::op::{Cause, Op, OpKind, Party, Space, Taken};
 use crate::stored::{Ops, Storing};
@@ -36,6 +36,8 @@ pub struct Deduced {
     pub told: u64,
     /// Those of them that the kernel recorded as flushes of this CPU's space, by size.
     pub told_sizes: BTreeMap<FlushSize, u64>,
+    /// Whose events the trace has.
+    pub coverage: Coverage,
     /// Who ran.
     pub processes: Vec<Process>,
     /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.

@@ -2,7 +2,7 @@
 
 use crate::common::{Script, ops};
 use tlbkit::Stride;
-use tlbkit_replay::{Cause, OpKind, Paging};
+use tlbkit_replay::{Cause, Coverage, OpKind, Paging};
 use tlbkit_trace::Syscall;
 
 const PRIVATE: u64 = 0x22;
@@ -254,6 +254,27 @@ fn the_last_thread_retires_its_space() {
     script.exec().write([1000]).one("sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true");
     let steps: Vec<_> = ops(&script.read(Paging::AsRecorded).deduced).iter().map(|op| op.kind).collect();
     assert!(matches!(steps.last(), Some(OpKind::Retire { .. })), "{steps:?}");
+}
+
+/// Without the switch by which a thread ends, the time until the next event on its CPU would be its own.
+#[test]
+fn in_a_recording_of_one_process_a_thread_runs_until_it_says_that_it_ends() {
+    let to = |prev: i32, next: i32| {
+        let prev = format!("prev_comm=prog prev_pid={prev} prev_prio=120 prev_state=S");
+        format!("sched:sched_switch: {prev} ==> next_comm=x next_pid={next} next_prio=120")
+    };
+    let exit = "sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true";
+    let ends_as = |script: &Script| {
+        let deduced = script.read(Paging::AsRecorded).deduced;
+        let steps: Vec<_> = ops(&deduced).iter().map(|op| op.kind).collect();
+        (deduced.coverage, steps[steps.len() - 1] == OpKind::Idle)
+    };
+    let mut all = Script::default();
+    all.exec().write([1000]).one(&to(1, 7)).at(0, (7, 7), &to(7, 1)).write([1001]).one(exit);
+    assert_eq!(ends_as(&all), (Coverage::Everybody, false));
+    let mut alone = Script::default();
+    alone.exec().write([1000]).one(&to(1, 7)).write([1001]).one(exit);
+    assert_eq!(ends_as(&alone), (Coverage::SomeAlone, true));
 }
 
 #[test]
