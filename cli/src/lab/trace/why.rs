@@ -12,8 +12,8 @@ const TAKEN_AWAY: &str = "in a guest, a CPU that the host has taken away is not 
     no event says so";
 const GAP: &str = "in a guest, a CPU that the host had taken away finds a gap at its next own flush, and flushes \
     everything instead of pages: no event says which CPUs those were";
-const OVERTAKEN: &str =
-    "another CPU's flush had overtaken these: in a replay every flush is over before the next begins";
+const OVERTAKEN: &str = "another CPU's flush had overtaken these, or they were for page tables alone, which shared \
+    memory had freed: Linux records 0 pages of both, and a replay has neither";
 const ARGUMENTS: &str =
     "an exec moves the pages of a program's arguments and environment, whose number no event tells: one is taken";
 const ALONE: &str = "only some processes were recorded, and who else ran on their CPUs is not known";
