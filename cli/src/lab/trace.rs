@@ -188,8 +188,9 @@ impl Trace {
 
     /// Says that others were not recorded, if they were not, and what would.
     fn of_some_alone(&self) -> Option<String> {
-        let words = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and so \
-            neither who is to be asked nor what a switch keeps; tlbkit record --all-cpus --duration 10, and here --process";
+        let words = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and \
+            so neither who is to be asked nor what a switch keeps; tlbkit record --all-cpus --duration 10, and here \
+            --process NAME, tell";
         (self.recording.deduced.coverage == Coverage::SomeAlone).then(|| words.to_owned())
     }
 
@@ -202,8 +203,8 @@ impl Trace {
     /// What the agreement cannot vouch for.
     fn told(&self) -> Option<String> {
         let told = self.recording.deduced.told;
-        let words = "own flushes are taken as the trace has them, not deduced: of processes older than it, or beside an \
-            ending one";
+        let words = "own flushes are taken as the trace has them, not deduced: of processes older than it, or beside \
+            an ending one";
         (told > 0).then(|| format!("{told} {words}"))
     }
 

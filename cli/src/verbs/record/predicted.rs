@@ -12,6 +12,7 @@ use serde::Serialize;
 use tlbkit_host::recorder::{Available, EventRate};
 use tlbkit_host::trial::{Count, Quantity};
 
+use crate::lab::terminal::note;
 use crate::lab::watching::WatchArguments;
 
 /// From so much on, in percent at most, another way is named.
@@ -63,7 +64,7 @@ pub(super) fn rate(count: &Count) -> EventRate {
 pub(super) fn tell(rate: &EventRate, basis: Basis) -> Option<Predicted> {
     let predicted = Predicted::of(rate, basis);
     if let Some(predicted) = predicted {
-        eprintln!("tlbkit: {predicted}{}", predicted.other_way());
+        note!("tlbkit: {predicted}{}", predicted.other_way());
     }
     predicted
 }

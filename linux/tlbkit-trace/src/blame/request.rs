@@ -30,6 +30,13 @@ struct Handler<T> {
     began_ns: u64,
 }
 
+/// It is later; by how much, if it is not earlier.
+fn pass(last_ns: &mut u64, now_ns: u64) -> u64 {
+    let passed_ns = now_ns.saturating_sub(*last_ns);
+    *last_ns += passed_ns;
+    passed_ns
+}
+
 /// What came to an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answered<T> {
@@ -106,9 +113,8 @@ impl<T: Copy> Requests<T> {
         let took_ns = now_ns.saturating_sub(handler.began_ns);
         let (mut waited_ns, mut uncounted_ns) = (0, 0);
         if let Some(request) = self.senders.get_mut(&handler.sender) {
-            let pass = |last_ns: &mut u64| now_ns.saturating_sub(std::mem::replace(last_ns, now_ns.max(*last_ns)));
-            waited_ns = pass(&mut request.last_ns);
-            uncounted_ns = request.counted_ns.as_mut().map_or(0, pass);
+            waited_ns = pass(&mut request.last_ns, now_ns);
+            uncounted_ns = request.counted_ns.as_mut().map_or(0, |last_ns| pass(last_ns, now_ns));
         }
         Some(Answered { of: handler.of, took_ns, waited_ns, uncounted_ns })
     }
