@@ -119,7 +119,8 @@ impl People {
         }
     }
 
-    /// After the switch to a thread the next event of the CPU is that thread's, if everybody was recorded.
+    /// After the switch to a thread the next event of the CPU is that thread's, if everybody was recorded. The idle
+    /// thread tells nothing: perf leaves out most of its events.
     fn follow(&mut self, event: &Event, came: i32) {
         // These carry the thread before, or nobody in particular.
         let tells =
