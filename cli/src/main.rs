@@ -7,6 +7,8 @@
 //! command's own; of `try` 1 as well if the change is not worth it; of `try`, `run`, `reproduce`, `check`,
 //! `calibrate`, `record --light` and `sweep run` 128 and the number of a signal that stopped them.
 
+#![warn(clippy::print_stderr)]
+
 mod experiments;
 mod lab;
 mod output;
@@ -18,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-use lab::terminal::{Ending, Format, UNWRITTEN};
+use lab::terminal::{Ending, Format, UNWRITTEN, note};
 use output::text::plain;
 use output::usage;
 use tlbkit_sim::RunError;
@@ -40,7 +42,7 @@ fn main() -> ExitCode {
         Ok(Ending::NotAsExpected) => ExitCode::from(1),
         Ok(Ending::AsCommand(status)) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("tlbkit: {}", plain(&format!("{error:#}")));
+            note!("tlbkit: {}", plain(&format!("{error:#}")));
             let is_ours = error.chain().filter_map(|cause| cause.downcast_ref()).any(RunError::is_of_simulator);
             ExitCode::from(if is_ours { OWN_FAULT } else { 2 })
         }
@@ -52,13 +54,13 @@ fn misused(error: &clap::Error) -> ExitCode {
     let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
     match usage::complaint(error, &verbs::command(), &words) {
         Some(line) => {
-            eprintln!("tlbkit: {}", plain(&line));
+            note!("tlbkit: {}", plain(&line));
             ExitCode::from(2)
         }
         None => match error.print().and_then(|()| io::stdout().flush()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
-                eprintln!("tlbkit: {UNWRITTEN}: {error}");
+                note!("tlbkit: {UNWRITTEN}: {error}");
                 ExitCode::from(2)
             }
         },

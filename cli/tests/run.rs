@@ -199,6 +199,25 @@ fn a_full_disk_is_one_line_and_no_answer() {
     }
 }
 
+/// What is said to a log on a full disk is lost, and neither the answer nor the status.
+#[test]
+fn a_standard_error_that_takes_nothing_changes_nothing_else() {
+    let with_full_log = |arguments: &str| {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tlbkit"));
+        let output = command.args(arguments.split(' ')).stderr(full).output().unwrap();
+        (output.status.code(), !output.stdout.is_empty())
+    };
+    assert_eq!(with_full_log("run nosuch"), (Some(2), false));
+    assert_eq!(with_full_log("run madvise1 --no-such"), (Some(2), false));
+    let machine = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("cautious.toml");
+    let file = text(&["list", "machines", "--toml", "recent-vm"]);
+    let warns = "caution = \"others used the CPUs\"\n\n[system]";
+    std::fs::write(&machine, file.replacen("[system]", warns, 1)).unwrap();
+    let run = format!("run madvise1 --cpus 2 --milliseconds 1 --seeds 1 --machine {}", machine.display());
+    assert_eq!(with_full_log(&run), (Some(0), true));
+}
+
 #[test]
 fn a_machine_is_given_as_the_file_that_it_is() {
     let file = text(&["list", "machines", "--toml", "zen4"]);

@@ -17,6 +17,7 @@ use tlbkit_workloads::{Parameter, ParameterError, Workload};
 use super::nearest::unknown;
 use super::policy;
 use super::preset_kernel::kernel_of;
+use super::terminal::note;
 use crate::output::text::plain;
 
 /// The longest run that is of use to anybody: a simulated day.
@@ -119,7 +120,7 @@ pub(crate) fn machine(name: &str) -> Result<Machine> {
 pub(crate) fn say_caution(machine: &Machine) {
     if let Some(caution) = &machine.caution {
         let said = format!("machine {} says of itself: {caution}", machine.name);
-        eprintln!("tlbkit: {}", plain(&said.replace('\n', "\\n")));
+        note!("tlbkit: {}", plain(&said.replace('\n', "\\n")));
     }
 }
 

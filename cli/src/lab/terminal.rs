@@ -34,15 +34,26 @@ macro_rules! say {
 }
 pub(crate) use say;
 
+/// As `eprintln!`, but where standard error takes no more, the line is lost and the work goes on.
+macro_rules! note {
+    ($($argument:tt)*) => { $crate::lab::terminal::print_note(format_args!($($argument)*)) };
+}
+pub(crate) use note;
+
 /// The message for an answer that could not be written whole.
 pub(crate) const UNWRITTEN: &str = "cannot write to standard output";
 
 /// What [`say!`] does. What was cut short must not look whole, nor like an answer: the exit status is 2.
 pub(crate) fn print_line(line: fmt::Arguments<'_>) {
     if let Err(error) = writeln!(io::stdout().lock(), "{line}") {
-        eprintln!("tlbkit: {UNWRITTEN}: {error}");
+        note!("tlbkit: {UNWRITTEN}: {error}");
         process::exit(2);
     }
+}
+
+/// What [`note!`] does: nobody can be told that nobody can be told.
+pub(crate) fn print_note(line: fmt::Arguments<'_>) {
+    _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// A bar over `steps` steps, on standard error, and only if that is a terminal.

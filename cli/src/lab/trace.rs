@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use tlbkit_replay::{Agreement, Bill, Deduced, Paging, Prices, Recording, Tally, agreement, read_about, read_both};
+use tlbkit_replay::{
+    Agreement, Bill, Coverage, Deduced, Paging, Prices, Recording, Tally, agreement, read_about, read_both,
+};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::FlushReason;
 
@@ -167,7 +169,7 @@ impl Trace {
         let seconds = self.recording.summary.length_ns() as f64 / 1e9;
         let health = format!("{}: {seconds:.3} s, {}", self.name, self.recording.health());
         let about = self.about.as_ref().map(|about| format!("about {about}: {THEIRS}"));
-        [Some(health), self.cut(), self.without_flushes(), self.told(), about]
+        [Some(health), self.cut(), self.without_flushes(), self.of_some_alone(), self.told(), about]
             .into_iter()
             .flatten()
             .collect::<Vec<_>>()
@@ -175,7 +177,7 @@ impl Trace {
     }
 
     /// What is missing, for programs: what is counted, and how often it occurred.
-    pub(crate) fn health_counts(&self) -> [(&'static str, u64); 6] {
+    pub(crate) fn health_counts(&self) -> [(&'static str, u64); 7] {
         let health = self.recording.health();
         [
             ("events", health.events),
@@ -184,7 +186,16 @@ impl Trace {
             ("unusable parts", health.damaged),
             ("cut short", u64::from(self.recording.cut.is_some())),
             ("own flushes not deduced", self.recording.deduced.told),
+            ("of some processes alone", u64::from(self.recording.deduced.coverage == Coverage::SomeAlone)),
         ]
+    }
+
+    /// Says that others were not recorded, if they were not, and what would.
+    fn of_some_alone(&self) -> Option<String> {
+        let words = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and \
+            so neither who is to be asked nor what a switch keeps; tlbkit record --all-cpus --duration 10, and here \
+            --process NAME, tell";
+        (self.recording.deduced.coverage == Coverage::SomeAlone).then(|| words.to_owned())
     }
 
     /// Says that the trace has no flush, if it has none.
@@ -196,7 +207,8 @@ impl Trace {
     /// What the agreement cannot vouch for.
     fn told(&self) -> Option<String> {
         let told = self.recording.deduced.told;
-        let words = "own flushes of processes older than the trace are taken as it has them, not deduced";
+        let words = "own flushes are taken as the trace has them, not deduced: of processes older than it, or beside \
+            an ending one";
         (told > 0).then(|| format!("{told} {words}"))
     }
 
@@ -217,6 +229,26 @@ impl Trace {
 
     pub(crate) fn agreement(&self, recorder: &Tally) -> Vec<Agreement> {
         agreement(&self.recording.summary, recorder, &self.recording.deduced)
+    }
+
+    /// The table of the agreement, and why a row of it is bad.
+    pub(crate) fn agreement_table(&self, recorder: &Tally) -> String {
+        let rows = self.agreement(recorder);
+        let (head, cells) = agreement_cells(&rows);
+        let reasons = self.reasons(&rows).into_iter().map(|line| format!("- {line}\n"));
+        grid(&head, &cells) + &reasons.collect::<String>()
+    }
+
+    /// The agreement for a page: the table, why a row of it is bad, and what the rows are.
+    pub(crate) fn agreement_parts(&self, recorder: &Tally) -> Vec<SheetPart> {
+        let rows = self.agreement(recorder);
+        let (head, cells) = agreement_cells(&rows);
+        let words = self.reasons(&rows).into_iter().chain(TERMS.map(String::from)).map(SheetPart::Words);
+        [SheetPart::Table(head, cells)].into_iter().chain(words).collect()
+    }
+
+    fn reasons(&self, rows: &[Agreement]) -> Vec<String> {
+        why::reasons(rows, self.recording.deduced.coverage)
     }
 
     /// What a page says of itself, a paragraph each.
@@ -265,20 +297,6 @@ impl Billing {
             Self::Asked => tally.asked_bill(),
         }
     }
-}
-
-/// The table of the agreement, and why a row of it is bad.
-pub(crate) fn agreement_table(rows: &[Agreement]) -> String {
-    let (head, cells) = agreement_cells(rows);
-    let reasons = why::reasons(rows).into_iter().map(|line| format!("- {line}\n"));
-    grid(&head, &cells) + &reasons.collect::<String>()
-}
-
-/// The agreement for a page: the table, why a row of it is bad, and what the rows are.
-pub(crate) fn agreement_parts(rows: &[Agreement]) -> Vec<SheetPart> {
-    let (head, cells) = agreement_cells(rows);
-    let words = why::reasons(rows).into_iter().chain(TERMS.map(String::from)).map(SheetPart::Words);
-    [SheetPart::Table(head, cells)].into_iter().chain(words).collect()
 }
 
 /// What the rows of an agreement are, for readers who do not know Linux's words for them.

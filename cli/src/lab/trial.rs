@@ -16,7 +16,7 @@ use tlbkit_host::{PairedRatio, Sample, said_of};
 
 use super::root::check_root;
 use super::stopping::Stopping;
-use super::terminal::progress_bar;
+use super::terminal::{note, progress_bar};
 use crate::output::number;
 use crate::output::table::grid;
 use guardian::Guardian;
@@ -117,7 +117,7 @@ impl TrialArguments {
         }
         match Journal::open(&self.root) {
             Ok(journal) => {
-                journal.restore()?.iter().for_each(|one| eprintln!("tlbkit: {}", restored_text(one)));
+                journal.restore()?.iter().for_each(|one| note!("tlbkit: {}", restored_text(one)));
                 Ok(is_needed.then_some(journal))
             }
             // Another trial is under way, so nothing is left behind.

@@ -16,7 +16,7 @@ use clap::Args;
 use crate::lab::named_run::check_workload;
 use crate::lab::nearest::unknown;
 use crate::lab::policy;
-use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::terminal::{Ending, Format, note, say};
 use crate::output::file::{check_absent, check_place};
 use counts::KernelRun;
 use qemu::{Accelerator, Failed, Qemu};
@@ -73,7 +73,7 @@ pub(crate) fn execute(arguments: &BootArguments, format: Format) -> Result<Endin
     match ended {
         // The kernel found something wrong: a result, not a misuse.
         Err(error) if error.is::<Failed>() => {
-            eprintln!("tlbkit: {error}");
+            note!("tlbkit: {error}");
             Ok(Ending::NotAsExpected)
         }
         ended => ended.map(|()| Ending::AsExpected),
@@ -132,7 +132,7 @@ fn measure(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result
     }
     if is_measuring {
         machine_file::write(&output, &bench, arguments.cpus)?;
-        eprintln!("machine file: {}", output.display());
+        note!("machine file: {}", output.display());
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ use tlbkit_sim::machine::Machine;
 use crate::lab::jobs;
 use crate::lab::machine_file::{MachineFile, Origin, today};
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::file::{check_absent, check_place, write_whole};
 
 /// What the file of a busy host says of itself: `tune` gives no advice at such prices.
@@ -141,7 +141,7 @@ fn say_interrupted(file: &str, done: &[Part], format: Format) -> Result<()> {
     }
     let names: Vec<_> = done.iter().map(Part::name).collect();
     let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
-    eprintln!("tlbkit: interrupted: {} of {PARTS} parts are measured{named}, and {file} is not written", done.len());
+    note!("tlbkit: interrupted: {} of {PARTS} parts are measured{named}, and {file} is not written", done.len());
     Ok(())
 }
 

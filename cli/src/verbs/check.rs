@@ -14,7 +14,7 @@ use tlbkit_check::program::named::{self, Named};
 use crate::lab::nearest::unknown;
 use crate::lab::policy;
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::terminal::{Ending, Format, note, say};
 use crate::output::file::{check_output, write_whole};
 use crate::output::kind::Kind;
 use work::{Came, Replayed};
@@ -76,7 +76,7 @@ pub(crate) fn execute(arguments: &CheckArguments, format: Format) -> Result<Endi
     let found = match came {
         Came::Found(found) => found,
         Came::Clean if trace.is_some() && arguments.replay.is_none() => {
-            eprintln!("tlbkit: no trace is written, as nothing was found; --replay SEED writes one of any seed");
+            note!("tlbkit: no trace is written, as nothing was found; --replay SEED writes one of any seed");
             return Ok(Ending::AsExpected);
         }
         Came::Clean => return Ok(Ending::AsExpected),

@@ -14,7 +14,7 @@ use tlbkit_host::recorder::{Available, available};
 use tlbkit_trace::{EVENTS, FlushReason};
 
 use crate::lab::recording::{Gaps, Recorded, Recording};
-use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::terminal::{Ending, Format, note, say};
 use crate::lab::watching::WatchArguments;
 use crate::output::file::{Old, aside, check_output, has_something};
 use crate::output::kind::Kind;
@@ -71,7 +71,7 @@ pub(crate) fn execute(arguments: &RecordArguments, format: Format) -> Result<End
             Pairs::Done(last, compared) => (last, Comparison::Done(compared)),
             Pairs::Stopped(Some(last), _) => (last, Comparison::Stopped),
             Pairs::Stopped(None, ending) => {
-                eprintln!("tlbkit: stopped before anything was recorded");
+                note!("tlbkit: stopped before anything was recorded");
                 return Ok(ending);
             }
         },
@@ -117,7 +117,7 @@ fn record_once(
     let recorded = recording.make_over(old.get())?;
     old.set(Old::Replaced);
     if is_moved {
-        eprintln!("tlbkit: {}: what was there is {} now", output.display(), aside(output).display());
+        note!("tlbkit: {}: what was there is {} now", output.display(), aside(output).display());
     }
     Ok(recorded)
 }

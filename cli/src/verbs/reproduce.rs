@@ -14,7 +14,7 @@ use crate::lab::draws;
 use crate::lab::jobs;
 use crate::lab::nearest;
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::fitting::fitting;
 use crate::output::report::{Report, Section, Table};
 use crate::output::{html, table};
@@ -65,7 +65,7 @@ impl ReproduceArguments {
         let folder = self.report.display();
         let folder = if self.report == Path::new(FOLDER) { String::new() } else { format!(" --report {folder}") };
         let all = chosen.len();
-        eprintln!(
+        note!(
             "tlbkit: interrupted: {done} of {all} experiments are done, and no report is written; \
              for the others: tlbkit reproduce{left}{folder}"
         );

@@ -11,7 +11,7 @@ use crate::lab::rests::Findings;
 use crate::lab::seeds::{self, PolicyOutcomes};
 use crate::lab::spread::range_words;
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::terminal::{Ending, Format, note, say};
 use crate::output::fitting::fitting;
 use crate::output::number;
 use work::{Sorted, Work};
@@ -76,7 +76,7 @@ pub(crate) fn execute(arguments: &RunArguments, format: Format) -> Result<Ending
     let finished = work.execute(&stopping)?;
     let [runs, all] = finished.count();
     if runs < all {
-        eprintln!("tlbkit: interrupted: {runs} of {all} runs are done");
+        note!("tlbkit: interrupted: {runs} of {all} runs are done");
     }
     let interrupted = finished.interrupted_json();
     match format {

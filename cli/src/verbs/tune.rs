@@ -23,7 +23,7 @@ use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, agreement_table, check_outputs};
+use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, check_outputs};
 use crate::lab::trial::TrialArguments;
 use crate::output::fitting::fitting;
 use crate::output::table::grid;
@@ -182,11 +182,8 @@ fn json(tuned: &Tuned) -> Vec<Value> {
 fn text(tuned: &Tuned) -> String {
     let table = grid(&head(tuned), &cells(tuned));
     let lacking = tuned.trace.lacking().map_or_else(String::new, |lacking| format!("\n{lacking}"));
-    let head = format!(
-        "{}{lacking}\n\n{}\n{table}\n",
-        tuned.trace.health(),
-        agreement_table(&tuned.trace.agreement(&tuned.recorder))
-    );
+    let head =
+        format!("{}{lacking}\n\n{}\n{table}\n", tuned.trace.health(), tuned.trace.agreement_table(&tuned.recorder));
     let lines = |(words, commands): (String, &[String])| {
         [words].into_iter().chain(commands.iter().map(|command| format!("    {command}"))).collect::<Vec<_>>()
     };

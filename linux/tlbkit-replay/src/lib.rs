@@ -23,7 +23,7 @@ mod tally;
 
 pub use agreement::{Agreement, Row, agreement};
 pub use bill::{Bill, CostItem, CostPart, Estimate, Prices};
-pub use deduce::{Deduced, Held, Paging, Process, Resident};
+pub use deduce::{Coverage, Deduced, Held, Paging, Process, Resident};
 pub use machine::{Run, Spared, alike, replay, replay_each, replay_sparing};
 pub use op::{Cause, Extent, Fault, Op, OpKind, Party, Pattern, Space, Taken, Who};
 pub use recording::{Recording, read, read_about, read_both};

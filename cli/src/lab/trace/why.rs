@@ -1,6 +1,6 @@
 //! Why a row of the agreement is bad: what is known of Linux, told where the row stands.
 
-use tlbkit_replay::{Agreement, Row};
+use tlbkit_replay::{Agreement, Coverage, Row};
 
 /// A row of the agreement below this is wrong, in percent.
 pub(crate) const AGREES: f64 = 80.0;
@@ -12,15 +12,16 @@ const TAKEN_AWAY: &str = "in a guest, a CPU that the host has taken away is not 
     no event says so";
 const GAP: &str = "in a guest, a CPU that the host had taken away finds a gap at its next own flush, and flushes \
     everything instead of pages: no event says which CPUs those were";
-const OVERTAKEN: &str =
-    "another CPU's flush had overtaken these: in a replay every flush is over before the next begins";
+const OVERTAKEN: &str = "another CPU's flush had overtaken these, or they were for page tables alone, which shared \
+    memory had freed: Linux records 0 pages of both, and a replay has neither";
 const ARGUMENTS: &str =
     "an exec moves the pages of a program's arguments and environment, whose number no event tells: one is taken";
+const ALONE: &str = "only some processes were recorded, and who else ran on their CPUs is not known";
 const OLDER: &str = "of processes that are older than the trace, nothing tells which CPUs had run them";
 
 /// The rows that agree badly, each with the likely reason if there is one that goes in its direction; none where
 /// nothing was recorded, which is said once above the table.
-pub(crate) fn reasons(rows: &[Agreement]) -> Vec<String> {
+pub(crate) fn reasons(rows: &[Agreement], coverage: Coverage) -> Vec<String> {
     if rows.iter().all(|row| row.recorded == 0) {
         return Vec::new();
     }
@@ -28,7 +29,10 @@ pub(crate) fn reasons(rows: &[Agreement]) -> Vec<String> {
         row.deduced().into_iter().max() >= Some(ROW_LEAST) && row.percent().is_some_and(|percent| percent < AGREES)
     };
     let line = |row: &Agreement| {
-        let why = reason(row).unwrap_or("no reason is known");
+        let why = match coverage {
+            Coverage::Everybody => reason(row).unwrap_or("no reason is known"),
+            Coverage::SomeAlone => ALONE,
+        };
         format!("{}, {:.0} %: {why}.", row.quantity.label(), row.percent().unwrap_or_default())
     };
     rows.iter().filter(is_bad).map(line).collect()
@@ -55,18 +59,20 @@ mod tests {
     #[test]
     fn where_nothing_was_recorded_no_row_has_a_reason() {
         let row = |quantity, recorded| Agreement { quantity, recorded, replayed: 500, told: 0 };
-        let both = |recorded| reasons(&[row(Row::SwitchKept, recorded), row(Row::OwnAll, 0)]);
+        let both = |recorded| reasons(&[row(Row::SwitchKept, recorded), row(Row::OwnAll, 0)], Coverage::Everybody);
         assert_eq!((both(0).len(), both(1).len()), (0, 2));
     }
 
     #[test]
     fn a_bad_row_has_its_reason_where_one_goes_in_its_direction() {
         let row = |quantity, recorded, replayed| Agreement { quantity, recorded, replayed, told: 0 };
-        let of = |row: Agreement| reasons(&[row]).pop();
+        let of = |row: Agreement| reasons(&[row], Coverage::Everybody).pop();
         let all = |recorded, replayed| of(row(Row::OwnAll, recorded, replayed));
         assert_eq!(all(200, 100).unwrap(), format!("local mm shootdown, all, 50 %: {GAP}."));
         assert_eq!(all(100, 200).unwrap(), "local mm shootdown, all, 50 %: no reason is known.");
         assert_eq!((all(200, 190), all(20, 10)), (None, None), "it agrees, or is small");
+        let alone = reasons(&[row(Row::Answer, 100, 300)], Coverage::SomeAlone);
+        assert_eq!(alone, [format!("remote shootdown, 33 %: {ALONE}.")], "whatever else may be true");
         let few = of(row(Row::OwnFew, 155, 116)).unwrap();
         assert!(few.ends_with(&format!("{ARGUMENTS}.")), "{few}");
         let sent = |recorded, replayed| of(row(Row::Interrupts, recorded, replayed)).unwrap();

@@ -6,14 +6,14 @@ use tlbkit_check::schedule::shrink::Failure;
 use tlbkit_check::two_columns;
 
 use super::work::{Came, Replayed, Seeds};
-use crate::lab::terminal::{Format, say};
+use crate::lab::terminal::{Format, note, say};
 
 /// Many seeds.
 pub(super) fn seeds(seeds: &Seeds, format: Format) {
     let Seeds { came, report, done: [done, of], seconds } = seeds;
     let is_interrupted = matches!(came, Came::Interrupted);
     if is_interrupted {
-        eprintln!("tlbkit: interrupted: {done} of --seeds {of} are done, and nothing was found in them");
+        note!("tlbkit: interrupted: {done} of --seeds {of} are done, and nothing was found in them");
     }
     let a_minute = report.seeds as f64 / seconds * 60.0;
     match format {
@@ -39,7 +39,7 @@ pub(super) fn explored(came: &Came, explored: &Explored, seconds: f64, format: F
     let Explored { states, runs, bound, is_complete, .. } = explored;
     let is_interrupted = matches!(came, Came::Interrupted);
     if is_interrupted {
-        eprintln!("tlbkit: interrupted: {runs} runs are done, and nothing was found in them");
+        note!("tlbkit: interrupted: {runs} runs are done, and nothing was found in them");
     }
     let how = match came {
         Came::Clean => "all explored, nothing found",

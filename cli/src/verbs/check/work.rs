@@ -9,7 +9,7 @@ use tlbkit_check::{Finding, Line, Log, Outcome, Scenario};
 
 use crate::lab::jobs;
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::progress_bar;
+use crate::lab::terminal::{note, progress_bar};
 
 /// Seeds after each of which it is seen whether somebody wants it to end: a quarter of a second's work. As it is four
 /// times a whole number, portions have together the seeds of the later family that all have at once.
@@ -35,7 +35,7 @@ impl Found {
     /// The shortest run that fails as this one, and true; or the run itself, and false, if somebody wants the command
     /// to end before that one is found.
     pub(super) fn shortest(self, stopping: &Stopping) -> Result<(Failure, bool)> {
-        eprintln!("found: {}\nlooking for the shortest run that fails so ...", self.finding);
+        note!("found: {}\nlooking for the shortest run that fails so ...", self.finding);
         let Self { scenario, choices, finding } = self;
         let (shrunk, chosen) = (scenario.clone(), choices.clone());
         let mut found = None;
@@ -47,7 +47,7 @@ impl Found {
         if let Some(failure) = found {
             return Ok((failure, true));
         }
-        eprintln!("tlbkit: interrupted: this is the run as it was found; a shorter one may fail as well");
+        note!("tlbkit: interrupted: this is the run as it was found; a shorter one may fail as well");
         let outcome = replay(&scenario, &choices, Log::kept());
         Ok((Failure { scenario, choices, outcome }, false))
     }

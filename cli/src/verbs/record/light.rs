@@ -12,7 +12,7 @@ use tlbkit_host::trial::{Count, Counting, Quantity};
 use super::compared::{self, Comparison, Pairs};
 use super::predicted::rate;
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::terminal::{Ending, Format, note, say};
 use crate::lab::watching::exit_status;
 use crate::output::number;
 use crate::output::table::grid;
@@ -41,7 +41,7 @@ pub(super) fn count(words: &[OsString], pairs: Option<usize>, format: Format) ->
             Pairs::Done(last, compared) => (last, Extent::Whole, Comparison::Done(compared)),
             Pairs::Stopped(Some(last), _) => (last, Extent::Whole, Comparison::Stopped),
             Pairs::Stopped(None, ending) => {
-                eprintln!("tlbkit: stopped before a run was counted to its end");
+                note!("tlbkit: stopped before a run was counted to its end");
                 return Ok(ending);
             }
         },

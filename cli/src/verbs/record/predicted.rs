@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use anyhow::Result;
 use serde::Serialize;
-use tlbkit_host::recorder::{Available, EventRate};
+use tlbkit_host::recorder::{Available, EventRate, Watched};
 use tlbkit_host::trial::{Count, Quantity};
 
+use crate::lab::terminal::note;
 use crate::lab::watching::WatchArguments;
 
 /// From so much on, in percent at most, another way is named.
@@ -23,8 +24,11 @@ const COUNTED: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Basis {
-    /// Events counted before.
+    /// Events of the whole machine, counted before.
     CountedBefore,
+    /// Those of one process.
+    #[serde(rename = "counted_before")]
+    OneCountedBefore,
     /// A run without recording: faults and flushes alone.
     RunBefore,
     /// The first second of the recording itself.
@@ -46,7 +50,11 @@ pub(super) fn before(subject: &WatchArguments, available: &Available) -> Result<
         return Ok(None);
     }
     let rate = EventRate::count(&available.events, subject.watched(), COUNTED)?;
-    Ok(tell(&rate, Basis::CountedBefore))
+    let basis = match subject.watched() {
+        Watched::AllCpus => Basis::CountedBefore,
+        Watched::Process(_) => Basis::OneCountedBefore,
+    };
+    Ok(tell(&rate, basis))
 }
 
 /// Events that a recording would have at least: calls and switches come on top.
@@ -63,7 +71,7 @@ pub(super) fn rate(count: &Count) -> EventRate {
 pub(super) fn tell(rate: &EventRate, basis: Basis) -> Option<Predicted> {
     let predicted = Predicted::of(rate, basis);
     if let Some(predicted) = predicted {
-        eprintln!("tlbkit: {predicted}{}", predicted.other_way());
+        note!("tlbkit: {predicted}{}", predicted.other_way());
     }
     predicted
 }
@@ -80,6 +88,7 @@ impl Predicted {
         match self.basis {
             _ if self.high_pct <= MUCH_PCT => "",
             Basis::CountedBefore => "; `tlbkit record --pid` of one process, or a shorter --duration, costs less",
+            Basis::OneCountedBefore => "; a shorter --duration adds it for a shorter time",
             Basis::RunBefore | Basis::FirstSecond => "; `tlbkit record --light -- COMMAND` counts for less than 3 %",
         }
     }
@@ -89,7 +98,7 @@ impl fmt::Display for Predicted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { events_per_second, low_pct, high_pct, basis } = self;
         let from = match basis {
-            Basis::CountedBefore => "counted for a second before",
+            Basis::CountedBefore | Basis::OneCountedBefore => "counted for a second before",
             Basis::RunBefore => "faults and flushes of a run before, calls and switches not counted",
             Basis::FirstSecond => "in its first second",
         };
@@ -115,7 +124,9 @@ mod tests {
         );
         assert!(much.other_way().contains("--light"));
         let all = Predicted::of(&rate(200_000.0), Basis::CountedBefore).unwrap();
-        assert!(all.other_way().contains("--duration"), "a light record needs a command");
+        assert!(all.other_way().contains("--pid") && all.other_way().contains("--duration"), "{}", all.other_way());
+        let one = Predicted::of(&rate(200_000.0), Basis::OneCountedBefore).unwrap();
+        assert!(!one.other_way().contains("--pid"), "it is one process already: {}", one.other_way());
         let little = Predicted::of(&rate(5_000.0), Basis::FirstSecond).unwrap();
         assert_eq!((little.other_way(), little.high_pct), ("", 0.9));
     }

@@ -8,7 +8,7 @@ use tlbkit_replay::CostPart;
 use super::quantity::PolicyTally;
 use super::tables::{REMARK, most, policies};
 use crate::lab::summary::{plots, programs};
-use crate::lab::trace::{Trace, agreement_parts};
+use crate::lab::trace::Trace;
 use crate::output::sheet::{self, Sheet, SheetPart};
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
@@ -23,7 +23,7 @@ const PARTS: [(&str, &[CostPart]); 4] = [
 /// Writes the page.
 pub(super) fn write(trace: &Trace, answers: &[PolicyTally], path: &Path) -> Result<()> {
     let summary = &trace.recording.summary;
-    let agreement = agreement_parts(&trace.agreement(&answers[0].tally));
+    let agreement = trace.agreement_parts(&answers[0].tally);
     let (side_by_side, callers) = (policies(trace, answers), most(trace, answers));
     let mut parts = vec![
         SheetPart::Heading("How far to trust it".into()),

@@ -3,7 +3,7 @@
 use tlbkit_replay::Estimate;
 
 use super::quantity::{PolicyTally, Quantity, callers, rows};
-use crate::lab::trace::{Trace, agreement_table};
+use crate::lab::trace::Trace;
 use crate::output::range::range;
 use crate::output::table::grid;
 
@@ -18,7 +18,7 @@ pub(super) fn text(trace: &Trace, answers: &[PolicyTally]) -> String {
         "{}\n\nreplayed as {recorder}, which recorded it, on {}:\n{}\n{}\n{}\n{REMARK}",
         trace.health(),
         trace.machine.name,
-        agreement_table(&trace.agreement(&answers[0].tally)),
+        trace.agreement_table(&answers[0].tally),
         grid(&head, &rows),
         grid(&callers_head, &callers),
     )

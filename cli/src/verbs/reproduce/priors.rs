@@ -15,7 +15,7 @@ use crate::experiments::{Produced, Registered, Reproduction};
 use crate::lab::draws::Draws;
 use crate::lab::jobs;
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::fitting::fitting;
 use crate::published::figure::Figure;
 use drawn::DrawnExperiment;
@@ -84,7 +84,7 @@ fn judged((reproduction, produced): (Reproduction, Produced)) -> Vec<Figure> {
 /// Says what follows from all that is done, and what is missing.
 fn conclude(done: &[DrawnExperiment], missing: Option<&Missing>, format: Format) {
     if let Some(Missing { what, rest }) = missing {
-        eprintln!("tlbkit: interrupted: {what}; for the rest: {rest}");
+        note!("tlbkit: interrupted: {what}; for the rest: {rest}");
     }
     let what = missing.map(|missing| &missing.what);
     match format {

@@ -14,7 +14,7 @@ use super::{fingerprint, plan};
 use crate::lab::jobs::{self, Done};
 use crate::lab::named_run::{NamedRun, machine, say_caution};
 use crate::lab::stopping::Stopping;
-use crate::lab::terminal::{Ending, Format, progress_bar, say};
+use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::file::check_apart;
 
 /// Of the rows: it rises when a row gets other fields, so that rows of two builds are not mixed unnoticed.
@@ -100,7 +100,7 @@ pub(super) fn run(arguments: &ShardArguments, format: Format) -> Result<Ending> 
     bar.finish_and_clear();
     if ended? == Done::Interrupted {
         let kept = points - (jobs - ran);
-        eprintln!("tlbkit: interrupted: {} has {kept} of {points} points; the same command goes on from there", name());
+        note!("tlbkit: interrupted: {} has {kept} of {points} points; the same command goes on from there", name());
         return Ok(stopping.ending());
     }
     match format {

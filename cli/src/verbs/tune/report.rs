@@ -6,7 +6,6 @@ use anyhow::Result;
 
 use super::advice::{Advice, Tuned, cells, head};
 use super::verdict::{headline, verdict};
-use crate::lab::trace::agreement_parts;
 use crate::output::sheet::{self, Sheet, SheetPart};
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, RangeRow, Ranges, Scale};
 
@@ -29,7 +28,7 @@ pub(super) fn write(tuned: &Tuned, path: &Path) -> Result<()> {
         SheetPart::Table(head(tuned), cells(tuned)),
         SheetPart::Heading("How far to trust it".into()),
     ]);
-    parts.extend(agreement_parts(&tuned.trace.agreement(&tuned.recorder)));
+    parts.extend(tuned.trace.agreement_parts(&tuned.recorder));
     let (title, about) = (format!("{}, tuned", tuned.trace.name), tuned.trace.about());
     sheet::write(&Sheet { title, verdict: Some(headline(tuned)), about, parts }, path)
 }

@@ -25,7 +25,7 @@ use crate::op::{Cause, Fault, OpKind, Space, Taken};
 pub use older::{Held, Resident};
 use pages::Pages;
 pub(crate) use people::People;
-pub use people::Process;
+pub use people::{Coverage, Process};
 pub(crate) use state::Deducer;
 use state::{CLONE_VM, Recorded, STACK_PAGE, Thread, USER_END};
 pub use state::{Deduced, Paging};
@@ -44,14 +44,21 @@ impl Paging {
     }
 }
 
+/// Whether anybody is left in a space.
+#[derive(PartialEq, Eq)]
+enum Left {
+    Somebody,
+    Nobody,
+}
+
 /// The processor's bit for a write in the code of a fault.
 const WRITE: u32 = 2;
 
 impl Deducer {
     pub(crate) fn finish(self) -> io::Result<Deduced> {
-        let (residents, processes) = (self.older.residents, self.people.processes());
+        let (residents, processes, coverage) = (self.older.residents, self.people.processes(), self.people.coverage());
         let (ops, memory) = (self.ops.finish()?, self.memory.finish());
-        Ok(Deduced { ops, memory, residents, processes, ..self.done })
+        Ok(Deduced { ops, memory, residents, processes, coverage, ..self.done })
     }
 
     pub(crate) fn event(&mut self, event: &Event) {
@@ -87,7 +94,10 @@ impl Deducer {
     fn switch(&mut self, event: &Event, next: i32) {
         self.older.goes_on(event.cpu);
         self.running[event.cpu as usize] = Some(next);
-        let EventKind::Switch { next_comm, .. } = event.kind else { return };
+        let EventKind::Switch { prev, prev_is_runnable, next_comm, .. } = event.kind else { return };
+        if !prev_is_runnable {
+            self.is_dead(prev);
+        }
         self.run(event, next, next_comm);
         if self.is_program(next) {
             let space = self.task(next).space;
@@ -100,6 +110,9 @@ impl Deducer {
         let before = self.running[event.cpu as usize].replace(event.tid);
         if before == Some(event.tid) {
             return;
+        }
+        if let Some(before) = before {
+            self.is_dead(before);
         }
         if before.is_none() && self.is_program(event.tid) {
             let space = self.task(event.tid).space;
@@ -120,6 +133,7 @@ impl Deducer {
         }
         let parent_task = self.task(parent);
         let (space, call) = (parent_task.space, parent_task.call);
+        self.is_dead(child);
         let is_copy = match call {
             Some((Syscall::Clone, args)) => args[0] & CLONE_VM == 0,
             // Its flags are not recorded. A C library calls it for threads and for spawning, which share.
@@ -149,23 +163,42 @@ impl Deducer {
         let cause = Cause::Call(Syscall::Execve);
         let stack = Taken::pages(STACK_PAGE, 1, Stride::Page4K);
         self.revoke(event, space, cause, [stack, Taken { frees_tables: true, ..Taken::ALL }]);
-        self.let_go(event, old, cause);
+        if self.let_go(event, old, cause) == Left::Nobody {
+            self.pages[old.0 as usize].end(&mut self.frames);
+        }
     }
 
+    /// Linux 6.18 tells of an end before it has begun to take the memory away: relatives that store meanwhile may copy.
     fn exit(&mut self, event: &Event, tid: i32) {
         self.gone.insert(tid);
-        if let Some(task) = self.tasks.remove(&tid) {
-            self.let_go(event, task.space, Cause::Call(Syscall::ExitGroup));
+        if let Some(task) = self.tasks.remove(&tid)
+            && self.let_go(event, task.space, Cause::Call(Syscall::ExitGroup)) == Left::Nobody
+        {
+            self.pages[task.space.0 as usize].begin_to_end(&mut self.frames);
+            self.dying.insert(tid, task.space);
+        }
+        // Nothing will say when it leaves the CPU.
+        if self.people.coverage() == Coverage::SomeAlone {
+            self.push(event, OpKind::Idle);
         }
     }
 
-    fn let_go(&mut self, event: &Event, space: Space, cause: Cause) {
+    /// The thread runs no more: if it has ended, so has its memory.
+    fn is_dead(&mut self, tid: i32) {
+        if let Some(space) = self.dying.remove(&tid) {
+            self.pages[space.0 as usize].end(&mut self.frames);
+        }
+    }
+
+    /// A thread leaves the space; whom that leaves there.
+    fn let_go(&mut self, event: &Event, space: Space, cause: Cause) -> Left {
         let users = &mut self.users[space.0 as usize];
         *users = users.saturating_sub(1);
-        if *users == 0 {
-            self.pages[space.0 as usize].end(&mut self.frames);
-            self.push(event, OpKind::Retire { space, cause });
+        if *users > 0 {
+            return Left::Somebody;
         }
+        self.push(event, OpKind::Retire { space, cause });
+        Left::Nobody
     }
 
     fn fault(&mut self, event: &Event, address: u64, error_code: u32) {
@@ -189,7 +222,7 @@ impl Deducer {
                 _ if is_write => pages.first_store(&mut self.frames, page),
                 _ => pages.first_load(page),
             }
-        } else if is_write && self.people.tells_flushes && self.pages[index].is_unknown(page) {
+        } else if is_write && self.people.tells_flushes && self.pages[index].is_store_in_doubt(&self.frames, page) {
             self.task(event.tid).store = Some(page);
         } else if is_write && self.pages[index].store(&mut self.frames, page) {
             self.copy(event, space, page);

@@ -6,6 +6,8 @@ use crate::op::Pattern;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+mod huge;
+
 /// Base pages that Linux maps around a read fault of a file, if they are in memory: 64 KiB.
 const FAULT_AROUND_PAGES: u64 = 16;
 /// Base pages of a huge one, which are those of a page table.
@@ -55,6 +57,8 @@ pub(super) struct Pages {
     stacks: BTreeSet<u64>,
     /// It was there before the recording, so more is mapped than we know.
     is_older: bool,
+    /// Its last thread has begun to end.
+    is_ending: bool,
 }
 
 impl Pages {
@@ -192,9 +196,21 @@ impl Pages {
         is_copied
     }
 
-    /// Whether the page is older than the trace, and nobody has told what is there.
-    pub(super) fn is_unknown(&self, page: u64) -> bool {
-        !self.is_known(&(page..page + 1)) && !self.mapped.contains(page)
+    /// Whether only the kernel can tell if a store to the page copies it: the page is older than the trace, and nobody
+    /// has told what is there, or whoever shares it is about to end.
+    pub(super) fn is_store_in_doubt(&self, frames: &Frames, page: u64) -> bool {
+        match self.mapped.get(page) {
+            Some(frame) => frames.is_shared_in_doubt(frame),
+            None => !self.is_known(&(page..page + 1)),
+        }
+    }
+
+    /// The kernel has told that a store has copied the page. What an older space has there stays unknown.
+    pub(super) fn copied(&mut self, frames: &mut Frames, page: u64) {
+        if self.mapped.contains(page) {
+            let frame = frames.fresh();
+            self.put(frames, page, frame);
+        }
     }
 
     /// Whether everything that is mapped in `range` was mapped under our eyes.
@@ -255,9 +271,16 @@ impl Pages {
         gone
     }
 
+    /// The last thread of the space has begun to end.
+    pub(super) fn begin_to_end(&mut self, frames: &mut Frames) {
+        self.is_ending = true;
+        self.mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.begins_to_end(frame));
+    }
+
     /// The space has ended, and nothing in it is left.
     pub(super) fn end(&mut self, frames: &mut Frames) {
-        self.mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.drop(frame));
+        let drop = if self.is_ending { Frames::has_ended } else { Frames::drop };
+        self.mapped.each(0..u64::MAX).for_each(|(_, frame)| drop(frames, frame));
         *self = Self { is_older: self.is_older, ..Self::default() };
     }
 
@@ -327,6 +350,7 @@ impl Pages {
             arenas: self.arenas.clone(),
             stacks: self.stacks.clone(),
             is_older: self.is_older,
+            is_ending: false,
         }
     }
 
@@ -342,45 +366,6 @@ impl Pages {
         self.discard(frames, &(to..to + (from.end - from.start)));
         moved.into_iter().for_each(|(page, frame)| _ = self.mapped.insert(page - from.start + to, frame));
         self.huge.extend(huge.into_iter().map(|region| (region * TABLE - from.start + to) / TABLE));
-    }
-
-    /// How many pages may be mapped at most.
-    pub(super) fn most(&self) -> u64 {
-        let (base, huge) = (self.mapped.count(), self.huge.len() as u64);
-        if self.is_older { u64::MAX } else { base.saturating_sub(huge * (TABLE - 1)) }
-    }
-
-    /// The 2 MiB regions that `span` lies in, if huge pages map all of them.
-    pub(super) fn huge(&self, span: &Range<u64>) -> Option<Range<u64>> {
-        let regions = span.start / TABLE..span.end.div_ceil(TABLE);
-        let is_huge = regions.clone().all(|region| self.huge.contains(&region));
-        is_huge.then_some(regions.start * TABLE..regions.end * TABLE)
-    }
-
-    /// Whether a huge page maps this page.
-    pub(super) fn is_huge(&self, page: u64) -> bool {
-        self.huge.contains(&(page / TABLE))
-    }
-
-    /// Whether the fault of this page can bring a huge one: all of its region belongs to one private mapping, and no
-    /// page of it is there.
-    pub(super) fn has_room(&self, page: u64) -> bool {
-        let first = page - page % TABLE;
-        let region = first..first + TABLE;
-        let is_within = |mapping: &Range<u64>| mapping.start <= region.start && region.end <= mapping.end;
-        let is_private =
-            self.mapping(page).is_some_and(|(range, backing)| backing == Backing::Private && is_within(&range));
-        is_private && !self.stacks.contains(&(page / TABLE)) && !self.mapped.meets(&region)
-    }
-
-    /// A fault brings 2 MiB.
-    pub(super) fn first_huge(&mut self, frames: &mut Frames, page: u64) {
-        let first = page - page % TABLE;
-        for page in first..first + TABLE {
-            let frame = frames.fresh();
-            self.put(frames, page, frame);
-        }
-        self.huge.insert(first / TABLE);
     }
 }
 

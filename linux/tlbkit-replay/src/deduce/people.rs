@@ -27,6 +27,19 @@ pub struct Process {
     pub is_program: bool,
 }
 
+/// Whose events a trace has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Coverage {
+    /// Everybody's.
+    #[default]
+    Everybody,
+    /// Those of some processes alone: who else ran on their CPUs is not in it.
+    SomeAlone,
+}
+
+/// Of so many switches to a thread one may be followed by another thread's event, as where events are lost.
+const FOLLOWED: u64 = 20;
+
 /// What the events of the whole trace tell.
 #[derive(Default)]
 pub(crate) struct People {
@@ -48,6 +61,8 @@ pub(crate) struct People {
     strangers: Option<Party>,
     /// The thread that each CPU has just turned to.
     coming: Vec<i32>,
+    /// After how many switches the next event of the CPU was looked at, and how often it was another thread's.
+    followed: (u64, u64),
     /// CPUs that recorded anything.
     pub(super) cpus: u32,
     /// The kernel's own flushes were recorded.
@@ -66,6 +81,7 @@ impl People {
         }
         self.coming.resize(self.cpus as usize, 0);
         let came = std::mem::take(&mut self.coming[event.cpu as usize]);
+        self.follow(event, came);
         self.tells_flushes |= matches!(event.kind, EventKind::TlbFlush { .. });
         match event.kind {
             EventKind::Switch { next, .. } => self.coming[event.cpu as usize] = next,
@@ -101,6 +117,24 @@ impl People {
             }
             _ => {}
         }
+    }
+
+    /// After the switch to a thread the next event of the CPU is that thread's, if everybody was recorded. The idle
+    /// thread tells nothing: perf leaves out most of its events.
+    fn follow(&mut self, event: &Event, came: i32) {
+        // These carry the thread before, or nobody in particular.
+        let tells =
+            !matches!(event.kind, EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. } | EventKind::Map { .. });
+        if came != 0 && tells {
+            self.followed.0 += 1;
+            self.followed.1 += u64::from(event.tid != came);
+        }
+    }
+
+    /// Whose events the trace has.
+    pub(super) fn coverage(&self) -> Coverage {
+        let (all, others) = self.followed;
+        if others * FOLLOWED > all { Coverage::SomeAlone } else { Coverage::Everybody }
     }
 
     /// Learns whom the reader asks about, by process, its name, and thread.

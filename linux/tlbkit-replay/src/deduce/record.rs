@@ -1,5 +1,6 @@
-//! What more the kernel's own record of its flushes tells: what a process that is older than the trace had mapped, and
-//! which CPUs were asked although they did not run the space.
+//! What more the kernel's own record of its flushes tells: what a process that is older than the trace had mapped,
+//! whether a store copied a page while its last sharer ended, and which CPUs were asked although they did not run the
+//! space.
 
 use super::state::{Deducer, Recorded, taken};
 use crate::op::{Space, Taken};
@@ -23,6 +24,7 @@ impl Deducer {
                 if let Some(page) = task.store.take() {
                     self.ended = std::mem::replace(&mut task.recorded, Recorded::NOTHING);
                     self.tell(size);
+                    self.pages[space.0 as usize].copied(&mut self.frames, page);
                     self.copy(event, space, page);
                     self.ended = Recorded::NOTHING;
                 }

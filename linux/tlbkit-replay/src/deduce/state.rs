@@ -3,7 +3,7 @@
 use super::frames::Frames;
 use super::older::{Older, Resident};
 use super::pages::Pages;
-use super::people::{People, Process};
+use super::people::{Coverage, People, Process};
 use crate::memory::{MemoryCharge, MemorySum};
 use crate::op::{Cause, Op, OpKind, Party, Space, Taken};
 use crate::stored::{Ops, Storing};
@@ -31,10 +31,13 @@ pub struct Deduced {
     pub cpus: u32,
     /// CPUs that held spaces when the trace began, each CPU's latest first.
     pub residents: Vec<Resident>,
-    /// Revocations in processes older than the trace that are taken as its kernel recorded them.
+    /// Revocations that are taken as the trace's kernel recorded them: in processes older than it, and copies of pages
+    /// that were shared with processes that were about to end.
     pub told: u64,
     /// Those of them that the kernel recorded as flushes of this CPU's space, by size.
     pub told_sizes: BTreeMap<FlushSize, u64>,
+    /// Whose events the trace has.
+    pub coverage: Coverage,
     /// Who ran.
     pub processes: Vec<Process>,
     /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
@@ -75,7 +78,7 @@ pub(super) struct Thread {
     pub(super) is_asking: bool,
     /// Which operation its last fault was, if that copied a page.
     pub(super) copied: Option<u64>,
-    /// It has stored to this page, of which nothing is known: a flush tells that the page was copied.
+    /// It has stored to this page, and nothing that is known says if the page was copied: a flush tells that.
     pub(super) store: Option<u64>,
     /// Its exec has loaded the new space.
     pub(super) has_loaded: bool,
@@ -112,6 +115,8 @@ pub(crate) struct Deducer {
     pub(super) tasks: FxHashMap<i32, Thread>,
     /// Threads that have left their spaces for good and may still run: as the kernel's own do, without one.
     pub(super) gone: FxHashSet<i32>,
+    /// Spaces whose last threads have begun to end, by thread: the pages are there until the thread runs no more.
+    pub(super) dying: FxHashMap<i32, Space>,
     /// Threads that use each space.
     pub(super) users: Vec<u32>,
     pub(super) pages: Vec<Pages>,
@@ -137,6 +142,7 @@ impl Deducer {
             paging,
             tasks: FxHashMap::default(),
             gone: FxHashSet::default(),
+            dying: FxHashMap::default(),
             users: Vec::new(),
             pages: Vec::new(),
             frames: Frames::default(),

@@ -24,6 +24,8 @@ const EXIT: u8 = 6;
 const FAULT: u8 = 7;
 const ENTER: u8 = 8;
 const LEAVE: u8 = 9;
+/// A switch from a thread that would run on.
+const PREEMPTION: u8 = 10;
 
 /// Of a flush, beside its reason: of everything.
 const ALL: u8 = 0x80;
@@ -158,6 +160,7 @@ impl KeepingEvents {
 
 const fn kind_of(kind: &EventKind) -> u8 {
     match kind {
+        EventKind::Switch { prev_is_runnable: true, .. } => PREEMPTION,
         EventKind::Switch { .. } => SWITCH,
         EventKind::TlbFlush { .. } => FLUSH,
         EventKind::CallQueue { .. } => QUEUE,
@@ -201,9 +204,9 @@ impl KeptEvents {
         let (tid, comm) = self.threads.value(of_cpu.0);
         let id = |bytes: &mut Take<'_>| bytes.value(tid as u64) as i32;
         let kind = match first & ((1 << KIND_BITS) - 1) {
-            SWITCH => {
+            kind @ (SWITCH | PREEMPTION) => {
                 let (next, next_comm) = self.threads.value(bytes.number());
-                let (prev_comm, prev_is_runnable) = (Names::UNKNOWN, false);
+                let (prev_comm, prev_is_runnable) = (Names::UNKNOWN, kind == PREEMPTION);
                 EventKind::Switch { prev: tid, prev_comm, prev_is_runnable, next, next_comm }
             }
             FLUSH => {

@@ -109,10 +109,10 @@ fn event_kind() -> impl Strategy<Value = EventKind> {
     let reason = proptest::sample::select(FlushReason::ALL.to_vec());
     let call = || proptest::sample::select(Syscall::ALL.to_vec());
     let args = proptest::collection::vec(number(), 5).prop_map(|args| [args[0], args[1], args[2], args[3], args[4]]);
-    let switch = move |(prev, next)| EventKind::Switch {
+    let switch = move |(prev, prev_is_runnable, next)| EventKind::Switch {
         prev,
         prev_comm: path,
-        prev_is_runnable: false,
+        prev_is_runnable,
         next,
         next_comm: Names::UNKNOWN,
     };
@@ -123,7 +123,7 @@ fn event_kind() -> impl Strategy<Value = EventKind> {
     };
     prop_oneof![
         Just(EventKind::Lost { count: 0 }),
-        (id(), id()).prop_map(switch),
+        (id(), any::<bool>(), id()).prop_map(switch),
         (reason, size).prop_map(|(reason, size)| EventKind::TlbFlush { reason, size }),
         any::<u32>().prop_map(move |cpu| EventKind::CallQueue { cpu, callsite: code, func: code, csd: 0 }),
         (id(), id()).prop_map(move |(parent, child)| EventKind::Fork { parent, child, child_comm: path }),

@@ -2,7 +2,7 @@
 
 use crate::common::{Script, ops};
 use tlbkit::Stride;
-use tlbkit_replay::{Cause, OpKind, Paging};
+use tlbkit_replay::{Cause, Coverage, OpKind, Paging};
 use tlbkit_trace::Syscall;
 
 const PRIVATE: u64 = 0x22;
@@ -121,6 +121,49 @@ fn after_a_fork_both_copy_but_the_second_only_once_the_frame_is_shared() {
     assert_eq!(most[most.len() - 1], 2, "the child has the parent's pages from the first moment");
 }
 
+const FLUSH_OF_ONE: &str = "tlb:tlb_flush: pages:1 reason:local MM shootdown (3)";
+
+/// Process 1 shares pages 1000 to 1003 with process 2, which begins to end.
+fn ending() -> Script {
+    let mut script = Script::default();
+    script.exec().mmap(1000, 9, PRIVATE).write(1000..1004).fork();
+    script.at(1, (2, 2), "sched:sched_process_exit: comm=prog pid=2 prio=120 group_dead=true");
+    script
+}
+
+/// Process 2 leaves its CPU.
+fn leaves(state: &str) -> String {
+    format!(
+        "sched:sched_switch: prev_comm=prog prev_pid=2 prev_prio=120 prev_state={state} ==> next_comm=swapper/1 \
+         next_pid=0 next_prio=120"
+    )
+}
+
+fn copied(page: u64) -> (Cause, u64, u64) {
+    (Cause::CopyOnWrite, page, 1)
+}
+
+#[test]
+fn the_kernel_tells_what_was_copied_while_the_last_sharer_ended() {
+    let mut script = ending();
+    script.at(1, (2, 2), &leaves("R"));
+    script.fault([1000], 7).one(FLUSH_OF_ONE).fault([1001], 7).fault([1000, 1001], 7);
+    assert_eq!(taken(&script)[1..], [copied(1000)], "the second was the parent's alone by then");
+    assert_eq!(script.read(Paging::AsRecorded).deduced.told, 1);
+    script.at(1, (2, 2), &leaves("X")).fault([1002], 7).one(FLUSH_OF_ONE);
+    assert_eq!(taken(&script)[1..], [copied(1000)], "the sharer is gone for certain");
+}
+
+#[test]
+fn who_ends_shares_its_pages_until_it_runs_no_more() {
+    let mut script = ending();
+    script.at(1, (2, 2), &leaves("R")).fault([1000], 7).at(1, (2, 2), &leaves("X")).fault([1001], 7);
+    assert_eq!(taken(&script)[1..], [copied(1000)], "no flush was recorded, which could tell");
+    let mut script = ending();
+    script.at(1, (3, 3), "syscalls:sys_enter_brk: brk: 0x0").fault([1000], 7);
+    assert_eq!(taken(&script).len(), 1, "another one runs there, and no switch was recorded");
+}
+
 #[test]
 fn a_thread_shares_and_copies_nothing() {
     let mut script = Script::default();
@@ -211,6 +254,27 @@ fn the_last_thread_retires_its_space() {
     script.exec().write([1000]).one("sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true");
     let steps: Vec<_> = ops(&script.read(Paging::AsRecorded).deduced).iter().map(|op| op.kind).collect();
     assert!(matches!(steps.last(), Some(OpKind::Retire { .. })), "{steps:?}");
+}
+
+/// Without the switch by which a thread ends, the time until the next event on its CPU would be its own.
+#[test]
+fn in_a_recording_of_one_process_a_thread_runs_until_it_says_that_it_ends() {
+    let to = |prev: i32, next: i32| {
+        let prev = format!("prev_comm=prog prev_pid={prev} prev_prio=120 prev_state=S");
+        format!("sched:sched_switch: {prev} ==> next_comm=x next_pid={next} next_prio=120")
+    };
+    let exit = "sched:sched_process_exit: comm=prog pid=1 prio=120 group_dead=true";
+    let ends_as = |script: &Script| {
+        let deduced = script.read(Paging::AsRecorded).deduced;
+        let steps: Vec<_> = ops(&deduced).iter().map(|op| op.kind).collect();
+        (deduced.coverage, steps[steps.len() - 1] == OpKind::Idle)
+    };
+    let mut all = Script::default();
+    all.exec().write([1000]).one(&to(1, 7)).at(0, (7, 7), &to(7, 1)).write([1001]).one(exit);
+    assert_eq!(ends_as(&all), (Coverage::Everybody, false));
+    let mut alone = Script::default();
+    alone.exec().write([1000]).one(&to(1, 7)).write([1001]).one(exit);
+    assert_eq!(ends_as(&alone), (Coverage::SomeAlone, true));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What each thread is at: the system call that it is in, or the fault that it had just before.
 
 use super::mapping::{Mapping, Spaces};
+use super::request::Place;
 use super::why::{CLONE_VM, Past, Why};
 use crate::event::{Event, Syscall};
 use crate::names::{Names, StackId};
@@ -126,11 +127,13 @@ impl Doings {
         *self.thread(tid) = Doing { has_ended: true, ..Doing::default() };
     }
 
-    /// A flush of the thread went to this row.
-    pub(super) fn flushed(&mut self, tid: i32, row: usize) {
-        if let Some(call) = self.threads.get_mut(&tid).and_then(|doing| doing.call.as_mut()) {
-            call.row = Some(row);
-        }
+    /// A flush of the thread went to this row. Where the thread was: if in a call, the row gets all of the call's time.
+    pub(super) fn flushed(&mut self, tid: i32, row: usize) -> Place {
+        let Some(call) = self.threads.get_mut(&tid).and_then(|doing| doing.call.as_mut()) else {
+            return Place::OutsideOfCalls;
+        };
+        call.row = Some(row);
+        Place::InACall
     }
 
     /// What a flush is for. The kernel's own purposes come first, as they come in between; then the call, the fault,

@@ -64,7 +64,7 @@ pub struct Counts {
     pub asked: u64,
     /// Nanoseconds from asking to the last answer, where the handlers were recorded.
     pub waited_ns: u64,
-    /// Nanoseconds of CPU time in the system calls that flushed, or from the faults to the flushes; with the waiting.
+    /// Nanoseconds of CPU time in the system calls that flushed, or from the faults to the last answers.
     pub called_ns: u64,
     /// Who was interrupted, by process name and thread name.
     pub interrupted: BTreeMap<(Name, Name), Interrupted>,
@@ -234,6 +234,7 @@ impl Blame {
                 self.sites.forget(tid);
             }
             EventKind::Exit { tid, .. } => {
+                self.times.ends(event.cpu, tid);
                 self.doings.ends(tid);
                 if tid == owner.pid {
                     self.spaces.ended(tid);
@@ -263,14 +264,15 @@ impl Blame {
         let cpu_ns = self.times.of_thread(event.tid, event.cpu, event.time_ns);
         let purpose = self.doings.purpose(event, cpu_ns, names);
         let index = self.row(event, owner, purpose, names);
-        self.doings.flushed(event.tid, index);
+        let place = self.doings.flushed(event.tid, index);
         let counts = &mut self.rows[index];
         counts.called_ns = counts.called_ns.saturating_add(purpose.since_fault_ns);
         if reason == RemoteSendIpi {
             counts.asked += 1;
-            self.requests.send(event.cpu, event.tid, index, event.time_ns);
+            self.requests.send(event.cpu, event.tid, index, event.time_ns, place);
             return;
         }
+        self.requests.is_counted(event.cpu, event.tid, event.time_ns);
         counts.flushes += 1;
         match size {
             FlushSize::Pages(pages) => counts.pages = counts.pages.saturating_add(pages),
@@ -313,6 +315,7 @@ impl Blame {
                 if let Some(answered) = self.requests.end(event.cpu, event.time_ns) {
                     let counts = &mut self.rows[answered.of];
                     counts.waited_ns = counts.waited_ns.saturating_add(answered.waited_ns);
+                    counts.called_ns = counts.called_ns.saturating_add(answered.uncounted_ns);
                     let took_ns = &mut counts.interrupted.entry(who).or_default().took_ns;
                     *took_ns = took_ns.saturating_add(answered.took_ns);
                 }

@@ -9,6 +9,17 @@ struct Request<T> {
     tid: i32,
     /// The last that was heard of it.
     last_ns: u64,
+    /// Until when its sender's time is counted already; none if all of that is counted in a call that the sender is in.
+    counted_ns: Option<u64>,
+}
+
+/// Where a thread is when it asks others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// In a system call.
+    InACall,
+    /// In a fault, or in what only the kernel knows.
+    OutsideOfCalls,
 }
 
 /// A call that runs for somebody else.
@@ -19,6 +30,13 @@ struct Handler<T> {
     began_ns: u64,
 }
 
+/// It is later; by how much, if it is not earlier.
+fn pass(last_ns: &mut u64, now_ns: u64) -> u64 {
+    let passed_ns = now_ns.saturating_sub(*last_ns);
+    *last_ns += passed_ns;
+    passed_ns
+}
+
 /// What came to an end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answered<T> {
@@ -27,6 +45,8 @@ pub(super) struct Answered<T> {
     pub(super) took_ns: u64,
     /// By how much longer the sender waited than was known before.
     pub(super) waited_ns: u64,
+    /// How much of that is nowhere counted as the sender's time.
+    pub(super) uncounted_ns: u64,
 }
 
 /// Requests that are under way; `T` says whose they are.
@@ -47,9 +67,17 @@ impl<T> Default for Requests<T> {
 const MAX_QUEUED: usize = 1 << 18;
 
 impl<T: Copy> Requests<T> {
-    /// A thread begins to ask others.
-    pub(super) fn send(&mut self, cpu: u32, tid: i32, of: T, now_ns: u64) {
-        self.senders.insert(cpu, Request { of, tid, last_ns: now_ns });
+    /// A thread begins to ask others, in a call that all its time is counted in or outside of any.
+    pub(super) fn send(&mut self, cpu: u32, tid: i32, of: T, now_ns: u64, place: Place) {
+        let counted_ns = (place == Place::OutsideOfCalls).then_some(now_ns);
+        self.senders.insert(cpu, Request { of, tid, last_ns: now_ns, counted_ns });
+    }
+
+    /// The thread's time is counted until now, in the midst of what it asked for.
+    pub(super) fn is_counted(&mut self, cpu: u32, tid: i32, now_ns: u64) {
+        if let Some(request) = self.senders.get_mut(&cpu).filter(|request| request.tid == tid) {
+            request.counted_ns = request.counted_ns.map(|before_ns| before_ns.max(now_ns));
+        }
     }
 
     /// It does something else by now.
@@ -83,12 +111,12 @@ impl<T: Copy> Requests<T> {
     pub(super) fn end(&mut self, cpu: u32, now_ns: u64) -> Option<Answered<T>> {
         let handler = self.handlers.remove(&cpu)?;
         let took_ns = now_ns.saturating_sub(handler.began_ns);
-        let mut waited_ns = 0;
+        let (mut waited_ns, mut uncounted_ns) = (0, 0);
         if let Some(request) = self.senders.get_mut(&handler.sender) {
-            waited_ns = now_ns.saturating_sub(request.last_ns);
-            request.last_ns = request.last_ns.max(now_ns);
+            waited_ns = pass(&mut request.last_ns, now_ns);
+            uncounted_ns = request.counted_ns.as_mut().map_or(0, |last_ns| pass(last_ns, now_ns));
         }
-        Some(Answered { of: handler.of, took_ns, waited_ns })
+        Some(Answered { of: handler.of, took_ns, waited_ns, uncounted_ns })
     }
 }
 
@@ -99,7 +127,7 @@ mod tests {
     #[test]
     fn a_sender_waits_for_the_last_of_its_handlers() {
         let mut requests = Requests::default();
-        requests.send(0, 7, 'a', 100);
+        requests.send(0, 7, 'a', 100, Place::InACall);
         requests.queue(0, 7, 0x10);
         requests.queue(0, 7, 0x20);
         requests.queue(0, 7, 0x40);
@@ -109,12 +137,29 @@ mod tests {
         assert_eq!(requests.begin(3, 0x30, 130), None, "another thread's");
         assert_eq!(requests.begin(4, 0x40, 130), Some('a'));
         assert_eq!(requests.running(2), Some('a'));
-        assert_eq!(requests.end(1, 140), Some(Answered { of: 'a', took_ns: 20, waited_ns: 40 }));
-        assert_eq!(requests.end(2, 135), Some(Answered { of: 'a', took_ns: 5, waited_ns: 0 }));
+        let answered = |took_ns, waited_ns| Some(Answered { of: 'a', took_ns, waited_ns, uncounted_ns: 0 });
+        assert_eq!(requests.end(1, 140), answered(20, 40));
+        assert_eq!(requests.end(2, 135), answered(5, 0));
         assert_eq!(requests.end(2, 136), None);
-        assert_eq!(requests.end(4, 138), Some(Answered { of: 'a', took_ns: 8, waited_ns: 0 }), "one ended later");
+        assert_eq!(requests.end(4, 138), answered(8, 0), "one ended later");
         requests.is_over(0);
         requests.queue(0, 7, 0x10);
         assert_eq!(requests.begin(1, 0x10, 200), None, "it had done something else meanwhile");
+    }
+
+    #[test]
+    fn a_fault_s_wait_is_time_that_its_flush_has_not_counted() {
+        let mut requests = Requests::default();
+        requests.send(0, 7, 'a', 100, Place::OutsideOfCalls);
+        requests.queue(0, 7, 0x10);
+        requests.queue(0, 7, 0x20);
+        requests.queue(0, 7, 0x30);
+        [(1, 0x10), (2, 0x20), (3, 0x30)].into_iter().for_each(|(cpu, csd)| _ = requests.begin(cpu, csd, 110));
+        requests.is_counted(0, 8, 115);
+        requests.is_counted(0, 7, 120);
+        let answered = |took_ns, waited_ns, uncounted_ns| Some(Answered { of: 'a', took_ns, waited_ns, uncounted_ns });
+        assert_eq!(requests.end(1, 118), answered(8, 18, 0), "before its own flush was over");
+        assert_eq!(requests.end(2, 130), answered(20, 12, 10));
+        assert_eq!(requests.end(3, 150), answered(40, 20, 20));
     }
 }

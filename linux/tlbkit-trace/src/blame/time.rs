@@ -20,6 +20,10 @@ struct Running {
     tid: i32,
     owner: Owner,
     since_ns: u64,
+    /// When it was last seen there.
+    seen_ns: u64,
+    /// It has said that it ends. In a recording of one process nothing says when it has left.
+    is_ending: bool,
 }
 
 /// CPU time so far.
@@ -31,16 +35,26 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The thread runs on this CPU, as an event of its says.
+    /// The thread runs on this CPU, as an event of its says. If the one before it was not seen to leave, its time there
+    /// ends with its last event: what came between may be anybody's.
     pub(super) fn runs(&mut self, cpu: u32, tid: i32, owner: Owner, now_ns: u64) {
-        let running = self.running.entry(cpu).or_insert(Running { tid, owner, since_ns: now_ns });
+        let now = Running { tid, owner, since_ns: now_ns, seen_ns: now_ns, is_ending: false };
+        let running = self.running.entry(cpu).or_insert(now);
+        running.seen_ns = if running.tid == tid { running.seen_ns.max(now_ns) } else { running.seen_ns };
         if running.tid == tid && (running.owner == owner || running.owner.pid != owner.pid) {
             // Whose thread it is was not known yet.
             running.owner = owner;
             return;
         }
-        let before = std::mem::replace(running, Running { tid, owner, since_ns: now_ns });
-        self.charge(before, now_ns);
+        let before = std::mem::replace(running, now);
+        self.charge(before, before.seen_ns);
+    }
+
+    /// The thread, which runs on this CPU, begins to end.
+    pub(super) fn ends(&mut self, cpu: u32, tid: i32) {
+        if let Some(running) = self.running.get_mut(&cpu).filter(|running| running.tid == tid) {
+            running.is_ending = true;
+        }
     }
 
     fn charge(&mut self, before: Running, now_ns: u64) {
@@ -69,8 +83,9 @@ impl Times {
     pub(super) fn owners(&self, now_ns: u64) -> FxHashMap<Owner, u64> {
         let mut owners = self.owners.clone();
         for running in self.running.values().filter(|running| running.tid != 0) {
+            let until_ns = if running.is_ending { running.seen_ns } else { now_ns };
             let sum = owners.entry(running.owner).or_default();
-            *sum = sum.saturating_add(now_ns.saturating_sub(running.since_ns));
+            *sum = sum.saturating_add(until_ns.saturating_sub(running.since_ns));
         }
         owners
     }

@@ -1,5 +1,6 @@
 //! Each format that is read or written.
 
+mod blame;
 mod common;
 mod compact;
 mod perf_data;
