@@ -16,12 +16,13 @@
 //! # }
 //! ```
 //!
-//! By file: `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
+//! By file: `abi.rs` (Linux's own numbers), `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
 //! `script.rs` and `compact/` (the forms), `open.rs` (which form a file has), `summary/` (counts and histograms),
 //! `family.rs` (who started whom), `blame/` (who flushes, why, and whom it interrupts), `perfetto.rs` (a picture of a
 //! window).
 #![forbid(unsafe_code)]
 
+pub mod abi;
 pub mod blame;
 pub mod compact;
 mod error;

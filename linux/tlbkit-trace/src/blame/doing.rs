@@ -1,7 +1,8 @@
 //! What each thread is at: the system call that it is in, or the fault that it had just before.
 
 use super::mapping::{Mapping, Spaces};
-use super::why::{CLONE_VM, Past, Why};
+use super::why::{Past, Why};
+use crate::abi::CLONE_VM;
 use crate::event::{Event, Syscall};
 use crate::names::{Names, StackId};
 use rustc_hash::FxHashMap;
