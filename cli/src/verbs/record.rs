@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tlbkit_host::recorder::{Available, available};
 use tlbkit_trace::{EVENTS, FlushReason};
 
-use crate::lab::recording::{Gaps, Recorded, Recording};
+use crate::lab::recording::{Gaps, MEGABYTES_MAX, Recorded, Recording};
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::watching::WatchArguments;
 use crate::output::file::{Old, aside, check_output, has_something};
@@ -42,7 +42,7 @@ pub(crate) struct RecordArguments {
     #[arg(long, conflicts_with_all = ["output", "stacks", "pid", "all_cpus", "duration", "megabytes_max"])]
     light: bool,
     /// End the recording when perf has written so many megabytes; what was recorded until then is kept
-    #[arg(long, value_name = "MEGABYTES", default_value_t = 1000)]
+    #[arg(long, value_name = "MEGABYTES", default_value_t = MEGABYTES_MAX)]
     megabytes_max: u64,
     #[command(flatten)]
     subject: WatchArguments,
