@@ -34,8 +34,9 @@ pub(crate) struct RecordArguments {
     /// there gets .old behind its name
     #[arg(short, long, value_name = "FILE", default_value = "recorded.tlbtrace")]
     output: PathBuf,
-    /// Run the command so many times without and with recording, or counting, in turn, and compare the CPU times
-    #[arg(long, value_name = "TIMES")]
+    /// Run the command so many times to its end without and with recording, or counting, in turn, and compare the CPU
+    /// times
+    #[arg(long, value_name = "TIMES", conflicts_with = "duration")]
     compare: Option<usize>,
     /// Count only: the kernel counts faults and flushes of the command, nothing is written, and it is told what a
     /// recording would write
