@@ -126,8 +126,15 @@ fn a_name_that_nothing_has_is_answered_with_the_nearest_one() {
 fn a_machine_file_that_is_there_is_replaced_by_force_alone() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let name = file.path().to_str().unwrap();
+    std::fs::write(name, "# Written by tlbkit boot on a day").unwrap();
+    let by_hand = tempfile::NamedTempFile::new().unwrap();
+    let other = by_hand.path().to_str().unwrap();
+    std::fs::write(other, "by hand").unwrap();
+    let is_other = format!("tlbkit: {other}: is there already, and is no machine file of tlbkit; choose another name");
     for (words, said) in [
-        (&["--bench", "-o", name][..], format!("tlbkit: {name}: is there already; --force replaces it\n")),
+        (&["--bench", "-o", other][..], is_other.clone()),
+        (&["--bench", "-o", other, "--force"], is_other),
+        (&["--bench", "-o", name], format!("tlbkit: {name}: is there already; --force replaces it\n")),
         (&["--bench", "-o", name, "--force"], "tlbkit: no program qemu".to_owned()),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));

@@ -51,14 +51,22 @@ fn a_file_that_is_there_is_replaced_by_force_alone() {
     let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("calibrate-again");
     std::fs::create_dir_all(&dir).unwrap();
     let file = dir.join("mine.toml");
-    std::fs::write(&file, "mine").unwrap();
+    std::fs::write(&file, "by hand").unwrap();
+    for force in [&[][..], &["--force"]] {
+        let output = tlbkit(&[&["calibrate", "--quick", "-o", "mine.toml"], force].concat(), &dir);
+        let said = "tlbkit: mine.toml: is there already, and is no machine file of tlbkit; choose another name, or \
+                    remove it\n";
+        assert_eq!((String::from_utf8_lossy(&output.stderr).as_ref(), output.status.code()), (said, Some(2)));
+    }
+    let measured = "# Written by tlbkit calibrate on a day";
+    std::fs::write(&file, measured).unwrap();
     let output = tlbkit(&["calibrate", "--quick", "-o", "mine.toml"], &dir);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(
         (said.as_str(), output.status.code()),
         ("tlbkit: mine.toml: is there already; --force replaces it\n", Some(2))
     );
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), measured);
     let output = tlbkit(&["calibrate", "--quick", "--force", "-o", "mine.toml"], &dir);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(std::fs::read_to_string(&file).unwrap().contains("name = \"mine\""));

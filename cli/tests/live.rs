@@ -332,7 +332,7 @@ fn a_live_recording_without_who_is_asked_about_is_kept_and_named() {
 
 #[test]
 fn wrong_input_is_one_line_and_status_2() {
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["record", "-o", "/nowhere/a.tlbtrace", "--", "ls"], "tlbkit: cannot write /nowhere/a.tlbtrace: "),
         (&["observe", "--html", "/nowhere/a.html", "--", "ls"], "tlbkit: cannot write /nowhere/a.html: "),
         (&["record"], "tlbkit: nobody to watch: "),
@@ -340,6 +340,10 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["record", "--all-cpus", "--duration=0"], "tlbkit: --duration 0: must be above 0"),
         (&["record", "--pid", "999999999"], "tlbkit: --pid 999999999: no such process"),
         (&["record", "--all-cpus", "--compare", "2"], "tlbkit: --compare needs a command"),
+        (
+            &["record", "--compare", "1", "--duration", "0.1", "--", "sleep", "1"],
+            "tlbkit: the argument '--compare <TIMES>' cannot",
+        ),
     ];
     for (arguments, start) in cases {
         let output = run(arguments);

@@ -164,11 +164,18 @@ fn wrong_input_is_one_line_and_status_2() {
     fs::write(folder.join("cut"), &row[..300]).unwrap();
     fs::write(folder.join("cut-plan"), &first[..50]).unwrap();
     fs::write(folder.join("quoted"), first.replace("\"cpus\":2", "\"cpus\":\"2\"")).unwrap();
-    let quoted =
-        "tlbkit: quoted:1: no point of `sweep plan`: invalid type: string \"2\", expected a whole number without";
-    let cases: [(&[&str], &str); 22] = [
+    let quoted = "tlbkit: quoted:1: no point of `sweep plan`: \"cpus\": \"2\": invalid type: string \"2\", expected a \
+                  whole number without quotes";
+    fs::write(folder.join("listed"), format!("{first}\n{}", first.replace("\"seed\":1", "\"seed\":[1]"))).unwrap();
+    fs::write(folder.join("unknown"), first.replace("\"seed\"", "\"seeds\"")).unwrap();
+    let cases: [(&[&str], &str); 24] = [
         (&["run", "/dev/null"], "tlbkit: /dev/null: is no plain file: name one for the rows with -o FILE"),
         (&["run", "quoted"], quoted),
+        (
+            &["run", "listed"],
+            "tlbkit: listed:2: no point of `sweep plan`: \"seed\": [1]: invalid type: sequence, expected ",
+        ),
+        (&["run", "unknown"], "tlbkit: unknown:1: no point of `sweep plan`: unknown field `seeds`, expected one of "),
         (&["plan", "ebizzy-m", "--policy", "vms"], "tlbkit: no policy vms; see tlbkit list policies"),
         (&["plan", "ebizzy-m", "--set", "threads"], "tlbkit: --set threads: is no KEY=VALUE"),
         (&["plan", "ebizzy-m", "--cpus", "2,0"], "tlbkit: 0 CPUs: must be 1 to 8192"),

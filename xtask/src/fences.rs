@@ -121,12 +121,10 @@ fn wanted_changes(root: &Path, subjects: &[Subject], files: &[String]) -> Result
     Ok(wanted)
 }
 
-/// Every change to every file of the folder, in order.
+/// Every change to every file of the folder and of those in it, in order.
 fn all_changes(folder: &Path) -> Result<Vec<Change>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
+    add_names(folder, "", &mut names)?;
     names.sort();
     let mut changes = Vec::new();
     // `sync.rs` is the door to the atomics and uses none for itself.
@@ -134,6 +132,20 @@ fn all_changes(folder: &Path) -> Result<Vec<Change>> {
         changes.extend(change::changes(name, &fs::read_to_string(folder.join(name))?));
     }
     Ok(changes)
+}
+
+/// Adds the paths of the files below `folder`, each with `above` in front.
+fn add_names(folder: &Path, above: &str, names: &mut Vec<String>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        let name = format!("{above}{}", entry.file_name().to_string_lossy());
+        if entry.file_type()?.is_dir() {
+            add_names(&entry.path(), &format!("{name}/"), names)?;
+        } else {
+            names.push(name);
+        }
+    }
+    Ok(())
 }
 
 fn table(all: &[TriedChange]) -> String {
@@ -205,6 +217,20 @@ mod tests {
         let files: BTreeSet<&str> =
             of_one.iter().flat_map(|(_, changes)| changes).map(|change| change.file.as_str()).collect();
         assert_eq!(files, BTreeSet::from(["ask.rs"]));
+        Ok(())
+    }
+
+    #[test]
+    fn orderings_in_folders_below_are_weakened_too() -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("tlbkit-fences-{}", std::process::id()));
+        fs::create_dir_all(folder.join("below/lower"))?;
+        for file in ["top.rs", "below/middle.rs", "below/lower/low.rs", "below/notes.txt"] {
+            fs::write(folder.join(file), "fn f() {\n    word.load(Ordering::Acquire);\n}\n")?;
+        }
+        let changes = all_changes(&folder);
+        fs::remove_dir_all(&folder)?;
+        let files: Vec<_> = changes?.into_iter().map(|change| change.file).collect();
+        assert_eq!(files, ["below/lower/low.rs", "below/middle.rs", "top.rs"]);
         Ok(())
     }
 

@@ -27,6 +27,7 @@ const IN_TURN: &[TestStep] = &[
     TestStep { name: "tidy", run: tidy_step },
     TestStep { name: "format", run: |root| cargo(root, "fmt --all --check") },
     TestStep { name: "clippy", run: |root| cargo(root, "clippy --workspace --all-targets --quiet -- -D warnings") },
+    TestStep { name: "fuzz targets", run: fuzz_step },
     TestStep { name: "docs", run: docs_step },
     TestStep { name: "no_std", run: libraries::check_without_std },
     TestStep { name: "oldest Rust", run: libraries::check_oldest_rust },
@@ -72,6 +73,19 @@ fn tidy_step(root: &Path) -> Result<StepOutcome> {
         0 => StepOutcome::Ok(String::new()),
         count => StepOutcome::Failed(format!("{count} findings")),
     })
+}
+
+/// Whether the fuzz targets compile, which are a workspace of their own: to run them needs nightly Rust and cargo-fuzz,
+/// to check them neither. With the profiles of this workspace most of what they stand on is there after clippy, so that
+/// the first time takes a quarter of the work, and later times seconds.
+fn fuzz_step(root: &Path) -> Result<StepOutcome> {
+    let mut command = cargo_command(
+        root,
+        "check --config Cargo.toml --manifest-path verify/fuzz/Cargo.toml --all-targets --locked --quiet",
+    );
+    command.env("CARGO_TARGET_DIR", setup::target_dir(root));
+    // Nothing is linked: any file stands for the library, which would be compiled from C++ otherwise.
+    run(command.env("CUSTOM_LIBFUZZER_PATH", root.join("verify/fuzz/Cargo.toml")))
 }
 
 /// Two CPUs a word: what the tests say of inboxes with a top, and of sets of several words, on few CPUs. It has a

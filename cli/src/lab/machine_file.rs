@@ -10,6 +10,7 @@ use tlbkit_host::collateral::Fracturing;
 use tlbkit_sim::machine::{Machine, NumberKind, Quantity, TlbArray};
 use toml::Value;
 
+use crate::output::kind::MACHINE_START;
 use crate::output::number;
 
 /// The machine that was measured, on which host, and when.
@@ -81,7 +82,7 @@ impl MachineFile<'_> {
     fn head(&self) -> String {
         let Origin { machine, host, date, base } = self.origin;
         let verb = self.verb;
-        let mut text = format!("# Written by tlbkit {verb} on {date}: {}, kernel {}.\n", host.cpu_model, host.kernel);
+        let mut text = format!("{MACHINE_START}{verb} on {date}: {}, kernel {}.\n", host.cpu_model, host.kernel);
         let _ = writeln!(text, "# What it cannot measure is as {base}, and its source says so.");
         let place = if host.is_virtual { "as a guest" } else { "on bare metal" };
         let description =

@@ -23,6 +23,8 @@ pub(crate) use gaps::Gaps;
 pub(crate) use place::End;
 use place::Place;
 
+/// What perf may write, unless somebody says otherwise.
+pub(crate) const MEGABYTES_MAX: u64 = 1000;
 /// How often the size of the recording is looked at.
 const SIZE_EVERY: Duration = Duration::from_millis(200);
 

@@ -17,7 +17,24 @@ pub(crate) enum Kind {
     Page,
     /// A trace for Perfetto or Chrome.
     Drawing,
+    /// A machine file that was measured.
+    Machine,
+    /// A manual page of this program.
+    Manual,
+    /// What a shell reads to complete this program's options.
+    Completion,
 }
+
+/// How a machine file begins that was measured; one that a person wrote does not.
+pub(crate) const MACHINE_START: &str = "# Written by tlbkit ";
+const MANUAL_START: &str = ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH TLBKIT";
+/// Those of bash, zsh and fish, as clap writes them.
+const COMPLETION_STARTS: [&str; 3] = [
+    "_tlbkit() {",
+    "#compdef tlbkit",
+    "# Print an optspec for argparse to handle cmd's options that are independent of any subcommand.\nfunction \
+     __fish_tlbkit_",
+];
 
 impl Kind {
     /// The kind of the output that `option` names; none for options whose verbs check the file by themselves.
@@ -35,6 +52,9 @@ impl Kind {
             Self::Recording => &["tlbtrace", "PERFILE2"],
             Self::Page => &[page::START],
             Self::Drawing => &["{\"traceEvents\":[", "{\"displayTimeUnit\":\"ns\",\"traceEvents\":["],
+            Self::Machine => &[MACHINE_START],
+            Self::Manual => &[MANUAL_START],
+            Self::Completion => &COMPLETION_STARTS,
         }
     }
 
@@ -44,6 +64,9 @@ impl Kind {
             Self::Recording => "recording",
             Self::Page => "page of tlbkit",
             Self::Drawing => "trace for Perfetto",
+            Self::Machine => "machine file of tlbkit",
+            Self::Manual => "manual page of tlbkit",
+            Self::Completion => "completion of tlbkit",
         }
     }
 
@@ -54,7 +77,8 @@ impl Kind {
         }
         let (name, words) = (file.display(), self.words());
         let mut head = Vec::new();
-        let read = File::open(file).and_then(|file| file.take(page::START.len() as u64).read_to_end(&mut head));
+        let longest = self.starts().iter().map(|start| start.len()).max().unwrap_or_default();
+        let read = File::open(file).and_then(|file| file.take(longest as u64).read_to_end(&mut head));
         read.with_context(|| format!("{name}: is there, and cannot be read; choose another name, or remove it"))?;
         let is_own = head.is_empty() || self.starts().iter().any(|start| head.starts_with(start.as_bytes()));
         ensure!(is_own, "{name}: is there already, and is no {words}; choose another name, or remove it");
@@ -71,8 +95,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("v3.py");
         let page = page::around("a title", &maud::html! { p { "words" } });
-        let texts = ["tlbtrace 7", "PERFILE2 7", &page, "{\"traceEvents\":[\n]}\n", "import sys\n"];
-        for (kind, own) in [(Kind::Recording, &[0, 1][..]), (Kind::Page, &[2]), (Kind::Drawing, &[3])] {
+        let texts = [
+            "tlbtrace 7",
+            "PERFILE2 7",
+            &page,
+            "{\"traceEvents\":[\n]}\n",
+            "# Written by tlbkit boot on 2026-11-02: a CPU.\n",
+            "name = \"by-hand\"\n",
+            "import sys\n",
+        ];
+        let kinds = [(Kind::Recording, &[0, 1][..]), (Kind::Page, &[2]), (Kind::Drawing, &[3]), (Kind::Machine, &[4])];
+        for (kind, own) in kinds {
             kind.check(&file).unwrap();
             for (at, text) in texts.iter().enumerate() {
                 fs::write(&file, text).unwrap();

@@ -15,15 +15,13 @@ use tlbkit_host::recorder::available;
 use tlbkit_trace::{Blame, EVENTS, open};
 
 use crate::lab::chosen::{Chosen, ChosenArguments, Known};
-use crate::lab::recording::{Gaps, Recording};
+use crate::lab::recording::{Gaps, MEGABYTES_MAX, Recording};
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trace::check_there;
 use crate::lab::watching::WatchArguments;
 use crate::output::fitting::fitting;
 use account::Account;
 
-/// What perf may write while it is live.
-const MEGABYTES_MAX: u64 = 1000;
 /// The recording, in a folder of its own.
 const LIVE: &str = "live.tlbtrace";
 /// How to get more.

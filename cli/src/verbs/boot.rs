@@ -17,7 +17,8 @@ use crate::lab::named_run::check_workload;
 use crate::lab::nearest::unknown;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, note, say};
-use crate::output::file::{check_absent, check_place};
+use crate::output::file::{self, check_absent};
+use crate::output::kind::Kind;
 use counts::KernelRun;
 use qemu::{Accelerator, Failed, Qemu};
 
@@ -54,7 +55,7 @@ pub(crate) struct BootArguments {
     /// With --bench, the machine file to write; boot.toml by default where cycles can be measured
     #[arg(short, long, value_name = "FILE", requires = "bench")]
     output: Option<PathBuf>,
-    /// With --bench, replace a machine file that is there
+    /// With --bench, replace a machine file that is there and was measured
     #[arg(short, long, requires = "bench")]
     force: bool,
 }
@@ -97,7 +98,7 @@ fn check_names(arguments: &BootArguments) -> Result<()> {
 
 /// Whether the machine file can be written: known before the kernel is built, if it is named.
 fn check_output(output: &Path, arguments: &BootArguments) -> Result<()> {
-    check_place(output)?;
+    file::check_output(output, Kind::Machine)?;
     if arguments.force { Ok(()) } else { check_absent(output) }
 }
 

@@ -19,7 +19,8 @@ use crate::lab::jobs;
 use crate::lab::machine_file::{MachineFile, Origin, today};
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
-use crate::output::file::{check_absent, check_place, write_whole};
+use crate::output::file::{check_absent, check_output, write_whole};
+use crate::output::kind::Kind;
 
 /// What the file of a busy host says of itself: `tune` gives no advice at such prices.
 const DISTURBED: &str = "others used the CPUs while it was measured: measure again on a quiet host";
@@ -31,7 +32,7 @@ pub(crate) struct CalibrateArguments {
     /// The machine file to write; its name without the ending becomes the machine's
     #[arg(short, long, value_name = "FILE", default_value = "this-host.toml")]
     output: PathBuf,
-    /// Replace a machine file that is there
+    /// Replace a machine file that is there and was measured
     #[arg(short, long)]
     force: bool,
     /// Few repetitions: some seconds on a quiet host
@@ -49,7 +50,7 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
         return Ok(Ending::AsExpected);
     }
     let file = arguments.output.display().to_string();
-    check_place(&arguments.output)?;
+    check_output(&arguments.output, Kind::Machine)?;
     if !arguments.force {
         check_absent(&arguments.output)?;
     }

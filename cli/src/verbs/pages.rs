@@ -9,7 +9,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::lab::terminal::{Ending, Format, say};
-use crate::output::file::write_whole;
+use crate::output::file::{check_output, write_whole};
+use crate::output::kind::Kind;
 
 /// Where to write them.
 #[derive(Args)]
@@ -20,6 +21,8 @@ pub(crate) struct PagesArguments {
     folder: PathBuf,
 }
 
+/// Where `man` looks.
+const MANUAL: &str = "man1";
 /// Where each shell looks, and what it calls the file.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions/tlbkit"),
@@ -30,19 +33,26 @@ const SHELLS: [(Shell, &str); 3] = [
 /// Writes them, for `command`.
 pub(crate) fn execute(arguments: &PagesArguments, command: Command, format: Format) -> Result<Ending> {
     let folder = &arguments.folder;
-    let mut written = Vec::new();
-    for (path, text) in files(command)? {
-        let path = folder.join(path);
-        let parent = path.parent().unwrap_or(folder);
-        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
-        write_whole(&path, &text)?;
-        written.push(path);
-    }
+    let files = files(command)?;
+    write(&files, folder)?;
+    let written: Vec<_> = files.iter().map(|(path, _)| folder.join(path)).collect();
     match format {
         Format::Json => say!("{}", serde_json::json!({ "files": written })),
         Format::Text => say!("{} files in {}", written.len(), folder.display()),
     }
     Ok(Ending::AsExpected)
+}
+
+/// Writes all of `files` below `folder`, or none if a file of another kind is in the place of one.
+fn write(files: &[(PathBuf, String)], folder: &Path) -> Result<()> {
+    for (path, _) in files {
+        let path = folder.join(path);
+        let parent = path.parent().unwrap_or(folder);
+        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        let kind = if parent.ends_with(MANUAL) { Kind::Manual } else { Kind::Completion };
+        check_output(&path, kind)?;
+    }
+    files.iter().try_for_each(|(path, text)| write_whole(&folder.join(path), text))
 }
 
 /// Every file: its path below the folder, and its text.
@@ -65,7 +75,7 @@ fn pages(command: &Command, files: &mut Vec<(PathBuf, String)>) -> Result<()> {
     let mut bytes = Vec::new();
     Man::new(command.clone()).title(name.to_uppercase()).render(&mut bytes)?;
     let page = laid_out(&String::from_utf8(bytes).context("a page is text")?, command);
-    files.push((Path::new("man1").join(format!("{name}.1")), page));
+    files.push((Path::new(MANUAL).join(format!("{name}.1")), page));
     let verbs = command.get_subcommands().filter(|verb| verb.get_name() != "help" && !verb.is_hide_set());
     verbs.into_iter().try_for_each(|verb| pages(verb, files))
 }
@@ -118,6 +128,23 @@ mod tests {
             assert!(text.contains("pairs"), "{}: {text}", path.display());
         }
         assert!(files[1].1.contains(".TH TLBKIT-TRY 1") && files[1].1.contains("With and without"), "{}", files[1].1);
+    }
+
+    #[test]
+    fn files_are_written_over_those_of_before_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = files(Command::new("tlbkit").about("Costs").subcommand(Command::new("try"))).unwrap();
+        for _ in 0..2 {
+            write(&files, folder.path()).unwrap();
+        }
+        for (path, text) in &files {
+            let path = folder.path().join(path);
+            fs::write(&path, "somebody's own").unwrap();
+            let said = write(&files, folder.path()).unwrap_err().to_string();
+            assert!(said.starts_with(&format!("{}: is there already, and is no ", path.display())), "{said}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's own");
+            fs::write(&path, text).unwrap();
+        }
     }
 
     #[test]

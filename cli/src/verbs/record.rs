@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use tlbkit_host::recorder::{Available, available};
 use tlbkit_trace::{EVENTS, FlushReason};
 
-use crate::lab::recording::{Gaps, Recorded, Recording};
+use crate::lab::recording::{Gaps, MEGABYTES_MAX, Recorded, Recording};
 use crate::lab::terminal::{Ending, Format, note, say};
 use crate::lab::watching::WatchArguments;
 use crate::output::file::{Old, aside, check_output, has_something};
@@ -34,15 +34,16 @@ pub(crate) struct RecordArguments {
     /// there gets .old behind its name
     #[arg(short, long, value_name = "FILE", default_value = "recorded.tlbtrace")]
     output: PathBuf,
-    /// Run the command so many times without and with recording, or counting, in turn, and compare the CPU times
-    #[arg(long, value_name = "TIMES")]
+    /// Run the command so many times to its end without and with recording, or counting, in turn, and compare the CPU
+    /// times
+    #[arg(long, value_name = "TIMES", conflicts_with = "duration")]
     compare: Option<usize>,
     /// Count only: the kernel counts faults and flushes of the command, nothing is written, and it is told what a
     /// recording would write
     #[arg(long, conflicts_with_all = ["output", "stacks", "pid", "all_cpus", "duration", "megabytes_max"])]
     light: bool,
     /// End the recording when perf has written so many megabytes; what was recorded until then is kept
-    #[arg(long, value_name = "MEGABYTES", default_value_t = 1000)]
+    #[arg(long, value_name = "MEGABYTES", default_value_t = MEGABYTES_MAX)]
     megabytes_max: u64,
     #[command(flatten)]
     subject: WatchArguments,

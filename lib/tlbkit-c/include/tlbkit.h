@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x45022adec35860a0ull
+#define TLBKIT_INTERFACE 0xa806038bf34ae0b2ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -785,6 +785,13 @@ TLBKIT_MUST_USE struct tlbkit_layout tlbkit_layout(void);
 // `TLBKIT_FEATURE_`s: what `features` of the table returns for this CPU from then on. Once on each CPU, before
 // `tlbkit_bring_up`; ring 0, interrupts off. `trust` is an `enum tlbkit_x86_trust`, the same on every CPU.
 TLBKIT_MUST_USE uint32_t tlbkit_x86_start(uint32_t trust);
+#endif
+
+#if defined(TLBKIT_X86)
+// Switches tags off again on this CPU, as a kernel does before it hands the CPU to another one, and empties its TLB.
+// The root that is loaded stays loaded, under tag 0. Ring 0, interrupts off, and after `tlbkit_offline` of this CPU,
+// since until then the library uses tags.
+void tlbkit_x86_disable_tags(void);
 #endif
 
 #if defined(TLBKIT_X86)

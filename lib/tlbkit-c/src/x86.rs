@@ -33,6 +33,16 @@ pub unsafe extern "C" fn tlbkit_x86_start(trust: u32) -> u32 {
     pcid | invpcid
 }
 
+/// cbindgen:prefix=
+/// Switches tags off again on this CPU, as a kernel does before it hands the CPU to another one, and empties its TLB.
+/// The root that is loaded stays loaded, under tag 0. Ring 0, interrupts off, and after `tlbkit_offline` of this CPU,
+/// since until then the library uses tags.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_x86_disable_tags() {
+    // SAFETY: the contract.
+    unsafe { tlbkit_x86::disable_tags() };
+}
+
 /// Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,
 /// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The kernel sends its
 /// interrupts itself. `irqs_save` and `irqs_restore` belong together, since only the kernel's own `irqs_restore` knows

@@ -41,6 +41,16 @@ fn the_archive_knows_the_number_of_its_header() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A compiler warns of such a function in every file of the kernel.
+#[test]
+fn what_returns_nothing_has_no_result_that_must_be_used() -> Result<(), Box<dyn Error>> {
+    let header = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("include/tlbkit.h"))?;
+    let words: Vec<_> = header.split_whitespace().collect();
+    let wrong: Vec<_> = words.windows(3).filter(|words| words[..2] == ["TLBKIT_MUST_USE", "void"]).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    Ok(())
+}
+
 #[test]
 fn the_committed_header_is_not_stale() -> Result<(), Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("include/tlbkit.h");

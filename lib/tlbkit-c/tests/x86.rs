@@ -13,7 +13,7 @@ use std::process::Command;
 use machine::{Did, trace};
 use tlbkit_c::ops::HardwareOps;
 use tlbkit_c::status::Status;
-use tlbkit_c::x86::tlbkit_x86_fill;
+use tlbkit_c::x86::{tlbkit_x86_disable_tags, tlbkit_x86_fill};
 use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 use tools::{Result, archive_of, run};
 
@@ -62,6 +62,13 @@ fn each_type_of_invpcid_is_the_instruction_of_that_type() {
     let done = trace(0, CR4_PGE | CR4_PCIDE, || (0..4).for_each(|kind| unsafe { invpcid(0, kind, TAG, VA) }));
     let tag = u64::from(TAG);
     assert_eq!(done, [[0, tag, VA], [1, tag, 0], [2, 0, 0], [3, 0, 0]].map(Did::Invpcid));
+}
+
+#[test]
+fn tags_are_switched_off_under_tag_0_and_nothing_else_is() {
+    // SAFETY: nothing reaches the real CPU: both instructions trap.
+    let done = trace(0x1234_5007, CR4_PGE | CR4_PCIDE, || unsafe { tlbkit_x86_disable_tags() });
+    assert_eq!(done, [Did::Cr3(0x1234_5000), Did::Cr4(CR4_PGE)]);
 }
 
 #[test]

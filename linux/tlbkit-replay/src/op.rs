@@ -169,7 +169,8 @@ impl Cause {
     /// True for the calls by which programs give memory back.
     #[must_use]
     pub const fn gives_back(self) -> bool {
-        matches!(self, Self::FileMunmap | Self::FileDontNeed) || self.may_be_an_allocators()
+        matches!(self, Self::FileMunmap | Self::FileDontNeed | Self::Call(Syscall::Madvise))
+            || self.may_be_an_allocators()
     }
 
     /// True for those of them that an allocator may have made.
@@ -188,7 +189,7 @@ impl Cause {
             Self::Free => "madvise FREE",
             Self::CopyOnWrite => "copy on write",
             Self::FileMunmap => "munmap of a file or shared memory",
-            Self::FileDontNeed => "madvise DONTNEED of a file or shared memory",
+            Self::FileDontNeed => "madvise of a file or shared memory",
         }
     }
 }

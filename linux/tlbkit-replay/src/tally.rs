@@ -41,8 +41,6 @@ pub struct Tally {
 pub struct Caller {
     /// Flushes.
     pub flushes: u64,
-    /// Interrupts that they sent.
-    pub interrupts: u64,
     /// What it costs, on all CPUs.
     pub bill: Bill,
 }

@@ -16,17 +16,19 @@
 //! # }
 //! ```
 //!
-//! By file: `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue, where all forms meet), `perf/`,
-//! `script.rs` and `compact/` (the forms), `open.rs` (which form a file has), `summary/` (counts and histograms),
-//! `family.rs` (who started whom), `blame/` (who flushes, why, and whom it interrupts), `perfetto.rs` (a picture of a
-//! window).
+//! By file: `abi.rs` (Linux's own numbers), `event.rs` and `names.rs` (the model), `tracepoint.rs` (the catalogue,
+//! where all forms meet), `perf/`, `script.rs` and `compact/` (the forms), `open.rs` (which form a file has),
+//! `summary/` (counts and histograms), `family.rs` (who started whom), `limits.rs` (what is assumed of threads),
+//! `blame/` (who flushes, why, and whom it interrupts), `perfetto.rs` (a picture of a window).
 #![forbid(unsafe_code)]
 
+pub mod abi;
 pub mod blame;
 pub mod compact;
 mod error;
 mod event;
 mod family;
+mod limits;
 mod names;
 mod open;
 mod order;

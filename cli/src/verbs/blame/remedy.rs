@@ -41,7 +41,7 @@ pub(super) fn remedy(why: Why, mapping: Mapping, counts: &Counts) -> &'static st
         }
         Why::Writeback => "sync large ranges at once rather than often; write to shared files by pwrite",
         Why::Call(call) => of_call(call, mapping),
-        Why::OtherCall(_) => "fewer and larger calls",
+        Why::Remove | Why::Guard | Why::OtherCall(_) => "fewer and larger calls",
         Why::Unknown => "record with --stacks on all CPUs: the kernel's functions say what it is for",
     }
 }

@@ -106,7 +106,8 @@ fn row(kind: &str, summary: &Summary, observed: &Observed, names: &Names, health
         causes.iter().map(|(cause, count)| json!({ "cause": cause.label(), "flushes": count })).collect();
     json!({
         "kind": kind, "seconds": summary.length_ns() as f64 / 1e9, "flushes": flushes(summary),
-        "processes": processes(summary), "causes": causes, "cpus": cpus(summary), "call_sites": sites,
+        "processes": processes(summary), "causes": causes, "cpus": cpus(summary),
+        "sent_to_several": summary.ipis_to_many(), "call_sites": sites,
         "floor_ns": observed.total.floor_ns(), "lost": health.lost, "damaged": health.damaged,
     })
 }

@@ -133,18 +133,22 @@ fn counts(title: &str, rows: impl Iterator<Item = (String, u64)>, summary: &Summ
     if rows.is_empty() { String::new() } else { grid(&[title, "a second", "flushes"], &rows) }
 }
 
-/// The programs that are interrupted most.
+/// The CPUs that are interrupted most. Of an interrupt to several at once the kernel does not record to which.
 fn cpus(summary: &Summary, most: usize) -> String {
+    let to_many = summary.ipis_to_many();
     let mut shown: Vec<_> = summary.cpus().iter().enumerate().collect();
     shown.sort_by_key(|(_, row)| std::cmp::Reverse(row.interrupts));
-    shown.truncate(most);
+    shown.truncate(most.saturating_sub(usize::from(to_many > 0)));
     shown.sort_by_key(|(cpu, _)| *cpu);
     let row = |(cpu, row): (usize, &CpuRow)| {
         let counts = [row.interrupts, row.ipis_sent_to, row.remote_flushes];
         let cells = counts.into_iter().map(|count| rate_cell(count, summary));
         [cpu.to_string()].into_iter().chain(cells).collect()
     };
-    let rows: Vec<_> = shown.into_iter().map(row).collect();
+    let mut rows: Vec<Vec<_>> = shown.into_iter().map(row).collect();
+    if to_many > 0 {
+        rows.push(vec!["several".to_owned(), String::new(), rate_cell(to_many, summary), String::new()]);
+    }
     if rows.is_empty() {
         return String::new();
     }
@@ -161,4 +165,29 @@ pub(super) fn call_sites(summary: &Summary, names: &Names) -> Vec<(String, u64)>
     let mut sites: Vec<_> = sites.into_iter().collect();
     sites.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
     sites
+}
+
+#[cfg(test)]
+mod tests {
+    use tlbkit_trace::{Code, Event, EventKind};
+
+    use super::*;
+
+    #[test]
+    fn interrupts_to_several_cpus_have_a_row_of_their_own() {
+        let names = Names::default();
+        let event = |time_ns, kind| Event { time_ns, cpu: 0, pid: 7, tid: 7, comm: Names::UNKNOWN, stack: None, kind };
+        let (callsite, callback) = (Code::address(1), Code::address(2));
+        let mut summary = Summary::default();
+        for (second, cpu) in [(0, 1), (1, 1), (1, 2)] {
+            summary.add(&event(second * 1_000_000_000, EventKind::IpiSend { cpu, callsite, callback }), &names);
+        }
+        let rows = |summary: &Summary, most| -> Vec<String> {
+            let words = |line: &str| line.replace('|', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+            cpus(summary, most).lines().map(words).filter(|line| line.contains(char::is_numeric)).collect()
+        };
+        assert_eq!(rows(&summary, 3), ["0 0 0 0", "1 0 2 0", "2 0 1 0"]);
+        summary.add(&event(1_000_000_000, EventKind::IpiSendMask { targets: 5, callsite, callback }), &names);
+        assert_eq!(rows(&summary, 3), ["0 0 0 0", "1 0 2 0", "several 5"]);
+    }
 }

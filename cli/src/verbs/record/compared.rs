@@ -104,7 +104,7 @@ pub(super) fn run(
             Half::Without => run_plain(subject, format, Counting::NothingElse)?.count,
             Half::With => last.insert(record(predicted)?).run.count.clone(),
         };
-        // A command that runs on does so because somebody wanted an end, or the time was up.
+        // A command that runs on does so because somebody wanted an end.
         Halt::check(&stopping)?;
         let count = count.context("--compare: the command did not end, so its CPU time is not known")?;
         if predicted.get().is_none() {

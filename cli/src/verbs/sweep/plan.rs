@@ -6,8 +6,8 @@ use std::path::Path;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use clap::Args;
-use serde_json::Value;
 use serde_json::error::Category;
+use serde_json::{Map, Value};
 
 use crate::lab::named_run::{NamedRun, NoiseWord};
 use crate::lab::terminal::say;
@@ -104,15 +104,32 @@ fn no_point(line: &str, error: &serde_json::Error) -> Error {
         _ if is_row => anyhow!("a row with what came out, and no point of `sweep plan`"),
         Category::Eof => anyhow!("a point that is cut short"),
         _ => {
-            // The reader numbers lines inside of the one that it gets.
-            let said = error.to_string();
-            let said = said.split(" at line ").next().unwrap_or_default();
-            let said = ["expected usize", "expected u64"].iter().fold(said.to_owned(), |said, type_of_ours| {
-                said.replace(type_of_ours, "expected a whole number without quotes")
-            });
-            anyhow!("no point of `sweep plan`: {said}")
+            let (place, said) = wrong_field(line).unwrap_or_else(|| (String::new(), words(error)));
+            anyhow!("no point of `sweep plan`: {place}{said}")
         }
     }
+}
+
+/// The first field of a point whose value makes no sense, as the line has it, and what is wrong with it: the reader of
+/// a whole point does not name the field.
+fn wrong_field(line: &str) -> Option<(String, String)> {
+    let fields: Map<String, Value> = serde_json::from_str(line).ok()?;
+    fields.into_iter().find_map(|(name, value)| {
+        let mut point = serde_json::to_value(NamedRun::default()).ok()?;
+        // Of a field that does not exist the reader says so.
+        *point.get_mut(&name)? = value.clone();
+        let error = serde_json::from_value::<NamedRun>(point).err()?;
+        Some((format!("\"{name}\": {value}: "), words(&error)))
+    })
+}
+
+/// What the reader says, in a user's words. It numbers lines inside of the one that it gets.
+fn words(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    let said = said.split(" at line ").next().unwrap_or_default();
+    ["expected usize", "expected u64"].iter().fold(said.to_owned(), |said, type_of_ours| {
+        said.replace(type_of_ours, "expected a whole number without quotes")
+    })
 }
 
 /// The points of a file; all that they name exists.

@@ -10,7 +10,7 @@ use tlbkit_host::trial::{Change, Outcome, Verdict};
 use tlbkit_trace::EVENTS;
 
 use super::advice::Tuned;
-use crate::lab::recording::{Gaps, Recording};
+use crate::lab::recording::{Gaps, MEGABYTES_MAX, Recording};
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, say};
 use crate::lab::trial::{TrialArguments, Tried, names, table};
@@ -18,8 +18,6 @@ use crate::lab::watching::WatchArguments;
 
 /// Settings that are tried.
 const BEST: usize = 3;
-/// What perf may write while the command is recorded.
-const MEGABYTES_MAX: u64 = 1000;
 
 /// How to get more of a recording.
 const MORE: &str = "tlbkit record --megabytes-max makes a longer recording, which tune --try takes before --";

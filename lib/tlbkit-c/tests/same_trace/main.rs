@@ -86,6 +86,7 @@ const ELSEWHERE: &[&str] = &[
     "set_words",
     "space_init",
     "status_text",
+    "x86_disable_tags",
     "x86_fill",
     "x86_start",
 ];

@@ -1,20 +1,14 @@
 //! What each system call takes away, once it has succeeded.
 
 use super::pages::{Backing, Pages};
-use super::state::{CLONE_VM, Deducer, Paging, Recorded, USER_END, taken};
+use super::state::{Deducer, Paging, Recorded, USER_END, taken};
 use crate::op::{Cause, Extent, Pattern, Space, Taken};
 use std::ops::Range;
 use tlbkit::Stride;
+use tlbkit_trace::abi::{
+    Advice, CLONE_VM, MAP_ANONYMOUS, MAP_FIXED, MAP_SHARED, MAP_STACK, PROT_EXEC, PROT_WRITE, is_error,
+};
 use tlbkit_trace::{Event, Syscall};
-
-const PROT_WRITE: u64 = 2;
-const PROT_EXEC: u64 = 4;
-const MADV_DONTNEED: u64 = 4;
-const MADV_FREE: u64 = 8;
-const MAP_SHARED: u64 = 1;
-const MAP_FIXED: u64 = 0x10;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_STACK: u64 = 0x2_0000;
 
 /// Pages up to which Linux's own record of a flush has their number.
 const CEILING_PAGES: u64 = 33;
@@ -38,7 +32,7 @@ impl Deducer {
         let space = task.space;
         let Some((_, args)) = task.call.take_if(|entered| entered.0 == call) else { return };
         self.ended = std::mem::replace(&mut task.recorded, Recorded::NOTHING);
-        if !(-4095..0).contains(&result) {
+        if !is_error(result) {
             self.take_away(event, space, call, args, result);
         }
         self.ended = Recorded::NOTHING;
@@ -50,7 +44,7 @@ impl Deducer {
             Syscall::Mmap => self.mmap(event, space, args, result as u64),
             Syscall::Munmap => self.unmap(event, space, call, &pages(args[0], args[1])),
             Syscall::Mprotect => self.mprotect(event, space, &pages(args[0], args[1]), args[2]),
-            Syscall::Madvise => self.madvise(event, space, &pages(args[0], args[1]), args[2]),
+            Syscall::Madvise => self.madvise(event, space, &pages(args[0], args[1]), Advice::of(args[2])),
             Syscall::Brk => self.brk(event, space, result as u64),
             Syscall::Mremap => self.mremap(event, space, args, result as u64),
             // The parent's entries become read-only; the child's return is another thread's.
@@ -77,20 +71,22 @@ impl Deducer {
         pages.zapped(range).into_iter().map(taken).collect()
     }
 
-    fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: u64) {
+    fn madvise(&mut self, event: &Event, space: Space, range: &Range<u64>, advice: Advice) {
         if range.is_empty() {
             return;
         }
         let pages = &self.pages[space.0 as usize];
         let cause = match advice {
-            MADV_DONTNEED if pages.is_of_file(range.start) => Cause::FileDontNeed,
-            MADV_DONTNEED if pages.is_in_arena(range.start) => Cause::ArenaDontNeed,
-            MADV_DONTNEED => Cause::DontNeed,
-            MADV_FREE => Cause::Free,
-            _ => return,
+            Advice::Remove => Cause::FileDontNeed,
+            Advice::DontNeed if pages.is_of_file(range.start) => Cause::FileDontNeed,
+            Advice::DontNeed if pages.is_in_arena(range.start) => Cause::ArenaDontNeed,
+            Advice::DontNeed => Cause::DontNeed,
+            Advice::Free => Cause::Free,
+            Advice::Guard => Cause::Call(Syscall::Madvise),
+            Advice::Other => return,
         };
         let mut taken = self.zapped(space, range);
-        if advice == MADV_DONTNEED {
+        if advice != Advice::Free {
             let told = self.unknown(space, range, &taken);
             let pages = &mut self.pages[space.0 as usize];
             let mut gone = pages.discard(&mut self.frames, range);

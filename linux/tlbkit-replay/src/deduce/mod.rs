@@ -27,10 +27,11 @@ use pages::Pages;
 pub(crate) use people::People;
 pub use people::{Coverage, Process};
 pub(crate) use state::Deducer;
-use state::{CLONE_VM, Recorded, STACK_PAGE, Thread, USER_END};
 pub use state::{Deduced, Paging};
+use state::{Recorded, STACK_PAGE, Thread, USER_END};
 use std::io;
 use tlbkit::Stride;
+use tlbkit_trace::abi::{CLONE_VM, FAULT_WRITE};
 use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
 
 impl Paging {
@@ -38,7 +39,7 @@ impl Paging {
     fn fault(self, pages: &Pages, page: u64, error_code: u32) -> Fault {
         match self {
             Self::Huge if pages.has_room(page) => Fault::Huge,
-            _ if error_code & WRITE != 0 && !pages.is_shared(page) => Fault::New,
+            _ if error_code & FAULT_WRITE != 0 && !pages.is_shared(page) => Fault::New,
             _ => Fault::Other,
         }
     }
@@ -50,9 +51,6 @@ enum Left {
     Somebody,
     Nobody,
 }
-
-/// The processor's bit for a write in the code of a fault.
-const WRITE: u32 = 2;
 
 impl Deducer {
     pub(crate) fn finish(self) -> io::Result<Deduced> {
@@ -209,7 +207,7 @@ impl Deducer {
         (task.store, task.copied) = (None, None);
         let (space, page) = (task.space, address >> 12);
         let index = space.0 as usize;
-        let (is_present, is_write) = (error_code & 1 != 0, error_code & WRITE != 0);
+        let (is_present, is_write) = (error_code & 1 != 0, error_code & FAULT_WRITE != 0);
         let (mut kind, mut because) = (Fault::Other, None);
         if !is_present {
             if self.paging == Paging::Huge && self.pages[index].is_huge(page) {

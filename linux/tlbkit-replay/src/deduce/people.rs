@@ -7,10 +7,8 @@
 
 use crate::op::Party;
 use rustc_hash::{FxHashMap, FxHashSet};
+use tlbkit_trace::abi::PROT_EXEC;
 use tlbkit_trace::{Event, EventKind, FaultMode, FlushReason, Name, Names};
-
-/// Linux's bit for code among the rights of a mapping.
-const CODE: u32 = 4;
 
 /// A process of the trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,7 +99,7 @@ impl People {
                 self.code.remove(&event.pid);
                 self.execs.extend(self.loaded.get(&old_tid).map(|&time_ns| (old_tid, time_ns)));
             }
-            EventKind::Map { protection, file, .. } if protection & CODE != 0 => {
+            EventKind::Map { protection, file, .. } if u64::from(protection) & PROT_EXEC != 0 => {
                 let code = self.code.entry(event.pid).or_default();
                 if !code.contains(&file) {
                     code.push(file);

@@ -14,7 +14,6 @@ use std::rc::Rc;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushSize, Name, Syscall};
 
-pub(super) const CLONE_VM: u64 = 0x100;
 /// End of user addresses with four levels of tables.
 pub(super) const USER_END: u64 = 1 << 47;
 /// Where exec's stack is, near enough.

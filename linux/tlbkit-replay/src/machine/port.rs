@@ -232,12 +232,7 @@ impl<'k> Hardware for Port<'_, 'k> {
     }
 
     fn send_ipi(&self, to: CpuId) {
-        self.sum(|sums| {
-            sums.all.interrupts += 1;
-            if let Some(who) = self.replay.who.get() {
-                sums.all.by_caller.entry(who).or_default().interrupts += 1;
-            }
-        });
+        self.sum(|sums| sums.all.interrupts += 1);
         self.charge(CostPart::Asking, CostItem::Send, 1);
         // Taken at once, in the midst of the sender's own work.
         Port { replay: self.replay, cpu: to.0 }.answer();

@@ -215,8 +215,13 @@ fn madvise_is_told_by_its_advice() {
         taken(&script)
     };
     assert_eq!(advice(4), [(Cause::DontNeed, 1000, 1)]);
+    assert_eq!(advice(24), [(Cause::DontNeed, 1000, 1)], "DONTNEED_LOCKED");
+    assert_eq!(advice(4 | 1 << 32), [(Cause::DontNeed, 1000, 1)], "the kernel sees the lower half");
     assert_eq!(advice(8), [(Cause::Free, 1000, 1)]);
+    assert_eq!(advice(9), [(Cause::FileDontNeed, 1000, 1)], "REMOVE");
+    assert_eq!(advice(102), [(Cause::Call(Syscall::Madvise), 1000, 1)], "GUARD_INSTALL");
     assert_eq!(advice(3), [], "WILLNEED takes nothing");
+    assert_eq!(advice(21), [], "PAGEOUT takes what can be written elsewhere, which no trace says");
 }
 
 #[test]

@@ -2,15 +2,12 @@
 
 use super::mapping::{Mapping, Spaces};
 use super::request::Place;
-use super::why::{CLONE_VM, Past, Why};
+use super::why::{Past, Why};
+use crate::abi::CLONE_VM;
 use crate::event::{Event, Syscall};
+use crate::limits::{FAULT_WINDOW_NS, MAX_THREADS};
 use crate::names::{Names, StackId};
 use rustc_hash::FxHashMap;
-
-/// A flush so soon after a fault of the same thread is taken as the fault's.
-const FAULT_WINDOW_NS: u64 = 50_000;
-/// More threads than this are forgotten, and learned anew.
-const MAX_THREADS: usize = 1 << 18;
 
 /// What one flush is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

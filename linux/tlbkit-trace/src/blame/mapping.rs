@@ -1,5 +1,6 @@
 //! What a piece of a program's memory is, and what each process has mapped where.
 
+use crate::abi::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED, MAP_STACK, PROT_EXEC, is_error};
 use crate::event::{Event, EventKind, Syscall};
 use crate::names::{Name, Names};
 use rustc_hash::FxHashMap;
@@ -82,11 +83,6 @@ const FIXED_IMAGES_END: u64 = 0x1000_0000;
 /// Stacks of main threads lie above: Linux keeps 16 GiB free below the end for them.
 const STACKS: std::ops::Range<u64> = 0x7ffc_0000_0000..0x8000_0000_0000;
 
-const MAP_SHARED: u64 = 1;
-const MAP_ANONYMOUS: u64 = 0x20;
-const MAP_NORESERVE: u64 = 0x4000;
-const MAP_STACK: u64 = 0x2_0000;
-const PROT_EXEC: u32 = 4;
 /// glibc reserves twice the size of an arena, so that it finds an aligned one in it.
 const ARENA_BYTES: u64 = 64 << 20;
 const PAGE: u64 = 4096;
@@ -156,7 +152,9 @@ impl Space {
                 self.insert(address, bytes, Mapping::Shared, 0);
             }
             // A program's own file tells its place best where it is code.
-            _ if protection & PROT_EXEC == 0 && self.find(address).is_some_and(|(_, area)| area.offset != 0) => {
+            _ if u64::from(protection) & PROT_EXEC == 0
+                && self.find(address).is_some_and(|(_, area)| area.offset != 0) =>
+            {
                 self.fill(address, bytes, Mapping::File(file));
             }
             _ => self.insert(address, bytes, Mapping::File(file), offset),
@@ -227,7 +225,7 @@ impl Spaces {
 
     /// A call is over that had these arguments.
     pub(super) fn left(&mut self, pid: i32, call: Syscall, args: &[u64; 5], result: i64) {
-        if (-4095..0).contains(&result) {
+        if is_error(result) {
             return;
         }
         let address = result as u64;

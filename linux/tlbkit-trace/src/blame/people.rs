@@ -2,11 +2,9 @@
 
 use super::time::Owner;
 use crate::event::{Event, EventKind};
+use crate::limits::MAX_THREADS;
 use crate::names::{Name, Names};
 use rustc_hash::FxHashMap;
-
-/// More threads than this are forgotten, and learned anew.
-const MAX_THREADS: usize = 1 << 18;
 
 /// Threads and processes, as far as events have told of them.
 #[derive(Default)]

@@ -1,5 +1,6 @@
 //! What a flush was for, told by the system call, the fault, the thread or the kernel's functions on the stack.
 
+use crate::abi::{Advice, CLONE_VM, FAULT_PRESENT, FAULT_WRITE};
 use crate::event::Syscall;
 use crate::names::{Code, Name, Names};
 
@@ -14,6 +15,10 @@ pub enum Why {
     DontNeed,
     /// `madvise` that lets pages go when memory is short.
     Free,
+    /// `madvise` that takes pages out of a file or of shared memory.
+    Remove,
+    /// `madvise` that makes a range an error to access.
+    Guard,
     /// A page table copied for a child.
     Fork,
     /// A store to a page that a fork had made shared.
@@ -49,6 +54,8 @@ impl Why {
             Self::OtherCall(name) => names.text(name),
             Self::DontNeed => "madvise DONTNEED",
             Self::Free => "madvise FREE",
+            Self::Remove => "madvise REMOVE",
+            Self::Guard => "madvise GUARD_INSTALL",
             Self::Fork => "fork",
             Self::CopyAfterFork => "copy on write after fork",
             Self::CopyOfShared => "copy on write",
@@ -74,17 +81,23 @@ impl Why {
 
     /// What a system call with these arguments is for.
     pub(super) fn of_call(call: Syscall, args: &[u64; 5]) -> Self {
-        match (call, args[2], args[0]) {
-            (Syscall::Madvise, MADV_DONTNEED | MADV_DONTNEED_LOCKED, _) => Self::DontNeed,
-            (Syscall::Madvise, MADV_FREE, _) => Self::Free,
-            (Syscall::Clone, _, flags) if flags & CLONE_VM == 0 => Self::Fork,
+        match call {
+            Syscall::Madvise => match Advice::of(args[2]) {
+                Advice::DontNeed => Self::DontNeed,
+                Advice::Free => Self::Free,
+                Advice::Remove => Self::Remove,
+                Advice::Guard => Self::Guard,
+                Advice::Other => Self::Call(call),
+            },
+            Syscall::Clone if args[0] & CLONE_VM == 0 => Self::Fork,
             _ => Self::Call(call),
         }
     }
 
     /// What a fault with this error code is for.
     pub(super) fn of_fault(error_code: u32, past: Past) -> Self {
-        match (error_code & (PRESENT | WRITE) == PRESENT | WRITE, past) {
+        const COPY: u32 = FAULT_PRESENT | FAULT_WRITE;
+        match (error_code & COPY == COPY, past) {
             (true, Past::Forked) => Self::CopyAfterFork,
             (true, Past::Alone) => Self::CopyOfShared,
             (false, _) => Self::AbsentPage,
@@ -122,14 +135,6 @@ pub(super) enum Past {
     /// It was not, or has had another program since.
     Alone,
 }
-
-pub(super) const CLONE_VM: u64 = 0x100;
-const MADV_DONTNEED: u64 = 4;
-const MADV_FREE: u64 = 8;
-const MADV_DONTNEED_LOCKED: u64 = 24;
-/// Bits of a fault's error code.
-const PRESENT: u32 = 1;
-const WRITE: u32 = 2;
 
 /// How the kernel's functions for system calls begin.
 pub(super) const CALL_START: &str = "__x64_sys_";
@@ -176,6 +181,14 @@ mod tests {
         let codes = [codes[0], Code::address(0xffff_ffff_8100_0000), Code::symbol(call)];
         assert_eq!(Why::of_stack(&codes, &names), Some(Why::OtherCall(call)));
         assert_eq!(Why::of_stack(&codes[..1], &names), None);
+    }
+
+    #[test]
+    fn madvise_is_told_by_its_advice() {
+        let of = |advice| Why::of_call(Syscall::Madvise, &[0, 0, advice, 0, 0]);
+        assert_eq!([4, 24, 4 | 1 << 32].map(of), [Why::DontNeed; 3]);
+        assert_eq!([8, 9, 102].map(of), [Why::Free, Why::Remove, Why::Guard]);
+        assert_eq!([3, 21].map(of), [Why::Call(Syscall::Madvise); 2]);
     }
 
     #[test]

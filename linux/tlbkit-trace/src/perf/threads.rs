@@ -5,7 +5,7 @@ use crate::names::{Name, Names};
 use rustc_hash::FxHashMap;
 
 /// More threads than Linux can have at once on common settings; then the names are learned anew.
-const MAX_THREADS: usize = 1 << 20;
+const MAX_NAMED: usize = 1 << 20;
 
 pub(super) struct Threads {
     names: FxHashMap<i32, Name>,
@@ -25,7 +25,7 @@ impl Threads {
     }
 
     pub(super) fn set(&mut self, tid: i32, name: Name) {
-        if self.names.len() >= MAX_THREADS {
+        if self.names.len() >= MAX_NAMED {
             self.names.clear();
         }
         self.names.insert(tid, name);

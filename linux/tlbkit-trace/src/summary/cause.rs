@@ -1,14 +1,9 @@
 //! What flushes were for: the system call that their thread was in, or the fault that it had just before.
 
 use crate::event::{Event, EventKind, FaultMode, FlushReason, Syscall};
+use crate::limits::{FAULT_WINDOW_NS, MAX_THREADS};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
-
-/// A flush so soon after a user fault of the same thread is counted to the fault: copies of shared pages end sooner,
-/// and in the traces tried nearly no flush was left without cause.
-const FAULT_WINDOW_NS: u64 = 50_000;
-/// More threads than this are forgotten and learned anew.
-const MAX_THREADS: usize = 1 << 18;
 
 /// What a flush was for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

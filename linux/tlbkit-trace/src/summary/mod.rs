@@ -44,14 +44,12 @@ pub struct Summary {
     sizes: [Sizes; FlushReason::ALL.len()],
     processes: Processes,
     cpus: Vec<CpuRow>,
-    ipi_sends_to_many: u64,
     ipis_to_many: u64,
     calls: Calls,
     causes: Causes,
     stacks: FxHashMap<StackId, u64>,
     series: Series,
     timing: Timing,
-    lost: u64,
 }
 
 impl Summary {
@@ -67,11 +65,7 @@ impl Summary {
             EventKind::CallQueue { func, .. } => self.calls.queue(func),
             EventKind::CallInterrupt { edge: Edge::Begin, .. } => self.on_cpu(event.cpu, |row| row.interrupts += 1),
             EventKind::IpiSend { cpu, .. } => self.on_cpu(cpu, |row| row.ipis_sent_to += 1),
-            EventKind::IpiSendMask { targets, .. } => {
-                self.ipi_sends_to_many += 1;
-                self.ipis_to_many += u64::from(targets);
-            }
-            EventKind::Lost { count } => self.lost = self.lost.saturating_add(count),
+            EventKind::IpiSendMask { targets, .. } => self.ipis_to_many += u64::from(targets),
             _ => {}
         }
     }
@@ -145,13 +139,7 @@ impl Summary {
         &self.cpus
     }
 
-    /// Interrupts that went to several CPUs at once, each counted once.
-    #[must_use]
-    pub fn ipi_sends_to_many(&self) -> u64 {
-        self.ipi_sends_to_many
-    }
-
-    /// The same, each counted for each of its targets.
+    /// Interrupts that went to several CPUs at once, each counted for each of its targets.
     #[must_use]
     pub fn ipis_to_many(&self) -> u64 {
         self.ipis_to_many
@@ -194,12 +182,6 @@ impl Summary {
     #[must_use]
     pub fn floor_ns(&self) -> Option<u64> {
         self.timing.floor_ns()
-    }
-
-    /// Events that the recorder lost.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost
     }
 }
 
