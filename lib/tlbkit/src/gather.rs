@@ -291,11 +291,13 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// What was named, as a request that was not announced yet.
     #[inline(always)]
     pub(crate) fn request<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Request<'_> {
-        let (space, token) = match self.translations {
-            Translations::OfSpace(space) => (space.id, space.token),
-            Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0)),
+        let (space, token, is_owed) = match self.translations {
+            Translations::OfSpace(space) => (space.id, space.token, false),
+            // Kernel addresses have no generation that would show a CPU what it has missed: if a gather that was issued
+            // owes a flush, the caller may have found gone what that one took out.
+            Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0), cpu.tlb().owed.has(SpaceId::KERNEL)),
         };
-        let extent = self.extent(cpu);
+        let extent = if is_owed { Extent::Everything } else { self.extent(cpu) };
         Request { space, token, generation: Generation::NEVER, extent, step: Step::of(self.stride), needs: self.needs }
     }
 

@@ -45,8 +45,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     pub fn issue<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Pending<'s, S, F> {
         let mut debts = Debts::NONE;
         let ticket = if self.has_work(cpu) {
+            let request = self.request(cpu); // before its own debt is among those that it looks for
             cpu.tlb().owed.add(self.space_id(), &mut debts); // before the generation rises, as a batch does
-            cpu.issue(self.translations, self.request(cpu), self.reason)
+            cpu.issue(self.translations, request, self.reason)
         } else {
             Ticket::Over
         };
