@@ -28,8 +28,8 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// [`TlbBatch`](crate::TlbBatch). That flush takes no global entry along in a gather of a space: where one was
     /// named there with [`Scope::Global`](crate::Scope), keep others away until [`Pending::wait`] has returned.
     ///
-    /// It waits for nobody, so it may be called with interrupts off, and under a spin lock; preemption is off, and it
-    /// is not for interrupt handlers.
+    /// It waits for nobody, so it may be called with interrupts off, and under a spin lock. Preemption is off: a task that
+    /// has moved to another CPU is noticed at both ends of the call. It is not for interrupt handlers.
     ///
     /// ```
     /// # use tlbkit::*;
@@ -51,6 +51,7 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         } else {
             Ticket::Over
         };
+        cpu.assert_here(); // what was asked and flushed here may be another CPU's
         let mut pending = Pending { gather: self, ticket, debts };
         pending.settle_if_over(cpu);
         pending
