@@ -134,8 +134,8 @@ impl<S> Pmap<S> {
         place.map(|_| None).ok_or(Error::OutOfMemory)
     }
 
-    /// The base frame and the entry that map `va`, read under the lock: without it the frame may be gone on return. None
-    /// beyond the user half, which is all that this space has of its own.
+    /// The base frame and the entry that map `va`, read under the lock: without it the frame may be gone on return.
+    /// None beyond the user half, which is all that this space has of its own.
     pub fn extract<H: Hardware<Set = S>>(
         &self,
         cpu: &Cpu<'_, '_, H>,

@@ -214,8 +214,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         wants_walk(&cpu.tlb().policy().range) && !self.is_empty() && !self.is_over_ceiling(cpu)
     }
 
-    /// Makes the next flush a full one, whatever was named and even if nothing was: the caller knows better. In a gather
-    /// of a space that is all of the space; global entries go only if something was named with [`Scope::Global`].
+    /// Makes the next flush a full one, whatever was named and even if nothing was: the caller knows better. In a
+    /// gather of a space that is all of the space; global entries go only if something was named with
+    /// [`Scope::Global`].
     pub const fn flush_everything(&mut self) {
         self.is_everything = true;
     }
@@ -224,8 +225,8 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// a range that is named as a whole. Whatever else is freed comes by [`unmap`](Self::unmap).
     ///
     /// If nothing is named in this gather, before or after, the flush is one of everything, as
-    /// [`flush_everything`](Self::flush_everything) says: it cannot be known what led to the frame. If something is, only
-    /// that is flushed: the caller states that this led to the frame.
+    /// [`flush_everything`](Self::flush_everything) says: it cannot be known what led to the frame. If something is,
+    /// only that is flushed: the caller states that this led to the frame.
     #[inline]
     pub fn hold<T>(&mut self, frame: T)
     where
