@@ -78,8 +78,8 @@ fn c_40_less_needs_a_flush_and_more_does_not() {
         assert!(needs_flush(all, all & !lost), "{lost:#x} lost");
     }
     assert!(needs_flush(READ, READ | Pte::NO_EXECUTE));
-    for other in [Pte::GLOBAL, 1 << 3, 1 << 4, 1 << 59, 1 << 62] {
-        assert!(needs_flush(READ, READ | other), "{other:#x} set: global, a memory type, a protection key");
+    for other in [Pte::GLOBAL, Pte::LARGE, 1 << 3, 1 << 4, 1 << 59, 1 << 62] {
+        assert!(needs_flush(READ, READ | other), "{other:#x} set: global, a size, a memory type, a protection key");
         assert!(needs_flush(READ | other, READ), "{other:#x} cleared");
     }
     assert!(!needs_flush(READ, READ | Pte::WRITE | Pte::DIRTY));

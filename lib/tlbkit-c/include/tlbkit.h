@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0xa806038bf34ae0b2ull
+#define TLBKIT_INTERFACE 0x2208da76afb1ffc9ull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -737,7 +737,8 @@ void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
 // nothing is done to the frames, and the space lives.
 //
 // Interrupts on or off, under a spin lock or not; preemption off; not in an interrupt handler. Other gathers may be
-// begun, issued and finished meanwhile. On an error the gather stays open.
+// begun, issued and finished meanwhile. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the
+// flush on this CPU: its frames are lost then.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gather, uint32_t cpu);
 
 // Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,

@@ -80,7 +80,7 @@ pub(crate) fn name(gather: &mut TlbGather<'_, Set, Held>, door: &Door, range: Pa
 /// What a `struct tlbkit_gather` holds.
 #[repr(C)]
 pub(crate) struct Gather {
-    mark: Mark,
+    pub(crate) mark: Mark,
     pub(crate) machine: &'static Machine,
     pub(crate) inner: TlbGather<'static, Set, Held>,
     /// Frames that fit; none if none were to be held.

@@ -52,7 +52,8 @@ impl Issued {
 /// nothing is done to the frames, and the space lives.
 ///
 /// Interrupts on or off, under a spin lock or not; preemption off; not in an interrupt handler. Other gathers may be
-/// begun, issued and finished meanwhile. On an error the gather stays open.
+/// begun, issued and finished meanwhile. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the
+/// flush on this CPU: its frames are lost then.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u32) -> Status {
     report(|| {
@@ -62,6 +63,7 @@ pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u3
         // SAFETY: `make` below puts another mark in the place of this one, and nobody reads the gather before.
         let Gather { machine, inner, .. } = unsafe { core::ptr::read(open) };
         let inner = inner.issue(door.cpu());
+        door.assert_stayed().inspect_err(|_| open.mark.clear())?; // else they may be in use, and are lost
         let issued = Issued { mark: Mark::none(), machine, inner, is_known_done: false };
         // SAFETY: the contract.
         unsafe { Issued::make(gather, issued) }.map(drop)

@@ -7,9 +7,10 @@
 
 use crate::held::Held;
 use crate::memory::{Frame, Memory};
+use crate::pmap::user_range;
 use crate::pte;
 use crate::table;
-use crate::vm::{Vm, user_range};
+use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, Reason, TlbBatch};
 use tlbkit_arch::Pte;
 

@@ -12,7 +12,8 @@ use crate::lock::{SpinGuard, TableLocks};
 use crate::memory::{Frame, Memory, Purpose};
 use crate::pte;
 use crate::region::Protection;
-use crate::table::{self, Found, Root, Slot};
+use crate::table::{self, Found, Root, Slot, USER_END};
+use core::ops::Range;
 use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Scope, SpaceToken, Stride, Tlb};
 use tlbkit_arch::Pte;
@@ -134,12 +135,16 @@ impl<S> Pmap<S> {
     }
 
     /// The base frame and the entry that map `va`, read under the lock: without it the frame may be gone on return.
+    /// None beyond the user half, which is all that this space has of its own.
     pub fn extract<H: Hardware<Set = S>>(
         &self,
         cpu: &Cpu<'_, '_, H>,
         mem: &impl Memory,
         va: u64,
     ) -> Option<(PhysAddr, Pte)> {
+        if va >= USER_END {
+            return None;
+        }
         let _guard = self.lock(cpu.hardware(), va);
         match table::find(mem, self.root, va) {
             Found::Leaf(slot) if slot.pte.has(Pte::PRESENT) => {
@@ -155,8 +160,8 @@ impl<S> Pmap<S> {
     /// Where something present is replaced, no CPU sees the new frame before every CPU has lost the old one.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::SharedLargePage`] if that would have to be cut. The frame has then been put
-    /// back.
+    /// [`Error::BadRange`] beyond the user half, as the kernel's tables are shared; [`Error::OutOfMemory`];
+    /// [`Error::SharedLargePage`] if that would have to be cut. The frame has then been put back.
     ///
     /// # Panics
     /// If `frame` is large and a page table lies in its place: remove that first.
@@ -168,9 +173,11 @@ impl<S> Pmap<S> {
         frame: Frame,
         bits: u64,
     ) -> Result<u32, Error> {
+        let bytes = 1 << frame.shift;
         let _guard = self.lock(cpu.hardware(), va);
         let level = if frame.shift == 21 { 2 } else { 1 };
-        let (slot, made) = match self.small_slot(cpu, mem, va, level) {
+        let place = user_range(va & !(bytes - 1), bytes / PAGE_BYTES);
+        let (slot, made) = match place.and_then(|_| self.small_slot(cpu, mem, va, level)) {
             Ok(found) => found,
             Err(error) => {
                 mem.put(frame);
@@ -281,4 +288,18 @@ pub(crate) fn with_protection(pte: Pte, protection: Protection) -> Pte {
         Protection::ReadWrite if pte.has(pte::COW) || pte.has(pte::ZERO) => pte.with(Pte::PRESENT),
         Protection::ReadWrite => pte.with(Pte::PRESENT | Pte::WRITE),
     }
+}
+
+/// The addresses of `pages` base pages from `va` on. They are a program's words: nothing but whole pages of its own
+/// half may be looked at, let alone taken out.
+pub(crate) fn user_range(va: u64, pages: u64) -> Result<Range<u64>, Error> {
+    let end = pages.checked_mul(PAGE_BYTES).and_then(|bytes| va.checked_add(bytes));
+    let end = end.filter(|end| *end <= USER_END && va.is_multiple_of(PAGE_BYTES));
+    end.map(|end| va..end).ok_or(Error::BadRange { va, pages })
+}
+
+/// Refuses what is not whole pages of the user half, or ends before it begins.
+pub(crate) fn check_user_range(range: &Range<u64>) -> Result<(), Error> {
+    let (va, pages) = (range.start, range.end.saturating_sub(range.start) / PAGE_BYTES);
+    if user_range(va, pages)? == *range { Ok(()) } else { Err(Error::BadRange { va, pages }) }
 }

@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::held::{SWEEP, Unhook};
 use crate::memory::Memory;
-use crate::pmap::{Pmap, with_protection};
+use crate::pmap::{Pmap, check_user_range, with_protection};
 use crate::pte;
 use crate::region::Protection;
 use crate::table::{self, Found, Slot};
@@ -25,8 +25,9 @@ impl<S> Pmap<S> {
     /// Removes what is mapped in `range` and puts its frames back after the flush.
     ///
     /// # Errors
+    /// [`Error::BadRange`] if `range` is not whole pages of the user half: nothing is changed then.
     /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
-    /// split. What comes before it has been changed then.
+    /// split: what comes before it has been changed then.
     pub fn remove<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -39,8 +40,9 @@ impl<S> Pmap<S> {
     /// Narrows or widens what is mapped in `range`. Copy-on-write entries stay read-only.
     ///
     /// # Errors
+    /// [`Error::BadRange`] if `range` is not whole pages of the user half: nothing is changed then.
     /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
-    /// split. What comes before it has been changed then.
+    /// split: what comes before it has been changed then.
     pub fn protect<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -58,6 +60,7 @@ impl<S> Pmap<S> {
         range: Range<u64>,
         change: Change,
     ) -> Result<(), Error> {
+        check_user_range(&range)?;
         let mut unhook = self.begin(cpu, mem);
         let result = self.sweep_into(cpu, mem, range.clone(), change, &mut unhook);
         self.end(unhook, &range);

@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::kernel::KernelMap;
 use crate::lock::{RwLock, TableLock};
 use crate::memory::{Frame, Memory};
-use crate::pmap::Pmap;
+use crate::pmap::{Pmap, user_range};
 use crate::region::{Backing, Protection, Region, Regions};
 use crate::sweep::Change;
 use crate::table::USER_END;
@@ -223,7 +223,7 @@ impl<'k, S> Vm<'k, S> {
         self.regions.iter().filter_map(|region| region.cut(range))
     }
 
-    /// The base frame and the entry that map `va` now, read under the locks.
+    /// The base frame and the entry that map `va` now, read under the locks. None beyond the user half.
     pub fn extract<H: Hardware<Set = S>>(
         &self,
         cpu: &Cpu<'_, '_, H>,
@@ -323,12 +323,4 @@ impl<'k, S> Vm<'k, S> {
         let moved = self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         assert_eq!(moved, Ok(from), "a space is emptied once, then freed once");
     }
-}
-
-/// The addresses of `pages` base pages from `va` on. They are a program's words: nothing but whole pages of its own
-/// half may be looked at, let alone taken out.
-pub(crate) fn user_range(va: u64, pages: u64) -> Result<Range<u64>, Error> {
-    let end = pages.checked_mul(PAGE_BYTES).and_then(|bytes| va.checked_add(bytes));
-    let end = end.filter(|end| *end <= USER_END && va.is_multiple_of(PAGE_BYTES));
-    end.map(|end| va..end).ok_or(Error::BadRange { va, pages })
 }

@@ -6,9 +6,10 @@
 
 use crate::held::Held;
 use crate::memory::Memory;
+use crate::pmap::user_range;
 use crate::pte;
 use crate::table;
-use crate::vm::{Vm, user_range};
+use crate::vm::Vm;
 use core::ops::Range;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Pending, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 use tlbkit_arch::Pte;

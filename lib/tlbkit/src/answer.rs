@@ -11,7 +11,9 @@ use crate::tlb::Cpu;
 
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Carries out what other CPUs have asked of this one: the interrupt handler calls it, and every wait does; so does
-    /// each loop of a kernel that waits for another CPU with its interrupts off.
+    /// each loop of a kernel that waits for another CPU with its interrupts off, but for one that is entered from a
+    /// function of [`Hardware`]. An answer within an answer, or within a switch, could say that a flush is over which
+    /// is still to come.
     ///
     /// When it returns, each request whose hint was in the inbox when it was called has been carried out. A hint that
     /// comes later has an interrupt of its own. On a CPU that has left it does nothing: an interrupt may come after the

@@ -161,7 +161,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     ///
     /// [`TlbGather::flush`](crate::TlbGather::flush) does so by itself, even if nothing was named, and
     /// [`flush_range`](Self::flush_range) needs no more than it does anyway. What is left are changes that need no
-    /// flush: call this before another frame is mapped where an entry was found gone.
+    /// flush: call this before another frame is mapped where an entry was found gone. For the kernel's addresses a
+    /// gather in which nothing was named does the same.
     ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).

@@ -214,7 +214,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         wants_walk(&cpu.tlb().policy().range) && !self.is_empty() && !self.is_over_ceiling(cpu)
     }
 
-    /// Makes the next flush a full one, whatever was named and even if nothing was: the caller knows better.
+    /// Makes the next flush a full one, whatever was named and even if nothing was: the caller knows better. In a
+    /// gather of a space that is all of the space; global entries go only if something was named with
+    /// [`Scope::Global`].
     pub const fn flush_everything(&mut self) {
         self.is_everything = true;
     }
@@ -222,8 +224,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// Keeps `frame`, to which no single page belongs, until the flush: one that several named pages shared, or one of
     /// a range that is named as a whole. Whatever else is freed comes by [`unmap`](Self::unmap).
     ///
-    /// If nothing is named in this gather, before or after, the flush is one of everything: it cannot be known what
-    /// led to the frame. If something is, only that is flushed: the caller states that this led to the frame.
+    /// If nothing is named in this gather, before or after, the flush is one of everything, as
+    /// [`flush_everything`](Self::flush_everything) says: it cannot be known what led to the frame. If something is,
+    /// only that is flushed: the caller states that this led to the frame.
     #[inline]
     pub fn hold<T>(&mut self, frame: T)
     where
@@ -291,11 +294,13 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// What was named, as a request that was not announced yet.
     #[inline(always)]
     pub(crate) fn request<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Request<'_> {
-        let (space, token) = match self.translations {
-            Translations::OfSpace(space) => (space.id, space.token),
-            Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0)),
+        let (space, token, is_owed) = match self.translations {
+            Translations::OfSpace(space) => (space.id, space.token, false),
+            // Kernel addresses have no generation that would show a CPU what it has missed: if a gather that was issued
+            // owes a flush, the caller may have found gone what that one took out.
+            Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0), cpu.tlb().owed.has(SpaceId::KERNEL)),
         };
-        let extent = self.extent(cpu);
+        let extent = if is_owed { Extent::Everything } else { self.extent(cpu) };
         Request { space, token, generation: Generation::NEVER, extent, step: Step::of(self.stride), needs: self.needs }
     }
 

@@ -194,6 +194,11 @@ pub enum Late {
 }
 
 /// One CPU of a machine. `tlbkit-x86` implements it with instructions, `tlbkit-sim` with a model.
+///
+/// The protocol calls these functions in the midst of its own work. So none of them calls the protocol, sleeps, or
+/// takes a lock that somebody holds while calling the protocol; [`unanswered`](Self::unanswered) may declare CPUs
+/// stopped. Nor does any of them take a lock whose loop calls [`Cpu::answer`](crate::Cpu::answer): it would answer
+/// within an answer or a switch.
 pub trait Hardware {
     /// What keeps the set of CPUs of a space: an array inside it, a box, a slice that is borrowed.
     type Set: AsRef<[AtomicU64]>;
@@ -224,7 +229,9 @@ pub trait Hardware {
     /// Interrupts every online CPU but this one.
     fn send_ipi_to_others(&self);
 
-    /// PAUSE in a loop that waits for another CPU.
+    /// PAUSE in a loop that waits for another CPU: with interrupts on in a flush and in the wait for one that was
+    /// issued, with interrupts off in [`Cpu::destroy_later`](crate::Cpu::destroy_later) and
+    /// [`Cpu::bring_up`](crate::Cpu::bring_up), and as the caller has them in [`Pending::poll`](crate::Pending::poll).
     fn relax(&self);
 
     /// How often a wait looks again whether it is over, with a [`relax`](Self::relax) before each look, until it
@@ -270,9 +277,9 @@ pub trait Hardware {
 
     /// The CPU that executes this code, where the kernel can tell: by its own per-CPU data, or RDTSCP or RDPID. It is
     /// compared with the number by which the protocol was called, when a call begins, before a waiting CPU answers
-    /// others, and when a call that waited ends. So a task that migrated in between, or a number that was wrong from
-    /// the beginning, is noticed. Interrupts may be on or off, and an NMI may ask. The default does not tell, and costs
-    /// nothing.
+    /// others, and when a call that waited, issued a flush or asked for one ends. So a task that migrated in between,
+    /// or a number that was wrong from the beginning, is noticed. Interrupts may be on or off, and an NMI may ask. The
+    /// default does not tell, and costs nothing.
     #[inline(always)]
     fn this_cpu(&self) -> Option<CpuId> {
         None
@@ -296,10 +303,11 @@ pub trait Hardware {
 
     /// Calls `f` with the space that the kernel named by `token`.
     ///
-    /// The space is one that is loaded on this CPU; or that another CPU waits for this one to flush; or that was ended
-    /// and that this CPU has just left, where it was held lazily. So a kernel finds a space by its token until its end
-    /// is over: until [`Destroyed::Now`](crate::Destroyed) or [`Event::LastLazyReference`]. Until then no other space
-    /// has the same token.
+    /// The space is one that is loaded on this CPU; or that another CPU waits for this one to flush; or that the switch
+    /// which this CPU is in leaves, be it ended and held lazily or alive; or that
+    /// [`Cpu::with_space`](crate::Cpu::with_space) goes back to. CR3 may name other tables already. So a kernel finds a
+    /// space by its token until its end is over: until [`Destroyed::Now`](crate::Destroyed) or
+    /// [`Event::LastLazyReference`]. Until then no other space has the same token.
     ///
     /// It is called with interrupts off, in the handler too, and now and then inside another such call, for another
     /// space. A kernel may lock its table to find the space, if whoever holds the lock has interrupts off and waits for

@@ -22,8 +22,9 @@ impl Tlb<'_> {
     /// it comes back through a reset, as after a crash, and never touches memory by those tables again.
     ///
     /// If it was itself asking, its requests stand until its `bring_up` returns, and the spaces that they are about
-    /// must live so long. A lazy reference that it held where those are counted stays counted: that space's tables are
-    /// never given back.
+    /// must live so long. A space that had ended, and that it held lazily or was just leaving, still counts it: that
+    /// space is never said to be free, and its tables are never given back. Where lazy references are counted all
+    /// along, so is one that ends later.
     ///
     /// If it was itself asking, and stopped between its hint and its interrupt, the hint stays in its responder's inbox
     /// and no interrupt follows; the next initiator counts on that interrupt and sends none, until its patience ends.

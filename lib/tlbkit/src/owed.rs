@@ -13,10 +13,12 @@
 //! ```
 //! Naming comes before the lock of the page table is dropped, so whoever finds the entry gone finds the count too, or
 //! that it has fallen, and then the flush is over. Who has something of its own to flush need not look: its generation
-//! is two above what the others have, so it flushes everything (INV-4).
+//! is two above what the others have, so it flushes everything (INV-4). The kernel's addresses have no generation: who
+//! flushes some of them looks all the same, and flushes all if any flush of them is owed.
 //!
-//! Spaces share their counts, each with every sixty-fourth: one that is not meant is flushed in vain, and no space pays
-//! for a word. A batch that is never flushed leaves its counts behind: its translations may be anywhere, for ever.
+//! Spaces share their counts, each with every sixty-fourth, and some with the kernel: one that is not meant is flushed
+//! in vain, and no space pays for a word. A batch that is never flushed leaves its counts behind: its translations may
+//! be anywhere, for ever.
 
 use crate::address_space::SpaceId;
 use crate::sync::{AtomicU32, Ordering, array_of, const_unless_loom};

@@ -28,8 +28,8 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// [`TlbBatch`](crate::TlbBatch). That flush takes no global entry along in a gather of a space: where one was
     /// named there with [`Scope::Global`](crate::Scope), keep others away until [`Pending::wait`] has returned.
     ///
-    /// It waits for nobody, so it may be called with interrupts off, and under a spin lock; preemption is off, and it
-    /// is not for interrupt handlers.
+    /// It waits for nobody, so it may be called with interrupts off, and under a spin lock. Preemption is off: a task
+    /// that has moved to another CPU is noticed at both ends of the call. It is not for interrupt handlers.
     ///
     /// ```
     /// # use tlbkit::*;
@@ -45,11 +45,13 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     pub fn issue<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Pending<'s, S, F> {
         let mut debts = Debts::NONE;
         let ticket = if self.has_work(cpu) {
+            let request = self.request(cpu); // before its own debt is among those that it looks for
             cpu.tlb().owed.add(self.space_id(), &mut debts); // before the generation rises, as a batch does
-            cpu.issue(self.translations, self.request(cpu), self.reason)
+            cpu.issue(self.translations, request, self.reason)
         } else {
             Ticket::Over
         };
+        cpu.assert_here(); // what was asked and flushed here may be another CPU's
         let mut pending = Pending { gather: self, ticket, debts };
         pending.settle_if_over(cpu);
         pending
@@ -60,8 +62,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
 ///
 /// Waited for on any CPU, by [`wait`](Self::wait). Several can be outstanding, of one space or of many, and they can be
 /// waited for in any order. The space lives until then. One that is dropped keeps its frames for ever: a leak, not a
-/// use-after-free (INV-9). What it owes stays as well: from then on a gather that names nothing flushes
-/// the whole space, in this space and in each sixty-fourth.
+/// use-after-free (INV-9). What it owes stays as well: from then on a gather that names nothing flushes the whole
+/// space, in this space and in each sixty-fourth. If it was of the kernel's addresses, each gather of those flushes
+/// everything.
 #[must_use = "a flush that is not waited for leaks its frames, and has others flush in vain"]
 pub struct Pending<'s, S, F> {
     gather: TlbGather<'s, S, F>,
@@ -115,7 +118,8 @@ impl<S, F> Pending<'_, S, F> {
     ///
     /// It answers other CPUs at each turn, and faces those that are late as every wait does ([`Hardware::late`],
     /// [`Hardware::unanswered`]). In the place of INV-7's interrupts stands a rule for the kernel: whoever waits for
-    /// another CPU, in the loop of a lock too, calls [`Cpu::answer`] at each turn. One loop that does not, entered with
+    /// another CPU, in the loop of a lock too, calls [`Cpu::answer`] at each turn, but in the functions of
+    /// [`Hardware`], whose locks nobody holds who waits for another CPU. One loop that does not, entered with
     /// interrupts off, may wait for this CPU, which waits for it, until [`Hardware::unanswered`] names it; by default
     /// that panics. Preemption is off, and it is not for interrupt handlers.
     ///

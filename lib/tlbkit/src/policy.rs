@@ -18,8 +18,8 @@ pub enum Tags {
 pub enum Lazy {
     /// Loads the kernel's tables.
     Off,
-    /// Keeps the space loaded; the first request interrupts it, and it then loads the kernel's tables and leaves
-    /// the set.
+    /// Keeps the space loaded; the first request interrupts it, and it then loads the kernel's tables. From then on
+    /// only a request that trims the set interrupts it, until it runs the space again.
     InterruptOnce,
     /// Keeps the space loaded; is interrupted only when page tables are freed (INV-5).
     SkipUnlessTablesFreed,

@@ -180,6 +180,24 @@ static void a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed(void) {
     CHECK(released == ISSUED - 1);
 }
 
+static void a_task_that_migrates_while_it_issues_is_told_and_nothing_is_freed(void) {
+    static struct tlbkit_hardware_ops ops;
+    uint64_t array[1];
+    const struct tlbkit_frames frames = {.array = array, .capacity = 1, .release = release};
+    struct tlbkit_gather gather;
+    here = released = 0;
+    begin_telling(&ops);
+    ops.send_ipi = send_and_leave;
+    begin(&ops);
+    OK(tlbkit_gather_begin(&gather, &machine, &space_a, &frames));
+    OK(tlbkit_gather_unmap(&gather, 0, USER_VA, TLBKIT_STRIDE_PAGE4K, TLBKIT_SCOPE_LOCAL, TLBKIT_REASON_REMOVE_PTE, 7));
+    is_leaving = true;
+    WRONG(tlbkit_gather_issue(&gather, 0));
+    is_leaving = false, here = 0;
+    CHECK(tlbkit_gather_wait(&gather, 0) == TLBKIT_STATUS_NOT_MADE && released == 0);
+    CHECK(tlbkit_gather_finish(&gather, 0) == TLBKIT_STATUS_NOT_MADE && released == 0);
+}
+
 // Interrupts that are sent while this is positive are lost.
 static int to_lose;
 static void (*real_send_ipi)(uint32_t cpu, uint32_t to);
@@ -305,6 +323,7 @@ void misplace_everything(void) {
     every_call_in_another_cpus_name_is_refused();
     a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed();
     a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed();
+    a_task_that_migrates_while_it_issues_is_told_and_nothing_is_freed();
     a_lost_interrupt_is_survived_by_default();
     each_late_cpu_is_decided_for_itself();
     a_cpu_that_never_answers_is_named_to_the_hook();

@@ -2,7 +2,7 @@
 
 use crate::common::{Machine, on_every_preset, words};
 use tlbkit::*;
-use tlbkit_pmap::{Backing, Error, Frame, Memory, Pmap, Protection, Pte, Purpose, Region, Vm};
+use tlbkit_pmap::{Backing, Error, Frame, Memory, Pmap, Protection, Pte, Purpose, Region, USER_END, Vm};
 
 const PAGE: u64 = 4096;
 const BITS: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::NO_EXECUTE | Pte::ACCESSED | Pte::DIRTY;
@@ -85,18 +85,47 @@ fn a_large_frame_does_not_bury_a_page_table() {
     let _ = enter(m, vm, va, frame(m, 21, 2));
 }
 
+/// The page tables of a space that has no regions.
+fn bare_tables(m: &'static Machine) -> &'static Pmap {
+    Box::leak(Box::new(Pmap::new(&m.tlb, m.mem, m.kernel.root(), SpaceToken(9), words(1)).unwrap()))
+}
+
 /// The page tables alone: nobody has cut the large pages at the borders before.
 #[test]
 fn of_a_large_page_goes_what_was_named_and_no_more() {
     let m = Machine::new(1, Policy::default());
-    let tables = Pmap::new(&m.tlb, m.mem, m.kernel.root(), SpaceToken(9), words(1)).unwrap();
-    let tables: &'static Pmap = Box::leak(Box::new(tables));
+    let tables = bare_tables(m);
     let is_mapped = |page: u64| tables.extract(&m.cpu(0), m.mem, page * PAGE).is_some();
     for (first, range, taken, kept) in [(512, 512..515, 514, 515), (1024, 1533..1536, 1533, 1532)] {
         tables.enter(&m.cpu(0), m.mem, first * PAGE, frame(m, 21, 1), BITS).unwrap();
         tables.remove(&m.cpu(0), m.mem, range.start * PAGE..range.end * PAGE).unwrap();
         assert!(!is_mapped(taken) && is_mapped(kept), "{range:?}");
     }
+}
+
+/// The kernel's tables are shared: what is changed in them is no affair of one space, and of its flush.
+#[test]
+fn nothing_is_mapped_found_or_taken_out_beyond_the_user_half() {
+    let m = Machine::new(2, Policy::default());
+    let vm = m.space();
+    let window = m.kernel.map(&m.cpu(0), m.mem, [frame(m, 12, 7).at]).unwrap().unwrap();
+    let before = m.used();
+    for va in [window.va, USER_END, !0xfff] {
+        assert_eq!(enter(m, vm, va, frame(m, 12, 1)), Err(Error::BadRange { va, pages: 1 }), "{va:#x}");
+        assert_eq!(found(m, vm, va), None);
+    }
+    assert_eq!(m.used(), before, "the frames are given back");
+    let large = USER_END - (1 << 21);
+    enter(m, vm, large, frame(m, 21, 2)).unwrap();
+    assert!(found(m, vm, USER_END - PAGE).is_some(), "the last pages are within");
+    let (cpu, tables) = (m.cpu(0), bare_tables(m));
+    let bad = [(window.va, window.va + PAGE), (USER_END - PAGE, USER_END + PAGE), (2 * PAGE, PAGE), (5, PAGE + 5)];
+    for (start, end) in bad {
+        let taken = tables.remove(&cpu, m.mem, start..end);
+        assert!(matches!(taken, Err(Error::BadRange { va, .. }) if va == start), "{start:#x} to {end:#x}: {taken:?}");
+        assert_eq!(tables.protect(&cpu, m.mem, start..end, Protection::Read), taken);
+    }
+    assert_eq!(m.kernel_read(1, window.va), Some(7), "the kernel's page is where it was");
 }
 
 #[test]

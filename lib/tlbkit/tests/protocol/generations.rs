@@ -89,8 +89,8 @@ fn inv_4_in_order_each_goes_by_its_page() {
 }
 
 #[test]
-fn inv_4_a_slot_two_behind_is_not_served_by_the_newest_page() {
-    // CPU 1 is lazy and skipped by the first flush; when it runs again it must not have missed it.
+fn c_11_a_slot_that_missed_two_generations_rises_only_with_its_flush() {
+    // CPU 1 is lazy and skipped by both flushes; when it runs again it must not have missed them.
     let (world, space) = four_pages_in_use();
     world.lazy(1);
     world.unmap(0, space, &pages(0, 1));

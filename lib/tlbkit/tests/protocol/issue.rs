@@ -162,6 +162,29 @@ fn c_28_who_finds_a_kernel_entry_gone_flushes_before_the_issued_flush_is_over() 
     assert_eq!(interrupted(&world.log(1)), [], "nothing is owed any more");
 }
 
+/// The same for one that takes a kernel page of its own besides: kernel addresses have no generation that would show it
+/// what it has missed.
+#[test]
+fn c_28_who_finds_a_kernel_entry_gone_and_takes_another_one_flushes_both() {
+    let world = two();
+    let (gone, own) = (KERNEL, KERNEL + 0x1000);
+    for va in [gone, own] {
+        world.map_kernel(va);
+        assert!([0, 1].iter().all(|&cpu| world.touch_in_kernel(cpu, va).is_some()));
+    }
+    let mut gather = world.gather(Owner::Kernel);
+    world.unhook(0, &mut gather, Owner::Kernel, &[gone]);
+    let pending = world.quiet(0, |c, _| gather.issue(&c));
+    world.delivery.set(Delivery::AtOnce);
+    world.revoke(1, Owner::Kernel, &[gone, own]);
+    assert_eq!([gone, own].map(|va| world.touch_in_kernel(1, va)), [None; 2]);
+    wait(world, 0, pending);
+    world.map_kernel(own);
+    world.forget_logs();
+    world.revoke(1, Owner::Kernel, &[own]);
+    assert_eq!(invlpgs(&world.log(0)), [own], "nothing is owed any more");
+}
+
 #[test]
 fn inv_9_a_pending_flush_that_is_dropped_leaks_and_its_mailbox_is_found_free() {
     let world = two();

@@ -57,6 +57,20 @@ fn c_08_a_kernel_page_goes_on_all_cpus_and_in_all_tags() {
     }
 }
 
+/// The scope says which tags may hold a page, and not which CPUs.
+#[test]
+fn c_08_a_kernel_page_of_either_scope_goes_on_all_cpus() {
+    for scope in [Scope::Global, Scope::Local] {
+        let world = four(policy(Isolation::Off));
+        let mut gather = world.gather(Owner::Kernel);
+        gather.page(&world.cpu(0), VirtAddr(KERNEL), Stride::Page4K, scope, Reason::KernelRemove);
+        world.finish(0, gather);
+        for cpu in 0..4 {
+            assert_eq!(invlpgs(&world.log(cpu)), [KERNEL], "cpu{cpu}, {scope:?}");
+        }
+    }
+}
+
 #[test]
 fn a_kernel_page_that_is_not_global_goes_from_the_other_tags_too_whatever_is_named_beside_it() {
     use Scope::{Global, Local};

@@ -183,6 +183,18 @@ fn a_task_that_migrates_while_it_asks_whether_its_flush_is_over_is_told() {
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
 
+/// The task is moved when CPU 1 takes the interrupt and enters the kernel's half: what it then flushes is CPU 1's.
+#[test]
+fn a_task_that_migrates_while_it_issues_a_flush_is_told() {
+    let world = several(2, 1, Policy { isolation: Isolation::On, ..Policy::default() });
+    world.exit_to_user(1);
+    world.cores[0].here.set(Some(CpuId(0)));
+    world.delivery.set(Delivery::AtOnce);
+    *world.cores[1].nmi.borrow_mut() = Some(Box::new(|world| world.cores[0].here.set(Some(CpuId(1)))));
+    let said = complaint(|| drop(issue(world, 0, 0)));
+    assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
+}
+
 #[test]
 fn cpus_that_never_answer_are_named() {
     let world = World::new(Policy::default(), 4);

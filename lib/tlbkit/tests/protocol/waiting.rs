@@ -109,6 +109,7 @@ fn inv_7_two_cpus_that_only_glance_at_first_answer_each_other() {
 fn the_local_half_goes_first_or_while_the_others_work() {
     for (local_flush, is_first) in [(LocalFlush::BeforeRemote, true), (LocalFlush::WhileRemote, false)] {
         let world = two(local_flush);
+        world.delivery.set(Delivery::Queued); // the other half is done in the wait, if there is one
         world.unmap(0, 0, &[USER]);
         let log = world.log(0);
         let place = |what: Did| log.iter().position(|did| *did == what);

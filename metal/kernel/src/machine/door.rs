@@ -96,6 +96,10 @@ impl Hardware for Door {
         self.real.relax();
     }
 
+    fn glances(&self) -> u32 {
+        self.real.glances()
+    }
+
     /// Emulated CPUs share those of the host, so a wait is long before an interrupt is taken for lost, and minutes pass
     /// before a CPU is given up.
     fn patience_turns(&self) -> u32 {
