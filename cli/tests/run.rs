@@ -48,10 +48,10 @@ fn a_table_says_what_ran_where_and_in_which_unit() {
     assert!(second.starts_with("on skylake-desktop-pti with 2 CPUs, 1 ms, seeds 1 to 5; "), "{second}");
 }
 
-/// The same policy twice is equal seed by seed; flushing everything sends as many interrupts in other cycles.
+/// The same policy twice, once with a space behind the comma, is equal seed by seed; flushing everything sends as many interrupts in other cycles.
 #[test]
 fn policies_are_compared_over_seeds() {
-    let more = ["--policy", "linux-6.18,linux-6.18,linux-3.4"];
+    let more = ["--policy", "linux-6.18, linux-6.18,linux-3.4"];
     let table = text(&[&SHORT[..], &more].concat());
     let second = table.split("against linux-6.18").nth(1).expect("a second table");
     let score = second.lines().find(|line| line.contains("score a second")).unwrap();

@@ -178,14 +178,20 @@ void __flush_tlb_all(void)
 }
 EXPORT_SYMBOL_GPL(__flush_tlb_all);
 
-/* What the loaded tag holds, of both halves. */
+/*
+ * What the loaded tag holds, of both halves. Interrupts are off between reading and writing: a request that makes this
+ * CPU leave a space which it holds lazily must not have the old root loaded again behind it (C-50).
+ */
 void flush_tlb_local(void)
 {
-	unsigned long cr3 = __native_read_cr3();
+	unsigned long cr3, flags;
 
+	raw_local_irq_save(flags);
+	cr3 = __native_read_cr3();
 	if (cpu_feature_enabled(X86_FEATURE_PTI) && cpu_feature_enabled(X86_FEATURE_PCID))
 		__set_bit(cr3 & CR3_PCID_MASK, (unsigned long *)this_cpu_ptr(&cpu_tlbstate.user_pcid_flush_mask));
 	native_write_cr3(cr3);
+	raw_local_irq_restore(flags);
 }
 
 /* Under isolation the kernel's entries are not global: each tag may hold one. */

@@ -1,9 +1,16 @@
 //! A policy from its text, and what is wrong with a text in one line.
 
+use std::convert::Infallible;
+
 use anyhow::{Result, anyhow, bail, ensure};
 use tlbkit::{KEYS, PRESETS, Policy, TextError};
 
 use super::nearest::unknown;
+
+/// A policy's text as an argument has it: the space behind a comma is no part of it.
+pub(crate) fn trimmed(argument: &str) -> Result<String, Infallible> {
+    Ok(argument.trim().to_owned())
+}
 
 /// The policy that `text` names: `PRESET[:KEY=VALUE[+KEY=VALUE...]]`.
 pub(crate) fn parse(text: &str) -> Result<Policy> {

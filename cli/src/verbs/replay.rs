@@ -27,7 +27,7 @@ pub(crate) struct ReplayArguments {
     #[command(flatten)]
     subject: TraceArguments,
     /// Policies: PRESET[:KEY=VALUE[+KEY=VALUE...]], separated by commas; see `tlbkit list policies` and `list settings`
-    #[arg(long, value_delimiter = ',', default_value = "linux-4.14,tlbkit")]
+    #[arg(long, value_delimiter = ',', value_parser = policy::trimmed, default_value = "linux-4.14,tlbkit")]
     policy: Vec<String>,
     /// A report with pictures, as one file
     #[arg(long, value_name = "FILE")]

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::lab::draws::{self, Draws};
 use crate::lab::named_run::{NamedRun, NoiseWord, machine, say_caution, workload};
+use crate::lab::policy;
 use crate::lab::rests::Findings;
 use crate::lab::seeds::{self, PolicyOutcomes};
 use crate::lab::spread::range_words;
@@ -32,7 +33,7 @@ pub(crate) struct RunArguments {
     #[arg(long, default_value = "skylake-desktop-pti")]
     machine: String,
     /// Policies: PRESET[:KEY=VALUE[+KEY=VALUE...]], separated by commas; see `tlbkit list policies` and `list settings`
-    #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
+    #[arg(long, value_delimiter = ',', value_parser = policy::trimmed, default_value = "tlbkit,linux-6.18")]
     policy: Vec<String>,
     /// CPUs; the machine's own number by default
     #[arg(long)]

@@ -10,6 +10,7 @@ use serde_json::error::Category;
 use serde_json::{Map, Value};
 
 use crate::lab::named_run::{NamedRun, NoiseWord};
+use crate::lab::policy;
 use crate::lab::terminal::say;
 
 /// Lists, separated by commas; every combination is a point.
@@ -23,7 +24,7 @@ pub(crate) struct PlanArguments {
     #[arg(long, value_delimiter = ',', default_value = "skylake-desktop-pti")]
     machine: Vec<String>,
     /// Policies: PRESET[:KEY=VALUE[+KEY=VALUE...]]; see `tlbkit list policies` and `list settings`
-    #[arg(long, value_delimiter = ',', default_value = "tlbkit,linux-6.18")]
+    #[arg(long, value_delimiter = ',', value_parser = policy::trimmed, default_value = "tlbkit,linux-6.18")]
     policy: Vec<String>,
     /// Numbers of CPUs; the machine's own by default
     #[arg(long, value_delimiter = ',')]
