@@ -48,7 +48,8 @@ fn a_table_says_what_ran_where_and_in_which_unit() {
     assert!(second.starts_with("on skylake-desktop-pti with 2 CPUs, 1 ms, seeds 1 to 5; "), "{second}");
 }
 
-/// The same policy twice, once with a space behind the comma, is equal seed by seed; flushing everything sends as many interrupts in other cycles.
+/// The same policy twice, once with a space behind the comma, is equal seed by seed. Flushing everything sends as many
+/// interrupts in other cycles.
 #[test]
 fn policies_are_compared_over_seeds() {
     let more = ["--policy", "linux-6.18, linux-6.18,linux-3.4"];
