@@ -17,16 +17,20 @@ fn outcome(lazy_references: LazyReferences) -> RunOutcome {
     Run { cpus: 2, ..Run::new(&machine, policy, workload) }.execute().unwrap()
 }
 
+/// A number of millions as the guide writes it.
+fn by_thousands(number: u64) -> String {
+    format!("{},{:03},{:03}", number / 1_000_000, number / 1_000 % 1_000, number % 1_000)
+}
+
 #[test]
 fn the_end_of_a_space_interrupts_nobody_unless_its_holders_are_shot_down() {
     use LazyReferences::{Awaited, Counted, ShotDown};
     let [shot_down, counted, awaited] = [ShotDown, Counted, Awaited].map(outcome);
-    for (name, outcome) in [("shot down", &shot_down), ("counted", &counted), ("awaited", &awaited)] {
-        let flushes = &outcome.flushes;
-        println!(
-            "{name}: {} ends, {} interrupts, {} cycles",
-            flushes.exits, flushes.exit_interrupts, outcome.elapsed_cycles
-        );
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/porting.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    for outcome in [&shot_down, &counted, &awaited] {
+        let said = format!("| {} | {} |", outcome.flushes.exit_interrupts, by_thousands(outcome.elapsed_cycles));
+        assert!(guide.contains(&said), "docs/porting.md does not say `{said}`");
     }
     assert!(shot_down.flushes.exit_interrupts >= 100, "a CPU holds the space when it ends");
     assert_eq!((counted.flushes.exit_interrupts, awaited.flushes.exit_interrupts), (0, 0));
