@@ -14,7 +14,7 @@ use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-pub(crate) use child::{Counter, Reaped, forbid_huge_pages, reap, reap_if_ended};
+pub(crate) use child::{Counter, Reaped, faults_of_this_thread, forbid_huge_pages, reap, reap_if_ended};
 
 use crate::error::{Error, Result};
 

@@ -1,4 +1,5 @@
-//! Child processes: what one has used, what it inherits, and how often the kernel passed a tracepoint for it.
+//! Child processes: what one has used, what it inherits, and how often the kernel passed a tracepoint for it. And the
+//! page faults of this thread, which the kernel counts in the same place.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -64,6 +65,16 @@ fn wait_for(child: Pid, options: i32) -> Result<Option<Reaped>> {
         peak_bytes: usage.ru_maxrss.cast_unsigned() * 1024,
     };
     Ok(Some(Reaped { status: ExitStatus::from_raw(status), usage }))
+}
+
+/// Page faults that this thread has had, with and without input.
+pub(crate) fn faults_of_this_thread() -> u64 {
+    // SAFETY: `rusage` is numbers alone, of which all zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the place lives until the call returns, which is all the kernel writes.
+    let answer = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    assert_eq!(answer, 0, "a thread may ask for itself, and the place is good");
+    (usage.ru_minflt + usage.ru_majflt).cast_unsigned()
 }
 
 /// Has what `command` starts, and all that this starts, get no transparent huge page.
