@@ -116,8 +116,8 @@ fn a_sweep_says_how_far_it_came_and_goes_on_from_there() {
     assert_eq!((String::from_utf8_lossy(&output.stdout).as_ref(), rows()), (said.as_str(), 40));
 }
 
-/// How long a command may take until it listens, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a command may take until it listens, however busy the machine: it only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Whether a process has a handler for SIGINT: it listens from then on.
 fn is_listening(process: u32) -> bool {
@@ -163,15 +163,15 @@ fn a_check_says_how_many_seeds_are_done() {
 #[test]
 fn a_count_says_that_it_is_of_a_part() {
     let here = folder("light");
-    let [table, _] = end("record --light -- sleep 60", &here, "-INT", 130);
+    let [table, _] = end("record --light -- sleep 3600", &here, "-INT", 130);
     assert!(
         table.contains("CUT SHORT by a signal, which ended the command as well: all figures are of its"),
         "{table}"
     );
-    let [rows, _] = end("--json record --light -- sleep 60", &here, "-TERM", 143);
+    let [rows, _] = end("--json record --light -- sleep 3600", &here, "-TERM", 143);
     let last: Value = serde_json::from_str(rows.lines().last().unwrap()).unwrap();
     assert_eq!(last["is_cut_short"], true, "{last}");
-    let [table, said] = end("record --light --compare 9 -- sleep 60", &here, "-INT", 130);
+    let [table, said] = end("record --light --compare 9 -- sleep 3600", &here, "-INT", 130);
     assert_eq!((table.as_str(), said.as_str()), ("", "tlbkit: stopped before a run was counted to its end\n"));
 }
 
@@ -197,19 +197,18 @@ fn a_calibration_says_what_is_measured_and_writes_no_file() {
 #[test]
 fn a_calibration_shows_the_figures_of_the_parts_that_are_done() {
     let here = folder("calibrate-later");
-    let [rows, said] = [500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000]
-        .into_iter()
-        .map(|milliseconds| {
+    let [rows, said] = (0..10)
+        .map(|doubled| {
             let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
             let command = command.args(["--json", "calibrate", "-o", "mine.toml"]).current_dir(&here);
             let running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            thread::sleep(Duration::from_millis(milliseconds));
+            thread::sleep(Duration::from_millis(500 << doubled));
             Command::new("kill").args(["-TERM", &running.id().to_string()]).status().unwrap();
             let output = running.wait_with_output().unwrap();
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap())
         })
         .find(|[_, said]| !said.contains(" 0 of 5 "))
-        .expect("a part of five within a minute");
+        .expect("a part of five within minutes");
     assert!(said.contains("instructions and faults") && said.ends_with(", and mine.toml is not written\n"), "{said}");
     let names: Vec<_> = rows.lines().map(|row| serde_json::from_str::<Value>(row).unwrap()["figure"].clone()).collect();
     assert!(names.contains(&"system call".into()) && names.contains(&"full fence".into()), "{names:?}");

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 use not_here::is_not_here;
 use serde_json::Value;
 
+/// How long anything may take, however busy the machine: it only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::create_dir_all(&folder).unwrap();
@@ -107,7 +110,7 @@ fn no_output_takes_the_place_of_something_else() {
 fn a_comparison_that_is_stopped_tells_of_its_last_recording() {
     let file = folder("live").join("stopped.tlbtrace");
     fs::remove_file(&file).unwrap_or_default();
-    let mut comparing = command(&["record", "--compare", "20", "-o", "stopped.tlbtrace", "--", "sleep", "0.3"]);
+    let mut comparing = command(&["record", "--compare", "100", "-o", "stopped.tlbtrace", "--", "sleep", "0.3"]);
     let mut comparing = comparing.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     while !file.exists() && comparing.try_wait().unwrap().is_none() {
         sleep(Duration::from_millis(10));
@@ -128,7 +131,7 @@ fn a_reader_that_goes_away_leaves_no_folder_behind() {
     // What a test that failed left there.
     fs::remove_dir_all(folder("reader")).unwrap();
     let here = folder("reader");
-    let mut observing = command(&["observe", "--all-cpus", "--interval", "0.1", "--duration", "20"]);
+    let mut observing = command(&["observe", "--all-cpus", "--interval", "0.1", "--duration", "600"]);
     observing.env("TMPDIR", &here).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut observing = observing.spawn().unwrap();
     let mut line = String::new();
@@ -146,7 +149,7 @@ fn a_reader_that_goes_away_leaves_no_folder_behind() {
 fn all_cpus_are_recorded_for_a_while_in_perfs_own_form() {
     let output = run(&["--json", "record", "-o", "while.data", "--all-cpus", "--duration", "0.3"]);
     let Some(rows) = rows(&output) else { return };
-    assert!((0.3..10.0).contains(&rows[0]["seconds"].as_f64().unwrap()), "{}", rows[0]);
+    assert!((0.3..300.0).contains(&rows[0]["seconds"].as_f64().unwrap()), "{}", rows[0]);
     assert_eq!(rows[0]["predicted"]["basis"], "counted_before", "{}", rows[0]);
     assert!(rows[0]["predicted"]["events_per_second"].as_f64() > Some(1.0), "{}", rows[0]);
     assert!(fs::read(folder("live").join("while.data")).unwrap().starts_with(b"PERFILE2"));
@@ -190,10 +193,10 @@ fn recording(name: &str) -> Option<(Child, PathBuf)> {
     fs::remove_dir_all(folder(name)).unwrap();
     let folder = folder(name);
     let mut command = Command::new(env!("CARGO_BIN_EXE_tlbkit"));
-    command.args(["record", "-o", "a.tlbtrace", "--all-cpus", "--duration", "60"]).current_dir(&folder);
+    command.args(["record", "-o", "a.tlbtrace", "--all-cpus", "--duration", "600"]).current_dir(&folder);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(20) {
+    while started.elapsed() < PATIENCE {
         if written(&folder).is_some_and(|file| fs::metadata(file).is_ok_and(|data| data.len() > 0)) {
             return Some((child, folder));
         }
@@ -222,7 +225,7 @@ fn wait_for_writers(file: &Path) {
         all.into_iter().any(|open| fs::read_link(open.path()).is_ok_and(|to| to == file))
     };
     while is_open() {
-        assert!(started.elapsed() < Duration::from_secs(20), "somebody still writes to {}", file.display());
+        assert!(started.elapsed() < PATIENCE, "somebody still writes to {}", file.display());
         sleep(Duration::from_millis(50));
     }
 }
@@ -262,7 +265,7 @@ fn a_recording_ends_at_its_limit_and_the_command_does_not() {
 #[test]
 fn a_live_account_of_a_part_says_so() {
     // It runs on when we have ended, however late that is, and holds nothing open that we read to its end.
-    let part = ["blame", "--live", "--duration", "0.4", "--", "sh", "-c", "exec sleep 60 >/dev/null 2>&1"];
+    let part = ["blame", "--live", "--duration", "0.4", "--", "sh", "-c", "exec sleep 600 >/dev/null 2>&1"];
     let output = run(&[&["--json"], &part[..]].concat());
     let Some(rows) = rows(&output) else { return };
     let recording = rows.iter().find(|row| row["kind"] == "recording").expect("what the recording lacks");
@@ -290,7 +293,7 @@ fn what_a_command_costs_to_record_is_told_after_its_first_second() {
 /// stay free, and it lives long enough to be seen with it: what the recorder writes meanwhile decides nothing.
 #[test]
 fn a_disk_that_others_fill_ends_a_recording_that_is_kept() {
-    let load = "/bin/true; head -c 98000000 /dev/zero > fill; sleep 2; exit 5";
+    let load = "/bin/true; head -c 98000000 /dev/zero > fill; sleep 4; exit 5";
     let script = format!(
         "mount -t tmpfs -o size=100m none . || exit 77; cd $PWD; $0 --json record -o a.tlbtrace -- sh -c '{load}'; \
          status=$?; [ -s a.tlbtrace ] && ls >&2; exit $status"

@@ -7,6 +7,7 @@ mod not_here;
 mod terminal;
 
 use std::num::NonZero;
+use std::process::Child;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,8 +18,10 @@ use pty_process::blocking::{Command, Pts};
 use terminal::Terminal;
 use vt100::Parser;
 
-/// How long a picture may take to come, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long a picture may take to come, however busy the machine: it only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// How each picture begins: in its first row.
+const BEGIN: &[u8] = b"\x1b[1;1H";
 
 /// A terminal with somebody before it.
 struct Seat {
@@ -33,24 +36,34 @@ impl Seat {
         (Self { terminal, seen: Mutex::new(Parser::new(rows, columns, scrollback)) }, pts)
     }
 
+    /// Nothing that is printed for the new size is seen at the old one.
     fn resize(&self, [rows, columns]: [NonZero<u16>; 2]) {
+        let mut seen = self.seen.lock().unwrap();
         self.terminal.resize(Size::new(rows.get(), columns.get()));
-        self.seen.lock().unwrap().screen_mut().set_size(rows, columns);
+        seen.screen_mut().set_size(rows, columns);
     }
 
-    /// Looks on until the program has ended.
+    /// Looks on until the program has ended. A picture comes in pieces, and is seen when it is whole: when the next one
+    /// begins.
     fn look(&self) {
-        self.terminal.look(|bytes| self.seen.lock().unwrap().process(bytes));
+        let mut held = Vec::new();
+        self.terminal.look(|bytes| {
+            held.extend_from_slice(bytes);
+            let whole = held.windows(BEGIN.len()).rposition(|bytes| bytes == BEGIN).unwrap_or(0);
+            self.seen.lock().unwrap().process(&held[..whole]);
+            held.drain(..whole);
+        });
+        self.seen.lock().unwrap().process(&held);
     }
 
     fn text(&self) -> String {
         self.seen.lock().unwrap().screen().contents()
     }
 
-    /// Waits for a picture with these words; false if none comes.
-    fn waits_for(&self, words: &str) -> bool {
+    /// Waits for a picture with these words; false if `program` ends, or none comes.
+    fn waits_for(&self, words: &str, program: &mut Child) -> bool {
         let started = Instant::now();
-        while started.elapsed() < PATIENCE {
+        while started.elapsed() < PATIENCE && program.try_wait().unwrap().is_none() {
             if self.text().contains(words) {
                 return true;
             }
@@ -78,7 +91,7 @@ fn a_picture_follows_the_window_and_ctrl_c_leaves_the_summary_alone() {
     let mut observing = command.args(["observe", "--all-cpus", "--interval", "0.2"]).spawn(pts).unwrap();
     thread::scope(|scope| {
         let looking = scope.spawn(|| seat.look());
-        if !seat.waits_for("| task switch ") {
+        if !seat.waits_for("| task switch ", &mut observing) {
             let _ = observing.kill();
             observing.wait().unwrap();
             seat.terminal.mark_end();
@@ -88,7 +101,11 @@ fn a_picture_follows_the_window_and_ctrl_c_leaves_the_summary_alone() {
         }
         seat.assert_in_place();
         seat.resize(large);
-        assert!(seat.waits_for("| CPU "), "with more rows there is room for every table: {}", seat.text());
+        assert!(
+            seat.waits_for("| CPU ", &mut observing),
+            "with more rows there is room for every table: {}",
+            seat.text()
+        );
         seat.assert_in_place();
         seat.terminal.press_ctrl_c();
         let status = observing.wait().unwrap();

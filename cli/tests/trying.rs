@@ -18,8 +18,8 @@ use serde_json::Value;
 const THP: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 const JOURNAL: &str = "run/tlbkit-try.journal";
 const LOCK: &str = "run/tlbkit-try.lock";
-/// How long anything may take, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long anything may take, however busy the machine: it only ends a hang.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A machine whose huge pages are by `madvise`.
 fn machine(name: &str) -> PathBuf {
@@ -52,7 +52,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 /// Begins a trial whose command takes longer than the test, once the setting is tried; waits for that.
 /// The shell that becomes it does `before` first.
 fn trial_under_way(root: &Path, before: &str) -> Child {
-    let line = looking(root, &format!("grep -q never {} && exec sleep 300; true", root.join(THP).display()));
+    let line = looking(root, &format!("grep -q never {} && exec sleep 3600; true", root.join(THP).display()));
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{before}exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_tlbkit")]);
     command.args(["try", "thp=never", "--root", root.to_str().unwrap(), "--", "sh", "-c", &line]);

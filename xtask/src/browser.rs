@@ -18,7 +18,7 @@ const PHONE_PX: u32 = 390;
 const DESKTOP_PX: u32 = 1200;
 /// A file for each result; a whole report has a section with a plot for each.
 const RESULTS: &str = "sim/experiments";
-const TIME_MAX: Duration = Duration::from_secs(90);
+const TIME_MAX: Duration = Duration::from_secs(600);
 /// No shot is taller; a browser refuses surfaces far above this.
 const HEIGHT_PX_MAX: u32 = 16_000;
 const FLAGS: &[&str] = &[

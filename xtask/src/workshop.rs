@@ -1,5 +1,6 @@
 //! A copy of some crates as a workspace of its own, in which they can be changed and built without touching the tree.
 
+use crate::setup;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +25,16 @@ impl Sets {
             Self::Wide => "",
             Self::Narrow => "--cfg narrow_sets",
         }
+    }
+
+    /// Has cargo give the same to the compiler for the crates of the workspace alone. Both builds may then be in one
+    /// folder, in which what they link of other people is built once.
+    pub(crate) fn give(self, cargo: &mut Command) -> Result<()> {
+        if !self.flags().is_empty() {
+            cargo.env("RUSTC_WORKSPACE_WRAPPER", setup::root()?.join("xtask/with-flags.sh"));
+            cargo.env("TLBKIT_FLAGS", self.flags());
+        }
+        Ok(())
     }
 
     /// The folder that keeps one build from the other's way.

@@ -242,12 +242,12 @@ mod tests {
         assert_eq!(Allocator::of_file(folder.path()), None, "a folder is no program");
         assert_eq!(Allocator::of_process(i32::MAX), None);
         // The names of the others stand in this test's own file.
-        let child = std::process::Command::new("sleep").arg("60").spawn();
+        let child = std::process::Command::new("sleep").arg("3600").spawn();
         let Ok(mut child) = child else { return println!("skipped: no program sleep") };
         let started = std::time::Instant::now();
         // Until its exec it is this program once more.
         let is_other = || fs::read_link(format!("/proc/{}/exe", child.id())).is_ok_and(|path| path != program);
-        while !is_other() && started.elapsed().as_secs() < 20 {
+        while !is_other() && started.elapsed().as_secs() < 300 {
             std::thread::yield_now();
         }
         let found = Allocator::of_process(child.id().cast_signed());

@@ -27,8 +27,8 @@ use crate::error::{Error, Result};
 use crate::sys::end_with_us;
 use crate::ticks::{Of, process_ticks};
 
-/// How long `perf` may take to begin.
-const START: Duration = Duration::from_secs(20);
+/// How long `perf` may take to begin, on a busy machine: it only ends a hang.
+const START: Duration = Duration::from_secs(120);
 /// Pages of each CPU's buffer: 16 MiB, some hundred thousand events.
 const BUFFER_PAGES: &str = "4096";
 

@@ -16,6 +16,7 @@ use super::emulator::{self, Boot, Ended, Threads};
 const MACHINE: &str = "recent-bare";
 
 /// One run.
+#[derive(Clone, Copy)]
 pub(super) struct Case {
     workload: &'static str,
     settings: &'static str,
@@ -26,15 +27,14 @@ pub(super) struct Case {
     same: &'static [&'static str],
     /// `RemovePte remote` if each flush interrupts every other CPU. Those that have not begun to spin get none: up to
     /// half may be missing, since an emulator's CPUs start when the host lets them. A boot in which more are missing is
-    /// made again.
+    /// made again, with the CPUs in turns: then no other program of the host decides when they begin.
     shootdowns: Option<u64>,
+    threads: Threads,
 }
 
-/// Boots of a case whose spinning CPUs a busy host did not let begin in time.
-const BOOTS_MAX: usize = 3;
-
 const fn alone(workload: &'static str, settings: &'static str, policy: &'static str) -> Case {
-    Case { workload, settings, policy, isolation: Isolation::Off, cpus: 1, same: &[], shootdowns: None }
+    let (isolation, threads) = (Isolation::Off, Threads::InTurns);
+    Case { workload, settings, policy, isolation, cpus: 1, same: &[], shootdowns: None, threads }
 }
 
 const fn isolated(case: Case) -> Case {
@@ -47,7 +47,7 @@ const fn on(cpus: u32, same: &'static [&'static str], case: Case) -> Case {
 
 /// `rounds` pages given back while all other CPUs spin.
 const fn spinning(cpus: u32, rounds: u64, case: Case) -> Case {
-    Case { cpus, shootdowns: Some(rounds * (cpus as u64 - 1)), ..case }
+    Case { cpus, shootdowns: Some(rounds * (cpus as u64 - 1)), threads: Threads::Parallel, ..case }
 }
 
 /// Counts that are equal for a workload whose threads never touch a page at the same time.
@@ -149,7 +149,7 @@ const NUMBERS: &[Number] = &[
 /// Runs every case under QEMU; false if a number differs that may not.
 pub(super) fn run(root: &Path) -> Result<bool> {
     let kernel = emulator::build(root)?;
-    run_all(CASES, &|case| Boot::new(case.cpus, case.threads(), case.words()).run(&kernel))
+    run_all(CASES, &|case| Boot::new(case.cpus, case.threads, case.words()).run(&kernel))
 }
 
 /// Runs `cases` on the emulator that `boot` starts, and on the simulator.
@@ -198,11 +198,6 @@ impl Case {
         format!("workload={workload} set={settings} policy={policy} with=pti={pti}+stats=on")
     }
 
-    /// A thread that spins must spin while the other one works.
-    const fn threads(&self) -> Threads {
-        if self.shootdowns.is_some() { Threads::Parallel } else { Threads::InTurns }
-    }
-
     fn rule(&self, name: &str, on_many: OnMany) -> OnMany {
         match self.shootdowns {
             Some(most) if name == "RemovePte remote" => OnMany::NearlyAll(most),
@@ -222,12 +217,9 @@ impl Case {
         let Self { workload, settings, policy, cpus, .. } = self;
         let pti = if self.isolation == Isolation::On { ", isolated" } else { "" };
         let mut ended = boot(self)?;
-        for _ in 1..BOOTS_MAX {
-            if !ended.is_fine() || self.has_met_the_others(&ended) {
-                break;
-            }
-            println!("\n{workload} {settings}: the host let CPUs wait that were to spin; once more");
-            ended = boot(self)?;
+        if ended.is_fine() && !self.has_met_the_others(&ended) {
+            println!("\n{workload} {settings}: the host let CPUs wait that were to spin; once more, in turns");
+            ended = boot(&Self { threads: Threads::InTurns, ..*self })?;
         }
         println!("\n{workload} {settings}, {policy}{pti}, {cpus} CPUs, {:.1} s", ended.seconds);
         if !ended.is_fine() {

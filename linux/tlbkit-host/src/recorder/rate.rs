@@ -143,18 +143,25 @@ mod tests {
             Ok(rate) => {
                 assert!(rate.events > 2.0, "perf's own sleep is two switches at least: {rate:?}");
                 let cpus = fs::read_to_string("/proc/stat").unwrap().matches("\ncpu").count() as f64;
-                assert!(rate.cpu_seconds > 0.0 && rate.cpu_seconds <= 1.05 * cpus * 0.3, "{rate:?} on {cpus} CPUs");
+                // The kernel rounds each kind of busy time to its tick by itself.
+                let most = 1.05 * cpus * 0.3 + 0.08;
+                assert!(rate.cpu_seconds > 0.0 && rate.cpu_seconds <= most, "{rate:?} on {cpus} CPUs");
             }
             Err(error) if error.to_string().contains("ermi") => return println!("skipped, no permission: {error}"),
             Err(error) => panic!("{error}"),
         }
-        let line = "i=0; while [ $i -lt 2000 ]; do sleep 0.001; i=$((i+1)); done";
-        let mut busy = Command::new("sh").args(["-c", line]).spawn().unwrap();
-        let rate = EventRate::count(&available.events, Watched::Process(busy.id().cast_signed()), time);
+        let mut busy = Command::new("sh").args(["-c", "while :; do sleep 0.001; done"]).spawn().unwrap();
+        let watched = Watched::Process(busy.id().cast_signed());
+        let started = Instant::now();
+        // A machine with much else to do gives it little of a short time.
+        let mut rates =
+            [1, 10, 100].into_iter().map(|times| EventRate::count(&available.events, watched, time * times));
+        let rate = rates.find(|rate| !matches!(rate, Ok(rate) if rate.events <= 4.0));
+        let wall = started.elapsed().as_secs_f64();
         busy.kill().unwrap();
         busy.wait().unwrap();
-        let rate = rate.unwrap();
-        assert!(rate.events > 4.0 && rate.cpu_seconds > 0.0, "it sleeps again and again: {rate:?}");
-        assert!(rate.cpu_seconds < 2.0, "each sleep is waited for: {rate:?}");
+        let rate = rate.expect("it sleeps again and again").unwrap();
+        assert!(rate.cpu_seconds > 0.0, "{rate:?}");
+        assert!(rate.cpu_seconds < 2.0 * wall, "each sleep is waited for: {rate:?} in {wall} s");
     }
 }

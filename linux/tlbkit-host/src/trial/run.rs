@@ -109,6 +109,8 @@ fn last_line(messages: &mut fs::File) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::ExitStatusExt;
+
     use super::super::running::Quantity;
     use super::*;
 
@@ -144,16 +146,15 @@ mod tests {
 
     #[test]
     fn a_command_that_is_to_end_is_ended_with_all_that_it_started() {
-        let started = Instant::now();
-        let run = run(shell("sleep 60 & sleep 60"), &|| true).unwrap();
-        assert!(run.is_stopped && started.elapsed() < Duration::from_secs(20), "{run:?}");
+        let run = run(shell("sleep 3600 & sleep 3600"), &|| true).unwrap();
+        assert!(run.is_stopped && run.count.status.signal().is_some(), "{run:?}");
     }
 
     #[test]
     fn what_it_started_is_ended_even_if_it_does_not_listen() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pid");
-        let line = format!("(trap '' TERM; sh -c 'echo $$ > {}; exec sleep 300') & sleep 300", file.display());
+        let line = format!("(trap '' TERM; sh -c 'echo $$ > {}; exec sleep 3600') & sleep 3600", file.display());
         let pid = || fs::read_to_string(&file).ok()?.trim().parse::<i32>().ok();
         assert!(run(shell(&line), &|| pid().is_some()).unwrap().is_stopped);
         let state = || fs::read_to_string(format!("/proc/{}/stat", pid().unwrap()));
@@ -161,7 +162,7 @@ mod tests {
         let is_gone = || state().map_or(true, |stat| stat.contains(") Z "));
         let started = Instant::now();
         while !is_gone() {
-            assert!(started.elapsed() < Duration::from_secs(20), "it runs on: {:?}", state());
+            assert!(started.elapsed() < Duration::from_secs(300), "it runs on: {:?}", state());
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -181,9 +182,8 @@ mod tests {
         assert_eq!(fs::read_to_string(folder.path().join("said")).unwrap(), "said\n");
         assert_eq!(count.status.code(), Some(5));
         assert!(count.get(Quantity::Faults) > Some(50.0), "{count:?}");
-        let started = Instant::now();
-        let stopped = Count::of(shell("exec sleep 60"), Counting::Flushes, &|| true).unwrap();
-        assert!(!stopped.status.success() && started.elapsed() < Duration::from_secs(20), "{stopped:?}");
+        let stopped = Count::of(shell("exec sleep 3600"), Counting::Flushes, &|| true).unwrap();
+        assert!(stopped.status.signal().is_some(), "{stopped:?}");
     }
 
     #[test]

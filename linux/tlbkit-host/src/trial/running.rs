@@ -194,6 +194,7 @@ fn sum_of_line(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
+    use std::{io, thread};
 
     use super::*;
 
@@ -205,17 +206,22 @@ mod tests {
 
     #[test]
     fn a_command_is_counted_when_it_has_ended_and_not_before() {
-        let mut sleep = Command::new("sleep");
-        sleep.arg("0.2");
-        let mut sleeping = Running::start(sleep, Counting::NothingElse).unwrap();
-        assert_eq!(sleeping.ended().unwrap(), None);
+        // It ends when its input does, and not by a clock.
+        let (input, held) = io::pipe().unwrap();
+        let mut reader = Command::new("cat");
+        reader.stdin(input);
+        let mut reading = Running::start(reader, Counting::NothingElse).unwrap();
         let started = Instant::now();
-        while sleeping.ended().unwrap().is_none() {
-            assert!(started.elapsed() < Duration::from_secs(20), "it ends by itself");
-            std::thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(20));
+        assert_eq!(reading.ended().unwrap(), None);
+        let least_s = started.elapsed().as_secs_f64();
+        drop(held);
+        while reading.ended().unwrap().is_none() {
+            assert!(started.elapsed() < Duration::from_secs(300), "it ends with its input");
+            thread::sleep(Duration::from_millis(2));
         }
-        let count = sleeping.ended().unwrap().cloned().unwrap();
-        assert!(count.status.success() && count.get(Quantity::Wall) >= Some(0.2), "{count:?}");
-        assert_eq!(sleeping.wait().unwrap(), count, "it is counted once");
+        let count = reading.ended().unwrap().cloned().unwrap();
+        assert!(count.status.success() && count.get(Quantity::Wall) >= Some(least_s), "{count:?}");
+        assert_eq!(reading.wait().unwrap(), count, "it is counted once");
     }
 }

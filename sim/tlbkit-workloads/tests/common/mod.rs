@@ -286,7 +286,7 @@ impl Os for Fake {
         self.note(Op::Wait(channel.0));
         let channels = self.world.channels.lock().unwrap();
         let is_empty = |channels: &mut HashMap<u32, u64>| channels.get(&channel.0).copied().unwrap_or(0) == 0;
-        let timeout = std::time::Duration::from_secs(20);
+        let timeout = std::time::Duration::from_secs(300);
         let (mut channels, result) = self.world.posted.wait_timeout_while(channels, timeout, is_empty).unwrap();
         assert!(!result.timed_out(), "nobody posts {channel:?}");
         *channels.get_mut(&channel.0).unwrap() -= 1;
