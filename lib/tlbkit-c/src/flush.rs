@@ -49,6 +49,7 @@ impl Flush {
     fn alone(self, door: &Door, space: &Space) -> Result<(), Status> {
         let (va, pages, stride) = (self.range.va, self.range.clamped(), self.range.stride);
         let alone = door.cpu().flush_range_alone(&space.inner, va, pages, stride, self.tables);
+        door.assert_stayed()?;
         alone.map_err(|_others| Status::IrqsOff)
     }
 }
@@ -110,8 +111,9 @@ pub unsafe extern "C" fn tlbkit_flush_range_alone(
 unsafe fn here(machine: *const MachineStorage, cpu: u32, f: impl FnOnce(&ThisCpu)) -> Status {
     report(|| {
         // SAFETY: the contract.
-        f(unsafe { enter(machine, cpu, Need::Online) }?.cpu());
-        Ok(())
+        let door = unsafe { enter(machine, cpu, Need::Online) }?;
+        f(door.cpu());
+        door.assert_stayed()
     })
 }
 

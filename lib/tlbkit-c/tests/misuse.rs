@@ -19,7 +19,7 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
         &["every_call_in_another_cpus_name_is_refused"],
     ),
     (
-        "a task migrates while it waits, issues a flush, or asks whether one is over",
+        "a task migrates while it flushes, waits, issues a flush, or asks whether one is over",
         &[
             "a_task_that_migrates_in_a_wait_answers_for_nobody",
             "a_task_that_migrated_is_told_when_the_wait_ends",
@@ -28,11 +28,13 @@ const ROWS: &[(&str, &[&str], &[&str])] = &[
             "a_task_that_migrated_is_told_when_it_asks_whether_its_flush_is_over",
             "a_task_that_migrates_while_it_asks_whether_its_flush_is_over_is_told",
             "a_task_that_migrates_while_it_issues_a_flush_is_told",
+            "a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody",
         ],
         &[
             "a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed",
             "a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed",
             "a_task_that_migrates_while_it_issues_is_told_and_nothing_is_freed",
+            "a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody",
         ],
     ),
     (

@@ -157,8 +157,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     fn choose_of_batch_and_lazy(&self, index: usize, named: u64, union: &Union) -> Chosen {
         self.choose(index, named, |seen| match seen {
             Presence::SWITCHING => true,
-            Presence::NEW | Presence::ABSENT | Presence::KERNEL => false,
-            _ => union.has_space(seen.space()),
+            Presence::KERNEL => false,
+            _ => !seen.is_absent() && union.has_space(seen.space()),
         })
     }
 

@@ -26,6 +26,9 @@ impl Presence {
     pub(crate) const ABSENT: Self = Self(u64::MAX);
     /// Never brought up, and absent as well. No store writes it: it is what a state is made with.
     pub(crate) const NEW: Self = Self(u64::MAX - 1);
+    /// Coming back, and absent as well; but what was asked of it is not taken back any more. The diagram is in
+    /// `wait.rs`.
+    pub(crate) const RETURNING: Self = Self(u64::MAX - 2);
     const LAZY: u64 = 1 << 63;
 
     pub(crate) const fn running(id: SpaceId) -> Self {
@@ -62,9 +65,15 @@ impl Presence {
         self.0 & Self::LAZY != 0
     }
 
-    /// True if nobody asks anything of it: it has left, or it never came.
+    /// True if nobody asks anything of it: it has left, is not back yet, or never came.
     #[inline(always)]
     pub(crate) const fn is_absent(self) -> bool {
+        self.0 >= Self::RETURNING.0
+    }
+
+    /// True if it answers nobody: it has left, and does not come back yet.
+    #[inline(always)]
+    pub(crate) const fn has_left(self) -> bool {
         self.0 >= Self::NEW.0
     }
 }

@@ -54,7 +54,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return destroyed;
         }
         assert!(self.has_flag(flag::AWAITED), "destroying a space later where lazy references are shot down");
-        self.hardware.with_irqs_off(|irqs| self.end_awaited(space, irqs))
+        self.with_irqs_off_here(|irqs| self.end_awaited(space, irqs))
     }
 
     /// The destroyer's side of the diagram in `leave.rs`.

@@ -276,10 +276,10 @@ pub trait Hardware {
     }
 
     /// The CPU that executes this code, where the kernel can tell: by its own per-CPU data, or RDTSCP or RDPID. It is
-    /// compared with the number by which the protocol was called, when a call begins, before a waiting CPU answers
-    /// others, and when a call that waited, issued a flush or asked for one ends. So a task that migrated in between,
-    /// or a number that was wrong from the beginning, is noticed. Interrupts may be on or off, and an NMI may ask. The
-    /// default does not tell, and costs nothing.
+    /// compared with the number by which the protocol was called, when a call begins, where it flushes this CPU's TLB,
+    /// before a waiting CPU answers others, and when a call that waited, issued a flush or asked for one ends. So a
+    /// task that migrated in between, or a number that was wrong from the beginning, is noticed. Interrupts may be on
+    /// or off, and an NMI may ask. The default does not tell, and costs nothing.
     #[inline(always)]
     fn this_cpu(&self) -> Option<CpuId> {
         None

@@ -94,9 +94,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.set_presence(Presence::ABSENT, Ordering::Release);
     }
 
-    /// Forgets what others asked of this CPU while it was away: it is about to flush everything. The hints stay: an
-    /// initiator that sets its bit from here on may have left its hint already, and will not leave another. The answer
-    /// that ends the return looks for them everywhere.
+    /// Forgets what others asked of this CPU while it was away: it is about to flush everything. From here on nobody
+    /// takes a request back from it; the diagram is in `wait.rs`. The hints stay: an initiator that sets its bit from
+    /// here on may have left its hint already, and will not leave another. The answer that ends the return looks for
+    /// them everywhere.
     ///
     /// Of a CPU that comes for the first time nobody can have asked anything, so it looks nowhere: a machine of n CPUs
     /// would take n times n looks to start. Its own presence tells it, since no store makes that new again:
@@ -117,12 +118,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         if self.presence() == Presence::NEW {
             return;
         }
+        // Relaxed: ordered by the fence below.
+        self.set_presence(Presence::RETURNING, Ordering::Relaxed);
+        // SeqCst: partner is the fence in `withdraw`: either this CPU finds its bit, or the initiator finds that it
+        // returns.
+        fence(Ordering::SeqCst);
         for initiator in 0..self.tlb.cpus.len() as u32 {
             for slot in 0..RING {
                 let outbox = self.tlb.matrix.outbox(CpuId(initiator), slot);
-                // Relaxed, both: an initiator that waits for the bit needs nothing of this CPU but that it flushes
-                // before it runs. A bit that the look misses came too late for the removal too, and is answered. The
-                // look saves an exchange for each pair of CPUs when a large machine starts.
+                // Relaxed, both: what this CPU did before it left is ordered by the fence above, and of what is to come
+                // an initiator needs nothing but that it flushes before it runs. A bit that the look misses came too
+                // late for the removal too, and is answered. The look saves an exchange for each pair of CPUs.
                 if outbox.contains(self.id, Ordering::Relaxed) {
                     outbox.remove(self.id, Ordering::Relaxed);
                 }

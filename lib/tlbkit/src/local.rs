@@ -155,9 +155,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// x86 drops the entry that led to a fault by itself, in the half in which it faulted. So the call is for an access
     /// that shall not fault first, for both halves under isolation, and for more pages than the one that faulted.
     pub fn flush_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
-        self.assert_here();
         let request = self.request_here(va, pages, stride, Needs::NOTHING);
-        self.hardware.with_irqs_off(|irqs| {
+        self.with_irqs_off_here(|irqs| {
             if request.extent == Extent::Everything {
                 // Rare: what a large range of either half costs, once, rather than a decision for each.
                 self.flush_all_and_globals(irqs);
@@ -171,9 +170,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// uses. Under isolation they go in every tag. Without it they count as global: an entry that lacks that bit stays
     /// under the other tags. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_kernel_on_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
-        self.assert_here();
         let request = self.request_here(va, pages, stride, Needs::GLOBAL);
-        self.hardware.with_irqs_off(|irqs| self.flush_kernel(&request, irqs));
+        self.with_irqs_off_here(|irqs| self.flush_kernel(&request, irqs));
     }
 
     /// A range that concerns this CPU alone: of no space, and so of no generation.
@@ -194,8 +192,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Drops all that this CPU holds of the space that is loaded, in both halves; global entries and other tags stay.
     /// Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_loaded_on_this_cpu(&self) {
-        self.assert_here();
-        self.hardware.with_irqs_off(|_| {
+        self.with_irqs_off_here(|_| {
             let is_kernels = self.presence() == Presence::KERNEL;
             if self.has_flag(flag::ISOLATED) && !is_kernels {
                 self.owe_user_half();
@@ -208,8 +205,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Drops everything that this CPU holds: every tag, both halves, global entries. Otherwise as
     /// [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_all_on_this_cpu(&self) {
-        self.assert_here();
-        self.hardware.with_irqs_off(|irqs| self.flush_all_and_globals(irqs));
+        self.with_irqs_off_here(|irqs| self.flush_all_and_globals(irqs));
     }
 
     /// Flushes all that the loaded slot holds, up to the `newest` generation, and the global entries if they are asked

@@ -51,7 +51,7 @@ use crate::cpu_set::first_cpu;
 use crate::cpu_state::Presence;
 use crate::hardware::Hardware;
 use crate::request::{InUse, RING, Request};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
 use crate::tlb::Cpu;
 
 /// Those that were asked by one mailbox.
@@ -156,7 +156,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             }
             while waited_for != 0 {
                 let cpu = first_cpu(index, waited_for);
-                if !self.is_absent(cpu) {
+                if !self.has_left(cpu) {
                     return Some(cpu);
                 }
                 waited_for &= waited_for - 1;
@@ -166,14 +166,18 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     }
 
     /// True if `cpu` has left. It reads no mailbox any more, and flushes everything before it is back.
-    pub(crate) fn is_absent(&self, cpu: CpuId) -> bool {
+    pub(crate) fn has_left(&self, cpu: CpuId) -> bool {
         // Acquire: partner is the Release of `offline`: what that CPU did is over.
-        Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire)).is_absent()
+        Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire)).has_left()
     }
 
     /// Takes back the request in mailbox `slot` from a CPU that has left. False if it has not.
     pub(crate) fn withdraw(&self, slot: usize, cpu: CpuId) -> bool {
-        let has_left = self.is_absent(cpu);
+        let has_left = self.has_left(cpu) && {
+            // SeqCst: its bit was set before; partner is the fence in `forget_requests`, diagram in `wait.rs`.
+            fence(Ordering::SeqCst);
+            self.has_left(cpu)
+        };
         if has_left {
             // Relaxed: that CPU needs nothing of it, and a waiter elsewhere looks at its presence.
             self.tlb.matrix.outbox(self.id, slot).remove(cpu, Ordering::Relaxed);

@@ -50,7 +50,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             return self.flush_with_responders(translations, &request, reason);
         };
         // As `announce` ends, here and below: a closure of its own, which the compiler puts in its place.
-        self.hardware.with_irqs_off(|irqs| self.flush_loaded(|| space.generation(), &request, irqs));
+        self.with_irqs_off_here(|irqs| self.flush_loaded(|| space.generation(), &request, irqs));
         self.end_alone();
     }
 
@@ -66,7 +66,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     pub(crate) fn announce(&self, translations: Translations<'_, H::Set>, request: &mut Request<'_>) -> Others {
         let Some(space) = self.begin_flush(translations, request) else { return Others::Perhaps };
-        self.hardware.with_irqs_off(|irqs| self.flush_loaded(|| space.generation(), request, irqs));
+        self.with_irqs_off_here(|irqs| self.flush_loaded(|| space.generation(), request, irqs));
         self.end_alone();
         Others::None
     }
@@ -181,7 +181,10 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     #[inline(always)]
     fn flush_here_inlined(&self, request: &Request<'_>) {
-        self.hardware.with_irqs_off(|irqs| self.flush_local(request, irqs));
+        self.hardware.with_irqs_off(|irqs| {
+            self.assert_here();
+            self.flush_local(request, irqs);
+        });
         self.hardware.event(Event::FlushLocalDone);
     }
 
@@ -237,7 +240,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             let request = Request { space: space.id, token: space.token, ..request };
             return self.flush_with_responders(translations, &request, why);
         }
-        self.hardware.with_irqs_off(|irqs| self.flush_loaded(|| space.generation(), &request, irqs));
+        self.with_irqs_off_here(|irqs| self.flush_loaded(|| space.generation(), &request, irqs));
         self.end_alone();
     }
 

@@ -8,7 +8,7 @@ use crate::address_space::{AddressSpace, Generation, SpaceId};
 use crate::asid::Asid;
 use crate::cpu_set::AtomicCpuSet;
 use crate::cpu_state::{CpuState, Presence};
-use crate::hardware::{Cr3, Hardware};
+use crate::hardware::{Cr3, Hardware, IrqsOff};
 use crate::history::choices::LazyReferences;
 use crate::history::state::Counters;
 use crate::knobs::Knobs;
@@ -235,6 +235,16 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
     #[inline(always)]
     pub(crate) fn assert_here(&self) {
         let _told = self.is_here();
+    }
+
+    /// Runs `f` with interrupts off, so that the task stays where it is; tells the kernel if that is another CPU than
+    /// the one in whose name it was called.
+    #[inline(always)]
+    pub(crate) fn with_irqs_off_here<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        self.hardware.with_irqs_off(|irqs| {
+            self.assert_here();
+            f(irqs)
+        })
     }
 
     #[inline(always)]

@@ -7,14 +7,30 @@
 //! ```text
 //!   initiator (wait)                          CPU that leaves (offline)
 //!   outbox := responders                      leave every space
-//!   is a responder absent? (Acquire)          answer what is there
-//!   if so, clear its bit                      presence := absent (Release); reads no mailbox from here on
-//!
+//!   has a responder left?  (Acquire)          answer what is there
+//!   if so: fence; is it still away?           presence := absent (Release); reads no mailbox from here on
+//!   if so, clear its bit
 //!                                             CPU that comes back (bring_up)
-//!                                             clear its bits in all outboxes, unless it never was up; leave all hints
+//!                                             presence := returning; fence (neither, if it never was up)
+//!                                             clear its bits in all outboxes; leave all hints
 //!                                             join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
-//! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once.
+//! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once. Either
+//! the CPU that comes back finds the bit, or the initiator finds it returning, and does not take the request back. If
+//! it were just absent until it is in the kernel, one that was chosen before it left could be in the midst of its
+//! answer when the request is taken back:
+//!
+//! ```text
+//!   initiator (wait)                          CPU that comes back
+//!                                             clear its bits in all outboxes
+//!   outbox := responders
+//!   has a responder left?
+//!                                             presence := kernel; flush all; its bit is set: flush ...
+//!   clear its bit: the flush is over
+//!   change PTE; write the mailbox
+//!   outbox := responders
+//!                                             ... clear its bit: of a request that it has not seen
+//! ```
 //!
 //! An initiator that was stopped by force while it asked must not forget its request: a responder may be carrying it
 //! out.
@@ -244,7 +260,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[cold]
     fn face_late_elsewhere(&self, asked: &Asked) {
         self.outbox_of(asked).each(|cpu| {
-            if !self.is_absent(cpu) {
+            if !self.has_left(cpu) {
                 self.face(asked.cpu, cpu);
             }
         });

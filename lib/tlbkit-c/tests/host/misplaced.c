@@ -198,6 +198,42 @@ static void a_task_that_migrates_while_it_issues_is_told_and_nothing_is_freed(vo
     CHECK(tlbkit_gather_finish(&gather, 0) == TLBKIT_STATUS_NOT_MADE && released == 0);
 }
 
+static bool is_moving;
+
+// The task goes to CPU 1 before its interrupts are off.
+static uint64_t save_elsewhere(uint32_t cpu) {
+    if (is_moving)
+        here = 1, is_moving = false;
+    return hardware.irqs_save(cpu);
+}
+
+static void a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody(void) {
+    static struct tlbkit_hardware_ops ops;
+    const uint32_t k4 = TLBKIT_STRIDE_PAGE4K;
+    here = 0;
+    begin_telling(&ops);
+    ops.irqs_save = save_elsewhere;
+    table = &ops;
+    machine_begin(NULL);
+    switch_to(0, &space_a);
+#define WRONG_FOR_WHO_MOVES(call)                                                                                      \
+    do {                                                                                                               \
+        is_moving = true;                                                                                              \
+        WRONG(call);                                                                                                   \
+        here = 0;                                                                                                      \
+    } while (0)
+    WRONG_FOR_WHO_MOVES(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
+    irqs_on[0] = false;
+    WRONG_FOR_WHO_MOVES(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
+    WRONG_FOR_WHO_MOVES(tlbkit_flush_range_alone(&machine, 0, &space_a, USER_VA, 1, k4));
+    irqs_on[0] = true;
+    WRONG_FOR_WHO_MOVES(tlbkit_flush_this_cpu(&machine, 0, USER_VA, 1, k4));
+    WRONG_FOR_WHO_MOVES(tlbkit_flush_kernel_this_cpu(&machine, 0, KERNEL_VA, 1, k4));
+    WRONG_FOR_WHO_MOVES(tlbkit_flush_loaded_this_cpu(&machine, 0));
+    WRONG_FOR_WHO_MOVES(tlbkit_flush_all_this_cpu(&machine, 0));
+    OK(tlbkit_flush_range(&machine, 0, &space_a, USER_VA, 1, k4, TLBKIT_REASON_FORK));
+}
+
 // Interrupts that are sent while this is positive are lost.
 static int to_lose;
 static void (*real_send_ipi)(uint32_t cpu, uint32_t to);
@@ -323,6 +359,7 @@ void misplace_everything(void) {
     every_call_in_another_cpus_name_is_refused();
     a_task_that_migrates_in_a_wait_is_told_and_nothing_is_freed();
     a_task_that_migrates_in_a_look_is_told_and_nothing_is_freed();
+    a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody();
     a_task_that_migrates_while_it_issues_is_told_and_nothing_is_freed();
     a_lost_interrupt_is_survived_by_default();
     each_late_cpu_is_decided_for_itself();

@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 
 use loom::thread::Thread;
 use tlbkit::sync::AtomicU32;
-use tlbkit::{Cr3, Features, Pcid, PhysAddr};
+use tlbkit::{Cr3, Event, Features, Pcid, PhysAddr};
 
 use crate::memory::KERNEL;
 
@@ -44,6 +44,8 @@ pub(crate) struct Core {
     pub(crate) heard: Cell<usize>,
     /// True if it has answered another CPU and not announced it yet.
     pub(crate) has_answered: Cell<bool>,
+    /// Done once, at the first event of a kind.
+    once: RefCell<Option<(fn(&Event) -> bool, Box<dyn FnOnce()>)>>,
     /// The interrupt line. Its delivery orders what was written before it was sent, as the protocol demands of it.
     pub(crate) interrupt: AtomicU32,
     /// The thread, while it sleeps until an interrupt.
@@ -62,9 +64,24 @@ impl Core {
             turns_waited: Cell::new(0),
             heard: Cell::new(0),
             has_answered: Cell::new(false),
+            once: RefCell::new(None),
             interrupt: AtomicU32::new(0),
             sleeper: RefCell::new(None),
         }
+    }
+
+    /// Does `then` at the next event that is the one.
+    pub(crate) fn once(&self, is_it: fn(&Event) -> bool, then: impl FnOnce() + 'static) {
+        *self.once.borrow_mut() = Some((is_it, Box::new(then)));
+    }
+
+    /// An event that ends no wait.
+    pub(crate) fn note(&self, event: &Event) {
+        if matches!(event, Event::AnswerEnd(_)) {
+            self.has_answered.set(true);
+        }
+        let due = self.once.borrow_mut().take_if(|(is_it, _)| is_it(event));
+        due.into_iter().for_each(|(_, then)| then());
     }
 
     /// Drops the entries that `goes` names.

@@ -32,7 +32,7 @@ impl Cpu {
         self.machine.tlb().cpu(CpuId(self.index as u32), self)
     }
 
-    fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Core {
         &self.machine.cores[self.index]
     }
 
@@ -387,9 +387,8 @@ impl Hardware for Cpu {
     fn event(&self, event: Event) {
         match event {
             Event::FlushBegin(_) | Event::FlushLocalDone | Event::FlushEnd => self.core().turns_waited.set(0),
-            Event::AnswerEnd(_) => self.core().has_answered.set(true),
             Event::LastLazyReference(token) => self.machine.tables[token.0 as usize].root.free(),
-            _ => {}
+            _ => self.core().note(&event),
         }
         self.poll();
     }

@@ -1,5 +1,11 @@
 //! INV-6 for the kernel's own pages: CPUs that come, go, and stop while one of them is revoked.
 
+use std::rc::Rc;
+
+use loom::thread;
+use tlbkit::Event;
+use tlbkit::sync::Ordering;
+
 use crate::cpu::Cpu;
 use crate::explore::check;
 use crate::machine::Setup;
@@ -64,5 +70,38 @@ fn inv_7_nobody_waits_for_a_cpu_that_stopped() {
             cpu.access_kernel(0);
             cpu.stop();
         }],
+    );
+}
+
+/// CPU 1 leaves when it was chosen, and is asked while it comes back. What it finds then may be taken back already, and
+/// the next request written before it has ended its answer.
+#[test]
+fn inv_6_a_return_meets_a_request_that_is_taken_back() {
+    check(
+        Setup { kernel_pages: 2, preemptions: 2, ..Setup::default() },
+        |_| {},
+        [
+            |cpu| {
+                let is_chosen = |event: &Event| matches!(event, Event::Chosen { .. });
+                let machine = Rc::clone(&cpu.machine);
+                cpu.core().once(is_chosen, move || {
+                    machine.unlocked.store(1, Ordering::Relaxed); // Relaxed: it orders nothing
+                    thread::yield_now();
+                });
+                let issued = cpu.issue(KERNEL, &[0]);
+                cpu.wait(issued);
+                cpu.unmap(KERNEL, &[1]);
+            },
+            |cpu| {
+                while cpu.machine.unlocked.load(Ordering::Relaxed) == 0 {
+                    thread::yield_now(); // Relaxed: as above
+                }
+                cpu.access_kernel(0);
+                cpu.offline();
+                cpu.core().once(|event| matches!(event, Event::AnswerEnd(_)), thread::yield_now);
+                cpu.bring_up();
+                cpu.access_kernel(1);
+            },
+        ],
     );
 }

@@ -195,6 +195,50 @@ fn a_task_that_migrates_while_it_issues_a_flush_is_told() {
     assert!(said.starts_with("called as CPU 0, on CPU 1"), "{said}");
 }
 
+/// The task is moved after the call began, just before interrupts are off for what it does to its own CPU.
+#[test]
+fn a_task_that_migrates_before_it_flushes_is_told_though_it_waits_for_nobody() {
+    type Flush = fn(&'static World, Cpu<'static, 'static, Core>);
+    const FLUSHES: &[(&str, Flush)] = &[
+        ("flush_range", |world, cpu| cpu.flush_range(world.at(0), VirtAddr(USER), 1, Stride::Page4K, Reason::Fork)),
+        ("flush_range_alone", |world, cpu| {
+            _ = cpu.flush_range_alone(world.at(0), VirtAddr(USER), 1, Stride::Page4K, Tables::Kept);
+        }),
+        ("flush of a space", |world, cpu| {
+            let mut gather = world.gather(Owner::Space(0));
+            gather.flush_everything();
+            let _nothing = gather.flush(&cpu);
+        }),
+        ("flush of the kernel", |world, cpu| {
+            let mut gather = world.gather(Owner::Kernel);
+            gather.flush_everything();
+            let _nothing = gather.flush(&cpu);
+        }),
+        ("flush of a batch", |world, cpu| {
+            let mut batch = TlbBatch::new(Vec::<usize>::new());
+            batch.revoke(&cpu, world.at(0));
+            let _nothing = batch.flush(&cpu, Reason::Migrate);
+        }),
+        ("flush_this_cpu", |_, cpu| cpu.flush_this_cpu(VirtAddr(USER), 1, Stride::Page4K)),
+        ("flush_kernel_on_this_cpu", |_, cpu| cpu.flush_kernel_on_this_cpu(VirtAddr(KERNEL), 1, Stride::Page4K)),
+        ("flush_loaded_on_this_cpu", |_, cpu| cpu.flush_loaded_on_this_cpu()),
+        ("flush_all_on_this_cpu", |_, cpu| cpu.flush_all_on_this_cpu()),
+        ("destroy_later", |world, cpu| {
+            world.quiet(0, |cpu, irqs| cpu.load_kernel(irqs));
+            world.cores[0].moves_to.set(Some(CpuId(1)));
+            _ = cpu.destroy_later(world.at(0));
+        }),
+    ];
+    for (name, flush) in FLUSHES {
+        let world = several(1, 1, Policy::default());
+        world.cores[0].here.set(Some(CpuId(0)));
+        let is_destroyed = *name == "destroy_later";
+        world.cores[0].moves_to.set((!is_destroyed).then_some(CpuId(1)));
+        let said = complaint(|| flush(world, world.cpu(0)));
+        assert!(said.starts_with("called as CPU 0, on CPU 1"), "{name}: {said}");
+    }
+}
+
 #[test]
 fn cpus_that_never_answer_are_named() {
     let world = World::new(Policy::default(), 4);

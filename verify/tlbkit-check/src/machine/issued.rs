@@ -2,13 +2,20 @@
 
 use std::ops::Range;
 
+use tlbkit::Pending;
 use tlbkit::sync::AtomicU64;
-use tlbkit_pmap::Withdrawal;
+use tlbkit_pmap::{Frame, Withdrawal};
 
 pub(crate) struct Issued<'k> {
-    pub(crate) withdrawal: Withdrawal<'k, &'k [AtomicU64]>,
+    pub(crate) flush: IssuedFlush<'k>,
     /// The operation that took the pages, which goes on when it is waited for.
     pub(crate) operation: u32,
-    pub(crate) space: usize,
-    pub(crate) range: Range<u64>,
+}
+
+/// Whose pages were taken.
+pub(crate) enum IssuedFlush<'k> {
+    /// Some of the pages in `range` of `space`.
+    OfSpace { withdrawal: Box<Withdrawal<'k, &'k [AtomicU64]>>, space: usize, range: Range<u64> },
+    /// Some of a kernel window.
+    OfKernel(Box<Pending<'k, &'k [AtomicU64], Vec<Frame>>>),
 }

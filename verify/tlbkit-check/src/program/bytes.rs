@@ -100,7 +100,19 @@ fn later(bytes: &mut Bytes<'_>) -> Op {
         28..=29 => Op::Evict(page(bytes), 1 + bytes.below(3)),
         30 => Op::FlushHere(page(bytes), 1 + bytes.below(3)),
         31 => Op::PassIds(bytes.below(40)),
+        32..=34 => in_window(bytes),
         _ => op(bytes),
+    }
+}
+
+/// What is done to a kernel window whose pages go one by one.
+fn in_window(bytes: &mut Bytes<'_>) -> Op {
+    let kind = bytes.below(4);
+    let (page, count) = (bytes.below(2), 1 + bytes.below(2));
+    match kind {
+        0 => Op::KernelMap,
+        1 => Op::KernelTake(page, count),
+        _ => Op::KernelWithdraw(page, count),
     }
 }
 
@@ -156,7 +168,8 @@ mod tests {
 
     kinds! {
         Run, Idle, KernelTables, Map, Touch, Compute, Unmap, Protect, DontNeed, Evict, Withdraw, Settle, Poll, Adopt,
-        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, KernelMap, KernelUnmap, Borrow, Offline,
+        Forget, FlushHere, PassIds, Fork, Clear, Exit, GiantMap, GiantUnmap, KernelMap, KernelUnmap,
+        KernelTake, KernelWithdraw, Borrow, Offline,
         Stop, Die, Ceiling, DeferUserFlush
     }
 

@@ -166,7 +166,7 @@ impl<'k> World<'k> {
     }
 
     pub(super) fn unmap_window(&self, cpu: usize) {
-        let Some(window) = self.kernel.windows.borrow_mut().pop() else { return };
+        let Some(window) = self.kernel.take_window() else { return };
         self.machine.borrow_mut().begin("kernel unmap", None, addresses(&window));
         self.with_cpu(cpu, |handle| self.kernel_map.unmap(&handle, &self.bus(), window));
         self.machine.borrow_mut().end();

@@ -68,6 +68,8 @@ impl World<'_> {
             Op::Die(steps) => self.die(cpu, steps),
             Op::KernelMap => self.map_window(cpu),
             Op::KernelUnmap => self.unmap_window(cpu),
+            Op::KernelTake(page, count) => self.take_from_window(cpu, page, count),
+            Op::KernelWithdraw(page, count) => self.withdraw_from_window(cpu, page, count),
             Op::Evict(page, count) => self.evict(cpu, &pages::range(page, count)),
             Op::FlushHere(page, count) => self.flush_here(cpu, &pages::range(page, count)),
             Op::Ceiling(pages) => self.tlb.knobs().set_ceiling(u32::from(pages)),

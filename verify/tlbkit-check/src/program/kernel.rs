@@ -1,7 +1,9 @@
 //! What the little kernel remembers of its tasks and spaces.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 
+use tlbkit::PAGE_BYTES;
 use tlbkit_pmap::KernelWindow;
 
 use super::Program;
@@ -36,6 +38,10 @@ pub(crate) struct Kernel {
     /// Spaces whose last lazy reference each CPU has dropped.
     to_reclaim: Vec<RefCell<Vec<usize>>>,
     pub(super) windows: RefCell<Vec<KernelWindow>>,
+    /// CPUs that are about to take pages of a window out.
+    window_users: Cell<u32>,
+    /// Held by a CPU that takes pages of a window out.
+    windows_lock: Cell<bool>,
     /// Windows mapped so far.
     mapped: Cell<u64>,
     /// The space that has the pages of 1 GiB.
@@ -57,6 +63,8 @@ impl Kernel {
             made: Cell::new(0),
             to_reclaim: (0..cpus).map(|_| RefCell::default()).collect(),
             windows: RefCell::default(),
+            window_users: Cell::new(0),
+            windows_lock: Cell::new(false),
             mapped: Cell::new(0),
             giants: Cell::new(None),
             busy: Cell::new(cpus),
@@ -112,6 +120,32 @@ impl Kernel {
         !self.windows.borrow().is_empty()
     }
 
+    /// The newest window, to be unmapped as a whole, unless somebody is about to take pages of one out.
+    pub(super) fn take_window(&self) -> Option<KernelWindow> {
+        if self.window_users.get() == 0 { self.windows.borrow_mut().pop() } else { None }
+    }
+
+    /// The addresses of the newest window. No window goes as a whole from here on.
+    pub(super) fn use_newest_window(&self) -> Option<Range<u64>> {
+        let newest = self.windows.borrow().last().map(|window| window.va..window.va + window.pages * PAGE_BYTES)?;
+        self.window_users.set(self.window_users.get() + 1);
+        Some(newest)
+    }
+
+    /// One less is about to take pages out.
+    pub(super) fn unuse_windows(&self) {
+        self.window_users.set(self.window_users.get() - 1);
+    }
+
+    /// Takes the windows' lock. True if somebody holds it already.
+    pub(super) fn lock_windows(&self) -> bool {
+        self.windows_lock.replace(true)
+    }
+
+    pub(super) fn unlock_windows(&self) {
+        self.windows_lock.set(false);
+    }
+
     /// The spaces that have come so far.
     pub(crate) fn ended(&self, end: End) -> impl Iterator<Item = usize> {
         self.ends.iter().enumerate().filter(move |(_, found)| found.get() == end).map(|(space, _)| space)
@@ -150,7 +184,9 @@ impl Kernel {
             .iter()
             .zip(&self.alive)
             .map(|(users, alive)| u64::from(users.get()) << 1 | u64::from(alive.get()));
-        spaces.fold(self.made.get() as u64 | (self.windows.borrow().len() as u64) << 32 | self.mapped.get() << 48, mix)
+        let made = self.made.get() as u64 | (self.windows.borrow().len() as u64) << 32 | self.mapped.get() << 48;
+        let windows = u64::from(self.window_users.get()) << 1 | u64::from(self.windows_lock.get());
+        spaces.fold(mix(windows, made), mix)
     }
 
     pub(super) fn next_to_reclaim(&self, cpu: usize) -> Option<usize> {

@@ -10,6 +10,8 @@ pub(super) const ALL: &[Named] = &[
     named("issue-adopt", "flushes are issued on one CPU and waited for on others, which were asked", issue_adopt),
     named("issue-adopt-stopped", "the CPU that issued a flush is stopped while another waits for it", adopt_stopped),
     named("issue-poll", "issued flushes are polled, more of them than a CPU has mailboxes", issue_poll),
+    named("kernel-issue", "kernel pages are issued, and found gone by who takes others beside them", kernel_issue),
+    named("kernel-issue-race", "CPUs issue kernel pages to each other, wait anywhere or never", kernel_issue_race),
     named("protect-fork-protect", "permissions change, are shared with a child, and change again", protect_fork),
     named("lazy-window", "a kernel mapping is removed under CPUs that left a lazy space for the kernel's", lazy_window),
     named("lazy-twice", "a lazy CPU comes back between two revocations", lazy_twice),
@@ -42,6 +44,28 @@ fn issue_poll() -> Program {
     let issuer = issued.chain([Op::Poll, Op::Compute(2), Op::Poll, Op::Touch(0, Write), Op::Poll, Op::Poll]).collect();
     let adopter = vec![Op::Compute(3), Op::Adopt, Op::Poll, Op::Withdraw(5, 1), Op::Poll, Op::Poll];
     Program { setup: shared(6, 2), cpus: vec![issuer, adopter, vec![Op::Compute(6), Op::Touch(1, Write)]] }
+}
+
+/// CPU 2 has used the window in two spaces and in the kernel's own tables.
+fn kernel_issue() -> Program {
+    let mut setup = vec![(0, Op::KernelMap), (0, Op::Run(0)), (1, Op::Run(1))];
+    setup.extend([Op::Run(0), Op::Run(1), Op::KernelTables, Op::Run(0)].map(|op| (2, op)));
+    let issuer = vec![Op::KernelWithdraw(0, 1), Op::Compute(2), Op::Settle, Op::KernelMap, Op::KernelWithdraw(1, 1)];
+    let finder = vec![Op::KernelTake(0, 2), Op::Compute(2), Op::KernelTake(0, 2), Op::KernelUnmap, Op::KernelMap];
+    let user = vec![Op::Compute(4), Op::Run(1), Op::Compute(2), Op::Idle, Op::KernelTables, Op::Run(0), Op::Compute(2)];
+    Program { setup, cpus: vec![issuer, finder, user] }
+}
+
+/// More is issued than a CPU has mailboxes; CPU 2 forgets what it issued, leaves and comes back.
+fn kernel_issue_race() -> Program {
+    let maps = [(0, Op::KernelMap), (0, Op::KernelMap), (0, Op::KernelMap)];
+    let setup = maps.into_iter().chain((0..4).map(|cpu| (cpu, Op::Run(cpu % 2)))).collect();
+    let withdraw = |page| Op::KernelWithdraw(page, 1);
+    let issuer = vec![withdraw(0), withdraw(1), Op::Poll, Op::KernelUnmap, withdraw(0), withdraw(1), Op::Settle];
+    let finder = vec![Op::KernelTake(1, 1), Op::Adopt, Op::KernelTake(0, 2), Op::KernelUnmap, withdraw(0), Op::Adopt];
+    let leaver = vec![withdraw(1), Op::Forget, Op::KernelTake(0, 2), Op::Offline(1), withdraw(0), Op::Run(0)];
+    let user = vec![Op::Compute(3), Op::Run(0), Op::Idle, Op::Adopt, Op::KernelTables, Op::Run(1), Op::Compute(3)];
+    Program { setup, cpus: vec![issuer, finder, leaver, user] }
 }
 
 fn protect_fork() -> Program {

@@ -16,6 +16,7 @@ mod pages;
 mod small;
 mod tasks;
 pub(crate) mod wind_up;
+mod window;
 
 /// Which access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +102,11 @@ pub enum Op {
     KernelMap,
     /// Unmaps the newest window.
     KernelUnmap,
+    /// Takes pages of the newest window out, and flushes what it found.
+    KernelTake(u8, u8),
+    /// Takes pages of the newest window out and asks for their flush, under a lock and with interrupts off; the wait
+    /// comes later.
+    KernelWithdraw(u8, u8),
     /// The kernel uses a foreign space for a moment.
     Borrow(u8),
     /// Goes offline, and comes back after some steps.

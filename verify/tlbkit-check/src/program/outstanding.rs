@@ -4,10 +4,10 @@
 use std::ops::Range;
 
 use tlbkit::{Hardware, PAGE_BYTES};
-use tlbkit_pmap::Withdrawal;
+use tlbkit_pmap::{Memory, Withdrawal};
 
 use super::{Op, pages};
-use crate::machine::issued::Issued;
+use crate::machine::issued::{Issued, IssuedFlush};
 use crate::machine::world::World;
 
 impl<'k> World<'k> {
@@ -52,8 +52,13 @@ impl<'k> World<'k> {
         self.machine.borrow_mut().begin("withdraw", Some(vm.space().root().0), 0..0);
         let count = (range.end - range.start) / PAGE_BYTES;
         let withdrawal = self.with_cpu(cpu, |handle| Withdrawal::take(&handle, &self.bus(), vm, range.start, count));
+        self.leave_outstanding(cpu, IssuedFlush::OfSpace { withdrawal: Box::new(withdrawal), space, range });
+    }
+
+    /// The operation of `cpu` goes on when its flush is waited for.
+    pub(super) fn leave_outstanding(&self, cpu: usize, flush: IssuedFlush<'k>) {
         let operation = self.machine.borrow_mut().suspend();
-        self.issued[cpu].borrow_mut().push_back(Issued { withdrawal, operation, space, range });
+        self.issued[cpu].borrow_mut().push_back(Issued { flush, operation });
     }
 
     fn settle(&self, cpu: usize) {
@@ -66,7 +71,11 @@ impl<'k> World<'k> {
     fn poll(&self, cpu: usize) {
         let Some(mut issued) = self.take_oldest(cpu) else { return };
         self.machine.borrow_mut().resume(issued.operation);
-        if self.with_cpu(cpu, |handle| issued.withdrawal.is_done(&handle)) {
+        let is_done = self.with_cpu(cpu, |handle| match &mut issued.flush {
+            IssuedFlush::OfSpace { withdrawal, .. } => withdrawal.is_done(&handle),
+            IssuedFlush::OfKernel(pending) => pending.is_done(&handle),
+        });
+        if is_done {
             self.with_cpu(cpu, |handle| handle.hardware().with_irqs_off(|_| self.finish(cpu, issued)));
         } else {
             issued.operation = self.machine.borrow_mut().suspend();
@@ -89,11 +98,19 @@ impl<'k> World<'k> {
 
     /// Waits, as the operation that goes on.
     fn finish(&self, cpu: usize, issued: Issued<'k>) {
-        let Issued { withdrawal, space, range, .. } = issued;
-        self.with_cpu(cpu, |handle| withdrawal.finish(&handle, &self.bus()));
-        self.machine.borrow_mut().end();
-        self.machine.borrow_mut().values.end_change(space, &range);
-        self.kernel.unhold(space);
+        match issued.flush {
+            IssuedFlush::OfSpace { withdrawal, space, range } => {
+                self.with_cpu(cpu, |handle| withdrawal.finish(&handle, &self.bus()));
+                self.machine.borrow_mut().end();
+                self.machine.borrow_mut().values.end_change(space, &range);
+                self.kernel.unhold(space);
+            }
+            IssuedFlush::OfKernel(pending) => {
+                let frames = self.with_cpu(cpu, |handle| pending.wait(&handle).into_frames());
+                frames.into_iter().for_each(|frame| self.bus().put(frame));
+                self.machine.borrow_mut().end();
+            }
+        }
     }
 
     /// What its pages hold is never known again: other CPUs may use the old frames for ever.
@@ -101,6 +118,8 @@ impl<'k> World<'k> {
         let Some(issued) = self.issued[cpu].borrow_mut().pop_back() else { return };
         self.machine.borrow_mut().abandon(issued.operation);
         self.kernel.set_forgot();
-        self.kernel.unhold(issued.space);
+        if let IssuedFlush::OfSpace { space, .. } = issued.flush {
+            self.kernel.unhold(space);
+        }
     }
 }

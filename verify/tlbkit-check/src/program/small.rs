@@ -46,10 +46,12 @@ pub(super) const ALL: &[Named] = &[
     named("evict-1-page", "a page is taken by a batch, and another CPU finds it gone before the flush", evict),
     named("issue-1-page", "a page's flush is issued and waited for later, and another CPU finds it gone", issue),
     named("issue-2-pages", "two CPUs have issued to each other before they wait", issue_both),
+    named("issue-kernel", "a kernel page's flush is issued, and another CPU finds it gone and takes one", issue_kernel),
     named("adopt-1-page", "a page's flush is issued by one CPU and waited for by the one that it asked", adopt),
     named("adopt-2-pages", "a flush is waited for elsewhere while its CPU issues the next", adopt_and_issue),
     named("window-1-page", "a kernel mapping is removed while another CPU goes lazy", window),
     named("offline-1-page", "a CPU goes offline and comes back while the page is given back", offline),
+    named("return-2-windows", "two kernel mappings are removed while a CPU goes offline and comes back", comeback),
     named("destroy-1-page", "a space ends while a lazy CPU has it loaded", destroy),
     named("leave-1-page", "a space ends while the lazy CPU that holds it loads the kernel's tables", leave),
 ];
@@ -92,6 +94,11 @@ fn issue() -> Program {
     pair(&[Op::Withdraw(0, 1), Op::Settle], &[Op::DontNeed(0, 1), Op::Compute(1)])
 }
 
+fn issue_kernel() -> Program {
+    let issuer = vec![Op::KernelWithdraw(0, 1), Op::Settle];
+    Program { setup: vec![(0, Op::KernelMap)], cpus: vec![issuer, vec![Op::KernelTake(0, 2)]] }
+}
+
 fn issue_both() -> Program {
     let issuer = |page| vec![Op::Withdraw(page, 1), Op::Settle];
     Program { setup: shared(2, 1), cpus: vec![issuer(0), issuer(1)] }
@@ -112,6 +119,12 @@ fn window() -> Program {
 
 fn offline() -> Program {
     pair(&[Op::DontNeed(0, 1)], &[Op::Offline(0), Op::Run(0), Op::Compute(1)])
+}
+
+/// A request that the second removal writes may still be read by the CPU that is just coming back.
+fn comeback() -> Program {
+    let setup = vec![(0, Op::KernelMap), (0, Op::KernelMap)];
+    Program { setup, cpus: vec![vec![Op::KernelUnmap, Op::KernelUnmap], vec![Op::Offline(0)]] }
 }
 
 fn destroy() -> Program {

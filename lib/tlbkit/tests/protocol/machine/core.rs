@@ -53,6 +53,8 @@ pub(crate) struct Core {
     pub(crate) glances: Cell<u32>,
     /// Where the code runs that calls as this CPU, if the kernel can tell.
     pub(crate) here: Cell<Option<CpuId>>,
+    /// Where the task is moved to just before interrupts are off the next time.
+    pub(crate) moves_to: Cell<Option<CpuId>>,
     /// What an NMI does that arrives just before each write of CR3.
     pub(crate) nmi: RefCell<Option<Nmi>>,
 }
@@ -80,6 +82,7 @@ impl Core {
             patience_rounds: Cell::new(u32::MAX),
             glances: Cell::new(0),
             here: Cell::new(None),
+            moves_to: Cell::new(None),
             nmi: RefCell::default(),
         }
     }
@@ -212,6 +215,7 @@ impl Hardware for Core {
     }
 
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R {
+        self.here.set(self.moves_to.take().or(self.here.get()));
         let before = self.irqs.replace(false);
         let result = f(&IrqsOff::assume());
         self.irqs.set(before);
