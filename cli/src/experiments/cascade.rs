@@ -6,9 +6,10 @@ use std::collections::btree_map::Entry;
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::observer::Cause;
+use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, execute_series, mean_and_deviation, rate};
+use super::reproduction::{Produced, Reproduction, execute_series, rate};
 use super::window::{self, Window};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
 use crate::published::figure::Figure;
@@ -42,8 +43,8 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let windows = of_tasks.remove(&of_setup).unwrap_or_default();
     let parts = [SHOOTDOWNS, TELLING, ANSWERING];
     if parts.iter().all(|(part, _)| reproduction.published(&of_cycles(part)).is_ok()) {
-        let mean = |(_, causes)| anyhow::Ok(mean_and_deviation(&shares(&windows, causes)?).0);
-        let [all, telling, answering] = parts.map(mean);
+        let mean_share = |(_, causes)| anyhow::Ok(mean(&shares(&windows, causes)?));
+        let [all, telling, answering] = parts.map(mean_share);
         produced.plots.push(plot(reproduction, [all?, telling?, answering?])?);
     } else {
         produced.plots.push(plot_of_rate(reproduction, &produced.figures)?);

@@ -7,6 +7,7 @@
 //! interval of no width.
 
 use serde_json::{Value, json};
+use tlbkit_sim::statistics::mean;
 
 use super::compare::{FEWEST_EVENTS, LEAST_CYCLES};
 use super::mean::Mean;
@@ -58,9 +59,8 @@ impl Difference {
 
     /// The difference of counts of events, of which the first policy's runs must have enough in the mean.
     pub(crate) fn of_events(ours: &[f64], theirs: &[f64]) -> Self {
-        let mean = theirs.iter().sum::<f64>() / theirs.len() as f64;
         match Self::of(ours, theirs) {
-            Self::Found(_) if mean < FEWEST_EVENTS => Self::TooFew,
+            Self::Found(_) if mean(theirs) < FEWEST_EVENTS => Self::TooFew,
             difference => difference,
         }
     }

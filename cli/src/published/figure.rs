@@ -5,9 +5,9 @@
 //! experiment: the verdict says whether that is still so.
 
 use serde::{Deserialize, Serialize, Serializer};
+use tlbkit_sim::statistics::half_width_95;
 
 use super::claim::{Claim, Sceptic};
-use super::interval::half_width;
 
 /// What a figure may be used for: only a prediction is evidence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -192,7 +192,7 @@ impl Figure {
     /// is a ratio of sums, it is not exactly the mean of the samples, which are ratios.
     pub(crate) fn over(self, samples: &[f64]) -> Figure {
         let around = |(value, half): (f64, f64)| [value - half, value + half];
-        let half = half_width(samples).filter(|half| half.is_finite());
+        let half = half_width_95(samples).filter(|half| half.is_finite());
         Figure { interval: self.ours.zip(half).map(around), ..self }
     }
 

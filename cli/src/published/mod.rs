@@ -5,7 +5,6 @@ pub(crate) mod claim;
 mod column;
 pub(crate) mod experiment;
 pub(crate) mod figure;
-pub(crate) mod interval;
 mod place;
 pub(crate) mod read;
 mod rule;

@@ -1,5 +1,7 @@
 //! How a set of figures came out: verdicts by what they claim, and how far off they are beside their null models.
 
+use tlbkit_sim::statistics::mean;
+
 use super::claim::Claim;
 use super::figure::{Figure, Role, Verdict};
 
@@ -48,7 +50,7 @@ impl Average {
         if count == 0 {
             return Self::default();
         }
-        let mean_pct = errors_pct.iter().sum::<f64>() / count as f64;
+        let mean_pct = mean(&errors_pct);
         let median_pct = f64::midpoint(errors_pct[(count - 1) / 2], errors_pct[count / 2]);
         Self { mean_pct, median_pct }
     }
