@@ -140,17 +140,17 @@ impl Window {
 
 /// The rates alone, where a document's profile has no such parts.
 fn plot_of_rate(reproduction: &Reproduction, figures: &[Figure]) -> Result<Plot> {
-    let rates = || figures.iter().filter(|figure| figure.quantity.starts_with(RATE));
+    let rates = || figures.iter().filter(|figure| figure.expected.quantity.starts_with(RATE));
     let of = rates().next().context("no rate among the figures")?;
     let group = |of: &Figure| BarGroup {
-        label: of.quantity.rsplit(' ').next().unwrap_or_default().into(),
-        values: vec![of.published, of.ours],
+        label: of.expected.quantity.rsplit(' ').next().unwrap_or_default().into(),
+        values: vec![of.expected.published, of.ours],
     };
     Ok(Plot::Bars(Bars {
         title: "The rate of all together".into(),
         about: "Published and ours.".into(),
         x: reproduction.experiment.setup.parameters["threads"].unit.clone(),
-        y: Axis::new("rate", &of.unit, Scale::FromZero),
+        y: Axis::new("rate", &of.expected.unit, Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
         groups: rates().map(group).collect(),
     }))

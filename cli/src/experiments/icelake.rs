@@ -17,7 +17,7 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let mut groups = Vec::new();
     for (policy, rates) in POLICIES.into_iter().zip(&rates) {
         let figure = reproduction.mean(&quantity(reproduction, policy)?, rates)?;
-        groups.push(BarGroup { label: policy.into(), values: vec![figure.published, figure.ours] });
+        groups.push(BarGroup { label: policy.into(), values: vec![figure.expected.published, figure.ours] });
         produced.figures.push(figure);
     }
     let change = changes_pct(&rates[0], &rates[1]);

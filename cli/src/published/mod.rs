@@ -3,6 +3,7 @@
 mod band;
 pub(crate) mod claim;
 mod column;
+pub(crate) mod expected;
 pub(crate) mod experiment;
 pub(crate) mod figure;
 mod place;

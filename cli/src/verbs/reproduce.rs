@@ -155,11 +155,11 @@ fn print_section(experiment: &Experiment, figures: &[Figure], notes: &[String]) 
 fn misses(figures: &[Figure]) -> Vec<String> {
     let mut by_reason: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for figure in figures {
-        let Some(reason) = figure.known_miss.as_deref().map(str::trim) else { continue };
+        let Some(reason) = figure.expected.known_miss.as_deref().map(str::trim) else { continue };
         let words = figure.verdict().words();
         match by_reason.iter_mut().find(|(verdict, of, _)| (*verdict, *of) == (words, reason)) {
-            Some((.., quantities)) => quantities.push(&figure.quantity),
-            None => by_reason.push((words, reason, vec![&figure.quantity])),
+            Some((.., quantities)) => quantities.push(&figure.expected.quantity),
+            None => by_reason.push((words, reason, vec![&figure.expected.quantity])),
         }
     }
     let remark = |(words, reason, quantities): (&str, &str, Vec<&str>)| match quantities.len() - 1 {
