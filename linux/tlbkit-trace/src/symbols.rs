@@ -4,7 +4,7 @@ use std::io::BufRead;
 
 /// The functions of one running kernel.
 #[derive(Clone, Debug, Default)]
-pub struct Symbols {
+pub(crate) struct Symbols {
     starts: Vec<u64>,
     /// Where the name of each lies in `texts`: its begin and its length.
     places: Vec<(u32, u32)>,
@@ -14,15 +14,14 @@ pub struct Symbols {
 
 impl Symbols {
     /// Those of the kernel that runs here; empty without the right to see addresses.
-    #[must_use]
-    pub fn of_this_kernel() -> Self {
+    pub(crate) fn of_this_kernel() -> Self {
         let file = std::fs::File::open("/proc/kallsyms");
         file.ok().map(|file| Self::from_kallsyms(std::io::BufReader::new(file))).unwrap_or_default()
     }
 
     /// From text of the form of `/proc/kallsyms`. Lines that are not of that form, modules' functions and data are
     /// skipped.
-    pub fn from_kallsyms(mut reader: impl BufRead) -> Self {
+    pub(crate) fn from_kallsyms(mut reader: impl BufRead) -> Self {
         let mut found = Vec::new();
         let mut texts = String::new();
         let mut text_start = 0;
@@ -45,14 +44,12 @@ impl Symbols {
     }
 
     /// Where the kernel's code begins: differs at every boot where addresses are randomised. 0 if unknown.
-    #[must_use]
-    pub fn text_start(&self) -> u64 {
+    pub(crate) fn text_start(&self) -> u64 {
         self.text_start
     }
 
     /// The function that holds `address`.
-    #[must_use]
-    pub fn name(&self, address: u64) -> Option<&str> {
+    pub(crate) fn name(&self, address: u64) -> Option<&str> {
         let after = self.starts.partition_point(|&start| start <= address);
         // Behind the last function nothing says where it ends.
         if after == self.starts.len() {

@@ -21,7 +21,6 @@ use crate::event::Event;
 use crate::names::{Name, Names};
 use crate::order::Rounds;
 use crate::source::Source;
-use crate::symbols::Symbols;
 use attr::{Attr, Sample};
 use boot::SymbolSource;
 use bytes::{Bytes, Endianness};
@@ -33,7 +32,6 @@ use maps::Earlier;
 use records::{ATTR, Advance, FINISHED_ROUND, Record, Records, TRACING_DATA};
 use rustc_hash::FxHashMap;
 use std::io::{Read, Seek};
-use std::sync::Arc;
 use threads::Threads;
 
 /// Reads `perf.data`.
@@ -129,14 +127,6 @@ impl<R: Read> PerfReader<R> {
             earlier: Earlier::default(),
             losses: Losses::default(),
         }
-    }
-
-    /// Takes the names of kernel functions from `symbols` instead of asking this machine's kernel.
-    #[must_use]
-    pub fn with_symbols(mut self, symbols: Symbols) -> Self {
-        self.decoder.set_symbols(Arc::new(symbols));
-        self.symbols = SymbolSource::Decided;
-        self
     }
 
     /// Whether a file that begins so is for this reader.
