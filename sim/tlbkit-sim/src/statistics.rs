@@ -69,11 +69,12 @@ mod tests {
     }
 
     proptest! {
-        /// A definition that needs no mean: the sum of all squared differences of pairs, divided by the number of values.
+        /// A definition without a mean: the sum of all squared differences of pairs, divided by the number of values.
         #[test]
         fn squares_are_those_of_the_differences_of_pairs(values in sample()) {
-            let pairs = values.iter().enumerate().flat_map(|(at, one)| values[..at].iter().map(move |other| one - other));
-            let squares = pairs.map(|difference| difference * difference).sum::<f64>() / values.len() as f64;
+            let earlier = |(at, one)| values[..at].iter().map(move |other| (one, other));
+            let pairs = values.iter().enumerate().flat_map(earlier);
+            let squares = pairs.map(|(one, other)| (one - other).powi(2)).sum::<f64>() / values.len() as f64;
             prop_assert!(are_near(sum_of_squares(&values), squares, 1e8));
             let deviation = (squares / (values.len() - 1) as f64).sqrt();
             prop_assert!(are_near(standard_deviation(&values), deviation, 1e4));
