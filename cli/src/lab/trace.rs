@@ -186,7 +186,7 @@ impl Trace {
             ("unusable parts", health.damaged),
             ("cut short", u64::from(self.recording.cut.is_some())),
             ("own flushes not deduced", self.recording.deduced.told),
-            ("of some processes alone", u64::from(self.recording.deduced.coverage == Coverage::SomeAlone)),
+            ("of some processes alone", u64::from(self.recording.deduced.coverage == Coverage::SomeProcesses)),
         ]
     }
 
@@ -195,7 +195,7 @@ impl Trace {
         let words = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and \
             so neither who is to be asked nor what a switch keeps; tlbkit record --all-cpus --duration 10, and here \
             --process NAME, tell";
-        (self.recording.deduced.coverage == Coverage::SomeAlone).then(|| words.to_owned())
+        (self.recording.deduced.coverage == Coverage::SomeProcesses).then(|| words.to_owned())
     }
 
     /// Says that the trace has no flush, if it has none.

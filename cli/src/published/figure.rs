@@ -1,7 +1,7 @@
 //! One figure: what a document published, what this implementation gives, and the verdict on it.
 //!
-//! Whether a figure is acceptable is decided here and nowhere else. A prediction with a band must lie in it; every other
-//! figure must only have a finite value, because nothing is claimed about it. Which predictions miss, and why, is
+//! Whether a figure is acceptable is decided here and nowhere else. A prediction with a band must lie in it; every
+//! other figure must only have a finite value, because nothing is claimed about it. Which predictions miss, and why, is
 //! recorded in the file of the experiment: the verdict says whether that is still so.
 
 use serde::Serialize;

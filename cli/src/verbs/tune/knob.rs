@@ -8,7 +8,7 @@ use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
 use tlbkit_host::examination::{State, examine_knob};
 use tlbkit_host::trial::{self, Change as Triable};
 use tlbkit_host::{Allocator, Host};
-use tlbkit_replay::{Bill, CostItem, Party, Row, Spared, Tally, Who};
+use tlbkit_replay::{Bill, Caller, ComparedCount, CostItem, Party, Spared, Tally};
 use tlbkit_trace::Name;
 
 use super::allocator::{Certainty, Keeping, keeping, of_programs};
@@ -32,18 +32,23 @@ pub(super) struct Setting {
     /// Why there is nothing to set on the machine that runs this command, if so; the recorded one may be another.
     pub(super) moot: Option<&'static str>,
     /// Rows of the agreement without which the replay's word on it is worth nothing.
-    pub(super) rests_on: &'static [Row],
+    pub(super) rests_on: &'static [ComparedCount],
     /// The ceiling, if it is one.
     pub(super) ceiling: Option<u32>,
 }
 
 /// Sizes at which a ceiling decides.
-const SIZES: &[Row] = &[Row::OwnFew, Row::OwnMore, Row::OwnAll];
-const SWITCHES: &[Row] = &[Row::SwitchKept, Row::SwitchFlushed];
-const FLUSHES: &[Row] = &[Row::Own, Row::Asking];
+const SIZES: &[ComparedCount] = &[ComparedCount::OwnFew, ComparedCount::OwnMore, ComparedCount::OwnAll];
+const SWITCHES: &[ComparedCount] = &[ComparedCount::SwitchKept, ComparedCount::SwitchFlushed];
+const FLUSHES: &[ComparedCount] = &[ComparedCount::Own, ComparedCount::Asking];
 
 impl Setting {
-    pub(super) fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [Row]) -> Self {
+    pub(super) fn new(
+        knob: &'static str,
+        value: &str,
+        commands: &[String],
+        rests_on: &'static [ComparedCount],
+    ) -> Self {
         let value = value.to_owned();
         Self {
             knob,
@@ -103,8 +108,8 @@ pub(super) struct Knob {
 
 /// What these callers bring about goes: of the first certainly, of the others perhaps.
 pub(super) struct Sparing {
-    pub(super) surely: BTreeSet<Who>,
-    pub(super) perhaps: BTreeSet<Who>,
+    pub(super) surely: BTreeSet<Caller>,
+    pub(super) perhaps: BTreeSet<Caller>,
     pub(super) what: Spared,
 }
 
@@ -211,7 +216,7 @@ const UNKNOWN: &str = "Which allocator calls is not known: its program is not on
 
 /// The programs that pay most for giving memory back, each as if it kept it.
 pub(super) fn allocators(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
-    let mut callers: BTreeMap<Name, (BTreeSet<Who>, Bill)> = BTreeMap::new();
+    let mut callers: BTreeMap<Name, (BTreeSet<Caller>, Bill)> = BTreeMap::new();
     for (who, caller) in &recorder.by_caller {
         if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.may_be_an_allocators()) {
             let (all, bill) = callers.entry(who.comm).or_default();
@@ -231,7 +236,7 @@ pub(super) fn allocators(trace: &Trace, recorded_by: Policy, recorder: &Tally) -
 }
 
 /// What lets a program keep its memory: a setting for each allocator that is there and makes such calls.
-fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -> Vec<Knob> {
+fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Caller>) -> Vec<Knob> {
     let allocators = of_programs(comm, &trace.recording.deduced, trace.recording.names());
     let comm = trace.recording.names().text(comm);
     if allocators.is_empty() {
@@ -242,8 +247,8 @@ fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -
     let knob = |allocator: &Allocator| {
         let keeping = keeping(allocator);
         let of = |certainty| {
-            let is_so = |who: &&Who| who.pattern.is_some_and(|pattern| keeping.ends(pattern.cause) == certainty);
-            callers.iter().filter(is_so).copied().collect::<BTreeSet<Who>>()
+            let is_so = |who: &&Caller| who.pattern.is_some_and(|pattern| keeping.ends(pattern.cause) == certainty);
+            callers.iter().filter(is_so).copied().collect::<BTreeSet<Caller>>()
         };
         let (surely, perhaps, what) = (of(Certainty::Yes), of(Certainty::Perhaps), keeping.ends);
         let change = keeping.change();

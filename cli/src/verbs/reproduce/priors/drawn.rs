@@ -7,7 +7,7 @@ use tlbkit_sim::machine::Prior;
 use crate::lab::draws::Draws;
 use crate::lab::rank::{Candidates, Followed};
 use crate::lab::spread::Spread;
-use crate::published::expected::FigureKind;
+use crate::published::expected::{Expected, FigureKind};
 use crate::published::experiment::Experiment;
 use crate::published::figure::{Figure, Role, Verdict};
 
@@ -75,6 +75,7 @@ impl DrawnExperiment {
 
     fn json_line(&self, figure: &DrawnFigure) -> Value {
         let own = &figure.own;
+        let Expected { experiment, quantity, unit, kind, published, band, .. } = &own.expected;
         let follows = self.followed(figure).map(|(prior, found)| {
             json!({
                 "prior": prior.name, "rank_correlation": found.whole, "value": prior.value, "band": prior.band,
@@ -82,9 +83,9 @@ impl DrawnExperiment {
             })
         });
         json!({
-            "experiment": own.expected.experiment, "quantity": own.expected.quantity, "unit": own.expected.unit, "kind": own.expected.kind,
-            "claim": own.claim(), "verdict": own.verdict().words(), "published": own.expected.published, "ours": own.ours,
-            "null": own.null(), "band": own.expected.band, "draws": figure.values(), "spread": figure.spread(),
+            "experiment": experiment, "quantity": quantity, "unit": unit, "kind": kind,
+            "claim": own.claim(), "verdict": own.verdict().words(), "published": published, "ours": own.ours,
+            "null": own.null(), "band": band, "draws": figure.values(), "spread": figure.spread(),
             "published_in_range": figure.holds_published(), "draws_in_band": figure.in_band(),
             "follows": follows, "chance": self.chance,
         })
