@@ -81,14 +81,21 @@ pub struct Interrupted {
     pub took_ns: u64,
 }
 
+impl Interrupted {
+    /// Adds other interruptions.
+    pub fn add(&mut self, other: &Self) {
+        self.times += other.times;
+        self.took_ns = self.took_ns.saturating_add(other.took_ns);
+    }
+}
+
 impl Counts {
     /// The sum over all who were interrupted.
     #[must_use]
     pub fn interruptions(&self) -> Interrupted {
-        self.interrupted.values().fold(Interrupted::default(), |sum, one| Interrupted {
-            times: sum.times + one.times,
-            took_ns: sum.took_ns.saturating_add(one.took_ns),
-        })
+        let mut sum = Interrupted::default();
+        self.interrupted.values().for_each(|one| sum.add(one));
+        sum
     }
 
     /// What the flushes cost on all CPUs, in nanoseconds: the time of the senders in their calls, or their waiting if
@@ -107,9 +114,7 @@ impl Counts {
         self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.called_ns = self.called_ns.saturating_add(other.called_ns);
         for (who, interrupted) in &other.interrupted {
-            let sum = self.interrupted.entry(*who).or_default();
-            sum.times += interrupted.times;
-            sum.took_ns = sum.took_ns.saturating_add(interrupted.took_ns);
+            self.interrupted.entry(*who).or_default().add(interrupted);
         }
     }
 }
