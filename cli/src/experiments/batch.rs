@@ -8,7 +8,8 @@ use tlbkit::{Accounting, Reason};
 use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_all, of_first_seed};
+use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
+use crate::lab::difference::changes_pct;
 use crate::output::report::Table;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 

@@ -7,7 +7,8 @@ use tlbkit_sim::RunOutcome;
 use tlbkit_sim::statistics::mean;
 
 use super::curve::ByTasks;
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_series, of_first_seed, rate};
+use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
+use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, Chart, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["counted", "hazard"];

@@ -8,8 +8,9 @@ use tlbkit_sim::observer::{Cause, Spent};
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_series, of_first_seed};
+use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed};
 use super::window::{self, Window};
+use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 3] = ["before", "after", "counted"];

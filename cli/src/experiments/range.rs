@@ -9,7 +9,8 @@ use tlbkit_sim::RunOutcome;
 use tlbkit_sim::statistics::mean;
 
 use super::iterations::IterationPlan;
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_all, of_first_seed};
+use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
+use crate::lab::difference::{change_pct, changes_pct};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedTable;
 
@@ -68,7 +69,7 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
         }
     }
     if let (Some(walk), Some(no_walk)) = (rows.place("altershift"), rows.place("nowalk")) {
-        let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[no_walk].mean / row[walk].mean - 1.0)).collect();
+        let walk_free: Vec<_> = rates.iter().map(|row| change_pct(row[walk].mean, row[no_walk].mean)).collect();
         produced
             .figures
             .push(reproduction.figure("nowalk over altershift, mean of all thread counts", mean(&walk_free))?);
@@ -110,7 +111,7 @@ fn rate(reproduction: &Reproduction, plan: &IterationPlan, lengths: f64, outcome
 }
 
 fn gain(row: &[Rate], policy: usize) -> f64 {
-    100.0 * (row[policy].mean / row[0].mean - 1.0)
+    change_pct(row[0].mean, row[policy].mean)
 }
 
 /// The gain of each run: two runs of one index have the same seed and the same user time of a record.

@@ -221,11 +221,6 @@ pub(crate) fn of_first_seed<'p>(
     policies.into_iter().zip(first).collect()
 }
 
-/// How far each of `to` is above the one of `from` with the same seed, in percent.
-pub(crate) fn changes_pct(from: &[f64], to: &[f64]) -> Vec<f64> {
-    from.iter().zip(to).map(|(from, to)| 100.0 * (to / from - 1.0)).collect()
-}
-
 /// What `of` makes of each outcome.
 pub(crate) fn each<T>(outcomes: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
     outcomes.iter().map(of).collect()

@@ -26,6 +26,16 @@ pub(crate) fn too_few_means() -> String {
     )
 }
 
+/// By how many percent of `from` the value `to` is above it; negative if it is below.
+pub(crate) fn change_pct(from: f64, to: f64) -> f64 {
+    100.0 * (to / from - 1.0)
+}
+
+/// The [change](change_pct) of each pair: the values of `from` and `to` at the same place, which have the same seed.
+pub(crate) fn changes_pct(from: &[f64], to: &[f64]) -> Vec<f64> {
+    from.iter().zip(to).map(|(&from, &to)| change_pct(from, to)).collect()
+}
+
 /// How far a policy is from the first one in one quantity.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Difference {
@@ -50,8 +60,7 @@ impl Difference {
         if ours.len() != theirs.len() || theirs.contains(&0.0) {
             return Self::NoBase;
         }
-        let changes: Vec<_> = ours.iter().zip(theirs).map(|(ours, theirs)| 100.0 * (ours / theirs - 1.0)).collect();
-        match Mean::of(&changes) {
+        match Mean::of(&changes_pct(theirs, ours)) {
             Some(mean) if mean.half_width.is_some_and(|half| mean.mean.abs() > half) => Self::Found(mean),
             _ => Self::NotFound,
         }
