@@ -130,7 +130,11 @@ impl TraceArguments {
             chosen.is_thread(pid, process, tid)
         };
         let recording = read(&is_asked).with_context(in_file)?;
-        ensure!(recording.deduced.spaces > 0, "{}: no event that a replay can use", in_file());
+        ensure!(
+            recording.deduced.spaces > 0,
+            "{}: no event that a replay can use; tlbkit record -o FILE -- COMMAND records those that it needs",
+            in_file()
+        );
         self.check_found(&recording).with_context(in_file)?;
         self.chosen.check_thread_found(&threads.borrow()).with_context(in_file)?;
         let name = self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());

@@ -75,7 +75,7 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
     for (index, line) in text.lines().enumerate() {
         add(&mut groups, line).with_context(|| format!("{file}:{}", index + 1))?;
     }
-    ensure!(!groups.is_empty(), "{file}: no row in it");
+    ensure!(!groups.is_empty(), "{file}: no row in it; tlbkit sweep merge prints rows");
     if format == Format::Text {
         say!(
             "+- is half of the interval of a mean over seeds, at 95 %; score a second: units that the workload counts,"
