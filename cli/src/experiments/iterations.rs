@@ -71,7 +71,7 @@ impl IterationPlan {
     /// number of stretches.
     pub(super) fn deviation(&self, stretches: &[Vec<f64>], lengths: f64) -> f64 {
         let squares = |values: &[f64]| standard_deviation(values).powi(2);
-        let within = each(stretches, |rates| squares(rates)).iter().sum::<f64>() / stretches.len() as f64;
+        let within = mean(&each(stretches, |rates| squares(rates)));
         let of_means = squares(&each(stretches, |rates| mean(rates)));
         let between = (of_means - within / self.counted as f64).max(0.0);
         (between + within / lengths).sqrt()
