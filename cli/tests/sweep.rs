@@ -190,7 +190,7 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["run", "rows"], "tlbkit: rows:1: a row with what came out, and no point of `sweep plan`"),
         (&["run", "cut-plan"], "tlbkit: cut-plan:1: a point that is cut short: run tlbkit sweep plan again"),
         (&["merge", "plan", "cut"], "tlbkit: cut:1: a row that is cut short: run its shard again"),
-        (&["table", "cut"], "tlbkit: cut:1: a row that is cut short"),
+        (&["table", "cut"], "tlbkit: cut:1: a row that is cut short: run tlbkit sweep merge"),
         (&["merge", "plan", "foreign"], "tlbkit: foreign:1: no row of this plan: leave the file out, or name the plan"),
         (&["merge", "plan", "older"], "tlbkit: older:1: format none, written by another tlbkit: must be 5; run its"),
         (&["merge", "plan", "newer"], "tlbkit: newer:1: format 9, written by another tlbkit: must be 5; run its"),

@@ -4,6 +4,7 @@ mod why;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,11 @@ pub(crate) struct Trace {
     pub(crate) about: Option<String>,
     /// The file, for headings.
     pub(crate) name: String,
+}
+
+/// What is said above every answer about a trace whose reading `error` has ended early.
+pub(crate) fn read_in_part(error: &impl Display) -> String {
+    format!("READ IN PART ({error}): what follows is about the events before")
 }
 
 /// Refuses a trace that is not there, and says how one is made.
@@ -227,8 +233,7 @@ impl Trace {
 
     /// Why the trace ends early, if it does.
     fn cut(&self) -> Option<String> {
-        let error = self.recording.cut.as_ref()?;
-        Some(format!("READ IN PART ({error}): what follows is about the events before"))
+        self.recording.cut.as_ref().map(read_in_part)
     }
 
     pub(crate) fn agreement(&self, recorder: &Tally) -> Vec<Agreement> {

@@ -7,6 +7,7 @@ use tlbkit_trace::{Blame, Names, Source};
 
 use super::remedy::remedy;
 use crate::lab::chosen::Chosen;
+use crate::lab::trace::read_in_part;
 
 /// Flushes of one program for one purpose, of one kind of memory, from one caller.
 pub(super) struct Entry {
@@ -55,7 +56,7 @@ impl Account {
         let rows = blame.rows();
         let times = ProgramTimes::new(blame, names, chosen);
         let seconds = blame.length_ns() as f64 / 1e9;
-        let cut = cut.map(|error| format!("\nREAD IN PART ({error}): what follows is about the events before"));
+        let cut = cut.map_or_else(String::new, |error| format!("\n{}", read_in_part(&error)));
         Self {
             has_stacks: rows.iter().any(|row| row.caller.is_some()),
             about: chosen.words(),
@@ -63,7 +64,7 @@ impl Account {
             interruptions: interruptions(&rows, names, chosen, &times),
             attribution: blame.attribution(),
             has_flushes: blame.has_flushes(),
-            health: format!("{seconds:.3} s, {}{}", source.health(), cut.unwrap_or_default()),
+            health: format!("{seconds:.3} s, {}{}", source.health(), cut),
             machine_ns: blame.length_ns().saturating_mul(blame.cpus().into()),
         }
     }
