@@ -173,6 +173,7 @@ fn a_trace_that_ends_before_its_first_event_is_refused() {
         let output = run(&["blame", cut.path().to_str().unwrap()]);
         let message = String::from_utf8_lossy(&output.stderr);
         assert!(message.contains(": no event that can be read"), "{message}");
+        assert!(message.contains("; tlbkit record -o FILE -- COMMAND records"), "{message}");
         assert_eq!((message.lines().count(), output.status.code()), (1, Some(2)), "{message}");
     }
 }

@@ -341,7 +341,7 @@ fn wrong_input_is_one_line_and_status_2() {
         (&["record"], "tlbkit: nobody to watch: "),
         (&["observe"], "tlbkit: nobody to watch: "),
         (&["record", "--all-cpus", "--duration=0"], "tlbkit: --duration 0: must be above 0"),
-        (&["record", "--pid", "999999999"], "tlbkit: --pid 999999999: no such process"),
+        (&["record", "--pid", "999999999"], "tlbkit: --pid 999999999: no such process; ps -e lists"),
         (&["record", "--all-cpus", "--compare", "2"], "tlbkit: --compare needs a command"),
         (
             &["record", "--compare", "1", "--duration", "0.1", "--", "sleep", "1"],

@@ -123,7 +123,7 @@ fn what_cannot_be_drawn_is_one_line_and_status_2() {
             ["--priors", "3", "--seed", "18446744073709551614"],
             "--seed 18446744073709551614: at most 18446744073709551613, as 3 are used",
         ),
-        (["--priors", "3", "--machine", path], &format!("{path}: no prior that could be drawn")),
+        (["--priors", "3", "--machine", path], &format!("{path}: no prior that could be drawn; leave --priors out")),
         (
             ["--priors", "3", "--machine", "pdp-11"],
             "no machine pdp-11; see tlbkit list machines, and no such file is there",

@@ -174,7 +174,7 @@ fn wrong_input_is_one_line_and_status_2() {
     let (empty, noise) = (empty.to_str().unwrap(), noise.to_str().unwrap());
     let cases: [(&[&str], &str); 7] = [
         (&["replay", "/nowhere"], "tlbkit: /nowhere: no such file; tlbkit record -o /nowhere -- COMMAND makes one\n"),
-        (&["replay", empty], "no event that a replay can use"),
+        (&["replay", empty], "no event that a replay can use; tlbkit record -o FILE"),
         (&["tune", noise], "begins no trace"),
         (&["replay", &trace, "--policy", "linux-9"], "tlbkit: no policy linux-9; see tlbkit list policies"),
         (&["replay", &trace, "--policy", "xnu:ceiling=x"], "ceiling=x: must be"),

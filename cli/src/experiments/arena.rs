@@ -1,9 +1,10 @@
 //! A change of glibc in 2015: threads that fill and free buffers, whose arena is trimmed at each free, or kept.
 
 use anyhow::{Context, Result};
+use tlbkit_sim::statistics::mean;
 
 use super::iterations::IterationPlan;
-use super::reproduction::{Produced, Reproduction, execute_all, mean_and_deviation};
+use super::reproduction::{Produced, Reproduction, execute_all};
 use crate::output::svg::{Axis, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::Value;
 
@@ -23,12 +24,9 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
         for (arena, workload) in ARENAS.into_iter().zip(workloads) {
             let runs = (0..plan.runs).map(|index| plan.run(reproduction, workload, threads, POLICY, index));
             let outcomes = execute_all(&runs.collect::<Result<Vec<_>>>()?)?;
-            let rates: Vec<_> =
-                outcomes.iter().map(|outcome| mean_and_deviation(&plan.rates(reproduction, outcome)).0).collect();
-            let mean = mean_and_deviation(&rates).0;
-            let figure = reproduction.figure(&format!("rate, threads {threads}, {arena}"), mean)?;
-            produced.figures.push(figure.over(&rates));
-            means.push((arena, threads, mean));
+            let rates: Vec<_> = outcomes.iter().map(|outcome| mean(&plan.rates(reproduction, outcome))).collect();
+            produced.figures.push(reproduction.mean(&format!("rate, threads {threads}, {arena}"), &rates)?);
+            means.push((arena, threads, mean(&rates)));
             first_runs.extend(outcomes.into_iter().next().map(|outcome| (arena, outcome)));
         }
         if row == COMPARED {

@@ -5,9 +5,11 @@
 
 use anyhow::Result;
 use tlbkit::{Accounting, Reason};
+use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_all, mean_and_deviation, of_first_seed};
+use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
+use crate::lab::difference::changes_pct;
 use crate::output::report::Table;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
@@ -21,19 +23,16 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let [old, new, gathering, late, nowindow] = &outcomes[..] else { unreachable!("the runs of each policy") };
     let change = |of: fn(&RunOutcome) -> f64, to: &[RunOutcome]| {
         let changes = changes_pct(&each(old, of), &each(to, of));
-        (mean_and_deviation(&changes), changes)
+        (mean(&changes), changes)
     };
-    let interrupts = |to| {
-        let ((mean, _), changes) = change(|o| o.ipis.sent as f64, to);
-        (mean, changes)
-    };
+    let interrupts = |to| change(|o| o.ipis.sent as f64, to);
     let whole = |runs: &[RunOutcome]| an_exit(runs, |o| o.flushes.exit_full_flushes);
-    let ((time, time_deviation), times) = change(|o| o.elapsed_seconds, new);
-    let ((invlpg, _), invlpgs) = change(|o| o.flushes.pages.done as f64, new);
+    let (time, times) = change(|o| o.elapsed_seconds, new);
+    let time_deviation = standard_deviation(&times);
     let one = |value: f64| (value, Vec::new());
     let figures = [
         ("shootdown interrupts, change", interrupts(new)),
-        ("invlpg executed, change", (invlpg, invlpgs)),
+        ("invlpg executed, change", change(|o| o.flushes.pages.done as f64, new)),
         ("time, change", (time, times)),
         ("time, change, deviation of one run", one(time_deviation)),
         ("whole flushes per exit, change", one(whole(late) - whole(old))),

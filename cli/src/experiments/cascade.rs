@@ -6,9 +6,10 @@ use std::collections::btree_map::Entry;
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::observer::Cause;
+use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, execute_series, mean_and_deviation, rate};
+use super::reproduction::{Produced, Reproduction, execute_series, rate};
 use super::window::{self, Window};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
 use crate::published::figure::Figure;
@@ -42,8 +43,8 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let windows = of_tasks.remove(&of_setup).unwrap_or_default();
     let parts = [SHOOTDOWNS, TELLING, ANSWERING];
     if parts.iter().all(|(part, _)| reproduction.published(&of_cycles(part)).is_ok()) {
-        let mean = |(_, causes)| anyhow::Ok(mean_and_deviation(&shares(&windows, causes)?).0);
-        let [all, telling, answering] = parts.map(mean);
+        let mean_share = |(_, causes)| anyhow::Ok(mean(&shares(&windows, causes)?));
+        let [all, telling, answering] = parts.map(mean_share);
         produced.plots.push(plot(reproduction, [all?, telling?, answering?])?);
     } else {
         produced.plots.push(plot_of_rate(reproduction, &produced.figures)?);
@@ -139,17 +140,17 @@ impl Window {
 
 /// The rates alone, where a document's profile has no such parts.
 fn plot_of_rate(reproduction: &Reproduction, figures: &[Figure]) -> Result<Plot> {
-    let rates = || figures.iter().filter(|figure| figure.quantity.starts_with(RATE));
+    let rates = || figures.iter().filter(|figure| figure.expected.quantity.starts_with(RATE));
     let of = rates().next().context("no rate among the figures")?;
     let group = |of: &Figure| BarGroup {
-        label: of.quantity.rsplit(' ').next().unwrap_or_default().into(),
-        values: vec![of.published, of.ours],
+        label: of.expected.quantity.rsplit(' ').next().unwrap_or_default().into(),
+        values: vec![of.expected.published, of.ours],
     };
     Ok(Plot::Bars(Bars {
         title: "The rate of all together".into(),
         about: "Published and ours.".into(),
         x: reproduction.experiment.setup.parameters["threads"].unit.clone(),
-        y: Axis::new("rate", &of.unit, Scale::FromZero),
+        y: Axis::new("rate", &of.expected.unit, Scale::FromZero),
         series: vec![(Ink::Published, "published".into()), (Ink::Ours, "ours".into())],
         groups: rates().map(group).collect(),
     }))

@@ -4,7 +4,8 @@
 use anyhow::Result;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_series, of_first_seed, rate};
+use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
+use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];

@@ -4,11 +4,11 @@
 use anyhow::Result;
 use rayon::prelude::*;
 use tlbkit_sim::RunOutcome;
+use tlbkit_sim::statistics::mean;
 
 use super::curve::ByTasks;
-use super::reproduction::{
-    Produced, Reproduction, changes_pct, each, execute_series, mean_and_deviation, of_first_seed, rate,
-};
+use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
+use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, Chart, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["counted", "hazard"];
@@ -25,7 +25,7 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
         let rates: Vec<Vec<f64>> = outcomes.iter().map(|seeds| each(seeds, rate)).collect();
         let change = changes_pct(&rates[0], &rates[1]);
         produced.figures.push(reproduction.mean(&CHANGE.name(threads), &change)?);
-        means.push(mean_and_deviation(&change).0);
+        means.push(mean(&change));
     }
     produced.plots.push(plot(reproduction, &counts, &means)?);
     let full = counts.iter().zip(outcomes).find(|(threads, _)| **threads == compared);

@@ -4,7 +4,8 @@
 use anyhow::Result;
 use tlbkit_sim::Run;
 
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_series, of_first_seed, rate};
+use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
+use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale};
 
 const POLICIES: [&str; 2] = ["serial", "concurrent"];
@@ -17,7 +18,7 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     let mut groups = Vec::new();
     for (policy, rates) in POLICIES.into_iter().zip(&rates) {
         let figure = reproduction.mean(&quantity(reproduction, policy)?, rates)?;
-        groups.push(BarGroup { label: policy.into(), values: vec![figure.published, figure.ours] });
+        groups.push(BarGroup { label: policy.into(), values: vec![figure.expected.published, figure.ours] });
         produced.figures.push(figure);
     }
     let change = changes_pct(&rates[0], &rates[1]);

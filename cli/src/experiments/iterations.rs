@@ -6,9 +6,10 @@
 
 use anyhow::{Result, ensure};
 use tlbkit_sim::observer::Sample;
+use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Reproduction, each, mean_and_deviation};
+use super::reproduction::{Reproduction, each};
 
 /// How the iterations of the document are made of runs.
 pub(super) struct IterationPlan {
@@ -69,9 +70,9 @@ impl IterationPlan {
     /// of one factor: the variance of the means of runs is the sum of the former and of the latter divided by the
     /// number of stretches.
     pub(super) fn deviation(&self, stretches: &[Vec<f64>], lengths: f64) -> f64 {
-        let squares = |values: &[f64]| mean_and_deviation(values).1.powi(2);
-        let within = each(stretches, |rates| squares(rates)).iter().sum::<f64>() / stretches.len() as f64;
-        let of_means = squares(&each(stretches, |rates| mean_and_deviation(rates).0));
+        let squares = |values: &[f64]| standard_deviation(values).powi(2);
+        let within = mean(&each(stretches, |rates| squares(rates)));
+        let of_means = squares(&each(stretches, |rates| mean(rates)));
         let between = (of_means - within / self.counted as f64).max(0.0);
         (between + within / lengths).sqrt()
     }

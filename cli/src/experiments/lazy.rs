@@ -5,12 +5,12 @@
 use anyhow::{Result, ensure};
 use tlbkit::AddressSpace;
 use tlbkit_sim::observer::{Cause, Spent};
+use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{
-    Produced, Reproduction, changes_pct, each, execute_series, mean_and_deviation, of_first_seed,
-};
+use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed};
 use super::window::{self, Window};
+use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
 const POLICIES: [&str; 3] = ["before", "after", "counted"];
@@ -91,8 +91,8 @@ impl Window {
 }
 
 fn mean_share(windows: &[Window], class: Class) -> Share {
-    let mean = |of: fn(Share) -> f64| mean_and_deviation(&each(windows, |window| of(window.switch_share(class)))).0;
-    Share { all: mean(|share| share.all), sets: mean(|share| share.sets) }
+    let mean_of = |of: fn(Share) -> f64| mean(&each(windows, |window| of(window.switch_share(class))));
+    Share { all: mean_of(|share| share.all), sets: mean_of(|share| share.sets) }
 }
 
 /// Windows of `workload` under each policy, a seed each.

@@ -63,7 +63,8 @@ fn walks(outcome: &RunOutcome) -> f64 {
 fn plot(reproduction: &Reproduction, produced: &Produced, title: &str, quantity: &str, unit: &'static str) -> Plot {
     let group = |policy: &str| {
         let key = format!("{quantity}, {policy}");
-        let ours = produced.figures.iter().find(|figure| figure.quantity == key).and_then(|figure| figure.ours);
+        let ours =
+            produced.figures.iter().find(|figure| figure.expected.quantity == key).and_then(|figure| figure.ours);
         BarGroup { label: policy.into(), values: vec![reproduction.published(&key).ok(), ours] }
     };
     Plot::Bars(Bars {

@@ -8,9 +8,10 @@ use anyhow::Result;
 use tlbkit::Accounting;
 use tlbkit_sim::machine::Noise;
 use tlbkit_sim::observer::{Cause, FlushSize};
+use tlbkit_sim::statistics::{mean, standard_deviation};
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, execute_all, mean_and_deviation};
+use super::reproduction::{Produced, Reproduction, each, execute_all};
 use crate::lab::named_run::workload;
 use crate::output::listing;
 use crate::output::report::Table;
@@ -140,18 +141,18 @@ fn add_compiles(reproduction: &Reproduction, produced: &mut Produced) -> Result<
     let runs = reproduction.number("runs")? as usize;
     let mut invpcid = compiles(reproduction, runs)?;
     let mut cr3 = invpcid.split_off(runs);
-    let means = [&invpcid, &cr3].map(|outcomes| user_mean_and_deviation(outcomes));
+    let user = [&invpcid, &cr3].map(|outcomes| each(outcomes, user_cycles));
     let published = reproduction.published("compile, user time, mean, invpcid")?;
-    let seconds_per_cycle = published / means[0].0;
+    let seconds_per_cycle = published / mean(&user[0]);
     // A whole compile is many of ours, one after the other. Its time grows with their number, its deviation with the
     // square root of that.
     let part = invpcid[0].score as f64 / reproduction.number("flushes_of_a_compile")?;
-    for (method, (mean, deviation)) in METHODS.iter().zip(means) {
+    for (method, cycles) in METHODS.iter().zip(&user) {
         let figure = |what: &str, cycles: f64| {
             reproduction.figure(&format!("compile, user time, {what}, {method}"), cycles * seconds_per_cycle)
         };
-        produced.figures.push(figure("mean", mean)?);
-        produced.figures.push(figure("spread", deviation * part.sqrt())?);
+        produced.figures.push(figure("mean", mean(cycles))?);
+        produced.figures.push(figure("spread", standard_deviation(cycles) * part.sqrt())?);
     }
     let ratio = |of: fn(&RunOutcome) -> f64| {
         let seed_by_seed: Vec<_> = cr3.iter().zip(&invpcid).map(|(cr3, invpcid)| of(cr3) / of(invpcid)).collect();
@@ -196,10 +197,6 @@ fn user_cycles(outcome: &RunOutcome) -> f64 {
 
 fn system_cycles(outcome: &RunOutcome) -> f64 {
     outcome.ledger.task.total() as f64 - user_cycles(outcome)
-}
-
-fn user_mean_and_deviation(outcomes: &[RunOutcome]) -> (f64, f64) {
-    mean_and_deviation(&outcomes.iter().map(user_cycles).collect::<Vec<_>>())
 }
 
 fn elapsed_cycles(outcome: &RunOutcome) -> f64 {

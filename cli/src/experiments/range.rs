@@ -6,9 +6,11 @@
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::RunOutcome;
+use tlbkit_sim::statistics::mean;
 
 use super::iterations::IterationPlan;
-use super::reproduction::{Produced, Reproduction, changes_pct, each, execute_all, mean_and_deviation, of_first_seed};
+use super::reproduction::{Produced, Reproduction, each, execute_all, of_first_seed};
+use crate::lab::difference::{change_pct, changes_pct};
 use crate::output::svg::{Axis, BarGroup, Bars, Chart, Curve, Draw, Ink, Plot, Point, Scale};
 use crate::published::experiment::PublishedTable;
 
@@ -67,9 +69,10 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
         }
     }
     if let (Some(walk), Some(no_walk)) = (rows.place("altershift"), rows.place("nowalk")) {
-        let walk_free: Vec<_> = rates.iter().map(|row| 100.0 * (row[no_walk].mean / row[walk].mean - 1.0)).collect();
-        let walk_free = mean_and_deviation(&walk_free).0;
-        produced.figures.push(reproduction.figure("nowalk over altershift, mean of all thread counts", walk_free)?);
+        let walk_free: Vec<_> = rates.iter().map(|row| change_pct(row[walk].mean, row[no_walk].mean)).collect();
+        produced
+            .figures
+            .push(reproduction.figure("nowalk over altershift, mean of all thread counts", mean(&walk_free))?);
     }
     produced.plots = vec![curves(reproduction, &rows, &rates)?, gains(reproduction, &rows, &rates)?];
     let seconds = reproduction.number("iteration_length")? / 1e3;
@@ -100,13 +103,15 @@ fn outcomes(reproduction: &Reproduction, plan: &IterationPlan, rows: &Rows) -> R
 /// `lengths` is how many stretches an iteration of the document lasts.
 fn rate(reproduction: &Reproduction, plan: &IterationPlan, lengths: f64, outcomes: &[RunOutcome]) -> Rate {
     let stretches: Vec<_> = outcomes.iter().map(|outcome| plan.rates(reproduction, outcome)).collect();
-    let (mean, _) = mean_and_deviation(&stretches.concat());
-    let runs = each(&stretches, |rates| mean_and_deviation(rates).0);
-    Rate { mean, deviation: plan.deviation(&stretches, lengths), runs }
+    Rate {
+        mean: mean(&stretches.concat()),
+        deviation: plan.deviation(&stretches, lengths),
+        runs: each(&stretches, |rates| mean(rates)),
+    }
 }
 
 fn gain(row: &[Rate], policy: usize) -> f64 {
-    100.0 * (row[policy].mean / row[0].mean - 1.0)
+    change_pct(row[0].mean, row[policy].mean)
 }
 
 /// The gain of each run: two runs of one index have the same seed and the same user time of a record.

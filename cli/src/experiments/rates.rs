@@ -4,10 +4,11 @@
 use anyhow::Result;
 use rayon::prelude::*;
 use tlbkit_sim::run::Start;
+use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
 use super::curve::ByTasks;
-use super::reproduction::{Produced, Reproduction, each, execute_all, mean_and_deviation, rate};
+use super::reproduction::{Produced, Reproduction, each, execute_all, rate};
 use crate::output::svg::{Axis, Chart, Plot, Scale};
 use crate::published::experiment::PublishedSetup;
 
@@ -25,7 +26,7 @@ pub(super) fn produce(reproduction: &Reproduction) -> Result<Produced> {
     for (&threads, outcomes) in threads.iter().zip(&outcomes) {
         let rates = each(outcomes, thousands);
         produced.figures.push(reproduction.mean(&RATE.name(threads), &rates)?);
-        means.push(mean_and_deviation(&rates).0);
+        means.push(mean(&rates));
     }
     produced.plots.push(plot(reproduction, &threads, &means)?);
     let full = threads.iter().zip(outcomes).find(|(threads, _)| **threads == compared);

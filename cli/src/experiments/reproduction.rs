@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_sim::machine::{Machine, Noise, Sweep};
+use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{KernelSettings, PerVmaLocks, Run, RunOutcome};
 use tlbkit_workloads::Workload;
 
@@ -132,7 +133,7 @@ impl Reproduction {
 
     /// The expected figure `quantity` as the mean of ours, a seed each.
     pub(crate) fn mean(&self, quantity: &str, samples: &[f64]) -> Result<Figure> {
-        Ok(self.figure(quantity, mean_and_deviation(samples).0)?.over(samples))
+        Ok(self.figure(quantity, mean(samples))?.over(samples))
     }
 
     /// The cycles of a number of simulated milliseconds.
@@ -220,20 +221,7 @@ pub(crate) fn of_first_seed<'p>(
     policies.into_iter().zip(first).collect()
 }
 
-/// How far each of `to` is above the one of `from` with the same seed, in percent.
-pub(crate) fn changes_pct(from: &[f64], to: &[f64]) -> Vec<f64> {
-    from.iter().zip(to).map(|(from, to)| 100.0 * (to / from - 1.0)).collect()
-}
-
 /// What `of` makes of each outcome.
 pub(crate) fn each<T>(outcomes: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
     outcomes.iter().map(of).collect()
-}
-
-/// Mean and sample standard deviation.
-pub(crate) fn mean_and_deviation(values: &[f64]) -> (f64, f64) {
-    let n = values.len() as f64;
-    let mean = values.iter().sum::<f64>() / n;
-    let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
-    (mean, if values.len() < 2 { 0.0 } else { (squares / (n - 1.0)).sqrt() })
 }

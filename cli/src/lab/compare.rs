@@ -2,6 +2,7 @@
 
 use tlbkit_sim::RunOutcome;
 use tlbkit_sim::observer::{Cause, Needed};
+use tlbkit_sim::statistics::mean;
 
 /// How a value is written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,13 +78,12 @@ impl Quantity {
 
     /// Whether these outcomes have enough of it, in the mean, that percents of it say something.
     pub(crate) fn is_enough<'o>(&self, outcomes: impl Iterator<Item = &'o RunOutcome> + Clone) -> bool {
-        let count = outcomes.clone().count() as f64;
-        let mean = |of: &dyn Fn(&RunOutcome) -> f64| outcomes.clone().map(of).sum::<f64>() / count;
+        let mean_of = |of: &dyn Fn(&RunOutcome) -> f64| mean(&outcomes.clone().map(of).collect::<Vec<_>>());
         match self.of {
             Of::Measure(_) => true,
-            Of::Events(of) => mean(&|outcome| of(outcome) as f64) >= FEWEST_EVENTS,
-            Of::PartOfEvents(of) => mean(&|outcome| of(outcome)[0] as f64) >= FEWEST_EVENTS,
-            Of::PartOfCycles(of) => mean(&|outcome| part(of(outcome)).unwrap_or(0.0)) >= LEAST_CYCLES,
+            Of::Events(of) => mean_of(&|outcome| of(outcome) as f64) >= FEWEST_EVENTS,
+            Of::PartOfEvents(of) => mean_of(&|outcome| of(outcome)[0] as f64) >= FEWEST_EVENTS,
+            Of::PartOfCycles(of) => mean_of(&|outcome| part(of(outcome)).unwrap_or(0.0)) >= LEAST_CYCLES,
         }
     }
 

@@ -7,6 +7,7 @@
 //! interval of no width.
 
 use serde_json::{Value, json};
+use tlbkit_sim::statistics::mean;
 
 use super::compare::{FEWEST_EVENTS, LEAST_CYCLES};
 use super::mean::Mean;
@@ -23,6 +24,16 @@ pub(crate) fn too_few_means() -> String {
         "{TOO_FEW}: no percents are given of fewer than {FEWEST_EVENTS} events a run, or of less than {LEAST_CYCLES} % \
          of the cycles\n"
     )
+}
+
+/// By how many percent of `from` the value `to` is above it; negative if it is below.
+pub(crate) fn change_pct(from: f64, to: f64) -> f64 {
+    100.0 * (to / from - 1.0)
+}
+
+/// The [change](change_pct) of each pair: the values of `from` and `to` at the same place, which have the same seed.
+pub(crate) fn changes_pct(from: &[f64], to: &[f64]) -> Vec<f64> {
+    from.iter().zip(to).map(|(&from, &to)| change_pct(from, to)).collect()
 }
 
 /// How far a policy is from the first one in one quantity.
@@ -49,8 +60,7 @@ impl Difference {
         if ours.len() != theirs.len() || theirs.contains(&0.0) {
             return Self::NoBase;
         }
-        let changes: Vec<_> = ours.iter().zip(theirs).map(|(ours, theirs)| 100.0 * (ours / theirs - 1.0)).collect();
-        match Mean::of(&changes) {
+        match Mean::of(&changes_pct(theirs, ours)) {
             Some(mean) if mean.half_width.is_some_and(|half| mean.mean.abs() > half) => Self::Found(mean),
             _ => Self::NotFound,
         }
@@ -58,9 +68,8 @@ impl Difference {
 
     /// The difference of counts of events, of which the first policy's runs must have enough in the mean.
     pub(crate) fn of_events(ours: &[f64], theirs: &[f64]) -> Self {
-        let mean = theirs.iter().sum::<f64>() / theirs.len() as f64;
         match Self::of(ours, theirs) {
-            Self::Found(_) if mean < FEWEST_EVENTS => Self::TooFew,
+            Self::Found(_) if mean(theirs) < FEWEST_EVENTS => Self::TooFew,
             difference => difference,
         }
     }

@@ -33,7 +33,7 @@ impl Draws {
     /// which must exist.
     pub(crate) fn new(machine: &str, first_seed: u64, draws: u16) -> Result<Self> {
         let priors = priors(machine)?;
-        ensure!(!priors.drawn().is_empty(), "{machine}: no prior that could be drawn");
+        ensure!(!priors.drawn().is_empty(), "{machine}: no prior that could be drawn; leave --priors out");
         let seeds = (0..u64::from(draws)).map(|more| first_seed + more);
         let machines = seeds.map(|seed| Ok(Arc::new(priors.draw(seed)?))).collect::<Result<_>>()?;
         Ok(Self { priors: Arc::new(priors), machines, first_seed })

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
+use anyhow::{Context, Result};
 use serde::Serialize;
 use tlbkit_host::Host;
 use tlbkit_host::collateral::Fracturing;
@@ -27,6 +28,13 @@ pub(crate) struct Origin<'a> {
 pub(crate) fn today() -> String {
     let second = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
     second.split('T').next().unwrap_or_default().to_owned()
+}
+
+/// Refuses a measured file that `run` would refuse, so that none is left behind; `file` is its name in the error.
+pub(crate) fn check(file: &str, text: &str) -> Result<()> {
+    let read = Machine::parse(file, text);
+    read.context("this host measures as no machine can be; measure again while nothing else runs on it")?;
+    Ok(())
 }
 
 /// A number for one field.

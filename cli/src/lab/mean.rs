@@ -1,7 +1,7 @@
 //! A mean of several runs, and how far it may be off.
 
 use super::compare::Unit;
-use crate::published::interval::half_width;
+use tlbkit_sim::statistics::{half_width_95, mean};
 
 /// A mean, and half of the interval in which it lies with a confidence of 95 %. One sample has no interval.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -13,8 +13,7 @@ pub(crate) struct Mean {
 impl Mean {
     /// The mean of `samples`, if there are any.
     pub(crate) fn of(samples: &[f64]) -> Option<Self> {
-        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
-        (!samples.is_empty()).then(|| Self { mean, half_width: half_width(samples) })
+        (!samples.is_empty()).then(|| Self { mean: mean(samples), half_width: half_width_95(samples) })
     }
 
     /// As a whole number.

@@ -240,25 +240,17 @@ impl Compared<'_> {
     /// Which policy is better, if that can be said; none of the first one.
     fn sentence(&self) -> Option<String> {
         let (policy, against) = (self.policy, self.against?);
-        let many = |count: fn(&Series) -> usize| {
-            self.drawn.as_ref().map_or_else(String::new, |drawn| format!("{} of {}", count(drawn), drawn.all))
+        let ranked = |word: &str, count: fn(&Series) -> usize| {
+            let many = self.drawn.as_ref().map_or_else(String::new, |all| format!("{} of {}", count(all), all.all));
+            format!(
+                "{policy} is {word} than {against} in {many} draws: \
+                 as far as these tell, the priors do not decide it."
+            )
         };
         let unranked = format!("{policy} and {against} are not ranked:");
         Some(match self.verdict() {
-            Verdict::Better => {
-                let many = many(|drawn| drawn.better);
-                format!(
-                    "{policy} is better than {against} in {many} draws: \
-                     as far as these tell, the priors do not decide it."
-                )
-            }
-            Verdict::Worse => {
-                let many = many(|drawn| drawn.worse);
-                format!(
-                    "{policy} is worse than {against} in {many} draws: \
-                     as far as these tell, the priors do not decide it."
-                )
-            }
+            Verdict::Better => ranked("better", |drawn| drawn.better),
+            Verdict::Worse => ranked("worse", |drawn| drawn.worse),
             Verdict::Equal => format!("{policy} and {against} are equal in every draw."),
             Verdict::PriorsDecide => format!("{unranked} draws disagree, and the priors decide which is better."),
             Verdict::ChanceDecides => {

@@ -4,6 +4,7 @@ mod why;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,6 +72,11 @@ pub(crate) struct Trace {
     pub(crate) name: String,
 }
 
+/// What is said above every answer about a trace whose reading `error` has ended early.
+pub(crate) fn read_in_part(error: &impl Display) -> String {
+    format!("READ IN PART ({error}): what follows is about the events before")
+}
+
 /// Refuses a trace that is not there, and says how one is made.
 pub(crate) fn check_there(trace: &Path) -> Result<()> {
     let is_missing = fs::metadata(trace).is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
@@ -130,7 +136,11 @@ impl TraceArguments {
             chosen.is_thread(pid, process, tid)
         };
         let recording = read(&is_asked).with_context(in_file)?;
-        ensure!(recording.deduced.spaces > 0, "{}: no event that a replay can use", in_file());
+        ensure!(
+            recording.deduced.spaces > 0,
+            "{}: no event that a replay can use; tlbkit record -o FILE -- COMMAND records those that it needs",
+            in_file()
+        );
         self.check_found(&recording).with_context(in_file)?;
         self.chosen.check_thread_found(&threads.borrow()).with_context(in_file)?;
         let name = self.trace.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -186,7 +196,7 @@ impl Trace {
             ("unusable parts", health.damaged),
             ("cut short", u64::from(self.recording.cut.is_some())),
             ("own flushes not deduced", self.recording.deduced.told),
-            ("of some processes alone", u64::from(self.recording.deduced.coverage == Coverage::SomeAlone)),
+            ("of some processes alone", u64::from(self.recording.deduced.coverage == Coverage::SomeProcesses)),
         ]
     }
 
@@ -195,7 +205,7 @@ impl Trace {
         let words = "RECORDED OF SOME PROCESSES ALONE: who ran on their CPUs before and after them is not known, and \
             so neither who is to be asked nor what a switch keeps; tlbkit record --all-cpus --duration 10, and here \
             --process NAME, tell";
-        (self.recording.deduced.coverage == Coverage::SomeAlone).then(|| words.to_owned())
+        (self.recording.deduced.coverage == Coverage::SomeProcesses).then(|| words.to_owned())
     }
 
     /// Says that the trace has no flush, if it has none.
@@ -223,8 +233,7 @@ impl Trace {
 
     /// Why the trace ends early, if it does.
     fn cut(&self) -> Option<String> {
-        let error = self.recording.cut.as_ref()?;
-        Some(format!("READ IN PART ({error}): what follows is about the events before"))
+        self.recording.cut.as_ref().map(read_in_part)
     }
 
     pub(crate) fn agreement(&self, recorder: &Tally) -> Vec<Agreement> {

@@ -52,7 +52,7 @@ impl WatchArguments {
         }
         if let Some(pid) = self.pid {
             let exists = pid > 0 && std::path::Path::new(&format!("/proc/{pid}")).exists();
-            ensure!(exists, "--pid {pid}: no such process");
+            ensure!(exists, "--pid {pid}: no such process; ps -e lists those that run");
         }
         if let Some(seconds) = self.duration {
             ensure!(seconds > 0.0 && seconds <= 86_400.0, "--duration {seconds}: must be above 0 and up to 86400");

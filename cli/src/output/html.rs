@@ -10,7 +10,8 @@ use super::kind::Kind;
 use super::report::{Report, Section, Table};
 use super::{file, number, page};
 use crate::published::claim::Claim;
-use crate::published::figure::{Figure, FigureKind, Verdict};
+use crate::published::expected::FigureKind;
+use crate::published::figure::{Figure, Verdict};
 use crate::published::tally::Tally;
 
 /// Refuses a report that could not be put in its place: asked before the long work whose result goes there. It leaves
@@ -160,8 +161,8 @@ fn figure_row(figure: &Figure, above: Option<&Figure>) -> Markup {
     let text = number::figure_text(figure);
     html! { tr {
         td {
-            (figure.quantity) " " span.unit { (figure.unit) }
-            @if let Some(note) = &figure.note { span.note { (note) } }
+            (figure.expected.quantity) " " span.unit { (figure.expected.unit) }
+            @if let Some(note) = &figure.expected.note { span.note { (note) } }
             @for remark in remarks(figure, above) { span.note { (remark) } }
         }
         td.num data-label="published" { (text.published) }
@@ -186,9 +187,9 @@ fn remarks(figure: &Figure, above: Option<&Figure>) -> Vec<String> {
 
 /// Each with its name.
 fn named_remarks(figure: &Figure) -> Vec<(&'static str, &str)> {
-    let sceptic = &figure.sceptic;
+    let sceptic = &figure.expected.sceptic;
     let remarks = [
-        ("Reason", figure.known_miss.as_ref()),
+        ("Reason", figure.expected.known_miss.as_ref()),
         ("Null model", sceptic.null.as_ref().map(|null| &null.says)),
         ("Tautological", sceptic.tautology.as_ref()),
         ("With the result in view", sceptic.in_view.as_ref()),
@@ -243,7 +244,7 @@ fn fitted(report: &Report) -> Markup {
         .sections
         .iter()
         .flat_map(|section| &section.figures)
-        .filter(|figure| figure.kind != FigureKind::Prediction)
+        .filter(|figure| figure.expected.kind != FigureKind::Prediction)
         .collect();
     html! {
         section id="fitted" {
@@ -264,11 +265,11 @@ fn fitted(report: &Report) -> Markup {
 fn fitted_row(figure: &Figure) -> Markup {
     let text = number::figure_text(figure);
     html! { tr {
-        td { (figure.experiment) ": " (figure.quantity) " " span.unit { (figure.unit) } }
+        td { (figure.expected.experiment) ": " (figure.expected.quantity) " " span.unit { (figure.expected.unit) } }
         td.num data-label="published" { (text.published) }
         td.num data-label="ours" { (text.ours) }
-        td.num.left data-label="kind" { (figure.kind.word()) }
-        td.left data-label="source" { (figure.source) }
+        td.num.left data-label="kind" { (figure.expected.kind.word()) }
+        td.left data-label="source" { (figure.expected.source) }
     } }
 }
 
@@ -339,7 +340,8 @@ mod tests {
         let report = report();
         let page = page(&report);
         for figure in report.sections.iter().flat_map(|section| &section.figures) {
-            assert!(page.contains(&format!(">{} <span class=\"unit\">", figure.quantity)), "{}", figure.quantity);
+            let quantity = &figure.expected.quantity;
+            assert!(page.contains(&format!(">{quantity} <span class=\"unit\">")), "{quantity}");
         }
     }
 
@@ -347,7 +349,7 @@ mod tests {
     fn a_remark_is_said_once_for_rows_that_follow_each_other() {
         let report = report();
         let mut figures = report.sections.iter().flat_map(|section| &section.figures);
-        let figure = figures.find(|figure| figure.sceptic.null.is_some()).expect("one has a null model");
+        let figure = figures.find(|figure| figure.expected.sceptic.null.is_some()).expect("one has a null model");
         assert!(remarks(figure, None)[0].starts_with("Null model: "));
         let again = remarks(figure, Some(figure));
         assert!(
@@ -370,10 +372,12 @@ mod tests {
     #[test]
     fn a_changed_verdict_is_said_in_words_and_in_the_summary() {
         let mut report = report();
-        report.sections.iter_mut().flat_map(|section| &mut section.figures).for_each(|figure| figure.known_miss = None);
+        for figure in report.sections.iter_mut().flat_map(|section| &mut section.figures) {
+            figure.expected.known_miss = None;
+        }
         let before = page(&report);
         assert!(!before.contains("\u{2717}") && before.contains("\u{2713} as recorded"));
-        report.sections[0].figures[1].ok = false;
+        report.sections[0].figures[1].ours = Some(f64::MAX);
         let after = page(&report);
         assert_eq!(after.matches("\u{2717} changed: misses").count(), 1);
         assert_eq!(after.matches("\u{2717} 1 changed").count(), 2, "its section and the whole");

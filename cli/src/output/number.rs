@@ -51,16 +51,16 @@ pub(crate) struct FigureText {
 
 /// What a figure is: the claim of a prediction that is judged, or the kind of every other one.
 pub(crate) fn kind_word(figure: &Figure) -> &'static str {
-    match figure.claim {
+    match figure.claim() {
         _ if figure.role == Role::Rule => "rule",
         Some(claim) => claim.word(),
-        None => figure.kind.word(),
+        None => figure.expected.kind.word(),
     }
 }
 
 /// Digits after the point of all numbers in the row of a figure.
 pub(crate) fn row_digits(figure: &Figure) -> usize {
-    let numbers = || figure.published.into_iter().chain(figure.ours);
+    let numbers = || figure.expected.published.into_iter().chain(figure.ours);
     let whole = numbers().all(|value| value.fract() == 0.0);
     if whole { 0 } else { decimals(numbers().map(f64::abs).fold(0.0, f64::max)) }
 }
@@ -70,11 +70,11 @@ pub(crate) fn figure_text(figure: &Figure) -> FigureText {
     let digits = row_digits(figure);
     let shown = |value: Option<f64>| value.map_or_else(|| NONE.to_owned(), |value| fixed(value, digits));
     FigureText {
-        published: shown(figure.published),
+        published: shown(figure.expected.published),
         ours: shown(figure.ours) + &figure.interval.map_or(String::new(), |of| plus_minus(of, digits)),
-        error: figure.error_pct.map_or_else(|| NONE.to_owned(), error),
-        null: shown(figure.null),
-        band: figure.band.map_or_else(|| NONE.to_owned(), band),
+        error: figure.error_pct().map_or_else(|| NONE.to_owned(), error),
+        null: shown(figure.null()),
+        band: figure.expected.band.map_or_else(|| NONE.to_owned(), band),
     }
 }
 

@@ -107,7 +107,7 @@ fn align_right(table: &mut Table, columns: std::ops::Range<usize>) {
 
 fn cells(figure: &Figure) -> Vec<Cell> {
     let number::FigureText { published, ours, error, null, band } = number::figure_text(figure);
-    let name = format!("{} [{}]", figure.quantity, figure.unit);
+    let name = format!("{} [{}]", figure.expected.quantity, figure.expected.unit);
     let verdict = coloured(Cell::new(figure.verdict().words()), figure.verdict());
     let words = [name, published, ours, error, null, band, number::kind_word(figure).to_owned()];
     words.into_iter().map(Cell::new).chain([verdict]).collect()

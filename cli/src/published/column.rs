@@ -5,8 +5,8 @@ use serde::Deserialize;
 
 use super::band::RawBand;
 use super::claim::{NullModel, Sceptic};
+use super::expected::{Expected, FigureKind};
 use super::experiment::PublishedTable;
-use super::figure::{Expected, FigureKind};
 use super::place::FilePosition;
 
 /// A column as it is written; `{}` in `quantity` is the first cell of a row.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-use super::figure::{Expected, Figure, FigureKind};
+use super::expected::{Expected, FigureKind};
+use super::figure::Figure;
 use super::rule::Rule;
 
 /// The document that published the result.
@@ -167,7 +168,7 @@ impl Experiment {
     pub(crate) fn judge(&self, mut figures: Vec<Figure>) -> Vec<Figure> {
         let mut rows: Vec<Figure> = Vec::with_capacity(self.expected.len() + self.rules.len());
         for expected in &self.expected {
-            match figures.iter().position(|figure| figure.quantity == expected.quantity) {
+            match figures.iter().position(|figure| figure.expected.quantity == expected.quantity) {
                 Some(index) => rows.push(figures.remove(index)),
                 None => rows.push(Figure::absent(expected)),
             }

@@ -1,71 +1,14 @@
 //! One figure: what a document published, what this implementation gives, and the verdict on it.
 //!
-//! `ok` is decided here and nowhere else. A prediction with a band must lie in it; every other figure must only have
-//! a finite value, because nothing is claimed about it. Which predictions miss, and why, is recorded in the file of the
-//! experiment: the verdict says whether that is still so.
+//! Whether a figure is acceptable is decided here and nowhere else. A prediction with a band must lie in it; every
+//! other figure must only have a finite value, because nothing is claimed about it. Which predictions miss, and why, is
+//! recorded in the file of the experiment: the verdict says whether that is still so.
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::Serialize;
+use tlbkit_sim::statistics::half_width_95;
 
-use super::claim::{Claim, Sceptic};
-use super::interval::half_width;
-
-/// What a figure may be used for: only a prediction is evidence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum FigureKind {
-    /// Set from a source.
-    Input,
-    /// Fitted to the published value.
-    Calibrated,
-    /// Has no source; carries a band.
-    Prior,
-    /// Nothing was fitted to it.
-    Prediction,
-}
-
-impl FigureKind {
-    /// The word used in tables, TOML and JSON.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            FigureKind::Input => "input",
-            FigureKind::Calibrated => "calibrated",
-            FigureKind::Prior => "prior",
-            FigureKind::Prediction => "prediction",
-        }
-    }
-}
-
-/// A figure that a reproduction must give.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Expected {
-    /// Id of the experiment.
-    pub(crate) experiment: String,
-    /// What is measured; unique within the experiment.
-    pub(crate) quantity: String,
-    /// Its unit.
-    pub(crate) unit: String,
-    /// What the document gives, where it gives a number.
-    pub(crate) published: Option<f64>,
-    /// What it may be used for.
-    pub(crate) kind: FigureKind,
-    /// Lowest and highest acceptable value, in the unit of the quantity.
-    pub(crate) band: Option<[f64; 2]>,
-    /// Where in the document the number stands.
-    pub(crate) source: String,
-    /// Why it is not judged, or anything else a reader should know.
-    pub(crate) note: Option<String>,
-    /// Why our value is known to lie outside the band.
-    pub(crate) known_miss: Option<String>,
-    /// What a sceptic says of it.
-    pub(crate) sceptic: Sceptic,
-}
-
-impl Expected {
-    /// Whether it is a prediction with a band.
-    pub(crate) fn is_judged(&self) -> bool {
-        self.kind == FigureKind::Prediction && self.band.is_some()
-    }
-}
+use super::claim::Claim;
+use super::expected::{Expected, FigureKind};
 
 /// Where a figure comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,80 +62,49 @@ impl Verdict {
 }
 
 /// One row of a reproduced result.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Figure {
-    /// Id of the experiment.
-    pub(crate) experiment: String,
-    /// What was measured; unique within the experiment.
-    pub(crate) quantity: String,
-    /// Its unit.
-    pub(crate) unit: String,
-    /// What the document gives, where it gives a number.
-    pub(crate) published: Option<f64>,
-    /// What this implementation gives; none if it gave nothing finite.
+    /// What is expected of it.
+    pub(crate) expected: Expected,
+    /// What this implementation gives, in the unit of the quantity; none if it gave nothing finite.
     pub(crate) ours: Option<f64>,
-    /// Ours over published, in percent of published.
-    pub(crate) error_pct: Option<f64>,
-    /// What it may be used for.
-    pub(crate) kind: FigureKind,
-    /// Lowest and highest acceptable value, in the unit of the quantity.
-    pub(crate) band: Option<[f64; 2]>,
-    /// Whether this figure is acceptable taken by itself.
-    pub(crate) ok: bool,
-    /// What the null model gives, in the unit of the quantity.
-    pub(crate) null: Option<f64>,
-    /// What a prediction with a band claims; none of every other figure.
-    #[serde(rename = "strong", serialize_with = "is_strong")]
-    pub(crate) claim: Option<Claim>,
     /// Where the mean over all seeds lies with a confidence of 95 %; none where one run gave the value.
     pub(crate) interval: Option<[f64; 2]>,
-    /// What a sceptic says of it, in words.
-    #[serde(skip)]
-    pub(crate) sceptic: Sceptic,
-    /// Why the number is what it is; for readers, not for programs.
-    #[serde(skip)]
-    pub(crate) note: Option<String>,
-    /// Why it is known to lie outside the band.
-    #[serde(skip)]
-    pub(crate) known_miss: Option<String>,
-    /// Where in the document the number stands.
-    #[serde(skip)]
-    pub(crate) source: String,
     /// Where it comes from.
-    #[serde(skip)]
     pub(crate) role: Role,
 }
 
+/// A figure in the `--json` output: what is promised to programs, in this order.
+#[derive(Serialize)]
+struct Line<'a> {
+    experiment: &'a str,
+    quantity: &'a str,
+    unit: &'a str,
+    published: Option<f64>,
+    ours: Option<f64>,
+    error_pct: Option<f64>,
+    kind: FigureKind,
+    band: Option<[f64; 2]>,
+    ok: bool,
+    null: Option<f64>,
+    strong: bool,
+    interval: Option<[f64; 2]>,
+    verdict: &'static str,
+    claim: Option<Claim>,
+}
+
 impl Figure {
-    /// Sets what was obtained beside what was expected.
+    /// What a run gave, beside what was expected of it.
     pub(crate) fn new(expected: &Expected, ours: f64) -> Figure {
-        let value = ours.is_finite().then_some(ours);
-        Figure {
-            experiment: expected.experiment.clone(),
-            quantity: expected.quantity.clone(),
-            unit: expected.unit.clone(),
-            published: expected.published,
-            ours: value,
-            error_pct: error_pct(expected.published, value),
-            kind: expected.kind,
-            band: expected.band,
-            ok: acceptable(expected.kind, expected.band, value),
-            null: expected.sceptic.null.as_ref().map(|null| null.value),
-            claim: expected.band.filter(|_| expected.is_judged()).map(|band| expected.sceptic.claim(band)),
-            interval: None,
-            sceptic: expected.sceptic.clone(),
-            note: expected.note.clone(),
-            known_miss: expected.known_miss.clone(),
-            source: expected.source.clone(),
-            role: Role::Measured,
-        }
+        let ours = ours.is_finite().then_some(ours);
+        Figure { expected: expected.clone(), ours, interval: None, role: Role::Measured }
     }
 
     /// This figure as a mean over seeds that gave `samples`. The interval lies around the figure's own value. If that
     /// is a ratio of sums, it is not exactly the mean of the samples, which are ratios.
     pub(crate) fn over(self, samples: &[f64]) -> Figure {
         let around = |(value, half): (f64, f64)| [value - half, value + half];
-        let half = half_width(samples).filter(|half| half.is_finite());
+        let half = half_width_95(samples).filter(|half| half.is_finite());
         Figure { interval: self.ours.zip(half).map(around), ..self }
     }
 
@@ -201,19 +113,41 @@ impl Figure {
         Figure::new(expected, f64::NAN)
     }
 
+    /// By how many percent of the published value ours exceeds it.
+    pub(crate) fn error_pct(&self) -> Option<f64> {
+        error_pct(self.expected.published, self.ours)
+    }
+
+    /// What the null model gives, in the unit of the quantity.
+    pub(crate) fn null(&self) -> Option<f64> {
+        self.expected.sceptic.null.as_ref().map(|null| null.value)
+    }
+
     /// The null model's error, in percent of the published value.
     pub(crate) fn null_error_pct(&self) -> Option<f64> {
-        error_pct(self.published, self.null)
+        error_pct(self.expected.published, self.null())
+    }
+
+    /// What a prediction with a band claims; none of every other figure, and none of a rule.
+    pub(crate) fn claim(&self) -> Option<Claim> {
+        let band = self.expected.judging_band().filter(|_| self.role == Role::Measured)?;
+        Some(self.expected.sceptic.claim(band))
+    }
+
+    /// Whether this figure is acceptable taken by itself: the rule at the head of this file.
+    pub(crate) fn is_ok(&self) -> bool {
+        let Some(value) = self.ours else { return false };
+        self.expected.judging_band().is_none_or(|[low, high]| low <= value && value <= high)
     }
 
     /// What a reader is told about it.
     pub(crate) fn verdict(&self) -> Verdict {
-        match self.kind {
+        match self.expected.kind {
             _ if self.ours.is_none() => Verdict::Absent,
             FigureKind::Calibrated => Verdict::Fitted,
             FigureKind::Input | FigureKind::Prior => Verdict::Set,
-            FigureKind::Prediction if self.band.is_none() => Verdict::Shown,
-            FigureKind::Prediction => match (self.ok, &self.known_miss) {
+            FigureKind::Prediction if self.expected.band.is_none() => Verdict::Shown,
+            FigureKind::Prediction => match (self.is_ok(), &self.expected.known_miss) {
                 (true, None) => Verdict::InBand,
                 (false, Some(_)) => Verdict::KnownMiss,
                 (false, None) => Verdict::NowMisses,
@@ -224,22 +158,25 @@ impl Figure {
 
     /// One line of the `--json` output.
     pub(crate) fn json_line(&self) -> String {
-        #[derive(Serialize)]
-        struct Line<'a> {
-            #[serde(flatten)]
-            figure: &'a Figure,
-            verdict: &'static str,
-            claim: Option<Claim>,
-        }
-        let line = Line { figure: self, verdict: self.verdict().words(), claim: self.claim };
+        let Expected { experiment, quantity, unit, published, kind, band, .. } = &self.expected;
+        let line = Line {
+            experiment,
+            quantity,
+            unit,
+            published: *published,
+            ours: self.ours,
+            error_pct: self.error_pct(),
+            kind: *kind,
+            band: *band,
+            ok: self.is_ok(),
+            null: self.null(),
+            strong: self.claim() == Some(Claim::Strong),
+            interval: self.interval,
+            verdict: self.verdict().words(),
+            claim: self.claim(),
+        };
         serde_json::to_string(&line).expect("a figure has string keys and finite numbers only")
     }
-}
-
-/// In the JSON lines a claim is strong or not.
-#[expect(clippy::trivially_copy_pass_by_ref, clippy::ref_option, reason = "serde hands over a reference to the field")]
-fn is_strong<S: Serializer>(claim: &Option<Claim>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_bool(*claim == Some(Claim::Strong))
 }
 
 /// Percent by which ours exceeds published; none where the document has no number, or zero.
@@ -248,18 +185,9 @@ fn error_pct(published: Option<f64>, ours: Option<f64>) -> Option<f64> {
     Some((ours? - published) / published.abs() * 100.0)
 }
 
-/// The rule at the head of this file.
-fn acceptable(kind: FigureKind, band: Option<[f64; 2]>, ours: Option<f64>) -> bool {
-    let Some(value) = ours else { return false };
-    match (kind, band) {
-        (FigureKind::Prediction, Some([low, high])) => low <= value && value <= high,
-        _ => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::claim::NullModel;
+    use super::super::claim::{NullModel, Sceptic};
     use super::*;
 
     fn expected(kind: FigureKind, published: Option<f64>, band: Option<[f64; 2]>) -> Expected {
@@ -281,21 +209,21 @@ mod tests {
     fn a_prediction_must_lie_in_its_band() {
         let want = expected(FigureKind::Prediction, Some(2.0), Some([1.0, 3.0]));
         for (ours, ok) in [(1.0, true), (3.0, true), (0.99, false), (3.01, false), (f64::NAN, false)] {
-            assert_eq!(Figure::new(&want, ours).ok, ok, "{ours}");
+            assert_eq!(Figure::new(&want, ours).is_ok(), ok, "{ours}");
         }
     }
 
     #[test]
     fn what_is_no_prediction_must_only_be_finite() {
         let fitted = expected(FigureKind::Calibrated, Some(2.0), Some([1.0, 3.0]));
-        assert!(Figure::new(&fitted, 99.0).ok);
-        assert!(!Figure::new(&fitted, f64::INFINITY).ok);
-        assert!(Figure::new(&expected(FigureKind::Prediction, None, None), 99.0).ok);
+        assert!(Figure::new(&fitted, 99.0).is_ok());
+        assert!(!Figure::new(&fitted, f64::INFINITY).is_ok());
+        assert!(Figure::new(&expected(FigureKind::Prediction, None, None), 99.0).is_ok());
     }
 
     #[test]
     fn the_error_is_signed_and_absent_where_it_means_nothing() {
-        let error = |published, ours| Figure::new(&expected(FigureKind::Prediction, published, None), ours).error_pct;
+        let error = |published, ours| Figure::new(&expected(FigureKind::Prediction, published, None), ours).error_pct();
         assert_eq!(error(Some(2.0), 3.0), Some(50.0));
         assert_eq!(error(Some(-50.0), -40.0), Some(20.0));
         assert_eq!(error(Some(0.0), 3.0), None);

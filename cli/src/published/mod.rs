@@ -3,9 +3,9 @@
 mod band;
 pub(crate) mod claim;
 mod column;
+pub(crate) mod expected;
 pub(crate) mod experiment;
 pub(crate) mod figure;
-pub(crate) mod interval;
 mod place;
 pub(crate) mod read;
 mod rule;

@@ -12,8 +12,8 @@ use toml::Spanned;
 use super::band::RawBand;
 use super::claim::{NullModel, Sceptic};
 use super::column::{RawColumn, expand};
+use super::expected::{Expected, FigureKind};
 use super::experiment::{Experiment, Note, PublishedSetup, PublishedTable, Source, Value};
-use super::figure::{Expected, FigureKind};
 use super::place::FilePosition;
 use super::rule::Rule;
 

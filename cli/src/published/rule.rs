@@ -6,7 +6,8 @@
 use serde::Deserialize;
 
 use super::claim::Sceptic;
-use super::figure::{Figure, FigureKind, Role};
+use super::expected::{Expected, FigureKind};
+use super::figure::{Figure, Role};
 
 /// How the figures that pass are counted against the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -58,32 +59,26 @@ impl Rule {
     /// The outcome over `figures`, as a row.
     pub(super) fn outcome(&self, experiment: &str, figures: &[Figure]) -> Figure {
         let RuleKind::AtLeast = self.kind;
-        let members: Vec<_> = figures.iter().filter(|figure| self.covers(&figure.quantity)).collect();
+        let members: Vec<_> = figures.iter().filter(|figure| self.covers(&figure.expected.quantity)).collect();
         let passed = members.iter().filter(|figure| self.passes(figure)).count();
-        Figure {
+        let expected = Expected {
             experiment: experiment.to_owned(),
             quantity: self.quantity.clone(),
             unit: format!("of {}", members.len()),
             published: None,
-            ours: Some(passed as f64),
-            error_pct: None,
             kind: FigureKind::Prediction,
             band: Some([self.count as f64, members.len().max(self.count) as f64]),
-            ok: passed >= self.count,
-            null: None,
-            claim: None,
-            interval: None,
-            sceptic: Sceptic::default(),
+            source: self.source.clone(),
             note: None,
             known_miss: self.known_miss.clone(),
-            source: self.source.clone(),
-            role: Role::Rule,
-        }
+            sceptic: Sceptic::default(),
+        };
+        Figure { role: Role::Rule, ..Figure::new(&expected, passed as f64) }
     }
 
     fn passes(&self, figure: &Figure) -> bool {
         match self.test {
-            Test::InBand => figure.ok,
+            Test::InBand => figure.is_ok(),
             Test::Positive => figure.ours.is_some_and(|value| value > 0.0),
         }
     }
@@ -103,7 +98,7 @@ mod tests {
             Figure::new(expected, if hit { value } else { expected.published.unwrap() })
         });
         let rows = range.judge(figures.collect());
-        rows.iter().filter(|row| row.role == Role::Rule).map(|row| (row.ours, row.ok)).collect()
+        rows.iter().filter(|row| row.role == Role::Rule).map(|row| (row.ours, row.is_ok())).collect()
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! How a set of figures came out: verdicts by what they claim, and how far off they are beside their null models.
 
+use tlbkit_sim::statistics::mean;
+
 use super::claim::Claim;
 use super::figure::{Figure, Role, Verdict};
 
@@ -15,7 +17,7 @@ pub(crate) struct Held {
 impl Held {
     fn count(&mut self, figure: &Figure) {
         self.all += 1;
-        self.held += usize::from(figure.ok);
+        self.held += usize::from(figure.is_ok());
     }
 }
 
@@ -48,7 +50,7 @@ impl Average {
         if count == 0 {
             return Self::default();
         }
-        let mean_pct = errors_pct.iter().sum::<f64>() / count as f64;
+        let mean_pct = mean(&errors_pct);
         let median_pct = f64::midpoint(errors_pct[(count - 1) / 2], errors_pct[count / 2]);
         Self { mean_pct, median_pct }
     }
@@ -56,11 +58,11 @@ impl Average {
 
 impl Errors {
     fn of(figures: &[Figure]) -> Errors {
-        let counts = |figure: &&Figure| figure.claim.is_some_and(|claim| claim != Claim::Tautological);
+        let counts = |figure: &&Figure| figure.claim().is_some_and(|claim| claim != Claim::Tautological);
         let pairs: Vec<_> = figures
             .iter()
             .filter(counts)
-            .filter_map(|figure| Some((figure.error_pct?.abs(), figure.null_error_pct()?.abs())))
+            .filter_map(|figure| Some((figure.error_pct()?.abs(), figure.null_error_pct()?.abs())))
             .collect();
         let figures = pairs.len();
         let (ours, null) = pairs.into_iter().unzip();
@@ -88,9 +90,9 @@ impl Tally {
     pub(crate) fn of(figures: &[Figure]) -> Tally {
         let mut tally = Tally { errors: Errors::of(figures), ..Tally::default() };
         for figure in figures {
-            tally.known_misses += usize::from(figure.verdict() == Verdict::KnownMiss && figure.claim.is_some());
+            tally.known_misses += usize::from(figure.verdict() == Verdict::KnownMiss && figure.claim().is_some());
             tally.changed += usize::from(figure.verdict().has_changed());
-            match figure.claim {
+            match figure.claim() {
                 _ if figure.role == Role::Rule => tally.rules.count(figure),
                 Some(claim) => tally.claims[claim as usize].count(figure),
                 // Without a band, or no prediction.
@@ -104,7 +106,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::super::claim::{NullModel, Sceptic};
-    use super::super::figure::{Expected, FigureKind};
+    use super::super::expected::{Expected, FigureKind};
     use super::*;
 
     /// A figure of value 2 in the band 1 to 3 where there is one, and what we give for it.
@@ -133,7 +135,7 @@ mod tests {
         let band = Some([1.0, 3.0]);
         let sure = Sceptic { tautology: Some("by construction".into()), ..null(2.0) };
         let mut rule = figure(FigureKind::Prediction, band, Sceptic::default(), 9.0);
-        (rule.role, rule.claim) = (Role::Rule, None);
+        rule.role = Role::Rule;
         let figures = [
             figure(FigureKind::Prediction, band, null(4.0), 2.0),
             figure(FigureKind::Prediction, band, null(4.0), 9.0),

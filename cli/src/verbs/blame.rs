@@ -145,7 +145,11 @@ fn read(trace: &Path, arguments: &ChosenArguments, command: Option<i32>) -> Resu
         }
     }
     let refused = cut.as_ref().map_or_else(String::new, |error| format!(" ({error})"));
-    ensure!(source.health().events > 0, "{}: no event that can be read{refused}", in_input());
+    ensure!(
+        source.health().events > 0,
+        "{}: no event that can be read{refused}; tlbkit record -o FILE -- COMMAND records those that are needed",
+        in_input()
+    );
     arguments.check_thread_found(&threads).with_context(in_input)?;
     let names = source.names();
     let owners: HashSet<_> = blame.rows().iter().map(|row| row.owner).collect();

@@ -16,7 +16,7 @@ use tlbkit_host::{Effort, Host, PARTS, Part, Progress, Survey, ring};
 use tlbkit_sim::machine::Machine;
 
 use crate::lab::jobs;
-use crate::lab::machine_file::{MachineFile, Origin, today};
+use crate::lab::machine_file::{MachineFile, Origin, check, today};
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::file::{check_absent, check_output, write_whole};
@@ -71,8 +71,7 @@ pub(crate) fn execute(arguments: &CalibrateArguments, format: Format) -> Result<
         caution: survey.disturbance.is_too_much().then_some(DISTURBED),
     };
     let text = written.text();
-    // What `run` would refuse must not be left behind.
-    Machine::parse(&file, &text).context("this host measures as no machine can be")?;
+    check(&file, &text)?;
     // The figures first: they are not lost where the file cannot be written.
     match format {
         Format::Json => print_json(&survey),

@@ -1,13 +1,12 @@
 //! `tlbkit reproduce`: the published results beside ours, and a report.
 
+mod inputs;
 mod priors;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::json;
-use tlbkit_sim::machine::{ColdModel, Machine, NoiseModel, NumberKind, Quantity};
 
 use crate::experiments::{self, Produced, Registered, Reproduction};
 use crate::lab::draws;
@@ -16,11 +15,12 @@ use crate::lab::nearest;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::fitting::fitting;
-use crate::output::report::{Report, Section, Table};
+use crate::output::report::{Report, Section};
 use crate::output::{html, table};
-use crate::published::experiment::{Experiment, Parameter, Value};
+use crate::published::experiment::Experiment;
 use crate::published::figure::Figure;
 use crate::published::tally::Tally;
+use inputs::{fitted, setup_of};
 
 /// The default folder of the report.
 const FOLDER: &str = "report";
@@ -155,11 +155,11 @@ fn print_section(experiment: &Experiment, figures: &[Figure], notes: &[String]) 
 fn misses(figures: &[Figure]) -> Vec<String> {
     let mut by_reason: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for figure in figures {
-        let Some(reason) = figure.known_miss.as_deref().map(str::trim) else { continue };
+        let Some(reason) = figure.expected.known_miss.as_deref().map(str::trim) else { continue };
         let words = figure.verdict().words();
         match by_reason.iter_mut().find(|(verdict, of, _)| (*verdict, *of) == (words, reason)) {
-            Some((.., quantities)) => quantities.push(&figure.quantity),
-            None => by_reason.push((words, reason, vec![&figure.quantity])),
+            Some((.., quantities)) => quantities.push(&figure.expected.quantity),
+            None => by_reason.push((words, reason, vec![&figure.expected.quantity])),
         }
     }
     let remark = |(words, reason, quantities): (&str, &str, Vec<&str>)| match quantities.len() - 1 {
@@ -167,55 +167,6 @@ fn misses(figures: &[Figure]) -> Vec<String> {
         more => format!("{words}, {}, and {more} more: {reason}", quantities[0]),
     };
     by_reason.into_iter().map(remark).collect()
-}
-
-/// The column heads of all tables of numbers that were put in.
-fn head() -> Vec<String> {
-    ["number", "value", "band", "kind", "source"].map(String::from).to_vec()
-}
-
-fn band_text(band: Option<[f64; 2]>) -> String {
-    band.map_or(String::new(), |[low, high]| format!("{low} to {high}"))
-}
-
-/// Every number of an experiment's set-up, from the document or not.
-fn setup_of(experiment: &Experiment) -> Table {
-    let row = |(name, parameter): (&String, &Parameter)| {
-        let value = match &parameter.value {
-            Value::Number(number) => format!("{number} {}", parameter.unit),
-            Value::Text(text) => text.clone(),
-        };
-        let (kind, source) = (parameter.kind.word().to_owned(), parameter.source.clone());
-        vec![name.clone(), value.trim_end().to_owned(), band_text(parameter.band), kind, source]
-    };
-    let rows = experiment.setup.parameters.iter().map(row).collect();
-    Table::Grid { title: format!("Set-up of {}", experiment.id), head: head(), rows }
-}
-
-fn fitted(machines: &[String]) -> Result<Vec<Table>> {
-    let mut names = machines.to_vec();
-    names.sort();
-    names.dedup();
-    let mut tables = Vec::new();
-    for name in &names {
-        tables.push(fitted_of(format!("Machine {name}"), Machine::builtin(name)?.quantities()));
-    }
-    let shared = ColdModel::builtin().quantities().into_iter().chain(NoiseModel::builtin().quantities());
-    tables.push(fitted_of("Every machine".into(), shared.collect()));
-    Ok(tables)
-}
-
-/// Every number that no source gives: fitted, or a prior with its band.
-fn fitted_of(title: String, quantities: Vec<(String, &Quantity)>) -> Table {
-    let rows = quantities
-        .into_iter()
-        .filter(|(_, quantity)| quantity.kind != NumberKind::Input)
-        .map(|(field, quantity)| {
-            let kind = json!(quantity.kind).as_str().unwrap_or_default().to_owned();
-            vec![field, quantity.value.to_string(), band_text(quantity.band), kind, quantity.source.clone()]
-        })
-        .collect();
-    Table::Grid { title, head: head(), rows }
 }
 
 /// The tally of each result, and that of all results if there are several.
@@ -277,17 +228,5 @@ mod tests {
         let said = misses(&figures);
         assert!(said[0].starts_with("known miss, mean, threads 3, vanilla, and 17 more: Three"), "{}", said[0]);
         assert_eq!(said.len(), 3, "rates, deviations and the old kernel: {said:?}");
-    }
-
-    #[test]
-    fn every_number_of_a_set_up_is_in_its_table() {
-        for experiment in experiments::ALL.map(|experiment| experiment.read().unwrap()) {
-            let Table::Grid { rows, .. } = setup_of(&experiment) else { panic!("cells under headings") };
-            let names: Vec<&String> = rows.iter().map(|row| &row[0]).collect();
-            assert_eq!(names, experiment.setup.parameters.keys().collect::<Vec<_>>(), "{}", experiment.id);
-        }
-        let Table::Grid { rows, .. } = setup_of(&builtin("batch")) else { panic!("cells") };
-        let files = rows.iter().find(|row| row[0] == "files").unwrap();
-        assert_eq!(files[1..4], ["8 files", "4 to 16", "prior"]);
     }
 }

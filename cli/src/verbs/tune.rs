@@ -6,6 +6,7 @@ mod allocator;
 mod applied;
 mod counted;
 mod knob;
+mod programs;
 mod replayed;
 mod report;
 mod trying;
@@ -17,13 +18,14 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::{Value, json};
-use tlbkit_replay::{Estimate, Tally};
+use tlbkit::Policy;
+use tlbkit_replay::{Deduced, Estimate, Tally};
 
 use crate::lab::chosen::ChosenArguments;
 use crate::lab::policy;
 use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
-use crate::lab::trace::{PricingArguments, TraceArguments, UNREAD, check_outputs};
+use crate::lab::trace::{PricingArguments, Trace, TraceArguments, UNREAD, check_outputs};
 use crate::lab::trial::TrialArguments;
 use crate::output::fitting::fitting;
 use crate::output::table::grid;
@@ -91,12 +93,31 @@ fn try_best(arguments: &TuneArguments, format: Format) -> Result<Ending> {
     trying::try_best(&tuned, command, trial, &stopping, format)
 }
 
-/// Replays the trace with each setting; `command` is the process that was recorded for that.
+/// Replays the trace with each setting, and says what each is worth; `command` is the process that was recorded for
+/// that.
 fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Result<Tuned> {
     let (pricing, chosen) = (arguments.pricing.clone(), arguments.chosen.clone());
     let subject = TraceArguments { trace, pricing, chosen, command };
     let recorded_by = policy::parse(&subject.pricing.recorded_by)?;
     let (trace, huge) = subject.read_both()?;
+    let Replays { before, recorder, with } = replay_settings(&trace, &huge, recorded_by)?;
+    let (cpu_cycles, agreement) = (trace.cpu_cycles(&recorder), trace.agreement(&recorder));
+    let caution = trace.machine.caution.as_deref();
+    let ground = Ground { disorder: disorder(&trace), cpu_cycles, agreement: &agreement, caution };
+    let advice = with.into_iter().map(|(setting, with)| advice(&trace, setting, &before, with, &ground)).collect();
+    Ok(Tuned { advice, trace, recorder, cpu_cycles })
+}
+
+/// Replays of a trace under the policy of the kernel that recorded it, and with each setting.
+struct Replays {
+    before: Outcome,
+    /// What was counted in the first of them.
+    recorder: Tally,
+    with: Vec<(Setting, Replayed)>,
+}
+
+/// Replays `trace`, and `huge`, which is what it asks of a kernel with huge pages.
+fn replay_settings(trace: &Trace, huge: &Deduced, recorded_by: Policy) -> Result<Replays> {
     let (deduced, machine, billing) = (&trace.recording.deduced, &trace.machine, trace.billing());
     let outcome = |tally: &Tally| Outcome::of(tally, billing);
     let knobs = knob::of_policies(recorded_by);
@@ -109,34 +130,33 @@ fn tune(arguments: &TuneArguments, trace: PathBuf, command: Option<i32>) -> Resu
                 (outcome(tally), (place == 0).then(|| tally.clone()))
             })
         },
-        || replay_all(&huge, machine, &[Plan::of(recorded_by)], |_, tally| outcome(tally)),
+        || replay_all(huge, machine, &[Plan::of(recorded_by)], |_, tally| outcome(tally)),
     );
     let mut replayed = replayed.context(UNREAD)?.into_iter();
     let (before, recorder) = replayed.next().context("a replay of the recorder's policy")?;
     let recorder = recorder.context("the recorder's counts")?;
     let certain = |likely| Replayed { likely, surely: Surely::All };
-    let mut outcomes: Vec<(Setting, Replayed)> =
+    let mut with: Vec<(Setting, Replayed)> =
         knobs.into_iter().map(|knob| knob.setting).zip(replayed.map(|(outcome, _)| certain(outcome))).collect();
-    outcomes.extend(with_huge.context(UNREAD)?.into_iter().map(|likely| (knob::huge_pages(), certain(likely))));
-    let allocators = knob::allocators(&trace, recorded_by, &recorder);
+    with.extend(with_huge.context(UNREAD)?.into_iter().map(|likely| (knob::huge_pages(), certain(likely))));
+    let allocators = programs::knobs(trace, recorded_by, &recorder);
     let spared = spare(deduced, machine, &allocators, outcome).context(UNREAD)?;
-    outcomes.extend(allocators.into_iter().map(|knob| knob.setting).zip(spared));
+    with.extend(allocators.into_iter().map(|knob| knob.setting).zip(spared));
     bar.finish_and_clear();
-    let (cpu_cycles, agreement) = (trace.cpu_cycles(&recorder), trace.agreement(&recorder));
-    let ground =
-        Ground { disorder: disorder(&trace), cpu_cycles, agreement: &agreement, caution: machine.caution.as_deref() };
-    let advise = |(setting, Replayed { likely, surely })| {
-        let saving = |outcome: &Outcome| before.bill.saving(&outcome.bill, &trace.prices);
-        let gain = saving(&likely);
-        let low = match surely {
-            Surely::All => gain.low,
-            Surely::Part(least) => gain.low.min(saving(&least).low),
-            Surely::Nothing => gain.low.min(0.0),
-        };
-        Advice::new(setting, Estimate { low, ..gain }, before.counted.less(likely.counted), &ground)
+    Ok(Replays { before, recorder, with })
+}
+
+/// What a setting is worth that leads from `before` to what was replayed `with` it.
+fn advice(trace: &Trace, setting: Setting, before: &Outcome, with: Replayed, ground: &Ground<'_>) -> Advice {
+    let Replayed { likely, surely } = with;
+    let saving = |outcome: &Outcome| before.bill.saving(&outcome.bill, &trace.prices);
+    let gain = saving(&likely);
+    let low = match surely {
+        Surely::All => gain.low,
+        Surely::Part(least) => gain.low.min(saving(&least).low),
+        Surely::Nothing => gain.low.min(0.0),
     };
-    let advice = outcomes.into_iter().map(advise).collect();
-    Ok(Tuned { advice, trace, recorder, cpu_cycles })
+    Advice::new(setting, Estimate { low, ..gain }, before.counted.less(likely.counted), ground)
 }
 
 /// Prints it, and writes the report.

@@ -1,40 +1,40 @@
-//! How far a replay under the recording kernel's own policy agrees with what that kernel recorded.
+//! Compares what a replay under the recording kernel's own policy counts with what that kernel recorded.
 
 use crate::deduce::Deduced;
 use crate::tally::Tally;
 use tlbkit_trace::{FlushReason, FlushSize, Summary};
 
-/// What is compared.
+/// A count that is compared: events of one reason or size.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Row {
-    /// Switches to a space that kept what its tag held.
+pub enum ComparedCount {
+    /// Switches to a space that kept the entries of its tag.
     SwitchKept,
-    /// Switches to a space that dropped it.
+    /// Switches to a space that flushed its tag.
     SwitchFlushed,
-    /// A CPU's own flushes of its own space.
+    /// Flushes that a CPU does for a space that it runs itself, of any size.
     Own,
-    /// Those of them that found all flushed already.
+    /// Own flushes that had nothing left to do.
     OwnNothing,
-    /// Those of one page.
+    /// Own flushes of one page.
     OwnPage,
-    /// Those of 2 to 8 pages.
+    /// Own flushes of 2 to 8 pages.
     OwnFew,
-    /// Those of 9 to 33 pages.
+    /// Own flushes of 9 to 33 pages.
     OwnMore,
-    /// Those of everything.
+    /// Own flushes of everything.
     OwnAll,
-    /// Flushes that had others to ask.
+    /// Flushes for which other CPUs had to be asked.
     Asking,
-    /// Flushes because another CPU asked.
+    /// Flushes that a CPU does because another one asked.
     Answer,
-    /// Requests that met another space.
+    /// Requests for a flush that reached a CPU while it ran another space.
     WrongCpu,
-    /// Interrupts that were sent for flushes.
+    /// Interrupts that were sent for flushes, one for each CPU that was asked.
     Interrupts,
 }
 
-impl Row {
-    /// Its name in tables: the kernel's for the reason, and what of it is meant.
+impl ComparedCount {
+    /// A name for tables: the kernel's name of the reason, and what of it is counted.
     #[must_use]
     pub fn label(self) -> String {
         let (reason, part) = match self {
@@ -55,21 +55,22 @@ impl Row {
     }
 }
 
-/// One row: what the trace says, what the replay says.
+/// One count in the trace and in the replay.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Agreement {
-    /// What is compared.
-    pub quantity: Row,
-    /// Counted by the recording kernel.
+    /// Which count it is.
+    pub quantity: ComparedCount,
+    /// How many the recording kernel counted.
     pub recorded: u64,
-    /// Counted by the replay.
+    /// How many the replay counted.
     pub replayed: u64,
-    /// In both counts, because the replay was told them by the recording: they agree of themselves.
+    /// How many of both were not deduced but taken from the recording. They agree in any case, and so prove nothing.
     pub told: u64,
 }
 
 impl Agreement {
-    /// 100 for equal, of what was deduced alone; none if neither has any of that.
+    /// The smaller of the two deduced counts in percent of the larger one: 100 if they are equal. None if both are
+    /// zero.
     #[must_use]
     pub fn percent(&self) -> Option<f64> {
         let [recorded, replayed] = self.deduced();
@@ -77,18 +78,25 @@ impl Agreement {
         (more > 0).then(|| 100.0 * less as f64 / more as f64)
     }
 
-    /// Both counts without what was told.
+    /// The recorded and the replayed count, without what was taken from the recording.
     #[must_use]
     pub fn deduced(&self) -> [u64; 2] {
         [self.recorded, self.replayed].map(|count| count.saturating_sub(self.told))
     }
 }
 
-/// Sizes as Linux's ceiling makes them differ: the least and the most pages.
-const CLASSES: [(Row, u64, u64); 4] =
-    [(Row::OwnNothing, 0, 0), (Row::OwnPage, 1, 1), (Row::OwnFew, 2, 8), (Row::OwnMore, 9, 33)];
+/// The classes of sizes, up to Linux's ceiling: the fewest and the most pages of each.
+const CLASSES: [(ComparedCount, u64, u64); 4] = [
+    (ComparedCount::OwnNothing, 0, 0),
+    (ComparedCount::OwnPage, 1, 1),
+    (ComparedCount::OwnFew, 2, 8),
+    (ComparedCount::OwnMore, 9, 33),
+];
 
-/// Compares by reason, and the initiator's flushes by size.
+/// Compares the counts of each reason, and of own flushes also those of each class of sizes.
+///
+/// `replayed` must come from a replay of `deduced` under the policy of the kernel that recorded, and `recorded` from
+/// the same trace. Otherwise the comparison means nothing.
 #[must_use]
 pub fn agreement(recorded: &Summary, replayed: &Tally, deduced: &Deduced) -> Vec<Agreement> {
     let row = |quantity, recorded, replayed| Agreement { quantity, recorded, replayed, told: 0 };
@@ -97,9 +105,9 @@ pub fn agreement(recorded: &Summary, replayed: &Tally, deduced: &Deduced) -> Vec
     let all = |quantity, reason| row(quantity, recorded.flushes(reason), replayed.of(reason));
     let local = FlushReason::LocalMmShootdown;
     let mut rows = vec![
-        sized(Row::SwitchKept, FlushReason::TaskSwitch, FlushSize::Pages(0)),
-        sized(Row::SwitchFlushed, FlushReason::TaskSwitch, FlushSize::All),
-        Agreement { told: deduced.told_sizes.values().sum(), ..all(Row::Own, local) },
+        sized(ComparedCount::SwitchKept, FlushReason::TaskSwitch, FlushSize::Pages(0)),
+        sized(ComparedCount::SwitchFlushed, FlushReason::TaskSwitch, FlushSize::All),
+        Agreement { told: deduced.told_sizes.values().sum(), ..all(ComparedCount::Own, local) },
     ];
     rows.extend(CLASSES.map(|(quantity, least, most)| {
         let sum = |of: &dyn Fn(FlushSize) -> u64| (least..=most).map(|pages| of(FlushSize::Pages(pages))).sum();
@@ -107,26 +115,26 @@ pub fn agreement(recorded: &Summary, replayed: &Tally, deduced: &Deduced) -> Vec
         let of_class = row(quantity, recorded, sum(&|size| replayed.sized(local, size)));
         Agreement { told: sum(&told), ..of_class }
     }));
-    rows.push(Agreement { told: told(FlushSize::All), ..sized(Row::OwnAll, local, FlushSize::All) });
+    rows.push(Agreement { told: told(FlushSize::All), ..sized(ComparedCount::OwnAll, local, FlushSize::All) });
     rows.extend([
-        all(Row::Asking, FlushReason::RemoteSendIpi),
-        all(Row::Answer, FlushReason::RemoteShootdown),
-        all(Row::WrongCpu, FlushReason::RemoteWrongCpu),
+        all(ComparedCount::Asking, FlushReason::RemoteSendIpi),
+        all(ComparedCount::Answer, FlushReason::RemoteShootdown),
+        all(ComparedCount::WrongCpu, FlushReason::RemoteWrongCpu),
     ]);
-    // One for each CPU that was asked, for any page of any space: where the trace has the calls across CPUs.
+    // Interrupts can only be compared if the trace has the events of calls across CPUs.
     if !recorded.calls().is_empty() {
-        rows.push(row(Row::Interrupts, recorded.shootdown_targets(), replayed.interrupts));
+        rows.push(row(ComparedCount::Interrupts, recorded.shootdown_targets(), replayed.interrupts));
     }
     rows
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Agreement, Row};
+    use super::{Agreement, ComparedCount};
 
     #[test]
     fn what_was_told_agrees_of_itself_and_is_left_out() {
-        let row = |recorded, replayed, told| Agreement { quantity: Row::Own, recorded, replayed, told };
+        let row = |recorded, replayed, told| Agreement { quantity: ComparedCount::Own, recorded, replayed, told };
         assert_eq!(row(100, 80, 0).percent(), Some(80.0));
         assert_eq!(row(100, 80, 60).percent(), Some(50.0));
         assert_eq!(row(60, 60, 60).percent(), None);

@@ -1,23 +1,23 @@
-//! What was done, item by item, and what that costs at the prices of a machine.
+//! Counts what was done, item by item, and says what that costs at the prices of a machine.
 //!
-//! A bill holds counts and no cycles, so that two policies are compared item by item: both run on the same machine,
-//! at the same prices, whatever these are.
+//! A bill holds counts and no cycles. So two policies are compared item by item, at the same prices, and an uncertain
+//! price affects both in the same way.
 
 use std::ops::{Add, AddAssign};
 
-/// A figure that is not known exactly, but only to lie between two values.
+/// A number that is known only to lie between two values. Its unit is that of the function which returns it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Estimate {
     /// The lowest value that is possible.
     pub low: f64,
-    /// The most likely value or, for want of one, the middle.
+    /// The most likely value, or the middle of the range if none is more likely.
     pub value: f64,
     /// The highest value that is possible.
     pub high: f64,
 }
 
 impl Estimate {
-    /// `count` times as much; a negative count turns the range round.
+    /// `count` times as much. With a negative count the ends of the range change places.
     #[must_use]
     pub fn times(self, count: f64) -> Self {
         let ends = (self.low * count, self.high * count);
@@ -39,53 +39,55 @@ impl std::iter::Sum for Estimate {
     }
 }
 
-/// What has a price.
+/// An item of a bill: something that takes cycles, whose number a machine file gives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum CostItem {
-    /// CR3 written, and its tag kept.
+    /// A write of CR3 that keeps the entries of its tag.
     Keep,
-    /// CR3 written, and its tag flushed.
+    /// A write of CR3 that flushes the entries of its tag.
     Flush,
-    /// INVLPG.
+    /// An INVLPG.
     Page,
-    /// INVPCID of one page: the user half under isolation.
+    /// An INVPCID of one page: of the user half under isolation.
     UserPage,
-    /// Everything in every tag flushed.
+    /// A flush of all entries of all tags.
     Everything,
-    /// An interrupt sent.
+    /// The sending of an interrupt, on the sender's CPU.
     Send,
-    /// Its way to the target.
+    /// The way of an interrupt to its target.
     Deliver,
-    /// Interrupt entry and exit.
+    /// The entry into and the exit from an interrupt.
     Interrupt,
-    /// A page walk for an entry that a flush dropped: nothing if the program never comes back to it.
+    /// A page walk for an entry that a flush dropped. Its price begins at 0, as the program may never use the page
+    /// again.
     Walk,
-    /// A fault that takes a new page of anonymous memory: entry, allocation, zeroing, table work.
+    /// A page fault that brings a new page of anonymous memory: entry, allocation, zeroing, and the change of the
+    /// tables.
     Fault,
-    /// The same with 2 MiB at once.
+    /// A page fault that brings a new huge page of 2 MiB.
     HugeFault,
-    /// A fault that finds its page: of a file, of zeros, or with other rights.
+    /// A page fault that maps a page which exists, such as one of a file, or that copies one or changes rights.
     OtherFault,
-    /// A call that takes pages away, without its flush and without the pages.
+    /// A system call that takes pages away, without its flush and without what it does for each page.
     Call,
-    /// A page that such a call unmaps and frees.
+    /// The unmapping and freeing of one page in such a call.
     GiveBack,
-    /// A page that such a call only marks, to be taken when memory is short.
+    /// The marking of one page, which the kernel may take later when memory is short.
     LazyFree,
-    /// The next store to a page that was only marked: no fault, but the processor marks it as written.
+    /// The next write to a page that was only marked. It is no fault, but the processor sets the entry's dirty bit.
     LazyStore,
 }
 
-/// What cycles went into.
+/// A part of a bill: the work that cycles were spent on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum CostPart {
-    /// Loading spaces.
+    /// Loading address spaces.
     Switching,
-    /// From user mode into the kernel and back, under isolation.
+    /// Going from user mode into the kernel and back, under page-table isolation.
     Crossing,
-    /// The initiator's own half of flushes.
+    /// Flushing on the initiator's own CPU.
     Flushing,
     /// Sending interrupts.
     Asking,
@@ -93,16 +95,16 @@ pub enum CostPart {
     Waiting,
     /// Taking interrupts and flushing for others.
     Answering,
-    /// Walks to find again what was flushed.
+    /// Walking for entries again that were flushed.
     Refilling,
-    /// Faults.
+    /// Handling page faults.
     Faulting,
-    /// Calls that take pages away.
+    /// Executing system calls that take pages away.
     Calling,
 }
 
 impl CostPart {
-    /// All of them.
+    /// All parts.
     pub const ALL: [Self; 9] = [
         Self::Switching,
         Self::Crossing,
@@ -114,10 +116,10 @@ impl CostPart {
         Self::Faulting,
         Self::Calling,
     ];
-    /// Those of flushes and switches alone, which a policy decides.
+    /// The parts that flushes and switches have, on which a policy decides.
     pub const OF_FLUSHES: [Self; 7] = *Self::ALL.first_chunk().expect("the first of all parts");
 
-    /// Short name for tables.
+    /// A short name for tables.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -134,24 +136,24 @@ impl CostPart {
     }
 }
 
-/// Kinds of [`CostItem`].
+/// How many kinds of [`CostItem`] there are.
 pub(crate) const ITEMS: usize = 16;
-/// How many of each item.
+/// A count of each item, by its discriminant.
 pub(crate) type Counts = [u64; ITEMS];
 
-/// Cycles of each item.
+/// The price of each item, in cycles of the machine's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Prices(pub(crate) [Estimate; ITEMS]);
 
 impl Prices {
-    /// Of one.
+    /// The price of one `item`, in cycles.
     #[must_use]
     pub const fn of(&self, item: CostItem) -> Estimate {
         self.0[item as usize]
     }
 }
 
-/// How many of each item, by part.
+/// How many of each item there were in each part of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bill([Counts; CostPart::ALL.len()]);
 
@@ -164,32 +166,34 @@ impl Bill {
         self.0[part as usize].iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
 
-    /// How often it was done. Waiting is not doing.
+    /// How many of `item` there were in all parts but [`CostPart::Waiting`], in which the work of others is counted
+    /// again.
     #[must_use]
     pub fn count(&self, item: CostItem) -> u64 {
         let doing = CostPart::ALL.into_iter().filter(|&part| part != CostPart::Waiting);
         doing.map(|part| self.0[part as usize][item as usize]).sum()
     }
 
-    /// Cycles of one part.
+    /// What `part` costs, in cycles.
     #[must_use]
     pub fn cost(&self, part: CostPart, prices: &Prices) -> Estimate {
         self.0[part as usize].iter().zip(prices.0).map(|(&count, price)| price.times(count as f64)).sum()
     }
 
-    /// Cycles of flushes and switches, without faults and calls.
+    /// What flushes and switches cost, in cycles, without faults and system calls.
     #[must_use]
     pub fn of_flushes(&self, prices: &Prices) -> Estimate {
         CostPart::OF_FLUSHES.into_iter().map(|part| self.cost(part, prices)).sum()
     }
 
-    /// Cycles of all parts.
+    /// What all parts cost, in cycles.
     #[must_use]
     pub fn total(&self, prices: &Prices) -> Estimate {
         self.saving(&Self::default(), prices)
     }
 
-    /// By how many cycles `other` is cheaper, whatever the prices are within their bands; below zero if it is dearer.
+    /// By how many cycles `other` is cheaper; negative if it is dearer. The range has all prices within their bands,
+    /// each the same for both bills.
     #[must_use]
     pub fn saving(&self, other: &Self, prices: &Prices) -> Estimate {
         let sum = |bill: &Self, item: usize| bill.0.iter().map(|part| part[item]).sum::<u64>() as f64;

@@ -1,39 +1,39 @@
-//! What kernels do for memory itself, faults and calls that give it back: no policy of flushes changes it, so it is
-//! summed up once for all replays of a trace.
+//! The work that kernels do for memory itself: page faults, and system calls that give memory back. No policy of
+//! flushes changes this work, so it is summed up once for all replays of a trace.
 
-use crate::op::{Cause, Fault, Op, OpKind, Who};
+use crate::op::{Caller, Cause, Fault, Op, OpKind};
 use rustc_hash::FxHashMap;
 
-/// One kind of work, all of one caller.
+/// All work of one kind for one caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct MemoryCharge {
-    /// Who is charged.
-    pub(crate) who: Who,
-    /// Whose calls bring it about: it goes with them.
-    pub(crate) sparer: Option<Who>,
+    /// The caller to which the work is charged.
+    pub(crate) who: Caller,
+    /// The caller whose system calls lead to this work. If these calls are left out of a replay, so is the work.
+    pub(crate) sparer: Option<Caller>,
     pub(crate) what: MemoryWork,
-    /// How often.
+    /// How often it was done.
     pub(crate) times: u64,
 }
 
 /// What was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MemoryWork {
-    /// Pages were faulted in.
+    /// Page faults that brought pages.
     Faults(Fault),
-    /// Calls gave so many pages back; those of a lazy one are only marked.
+    /// System calls that gave `freed` pages back together. A lazy one only marks them, for the kernel to take later.
     Calls { freed: u64, is_lazy: bool },
 }
 
-/// Who is charged, whose calls bring it about, and for what kind of work.
-type Key = (Who, Option<Who>, u8);
+/// The caller that is charged, the caller whose calls lead to the work, and the kind of work.
+type Key = (Caller, Option<Caller>, u8);
 
-/// What the operations so far come to.
+/// The sum over the operations so far.
 #[derive(Default)]
 pub(crate) struct MemorySum {
     sums: Vec<(Key, MemoryCharge)>,
     places: FxHashMap<Key, usize>,
-    /// Where the last one was added: the next is mostly like it.
+    /// The index at which the last operation was added. The next one mostly belongs there too.
     last: usize,
 }
 
@@ -42,7 +42,7 @@ impl MemorySum {
         let (sparer, what) = match op.kind {
             OpKind::Touch { fault, .. } => (op.because(), MemoryWork::Faults(fault)),
             OpKind::Revoke { cause, taken, .. } if cause.gives_back() => {
-                (Some(op.who()), MemoryWork::Calls { freed: taken.freed, is_lazy: cause == Cause::Free })
+                (Some(op.caller()), MemoryWork::Calls { freed: taken.freed, is_lazy: cause == Cause::Free })
             }
             _ => return,
         };
@@ -50,7 +50,7 @@ impl MemorySum {
             MemoryWork::Faults(fault) => fault as u8,
             MemoryWork::Calls { .. } => u8::MAX,
         };
-        let who = op.who();
+        let who = op.caller();
         let key = (who, sparer, kind);
         if self.sums.get(self.last).is_none_or(|(last, _)| *last != key) {
             self.last = *self.places.entry(key).or_insert(self.sums.len());

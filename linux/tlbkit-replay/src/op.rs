@@ -1,31 +1,31 @@
-//! What a kernel had to do, in the order of the trace: the input of every replay.
+//! Operations: what a kernel had to do, in the order of the trace. They are the input of every replay.
 
 use tlbkit::Stride;
 use tlbkit_trace::{Name, Syscall};
 
-/// An address space of the trace, numbered in the order in which they appear.
+/// The number of an address space. Spaces are numbered from 0 in the order in which they appear in the trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Space(pub u32);
 
-/// Whether something is of those whom the reader asks about.
+/// Whether something belongs to the threads that the caller asks about.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Party {
-    /// It is; everything is where nobody is named.
+    /// It does. If the caller names no threads, everything does.
     Asked,
-    /// It is of somebody else.
+    /// It belongs to another thread.
     Other,
 }
 
-/// One step on one CPU.
+/// One operation on one CPU.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Op {
-    /// Nanoseconds of the recording's clock.
+    /// When it happened, in nanoseconds of the recording's clock.
     pub time_ns: u64,
-    /// The CPU that had to do it.
+    /// Number of the CPU that had to do it.
     pub cpu: u32,
     /// Name of the process that caused it.
     pub comm: Name,
-    /// Whether that is one that the reader asks about.
+    /// Whether the caller asks about the thread that caused it.
     pub party: Party,
     /// What had to be done.
     pub kind: OpKind,
@@ -36,35 +36,36 @@ pub struct Op {
 pub enum OpKind {
     /// A thread of `space` runs from here on.
     Run {
-        /// Its space.
+        /// The space that the thread uses.
         space: Space,
     },
-    /// The idle thread or a kernel thread runs.
+    /// The idle thread or a kernel thread runs from here on.
     Idle,
-    /// A page of the running space was used for the first time, or again, and that was a fault.
+    /// A page of the running space was accessed, and that was a page fault.
     Touch {
-        /// Number of the base page.
+        /// Number of the base page: its address divided by 4,096.
         page: u64,
-        /// What the kernel had to do for it.
+        /// What the kernel had to do for the fault.
         fault: Fault,
-        /// The revocation without which the page would have been there, if there was one.
+        /// The kind of the revocation without which the page would have been present; none if there was no such
+        /// revocation.
         because: Option<Pattern>,
     },
-    /// A thread called the kernel, for nothing that matters here by itself.
+    /// A thread entered the kernel by a system call. What the call takes away comes as operations of its own.
     Call,
-    /// Translations of `space` were taken away by a thread of it on this CPU.
+    /// A thread of `space` on this CPU took translations of the space away.
     Revoke {
-        /// The space that is meant.
+        /// The space whose translations were taken away.
         space: Space,
-        /// What asked for it.
+        /// What asked for the revocation.
         cause: Cause,
         /// The translations that were taken away.
         taken: Taken,
     },
-    /// The last thread of `space` has left it: in an exec for another one, or in its exit, while this CPU still has it
-    /// loaded.
+    /// The last thread of `space` has left it: by an exec, for another space, or by its exit, while this CPU still has
+    /// the space loaded.
     Retire {
-        /// The space that is meant.
+        /// The space that ends.
         space: Space,
         /// What ended it.
         cause: Cause,
@@ -74,43 +75,43 @@ pub enum OpKind {
 /// What the kernel has to do for a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Find a new page of anonymous memory, and zero it.
+    /// It takes a new page of anonymous memory and fills it with zeros.
     New,
-    /// The same with 2 MiB.
+    /// It takes a new huge page of 2 MiB and fills it with zeros.
     Huge,
-    /// Map a page that is there, or copy one.
+    /// It maps a page that exists, or copies one.
     Other,
 }
 
 /// Translations that were taken away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Taken {
-    /// Number of the first base page that was mapped in the range.
+    /// Number of the first base page of them that was mapped.
     pub page: u64,
-    /// Base pages from there to the last that was mapped; `u64::MAX` for the whole space.
+    /// Number of base pages from there to the last one that was mapped; `u64::MAX` for the whole space.
     pub pages: u64,
     /// Size of the translations.
     pub stride: Stride,
-    /// Page tables went too.
+    /// Whether page tables were freed as well.
     pub frees_tables: bool,
-    /// The kernel asked a CPU that ran something else, as it does once a second, or in the midst of a switch: so that
-    /// CPU left the set.
+    /// Whether the kernel asked a CPU that ran something else, which then left the CPU set of the space. Linux does so
+    /// once a second, and to a CPU that is being switched.
     pub trims: bool,
-    /// Pages that were given back with them, or marked to be taken when memory is short.
+    /// Number of base pages that were freed with them, or marked so that the kernel may take them when memory is short.
     pub freed: u64,
 }
 
 impl Taken {
-    /// The whole space, its tables not.
+    /// All translations of a space, without its page tables.
     pub const ALL: Self = Self::pages(0, u64::MAX, Stride::Page4K);
 
-    /// These, and no tables.
+    /// The translations of `pages` base pages from the one with the number `page` on, without page tables.
     #[must_use]
     pub const fn pages(page: u64, pages: u64, stride: Stride) -> Self {
         Self { page, pages, stride, frees_tables: false, trims: false, freed: 0 }
     }
 
-    /// Whether it is the whole space.
+    /// Whether all translations of the space were taken away.
     #[must_use]
     pub const fn is_all(&self) -> bool {
         self.pages == u64::MAX
@@ -118,7 +119,7 @@ impl Taken {
 }
 
 impl Op {
-    /// What kind of revocation it is, if it is one.
+    /// The kind of the revocation, or none if the operation is no revocation.
     #[must_use]
     pub const fn pattern(&self) -> Option<Pattern> {
         match self.kind {
@@ -128,18 +129,18 @@ impl Op {
         }
     }
 
-    /// Who asked for it.
+    /// The caller that asked for the operation.
     #[must_use]
-    pub const fn who(&self) -> Who {
-        Who { comm: self.comm, party: self.party, pattern: self.pattern() }
+    pub const fn caller(&self) -> Caller {
+        Caller { comm: self.comm, party: self.party, pattern: self.pattern() }
     }
 
-    /// Whose revocation this fault comes of, if it comes of one.
+    /// The caller whose revocation led to this fault. None if the operation is no fault, or no revocation led to it.
     #[must_use]
-    pub const fn because(&self) -> Option<Who> {
+    pub const fn because(&self) -> Option<Caller> {
         match self.kind {
             OpKind::Touch { because: Some(pattern), .. } => {
-                Some(Who { comm: self.comm, party: self.party, pattern: Some(pattern) })
+                Some(Caller { comm: self.comm, party: self.party, pattern: Some(pattern) })
             }
             _ => None,
         }
@@ -149,37 +150,37 @@ impl Op {
 /// What asked for a revocation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
-    /// A system call but those below.
+    /// A system call that is none of those below.
     Call(Syscall),
-    /// `madvise` that gives pages back at once.
+    /// An `madvise` that gives pages back at once.
     DontNeed,
-    /// The same in memory that was reserved as glibc reserves that of its arenas.
+    /// An `madvise` that gives pages back at once, of memory that was reserved as glibc reserves the arenas of malloc.
     ArenaDontNeed,
-    /// `madvise` that lets pages go when memory is short.
+    /// An `madvise` that lets the kernel take pages when memory is short.
     Free,
-    /// A store to a page that was shared until then.
+    /// A write to a page that was shared, so that the page was copied.
     CopyOnWrite,
-    /// `munmap` of a file, or of memory that others see too: no allocator has such memory.
+    /// A `munmap` of a file or of shared memory, which no allocator of memory uses.
     FileMunmap,
-    /// `madvise` that gives pages of such memory back at once.
+    /// An `madvise` that gives pages of a file or of shared memory back at once.
     FileDontNeed,
 }
 
 impl Cause {
-    /// True for the calls by which programs give memory back.
+    /// Whether it is a system call by which a program gives memory back.
     #[must_use]
     pub const fn gives_back(self) -> bool {
         matches!(self, Self::FileMunmap | Self::FileDontNeed | Self::Call(Syscall::Madvise))
             || self.may_be_an_allocators()
     }
 
-    /// True for those of them that an allocator may have made.
+    /// Whether it is a system call by which an allocator of memory may have given memory back.
     #[must_use]
     pub const fn may_be_an_allocators(self) -> bool {
         matches!(self, Self::DontNeed | Self::ArenaDontNeed | Self::Free | Self::Call(Syscall::Brk | Syscall::Munmap))
     }
 
-    /// Short name for tables.
+    /// A short name for tables.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -194,14 +195,14 @@ impl Cause {
     }
 }
 
-/// A caller: threads of one name, asking for one thing.
+/// A caller: all threads of one name, as far as they asked for one kind of thing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Who {
-    /// Name of the thread.
+pub struct Caller {
+    /// Name of the threads.
     pub comm: Name,
-    /// Whether the reader asks about it.
+    /// Whether the reader of the results asks about these threads.
     pub party: Party,
-    /// What it asked for; none for switches.
+    /// The kind of revocation that they asked for; none for switches.
     pub pattern: Option<Pattern>,
 }
 
@@ -219,18 +220,18 @@ pub struct Pattern {
 pub enum Extent {
     /// A page.
     Page,
-    /// Up to Linux's ceiling.
+    /// Two or more pages, up to Linux's ceiling of 33.
     Few,
-    /// Up to what one table maps.
+    /// More pages, up to the 512 that one page table maps.
     Table,
-    /// More than one table maps.
+    /// More pages than one page table maps.
     Many,
     /// The whole space.
     Space,
 }
 
 impl Extent {
-    /// Of so many base pages; `u64::MAX` is the whole space.
+    /// The extent of this number of base pages; `u64::MAX` stands for the whole space.
     #[must_use]
     pub const fn of(pages: u64) -> Self {
         match pages {
@@ -242,7 +243,7 @@ impl Extent {
         }
     }
 
-    /// Short name for tables.
+    /// A short name for tables.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {

@@ -1,10 +1,11 @@
-//! Prices from a machine file, with the bands that it gives them, and the little else that a replay asks of it.
+//! Takes the prices of items, with their bands, from a machine file, and the few other numbers that a replay needs of
+//! it.
 
 use crate::bill::{Estimate, Prices};
 use tlbkit_sim::machine::{Cycles, Machine, Quantity, Switch, TlbArray};
 
 impl Prices {
-    /// Those of `machine`.
+    /// The prices on `machine`, in cycles of its clock.
     #[must_use]
     pub fn new(machine: &Machine) -> Self {
         let cycles = &machine.cycles;
@@ -14,7 +15,7 @@ impl Prices {
         let user_page = cycles.invpcid_address.as_ref().map_or(page, of);
         let everything = of(cycles.invpcid_all.as_ref().unwrap_or(&cycles.cr4_pge_toggle));
         let (near, far) = walk(machine);
-        // Between never coming back to an entry and walking far for it.
+        // The program may never use the page again, or must walk far for its entry.
         let walk = Estimate { low: 0.0, value: near / 2.0, high: far };
         let (deliver, interrupt) = (of(&cycles.ipi_deliver_same_socket), of(&cycles.interrupt_entry_exit));
         let [fault, huge_fault, other_fault, call, give_back] = memory(machine);
@@ -39,7 +40,8 @@ impl Prices {
         ])
     }
 
-    /// What a machine file lacks of the prices of faults and calls: they are then put together from its other numbers.
+    /// Which prices of faults and system calls the file of `machine` lacks, in words for the user. [`Prices::new`] puts
+    /// such prices together from other numbers of the file.
     #[must_use]
     pub fn lacking(machine: &Machine) -> Vec<&'static str> {
         let Cycles { anonymous_fault, give_back_call, give_back_page, .. } = &machine.cycles;
@@ -49,18 +51,19 @@ impl Prices {
     }
 }
 
-/// A price with the band that the file gives it. Where it gives none, nobody has said how far machines of its kind
-/// differ: half to twice, as for every number that is taken from another machine.
+/// A price with the band that the file gives. If it gives none, the band is half to twice the value, as for every
+/// number that is taken from another machine.
 fn of(quantity: &Quantity) -> Estimate {
     let value = quantity.value;
     let [low, high] = quantity.band.unwrap_or([value / 2.0, value * 2.0]);
     Estimate { low, value, high }
 }
 
-/// New page, new huge page, page that was there, call, and page given back.
+/// The prices of a fault that brings a new page, of one that brings a huge page, of another fault, of a call, and of a
+/// page that a call gives back.
 ///
-/// Where the file has no price of the whole, it is the sum of the parts that it has: at least as much as the cheapest
-/// parts, and at most twice the dearest, since the kernel's own work between them is no part.
+/// If the file has no price for one of these, it is the sum of its parts that the file has. The band reaches from the
+/// cheapest parts to twice the dearest ones, since the kernel's own work between the parts is not among them.
 fn memory(machine: &Machine) -> [Estimate; 5] {
     let cycles = &machine.cycles;
     let entry = of(&cycles.page_fault_entry_exit);
@@ -71,15 +74,15 @@ fn memory(machine: &Machine) -> [Estimate; 5] {
     let huge_fault = cycles.anonymous_huge_fault.as_ref().map_or(fault + zero.times(BASE_PAGES_OF_HUGE - 1.0), of);
     let other_fault = Estimate { high: entry.high.max(fault.high), ..entry };
     let call = whole(&cycles.give_back_call, of(&cycles.syscall));
-    // Its entry is read, written, and the page's own record too.
+    // The entry is read and written, and the kernel's record of the page is changed.
     let give_back = whole(&cycles.give_back_page, of(&machine.software.pte_access_cycles).times(3.0));
     [fault, huge_fault, other_fault, call, give_back]
 }
 
-/// A page that is marked instead of freed, and the next store to it.
+/// The prices of marking a page instead of freeing it, and of the next write to such a page.
 ///
-/// To mark it is to change its entry, and less than to free it. The store walks for the entry and writes to it: at
-/// least a walk that is near, at most twice one that is far.
+/// To mark a page is to change its entry, which takes less than to free it. The write walks for the entry and sets its
+/// dirty bit. It takes at least a walk through near tables, and at most twice a walk through far ones.
 fn lazily(machine: &Machine, give_back: Estimate) -> [Estimate; 2] {
     let cycles = &machine.cycles;
     let entry = of(&machine.software.pte_access_cycles);
@@ -90,10 +93,10 @@ fn lazily(machine: &Machine, give_back: Estimate) -> [Estimate; 2] {
         .map(|(price, parts)| price.as_ref().map_or(parts, of))
 }
 
-/// 2 MiB by 4 KiB.
+/// How many base pages of 4 KiB a huge page of 2 MiB has.
 const BASE_PAGES_OF_HUGE: f64 = 512.0;
 
-/// Cycles of a walk whose tables are in the nearest cache, and of one whose leaf is far.
+/// Cycles of a page walk whose tables are in the nearest cache, and of one whose last entry is far away.
 fn walk(machine: &Machine) -> (f64, f64) {
     let walk = &machine.walk;
     let nested =
@@ -103,14 +106,14 @@ fn walk(machine: &Machine) -> (f64, f64) {
     (near.min(far), near.max(far))
 }
 
-/// What a machine can hold, and how fast it fills.
+/// How much a machine's TLB holds, and how fast it fills.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capacity {
-    /// Entries of a CPU's TLB.
+    /// How many entries the TLB of a CPU has.
     pub(crate) entries: u64,
-    /// Walks that fit into a nanosecond, if a program did nothing else.
+    /// How many page walks a program can do in a nanosecond if it does nothing else.
     pub(crate) walks_per_ns: f64,
-    /// One INVLPG empties the whole TLB (a guest whose host has small pages).
+    /// Whether one INVLPG empties the whole TLB, as in a guest whose host maps it with small pages.
     pub(crate) is_fractured: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A trace that has been read: what it asks of a kernel, what the kernel itself counted, and how complete it is.
+//! Reads a trace: what it asks of a kernel, what the recording kernel counted itself, and how complete the trace is.
 
 use crate::deduce::{Deduced, Deducer, Paging, People};
 use crate::stored::{KeepingEvents, KeptEvents};
@@ -8,41 +8,45 @@ use tlbkit_trace::{Error, Event, Health, Names, Source, Summary};
 
 /// Everything that a replay needs of a trace.
 pub struct Recording {
-    /// What it asks of a kernel.
+    /// What the trace asks of a kernel.
     pub deduced: Deduced,
-    /// What the recording kernel counted.
+    /// What the recording kernel itself recorded, summed up.
     pub summary: Summary,
-    /// Why reading ended before the end of the file, if it did: all that came before is here.
+    /// The error that ended the reading before the end of the file, if there was one. Everything before it was read.
     pub cut: Option<Error>,
-    /// At its end; it knows the names.
+    /// The source, which was read to its end. It has the names and the health.
     source: Box<dyn Source>,
 }
 
 impl Recording {
-    /// The texts that the operations name.
+    /// The texts to which operations refer by number.
     #[must_use]
     pub fn names(&self) -> &Names {
         self.source.names()
     }
 
-    /// How complete the trace is.
+    /// What was lost or unusable of the trace.
     #[must_use]
     pub fn health(&self) -> &Health {
         self.source.health()
     }
 }
 
-/// Reads the trace that `open` opens, once, and keeps its events: what they ask of a kernel is deduced when it is known
-/// who is who.
+/// Reads the trace that `open` opens, and deduces what it asks of a kernel that maps memory as `paging` says.
+///
+/// The trace is read once. Its events are kept in memory and in an unnamed temporary file, because the deduction needs
+/// to know all processes and threads before it begins.
 ///
 /// # Errors
-/// If it cannot be read at all, or not put aside.
+/// If the trace cannot be opened, or the temporary file cannot be written or read. An error later in the trace is no
+/// error here: see [`Recording::cut`].
 pub fn read(open: impl FnOnce() -> Result<Box<dyn Source>, Error>, paging: Paging) -> Result<Recording, Error> {
     read_about(open, paging, &|_, _, _| true)
 }
 
-/// The same, where the reader asks about some threads alone: `is_asked` gets the process, the name of its main thread
-/// and the thread. All of the trace is replayed, and what is theirs is told apart.
+/// Reads a trace as [`read`] does, for a caller that asks about some threads only. `is_asked` gets the number of a
+/// process, the name of its main thread and the number of a thread. The whole trace is replayed, and the counts of the
+/// threads asked about are kept apart.
 ///
 /// # Errors
 /// As [`read`].
@@ -56,7 +60,8 @@ pub fn read_about(
     Ok(read.recording(deduced))
 }
 
-/// The same with the pages of the trace, and in the same reading what the trace asks of a kernel with huge pages.
+/// Reads a trace as [`read_about`] does, with memory mapped as in the trace. Also returns what the trace asks of a
+/// kernel that uses huge pages wherever it can.
 ///
 /// # Errors
 /// As [`read`].
@@ -69,7 +74,7 @@ pub fn read_both(
     Ok((read.recording(deduced), huge))
 }
 
-/// What was learnt of the trace while it was read.
+/// What is known of a trace when all of it was read.
 struct Read {
     people: Rc<People>,
     summary: Summary,
@@ -78,7 +83,7 @@ struct Read {
 }
 
 impl Read {
-    /// Reads all of it, and keeps the events.
+    /// Reads the whole trace, and keeps its events.
     fn all(
         mut source: Box<dyn Source>,
         is_asked: &dyn Fn(i32, &str, i32) -> bool,
@@ -99,7 +104,7 @@ impl Read {
         }
     }
 
-    /// What the events ask of a kernel, with each of these pages.
+    /// What the events ask of a kernel, once for each of `pagings`.
     fn deduce<const N: usize>(&self, events: &KeptEvents, pagings: [Paging; N]) -> Result<[Deduced; N], Error> {
         let mut deducers = pagings.map(|paging| Deducer::new(Rc::clone(&self.people), paging));
         events.each(|event| deducers.iter_mut().for_each(|deducer| deducer.event(event)))?;
@@ -116,7 +121,7 @@ impl Read {
     }
 }
 
-/// Hands out every event; what ended them before the end of the file, if anything did.
+/// Hands every event to `take`. Returns the error that ended the events before the end of the file, if there was one.
 fn each(source: &mut dyn Source, mut take: impl FnMut(&Event, &Names)) -> Option<Error> {
     loop {
         match source.next_event() {

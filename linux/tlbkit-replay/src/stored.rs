@@ -1,5 +1,5 @@
-//! The operations of a trace, packed to some eight bytes each: a trace may have any number of them, and every replay
-//! goes through all. The first few megabytes stay in memory, the rest goes into an unnamed temporary file.
+//! Stores the operations of a trace, packed to about eight bytes each. A trace may have any number of them, and every
+//! replay goes through all. The first few megabytes stay in memory, and the rest goes into an unnamed temporary file.
 
 mod blocks;
 mod bytes;
@@ -13,28 +13,28 @@ use packing::{Dictionary, Packer, Unpacker};
 use std::fmt;
 use std::io;
 
-/// Operations of a block: each block is unpacked for itself.
+/// How many operations a block has. Each block can be unpacked without the others.
 const BLOCK_OPS: u32 = 4096;
-/// Operations that are handed out at once: as many as a CPU's second cache holds.
+/// How many operations are handed out at once, as many as fit into the second-level cache of a CPU.
 const OPS_AT_ONCE: u32 = 512;
 
-/// Operations in the order of the trace.
+/// The operations of a trace, in its order.
 #[derive(Default)]
 pub struct Ops {
     blocks: Blocks,
     dictionary: Dictionary,
-    /// Numbers of revocations that were found to trim after they had been packed, in order.
+    /// The numbers, in order, of the revocations that were found to trim the CPU set only after they had been packed.
     trimmed: Vec<u64>,
 }
 
 impl Ops {
-    /// How many there are.
+    /// How many operations there are.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.blocks.items()
     }
 
-    /// Hands out every operation in order.
+    /// Hands every operation to `take`, in order.
     ///
     /// # Errors
     /// If the temporary file cannot be read.
@@ -43,7 +43,8 @@ impl Ops {
         self.each_block(|ops| ops.iter().for_each(&mut take))
     }
 
-    /// The same, so many at once that several can go through them before the next are unpacked.
+    /// Hands the operations to `take` in order, many at once, so that several replays can go through them before the
+    /// next ones are unpacked.
     ///
     /// # Errors
     /// If the temporary file cannot be read.
@@ -76,13 +77,13 @@ impl fmt::Debug for Ops {
     }
 }
 
-/// Takes operations one after the other.
+/// Packs operations one after the other.
 #[derive(Default)]
 pub(crate) struct Storing {
     ops: Ops,
     filling: Filling,
     packer: Packer,
-    /// Operations in blocks that are complete.
+    /// How many operations the complete blocks have.
     before: u64,
 }
 
@@ -99,12 +100,15 @@ impl Storing {
         }
     }
 
-    /// The operation of this number is a revocation that trims.
+    /// Notes that the operation with this number, a revocation, trims the CPU set.
     pub(crate) fn trims(&mut self, number: u64) {
         self.ops.trimmed.push(number);
     }
 
-    /// All of them.
+    /// All operations that were pushed.
+    ///
+    /// # Errors
+    /// If the temporary file could not be written.
     pub(crate) fn finish(mut self) -> io::Result<Ops> {
         self.end_block();
         self.ops.trimmed.sort_unstable();

@@ -1,12 +1,12 @@
-//! What one replay counted.
+//! The counts of one replay.
 
 use crate::bill::Bill;
-use crate::op::{Party, Who};
+use crate::op::{Caller, Party};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use tlbkit_trace::{FlushReason, FlushSize};
 
-/// A count that a trace tells only within bounds.
+/// A count of which a trace tells only the bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Bounds {
     /// The lowest count that is possible.
@@ -15,50 +15,53 @@ pub struct Bounds {
     pub high: u64,
 }
 
-/// Counts of one replay, in the words of Linux's own tracepoint.
+/// What one replay counted. Flushes are counted as Linux's tracepoint of flushes would record them.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Tally {
-    /// Flushes by reason and size; 0 pages: kept over a switch, or nothing left to do.
+    /// Flushes by the discriminant of their [`FlushReason`] and by size. A size of 0 pages means that entries were kept
+    /// over a switch, or that nothing was left to do.
     pub flushes: BTreeMap<(u8, FlushSize), u64>,
-    /// Interrupts sent, by target.
+    /// Interrupts that were sent, each counted once for each of its targets.
     pub interrupts: u64,
-    /// Those of them whose target certainly held what was revoked, and those whose target ran the space at all.
+    /// How many of these were needed: at least those whose target certainly held what was revoked, and at most those
+    /// whose target ran the space at all.
     pub needed_interrupts: Bounds,
-    /// Entries that flushes dropped though they were still true.
+    /// Entries that flushes dropped although they were still valid.
     pub entries_lost: Bounds,
-    /// Time for which programs ran, on all CPUs.
+    /// For how long programs ran, summed over all CPUs, in nanoseconds.
     pub busy_ns: u64,
-    /// The same of those whom the reader asks about.
+    /// For how long the programs ran that the reader asks about, summed over all CPUs, in nanoseconds.
     pub asked_busy_ns: u64,
-    /// What all of it costs.
+    /// What was done in all, item by item.
     pub bill: Bill,
-    /// What each kind of caller cost, by the name of its thread and what it asked for.
-    pub by_caller: FxHashMap<Who, Caller>,
+    /// What was done for each caller.
+    pub by_caller: FxHashMap<Caller, CallerCost>,
 }
 
-/// What a caller cost.
+/// What was done for a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Caller {
-    /// Flushes.
+pub struct CallerCost {
+    /// How many flushes it asked for.
     pub flushes: u64,
-    /// What it costs, on all CPUs.
+    /// What was done for it on all CPUs, item by item.
     pub bill: Bill,
 }
 
 impl Tally {
-    /// Flushes of `reason` of any size.
+    /// How many flushes there were for `reason`, of any size.
     #[must_use]
     pub fn of(&self, reason: FlushReason) -> u64 {
         self.flushes.range((reason as u8, FlushSize::Pages(0))..=(reason as u8, FlushSize::All)).map(|(_, n)| n).sum()
     }
 
-    /// Flushes of `reason` and `size`.
+    /// How many flushes of this size there were for `reason`.
     #[must_use]
     pub fn sized(&self, reason: FlushReason, size: FlushSize) -> u64 {
         self.flushes.get(&(reason as u8, size)).copied().unwrap_or(0)
     }
 
-    /// What those cost whom the reader asks about, on all CPUs: what they asked for, and the switches to them.
+    /// What was done for the callers that the reader asks about, on all CPUs: what they asked for, and the switches to
+    /// them.
     #[must_use]
     pub fn asked_bill(&self) -> Bill {
         let mut sum = Bill::default();
@@ -72,8 +75,8 @@ impl Tally {
         *self.flushes.entry((reason as u8, size)).or_default() += 1;
     }
 
-    /// Charges whoever is at work, and the whole.
-    pub(crate) fn charge(&mut self, who: Option<Who>, charge: impl Fn(&mut Bill)) {
+    /// Charges something to the caller `who`, if one is known, and to the whole.
+    pub(crate) fn charge(&mut self, who: Option<Caller>, charge: impl Fn(&mut Bill)) {
         charge(&mut self.bill);
         if let Some(who) = who {
             charge(&mut self.by_caller.entry(who).or_default().bill);

@@ -1,27 +1,28 @@
-//! Numbers by which programs and Linux talk on x86-64, as far as traces show them; from the kernel's `uapi` headers.
+//! Linux's numbers for flags, advices and errors on x86-64, as far as traces show them. They are those of the kernel's
+//! `uapi` headers.
 
-/// `mmap`: other processes see the memory too.
+/// Flag of `mmap`: other processes see the memory too.
 pub const MAP_SHARED: u64 = 1;
-/// `mmap`: at this address, whatever was there.
+/// Flag of `mmap`: the memory is mapped at exactly this address, and what was mapped there goes.
 pub const MAP_FIXED: u64 = 0x10;
-/// `mmap`: memory of no file.
+/// Flag of `mmap`: the memory has no file behind it.
 pub const MAP_ANONYMOUS: u64 = 0x20;
-/// `mmap`: no swap is set aside for the memory.
+/// Flag of `mmap`: no swap space is reserved for the memory.
 pub const MAP_NORESERVE: u64 = 0x4000;
-/// `mmap`: a stack.
+/// Flag of `mmap`: the memory is meant for a stack.
 pub const MAP_STACK: u64 = 0x2_0000;
 
-/// `mmap`, `mprotect`: it may be written.
+/// Protection of `mmap` and `mprotect`: the memory may be written.
 pub const PROT_WRITE: u64 = 2;
-/// `mmap`, `mprotect`: it may be executed.
+/// Protection of `mmap` and `mprotect`: the memory may be executed.
 pub const PROT_EXEC: u64 = 4;
 
-/// `clone`: the child uses its parent's memory.
+/// Flag of `clone`: the child uses its parent's address space.
 pub const CLONE_VM: u64 = 0x100;
 
-/// Error code of a page fault: the page was there, but not for this access.
+/// Bit of a page fault's error code: the page was present, and its entry did not allow this access.
 pub const FAULT_PRESENT: u32 = 1;
-/// Error code of a page fault: it was a store.
+/// Bit of a page fault's error code: the access was a write.
 pub const FAULT_WRITE: u32 = 2;
 
 const MADV_DONTNEED: u32 = 4;
@@ -30,29 +31,31 @@ const MADV_REMOVE: u32 = 9;
 const MADV_DONTNEED_LOCKED: u32 = 24;
 const MADV_GUARD_INSTALL: u32 = 102;
 
-/// Whether what a system call returned is an error.
+/// Whether `result`, which a system call returned, is the negative number of an error.
 #[must_use]
 pub const fn is_error(result: i64) -> bool {
     matches!(result, -4095..0)
 }
 
-/// What an advice to `madvise` gives back. Every reader of traces decides about each of these.
+/// What a program gives back by an advice of `madvise`. Code that reads traces matches all of these, so that no advice
+/// is forgotten.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Advice {
-    /// The pages, at once; a locked range too, if the advice says so.
+    /// The pages are given back at once: `MADV_DONTNEED`, or `MADV_DONTNEED_LOCKED`, which also takes locked pages.
     DontNeed,
-    /// The pages, once memory is short.
+    /// The pages may be taken when memory is short: `MADV_FREE`.
     Free,
-    /// The pages, and their content in the file or the shared memory behind them.
+    /// The pages are given back, and their content is removed from the file or shared memory behind them:
+    /// `MADV_REMOVE`.
     Remove,
-    /// The pages, and every later access is an error.
+    /// The pages are given back, and every later access is an error: `MADV_GUARD_INSTALL`.
     Guard,
-    /// Nothing; or what the state of memory decides, of which the call says nothing, as for `MADV_PAGEOUT`.
+    /// Nothing is given back, or the call does not say what is: with `MADV_PAGEOUT` the state of memory decides.
     Other,
 }
 
 impl Advice {
-    /// The advice of this number. The kernel takes it as an `int`, so that upper bits of the register do not count.
+    /// The advice with Linux's `number`. The kernel reads it as an `int`, so the upper 32 bits are ignored.
     #[must_use]
     pub const fn of(number: u64) -> Self {
         match number as u32 {

@@ -1,78 +1,78 @@
-//! What can be wrong with a file: what ends the reading, and what only leaves holes.
+//! What can be wrong with a trace: errors, which end the reading, and damage, after which it goes on.
 
 use std::fmt;
 
-/// Why a file cannot be read, or not any further: one line each.
+/// Why a trace cannot be read, or cannot be read any further. Each message is one line.
 #[derive(thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The system's answer.
+    /// An error of the operating system that belongs to no place in the file, as when it is opened.
     #[error(transparent)]
     Io(#[from] std::io::Error),
-    /// The system's answer, or that of zstd where a packed file is cut short, in the middle of a file.
+    /// An error in the middle of the file: of the operating system, or of zstd if a packed file is cut short.
     #[error("{place}: {answer}")]
     Read {
-        /// How far reading came.
+        /// Up to where the file was read.
         place: FilePosition,
-        /// The answer.
+        /// The error that was met there.
         answer: std::io::Error,
     },
-    /// None of the known forms.
+    /// The file has none of the known forms.
     #[error("byte 0: \"{found}\" begins no trace: want perf.data, perf script text or this program's own form")]
     NotATrace {
-        /// How it begins, in signs that every terminal shows.
+        /// The first bytes of the file, with escapes for those that a terminal would not show.
         found: String,
     },
-    /// Something lies beyond the end of the file.
+    /// The file names a part of itself that lies beyond its end.
     #[error("byte {offset}: {what} should end at byte {end}, but the file ends at byte {file_bytes}: it was cut short")]
     Cut {
-        /// Where that something is named.
+        /// Where in the file the part is named, in bytes from the start.
         offset: u64,
-        /// What lies beyond.
+        /// Which part it is.
         what: &'static str,
-        /// Where it should end.
+        /// Where the part should end, in bytes from the start of the file.
         end: u64,
-        /// Where the file ends.
+        /// Length of the file in bytes.
         file_bytes: u64,
     },
-    /// A value that no good file has.
+    /// The file has a value that no good file has.
     #[error("byte {offset}: {what} is {value}, limit {limit}")]
     Value {
-        /// Where it stands.
+        /// Where the value stands, in bytes from the start of the file.
         offset: u64,
-        /// What it means.
+        /// What the value means.
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: u64,
-        /// What it may be at most, or at least where it is too small.
+        /// The largest value that is allowed, or the smallest if the value is too small.
         limit: u64,
     },
     /// The file lacks what is needed to understand it.
     #[error("byte {offset}: {what}")]
     Missing {
-        /// Where it should stand.
+        /// Where it should stand, in bytes from the start of the file.
         offset: u64,
-        /// What is lacking.
+        /// What the file lacks, as a sentence for the user.
         what: &'static str,
     },
-    /// A version that this program does not know.
+    /// The file has a version of the compact form that this library does not know.
     #[error("byte {offset}: version {found}, but only version {known} is known")]
     Version {
-        /// Where it stands.
+        /// Where the version stands, in bytes from the start of the file.
         offset: u64,
         /// The version of the file.
         found: u16,
-        /// The version that this program reads.
+        /// The version that this library reads.
         known: u16,
     },
 }
 
-/// Bytes of something unreadable that are shown, and letters of text.
+/// How many bytes of an unreadable file, or letters of a text, an error shows.
 const BYTES_SHOWN: usize = 8;
 const LETTERS_SHOWN: usize = 40;
 
 impl Error {
-    /// What begins with `bytes` is no trace.
+    /// The error for a file that begins with `bytes`.
     pub(crate) fn not_a_trace(bytes: &[u8]) -> Self {
         let is_text = |bytes: &[u8]| bytes.iter().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         let most = if is_text(&bytes[..bytes.len().min(LETTERS_SHOWN)]) { LETTERS_SHOWN } else { BYTES_SHOWN };
@@ -81,12 +81,12 @@ impl Error {
     }
 }
 
-/// A position in a file.
+/// A position in a trace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FilePosition {
-    /// So many bytes from the start.
+    /// An offset from the start, in bytes.
     Byte(u64),
-    /// This line, from 1.
+    /// The number of a line of text; the first line is 1.
     Line(u64),
 }
 
@@ -99,12 +99,12 @@ impl fmt::Display for FilePosition {
     }
 }
 
-/// A part of a file that could not be used.
+/// A part of a trace that could not be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// Where the file is damaged.
+    /// Where the trace is damaged.
     pub place: FilePosition,
-    /// What is wrong, value and limit included.
+    /// What is wrong there, with the value that was found and the one that was expected.
     pub what: String,
 }
 
@@ -114,29 +114,30 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Damages that are kept word for word; the rest is counted.
+/// The most damages that are kept with their words. Those beyond are only counted.
 const MAX_KEPT: usize = 16;
 
-/// How far a trace is from complete. What is not zero here belongs beside every result.
+/// How complete a trace is. Every result should be shown with the counts that are not zero here.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Health {
-    /// Events handed out.
+    /// Events that were handed out.
     pub events: u64,
     /// Events that the recorder lost, by its own count.
     pub lost: u64,
-    /// Events handed out after a younger one.
+    /// Events that were handed out after one with a later time.
     pub late: u64,
     /// Events of kinds that this library does not use.
     pub unused: u64,
-    /// Parts that could not be used.
+    /// Damaged parts of the trace, which could not be used.
     pub damaged: u64,
-    /// The first of them.
+    /// The first of these damages.
     pub damages: Vec<Damage>,
+    /// The latest time of an event so far, in nanoseconds.
     pub(crate) newest_ns: u64,
 }
 
 impl Health {
-    /// Whether everything that was recorded was read, in order.
+    /// Whether no event was lost, none came out of order, and no part was damaged.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.lost == 0 && self.late == 0 && self.damaged == 0

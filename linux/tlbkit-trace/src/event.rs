@@ -1,21 +1,22 @@
-//! One event of a trace, whatever file it came from: when, on which CPU, in which thread, and what.
+//! One event of a trace, in the same form for all kinds of files: its time, its CPU, its thread, and what happened.
 
 use crate::names::{Code, Name, StackId};
 
 /// One thing that the kernel recorded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Nanoseconds of the recording's clock.
+    /// Time of the event, in nanoseconds of the recording's clock.
     pub time_ns: u64,
-    /// CPU that recorded it.
+    /// Number of the CPU on which it happened.
     pub cpu: u32,
-    /// Process (Linux: thread group) of the current thread; -1 once it is gone.
+    /// Number of the process (in Linux: the thread group) that the current thread belongs to; -1 once the thread has
+    /// ended.
     pub pid: i32,
-    /// Current thread; 0 is the idle thread of any CPU.
+    /// Number of the thread that was current on the CPU; 0 for the idle thread of any CPU.
     pub tid: i32,
-    /// Name of the current thread.
+    /// Name of the current thread, Linux's `comm`.
     pub comm: Name,
-    /// Who called, if the recording has stacks.
+    /// The call stack, if the recording has stacks.
     pub stack: Option<StackId>,
     /// What happened.
     pub kind: EventKind,
@@ -24,170 +25,172 @@ pub struct Event {
 /// What happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EventKind {
-    /// Translations were dropped, kept over a switch, or asked to be dropped elsewhere.
+    /// A CPU dropped translations, kept them over a switch, or asked other CPUs to drop them.
     TlbFlush {
-        /// Why and where.
+        /// Why, and on whose behalf.
         reason: FlushReason,
-        /// How many translations.
+        /// How many pages were meant.
         size: FlushSize,
     },
-    /// A CPU turned to another thread.
+    /// A CPU switched from one thread to another.
     Switch {
-        /// Thread that leaves.
+        /// Number of the thread that leaves the CPU.
         prev: i32,
         /// Name of the thread that leaves.
         prev_comm: Name,
-        /// It would run on: it was preempted or yielded, rather than blocked.
+        /// True if the thread that leaves could run on: it was preempted or yielded. False if it sleeps or has ended.
         prev_is_runnable: bool,
-        /// Thread that comes.
+        /// Number of the thread that comes.
         next: i32,
         /// Name of the thread that comes.
         next_comm: Name,
     },
-    /// A thread or process was made.
+    /// A thread or a process was created.
     Fork {
-        /// Thread that asked.
+        /// Number of the thread that asked for it.
         parent: i32,
-        /// The new thread.
+        /// Number of the new thread.
         child: i32,
         /// Name of the new thread.
         child_comm: Name,
     },
-    /// A process got a new program, and so a new address space.
+    /// A process executed another program, and so has a new address space.
     Exec {
-        /// The program's file.
+        /// Path of the program's file.
         path: Name,
-        /// Thread after the call.
+        /// Number of the thread after the call.
         tid: i32,
-        /// Thread that called; differs if it was not the leader.
+        /// Number that the thread had before the call. It differs if the thread was not the leader of its process.
         old_tid: i32,
     },
     /// A thread ended.
     Exit {
-        /// The thread.
+        /// Number of the thread.
         tid: i32,
-        /// Its process ended with it; unknown in old kernels, then false.
+        /// True if it was the last thread of its process. Old kernels do not record this; then it is false.
         is_last: bool,
     },
     /// A thread was moved to another CPU's queue.
     Migrate {
-        /// The thread.
+        /// Number of the thread.
         tid: i32,
-        /// CPU whose queue it leaves.
+        /// Number of the CPU whose queue it leaves.
         from_cpu: u32,
-        /// CPU whose queue it joins.
+        /// Number of the CPU whose queue it joins.
         to_cpu: u32,
     },
     /// A page fault.
     Fault {
-        /// Whose access faulted.
+        /// In which mode the access was made.
         mode: FaultMode,
-        /// Address that was accessed.
+        /// Address whose access faulted.
         address: u64,
-        /// Instruction that accessed it.
+        /// Instruction that made the access.
         ip: Code,
-        /// The processor's error code: 1 protection, 2 write, 4 user, 16 fetch.
+        /// The processor's error code, a sum of bits: 1 the page was present, 2 write, 4 user mode, 16 instruction
+        /// fetch.
         error_code: u32,
     },
     /// A system call begins.
     Enter {
         /// The system call.
         call: Syscall,
-        /// Its arguments, as many as [`Syscall::arguments`] names; the rest 0.
+        /// Its arguments in the order of [`Syscall::arguments`]; those beyond its last one are 0.
         args: [u64; 5],
     },
-    /// A system call ends; those of fork and its kin in parent and child.
+    /// A system call ends. One that creates a process ends twice: in the parent and in the child.
     Leave {
         /// The system call.
         call: Syscall,
-        /// What it returned.
+        /// What it returned: a negative number of an error, or a value.
         result: i64,
     },
-    /// The handler of a function-call interrupt.
+    /// The handler of a function-call interrupt begins or ends.
     CallInterrupt {
-        /// Begins or ends.
+        /// Which of both.
         edge: Edge,
-        /// Interrupt for one target or for several.
+        /// Which of Linux's two function-call interrupts it was.
         fan: Fan,
     },
     /// An interrupt was sent to one CPU.
     IpiSend {
-        /// CPU that is asked.
+        /// Number of the CPU that the interrupt is sent to.
         cpu: u32,
-        /// Who sent it.
+        /// Function of the kernel that sent the interrupt.
         callsite: Code,
-        /// What it runs.
+        /// Function that the target runs.
         callback: Code,
     },
     /// One interrupt was sent to several CPUs.
     IpiSendMask {
-        /// How many CPUs.
+        /// To how many CPUs.
         targets: u32,
-        /// Who sent it.
+        /// Function of the kernel that sent the interrupt.
         callsite: Code,
-        /// What it runs.
+        /// Function that the targets run.
         callback: Code,
     },
     /// A function was queued for another CPU.
     CallQueue {
-        /// CPU that is asked.
+        /// Number of the CPU that is to run the function.
         cpu: u32,
-        /// Who queued it.
+        /// Function of the kernel that queued it.
         callsite: Code,
-        /// The function.
+        /// The function that was queued.
         func: Code,
-        /// Address of the request.
+        /// Address of the request (Linux's `call_single_data`), by which its run is found again.
         csd: u64,
     },
-    /// A function that was called across CPUs runs here.
+    /// A function that was called across CPUs begins or ends on this CPU.
     CallRun {
-        /// Begins or ends.
+        /// Which of both.
         edge: Edge,
         /// The function.
         func: Code,
-        /// Address of the request; 0 where the sender runs its own half.
+        /// Address of the request; 0 where the sender runs the function on its own CPU.
         csd: u64,
     },
-    /// A part of the process's memory was mapped, grew, or was there when the recording began: told by the recorder.
+    /// The recorder tells of a mapping of the process: it is new, has grown, or was there when the recording began.
     Map {
-        /// Where it begins.
+        /// Address at which the mapping begins.
         address: u64,
-        /// How long it is, with what it grew together with.
+        /// Its length in bytes. Linux merges neighbours, and then this is the length of the merged mapping.
         bytes: u64,
-        /// Where in the file it begins, in bytes.
+        /// Offset in the file at which it begins, in bytes.
         offset: u64,
-        /// What is allowed, with Linux's bits: 1 read, 2 write, 4 execute. 0 where an old recorder does not tell.
+        /// Which accesses are allowed, a sum of bits: 1 read, 2 write, 4 execute. 0 if the recorder is too old to tell.
         protection: u32,
-        /// The file, or what Linux calls it: `//anon`, `[heap]`, `[stack]`.
+        /// Path of the file, or Linux's name for memory without a file: `//anon`, `[heap]` or `[stack]`.
         file: Name,
     },
-    /// The recorder had no room for so many events, at some time before this.
+    /// The recorder lost events because its buffer was full, at some time before this event.
     Lost {
-        /// How many events.
+        /// How many events were lost.
         count: u64,
     },
 }
 
-/// Why translations were dropped, with Linux's numbers.
+/// Why translations were dropped. The order is that of Linux's `enum tlb_flush_reason`, so the discriminants are its
+/// numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum FlushReason {
-    /// A switch to a space; 0 pages: what its tag held was kept.
+    /// A switch to another address space. A size of 0 pages means that the entries of its tag were kept.
     TaskSwitch,
-    /// Another CPU asked.
+    /// Another CPU asked for the flush.
     RemoteShootdown,
-    /// This CPU, without others (kernels before 6).
+    /// This CPU flushed for itself and asked nobody, as kernels before 6 record it.
     LocalShootdown,
-    /// The half of a flush that its sender does itself.
+    /// The initiator's own part of a flush of an address space.
     LocalMmShootdown,
-    /// Others were asked by interrupt.
+    /// The initiator sent interrupts that ask others to flush.
     RemoteSendIpi,
-    /// Another CPU asked, but the space is not loaded here.
+    /// Another CPU asked for a flush of a space that is not loaded on this CPU.
     RemoteWrongCpu,
 }
 
 impl FlushReason {
-    /// All of them, in order of their numbers.
+    /// All reasons, in order of Linux's numbers.
     pub const ALL: [Self; 6] = [
         Self::TaskSwitch,
         Self::RemoteShootdown,
@@ -211,26 +214,26 @@ impl FlushReason {
     }
 }
 
-/// How much was dropped.
+/// How much a flush drops.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum FlushSize {
-    /// So many pages; 0: nothing was left to do.
+    /// The number of pages that are invalidated one by one; 0 if the flush had nothing left to do.
     Pages(u64),
-    /// Everything that the space holds.
+    /// All entries of the space.
     All,
 }
 
-/// Whose access faulted.
+/// In which mode of the processor an access faulted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum FaultMode {
-    /// The program's own.
+    /// In user mode, by the program itself.
     User,
-    /// The kernel's, on behalf of the program.
+    /// In kernel mode, on behalf of the program.
     Kernel,
 }
 
-/// Begin or end of what has a length.
+/// Whether an event tells of the begin or of the end of something that lasts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Edge {
@@ -240,17 +243,17 @@ pub enum Edge {
     End,
 }
 
-/// How many CPUs an interrupt was meant for.
+/// Which of Linux's two function-call interrupts was sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Fan {
-    /// One.
+    /// The one for a single CPU.
     Single,
-    /// Several.
+    /// The one for several CPUs at once.
     Many,
 }
 
-/// The system calls that make, change or end address spaces.
+/// The system calls that create, change or end address spaces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "they are the system calls of these names")]
@@ -269,7 +272,7 @@ pub enum Syscall {
 }
 
 impl Syscall {
-    /// All of them.
+    /// All of these system calls, in the order of their declaration.
     pub const ALL: [Self; 11] = [
         Self::Mmap,
         Self::Munmap,
@@ -284,7 +287,7 @@ impl Syscall {
         Self::ExitGroup,
     ];
 
-    /// Linux's name.
+    /// Linux's name of the system call.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -302,7 +305,7 @@ impl Syscall {
         }
     }
 
-    /// The arguments that [`EventKind::Enter`] carries, by Linux's names and in this order.
+    /// Linux's names of the arguments that [`EventKind::Enter`] carries, in the same order.
     #[must_use]
     pub const fn arguments(self) -> &'static [&'static str] {
         match self {

@@ -1,25 +1,26 @@
-//! A process with everything that it started, as a trace tells it.
+//! A process with all processes and threads that it started, as the events of a trace tell.
 
 use crate::event::{Event, EventKind};
 use rustc_hash::FxHashSet;
 
-/// More processes and threads than this are not told apart.
+/// The most processes and threads that are remembered. Those that are started beyond it do not count as members.
 const MAX_MEMBERS: usize = 1 << 18;
 
-/// A process, its threads, and what they started.
+/// A process, its threads, and all processes and threads that these started.
 #[derive(Clone, Debug)]
 pub struct Family {
     members: FxHashSet<i32>,
 }
 
 impl Family {
-    /// That of one process.
+    /// The family of the process `pid`, which at first has no other member.
     #[must_use]
     pub fn of(pid: i32) -> Self {
         Self { members: FxHashSet::from_iter([pid]) }
     }
 
-    /// Learns from an event who was started by whom.
+    /// Learns from `event` whether a member started a process or a thread, which is a member from then on, also after
+    /// it has ended. Events must come in order of time.
     pub fn meet(&mut self, event: &Event) {
         if let EventKind::Fork { parent, child, .. } = event.kind
             && self.members.contains(&parent)
@@ -29,7 +30,7 @@ impl Family {
         }
     }
 
-    /// Whether this process or thread is one of them.
+    /// Whether the process or thread with the number `id` is a member.
     #[must_use]
     pub fn has(&self, id: i32) -> bool {
         self.members.contains(&id)

@@ -52,5 +52,4 @@ pub use perfetto::PerfettoWriter;
 pub use script::ScriptReader;
 pub use source::Source;
 pub use summary::Summary;
-pub use symbols::Symbols;
 pub use tracepoint::EVENTS;

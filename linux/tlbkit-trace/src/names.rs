@@ -1,21 +1,22 @@
-//! Text, code addresses and call stacks as small numbers, so that events are plain values.
+//! Texts, places in code and call stacks as small numbers, so that events are plain values that can be copied.
 
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use std::num::NonZeroU32;
 
-/// No trace needs more different texts or stacks; a hostile file does not get more.
+/// The most different texts, and the most different stacks, that are kept. No honest trace has as many, and a hostile
+/// file cannot make the memory grow further.
 const MAX_ENTRIES: usize = 1 << 18;
-/// Longer texts are cut.
+/// The longest text that is kept; longer ones are cut.
 const MAX_NAME_BYTES: usize = 256;
-/// Deeper stacks are cut: Linux's own default.
+/// The most frames of a stack that are kept, Linux's own default; deeper stacks are cut.
 pub(crate) const MAX_FRAMES: usize = 127;
 
-/// A text, by its number in [`Names`].
+/// The number of a text in the [`Names`] of its trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Name(pub(crate) u32);
 
-/// A call stack, by its number in [`Names`].
+/// The number of a call stack in the [`Names`] of its trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StackId(NonZeroU32);
 
@@ -29,12 +30,14 @@ impl StackId {
     }
 }
 
-/// A place in code: an address, or the function's name where it was known.
+/// A place in code: the name of a function where it is known, and an address otherwise.
 ///
-/// Kept in one word: the upper 17 bits of a real address are equal, and names sit in the hole between.
+/// Both fit into one word. The upper 17 bits of every address that x86-64 allows are equal, so a word in which they
+/// differ is free to stand for a name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Code(pub(crate) u64);
 
+/// The upper half of a word that stands for a name: no address that x86-64 allows.
 const HOLE: u64 = 0x7c0d_e000_0000_0000;
 
 impl Code {
@@ -44,18 +47,18 @@ impl Code {
         Self(address)
     }
 
-    /// The word that holds it: the address, if it is one.
+    /// The word itself, which is the address unless [`Code::name`] gives a name.
     pub(crate) const fn get(self) -> u64 {
         self.0
     }
 
-    /// The function `name`.
+    /// The function whose name has the number `name`.
     #[must_use]
     pub const fn symbol(name: Name) -> Self {
         Self(HOLE | name.0 as u64)
     }
 
-    /// The function's name, where it was known.
+    /// The name of the function, or none if only an address is known.
     #[must_use]
     pub const fn name(self) -> Option<Name> {
         if self.0 & !0xffff_ffff == HOLE { Some(Name(self.0 as u32)) } else { None }
@@ -78,11 +81,13 @@ impl Default for Names {
 }
 
 impl Names {
-    /// What is not known.
+    /// The number of the text "?", which stands for an unknown name.
     pub const UNKNOWN: Name = Name(0);
 
-    /// The number of `text`; that of "?" when there are too many. What would command a terminal is kept escaped: names
-    /// come out of a file, and go to one.
+    /// The number of `text`, which is added if it is new. It is [`Names::UNKNOWN`] if there are too many texts already.
+    ///
+    /// Texts beyond 256 bytes are cut. Control characters are kept as escapes: names come out of a file that nobody has
+    /// checked, and are printed on a terminal.
     pub fn add(&mut self, text: &str) -> Name {
         let text = cut(text);
         if let Some(index) = self.texts.get_index_of(text) {
@@ -97,13 +102,15 @@ impl Names {
         Name(self.texts.insert_full(text.into()).0 as u32)
     }
 
-    /// As [`Names::add`], for bytes that end at the first zero and may be no text at all.
+    /// The number of the text that `bytes` hold up to the first zero. Bytes that are not UTF-8 become U+FFFD. Otherwise
+    /// as [`Names::add`].
     pub(crate) fn add_bytes(&mut self, bytes: &[u8]) -> Name {
         let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
         self.add(&String::from_utf8_lossy(&bytes[..end]))
     }
 
-    /// The number of a stack, innermost frame first; none when there are too many.
+    /// The number of the stack of these frames, innermost first, which is added if it is new. There is none for a stack
+    /// without frames, and none if there are too many stacks already.
     pub fn add_stack(&mut self, frames: &[Code]) -> Option<StackId> {
         let frames = &frames[..frames.len().min(MAX_FRAMES)];
         if frames.is_empty() {
@@ -118,26 +125,26 @@ impl Names {
         StackId::from_index(self.stacks.insert_full(frames.into()).0)
     }
 
-    /// The text.
+    /// The text of this number, or "?" if these names have none.
     #[must_use]
     pub fn text(&self, name: Name) -> &str {
         self.texts.get_index(name.0 as usize).map_or("?", |text| text)
     }
 
-    /// The frames, innermost first.
+    /// The frames of the stack of this number, innermost first; empty if these names have none.
     #[must_use]
     pub fn stack(&self, id: StackId) -> &[Code] {
         self.stacks.get_index(id.index() as usize).map_or(&[], |frames| frames)
     }
 
-    /// The function's name, or the address in hexadecimal.
+    /// The name of the function if it is known, and the address in hexadecimal otherwise.
     #[must_use]
     pub fn code(&self, code: Code) -> String {
         code.name().map_or_else(|| format!("{:#x}", code.0), |name| self.text(name).to_owned())
     }
 }
 
-/// The first bytes of a text, no character split.
+/// The longest begin of `text` that has at most [`MAX_NAME_BYTES`] bytes and splits no character.
 fn cut(text: &str) -> &str {
     let is_end = |&end: &usize| text.is_char_boundary(end);
     let end = (0..=MAX_NAME_BYTES.min(text.len())).rev().find(is_end).unwrap_or(0);

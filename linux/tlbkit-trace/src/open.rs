@@ -1,4 +1,4 @@
-//! Opens a file or a pipe: its first bytes tell which form it has, and so which reader it needs.
+//! Opens a file or a pipe. The first bytes tell which form a trace has, and so which reader it needs.
 
 use crate::compact::CompactReader;
 use crate::error::Error;
@@ -14,12 +14,12 @@ const BUFFER_BYTES: usize = 1 << 18;
 
 /// Opens a trace of any known form, packed by zstd or not.
 ///
-/// A packed `perf.data` is unpacked into an unnamed temporary file first: its index stands at its end. What has a name
-/// and is a pipe is read as [`open_pipe`] does, so only once.
+/// A packed `perf.data` file is unpacked into an unnamed temporary file first, because its index stands at its end. If
+/// `path` names a pipe, it is read as [`open_pipe`] reads one, so it can be read only once.
 ///
 /// # Errors
 ///
-/// If the file cannot be read or is no trace.
+/// If the file cannot be opened or read, is empty, or has none of the known forms.
 pub fn open(path: &Path) -> Result<Box<dyn Source>, Error> {
     let mut file = File::open(path)?;
     let kind = file.metadata()?.file_type();
@@ -34,7 +34,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Source>, Error> {
 ///
 /// # Errors
 ///
-/// If it is no trace, or a form that cannot come through a pipe.
+/// If the pipe cannot be read, ends at once, has none of the known forms, or holds a `perf.data` file: such a file must
+/// be given by name.
 pub fn open_pipe(reader: impl Read + 'static) -> Result<Box<dyn Source>, Error> {
     let mut reader = BufReader::with_capacity(BUFFER_BYTES, reader);
     if reader.fill_buf()?.starts_with(&ZSTD_MAGIC) {
@@ -44,6 +45,7 @@ pub fn open_pipe(reader: impl Read + 'static) -> Result<Box<dyn Source>, Error> 
     open_stream(Box::new(reader))
 }
 
+/// The first 16 bytes of the file, or all if it is shorter. Leaves the file at its start.
 fn head(file: &mut File) -> Result<Vec<u8>, Error> {
     let mut head = Vec::new();
     file.take(16).read_to_end(&mut head)?;

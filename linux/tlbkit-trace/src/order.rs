@@ -1,26 +1,28 @@
-//! Puts records into order of time, a round at a time.
+//! Puts records into order of time, one round of the recorder after the other.
 //!
-//! The recorder empties one buffer per CPU after the other and then marks the end of a round. What a round brings can
-//! be older than the round's begin, but not older than the newest record of the round before it.
+//! The recorder empties the buffers of all CPUs, one after the other, and then marks the end of the round. A record
+//! that a round brings can be older than the begin of the round, but not older than the newest record of the round
+//! before.
 
-/// Without marks, so many records make a round: what a broken or foreign recorder costs in memory.
+/// The most records of a round. A longer round ends without a mark, which bounds the memory that a broken or unusual
+/// recorder costs.
 const MAX_ROUND: usize = 1 << 20;
 
-/// Holds back what may still be preceded by something older. Keys are sorted and records stay where they are: one is
-/// several times as large as its key.
+/// Holds records back as long as an older one may still come. Only keys are sorted, and the records stay where they
+/// are, because a record is several times as large as its key.
 pub(crate) struct Rounds<T> {
-    /// Keys of those that are ready, youngest first; their records are in `records`.
+    /// Keys of the records that may be handed out, the newest first. The records are in `records`.
     ready: Vec<Key>,
     records: Vec<T>,
     held_keys: Vec<Key>,
     held: Vec<T>,
     newest_of_last_round_ns: u64,
     newest_ns: u64,
-    /// Where the last round ends among what is held.
+    /// How many of the held records belong to rounds that have ended.
     held_before_round: usize,
 }
 
-/// When a record was made, and its place among the others.
+/// The time of a record, in nanoseconds, and its place among the others.
 #[derive(Clone, Copy)]
 struct Key {
     time_ns: u64,
@@ -42,40 +44,43 @@ impl<T: Copy> Rounds<T> {
 
     pub(crate) fn push(&mut self, time_ns: u64, record: T) {
         self.newest_ns = self.newest_ns.max(time_ns);
-        // A round ends long before its places need more bits, and what is left of the last one is no longer than that.
+        // At most two rounds are held, each of at most `MAX_ROUND` records, so a place always fits into 32 bits.
         self.held_keys.push(Key { time_ns, place: self.held.len() as u32 });
         self.held.push(record);
     }
 
-    /// Whether the round grew so long that it must end without a mark.
+    /// Whether the round has become so long that it must end without a mark.
     pub(crate) fn is_full(&self) -> bool {
         self.held.len() - self.held_before_round >= MAX_ROUND
     }
 
-    /// Whether all is out.
+    /// Whether every record has been handed out.
     pub(crate) fn is_empty(&self) -> bool {
         self.held.is_empty() && self.ready.is_empty()
     }
 
-    /// Ends a round: lets go of what the last one had at its end. Call only when nothing is ready.
+    /// Ends a round: the records that are not newer than the newest one of the round before may be handed out. Must be
+    /// called only when all records that were ready have been popped.
     pub(crate) fn end_round(&mut self) {
         self.release(self.newest_of_last_round_ns);
         self.newest_of_last_round_ns = self.newest_ns;
         self.held_before_round = self.held.len();
     }
 
-    /// Lets go of everything. Call only when nothing is ready.
+    /// Ends the trace: all records may be handed out. Must be called only when all that were ready have been popped.
     pub(crate) fn finish(&mut self) {
         self.release(u64::MAX);
     }
 
+    /// The oldest record that may be handed out.
     pub(crate) fn pop(&mut self) -> Option<T> {
         self.ready.pop().map(|key| self.records[key.place as usize])
     }
 
     fn release(&mut self, until_ns: u64) {
         debug_assert!(self.ready.is_empty(), "released twice");
-        // Stable, and quick where it finds runs in order: one for each CPU.
+        // The sort is stable, so records of equal times keep the order of the file. It is quick, because the records of
+        // each CPU are in order already.
         self.held_keys.sort_by_key(|key| key.time_ns);
         let end = self.held_keys.partition_point(|key| key.time_ns <= until_ns);
         std::mem::swap(&mut self.records, &mut self.held);

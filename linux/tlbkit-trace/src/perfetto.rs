@@ -1,7 +1,7 @@
-//! A picture of a window of time: JSON in Chrome's trace-event form, which Perfetto's viewer opens.
+//! Draws a window of time of a trace as JSON in Chrome's trace-event format, which Perfetto's viewer opens.
 //!
-//! One track for each CPU: who runs, interrupts, functions called across CPUs, flushes. One for each thread: system
-//! calls and faults.
+//! Each CPU has a track with the threads that run, interrupts, functions called across CPUs, and flushes. Each thread
+//! has a track with its system calls and page faults.
 
 use crate::error::Error;
 use crate::event::{Edge, Event, EventKind, Fan, FlushReason, FlushSize, Syscall};
@@ -11,16 +11,16 @@ use serde_json::{Value, json};
 use std::io::Write;
 use std::ops::Range;
 
-/// The process that the CPUs' tracks stand under: no Linux process has this number.
+/// The number of the process under which the viewer shows the tracks of CPUs. No process of Linux has this number.
 const CPUS_PID: i64 = -1;
 
-/// Writes the events of a window. [`PerfettoWriter::finish`] must end it.
+/// Writes the events of a window. Without [`PerfettoWriter::finish`] at the end the file is not valid JSON.
 pub struct PerfettoWriter<W> {
     out: W,
     window_ns: Range<u64>,
     is_first: bool,
     named: FxHashSet<(i64, i64)>,
-    /// What is open on each track, innermost last: an end without its begin is not drawn.
+    /// What has begun and not ended on each track, the innermost last. An end without a begin is not drawn.
     open: FxHashMap<(i64, i64), Vec<What>>,
 }
 
@@ -33,11 +33,11 @@ enum What {
 }
 
 impl<W: Write> PerfettoWriter<W> {
-    /// Begins a picture of `window_ns`, in nanoseconds of the recording's clock.
+    /// Begins a picture of the window `window_ns`, in nanoseconds of the recording's clock.
     ///
     /// # Errors
     ///
-    /// If `out` does not take it.
+    /// If writing to `out` fails.
     pub fn new(mut out: W, window_ns: Range<u64>) -> Result<Self, Error> {
         out.write_all(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
         let (named, open) = (FxHashSet::default(), FxHashMap::default());
@@ -46,11 +46,11 @@ impl<W: Write> PerfettoWriter<W> {
         Ok(new)
     }
 
-    /// Draws an event, if it lies within the window; `names` are those of its source.
+    /// Draws `event` if it lies within the window. Its texts are in `names`, the names of its source.
     ///
     /// # Errors
     ///
-    /// If the file does not take it.
+    /// If writing fails.
     pub fn add(&mut self, event: &Event, names: &Names) -> Result<(), Error> {
         if !self.window_ns.contains(&event.time_ns) {
             return Ok(());
@@ -155,7 +155,7 @@ impl<W: Write> PerfettoWriter<W> {
         }))
     }
 
-    /// Ends `what`, and whatever was begun within it and lost its end.
+    /// Ends `what`, and all that began within it and whose end was lost.
     fn end(&mut self, event: &Event, track: (i64, i64), what: What) -> Result<(), Error> {
         let open = self.open.entry(track).or_default();
         let Some(at) = open.iter().rposition(|&other| other == what) else { return Ok(()) };
@@ -179,11 +179,11 @@ impl<W: Write> PerfettoWriter<W> {
         Ok(())
     }
 
-    /// Ends the picture; what is still open stays open to its right edge.
+    /// Ends the picture, and returns what was written to. What has not ended by then reaches to the right edge.
     ///
     /// # Errors
     ///
-    /// If the file does not take it.
+    /// If writing fails.
     pub fn finish(mut self) -> Result<W, Error> {
         self.out.write_all(b"\n]}\n")?;
         self.out.flush()?;
@@ -191,7 +191,7 @@ impl<W: Write> PerfettoWriter<W> {
     }
 }
 
-/// The viewer's unit; nanoseconds stand behind the point.
+/// The time in microseconds, the unit of the format, with nanoseconds behind the point.
 fn micros(time_ns: u64) -> f64 {
     time_ns as f64 / 1000.0
 }

@@ -1,6 +1,6 @@
-//! The text of `perf script`, one event a line, with or without stacks.
+//! Reads the text that `perf script` prints: one event a line, with or without call stacks.
 //!
-//! Understood are the default fields and those of `-F comm,pid,tid,cpu,time,event,trace`, with and without `--ns`:
+//! It understands the default fields and those of `-F comm,pid,tid,cpu,time,event,trace`, with and without `--ns`:
 //!
 //! ```text
 //! gcc  1787/1787  [001]  2701.866480532:  tlb:tlb_flush: pages:1 reason:local MM shootdown (3)
@@ -14,16 +14,16 @@ use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
 use rustc_hash::FxHashMap;
 use std::io::{self, BufRead, ErrorKind};
 
-/// Longer lines are no events.
+/// The longest line that is read, in bytes. No event has a longer one.
 const MAX_LINE_BYTES: usize = 1 << 16;
-/// So far before its bracket a thread's number may begin.
+/// How many bytes before the CPU's bracket the thread's number may begin at most.
 const MAX_THREAD_BYTES: usize = 32;
-/// So far behind it the CPU's number may end.
+/// How many bytes behind the bracket the CPU's number may end at most.
 const MAX_CPU_BYTES: usize = 16;
-/// The first event must come within so many lines.
+/// Within this many lines from the start the first event must come.
 const MAX_HEAD_LINES: u64 = 256;
 
-/// Reads the text of `perf script`.
+/// Reads a trace of the form that `perf script` prints.
 pub struct ScriptReader<R> {
     reader: R,
     line: Vec<u8>,
@@ -37,11 +37,11 @@ pub struct ScriptReader<R> {
 }
 
 impl<R: BufRead> ScriptReader<R> {
-    /// Begins to read.
+    /// Begins to read the text.
     ///
     /// # Errors
     ///
-    /// If the first lines hold no event.
+    /// If the text cannot be read, or if none of its first 256 lines is an event.
     pub fn new(reader: R) -> Result<Self, Error> {
         let tracepoints = Tracepoint::all().filter(|tracepoint| tracepoint.is_traced());
         let tracepoints = tracepoints.map(|tracepoint| (tracepoint.spec().event.as_bytes(), tracepoint));
@@ -81,12 +81,13 @@ impl<R: BufRead> ScriptReader<R> {
         Err(Error::not_a_trace(&found))
     }
 
+    /// Notes that the current line could not be used.
     fn tell_bad(&mut self, why: &str) {
         let begin = String::from_utf8_lossy(&self.line[..self.line.len().min(60)]).into_owned();
         self.health.damage(FilePosition::Line(self.line_number), format!("{why}: {begin:?}"));
     }
 
-    /// Reads one line without its end; false at the end of the file.
+    /// Reads one line, without the characters that end it. False at the end of the file.
     fn read_line(&mut self) -> Result<bool, Error> {
         self.line.clear();
         self.line_number += 1;
@@ -100,8 +101,7 @@ impl<R: BufRead> ScriptReader<R> {
 
     fn parse_line(&mut self) -> ParsedLine {
         match self.line.first() {
-            None => return ParsedLine::Blank,
-            Some(b'#') => return ParsedLine::Blank,
+            None | Some(b'#') => return ParsedLine::Blank,
             Some(b'\t') => return self.parse_frame(),
             Some(_) => {}
         }
@@ -112,7 +112,7 @@ impl<R: BufRead> ScriptReader<R> {
             None => return ParsedLine::Unused,
         };
         let Some(kind) = kind else { return ParsedLine::Bad("a field is missing or has no meaning") };
-        // What perf prints for a thread whose name it does not know.
+        // For a thread whose name perf does not know it prints a colon and the thread's number.
         let is_nameless = head.comm.strip_prefix(b":").is_some_and(|rest| signed(rest).is_some());
         let comm = if is_nameless { Names::UNKNOWN } else { self.names.add_bytes(head.comm) };
         ParsedLine::Event(Event {
@@ -135,13 +135,14 @@ impl<R: BufRead> ScriptReader<R> {
             None | Some(b"[unknown]") => Code::address(address),
             Some(symbol) => Code::symbol(symbol_name(symbol, &mut self.names)),
         };
-        // That of an event which is not used, or makes no sense, is nobody's; and none is endless.
+        // The stack of an event that is not used or makes no sense is left out, and no stack grows beyond the limit.
         if self.pending.is_some() && self.frames.len() < MAX_FRAMES {
             self.frames.push(code);
         }
         ParsedLine::Frame
     }
 
+    /// Hands out the pending event with the stack that was read for it. `next` is the pending event from now on.
     fn emit(&mut self, next: Option<Event>) -> Option<Event> {
         let mut event = std::mem::replace(&mut self.pending, next)?;
         event.stack = self.names.add_stack(&self.frames);
@@ -160,7 +161,7 @@ impl<R: BufRead> Source for ScriptReader<R> {
                     self.health.unused += 1;
                     None
                 }
-                // Frames that follow are its own.
+                // The frames that follow belong to this line and not to the event before it.
                 ParsedLine::Bad(why) => {
                     self.tell_bad(why);
                     None
@@ -187,7 +188,7 @@ impl<R: BufRead> Source for ScriptReader<R> {
     }
 }
 
-/// Appends a line with its end, or as much as a line may have; how many bytes that were.
+/// Appends a line with its end to `line`, but at most [`MAX_LINE_BYTES`]. Returns how many bytes were appended.
 fn append_line(reader: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
     let mut read = 0;
     while read < MAX_LINE_BYTES {
@@ -217,7 +218,7 @@ enum ParsedLine {
     Bad(&'static str),
 }
 
-/// What stands before an event's own fields.
+/// What stands in a line before the fields of the tracepoint.
 struct Head<'a> {
     comm: &'a [u8],
     pid: i32,
@@ -230,13 +231,13 @@ struct Head<'a> {
 
 impl<'a> Head<'a> {
     fn parse(line: &'a [u8]) -> Option<Self> {
-        // A thread's name may hold spaces and brackets: the CPU is the first "[digits]" behind a thread number.
+        // A thread's name may hold spaces and brackets, so the CPU is the first "[digits]" behind a thread's number.
         memchr::memchr_iter(b'[', line).find_map(|at| Self::parse_at(line, at))
     }
 
     fn parse_at(line: &'a [u8], bracket: usize) -> Option<Self> {
         let before = line[..bracket].trim_ascii_end();
-        // A line of brackets alone must not be walked through for each of them.
+        // On a line of nothing but brackets the search must not go back to the begin for each of them.
         let from = before.len().saturating_sub(MAX_THREAD_BYTES);
         let space = from + before[from..].iter().rposition(|&b| b == b' ')?;
         let (pid, tid) = thread(&before[space + 1..])?;
@@ -271,7 +272,7 @@ fn word(bytes: &[u8]) -> (&[u8], &[u8]) {
     bytes.split_at(memchr::memchr(b' ', bytes).unwrap_or(bytes.len()))
 }
 
-/// `pid/tid`, or one number for both.
+/// The numbers of process and thread in `pid/tid`, or in one number that is both.
 fn thread(bytes: &[u8]) -> Option<(i32, i32)> {
     let one = |bytes| signed(bytes)?.try_into().ok();
     match split_once(bytes, b'/') {
@@ -280,14 +281,14 @@ fn thread(bytes: &[u8]) -> Option<(i32, i32)> {
     }
 }
 
-/// Seconds with 1 to 9 digits behind the point.
+/// Nanoseconds of a time in seconds with 1 to 9 digits behind the point. None if it has another form or is too large.
 fn time_ns(bytes: &[u8]) -> Option<u64> {
     let (seconds, fraction) = split_once(bytes, b'.')?;
     let scale = 10u64.pow(9u32.checked_sub(fraction.len().try_into().ok()?)?);
     number(seconds)?.checked_mul(1_000_000_000)?.checked_add(number(fraction)? * scale)
 }
 
-/// Decimal digits of which as many fit into a word, whatever they are.
+/// The largest number of decimal digits that always fits into 64 bits.
 const SAFE_DIGITS: usize = 19;
 
 fn number(bytes: &[u8]) -> Option<u64> {
@@ -338,9 +339,9 @@ fn parse_fields(tracepoint: Tracepoint, text: &[u8], names: &mut Names) -> Optio
     tracepoint.kind(&fields)
 }
 
-/// Where `key` begins as a word of its own, followed by `=` or `:`.
+/// Where in `text` a word begins that is `key` followed by `=` or `:`.
 fn key_position(text: &[u8], key: &str) -> Option<usize> {
-    // Nearly always it is the next word: to make ready a search for it would take longer than to look.
+    // Nearly always it is the next word, which is looked at before a search is set up.
     let is_here =
         |&at: &usize| text[at..].starts_with(key.as_bytes()) && matches!(text.get(at + key.len()), Some(b'=' | b':'));
     [0].into_iter().chain(memchr::memchr_iter(b' ', text).map(|space| space + 1)).find(is_here)
@@ -382,12 +383,12 @@ fn code(text: &[u8], names: &mut Names) -> Code {
     }
 }
 
-/// `function+0x11d` without the distance: names are for counting.
+/// The function in `function+0x11d`, without the offset: events are counted by function.
 fn symbol_name(text: &[u8], names: &mut Names) -> Name {
     names.add_bytes(text.split(|&b| b == b'+').next().unwrap_or(text))
 }
 
-/// The size of a list such as `0-3,8`.
+/// How many CPUs a list such as `0-3,8` names.
 fn cpus(text: &[u8]) -> Option<u64> {
     text.split(|&b| b == b',').try_fold(0u64, |sum, part| {
         let (first, last) = match split_once(part, b'-') {

@@ -1,22 +1,23 @@
-//! What every reader of traces offers to those who use one.
+//! The interface that every reader of traces has.
 
 use crate::error::{Error, Health};
 use crate::event::Event;
 use crate::names::Names;
 
-/// A stream of events in order of time, in memory that does not grow with the file.
+/// A stream of events in order of time. The memory that it takes does not grow with the length of the trace.
 pub trait Source {
-    /// The next event; none at the end.
+    /// The next event, or none at the end of the trace.
     ///
     /// # Errors
     ///
-    /// Where the file cannot be understood any further, after the last event that could be: those before it are
-    /// worth a result that says so. What only leaves a hole is told by [`Source::health`].
+    /// If the rest of the trace cannot be read. The error comes after the last event that could be read, so a caller
+    /// can still use the events before it, and should say that the trace was cut. Damage after which reading goes on is
+    /// no error: [`Source::health`] tells of it.
     fn next_event(&mut self) -> Result<Option<Event>, Error>;
 
-    /// The texts and stacks that the events so far name.
+    /// The texts and call stacks to which the events so far refer by number.
     fn names(&self) -> &Names;
 
-    /// How complete the events so far are.
+    /// What was lost or unusable of the trace so far.
     fn health(&self) -> &Health;
 }

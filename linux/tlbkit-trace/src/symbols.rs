@@ -1,35 +1,35 @@
-//! The kernel's functions by address, so that a recording's pointers become names.
+//! The kernel's functions by address, by which the addresses of a recording become names.
 
 use std::io::BufRead;
 
 /// The functions of one running kernel.
 #[derive(Clone, Debug, Default)]
-pub struct Symbols {
+pub(crate) struct Symbols {
+    /// The addresses of all functions, in ascending order.
     starts: Vec<u64>,
-    /// Where the name of each lies in `texts`: its begin and its length.
+    /// Where the name of each function lies in `texts`: its begin and its length, in bytes.
     places: Vec<(u32, u32)>,
     texts: String,
     text_start: u64,
 }
 
 impl Symbols {
-    /// Those of the kernel that runs here; empty without the right to see addresses.
-    #[must_use]
-    pub fn of_this_kernel() -> Self {
+    /// The functions of the kernel that runs on this machine. There are none without the right to see addresses.
+    pub(crate) fn of_this_kernel() -> Self {
         let file = std::fs::File::open("/proc/kallsyms");
         file.ok().map(|file| Self::from_kallsyms(std::io::BufReader::new(file))).unwrap_or_default()
     }
 
-    /// From text of the form of `/proc/kallsyms`. Lines that are not of that form, modules' functions and data are
-    /// skipped.
-    pub fn from_kallsyms(mut reader: impl BufRead) -> Self {
+    /// The functions that a text in the form of `/proc/kallsyms` lists. Lines of another form, functions of modules,
+    /// and data are skipped.
+    pub(crate) fn from_kallsyms(mut reader: impl BufRead) -> Self {
         let mut found = Vec::new();
         let mut texts = String::new();
         let mut text_start = 0;
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
             if let Some((address, name)) = function(line.trim_ascii_end()) {
-                // More than 4 GiB of names no kernel has.
+                // No kernel has 4 GiB of names.
                 let Ok(start) = u32::try_from(texts.len()) else { break };
                 texts.push_str(name);
                 found.push((address, (start, name.len() as u32)));
@@ -44,17 +44,16 @@ impl Symbols {
         Self { starts, places, texts, text_start }
     }
 
-    /// Where the kernel's code begins: differs at every boot where addresses are randomised. 0 if unknown.
-    #[must_use]
-    pub fn text_start(&self) -> u64 {
+    /// The address at which the kernel's code begins, or 0 if it is unknown. Where addresses are randomised it differs
+    /// from boot to boot.
+    pub(crate) fn text_start(&self) -> u64 {
         self.text_start
     }
 
-    /// The function that holds `address`.
-    #[must_use]
-    pub fn name(&self, address: u64) -> Option<&str> {
+    /// The name of the function that holds `address`, or none if no function does.
+    pub(crate) fn name(&self, address: u64) -> Option<&str> {
         let after = self.starts.partition_point(|&start| start <= address);
-        // Behind the last function nothing says where it ends.
+        // The text does not say where the last function ends.
         if after == self.starts.len() {
             return None;
         }
@@ -63,7 +62,7 @@ impl Symbols {
     }
 }
 
-/// Address and name of a line `ffffffff81000100 t name`, if it is a function of the kernel's own.
+/// Address and name in a line such as `ffffffff81000100 t name`, if it is a function of the kernel and not of a module.
 fn function(line: &[u8]) -> Option<(u64, &str)> {
     let (address, rest) = line.split_at(memchr::memchr(b' ', line)?);
     let [b' ', b't' | b'T' | b'w' | b'W', b' ', name @ ..] = rest else { return None };

@@ -1,42 +1,42 @@
-//! The catalogue: which tracepoints are read, which of their fields, and what they mean.
+//! The catalogue of tracepoints: which ones are read, which of their fields are used, and what these mean.
 //!
-//! Every form of a trace meets here. The readers know how a field is written down (bytes at an offset, text behind
-//! a key, a column of differences) and hand over an array of numbers in the catalogue's order; this file alone
-//! turns such an array into an [`EventKind`], and back.
+//! All forms of traces meet here. A reader knows how a field is written down in its form: as bytes at an offset, as
+//! text after a key, or as a column of differences. It hands over an array of numbers in the catalogue's order. Only
+//! this file turns such an array into an [`EventKind`], and back.
 
 use crate::event::{Edge, EventKind, Fan, FaultMode, FlushReason, FlushSize, Syscall};
 use crate::names::{Code, Name};
 
-/// The most fields that any tracepoint has here.
+/// The largest number of fields that are used of one tracepoint.
 pub(crate) const MAX_FIELDS: usize = 5;
 
-/// The fields of one event, in the catalogue's order; those that the tracepoint lacks are 0.
+/// The fields of one event, in the catalogue's order. Those beyond the tracepoint's last field are 0.
 pub(crate) type Fields = [u64; MAX_FIELDS];
 
-/// How a field is to be understood.
+/// What the number of a field stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FieldKind {
-    /// A number; negative ones are sign-extended.
+    /// A number. A negative one is sign-extended to 64 bits.
     Number,
-    /// A text.
+    /// A text, by its number in [`Names`](crate::Names).
     Text,
-    /// A place in code.
+    /// A place in code, as the word of a [`Code`].
     Code,
-    /// A set of CPUs, of which the size counts.
+    /// A set of CPUs, of which only the size is used.
     CpuMask,
-    /// The state in which a thread is left: 1 if it would run on.
+    /// The state in which a thread leaves its CPU: 1 if it could run on, 0 if not.
     Runnable,
 }
 
-/// A field: Linux's name for it, and how to understand it.
+/// A field: Linux's name of it, and what its number stands for.
 pub(crate) type Field = (&'static str, FieldKind);
 
-/// What is read of one tracepoint.
+/// One tracepoint, and which of its fields are used.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
-    /// As `perf record -e` takes it.
+    /// Its name as `perf record -e` takes it.
     pub(crate) event: &'static str,
-    /// In the order in which Linux prints them.
+    /// The fields, in the order in which Linux prints them.
     pub(crate) fields: &'static [Field],
 }
 
@@ -44,7 +44,7 @@ use FieldKind::{Code as C, CpuMask, Number as N, Runnable, Text as T};
 
 macro_rules! catalogue {
     ($($tag:ident $event:literal [$($name:literal $kind:expr),*]),+ $(,)?) => {
-        /// A tracepoint that this library reads. The numbers are part of the compact form: new ones go to the end.
+        /// A tracepoint that this library reads. Its number is part of the compact form, so new ones go to the end.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u8)]
         pub(crate) enum Tracepoint { $($tag),+ }
@@ -100,36 +100,39 @@ catalogue! {
     Map "PERF_RECORD_MMAP2" ["address" N, "bytes" N, "offset" N, "protection" N, "file" T],
 }
 
-/// What `perf record -e` must be given so that nothing is missing; a kernel may lack some of them.
+/// The names of all tracepoints that this library uses, as `perf record -e` takes them. A kernel may lack some of them.
 pub const EVENTS: &[&str] = NAMES.split_at(Tracepoint::Map as usize).0;
 
-/// Stands in the compact form for [`EventKind::Lost`], which is no tracepoint.
+/// The number that stands for [`EventKind::Lost`] in the compact form: it is no tracepoint.
 pub(crate) const LOST_TAG: u8 = 255;
 
 impl Tracepoint {
-    /// Every one.
+    /// All tracepoints, in the order of their numbers.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         ALL.iter().map(|&(tracepoint, _)| tracepoint)
     }
 
+    /// Its name and its fields.
     pub(crate) fn spec(self) -> &'static Spec {
         &ALL[self as usize].1
     }
 
-    /// Whether the kernel records it as a tracepoint, and not the recorder by itself.
+    /// Whether the kernel records it as a tracepoint. The recorder tells of mappings by records of another kind.
     pub(crate) fn is_traced(self) -> bool {
         self != Self::Map
     }
 
+    /// The tracepoint with this number, or none if there is none.
     pub(crate) fn from_tag(tag: u8) -> Option<Self> {
         ALL.get(tag as usize).map(|&(tracepoint, _)| tracepoint)
     }
 
+    /// The tracepoint that stands `n` places behind `first` in the catalogue.
     fn offset(first: Self, n: u8) -> Self {
         ALL[first as usize + n as usize].0
     }
 
-    /// What an event with these fields says; none where a number has no meaning.
+    /// The event that these fields describe, or none if one of the numbers has no meaning.
     pub(crate) fn kind(self, f: &Fields) -> Option<EventKind> {
         Some(match self {
             Self::TlbFlush => EventKind::TlbFlush {
@@ -182,7 +185,7 @@ impl Tracepoint {
         call(Self::EnterMmap).map(|call| EventKind::Enter { call, args: *f })
     }
 
-    /// The tracepoint and its fields; none for what is no tracepoint.
+    /// The tracepoint and the fields of an event, or none for [`EventKind::Lost`]. The inverse of [`Tracepoint::kind`].
     pub(crate) fn of(kind: &EventKind) -> Option<(Self, Fields)> {
         Some(match *kind {
             EventKind::TlbFlush { reason, size } => {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`mmu`] | TLB arrays, page walker, what each instruction drops |
 //! | [`machine`] | CPU models as data |
+//! | [`statistics`] | means, and how far they may be off |
 //! | `topology` | where CPUs are |
 //! | [`lines`] | cache lines that CPUs share |
 //! | [`observer`] | what a run cost, and what perfect knowledge would have left out |
@@ -28,6 +29,7 @@ pub mod mmu;
 mod multiprocessor;
 pub mod observer;
 pub mod run;
+pub mod statistics;
 mod topology;
 
 pub use error::RunError;

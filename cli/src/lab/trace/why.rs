@@ -1,6 +1,6 @@
 //! Why a row of the agreement is bad: what is known of Linux, told where the row stands.
 
-use tlbkit_replay::{Agreement, Coverage, Row};
+use tlbkit_replay::{Agreement, ComparedCount, Coverage};
 
 /// A row of the agreement below this is wrong, in percent.
 pub(crate) const AGREES: f64 = 80.0;
@@ -31,7 +31,7 @@ pub(crate) fn reasons(rows: &[Agreement], coverage: Coverage) -> Vec<String> {
     let line = |row: &Agreement| {
         let why = match coverage {
             Coverage::Everybody => reason(row).unwrap_or("no reason is known"),
-            Coverage::SomeAlone => ALONE,
+            Coverage::SomeProcesses => ALONE,
         };
         format!("{}, {:.0} %: {why}.", row.quantity.label(), row.percent().unwrap_or_default())
     };
@@ -41,12 +41,13 @@ pub(crate) fn reasons(rows: &[Agreement], coverage: Coverage) -> Vec<String> {
 fn reason(row: &Agreement) -> Option<&'static str> {
     let is_less_recorded = row.recorded < row.replayed;
     match (row.quantity, is_less_recorded) {
-        (Row::SwitchKept, true) | (Row::SwitchFlushed, false) => Some(SWITCHES),
-        (Row::OwnNothing, false) => Some(OVERTAKEN),
-        (Row::OwnAll, false) | (Row::OwnPage | Row::OwnFew | Row::OwnMore, true) => Some(GAP),
-        (Row::OwnFew, false) => Some(ARGUMENTS),
-        (Row::Interrupts | Row::Answer | Row::WrongCpu, true) => Some(TAKEN_AWAY),
-        (Row::Interrupts | Row::Asking | Row::WrongCpu, false) => Some(OLDER),
+        (ComparedCount::SwitchKept, true) | (ComparedCount::SwitchFlushed, false) => Some(SWITCHES),
+        (ComparedCount::OwnNothing, false) => Some(OVERTAKEN),
+        (ComparedCount::OwnAll, false)
+        | (ComparedCount::OwnPage | ComparedCount::OwnFew | ComparedCount::OwnMore, true) => Some(GAP),
+        (ComparedCount::OwnFew, false) => Some(ARGUMENTS),
+        (ComparedCount::Interrupts | ComparedCount::Answer | ComparedCount::WrongCpu, true) => Some(TAKEN_AWAY),
+        (ComparedCount::Interrupts | ComparedCount::Asking | ComparedCount::WrongCpu, false) => Some(OLDER),
         _ => None,
     }
 }
@@ -59,7 +60,9 @@ mod tests {
     #[test]
     fn where_nothing_was_recorded_no_row_has_a_reason() {
         let row = |quantity, recorded| Agreement { quantity, recorded, replayed: 500, told: 0 };
-        let both = |recorded| reasons(&[row(Row::SwitchKept, recorded), row(Row::OwnAll, 0)], Coverage::Everybody);
+        let both = |recorded| {
+            reasons(&[row(ComparedCount::SwitchKept, recorded), row(ComparedCount::OwnAll, 0)], Coverage::Everybody)
+        };
         assert_eq!((both(0).len(), both(1).len()), (0, 2));
     }
 
@@ -67,15 +70,15 @@ mod tests {
     fn a_bad_row_has_its_reason_where_one_goes_in_its_direction() {
         let row = |quantity, recorded, replayed| Agreement { quantity, recorded, replayed, told: 0 };
         let of = |row: Agreement| reasons(&[row], Coverage::Everybody).pop();
-        let all = |recorded, replayed| of(row(Row::OwnAll, recorded, replayed));
+        let all = |recorded, replayed| of(row(ComparedCount::OwnAll, recorded, replayed));
         assert_eq!(all(200, 100).unwrap(), format!("local mm shootdown, all, 50 %: {GAP}."));
         assert_eq!(all(100, 200).unwrap(), "local mm shootdown, all, 50 %: no reason is known.");
         assert_eq!((all(200, 190), all(20, 10)), (None, None), "it agrees, or is small");
-        let alone = reasons(&[row(Row::Answer, 100, 300)], Coverage::SomeAlone);
+        let alone = reasons(&[row(ComparedCount::Answer, 100, 300)], Coverage::SomeProcesses);
         assert_eq!(alone, [format!("remote shootdown, 33 %: {ALONE}.")], "whatever else may be true");
-        let few = of(row(Row::OwnFew, 155, 116)).unwrap();
+        let few = of(row(ComparedCount::OwnFew, 155, 116)).unwrap();
         assert!(few.ends_with(&format!("{ARGUMENTS}.")), "{few}");
-        let sent = |recorded, replayed| of(row(Row::Interrupts, recorded, replayed)).unwrap();
+        let sent = |recorded, replayed| of(row(ComparedCount::Interrupts, recorded, replayed)).unwrap();
         assert!(sent(100, 300).ends_with(&format!("{TAKEN_AWAY}.")) && sent(300, 100).ends_with(&format!("{OLDER}.")));
     }
 }

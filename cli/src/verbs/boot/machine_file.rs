@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use tlbkit_host::collateral::Fracturing;
 use tlbkit_host::{Host, Sample};
 use tlbkit_sim::machine::{Machine, NumberKind};
 
 use super::bench::Bench;
-use crate::lab::machine_file::{FieldNumber, FieldNumbers, MachineFile, Origin, today};
+use crate::lab::machine_file::{FieldNumber, FieldNumbers, MachineFile, Origin, check, today};
 use crate::output::file::write_whole;
 
 /// What was measured, was measured in a guest.
@@ -44,8 +44,7 @@ pub(super) fn write(file: &Path, bench: &Bench, cpus: u32) -> Result<()> {
     let host = Host::ask()?;
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let text = text(name, &host, today(), bench, cpus)?;
-    // What `run` would refuse must not be left behind.
-    Machine::parse(&shown, &text).context("this host measures as no machine can be")?;
+    check(&shown, &text)?;
     write_whole(file, &text)
 }
 

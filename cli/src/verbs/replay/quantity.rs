@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tlbkit_replay::{Bill, Bounds, CostItem, CostPart, Estimate, Party, Row, Tally, Who};
+use tlbkit_replay::{Bill, Bounds, Caller, ComparedCount, CostItem, CostPart, Estimate, Party, Tally};
 
 use crate::lab::trace::Trace;
 
@@ -50,7 +50,7 @@ pub(super) fn rows(trace: &Trace, tally: &Tally) -> Vec<Quantity> {
         recorded: Some(row.recorded),
     });
     let mut rows: Vec<Quantity> = agreed.collect();
-    let (sent, label) = (tally.interrupts as f64, Row::Interrupts.label());
+    let (sent, label) = (tally.interrupts as f64, ComparedCount::Interrupts.label());
     // Compared with the trace, if it has the calls across CPUs.
     if rows.iter().all(|row| row.quantity != label) {
         rows.push(plain(&label, exactly(sent)));
@@ -72,7 +72,7 @@ fn cycles(what: &str) -> String {
 }
 
 /// Bills by whatever `key` makes of a caller.
-fn bills(tally: &Tally, key: &dyn Fn(&Who) -> Option<String>) -> BTreeMap<String, Bill> {
+fn bills(tally: &Tally, key: &dyn Fn(&Caller) -> Option<String>) -> BTreeMap<String, Bill> {
     let mut bills: BTreeMap<String, Bill> = BTreeMap::new();
     for (who, caller) in tally.by_caller.iter().filter(|(who, _)| who.party == Party::Asked) {
         if let Some(key) = key(who) {
@@ -85,8 +85,8 @@ fn bills(tally: &Tally, key: &dyn Fn(&Who) -> Option<String>) -> BTreeMap<String
 /// The items that cost most under the first policy, with their costs under each policy.
 pub(super) fn callers(trace: &Trace, answers: &[PolicyTally]) -> Vec<(String, Vec<Estimate>)> {
     let names = trace.recording.names();
-    let process = |who: &Who| Some(format!("process {}", names.text(who.comm)));
-    let pattern = |who: &Who| {
+    let process = |who: &Caller| Some(format!("process {}", names.text(who.comm)));
+    let pattern = |who: &Caller| {
         let pattern = who.pattern?;
         Some(format!("{}, {}", pattern.cause.label(), pattern.extent.label()))
     };
@@ -95,7 +95,11 @@ pub(super) fn callers(trace: &Trace, answers: &[PolicyTally]) -> Vec<(String, Ve
     rows
 }
 
-fn most(trace: &Trace, answers: &[PolicyTally], key: &dyn Fn(&Who) -> Option<String>) -> Vec<(String, Vec<Estimate>)> {
+fn most(
+    trace: &Trace,
+    answers: &[PolicyTally],
+    key: &dyn Fn(&Caller) -> Option<String>,
+) -> Vec<(String, Vec<Estimate>)> {
     let all: Vec<_> = answers.iter().map(|answer| bills(&answer.tally, key)).collect();
     let cost = |bill: &Bill| bill.of_flushes(&trace.prices);
     let mut keys: Vec<_> = all[0].iter().map(|(key, bill)| (key, cost(bill).value)).collect();

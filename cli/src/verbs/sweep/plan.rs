@@ -69,7 +69,9 @@ fn points(arguments: &PlanArguments) -> Result<Vec<NamedRun>> {
         points = times(&points, &arguments.cpus, |point, &cpus| point.cpus = Some(cpus));
     }
     for parameter in &arguments.parameters {
-        let (key, values) = parameter.split_once('=').with_context(|| format!("--set {parameter}: is no KEY=VALUE"))?;
+        let (key, values) = parameter
+            .split_once('=')
+            .with_context(|| format!("--set {parameter}: is no KEY=VALUE, such as {parameter}=1,2"))?;
         let values: Vec<_> = values.split(',').collect();
         points = times(&points, &values, |point, value| point.set.push(format!("{key}={value}")));
     }
@@ -103,7 +105,7 @@ fn no_point(line: &str, error: &serde_json::Error) -> Error {
     let is_row = serde_json::from_str::<Value>(line).is_ok_and(|row| row.get("outcome").is_some());
     match error.classify() {
         _ if is_row => anyhow!("a row with what came out, and no point of `sweep plan`"),
-        Category::Eof => anyhow!("a point that is cut short"),
+        Category::Eof => anyhow!("a point that is cut short: run tlbkit sweep plan again"),
         _ => {
             let (place, said) = wrong_field(line).unwrap_or_else(|| (String::new(), words(error)));
             anyhow!("no point of `sweep plan`: {place}{said}")
@@ -137,7 +139,7 @@ fn words(error: &serde_json::Error) -> String {
 pub(super) fn read(path: &Path) -> Result<Vec<NamedRun>> {
     let file = path.display();
     let text = fs::read_to_string(path).with_context(|| file.to_string())?;
-    ensure!(!text.is_empty(), "{file}: no point in it");
+    ensure!(!text.is_empty(), "{file}: no point in it; tlbkit sweep plan prints points");
     let point = |(index, line): (usize, &str)| {
         let point: Result<NamedRun> = serde_json::from_str(line).map_err(|error| no_point(line, &error));
         let checked = point.and_then(|point| point.check().map(|()| point));
@@ -145,7 +147,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<NamedRun>> {
     };
     let points: Vec<NamedRun> = text.lines().enumerate().map(point).collect::<Result<_>>()?;
     if let Some((first, again)) = repeated(&points)? {
-        bail!("{file}:{}: the same point as in line {}", again + 1, first + 1);
+        bail!("{file}:{}: the same point as in line {}; remove one of them", again + 1, first + 1);
     }
     Ok(points)
 }

@@ -181,7 +181,7 @@ fn rows(path: &Path, text: &str, plan: &[NamedRun]) -> Result<BTreeMap<usize, St
                 ensure!(is_same, "{}: machine {name} has changed since: remove the file, run its shard again", at());
                 Ok((point, line.to_owned()))
             }
-            _ => bail!("{}: no row of this plan", at()),
+            _ => bail!("{}: no row of this plan: leave the file out, or name the plan that it was run with", at()),
         }
     };
     text.lines().enumerate().map(row).collect()
@@ -195,7 +195,11 @@ pub(super) fn merge(arguments: &MergeArguments) -> Result<()> {
         let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
         for (point, line) in rows(path, &text, &plan)? {
             let other = all.entry(point).or_insert_with(|| line.clone());
-            ensure!(*other == line, "{}: point {point} came out otherwise in another file", path.display());
+            ensure!(
+                *other == line,
+                "{}: point {point} came out otherwise in another file: remove both, run their shards again",
+                path.display()
+            );
         }
     }
     if let Some(missing) = (0..plan.len()).find(|point| !all.contains_key(point)) {

@@ -75,7 +75,7 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
     for (index, line) in text.lines().enumerate() {
         add(&mut groups, line).with_context(|| format!("{file}:{}", index + 1))?;
     }
-    ensure!(!groups.is_empty(), "{file}: no row in it");
+    ensure!(!groups.is_empty(), "{file}: no row in it; tlbkit sweep merge prints rows");
     if format == Format::Text {
         say!(
             "+- is half of the interval of a mean over seeds, at 95 %; score a second: units that the workload counts,"
@@ -93,16 +93,17 @@ pub(super) fn print(arguments: &TableArguments, format: Format) -> Result<()> {
 }
 
 /// What is said of a line that is no row.
-const CUT: &str = "a row that is cut short";
-const NONE: &str = "no row of `sweep merge`";
+const ROW_CUT: &str = "a row that is cut short: run tlbkit sweep merge again";
+const NO_ROW: &str = "no row of `sweep merge`";
 
 /// Puts a row where it belongs.
 fn add(groups: &mut Vec<Group>, line: &str) -> Result<()> {
     let mut point: Map<String, Value> =
-        serde_json::from_str(line).map_err(|error| if error.is_eof() { anyhow!(CUT) } else { anyhow!(NONE) })?;
-    let outcome = point.remove(OUTCOME).context("no outcome: no row of `sweep merge`")?;
-    let seed = point.remove("seed").and_then(|seed| seed.as_u64()).context("no seed: no row of `sweep merge`")?;
-    let policy = point.remove("policy").context("no policy: no row of `sweep merge`")?;
+        serde_json::from_str(line).map_err(|error| if error.is_eof() { anyhow!(ROW_CUT) } else { anyhow!(NO_ROW) })?;
+    let lacks = |field: &str| format!("no {field}: {NO_ROW}");
+    let outcome = point.remove(OUTCOME).with_context(|| lacks("outcome"))?;
+    let seed = point.remove("seed").and_then(|seed| seed.as_u64()).with_context(|| lacks("seed"))?;
+    let policy = point.remove("policy").with_context(|| lacks("policy"))?;
     let policy = policy.as_str().context("policy: must be a string")?.to_owned();
     for field in OF_FILE {
         point.remove(field);

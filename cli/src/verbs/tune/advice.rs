@@ -1,6 +1,6 @@
 //! What each setting would have saved, and the verdict on it.
 
-use tlbkit_replay::{Agreement, Estimate, Row, Tally};
+use tlbkit_replay::{Agreement, ComparedCount, Estimate, Tally};
 
 use super::counted::Counted;
 use super::knob::{HUGE_PAGES, Setting};
@@ -104,7 +104,7 @@ fn too_late(events: u64, late: u64) -> Option<String> {
 }
 
 /// The worst row of those that a setting rests on, if it agrees badly.
-fn doubt(rests_on: &[Row], agreement: &[Agreement]) -> Option<String> {
+fn doubt(rests_on: &[ComparedCount], agreement: &[Agreement]) -> Option<String> {
     let is_counted =
         |row: &&Agreement| rests_on.contains(&row.quantity) && row.deduced().into_iter().max() >= Some(ROW_LEAST);
     let rows = agreement.iter().filter(is_counted).filter_map(|row| Some((row, row.percent()?)));
@@ -268,12 +268,16 @@ mod tests {
     #[test]
     fn a_verdict_on_a_row_that_agrees_badly_is_withheld_and_names_it() {
         let row = |quantity, recorded, told| Agreement { quantity, recorded, replayed: 1000, told };
-        let rows =
-            [row(Row::OwnFew, 950, 0), row(Row::OwnMore, 700, 0), row(Row::OwnAll, 1000, 0), row(Row::Own, 980, 930)];
-        assert_eq!(doubt(&[Row::OwnFew, Row::OwnAll], &rows), None);
-        let words = doubt(&[Row::OwnFew, Row::OwnMore], &rows).unwrap();
+        let rows = [
+            row(ComparedCount::OwnFew, 950, 0),
+            row(ComparedCount::OwnMore, 700, 0),
+            row(ComparedCount::OwnAll, 1000, 0),
+            row(ComparedCount::Own, 980, 930),
+        ];
+        assert_eq!(doubt(&[ComparedCount::OwnFew, ComparedCount::OwnAll], &rows), None);
+        let words = doubt(&[ComparedCount::OwnFew, ComparedCount::OwnMore], &rows).unwrap();
         assert_eq!(words, "the row \"local mm shootdown, 9-33 pages\" agrees to 70 % alone");
-        assert_eq!(doubt(&[Row::Own], &rows), None, "too few were deduced to say");
-        assert_eq!(doubt(&[Row::Asking], &rows), None, "the trace does not tell");
+        assert_eq!(doubt(&[ComparedCount::Own], &rows), None, "too few were deduced to say");
+        assert_eq!(doubt(&[ComparedCount::Asking], &rows), None, "the trace does not tell");
     }
 }

@@ -1,23 +1,17 @@
 //! The settings that a user of Linux can really change, and the commands that change them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 use tlbkit::{Compare, Isolation, Policy, RangeRule, Tags};
+use tlbkit_host::Host;
 use tlbkit_host::examination::{State, examine_knob};
 use tlbkit_host::trial::{self, Change as Triable};
-use tlbkit_host::{Allocator, Host};
-use tlbkit_replay::{Bill, CostItem, Party, Row, Spared, Tally, Who};
-use tlbkit_trace::Name;
-
-use super::allocator::{Certainty, Keeping, keeping, of_programs};
-use crate::lab::trace::Trace;
+use tlbkit_replay::{Caller, ComparedCount, Spared};
 
 /// Ceilings that are tried: around Linux's own 33, and at both ends.
 const CEILINGS: [u32; 13] = [0, 1, 2, 4, 8, 16, 24, 33, 48, 64, 128, 256, 513];
-/// Programs that are told to keep memory, one at a time.
-const PROGRAMS: usize = 5;
 
 /// A setting, in the words of whoever sets it.
 pub(super) struct Setting {
@@ -32,18 +26,23 @@ pub(super) struct Setting {
     /// Why there is nothing to set on the machine that runs this command, if so; the recorded one may be another.
     pub(super) moot: Option<&'static str>,
     /// Rows of the agreement without which the replay's word on it is worth nothing.
-    pub(super) rests_on: &'static [Row],
+    pub(super) rests_on: &'static [ComparedCount],
     /// The ceiling, if it is one.
     pub(super) ceiling: Option<u32>,
 }
 
 /// Sizes at which a ceiling decides.
-const SIZES: &[Row] = &[Row::OwnFew, Row::OwnMore, Row::OwnAll];
-const SWITCHES: &[Row] = &[Row::SwitchKept, Row::SwitchFlushed];
-const FLUSHES: &[Row] = &[Row::Own, Row::Asking];
+const SIZES: &[ComparedCount] = &[ComparedCount::OwnFew, ComparedCount::OwnMore, ComparedCount::OwnAll];
+const SWITCHES: &[ComparedCount] = &[ComparedCount::SwitchKept, ComparedCount::SwitchFlushed];
+pub(super) const FLUSHES: &[ComparedCount] = &[ComparedCount::Own, ComparedCount::Asking];
 
 impl Setting {
-    pub(super) fn new(knob: &'static str, value: &str, commands: &[String], rests_on: &'static [Row]) -> Self {
+    pub(super) fn new(
+        knob: &'static str,
+        value: &str,
+        commands: &[String],
+        rests_on: &'static [ComparedCount],
+    ) -> Self {
         let value = value.to_owned();
         Self {
             knob,
@@ -58,7 +57,7 @@ impl Setting {
         }
     }
 
-    fn with_remark(self, remark: &str) -> Self {
+    pub(super) fn with_remark(self, remark: &str) -> Self {
         Self { remark: remark.to_owned(), ..self }
     }
 
@@ -103,8 +102,8 @@ pub(super) struct Knob {
 
 /// What these callers bring about goes: of the first certainly, of the others perhaps.
 pub(super) struct Sparing {
-    pub(super) surely: BTreeSet<Who>,
-    pub(super) perhaps: BTreeSet<Who>,
+    pub(super) surely: BTreeSet<Caller>,
+    pub(super) perhaps: BTreeSet<Caller>,
     pub(super) what: Spared,
 }
 
@@ -204,58 +203,7 @@ fn moot(mode: Option<&str>) -> Option<&'static str> {
 }
 
 pub(super) const HUGE_PAGES: &str = "thp";
-const ALLOCATOR: &str = "allocator";
-/// Said where nobody knows which allocator calls: then no setting of one is printed.
-const UNKNOWN: &str = "Which allocator calls is not known: its program is not on this machine, or has none of glibc's, \
-    jemalloc, tcmalloc, mimalloc and Go's. Tell it to keep memory, if it can be told.";
-
-/// The programs that pay most for giving memory back, each as if it kept it.
-pub(super) fn allocators(trace: &Trace, recorded_by: Policy, recorder: &Tally) -> Vec<Knob> {
-    let mut callers: BTreeMap<Name, (BTreeSet<Who>, Bill)> = BTreeMap::new();
-    for (who, caller) in &recorder.by_caller {
-        if who.party == Party::Asked && who.pattern.is_some_and(|pattern| pattern.cause.may_be_an_allocators()) {
-            let (all, bill) = callers.entry(who.comm).or_default();
-            all.insert(*who);
-            *bill += &caller.bill;
-        }
-    }
-    // Each page that was given back may have been faulted in again.
-    let cost = |bill: &Bill| {
-        let faults = trace.prices.of(CostItem::Fault).times(bill.count(CostItem::GiveBack) as f64);
-        bill.total(&trace.prices).value + faults.value
-    };
-    let mut most: Vec<_> = callers.into_iter().map(|(comm, (who, bill))| (comm, who, cost(&bill))).collect();
-    most.sort_by(|a, b| b.2.total_cmp(&a.2));
-    let knobs = |(comm, who, _)| silence(trace, recorded_by, comm, &who);
-    most.into_iter().take(PROGRAMS).flat_map(knobs).collect()
-}
-
-/// What lets a program keep its memory: a setting for each allocator that is there and makes such calls.
-fn silence(trace: &Trace, policy: Policy, comm: Name, callers: &BTreeSet<Who>) -> Vec<Knob> {
-    let allocators = of_programs(comm, &trace.recording.deduced, trace.recording.names());
-    let comm = trace.recording.names().text(comm);
-    if allocators.is_empty() {
-        let setting = Setting::new(ALLOCATOR, &format!("{comm} keeps memory"), &[], FLUSHES).with_remark(UNKNOWN);
-        let sparing = Sparing { surely: BTreeSet::new(), perhaps: callers.clone(), what: Spared::Calls };
-        return vec![Knob { setting, policy, sparing: Some(sparing) }];
-    }
-    let knob = |allocator: &Allocator| {
-        let keeping = keeping(allocator);
-        let of = |certainty| {
-            let is_so = |who: &&Who| who.pattern.is_some_and(|pattern| keeping.ends(pattern.cause) == certainty);
-            callers.iter().filter(is_so).copied().collect::<BTreeSet<Who>>()
-        };
-        let (surely, perhaps, what) = (of(Certainty::Yes), of(Certainty::Perhaps), keeping.ends);
-        let change = keeping.change();
-        let Keeping { allocator, variable, value, remark, .. } = keeping;
-        let command = format!("{variable}={value}   # {allocator}");
-        let setting = Setting::new(ALLOCATOR, &format!("{comm} keeps memory, {allocator}"), &[command], FLUSHES);
-        let setting = setting.with_remark(remark).tried_as(change);
-        let has_any = !surely.is_empty() || !perhaps.is_empty();
-        has_any.then_some(Knob { setting, policy, sparing: Some(Sparing { surely, perhaps, what }) })
-    };
-    allocators.iter().filter_map(knob).collect()
-}
+pub(super) const ALLOCATOR: &str = "allocator";
 
 #[cfg(test)]
 mod tests {

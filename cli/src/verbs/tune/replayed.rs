@@ -5,7 +5,7 @@ use std::io;
 
 use rayon::prelude::*;
 use tlbkit::Policy;
-use tlbkit_replay::{Bill, Deduced, Run, Spared, Tally, Who, alike, replay_each};
+use tlbkit_replay::{Bill, Caller, Deduced, Run, Spared, Tally, alike, replay_each};
 use tlbkit_sim::machine::Machine;
 
 use super::counted::Counted;
@@ -42,7 +42,7 @@ pub(super) enum Surely {
 pub(super) struct Plan<'k> {
     policy: Policy,
     /// Callers that are spared, and what of them.
-    spared: Vec<&'k BTreeSet<Who>>,
+    spared: Vec<&'k BTreeSet<Caller>>,
     what: Spared,
 }
 
@@ -61,7 +61,7 @@ impl<'k> Plan<'k> {
         plans.into_iter().flatten().flatten()
     }
 
-    fn spares(&self, who: Who) -> Spared {
+    fn spares(&self, who: Caller) -> Spared {
         if self.spared.iter().any(|spared| spared.contains(&who)) { self.what } else { Spared::Nothing }
     }
 }
@@ -89,7 +89,7 @@ pub(super) fn replay_all<T: Send>(
             spared: (!plans[place].spared.is_empty()).then_some(spares),
         };
         let runs: Vec<Run<'_>> =
-            places.iter().zip(spares.iter().map(|spares| spares as &dyn Fn(Who) -> Spared)).map(run).collect();
+            places.iter().zip(spares.iter().map(|spares| spares as &dyn Fn(Caller) -> Spared)).map(run).collect();
         let mut made = Vec::new();
         replay_each(deduced, machine, &runs, |run, tally| made.push((places[run], make(places[run], &tally))))?;
         Ok(made)

@@ -43,7 +43,11 @@ pub(super) fn record(command: &[OsString], output: &Path, format: Format) -> Res
     }
     let run = recorded.run;
     let status = run.status;
-    ensure!(status.is_none_or(|status| status == 0), "the command ended with status {}", status.unwrap_or(0));
+    ensure!(
+        status.is_none_or(|status| status == 0),
+        "the command ended with status {}, so no setting is tried on it: it must end with 0",
+        status.unwrap_or(0)
+    );
     Ok(run.pid)
 }
 

@@ -1,4 +1,4 @@
-//! What each system call takes away, once it has succeeded.
+//! What each system call takes away when it succeeds.
 
 use super::pages::{Backing, Pages};
 use super::state::{Deducer, Paging, Recorded, USER_END, taken};
@@ -10,23 +10,24 @@ use tlbkit_trace::abi::{
 };
 use tlbkit_trace::{Event, Syscall};
 
-/// Pages up to which Linux's own record of a flush has their number.
+/// The largest flush, in pages, for which Linux records how many pages it had.
 const CEILING_PAGES: u64 = 33;
 
-/// The pages that are `gone` were given back by the flushes `taken`, and may be wanted again where they were.
+/// Notes that the pages `gone` were given back by the revocations `taken`, and may be used again at the same addresses.
 fn mark(pages: &mut Pages, taken: &mut [Taken], gone: Vec<u64>, cause: Cause) {
     let Some(last) = taken.last_mut() else { return };
     last.freed = gone.len() as u64;
     pages.gave_back(gone, Pattern { cause, extent: Extent::of(last.pages) });
 }
 
-/// Pages of `bytes` bytes from `start`, as far as they are a program's: none of what lies above.
+/// The numbers of the pages of `bytes` bytes from `start`, without those beyond the addresses of programs.
 fn pages(start: u64, bytes: u64) -> Range<u64> {
     let is_users = |page: u64| page.min(USER_END >> 12);
     is_users(start >> 12)..is_users(start.saturating_add(bytes).div_ceil(4096))
 }
 
 impl Deducer {
+    /// The event's thread leaves a system call, which returned `result`.
     pub(super) fn leave(&mut self, event: &Event, call: Syscall, result: i64) {
         let task = self.task(event.tid);
         let space = task.space;
@@ -38,7 +39,7 @@ impl Deducer {
         self.ended = Recorded::NOTHING;
     }
 
-    /// What a call did that succeeded.
+    /// Carries out what a system call did that succeeded.
     fn take_away(&mut self, event: &Event, space: Space, call: Syscall, args: [u64; 5], result: i64) {
         match call {
             Syscall::Mmap => self.mmap(event, space, args, result as u64),
@@ -47,7 +48,7 @@ impl Deducer {
             Syscall::Madvise => self.madvise(event, space, &pages(args[0], args[1]), Advice::of(args[2])),
             Syscall::Brk => self.brk(event, space, result as u64),
             Syscall::Mremap => self.mremap(event, space, args, result as u64),
-            // The parent's entries become read-only; the child's return is another thread's.
+            // A fork makes the parent's entries read-only. In the child the same call returns 0, and changes nothing.
             Syscall::Clone if result > 0 && args[0] & CLONE_VM == 0 => {
                 self.revoke(event, space, Cause::Call(call), [Taken::ALL]);
             }
@@ -55,7 +56,7 @@ impl Deducer {
         }
     }
 
-    /// What a flush for `range` names, one after the other.
+    /// The revocations, one after the other, by which the kernel takes the pages of `range` away.
     fn zapped(&mut self, space: Space, range: &Range<u64>) -> Vec<Taken> {
         if let Some(told) = self.told(space, range) {
             return told;
@@ -64,7 +65,7 @@ impl Deducer {
         let taken = |span: Range<u64>| {
             let region = (self.paging == Paging::Huge).then(|| pages.huge(&span)).flatten();
             let Some(region) = region else { return taken(&span, Stride::Page4K) };
-            // What reaches beyond the range was split before.
+            // A huge page that reaches beyond the range was split before.
             let inside = region.start.max(range.start)..region.end.min(range.end);
             taken(&inside, if inside == region { Stride::Page2M } else { Stride::Page4K })
         };
@@ -98,8 +99,8 @@ impl Deducer {
         self.revoke(event, space, cause, taken);
     }
 
-    /// Pages older than the trace of which its kernel says that they were flushed; of more than a ceiling it does not
-    /// say how many were there.
+    /// The pages in `range` that were mapped before the trace and that the recording kernel flushed one by one. Of
+    /// larger flushes it is not known how many pages were present.
     fn unknown(&self, space: Space, range: &Range<u64>, taken: &[Taken]) -> Vec<u64> {
         if self.pages[space.0 as usize].is_known(range) {
             return Vec::new();
@@ -137,17 +138,17 @@ impl Deducer {
             return pages.map(range.clone(), Backing::Private);
         }
         if protection & PROT_WRITE != 0 && self.ended.flushes.is_empty() && !pages.is_known(range) {
-            // Allocators let their arenas grow so: what becomes writable was not there before.
+            // So allocators let their arenas grow: no page that becomes writable was present before.
             return pages.map(range.clone(), Backing::Private);
         }
         let pages = &self.pages[space.0 as usize];
-        // With other rights than stores every entry changes.
+        // If other rights change than the one to write, every entry changes.
         let is_of_stores = protection != 0 && protection & PROT_EXEC == 0;
         let span = if is_of_stores { pages.span_of_stores(&self.frames, range) } else { pages.span(range) };
         self.narrow(event, space, Syscall::Mprotect, range, span);
     }
 
-    /// Permissions are changed, or all of it is moved: one flush of `span`, which lies in `range`.
+    /// The permissions of `range` are changed, or it is moved. The kernel flushes `span` once, the part that is mapped.
     fn narrow(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>, span: Option<Range<u64>>) {
         let deduced = || span.map(|span| taken(&span, Stride::Page4K)).into_iter().collect();
         let taken = self.told(space, range).unwrap_or_else(deduced);
@@ -163,7 +164,7 @@ impl Deducer {
         let is_of_file = call == Syscall::Munmap && pages.is_of_file(range.start);
         let cause = if is_of_file { Cause::FileMunmap } else { Cause::Call(call) };
         let own = pages.count_own(range);
-        // The heap grows again at the same addresses.
+        // A heap that has shrunk grows again at the same addresses.
         let gone = if call == Syscall::Brk { pages.present(range) } else { Vec::new() };
         let frees_tables = pages.unmap(&mut self.frames, range);
         if call == Syscall::Brk {
@@ -205,7 +206,7 @@ impl Deducer {
         let span = self.pages[space.0 as usize].span(&old);
         self.narrow(event, space, Syscall::Mremap, &old, span);
         let pages = &mut self.pages[space.0 as usize];
-        // It may become shorter on the way; what is cut off was flushed with the rest.
+        // A mapping may be moved and become shorter at once. What is cut off was flushed with the rest.
         let stays = old.start..old.end.min(old.start + (new.end - new.start));
         pages.rename(&mut self.frames, &stays, new.start);
         pages.discard(&mut self.frames, &(stays.end..old.end));

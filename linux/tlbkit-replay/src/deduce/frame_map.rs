@@ -1,19 +1,19 @@
-//! Which pages of a space have a frame, and which. A program faults its pages in one beside the other, so 32 neighbours
-//! share an entry.
+//! Says which pages of a space have a frame, and which frame that is. A program mostly touches neighbouring pages, so
+//! 32 neighbours share an entry of the map.
 
 use super::frames::Frame;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Pages of an entry.
+/// How many pages share an entry.
 const GROUP: u64 = 32;
-/// Stands for [`Frame::Borrowed`]; so many frames there never are.
+/// The number that stands for [`Frame::Borrowed`]. There are never so many frames.
 const BORROWED: u32 = u32::MAX;
 
-/// The frames of neighbours.
+/// The frames of neighbouring pages.
 #[derive(Clone)]
 struct Group {
-    /// A bit for each page that is there: at least one.
+    /// A bit for each page that has a frame. At least one bit is set.
     present: u32,
     frames: [u32; GROUP as usize],
 }
@@ -36,13 +36,13 @@ impl Group {
         };
     }
 
-    /// The pages of `present` with their frames; the group is the one with this number.
+    /// The pages whose bits are set in `present`, with their frames, if this is the group with this number.
     fn each(&self, number: u64, present: u32) -> impl Iterator<Item = (u64, Frame)> {
         bits(present).map(move |place| (number * GROUP + u64::from(place), self.frame(place)))
     }
 }
 
-/// Frames by page.
+/// The frames of the pages of one space.
 #[derive(Default)]
 pub(super) struct FrameMap {
     groups: BTreeMap<u64, Box<Group>>,
@@ -50,7 +50,7 @@ pub(super) struct FrameMap {
 }
 
 impl FrameMap {
-    /// How many pages have one.
+    /// How many pages have a frame.
     pub(super) const fn count(&self) -> u64 {
         self.pages
     }
@@ -65,7 +65,7 @@ impl FrameMap {
         self.get(page).is_some()
     }
 
-    /// Gives the page this frame; the one that it had.
+    /// Gives the page this frame, and returns the one that it had.
     pub(super) fn insert(&mut self, page: u64, frame: Frame) -> Option<Frame> {
         let group = self.groups.entry(page / GROUP).or_insert_with(|| Box::new(Group::EMPTY));
         let place = place_of(page);
@@ -88,13 +88,13 @@ impl FrameMap {
         }
     }
 
-    /// The pages in `range` that have a frame, in order, with it.
+    /// The pages in `range` that have a frame, in order, each with its frame.
     pub(super) fn each(&self, range: Range<u64>) -> impl Iterator<Item = (u64, Frame)> {
         self.groups_in(range.clone())
             .flat_map(move |(number, group)| group.each(number, group.present & inside(number, &range)))
     }
 
-    /// From the first of the pages in `range` that have a frame to the last.
+    /// The range from the first page in `range` that has a frame to the last one. None if no page has one.
     pub(super) fn span(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let first = self.first(range)?;
         let present = |(number, group): (u64, &Group)| (number, group.present & inside(number, range));
@@ -114,7 +114,7 @@ impl FrameMap {
         Some(number * GROUP + u64::from(present.trailing_zeros()))
     }
 
-    /// Takes the frames of the pages in `range` away, and hands them out in order.
+    /// Takes the frames of the pages in `range` away, and hands each page with its frame to `give`, in order.
     pub(super) fn take(&mut self, range: &Range<u64>, mut give: impl FnMut(u64, Frame)) {
         let numbers: Vec<u64> = self.groups_in(range.clone()).map(|(number, _)| number).collect();
         for number in numbers {
@@ -129,7 +129,7 @@ impl FrameMap {
         }
     }
 
-    /// All pages that are the program's own.
+    /// The pages whose frames are the program's own, with these frames.
     pub(super) fn own(&self) -> Self {
         let mut own = Self::default();
         for (&number, group) in &self.groups {
@@ -153,7 +153,7 @@ const fn place_of(page: u64) -> u32 {
     (page % GROUP) as u32
 }
 
-/// The bits of the pages of `range` in the group with this number.
+/// The bits that the pages of `range` have in the group with this number.
 fn inside(number: u64, range: &Range<u64>) -> u32 {
     let first = number * GROUP;
     let [low, high] = [range.start, range.end].map(|page| page.clamp(first, first + GROUP) - first);
@@ -165,7 +165,7 @@ const fn below(pages: u64) -> u64 {
     (1 << pages) - 1
 }
 
-/// The places of the bits that are set, the lowest first.
+/// The positions of the bits that are set, the lowest first.
 fn bits(mut bits: u32) -> impl Iterator<Item = u32> {
     std::iter::from_fn(move || {
         let place = (bits != 0).then(|| bits.trailing_zeros());

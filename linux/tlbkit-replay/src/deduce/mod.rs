@@ -1,14 +1,14 @@
-//! Deduces from a trace what a kernel had to do.
+//! Deduces from the events of a trace what a kernel had to do.
 //!
 //! | file | what |
 //! |---|---|
 //! | `people` | threads, processes, the kernel's own threads |
-//! | `older` | which CPUs held what when the trace began |
-//! | `frames` | which frames relatives share |
+//! | `older` | which CPUs held which spaces when the trace began |
+//! | `frames` | which frames several spaces share after a fork |
 //! | `frame_map` | which page has which frame |
 //! | `pages` | what is mapped where |
 //! | `calls` | what each system call takes away |
-//! | `record` | what more the kernel's own record of its flushes tells |
+//! | `record` | what the kernel's own record of its flushes tells beyond that |
 //! | `state` | what is known while the trace is read |
 //! | this one | who runs where, and which space belongs to whom |
 
@@ -35,7 +35,7 @@ use tlbkit_trace::abi::{CLONE_VM, FAULT_WRITE};
 use tlbkit_trace::{Event, EventKind, FlushReason, Name, Syscall};
 
 impl Paging {
-    /// What the fault of a page that is not there takes.
+    /// What the kernel has to do for a fault of a page that is not present.
     fn fault(self, pages: &Pages, page: u64, error_code: u32) -> Fault {
         match self {
             Self::Huge if pages.has_room(page) => Fault::Huge,
@@ -45,7 +45,7 @@ impl Paging {
     }
 }
 
-/// Whether anybody is left in a space.
+/// Whether any thread still uses a space.
 #[derive(PartialEq, Eq)]
 enum Left {
     Somebody,
@@ -53,16 +53,21 @@ enum Left {
 }
 
 impl Deducer {
+    /// What was deduced of all events.
+    ///
+    /// # Errors
+    /// If the operations could not be written to their temporary file.
     pub(crate) fn finish(self) -> io::Result<Deduced> {
         let (residents, processes, coverage) = (self.older.residents, self.people.processes(), self.people.coverage());
         let (ops, memory) = (self.ops.finish()?, self.memory.finish());
         Ok(Deduced { ops, memory, residents, processes, coverage, ..self.done })
     }
 
+    /// Deduces what `event` asks of the kernel. Events must come in order of time.
     pub(crate) fn event(&mut self, event: &Event) {
         match event.kind {
             EventKind::Switch { next, .. } => return self.switch(event, next),
-            // It still carries the thread before, except in an exec.
+            // Except in an exec, this event still names the thread that ran before.
             EventKind::TlbFlush { reason: FlushReason::TaskSwitch, size } => {
                 self.older.switched(event.cpu, size);
                 if self.people.execs_at(event.tid, event.time_ns) {
@@ -103,7 +108,7 @@ impl Deducer {
         }
     }
 
-    /// An event on a CPU says who runs there, if no switch did.
+    /// An event says which thread runs on its CPU, even if no switch of threads has told so.
     fn notice(&mut self, event: &Event) {
         let before = self.running[event.cpu as usize].replace(event.tid);
         if before == Some(event.tid) {
@@ -119,12 +124,14 @@ impl Deducer {
         self.run(event, event.tid, event.comm);
     }
 
+    /// The thread `tid` runs on the event's CPU from now on.
     fn run(&mut self, event: &Event, tid: i32, comm: Name) {
         let kind = if self.is_program(tid) { OpKind::Run { space: self.task(tid).space } } else { OpKind::Idle };
         self.push_of(event, tid, comm, kind);
     }
 
-    /// A child shares its parent's space if it is a thread, or until its exec after vfork.
+    /// A thread or process was created. It shares its parent's space if it is a thread, and after a vfork until its
+    /// exec.
     fn fork(&mut self, parent: i32, child: i32) {
         if !self.is_program(parent) {
             return;
@@ -134,9 +141,10 @@ impl Deducer {
         self.is_dead(child);
         let is_copy = match call {
             Some((Syscall::Clone, args)) => args[0] & CLONE_VM == 0,
-            // Its flags are not recorded. A C library calls it for threads and for spawning, which share.
+            // The flags of this call are not recorded. A C library uses it for threads and to start programs, and both
+            // share the space.
             Some((Syscall::Clone3 | Syscall::Vfork, _)) => false,
-            // A plain fork is a clone too; this one's call began before the recording.
+            // A fork of the C library is a clone too. The call of this one began before the recording.
             _ => self.people.process_of(child) == child,
         };
         let space = if is_copy {
@@ -150,7 +158,8 @@ impl Deducer {
         self.tasks.insert(child, Thread::new(space));
     }
 
-    /// The thread goes on in a new space. Linux builds it with one page at its stack, moves that, and frees the table.
+    /// An exec: the thread goes on in a new space. Linux creates the space with one page of stack, moves that page, and
+    /// frees its old table.
     fn exec(&mut self, event: &Event, tid: i32) {
         let old = self.task(tid).space;
         let space = self.new_space(Pages::default());
@@ -166,7 +175,8 @@ impl Deducer {
         }
     }
 
-    /// Linux 6.18 tells of an end before it has begun to take the memory away: relatives that store meanwhile may copy.
+    /// A thread ends. Linux 6.18 records this before it begins to take the memory away. So a process that shares pages
+    /// with it and writes to them meanwhile may still make copies.
     fn exit(&mut self, event: &Event, tid: i32) {
         self.gone.insert(tid);
         if let Some(task) = self.tasks.remove(&tid)
@@ -175,20 +185,20 @@ impl Deducer {
             self.pages[task.space.0 as usize].begin_to_end(&mut self.frames);
             self.dying.insert(tid, task.space);
         }
-        // Nothing will say when it leaves the CPU.
-        if self.people.coverage() == Coverage::SomeAlone {
+        // No event will say when the thread leaves the CPU.
+        if self.people.coverage() == Coverage::SomeProcesses {
             self.push(event, OpKind::Idle);
         }
     }
 
-    /// The thread runs no more: if it has ended, so has its memory.
+    /// The thread does not run any more. If it was ending, its memory is gone now.
     fn is_dead(&mut self, tid: i32) {
         if let Some(space) = self.dying.remove(&tid) {
             self.pages[space.0 as usize].end(&mut self.frames);
         }
     }
 
-    /// A thread leaves the space; whom that leaves there.
+    /// A thread leaves the space. Returns whether any other thread still uses it.
     fn let_go(&mut self, event: &Event, space: Space, cause: Cause) -> Left {
         let users = &mut self.users[space.0 as usize];
         *users = users.saturating_sub(1);
@@ -237,7 +247,8 @@ impl Deducer {
         self.push(event, OpKind::Call);
     }
 
-    /// The new space was loaded a moment ago, unless the trace has not shown it. The thread is its process now.
+    /// An exec has succeeded. The new space was loaded a moment before, or is taken to be loaded now if the trace did
+    /// not show that. From now on the thread has the number of its process.
     fn exec_ends(&mut self, event: &Event, tid: i32, old_tid: i32) {
         if !std::mem::take(&mut self.task(old_tid).has_loaded) {
             self.exec(event, old_tid);

@@ -1,8 +1,9 @@
-//! Spaces that were there before the trace: which CPUs held them when it began.
+//! Deduces which CPUs held which spaces when the trace began, for spaces that are older than the trace.
 //!
-//! The first time that a CPU turns to such a space, the kernel's own record of that switch tells. The tag was kept: the
-//! CPU had run the space before, and nothing was revoked since. No record at all: the space was still loaded, unused.
-//! And a space whose first flush asks others, though no other CPU has run it in the trace, had been somewhere else.
+//! The kernel records what it does when a CPU switches to such a space for the first time. If it keeps the entries of
+//! the tag, the CPU had run the space before, and nothing was revoked since then. If it records nothing, the space was
+//! still loaded. And if the first flush of a space asks other CPUs, although none of them has run the space in the
+//! trace, then one of them had run it before.
 
 use crate::op::Space;
 use rustc_hash::FxHashSet;
@@ -22,27 +23,28 @@ pub struct Resident {
 /// How a CPU holds a space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// Loaded, whether it runs or not.
+    /// The space is loaded, whether a program of it runs or not.
     Loaded,
-    /// Under a tag of its own.
+    /// The space is not loaded, but has a tag on this CPU.
     Tagged,
 }
 
-/// What one CPU has shown so far.
+/// What the trace has shown of one CPU so far.
 #[derive(Clone, Default)]
 struct Shown {
-    /// A space that it turns to for the first time; what the kernel says of that comes next, if it says anything.
+    /// A space that the CPU is switching to for the first time. The kernel's record of the switch comes next, if there
+    /// is one.
     coming: Option<Space>,
-    /// It has run a program.
+    /// Whether the CPU has run a program.
     has_run: bool,
 }
 
-/// What is known of the time before.
+/// What is known of the time before the trace.
 #[derive(Default)]
 pub(super) struct Older {
     spaces: FxHashSet<Space>,
     cpus: Vec<Shown>,
-    /// Who has been where.
+    /// Which CPU has run which space in the trace.
     seen: FxHashSet<(u32, Space)>,
     pub(super) residents: Vec<Resident>,
 }
@@ -52,12 +54,12 @@ impl Older {
         Self { cpus: vec![Shown::default(); cpus as usize], ..Self::default() }
     }
 
-    /// The space was there before.
+    /// The space is older than the trace.
     pub(super) fn add(&mut self, space: Space) {
         self.spaces.insert(space);
     }
 
-    /// The CPU runs the space, and nothing in the trace has brought it there.
+    /// The CPU runs the space, and no switch in the trace has led to that.
     pub(super) fn runs(&mut self, cpu: u32, space: Space) {
         if self.is_first(cpu, space) {
             self.residents.push(Resident { cpu, space, how: Held::Loaded });
@@ -65,7 +67,7 @@ impl Older {
         self.cpus[cpu as usize].has_run = true;
     }
 
-    /// The CPU turns to the space.
+    /// The CPU switches to the space.
     pub(super) fn comes(&mut self, cpu: u32, space: Space) {
         if self.is_first(cpu, space) {
             self.cpus[cpu as usize].coming = Some(space);
@@ -78,7 +80,7 @@ impl Older {
         self.seen.insert((cpu, space)) && self.spaces.contains(&space)
     }
 
-    /// The kernel says what the switch did.
+    /// The kernel has recorded what the switch flushed.
     pub(super) fn switched(&mut self, cpu: u32, size: FlushSize) {
         let shown = &mut self.cpus[cpu as usize];
         shown.has_run |= shown.coming.is_some();
@@ -87,7 +89,7 @@ impl Older {
         }
     }
 
-    /// Anything else happens on the CPU: the kernel had nothing to say of the switch.
+    /// Something else happens on the CPU, so the kernel has recorded nothing of the switch.
     pub(super) fn goes_on(&mut self, cpu: u32) {
         let shown = &mut self.cpus[cpu as usize];
         let Some(space) = shown.coming.take() else { return };
@@ -96,7 +98,7 @@ impl Older {
         }
     }
 
-    /// A thread of the space on this CPU has others asked.
+    /// A thread of the space on this CPU asks other CPUs to flush.
     pub(super) fn asks(&mut self, cpu: u32, space: Space) {
         let others = || (0..self.cpus.len() as u32).filter(|&other| other != cpu);
         if !self.spaces.contains(&space) || others().any(|other| self.seen.contains(&(other, space))) {

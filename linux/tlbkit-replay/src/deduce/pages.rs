@@ -1,4 +1,4 @@
-//! What is mapped in one space, as far as faults and system calls tell.
+//! What is mapped in one space, as page faults and system calls tell. Ranges are in numbers of base pages.
 
 use super::frame_map::FrameMap;
 use super::frames::{Frame, Frames};
@@ -8,17 +8,17 @@ use std::ops::Range;
 
 mod huge;
 
-/// Base pages that Linux maps around a read fault of a file, if they are in memory: 64 KiB.
+/// How many base pages of a file Linux maps around a page that a read fault brings, if they are in memory: 64 KiB.
 const FAULT_AROUND_PAGES: u64 = 16;
-/// Base pages of a huge one, which are those of a page table.
+/// How many base pages a page table maps, which is also the size of a huge page.
 const TABLE: u64 = 512;
-/// Base pages of what glibc reserves at once for an arena, 64 MiB; to get it aligned it asks for twice as much.
+/// How many base pages glibc reserves for an arena of malloc: 64 MiB. It asks for twice as many to get aligned ones.
 const ARENA: u64 = 16_384;
 
-/// Regions of 2 MiB of the largest stack that is believed: 128 GiB.
+/// How many regions of 2 MiB a stack has at most: 128 GiB. The rest of a larger one is not noted as a stack.
 const MAX_STACK_REGIONS: usize = 1 << 16;
 
-/// A mapping that a program asked for, from its first page to the page behind its last.
+/// A mapping that a program asked for. Its first page is its key in [`Pages`], and `end` the page behind its last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Mapping {
     end: u64,
@@ -30,44 +30,46 @@ struct Mapping {
 pub(super) enum Backing {
     /// Anonymous memory of this process.
     Private,
-    /// Addresses that are kept for it, and may not be used yet.
+    /// Addresses that are reserved for the process, and may not be accessed yet.
     Reserved,
-    /// A file, read and copied.
+    /// A private mapping of a file, whose pages are copied when they are written.
     File,
-    /// Memory or a file that others see too.
+    /// Shared memory, or a shared mapping of a file.
     Shared,
 }
 
-/// One space.
+/// What is mapped in one space.
 #[derive(Default)]
 pub(super) struct Pages {
     mapped: FrameMap,
     mappings: BTreeMap<u64, Mapping>,
     /// End of the heap, in bytes.
     pub(super) brk: u64,
-    /// Regions of 2 MiB that huge pages map, by number.
+    /// The numbers of the regions of 2 MiB that huge pages map.
     huge: BTreeSet<u64>,
-    /// Pages that were given back at these addresses, and by what.
+    /// Pages that were given back while their addresses stayed mapped, and by which kind of revocation.
     given_back: BTreeMap<u64, Pattern>,
-    /// How many pages of its own were unmapped and not asked for again since, and by what.
+    /// How many pages of the program's own were unmapped and not asked for again since, and by which kind of revocation
+    /// the last ones were.
     unmapped: Option<(u64, Pattern)>,
-    /// Blocks of 64 MiB that were reserved as glibc reserves those of its arenas, by number.
+    /// The numbers of the blocks of 64 MiB that were reserved as glibc reserves its arenas.
     arenas: BTreeSet<u64>,
-    /// Regions of 2 MiB that a stack of a thread reaches into, by number: since 6.7 Linux gives these no huge page.
+    /// The numbers of the regions of 2 MiB that stacks of threads reach into. Since 6.7 Linux gives these no huge
+    /// pages.
     stacks: BTreeSet<u64>,
-    /// It was there before the recording, so more is mapped than we know.
+    /// Whether the space is older than the recording. Then more is mapped than is known here.
     is_older: bool,
-    /// Its last thread has begun to end.
+    /// Whether its last thread has begun to end.
     is_ending: bool,
 }
 
 impl Pages {
-    /// A space that was there before the recording.
+    /// A space that is older than the recording.
     pub(super) fn older() -> Self {
         Self { is_older: true, ..Self::default() }
     }
 
-    /// The program asked for `range`, in pages.
+    /// The program mapped `range`.
     pub(super) fn map(&mut self, range: Range<u64>, backing: Backing) {
         if range.is_empty() {
             return;
@@ -75,7 +77,7 @@ impl Pages {
         self.forget_mappings(&range);
         let (mut start, mut end) = (range.start, range.end);
         if backing == Backing::Private {
-            // As the kernel joins what is alike.
+            // The kernel merges private mappings that are neighbours.
             let is_alike = |pages: &Self, page: u64| {
                 pages.mapping(page).filter(|(_, backing)| *backing == Backing::Private).map(|(range, _)| range)
             };
@@ -90,13 +92,13 @@ impl Pages {
         self.mappings.insert(start, Mapping { end, backing });
     }
 
-    /// The mapping of `old` becomes longer where it is.
+    /// The mapping `old` grows in place, up to `end`.
     pub(super) fn grow(&mut self, old: &Range<u64>, end: u64) {
         let backing = self.mapping(old.end - 1).map_or(Backing::Private, |(_, backing)| backing);
         self.map(old.end..end, backing);
     }
 
-    /// The program reserves `range`, to ask for parts of it later.
+    /// The program reserves `range`, whose parts it will make accessible later.
     pub(super) fn reserve(&mut self, range: Range<u64>) {
         if [ARENA, 2 * ARENA].contains(&(range.end - range.start)) {
             self.arenas.extend(range.start.div_ceil(ARENA)..range.end / ARENA);
@@ -104,12 +106,12 @@ impl Pages {
         self.map(range, Backing::Reserved);
     }
 
-    /// The program asked for `range` as a stack.
+    /// The program mapped `range` as the stack of a thread, which gets no huge pages.
     pub(super) fn never_huge(&mut self, range: &Range<u64>) {
         self.stacks.extend((range.start / TABLE..range.end.div_ceil(TABLE)).take(MAX_STACK_REGIONS));
     }
 
-    /// Whether the page is reserved, and may not be used yet.
+    /// Whether the page is reserved, and may not be accessed yet.
     pub(super) fn is_reserved(&self, page: u64) -> bool {
         self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Reserved)
     }
@@ -141,40 +143,40 @@ impl Pages {
         (page < mapping.end).then_some((first..mapping.end, mapping.backing))
     }
 
-    /// What is behind the page, as far as the program has told.
+    /// What is behind the page. None if no known mapping has it.
     pub(super) fn backing(&self, page: u64) -> Option<Backing> {
         self.mapping(page).map(|(_, backing)| backing)
     }
 
-    /// Whether others see the page.
+    /// Whether the page is shared memory, or of a shared mapping of a file.
     pub(super) fn is_shared(&self, page: u64) -> bool {
         self.mapping(page).is_some_and(|(_, backing)| backing == Backing::Shared)
     }
 
-    /// A page that was not mapped is written.
+    /// A page that was not present is written.
     pub(super) fn first_store(&mut self, frames: &mut Frames, page: u64) {
         let frame = if self.is_shared(page) { Frame::Borrowed } else { frames.fresh() };
         self.put(frames, page, frame);
     }
 
-    /// A page that was not mapped is read: the kernel maps its neighbours with it, as far as it has them.
+    /// A page that was not present is read. The kernel also maps those of its neighbours that it has in memory.
     pub(super) fn first_load(&mut self, page: u64) {
         let window = page & !(FAULT_AROUND_PAGES - 1);
         let around = match self.mapping(page) {
-            // So many from the window's begin or the mapping's, but not beyond the table.
+            // As many pages as the window has, from its begin or that of the mapping, but none beyond the page table.
             Some((range, Backing::File | Backing::Shared)) => {
                 let first = range.start.max(window);
                 first..(first + FAULT_AROUND_PAGES).min(range.end).min((page | (TABLE - 1)) + 1)
             }
-            // Anonymous memory that is only read: the page of zeros.
+            // A read of anonymous memory maps the page of zeros.
             Some((_, Backing::Private | Backing::Reserved)) => page..page + 1,
-            // What exec mapped by itself: the program and its loader.
+            // The program and its loader, which exec maps without a system call.
             None => window..window + FAULT_AROUND_PAGES,
         };
         self.mapped.lend(around);
     }
 
-    /// Whether the page is a file's, or others see it too: memory that no allocator has.
+    /// Whether the page is of a file or shared, and so is no memory of an allocator.
     pub(super) fn is_of_file(&self, page: u64) -> bool {
         matches!(self.backing(page), Some(Backing::File | Backing::Shared))
     }
@@ -185,9 +187,10 @@ impl Pages {
         }
     }
 
-    /// A store to a page that is mapped but may not be written; true if it got another frame, and so must be flushed.
+    /// A write to a page that is present but may not be written. True if the page got another frame, and so must be
+    /// flushed.
     pub(super) fn store(&mut self, frames: &mut Frames, page: u64) -> bool {
-        // Others are to see a store to shared memory, so it is never copied: the fault was for its dirty bit.
+        // A write to shared memory is for all to see, so the page is never copied. The fault was for its dirty bit.
         let is_copied = !self.is_shared(page) && self.mapped.get(page).is_none_or(|frame| frames.is_shared(frame));
         if is_copied {
             let frame = frames.fresh();
@@ -196,8 +199,8 @@ impl Pages {
         is_copied
     }
 
-    /// Whether only the kernel can tell if a store to the page copies it: the page is older than the trace, and nobody
-    /// has told what is there, or whoever shares it is about to end.
+    /// Whether only the kernel's own record can tell if a write to the page makes a copy: it is not known what is
+    /// mapped there, because the space is older than the trace, or all others that share the page are about to end.
     pub(super) fn is_store_in_doubt(&self, frames: &Frames, page: u64) -> bool {
         match self.mapped.get(page) {
             Some(frame) => frames.is_shared_in_doubt(frame),
@@ -205,7 +208,8 @@ impl Pages {
         }
     }
 
-    /// The kernel has told that a store has copied the page. What an older space has there stays unknown.
+    /// The kernel's record has told that a write made a copy of the page. If it is not known what was mapped there,
+    /// that stays so.
     pub(super) fn copied(&mut self, frames: &mut Frames, page: u64) {
         if self.mapped.contains(page) {
             let frame = frames.fresh();
@@ -213,12 +217,13 @@ impl Pages {
         }
     }
 
-    /// Whether everything that is mapped in `range` was mapped under our eyes.
+    /// Whether the trace has shown everything that is mapped in `range`.
     pub(super) fn is_known(&self, range: &Range<u64>) -> bool {
         !self.is_older || self.mapping(range.start).is_some_and(|(mapping, _)| range.end <= mapping.end)
     }
 
-    /// First and last of the pages in `range` that are mapped, or may be: in a mapping that is older than the trace.
+    /// The range from the first to the last page in `range` that is present. It is all of `range` if that may have
+    /// mappings which are older than the trace, and none if no page is present.
     pub(super) fn span(&self, range: &Range<u64>) -> Option<Range<u64>> {
         if !self.is_known(range) {
             return Some(range.clone());
@@ -226,8 +231,9 @@ impl Pages {
         self.mapped.span(range)
     }
 
-    /// First and last of the pages in `range` whose entries change when stores are forbidden or allowed: of a private
-    /// mapping those that are the program's alone, for a store to any other faults before and after.
+    /// The range from the first to the last page in `range` whose entry changes when writes are forbidden or allowed.
+    /// In a private mapping these are the pages of the program alone: a write to any other page is a fault before and
+    /// after.
     pub(super) fn span_of_stores(&self, frames: &Frames, range: &Range<u64>) -> Option<Range<u64>> {
         if self.is_shared(range.start) || !self.is_known(range) {
             return self.span(range);
@@ -237,8 +243,8 @@ impl Pages {
         Some(first..pages.last().map_or(first, |(page, _)| page) + 1)
     }
 
-    /// What a flush for frames taken from `range` names, one after the other: Linux flushes shared memory table by
-    /// table, before it believes their dirty bits.
+    /// The ranges that the kernel flushes one after the other when it takes the pages of `range` away. It is one range,
+    /// except that Linux flushes shared memory table by table, to be sure of the dirty bits.
     pub(super) fn zapped(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let Some(span) = self.span(range) else { return Vec::new() };
         if !self.is_shared(span.start) || !self.is_known(range) {
@@ -254,12 +260,12 @@ impl Pages {
         pieces
     }
 
-    /// Pages in `range` that are there.
+    /// The pages in `range` that are present.
     pub(super) fn present(&self, range: &Range<u64>) -> Vec<u64> {
         self.mapped.each(range.clone()).map(|(page, _)| page).collect()
     }
 
-    /// Takes the pages in `range` away; those that were there.
+    /// Takes the pages in `range` away, and returns those that were present.
     pub(super) fn discard(&mut self, frames: &mut Frames, range: &Range<u64>) -> Vec<u64> {
         let mut gone = Vec::new();
         let huge = &mut self.huge;
@@ -277,30 +283,31 @@ impl Pages {
         self.mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.begins_to_end(frame));
     }
 
-    /// The space has ended, and nothing in it is left.
+    /// The space has ended, and gives up all its frames.
     pub(super) fn end(&mut self, frames: &mut Frames) {
         let drop = if self.is_ending { Frames::has_ended } else { Frames::drop };
         self.mapped.each(0..u64::MAX).for_each(|(_, frame)| drop(frames, frame));
         *self = Self { is_older: self.is_older, ..Self::default() };
     }
 
-    /// How many pages of `range` are the program's own.
+    /// How many pages of `range` have frames of the program's own.
     pub(super) fn count_own(&self, range: &Range<u64>) -> u64 {
         self.mapped.each(range.clone()).filter(|(_, frame)| *frame != Frame::Borrowed).count() as u64
     }
 
-    /// These pages were given back, and the program kept their addresses.
+    /// Notes that these pages were given back by a revocation of the kind `by`, while their addresses stayed mapped.
     pub(super) fn gave_back(&mut self, pages: impl IntoIterator<Item = u64>, by: Pattern) {
         self.given_back.extend(pages.into_iter().map(|page| (page, by)));
     }
 
-    /// So many pages of the program's own were unmapped.
+    /// Notes that `pages` pages of the program's own were unmapped by a revocation of the kind `by`.
     pub(super) fn unmapped(&mut self, pages: u64, by: Pattern) {
         let before = self.unmapped.map_or(0, |(before, _)| before);
         self.unmapped = (before + pages > 0).then_some((before + pages, by));
     }
 
-    /// Without which revocation the page, which is new, would have been there; none if it is used for the first time.
+    /// The kind of the revocation without which this page, which a fault has just brought, would have been present.
+    /// None if the page is used for the first time.
     pub(super) fn because(&mut self, page: u64) -> Option<Pattern> {
         if let Some(by) = self.given_back.remove(&page) {
             return Some(by);
@@ -313,7 +320,7 @@ impl Pages {
         Some(by)
     }
 
-    /// Takes the mapping of `range` away too; true if a page table under it is left without any use.
+    /// Unmaps `range`, and takes its pages away. True if that leaves a page table without any use.
     pub(super) fn unmap(&mut self, frames: &mut Frames, range: &Range<u64>) -> bool {
         let tables = range.start >> 9..=(range.end - 1) >> 9;
         let had_table = |table: u64, pages: &Self| pages.mapped.meets(&(table << 9..(table + 1) << 9));
@@ -326,7 +333,7 @@ impl Pages {
         let whole = range.start.div_ceil(TABLE)..(range.end / TABLE).max(range.start.div_ceil(TABLE));
         let stacks: Vec<u64> = self.stacks.range(whole).copied().collect();
         stacks.iter().for_each(|region| _ = self.stacks.remove(region));
-        // What else an older space has under a table is unknown; mostly there is something.
+        // It is not known what else a table maps of a space that is older than the trace. Mostly it maps something.
         let is_empty = |table: u64| !self.is_older && !had_table(table, self) && self.mappings_in(table) == 0;
         is_wide || before.iter().any(|&table| is_empty(table))
     }
@@ -336,7 +343,7 @@ impl Pages {
         self.mappings.range(..end).rev().take_while(|(_, mapping)| mapping.end > first).count()
     }
 
-    /// What a child gets: the program's own pages, shared until one of them stores.
+    /// The space of a child that is forked. It shares the program's own pages until one of both writes to them.
     pub(super) fn fork(&self, frames: &mut Frames) -> Self {
         let mapped = self.mapped.own();
         mapped.each(0..u64::MAX).for_each(|(_, frame)| frames.share(frame));
@@ -354,8 +361,8 @@ impl Pages {
         }
     }
 
-    /// Moves what is mapped in `from` to `to`, in pages, and takes away what was there. A huge page moves whole where
-    /// the new place is aligned as the old one, and is split otherwise.
+    /// Moves the pages of `from` to the range that begins at the page `to`, and takes away what was present there. A
+    /// huge page stays one if the new place is aligned as the old one, and is split otherwise.
     pub(super) fn rename(&mut self, frames: &mut Frames, from: &Range<u64>, to: u64) {
         let mut moved: Vec<(u64, Frame)> = Vec::new();
         self.mapped.take(from, |page, frame| moved.push((page, frame)));

@@ -1,9 +1,9 @@
-//! Who is who: which thread belongs to which process, and which threads are the kernel's own.
+//! Finds out which thread belongs to which process, and which threads are the kernel's own.
 //!
-//! A switch names the thread that comes, not its process; nothing says that a thread has no user memory; and the space
-//! of an exec is changed before the trace says that the exec succeeded. So all events are met before anything is
-//! deduced of them. A thread that ever faulted in user mode, called, was forked by one that did, or whose coming made
-//! the kernel load a space, is a program's.
+//! A switch names the thread that comes and not its process. No event says that a thread has no user memory. And an
+//! exec loads its new space before the trace says that it has succeeded. So all events are read once before anything is
+//! deduced of them. A thread is taken to run a program if it ever had a fault in user mode or made a system call, if
+//! such a thread forked it, or if the kernel loaded a space when it switched to the thread.
 
 use crate::op::Party;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -13,62 +13,63 @@ use tlbkit_trace::{Event, EventKind, FaultMode, FlushReason, Name, Names};
 /// A process of the trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Process {
-    /// Its number.
+    /// Number of the process.
     pub pid: i32,
-    /// What its main thread was called last.
+    /// The last name of its main thread.
     pub comm: Name,
-    /// The file of its program, as the exec named it; none if that was before the trace.
+    /// The file of its program, as the exec named it. None if the exec was before the trace.
     pub file: Option<Name>,
-    /// Files whose code it has mapped, where the recorder tells.
+    /// The files whose code it has mapped. Empty if the recorder does not tell of mappings.
     pub code: Vec<Name>,
-    /// False for the kernel's own threads.
+    /// Whether it runs a program. False for the kernel's own threads.
     pub is_program: bool,
 }
 
 /// Whose events a trace has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Coverage {
-    /// Everybody's.
+    /// The events of all threads on the recorded CPUs.
     #[default]
     Everybody,
-    /// Those of some processes alone: who else ran on their CPUs is not in it.
-    SomeAlone,
+    /// The events of some processes only. What other threads ran on their CPUs is not recorded.
+    SomeProcesses,
 }
 
-/// Of so many switches to a thread one may be followed by another thread's event, as where events are lost.
+/// If more than one in this number of switches to a thread is followed by an event of another thread, the trace has the
+/// events of some processes only. Fewer such cases come of lost events.
 const FOLLOWED: u64 = 20;
 
-/// What the events of the whole trace tell.
+/// What the events of the whole trace tell of threads and processes.
 #[derive(Default)]
 pub(crate) struct People {
     process: FxHashMap<i32, i32>,
-    /// What each process's main thread was called last: a child is called as its parent until its exec.
+    /// The last name of the main thread of each process. Until its exec a child has the name of its parent.
     names: FxHashMap<i32, Name>,
     programs: FxHashSet<i32>,
-    /// The file of the program that each thread runs, of those that began in the trace.
+    /// The file of the program that each thread runs, for programs that were started in the trace.
     files: FxHashMap<i32, Name>,
-    /// Files whose code each process has mapped since its exec.
+    /// The files whose code each process has mapped since its exec.
     code: FxHashMap<i32, Vec<Name>>,
-    /// When execs loaded their new spaces, by thread and time.
+    /// The threads whose execs loaded new spaces, with the times of that in nanoseconds.
     execs: FxHashSet<(i32, u64)>,
-    /// When each thread loaded a space without being switched to, last.
+    /// When each thread last loaded a space without a switch of threads, in nanoseconds.
     loaded: FxHashMap<i32, u64>,
-    /// Whether the reader asks about each thread.
+    /// Whether the caller asks about each thread.
     parties: FxHashMap<i32, Party>,
-    /// The same of threads of which nothing was recorded but switches.
+    /// Whether the caller asks about threads of which only switches were recorded.
     strangers: Option<Party>,
-    /// The thread that each CPU has just turned to.
+    /// The thread that each CPU has just switched to; 0 if its last event was no switch.
     coming: Vec<i32>,
-    /// After how many switches the next event of the CPU was looked at, and how often it was another thread's.
+    /// For how many switches the next event of the CPU was looked at, and how often that event was of another thread.
     followed: (u64, u64),
-    /// CPUs that recorded anything.
+    /// One more than the highest number of a CPU that recorded an event.
     pub(super) cpus: u32,
-    /// The kernel's own flushes were recorded.
+    /// Whether the kernel's flushes were recorded.
     pub(super) tells_flushes: bool,
 }
 
 impl People {
-    /// Learns from an event, of which nothing has been deduced yet.
+    /// Learns from `event`. Must get all events before anything is deduced of them.
     pub(crate) fn meet(&mut self, event: &Event) {
         self.cpus = self.cpus.max(event.cpu + 1);
         if event.pid > 0 {
@@ -86,7 +87,7 @@ impl People {
             EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. } if came != 0 => {
                 self.programs.insert(came);
             }
-            // A space was loaded without a switch of threads: the last time before its end this was the exec's.
+            // A space was loaded without a switch of threads. The last time before the end of an exec, the exec did it.
             EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. } => {
                 self.loaded.insert(event.tid, event.time_ns);
             }
@@ -117,10 +118,10 @@ impl People {
         }
     }
 
-    /// After the switch to a thread the next event of the CPU is that thread's, if everybody was recorded. The idle
-    /// thread tells nothing: perf leaves out most of its events.
+    /// Counts whether the next event of a CPU after a switch to the thread `came` is of that thread. It is if all
+    /// threads were recorded. Switches to the idle thread are not counted, because perf leaves out most of its events.
     fn follow(&mut self, event: &Event, came: i32) {
-        // These carry the thread before, or nobody in particular.
+        // Events of these kinds name the thread that ran before, or no thread that runs.
         let tells =
             !matches!(event.kind, EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. } | EventKind::Map { .. });
         if came != 0 && tells {
@@ -132,10 +133,11 @@ impl People {
     /// Whose events the trace has.
     pub(super) fn coverage(&self) -> Coverage {
         let (all, others) = self.followed;
-        if others * FOLLOWED > all { Coverage::SomeAlone } else { Coverage::Everybody }
+        if others * FOLLOWED > all { Coverage::SomeProcesses } else { Coverage::Everybody }
     }
 
-    /// Learns whom the reader asks about, by process, its name, and thread.
+    /// Learns which threads the caller asks about. `is_asked` gets the number of a process, its name and the number of
+    /// a thread.
     pub(crate) fn ask(&mut self, is_asked: impl Fn(i32, Name, i32) -> bool) {
         let party = |pid, comm, tid| if is_asked(pid, comm, tid) { Party::Asked } else { Party::Other };
         let of = |&tid: &i32| (tid, party(self.process_of(tid), self.name_of(tid, Names::UNKNOWN), tid));
@@ -143,12 +145,12 @@ impl People {
         self.strangers = Some(party(0, Names::UNKNOWN, 0));
     }
 
-    /// Whether the reader asks about a thread.
+    /// Whether the caller asks about the thread `tid`.
     pub(super) fn party(&self, tid: i32) -> Party {
         self.parties.get(&tid).copied().or(self.strangers).unwrap_or(Party::Asked)
     }
 
-    /// Every process, in order of its number.
+    /// All processes, in order of their numbers.
     pub(super) fn processes(&self) -> Vec<Process> {
         let programs: FxHashSet<i32> = self.programs.iter().map(|&tid| self.process_of(tid)).collect();
         let process = |(&pid, &comm)| {
@@ -160,22 +162,22 @@ impl People {
         processes
     }
 
-    /// True if the thread's exec loaded its new space at this time.
+    /// Whether an exec of the thread loaded its new space at this time.
     pub(super) fn execs_at(&self, tid: i32, time_ns: u64) -> bool {
         self.execs.contains(&(tid, time_ns))
     }
 
-    /// True if the thread runs a program.
+    /// Whether the thread runs a program, and is none of the kernel's own.
     pub(super) fn is_program(&self, tid: i32) -> bool {
         tid != 0 && self.programs.contains(&tid)
     }
 
-    /// What the thread's process is called; `own`, the thread's name, if nothing says.
+    /// The name of the thread's process, or `own`, the thread's own name, if that is not known.
     pub(super) fn name_of(&self, tid: i32, own: Name) -> Name {
         self.names.get(&self.process_of(tid)).copied().unwrap_or(own)
     }
 
-    /// The process of a thread; itself if nothing says otherwise.
+    /// The number of the thread's process, or of the thread if that is not known.
     pub(super) fn process_of(&self, tid: i32) -> i32 {
         self.process.get(&tid).copied().unwrap_or(tid)
     }

@@ -1,6 +1,6 @@
-//! What more the kernel's own record of its flushes tells: what a process that is older than the trace had mapped,
-//! whether a store copied a page while its last sharer ended, and which CPUs were asked although they did not run the
-//! space.
+//! Uses the kernel's own record of its flushes for what system calls and faults do not tell: what a process that is
+//! older than the trace had mapped, whether a write copied a page while the last process that shared it ended, and
+//! which CPUs were asked although they did not run the space.
 
 use super::state::{Deducer, Recorded, taken};
 use crate::op::{Space, Taken};
@@ -9,7 +9,7 @@ use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushReason, FlushSize};
 
 impl Deducer {
-    /// A program's thread flushes.
+    /// A thread of a program flushes.
     pub(super) fn flush(&mut self, event: &Event, reason: FlushReason, size: FlushSize) {
         let task = self.task(event.tid);
         let space = task.space;
@@ -33,7 +33,7 @@ impl Deducer {
         }
     }
 
-    /// The thread sends a request to `cpu`: for a flush, if it has just begun to ask.
+    /// The event's thread queues a call for `cpu`. It asks for a flush if the thread has just begun to ask other CPUs.
     pub(super) fn send(&mut self, event: &Event, cpu: u32) {
         let target = self.running.get(cpu as usize).copied().flatten().filter(|&tid| self.is_program(tid));
         let Some(asking) = self.tasks.get(&event.tid).filter(|task| task.is_asking) else { return };
@@ -47,14 +47,16 @@ impl Deducer {
         }
     }
 
-    /// What the kernel recorded in the call that is ending, if what it is about is older than the trace.
+    /// The revocations that the kernel recorded in the call that is ending. None if the trace has shown what is mapped
+    /// in `range`, so that the record is not needed, or if there is no record.
     pub(super) fn told(&mut self, space: Space, range: &Range<u64>) -> Option<Vec<Taken>> {
         if !self.people.tells_flushes || self.pages[space.0 as usize].is_known(range) {
             return None;
         }
         let span = |size: &FlushSize| match size {
             FlushSize::Pages(pages @ 1..) => range.start..range.end.min(range.start.saturating_add(*pages)),
-            // More than the ceiling, or found done already: so the call is all that tells.
+            // The flush was above the ceiling, or had nothing left to do. So only the call tells which pages were
+            // meant.
             _ => range.clone(),
         };
         let flushes = std::mem::take(&mut self.ended.flushes);
@@ -63,7 +65,7 @@ impl Deducer {
         Some(self.ended.flushes.iter().map(|size| taken(&span(size), Stride::Page4K)).collect())
     }
 
-    /// A flush is taken as its kernel recorded it.
+    /// Counts a flush that is taken from the kernel's record, and not deduced.
     fn tell(&mut self, size: FlushSize) {
         self.done.told += 1;
         *self.done.told_sizes.entry(size).or_default() += 1;

@@ -1,4 +1,4 @@
-//! What is known of threads and spaces while a trace is read.
+//! What is known of threads and spaces while operations are deduced from a trace.
 
 use super::frames::Frames;
 use super::older::{Older, Resident};
@@ -14,72 +14,75 @@ use std::rc::Rc;
 use tlbkit::Stride;
 use tlbkit_trace::{Event, FlushSize, Name, Syscall};
 
-/// End of user addresses with four levels of tables.
+/// The end of the addresses of programs, with four levels of page tables.
 pub(super) const USER_END: u64 = 1 << 47;
-/// Where exec's stack is, near enough.
+/// The number of the page at which an exec builds the first stack, or one near it.
 pub(super) const STACK_PAGE: u64 = (USER_END >> 12) - 64;
 
 /// What a trace asks of a kernel.
 #[derive(Debug, Default)]
 pub struct Deduced {
-    /// In the order of the trace.
+    /// The operations, in the order of the trace.
     pub ops: Ops,
-    /// Spaces that ever were.
+    /// How many address spaces there were in all.
     pub spaces: u32,
-    /// CPUs.
+    /// One more than the highest number of a CPU that recorded an event.
     pub cpus: u32,
-    /// CPUs that held spaces when the trace began, each CPU's latest first.
+    /// Which CPUs held which spaces when the trace began. Of each CPU the space that it ran last comes first.
     pub residents: Vec<Resident>,
-    /// Revocations that are taken as the trace's kernel recorded them: in processes older than it, and copies of pages
-    /// that were shared with processes that were about to end.
+    /// How many revocations are not deduced but taken from the kernel's record: those in processes that are older than
+    /// the trace, and copies of pages that were shared with processes which were about to end.
     pub told: u64,
-    /// Those of them that the kernel recorded as flushes of this CPU's space, by size.
+    /// How many of these the kernel recorded as a CPU's own flushes, by size.
     pub told_sizes: BTreeMap<FlushSize, u64>,
-    /// Whose events the trace has.
+    /// Whether the trace has the events of all threads.
     pub coverage: Coverage,
-    /// Who ran.
+    /// The processes that ran.
     pub processes: Vec<Process>,
-    /// Most pages of each space that may have been mapped at once; without limit if it is older than the trace.
+    /// The most pages of each space that may have been mapped at once, a huge one counted as one. `u64::MAX` if the
+    /// space is older than the trace.
     pub most_pages: Vec<u64>,
-    /// What was done for memory itself.
+    /// The work for memory itself, which is the same under all policies.
     pub(crate) memory: Vec<MemoryCharge>,
 }
 
-/// With which pages anonymous memory is mapped.
+/// Of which size the pages are that map anonymous memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Paging {
-    /// As the trace has it.
+    /// The same pages as in the trace.
     #[default]
     AsRecorded,
-    /// With 2 MiB wherever a mapping has room for them, as transparent huge pages at their best.
+    /// Huge pages of 2 MiB wherever a mapping has room for one: transparent huge pages at their best.
     Huge,
 }
 
-/// What the kernel has recorded in a call.
+/// What the kernel has recorded in a system call of a thread.
 pub(super) struct Recorded {
-    /// Own flushes.
+    /// The sizes of the thread's own flushes.
     pub(super) flushes: Vec<FlushSize>,
-    /// A CPU was asked that ran something else.
+    /// Whether a CPU was asked to flush that ran another space.
     pub(super) trims: bool,
 }
 
 impl Recorded {
+    /// Nothing was recorded.
     pub(super) const NOTHING: Self = Self { flushes: Vec::new(), trims: false };
 }
 
 /// A thread of a program.
 pub(super) struct Thread {
     pub(super) space: Space,
-    /// The call that it is in: which, with what, and its result is awaited.
+    /// The system call that the thread is in, and its arguments.
     pub(super) call: Option<(Syscall, [u64; 5])>,
     pub(super) recorded: Recorded,
-    /// It has begun to ask others, and is not through with its own flush.
+    /// Whether the thread has begun to ask other CPUs, and has not done its own part of the flush yet.
     pub(super) is_asking: bool,
-    /// Which operation its last fault was, if that copied a page.
+    /// The number of the operation in which its last fault copied a page, if it did.
     pub(super) copied: Option<u64>,
-    /// It has stored to this page, and nothing that is known says if the page was copied: a flush tells that.
+    /// A page that the thread has written to, if it is not known whether the write made a copy. If it did, a flush
+    /// follows.
     pub(super) store: Option<u64>,
-    /// Its exec has loaded the new space.
+    /// Whether an exec of the thread has loaded the new space.
     pub(super) has_loaded: bool,
 }
 
@@ -97,7 +100,7 @@ impl Thread {
     }
 }
 
-/// A thread, what operations of it are called, and whether the reader asks about them.
+/// A thread, the name of its process, and whether the caller asks about the thread.
 #[derive(Clone, Copy)]
 struct Known {
     tid: i32,
@@ -106,25 +109,27 @@ struct Known {
     party: Party,
 }
 
-/// What is known while the trace is read.
+/// Deduces operations from events.
 pub(crate) struct Deducer {
     pub(super) people: Rc<People>,
     pub(super) older: Older,
     pub(super) paging: Paging,
     pub(super) tasks: FxHashMap<i32, Thread>,
-    /// Threads that have left their spaces for good and may still run: as the kernel's own do, without one.
+    /// Threads that have left their spaces for ever and may still run. Then they have no space, as the kernel's own
+    /// threads.
     pub(super) gone: FxHashSet<i32>,
-    /// Spaces whose last threads have begun to end, by thread: the pages are there until the thread runs no more.
+    /// The spaces whose last threads have begun to end, by thread. Their pages stay until the thread does not run any
+    /// more.
     pub(super) dying: FxHashMap<i32, Space>,
-    /// Threads that use each space.
+    /// How many threads use each space.
     pub(super) users: Vec<u32>,
     pub(super) pages: Vec<Pages>,
     pub(super) frames: Frames,
-    /// Of the call that is ending; nothing at any other time.
+    /// What the kernel recorded in the system call that is ending. Nothing at any other time.
     pub(super) ended: Recorded,
-    /// What each CPU runs: a thread, or none if it is unknown.
+    /// The thread that each CPU runs, or none if it is not known.
     pub(super) running: Vec<Option<i32>>,
-    /// The thread that each CPU's last operation was of.
+    /// The thread of the last operation of each CPU.
     known: Vec<Option<Known>>,
     pub(super) done: Deduced,
     pub(super) ops: Storing,
@@ -154,11 +159,12 @@ impl Deducer {
         }
     }
 
+    /// Adds an operation of the event's thread.
     pub(super) fn push(&mut self, event: &Event, kind: OpKind) {
         self.push_of(event, event.tid, event.comm, kind);
     }
 
-    /// An operation of a thread that is not the event's.
+    /// Adds an operation of the thread `tid`, whose own name is `own_name`, on the event's CPU.
     pub(super) fn push_of(&mut self, event: &Event, tid: i32, own_name: Name, kind: OpKind) {
         let Known { comm, party, .. } = self.whose(event.cpu, tid, own_name);
         let op = Op { time_ns: event.time_ns, cpu: event.cpu, comm, party, kind };
@@ -166,7 +172,8 @@ impl Deducer {
         self.ops.push(&op);
     }
 
-    /// What a thread is called and whether the reader asks about it: mostly it is the one that the CPU had last.
+    /// The thread with its name and whether the caller asks about it. Mostly it is the thread of the CPU's last
+    /// operation, so that one is kept.
     fn whose(&mut self, cpu: u32, tid: i32, own_name: Name) -> Known {
         let known = self.known[cpu as usize].filter(|known| (known.tid, known.own_name) == (tid, own_name));
         known.unwrap_or_else(|| {
@@ -175,24 +182,25 @@ impl Deducer {
         })
     }
 
+    /// Adds revocations that the event's thread caused in `space`.
     pub(super) fn revoke(&mut self, event: &Event, space: Space, cause: Cause, taken: impl IntoIterator<Item = Taken>) {
         let trims = self.ended.trims;
         let revoke = |taken| OpKind::Revoke { space, cause, taken: Taken { trims, ..taken } };
         taken.into_iter().for_each(|taken| self.push(event, revoke(taken)));
     }
 
-    /// The page got another frame.
+    /// Adds the revocation of a page that a write of the event's thread has copied.
     pub(super) fn copy(&mut self, event: &Event, space: Space, page: u64) {
         self.task(event.tid).copied = Some(self.ops.next());
         self.revoke(event, space, Cause::CopyOnWrite, [Taken::pages(page, 1, Stride::Page4K)]);
     }
 
-    /// Whether the thread runs a program, and has not left it.
+    /// Whether the thread runs a program, and has not left its space by ending.
     pub(super) fn is_program(&self, tid: i32) -> bool {
         self.people.is_program(tid) && !self.gone.contains(&tid)
     }
 
-    /// The thread, which was there before the recording if it is not known yet.
+    /// What is known of the thread. If nothing is, the thread is older than the recording, and so is its space.
     pub(super) fn task(&mut self, tid: i32) -> &mut Thread {
         if !self.tasks.contains_key(&tid) {
             let process = self.people.process_of(tid);
@@ -208,12 +216,14 @@ impl Deducer {
         self.tasks.get_mut(&tid).expect("just inserted")
     }
 
+    /// A space that is older than the recording.
     pub(super) fn older_space(&mut self) -> Space {
         let space = self.new_space(Pages::older());
         self.older.add(space);
         space
     }
 
+    /// A space that begins with these pages.
     pub(super) fn new_space(&mut self, pages: Pages) -> Space {
         self.done.most_pages.push(pages.most());
         self.pages.push(pages);
@@ -223,6 +233,7 @@ impl Deducer {
     }
 }
 
+/// The revocation of the base pages of `span`.
 pub(super) fn taken(span: &Range<u64>, stride: Stride) -> Taken {
     Taken::pages(span.start, span.end - span.start, stride)
 }

@@ -1,4 +1,5 @@
-//! One CPU: what runs on it, what it may hold of each space, and what it has executed of the flush under way.
+//! One replayed CPU: what runs on it, what its TLB may hold of each space, and what it has executed of the current
+//! flush.
 
 use super::held::{Drop, Due, Held};
 use crate::bill::{CostItem, Counts};
@@ -10,40 +11,40 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use tlbkit::{Cr3, Pcid, PhysAddr};
 
-/// The halves of a space under isolation lie one page apart.
+/// The distance in bytes between the tables of kernel half and user half of a space under isolation.
 const HALF: u64 = 0x1000;
 
-/// A space, by the root of its kernel half.
+/// The address of the kernel half's tables of the space that `cr3` loads. It stands for the space.
 pub(super) const fn root_of(cr3: Cr3) -> u64 {
     cr3.root().0 & !HALF
 }
 
-/// One CPU.
+/// One replayed CPU.
 pub(super) struct Core {
-    /// How many runs it is that of.
+    /// How many runs are replayed together.
     runs: usize,
     cr3: Cell<Cr3>,
-    /// For how long the loaded space has run since it was told.
+    /// For how long the loaded space has run since [`Held::run`] was last told, in nanoseconds.
     running_ns: Cell<u64>,
-    /// What is held of the space that is loaded, and of others.
+    /// What the TLB may hold of the loaded space, and of the others.
     loaded: RefCell<Held>,
     others: RefCell<FxHashMap<u64, Held>>,
-    /// Which space each tag names.
+    /// The space of each tag, by the address of its tables.
     tags: RefCell<BTreeMap<Pcid, u64>>,
-    /// The flush that this CPU has begun: what it has executed of it so far.
+    /// What this CPU has executed so far of the flush that it has begun.
     work: RefCell<Work>,
-    /// Whether it has executed anything of it: mostly a step is no flush.
+    /// Whether it has executed anything of a flush. Kept because most operations are no flush.
     has_worked: Cell<bool>,
-    /// A program runs, rather than the idle thread or a thread of the kernel.
+    /// Whether a program runs, and not the idle thread or a thread of the kernel.
     pub(super) is_busy: Cell<bool>,
-    /// Whether the reader asks about the thread that runs.
+    /// Whether the caller asks about the thread that runs.
     pub(super) party: Cell<Party>,
-    /// It is in user mode.
+    /// Whether the CPU is in user mode.
     pub(super) is_user: Cell<bool>,
-    /// It is on the way from user mode into the kernel, or back.
+    /// Whether the CPU is on the way from user mode into the kernel, or back.
     pub(super) is_crossing: Cell<bool>,
     seen_ns: Cell<u64>,
-    /// For how long programs ran, and those that the reader asks about.
+    /// For how long programs ran, and those of them that the caller asks about, in nanoseconds.
     pub(super) busy_ns: Cell<u64>,
     pub(super) asked_busy_ns: Cell<u64>,
 }
@@ -52,13 +53,13 @@ pub(super) struct Core {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Work {
     pub(super) items: Counts,
-    /// Pages that some runs flush one by one, and others by dropping everything.
+    /// How many pages some runs flush one by one and others by dropping everything.
     pub(super) pages_or_all: u64,
     pub(super) was_current: bool,
     pub(super) was_wrong_space: bool,
-    /// It is in the set, and asked the others there.
+    /// Whether the CPU is in the CPU set of the space, and has asked the others in it.
     pub(super) has_asked: bool,
-    /// The first run in which what was revoked was here for certain.
+    /// The first run in which this CPU certainly held what was revoked.
     pub(super) held_from: usize,
 }
 
@@ -75,7 +76,7 @@ impl Work {
         self.count(CostItem::Flush) + self.count(CostItem::Everything) > 0
     }
 
-    /// The same with so many more of an item.
+    /// The same work with `count` more of an item.
     pub(super) const fn with(mut self, item: CostItem, count: u64) -> Self {
         self.items[item as usize] += count;
         self
@@ -103,7 +104,7 @@ impl Core {
         }
     }
 
-    /// Time goes on.
+    /// Brings the CPU's time up to `now_ns`.
     pub(super) fn pass(&self, now_ns: u64) {
         let passed_ns = now_ns.saturating_sub(self.seen_ns.replace(now_ns));
         if !self.is_busy.get() {
@@ -116,12 +117,12 @@ impl Core {
         }
     }
 
-    /// The space that is loaded, by the root of its kernel half.
+    /// The space that is loaded, by the address of its tables.
     pub(super) fn root(&self) -> u64 {
         root_of(self.cr3.get())
     }
 
-    /// Loads another space, or the same again.
+    /// Loads the space of `cr3`, which may be loaded already.
     pub(super) fn load(&self, cr3: Cr3) {
         self.note_time();
         let (before, after) = (self.root(), root_of(cr3));
@@ -132,38 +133,38 @@ impl Core {
         let mut others = self.others.borrow_mut();
         let held = others.remove(&after).unwrap_or_else(|| Held::new(self.runs));
         let left = self.loaded.replace(held);
-        // Most spaces end empty, and none comes back.
+        // Of most spaces that end nothing is held, and they do not come back. So what says nothing is not kept.
         if !left.is_nothing() {
             others.insert(before, left);
         }
     }
 
-    /// The loaded space is told for how long it has run.
+    /// Tells what is held of the loaded space for how long the space has run.
     fn note_time(&self) {
         self.loaded.borrow_mut().run(self.running_ns.take());
     }
 
-    /// A fault has filled an entry of the loaded space.
+    /// A page fault has filled an entry of the loaded space.
     pub(super) fn touch(&self, page: u64) {
         self.loaded.borrow_mut().touch(page);
     }
 
-    /// The first run in which an entry of the loaded space for any of `pages` is here for certain.
+    /// The first run in which this CPU certainly holds an entry of the loaded space for any of `pages`.
     pub(super) fn first_with(&self, pages: &Range<u64>) -> usize {
         self.loaded.borrow().first_with(pages)
     }
 
-    /// Drops one entry of the loaded space: it was revoked, so nobody misses it.
+    /// Drops one entry of the loaded space that was revoked, so that it does not count as lost.
     pub(super) fn drop_page(&self, page: u64) {
         self.loaded.borrow_mut().drop_page(page);
     }
 
-    /// The tag names this space from here on; what it named before.
+    /// From now on the tag in `cr3` belongs to the space in `cr3`. Returns the space that it belonged to before.
     pub(super) fn name(&self, cr3: Cr3) -> Option<u64> {
         self.tags.borrow_mut().insert(cr3.pcid(), root_of(cr3))
     }
 
-    /// All spaces that a tag names, each once.
+    /// All spaces that have a tag on this CPU, each once.
     pub(super) fn named(&self) -> Vec<u64> {
         let mut roots: Vec<u64> = self.tags.borrow().values().copied().collect();
         roots.sort_unstable();
@@ -171,14 +172,15 @@ impl Core {
         roots
     }
 
-    /// Drops all of one space in some runs, and tells each what it lost and what it had walked for before.
+    /// Drops all entries of the space `root` in some runs. Tells each of these runs what it lost, and what it had
+    /// walked for again before.
     pub(super) fn empty(&self, root: u64, drop: &Drop<'_>, tell: impl FnMut(usize, Bounds, Due)) {
         self.note_time();
         if root == self.root() {
             return self.loaded.borrow_mut().empty(drop, tell);
         }
         let mut others = self.others.borrow_mut();
-        // Whoever holds nothing loses nothing.
+        // A CPU that holds nothing of the space loses nothing.
         let Some(held) = others.get_mut(&root) else { return };
         held.empty(drop, tell);
         if held.is_nothing() {
@@ -186,7 +188,7 @@ impl Core {
         }
     }
 
-    /// The end: what each run has walked for again since each space was emptied last.
+    /// The replay ends. Tells each run what it has walked for again since each space was emptied last.
     pub(super) fn settle(&self, walks_per_ns: f64, mut tell: impl FnMut(usize, Due)) {
         self.note_time();
         self.loaded.borrow().settle(walks_per_ns, &mut tell);
@@ -198,7 +200,7 @@ impl Core {
         change(&mut self.work.borrow_mut());
     }
 
-    /// A page is flushed that some runs flush with everything; true for the first.
+    /// Notes a page that some runs flush with everything else. True for the first such page of a flush.
     pub(super) fn note_page(&self) -> bool {
         self.has_worked.set(true);
         let mut work = self.work.borrow_mut();
@@ -206,12 +208,12 @@ impl Core {
         work.pages_or_all == 1
     }
 
-    /// Whether anything was executed since the last time.
+    /// Whether anything was executed since [`Core::take_work`] was called last.
     pub(super) fn has_worked(&self) -> bool {
         self.has_worked.get()
     }
 
-    /// What was executed since the last time; none if nothing was.
+    /// What was executed since the last call. None if nothing was.
     pub(super) fn take_work(&self) -> Option<Work> {
         self.has_worked.take().then(|| self.work.take())
     }

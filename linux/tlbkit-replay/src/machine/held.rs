@@ -1,61 +1,62 @@
-//! What one CPU may hold of one space: deduced from the faults, and from how long the space has run there.
+//! What the TLB of one CPU may hold of one space, deduced from page faults and from how long the space has run there.
 //!
-//! Several runs that differ in their ceilings alone share it. The lower its ceiling, the more often a run drops
-//! everything, and never less than one with a higher one. So what a run holds is the youngest of what the last one
-//! holds: pages lie in layers, by age, and a run holds those from its own layer on.
+//! Several runs share this state if only their ceilings differ. They are in the order of their ceilings, the lowest
+//! first. Whenever a run drops everything, all runs with lower ceilings drop everything too. So each run holds the
+//! newest part of what the last run holds. Pages lie in layers by age, and a run holds the pages from its own layer on.
 
 use super::page_set::PageSet;
-use crate::op::Who;
+use crate::op::Caller;
 use crate::tally::Bounds;
 use std::ops::Range;
 
-/// Entries that somebody dropped and that were walked for again.
+/// Entries that a caller's flush dropped and that were walked for again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Due {
     pub(super) walks: u64,
-    pub(super) debtor: Option<Who>,
+    pub(super) debtor: Option<Caller>,
 }
 
-/// How everything that is held of a space is dropped.
+/// A flush that drops everything that is held of a space.
 pub(super) struct Drop<'d> {
-    /// The first so many runs drop it.
+    /// How many runs drop everything: this many from the first on.
     pub(super) runs: usize,
-    /// So many entries can have been there and true.
+    /// The most valid entries that can have been held.
     pub(super) most: u64,
-    /// Pages that are not lost, as they were revoked.
+    /// The pages that are not lost, because they were revoked.
     pub(super) revoked: &'d Range<u64>,
-    /// Walks that fit into a nanosecond.
+    /// How many page walks a program can do in a nanosecond.
     pub(super) walks_per_ns: f64,
-    /// Whose flush it is.
-    pub(super) who: Option<Who>,
+    /// The caller whose flush it is.
+    pub(super) who: Option<Caller>,
 }
 
-/// What is different in each run.
+/// The state of one run.
 #[derive(Clone, Default)]
 struct Own {
-    /// It holds the layers from this one on.
+    /// The run holds the layers from this one on.
     layer: usize,
-    /// What `ran_ns` was when it held nothing.
+    /// The value of [`Held::ran_ns`] when the run last held nothing, in nanoseconds.
     ran_before_ns: u64,
-    /// Entries that may have to be walked for again, and who dropped them.
+    /// How many entries may have to be walked for again, and whose flush dropped them.
     debt: u64,
-    debtor: Option<Who>,
+    debtor: Option<Caller>,
 }
 
 impl Own {
-    /// What was walked for again since the last time, if it can have been: no more than the time allowed.
+    /// What was walked for again since everything was last dropped: at most the `could` walks that the time allowed.
     fn settle(&self, could: u64) -> Due {
         Due { walks: self.debt.min(could), debtor: self.debtor }
     }
 }
 
-/// What the CPU may hold of the space.
+/// What the TLB of a CPU may hold of a space, for all runs.
 pub(super) struct Held {
-    /// Pages whose fault filled an entry that nothing has dropped, each in one layer; the last is the youngest.
+    /// The pages whose fault filled an entry that nothing has dropped since. Each page is in one layer, and the last
+    /// layer is the newest.
     layers: Vec<PageSet>,
-    /// For how long the space has run here.
+    /// For how long the space has run on the CPU, in nanoseconds.
     ran_ns: u64,
-    /// By run, that with the lowest ceiling first.
+    /// The state of each run, the one with the lowest ceiling first.
     own: Box<[Own]>,
 }
 
@@ -64,36 +65,38 @@ impl Held {
         Self { layers: vec![PageSet::default()], ran_ns: 0, own: vec![Own::default(); runs].into() }
     }
 
+    /// The space has run for `ns` nanoseconds more.
     pub(super) const fn run(&mut self, ns: u64) {
         self.ran_ns += ns;
     }
 
-    /// A fault has filled an entry.
+    /// A page fault has filled an entry.
     pub(super) fn touch(&mut self, page: u64) {
         let (youngest, older) = self.layers.split_last_mut().expect("there is one");
         youngest.insert(page);
         older.iter_mut().for_each(|layer| layer.remove(page));
     }
 
-    /// The first run that holds an entry for any of `pages` for certain: those behind it hold one too.
+    /// The first run that certainly holds an entry for any of `pages`. All runs behind it hold one too.
     pub(super) fn first_with(&self, pages: &Range<u64>) -> usize {
         let youngest = self.layers.iter().rposition(|layer| layer.meets(pages));
         let is_in = |own: &Own| youngest.is_some_and(|youngest| own.layer <= youngest);
         self.own.iter().position(is_in).unwrap_or(self.own.len())
     }
 
-    /// Drops one entry: it was revoked, so nobody misses it.
+    /// Drops one entry that was revoked, so that it does not count as lost.
     pub(super) fn drop_page(&mut self, page: u64) {
         self.layers.iter_mut().for_each(|layer| layer.remove(page));
     }
 
-    /// Whether it is as if the space had never been here.
+    /// Whether this state says nothing, as if the space had never run on the CPU.
     pub(super) fn is_nothing(&self) -> bool {
         let is_nothing = |own: &Own| own.debt == 0 && own.ran_before_ns == self.ran_ns;
         self.layers.iter().all(PageSet::is_empty) && self.own.iter().all(is_nothing)
     }
 
-    /// Drops everything, and tells each run that does so what it lost, and what it had walked for since the last time.
+    /// Drops everything in some runs. Tells each of these runs what it lost, and what it had walked for again since it
+    /// last dropped everything.
     pub(super) fn empty(&mut self, drop: &Drop<'_>, mut tell: impl FnMut(usize, Bounds, Due)) {
         let Drop { runs, most, who, .. } = *drop;
         let (mut layer, mut known) = (self.layers.len(), 0);
@@ -105,7 +108,7 @@ impl Held {
             let could = ((self.ran_ns - own.ran_before_ns) as f64 * drop.walks_per_ns) as u64;
             let due = own.settle(could);
             let lost = Bounds { low: known.min(most), high: most.min(could).max(known.min(most)) };
-            // What was not walked for yet is still wanted.
+            // Entries that were not walked for again yet may still have to be.
             own.debt = (lost.high + own.debt - due.walks).min(most);
             (own.debtor, own.ran_before_ns) = (who, self.ran_ns);
             tell(run, lost, due);
@@ -135,7 +138,7 @@ impl Held {
         }
     }
 
-    /// The end: what each run has walked for again since it was emptied last.
+    /// The replay ends. Tells each run what it has walked for again since it last dropped everything.
     pub(super) fn settle(&self, walks_per_ns: f64, mut tell: impl FnMut(usize, Due)) {
         for (run, own) in self.own.iter().enumerate() {
             let could = ((self.ran_ns - own.ran_before_ns) as f64 * walks_per_ns) as u64;

@@ -1,7 +1,7 @@
-//! Does what a trace asks, with the real protocol, on CPUs that answer at once.
+//! Does what a trace asks of a kernel, with the real protocol, on CPUs that answer at once.
 //!
-//! There is no time but the trace's: an interrupt is taken where it is sent, so nothing waits and nothing races. What
-//! is counted is what the protocol decides, which is the same whenever an answer comes.
+//! The only time is that of the trace. A CPU takes an interrupt at the moment at which it is sent, so nothing waits and
+//! nothing races. The counts are of what the protocol decides, and this does not depend on when an answer comes.
 
 mod core;
 mod held;
@@ -13,7 +13,7 @@ mod step;
 mod sums;
 
 use crate::deduce::Deduced;
-use crate::op::Who;
+use crate::op::Caller;
 use crate::tally::Tally;
 pub use side_by_side::{Run, alike, replay_each};
 pub use state::Spared;
@@ -21,17 +21,17 @@ use std::io;
 use tlbkit::Policy;
 use tlbkit_sim::machine::Machine;
 
-/// Runs what `deduced` asks under `policy` on `machine`.
+/// Does what `deduced` asks under `policy` on `machine`, and returns what was counted.
 ///
 /// # Errors
-/// If what was deduced cannot be read from its temporary file.
+/// If the operations cannot be read from their temporary file.
 pub fn replay(deduced: &Deduced, policy: Policy, machine: &Machine) -> io::Result<Tally> {
     let mut tally = Tally::default();
     replay_each(deduced, machine, &[Run::of(policy)], |_, counted| tally = counted)?;
     Ok(tally)
 }
 
-/// The same without what `spared` says of each caller.
+/// Replays as [`replay`] does, without the part of each caller's work that `spared` names.
 ///
 /// # Errors
 /// As [`replay`].
@@ -39,7 +39,7 @@ pub fn replay_sparing(
     deduced: &Deduced,
     policy: Policy,
     machine: &Machine,
-    spared: impl Fn(Who) -> Spared,
+    spared: impl Fn(Caller) -> Spared,
 ) -> io::Result<Tally> {
     let mut tally = Tally::default();
     let run = Run { policy, spared: Some(&spared) };

@@ -1,17 +1,17 @@
-//! A set of pages. A program faults its pages in one beside the other, so 64 neighbours share a word.
+//! A set of pages. A program mostly touches neighbouring pages, so 64 neighbours share a word.
 
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 
-/// Pages of a word.
+/// How many pages share a word.
 const WORD: u64 = 64;
 
-/// Pages, by number.
+/// A set of base pages, by their numbers.
 #[derive(Default)]
 pub(super) struct PageSet {
-    /// All words but the one at hand.
+    /// All words but the one that was written last, by their numbers.
     words: FxHashMap<u64, u64>,
-    /// The word at hand, which was written last, and its number.
+    /// The word that was written last, and its number. It is kept apart because the next page mostly lies in it too.
     at_hand: u64,
     number: u64,
     count: u64,
@@ -51,7 +51,7 @@ impl PageSet {
         }
     }
 
-    /// Takes in the pages of another set; none is in both.
+    /// Adds the pages of another set. No page may be in both.
     pub(super) fn join(&mut self, other: Self) {
         self.count += other.count;
         for (number, word) in other.into_words() {
@@ -67,7 +67,7 @@ impl PageSet {
         self.words.into_iter().chain((self.at_hand != 0).then_some((self.number, self.at_hand)))
     }
 
-    /// Removes all of them, and gives their memory back.
+    /// Removes all pages, and frees their memory.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -76,22 +76,22 @@ impl PageSet {
         self.count == 0
     }
 
-    /// How many there are outside of `range`.
+    /// How many pages there are outside of `range`.
     pub(super) fn count_outside(&self, range: &Range<u64>) -> u64 {
         self.count - self.inside(range).map(|word| u64::from(word.count_ones())).sum::<u64>()
     }
 
-    /// Whether there is any in `range`.
+    /// Whether any page is in `range`.
     pub(super) fn meets(&self, range: &Range<u64>) -> bool {
         self.inside(range).any(|word| word != 0)
     }
 
-    /// What each word has of `range`.
+    /// Of each word the bits of those of its pages that lie in `range`.
     fn inside(&self, range: &Range<u64>) -> impl Iterator<Item = u64> {
         let numbers = range.start / WORD..range.end.div_ceil(WORD).max(range.start / WORD);
         let is_short = numbers.end - numbers.start <= self.words.len() as u64;
         let at_hand = numbers.contains(&self.number).then_some((self.number, self.at_hand));
-        // Whichever are fewer: the words of the range, or those of the set.
+        // Either the words of the range are looked up, or all words of the set are gone through, whichever are fewer.
         let of_range = is_short.then(|| numbers.filter_map(|number| Some((number, *self.words.get(&number)?))));
         let of_set = (!is_short).then(|| self.words.iter().map(|(&number, &word)| (number, word)));
         let range = range.clone();

@@ -1,4 +1,4 @@
-//! The protocol's door to one replayed CPU: every instruction is counted.
+//! The protocol's [`Hardware`](tlbkit::Hardware) of one replayed CPU. It counts every instruction.
 
 use super::core::{Core, Work};
 use super::held::{Drop, Due};
@@ -9,7 +9,7 @@ use tlbkit::sync::AtomicU64;
 use tlbkit::{AddressSpace, Cpu, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, SpaceToken, Tags, VirtAddr};
 use tlbkit_trace::{FlushReason, FlushSize};
 
-/// One CPU.
+/// The hardware of one replayed CPU.
 pub(super) struct Port<'w, 'k> {
     pub(super) replay: &'w Replay<'k>,
     pub(super) cpu: u32,
@@ -20,7 +20,8 @@ impl<'k> Port<'_, 'k> {
         self.replay.tlb.cpu(CpuId(self.cpu), self)
     }
 
-    /// Enters the kernel, if the CPU was in user mode, and goes back, if a program runs.
+    /// Does `act` in the kernel. If the CPU is in user mode it enters the kernel first, and if a program runs then, it
+    /// goes back afterwards.
     pub(super) fn in_kernel(&self, act: impl FnOnce(&Cpu<'_, 'k, Self>)) {
         let (core, cpu, irqs) = (self.core(), self.cpu(), IrqsOff::assume());
         let cross = |cross: &dyn Fn()| {
@@ -38,7 +39,7 @@ impl<'k> Port<'_, 'k> {
         }
     }
 
-    /// The CPU takes the interrupt that it was sent.
+    /// The CPU takes an interrupt that was sent to it.
     fn answer(&self) {
         self.replay.pass(self.cpu);
         self.in_kernel(|cpu| cpu.answer(&IrqsOff::assume()));
@@ -58,7 +59,7 @@ impl Port<'_, '_> {
         self.sum(|sums| sums.charge(Runs::All, self.replay.who.get(), part, item, count));
     }
 
-    /// All that this CPU holds of the space at `root` is dropped, in the first `runs` runs.
+    /// In the first `runs` runs everything is dropped that this CPU holds of the space `root`.
     fn lose(&self, root: u64, runs: usize) {
         let (replay, who) = (self.replay, self.replay.who.get());
         let revoked = &replay.revoked_of(root);
@@ -79,7 +80,7 @@ impl Port<'_, '_> {
         self.core().named().into_iter().for_each(|root| self.lose_in_all(root));
     }
 
-    /// An item of the flush or switch under way, or of a crossing.
+    /// Counts an item of the current flush or switch, or of the way into the kernel and back.
     fn work(&self, item: CostItem) {
         if self.core().is_crossing.get() {
             return self.charge(CostPart::Crossing, item, 1);
@@ -87,7 +88,7 @@ impl Port<'_, '_> {
         self.core().note(|work| work.items[item as usize] += 1);
     }
 
-    /// The CPU's part of a flush is over.
+    /// The CPU has done its part of a flush.
     fn finish(&self, reason: FlushReason) {
         let work = self.core().take_work().unwrap_or_default();
         let who = self.replay.who.get();
@@ -98,7 +99,7 @@ impl Port<'_, '_> {
             parts.iter().for_each(|part| sums.charge_all(who, *part, &work.items));
             if !is_own {
                 parts.iter().for_each(|part| sums.charge(Runs::All, who, *part, CostItem::Interrupt, 1));
-                // Who asked waits for the way, too.
+                // The initiator waits while the interrupt is on its way, too.
                 sums.charge(Runs::All, who, CostPart::Waiting, CostItem::Deliver, 1);
                 if work.was_flushed() || work.pages() + work.pages_or_all > 0 {
                     sums.needed(work.held_from);
@@ -116,7 +117,7 @@ impl Port<'_, '_> {
         });
     }
 
-    /// A step that was no flush is over.
+    /// An operation that was no flush has been done.
     pub(super) fn settle(&self) {
         let Some(work) = self.core().take_work() else { return };
         if !work.was_flushed() && work.count(CostItem::Keep) == 0 {
@@ -129,13 +130,13 @@ impl Port<'_, '_> {
         });
     }
 
-    /// The replay is over.
+    /// The replay ends.
     pub(super) fn end(&self) {
         let mut sums = self.replay.sums.borrow_mut();
         self.core().settle(self.replay.capacity.walks_per_ns, |run, due| refill(&mut sums, run, &due));
     }
 
-    /// Linux records the asking once, if the set names any other CPU.
+    /// A flush begins. Linux records once that it asks others, if the CPU set names any other CPU.
     fn begin(&self, pages: u32) {
         self.core().take_work();
         let is_everything = pages == u32::MAX;
@@ -159,23 +160,23 @@ impl Port<'_, '_> {
     }
 }
 
-/// What was walked for again.
+/// Charges the page walks for entries that had been dropped.
 fn refill(sums: &mut Sums, run: usize, due: &Due) {
     if due.walks > 0 {
         sums.charge(Runs::One(run), due.debtor, CostPart::Refilling, CostItem::Walk, due.walks);
     }
 }
 
-/// The words that Linux would have recorded of a CPU's part of a flush.
+/// Counts a CPU's part of a flush as Linux would have recorded it.
 fn record(sums: &mut Sums, runs: Runs, reason: FlushReason, work: &Work) {
     let is_own = reason == FlushReason::LocalMmShootdown;
     let (reason, size) = match *work {
-        // Linux asks its own CPU as one of the set.
+        // Linux treats the initiator's own CPU as one of the set.
         Work { was_wrong_space: true, has_asked: false, .. } if is_own => return,
         Work { was_wrong_space: true, .. } => (FlushReason::RemoteWrongCpu, FlushSize::Pages(0)),
         Work { was_current: true, .. } => (reason, FlushSize::Pages(0)),
         _ if work.was_flushed() => (reason, FlushSize::All),
-        // It held the space lazily, and left it.
+        // The CPU held the space lazily, and has left it.
         _ if work.count(CostItem::Keep) > 0 => (FlushReason::TaskSwitch, FlushSize::Pages(0)),
         _ => (reason, FlushSize::Pages(work.pages())),
     };
@@ -198,7 +199,7 @@ impl<'k> Hardware for Port<'_, 'k> {
             return self.work(CostItem::Keep);
         }
         self.work(CostItem::Flush);
-        // Without tags the hardware drops every space's entries: those are all under the one tag.
+        // Without tags the hardware drops the entries of the space before, which has the same tag.
         if let Some(root) = core.name(cr3) {
             self.lose_in_all(root);
         }
@@ -234,7 +235,7 @@ impl<'k> Hardware for Port<'_, 'k> {
     fn send_ipi(&self, to: CpuId) {
         self.sum(|sums| sums.all.interrupts += 1);
         self.charge(CostPart::Asking, CostItem::Send, 1);
-        // Taken at once, in the midst of the sender's own work.
+        // The target takes the interrupt at once, before the sender's work goes on.
         Port { replay: self.replay, cpu: to.0 }.answer();
     }
 

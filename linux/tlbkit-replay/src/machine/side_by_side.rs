@@ -1,15 +1,16 @@
-//! Several replays of the same operations, which are unpacked once for all of them.
+//! Replays the same operations several times, under different policies. The operations are unpacked once for all of
+//! them.
 //!
-//! Runs that differ in their ceilings alone are one replay. A ceiling decides whether a CPU flushes page by page or
-//! drops everything; it decides nothing of what the protocol knows: who is asked, which generation a slot has reached,
-//! which slot a space gets. So the protocol runs under the highest of the ceilings, and where it flushes more pages
-//! than another allows, that one's runs are taken to drop everything (`port.rs`).
+//! Runs are replayed together if only their ceilings differ. A ceiling decides whether a CPU flushes page by page or
+//! drops everything. It does not change what the protocol knows: which CPUs are asked, which generation a slot has
+//! reached, and which slot a space gets. So the protocol runs once, under the highest of the ceilings. Where it flushes
+//! more pages than a run's own ceiling allows, that run is taken to drop everything (`port.rs`).
 
 use super::core::Core;
 use super::state::{FIRST_ROOT, ROOT_STEP, Replay, Spared};
 use super::sums::Sums;
 use crate::deduce::Deduced;
-use crate::op::{Op, Who};
+use crate::op::{Caller, Op};
 use crate::prices::Capacity;
 use crate::tally::Tally;
 use std::cell::{Cell, RefCell};
@@ -21,43 +22,44 @@ use tlbkit_sim::machine::Machine;
 
 const KERNEL_ROOT: PhysAddr = PhysAddr(0x1000);
 
-/// One of several replays of what a trace asks.
+/// One of several replays of a trace.
 #[derive(Clone, Copy)]
 pub struct Run<'r> {
-    /// The policy.
+    /// The policy under which it runs.
     pub policy: Policy,
-    /// What is left out of each caller; none for nothing.
-    pub spared: Option<&'r dyn Fn(Who) -> Spared>,
+    /// Which work of each caller is left out. None if nothing is.
+    pub spared: Option<&'r dyn Fn(Caller) -> Spared>,
 }
 
 impl Run<'_> {
-    /// Everything that the trace asks, under `policy`.
+    /// A replay under `policy` of everything that the trace asks.
     #[must_use]
     pub const fn of(policy: Policy) -> Self {
         Self { policy, spared: None }
     }
 
-    fn spares(&self, who: Who) -> Spared {
+    fn spares(&self, who: Caller) -> Spared {
         self.spared.map_or(Spared::Nothing, |spared| spared(who))
     }
 
     fn has(&self, op: &Op) -> bool {
-        self.spared.is_none() || op.pattern().is_none() || self.spares(op.who()) != Spared::Calls
+        self.spared.is_none() || op.pattern().is_none() || self.spares(op.caller()) != Spared::Calls
     }
 }
 
-/// Runs that are one replay: their places among all, the lowest ceiling first.
+/// Runs that are replayed together: their indices among all runs, the one with the lowest ceiling first.
 struct Group<'r> {
     run: Run<'r>,
     ceilings: Vec<u32>,
     places: Vec<usize>,
 }
 
-/// The ceiling, where it is all that the range rule says, and a flush that stays below it goes page by page.
+/// The ceiling of the run's policy, if the run can be replayed together with others. None if the policy decides by more
+/// than the ceiling whether a flush goes page by page.
 fn free_ceiling(run: &Run<'_>, capacity: Capacity) -> Option<u32> {
     let policy = &run.policy;
-    // The user half has a state of its own, by pages or whole; a packet has its own limit; and where one INVLPG empties
-    // the TLB, a run with a lower ceiling may hold more.
+    // Under isolation the user half is flushed in a way of its own, a packet has its own limit, and if one INVLPG
+    // empties the TLB, a run with a lower ceiling may hold more.
     let is_free = policy.isolation == Isolation::Off
         && !matches!(policy.history.batching, Batching::Packet(_))
         && !capacity.is_fractured
@@ -94,14 +96,14 @@ fn groups<'r>(runs: &[Run<'r>], capacity: Capacity) -> Vec<Group<'r>> {
     groups
 }
 
-/// Which of `runs` are one replay on `machine`, by their places: handed to [`replay_each`] together they cost little
-/// more than one of them.
+/// Groups those of `runs` that can be replayed together on `machine`. Each group is a list of indices into `runs`. If
+/// [`replay_each`] gets the runs of one group at once, they take little longer than one of them.
 #[must_use]
 pub fn alike(machine: &Machine, runs: &[Run<'_>]) -> Vec<Vec<usize>> {
     groups(runs, Capacity::new(machine)).into_iter().map(|group| group.places).collect()
 }
 
-/// What the protocol keeps for one replay.
+/// The memory of the protocol in one replay.
 struct Memory {
     states: Vec<CpuState>,
     matrix: Vec<AtomicU64>,
@@ -120,10 +122,11 @@ impl Memory {
     }
 }
 
-/// Replays what `deduced` asks on `machine` in each of `runs`, and hands out what each counted.
+/// Does what `deduced` asks on `machine`, once for each of `runs`, and returns what each of them counted, in the order
+/// of `runs`.
 ///
 /// # Errors
-/// If what was deduced cannot be read from its temporary file.
+/// If the operations cannot be read from their temporary file.
 pub fn replay_each(
     deduced: &Deduced,
     machine: &Machine,
@@ -146,7 +149,7 @@ pub fn replay_each(
     Ok(())
 }
 
-/// The trace shows when Linux 6 trims, so it is not done by generations.
+/// The policy, without trimming by generations: the trace itself shows when Linux 6 trims CPU sets.
 fn as_the_trace_shows(policy: Policy) -> Policy {
     match policy.cpu_set {
         CpuSetUpkeep::TrimmedWithTables { .. } => {
@@ -185,8 +188,8 @@ impl<'k> Replay<'k> {
         replay
     }
 
-    /// What was counted, when all operations were.
-    fn finish(self, deduced: &Deduced, spares: impl Fn(Who) -> Spared) -> Sums {
+    /// What was counted, when all operations have been done.
+    fn finish(self, deduced: &Deduced, spares: impl Fn(Caller) -> Spared) -> Sums {
         for charge in &deduced.memory {
             self.charge_memory(charge, charge.sparer.map_or(Spared::Nothing, &spares));
         }

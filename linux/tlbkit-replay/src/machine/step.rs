@@ -1,4 +1,4 @@
-//! What each operation of the trace has a CPU do.
+//! Carries out the operations of a trace.
 
 use super::core::Core;
 use super::port::Port;
@@ -18,7 +18,7 @@ impl<'k> Replay<'k> {
         Port { replay: self, cpu }
     }
 
-    /// Brings the CPUs up, and to what they held when the trace began: nobody is charged for that.
+    /// Brings the CPUs up, and has them hold what they held when the trace began. This is charged to no caller.
     pub(super) fn begin(&self, deduced: &Deduced) {
         let irqs = IrqsOff::assume();
         (0..deduced.cpus).for_each(|cpu| self.port(cpu).cpu().bring_up(&irqs));
@@ -38,12 +38,13 @@ impl<'k> Replay<'k> {
         self.now_ns.set(op.time_ns);
         let core = &self.cores[op.cpu as usize];
         core.pass(op.time_ns);
-        // Without isolation the way into the kernel and back writes no register: three of four steps are such.
+        // Without isolation the way into the kernel and back writes no register. Three of four operations are only
+        // that.
         let is_no_switch = matches!(op.kind, OpKind::Touch { .. } | OpKind::Call);
         if is_no_switch && self.tlb.policy().isolation == Isolation::Off && !core.has_worked() {
             core.is_user.set(core.is_busy.get());
         } else {
-            self.who.set(Some(op.who()));
+            self.who.set(Some(op.caller()));
             self.port(op.cpu).in_kernel(|cpu| {
                 self.obey(cpu, core, op);
                 self.port(op.cpu).settle();
@@ -54,13 +55,14 @@ impl<'k> Replay<'k> {
         }
     }
 
-    /// What the kernel does besides for the memory itself, if so much is spared of the call that it does it in, or for.
+    /// Charges the kernel's work for memory itself, without what is left out because `spared` is left out of the caller
+    /// that leads to it.
     pub(super) fn charge_memory(&self, memory: &MemoryCharge, spared: Spared) {
         let charge = |part, item, count| {
             self.sums.borrow_mut().charge(Runs::All, Some(memory.who), part, item, count);
         };
         match (memory.what, spared) {
-            // The pages are still there, or the calls are gone.
+            // Either the pages are still present, or the calls are left out.
             (_, Spared::Calls) => {}
             (MemoryWork::Faults(_), Spared::Faults) => charge(CostPart::Faulting, CostItem::LazyStore, memory.times),
             (MemoryWork::Faults(fault), Spared::Nothing) => {
@@ -114,7 +116,7 @@ impl<'k> Replay<'k> {
         self.target.set(None);
     }
 
-    /// The last thread has left its space, or holds it lazily from here on; then all of it goes.
+    /// The last thread of a space has left it or holds it lazily from now on. The space is destroyed.
     fn retire(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space) {
         self.let_go(cpu, space);
         let has_switched = |other: &u32| *other != cpu.id().0 && self.port(*other).cpu().is_running(self.space(space));
@@ -124,12 +126,12 @@ impl<'k> Replay<'k> {
         });
         let frees_tables = self.tlb.policy().history.table_free() == TableFree::AtOnce;
         self.revoke(cpu, space, Taken { frees_tables, ..Taken::ALL }, Reason::RemoveAll);
-        // Whether the tables must wait for the last lazy CPU is nobody's business here.
+        // Nothing is freed here, so it does not matter whether the tables must wait for the last lazy CPU.
         let _ = cpu.destroy(self.space(space));
     }
 
-    /// No program of the space runs on this CPU any more. A thread that ended on another CPU had left the space before,
-    /// which no event tells; and the switch that would tell is later, or was lost.
+    /// The CPU leaves the space, of which no program runs there any more. This is needed when a thread ended on another
+    /// CPU: no event tells that it had left this CPU before, and the switch comes later or was lost.
     fn let_go(&self, cpu: &Cpu<'_, 'k, Port<'_, 'k>>, space: Space) {
         let irqs = IrqsOff::assume();
         if cpu.is_running(self.space(space)) {
@@ -142,8 +144,8 @@ impl<'k> Replay<'k> {
         self.port(cpu.id().0).settle();
     }
 
-    /// When Linux 6 asks CPUs of the set that do not run the space, which leave it then, though no table is freed: at
-    /// fork, where it flushes as if there were one, and where the trace shows it.
+    /// Whether Linux 6 also asks CPUs of the set that do not run the space, and that then leave the set, although no
+    /// table is freed. It does so at a fork, where it flushes as if tables were freed, and where the trace shows it.
     fn asks_all(&self, taken: Taken, cause: Cause) -> bool {
         let is_linux_6 = matches!(self.tlb.policy().cpu_set, CpuSetUpkeep::TrimmedWithTables { .. });
         is_linux_6 && (taken.trims || cause == Cause::Call(Syscall::Clone))

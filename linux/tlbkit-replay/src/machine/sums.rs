@@ -1,37 +1,37 @@
-//! What is counted, for several runs that differ in their ceilings alone: what all have in common once, and apart what
-//! some of them have.
+//! The counts of several runs whose policies differ only in their ceilings. What all runs have in common is counted
+//! once, and what only some of them have is counted apart.
 
 use crate::bill::{CostItem, CostPart, Counts};
-use crate::op::Who;
+use crate::op::Caller;
 use crate::tally::{Bounds, Tally};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use tlbkit_trace::{FlushReason, FlushSize};
 
-/// Whom a count is of. Runs are in the order of their ceilings, the lowest first.
+/// To which runs a count belongs. Runs are in the order of their ceilings, the lowest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Runs {
     All,
-    /// Those before this one: their ceiling is below what is flushed.
+    /// The runs before this one, whose ceilings are below what is flushed.
     Before(usize),
-    /// This one and those behind it.
+    /// This run and the ones behind it.
     From(usize),
     One(usize),
 }
 
-/// What is added for some.
+/// Counts that only some runs have.
 #[derive(Default)]
 struct Apart {
     flushes: BTreeMap<(u8, FlushSize), u64>,
     needed_low: u64,
     entries_lost: Bounds,
-    charges: FxHashMap<(Option<Who>, CostPart, CostItem), u64>,
+    charges: FxHashMap<(Option<Caller>, CostPart, CostItem), u64>,
 }
 
 /// All counts of one replay.
 pub(super) struct Sums {
     pub(super) all: Tally,
-    /// Of the runs before each, of those from each on, and of each; nothing where there is one run.
+    /// For each run: the counts of all runs before it, of all from it on, and its own. Empty if there is only one run.
     before: Vec<Apart>,
     from: Vec<Apart>,
     own: Vec<Apart>,
@@ -43,7 +43,7 @@ impl Sums {
         Self { all: Tally::default(), before: apart(), from: apart(), own: apart() }
     }
 
-    /// Where those are counted; none where all are.
+    /// Where the counts of `runs` are kept apart. None if they are those of all runs.
     fn apart(&mut self, runs: Runs) -> Option<&mut Apart> {
         match runs {
             Runs::All | Runs::From(0) => None,
@@ -60,7 +60,7 @@ impl Sums {
         }
     }
 
-    /// A request met what it took away, for certain in the runs from this one on.
+    /// An interrupt was needed, because its target certainly held what was revoked, in the runs from `first` on.
     pub(super) fn needed(&mut self, first: usize) {
         self.all.needed_interrupts.high += 1;
         match self.apart(Runs::From(first)) {
@@ -78,18 +78,18 @@ impl Sums {
         sum.high += lost.high;
     }
 
-    pub(super) fn charge(&mut self, runs: Runs, who: Option<Who>, part: CostPart, item: CostItem, count: u64) {
+    pub(super) fn charge(&mut self, runs: Runs, who: Option<Caller>, part: CostPart, item: CostItem, count: u64) {
         match self.apart(runs) {
             None => self.all.charge(who, |bill| bill.charge(part, item, count)),
             Some(apart) => *apart.charges.entry((who, part, item)).or_default() += count,
         }
     }
 
-    pub(super) fn charge_all(&mut self, who: Option<Who>, part: CostPart, counts: &Counts) {
+    pub(super) fn charge_all(&mut self, who: Option<Caller>, part: CostPart, counts: &Counts) {
         self.all.charge(who, |bill| bill.charge_all(part, counts));
     }
 
-    /// What one run counted.
+    /// All counts of one run.
     pub(super) fn of(&self, run: usize) -> Tally {
         let mut tally = self.all.clone();
         let behind = self.before.iter().skip(run + 1);

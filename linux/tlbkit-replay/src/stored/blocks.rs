@@ -1,36 +1,40 @@
-//! Blocks of packed bytes. The first few megabytes stay in memory, the rest goes into an unnamed temporary file.
+//! Stores blocks of packed bytes. The first few megabytes stay in memory, and the rest goes into an unnamed temporary
+//! file.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Packed bytes that are kept in memory.
+/// How many packed bytes are kept in memory at most.
 pub(super) const MEMORY_BYTES: usize = 4 << 20;
 
-/// Where a block lies behind the one before.
+/// The length in bytes of a block, which lies behind the one before, and its number of items.
 #[derive(Clone, Copy)]
 struct Block {
     bytes: u32,
     items: u32,
 }
 
-/// Blocks, to be read as often as wanted.
+/// Blocks that have been stored, which can be read any number of times.
 #[derive(Default)]
 pub(super) struct Blocks {
-    /// The first blocks.
+    /// The bytes of the first blocks.
     pub(super) memory: Vec<u8>,
-    /// The blocks behind them, if there are any.
+    /// The file with the other blocks, if there are any.
     pub(super) file: Option<File>,
     blocks: Vec<Block>,
 }
 
 impl Blocks {
-    /// How many items all blocks have.
+    /// How many items all blocks have together.
     pub(super) fn items(&self) -> u64 {
         self.blocks.iter().map(|block| u64::from(block.items)).sum()
     }
 
-    /// Hands out the bytes of each block, and how many items it has.
+    /// Hands the bytes of each block to `take`, in order, with its number of items.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
     pub(super) fn each(&self, mut take: impl FnMut(&[u8], u32)) -> io::Result<()> {
         let (mut buffer, mut at) = (Vec::new(), 0u64);
         for block in &self.blocks {
@@ -40,7 +44,8 @@ impl Blocks {
         Ok(())
     }
 
-    /// The bytes of a block that lies at `at`.
+    /// The bytes of the block that lies at `at`, counted in bytes from the first block on. `buffer` is used for one
+    /// that is in the file.
     fn block<'b>(&'b self, block: Block, at: u64, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
         let in_memory = self.memory.len() as u64;
         match &self.file {
@@ -54,13 +59,13 @@ impl Blocks {
     }
 }
 
-/// Blocks that are being put aside.
+/// Blocks that are being stored.
 #[derive(Default)]
 pub(super) struct Filling {
     blocks: Blocks,
-    /// Bytes that went into the file.
+    /// How many bytes were written to the file.
     file_bytes: u64,
-    /// Why the file could not be written, if so: what came behind is lost.
+    /// The error with which the file could not be written, if there was one. What came later was not stored.
     failure: Option<io::Error>,
 }
 
@@ -76,7 +81,10 @@ impl Filling {
         self.failure = self.write(bytes).err();
     }
 
-    /// All of them.
+    /// All blocks that were pushed.
+    ///
+    /// # Errors
+    /// If the file could not be written.
     pub(super) fn finish(self) -> io::Result<Blocks> {
         let name = |error: io::Error| {
             let folder = std::env::temp_dir();

@@ -1,9 +1,9 @@
-//! Numbers of variable length, and numbers for what comes again and again.
+//! Numbers of variable length, and numbers for values that come again and again.
 
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 
-/// Values by number, in the order in which they came.
+/// Gives each different value a number, in the order in which the values came.
 pub(super) struct Numbered<T> {
     values: Vec<T>,
     numbers: FxHashMap<T, u32>,
@@ -29,7 +29,7 @@ impl<T: Copy + Eq + Hash> Numbered<T> {
     }
 }
 
-/// Bytes that are written.
+/// Writes numbers as bytes.
 #[derive(Default)]
 pub(super) struct Put(pub(super) Vec<u8>);
 
@@ -38,7 +38,7 @@ impl Put {
         self.0.push(byte);
     }
 
-    /// Seven bits a byte, the lowest first; the highest bit says that more follow.
+    /// Writes a number, seven bits a byte, the lowest first. The highest bit of a byte says that more follow.
     pub(super) fn number(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -47,14 +47,17 @@ impl Put {
         self.0.push(value as u8);
     }
 
-    /// The difference of both, small whatever its sign.
+    /// Writes the difference of both numbers, so that a small one takes few bytes whatever its sign is.
     pub(super) fn difference(&mut self, value: u64, before: u64) {
         let difference = value.wrapping_sub(before).cast_signed();
         self.number(((difference << 1) ^ (difference >> 63)).cast_unsigned());
     }
 }
 
-/// Bytes that are read: there must be as many as were written.
+/// Reads numbers from bytes that [`Put`] wrote.
+///
+/// # Panics
+/// Its functions panic if more is read than was written.
 pub(super) struct Take<'b>(pub(super) &'b [u8]);
 
 impl Take<'_> {
@@ -66,7 +69,7 @@ impl Take<'_> {
 
     #[inline]
     pub(super) fn number(&mut self) -> u64 {
-        // Most have a byte or two.
+        // Most numbers have one or two bytes.
         match *self.0 {
             [only, ..] if only < 0x80 => {
                 self.0 = &self.0[1..];
@@ -92,7 +95,7 @@ impl Take<'_> {
         }
     }
 
-    /// What was written as a difference to `before`.
+    /// Reads a number that was written as the difference to `before`.
     #[inline]
     pub(super) fn value(&mut self, before: u64) -> u64 {
         let folded = self.number();

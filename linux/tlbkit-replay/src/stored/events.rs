@@ -1,15 +1,16 @@
-//! The events of a trace, kept between the reading that learns who is who and the deduction, which has to know it
-//! before: to some ten bytes each, as far as the deduction asks for them.
+//! Keeps the events of a trace, because the deduction can begin only when the whole trace was read and all threads are
+//! known. An event takes about ten bytes: only what the deduction uses is kept.
 
 use super::blocks::{Blocks, Filling};
 use super::bytes::{Numbered, Put, Take};
 use std::io;
 use tlbkit_trace::{Code, Event, EventKind, FaultMode, FlushReason, FlushSize, Name, Names, Syscall};
 
-/// Events of a block.
+/// How many events a block has.
 const BLOCK_EVENTS: u32 = 4096;
 
-/// The low bits of the first byte say what it is, these what else.
+/// The low bits of an event's first byte say what kind it is. The other bits, such as [`NEW_CPU`], say what else
+/// follows.
 const KIND_BITS: u32 = 4;
 const NEW_CPU: u8 = 16;
 const NEW_THREAD: u8 = 32;
@@ -24,18 +25,18 @@ const EXIT: u8 = 6;
 const FAULT: u8 = 7;
 const ENTER: u8 = 8;
 const LEAVE: u8 = 9;
-/// A switch from a thread that would run on.
+/// A switch from a thread that could run on.
 const PREEMPTION: u8 = 10;
 
-/// Of a flush, beside its reason: of everything.
+/// A bit beside the reason of a flush: it flushes everything.
 const ALL: u8 = 0x80;
 
-/// What both sides know of the events before.
+/// What is known of the events before when an event is packed, and again when it is unpacked.
 #[derive(Default)]
 struct Before {
     time_ns: u64,
     cpu: u32,
-    /// By CPU: its last thread, by number, and the last address that faulted there.
+    /// For each CPU the number of its last thread, and the last address that faulted there.
     of_cpu: Vec<(u64, u64)>,
 }
 
@@ -49,13 +50,13 @@ impl Before {
     }
 }
 
-/// A place in code that nobody asks for.
+/// Stands for a place in code, which the deduction does not use.
 const CODE: Code = Code::address(0);
 
 /// A thread and its name.
 type Thread = (i32, Name);
 
-/// Takes events one after the other.
+/// Packs events one after the other.
 #[derive(Default)]
 pub(crate) struct KeepingEvents {
     filling: Filling,
@@ -63,12 +64,12 @@ pub(crate) struct KeepingEvents {
     put: Put,
     events: u32,
     before: Before,
-    /// The thread that each CPU's last event was of, if that was nothing that changes who runs there.
+    /// The thread of each CPU's last event. None if that event may change which thread runs there.
     quiet: Vec<Option<i32>>,
 }
 
 impl KeepingEvents {
-    /// Keeps the event, if the deduction can learn anything of it.
+    /// Keeps the event if the deduction can learn anything from it.
     pub(crate) fn push(&mut self, event: &Event) {
         let is_other = kind_of(&event.kind) == OTHER;
         let cpu = event.cpu as usize;
@@ -80,7 +81,7 @@ impl KeepingEvents {
             EventKind::Switch { .. } | EventKind::TlbFlush { reason: FlushReason::TaskSwitch, .. }
         );
         let before = std::mem::replace(&mut self.quiet[cpu], (!switches).then_some(event.tid));
-        // That this thread runs there is known already.
+        // The event would only say that this thread runs there, which is known already.
         if is_other && before == Some(event.tid) {
             return;
         }
@@ -91,7 +92,10 @@ impl KeepingEvents {
         }
     }
 
-    /// All of them.
+    /// All events that were kept.
+    ///
+    /// # Errors
+    /// If the temporary file could not be written.
     pub(crate) fn finish(mut self) -> io::Result<KeptEvents> {
         self.end_block();
         Ok(KeptEvents { blocks: self.filling.finish()?, threads: self.threads })
@@ -181,7 +185,11 @@ pub(crate) struct KeptEvents {
 }
 
 impl KeptEvents {
-    /// Hands out every event in order. What the deduction does not ask for is not as it was.
+    /// Hands every event to `take`, in order. Fields that the deduction does not use have other values than in the
+    /// trace.
+    ///
+    /// # Errors
+    /// If the temporary file cannot be read.
     pub(crate) fn each(&self, mut take: impl FnMut(&Event)) -> io::Result<()> {
         let mut before = Before::default();
         self.blocks.each(|bytes, events| {

@@ -1,11 +1,11 @@
-//! One operation as a few bytes: differences to the one before, and numbers for what comes again and again.
+//! Packs an operation into a few bytes: differences to the operation before, and numbers for values that come again.
 
 use super::bytes::{Numbered, Put, Take};
 use crate::op::{Cause, Fault, Op, OpKind, Party, Pattern, Space, Taken};
 use tlbkit::Stride;
 use tlbkit_trace::Name;
 
-/// What operations name by number.
+/// The values that packed operations name by number.
 #[derive(Default)]
 pub(super) struct Dictionary {
     callers: Numbered<(Name, Party)>,
@@ -13,11 +13,12 @@ pub(super) struct Dictionary {
     patterns: Numbered<Pattern>,
 }
 
-/// The low bits of the first byte say what it is, these what else.
+/// The low bits of an operation's first byte say what kind it is. The other bits, such as [`NEW_CPU`], say what
+/// else follows.
 const KIND_BITS: u32 = 3;
 const NEW_CPU: u8 = 8;
 const NEW_CALLER: u8 = 16;
-/// Of a fault: because of something; of a revocation: some of [`Taken`]'s rarer fields.
+/// A fault has a revocation that led to it, or a revocation has some of the rarer fields of [`Taken`].
 const MORE: u8 = 32;
 
 const RUN: u8 = 0;
@@ -27,11 +28,11 @@ const CALL: u8 = 3;
 const REVOKE: u8 = 4;
 const RETIRE: u8 = 5;
 
-/// Beside the two bits of the stride.
+/// A bit beside the two bits of the stride: page tables were freed.
 const FREES_TABLES: u64 = 4;
 const TRIMS: u64 = 8;
 
-/// What both sides know of the operation before.
+/// What is known of the operation before when an operation is packed, and again when it is unpacked.
 #[derive(Clone, Copy, Default)]
 struct Before {
     time_ns: u64,
@@ -40,7 +41,7 @@ struct Before {
     page: u64,
 }
 
-/// Packs a block.
+/// Packs the operations of a block.
 #[derive(Default)]
 pub(super) struct Packer {
     pub(super) put: Put,
@@ -89,7 +90,7 @@ impl Packer {
                 self.put.number(u64::from(space.0));
                 self.put.number(dictionary.causes.number(cause));
                 self.page(taken.page);
-                // The whole space, the largest number, becomes the smallest.
+                // The number that stands for the whole space is the largest one, and becomes the smallest.
                 self.put.number(taken.pages.wrapping_add(1));
                 self.put.number(taken.freed);
                 let more = more_of(&taken);
@@ -110,7 +111,7 @@ impl Packer {
     }
 }
 
-/// The fields that a revocation seldom has: 0 if it has none.
+/// The fields that few revocations have, as one number. It is 0 if the revocation has none of them.
 const fn more_of(taken: &Taken) -> u64 {
     let stride = match taken.stride {
         Stride::Page4K => 0,
@@ -121,23 +122,26 @@ const fn more_of(taken: &Taken) -> u64 {
     stride | tables | if taken.trims { TRIMS } else { 0 }
 }
 
-/// Unpacks a block.
+/// Unpacks the operations of a block.
 pub(super) struct Unpacker<'b> {
     bytes: Take<'b>,
     dictionary: &'b Dictionary,
     before: Before,
-    /// Of the operation before.
+    /// The caller of the operation before.
     caller: (Name, Party),
 }
 
 impl<'b> Unpacker<'b> {
-    /// `bytes` are a block's, so there is a caller.
+    /// Begins to unpack `bytes`, which must be those of a block that a [`Packer`] has packed.
     pub(super) fn new(bytes: &'b [u8], dictionary: &'b Dictionary) -> Self {
         let caller = dictionary.callers.value(0);
         Self { bytes: Take(bytes), dictionary, before: Before::default(), caller }
     }
 
-    /// The next operation: there must be one.
+    /// The next operation.
+    ///
+    /// # Panics
+    /// If there is none.
     pub(super) fn op(&mut self) -> Op {
         let first = self.bytes.byte();
         let time_ns = self.bytes.value(self.before.time_ns);
@@ -168,7 +172,7 @@ impl<'b> Unpacker<'b> {
         Op { time_ns, cpu, comm, party, kind }
     }
 
-    /// Behind the `first` byte of its operation.
+    /// Unpacks a revocation, whose operation began with the byte `first`.
     fn taken(&mut self, first: u8) -> Taken {
         let (page, pages, freed) = (self.page(), self.bytes.number().wrapping_sub(1), self.bytes.number());
         let more = if first & MORE == 0 { 0 } else { self.bytes.number() };

@@ -279,7 +279,7 @@ fn in_a_recording_of_one_process_a_thread_runs_until_it_says_that_it_ends() {
     assert_eq!(ends_as(&all), (Coverage::Everybody, false));
     let mut alone = Script::default();
     alone.exec().write([1000]).one(&to(1, 7)).write([1001]).one(exit);
-    assert_eq!(ends_as(&alone), (Coverage::SomeAlone, true));
+    assert_eq!(ends_as(&alone), (Coverage::SomeProcesses, true));
 }
 
 #[test]

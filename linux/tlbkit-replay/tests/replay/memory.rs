@@ -2,7 +2,9 @@
 
 use crate::common::{Script, ops};
 use tlbkit::Policy;
-use tlbkit_replay::{Cause, CostItem, CostPart, Estimate, OpKind, Paging, Prices, Spared, Tally, Who, replay_sparing};
+use tlbkit_replay::{
+    Caller, Cause, CostItem, CostPart, Estimate, OpKind, Paging, Prices, Spared, Tally, replay_sparing,
+};
 use tlbkit_sim::machine::Machine;
 use tlbkit_trace::Syscall;
 
@@ -17,12 +19,12 @@ fn machine() -> Machine {
     Machine::builtin("recent-vm").expect("a machine")
 }
 
-fn run(script: &Script, spared: impl Fn(Who) -> Spared) -> Tally {
+fn run(script: &Script, spared: impl Fn(Caller) -> Spared) -> Tally {
     let policy = Policy::preset("linux-6.18").expect("a preset");
     replay_sparing(&script.read(Paging::AsRecorded).deduced, policy, &machine(), spared).expect("ops in memory")
 }
 
-fn of(cause: Cause, what: Spared) -> impl Fn(Who) -> Spared {
+fn of(cause: Cause, what: Spared) -> impl Fn(Caller) -> Spared {
     move |who| if who.pattern.is_some_and(|pattern| pattern.cause == cause) { what } else { Spared::Nothing }
 }
 

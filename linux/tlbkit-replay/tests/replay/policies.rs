@@ -164,7 +164,7 @@ fn a_caller_who_is_silent_costs_nothing() {
     let script = ten_pages();
     let deduced = script.read(Paging::AsRecorded).deduced;
     let (all, machine) = (run(&script, linux()), machine("recent-bare"));
-    let is_silent = |who: tlbkit_replay::Who| who.pattern.is_some_and(|pattern| pattern.cause == Cause::DontNeed);
+    let is_silent = |who: tlbkit_replay::Caller| who.pattern.is_some_and(|pattern| pattern.cause == Cause::DontNeed);
     let spared = |who| if is_silent(who) { Spared::Calls } else { Spared::Nothing };
     let rest = replay_sparing(&deduced, linux(), &machine, spared).expect("ops in memory");
     assert_eq!(all.bill.count(CostItem::Page) - rest.bill.count(CostItem::Page), 10);

@@ -5,7 +5,7 @@ use crate::common::Script;
 use proptest::prelude::*;
 use std::path::Path;
 use tlbkit::{Compare, Isolation, PRESETS, Policy, RangeRule, Tags};
-use tlbkit_replay::{Deduced, Paging, Run, Spared, Tally, Who, alike, read, replay, replay_each, replay_sparing};
+use tlbkit_replay::{Caller, Deduced, Paging, Run, Spared, Tally, alike, read, replay, replay_each, replay_sparing};
 use tlbkit_sim::machine::Machine;
 
 const CEILINGS: [u32; 7] = [513, 0, 33, 1, 8, 33, 2];
@@ -64,7 +64,7 @@ fn what_is_spared_is_spared_in_its_own_run_alone() {
     script.call("madvise", &[("start", 1000 << 12), ("len_in", 20 << 12), ("behavior", 4)]).write(1005..1015);
     let (deduced, machine) = (script.read(Paging::AsRecorded).deduced, machine("recent-vm"));
     let policy = Policy::preset("linux-6.18").unwrap();
-    let spares = |who: Who| if who.pattern.is_some() { Spared::Calls } else { Spared::Nothing };
+    let spares = |who: Caller| if who.pattern.is_some() { Spared::Calls } else { Spared::Nothing };
     let runs = [Run::of(policy), Run { policy, spared: Some(&spares) }];
     let mut together = Vec::new();
     replay_each(&deduced, &machine, &runs, |place, tally| together.push((place, tally))).expect("readable");

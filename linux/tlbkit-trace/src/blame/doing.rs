@@ -1,4 +1,4 @@
-//! What each thread is at: the system call that it is in, or the fault that it had just before.
+//! What each thread is doing: the system call that it is in, or the page fault that it had just before.
 
 use super::mapping::{Mapping, Spaces};
 use super::request::Place;
@@ -9,32 +9,36 @@ use crate::limits::{FAULT_WINDOW_NS, MAX_THREADS};
 use crate::names::{Names, StackId};
 use rustc_hash::FxHashMap;
 
-/// What one flush is for.
+/// What a flush is for, and which memory it means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Purpose {
     pub(super) why: Why,
     pub(super) mapping: Mapping,
-    /// CPU time of the thread since the fault that led to it, and that no flush before it has counted.
+    /// The CPU time of the thread since the fault that led to the flush, in nanoseconds, without what an earlier flush
+    /// of the same fault has counted. 0 if no fault led to it.
     pub(super) since_fault_ns: u64,
 }
 
+/// The system call that a thread is in.
 #[derive(Clone, Copy)]
 struct Call {
     call: Syscall,
     args: [u64; 5],
     why: Why,
     mapping: Mapping,
-    /// CPU time of the thread when it began.
+    /// The CPU time that the thread had used when the call began, in nanoseconds.
     since_ns: u64,
-    /// The row of its last flush.
+    /// The row of the last flush in this call, if there was one.
     row: Option<usize>,
 }
 
+/// The last page fault of a thread.
 #[derive(Clone, Copy)]
 struct Fault {
     why: Why,
     mapping: Mapping,
     time_ns: u64,
+    /// The CPU time that the thread had used up to the fault, or up to the last flush that it led to, in nanoseconds.
     since_ns: u64,
 }
 
@@ -45,18 +49,19 @@ struct Doing {
     has_ended: bool,
 }
 
-/// A call that is over.
+/// A system call that has ended.
 pub(super) struct Left {
     pub(super) args: [u64; 5],
-    /// The row of its last flush, and the CPU time of the thread when the call began.
+    /// The row of its last flush, and the CPU time that the thread had used when the call began, in nanoseconds. None
+    /// if it did not flush.
     pub(super) row: Option<(usize, u64)>,
 }
 
-/// What all threads are at.
+/// What all threads are doing.
 #[derive(Default)]
 pub(super) struct Doings {
     threads: FxHashMap<i32, Doing>,
-    /// What stacks say, as far as they were looked at.
+    /// The purpose that each stack shows which was looked at, if it shows one.
     stacks: FxHashMap<StackId, Option<Why>>,
 }
 
@@ -68,11 +73,12 @@ impl Doings {
         self.threads.entry(tid).or_default()
     }
 
+    /// The thread enters a system call. `since_ns` is the CPU time that it has used, in nanoseconds.
     pub(super) fn enter(&mut self, tid: i32, call: Syscall, args: &[u64; 5], spaces: &Spaces, pid: i32, since_ns: u64) {
         let mapping = match call {
             Syscall::Munmap | Syscall::Mprotect | Syscall::Madvise | Syscall::Mremap => spaces.mapping(pid, args[0]),
             Syscall::Brk => Mapping::Heap,
-            // A fixed place that is in use already is unmapped first.
+            // With a fixed address, what is mapped there is unmapped first.
             Syscall::Mmap if args[0] != 0 => spaces.mapping(pid, args[0]),
             Syscall::Mmap => Mapping::Unknown,
             Syscall::Clone | Syscall::Clone3 | Syscall::Vfork | Syscall::Execve | Syscall::ExitGroup => Mapping::Whole,
@@ -82,11 +88,13 @@ impl Doings {
             Doing { call: Some(Call { call, args: *args, why, mapping, since_ns, row: None }), ..Doing::default() };
     }
 
+    /// The thread leaves a system call. None if it was not seen to enter that call.
     pub(super) fn leave(&mut self, tid: i32, call: Syscall) -> Option<Left> {
         let left = self.threads.get_mut(&tid)?.call.take_if(|entered| entered.call == call)?;
         Some(Left { args: left.args, row: left.row.map(|row| (row, left.since_ns)) })
     }
 
+    /// The event's thread has a page fault. `since_ns` is the CPU time that it has used, in nanoseconds.
     pub(super) fn fault(
         &mut self,
         event: &Event,
@@ -102,29 +110,30 @@ impl Doings {
         self.thread(event.tid).fault = Some(Fault { why, mapping, time_ns: event.time_ns, since_ns });
     }
 
-    /// Whether the thread's call makes a process with memory of its own.
+    /// Whether the thread is in a call that creates a process with an address space of its own.
     pub(super) fn copies_memory(&self, tid: i32) -> bool {
         let call = self.threads.get(&tid).and_then(|doing| doing.call);
         call.is_some_and(|call| call.call == Syscall::Clone && call.args[0] & CLONE_VM == 0)
     }
 
-    /// Whether the thread is about to begin another program.
+    /// Whether the thread is in a call that executes another program.
     pub(super) fn is_in_exec(&self, tid: i32) -> bool {
         let call = self.threads.get(&tid).and_then(|doing| doing.call);
         call.is_some_and(|call| call.call == Syscall::Execve)
     }
 
-    /// The thread is new, whoever had its number before.
+    /// A new thread has this number. What is known of another that had it before is forgotten.
     pub(super) fn begins(&mut self, tid: i32) {
         self.threads.remove(&tid);
     }
 
-    /// The thread ends; what it still flushes is its memory's end.
+    /// The thread ends. What it still flushes belongs to the end of its address space.
     pub(super) fn ends(&mut self, tid: i32) {
         *self.thread(tid) = Doing { has_ended: true, ..Doing::default() };
     }
 
-    /// A flush of the thread went to this row. Where the thread was: if in a call, the row gets all of the call's time.
+    /// A flush of the thread was counted in this row. Returns where the thread was. If it was in a call, the row gets
+    /// the time of the whole call when that ends.
     pub(super) fn flushed(&mut self, tid: i32, row: usize) -> Place {
         let Some(call) = self.threads.get_mut(&tid).and_then(|doing| doing.call.as_mut()) else {
             return Place::OutsideOfCalls;
@@ -133,8 +142,10 @@ impl Doings {
         Place::InACall
     }
 
-    /// What a flush is for. The kernel's own purposes come first, as they come in between; then the call, the fault,
-    /// a call that only the stack tells, and a thread of the kernel.
+    /// What the flush `event` is for. `cpu_ns` is the CPU time that its thread has used, in nanoseconds.
+    ///
+    /// The first of these that is known decides: a purpose of the kernel's own, which may come in the middle of
+    /// anything; the system call; the fault; a call that only the stack shows; the kernel thread that it is.
     pub(super) fn purpose(&mut self, event: &Event, cpu_ns: u64, names: &Names) -> Purpose {
         let by_stack = event.stack.and_then(|stack| self.by_stack(stack, names));
         let whole = |why| Purpose { why, mapping: Mapping::Whole, since_fault_ns: 0 };

@@ -1,34 +1,35 @@
-//! The functions of a program's file by their place in it, so that the addresses of callers become names.
+//! The functions of a program's file by their place in it, by which the addresses of callers become names.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// What is read of a table of segments or sections at most.
+/// The most bytes of a table of segments, sections or symbols that are read at once.
 const MAX_TABLE_BYTES: u64 = 1 << 24;
-/// Functions of one file that are kept: the largest browsers stay below.
+/// The most functions of one file that are kept. The largest browsers have fewer.
 const MAX_FUNCTIONS: usize = 1 << 22;
-/// The longest name that is read.
+/// The longest name that is read, in bytes.
 const MAX_NAME_BYTES: u64 = 1 << 12;
-/// Symbols that are read at once.
+/// How many symbols are read at once.
 const SYMBOLS_AT_ONCE: u64 = 1 << 12;
 const HEAD_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
 const SEGMENT_BYTES: usize = 56;
 const SYMBOL_BYTES: usize = 24;
+/// The type of a segment that is loaded into memory.
 const LOADED: u32 = 1;
-/// Tables of symbols: the full one, and the one that a stripped file keeps.
+/// The types of sections that are tables of symbols: the full table, and the one that a stripped file keeps.
 const SYMBOL_TABLES: [u32; 2] = [2, 11];
-/// Symbols that are functions, and those that choose one when the program starts.
+/// The types of symbols that are functions, and of those that choose a function when the program starts.
 const FUNCTIONS: [u8; 2] = [2, 10];
 
-/// The functions of one file, without their names: these stay in the file, and are most of it.
+/// The functions of one file. Their names would take most of the memory, so they stay in the file.
 #[derive(Default)]
 pub(super) struct Functions {
     path: PathBuf,
-    /// By where they begin in memory.
+    /// The functions in the order of the addresses at which they begin.
     functions: Vec<Function>,
-    /// For each part that is loaded: where it begins in the file, its length, and where it begins in memory.
+    /// For each segment that is loaded: its offset in the file, its length there, and the address at which it begins.
     segments: Vec<(u64, u64, u64)>,
 }
 
@@ -36,16 +37,17 @@ pub(super) struct Functions {
 struct Function {
     start: u64,
     bytes: u32,
-    /// Where its name begins in the file, from `names` on.
+    /// Where its name begins, in bytes from `names` on.
     name: u32,
-    /// Where the names of its table begin in the file.
+    /// Where in the file the names of its table of symbols begin.
     names: u64,
 }
 
 impl Functions {
-    /// Those of a file of this machine; none if it cannot be read or is no 64-bit ELF file.
+    /// The functions of the file at `path` on this machine. There are none if it cannot be read or is no 64-bit ELF
+    /// file of a little-endian machine.
     pub(super) fn of_file(path: &Path) -> Self {
-        // A pipe or a device would be waited for.
+        // To open a pipe or a device could wait for ever.
         let is_file = std::fs::metadata(path).is_ok_and(|data| data.is_file());
         let read = || File::open(path).ok().and_then(|mut file| Self::read(&mut file));
         let all = if is_file { read().unwrap_or_default() } else { Self::default() };
@@ -80,7 +82,7 @@ impl Functions {
         Some(new)
     }
 
-    /// The functions of one table of symbols, which may be longer than what anybody wants to hold at once.
+    /// Adds the functions of one table of symbols. The table may be long, so it is read in parts.
     fn add_table(&mut self, file: &mut (impl Read + Seek), section: &[u8], names: u64) -> Option<()> {
         let (mut at, mut left) = (u64_at(section, 24)?, u64_at(section, 32)?);
         while left > 0 {
@@ -97,13 +99,13 @@ impl Functions {
         Some(())
     }
 
-    /// The function at this place in the file.
+    /// The name of the function at this offset in the file. None if no function is there, or the file cannot be read.
     pub(super) fn name(&self, offset: u64) -> Option<String> {
         let at = self.name_at(offset)?;
         text(&mut File::open(&self.path).ok()?, at)
     }
 
-    /// Where in the file the name of that function is.
+    /// Where in the file the name of the function stands that lies at `offset`.
     fn name_at(&self, offset: u64) -> Option<u64> {
         let is_in = |&&(start, bytes, _): &&(u64, u64, u64)| offset.checked_sub(start).is_some_and(|at| at < bytes);
         let &(start, _, memory) = self.segments.iter().find(is_in)?;
@@ -115,7 +117,7 @@ impl Functions {
     }
 }
 
-/// The name at this place in the file, as people write it.
+/// The name that stands at this offset in the file, as people write it.
 fn text(file: &mut (impl Read + Seek), at: u64) -> Option<String> {
     let mut bytes = Vec::new();
     file.seek(SeekFrom::Start(at)).ok()?;
@@ -124,7 +126,8 @@ fn text(file: &mut (impl Read + Seek), at: u64) -> Option<String> {
     Some(readable(&String::from_utf8_lossy(name)))
 }
 
-/// Names of Rust and C++ as their authors wrote them, without arguments and hashes; others as they are.
+/// A name as its author wrote it: one of Rust or C++ without the coding of compilers, hashes and arguments, and every
+/// other one as it is.
 fn readable(name: &str) -> String {
     if let Ok(name) = rustc_demangle::try_demangle(name) {
         return format!("{name:#}");
@@ -138,11 +141,12 @@ fn is_symbols(section: &[u8]) -> bool {
     u32_at(section, 4).is_some_and(|kind| SYMBOL_TABLES.contains(&kind))
 }
 
-/// A function that is in this file, and not only named in it.
+/// Whether a symbol is a function that this file defines, and not one that it takes from another.
 fn is_function(symbol: &[u8]) -> bool {
     FUNCTIONS.contains(&(symbol[4] & 0xf)) && u16_at(symbol, 6) != Some(0)
 }
 
+/// So many bytes of the file from `offset` on. None if there are fewer, or if they are too many to be read at once.
 fn part(file: &mut (impl Read + Seek), offset: u64, bytes: u64) -> Option<Vec<u8>> {
     if bytes > MAX_TABLE_BYTES {
         return None;

@@ -1,4 +1,4 @@
-//! What a piece of a program's memory is, and what each process has mapped where.
+//! What the memory of a program is used for, and what each process has mapped where.
 
 use crate::abi::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED, MAP_STACK, PROT_EXEC, is_error};
 use crate::event::{Event, EventKind, Syscall};
@@ -7,33 +7,34 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What a piece of memory is for.
+/// What a range of memory is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mapping {
-    /// What `brk` made.
+    /// The heap that grows and shrinks by `brk`.
     Heap,
-    /// A heap of glibc's for further threads: 64 MiB, reserved at once.
+    /// An arena of glibc's malloc, a heap for further threads: 64 MiB that are reserved at once.
     Arena,
     /// The stack of a main thread.
     Stack,
-    /// Memory that was mapped as the stack of a thread.
+    /// The stack of another thread, known by the flag `MAP_STACK`.
     ThreadStack,
-    /// Private memory without a file.
+    /// Private memory without a file, and not one of those above.
     Anonymous,
-    /// Memory without a file that processes share.
+    /// Shared memory without a file.
     Shared,
-    /// A file, or memory with a name of its own; the name is "?" if only the system call was recorded.
+    /// A file, or memory that has a name of its own. The name is [`Names::UNKNOWN`] if only the system call was
+    /// recorded.
     File(Name),
-    /// The program's own file, or its heap: known by its place alone.
+    /// The program's own file or its heap, known by its address alone.
     Image,
-    /// Everything that the process has.
+    /// The whole address space.
     Whole,
-    /// Nothing says.
+    /// It is not known.
     Unknown,
 }
 
 impl Mapping {
-    /// Short name for tables.
+    /// A short name for tables. `names` are those of the trace.
     #[must_use]
     pub fn label(self, names: &Names) -> String {
         match self {
@@ -52,12 +53,12 @@ impl Mapping {
     }
 }
 
-/// A mapped range.
+/// A mapped range, whose begin is its key in [`Space`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Area {
     end: u64,
     pub(super) mapping: Mapping,
-    /// Where in the file the range begins.
+    /// Where in the file the range begins, in bytes.
     offset: u64,
 }
 
@@ -65,41 +66,45 @@ pub(super) struct Area {
 #[derive(Clone, Default)]
 pub(super) struct Space {
     areas: BTreeMap<u64, Area>,
-    /// It, or a child of its, was forked, and has had no exec since: its pages are shared until they are written to.
+    /// Whether the process has forked, or is such a child, and has executed no other program since. Then its pages are
+    /// shared until they are written to.
     pub(super) has_forked: bool,
-    /// What was mapped for the program that an exec is about to begin.
+    /// The mappings of the program that an exec is about to start.
     next: BTreeMap<u64, Area>,
 }
 
-/// A process has at most 65,530 mappings on common settings; a hostile file does not get more.
+/// The most mappings of a process that are kept. With common settings Linux allows 65,530, and a hostile file cannot
+/// make the memory grow further.
 const MAX_AREAS: usize = 1 << 16;
-/// More processes than this are forgotten, and learned anew.
+/// The most processes that are followed. If there are more, all are forgotten and learned anew.
 const MAX_SPACES: usize = 1 << 16;
 
-/// Where position-independent programs begin, and what follows them.
+/// The addresses at which Linux loads position-independent programs, with their heaps behind them.
 const IMAGES: std::ops::Range<u64> = 0x5500_0000_0000..0x5700_0000_0000;
-/// Programs at a fixed place lie below.
+/// Programs that are linked for a fixed address lie below this one.
 const FIXED_IMAGES_END: u64 = 0x1000_0000;
-/// Stacks of main threads lie above: Linux keeps 16 GiB free below the end for them.
+/// The addresses of the stacks of main threads. Linux keeps 16 GiB below the end of a space free for them.
 const STACKS: std::ops::Range<u64> = 0x7ffc_0000_0000..0x8000_0000_0000;
 
-/// glibc reserves twice the size of an arena, so that it finds an aligned one in it.
+/// The size of an arena, in bytes. glibc reserves twice as much, so that an aligned arena lies in it.
 const ARENA_BYTES: u64 = 64 << 20;
 const PAGE: u64 = 4096;
 
-/// Where a range of so many bytes, rounded up to pages, ends; none if it is empty or leaves the addresses of programs.
+/// The end of the range of `bytes` bytes from `start`, rounded up to whole pages. None if the range is empty or reaches
+/// beyond the addresses of programs.
 fn end_of(start: u64, bytes: u64) -> Option<u64> {
     let end = start.checked_add(bytes.checked_next_multiple_of(PAGE)?)?;
     (start < end && end <= STACKS.end).then_some(end)
 }
 
 impl Space {
+    /// The mapped range that holds `address`, with its begin.
     pub(super) fn find(&self, address: u64) -> Option<(u64, Area)> {
         let (&start, &area) = self.areas.range(..=address).next_back()?;
         (address < area.end).then_some((start, area))
     }
 
-    /// What lies at `address`.
+    /// What the memory at `address` is, also judged by the address alone if nothing is known to be mapped there.
     pub(super) fn mapping(&self, address: u64) -> Mapping {
         match self.find(address) {
             Some((_, area)) => area.mapping,
@@ -109,7 +114,7 @@ impl Space {
         }
     }
 
-    /// The file that lies at `address`, and the place in it.
+    /// The file that is mapped at `address`, and the offset in it, in bytes. None if it is no known file.
     pub(super) fn place_in_file(&self, address: u64) -> Option<(Name, u64)> {
         let (start, area) = self.find(address)?;
         match area.mapping {
@@ -118,6 +123,7 @@ impl Space {
         }
     }
 
+    /// Unmaps the range, and keeps what mappings have outside of it.
     fn remove(&mut self, start: u64, end: u64) {
         if let Some((first, area)) = self.find(start)
             && first < start
@@ -142,6 +148,7 @@ impl Space {
         self.areas.insert(start, Area { end, mapping, offset });
     }
 
+    /// Maps what the recorder told by `event`.
     fn told(&mut self, event: &Event, names: &Names) {
         let EventKind::Map { address, bytes, offset, protection, file } = event.kind else { return };
         match names.text(file) {
@@ -151,7 +158,7 @@ impl Space {
             text if text.starts_with("/dev/zero") || text.starts_with("/SYSV") => {
                 self.insert(address, bytes, Mapping::Shared, 0);
             }
-            // A program's own file tells its place best where it is code.
+            // A part of a file without code does not replace what is known of the file already.
             _ if u64::from(protection) & PROT_EXEC == 0
                 && self.find(address).is_some_and(|(_, area)| area.offset != 0) =>
             {
@@ -161,7 +168,8 @@ impl Space {
         }
     }
 
-    /// What is there already is known better: the recorder tells of what grew together as one.
+    /// Maps only the gaps of the range. What is mapped in it already is known better, because Linux merges neighbours,
+    /// and the recorder tells of them as one mapping.
     fn fill(&mut self, start: u64, bytes: u64, mapping: Mapping) {
         let end = start.saturating_add(bytes);
         let mut at = start;
@@ -199,7 +207,7 @@ impl Spaces {
         Rc::make_mut(self.spaces.entry(pid).or_default())
     }
 
-    /// The recorder tells of a mapping of a program that an exec is about to begin.
+    /// The recorder tells of a mapping of the program that an exec is about to start.
     pub(super) fn told_of_next(&mut self, event: &Event, names: &Names) {
         let space = self.change(event.pid);
         let mut next = Space { areas: std::mem::take(&mut space.next), ..Space::default() };
@@ -207,13 +215,13 @@ impl Spaces {
         space.next = next.areas;
     }
 
-    /// The recorder tells of a mapping.
+    /// The recorder tells of a mapping of a process.
     pub(super) fn told(&mut self, event: &Event, names: &Names) {
         self.change(event.pid).told(event, names);
     }
 
-    /// A call begins that takes its range away: at its end another thread may have mapped something there. What no
-    /// kernel would grant takes nothing.
+    /// A system call begins. `munmap` unmaps its range here and not at its end, since by then another thread may have
+    /// mapped something there. A call that every kernel refuses changes nothing.
     pub(super) fn entered(&mut self, pid: i32, call: Syscall, args: &[u64; 5]) {
         if call == Syscall::Munmap
             && args[0].is_multiple_of(PAGE)
@@ -223,7 +231,7 @@ impl Spaces {
         }
     }
 
-    /// A call is over that had these arguments.
+    /// A system call with these arguments has ended, and returned `result`.
     pub(super) fn left(&mut self, pid: i32, call: Syscall, args: &[u64; 5], result: i64) {
         if is_error(result) {
             return;
@@ -237,7 +245,7 @@ impl Spaces {
                 space.remove(args[0], args[0].saturating_add(args[1]));
                 space.insert(address, args[2], moved, 0);
             }
-            // The first call of a program asks where its heap is.
+            // The first such call of a program asks where its heap begins.
             Syscall::Brk => {
                 let space = self.change(pid);
                 let heap = space.areas.iter().find(|(_, area)| area.mapping == Mapping::Heap).map(|(&start, _)| start);
@@ -253,7 +261,7 @@ impl Spaces {
         let space = self.change(pid);
         let mapping = match flags {
             _ if flags & MAP_ANONYMOUS == 0 => {
-                // The recorder has told which file it is, if it tells of files.
+                // If the recorder tells of files, it has already told which file this is.
                 if matches!(space.mapping(address), Mapping::File(_)) {
                     return;
                 }
@@ -272,25 +280,26 @@ impl Spaces {
         space.insert(address, bytes, mapping, 0);
     }
 
-    /// A process was made, with a copy of what its parent has.
+    /// A process was created by a fork, with a copy of its parent's memory.
     pub(super) fn copied(&mut self, parent: i32, child: i32) {
         self.change(parent).has_forked = true;
         self.shared(parent, child);
     }
 
-    /// A thread was made, or a process that uses its parent's memory until its exec.
+    /// A thread was created, or a process that uses its parent's memory until it executes another program.
     pub(super) fn shared(&mut self, parent: i32, child: i32) {
         if let Some(space) = self.spaces.get(&parent).cloned() {
             self.spaces.insert(child, space);
         }
     }
 
-    /// A process has a new program, and nothing of the old one.
+    /// A process has executed another program, and has nothing of the old one any more.
     pub(super) fn replaced(&mut self, pid: i32) {
         let space = self.change(pid);
         *space = Space { areas: std::mem::take(&mut space.next), ..Space::default() };
     }
 
+    /// The process has ended.
     pub(super) fn ended(&mut self, pid: i32) {
         self.spaces.remove(&pid);
     }

@@ -1,9 +1,10 @@
-//! Who flushes, why, what it takes away, and whom it interrupts.
+//! Says who flushes, why, which memory is meant, and who is interrupted for it.
 //!
-//! [`Blame`] takes events one by one. A flush has no address and names nobody: its thread's system call or fault says
-//! what it is for and which memory it means, the stack says who called, and the requests between CPUs say who had to
-//! answer. Lowest layer first: `mapping` (what is mapped where), `time` (CPU time), `people` (threads and processes),
-//! `why` (purposes), `elf` and `site` (callers), `request` (senders and their handlers), `doing` (what a thread is at).
+//! [`Blame`] takes one event after the other. The event of a flush has no address and names no other thread. So the
+//! system call or the page fault of its thread says what the flush is for and which memory it means, the stack says who
+//! called, and the requests between CPUs say who had to answer. The files are, lowest layer first: `mapping` (what is
+//! mapped where), `time` (CPU time), `people` (threads and processes), `why` (purposes), `elf` and `site` (callers),
+//! `request` (senders and their handlers), `doing` (what a thread is doing).
 
 mod doing;
 mod elf;
@@ -31,71 +32,80 @@ use site::{Site, Sites};
 use std::collections::BTreeMap;
 use time::Times;
 
-/// More kinds of flushes than this share one row.
+/// The most kinds of flushes that have rows of their own. All others share one row.
 const MAX_ROWS: usize = 1 << 16;
-/// The process of that row.
+/// The number that stands for the processes of the row that is shared.
 const OTHERS: i32 = -2;
 
-/// Flushes of one kind: of one process, for one purpose, of one kind of memory, from one caller.
+/// The flushes of one kind: by one process, for one purpose, of one kind of memory, from one caller.
 #[derive(Clone, Debug)]
 pub struct BlameRow {
-    /// Whose they are; process -2 for all that have no row of their own.
+    /// The process that flushed. Its number is -2 in the row of all that have no row of their own.
     pub owner: Owner,
-    /// What they are for.
+    /// What the flushes are for.
     pub why: Why,
-    /// What they take away.
+    /// Which memory they mean.
     pub mapping: Mapping,
-    /// The program's functions that led to them, innermost first; none without stacks.
+    /// The functions of the program that led to them, innermost first. None if the recording has no stacks.
     pub caller: Option<String>,
-    /// What was counted of them.
+    /// How many there were, and what they cost.
     pub counts: Counts,
 }
 
-/// What was counted of flushes of one kind.
+/// Counts and times of the flushes of one kind.
 #[derive(Clone, Default, Debug)]
 pub struct Counts {
-    /// Flushes that the sender did itself.
+    /// How often the thread itself flushed.
     pub flushes: u64,
-    /// Pages of those, of those that named pages.
+    /// How many pages these flushes invalidated one by one.
     pub pages: u64,
-    /// Those that flushed everything.
+    /// How many of them flushed everything.
     pub everything: u64,
-    /// How often others were asked.
+    /// How often other CPUs were asked to flush.
     pub asked: u64,
-    /// Nanoseconds from asking to the last answer, where the handlers were recorded.
+    /// The time from asking to the last answer, in nanoseconds, summed up. 0 if handlers were not recorded.
     pub waited_ns: u64,
-    /// Nanoseconds of CPU time in the system calls that flushed, or from the faults to the last answers.
+    /// The CPU time in the system calls that flushed, or from the faults that led to flushes to the last answers, in
+    /// nanoseconds.
     pub called_ns: u64,
-    /// Who was interrupted, by process name and thread name.
+    /// Who was interrupted, by the names of process and thread.
     pub interrupted: BTreeMap<(Name, Name), Interrupted>,
 }
 
 /// How often somebody was interrupted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Interrupted {
-    /// Times.
+    /// How many times.
     pub times: u64,
-    /// Nanoseconds in the handler, its entry and exit not counted.
+    /// The time in the handler, in nanoseconds, without entry and exit of the interrupt.
     pub took_ns: u64,
 }
 
+impl Interrupted {
+    /// Adds other interruptions.
+    pub fn add(&mut self, other: &Self) {
+        self.times += other.times;
+        self.took_ns = self.took_ns.saturating_add(other.took_ns);
+    }
+}
+
 impl Counts {
-    /// How often anybody was interrupted, and how long that took.
+    /// The sum over all who were interrupted.
     #[must_use]
     pub fn interruptions(&self) -> Interrupted {
-        self.interrupted.values().fold(Interrupted::default(), |sum, one| Interrupted {
-            times: sum.times + one.times,
-            took_ns: sum.took_ns.saturating_add(one.took_ns),
-        })
+        let mut sum = Interrupted::default();
+        self.interrupted.values().for_each(|one| sum.add(one));
+        sum
     }
 
-    /// What all of them cost, in nanoseconds: the senders' time in their calls, and the others' in the handlers.
+    /// What the flushes cost on all CPUs, in nanoseconds: the time of the senders in their calls, or their waiting if
+    /// that is longer, and the time of the others in the handlers.
     #[must_use]
     pub fn cost_ns(&self) -> u64 {
         self.called_ns.max(self.waited_ns).saturating_add(self.interruptions().took_ns)
     }
 
-    /// Adds those of another row.
+    /// Adds the counts of another row.
     pub fn add(&mut self, other: &Self) {
         self.flushes += other.flushes;
         self.pages = self.pages.saturating_add(other.pages);
@@ -104,39 +114,39 @@ impl Counts {
         self.waited_ns = self.waited_ns.saturating_add(other.waited_ns);
         self.called_ns = self.called_ns.saturating_add(other.called_ns);
         for (who, interrupted) in &other.interrupted {
-            let sum = self.interrupted.entry(*who).or_default();
-            sum.times += interrupted.times;
-            sum.took_ns = sum.took_ns.saturating_add(interrupted.took_ns);
+            self.interrupted.entry(*who).or_default().add(interrupted);
         }
     }
 }
 
-/// How much of a trace could be attributed.
+/// For how many flushes of a trace it is known what they were for, and who asked for them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Attribution {
-    /// Flushes that a thread did of its own or asked for: each event counts.
+    /// Events of flushes that a thread did for itself or asked others for.
     pub shootdowns: u64,
-    /// Those whose purpose is known.
+    /// How many of these have a known purpose.
     pub with_purpose: u64,
-    /// Those whose purpose and memory are known, or whose purpose is the kernel's own and has no one kind of memory.
+    /// How many of these have a known purpose and a known kind of memory, or a purpose of the kernel's own, for which
+    /// memory of any kind is flushed.
     pub attributed: u64,
-    /// Flushes that a CPU did because another asked.
+    /// Flushes that a CPU did because another one asked.
     pub answers: u64,
-    /// Those whose sender is known.
+    /// How many of these have a known sender.
     pub with_sender: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     owner: Owner,
-    /// Of a thread that nobody asked about: it has its part in the attribution, and is not told.
+    /// True if the caller does not ask about the thread. Its flushes count for the attribution, and are not shown as a
+    /// row.
     is_silent: bool,
     why: Why,
     mapping: Mapping,
     site: Option<Site>,
 }
 
-/// Who flushes, why, what, and whom it interrupts.
+/// Who flushes, why, which memory is meant, and who is interrupted. See the [module](self).
 #[derive(Default)]
 pub struct Blame {
     only_thread: Option<i32>,
@@ -149,29 +159,31 @@ pub struct Blame {
     sites: Sites,
     rows: IndexMap<Key, Counts, FxBuildHasher>,
     requests: Requests<usize>,
-    /// Whether a CPU is in a call that another asked for; empty if the recording has no such calls.
+    /// By CPU: whether it runs a function that another CPU asked for. Empty if the recording has no such events.
     calls: FxHashMap<u32, bool>,
     attribution: Attribution,
     has_flushes: bool,
 }
 
 impl Blame {
-    /// Tells the flushes of one thread alone; how much could be attributed is still that of the whole trace.
+    /// An account whose rows are only the flushes of the thread `tid`. Its [attribution](Self::attribution) is still
+    /// that of the whole trace.
     #[must_use]
     pub fn of_thread(tid: i32) -> Self {
         Self { only_thread: Some(tid), ..Self::default() }
     }
 
-    /// Adds an event; `names` are those of its source.
+    /// Takes `event`, whose texts and stacks are in `names`, the names of its source. Events must come in order of
+    /// time.
     pub fn add(&mut self, event: &Event, names: &Names) {
-        // Of a CPU that no machine has.
+        // No machine has such a CPU.
         if event.cpu >= MOST_CPUS {
             return;
         }
         let (first, last) = self.span_ns.unwrap_or((event.time_ns, event.time_ns));
         self.span_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
         if let EventKind::Map { .. } = event.kind {
-            // The recorder's own word, which says nothing of who runs.
+            // Events of mappings come from the recorder, and do not say which thread runs.
             if self.doings.is_in_exec(event.tid) {
                 self.spaces.told_of_next(event, names);
             } else {
@@ -199,7 +211,7 @@ impl Blame {
         }
     }
 
-    /// What a thread does that may lead to flushes.
+    /// Follows what the event's thread does that may lead to flushes.
     fn follow(&mut self, event: &Event, owner: Owner) {
         let cpu_ns = || self.times.of_thread(event.tid, event.cpu, event.time_ns);
         match event.kind {
@@ -253,7 +265,8 @@ impl Blame {
         match reason {
             TaskSwitch => return,
             RemoteShootdown | RemoteWrongCpu => {
-                // A program that is just being started flushes its own new space by that name, and nobody asked it.
+                // A program that is being started flushes its own new space, and Linux gives this reason although
+                // nobody asked.
                 let is_answer = self.calls.get(&event.cpu).copied().unwrap_or(self.calls.is_empty());
                 self.attribution.answers += u64::from(is_answer);
                 self.attribution.with_sender += u64::from(self.requests.running(event.cpu).is_some());
@@ -280,7 +293,7 @@ impl Blame {
         }
     }
 
-    /// The number of a flush's row.
+    /// The index of the row in which a flush is counted.
     fn row(&mut self, event: &Event, owner: Owner, purpose: Purpose, names: &Names) -> usize {
         let Purpose { why, mapping, .. } = purpose;
         let attribution = &mut self.attribution;
@@ -302,7 +315,7 @@ impl Blame {
         index
     }
 
-    /// A call that another CPU asked for begins or ends.
+    /// A function that another CPU asked for begins or ends.
     fn handle(&mut self, event: &Event, owner: Owner, edge: Edge, csd: u64) {
         let who = (owner.program, event.comm);
         match edge {
@@ -323,7 +336,8 @@ impl Blame {
         }
     }
 
-    /// Everything that was counted of those who are asked about, the dearest first.
+    /// All rows, those that [cost](Counts::cost_ns) most first. Names of functions are looked up in the files of this
+    /// machine.
     #[must_use]
     pub fn rows(&self) -> Vec<BlameRow> {
         let row = |(key, counts): (&Key, &Counts)| BlameRow {
@@ -338,31 +352,31 @@ impl Blame {
         rows
     }
 
-    /// CPU time by process and program, in nanoseconds; without the idle time.
+    /// The CPU time of each process and program, in nanoseconds, without idle time.
     #[must_use]
     pub fn cpu_ns(&self) -> FxHashMap<Owner, u64> {
         self.times.owners(self.span_ns.map_or(0, |(_, last)| last))
     }
 
-    /// From the first event to the last, in nanoseconds.
+    /// The time from the first event to the last, in nanoseconds.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
         self.span_ns.map_or(0, |(first, last)| last - first)
     }
 
-    /// CPUs that recorded anything.
+    /// One more than the highest number of a CPU that recorded an event.
     #[must_use]
     pub fn cpus(&self) -> u32 {
         self.cpus
     }
 
-    /// How much of it could be attributed.
+    /// For how many flushes it is known what they were for, and who asked for them.
     #[must_use]
     pub fn attribution(&self) -> Attribution {
         self.attribution
     }
 
-    /// Whether there was any event of a flush: by whomever, and switches of tasks too.
+    /// Whether the trace has any event of a flush, also one of a switch of tasks.
     #[must_use]
     pub fn has_flushes(&self) -> bool {
         self.has_flushes

@@ -1,4 +1,4 @@
-//! Which process a thread belongs to, and what that is called.
+//! To which process a thread belongs, and what the process is called.
 
 use super::time::Owner;
 use crate::event::{Event, EventKind};
@@ -6,18 +6,18 @@ use crate::limits::MAX_THREADS;
 use crate::names::{Name, Names};
 use rustc_hash::FxHashMap;
 
-/// Threads and processes, as far as events have told of them.
+/// All threads and processes of which events have told.
 #[derive(Default)]
 pub(super) struct People {
     process: FxHashMap<i32, i32>,
-    /// What the main thread of each process is called.
+    /// The name of the main thread of each process.
     programs: FxHashMap<i32, Name>,
 }
 
 impl People {
-    /// Learns from an event; whose it is.
+    /// Learns from an event, and returns the process that it belongs to.
     pub(super) fn meet(&mut self, event: &Event) -> Owner {
-        // A thread that has ended has no process any more: that before is meant.
+        // The event of a thread that has ended names no process any more. The one that it had before is meant.
         if event.pid > 0 {
             if self.process.len() >= MAX_THREADS {
                 self.process.clear();
@@ -35,7 +35,7 @@ impl People {
         self.owner(event.tid, event.comm)
     }
 
-    /// Whose a thread of this name is.
+    /// The process of the thread `tid`, whose name is `comm`. If its process is not known, the thread stands for it.
     pub(super) fn owner(&self, tid: i32, comm: Name) -> Owner {
         let pid = self.process.get(&tid).copied().unwrap_or(tid);
         Owner { pid, program: self.programs.get(&pid).copied().unwrap_or(comm) }

@@ -1,28 +1,29 @@
-//! Who was interrupted for whom: requests to flush, from the sender's event to the handlers' ends.
+//! Who was interrupted for whom: follows requests to flush from the sender's event to the ends of the handlers.
 
 use rustc_hash::FxHashMap;
 
-/// The request of one sender; a CPU sends one at a time, and waits for its end.
+/// The request of one sender. A CPU sends one request at a time, and waits until it is answered.
 #[derive(Clone, Copy)]
 struct Request<T> {
     of: T,
     tid: i32,
-    /// The last that was heard of it.
+    /// When the last event of this request happened, in nanoseconds.
     last_ns: u64,
-    /// Until when its sender's time is counted already; none if all of that is counted in a call that the sender is in.
+    /// Up to when the sender's time is already counted, in nanoseconds. None if the sender is in a system call, since
+    /// then all of its time is counted there.
     counted_ns: Option<u64>,
 }
 
-/// Where a thread is when it asks others.
+/// Where a thread is when it asks other CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     /// In a system call.
     InACall,
-    /// In a fault, or in what only the kernel knows.
+    /// In a page fault, or in something of which no event tells.
     OutsideOfCalls,
 }
 
-/// A call that runs for somebody else.
+/// A function that runs for another CPU.
 #[derive(Clone, Copy)]
 struct Handler<T> {
     of: T,
@@ -30,29 +31,29 @@ struct Handler<T> {
     began_ns: u64,
 }
 
-/// It is later; by how much, if it is not earlier.
+/// Moves `last_ns` on to `now_ns`, unless that is earlier. Returns by how many nanoseconds it moved.
 fn pass(last_ns: &mut u64, now_ns: u64) -> u64 {
     let passed_ns = now_ns.saturating_sub(*last_ns);
     *last_ns += passed_ns;
     passed_ns
 }
 
-/// What came to an end.
+/// A function that ran for another CPU has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Answered<T> {
     pub(super) of: T,
-    /// For how long the handler ran.
+    /// For how long it ran, in nanoseconds.
     pub(super) took_ns: u64,
-    /// By how much longer the sender waited than was known before.
+    /// By how much longer the sender waited than was known before, in nanoseconds.
     pub(super) waited_ns: u64,
-    /// How much of that is nowhere counted as the sender's time.
+    /// How much of that was not counted as the sender's time before, in nanoseconds.
     pub(super) uncounted_ns: u64,
 }
 
-/// Requests that are under way; `T` says whose they are.
+/// All requests that are under way. `T` is what the caller gives to a request to find it again.
 pub(super) struct Requests<T> {
     senders: FxHashMap<u32, Request<T>>,
-    /// By the address of the request: whose, and the sender's CPU.
+    /// By the address of the queued call: the request to which it belongs, and the CPU of its sender.
     queued: FxHashMap<u64, (T, u32)>,
     handlers: FxHashMap<u32, Handler<T>>,
 }
@@ -63,29 +64,29 @@ impl<T> Default for Requests<T> {
     }
 }
 
-/// A CPU has one request for each other; more than these are forgotten.
+/// The most queued calls that are kept. A CPU has one for each other CPU. If there are more, all are forgotten.
 const MAX_QUEUED: usize = 1 << 18;
 
 impl<T: Copy> Requests<T> {
-    /// A thread begins to ask others, in a call that all its time is counted in or outside of any.
+    /// A thread begins to ask other CPUs.
     pub(super) fn send(&mut self, cpu: u32, tid: i32, of: T, now_ns: u64, place: Place) {
         let counted_ns = (place == Place::OutsideOfCalls).then_some(now_ns);
         self.senders.insert(cpu, Request { of, tid, last_ns: now_ns, counted_ns });
     }
 
-    /// The thread's time is counted until now, in the midst of what it asked for.
+    /// The thread's time is counted up to `now_ns`, although its request is still under way.
     pub(super) fn is_counted(&mut self, cpu: u32, tid: i32, now_ns: u64) {
         if let Some(request) = self.senders.get_mut(&cpu).filter(|request| request.tid == tid) {
             request.counted_ns = request.counted_ns.map(|before_ns| before_ns.max(now_ns));
         }
     }
 
-    /// It does something else by now.
+    /// The CPU does something else now, so its request has ended.
     pub(super) fn is_over(&mut self, cpu: u32) {
         self.senders.remove(&cpu);
     }
 
-    /// A call is queued for another CPU.
+    /// The thread queues a call with the address `csd` for another CPU.
     pub(super) fn queue(&mut self, cpu: u32, tid: i32, csd: u64) {
         let Some(request) = self.senders.get(&cpu).filter(|request| request.tid == tid) else { return };
         if self.queued.len() >= MAX_QUEUED {
@@ -94,7 +95,8 @@ impl<T: Copy> Requests<T> {
         self.queued.insert(csd, (request.of, cpu));
     }
 
-    /// A queued call begins on its CPU; whose it is.
+    /// The queued call with the address `csd` begins on its CPU. Returns the request to which it belongs, if that is
+    /// known.
     pub(super) fn begin(&mut self, cpu: u32, csd: u64, now_ns: u64) -> Option<T> {
         self.handlers.remove(&cpu);
         let (of, sender) = self.queued.remove(&csd)?;
@@ -102,12 +104,12 @@ impl<T: Copy> Requests<T> {
         Some(of)
     }
 
-    /// Whose call runs on this CPU.
+    /// The request whose call runs on this CPU, if one does.
     pub(super) fn running(&self, cpu: u32) -> Option<T> {
         self.handlers.get(&cpu).map(|handler| handler.of)
     }
 
-    /// A queued call ends.
+    /// The queued call that runs on this CPU ends. None if it belongs to no known request.
     pub(super) fn end(&mut self, cpu: u32, now_ns: u64) -> Option<Answered<T>> {
         let handler = self.handlers.remove(&cpu)?;
         let took_ns = now_ns.saturating_sub(handler.began_ns);

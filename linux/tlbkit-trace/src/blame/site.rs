@@ -1,4 +1,4 @@
-//! Who called: the functions of the program that led to a flush, innermost first.
+//! Call sites: the functions of the program that led to a flush, innermost first.
 
 use super::elf::Functions;
 use super::mapping::Space;
@@ -6,20 +6,20 @@ use crate::names::{Code, Name, Names, StackId};
 use rustc_hash::FxHashMap;
 use std::path::Path;
 
-/// Functions that a site is named by.
+/// How many functions name a site.
 const FRAMES: usize = 4;
-/// Files whose functions are kept: more than any program maps.
+/// The most files whose functions are kept, more than any program maps. If there are more, all are read anew.
 const MAX_FILES: usize = 1 << 10;
-/// Sites that are kept.
+/// The most sites that are kept. Flushes from further ones have no site.
 const MAX_SITES: usize = 1 << 17;
 
-/// Processes whose sites are kept.
+/// The most processes whose sites are kept. If there are more, all are looked up anew.
 const MAX_PROCESSES: usize = 1 << 12;
 
-/// Where the kernel is entered: what lies further out is the program's.
+/// How the names of functions begin through which the kernel is entered. The frames further out are the program's.
 const ENTRIES: [&str; 4] = ["entry_SYSCALL_64_after_hwframe", "asm_", "ret_from_fork", "entry_SYSCALL_compat"];
 
-/// A site, by its number in [`Sites`].
+/// The number of a site in [`Sites`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Site(u32);
 
@@ -32,7 +32,8 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// The site of a stack in this process; none without frames of the program.
+    /// The site of a stack in the process `pid`, whose mappings are `space`. None if the stack has no frames of the
+    /// program, or if there are too many sites already.
     pub(super) fn of(&mut self, pid: i32, stack: StackId, space: Option<&Space>, names: &Names) -> Option<Site> {
         if let Some(&site) = self.known.get(&pid).and_then(|known| known.get(&stack)) {
             return site;
@@ -41,9 +42,10 @@ impl Sites {
         let entry = frames.iter().rposition(|&frame| is_entry(frame, names));
         let is_users = |code: &&Code| code.name().is_some() || code.get() < 1 << 47;
         let own = frames[entry.map_or(0, |entry| entry + 1)..].iter();
-        // Without an entry the names could be the kernel's.
+        // Without an entry among the frames, those with names could be the kernel's.
         let own: Vec<_> = own.filter(is_users).filter(|code| entry.is_some() || code.name().is_none()).collect();
-        // Without frame pointers the walk ends somewhere: what lies in no memory of the program is no caller.
+        // If the program has no frame pointers, the frames from some place on are not callers. An address in no mapped
+        // memory shows that.
         let is_there =
             |code: &&&Code| code.name().is_some() || space.is_none_or(|space| space.find(code.get()).is_some());
         let inner = own.first().copied();
@@ -58,15 +60,17 @@ impl Sites {
         site
     }
 
-    /// A process has other memory from now on, or its number is another's.
+    /// The process has other memory from now on, or another process has its number.
     pub(super) fn forget(&mut self, pid: i32) {
         self.known.remove(&pid);
     }
 
+    /// The functions of the site, innermost first.
     pub(super) fn text(&self, site: Site) -> &str {
         self.texts.get_index(site.0 as usize).map_or("?", |text| text)
     }
 
+    /// The name of the function at `code`, or for want of one its offset in its file, or its address.
     fn function(&mut self, code: Code, space: Option<&Space>, names: &Names) -> String {
         if code.name().is_some() {
             return names.code(code);

@@ -1,17 +1,17 @@
-//! CPU time of threads and programs, from the switches.
+//! The CPU time of threads and programs, counted from switch to switch.
 
 use crate::names::Name;
 use rustc_hash::FxHashMap;
 
-/// More threads or processes than this are not told apart.
+/// The most threads, and the most processes, whose time is counted. The time of further ones is left out.
 const MAX_ENTRIES: usize = 1 << 18;
 
-/// Whose time it is.
+/// A process and the program that it runs: whose time or flushes something is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Owner {
-    /// Process.
+    /// Number of the process.
     pub pid: i32,
-    /// Name of its main thread at that time.
+    /// Name of its main thread at that time, which is mostly that of the program.
     pub program: Name,
 }
 
@@ -20,13 +20,13 @@ struct Running {
     tid: i32,
     owner: Owner,
     since_ns: u64,
-    /// When it was last seen there.
+    /// When the last event of the thread on this CPU happened, in nanoseconds.
     seen_ns: u64,
-    /// It has said that it ends. In a recording of one process nothing says when it has left.
+    /// Whether the thread has begun to end. A recording of one process does not say when it has left the CPU.
     is_ending: bool,
 }
 
-/// CPU time so far.
+/// The CPU time that was used so far.
 #[derive(Default)]
 pub(super) struct Times {
     running: FxHashMap<u32, Running>,
@@ -35,14 +35,14 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// The thread runs on this CPU, as an event of its says. If the one before it was not seen to leave, its time there
-    /// ends with its last event: what came between may be anybody's.
+    /// An event says that the thread runs on this CPU. If the thread before it was not seen to leave, that one's time
+    /// ends with its last event, since nothing says who ran in between.
     pub(super) fn runs(&mut self, cpu: u32, tid: i32, owner: Owner, now_ns: u64) {
         let now = Running { tid, owner, since_ns: now_ns, seen_ns: now_ns, is_ending: false };
         let running = self.running.entry(cpu).or_insert(now);
         running.seen_ns = if running.tid == tid { running.seen_ns.max(now_ns) } else { running.seen_ns };
         if running.tid == tid && (running.owner == owner || running.owner.pid != owner.pid) {
-            // Whose thread it is was not known yet.
+            // It is the same stretch of running: only the process of the thread was not known before.
             running.owner = owner;
             return;
         }
@@ -50,7 +50,7 @@ impl Times {
         self.charge(before, before.seen_ns);
     }
 
-    /// The thread, which runs on this CPU, begins to end.
+    /// The thread begins to end, if it runs on this CPU.
     pub(super) fn ends(&mut self, cpu: u32, tid: i32) {
         if let Some(running) = self.running.get_mut(&cpu).filter(|running| running.tid == tid) {
             running.is_ending = true;
@@ -72,14 +72,14 @@ impl Times {
         }
     }
 
-    /// CPU time of the thread, which runs on this CPU now.
+    /// The CPU time that the thread has used up to `now_ns`, in nanoseconds, if it runs on this CPU.
     pub(super) fn of_thread(&self, tid: i32, cpu: u32, now_ns: u64) -> u64 {
         let now = self.running.get(&cpu).filter(|running| running.tid == tid);
         let open = now.map_or(0, |running| now_ns.saturating_sub(running.since_ns));
         self.threads.get(&tid).copied().unwrap_or(0).saturating_add(open)
     }
 
-    /// CPU time by process and program, until `now_ns`.
+    /// The CPU time of each process and program up to `now_ns`, in nanoseconds.
     pub(super) fn owners(&self, now_ns: u64) -> FxHashMap<Owner, u64> {
         let mut owners = self.owners.clone();
         for running in self.running.values().filter(|running| running.tid != 0) {

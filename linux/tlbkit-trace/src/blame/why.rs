@@ -1,52 +1,52 @@
-//! What a flush was for, told by the system call, the fault, the thread or the kernel's functions on the stack.
+//! The purpose of a flush, as the system call, the fault, the thread or the kernel's functions on the stack tell.
 
 use crate::abi::{Advice, CLONE_VM, FAULT_PRESENT, FAULT_WRITE};
 use crate::event::Syscall;
 use crate::names::{Code, Name, Names};
 
-/// What a flush was for.
+/// The purpose of a flush.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Why {
-    /// A system call but those below.
+    /// A system call that is none of those below.
     Call(Syscall),
-    /// A system call that has no event of its own; by its name on the stack.
+    /// A system call that is not recorded as an event, known by the name of its function on the stack.
     OtherCall(Name),
-    /// `madvise` that gives pages back at once.
+    /// An `madvise` that gives pages back at once.
     DontNeed,
-    /// `madvise` that lets pages go when memory is short.
+    /// An `madvise` that lets the kernel take pages when memory is short.
     Free,
-    /// `madvise` that takes pages out of a file or of shared memory.
+    /// An `madvise` that removes pages from a file or from shared memory.
     Remove,
-    /// `madvise` that makes a range an error to access.
+    /// An `madvise` after which every access to the range is an error.
     Guard,
-    /// A page table copied for a child.
+    /// A fork, which copies page tables for the child.
     Fork,
-    /// A store to a page that a fork had made shared.
+    /// A write to a page that a fork had made shared, so that the page was copied.
     CopyAfterFork,
-    /// Any other store to a page that could only be read: the page of zeroes, or one of a private file.
+    /// Any other write to a page that was only readable, such as the page of zeros or a page of a private file mapping.
     CopyOfShared,
-    /// An access to a page that was not there.
+    /// An access to a page that was not present.
     AbsentPage,
-    /// The kernel looks who uses which memory, or moves it there.
+    /// NUMA balancing: the kernel finds out which threads use which memory, or moves memory near to them.
     NumaBalancing,
-    /// Pages with the same content are merged.
+    /// The kernel merges pages of the same content.
     SamePageMerging,
-    /// The memory of a control group is at its limit.
+    /// The kernel takes pages from a control group whose memory is at its limit.
     GroupReclaim,
-    /// Memory is short on the machine.
+    /// The kernel takes pages because the machine is short of memory.
     Reclaim,
-    /// Memory is moved together.
+    /// The kernel moves pages to make free memory contiguous.
     Compaction,
-    /// Small pages become a huge one, by the kernel's own thread.
+    /// The kernel's own thread replaces small pages by a huge one.
     HugePages,
-    /// Pages of a shared file are made read-only, to be written to their disk.
+    /// The kernel makes pages of a shared file read-only, to write them to disk.
     Writeback,
-    /// Nothing says.
+    /// It is not known.
     Unknown,
 }
 
 impl Why {
-    /// Short name for tables.
+    /// A short name for tables. `names` are those of the trace.
     #[must_use]
     pub fn label(self, names: &Names) -> String {
         let label = match self {
@@ -72,14 +72,14 @@ impl Why {
         label.to_owned()
     }
 
-    /// Whether the kernel does it by itself, to memory of any kind.
+    /// Whether the kernel flushes for a purpose of its own, which may concern memory of any kind.
     #[must_use]
     pub const fn is_the_kernels(self) -> bool {
         use Why::{Compaction, GroupReclaim, HugePages, NumaBalancing, Reclaim, SamePageMerging, Writeback};
         matches!(self, Compaction | GroupReclaim | HugePages | NumaBalancing | Reclaim | SamePageMerging | Writeback)
     }
 
-    /// What a system call with these arguments is for.
+    /// The purpose of a flush in a system call with these arguments.
     pub(super) fn of_call(call: Syscall, args: &[u64; 5]) -> Self {
         match call {
             Syscall::Madvise => match Advice::of(args[2]) {
@@ -94,7 +94,7 @@ impl Why {
         }
     }
 
-    /// What a fault with this error code is for.
+    /// The purpose of a flush in a page fault with this error code, in a process with this past.
     pub(super) fn of_fault(error_code: u32, past: Past) -> Self {
         const COPY: u32 = FAULT_PRESENT | FAULT_WRITE;
         match (error_code & COPY == COPY, past) {
@@ -104,13 +104,14 @@ impl Why {
         }
     }
 
-    /// What a thread of the kernel does, by its name.
+    /// The purpose of a flush by the kernel thread of this name. None if the name is not that of such a thread.
     pub(super) fn of_thread(comm: &str) -> Option<Self> {
         let found = THREADS.iter().find(|(start, _)| comm.starts_with(start));
         found.map(|&(_, why)| why)
     }
 
-    /// What the kernel's functions on the stack do: the first that says it, from the innermost out.
+    /// The purpose that the kernel's functions on a stack show: the innermost one that shows any. None if no function
+    /// does.
     pub(super) fn of_stack(frames: &[Code], names: &Names) -> Option<Self> {
         let mut call = None;
         for &frame in frames {
@@ -127,19 +128,19 @@ impl Why {
     }
 }
 
-/// Whether a process, or its parent, was ever copied by a fork.
+/// Whether the program of a process has ever taken part in a fork, as parent or as child.
 #[derive(Clone, Copy)]
 pub(super) enum Past {
-    /// It was.
+    /// It has.
     Forked,
-    /// It was not, or has had another program since.
+    /// It has not since it was executed.
     Alone,
 }
 
-/// How the kernel's functions for system calls begin.
+/// How the names of the kernel's functions for system calls begin.
 pub(super) const CALL_START: &str = "__x64_sys_";
 
-/// Threads of the kernel that flush, by the begin of their names.
+/// The kernel threads that flush, by the beginning of their names.
 const THREADS: [(&str, Why); 5] = [
     ("ksmd", Why::SamePageMerging),
     ("kswapd", Why::Reclaim),
@@ -148,7 +149,7 @@ const THREADS: [(&str, Why); 5] = [
     ("kworker", Why::Writeback),
 ];
 
-/// Functions that only one purpose has, by the begin of their names; what is met first counts.
+/// Functions that run for one purpose only, by the beginning of their names. The first row that fits counts.
 const FUNCTIONS: [(&str, Why); 15] = [
     ("ksm_", Why::SamePageMerging),
     ("try_to_merge_", Why::SamePageMerging),

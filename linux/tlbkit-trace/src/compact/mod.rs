@@ -1,4 +1,4 @@
-//! The compact form: a trace for keeping, at a twentieth of `perf.data`'s size or less.
+//! The compact form, in which traces are kept. A file has a twentieth of the size of `perf.data`, or less.
 //!
 //! # Layout, version 1
 //!
@@ -12,11 +12,11 @@
 //!         were unused, out of order and damaged when it was written (see `Health`)
 //! ```
 //!
-//! A block can be read without any other: a damaged one costs its own events, and the next is found by its first four
-//! bytes. Its packed bytes are one zstd frame that holds columns. Each column is its length and then as many bytes.
-//! A *number* is LEB128: seven bits a byte, low ones first, the top bit set on all but the last. A *difference* is the
-//! wrapping difference to the previous value of its column (0 at first) as a number, after the sign was moved to bit
-//! 0. In order, the columns are:
+//! A block can be read without the others. So a damaged block costs only its own events, and the next one is found by
+//! its first four bytes. The packed bytes of a block are one zstd frame that holds columns. A column is its length and
+//! then as many bytes. A *number* is LEB128: seven bits a byte, low ones first, the top bit set on all but the last. A
+//! *difference* is the wrapping difference to the previous value of its column (0 at first) as a number, after the sign
+//! was moved to bit 0. In order, the columns are:
 //!
 //! ```text
 //! texts     their count; for each its length and its bytes (UTF-8)
@@ -32,7 +32,7 @@
 //!           for each event of that tracepoint a difference
 //! ```
 //!
-//! Texts are named by their position in `texts`. A place in code is an address, or 0x7c0de00000000000 + the position
+//! A text is named by its position in `texts`. A place in code is an address, or 0x7c0de00000000000 + the position
 //! of the function's name. Tracepoints' numbers and the meaning of their fields are the order of the list in
 //! `tracepoint.rs`, where new ones are only ever added at the end.
 
@@ -44,7 +44,7 @@ mod write;
 pub use read::CompactReader;
 pub use write::CompactWriter;
 
-/// The version that is written and read.
+/// The version of the form that is written, and the only one that is read.
 pub const VERSION: u16 = 1;
 
 const MAGIC: &[u8; 8] = b"tlbtrace";
@@ -52,9 +52,10 @@ const HEAD_BYTES: usize = 16;
 const BLOCK_MAGIC: &[u8; 4] = b"BLOK";
 const BLOCK_HEAD_BYTES: usize = 24;
 const END_BYTES: usize = 32;
-/// What a writer puts into one block.
+/// How many events a writer puts into one block.
 const BLOCK_EVENTS: u32 = 1 << 15;
 const MAX_BLOCK_EVENTS: u32 = 1 << 17;
 const MAX_UNPACKED_BYTES: u32 = 1 << 26;
-/// More texts than this no block has: a writer ends it when they take a quarter of its bytes, two and more each.
+/// The most texts that a block may have. A writer ends a block when its texts and stacks have a quarter of the largest
+/// size, and each text has at least two bytes.
 const MAX_TEXTS: u64 = MAX_UNPACKED_BYTES as u64 / 8 + 1;

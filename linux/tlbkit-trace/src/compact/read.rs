@@ -1,4 +1,4 @@
-//! Reads the compact form. Damaged blocks are passed over, and told through [`Health`].
+//! Reads the compact form. Damaged blocks are skipped, and [`Health`] tells of them.
 
 use super::block::BlockHead;
 use super::column::{Sums, get};
@@ -14,7 +14,7 @@ use std::io::Read;
 pub struct CompactReader<R> {
     reader: R,
     offset: u64,
-    /// The block that is handed out, youngest event first.
+    /// The events of the current block that were not handed out yet, the last one first.
     events: Vec<Event>,
     names: Names,
     health: Health,
@@ -22,11 +22,11 @@ pub struct CompactReader<R> {
 }
 
 impl<R: Read> CompactReader<R> {
-    /// Begins to read.
+    /// Begins to read a file.
     ///
     /// # Errors
     ///
-    /// If the head is not of this form, or of another version.
+    /// If the head cannot be read, is cut short, has another form, or names a version other than [`VERSION`].
     pub fn new(mut reader: R) -> Result<Self, Error> {
         let mut head = Vec::new();
         reader.by_ref().take(HEAD_BYTES as u64).read_to_end(&mut head)?;
@@ -46,11 +46,15 @@ impl<R: Read> CompactReader<R> {
         Ok(Self { reader, offset, events: Vec::new(), names, health, is_at_end: false })
     }
 
-    /// Whether a file that begins so is for this reader.
+    /// Whether a trace that begins with the bytes `head` has this form.
     pub(crate) fn knows(head: &[u8]) -> bool {
         head.starts_with(MAGIC)
     }
 
+    /// Reads the next block, or notes what is wrong with it.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
     fn read_block(&mut self) -> Result<(), Error> {
         let Some(head) = self.find_head()? else {
             self.is_at_end = true;
@@ -79,7 +83,7 @@ impl<R: Read> CompactReader<R> {
         Ok(())
     }
 
-    /// The head of the next block, wherever it is; none at the end of the file.
+    /// Finds the head of the next block, and skips bytes that are none. None at the end of the file.
     fn find_head(&mut self) -> Result<Option<BlockHead>, Error> {
         let mut bytes = [0; BLOCK_HEAD_BYTES];
         let begin = self.offset;
@@ -108,6 +112,7 @@ impl<R: Read> CompactReader<R> {
         }
     }
 
+    /// Takes the content of the end mark, and notes if it counts other events than were read.
     fn take_end(&mut self, content: &[u8]) {
         self.is_at_end = true;
         let Some(bytes) = content.first_chunk::<END_BYTES>() else { return };
@@ -125,6 +130,7 @@ impl<R: Read> CompactReader<R> {
         }
     }
 
+    /// Unpacks the events of a block. None if they are not what the head says.
     fn take_events(&mut self, head: BlockHead, packed: &[u8]) -> Option<()> {
         let content = zstd::bulk::decompress(packed, head.unpacked_bytes as usize).ok()?;
         let mut columns = Columns::parse(&content, &mut self.names)?;
@@ -157,7 +163,7 @@ impl<R: Read> Source for CompactReader<R> {
     }
 }
 
-/// Reads until `bytes` is full or the file ends; says how many came.
+/// Reads until `bytes` is full or the file ends. Returns how many bytes were read.
 fn read_up_to(reader: &mut impl Read, bytes: &mut [u8]) -> Result<usize, Error> {
     let mut filled = 0;
     while filled < bytes.len() {
@@ -171,7 +177,7 @@ fn read_up_to(reader: &mut impl Read, bytes: &mut [u8]) -> Result<usize, Error> 
     Ok(filled)
 }
 
-/// The columns of a block, read side by side.
+/// The columns of a block: an event takes the next number of several of them.
 struct Columns<'a> {
     texts: Vec<Name>,
     threads: Vec<(i32, i32, Name)>,
@@ -194,7 +200,7 @@ impl<'a> Columns<'a> {
         let tags = column(content)?;
         let mut sums = || column(content).map(Sums::new);
         let (times, cpus, thread, stack, lost) = (sums()?, sums()?, sums()?, sums()?, sums()?);
-        // Their number is a byte's, so no file has more.
+        // The number of a tracepoint is one byte, so no file has more columns of fields than this.
         let count = get(content).filter(|&count| count <= (1 << u8::BITS) * MAX_FIELDS as u64)?;
         let fields = (0..count).map(|_| column(content).map(Sums::new)).collect::<Option<_>>()?;
         Some(Self { texts, threads, stacks, tags, times, cpus, thread, stack, fields, lost })
@@ -230,7 +236,7 @@ impl<'a> Columns<'a> {
     }
 }
 
-/// A column's bytes, off the front.
+/// Takes the bytes of a column off the front of `content`.
 fn column<'a>(content: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(get(content)?).ok()?;
     let (column, rest) = content.split_at_checked(length)?;

@@ -1,4 +1,4 @@
-//! Writes the compact form, a block at a time.
+//! Writes the compact form, one block after the other.
 
 use super::block::BlockHead;
 use super::column::{Differences, put};
@@ -11,12 +11,12 @@ use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 use std::io::Write;
 
-/// Hardly slower than the fastest level, and a good deal smaller.
+/// The level at which zstd packs: hardly slower than the fastest one, and its files are a good deal smaller.
 const LEVEL: i32 = 6;
-/// A block ends early when its stacks and texts grow so large.
+/// The size of stacks and texts, in bytes, at which a block ends before it has all its events.
 const MAX_SIDE_BYTES: usize = MAX_UNPACKED_BYTES as usize / 4;
 
-/// Writes a trace in the compact form. [`CompactWriter::finish`] must end it.
+/// Writes a trace in the compact form. Without [`CompactWriter::finish`] at the end the file counts as cut short.
 pub struct CompactWriter<W> {
     out: W,
     block: Block,
@@ -24,11 +24,11 @@ pub struct CompactWriter<W> {
 }
 
 impl<W: Write> CompactWriter<W> {
-    /// Begins a file.
+    /// Begins a file, and writes its head to `out`.
     ///
     /// # Errors
     ///
-    /// If `out` does not take it.
+    /// If writing to `out` fails.
     pub fn new(mut out: W) -> Result<Self, Error> {
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(MAGIC);
@@ -37,11 +37,12 @@ impl<W: Write> CompactWriter<W> {
         Ok(Self { out, block: Block::default(), written: 0 })
     }
 
-    /// Writes an event; `names` are those of its source.
+    /// Adds an event, with the texts and stacks that it names in `names`, the names of its source. Whole blocks are
+    /// written at once.
     ///
     /// # Errors
     ///
-    /// If the file does not take it.
+    /// If a block cannot be packed, or writing it fails.
     pub fn add(&mut self, event: &Event, names: &Names) -> Result<(), Error> {
         self.block.add(event, names);
         self.written += 1;
@@ -51,12 +52,12 @@ impl<W: Write> CompactWriter<W> {
         Ok(())
     }
 
-    /// Writes the end. What the source says about itself in `health` is kept, so that no copy looks better than its
-    /// original.
+    /// Writes what is left and the end mark, and returns what was written to. The end mark keeps what `health`, that of
+    /// the source, says of the trace, so that a copy does not look more complete than its original.
     ///
     /// # Errors
     ///
-    /// If the file does not take it.
+    /// If a block cannot be packed, or writing fails.
     pub fn finish(mut self, health: &Health) -> Result<W, Error> {
         self.flush()?;
         let numbers = [self.written, health.unused, health.late, health.damaged];

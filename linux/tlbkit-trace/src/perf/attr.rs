@@ -1,12 +1,12 @@
-//! What one event of a recording stores with each sample, and where.
+//! The layout of samples: what a recorded event stores with each sample, and where.
 
 use super::bytes::{Bytes, Endianness, Width};
 use linux_perf_event_reader::{AttrFlags, SampleFormat};
 
-/// Size of the first version of `perf_event_attr`, which has all that is needed here.
+/// Size in bytes of the first version of `perf_event_attr`, which has all fields that are used here.
 const MIN_ATTR_BYTES: u64 = 64;
 
-/// The layout of one event's records.
+/// The attributes of one recorded event, as far as they say how its records are laid out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Attr {
     format: SampleFormat,
@@ -15,19 +15,20 @@ pub(super) struct Attr {
     missing: Option<&'static str>,
 }
 
-/// Where a sample has what is used of it, from its begin; nothing that is absent is looked for.
+/// Offsets in bytes, from the begin of a sample, of the fields that are used. An offset means nothing if the sample
+/// lacks the field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Place {
     thread: usize,
     time: usize,
     cpu: usize,
-    /// Behind everything of fixed size.
+    /// Where the fields of fixed size end.
     end: usize,
 }
 
 impl Place {
     fn of(format: SampleFormat) -> Self {
-        // In the order of the record, eight bytes each.
+        // The fields stand in this order, and each takes eight bytes.
         let before = |bits: &[SampleFormat]| 8 * bits.iter().filter(|&&bit| format.contains(bit)).count();
         let to_thread = before(&[SampleFormat::IDENTIFIER, SampleFormat::IP]);
         let to_time = to_thread + before(&[SampleFormat::TID]);
@@ -38,19 +39,19 @@ impl Place {
     }
 }
 
-/// What is used of a sample.
+/// The fields of a sample that are used.
 pub(super) struct Sample<'a> {
     pub(super) time_ns: u64,
     pub(super) cpu: u32,
     pub(super) pid: i32,
     pub(super) tid: i32,
-    /// Addresses, innermost first, in the file's byte order.
+    /// The addresses of the call stack, innermost first, in the byte order of the file.
     pub(super) stack: Bytes<'a>,
-    /// The tracepoint's own record.
+    /// The record that the tracepoint itself wrote.
     pub(super) raw: &'a [u8],
 }
 
-/// Who and when, at the end of every record that is no sample.
+/// The time, the CPU and the thread that stand at the end of every record that is no sample.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Stamp {
     pub(super) time_ns: u64,
@@ -60,29 +61,30 @@ pub(super) struct Stamp {
 }
 
 impl Attr {
-    /// From the kernel's `perf_event_attr`; also its size.
+    /// Reads the kernel's `perf_event_attr` from the begin of `bytes`, and also returns its size in bytes. None if it
+    /// is too short.
     pub(super) fn parse(bytes: &[u8], order: Endianness) -> Option<(Self, u64)> {
         let b = Bytes::new(bytes, order);
         let size = b.number_at(4, Width::U32).filter(|&size| size >= MIN_ATTR_BYTES)?;
         let format = SampleFormat::from_bits_truncate(b.number_at(24, Width::U64)?);
         let flags = b.number_at(40, Width::U64)?;
-        // They are single bits of a C structure: a big-endian machine fills it from the other end.
+        // The flags are single bits of a C structure, which a big-endian machine fills from the other end.
         let flags = if matches!(order, Endianness::BigEndian) { flags.reverse_bits() } else { flags };
         let is_stamped = flags & AttrFlags::SAMPLE_ID_ALL.bits() != 0;
         Some((Self { format, is_stamped, place: Place::of(format), missing: missing(format) }, size))
     }
 
-    /// Whether a record says which event it is of in a place common to all events.
+    /// Whether every record says at a fixed place to which event it belongs.
     pub(super) fn has_identifier(&self) -> bool {
         self.format.contains(SampleFormat::IDENTIFIER)
     }
 
-    /// What a sample lacks of all that an [`Event`](crate::Event) needs.
+    /// What samples lack that an [`Event`](crate::Event) needs, in words for the user. None if they lack nothing.
     pub(super) fn missing(&self) -> Option<&'static str> {
         self.missing
     }
 
-    /// Reads a sample, of which nothing is [missing](Attr::missing).
+    /// Reads a sample. None if it is too short. Nothing that is used may be [missing](Attr::missing).
     pub(super) fn sample<'a>(&self, mut b: Bytes<'a>) -> Option<Sample<'a>> {
         let fixed = b.part(self.place.end as u64)?;
         let number = |at: usize| fixed.number_at(at, Width::U32).map(|number| number as u32);
@@ -101,7 +103,7 @@ impl Attr {
         Some(Sample { time_ns, cpu, pid: pid.cast_signed(), tid: tid.cast_signed(), stack, raw })
     }
 
-    /// The stamp at the end of a record that is no sample; zero where the recording has none.
+    /// The stamp at the end of a record that is no sample. All its fields are 0 if the recording has no stamps.
     pub(super) fn stamp(&self, body: &[u8], order: Endianness) -> Stamp {
         self.try_stamp(body, order).unwrap_or_default()
     }
@@ -146,7 +148,7 @@ fn missing(format: SampleFormat) -> Option<&'static str> {
 }
 
 impl Bytes<'_> {
-    /// A 32-bit number that is followed by 32 unused bits.
+    /// Takes a 32-bit number and the 32 unused bits after it.
     fn u64_low(&mut self) -> Option<u32> {
         let number = self.u32()?;
         self.take(4)?;

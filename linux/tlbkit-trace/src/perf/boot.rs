@@ -1,20 +1,22 @@
-//! Whether this machine's kernel can name the recording's functions: only if it is the very same boot.
+//! Decides whether this machine's kernel can name the functions of a recording: only if the recording is of the same
+//! boot.
 
 use super::bytes::Bytes;
 use super::decode::Decoder;
 use crate::symbols::Symbols;
 use std::sync::{Arc, OnceLock};
 
-/// Where names of kernel functions come from.
+/// Whether it is decided where the names of kernel functions come from.
 pub(super) enum SymbolSource {
-    /// This machine's kernel, if the recording is of the very same boot.
-    SameBoot,
-    /// That is settled.
+    /// Not yet: no record has told where the kernel's code lay.
+    Undecided,
+    /// It is. If the recording is of this boot, the decoder has the symbols of this machine's kernel.
     Decided,
 }
 
 impl SymbolSource {
-    /// Meets a record of mapped code; that of the kernel tells where it lay.
+    /// Looks at a record of mapped code. The one of the kernel tells at which address its code lay. If it is where the
+    /// code of this machine's kernel lies, `decoder` gets its symbols.
     pub(super) fn meet(&mut self, mut b: Bytes<'_>, decoder: &mut Decoder) {
         if let Self::Decided = self {
             return;
@@ -32,7 +34,8 @@ impl SymbolSource {
     }
 }
 
-/// Asked for once: the kernel takes 30 ms and more to tell, and a file may be read several times.
+/// The symbols of this machine's kernel. They are read once and kept, because that takes 30 ms or more and several
+/// files may be read.
 fn of_this_kernel() -> &'static Arc<Symbols> {
     static HERE: OnceLock<Arc<Symbols>> = OnceLock::new();
     HERE.get_or_init(|| Arc::new(Symbols::of_this_kernel()))

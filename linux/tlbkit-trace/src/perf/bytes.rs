@@ -1,8 +1,8 @@
-//! Reads numbers of either byte order, and never beyond the end.
+//! Reads numbers of either byte order out of bytes, and never reads beyond their end.
 
 pub(super) use linux_perf_event_reader::Endianness;
 
-/// The rest of a record or section. What is not there reads as none.
+/// The bytes of a record or section that were not taken yet. Every method returns none if there are too few bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a> {
     rest: &'a [u8],
@@ -10,27 +10,30 @@ pub(super) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
+    /// All of `rest`, whose numbers have the byte order `order`.
     pub(super) fn new(rest: &'a [u8], order: Endianness) -> Self {
         Self { rest, order }
     }
 
+    /// The bytes that were not taken yet.
     pub(super) fn rest(self) -> &'a [u8] {
         self.rest
     }
 
+    /// Takes the next `n` bytes.
     pub(super) fn take(&mut self, n: u64) -> Option<&'a [u8]> {
         let (taken, rest) = self.rest.split_at_checked(usize::try_from(n).ok()?)?;
         self.rest = rest;
         Some(taken)
     }
 
-    /// As [`Bytes::take`], in the same byte order.
+    /// Takes the next `n` bytes, to be read in the same byte order.
     pub(super) fn part(&mut self, n: u64) -> Option<Self> {
         let order = self.order;
         self.take(n).map(|rest| Self { rest, order })
     }
 
-    /// Everything up to the next zero, which is dropped.
+    /// Takes the bytes up to the next zero, and drops the zero.
     pub(super) fn text(&mut self) -> Option<&'a [u8]> {
         let end = memchr::memchr(0, self.rest)?;
         let text = &self.rest[..end];
@@ -64,7 +67,8 @@ impl<'a> Bytes<'a> {
         })
     }
 
-    /// A number of 1, 2, 4 or 8 bytes at `offset`.
+    /// The number of this width that begins at `offset`, in bytes from the first byte that was not taken. Takes
+    /// nothing.
     pub(super) fn number_at(self, offset: usize, width: Width) -> Option<u64> {
         let bytes = self.rest.get(offset..)?;
         let little = matches!(self.order, Endianness::LittleEndian);
@@ -84,7 +88,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// How a number is stored.
+/// How a number is stored: its size in bits, and whether it has a sign.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Width {
     U8,

@@ -1,4 +1,5 @@
-//! From a tracepoint's raw record to its fields in the catalogue's order, planned once for each file.
+//! Decodes the raw record of a tracepoint into its fields, in the catalogue's order. How that is done is planned once
+//! for each tracepoint of a file.
 
 use super::bytes::{Bytes, Endianness, Width};
 use super::format::{Format, FormatField};
@@ -9,21 +10,21 @@ use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// State bits below this one say that a thread sleeps, is stopped or ends; above are only marks.
+/// The bits of a thread's state that say that it sleeps, is stopped or ends. The bits above say nothing of that.
 const NOT_RUNNABLE: u64 = 0xff;
-/// Stacks have marks among their addresses ("kernel from here"); these are the smallest of them.
+/// Stacks have marks among their addresses, such as "here the kernel begins". All numbers from this one on are marks.
 const FIRST_STACK_MARK: u64 = -4095i64 as u64;
 
-/// Decodes all tracepoints of a file.
+/// Decodes the records of all tracepoints of a file.
 pub(super) struct Decoder {
     order: Endianness,
     plans: Vec<RecordPlan>,
-    /// Which of them is for the tracepoint of this number, if one is.
+    /// By the number of a tracepoint in the file: the index of its plan, if it has one.
     plan_of: Vec<Option<u16>>,
     symbols: Arc<Symbols>,
-    /// Functions that were looked up before.
+    /// The places in code of kernel addresses that were looked up before.
     known: FxHashMap<u64, Code>,
-    /// Those of the last stack.
+    /// The frames of the last stack, kept so that the memory is used again.
     frames: Vec<Code>,
 }
 
@@ -43,7 +44,7 @@ enum FieldSource {
     },
     TextLocated(usize),
     MaskLocated(usize),
-    /// Zero: this kernel does not store it.
+    /// The recording kernel does not store the field, and 0 stands for it.
     Nothing,
 }
 
@@ -52,7 +53,7 @@ pub(super) enum Decoded {
     Event(EventKind),
     /// A tracepoint that this library does not use.
     Unused,
-    /// Shorter than its format, or with a number that has no meaning.
+    /// The record is shorter than its format says, or has a number without a meaning.
     Bad,
 }
 
@@ -67,12 +68,14 @@ impl Decoder {
         self.plans.is_empty()
     }
 
+    /// From now on, names of kernel functions are taken from `symbols`.
     pub(super) fn set_symbols(&mut self, symbols: Arc<Symbols>) {
         self.symbols = symbols;
         self.known.clear();
     }
 
-    /// Plans for a tracepoint; none of it if the kernel lacks a field that is needed.
+    /// Plans how records of this format are decoded. Does nothing if the tracepoint is not used here, or if the
+    /// recording kernel does not store a field that is needed.
     pub(super) fn add(&mut self, format: &Format) {
         let known = Tracepoint::all().find(|tracepoint| tracepoint.spec().event == format.event);
         let Some(tracepoint) = known else { return };
@@ -84,12 +87,13 @@ impl Decoder {
         if let Some(index) = self.plan_of[id] {
             self.plans[usize::from(index)] = plan;
         } else {
-            // One for each number at most, and numbers have 16 bits.
+            // There is at most one plan for each number of a tracepoint, and these numbers have 16 bits.
             self.plan_of[id] = Some(self.plans.len() as u16);
             self.plans.push(plan);
         }
     }
 
+    /// Decodes the raw record of a tracepoint.
     pub(super) fn decode(&mut self, raw: &[u8], names: &mut Names) -> Decoded {
         let b = Bytes::new(raw, self.order);
         let Some(id) = b.number_at(0, Width::U16) else { return Decoded::Bad };
@@ -109,7 +113,7 @@ impl Decoder {
         plan.tracepoint.kind(&fields).map_or(Decoded::Bad, Decoded::Event)
     }
 
-    /// A stack of these addresses, innermost first.
+    /// The call stack of these addresses, innermost first, without the marks among them.
     pub(super) fn stack(&mut self, mut addresses: Bytes<'_>, names: &mut Names) -> Option<StackId> {
         self.frames.clear();
         while let Some(address) = addresses.u64() {
@@ -121,7 +125,8 @@ impl Decoder {
     }
 }
 
-/// User addresses are not looked up, nor remembered: there is no end of them.
+/// The place in code at `address`, by name if it is a known function of the kernel. User addresses are neither looked
+/// up nor remembered, because there is no limit to their number.
 fn code(known: &mut FxHashMap<u64, Code>, symbols: &Symbols, address: u64, names: &mut Names) -> Code {
     if address.cast_signed() >= 0 {
         return Code::address(address);
@@ -136,11 +141,12 @@ fn code(known: &mut FxHashMap<u64, Code>, symbols: &Symbols, address: u64, names
     code
 }
 
-/// More places in the kernel than this no recording has; a hostile one does not get more memory.
+/// The most places in the kernel that are remembered. No honest recording has more, and a hostile one cannot make the
+/// memory grow further.
 const MAX_KNOWN: usize = 1 << 18;
 
 fn field_source(format: &Format, name: &str, kind: FieldKind) -> Option<FieldSource> {
-    // Printed as `pid`, but stored under another name.
+    // Some tracepoints print this field as `pid` and store it under another name.
     let stored = [name, if name == "pid" { "parent_pid" } else { name }];
     let Some(&field) = stored.iter().find_map(|&name| format.fields.get(name)) else {
         return optional(name);
@@ -157,7 +163,7 @@ fn field_source(format: &Format, name: &str, kind: FieldKind) -> Option<FieldSou
     })
 }
 
-/// `group_dead` is newer than the rest.
+/// What stands for a field that the recording kernel may lack: `group_dead` is newer than the other fields.
 fn optional(name: &str) -> Option<FieldSource> {
     (name == "group_dead").then_some(FieldSource::Nothing)
 }
@@ -178,7 +184,8 @@ fn value(source: FieldSource, b: Bytes<'_>, names: &mut Names) -> Option<u64> {
     }
 }
 
-/// The bytes that a field points to within its record.
+/// The bytes of its record that the field at `offset` points to. A field of this kind holds their length in the upper
+/// 16 bits and their offset in the lower 16.
 fn located(b: Bytes<'_>, offset: usize) -> Option<&[u8]> {
     let place = b.number_at(offset, Width::U32)? as usize;
     b.rest().get(place & 0xffff..)?.get(..place >> 16)

@@ -1,8 +1,8 @@
-//! The tracing-data section: how the recording kernel laid out each tracepoint's fields.
+//! Reads the section that says how the recording kernel laid out the fields of each tracepoint.
 //!
-//! A header with byte order and sizes, then the texts of `header_page`, `header_event`, of ftrace's own events, and
-//! of each recorded tracepoint. Only the last are read. The texts are those of `events/*/*/format` in tracefs; a
-//! field's line there is
+//! The section has a header with byte order and sizes. Then come the texts of `header_page` and `header_event`, of
+//! ftrace's own events, and of each recorded tracepoint. Only the last ones are used. The texts are those of
+//! `events/*/*/format` in tracefs. In them a field has a line such as
 //!
 //! ```text
 //! field:unsigned long pages;    offset:16;    size:8;    signed:0;
@@ -13,28 +13,30 @@ use rustc_hash::FxHashMap;
 
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 
-/// One tracepoint of the recording kernel.
+/// The layout of one tracepoint of the recording kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Format {
-    /// `system:name`.
+    /// Its name in the form `system:name`.
     pub(super) event: String,
-    /// The number that its records begin with.
+    /// The number with which its records begin.
     pub(super) id: u16,
     pub(super) fields: FxHashMap<String, FormatField>,
 }
 
-/// Where a field lies.
+/// Where a field lies in a record. Offset and size are in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct FormatField {
     pub(super) offset: usize,
     pub(super) size: usize,
     pub(super) is_signed: bool,
-    /// The field says where its bytes lie: length in the upper half, offset in the lower.
+    /// The field is a pointer to its bytes: it holds their length in the upper 16 bits and their offset in the lower
+    /// 16.
     pub(super) is_located: bool,
     pub(super) is_array: bool,
 }
 
 impl FormatField {
+    /// How the field is stored if it is a number, or none if it cannot be one.
     pub(super) fn width(self) -> Option<Width> {
         match (self.size, self.is_signed) {
             (1, _) => Some(Width::U8),
@@ -47,7 +49,7 @@ impl FormatField {
     }
 }
 
-/// The tracepoints of a tracing-data section; an error says what is wrong with it.
+/// The layouts of all tracepoints that `section` describes. An error says in words what is wrong with the section.
 pub(super) fn parse_tracing_data(section: &[u8]) -> Result<Vec<Format>, &'static str> {
     let mut b = Bytes::new(section, Endianness::LittleEndian);
     if b.take(MAGIC.len() as u64) != Some(MAGIC) {

@@ -1,4 +1,4 @@
-//! The head of `perf.data`: in a file, where its parts lie; in a pipe, only that it is one.
+//! The head of `perf.data`. In a file it says where the other parts lie, and in a pipe only that it is a pipe.
 
 use super::attr::Attr;
 use super::bytes::{Bytes, Endianness};
@@ -7,30 +7,30 @@ use std::io::{Read, Seek, SeekFrom};
 
 pub(super) const MAGIC_LITTLE: &[u8; 8] = b"PERFILE2";
 pub(super) const MAGIC_BIG: &[u8; 8] = b"2ELIFREP";
-/// Magic number and size, all that a pipe has.
+/// Length in bytes of the head in a pipe: the magic number and a size.
 pub(super) const PIPE_BYTES: u64 = 16;
 const FILE_BYTES: u64 = 104;
-/// A recording has some tens of events.
+/// The most events that a file may have. An honest recording has some tens of them.
 const MAX_ATTRS: u64 = 4096;
-/// One for each event on each CPU.
+/// The most numbers that one event may have. There is one number for each CPU on which it is recorded.
 const MAX_IDS: u64 = 1 << 24;
 const MAX_FORMATS_BYTES: u64 = 1 << 26;
-/// Each event's attributes are followed by where its numbers are.
+/// Size in bytes of the section's description that follows the attributes of each event and says where its numbers lie.
 const SECTION_BYTES: u64 = 16;
-/// The bit of the feature that describes the tracepoints.
+/// The bit of the feature whose section describes the tracepoints.
 const TRACING_DATA_FEATURE: u64 = 1 << 1;
 
-/// A part of a file.
+/// A part of a file: its offset and its length, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Section {
     offset: u64,
     size: u64,
 }
 
-/// What a file says about itself.
+/// What the head of a file says. Offsets and lengths are in bytes.
 pub(super) struct FileHead {
     pub(super) order: Endianness,
-    /// Each with the numbers that its records may carry.
+    /// The attributes of each event, with the numbers by which records may name it.
     pub(super) attrs: Vec<(Attr, Vec<u64>)>,
     pub(super) tracing_data: Vec<u8>,
     pub(super) tracing_data_offset: u64,
@@ -38,7 +38,7 @@ pub(super) struct FileHead {
     pub(super) data_bytes: u64,
 }
 
-/// Byte order by the first eight bytes.
+/// The byte order of a file that begins with `head`, or none if it has another form.
 pub(super) fn order_of(head: &[u8]) -> Option<Endianness> {
     match head.get(..8)? {
         magic if magic == MAGIC_LITTLE => Some(Endianness::LittleEndian),
@@ -47,14 +47,14 @@ pub(super) fn order_of(head: &[u8]) -> Option<Endianness> {
     }
 }
 
-/// Whether this is a pipe's head.
+/// Whether `head` is that of a pipe.
 pub(super) fn is_pipe(head: &[u8]) -> bool {
     let size = order_of(head).and_then(|order| Bytes::new(head.get(8..)?, order).u64());
     size == Some(PIPE_BYTES)
 }
 
 impl FileHead {
-    /// Reads head, attributes and formats; leaves `file` where the records begin.
+    /// Reads the head, the attributes and the formats, and leaves `file` where the records begin.
     pub(super) fn read(file: &mut (impl Read + Seek)) -> Result<Self, Error> {
         let file_bytes = file.seek(SeekFrom::End(0))?;
         let mut file = Reader { file, file_bytes };
@@ -87,7 +87,8 @@ struct Reader<'a, F> {
 }
 
 impl<F: Read + Seek> Reader<'_, F> {
-    /// The bytes of a section that `at` names.
+    /// The bytes of a section. `at` is where the file names the section, for errors, and `limit` the largest length
+    /// that is allowed; both are in bytes.
     fn section(&mut self, section: Section, at: u64, what: &'static str, limit: u64) -> Result<Vec<u8>, Error> {
         let Section { offset, size } = section;
         if size > limit {
@@ -110,7 +111,7 @@ impl<F: Read + Seek> Reader<'_, F> {
             return Err(Error::Value { offset: 16, what, value: each, limit: 4096 });
         }
         let all = self.section(section, AT, "the size of the events' attributes", MAX_ATTRS * each)?;
-        // Each has numbers of its own, so all of them have room in the file.
+        // The numbers of all events are different parts of the file, so together they are not longer than it is.
         let limit = self.file_bytes.min(MAX_IDS * 8);
         let mut ids_bytes = 0_u64;
         let mut attrs = Vec::new();
@@ -139,7 +140,7 @@ impl<F: Read + Seek> Reader<'_, F> {
         if features & TRACING_DATA_FEATURE == 0 {
             return Err(Error::Missing { offset: AT, what: "the file has no tracepoints" });
         }
-        // The table stands behind the data, in order of the features' bits.
+        // The table of features stands behind the records, in order of the features' bits.
         let before = u64::from((features & (TRACING_DATA_FEATURE - 1)).count_ones());
         let at = data.offset.saturating_add(data.size).saturating_add(before * SECTION_BYTES);
         let entry = Section { offset: at, size: SECTION_BYTES };
@@ -151,7 +152,7 @@ impl<F: Read + Seek> Reader<'_, F> {
     }
 }
 
-/// The 64-bit numbers in `bytes`.
+/// The 64-bit numbers of which `bytes` consist. An incomplete one at the end is left out.
 pub(super) fn numbers(bytes: &[u8], order: Endianness) -> Vec<u64> {
     let mut b = Bytes::new(bytes, order);
     std::iter::from_fn(|| b.u64()).collect()

@@ -1,6 +1,7 @@
-//! Events that the recorder had no room for: told when it happens, and from 6.1 on counted again at its end.
+//! Events that were lost because the recorder's buffer was full.
 //!
-//! That last count is the kernel's own, and has no time. It holds what was told before and what nobody told.
+//! A record tells of such a loss when it happens. From Linux 6.1 on the kernel also counts all lost events, and the
+//! recorder writes that count at its end, without a time. The count includes the losses of which records have told.
 
 use super::attr::Stamp;
 use super::bytes::Bytes;
@@ -8,14 +9,15 @@ use crate::event::{Event, EventKind};
 use crate::names::Names;
 use linux_perf_event_reader::RecordType;
 
-/// What was counted at the end.
+/// The kernel's own count of lost events, which comes at the end of the recording.
 #[derive(Default)]
 pub(super) struct Losses {
     counted: u64,
 }
 
 impl Losses {
-    /// Takes a record of either kind; an event, if it says when.
+    /// Takes a record of either kind. Returns an event if the record has a time, and otherwise adds it to the final
+    /// count.
     pub(super) fn take(&mut self, kind: RecordType, mut b: Bytes<'_>, stamp: Stamp) -> Option<Event> {
         let is_named = kind == RecordType::LOST;
         let count = if is_named { b.u64().and_then(|_| b.u64()) } else { b.u64() };
@@ -29,7 +31,8 @@ impl Losses {
         Some(Event { time_ns, cpu, pid, tid, comm: Names::UNKNOWN, stack: None, kind })
     }
 
-    /// Behind the last event, at its time: what was counted beyond those that were `told`. Once.
+    /// The event that tells of losses which the final count has beyond those that were `told`. Must be asked for after
+    /// the last event, whose time is `time_ns`. There is such an event at most once.
     pub(super) fn untold(&mut self, told: u64, time_ns: u64) -> Option<Event> {
         let count = std::mem::take(&mut self.counted).saturating_sub(told);
         let kind = EventKind::Lost { count };

@@ -1,4 +1,4 @@
-//! What processes have mapped: the recorder tells it of those that are there already, and then as it changes.
+//! Mappings of processes: the recorder first tells of those that exist already, and then of each new one.
 
 use super::bytes::Bytes;
 use crate::event::{Event, EventKind};
@@ -6,16 +6,17 @@ use crate::names::Names;
 use linux_perf_event_reader::RecordType;
 use std::collections::VecDeque;
 
-/// More mappings than this no machine has at once.
+/// The most mappings without a time that are kept. No machine has more at once.
 const MAX_EARLIER: usize = 1 << 20;
 
-/// A mapping of a process; none of the kernel's own.
+/// The event of a record of a mapping, whose time and CPU are still 0. None for a mapping of the kernel, or if the
+/// record is too short.
 pub(super) fn map(mut b: Bytes<'_>, kind: RecordType, names: &mut Names) -> Option<Event> {
     let (pid, tid) = (b.i32()?, b.i32()?);
     let (address, bytes, offset) = (b.u64()?, b.u64()?, b.u64()?);
     let mut protection = 0;
     if kind == RecordType::MMAP2 {
-        // Device and inode, or the build's number.
+        // The number of the device and of the file on it, or the build id of the file.
         b.take(24)?;
         protection = b.u32()?;
         b.take(4)?;
@@ -27,7 +28,8 @@ pub(super) fn map(mut b: Bytes<'_>, kind: RecordType, names: &mut Names) -> Opti
     Some(Event { time_ns: 0, cpu: 0, pid, tid, comm: Names::UNKNOWN, stack: None, kind })
 }
 
-/// What was mapped before the recording has no time. It waits for the first event that has one, and gets that.
+/// Mappings from before the recording, whose records have no time. They wait for the first event that has a time, and
+/// get its time.
 #[derive(Default)]
 pub(super) struct Earlier {
     undated: Vec<Event>,
@@ -35,7 +37,8 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    /// Takes the next event, and gives it back at once if nothing waits for it.
+    /// Takes the next event. Returns it at once if no mapping waits for it. Otherwise it comes out of [`Earlier::pop`],
+    /// after the mappings.
     pub(super) fn pass(&mut self, event: Event) -> Option<Event> {
         if event.time_ns == 0 && matches!(event.kind, EventKind::Map { .. }) {
             // A hostile file does not get more memory than this.
@@ -54,6 +57,7 @@ impl Earlier {
         None
     }
 
+    /// The next of the events that waited, if there is one.
     pub(super) fn pop(&mut self) -> Option<Event> {
         self.ready.pop_front()
     }

@@ -1,9 +1,10 @@
-//! `perf.data`, as a file or through a pipe.
+//! Reads the form `perf.data`, from a file or through a pipe.
 //!
-//! The container is read here and not by a crate: none of those that exist reads tracepoints from a pipe (their
-//! formats follow a record there without being part of it) and keeps within memory and bounds on hostile files. What
-//! the records' flags mean comes from `linux-perf-event-reader`. Samples are decoded before they are put in order,
-//! so that events are held back and not bytes.
+//! No crate reads the container, because none of the existing ones does both things that are needed. It must read
+//! tracepoints from a pipe, where their formats follow a record without being part of it. And on hostile files it must
+//! stay within bounded memory and never read out of bounds. The meaning of the records' flags comes from the crate
+//! `linux-perf-event-reader`. Samples are decoded before they are put in order, so that events are held back and not
+//! bytes.
 
 mod attr;
 mod boot;
@@ -21,7 +22,6 @@ use crate::event::Event;
 use crate::names::{Name, Names};
 use crate::order::Rounds;
 use crate::source::Source;
-use crate::symbols::Symbols;
 use attr::{Attr, Sample};
 use boot::SymbolSource;
 use bytes::{Bytes, Endianness};
@@ -33,10 +33,9 @@ use maps::Earlier;
 use records::{ATTR, Advance, FINISHED_ROUND, Record, Records, TRACING_DATA};
 use rustc_hash::FxHashMap;
 use std::io::{Read, Seek};
-use std::sync::Arc;
 use threads::Threads;
 
-/// Reads `perf.data`.
+/// Reads a trace of the form `perf.data`.
 pub struct PerfReader<R> {
     records: Records<R>,
     order: Endianness,
@@ -54,31 +53,32 @@ pub struct PerfReader<R> {
     losses: Losses,
 }
 
-/// What waits for its turn.
+/// What waits until it is handed out in order of time.
 #[derive(Clone, Copy)]
 enum Held {
     Event(Event),
-    /// A thread has this name from now on.
+    /// The thread with this number has this name from now on.
     Comm(i32, Name),
-    /// A thread has another's name from now on.
+    /// The thread `child` has the name of the thread `parent` from now on.
     Fork {
         child: i32,
         parent: i32,
     },
 }
 
-/// Whether the recorder's round goes on after a record.
+/// Whether a record ended a round of the recorder.
 enum Round {
     Open,
     Ended,
 }
 
 impl<R: Read + Seek> PerfReader<R> {
-    /// Begins to read a file.
+    /// Begins to read a file, which must stand at its start.
     ///
     /// # Errors
     ///
-    /// If its head, its events' attributes or its tracepoints' formats cannot be read.
+    /// If the head, the attributes of the events or the formats of the tracepoints cannot be read, if none of the
+    /// tracepoints is one that is used here, or if records do not say to which event they belong.
     pub fn from_file(mut file: R) -> Result<Self, Error> {
         let head = FileHead::read(&mut file)?;
         let records = Records::new(file, head.order, head.data_offset, Some(head.data_bytes))?;
@@ -94,11 +94,11 @@ impl<R: Read + Seek> PerfReader<R> {
 }
 
 impl<R: Read> PerfReader<R> {
-    /// Begins to read a pipe.
+    /// Begins to read what `perf record -o -` writes into a pipe.
     ///
     /// # Errors
     ///
-    /// If it does not begin as one.
+    /// If the first bytes cannot be read, or are not those that `perf` writes into a pipe.
     pub fn from_pipe(mut reader: R) -> Result<Self, Error> {
         let mut head = [0; header::PIPE_BYTES as usize];
         reader.read_exact(&mut head)?;
@@ -125,26 +125,18 @@ impl<R: Read> PerfReader<R> {
             health: Health::default(),
             is_at_end: false,
             failure: None,
-            symbols: SymbolSource::SameBoot,
+            symbols: SymbolSource::Undecided,
             earlier: Earlier::default(),
             losses: Losses::default(),
         }
     }
 
-    /// Takes the names of kernel functions from `symbols` instead of asking this machine's kernel.
-    #[must_use]
-    pub fn with_symbols(mut self, symbols: Symbols) -> Self {
-        self.decoder.set_symbols(Arc::new(symbols));
-        self.symbols = SymbolSource::Decided;
-        self
-    }
-
-    /// Whether a file that begins so is for this reader.
+    /// Whether a trace that begins with the bytes `head` has this form.
     pub(crate) fn knows(head: &[u8]) -> bool {
         header::order_of(head).is_some()
     }
 
-    /// Whether a file that begins so can only be read by seeking in it.
+    /// Whether a trace that begins with the bytes `head` has this form and must be read by seeking in a file.
     pub(crate) fn needs_file(head: &[u8]) -> bool {
         Self::knows(head) && !header::is_pipe(head)
     }
@@ -162,7 +154,8 @@ impl<R: Read> PerfReader<R> {
         if self.decoder.is_empty() { Err("none of the tracepoints is one that is used here") } else { Ok(()) }
     }
 
-    /// Whether it is clear of which event a record is.
+    /// Checks that it is clear for every record to which event it belongs. `offset` is where an error is reported, in
+    /// bytes.
     fn check_attrs(&self, offset: u64) -> Result<(), Error> {
         let what = match &self.attrs[..] {
             [] => Some("the file has no events"),
@@ -175,7 +168,8 @@ impl<R: Read> PerfReader<R> {
         what.map_or(Ok(()), |what| Err(Error::Missing { offset, what }))
     }
 
-    /// Reads records until a round ends. What ends the file early is kept until its events are out.
+    /// Reads records until a round ends. An error that ends the reading is kept until all events before it are handed
+    /// out.
     fn read_round(&mut self) {
         while !self.is_at_end {
             match self.read_record() {
@@ -273,7 +267,7 @@ impl<R: Read> PerfReader<R> {
         Ok(())
     }
 
-    /// What was mapped, and where the kernel lay.
+    /// Takes a record of mapped memory: of a process, or of the kernel's own code.
     fn take_map(&mut self, record: Record) {
         let body = self.records.body();
         let Some(attr) = attr_of_other(&self.attrs, &self.by_id, last_number(body, self.order)) else { return };
@@ -287,7 +281,7 @@ impl<R: Read> PerfReader<R> {
         }
     }
 
-    /// Records that tell threads' names.
+    /// Takes a record that tells the name of a thread.
     fn take_thread(&mut self, record: Record) {
         let body = self.records.body();
         let Some(attr) = attr_of_other(&self.attrs, &self.by_id, last_number(body, self.order)) else { return };
@@ -353,17 +347,18 @@ impl<R: Read> Source for PerfReader<R> {
     }
 }
 
-/// Where a sample says of which event it is.
+/// The number by which a sample says to which event it belongs: the first of its body.
 fn first_number(mut body: Bytes<'_>) -> Option<u64> {
     body.u64()
 }
 
-/// Where any other record says so.
+/// The number by which any other record says so: the last of its body.
 fn last_number(body: &[u8], order: Endianness) -> Option<u64> {
     Bytes::new(&body[body.len().checked_sub(8)?..], order).u64()
 }
 
-/// The event that a sample names, or the only one.
+/// The attributes of the event with the number `id`, or of the first event if records carry no numbers: then all events
+/// have one layout.
 fn attr_of<'a>(attrs: &'a [Attr], by_id: &FxHashMap<u64, usize>, id: Option<u64>) -> Option<&'a Attr> {
     let first = attrs.first()?;
     if !first.has_identifier() {
@@ -372,7 +367,8 @@ fn attr_of<'a>(attrs: &'a [Attr], by_id: &FxHashMap<u64, usize>, id: Option<u64>
     by_id.get(&id?).map(|&index| &attrs[index])
 }
 
-/// As [`attr_of`] for what is no sample: the recorder makes some of these records up, and they name no event.
+/// The attributes that a record has which is no sample. The recorder itself writes some of these records, and they
+/// belong to no event. They are laid out as records of the first event.
 fn attr_of_other<'a>(attrs: &'a [Attr], by_id: &FxHashMap<u64, usize>, id: Option<u64>) -> Option<&'a Attr> {
     attr_of(attrs, by_id, id).or(attrs.first())
 }

@@ -1,4 +1,5 @@
-//! The stream of records in `perf.data`: a header of eight bytes each, some of them packed by zstd.
+//! The stream of records in `perf.data`. Each has a header of eight bytes, and some hold further records, packed by
+//! zstd.
 
 use super::bytes::{Bytes, Endianness};
 use crate::error::{Error, FilePosition};
@@ -7,11 +8,12 @@ use std::ops::Range;
 use zstd::stream::raw::{Decoder, InBuffer, Operation, OutBuffer};
 
 const HEADER_BYTES: usize = 8;
-/// A record's length has 16 bits; a few of the longest fit.
+/// Size of the buffer in bytes. The length of a record has 16 bits, so several of the longest ones fit.
 const BUFFER_BYTES: usize = 1 << 19;
-/// Unpacked at a time.
+/// How many bytes are unpacked at a time.
 const UNPACK_BYTES: usize = 1 << 18;
-/// Formats of tracepoints and kernel symbol tables stay far below.
+/// The longest trailer of a record that is read, in bytes. Formats of tracepoints and tables of symbols are far
+/// shorter.
 const MAX_TRAILER_BYTES: u64 = 1 << 26;
 
 pub(super) const ATTR: u32 = 64;
@@ -21,26 +23,26 @@ const AUXTRACE: u32 = 71;
 pub(super) const COMPRESSED: u32 = 81;
 pub(super) const COMPRESSED2: u32 = 83;
 
-/// Reads record after record.
+/// Reads one record after the other.
 pub(super) struct Records<R> {
     reader: R,
     order: Endianness,
     buffer: Vec<u8>,
-    /// The unread part of the buffer.
+    /// Which part of the buffer was not read yet.
     unread: Range<usize>,
     /// Where in the file the unread part begins.
     offset: u64,
-    /// What the file says about how much is to come; none for a pipe.
+    /// How many bytes are to come, as the file says; none for a pipe.
     left: Option<u64>,
     packed: Packed,
     current: Current,
 }
 
-/// The record that was read last.
+/// The head of the record that was read last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) kind: u32,
-    /// Where it begins; for a packed one, where its pack ends.
+    /// Where the record begins in the file, in bytes. For an unpacked record it is where the pack ends that held it.
     pub(super) offset: u64,
 }
 
@@ -50,13 +52,13 @@ enum Current {
     Unpacked(Range<usize>),
 }
 
-/// A part of a stream that ends before it should.
+/// Where a stream ends too early, in bytes from the start, and how many bytes are missing at least.
 pub(super) struct CutShort {
     pub(super) offset: u64,
     pub(super) missing_bytes: u64,
 }
 
-/// What one step forward gives.
+/// What came of an attempt to read the next record.
 pub(super) enum Advance {
     Record(Record),
     End,
@@ -79,6 +81,7 @@ impl<R: Read> Records<R> {
         }
     }
 
+    /// Reads the next record, whose bytes are then those of [`Records::body`].
     pub(super) fn advance(&mut self) -> Result<Advance, Error> {
         loop {
             if let Some(step) = self.advance_packed()? {
@@ -126,7 +129,7 @@ impl<R: Read> Records<R> {
         if self.left == Some(0) {
             return Ok(Advance::End);
         }
-        // Mostly it is there, and to hear of no error takes longer than to see that.
+        // Mostly the header is in the buffer. To look is faster than to call `fill` and to check what it returns.
         if self.unread.len() < HEADER_BYTES && !self.fill(HEADER_BYTES)? {
             return Ok(self.end(HEADER_BYTES));
         }
@@ -143,7 +146,8 @@ impl<R: Read> Records<R> {
         Ok(Advance::Record(Record { kind, offset }))
     }
 
-    /// Bytes that follow the current record without being part of it, where its kind has such; empty else.
+    /// The bytes that follow `record`, the current one, without being part of it. They are empty if records of its kind
+    /// have none. None if the file ends within them.
     pub(super) fn trailer(&mut self, record: Record) -> Result<Option<Vec<u8>>, Error> {
         let mut body = Bytes::new(self.body(), self.order);
         let size = match record.kind {
@@ -165,7 +169,7 @@ impl<R: Read> Records<R> {
         Ok((bytes.len() as u64 == value).then_some(bytes))
     }
 
-    /// Where the next record begins in the file.
+    /// Where the next record begins in the file, in bytes.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -185,7 +189,7 @@ impl<R: Read> Records<R> {
         Advance::Cut(CutShort { offset: self.offset, missing_bytes: (wanted - self.unread.len()) as u64 })
     }
 
-    /// Makes `n` unread bytes available; false if the file ends before.
+    /// Reads until the buffer has `n` unread bytes. False if the file ends before.
     fn fill(&mut self, n: usize) -> Result<bool, Error> {
         self.buffer.copy_within(self.unread.clone(), 0);
         self.unread = 0..self.unread.len();
@@ -201,19 +205,20 @@ impl<R: Read> Records<R> {
     }
 }
 
-/// The newer form of a pack says how long it is, as padding follows.
+/// The packed bytes in the newer form of a pack. It says how long they are, because padding follows them.
 fn sized_pack(mut body: Bytes<'_>, offset: u64) -> Result<&[u8], Error> {
     let value = body.u64().unwrap_or(u64::MAX);
     let limit = body.rest().len() as u64;
     body.take(value).ok_or(Error::Value { offset, what: "the size of a pack", value, limit })
 }
 
-/// Kind and size of the record that begins here; none if its header is incomplete.
+/// The kind and the size in bytes of the record that begins with `bytes`. None if its header is incomplete.
 fn header(bytes: &[u8], order: Endianness, offset: u64) -> Result<Option<(u32, usize)>, Error> {
     let Some(header) = bytes.get(..HEADER_BYTES) else { return Ok(None) };
     let mut b = Bytes::new(header, order);
     let (Some(kind), Some(misc_and_size)) = (b.u32(), b.u32()) else { unreachable!("eight bytes") };
-    // Two 16-bit numbers, the size behind: which half that is depends on the byte order.
+    // A word of 32 bits holds two numbers, the size being the later one in the file. The byte order decides which half
+    // of the word that is.
     let size = match order {
         Endianness::LittleEndian => misc_and_size >> 16,
         Endianness::BigEndian => misc_and_size & 0xffff,
@@ -224,14 +229,14 @@ fn header(bytes: &[u8], order: Endianness, offset: u64) -> Result<Option<(u32, u
     Ok(Some((kind, size as usize)))
 }
 
-/// Records that were packed by zstd: one stream from the first such record to the last.
+/// Unpacks records that were packed by zstd. All packs of a file are one stream.
 struct Packed {
     decoder: Decoder<'static>,
     input: Vec<u8>,
     consumed: usize,
     unpacked: Vec<u8>,
     unread: Range<usize>,
-    /// The decoder may have more without more input.
+    /// Whether the decoder may give more bytes without further input.
     has_more: bool,
 }
 
@@ -252,7 +257,8 @@ impl Packed {
         self.has_more = true;
     }
 
-    /// Unpacks some more behind what is unread; false if that needs more input.
+    /// Unpacks more bytes behind the unread ones. False if that needs further input. `offset` is where an error is
+    /// reported, in bytes.
     fn unpack(&mut self, offset: u64) -> Result<bool, Error> {
         if !self.has_more {
             return Ok(false);

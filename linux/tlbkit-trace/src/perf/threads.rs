@@ -1,12 +1,14 @@
-//! The names of threads. A sample has only a thread's number, so names are learned from other records.
+//! The names of threads. A sample has only the number of a thread, so its name is learned from other records.
 
 use crate::event::EventKind;
 use crate::names::{Name, Names};
 use rustc_hash::FxHashMap;
 
-/// More threads than Linux can have at once on common settings; then the names are learned anew.
+/// The most names that are kept, more than Linux can have threads at once with common settings. If there are more, all
+/// are forgotten and learned anew.
 const MAX_NAMED: usize = 1 << 20;
 
+/// The names of all threads that were met.
 pub(super) struct Threads {
     names: FxHashMap<i32, Name>,
     idle: Name,
@@ -17,6 +19,7 @@ impl Threads {
         Self { names: FxHashMap::default(), idle: names.add("swapper") }
     }
 
+    /// The name of the thread `tid`, or [`Names::UNKNOWN`].
     pub(super) fn name(&self, tid: i32) -> Name {
         match tid {
             0 => self.idle,
@@ -24,6 +27,7 @@ impl Threads {
         }
     }
 
+    /// From now on the thread `tid` has this name.
     pub(super) fn set(&mut self, tid: i32, name: Name) {
         if self.names.len() >= MAX_NAMED {
             self.names.clear();
@@ -31,7 +35,7 @@ impl Threads {
         self.names.insert(tid, name);
     }
 
-    /// Takes the names that an event tells in passing, for threads that were not named before.
+    /// Learns the names in a switch of threads, for threads whose name is not known yet.
     pub(super) fn learn(&mut self, kind: &EventKind) {
         let EventKind::Switch { prev, prev_comm, next, next_comm, .. } = *kind else { return };
         for (tid, name) in [(prev, prev_comm), (next, next_comm)] {

@@ -1,25 +1,27 @@
-//! Functions that ran across CPUs, by function: how often asked for, how often run, how often a flush.
+//! Counts the functions that were called across CPUs: how often each was asked for, how often it ran, and how often it
+//! flushed.
 //!
-//! A function that flushed once is the kernel's flush handler, whatever its name: so the targets of shootdowns can be
-//! counted where symbols are hidden, too.
+//! A function that has flushed is the kernel's flush handler, whatever its name is. So the targets of shootdowns can be
+//! counted even where the names of functions are hidden.
 
 use super::timing::Ended;
 use crate::names::Code;
 use rustc_hash::FxHashMap;
 
-/// A kernel has some tens of them; a hostile file does not get more.
+/// The most functions that are told apart. A kernel has some tens, and a hostile file cannot make the memory grow
+/// further.
 const MAX_FUNCTIONS: usize = 1 << 12;
 
-/// One function.
+/// The counts of one function that was called across CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallRow {
     /// The function that ran.
     pub func: Code,
-    /// Requests to run it, one for each target.
+    /// How often it was queued, once for each target.
     pub queued: u64,
-    /// Times it ran, its sender's own half included.
+    /// How often it ran, also on the CPU of its sender.
     pub runs: u64,
-    /// Times it ran and flushed.
+    /// How often it ran and flushed at least once.
     pub flushes: u64,
 }
 

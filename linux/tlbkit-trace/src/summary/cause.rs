@@ -1,18 +1,18 @@
-//! What flushes were for: the system call that their thread was in, or the fault that it had just before.
+//! Counts flushes by cause: the system call that the thread was in, or the fault that it had just before.
 
 use crate::event::{Event, EventKind, FaultMode, FlushReason, Syscall};
 use crate::limits::{FAULT_WINDOW_NS, MAX_THREADS};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// What a flush was for.
+/// What caused a flush.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
-    /// Its thread was in this system call.
+    /// The thread was in this system call.
     Call(Syscall),
-    /// Its thread had a user fault just before: a copy of a shared page, mostly.
+    /// The thread had a page fault in user mode just before. Mostly the kernel copied a shared page.
     Fault,
-    /// Neither was recorded: reclaim, migration, or a call that is not traced.
+    /// Neither was recorded: it may have been reclaim, migration, or a system call that is not traced.
     Unknown,
 }
 
@@ -41,14 +41,15 @@ struct Doing {
 }
 
 impl Causes {
-    /// Follows what the event's thread does.
+    /// Learns from `event` which system call its thread is in, and when it had a fault.
     pub(super) fn see(&mut self, event: &Event) {
         match event.kind {
             EventKind::Enter { call, .. } => self.thread(event.tid).call = Some(call),
             EventKind::Leave { .. } => self.thread(event.tid).call = None,
             EventKind::Fault { mode: FaultMode::User, .. } => self.thread(event.tid).fault_ns = Some(event.time_ns),
             EventKind::Exit { tid, .. } => {
-                // It still flushes when its memory goes: only a new thread of this number begins afresh.
+                // An ending thread still flushes when its memory is freed, in the call that it is in. Only a new thread
+                // of this number begins without one.
                 self.thread(tid).fault_ns = None;
             }
             EventKind::Fork { child, .. } => {
@@ -65,7 +66,8 @@ impl Causes {
         self.threads.entry(tid).or_default()
     }
 
-    /// Counts a flush that its thread asked for; switches and others' requests have no cause here.
+    /// Counts a flush by its cause, if the thread itself asked for it. Switches and answers to other CPUs are not
+    /// counted.
     pub(super) fn count(&mut self, event: &Event, reason: FlushReason) {
         use FlushReason::{LocalMmShootdown, LocalShootdown, RemoteSendIpi};
         if matches!(reason, LocalMmShootdown | LocalShootdown | RemoteSendIpi) {

@@ -1,6 +1,6 @@
-//! What a trace comes to: how many flushes, why, whose, how large, how long, when, and who was interrupted.
+//! Sums up a trace: how many flushes there were, why, by whom, how large, how long and when, and who was interrupted.
 //!
-//! A [`Summary`] takes events one by one, in memory that does not grow with the trace.
+//! A [`Summary`] takes one event after the other. Its memory does not grow with the length of the trace.
 
 mod calls;
 mod cause;
@@ -25,19 +25,19 @@ use rustc_hash::FxHashMap;
 use std::fmt;
 use timing::{Ended, Timing};
 
-/// Interrupts of one CPU.
+/// The function-call interrupts of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CpuRow {
-    /// Function-call interrupts sent to it by name; those sent to several at once are only in
+    /// Interrupts that were sent to this CPU alone. Those that went to several CPUs at once are counted only in
     /// [`Summary::ipis_to_many`].
     pub ipis_sent_to: u64,
-    /// Function-call interrupts that it handled.
+    /// Interrupts that it handled.
     pub interrupts: u64,
-    /// Flushes that it did because another CPU asked.
+    /// Flushes that it did because another CPU asked for them.
     pub remote_flushes: u64,
 }
 
-/// What a trace comes to.
+/// The counts and times of a trace.
 #[derive(Default)]
 pub struct Summary {
     span_ns: Option<(u64, u64)>,
@@ -53,7 +53,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Adds an event; `names` are those of its source.
+    /// Counts `event`, whose texts are in `names`, the names of its source.
     pub fn add(&mut self, event: &Event, names: &Names) {
         let (first, last) = self.span_ns.unwrap_or((event.time_ns, event.time_ns));
         self.span_ns = Some((first.min(event.time_ns), last.max(event.time_ns)));
@@ -103,67 +103,69 @@ impl Summary {
         count(&mut self.cpus[cpu as usize]);
     }
 
-    /// From the first event to the last, in nanoseconds.
+    /// The time from the first event to the last, in nanoseconds.
     #[must_use]
     pub fn length_ns(&self) -> u64 {
         self.span_ns.map_or(0, |(first, last)| last - first)
     }
 
-    /// Flushes for `reason`.
+    /// How many flushes there were for `reason`.
     #[must_use]
     pub fn flushes(&self, reason: FlushReason) -> u64 {
         self.sizes[reason as usize].samples()
     }
 
-    /// The sizes and times of flushes for `reason`.
+    /// The histogram of sizes and times of the flushes for `reason`.
     #[must_use]
     pub fn sizes(&self, reason: FlushReason) -> &Sizes {
         &self.sizes[reason as usize]
     }
 
-    /// Processes, those with the most flushes first.
+    /// The flushes of each process, the processes with the most flushes first.
     #[must_use]
     pub fn processes(&self) -> Vec<ProcessRow> {
         self.processes.rows()
     }
 
-    /// Names of processes, those with the most flushes first.
+    /// The flushes of all processes of each name, the names with the most flushes first.
     #[must_use]
     pub fn programs(&self) -> Vec<ProgramRow> {
         self.processes.by_name()
     }
 
-    /// Interrupts by CPU.
+    /// The interrupts of each CPU, by its number. CPUs behind the last one that was met are left out.
     #[must_use]
     pub fn cpus(&self) -> &[CpuRow] {
         &self.cpus
     }
 
-    /// Interrupts that went to several CPUs at once, each counted for each of its targets.
+    /// How many interrupts went to several CPUs at once, each counted once for each of its targets.
     #[must_use]
     pub fn ipis_to_many(&self) -> u64 {
         self.ipis_to_many
     }
 
-    /// Functions that ran across CPUs, those that ran most first.
+    /// The functions that were called across CPUs, those that ran most often first.
     #[must_use]
     pub fn calls(&self) -> Vec<CallRow> {
         self.calls.rows()
     }
 
-    /// Requests to flush, one for each CPU that was asked: those for the functions that did flush.
+    /// How many requests to flush there were, one for each CPU that was asked. A request counts if its function has
+    /// flushed anywhere in the trace.
     #[must_use]
     pub fn shootdown_targets(&self) -> u64 {
         self.calls().iter().filter(|row| row.flushes > 0).map(|row| row.queued).sum()
     }
 
-    /// What flushes of the own space were for, the most frequent first.
+    /// The causes of the flushes that threads asked for, with the number of flushes of each, the most frequent first.
     #[must_use]
     pub fn causes(&self) -> Vec<(Cause, u64)> {
         self.causes.rows()
     }
 
-    /// Call stacks that flushed, the most frequent first; empty if the recording has none.
+    /// The call stacks of flushes with the number of flushes of each, the most frequent first. Empty if the recording
+    /// has no stacks.
     #[must_use]
     pub fn stacks(&self) -> Vec<(StackId, u64)> {
         let mut rows: Vec<_> = self.stacks.iter().map(|(&stack, &flushes)| (stack, flushes)).collect();
@@ -171,14 +173,15 @@ impl Summary {
         rows
     }
 
-    /// Flushes over time.
+    /// The number of flushes over time.
     #[must_use]
     pub fn series(&self) -> &Series {
         &self.series
     }
 
-    /// What the two tracepoints around a function take when the function does next to nothing: the shortest call
-    /// across CPUs that was seen without a flush in it. Times of flushes include about as much.
+    /// The time that the two tracepoints around a function add to its own, in nanoseconds: the shortest call across
+    /// CPUs that was seen without a flush in it. The measured times of flushes include about as much. None if no such
+    /// call was seen.
     #[must_use]
     pub fn floor_ns(&self) -> Option<u64> {
         self.timing.floor_ns()

@@ -1,46 +1,47 @@
-//! Flushes by process, and by the name of the process.
+//! Counts flushes by process, and by the name of processes.
 
 use crate::event::{Event, FlushReason};
 use crate::names::Names;
 use rustc_hash::FxHashMap;
 
-/// More processes than this share one row.
+/// The most processes that have rows of their own. All others share one row.
 const MAX_PROCESSES: usize = 1 << 16;
-/// The pid of that row.
+/// The number that stands for the processes which share a row.
 const OTHERS: i32 = -2;
 
 /// The flushes of one process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProcessRow {
-    /// Process; -1 for flushes of threads that were already gone, -2 for all that have no row of their own.
+    /// Number of the process. It is -1 for flushes of threads that had already ended, and -2 for all processes without
+    /// a row of their own.
     pub pid: i32,
-    /// The name that its main thread had last, or else one of its threads.
+    /// The last name of its main thread, or of another of its threads if the main thread's name is not known.
     pub comm: String,
-    /// By reason, in order of their numbers.
+    /// How many flushes there were for each reason, in the order of [`FlushReason::ALL`].
     pub flushes: [u64; FlushReason::ALL.len()],
 }
 
 impl ProcessRow {
-    /// For all reasons.
+    /// How many flushes there were for all reasons together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.flushes.iter().sum()
     }
 }
 
-/// The flushes of all processes of one name: a build is thousands of processes and a few names.
+/// The flushes of all processes of one name. A build, for instance, has thousands of processes and few names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProgramRow {
-    /// The name, as [`ProcessRow::comm`].
+    /// The name, the same as [`ProcessRow::comm`].
     pub comm: String,
     /// How many processes had it.
     pub processes: u64,
-    /// By reason, in order of their numbers.
+    /// How many flushes there were for each reason, in the order of [`FlushReason::ALL`].
     pub flushes: [u64; FlushReason::ALL.len()],
 }
 
 impl ProgramRow {
-    /// For all reasons.
+    /// How many flushes there were for all reasons together.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.flushes.iter().sum()
@@ -59,7 +60,7 @@ impl Processes {
         let new = || ProcessRow { pid, comm: comm.to_owned(), flushes: [0; FlushReason::ALL.len()] };
         let row = self.rows.entry(pid).or_insert_with(new);
         row.flushes[reason as usize] += 1;
-        // A thread that ends has no number any more, and so no name.
+        // A thread that is ending has lost its number, so its name is not known.
         let is_better = event.tid == event.pid || row.comm == names.text(Names::UNKNOWN);
         if is_better && event.comm != Names::UNKNOWN && row.comm != comm {
             comm.clone_into(&mut row.comm);

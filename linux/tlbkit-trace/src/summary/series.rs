@@ -1,15 +1,17 @@
-//! Flushes over time, in a bounded number of equal intervals that double as the trace grows.
+//! Counts flushes over time, in a bounded number of equal intervals, whose length doubles as the trace grows.
 
 use crate::event::FlushReason;
 
-/// At least half as many intervals are in use in any longer trace.
+/// The most intervals. When they are used up, each two neighbours become one, so a long trace uses at least half as
+/// many.
 const MAX_BUCKETS: usize = 1024;
+/// The length of an interval at first, in nanoseconds.
 const FIRST_WIDTH_NS: u64 = 1_000_000;
 
-/// Flushes of one interval by reason, in order of the reasons' numbers.
+/// How many flushes of each reason an interval has, in the order of [`FlushReason::ALL`].
 pub type Bucket = [u64; FlushReason::ALL.len()];
 
-/// Flushes over time.
+/// The number of flushes over time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Series {
     start_ns: Option<u64>,
@@ -25,7 +27,7 @@ impl Default for Series {
 
 impl Series {
     pub(super) fn count(&mut self, time_ns: u64, reason: FlushReason) {
-        // What comes late, from before the first, goes to the first.
+        // An event out of order from before the first flush goes to the first interval.
         let since_ns = time_ns.saturating_sub(*self.start_ns.get_or_insert(time_ns));
         while since_ns / self.width_ns >= MAX_BUCKETS as u64 {
             self.double();
@@ -43,19 +45,20 @@ impl Series {
         self.buckets = pairs.map(|pair| std::array::from_fn(|i| pair.iter().map(|bucket| bucket[i]).sum())).collect();
     }
 
-    /// Time of the first flush; none if there was none.
+    /// The time of the first flush, in nanoseconds of the recording's clock, where the first interval begins. None if
+    /// there was no flush.
     #[must_use]
     pub fn start_ns(&self) -> Option<u64> {
         self.start_ns
     }
 
-    /// Length of an interval.
+    /// The length of an interval, in nanoseconds.
     #[must_use]
     pub fn width_ns(&self) -> u64 {
         self.width_ns
     }
 
-    /// The intervals.
+    /// The intervals in order of time.
     #[must_use]
     pub fn buckets(&self) -> &[Bucket] {
         &self.buckets

@@ -1,12 +1,13 @@
-//! The histogram of flush sizes, with the columns that document 003 prints.
+//! The histogram of flush sizes, with the columns that document 003 of docs/sources.md prints.
 
 use crate::event::FlushSize;
 use std::collections::BTreeMap;
 
-/// Larger flushes share one row: no kernel goes so far page by page.
+/// The largest size with a row of its own, in pages. Larger flushes share that row. No kernel flushes so many pages one
+/// by one.
 const MAX_PAGES: u64 = 1 << 12;
 
-/// Flushes by size.
+/// The flushes for one reason, by size.
 #[derive(Clone, Default, Debug)]
 pub struct Sizes {
     cells: BTreeMap<FlushSize, SizeTotal>,
@@ -21,33 +22,35 @@ struct SizeTotal {
     min_ns: u64,
 }
 
-/// One row: `size: percent cumulative avg cycles cycles/page samples`.
+/// One row of the histogram, from which the columns `size`, `percent`, `cumulative`, `avg cycles`, `cycles/page` and
+/// `samples` are printed.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct SizeRow {
-    /// Pages, or everything.
+    /// The size of the flushes of this row.
     pub size: FlushSize,
-    /// Flushes of this size.
+    /// How many flushes had this size.
     pub samples: u64,
-    /// Their share of all.
+    /// Their part of all flushes, in percent.
     pub percent: f64,
-    /// Their share together with that of the rows above.
+    /// The part that they and those of the rows above have, in percent.
     pub cumulative_percent: f64,
-    /// How many of them were timed.
+    /// For how many of them the time is known.
     pub timed: u64,
-    /// Mean time of those; none if there are none.
+    /// The mean of the known times, in nanoseconds. None if no time is known.
     pub mean_ns: Option<f64>,
-    /// The shortest of those.
+    /// The shortest of the known times, in nanoseconds.
     pub min_ns: Option<u64>,
 }
 
 impl SizeRow {
-    /// Mean time in cycles of a clock of `mhz`.
+    /// The mean of the known times, in cycles of a clock of `mhz` megahertz. None if no time is known.
     #[must_use]
     pub fn mean_cycles(&self, mhz: f64) -> Option<f64> {
         self.mean_ns.map(|ns| ns * mhz / 1000.0)
     }
 
-    /// The same for each page; none for flushes of everything or of nothing.
+    /// The mean time for each page, in cycles of a clock of `mhz` megahertz. None if no time is known, and for flushes
+    /// of everything or of no page.
     #[must_use]
     pub fn cycles_per_page(&self, mhz: f64) -> Option<f64> {
         match self.size {
@@ -75,19 +78,19 @@ impl Sizes {
         self.cells.entry(size).or_default()
     }
 
-    /// All flushes.
+    /// How many flushes there were of all sizes.
     #[must_use]
     pub fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// Flushes of exactly this size.
+    /// How many flushes had exactly this size.
     #[must_use]
     pub fn of(&self, size: FlushSize) -> u64 {
         self.cells.get(&size).map_or(0, |cell| cell.samples)
     }
 
-    /// The rows, small sizes first, everything last.
+    /// The rows of the histogram, the smallest size first and flushes of everything last.
     #[must_use]
     pub fn rows(&self) -> Vec<SizeRow> {
         let mut above = 0;

@@ -1,13 +1,15 @@
-//! How long flushes take: a function that ran across CPUs and had exactly one flush in it was that flush.
+//! Measures how long flushes take. If a function that was called across CPUs had exactly one flush in it, the time of
+//! the call is taken for the time of the flush.
 //!
-//! So no function's name or address is needed, and a kernel whose symbols are hidden is measured as well.
+//! This needs neither the name nor the address of a function, so it works for a kernel whose symbols are hidden.
 
 use crate::event::{FlushReason, FlushSize};
 
-/// No machine that Linux runs on has more CPUs; what a hostile trace says of others is left out.
+/// The most CPUs that a trace may have: no machine on which Linux runs has more. Events of CPUs with higher numbers,
+/// which only a hostile trace has, are left out.
 pub const MOST_CPUS: u32 = 8192;
 
-/// Calls within calls: interrupts nest no deeper.
+/// How deep calls of functions are followed that run within each other. Interrupts do not nest deeper.
 const MAX_DEPTH: usize = 8;
 
 #[derive(Default)]
@@ -21,13 +23,14 @@ struct Call {
     flushed: Flushed,
 }
 
-/// What a call was that ends.
+/// What happened in a call that has ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ended {
-    /// One flush, and how long it took.
+    /// There was one flush, and the call took this long, in nanoseconds.
     Flush(FlushReason, FlushSize, u64),
-    /// Several flushes, or one whose time is not known.
+    /// There were several flushes, or one in a call whose time is not known.
     Flushes,
+    /// There was no flush.
     WithoutFlush,
 }
 
@@ -39,6 +42,7 @@ enum Flushed {
 }
 
 impl Timing {
+    /// A call begins on `cpu`.
     pub(super) fn begin(&mut self, cpu: u32, begin_ns: u64) {
         if cpu >= MOST_CPUS {
             return;
@@ -47,16 +51,16 @@ impl Timing {
             self.open.resize_with(cpu as usize + 1, Vec::new);
         }
         let calls = &mut self.open[cpu as usize];
-        // Lost ends would pile up.
+        // So many open calls mean that events of their ends were lost.
         if calls.len() == MAX_DEPTH {
             calls.clear();
         }
         calls.push(Call { begin_ns, flushed: Flushed::Nothing });
     }
 
-    /// A flush on `cpu`, within the innermost call if there is one.
+    /// A flush happens on `cpu`. It belongs to the innermost call there, if there is one.
     pub(super) fn flush(&mut self, cpu: u32, reason: FlushReason, size: FlushSize) {
-        // The sender's note is not its work.
+        // The sender notes that it sends interrupts, which is not a flush.
         if reason == FlushReason::RemoteSendIpi {
             return;
         }
@@ -68,7 +72,7 @@ impl Timing {
         }
     }
 
-    /// The innermost call of `cpu` ends; none if its begin was not seen.
+    /// The innermost call on `cpu` ends. None if its begin was not seen.
     pub(super) fn end(&mut self, cpu: u32, end_ns: u64) -> Option<Ended> {
         let call = self.open.get_mut(cpu as usize)?.pop()?;
         let took_ns = end_ns.checked_sub(call.begin_ns);
@@ -82,6 +86,7 @@ impl Timing {
         })
     }
 
+    /// The shortest call without a flush, in nanoseconds; see [`Summary::floor_ns`](super::Summary::floor_ns).
     pub(super) fn floor_ns(&self) -> Option<u64> {
         self.floor_ns
     }

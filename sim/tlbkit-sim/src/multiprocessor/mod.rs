@@ -69,10 +69,9 @@ pub(crate) use accesses::observe;
 pub(crate) use agenda::NEVER;
 pub(crate) use cold::CallKind;
 pub(crate) use fiber::{Fiber, Progress, suspend};
-pub(crate) use noise::NoiseStreams;
 pub(crate) use port::{Port, answer_flush};
 pub(crate) use processor::{Arrival, Ring};
-pub(crate) use system::{Disturbance, Multiprocessor};
+pub(crate) use system::{MachineSettings, Multiprocessor};
 pub(crate) use tally::InterruptTally;
 
 pub use defect::Defect;

@@ -38,7 +38,7 @@ pub(crate) struct NoiseStreams(Option<(Spreads, Vec<CpuNoise>)>);
 
 impl NoiseStreams {
     /// The noise of `seed` on a machine of `cpus` CPUs with a clock of `frequency_mhz`.
-    pub(crate) fn new(noise: Noise, seed: u64, cpus: usize, frequency_mhz: f64) -> Self {
+    pub(super) fn new(noise: Noise, seed: u64, cpus: usize, frequency_mhz: f64) -> Self {
         if noise == Noise::Off {
             return Self(None);
         }

@@ -19,7 +19,7 @@ use super::processor::{Processor, Ring};
 use super::streak::Streak;
 use super::tally::Tally;
 use crate::lines::{LineCounters, Lines};
-use crate::machine::{CallLines, Code, LinesOf, Machine};
+use crate::machine::{CallLines, Code, LinesOf, Machine, Noise};
 use crate::observer::Observer;
 use crate::topology::Topology;
 
@@ -30,10 +30,22 @@ pub(super) const NOBODY: usize = usize::MAX;
 /// its gate says.
 pub(crate) type FlushHandler = fn(&'static Multiprocessor, usize, Ring);
 
-/// How a machine differs from what its file says.
-pub(crate) struct Disturbance {
+/// Which machine is simulated, whose code it runs, and what is noted of it.
+pub(crate) struct MachineSettings<'m> {
+    /// What its file says.
+    pub(crate) model: &'m Machine,
+    /// How many of its CPUs there are: the first ones.
+    pub(crate) cpus: usize,
+    /// As whose code the protocol is charged.
+    pub(crate) code: Code,
+    /// Whether more than the workload varies with the seed.
+    pub(crate) noise: Noise,
+    /// The seed of the noise.
+    pub(crate) seed: u64,
+    /// What the machine loses.
     pub(crate) defect: Defect,
-    pub(crate) noise: NoiseStreams,
+    /// How often the observer notes the score; never if there is none.
+    pub(crate) sample_cycles: Option<u64>,
 }
 
 /// One simulated machine, with the protocol that runs on it. Aligned to a line, so that which fields share lines does
@@ -78,31 +90,25 @@ pub(crate) struct Multiprocessor {
 }
 
 impl Multiprocessor {
-    /// The first `cpus` CPUs of a machine, on which `tlb` runs and is charged as `code`.
-    pub(crate) fn new(
-        machine: &Machine,
-        code: Code,
-        cpus: usize,
-        tlb: Tlb<'static>,
-        flush_handler: FlushHandler,
-        observer: Observer,
-        disturbance: Disturbance,
-    ) -> Self {
-        let costs = Costs::new(machine, tlb.policy(), code);
-        let config = Arc::new(machine.mmu());
-        let topology = Topology::new(&machine.system, cpus);
+    /// The machine of these settings, on which the protocol `tlb` runs, and which calls `flush_handler` for every flush
+    /// interrupt.
+    pub(crate) fn new(settings: &MachineSettings<'_>, tlb: Tlb<'static>, flush_handler: FlushHandler) -> Self {
+        let &MachineSettings { model, cpus, code, noise, seed, defect, sample_cycles } = settings;
+        let costs = Costs::new(model, tlb.policy(), code);
+        let config = Arc::new(model.mmu());
+        let topology = Topology::new(&model.system, cpus);
         Self {
             costs,
-            apics: Apics::new(machine.apic.as_ref(), code.destinations(), cpus),
+            apics: Apics::new(model.apic.as_ref(), code.destinations(), cpus),
             queues: code.call_queues().map(|reads| CallQueues::new(reads, cpus)),
             processors: (0..cpus).map(|_| Processor::new(&config)).collect(),
             lines: RefCell::new(Lines::new(costs.lines, topology, cpus)),
             tlb,
             flush_handler,
-            observer,
-            defect: DefectCounter::new(disturbance.defect),
-            noise: disturbance.noise,
-            features: Features { pcid: machine.features.pcid, invpcid: machine.features.invpcid },
+            observer: Observer::new(cpus, sample_cycles),
+            defect: DefectCounter::new(defect),
+            noise: NoiseStreams::new(noise, seed, cpus, model.system.frequency_mhz.value),
+            features: Features { pcid: model.features.pcid, invpcid: model.features.invpcid },
             spaces: RefCell::default(),
             unreferenced: RefCell::default(),
             topology,
@@ -116,7 +122,7 @@ impl Multiprocessor {
             now: Cell::new(0),
             current: Cell::new(NOBODY),
             frames: Frames::new(cpus),
-            caches: Caches::of(machine),
+            caches: Caches::of(model),
             warmth: (0..cpus).map(|_| Warmth::default()).collect(),
             lines_of: code.lines(),
         }

@@ -11,11 +11,11 @@ use tlbkit::{CpuId, CpuState, Hardware, Part as Met, PhysAddr, Policy, Tlb};
 use super::agenda::NEVER;
 use super::system::FlushHandler;
 use super::tally::Vector;
-use super::{Defect, Disturbance, Fiber, Multiprocessor, NoiseStreams, observe};
+use super::{Defect, Fiber, MachineSettings, Multiprocessor, observe};
 use crate::keep::{Keep, KeptWords};
 use crate::lines::SETTLED_CYCLES;
 use crate::machine::{Code, Machine, Noise};
-use crate::observer::{Cause, Class, Observer};
+use crate::observer::{Cause, Class};
 
 /// Relaxed: the host has one thread, and simulated loads and stores take effect at once.
 const ORDER: Ordering = Ordering::Relaxed;
@@ -73,9 +73,16 @@ fn play_on(model: &str, code: Code, parts: [Part; 2]) -> u64 {
     let tlb = Tlb::new(states.get(), words.get(), PhysAddr(1 << 40), policy);
     let model = Machine::builtin(model).expect("a built-in machine");
     let does_nothing: FlushHandler = |_, _, _| ();
-    let undisturbed = Disturbance { defect: Defect::None, noise: NoiseStreams::new(Noise::Off, 1, 2, 1.0) };
-    let machine = Multiprocessor::new(&model, code, 2, tlb, does_nothing, Observer::new(2, None), undisturbed);
-    let kept = Keep::new(Box::new(machine));
+    let settings = MachineSettings {
+        model: &model,
+        cpus: 2,
+        code,
+        noise: Noise::Off,
+        seed: 1,
+        defect: Defect::None,
+        sample_cycles: None,
+    };
+    let kept = Keep::new(Box::new(Multiprocessor::new(&settings, tlb, does_nothing)));
     let (machine, shared) = (kept.get(), Rc::new(Shared::default()));
     let mut cpus = [0, 1].map(|cpu| {
         let (part, shared) = (parts[cpu], Rc::clone(&shared));

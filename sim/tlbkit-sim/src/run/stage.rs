@@ -13,8 +13,7 @@ use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 use crate::kernel::{Kernel, Phys};
 use crate::machine::MOST_CPUS;
-use crate::multiprocessor::{Disturbance, Fiber, Multiprocessor, NoiseStreams, answer_flush, observe};
-use crate::observer::Observer;
+use crate::multiprocessor::{Fiber, MachineSettings, Multiprocessor, answer_flush, observe};
 
 /// Words of the map of the kernel's windows: one bit a window.
 const WINDOW_WORDS: usize = 128;
@@ -100,13 +99,16 @@ impl Stage {
         let counted = if run.policy.history.accounting == Accounting::On { run.cpus } else { 0 };
         let stats = Keep::new((0..counted).map(|_| CpuStats::new()).collect::<Box<[_]>>());
         let tlb = if counted > 0 { tlb.counting_into(stats.get()) } else { tlb };
-        let observer = Observer::new(run.cpus, run.sample_cycles);
-        let frequency_mhz = run.machine.system.frequency_mhz.value;
-        let noise = NoiseStreams::new(run.noise, run.seed, run.cpus, frequency_mhz);
-        let disturbance = Disturbance { defect: run.defect, noise };
-        let machine =
-            Multiprocessor::new(run.machine, run.kernel.code, run.cpus, tlb, answer_flush, observer, disturbance);
-        let machine = Keep::new(Box::new(machine));
+        let settings = MachineSettings {
+            model: run.machine,
+            cpus: run.cpus,
+            code: run.kernel.code,
+            noise: run.noise,
+            seed: run.seed,
+            defect: run.defect,
+            sample_cycles: run.sample_cycles,
+        };
+        let machine = Keep::new(Box::new(Multiprocessor::new(&settings, tlb, answer_flush)));
         machine.get().mark_cpu_set(machine.get().tlb().kernel_set().words());
         let kernel = Kernel::new(machine.get(), phys, map.get(), run.kernel, run.seed, run.limit_cycles);
         let kernel = Keep::new(Box::new(kernel));

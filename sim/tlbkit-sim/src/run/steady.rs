@@ -13,6 +13,7 @@
 use serde::Serialize;
 
 use crate::observer::Sample;
+use crate::statistics::{mean, sum_of_squares, variance_of_mean};
 
 /// With fewer stretches there is no telling a start from chance.
 const LEAST_STRETCHES: usize = 10;
@@ -65,28 +66,16 @@ fn rate(from: Sample, to: Sample) -> f64 {
     (to.score - from.score) as f64 / (to.cycles - from.cycles).max(1) as f64
 }
 
-fn mean(rates: &[f64]) -> f64 {
-    rates.iter().sum::<f64>() / rates.len() as f64
-}
-
-/// The sum of the squared deviations of `rates` from their mean.
-fn squares(rates: &[f64]) -> f64 {
-    let mean = mean(rates);
-    rates.iter().map(|rate| (rate - mean).powi(2)).sum()
-}
-
 /// How little is known of the mean of `rates`.
 fn doubt(rates: &[f64]) -> f64 {
-    squares(rates) / (rates.len() as f64).powi(2)
+    sum_of_squares(rates) / (rates.len() as f64).powi(2)
 }
 
 /// Whether the two halves of `rates` differ by more than chance, and by enough to matter.
 fn drifts(rates: &[f64]) -> bool {
     let halves = rates.split_at(rates.len() / 2);
     let difference = (mean(halves.0) - mean(halves.1)).abs();
-    // Of the mean of a half.
-    let variance = |half: &[f64]| squares(half) / (half.len() as f64 - 1.0) / half.len() as f64;
-    let error = (variance(halves.0) + variance(halves.1)).sqrt();
+    let error = (variance_of_mean(halves.0) + variance_of_mean(halves.1)).sqrt();
     difference > BEYOND_CHANCE * error && difference > LEAST_DRIFT * mean(rates)
 }
 

@@ -7,8 +7,9 @@ use tlbkit_sim::machine::Prior;
 use crate::lab::draws::Draws;
 use crate::lab::rank::{Candidates, Followed};
 use crate::lab::spread::Spread;
+use crate::published::expected::{Expected, FigureKind};
 use crate::published::experiment::Experiment;
-use crate::published::figure::{Figure, FigureKind, Role, Verdict};
+use crate::published::figure::{Figure, Role, Verdict};
 
 /// An experiment on the machines of `draws`.
 pub(super) struct DrawnExperiment {
@@ -39,7 +40,7 @@ impl DrawnExperiment {
             DrawnFigure::new(own, drawn, &candidates)
         };
         let wanted = |figure: &DrawnFigure| {
-            let is_of_interest = matches!(figure.own.kind, FigureKind::Prediction | FigureKind::Calibrated);
+            let is_of_interest = matches!(figure.own.expected.kind, FigureKind::Prediction | FigureKind::Calibrated);
             is_of_interest && figure.own.role == Role::Measured
         };
         let figures = own.into_iter().enumerate().map(figure).filter(wanted).collect();
@@ -48,12 +49,12 @@ impl DrawnExperiment {
 
     /// Predictions that are judged: those with a band.
     pub(super) fn predictions(&self) -> impl Iterator<Item = &DrawnFigure> {
-        self.figures.iter().filter(|figure| figure.own.claim.is_some())
+        self.figures.iter().filter(|figure| figure.own.claim().is_some())
     }
 
     /// What was fitted, on the file's own machine alone.
     pub(super) fn fitted(&self) -> impl Iterator<Item = &DrawnFigure> {
-        self.figures.iter().filter(|figure| figure.own.kind == FigureKind::Calibrated)
+        self.figures.iter().filter(|figure| figure.own.expected.kind == FigureKind::Calibrated)
     }
 
     /// The prior that explains most of `figure`, and how much.
@@ -74,6 +75,7 @@ impl DrawnExperiment {
 
     fn json_line(&self, figure: &DrawnFigure) -> Value {
         let own = &figure.own;
+        let Expected { experiment, quantity, unit, kind, published, band, .. } = &own.expected;
         let follows = self.followed(figure).map(|(prior, found)| {
             json!({
                 "prior": prior.name, "rank_correlation": found.whole, "value": prior.value, "band": prior.band,
@@ -81,9 +83,9 @@ impl DrawnExperiment {
             })
         });
         json!({
-            "experiment": own.experiment, "quantity": own.quantity, "unit": own.unit, "kind": own.kind,
-            "claim": own.claim, "verdict": own.verdict().words(), "published": own.published, "ours": own.ours,
-            "null": own.null, "band": own.band, "draws": figure.values(), "spread": figure.spread(),
+            "experiment": experiment, "quantity": quantity, "unit": unit, "kind": kind,
+            "claim": own.claim(), "verdict": own.verdict().words(), "published": published, "ours": own.ours,
+            "null": own.null(), "band": band, "draws": figure.values(), "spread": figure.spread(),
             "published_in_range": figure.holds_published(), "draws_in_band": figure.in_band(),
             "follows": follows, "chance": self.chance,
         })
@@ -126,13 +128,13 @@ impl DrawnFigure {
 
     /// Whether the published value lies in the range of the draws; none if nothing was published.
     pub(super) fn holds_published(&self) -> Option<bool> {
-        let (spread, published) = (self.spread()?, self.own.published?);
+        let (spread, published) = (self.spread()?, self.own.expected.published?);
         Some((spread.low..=spread.high).contains(&published))
     }
 
     /// In how many draws it lies in its band; none if it has no band.
     pub(super) fn in_band(&self) -> Option<usize> {
-        self.own.band.map(|_| self.drawn.iter().filter(|figure| figure.ok).count())
+        self.own.expected.band.map(|_| self.drawn.iter().filter(|figure| figure.is_ok()).count())
     }
 
     /// How many draws there are.
@@ -142,26 +144,26 @@ impl DrawnFigure {
 
     /// Whether it misses its band on the file's own machine.
     pub(super) fn is_miss(&self) -> bool {
-        self.own.claim.is_some() && matches!(self.own.verdict(), Verdict::KnownMiss | Verdict::NowMisses)
+        self.own.claim().is_some() && matches!(self.own.verdict(), Verdict::KnownMiss | Verdict::NowMisses)
     }
 
     /// The value of the draw that comes nearest to what was published.
     pub(super) fn nearest(&self) -> Option<f64> {
-        let published = self.own.published?;
+        let published = self.own.expected.published?;
         let distance = |value: &f64| (value - published).abs();
         self.values().into_iter().flatten().min_by(|one, other| distance(one).total_cmp(&distance(other)))
     }
 
     /// How many draws reach what was published, or go beyond it, as seen from the file's own machine.
     pub(super) fn reach(&self) -> usize {
-        let (Some(ours), Some(published)) = (self.own.ours, self.own.published) else { return 0 };
+        let (Some(ours), Some(published)) = (self.own.ours, self.own.expected.published) else { return 0 };
         let is_there = |value: &f64| if published > ours { *value >= published } else { *value <= published };
         self.values().into_iter().flatten().filter(is_there).count()
     }
 
     /// Where the prior that was `found` would have to be.
     pub(super) fn way_to_meet(&self, found: Followed) -> Option<Way> {
-        let missing = self.own.published? - self.own.ours?;
+        let missing = self.own.expected.published? - self.own.ours?;
         let way = if missing * found.whole > 0.0 { Way::Higher } else { Way::Lower };
         (missing != 0.0).then_some(way)
     }

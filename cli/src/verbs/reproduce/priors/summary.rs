@@ -36,7 +36,7 @@ impl<'a> Summary<'a> {
             let misses = if is_held { &mut self.inside } else { &mut self.outside };
             misses.push((experiment, figure));
         }
-        let counted = match figure.own.claim {
+        let counted = match figure.own.claim() {
             Some(Claim::Strong) => &mut self.strong,
             Some(Claim::Weak) => &mut self.weak,
             Some(Claim::Tautological) | None => return,
@@ -49,7 +49,7 @@ impl<'a> Summary<'a> {
     pub(super) fn json_line(&self) -> Value {
         let of = |held: Held| json!({ "in_range": held.held, "of": held.all });
         let names = |misses: &[Miss<'_>]| -> Vec<Value> {
-            let name = |(_, figure): &Miss<'_>| json!([figure.own.experiment, figure.own.quantity]);
+            let name = |(_, figure): &Miss<'_>| json!([figure.own.expected.experiment, figure.own.expected.quantity]);
             misses.iter().map(name).collect()
         };
         let (inside, outside) = (names(&self.inside), names(&self.outside));

@@ -57,7 +57,7 @@ fn in_band(figure: &DrawnFigure) -> String {
 }
 
 fn title(figure: &DrawnFigure) -> String {
-    format!("{} [{}]", figure.own.quantity, figure.own.unit)
+    format!("{} [{}]", figure.own.expected.quantity, figure.own.expected.unit)
 }
 
 fn range(figure: &DrawnFigure, spread: Spread) -> String {
