@@ -59,7 +59,7 @@ struct Wish<'a> {
     what: What,
     /// How often the budget is spent on the protocol as it is.
     clean_times: u64,
-    /// Every so many-th mutant is looked for; the others must still apply.
+    /// Every so many-th mutant is looked for; the others must still apply. If not all are, none of [`STEP_LEAVES`] is.
     every: usize,
     heard: Heard,
 }
