@@ -147,7 +147,7 @@ pub unsafe extern "C" fn tlbkit_missing(
         // SAFETY: the crate's contract.
         let door = unsafe { enter(machine, cpu, Need::Elsewhere) }?;
         // SAFETY: the kernel's function, with the kernel's context.
-        door.cpu().missing().each(|missing| unsafe { each(context, missing.0) });
+        door.cpu().missing().for_each(|missing| unsafe { each(context, missing.0) });
         Ok(())
     })
 }

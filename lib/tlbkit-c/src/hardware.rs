@@ -18,7 +18,7 @@ use crate::storage::SpaceStorage;
 #[inline(never)]
 fn stop_unanswered(missing: Missing<'_>) -> ! {
     let (mut text, mut before) = (Text::new("a flush is not answered by "), "CPU ");
-    missing.each(|cpu| {
+    missing.for_each(|cpu| {
         text.push(before);
         text.push_number(cpu.0);
         before = ", CPU ";
@@ -135,7 +135,7 @@ impl Hardware for KernelHardware {
     fn unanswered(&self, missing: Missing<'_>) {
         match self.ops.unanswered {
             // SAFETY: a function of the kernel's table, called as the header says.
-            Some(tell) => missing.each(|missing| unsafe { tell(self.cpu, missing.0) }),
+            Some(tell) => missing.for_each(|missing| unsafe { tell(self.cpu, missing.0) }),
             None => stop_unanswered(missing),
         }
     }

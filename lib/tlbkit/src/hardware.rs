@@ -4,7 +4,7 @@
 //!
 //! | word | what it is |
 //! |---|---|
-//! | [`Asid`](crate::asid::Asid) | index of a slot in one CPU's table, 0 ..= 14 |
+//! | [`Asid`](crate::Asid) | index of a slot in one CPU's table, 0 ..= 14 |
 //! | kernel PCID | slot + 1: what CR3 carries while the kernel half is loaded |
 //! | user PCID | kernel PCID with bit 11 set: the other half under page-table isolation |
 //! | PCID 0 | the kernel's own tables, and code that knows nothing of PCIDs; never a space (INV-8) |
@@ -14,8 +14,8 @@
 //! accesses across.
 
 use crate::addr::{CpuId, PhysAddr, SpaceToken, VirtAddr};
-use crate::address_space::AddressSpace;
-use crate::cpu_set::Missing;
+use crate::space::AddressSpace;
+use crate::space::cpu_set::Missing;
 use crate::sync::AtomicU64;
 
 /// A hardware tag, 0 ..= 4095.

@@ -52,65 +52,36 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-mod address_space;
-mod answer;
-mod asid;
-mod ask;
-mod batch;
-mod cpu_set;
-mod cpu_state;
-mod destroy;
-mod gather;
+mod cpu;
+mod flush;
 mod hardware;
-mod history;
-mod hotplug;
-mod issue;
-mod kernels;
-mod knobs;
-mod leave;
-mod local;
-mod owed;
-mod pending;
+mod layout;
 mod policy;
-mod pti;
-mod reason;
-mod references;
-mod request;
-mod request_matrix;
-mod ring;
-mod shootdown;
+mod space;
 mod switch;
 pub mod sync;
-mod text;
-mod tlb;
-mod union;
-mod wait;
-mod words;
 
 pub use addr::{CpuId, PAGE_BYTES, PhysAddr, SpaceToken, Stride, VirtAddr};
-pub use address_space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};
-pub use asid::{Asid, MAX_SLOTS};
-pub use batch::TlbBatch;
-pub use cpu_set::{AtomicCpuSet, Missing};
-pub use cpu_state::CpuState;
-pub use gather::{Flushed, Scope, TlbGather};
+pub use cpu::asid::{Asid, MAX_ASIDS};
+pub use cpu::state::CpuState;
+pub use cpu::{Cpu, Tlb};
+pub use flush::batch::TlbBatch;
+pub use flush::gather::{Flushed, Scope, TlbGather};
+pub use flush::pending::Pending;
+pub use flush::shootdown::{OthersMustFlush, Tables};
 pub use hardware::{Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Pcid};
-pub use history::choices::{FamilyShift, History, LazyReferences};
-pub use history::presets::PRESETS;
-pub use history::tables::{Foreign, Nested, SharedDirty, TableFree};
-#[cfg(feature = "history")]
-pub use history::{
-    choices::{Accounting, Batching, KernelSet, LargePageWalk},
-    state::MAX_PAGES,
-    stats::{CpuStats, Place, SIZES, SizeRow},
+pub use layout::Part;
+pub use policy::history::choices::{
+    Accounting, Batching, FamilyShift, History, KernelSet, LargePageWalk, LazyReferences,
 };
-pub use kernels::Preset;
-pub use knobs::{Knobs, MAX_CEILING_PAGES};
-pub use pending::Pending;
-pub use policy::{Compare, CpuSetUpkeep, Isolation, Lazy, LocalFlush, Policy, RangeRule, Tags, UserFlush};
-pub use reason::Reason;
-#[cfg(all(feature = "observe", not(loom)))]
-pub use request_matrix::part::Part;
-pub use shootdown::{OthersMustFlush, Tables};
-pub use text::{KEYS, Key, TextError};
-pub use tlb::{Cpu, Tlb};
+pub use policy::history::presets::PRESETS;
+pub use policy::history::state::MAX_PAGES;
+pub use policy::history::stats::{CpuStats, Place, SIZES, SizeRow};
+pub use policy::history::tables::{Foreign, Nested, SharedDirty, TableFree};
+pub use policy::text::{KEYS, Key, TextError};
+pub use policy::{
+    Compare, CpuSetUpkeep, Isolation, Knobs, Lazy, LocalFlush, MAX_CEILING_PAGES, Policy, Preset, RangeRule, Reason,
+    Tags, UserFlush,
+};
+pub use space::cpu_set::{AtomicCpuSet, Missing};
+pub use space::{AddressSpace, Destroyed, Generation, SpaceId, Translations};

@@ -85,7 +85,7 @@ mod tests {
         let is_published = |policy: &Policy| PRESETS.iter().any(|preset| preset.policy == *policy);
         let published = drawn.iter().filter(|policy| is_published(policy)).count();
         assert!((400..600).contains(&published), "{published}");
-        assert!(drawn.iter().all(|policy| (1..=15).contains(&policy.slots())));
+        assert!(drawn.iter().all(|policy| (1..=15).contains(&policy.asids())));
         assert!(drawn.iter().any(|policy| policy.cpu_set == CpuSetUpkeep::Trimmed { every: 1 }));
         let rules = |policy: &Policy| (policy.history.nested as u8, policy.history.shared_dirty as u8);
         assert!([(0, 0), (0, 1), (1, 0), (1, 1)].iter().all(|rule| drawn.iter().any(|policy| rules(policy) == *rule)));

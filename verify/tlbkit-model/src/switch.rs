@@ -85,7 +85,7 @@ impl Protocol {
 
     pub(crate) fn mark_switching(&self, state: &mut State, cpu: CpuNumber, to: SpaceNumber) {
         let id = state.spaces[to].id;
-        let slots = self.world.policy.slots();
+        let slots = self.world.policy.asids();
         let cpu = &mut state.cpus[cpu];
         cpu.slot = cpu.slots.iter().position(|slot| slot.id == id).unwrap_or_else(|| {
             let taken = cpu.next_slot;

@@ -283,7 +283,7 @@ impl World {
             Call::Loaded => return Some(cpu.loaded(irqs).0),
             Call::Missing => {
                 let mut missing = 0;
-                cpu.missing().each(|cpu| missing |= 1 << cpu.0);
+                cpu.missing().for_each(|cpu| missing |= 1 << cpu.0);
                 return Some(missing);
             }
             Call::Id(space) => return Some(self.spaces[space].id().number()),

@@ -77,7 +77,7 @@ proptest! {
         for _ in 0..SPACES {
             world.map(world.space(), USER);
         }
-        let mut reference = Reference::new(tags, policy.slots());
+        let mut reference = Reference::new(tags, policy.asids());
         let mut loaded = None;
         for step in steps {
             world.forget_logs();

@@ -108,7 +108,7 @@ fn a_ceiling_is_compared_as_the_preset_does_unless_said_otherwise() {
 #[test]
 fn what_is_wrong_is_said_with_the_key_the_value_and_what_is_allowed() {
     for (text, line) in [
-        ("xnu:pcid=16", "pcid=16: must be off, or 1 to 15 slots in turn"),
+        ("xnu:pcid=16", "pcid=16: must be off, or 1 to 15 ASIDs in turn"),
         (
             "xnu:set=3",
             "set=3: must be exact, kept, with-tables, or a power of two of generations between trims; \

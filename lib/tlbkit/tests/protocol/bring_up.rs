@@ -80,7 +80,7 @@ fn ask_second_cpu(world: &'static World, page: u64) {
 
 fn asked_by_first(world: &'static World) -> Vec<u32> {
     let mut asked = Vec::new();
-    world.cpu(0).missing().each(|cpu| asked.push(cpu.0));
+    world.cpu(0).missing().for_each(|cpu| asked.push(cpu.0));
     asked
 }
 

@@ -131,7 +131,7 @@ fn c_63_an_interrupt_that_nobody_asked_for_is_harmless() {
     world.deliver(1);
     assert_eq!(world.log(1), []);
     let mut late = Vec::new();
-    world.cpu(0).missing().each(|cpu| late.push(cpu));
+    world.cpu(0).missing().for_each(|cpu| late.push(cpu));
     assert_eq!(late, []);
     let mut gather = world.gather(Owner::Space(space));
     gather.page(&world.cpu(0), VirtAddr(USER), Stride::Page4K, Scope::Local, Reason::Migrate);

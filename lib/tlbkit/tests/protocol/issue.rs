@@ -327,7 +327,7 @@ fn c_62_a_wait_elsewhere_ends_when_a_responder_has_left_and_takes_nothing_back()
     wait(world, 2, pending);
     assert_eq!(matrix(), before, "cpu0 withdraws it when it needs the mailbox, or cpu1 forgets it");
     world.bring_up(1);
-    world.cpu(0).missing().each(|cpu| panic!("{cpu:?} is still asked"));
+    world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
 }
 
 #[test]
@@ -358,7 +358,7 @@ fn inv_6_a_cpu_that_comes_back_ends_all_that_it_had_issued() {
         answer(world, 1);
     }));
     world.bring_up(0);
-    world.cpu(0).missing().each(|cpu| panic!("{cpu:?} is still asked"));
+    world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
     world.switch(0, 0);
     world.enter_kernel(0);
     issued.into_iter().for_each(|pending| wait(world, 0, pending));
@@ -381,6 +381,6 @@ fn inv_6_a_cpu_that_comes_back_forgets_no_mailbox() {
         world.tlb.declare_stopped(CpuId(0));
         world.meanwhile.borrow_mut().push_back(Box::new(move |world| answer(world, kept + 1)));
         world.bring_up(0);
-        world.cpu(0).missing().each(|cpu| panic!("{cpu:?} is still asked"));
+        world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
     }
 }

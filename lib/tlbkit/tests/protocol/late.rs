@@ -132,7 +132,7 @@ fn inv_6_a_cpu_that_was_stopped_is_not_back_while_its_request_is_carried_out() {
     world.cores[1].nmi.take();
     world.cores[0].irqs.set(true);
     world.bring_up(0);
-    world.cpu(0).missing().each(|cpu| panic!("{cpu:?} is still asked"));
+    world.cpu(0).missing().for_each(|cpu| panic!("{cpu:?} is still asked"));
 }
 
 #[test]

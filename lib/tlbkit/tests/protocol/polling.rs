@@ -43,7 +43,7 @@ fn whoever_polls_sends_a_lost_interrupt_again_to_those_that_are_missing() {
     world.deliver(1);
     assert!(!pending.is_done(&world.cpu(0)), "its interrupt is lost");
     world.delivery.set(Delivery::Queued);
-    world.quiet(0, |c, _| c.missing().each(|cpu| world.cores[0].send_ipi(cpu)));
+    world.quiet(0, |c, _| c.missing().for_each(|cpu| world.cores[0].send_ipi(cpu)));
     world.deliver(1);
     assert!(pending.is_done(&world.cpu(0)), "the second interrupt was answered");
     world.quiet(0, |_, _| wait(world, 0, pending));
@@ -110,7 +110,7 @@ fn inv_7_who_polls_for_a_mailbox_answers() {
     let mut issued = [0, 1].map(|cpu| (0..=RING).map(|n| issue(world, cpu, 2 * n + cpu)).collect::<Vec<_>>());
     let last = issued[0].pop().expect("one more than fits");
     world.meanwhile.borrow_mut().push_back(Box::new(|world| {
-        world.cpu(1).missing().each(|cpu| panic!("{cpu:?} has not answered"));
+        world.cpu(1).missing().for_each(|cpu| panic!("{cpu:?} has not answered"));
     }));
     for _ in 0..2 {
         world.meanwhile.borrow_mut().push_back(Box::new(|world| answer(world, 1)));

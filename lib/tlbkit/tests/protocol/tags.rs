@@ -31,7 +31,7 @@ fn world_with(tags: Tags, spaces: usize) -> &'static World {
 #[test]
 fn inv_12_as_many_spaces_as_slots_are_kept_and_one_more_is_not() {
     for tags in (1..=15).flat_map(|n| [Tags::RoundRobin(n), Tags::LeastRecent(n)]) {
-        let slots = policy(tags).slots();
+        let slots = policy(tags).asids();
         let world = world_with(tags, slots + 1);
         let first: Vec<_> = (0..slots).map(|space| switch(world, space)).collect();
         assert!(first.iter().all(|(kept, pcid)| !kept && *pcid != Pcid::KERNEL.0), "INV-8: new slots flush: {tags:?}");

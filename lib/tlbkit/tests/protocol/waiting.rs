@@ -54,7 +54,7 @@ fn inv_7_two_cpus_that_wait_for_each_other_answer_each_other() {
             for _ in 0..3 {
                 world.meanwhile.borrow_mut().push_back(Box::new(|world| {
                     let mut late = Vec::new();
-                    world.cpu(1).missing().each(|cpu| late.push(cpu.0));
+                    world.cpu(1).missing().for_each(|cpu| late.push(cpu.0));
                     assert_eq!(late, [0], "cpu1 cannot be answered yet");
                 }));
             }

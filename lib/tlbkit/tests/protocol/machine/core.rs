@@ -111,7 +111,7 @@ impl Core {
         }
         let slot = cr3.pcid().0 & !Pcid::USER_BIT;
         assert_eq!(slot == 0, cr3.root() == KERNEL_ROOT, "INV-8: {cr3:?}");
-        assert!(usize::from(slot) <= self.world().tlb.policy().slots(), "INV-8: a tag beyond the slots: {cr3:?}");
+        assert!(usize::from(slot) <= self.world().tlb.policy().asids(), "INV-8: a tag beyond the slots: {cr3:?}");
         assert_eq!(cr3.pcid().0 & Pcid::USER_BIT != 0, is_user_half(cr3.root()), "INV-8: halves mixed up: {cr3:?}");
     }
 

@@ -1,0 +1,281 @@
+//! A CPU's ASIDs: which spaces it keeps cached under a PCID, and which ASID to recycle for a new one.
+//!
+//! Three small integers stand for a space on a CPU. As in Linux they have different names, since the wrong one is a
+//! silent bug:
+//! - the **ASID** ([`Asid`]) is an index in this CPU's table, 0 ..= 14. The hardware never sees it;
+//! - the **kernel PCID** is ASID + 1: what CR3 holds in the kernel. PCID 0 never names a space (INV-8), so a forgotten
+//!   "+ 1" shows at once;
+//! - the **user PCID** is the kernel PCID with bit 11 set: what CR3 holds in user mode under page-table isolation.
+//!
+//! **The rule.** An entry of the table says: "under this ASID the TLB may hold translations of space `id`, and has been
+//! flushed up to generation `g`". A recycled ASID starts at generation 0, which no space ever has, so the CR3 write that
+//! follows must flush (INV-8). An id is never reused (INV-3), so an entry of a dead space is harmless.
+//!
+//! Finding an ASID does not depend on how many there are: a hint, indexed by the low bits of the id, says where to look
+//! first. Linux scans its six at about seven instructions each.
+
+use crate::hardware::Pcid;
+use crate::space::{Generation, SpaceId};
+use crate::sync::{Owned, OwnedByte};
+
+/// Index in a CPU's table of recently used spaces: 0 ..= 14 (Linux: a dynamic ASID, 0 ..= 5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Asid(pub(crate) u64);
+
+/// Most ASIDs that a CPU can have. In a table of 16 a masked index needs no bounds check, and the last place holds what
+/// a search looks for.
+pub const MAX_ASIDS: usize = 15;
+
+const HINTS: usize = 32;
+/// In a hint: several spaces share it, so a space that it does not lead to may have another ASID. While the bit is not
+/// set, such a space has none, and nothing need be searched.
+const SHARED: u8 = 1 << 7;
+/// In every hint of a CPU without PCIDs, together with [`SHARED`].
+const NO_PCID: u8 = 1 << 6;
+/// Room for an index masked with 15, and for what [`search`](AsidTable::search) looks for.
+const ROOM: usize = 16;
+
+impl Asid {
+    /// The only ASID of a CPU without PCIDs.
+    pub(crate) const ONLY: Self = Self(0);
+
+    /// The PCID of the kernel half.
+    #[must_use]
+    pub const fn pcid(self) -> Pcid {
+        Pcid(self.0 as u16 + 1)
+    }
+
+    /// The index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// What the hint of a space says.
+#[derive(Clone, Copy)]
+pub(crate) struct Hint(u8);
+
+impl Hint {
+    /// True if a space to which the hint does not lead may have an ASID all the same.
+    pub(crate) const fn is_shared(self) -> bool {
+        self.0 & SHARED != 0
+    }
+
+    /// True on a CPU without PCIDs.
+    pub(crate) const fn is_without_pcid(self) -> bool {
+        self.0 & NO_PCID != 0
+    }
+}
+
+/// One CPU's ASIDs. Only that CPU touches them, with interrupts off.
+pub(crate) struct AsidTable {
+    ids: [Owned; ROOM],
+    generations: [Owned; ROOM],
+    hints: [OwnedByte; HINTS],
+    /// Every index once, the one used last in the first place; see [`touch`](Self::touch).
+    order: [OwnedByte; ROOM],
+    next: OwnedByte,
+    /// The highest index in use.
+    last: OwnedByte,
+}
+
+impl AsidTable {
+    pub(crate) const fn new() -> Self {
+        Self {
+            ids: [const { Owned::new(0) }; ROOM],
+            generations: [const { Owned::new(0) }; ROOM],
+            hints: [const { OwnedByte::new(0) }; HINTS],
+            order: [const { OwnedByte::new(0) }; ROOM],
+            next: OwnedByte::new(0),
+            last: OwnedByte::new(0),
+        }
+    }
+
+    /// Forgets everything: this CPU has no PCIDs, and so one ASID.
+    pub(crate) fn reset_without_pcid(&self) {
+        self.reset(1);
+        self.hints.iter().for_each(|hint| hint.set(SHARED | NO_PCID));
+    }
+
+    /// Forgets everything, and uses `count` ASIDs from now on.
+    pub(crate) fn reset(&self, count: usize) {
+        self.hints.iter().for_each(|hint| hint.set(0));
+        let last = count - 1;
+        for asid in 0..ROOM {
+            self.ids[asid].set(0);
+            self.generations[asid].set(0);
+            // ASID 0 stands in the last place of those in use, so that it is recycled first.
+            self.order[asid].set(((last + ROOM - asid) % ROOM) as u8);
+        }
+        self.last.set(last as u8);
+        self.next.set(0);
+    }
+
+    pub(crate) fn hint(&self, id: SpaceId) -> Hint {
+        Hint(self.hints[id.0 as usize % HINTS].get())
+    }
+
+    /// The ASID of `id`, if its `hint` leads there.
+    pub(crate) fn recall(&self, hint: Hint, id: SpaceId) -> Option<Asid> {
+        let asid = usize::from(hint.0) % ROOM;
+        (self.ids[asid].get() == id.0).then_some(Asid(asid as u64))
+    }
+
+    /// The ASID of `id`, if it has one.
+    fn find(&self, id: SpaceId) -> Option<Asid> {
+        let hint = self.hint(id);
+        self.recall(hint, id).or_else(|| if hint.is_shared() { self.search(id) } else { None })
+    }
+
+    /// Looks through the whole table for `id`, whose hint is shared and led to another space. If it is found, its hint
+    /// leads there from now on.
+    pub(crate) fn search(&self, id: SpaceId) -> Option<Asid> {
+        // What is looked for stands behind the last ASID, so that the loop need not count.
+        let end = (self.last.get() as usize + 1) % ROOM;
+        self.ids[end].set(id.0);
+        let asid = self.ids.iter().position(|held| held.get() == id.0).unwrap_or(end);
+        self.ids[end].set(0);
+        if asid == end {
+            return None;
+        }
+        self.hints[id.0 as usize % HINTS].set(asid as u8 | SHARED);
+        Some(Asid(asid as u64))
+    }
+
+    /// Recycles the next ASID in turn for `id`; whatever it named is forgotten (INV-8).
+    pub(crate) fn recycle_in_turn(&self, id: SpaceId) -> Asid {
+        let asid = self.next.get();
+        self.next.set(if asid == self.last.get() { 0 } else { asid + 1 });
+        self.assign(asid, id)
+    }
+
+    /// Recycles the ASID that was used longest ago for `id`; whatever it named is forgotten (INV-8).
+    pub(crate) fn recycle_oldest(&self, id: SpaceId) -> Asid {
+        let oldest = self.order[self.last.get() as usize % ROOM].get();
+        self.assign(oldest, id)
+    }
+
+    fn assign(&self, asid: u8, id: SpaceId) -> Asid {
+        let (index, hint) = (asid as usize % ROOM, &self.hints[id.0 as usize % HINTS]);
+        let before = hint.get();
+        // An unused ASID looks like one of space 0. That costs a search for nothing.
+        let is_taken = (self.ids[before as usize % ROOM].get() ^ id.0).is_multiple_of(HINTS as u64);
+        hint.set(asid | before & SHARED | if is_taken { SHARED } else { 0 });
+        self.ids[index].set(id.0);
+        self.generations[index].set(Generation::NEVER.0);
+        Asid(u64::from(asid))
+    }
+
+    /// Gives the only ASID of a CPU without PCIDs to `id`. The CR3 write that follows drops all that it named, so it is
+    /// current up to `generation` then. Every hint leads there already.
+    pub(crate) fn assign_only(&self, id: SpaceId, generation: Generation) {
+        self.ids[0].set(id.0);
+        self.generations[0].set(generation.0);
+    }
+
+    pub(crate) fn generation(&self, asid: Asid) -> Generation {
+        Generation(self.generations[asid.0 as usize % ROOM].get())
+    }
+
+    pub(crate) fn set_generation(&self, asid: Asid, generation: Generation) {
+        let held = &self.generations[asid.0 as usize % ROOM];
+        debug_assert!(held.get() <= generation.0, "INV-3: an ASID's generation never falls");
+        held.set(generation.0);
+    }
+
+    /// Forgets the ASID of `id`, so that the next switch to it joins its CPU set and flushes.
+    pub(crate) fn forget(&self, id: SpaceId) {
+        if let Some(asid) = self.find(id) {
+            self.ids[asid.index()].set(0);
+        }
+    }
+
+    /// Forgets every ASID but `kept`: what a flush of kernel addresses owes the other PCIDs under isolation.
+    pub(crate) fn forget_others(&self, kept: Option<Asid>) {
+        for asid in (0..=self.last.get() as usize).filter(|&a| kept.is_none_or(|k| k.index() != a)) {
+            self.ids[asid].set(0);
+        }
+    }
+
+    /// Records that `asid` is in use now: it moves to the first place, and those before it move back by one.
+    #[inline(always)]
+    pub(crate) fn touch(&self, asid: Asid) {
+        let used = asid.0 as u8;
+        let mut moved = used;
+        for place in &self.order {
+            let held = place.get();
+            place.set(moved);
+            if held == used {
+                return;
+            }
+            moved = held;
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn table(count: usize) -> AsidTable {
+        let table = AsidTable::new();
+        table.reset(count);
+        table
+    }
+
+    fn recalled(table: &AsidTable, id: SpaceId) -> Option<Asid> {
+        table.recall(table.hint(id), id)
+    }
+
+    #[test]
+    fn inv_8_a_recycled_asid_is_stale_and_never_pcid_0() {
+        let table = table(2);
+        for id in 1..=5 {
+            let asid = table.recycle_in_turn(SpaceId(id));
+            assert_eq!(table.generation(asid), Generation::NEVER);
+            table.set_generation(asid, Generation(7));
+            assert_ne!(asid.pcid(), Pcid::KERNEL);
+            assert_eq!(asid.pcid().user_half().0 ^ asid.pcid().0, Pcid::USER_BIT);
+        }
+        assert_eq!(table.find(SpaceId(3)), None);
+        assert!(recalled(&table, SpaceId(5)).is_some());
+    }
+
+    #[test]
+    fn a_hint_taken_by_another_space_is_found_by_search() {
+        let table = table(3);
+        let first = table.recycle_in_turn(SpaceId(1));
+        table.recycle_in_turn(SpaceId(1 + HINTS as u64));
+        assert_eq!(recalled(&table, SpaceId(1)), None);
+        assert_eq!(table.find(SpaceId(1)), Some(first));
+        assert_eq!(recalled(&table, SpaceId(1)), Some(first));
+    }
+
+    #[test]
+    fn an_id_never_matches_an_unused_asid() {
+        let table = table(4);
+        assert!((1..100).all(|id| recalled(&table, SpaceId(id)).is_none() && table.find(SpaceId(id)).is_none()));
+    }
+
+    #[test]
+    fn the_oldest_is_recycled_first() {
+        let table = table(3);
+        for id in 1..=3 {
+            let asid = table.recycle_oldest(SpaceId(id));
+            table.touch(asid);
+        }
+        table.touch(recalled(&table, SpaceId(1)).unwrap());
+        let taken = table.recycle_oldest(SpaceId(4));
+        assert_eq!(table.find(SpaceId(2)), None);
+        assert!(recalled(&table, SpaceId(1)).is_some() && recalled(&table, SpaceId(3)).is_some());
+        assert!(taken.index() < 3);
+    }
+
+    #[test]
+    fn a_search_leaves_nothing_behind_the_last_asid() {
+        let table = table(MAX_ASIDS);
+        assert_eq!(table.search(SpaceId(7)), None);
+        assert_eq!(table.ids[MAX_ASIDS].get(), 0);
+    }
+}

@@ -1,0 +1,340 @@
+//! [`TlbGather`] (Linux: `mmu_gather`): unhook, flush everywhere, free (INV-1), in the only order that compiles.
+//!
+//! **The rule.** The caller clears a PTE, then records in one call which translation is gone and which frame it mapped:
+//! [`TlbGather::unmap`], or [`TlbGather::unmap_table`] for a page-table page. The frames come out only of
+//! [`TlbGather::flush`], or of [`Pending::wait`](crate::Pending::wait) after [`TlbGather::issue`], as [`Flushed`]. A
+//! gather that is dropped unflushed keeps its frames for ever: a leak, not a use-after-free (INV-9).
+//!
+//! No frame comes out before something was flushed: a gather that holds a frame and in which no translation was recorded
+//! flushes everything.
+//!
+//! ```compile_fail
+//! # use tlbkit::{TlbGather, Translations, sync::AtomicU64};
+//! # fn free(_: Vec<u32>) {}
+//! let gather: TlbGather<'_, [AtomicU64; 1], Vec<u32>> = TlbGather::new(Translations::OfKernel, vec![1u32]);
+//! free(gather.frames); // private: freeing before flushing does not compile
+//! ```
+//!
+//! ```compile_fail
+//! # use tlbkit::{Cpu, Hardware, TlbGather};
+//! fn twice<H: Hardware>(cpu: Cpu<'_, '_, H>, gather: TlbGather<'_, H::Set, Vec<u32>>) {
+//!     let freed = gather.flush(&cpu).into_frames();
+//!     gather.hold(3); // moved: nothing can be added after the flush
+//! }
+//! ```
+
+use core::mem::ManuallyDrop;
+
+use super::request::{Extent, Needs, Request, Step};
+use crate::addr::{SpaceToken, Stride, VirtAddr};
+use crate::cpu::Cpu;
+use crate::hardware::Hardware;
+use crate::policy::Reason;
+use crate::policy::history::packet::{Packet, Sends, wants_walk};
+use crate::space::{Generation, SpaceId, Translations};
+
+/// Whether the PTE that was changed had the global bit. A gather may contain both kinds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// It did not.
+    Local,
+    /// It did: a flush of everything in its place keeps that scope (INV-11).
+    Global,
+}
+
+/// Frames whose old translations are gone from every TLB.
+#[derive(Debug)]
+#[must_use = "the frames in it can be freed now"]
+pub struct Flushed<F>(F);
+
+impl<F> Flushed<F> {
+    pub(crate) const fn new(frames: F) -> Self {
+        Self(frames)
+    }
+
+    /// The frames, to be freed.
+    pub fn into_frames(self) -> F {
+        self.0
+    }
+}
+
+/// Translations that were taken away, and their frames, waiting for one flush. `F` is any collection of frames.
+#[must_use = "a gather that is not flushed leaks its frames"]
+pub struct TlbGather<'s, S, F> {
+    pub(crate) translations: Translations<'s, S>,
+    /// The first byte that was recorded, and the last: the other way round while nothing was.
+    start: u64,
+    end: u64,
+    stride: Stride,
+    needs: Needs,
+    is_everything: bool,
+    /// A frame is held that came without a translation.
+    holds_unnamed: bool,
+    pub(crate) reason: Reason,
+    packet: Packet,
+    frames: ManuallyDrop<F>,
+}
+
+impl<'s, S, F> TlbGather<'s, S, F> {
+    /// An empty gather for `translations`; `frames` is where it keeps frames.
+    #[inline(always)]
+    pub const fn new(translations: Translations<'s, S>, frames: F) -> Self {
+        Self {
+            translations,
+            start: u64::MAX,
+            end: 0,
+            stride: Stride::Page1G,
+            needs: Needs::NOTHING,
+            is_everything: false,
+            holds_unnamed: false,
+            reason: Reason::RemovePte,
+            packet: Packet::EMPTY,
+            frames: ManuallyDrop::new(frames),
+        }
+    }
+
+    /// Records the translation of size `stride` at `va`, which was taken out of the page tables, and holds the `frame`
+    /// that it mapped until the flush.
+    #[inline]
+    pub fn unmap<T, H: Hardware<Set = S>>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        stride: Stride,
+        scope: Scope,
+        why: Reason,
+        frame: T,
+    ) where
+        F: Extend<T>,
+    {
+        self.range(cpu, va, 1, stride, scope, why);
+        self.frames.extend(Some(frame));
+    }
+
+    /// Records what lay below a page-table page that was taken out, and holds that page, `frame`, until the flush. The
+    /// cached paths through it are flushed too, also on CPUs that hold the space in lazy TLB mode (C-20, C-21).
+    ///
+    /// `va` is the first address below it. `unnamed_pages` counts, in pages of 4 KiB, what it still mapped from
+    /// there on and has not been recorded: 512 for a page table of the last level that was taken out with its entries, 0
+    /// if each of its entries was recorded before.
+    #[inline]
+    pub fn unmap_table<T, H: Hardware<Set = S>>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        unnamed_pages: u64,
+        frame: T,
+    ) where
+        F: Extend<T>,
+    {
+        self.tables_freed();
+        // One address below it is recorded in any case: invalidating that reaches the cached path to the page (C-27).
+        self.range(cpu, va, unnamed_pages.max(1), Stride::Page4K, Scope::Local, Reason::FreeTable);
+        self.frames.extend(Some(frame));
+    }
+
+    /// Records one translation of size `stride` at `va` that was taken away or narrowed, where no frame is freed. A policy
+    /// of an older kernel may flush it at once.
+    #[inline]
+    pub fn page<H: Hardware<Set = S>>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        stride: Stride,
+        scope: Scope,
+        why: Reason,
+    ) {
+        self.range(cpu, va, 1, stride, scope, why);
+    }
+
+    /// Records `pages` adjoining translations of size `stride` from `va` on, as far as there are addresses.
+    #[inline(always)]
+    pub fn range<H: Hardware<Set = S>>(
+        &mut self,
+        cpu: &Cpu<'_, '_, H>,
+        va: VirtAddr,
+        pages: u64,
+        stride: Stride,
+        scope: Scope,
+        why: Reason,
+    ) {
+        if pages == 0 {
+            return;
+        }
+        let first = va.0 & !(stride.bytes() - 1);
+        self.reason = if self.is_empty() { why } else { self.reason };
+        self.record(first, pages, stride, scope);
+        if self.packet.add(cpu.tlb().policy(), first, pages, stride) == Sends::Now {
+            self.send_now(cpu);
+        }
+    }
+
+    #[inline(always)]
+    fn record(&mut self, first: u64, pages: u64, stride: Stride, scope: Scope) {
+        // Kept as the last byte, and capped at the top of the address space: an end that wrapped would mean nothing.
+        let last = first.saturating_add((pages - 1).saturating_mul(stride.bytes())) | (stride.bytes() - 1);
+        self.start = self.start.min(first);
+        self.end = self.end.max(last);
+        self.stride = self.stride.min(stride);
+        self.needs = self.needs.with(match scope {
+            Scope::Local => Needs::LOCAL,
+            Scope::Global => Needs::GLOBAL,
+        });
+    }
+
+    #[cold]
+    fn send_now<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) {
+        self.send(cpu);
+        (self.start, self.end, self.stride) = (u64::MAX, 0, Stride::Page1G);
+        (self.needs, self.is_everything, self.holds_unnamed) = (Needs::NOTHING, false, false);
+    }
+
+    /// True if nothing was recorded since the last flush.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.start > self.end
+    }
+
+    /// A page-table page is among what is freed: what [`unmap_table`](Self::unmap_table) records for the page that it
+    /// holds.
+    #[inline]
+    pub const fn tables_freed(&mut self) {
+        self.needs = self.needs.with(Needs::TABLES);
+    }
+
+    /// Mapped pages of the space: what a range rule of the feature `history` takes for active entries.
+    #[inline]
+    pub const fn set_active_pages(&mut self, pages: u64) {
+        self.packet.set_active_pages(pages);
+    }
+
+    /// True if the policy wants the page tables searched for large pages before this is flushed page by page.
+    #[must_use]
+    pub fn wants_large_page_walk<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        wants_walk(&cpu.tlb().policy().range) && !self.is_empty() && !self.is_over_ceiling(cpu)
+    }
+
+    /// Makes the next flush a full one, whatever was recorded and even if nothing was: the caller knows better. In a
+    /// gather of a space that is all of the space; global entries are flushed only if something was recorded with
+    /// [`Scope::Global`].
+    pub const fn flush_everything(&mut self) {
+        self.is_everything = true;
+    }
+
+    /// Holds `frame`, to which no single page belongs, until the flush: one that several recorded pages shared, or one of
+    /// a range that is recorded as a whole. Use [`unmap`](Self::unmap) for everything else.
+    ///
+    /// If nothing is recorded in this gather, before or after, the flush is one of everything, as after
+    /// [`flush_everything`](Self::flush_everything): it cannot be known what mapped the frame. If something is recorded,
+    /// only that is flushed: the caller states that it mapped the frame.
+    #[inline]
+    pub fn hold<T>(&mut self, frame: T)
+    where
+        F: Extend<T>,
+    {
+        self.holds_unnamed = true;
+        self.frames.extend(Some(frame));
+    }
+
+    /// Flushes what was recorded, everywhere, and gives the frames back. If nothing was recorded and no frame is held,
+    /// only the deferred flushes of the space are done, those of a [`TlbBatch`](crate::TlbBatch) or of an issued gather:
+    /// the PTE that the caller found cleared may be one of theirs. So an unmap that finds nothing ends with this call
+    /// like any other.
+    ///
+    /// A gather that another CPU has filled and not flushed yet is not known here. So a kernel keeps other CPUs from
+    /// changing the same range until this call has returned: by the lock of the regions (Linux: `mmap_lock`), not that of
+    /// the page table. A kernel that does not must record each PTE that it finds cleared as well, with
+    /// [`page`](Self::page) (C-28).
+    ///
+    /// # Panics
+    /// If another CPU has to flush and interrupts are off (INV-7); if called while this CPU waits for another flush.
+    #[inline(always)]
+    pub fn flush<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>) -> Flushed<F> {
+        if self.has_work(cpu) {
+            self.send(cpu);
+        }
+        self.into_flushed()
+    }
+
+    /// True if there is something to flush.
+    #[inline(always)]
+    pub(crate) fn has_work<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        !self.is_empty() || self.is_due_unnamed(cpu)
+    }
+
+    /// The frames, when no CPU can reach them any more.
+    #[inline(always)]
+    pub(crate) fn into_flushed(self) -> Flushed<F> {
+        Flushed::new(ManuallyDrop::into_inner(self.frames))
+    }
+
+    /// True if a flush is due though nothing was recorded. A frame that came after its page had been flushed at once, as
+    /// policies of older kernels do, needs no other flush.
+    #[inline(never)]
+    fn is_due_unnamed<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        self.is_everything
+            || self.needs.any_of(Needs::TABLES)
+            || (self.holds_unnamed && !self.packet.has_sent())
+            || cpu.tlb().owed.is_owed(self.space_id())
+    }
+
+    /// The space whose translations are flushed, or the kernel's id.
+    #[inline(always)]
+    pub(crate) const fn space_id(&self) -> SpaceId {
+        match self.translations {
+            Translations::OfSpace(space) => space.id,
+            Translations::OfKernel => SpaceId::KERNEL,
+        }
+    }
+
+    // By reference and out of line, so that the gather is not moved.
+    #[inline(never)]
+    fn send<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) {
+        cpu.shootdown(self.translations, self.request(cpu), self.reason);
+    }
+
+    /// What was recorded, as a request that was not announced yet.
+    #[inline(always)]
+    pub(crate) fn request<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Request<'_> {
+        let (space, token, is_owed) = match self.translations {
+            Translations::OfSpace(space) => (space.id, space.token, false),
+            // Kernel addresses have no generation that would show a CPU what it has missed. If an issued gather owes a
+            // flush, the caller may have found cleared what that one took out.
+            Translations::OfKernel => (SpaceId::KERNEL, SpaceToken(0), cpu.tlb().owed.is_owed(SpaceId::KERNEL)),
+        };
+        let extent = if is_owed { Extent::Everything } else { self.extent(cpu) };
+        Request {
+            space,
+            token,
+            generation: Generation::NEVER,
+            extent,
+            step: Step::from_stride(self.stride),
+            needs: self.needs,
+        }
+    }
+
+    #[inline(always)]
+    fn extent<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> Extent<'_> {
+        if self.is_everything || self.is_empty() {
+            return Extent::Everything;
+        }
+        if let Some(extent) = self.packet.extent(cpu.tlb().policy()) {
+            return extent;
+        }
+        if self.is_over_ceiling(cpu) {
+            return Extent::Everything;
+        }
+        Extent::Range { start: VirtAddr(self.start), pages: self.pages() as u32 }
+    }
+
+    #[inline]
+    const fn pages(&self) -> u64 {
+        ((self.end - self.start) >> self.stride.shift()) + 1
+    }
+
+    #[inline(always)]
+    fn is_over_ceiling<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
+        cpu.tlb().knobs().is_everything(&cpu.tlb().policy().range, self.pages(), self.packet.active_pages())
+    }
+}

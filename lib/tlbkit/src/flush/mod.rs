@@ -1,0 +1,50 @@
+//! Taking translations away: the TLB shootdown, from a changed PTE to a freed frame.
+//!
+//! **The rule**, INV-1: unhook, flush everywhere, free. The page tables are changed first. Then no CPU may be left that
+//! could use the old translation; only then is the frame, or the page-table page, free.
+//!
+//! **The files**, in the order in which a flush runs through them:
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `gather.rs` | [`TlbGather`](gather::TlbGather): translations and frames of one space that wait for a flush; frames come out flushed |
+//! | `batch.rs` | [`TlbBatch`](batch::TlbBatch): the same for many spaces |
+//! | `shootdown.rs` | the initiator: announce, choose the responders, send them the request, flush here, wait |
+//! | `request.rs`, `mailboxes.rs`, `matrix.rs` | the request; which mailbox is free for it; which CPU has sent one to which |
+//! | `local.rs` | the flush on one CPU, the same for initiator and responder |
+//! | `answer.rs` | the responder |
+//! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |
+//! | `pending.rs` | [`Pending`](pending::Pending): flushes that are issued now and waited for later |
+//! | `owed.rs`, `targets.rs` | which spaces still have deferred flushes; whom a batch concerns |
+//!
+//! **The race** between the initiator and a CPU that loads the space is drawn in `space/mod.rs`: it decides which CPUs
+//! must be responders. Initiator and responder meet as follows. The request lies in a mailbox of the initiator. The
+//! *outbox* of that mailbox, one bit for each responder, is the truth about which CPUs have still to answer it. The
+//! responder's *inbox*, one bit for each initiator, holds mere hints where to look:
+//!
+//! ```text
+//!   initiator (send_requests, wait)                responder (answer)
+//!   write the mailbox
+//!   outbox := responders        (Release)          take the hints of its inbox      (Acquire)
+//!   leave a hint in each inbox  (Release)          is its bit set in that outbox?   (Acquire)
+//!   send the IPIs                                  if so: read the mailbox, flush
+//!   wait until outbox = 0       (Acquire)          clear its bit                    (Release)
+//! ```
+//! A responder reads a mailbox only while its bit in the outbox is set, and only the responder clears that bit. So the
+//! mailbox does not change while it is read, a request that is sent twice is carried out once, and an IPI that finds
+//! nothing to do does no harm (C-56, C-63). There is no lock and no queue: initiators do not disturb each other.
+//!
+//! `docs/life-of-an-unmap.md` follows one call through these files.
+
+mod answer;
+pub(crate) mod batch;
+pub(crate) mod gather;
+mod local;
+mod mailboxes;
+pub(crate) mod matrix;
+pub(crate) mod owed;
+pub(crate) mod pending;
+pub(crate) mod request;
+pub(crate) mod shootdown;
+mod targets;
+mod wait;

@@ -1,0 +1,421 @@
+//! The shootdown, as the initiator runs it: announce, choose the responders, send them the request, flush here, wait.
+//!
+//! The page tables have been changed when it begins. When it returns, no CPU can use an old translation (INV-6). How
+//! initiator and responder share a request is drawn at the head of `mod.rs`.
+
+use core::slice;
+
+use super::mailboxes::Responders;
+use super::request::{Extent, Needs, Request, Step};
+use crate::addr::{CpuId, Stride, VirtAddr};
+use crate::cpu::state::Presence;
+use crate::cpu::{Cpu, flag};
+use crate::hardware::{Event, Hardware};
+use crate::policy::Reason;
+use crate::space::cpu_set::{first_cpu, for_each_cpu, split};
+use crate::space::{AddressSpace, Generation, Translations};
+use crate::sync::{AtomicU64, Ordering, fence};
+
+/// What is left of a flush that was announced.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Nothing: no other CPU could hold what was flushed, and this one has flushed.
+    Nothing,
+    /// Everything: other CPUs may have to flush, and this one has not flushed yet.
+    Everything,
+}
+
+/// Some CPUs of one word of a CPU set.
+#[derive(Clone, Copy)]
+struct Chosen {
+    bits: u64,
+    count: u32,
+}
+
+/// Flushes of a range.
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Flushes `pages` adjoining translations of `space` everywhere, at once (Linux: `flush_tlb_mm_range`): for a change
+    /// that frees nothing, such as a permission taken away. Use [`TlbGather`](crate::TlbGather) to free something. Any
+    /// range is safe to name: a long one is a flush of everything, and where there are no translations there is nothing
+    /// to flush.
+    ///
+    /// # Panics
+    /// As [`TlbGather::flush`](crate::TlbGather::flush).
+    #[inline]
+    pub fn flush_range(&self, space: &AddressSpace<H::Set>, va: VirtAddr, pages: u32, stride: Stride, why: Reason) {
+        self.flush_range_with(space, va, pages, stride, Tables::Kept, why);
+    }
+
+    /// The same where page-table pages below the range may have been taken out: for a kernel that frees those pages by
+    /// itself afterwards. [`TlbGather::unmap_table`](crate::TlbGather::unmap_table) keeps them until then. A range of
+    /// no pages counts as one page: with [`Tables::Freed`] the cached paths to what lies at `va` are flushed.
+    ///
+    /// `stride` is that of the smallest translation in the range that has not been flushed, not of what a page table
+    /// maps as a whole: a directory entry that led to a table with live entries counts as 512 pages of 4 KiB. If it
+    /// were named as one page of 2 MiB, 511 of them would stay.
+    ///
+    /// # Panics
+    /// As [`TlbGather::flush`](crate::TlbGather::flush).
+    #[inline(always)]
+    pub fn flush_range_with(
+        &self,
+        space: &AddressSpace<H::Set>,
+        va: VirtAddr,
+        pages: u32,
+        stride: Stride,
+        tables: Tables,
+        why: Reason,
+    ) {
+        let mut request = self.range_request(space, va, pages, stride, tables);
+        if self.announce(Translations::OfSpace(space), &mut request) == Rest::Everything {
+            // A copy, so that a request that only this CPU carries out is never put together in memory.
+            let request = Request { space: space.id, ..request };
+            self.flush_with_others(Translations::OfSpace(space), &request, why);
+        }
+    }
+
+    /// Flushes as [`flush_range`](Self::flush_range) does, with interrupts on or off and under any lock, if no other
+    /// CPU has to flush; it sends no IPI and waits for nobody. For a space that only this CPU uses, such as one through
+    /// which it patches code. With [`Tables::Freed`] a CPU that holds the space in lazy TLB mode counts as one that has
+    /// to flush.
+    ///
+    /// # Errors
+    /// If another CPU has to flush: this one has flushed, and the other may use what was taken away until a
+    /// [`flush_range`](Self::flush_range) of it returns. A CPU that used the space before and is in the middle of a
+    /// switch counts as one that has to flush: it may be on its way to this space. A caller that knows that nobody else
+    /// can switch to the space meanwhile may take this error for success.
+    ///
+    /// # Panics
+    /// If called while this CPU waits for another flush.
+    pub fn flush_range_alone(
+        &self,
+        space: &AddressSpace<H::Set>,
+        va: VirtAddr,
+        pages: u32,
+        stride: Stride,
+        tables: Tables,
+    ) -> Result<(), OthersMustFlush> {
+        let mut request = self.range_request(space, va, pages, stride, tables);
+        if self.announce(Translations::OfSpace(space), &mut request) == Rest::Nothing {
+            return Ok(());
+        }
+        self.flush_here(&request);
+        self.hardware.event(Event::FlushEnd);
+        request.needs = tables.needs(); // a CPU that would only leave the CPU set need not be interrupted
+        let mut words = space.cpus().words().iter().enumerate();
+        let has_responder = words.any(|(index, word)| self.choose(index, self.others(index, word), &request).bits != 0);
+        if has_responder { Err(OthersMustFlush) } else { Ok(()) }
+    }
+
+    /// A range of a space, not announced yet.
+    #[inline(always)]
+    fn range_request(
+        &self,
+        space: &AddressSpace<H::Set>,
+        va: VirtAddr,
+        pages: u32,
+        stride: Stride,
+        tables: Tables,
+    ) -> Request<'static> {
+        // Invalidating one address reaches the cached path to a table above it (C-27).
+        let extent = self.range_extent(va, pages.max(1));
+        Request {
+            space: space.id,
+            token: space.token,
+            generation: Generation::NEVER,
+            extent,
+            step: Step::from_stride(stride),
+            needs: tables.needs(),
+        }
+    }
+}
+
+impl<'k, H: Hardware> Cpu<'_, 'k, H> {
+    /// Takes away, on every CPU, the translations that `request` names.
+    ///
+    /// When it returns, no CPU can use one of them (INV-6). A CPU that ran the space has flushed. Any other CPU finds
+    /// the new generation before its next program of that space runs, and flushes then; until that time its TLB may
+    /// still hold them. With [`Needs::TABLES`] no CPU walks the old page tables any more, in lazy TLB mode or not.
+    /// Before it returns nothing is promised: other CPUs go on using what they hold, so nothing may be freed yet.
+    ///
+    /// Interrupts are on, and preemption is off. Other CPUs' requests are answered during the wait.
+    #[inline(never)]
+    pub(crate) fn shootdown(&self, whose: Translations<'_, H::Set>, mut request: Request<'_>, reason: Reason) {
+        if self.announce(whose, &mut request) == Rest::Everything {
+            self.flush_with_others(whose, &request, reason);
+        }
+    }
+
+    /// 1. Announces a flush: from here on a CPU that joins the space flushes by itself. If no other CPU can hold what is
+    ///    flushed, this one flushes, and that is all.
+    #[inline(always)]
+    pub(crate) fn announce(&self, whose: Translations<'_, H::Set>, request: &mut Request<'_>) -> Rest {
+        self.assert_here();
+        self.assert_not_in_a_flush();
+        self.hardware.event(Event::FlushBegin(request.pages().unwrap_or(u32::MAX)));
+        let Translations::OfSpace(space) = whose else {
+            // SeqCst: the PTE change comes before the online CPUs are read; partner is the fence in `bring_up`.
+            fence(Ordering::SeqCst);
+            return Rest::Everything;
+        };
+        request.generation = space.advance();
+        if self.tlb.is_trim_due(request.generation, request.needs) {
+            request.needs = request.needs.with(Needs::TRIM);
+        }
+        // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. It is read
+        // after the PTE change, by the fence in `advance`.
+        let is_alone = self.presence() == Presence::running(space.id)
+            && !request.needs(Needs::GLOBAL)
+            && !self.has_flag(flag::COUNTS)
+            && space.cpus().holds_only(self.id, Ordering::Acquire);
+        if !is_alone {
+            return Rest::Everything;
+        }
+        self.with_irqs_off_here(|irqs| self.flush_running(|| space.generation(), request, irqs));
+        self.hardware.event(Event::FlushLocalDone);
+        self.hardware.event(Event::FlushEnd);
+        Rest::Nothing
+    }
+
+    /// The rest of a flush that was announced, where other CPUs may hold what is flushed.
+    ///
+    /// # Panics
+    /// If another CPU has to flush and interrupts are off (INV-7).
+    #[inline(never)]
+    pub(crate) fn flush_with_others(&self, whose: Translations<'_, H::Set>, request: &Request<'_>, reason: Reason) {
+        // From here until it is 0 again an interrupt handler that flushes would use the same mailbox.
+        self.state.is_waiting.set(1);
+        let mailbox = self.free_mailbox().unwrap_or_else(|| self.wait_for_mailbox());
+        let responders = self.send_and_flush_here(mailbox, whose, request, reason);
+        if !responders.words.is_empty() {
+            self.wait(mailbox, &responders);
+        }
+        self.state.is_waiting.set(0);
+        self.hardware.event(Event::FlushEnd);
+    }
+
+    /// 2 to 4. Sends the request to the CPUs that have to flush, and flushes here: while they do, or before.
+    #[inline(always)]
+    pub(crate) fn send_and_flush_here(
+        &self,
+        mailbox: usize,
+        whose: Translations<'_, H::Set>,
+        request: &Request<'_>,
+        reason: Reason,
+    ) -> Responders<'k> {
+        let began = self.clock();
+        if self.has_flag(flag::LOCAL_FIRST) {
+            self.flush_here_first(*request);
+        }
+        let responders = self.send_requests(mailbox, whose, request);
+        if !self.has_flag(flag::LOCAL_FIRST) {
+            self.flush_here(request);
+        }
+        self.count(request, reason, responders.count, began);
+        responders
+    }
+
+    /// 2. Chooses the responders, all of them first; then sends each a hint, and an IPI unless one is on its way.
+    #[inline(always)]
+    fn send_requests(&self, mailbox: usize, whose: Translations<'_, H::Set>, request: &Request<'_>) -> Responders<'k> {
+        let candidates = match whose {
+            Translations::OfSpace(space) if !request.needs(Needs::GLOBAL) => space.cpus(),
+            // A global entry belongs to no PCID: every CPU that ever ran the space may hold it.
+            _ => self.tlb.online(),
+        };
+        match candidates.words() {
+            // Up to 64 CPUs.
+            [word] => {
+                let outbox = self.tlb.matrix.outbox_word(self.id, mailbox, 0);
+                let chosen = self.choose_and_report(0, word, request);
+                if chosen.bits == 0 {
+                    return Responders { words: &[], start: 0, count: 0 };
+                }
+                self.post(mailbox, request);
+                // Release: as in `send_to_many`.
+                outbox.store(chosen.bits, Ordering::Release);
+                let responders = Responders { words: slice::from_ref(outbox), start: 0, count: chosen.count };
+                self.interrupt(&responders);
+                responders
+            }
+            words => self.send_to_many(words, mailbox, request),
+        }
+    }
+
+    #[inline(never)]
+    fn send_to_many(&self, candidates: &[AtomicU64], mailbox: usize, request: &Request<'_>) -> Responders<'k> {
+        let outbox = self.tlb.matrix.outbox(self.id, mailbox).words();
+        let (mut start, mut end, mut count) = (0, 0, 0);
+        for (index, word) in candidates.iter().enumerate() {
+            let chosen = self.choose_and_report(index, word, request);
+            if chosen.bits == 0 {
+                continue;
+            }
+            // The request is in the mailbox before the first bit of the outbox leads a responder there.
+            if count == 0 {
+                self.post(mailbox, request);
+                start = index;
+            }
+            // Release: the mailbox is complete; partner is the Acquire load of the outbox in `answer_mailbox`.
+            outbox[index].store(chosen.bits, Ordering::Release);
+            end = index + 1;
+            count += chosen.count;
+        }
+        let responders = Responders { words: &outbox[start..end], start, count };
+        self.interrupt(&responders);
+        responders
+    }
+
+    #[inline(always)]
+    fn choose_and_report(&self, index: usize, word: &AtomicU64, request: &Request<'_>) -> Chosen {
+        let others = self.others(index, word);
+        let chosen = self.choose(index, others, request);
+        let skipped = (others & !chosen.bits).count_ones();
+        self.hardware.event(Event::Chosen { asked: chosen.count, skipped });
+        chosen
+    }
+
+    /// The members of `word`, the one at `index` of a CPU set, but this CPU.
+    #[inline(always)]
+    fn others(&self, index: usize, word: &AtomicU64) -> u64 {
+        let (own_word, own_bit) = split(self.id);
+        // Acquire: partner is the Release with which a CPU leaves the set: what it did in the space is over. It is read
+        // after the PTE change, by the fence in `advance` (or in `announce`, for kernel addresses).
+        word.load(Ordering::Acquire) & if index == own_word { !own_bit } else { !0 }
+    }
+
+    /// Those of `others`, CPUs of the word at `index`, that have to flush before the shootdown returns.
+    ///
+    /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation (INV-2).
+    /// A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5). But it walks
+    /// the page tables meanwhile, so it does when page-table pages are freed, and under policies of older kernels.
+    #[inline(always)]
+    fn choose(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
+        let (space, needs) = (request.space, request.needs);
+        if let Extent::Loaded(targets) = request.extent {
+            // A batch: the space that a CPU runs or holds is one of the batch. Lazy CPUs flush when they leave lazy
+            // mode, whatever the policy.
+            let has_loaded = |seen: Presence| seen == Presence::SWITCHING || targets.has_space(seen.space());
+            let others = others & targets.word(index);
+            return if needs.any_of(Needs::TABLES) {
+                let holds = |seen: Presence| seen != Presence::KERNEL && !seen.is_absent() && has_loaded(seen);
+                self.choose_by(index, others, holds)
+            } else {
+                self.choose_by(index, others, |seen| !seen.is_lazy() && has_loaded(seen))
+            };
+        }
+        if space.0 == 0 || needs.any_of(Needs::MORE_RESPONDERS) {
+            // A CPU that is absent answers nobody, and flushes everything when it comes online.
+            self.choose_by(index, others, |seen| !seen.is_absent())
+        } else if needs.any_of(Needs::TABLES) || self.has_flag(flag::LAZY_INTERRUPTED) {
+            self.choose_by(index, others, |seen| seen.may_run(space) || seen == Presence::lazy(space))
+        } else {
+            self.choose_by(index, others, |seen| seen.may_run(space))
+        }
+    }
+
+    #[inline(always)]
+    fn choose_by(&self, index: usize, mut left: u64, must_flush: impl Fn(Presence) -> bool) -> Chosen {
+        let (cpus, mut chosen) = (self.tlb.cpus, Chosen { bits: 0, count: 0 });
+        loop {
+            // The CPUs that are left alone have a loop to themselves: there are often many, and a compiler that sees one
+            // loop computes for each of them what only a responder needs.
+            loop {
+                if left == 0 {
+                    return chosen;
+                }
+                let cpu = first_cpu(index, left);
+                // Acquire: partner is the Release that ends a switch, enters lazy TLB mode or goes offline: what that CPU
+                // did is over.
+                let seen = Presence(cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
+                if must_flush(seen) {
+                    break;
+                }
+                left &= left - 1;
+            }
+            chosen.bits |= left & left.wrapping_neg();
+            chosen.count += 1;
+            left &= left - 1;
+        }
+    }
+
+    /// Leaves a hint with each responder, and sends it an IPI unless one is on its way.
+    #[inline(always)]
+    fn interrupt(&self, responders: &Responders<'_>) {
+        if responders.count > 1 && responders.count as usize + 1 == self.tlb.cpus.len() {
+            return self.interrupt_all();
+        }
+        for (word, index) in responders.words.iter().zip(responders.start..) {
+            // Relaxed: this CPU wrote it. If a responder has cleared its bit by now, it came here for the sake of another
+            // mailbox, and needs no hint any more.
+            for_each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
+                if self.tlb.matrix.inbox(cpu).leave_hint(self.id) {
+                    self.hardware.send_ipi(cpu);
+                }
+            });
+        }
+    }
+
+    /// The same where every other CPU is a responder; none is offline then. One IPI goes to all, unless one of them is
+    /// found to have an IPI on its way; where many CPUs flush at once, most have. In an inbox of several words without a
+    /// top level, those of 65 to 512 CPUs, only an IPI is found that was sent for this CPU's own word; where the top
+    /// level has several words, above 4,096 CPUs, only one that was sent for this CPU's own word of it.
+    ///
+    /// The CPUs that were passed over get an IPI after all when a busy one is found, as others rely on it by then:
+    ///
+    /// ```text
+    ///   this CPU                                       another initiator
+    ///   leaves the first hint with cpu2
+    ///                                                  finds it there, so it sends no IPI to cpu2
+    ///   finds that cpu3 has an IPI on its way
+    ///   sends an IPI to cpu2
+    ///                                                  waits for the answer of cpu2
+    /// ```
+    /// So it does not look at the outbox either, where the bit of cpu2 may have been cleared by now. A hint without a
+    /// bit does no harm.
+    #[inline(never)]
+    fn interrupt_all(&self) {
+        let others = (0..self.tlb.cpus.len() as u32).map(CpuId).filter(|&cpu| cpu != self.id);
+        let leave_hint = |cpu| self.tlb.matrix.inbox(cpu).leave_hint(self.id);
+        let Some(busy) = others.clone().find(|&cpu| !leave_hint(cpu)) else {
+            return self.hardware.send_ipi_to_others();
+        };
+        others.filter(|&cpu| cpu < busy || cpu > busy && leave_hint(cpu)).for_each(|cpu| self.hardware.send_ipi(cpu));
+    }
+
+    #[inline(never)]
+    fn flush_here_first(&self, request: Request<'_>) {
+        self.with_irqs_off_here(|irqs| self.flush_local(&request, irqs));
+        self.hardware.event(Event::FlushLocalDone);
+    }
+
+    /// 3. Flushes on this CPU what `request` names, as a responder would.
+    #[inline(always)]
+    pub(crate) fn flush_here(&self, request: &Request<'_>) {
+        self.with_irqs_off_here(|irqs| self.flush_local(request, irqs));
+        self.hardware.event(Event::FlushLocalDone);
+    }
+}
+
+/// Whether page-table pages are freed with the translations of a range.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tables {
+    /// They stay.
+    Kept,
+    /// Some were taken out, and are freed after the flush (Linux: `freed_tables`). CPUs that hold the space in lazy TLB
+    /// mode have to flush as well (C-20), and when the flush returns no CPU walks such a page.
+    Freed,
+}
+
+impl Tables {
+    const fn needs(self) -> Needs {
+        match self {
+            Self::Kept => Needs::NOTHING,
+            Self::Freed => Needs::TABLES,
+        }
+    }
+}
+
+/// Other CPUs have to flush, to which [`flush_range_alone`](Cpu::flush_range_alone) may not send an IPI.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OthersMustFlush;

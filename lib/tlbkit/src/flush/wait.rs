@@ -1,0 +1,260 @@
+//! Waiting for the answers, and what an initiator does about CPUs that are late or go offline.
+//!
+//! **The rule**, INV-7: a waiting CPU answers other CPUs, so two initiators never deadlock. It waits with interrupts on,
+//! because the CPU that it waits for may itself wait for an IPI of another kind.
+//!
+//! **Hotplug.** A CPU that goes offline while a request is sent to it answers nobody. Its initiator withdraws the
+//! request, and [`Cpu::bring_up`] flushes whatever that CPU missed:
+//!
+//! ```text
+//!   initiator (wait)                               CPU that goes offline (offline)
+//!   outbox := responders                           leave every space
+//!   is a responder offline?   (Acquire)            answer what is there
+//!   if so: fence; is it still offline?             presence := absent (Release); reads no mailbox from here on
+//!   if so, clear its bit
+//!                                                  CPU that comes online (bring_up)
+//!                                                  presence := returning; fence (neither, if it never was online)
+//!                                                  clear its bits in all outboxes; leave all hints
+//!                                                  join the online CPUs; presence := kernel; fence; flush all; answer
+//! ```
+//! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once. Either the
+//! CPU that comes online finds its bit, or the initiator finds it returning and does not withdraw the request. If it
+//! stayed absent until it is in the kernel, a CPU that was chosen before it went offline could be in the middle of its
+//! answer when the request is withdrawn:
+//!
+//! ```text
+//!   initiator (wait)                               CPU that comes online
+//!                                                  clear its bits in all outboxes
+//!   outbox := responders
+//!   is a responder offline?
+//!                                                  presence := kernel; flush all; its bit is set: flush ...
+//!   clear its bit: the flush is over
+//!   change the PTE; write the mailbox
+//!   outbox := responders
+//!                                                  ... clear its bit: of a request that it has not seen
+//! ```
+//!
+//! **An initiator that was stopped by force** must not forget its requests: a responder may be carrying one out.
+//!
+//! ```text
+//!   initiator (stopped, bring_up)                  responder (answer)
+//!                                                  its bit is set: read the mailbox, flush ...
+//!   outbox := 0
+//!   write the mailbox: the next request
+//!   outbox := responders
+//!                                                  ... clear its bit: of a request that it has not seen
+//! ```
+//! So [`Cpu::bring_up`] ends the old requests first, in every mailbox. It sends them again, since the CPU may have
+//! stopped before it left its hint or sent its IPI, and waits.
+//!
+//! **Late CPUs.** A wait is never silent. After [`Hardware::patience_turns`] it sends another IPI to the responders that
+//! are late, unless the kernel says otherwise, so a lost IPI costs time and nothing else. After
+//! [`Hardware::patience_rounds`] of that it names them to [`Hardware::unanswered`], which panics unless the kernel does
+//! something better.
+
+use super::mailboxes::{Issued, Responders};
+use super::request::MAILBOXES;
+use crate::addr::CpuId;
+use crate::cpu::Cpu;
+use crate::hardware::{Event, Hardware, Late};
+use crate::space::cpu_set::{Missing, first_cpu};
+use crate::sync::{AtomicU64, Ordering};
+
+/// How long a wait has taken.
+#[derive(Default)]
+pub(crate) struct Waited {
+    turns: u32,
+    /// How often the kernel's patience was over.
+    rounds: u32,
+}
+
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// 4. Waits until all `responders` of the request in this mailbox have answered. Answers other CPUs meanwhile.
+    ///
+    /// # Panics
+    /// If interrupts are off (INV-7).
+    #[inline(always)]
+    pub(crate) fn wait(&self, mailbox: usize, responders: &Responders<'_>) {
+        self.assert_may_wait();
+        self.wait_until_empty(mailbox, responders);
+        self.assert_here();
+    }
+
+    fn assert_may_wait(&self) {
+        assert!(self.hardware.irqs_enabled(), "waiting for other CPUs with interrupts off");
+    }
+
+    #[inline(always)]
+    fn wait_until_empty(&self, mailbox: usize, responders: &Responders<'_>) {
+        let mut waited = Waited::default();
+        for (word, index) in responders.words.iter().zip(responders.start..) {
+            // Acquire: partner is the Release with which a responder clears its bit: its flush is over (C-60).
+            let mut late = word.load(Ordering::Acquire);
+            // Where the kernel says so, the wait begins with a few looks at the outbox alone. Interrupts are on, so the
+            // handler answers other CPUs; and the looks are bounded, so INV-7 does not depend on that.
+            for _ in 0..self.hardware.glances() {
+                if late == 0 {
+                    break;
+                }
+                self.hardware.relax();
+                late = word.load(Ordering::Acquire); // Acquire: as above
+            }
+            if late != 0 {
+                self.wait_for_late(mailbox, index, word, late, &mut waited);
+            }
+        }
+    }
+
+    /// The same for one `word`, the one at `index`, where `late` have not answered yet.
+    #[cold]
+    #[inline(never)]
+    fn wait_for_late(&self, mailbox: usize, index: usize, word: &AtomicU64, mut late: u64, waited: &mut Waited) {
+        while late != 0 {
+            let resend = || self.resend_late(mailbox);
+            self.wait_a_turn(first_cpu(index, late), waited, || self.missing(), resend);
+            // Acquire: as in `wait_until_empty`.
+            late = word.load(Ordering::Acquire);
+        }
+    }
+
+    /// One turn of a wait for `late`, one of the CPUs that `missing` names; `resend` is called when the kernel's patience
+    /// is over.
+    fn wait_a_turn<'a>(&self, late: CpuId, waited: &mut Waited, missing: impl Fn() -> Missing<'a>, resend: impl Fn()) {
+        self.hardware.event(Event::Waiting(late));
+        self.hardware.with_irqs_off(|irqs| self.answer(irqs));
+        self.hardware.relax();
+        waited.turns += 1;
+        if waited.turns < self.hardware.patience_turns() {
+            return;
+        }
+        (waited.turns, waited.rounds) = (0, waited.rounds + 1);
+        resend();
+        if waited.rounds < self.hardware.patience_rounds() {
+            return;
+        }
+        waited.rounds = 0;
+        let (missing, mut is_anybody) = (missing(), false);
+        missing.for_each(|_| is_anybody = true);
+        if is_anybody {
+            self.hardware.unanswered(missing);
+        }
+    }
+
+    /// Waits until an issued request is over, be it this CPU's or another one's. Answers other CPUs meanwhile.
+    ///
+    /// # Panics
+    /// If interrupts are off (INV-7); if called while this CPU waits for another flush.
+    #[cold]
+    pub(crate) fn wait_for_issued(&self, issued: &Issued) {
+        self.assert_here();
+        self.assert_may_wait();
+        self.assert_not_in_a_flush();
+        self.state.is_waiting.set(1);
+        let mut waited = Waited::default();
+        while let Some(late) = self.first_missing(issued) {
+            self.wait_a_turn_for(issued, late, &mut waited);
+        }
+        if issued.cpu == self.id {
+            self.is_free(issued.mailbox());
+        }
+        self.state.is_waiting.set(0);
+        self.assert_here();
+        self.hardware.event(Event::FlushEnd);
+    }
+
+    /// One turn of a wait for `issued`, with interrupts on or off. Returns at once if nobody is missing.
+    #[cold]
+    pub(crate) fn poll_a_turn(&self, issued: &Issued, waited: &mut Waited) {
+        if let Some(late) = self.first_missing(issued) {
+            self.wait_a_turn_for(issued, late, waited);
+        }
+    }
+
+    /// One turn of a wait for `issued`, which may be another CPU's request; `late` has not answered it. Nothing is
+    /// withdrawn: only the CPU whose outbox it is may do that.
+    fn wait_a_turn_for(&self, issued: &Issued, late: CpuId, waited: &mut Waited) {
+        let outbox = self.tlb.matrix.outbox(issued.cpu, issued.mailbox());
+        let missing = || Missing { first: outbox, others: &[], attendance: &self.tlb.cpus };
+        let resend = || {
+            outbox.for_each(|cpu| {
+                if !self.is_offline(cpu) && self.hardware.late(cpu) == Late::AskAgain {
+                    self.resend(issued.cpu, cpu);
+                }
+            });
+        };
+        self.wait_a_turn(late, waited, missing, resend);
+    }
+
+    /// Waits until one of this CPU's mailboxes is free. Answers other CPUs meanwhile.
+    ///
+    /// # Panics
+    /// If interrupts are off (INV-7).
+    #[cold]
+    pub(crate) fn wait_for_mailbox(&self) -> usize {
+        self.assert_may_wait();
+        let mut waited = Waited::default();
+        loop {
+            if let Some(mailbox) = self.find_free_mailbox() {
+                return mailbox;
+            }
+            self.wait_a_turn_for_any(&mut waited);
+        }
+    }
+
+    /// One turn of a wait for any request of this CPU to be over. Returns at once if nobody is missing.
+    #[cold]
+    pub(crate) fn wait_a_turn_for_any(&self, waited: &mut Waited) {
+        let Some(late) = self.missing().any_responder() else { return };
+        let resend = || (0..MAILBOXES).for_each(|mailbox| self.resend_late(mailbox));
+        self.wait_a_turn(late, waited, || self.missing(), resend);
+    }
+
+    /// # Panics
+    /// If this CPU is in the middle of a flush: then an interrupt handler wants another one.
+    #[inline(always)]
+    pub(crate) fn assert_not_in_a_flush(&self) {
+        assert!(self.state.is_waiting.get() == 0, "a flush inside the wait of another: flushes are not for interrupts");
+    }
+
+    /// Ends the requests that this CPU had sent before it went offline; the diagram is above. It answers nobody
+    /// meanwhile: it is absent.
+    pub(crate) fn end_requests(&self) {
+        for mailbox in 0..MAILBOXES {
+            let outbox = self.tlb.matrix.outbox(self.id, mailbox);
+            outbox.for_each(|cpu| {
+                if !self.withdraw(mailbox, cpu) {
+                    self.resend(self.id, cpu);
+                }
+            });
+            self.wait_until_empty(mailbox, &Responders { words: outbox.words(), start: 0, count: 0 });
+            self.is_free(mailbox);
+        }
+        self.state.is_waiting.set(0);
+    }
+
+    /// The CPUs that have not answered a request of this CPU, be it waited for or issued: what a watchdog prints.
+    #[must_use]
+    pub fn missing(&self) -> Missing<'_> {
+        self.tlb.matrix.missing(self.id, &self.tlb.cpus)
+    }
+
+    /// Deals with the responders that have not answered the request in this mailbox: withdraws it from those that went
+    /// offline, and sends the others another IPI unless the kernel says otherwise.
+    #[cold]
+    fn resend_late(&self, mailbox: usize) {
+        self.tlb.matrix.outbox(self.id, mailbox).for_each(|cpu| {
+            if !self.withdraw(mailbox, cpu) && self.hardware.late(cpu) == Late::AskAgain {
+                self.resend(self.id, cpu);
+            }
+        });
+    }
+
+    /// Leaves the hint of `initiator`, which may be another CPU, with `cpu` again, and sends it another IPI. A hint
+    /// without a request does no harm.
+    fn resend(&self, initiator: CpuId, cpu: CpuId) {
+        self.tlb.matrix.inbox(cpu).leave_hint_again(initiator);
+        if cpu != self.id {
+            self.hardware.send_ipi(cpu); // this CPU answers itself at each turn of the wait
+        }
+    }
+}

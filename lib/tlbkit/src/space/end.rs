@@ -1,0 +1,198 @@
+//! How a space ends while CPUs still hold it in lazy TLB mode.
+//!
+//! **The rule.** The page tables of a space are freed only after the last CPU has left them. No task runs a dying space
+//! any more, but a CPU that went idle in it still has it in CR3, and walks its tables whenever it likes (C-20, C-25).
+//! [`LazyReferences`] says what becomes of such CPUs. `ShotDown`: they get an IPI and leave at once. `Awaited`, the
+//! default: they are left alone, and the last one that leaves by itself reports it. Nothing is counted until the space
+//! dies, so going idle costs nothing.
+//!
+//! **The race** under `Awaited`. The destroyer counts the CPUs that hold the space, leaves each of them a notice, and
+//! looks again:
+//!
+//! ```text
+//!   CPU that leaves (switch/mod.rs)                destroyer (end_awaited)
+//!                                                  take out of the CPU set all that are not seen lazy in the space
+//!                                                  references := dying + those that are left + 1
+//!   presence := switching                          leave each of them a notice
+//!   fence(SeqCst)                                  fence(SeqCst)
+//!   read the notice; if there is none, go on       read the presence of each; while it says switching, read again
+//!   load CR3                                       lazy in the space: it will find the notice. Anything else: it may
+//!   if there was a notice, and the space dies:       have found none, so take its bit out of the CPU set, and drop
+//!     take its own bit out of the CPU set            its reference if the bit was still there
+//!     drop its reference          (AcqRel)         drop the destroyer's own reference     (AcqRel)
+//!   presence := the next space    (Release)
+//!   report it, if that was the last reference
+//! ```
+//! Each side writes, then reads what the other side writes, with a fence in between: either the destroyer sees that the
+//! CPU is leaving, or the CPU sees the notice and that the space dies. Both may happen. Then the bit in the CPU set
+//! decides, since only one of them takes it out: that one drops the reference, so it is dropped once. A CPU that sees
+//! the space dying has been counted: had the destroyer seen it anywhere else before it counted, the switch of that CPU
+//! would be over.
+//!
+//! Nobody touches the space too late. A CPU touches it only while its presence says switching, or while the reference
+//! that it drops is still counted; a destroyer waits while it sees a member of the CPU set switching. That wait is
+//! short, because a switch runs with interrupts off and waits for nobody. For the same reason a CPU that leaves a space
+//! which it held lazily does not write the CPU set afterwards, even under a policy that keeps the set exact: it stays a
+//! member until it has run the space again.
+//!
+//! **Not promised:** when. A CPU that sleeps keeps the page tables of at most one dead space until it wakes up.
+
+use super::cpu_set::{AtomicCpuSet, for_each_cpu, split};
+use super::{AddressSpace, Destroyed, Generation, Translations};
+use crate::addr::{CpuId, SpaceToken, Stride};
+use crate::cpu::state::Presence;
+use crate::cpu::{Cpu, flag};
+use crate::flush::request::{Extent, Needs, Request, Step};
+use crate::hardware::{Hardware, IrqsOff};
+use crate::policy::Reason;
+use crate::policy::history::choices::LazyReferences;
+use crate::sync::{Ordering, fence};
+
+/// The destroyer's side.
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Ends `space`: no task runs it any more, on any CPU, and none ever will. This CPU may hold it in lazy TLB mode.
+    ///
+    /// [`Destroyed::Now`]: no CPU has it loaded or touches it, and everything can be freed.
+    /// [`Destroyed::WhenUnreferenced`]: some CPU still holds it lazily. The space and its page tables must live until
+    /// [`Event::LastLazyReference`](crate::Event) names it, on whatever CPU; that may happen before this call returns.
+    ///
+    /// Under [`LazyReferences::ShotDown`] it interrupts the CPUs that hold the space, waits for them, and always
+    /// returns `Now`. Under any other choice it is [`destroy_later`](Self::destroy_later).
+    ///
+    /// # Panics
+    /// As `destroy_later`; under `ShotDown` also if a CPU must be waited for and interrupts are off.
+    pub fn destroy(&self, space: &AddressSpace<H::Set>) -> Destroyed {
+        if self.tlb.policy().lazy_references != LazyReferences::ShotDown {
+            return self.destroy_later(space);
+        }
+        assert!(!self.is_running(space), "destroying a space that runs here");
+        // A CPU leaves an exact set after it has left the space, and touches the space for that: so every member must
+        // have answered.
+        let everyone = if self.has_flag(flag::EXACT_SET) { Needs::EVERYONE } else { Needs::NOTHING };
+        let request = Request {
+            space: space.id,
+            token: space.token,
+            generation: Generation::NEVER,
+            extent: Extent::Everything,
+            step: Step::from_stride(Stride::Page4K),
+            needs: Needs::TABLES.with(everyone),
+        };
+        self.shootdown(Translations::OfSpace(space), request, Reason::Destroy);
+        Destroyed::Now
+    }
+
+    /// Ends `space` as [`destroy`](Self::destroy) does, but never interrupts a CPU and waits for no answer. It does
+    /// wait while a CPU is in the middle of a switch. So it may be called with interrupts off, and under locks that no
+    /// switch takes; the lock under which [`with_space_of`](Hardware::with_space_of) finds a space is one that a switch
+    /// does take. It may not be called from an NMI, nor from the handling of
+    /// [`Event::LastLazyReference`](crate::Event). A CPU that leaves the space looks it up once more: the kernel must
+    /// still find it, so do not call this after the space has been taken out of the kernel's table.
+    ///
+    /// It does not promise when the space can be freed: a CPU that sleeps with the space loaded keeps its page tables
+    /// until it wakes up, so there is at most one dead space for each CPU.
+    ///
+    /// # Panics
+    /// If a CPU runs the space; if it was ended before; under [`LazyReferences::ShotDown`], where no CPU looks for a
+    /// notice when it leaves a space.
+    pub fn destroy_later(&self, space: &AddressSpace<H::Set>) -> Destroyed {
+        assert!(!self.is_running(space), "destroying a space that runs here");
+        if self.has_flag(flag::COUNTED) {
+            let is_free = space.references.begin_counted_wait();
+            return if is_free { Destroyed::Now } else { Destroyed::WhenUnreferenced };
+        }
+        assert!(self.has_flag(flag::AWAITED), "destroying a space later where lazy references are shot down");
+        self.with_irqs_off_here(|irqs| self.end_awaited(space, irqs))
+    }
+
+    fn end_awaited(&self, space: &AddressSpace<H::Set>, irqs: &IrqsOff) -> Destroyed {
+        if self.presence() == Presence::lazy(space.id) {
+            self.load_kernel(irqs);
+        }
+        let holders = self.count_holders(space);
+        assert!(space.references.begin_wait(holders + 1), "destroying a space twice");
+        let dropped = if holders == 0 { 0 } else { self.notify_holders(space) };
+        if space.references.remove(1 + dropped) { Destroyed::Now } else { Destroyed::WhenUnreferenced }
+    }
+
+    /// Takes out of the CPU set every CPU that is not seen holding the space lazily; returns how many are left.
+    fn count_holders(&self, space: &AddressSpace<H::Set>) -> u64 {
+        let (own_word, own_bit) = split(self.id);
+        let mut count = 0;
+        for (index, word) in space.cpus().words().iter().enumerate() {
+            // Relaxed: a CPU left the set in a switch or a flush that was over before the space ended.
+            let members = word.load(Ordering::Relaxed);
+            let mut holders = 0;
+            for_each_cpu(index, members & if index == own_word { !own_bit } else { !0 }, |cpu| {
+                if self.holds_lazily(cpu, space) {
+                    holders |= split(cpu).1;
+                }
+            });
+            if members != holders {
+                // Relaxed: no bit is set any more, and each is taken out once, in whatever order.
+                word.fetch_and(holders, Ordering::Relaxed);
+            }
+            count += u64::from(holders.count_ones());
+        }
+        count
+    }
+
+    /// Leaves a notice with each CPU in the set, and looks again: a CPU that is just leaving may have missed it.
+    /// Returns how many references of such CPUs this call has taken over.
+    fn notify_holders(&self, space: &AddressSpace<H::Set>) -> u64 {
+        space.cpus().for_each(|cpu| self.tlb.cpus[cpu.0 as usize].notice.post());
+        // SeqCst: partners are the fences of `announce_switch` and `take_notice`; the diagram above.
+        fence(Ordering::SeqCst);
+        let mut dropped = 0;
+        space.cpus().for_each(|cpu| {
+            // Relaxed: what that CPU did is ordered by the Acquire load of its presence; the bit only decides who drops
+            // the reference.
+            if !self.holds_lazily(cpu, space) && space.cpus().remove(cpu, Ordering::Relaxed) {
+                dropped += 1;
+            }
+        });
+        dropped
+    }
+
+    /// True if `cpu` holds `space` in lazy TLB mode. A CPU that is seen switching may still have it loaded, so this
+    /// waits until the switch is over; no switch leads back into a space that no task runs.
+    fn holds_lazily(&self, cpu: CpuId, space: &AddressSpace<H::Set>) -> bool {
+        let seen = loop {
+            // Acquire: partner is the Release that ends a switch, begins lazy mode or goes offline: what that CPU did in
+            // the space that it left is over.
+            let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
+            if seen != Presence::SWITCHING {
+                break seen;
+            }
+            self.hardware.relax();
+        };
+        assert!(seen != Presence::running(space.id), "destroying a space that runs on another CPU");
+        seen == Presence::lazy(space.id)
+    }
+}
+
+/// The side of the CPU that leaves.
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Takes the notice that a destroyer may have left. This CPU leaves a space that it held lazily, and its presence
+    /// says that it is switching.
+    pub(crate) fn take_notice(&self) -> bool {
+        // SeqCst: partner is the fence in `notify_holders`; the diagram above.
+        fence(Ordering::SeqCst);
+        let is_noticed = self.state.notice.is_posted();
+        if is_noticed {
+            self.state.notice.clear();
+        }
+        is_noticed
+    }
+
+    /// This CPU, which found a notice, has left the space called `token`: CR3 names other tables, and its presence still
+    /// says that it is switching. True if the space was dying and this was the last reference to it: then the kernel
+    /// has to be notified, and nobody touches the space any more.
+    #[cold]
+    pub(crate) fn drop_reference(&self, token: SpaceToken) -> bool {
+        // Relaxed: the bit only decides who drops the reference; what this CPU did in the space is ordered by the count.
+        let leaves = |set: AtomicCpuSet<'_>| set.remove(self.id, Ordering::Relaxed);
+        self.with_space_of(token, |space| {
+            space.references.is_dying() && leaves(space.cpus()) && space.references.remove(1)
+        })
+    }
+}
