@@ -72,7 +72,7 @@ mod tests {
             ("xnu:lazy=off+", "policy xnu:lazy=off+: want KEY=VALUE"),
             ("xnu:=1", "policy xnu:=1: want KEY=VALUE"),
             ("", "the policy name is empty (a comma too many?); see tlbkit list policies"),
-            ("xnu:pcid=16", "policy xnu:pcid=16: pcid=16: must be off, or 1 to 15 slots"),
+            ("xnu:pcid=16", "policy xnu:pcid=16: pcid=16: must be off, or 1 to 15 ASIDs"),
             ("xnu:pcid", "pcid is no KEY=VALUE"),
         ] {
             let error = format!("{:#}", parse(text).unwrap_err());

@@ -13,18 +13,18 @@ pub struct VirtAddr(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PhysAddr(pub u64);
 
-/// A CPU's index in the arrays found at boot: 0, 1, 2 ... and not an APIC id.
+/// A CPU's index in the arrays that are sized at boot: 0, 1, 2 ... and not an APIC id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CpuId(pub u32);
 
 /// What the kernel needs to find an [`AddressSpace`](crate::AddressSpace) again: a pointer or an index, opaque to the
-/// protocol, which only copies it. It is handed back until the end of the space is over, and not later:
+/// protocol, which only copies it. The protocol hands it back until the end of the space is over, and not later:
 /// [`Hardware::with_space_of`](crate::Hardware::with_space_of) says when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpaceToken(pub u64);
 
-/// The size of one translation: what one INVLPG removes, and the unit of a range. What no entry maps has no stride of
-/// its own: 512 GiB, the span of a table two levels below a five-level root, are 512 pages of 1 GiB.
+/// The size of one translation: what one INVLPG flushes, and the unit of a range. There is no stride for what no entry
+/// maps: 512 GiB, the span of a page table two levels below a five-level root, are 512 pages of 1 GiB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum Stride {
@@ -52,7 +52,7 @@ impl Stride {
 }
 
 impl PhysAddr {
-    /// A top-level table is a page: the low bits of CR3 are a tag and flags.
+    /// A top-level table is a page: the low bits of CR3 are a PCID and flags.
     pub(crate) const fn assert_is_page(self) {
         assert!(self.0.is_multiple_of(PAGE_BYTES), "a top-level table does not begin a page");
     }

@@ -1,41 +1,33 @@
-//! The only door from the protocol to a machine.
+//! The hardware interface: all that the protocol needs from a machine and from the kernel on it.
 //!
-//! Look-alikes, told apart:
-//!
-//! | word | what it is |
-//! |---|---|
-//! | [`Asid`](crate::Asid) | index of a slot in one CPU's table, 0 ..= 14 |
-//! | kernel PCID | slot + 1: what CR3 carries while the kernel half is loaded |
-//! | user PCID | kernel PCID with bit 11 set: the other half under page-table isolation |
-//! | PCID 0 | the kernel's own tables, and code that knows nothing of PCIDs; never a space (INV-8) |
-//!
-//! A machine implements [`Hardware`] once per CPU. Everything that it does must have happened, as the manual
+//! [`Hardware`] is implemented for the CPUs of a machine. Whatever a function does must have happened, as the manual
 //! defines the instruction, when the call returns; each implementation also keeps the compiler from moving memory
-//! accesses across.
+//! accesses across it.
 
 use crate::addr::{CpuId, PhysAddr, SpaceToken, VirtAddr};
 use crate::space::AddressSpace;
 use crate::space::cpu_set::Missing;
 use crate::sync::AtomicU64;
 
-/// A hardware tag, 0 ..= 4095.
+/// A process-context identifier, 0 ..= 4095. PCID 0 is that of the kernel's own page tables, and of code that knows
+/// nothing about PCIDs; it never names a space (INV-8). How PCIDs and ASIDs differ is at the head of `cpu/asid.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Pcid(pub u16);
 
 impl Pcid {
-    /// The tag of the kernel's own tables.
+    /// The PCID of the kernel's own page tables.
     pub const KERNEL: Self = Self(0);
-    /// Set in the tag of a user half.
+    /// Set in the PCID of a user half.
     pub const USER_BIT: u16 = 1 << 11;
 
-    /// The tag of the user half that belongs to this kernel half.
+    /// The PCID of the user half that belongs to this kernel half.
     #[must_use]
     pub const fn user_half(self) -> Self {
         Self(self.0 | Self::USER_BIT)
     }
 }
 
-/// A value for CR3: root, tag and the no-flush bit (63). The protocol leaves the last two out on a CPU without
+/// A value for CR3: root, PCID and the no-flush bit (63). The protocol leaves the last two out on a CPU without
 /// [`Features::pcid`]; the machine may write what it is given.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Cr3(pub u64);
@@ -43,25 +35,26 @@ pub struct Cr3(pub u64);
 impl Cr3 {
     const KEEP: u64 = 1 << 63;
 
-    /// Loads `root` under `pcid` and drops what the tag held.
+    /// Loads `root` under `pcid` and flushes what the TLB holds under that PCID.
     #[must_use]
     pub const fn flushing(root: PhysAddr, pcid: Pcid) -> Self {
         Self(root.0 | pcid.0 as u64)
     }
 
-    /// Loads `root` under `pcid` and keeps what the tag holds: only for a slot known to be current (INV-12).
+    /// Loads `root` under `pcid` and keeps what the TLB holds under that PCID: only for an ASID that is known to be current
+    /// (INV-12).
     #[must_use]
     pub const fn keeping(root: PhysAddr, pcid: Pcid) -> Self {
         Self(root.0 | pcid.0 as u64 | Self::KEEP)
     }
 
-    /// True if the load keeps the entries of its tag.
+    /// True if the load keeps the entries of its PCID.
     #[must_use]
     pub const fn keeps(self) -> bool {
         self.0 & Self::KEEP != 0
     }
 
-    /// The tag.
+    /// The PCID.
     #[must_use]
     pub const fn pcid(self) -> Pcid {
         Pcid((self.0 & 0xfff) as u16)
@@ -77,19 +70,19 @@ impl Cr3 {
 /// The four types of INVPCID.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Invpcid {
-    /// Type 0: one page of one tag; globals stay.
+    /// Type 0: one page of one PCID; globals stay.
     Address(Pcid, VirtAddr),
-    /// Type 1: all of one tag; globals stay.
+    /// Type 1: all of one PCID; globals stay.
     Single(Pcid),
-    /// Type 2: all tags and globals.
+    /// Type 2: all PCIDs, and globals.
     AllAndGlobals,
-    /// Type 3: all tags; globals stay.
+    /// Type 3: all PCIDs; globals stay.
     All,
 }
 
 impl Invpcid {
-    /// What the instruction takes: the type in its register, the tag and the address in its descriptor. An operand that
-    /// the type does not look at is 0.
+    /// What the instruction takes: the type in its register, the PCID and the address in its descriptor. An operand that
+    /// the type ignores is 0.
     #[inline]
     #[must_use]
     pub const fn operands(self) -> (u64, Pcid, VirtAddr) {
@@ -115,7 +108,7 @@ impl Invpcid {
     }
 }
 
-/// What this CPU can do. Per CPU, because cores of one machine differ (C-84).
+/// What this CPU can do. Per CPU, because the cores of one machine differ (C-84).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Features {
     /// CR4.PCIDE is set on this CPU.
@@ -124,9 +117,9 @@ pub struct Features {
     pub invpcid: bool,
 }
 
-/// Witness that interrupts are off on this CPU: the precondition of whatever changes its slots (C-53).
+/// Witness that interrupts are off on this CPU: the precondition of every call that changes its ASIDs (C-53).
 ///
-/// Cannot leave the CPU: it is neither `Send` nor `Sync`.
+/// It cannot leave the CPU: it is neither `Send` nor `Sync`.
 #[derive(Debug)]
 pub struct IrqsOff(core::marker::PhantomData<*const ()>);
 
@@ -139,27 +132,27 @@ impl IrqsOff {
     }
 }
 
-/// What happened in the protocol: for counters, for traces, and for what a simulated machine charges.
+/// What happened in the protocol: for counters and traces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A switch found a current slot and kept its entries.
+    /// A switch found a current ASID and kept its entries.
     SwitchKept,
-    /// A switch had to flush the slot that it loaded.
+    /// A switch had to flush the ASID that it loaded.
     SwitchFlushed,
     /// A flush began on its initiator: pages (`u32::MAX` for everything).
     FlushBegin(u32),
     /// The local half of a flush ended.
     FlushLocalDone,
-    /// A flush has looked at the other CPUs that may hold what goes: `asked` of them are asked, the others are left
-    /// alone.
+    /// A flush has looked at the other CPUs that may hold what is flushed: `asked` of them are responders, the others are
+    /// left alone.
     Chosen {
-        /// CPUs that are asked.
+        /// CPUs to which the request is sent.
         asked: u32,
-        /// CPUs that are not, as what they hold cannot be used any more, or not before they look themselves.
+        /// CPUs that are left alone: they cannot use what they hold, or not before they look at the generation.
         skipped: u32,
     },
-    /// A flush was issued, and returns before all CPUs have answered.
+    /// A flush was issued, and the call returns before all CPUs have answered.
     FlushIssued,
     /// All CPUs have answered.
     FlushEnd,
@@ -169,41 +162,41 @@ pub enum Event {
     AnswerEnd(CpuId),
     /// A waiting CPU has found another CPU that has not answered yet.
     Waiting(CpuId),
-    /// An interrupt found nothing left to do: another one did it.
+    /// A request found nothing left to do: another flush has done it.
     AlreadyCurrent,
-    /// An interrupt was for a space that is not loaded here.
+    /// A request was for a space that is not loaded here.
     WrongSpace,
-    /// A request has made this CPU leave the space that it held lazily, in the handler or in a wait: the kernel's own
-    /// tables are loaded now. A kernel that keeps a note of what is loaded corrects it here.
+    /// A request has made this CPU leave the space that it held in lazy TLB mode, in the IPI handler or in a wait: the
+    /// kernel's own page tables are loaded now. A kernel that records what is loaded corrects that here.
     LazyLeft(SpaceToken),
-    /// The last CPU that held a dying space lazily has left it: the kernel may free its tables, but later, as this
-    /// comes in a switch, in the interrupt handler or in another flush's wait.
+    /// The last CPU that held a dying space in lazy TLB mode has left it: the kernel may free its page tables, but not
+    /// right now, as this comes in a switch, in the IPI handler or in the wait of another flush.
     LastLazyReference(SpaceToken),
 }
 
 /// What to do about a CPU that has not answered in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Late {
-    /// Wait on. For a kernel in which no CPU is stopped by force, and no handler that comes between a hint and its
-    /// interrupt waits for a lock that others hold while they [poll](crate::Pending::poll) or flush. Those find the
-    /// hint, count on that interrupt, and send none, so that each would wait for the other.
+    /// Wait on. For a kernel in which no CPU is stopped by force, and in which no interrupt handler that comes between a
+    /// hint and its IPI waits for a lock that other CPUs hold while they [poll](crate::Pending::poll) or flush. Those
+    /// would find the hint, count on that IPI, and send none, so that each would wait for the other.
     Wait,
-    /// Interrupt it again, as is the default: an interrupt may have been lost. A request that arrives twice is carried
-    /// out once.
+    /// Send it another IPI, which is the default: one may have been lost. A request that arrives twice is carried out
+    /// once.
     AskAgain,
 }
 
-/// One CPU of a machine. `tlbkit-x86` implements it with instructions, `tlbkit-sim` with a model.
+/// One CPU of a machine. `tlbkit-x86` implements it with instructions.
 ///
-/// The protocol calls these functions in the midst of its own work. So none of them calls the protocol, sleeps, or
-/// takes a lock that somebody holds while calling the protocol; [`unanswered`](Self::unanswered) may declare CPUs
-/// stopped. Nor does any of them take a lock whose loop calls [`Cpu::answer`](crate::Cpu::answer): it would answer
-/// within an answer or a switch.
+/// The protocol calls these functions in the middle of its own work. So none of them may call the protocol, sleep, or take
+/// a lock that is held anywhere while the protocol is called; [`unanswered`](Self::unanswered) may declare CPUs stopped.
+/// Nor may any of them take a lock whose spin loop calls [`Cpu::answer`](crate::Cpu::answer): that would answer within an
+/// answer or a switch.
 pub trait Hardware {
-    /// What keeps the set of CPUs of a space: an array inside it, a box, a slice that is borrowed.
+    /// Where the CPU set of a space is stored: an array inside it, a box, a borrowed slice.
     type Set: AsRef<[AtomicU64]>;
 
-    /// How the kernel names its spaces: [`SpaceToken`] itself, or a type of its own that is made of one.
+    /// How the kernel names its spaces: [`SpaceToken`] itself, or another type that is made from one.
     type Token: From<SpaceToken>;
 
     /// What this CPU can do.
@@ -212,21 +205,22 @@ pub trait Hardware {
     /// MOV to CR3.
     fn write_cr3(&self, cr3: Cr3);
 
-    /// INVLPG: the page in the current tag, globals for it, and all paging-structure entries of the current tag. On
-    /// AMD's processors so only while EFER.TCE is 0, as after a reset: with TCE the paths to other addresses stay.
+    /// INVLPG: flushes the page under the current PCID, global entries for it, and all paging-structure entries of the
+    /// current PCID. On AMD's processors the last only while EFER.TCE is 0, as after a reset: with TCE the cached paths
+    /// to other addresses stay.
     fn invlpg(&self, va: VirtAddr);
 
     /// INVPCID. Called only if [`Features::invpcid`].
     fn invpcid(&self, what: Invpcid);
 
-    /// Clears and sets CR4.PGE: drops everything, all tags and globals. Called with interrupts off.
+    /// Clears and sets CR4.PGE: flushes everything, all PCIDs and globals. Called with interrupts off.
     fn toggle_pge(&self);
 
-    /// Interrupts `to`, which then calls [`Cpu::answer`](crate::Cpu::answer). May be late, may merge; one that is
-    /// lost is sent again, unless [`late`](Self::late) says otherwise.
+    /// Sends the shootdown IPI to `to`, whose handler calls [`Cpu::answer`](crate::Cpu::answer). It may be late and may
+    /// merge with others; one that is lost is sent again, unless [`late`](Self::late) says otherwise.
     fn send_ipi(&self, to: CpuId);
 
-    /// Interrupts every online CPU but this one.
+    /// Sends it to every online CPU but this one.
     fn send_ipi_to_others(&self);
 
     /// PAUSE in a loop that waits for another CPU: with interrupts on in a flush and in the wait for one that was
@@ -234,39 +228,39 @@ pub trait Hardware {
     /// [`Cpu::bring_up`](crate::Cpu::bring_up), and as the caller has them in [`Pending::poll`](crate::Pending::poll).
     fn relax(&self);
 
-    /// How often a wait looks again whether it is over, with a [`relax`](Self::relax) before each look, until it
-    /// answers other CPUs by itself at each turn. Their interrupts are taken meanwhile, so few of these looks delay
-    /// nobody, and a wait that is over soon costs a fraction of the instructions. The default is none.
+    /// How many times a wait just looks again whether it is over, with a [`relax`](Self::relax) before each look, before
+    /// it also answers other CPUs at each turn. Interrupts are on meanwhile, so a few of these looks delay nobody, and a
+    /// wait that is over soon takes a fraction of the instructions. The default is none.
     #[inline(always)]
     fn glances(&self) -> u32 {
         0
     }
 
-    /// Turns of such a loop after which [`late`](Self::late) is asked, again and again. The default is about a
+    /// Turns of a waiting loop after which [`late`](Self::late) is called, again and again. The default is about a
     /// millisecond of PAUSE.
     #[inline]
     fn patience_turns(&self) -> u32 {
         1 << 14
     }
 
-    /// `cpu` has not answered in time: a kernel may print its name, and may have it interrupted again, as the default
-    /// does. Called for each late CPU in turn. A kernel that uses [`declare_stopped`](crate::Tlb::declare_stopped) must
-    /// not return [`Late::Wait`].
+    /// `cpu` has not answered in time: a kernel may print its number, and may have another IPI sent, as the default does.
+    /// Called for each late CPU in turn. A kernel that uses [`declare_stopped`](crate::Tlb::declare_stopped) must not
+    /// return [`Late::Wait`].
     fn late(&self, cpu: CpuId) -> Late {
         let _ = cpu;
         Late::AskAgain
     }
 
-    /// How often [`late`](Self::late) is asked in one wait before the CPUs that are missing are given up, and
-    /// [`unanswered`](Self::unanswered) is told. The default makes ten to thirty seconds of the default turns.
+    /// How often [`late`](Self::late) is called in one wait before the missing CPUs are given up, and
+    /// [`unanswered`](Self::unanswered) is called. The default makes ten to thirty seconds of the default turns.
     #[inline]
     fn patience_rounds(&self) -> u32 {
         1 << 15
     }
 
-    /// These CPUs have not answered, however often they were asked. A kernel stops the machine, or says that they have
-    /// [stopped](crate::Tlb::declare_stopped); one of which that was said is not named again. If it returns, the wait
-    /// goes on and is counted anew: what was to be flushed may not be freed before they have answered.
+    /// These CPUs have not answered, however many IPIs they were sent. A kernel stops the machine, or declares them
+    /// [stopped](crate::Tlb::declare_stopped); a CPU that was declared stopped is not named again. If the call returns,
+    /// the wait goes on and counts anew: what was to be flushed may not be freed before they have answered.
     ///
     /// # Panics
     /// The default does, and names them.
@@ -275,18 +269,18 @@ pub trait Hardware {
         panic!("a flush is not answered by {missing}");
     }
 
-    /// The CPU that executes this code, where the kernel can tell: by its own per-CPU data, or RDTSCP or RDPID. It is
-    /// compared with the number by which the protocol was called, when a call begins, where it flushes this CPU's TLB,
-    /// before a waiting CPU answers others, and when a call that waited, issued a flush or asked for one ends. So a
-    /// task that migrated in between, or a number that was wrong from the beginning, is noticed. Interrupts may be on
-    /// or off, and an NMI may ask. The default does not tell, and costs nothing.
+    /// The CPU that executes this code, where the kernel can tell: by per-CPU data, RDTSCP or RDPID. It is compared with
+    /// the CPU that the handle is for: when a call begins, where it flushes this CPU's TLB, before a waiting CPU answers
+    /// other CPUs, and when a call that waited, or issued or sent a flush, ends. So a task that migrated in between, or a
+    /// number that was wrong from the beginning, is noticed. Interrupts may be on or off, and an NMI may call it. The
+    /// default does not tell, and costs nothing.
     #[inline(always)]
     fn this_cpu(&self) -> Option<CpuId> {
         None
     }
 
-    /// The protocol was called as CPU `named` and runs `here`: see [`this_cpu`](Self::this_cpu). If it returns, the
-    /// call goes on as if nobody had asked, but carries out nothing for other CPUs.
+    /// The protocol was called for CPU `named` and runs on `here`: see [`this_cpu`](Self::this_cpu). If this returns, the
+    /// call goes on all the same, but carries out no request of other CPUs.
     ///
     /// # Panics
     /// The default does, and names both.
@@ -295,32 +289,32 @@ pub trait Hardware {
         panic!("called as CPU {}, on CPU {}: the task has migrated, or the number is wrong", named.0, here.0);
     }
 
-    /// True if interrupts are on: a wait with interrupts off is an error (INV-7).
+    /// True if interrupts are on: waiting with interrupts off is an error (INV-7).
     fn irqs_enabled(&self) -> bool;
 
-    /// Runs `f` with interrupts off and restores what was.
+    /// Runs `f` with interrupts off, and restores the interrupt flag afterwards.
     fn with_irqs_off<R>(&self, f: impl FnOnce(&IrqsOff) -> R) -> R;
 
-    /// Calls `f` with the space that the kernel named by `token`.
+    /// Calls `f` with the space that the kernel calls `token`.
     ///
-    /// The space is one that is loaded on this CPU; or that another CPU waits for this one to flush; or that the switch
-    /// which this CPU is in leaves, be it ended and held lazily or alive; or that
-    /// [`Cpu::with_space`](crate::Cpu::with_space) goes back to. CR3 may name other tables already. So a kernel finds a
-    /// space by its token until its end is over: until [`Destroyed::Now`](crate::Destroyed) or
-    /// [`Event::LastLazyReference`]. Until then no other space has the same token.
+    /// The space is one that is loaded on this CPU; or that another CPU waits for this one to flush; or that this CPU is
+    /// just leaving, be it alive or ended and held lazily; or that [`Cpu::with_space`](crate::Cpu::with_space) goes back
+    /// to. CR3 may name other page tables already. So a kernel has to find a space by its token until its end is over:
+    /// until [`Destroyed::Now`](crate::Destroyed) or [`Event::LastLazyReference`]. Until then no other space may have
+    /// the same token.
     ///
-    /// It is called with interrupts off, in the handler too, and now and then inside another such call, for another
-    /// space. A kernel may lock its table to find the space, if whoever holds the lock has interrupts off and waits for
-    /// no other CPU: [`Cpu::destroy_later`](crate::Cpu::destroy_later) does wait for one, so it is not called under
-    /// that lock. The kernel lets the lock go before it calls `f`.
+    /// It is called with interrupts off, in the IPI handler too, and sometimes inside another such call, for another
+    /// space. A kernel may take a lock to find the space, if every holder of that lock has interrupts off and waits for
+    /// no other CPU: [`Cpu::destroy_later`](crate::Cpu::destroy_later) does wait for one, so do not call it under that
+    /// lock. Drop the lock before calling `f`.
     fn with_space_of<R>(&self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
-    /// Something happened; for counters and traces of the machine. The default does nothing and costs nothing.
+    /// Something happened; for counters and traces. The default does nothing and costs nothing.
     #[inline(always)]
     fn event(&self, event: Event) {
         let _ = event;
     }
 
-    /// A monotonic clock, in cycles; asked only when statistics are on.
+    /// A monotonic clock, in cycles; read only if flushes are counted.
     fn now_cycles(&self) -> u64;
 }

@@ -1,32 +1,49 @@
 //! The TLB subsystem of an x86-64 kernel.
 //!
-//! Every CPU caches translations, and the page tables that they came from change. A kernel must make sure that no
-//! CPU uses a translation after it was revoked, without interrupting every CPU for every change and without
-//! throwing away what is still true. This crate decides who must flush what and when. It executes nothing itself:
-//! [`Hardware`] is its only door to a machine, so the same source runs in kernels, on a simulated multiprocessor
-//! and under model checkers.
+//! Every CPU caches translations, and the page tables that they came from change. A kernel has to make sure that no CPU
+//! uses a translation after it was taken away, without interrupting every CPU for every change and without throwing away
+//! what is still valid. This crate decides which CPU has to flush what, and when. It executes nothing itself:
+//! [`Hardware`] is its only interface to a machine, so the same source runs in kernels, on a simulated multiprocessor and
+//! under model checkers.
 //!
 //! # The rule
 //!
-//! Unhook, then flush everywhere, then free. Everything else is there to make the middle step rare and cheap.
+//! Unhook, flush everywhere, free. Everything else is there to make the middle step rare and cheap.
+//!
+//! # Where to read
+//!
+//! | folder | subject | its counterpart in Linux |
+//! |---|---|---|
+//! | `space/` | address spaces, TLB generations, CPU sets, and how a space ends | the TLB part of `mm_struct` |
+//! | `cpu/` | what a CPU keeps and publishes, its ASIDs, hotplug | `cpu_tlbstate` |
+//! | `switch/` | loading a space, lazy TLB mode, page-table isolation | `switch_mm_irqs_off` |
+//! | `flush/` | from a changed PTE to a freed frame: gather, batch, shootdown | `flush_tlb_mm_range`, `mmu_gather` |
+//! | `policy/` | the choices on which kernels differ, as data | boot parameters, debugfs, compile-time constants |
+//!
+//! Each folder begins with a page (`mod.rs`) that states its rule and draws its race. `flush/mod.rs` and
+//! `switch/mod.rs` are the ones to read first.
 //!
 //! # Invariants, cited by number wherever they are upheld
 //!
-//! - INV-1 unhook, then flush everywhere, then free; for page-table pages as for frames. (`gather.rs`)
-//! - INV-2 a CPU that joins a space and one that revokes translations cannot both miss the other. (`address_space.rs`)
-//! - INV-3 a slot's generation never exceeds its space's; neither falls; an id is never reused. (`asid.rs`)
-//! - INV-4 pages alone take a slot only from g to g+1, and only if g+1 is the newest; else everything. (`local.rs`)
-//! - INV-5 lazy CPUs are not interrupted unless page tables are freed. (`ask.rs`)
-//! - INV-6 when a flush returns, or the wait for one that was issued, no CPU can use an old translation, and none walks
-//!   an old table. (`shootdown.rs`, `ring.rs`)
-//! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang; who polls an issued flush,
-//!   by `Pending::poll` or by `is_done` and `answer`, may keep them off. (`wait.rs`, `pending.rs`)
-//! - INV-8 PCID 0 is never a space; the halves differ in one bit; a recycled slot is flushed before use. (`asid.rs`)
-//! - INV-9 frames in a gather are unreachable until flushed, and in one that was issued until waited for. (`gather.rs`,
-//!   `pending.rs`)
-//! - INV-10 under isolation both halves are covered before the next user instruction. (`pti.rs`)
-//! - INV-11 a flush asked with global scope keeps it when collapsed. (`gather.rs`)
-//! - INV-12 a no-flush CR3 load only for a slot whose generation was read as current after joining. (`switch.rs`)
+//! - INV-1 unhook, flush everywhere, free; for page-table pages as for frames. (`flush/gather.rs`)
+//! - INV-2 a CPU that joins a space and one that takes translations away cannot both miss the other. (`space/mod.rs`)
+//! - INV-3 an ASID's generation never exceeds its space's; neither falls; an id is never reused. (`cpu/asid.rs`)
+//! - INV-4 pages are flushed one by one only from generation g to g+1, and only if g+1 is the newest; otherwise everything
+//!   is flushed. (`flush/local.rs`)
+//! - INV-5 CPUs in lazy TLB mode are not interrupted, unless page-table pages are freed. (`flush/shootdown.rs`)
+//! - INV-6 when a flush returns, or the wait for an issued one, no CPU can use an old translation, and none walks an old
+//!   page table. (`flush/shootdown.rs`, `flush/mailboxes.rs`)
+//! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang; polling an issued flush, by
+//!   `Pending::poll` or by `is_done` and `answer`, may be done with interrupts off. (`flush/wait.rs`, `flush/pending.rs`)
+//! - INV-8 PCID 0 never names a space; kernel and user PCID differ in one bit; a recycled ASID is flushed before use.
+//!   (`cpu/asid.rs`)
+//! - INV-9 frames in a gather are unreachable until it is flushed, and in an issued one until it is waited for.
+//!   (`flush/gather.rs`, `flush/pending.rs`)
+//! - INV-10 under isolation both halves are flushed before the next user instruction. (`switch/isolation.rs`)
+//! - INV-11 a flush that was asked for with global scope keeps it when it becomes a flush of everything.
+//!   (`flush/request.rs`)
+//! - INV-12 CR3 is written with the no-flush bit only for an ASID whose generation was read as current after joining.
+//!   (`switch/mod.rs`)
 //!
 //! # Use
 //!
@@ -43,11 +60,10 @@
 //! }
 //! ```
 //!
-//! A kernel calls [`Cpu::bring_up`] when a CPU starts, [`Cpu::switch_to`] in its context switch,
-//! [`Cpu::enter_lazy`] when it goes idle, [`Cpu::answer`] in the handler of the shootdown interrupt, and
-//! [`TlbGather`] whenever it takes a translation away. A task's space stays alive while it is loaded by
-//! [`Cpu::switch_to`] and until the call that leaves it returns; [`Cpu::destroy`] deals with the CPUs that hold it
-//! lazily.
+//! A kernel calls [`Cpu::bring_up`] when a CPU starts, [`Cpu::switch_to`] in its context switch, [`Cpu::enter_lazy`]
+//! when the CPU goes idle, [`Cpu::answer`] in the handler of the shootdown IPI, and [`TlbGather`] whenever it takes a
+//! translation away. The space of a task must live from [`Cpu::switch_to`] until the call that leaves it returns;
+//! [`Cpu::destroy`] deals with CPUs that hold it in lazy TLB mode.
 #![cfg_attr(not(any(test, loom)), no_std)]
 #![forbid(unsafe_code)]
 

@@ -105,7 +105,7 @@ fn nothing_happens_when_the_loaded_space_is_switched_to() {
 }
 
 #[test]
-#[should_panic(expected = "1 to 15 slots")]
+#[should_panic(expected = "1 to 15 ASIDs")]
 fn sixteen_slots_are_refused() {
     let _world = World::new(policy(Tags::RoundRobin(16)), 1);
 }
