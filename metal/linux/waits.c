@@ -55,6 +55,7 @@ static struct waited {
 static bool is_measured;
 static FILE *lines;
 
+/* A block that a fault ends early counts as a whole, which a turn of a wait has none of. */
 static void on_block(unsigned cpu, void *instructions) { cpus[cpu].executed += (uintptr_t)instructions; }
 
 static void on_pause(unsigned cpu, void *address) {

@@ -87,7 +87,7 @@ pub(super) fn run(root: &Path, guest: &Guest, runs: u32, form: Form) -> Result<b
         Form::Table => {
             println!("{verdict} (boots of each kernel: {runs}). {RULE}\n");
             println!(
-                "| work, {CPUS} CPUs | stock | tlbkit | ratio | | waiting: stock | tlbkit | interrupts: stock | tlbkit |"
+                "| work, {CPUS} CPUs | stock | tlbkit | ratio | | waits: stock | tlbkit | interrupts: stock | tlbkit |"
             );
             println!("|---|---|---|---|---|---|---|---|---|");
             rows.iter().for_each(|row| println!("{}", row.table_row()));

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use std::fmt;
 
 /// The rule by which a row is marked.
-pub(super) const RULE: &str =
-    "A row is above if tlbkit's median lies above stock's by more than stock's range (max - min).";
+pub(super) const RULE: &str = "A row is above if tlbkit's median exceeds each boot of stock.";
 
 /// The median of some figures and the range in which they lie.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +15,7 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    /// Nothing, if there are no figures. Of an even number of them the median is the upper one of the two in the middle.
+    /// Nothing, if there are no figures. Of an even number of them the median is the upper of the two in the middle.
     pub(super) fn of(figures: impl IntoIterator<Item = u64>) -> Option<Self> {
         let mut sorted: Vec<u64> = figures.into_iter().collect();
         sorted.sort_unstable();
@@ -40,16 +39,16 @@ impl fmt::Display for Spread {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
     AtOrBelow,
-    /// Above stock's median, by no more than stock's own range: one boot of stock Linux differs as much from another.
+    /// Above stock's median, but not above each of its boots.
     WithinRange,
     Above,
 }
 
 impl Standing {
     pub(super) fn of(stock: Spread, ours: Spread) -> Self {
-        match ours.median.saturating_sub(stock.median) {
-            0 => Self::AtOrBelow,
-            more if more <= stock.max - stock.min => Self::WithinRange,
+        match ours.median {
+            median if median <= stock.median => Self::AtOrBelow,
+            median if median <= stock.max => Self::WithinRange,
             _ => Self::Above,
         }
     }
@@ -69,7 +68,7 @@ pub(super) fn verdict(rows: impl Iterator<Item = Standing>) -> String {
         above => above.to_string(),
     };
     let at_or_below = count(Standing::AtOrBelow);
-    format!("{at_or_below} of {} rows at or below stock, {above} above by more than its range", rows.len())
+    format!("{at_or_below} of {} rows at or below stock, {above} above its range", rows.len())
 }
 
 #[cfg(test)]
@@ -93,17 +92,17 @@ mod tests {
         let stock = spread([100, 103, 110]);
         let standing = |median| Standing::of(stock, spread([median - 50, median, median + 50]));
         assert_eq!([103, 60].map(standing), [Standing::AtOrBelow; 2]);
-        assert_eq!([104, 113].map(standing), [Standing::WithinRange; 2]);
-        assert_eq!((standing(114), standing(114).mark()), (Standing::Above, "above"));
-        assert_eq!(standing(113).mark(), "");
+        assert_eq!([104, 110].map(standing), [Standing::WithinRange; 2]);
+        assert_eq!((standing(111), standing(111).mark()), (Standing::Above, "above"));
+        assert_eq!(standing(110).mark(), "");
     }
 
     #[test]
     fn the_verdict_counts_rows() {
         use Standing::{Above, AtOrBelow, WithinRange};
         let none = verdict([AtOrBelow, WithinRange, AtOrBelow].into_iter());
-        assert_eq!(none, "2 of 3 rows at or below stock, none above by more than its range");
+        assert_eq!(none, "2 of 3 rows at or below stock, none above its range");
         let one = verdict([AtOrBelow, Above].into_iter());
-        assert_eq!(one, "1 of 2 rows at or below stock, 1 above by more than its range");
+        assert_eq!(one, "1 of 2 rows at or below stock, 1 above its range");
     }
 }
