@@ -11,9 +11,12 @@ mod guest;
 mod judge;
 mod judges;
 mod load;
+mod row;
 mod sizes;
 mod source;
+mod spread;
 mod symbols;
+mod waits;
 
 use anyhow::{Result, bail};
 use std::path::Path;
@@ -27,6 +30,9 @@ use guest::Guest;
 
 /// Seconds of each value check when nobody says how many.
 const SECONDS: u32 = 10;
+
+/// Boots of each kernel that are compared when nobody says how many.
+const RUNS: u32 = 7;
 
 /// Seconds of each value check in a step of `cargo xtask test`, and the foreign tests of that step.
 const STEP_SECONDS: u32 = 20;
@@ -54,13 +60,13 @@ pub(crate) fn run(root: &Path, arguments: &[String]) -> Result<bool> {
         Part::Functions(work) => functions::run(root, &guest, work, form)?,
         Part::Load(minutes) => load::run(root, minutes)?,
         Part::Bochs => bochs::run(root, &guest)?,
-        Part::Compare => compare::run(root, &guest, form)?,
-        Part::All => check(root, &guest, "check", SECONDS)? & compare::run(root, &guest, form)?,
+        Part::Compare(runs) => compare::run(root, &guest, runs, form)?,
+        Part::All => check(root, &guest, "check", SECONDS)? & compare::run(root, &guest, RUNS, form)?,
     })
 }
 
 const PARTS: &str = "build, check [SECONDS], churn [SECONDS], judge [NAME [CPUS]], judge-alone [NAME [CPUS]], \
-                     load [MINUTES], faults, bochs, compare or functions [WORK]";
+                     load [MINUTES], faults, bochs, compare [BOOTS] or functions [WORK]";
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +83,8 @@ enum Part<'a> {
     /// Minutes.
     Load(u64),
     Bochs,
-    Compare,
+    /// Boots of each kernel.
+    Compare(u32),
     /// A part of the names of the rows, `name/pages/threads`; all of them if empty.
     Functions(&'a str),
 }
@@ -91,6 +98,10 @@ impl<'a> Part<'a> {
         let minutes = |text: &str| match text.parse() {
             Ok(minutes) if (1..=200).contains(&minutes) => Ok(minutes),
             _ => bail!("`linux {}`: must be 1 to 200 minutes", words.join(" ")),
+        };
+        let boots = |text: &str| match text.parse() {
+            Ok(boots) if (1..=99).contains(&boots) => Ok(boots),
+            _ => bail!("`linux {}`: must be 1 to 99 boots", words.join(" ")),
         };
         let first = |rest: &[&'a str]| rest.first().copied().unwrap_or("");
         let cpus = |rest: &[&str]| match rest.get(1).map_or(Ok(judge::CPUS), |text| text.parse()) {
@@ -110,7 +121,8 @@ impl<'a> Part<'a> {
             ["load"] => Self::Load(1),
             ["load", text] => Self::Load(minutes(text)?),
             ["bochs"] => Self::Bochs,
-            ["compare"] => Self::Compare,
+            ["compare"] => Self::Compare(RUNS),
+            ["compare", text] => Self::Compare(boots(text)?),
             ["functions"] => Self::Functions(""),
             ["functions", work] => Self::Functions(work),
             _ => {
@@ -170,6 +182,7 @@ pub(crate) fn step(root: &Path) -> Result<StepOutcome> {
     }
     let object = build::object(root)?;
     guest::Guest::compile(root)?;
+    waits::Plugin::compile(root)?;
     if !build::is_built(root, Kernel::Tlbkit) || !source::is_current(root)? {
         let bytes = object.metadata()?.len();
         let how = "no boot: the kernel is not built, or not anew: cargo xtask linux build";
@@ -203,6 +216,8 @@ mod tests {
         assert!(Part::of(&["churn", "7"]).is_ok_and(|part| part == Part::Churn(7)));
         assert!(Part::of(&["judge", "mm", "9"]).is_err_and(|error| error.to_string().contains("1 to 8 CPUs")));
         assert!(Part::of(&["judge-alone", "mm", "2"]).is_ok_and(|part| part == Part::JudgeAlone("mm", 2)));
+        assert!(Part::of(&["compare", "0"]).is_err_and(|error| error.to_string().contains("1 to 99 boots")));
+        assert!(Part::of(&["compare", "3"]).is_ok_and(|part| part == Part::Compare(3)));
         assert!(Part::of(&["judge"]).is_ok_and(|part| part == Part::Judge("", judge::CPUS)));
     }
 }

@@ -38,7 +38,7 @@ cargo xtask c-kernel                 the C example in QEMU, as it is and with ea
 cargo xtask c-library                the header, the archive for kernels and a pkg-config file, in one folder
 cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code, beside the same Linux as it is: build,
                                      check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs,
-                                     compare, functions [WORK]; without a part check and compare
+                                     compare [BOOTS], functions [WORK]; without a part check and compare
 cargo xtask fences [--json] [CRATE] [FILE]
                                      each fence and ordering of the protocol, the page tables and the C door, or of a
                                      file, weakened in turn: loom must notice

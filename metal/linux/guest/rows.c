@@ -268,11 +268,6 @@ static void leave_partner(bool is_process) {
     close(partner.to[0]), close(partner.from[0]), close(partner.from[1]);
 }
 
-static int is_above(const void *a, const void *b) {
-    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
 static void measure_one(const struct work *work) {
     pthread_t threads[8];
     bool has_partner = work->once == once_ping, is_process = has_partner && strstr(work->name, "processes");
@@ -284,28 +279,26 @@ static void measure_one(const struct work *work) {
         pthread_create(&threads[other], NULL, beside, (void *)(intptr_t)other);
     while (atomic_load(&are_running) < work->threads)
         usleep(100);
-    for (int warm = 0; warm < 10; warm++)
+    enum { WARM = 10 };
+    for (int warm = 0; warm < WARM; warm++)
         work->once(work->pages);
     struct interrupts before = interrupts_now();
-    /* Their median leaves out what comes by the clock and not by the work: a tick of the timer takes thousands. */
     static uint64_t each[400];
-    uint64_t ticks = 0;
     for (int operation = 0; operation < work->operations; operation++)
-        ticks += each[operation] = work->once(work->pages);
+        each[operation] = work->once(work->pages);
     struct interrupts after = interrupts_now();
     atomic_store(&is_over, true);
     for (int other = 1; other < work->threads; other++)
         pthread_join(threads[other], NULL);
     if (has_partner)
         leave_partner(is_process);
-    qsort(each, work->operations, sizeof(each[0]), is_above);
-    printf("{\"kind\":\"row\",\"work\":\"%s\",\"pages\":%ld,\"threads\":%d,\"operations\":%d,\"ticks\":%llu,"
-           "\"median\":%llu,"
-           "\"interrupts\":%llu,\"reschedules\":%llu}\n",
-           work->name, work->pages, work->threads, work->operations, (unsigned long long)ticks,
-           (unsigned long long)each[work->operations / 2],
-           (unsigned long long)(after.calls - before.calls),
-           (unsigned long long)(after.reschedules - before.reschedules));
+    printf("{\"kind\":\"row\",\"work\":\"%s\",\"pages\":%ld,\"threads\":%d,\"interrupts\":%llu,\"reschedules\":%llu,"
+           "\"warm\":%d,\"ticks\":[",
+           work->name, work->pages, work->threads, (unsigned long long)(after.calls - before.calls),
+           (unsigned long long)(after.reschedules - before.reschedules), WARM);
+    for (int operation = 0; operation < work->operations; operation++)
+        printf("%s%llu", operation ? "," : "", (unsigned long long)each[operation]);
+    printf("]}\n");
     fflush(stdout);
 }
 

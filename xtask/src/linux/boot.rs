@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use tlbkit_boot::{LIMIT, Machine};
 
 use super::guest::Guest;
+use super::waits::Plugin;
 use crate::qemu::emulator::Threads;
 
 /// What the guest returns through the emulator when all went well.
@@ -85,6 +86,12 @@ impl Boot {
         let accelerator =
             owned(&["-accel", "tcg,thread=single", "-cpu", "max", "-icount", "shift=2,align=off,sleep=off"]);
         Self { cpus, words: command_line(words, verb), accelerator, limit: COUNTED_LIMIT }
+    }
+
+    /// The boot in which waiting is counted as well.
+    pub(super) fn with_plugin(mut self, plugin: &Plugin) -> Self {
+        self.accelerator.extend(plugin.options());
+        self
     }
 
     /// The boot that writes each block of instructions which begins in one of `ranges` into `log`: its listing when it

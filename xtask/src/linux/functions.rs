@@ -12,9 +12,10 @@ use std::thread;
 
 use super::boot::{Boot, Ended};
 use super::build::{self, Kernel};
-use super::compare::{Form, Row};
+use super::compare::Form;
 use super::executed::{Reader, Stretch};
 use super::guest::Guest;
+use super::row::Row;
 use super::sizes::OBJECTS;
 use super::symbols::{self, Symbol};
 use crate::c_library::tool;
@@ -203,7 +204,7 @@ fn counted(functions: &[Symbol], purposes: &[Purpose], stretch: &Stretch, row: &
     let parts = parts.map(|((function, &purpose), &count)| Part {
         function: function.name.clone(),
         purpose,
-        instructions: count as f64 / row.operations as f64,
+        instructions: count as f64 / row.operations() as f64,
     });
     Counted { work: row.work.clone(), parts: parts.collect() }
 }
@@ -275,8 +276,8 @@ mod tests {
         let functions = ["10 4 T mark", "20 8 t flush", "30 8 T send", "40 8 T lru_add"];
         let functions = functions.map(|line| symbols::symbol(line).expect("code"));
         let purposes = [Purpose::Tell, Purpose::Flush, Purpose::Tell, Purpose::List];
-        let row = json!({"work": "munmap", "pages": 1, "threads": 2, "operations": 10, "ticks": 8, "median": 8,
-            "interrupts": 10});
+        let row =
+            json!({"work": "munmap", "pages": 1, "threads": 2, "warm": 0, "ticks": vec![8; 10], "interrupts": 10});
         let row = Row::of(&row).expect("it has all that a row has");
         let counted = counted(&functions, &purposes, &vec![0, 30, 5, 70], &row);
         assert_eq!((counted.own(), counted.all(), counted.each("send")), (3.0, 3.5, 0.5));
