@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 // A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x2208da76afb1ffc9ull
+#define TLBKIT_INTERFACE 0xaf262530c8aeac7bull
 // gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
@@ -625,6 +625,35 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather
 // off. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_finish(struct tlbkit_gather *gather, uint32_t cpu);
 
+// Begins to flush everywhere what was named, and does not wait: the frames are freed by `tlbkit_gather_wait`. When it
+// returns this CPU has flushed and the others are asked. Until the wait returns they may use what was named, so
+// nothing is done to the frames, and the space lives.
+//
+// Interrupts on or off, under a spin lock or not; preemption off; not in an interrupt handler. Other gathers may be
+// begun, issued and finished meanwhile. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the
+// flush on this CPU: its frames are lost then.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gather, uint32_t cpu);
+
+// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
+// interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
+// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off. On an error
+// the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the look: its frames are lost then. On any error
+// `is_done` is not written.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
+
+// Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
+// interrupts stay off calls before `tlbkit_gather_wait`. It answers other CPUs at each turn, and calls `late` and
+// `unanswered` as every wait does. Whoever waits for another CPU in such a kernel, in the loop of a lock too, calls
+// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off. On an error the gather stays
+// issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_poll(struct tlbkit_gather *gather, uint32_t cpu);
+
+// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
+// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true or
+// `tlbkit_gather_poll` has returned; preemption off, no lock held that a CPU may wait for with its interrupts off. On
+// an error the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_wait(struct tlbkit_gather *gather, uint32_t cpu);
+
 #if defined(TLBKIT_HISTORY)
 // Writes into `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.
 TLBKIT_MUST_USE
@@ -654,10 +683,6 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_active_pages(struct tlbkit_gath
 // says `tlbkit_gather_everything`. False on misuse.
 TLBKIT_MUST_USE bool tlbkit_gather_wants_walk(struct tlbkit_gather *gather, uint32_t cpu);
 #endif
-
-extern void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to);
-
-extern void tlbkit_k_send_ipi_to_others(uint32_t cpu);
 
 #if !defined(TLBKIT_X86)
 extern void tlbkit_k_write_cr3(uint64_t value);
@@ -691,6 +716,21 @@ extern uint64_t tlbkit_k_irqs_save(void);
 extern void tlbkit_k_irqs_restore(uint64_t saved);
 #endif
 
+extern void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to);
+
+extern void tlbkit_k_send_ipi_to_others(uint32_t cpu);
+
+// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom, and how each CPU is found.
+TLBKIT_MUST_USE size_t tlbkit_matrix_words(uint32_t cpus);
+
+// Makes a machine. No CPU takes part until its `tlbkit_bring_up`. The machine stays where it is for ever.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_machine_init(struct tlbkit_machine *machine,
+                                       const struct tlbkit_setup *setup);
+
+// Calls `hook` on misuse that no status can tell; NULL for none. One for all machines.
+void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
+
 // Makes a space for the page tables at `root`; under isolation the user half's top-level table is one page above.
 // `set` has at least `tlbkit_set_words` words, which the call sets to zero. Both belong to the space until
 // `tlbkit_space_destroy` gives it back.
@@ -721,51 +761,6 @@ enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machi
                                               struct tlbkit_space *space,
                                               bool *may_free);
 
-// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom, and how each CPU is found.
-TLBKIT_MUST_USE size_t tlbkit_matrix_words(uint32_t cpus);
-
-// Makes a machine. No CPU takes part until its `tlbkit_bring_up`. The machine stays where it is for ever.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_machine_init(struct tlbkit_machine *machine,
-                                       const struct tlbkit_setup *setup);
-
-// Calls `hook` on misuse that no status can tell; NULL for none. One for all machines.
-void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
-
-// Begins to flush everywhere what was named, and does not wait: the frames are freed by `tlbkit_gather_wait`. When it
-// returns this CPU has flushed and the others are asked. Until the wait returns they may use what was named, so
-// nothing is done to the frames, and the space lives.
-//
-// Interrupts on or off, under a spin lock or not; preemption off; not in an interrupt handler. Other gathers may be
-// begun, issued and finished meanwhile. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the
-// flush on this CPU: its frames are lost then.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gather, uint32_t cpu);
-
-// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
-// interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
-// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off. On an error
-// the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the look: its frames are lost then. On any error
-// `is_done` is not written.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
-
-// Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
-// interrupts stay off calls before `tlbkit_gather_wait`. It answers other CPUs at each turn, and calls `late` and
-// `unanswered` as every wait does. Whoever waits for another CPU in such a kernel, in the loop of a lock too, calls
-// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off. On an error the gather stays
-// issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_poll(struct tlbkit_gather *gather, uint32_t cpu);
-
-// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
-// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true or
-// `tlbkit_gather_poll` has returned; preemption off, no lock held that a CPU may wait for with its interrupts off. On
-// an error the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_wait(struct tlbkit_gather *gather, uint32_t cpu);
-
-// Whether a text `PRESET[:KEY=VALUE[+KEY=VALUE...]]` names a policy: `TLBKIT_STATUS_OK`, or what is wrong with it. The
-// presets and keys are those of `tlbkit list policies` and `tlbkit list settings`; an archive that was built without
-// `--features history` knows the preset "tlbkit" and what it can be changed to.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_check(const char *text);
-
 // Words that a space needs for the set of its CPUs.
 TLBKIT_MUST_USE size_t tlbkit_set_words(uint32_t cpus);
 
@@ -780,6 +775,11 @@ TLBKIT_MUST_USE const char *tlbkit_status_text(uint32_t status);
 
 // What this archive was built with. `tlbkit_header_fits()` compares them with the header's.
 TLBKIT_MUST_USE struct tlbkit_layout tlbkit_layout(void);
+
+// Whether a text `PRESET[:KEY=VALUE[+KEY=VALUE...]]` names a policy: `TLBKIT_STATUS_OK`, or what is wrong with it. The
+// presets and keys are those of `tlbkit list policies` and `tlbkit list settings`; an archive that was built without
+// `--features history` knows the preset "tlbkit" and what it can be changed to.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_check(const char *text);
 
 #if defined(TLBKIT_X86)
 // Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns

@@ -5,10 +5,10 @@ use tlbkit::{Reason, TlbBatch};
 use crate::gather::{Frames, Held, frames_of, release};
 use crate::machine::{Door, Machine, Need, enter};
 use crate::mark::Mark;
-use crate::space::Space;
 use crate::status::{Status, report};
+use crate::storage::Space;
 use crate::storage::{BatchStorage, MachineStorage, Marked, SpaceStorage};
-use crate::words::reason_of;
+use crate::values::reason_of;
 
 /// What a `struct tlbkit_batch` holds.
 #[repr(C)]

@@ -5,10 +5,10 @@ use core::ffi::c_void;
 use tlbkit::{CpuId, IrqsOff};
 
 use crate::machine::{Machine, Need, ThisCpu, enter};
-use crate::policy::user_flush_of;
-use crate::space::Space;
 use crate::status::{Status, report};
+use crate::storage::Space;
 use crate::storage::{MachineStorage, Marked, SpaceStorage};
+use crate::values::user_flush_of;
 
 /// Calls `f` on an online CPU whose interrupts are off.
 ///

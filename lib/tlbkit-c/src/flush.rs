@@ -4,10 +4,10 @@ use tlbkit::{Scope, Stride, Tables, TlbGather, Translations, VirtAddr};
 
 use crate::gather::{Held, name};
 use crate::machine::{Door, Need, ThisCpu, enter};
-use crate::space::Space;
 use crate::status::{Status, report};
+use crate::storage::Space;
 use crate::storage::{MachineStorage, Marked, SpaceStorage};
-use crate::words::{Pages, StrideKind, reason_of};
+use crate::values::{Pages, StrideKind, reason_of};
 
 /// Or-ed to the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages below the range were
 /// taken out, and are freed after the call; CPUs that hold the space lazily are told as well. The stride is that of the

@@ -6,12 +6,65 @@ use tlbkit::{
     AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
 };
 
-use crate::functions::Ops;
-use crate::ops::{LateChoice, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
+use crate::hot::Hot;
+use crate::ops::{HardwareOps, LateChoice, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
 use crate::panic::{Text, stop};
-use crate::space::{Set, Space};
 use crate::status::Status;
 use crate::storage::SpaceStorage;
+use crate::storage::{Set, Space};
+
+/// The table with nothing missing.
+pub(crate) struct Ops {
+    pub(crate) hot: Hot,
+    pub(crate) features: unsafe extern "C" fn(u32) -> u32,
+    pub(crate) now_cycles: unsafe extern "C" fn(u32) -> u64,
+    pub(crate) late: unsafe extern "C" fn(u32, u32) -> u32,
+    pub(crate) last_lazy_reference: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>,
+    #[cfg_attr(not(feature = "checked"), allow(dead_code, reason = "nobody asks"))]
+    pub(crate) this_cpu: Option<unsafe extern "C" fn() -> u32>,
+    pub(crate) unanswered: Option<unsafe extern "C" fn(u32, u32)>,
+    pub(crate) lazy_left: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>,
+    #[cfg(feature = "events")]
+    pub(crate) event: Option<unsafe extern "C" fn(u32, u32, u64)>,
+    pub(crate) patience_turns: u32,
+    pub(crate) patience_rounds: u32,
+}
+
+impl Ops {
+    pub(crate) const fn tells_of_last_reference(&self) -> bool {
+        self.last_lazy_reference.is_some()
+    }
+
+    pub(crate) fn new(table: &HardwareOps) -> Result<Self, Status> {
+        Ok(Self {
+            hot: Hot::new(table)?,
+            features: table.features.ok_or(Status::NoFunction)?,
+            now_cycles: table.now_cycles.unwrap_or(no_clock),
+            late: table.late.unwrap_or(ask_again),
+            last_lazy_reference: table.last_lazy_reference,
+            this_cpu: table.this_cpu,
+            unanswered: table.unanswered,
+            lazy_left: table.lazy_left,
+            #[cfg(feature = "events")]
+            event: table.event,
+            patience_turns: or(table.patience_turns, 1 << 14),
+            patience_rounds: or(table.patience_rounds, 1 << 15),
+        })
+    }
+}
+
+const extern "C" fn no_clock(_cpu: u32) -> u64 {
+    0
+}
+
+const extern "C" fn ask_again(_cpu: u32, _missing: u32) -> u32 {
+    LateChoice::AskAgain as u32
+}
+
+/// `chosen`, or the library's own if the kernel has chosen nothing.
+const fn or(chosen: u32, own: u32) -> u32 {
+    if chosen == 0 { own } else { chosen }
+}
 
 /// Names in the kernel's hook all who are missing.
 #[cold]
@@ -184,7 +237,7 @@ impl Hardware for KernelHardware {
             _ => {}
         }
         #[cfg(feature = "events")]
-        if let (Some(tell), Some((kind, value))) = (self.ops.event, crate::events::told(event)) {
+        if let (Some(tell), Some((kind, value))) = (self.ops.event, told(event)) {
             // SAFETY: as above.
             unsafe { tell(self.cpu, kind as u32, value) };
         }
@@ -194,4 +247,24 @@ impl Hardware for KernelHardware {
         // SAFETY: as above.
         unsafe { (self.ops.now_cycles)(self.cpu) }
     }
+}
+
+/// The number and the value for C; nothing for what has a function of its own, for each turn of a wait, and for the
+/// CPUs that a flush has looked at, which only a simulator asks for.
+#[cfg(feature = "events")]
+fn told(event: Event) -> Option<(crate::ops::EventKind, u64)> {
+    Some(match event {
+        Event::SwitchKept => (crate::ops::EventKind::SwitchKept, 0),
+        Event::SwitchFlushed => (crate::ops::EventKind::SwitchFlushed, 0),
+        Event::FlushBegin(pages) => (crate::ops::EventKind::FlushBegin, u64::from(pages)),
+        Event::FlushLocalDone => (crate::ops::EventKind::FlushLocalDone, 0),
+        Event::FlushIssued => (crate::ops::EventKind::FlushIssued, 0),
+        Event::FlushEnd => (crate::ops::EventKind::FlushEnd, 0),
+        Event::AnswerBegin(cpu) => (crate::ops::EventKind::AnswerBegin, u64::from(cpu.0)),
+        Event::AnswerEnd(cpu) => (crate::ops::EventKind::AnswerEnd, u64::from(cpu.0)),
+        Event::AlreadyCurrent => (crate::ops::EventKind::AlreadyCurrent, 0),
+        Event::WrongSpace => (crate::ops::EventKind::WrongSpace, 0),
+        Event::LazyLeft(space) => (crate::ops::EventKind::LazyLeft, space.0),
+        _ => return None,
+    })
 }

@@ -6,7 +6,7 @@ use crate::gather::open;
 use crate::machine::{Need, enter};
 use crate::status::{Status, report};
 use crate::storage::{GatherStorage, MachineStorage, put};
-use crate::words::reason_of;
+use crate::values::reason_of;
 
 fn place_of(place: u32) -> Result<Place, Status> {
     Place::ALL.get(place as usize).copied().ok_or(Status::BadValue)

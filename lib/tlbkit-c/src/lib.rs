@@ -28,27 +28,22 @@
 
 pub mod batch;
 pub mod cpu;
-pub mod events;
 pub mod flush;
-mod functions;
 pub mod gather;
 mod hardware;
 #[cfg(feature = "history")]
 pub mod history;
 mod hot;
-pub mod lifetime;
 pub mod machine;
 mod mark;
 pub mod ops;
 pub mod panic;
-pub mod pending;
-pub mod policy;
 #[cfg(doctest)]
 pub mod refused;
 pub mod space;
 pub mod status;
 pub mod storage;
-pub mod words;
+pub mod values;
 #[cfg(feature = "x86")]
 pub mod x86;
 

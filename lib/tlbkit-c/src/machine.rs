@@ -6,13 +6,13 @@ use core::sync::atomic::Ordering;
 
 use tlbkit::{Cpu, CpuId, CpuState, Hardware, LazyReferences, Tlb};
 
-use crate::functions::Ops;
 use crate::hardware::KernelHardware;
+use crate::hardware::Ops;
 use crate::mark::Mark;
 use crate::ops::HardwareOps;
-use crate::policy::policy_of;
 use crate::status::{Status, report};
 use crate::storage::{CpuStateStorage, MachineStorage, Marked, StatsStorage, check, root_at, zeroed};
+use crate::values::policy_of;
 
 /// Everything that a machine is made of. The struct itself is only read during the call; what `cpus`, `matrix` and
 /// `stats` point to belongs to the machine for ever.

@@ -31,6 +31,34 @@ pub enum LateChoice {
     AskAgain = 1,
 }
 
+/// What happened; the comment says what `value` is.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// A switch kept what its tag held.
+    SwitchKept = 0,
+    /// A switch flushed what its tag held.
+    SwitchFlushed = 1,
+    /// A flush begins: pages, or 4,294,967,295 for everything.
+    FlushBegin = 2,
+    /// Its half on this CPU is done.
+    FlushLocalDone = 3,
+    /// It was issued, and is not over.
+    FlushIssued = 4,
+    /// It is over on every CPU.
+    FlushEnd = 5,
+    /// A request is carried out: the CPU that asked.
+    AnswerBegin = 6,
+    /// It has been carried out: the CPU that asked.
+    AnswerEnd = 7,
+    /// A request found nothing left to do.
+    AlreadyCurrent = 8,
+    /// A request was for a space that is not loaded here.
+    WrongSpace = 9,
+    /// A request made this CPU leave a space that it held lazily: the space's address.
+    LazyLeft = 10,
+}
+
 /// What the library needs of a CPU. Each function is called on the CPU that it names as `cpu`, and what it does must
 /// have happened when it returns. All must be given but those marked as optional, which may be NULL. An archive with
 /// the feature `linked` takes those from `write_cr3` to `irqs_restore` by name instead, and does not look at them here.

@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering;
 #[cfg(feature = "history")]
 use tlbkit::CpuStats;
 use tlbkit::sync::AtomicU64 as Word;
-use tlbkit::{CpuState, PhysAddr};
+use tlbkit::{AddressSpace, CpuState, PhysAddr};
 
 use crate::mark::Mark;
 use crate::status::Status;
@@ -237,4 +237,20 @@ pub(crate) unsafe fn zeroed<'a>(words: *mut u64, count: usize) -> Result<&'a [Wo
     // Relaxed: as above. A set has one word on most machines, and a call of `memset` takes longer.
     zeroed.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     Ok(zeroed)
+}
+
+/// Where the kernel keeps the set of a space: until the space ends, which its mark says.
+pub(crate) type Set = &'static [Word];
+
+/// What a `struct tlbkit_space` holds: one cache line.
+#[repr(C)]
+pub(crate) struct Space {
+    pub(crate) mark: Mark,
+    pub(crate) inner: AddressSpace<Set>,
+}
+
+// SAFETY: `repr(C)`, the mark first; made and ended below.
+unsafe impl Marked for Space {
+    type Storage = SpaceStorage;
+    const MARK: u64 = 0x746c_626b_6974_5350;
 }

@@ -5,7 +5,7 @@
 //! operation of this crate, even if it has nothing of its own (C-28, C-75). A fault has none: it may map a new page
 //! there while other CPUs still use the old one, until the eviction is finished.
 
-use crate::held::Held;
+use crate::gather::Held;
 use crate::memory::{Frame, Memory};
 use crate::pmap::user_range;
 use crate::pte;

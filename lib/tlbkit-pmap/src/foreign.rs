@@ -4,7 +4,7 @@
 //! The edits themselves always go through [`Memory`](crate::Memory). What the ways cost is done here: the window's
 //! invalidations and the switches.
 
-use crate::held::Unhook;
+use crate::gather::Unhook;
 use crate::lock::{SpinGuard, SpinLock};
 use crate::memory::Memory;
 use crate::pmap::Pmap;

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::foreign::Window;
-use crate::held::Unhook;
+use crate::gather::Unhook;
 use crate::lock::SpinLock;
 use crate::memory::{Frame, Memory};
 use crate::table::{self, Found, Root};

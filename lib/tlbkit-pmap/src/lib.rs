@@ -45,8 +45,7 @@ mod evict;
 mod fault;
 mod foreign;
 mod fork;
-mod guarded;
-mod held;
+mod gather;
 mod kernel;
 mod lock;
 mod memory;
@@ -55,7 +54,6 @@ pub mod pte;
 mod region;
 mod sweep;
 mod table;
-mod teardown;
 mod vm;
 mod withdraw;
 

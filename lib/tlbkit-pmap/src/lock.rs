@@ -4,9 +4,35 @@
 //! interrupt handler may take them, and a holder is not preempted by a thread of the same CPU that wants them. Each has
 //! a cache line to itself.
 
-use crate::guarded::Guarded;
 use tlbkit::Hardware;
 use tlbkit::sync::{AtomicU32, Ordering};
+
+/// Nothing, but under loom a cell without synchronisation of its own.
+pub(crate) struct Guarded {
+    #[cfg(loom)]
+    cell: loom::cell::UnsafeCell<()>,
+}
+
+impl Guarded {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(loom)]
+            cell: loom::cell::UnsafeCell::new(()),
+        }
+    }
+
+    /// A holder beside others reads.
+    pub(crate) fn look(&self) {
+        #[cfg(loom)]
+        self.cell.with(|_| ());
+    }
+
+    /// A holder that is alone writes.
+    pub(crate) fn change(&self) {
+        #[cfg(loom)]
+        self.cell.with_mut(|_| ());
+    }
+}
 
 /// One holder.
 #[repr(align(64))]

@@ -7,7 +7,7 @@
 //! `Pmap` knows nothing of regions. [`Vm`](crate::Vm) decides what belongs where and calls it.
 
 use crate::error::Error;
-use crate::held::Unhook;
+use crate::gather::Unhook;
 use crate::lock::{SpinGuard, TableLocks};
 use crate::memory::{Frame, Memory, Purpose};
 use crate::pte;

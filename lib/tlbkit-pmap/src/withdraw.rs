@@ -4,7 +4,7 @@
 //! finds them gone afterwards, and the flush not over, flushes for itself, as after an [`Eviction`](crate::Eviction)
 //! (C-28).
 
-use crate::held::Held;
+use crate::gather::Held;
 use crate::memory::Memory;
 use crate::pmap::user_range;
 use crate::pte;

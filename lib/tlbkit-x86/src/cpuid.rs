@@ -2,7 +2,7 @@
 
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
-use crate::broadcast::Broadcast;
+use crate::invalidate::Broadcast;
 
 /// Who made the CPU, as far as errata care.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

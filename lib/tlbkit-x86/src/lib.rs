@@ -2,8 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `invalidate` | INVLPG and INVPCID |
-//! | `broadcast` | INVLPGB and TLBSYNC |
+//! | `invalidate` | INVLPG and INVPCID; INVLPGB and TLBSYNC |
 //! | `registers` | CR3, CR4, and setting PCIDs up in the order that the manual demands; MSRs; the time-stamp counter |
 //! | `apic` | sending an interrupt: xAPIC and x2APIC |
 //! | `interrupts` | the interrupt flag, and waiting for an interrupt |
@@ -47,7 +46,6 @@
 #![cfg(target_arch = "x86_64")]
 
 mod apic;
-mod broadcast;
 mod cpu;
 mod cpuid;
 mod errata;
@@ -56,11 +54,11 @@ mod invalidate;
 mod registers;
 
 pub use apic::{Apic, Destination};
-pub use broadcast::{Broadcast, Descriptor, tlbsync};
+
 pub use cpu::{Kernel, X86Cpu};
 pub use cpuid::{Identity, Vendor};
 pub use errata::{ERRATA, Erratum, Overrides, Trust, Wrong};
-pub use invalidate::{invlpg, invpcid};
+pub use invalidate::{Broadcast, Descriptor, invlpg, invpcid, tlbsync};
 pub use registers::{
     CR4_PCIDE, CR4_PGE, disable_tags, enable_tags, now_cycles, read_cr2, read_cr3, read_cr4, read_msr, toggle_pge,
     write_cr3, write_cr4, write_msr,

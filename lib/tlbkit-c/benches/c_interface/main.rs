@@ -107,7 +107,7 @@ const HEAD: &str = "\
 ";
 
 fn file() -> PathBuf {
-    crate_dir().join("benches/door/counts.txt")
+    crate_dir().join("benches/c_interface/counts.txt")
 }
 
 /// The columns of `name`: Linux, inlined Rust, and what each build is known to take.
@@ -124,7 +124,7 @@ fn row(committed: &str, name: &str) -> Result<(String, String, Vec<i64>)> {
 /// The C program on an archive; none, said aloud, where the compiler has no such target.
 fn built(build: &Build) -> Result<Option<PathBuf>> {
     let Some(archive) = archive_of(build.name, build.features)? else { return Ok(None) };
-    let program = scratch("door")?.join(build.name);
+    let program = scratch("c_interface")?.join(build.name);
     compile(Command::new("gcc").arg("-O2"), build, &archive, &program)?;
     Ok(Some(program))
 }
