@@ -10,12 +10,12 @@ use crate::storage::check;
 
 /// What is no [`TrustKind`] is not trusted.
 const fn overrides(trust: u32) -> Overrides {
-    let invlpg_with_tags = match trust {
+    let invlpg_with_pcids = match trust {
         kind if kind == TrustKind::ByTable as u32 => Trust::ByTable,
         kind if kind == TrustKind::Always as u32 => Trust::Always,
         _ => Trust::Never,
     };
-    Overrides { invlpg_with_tags }
+    Overrides { invlpg_with_pcids }
 }
 
 /// Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn tlbkit_x86_start(trust: u32) -> u32 {
     // SAFETY: the contract; what is switched on is what this CPU says of itself.
     let on = unsafe {
         let identity = Identity::of_this_cpu().with_microcode_read();
-        tlbkit_x86::enable_tags(identity.features(overrides(trust)))
+        tlbkit_x86::enable_pcids(identity.features(overrides(trust)))
     };
     let pcid = if on.pcid { TLBKIT_FEATURE_PCID } else { 0 };
     let invpcid = if on.invpcid { TLBKIT_FEATURE_INVPCID } else { 0 };
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn tlbkit_x86_start(trust: u32) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_x86_disable_tags() {
     // SAFETY: the contract.
-    unsafe { tlbkit_x86::disable_tags() };
+    unsafe { tlbkit_x86::disable_pcids() };
 }
 
 /// Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_trust_that_does_not_exist_is_none() {
-        let trust = |kind: u32| overrides(kind).invlpg_with_tags;
+        let trust = |kind: u32| overrides(kind).invlpg_with_pcids;
         assert_eq!(overrides(TrustKind::ByTable as u32), Overrides::default());
         assert_eq!(trust(TrustKind::Always as u32), Trust::Always);
         assert_eq!([TrustKind::Never as u32, 3, u32::MAX].map(trust), [Trust::Never; 3]);

@@ -42,7 +42,7 @@ pub(super) fn time(cpus: u32) {
     let one = || there_and_back(Destination::One(apic::id_of(1)), 1..2);
     pair("ipi_send", "ipi_round_trip", one);
     if cpus > 2 {
-        pair("ipi_send_shorthand", "ipi_round_trip_all", || there_and_back(Destination::Others, 1..cpus));
+        pair("ipi_send_shorthand", "ipi_round_trip_all", || there_and_back(Destination::AllButSelf, 1..cpus));
     }
     // Relaxed: as in `stand_by`.
     ARE_HALTED.store(true, Ordering::Relaxed);

@@ -28,7 +28,7 @@ pub(crate) fn identity() -> Identity {
 pub(crate) fn enter(index: u32) {
     let wanted = identity().features(Overrides::default());
     // SAFETY: ring 0, interrupts off, the kernel's tables loaded; no more is wanted than this CPU has.
-    let features = unsafe { tlbkit_x86::enable_tags(wanted) };
+    let features = unsafe { tlbkit_x86::enable_pcids(wanted) };
     // SAFETY: ring 0 for ever; this door is used on this CPU alone; the APIC is enabled as `sender` says.
     let real = unsafe { X86Cpu::new(&Spaces, features, apic::sender(), apic::FLUSH_VECTOR) };
     DOORS[index as usize].call_once(|| Door::new(real));

@@ -34,7 +34,7 @@ pub(crate) fn run() -> ! {
 fn without_tags(rules: &mut Tally, identity: &Identity) {
     // SAFETY: ring 0, interrupts off, one CPU; what is loaded stays loaded.
     let root = unsafe {
-        tlbkit_x86::disable_tags();
+        tlbkit_x86::disable_pcids();
         read_cr3().root()
     };
     if identity.has_invpcid {
