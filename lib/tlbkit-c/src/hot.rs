@@ -1,6 +1,6 @@
-//! The functions of the kernel's that are hot, and how they are reached: by the table, which any archive takes; by
-//! names (`linked`); or as instructions in their places, all of them (`x86` as well) or those of the interrupt flag
-//! (`flags`).
+//! How the archive reaches the functions of the hot path. By default through the table of functions. With the feature
+//! `linked` by symbol, which saves the indirect call. With `flags`, or with `linked` and `x86`, some or all of them are
+//! inlined as instructions instead.
 
 #[cfg(all(feature = "linked", not(feature = "x86")))]
 pub(crate) use by_name::Hot;
@@ -9,13 +9,13 @@ pub(crate) use by_table::Hot;
 #[cfg(all(feature = "linked", feature = "x86"))]
 pub(crate) use inlined::Hot;
 
-/// What is hot, by the table of functions.
+/// Through the table of functions.
 #[cfg(not(feature = "linked"))]
 mod by_table {
     use crate::ops::HardwareOps;
     use crate::status::Status;
 
-    /// The functions, none of them missing.
+    /// The functions of the table. None is missing.
     pub(crate) struct Hot {
         write_cr3: unsafe extern "C" fn(u32, u64),
         invlpg: unsafe extern "C" fn(u32, u64),
@@ -29,12 +29,12 @@ mod by_table {
         irqs_restore: unsafe extern "C" fn(u32, u64),
     }
 
-    /// Calls of one function each.
+    /// Defines methods that call one function each.
     macro_rules! calls {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $(#[inline(always)]
         pub(crate) fn $name(&self, cpu: u32 $(, $argument: $type)*) $(-> $result)? {
-            // SAFETY: a function of the kernel's table, which lives as long as the machine, called as the header says.
+            // SAFETY: a function of the kernel, which stays valid as long as the machine, called as the header says.
             unsafe { (self.$name)(cpu $(, $argument)*) }
         })*
     };
@@ -76,7 +76,7 @@ mod by_table {
     }
 }
 
-/// What is hot, by names that the kernel defines: `tlbkit_k_*`, declared in the header under `TLBKIT_LINKED`.
+/// By symbols that the kernel defines: `tlbkit_k_*`, declared in the header under `TLBKIT_LINKED`.
 #[cfg(all(feature = "linked", not(feature = "x86")))]
 mod by_name {
     use super::ipi;
@@ -98,21 +98,21 @@ mod by_name {
         fn tlbkit_k_irqs_restore(saved: u64);
     }
 
-    /// Nothing: the linker has them.
+    /// Empty, since the linker finds the functions.
     pub(crate) struct Hot;
 
-    /// Calls of one function each.
+    /// Defines methods that call one function each.
     macro_rules! calls {
     ($($name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)? = $function:ident;)*) => {
         $(#[inline(always)]
         pub(crate) fn $name(&self, _cpu: u32 $(, $argument: $type)*) $(-> $result)? {
-            // SAFETY: a function of the kernel's, called as the header says.
+            // SAFETY: a function of the kernel, called as the header says.
             unsafe { $function($($argument),*) }
         })*
     };
 }
 
-    #[allow(clippy::unused_self, reason = "a table of functions stands in its place in other builds")]
+    #[allow(clippy::unused_self, reason = "in other builds it holds the table of functions")]
     impl Hot {
         #[allow(clippy::unnecessary_wraps, reason = "as above")]
         pub(crate) const fn new(_table: &HardwareOps) -> Result<Self, Status> {
@@ -146,7 +146,7 @@ mod by_name {
     }
 }
 
-/// What is hot, as instructions in the library's own code; the interrupts by name.
+/// Inlined as instructions. Only the IPIs are sent by functions of the kernel.
 #[cfg(all(feature = "linked", feature = "x86"))]
 mod inlined {
     use tlbkit::{Cr3, Invpcid, Pcid, VirtAddr};
@@ -155,10 +155,10 @@ mod inlined {
     use crate::ops::HardwareOps;
     use crate::status::Status;
 
-    /// Nothing: the instructions stand where they are needed.
+    /// Empty, since the instructions are inlined.
     pub(crate) struct Hot;
 
-    #[allow(clippy::unused_self, reason = "a table of functions stands in its place in other builds")]
+    #[allow(clippy::unused_self, reason = "in other builds it holds the table of functions")]
     impl Hot {
         #[allow(clippy::unnecessary_wraps, reason = "as above")]
         pub(crate) const fn new(_table: &HardwareOps) -> Result<Self, Status> {
@@ -167,8 +167,8 @@ mod inlined {
 
         #[inline(always)]
         pub(crate) fn write_cr3(&self, _cpu: u32, value: u64) {
-            // SAFETY: ring 0, by the crate's contract; the protocol loads roots of the kernel's, and no tag where there
-            // are none.
+            // SAFETY: ring 0, by the crate's contract; the protocol loads roots of the kernel's, and no PCID where
+            // there are none.
             unsafe { tlbkit_x86::write_cr3(Cr3(value)) }
         }
 
@@ -202,14 +202,14 @@ mod inlined {
     }
 }
 
-/// The interrupt flag and PAUSE, as instructions in the library's own code.
+/// The interrupt flag and PAUSE, inlined as instructions.
 #[cfg(all(feature = "linked", any(feature = "x86", feature = "flags")))]
 mod flags {
     use tlbkit_x86::interrupts::{self, Interrupts};
 
     use super::Hot;
 
-    #[allow(clippy::unused_self, reason = "a table of functions stands in its place in other builds")]
+    #[allow(clippy::unused_self, reason = "in other builds it holds the table of functions")]
     impl Hot {
         #[inline(always)]
         pub(crate) fn relax(&self, _cpu: u32) {
@@ -236,7 +236,7 @@ mod flags {
     }
 }
 
-/// The interrupts, by names that the kernel defines: only it knows its APIC.
+/// The IPIs, by symbols that the kernel defines, since only the kernel knows its APIC.
 #[cfg(feature = "linked")]
 mod ipi {
     unsafe extern "C" {
@@ -246,7 +246,7 @@ mod ipi {
 
     #[inline(always)]
     pub(crate) fn send(cpu: u32, to: u32) {
-        // SAFETY: a function of the kernel's, called as the header says.
+        // SAFETY: a function of the kernel, called as the header says.
         unsafe { tlbkit_k_send_ipi(cpu, to) }
     }
 

@@ -1,13 +1,14 @@
-//! The numbers with which C says what is flushed and why, checked: range, stride, scope, reason.
+//! The values that C passes, checked: range, stride, scope and reason of a flush, and the policy as a text such as
+//! "tlbkit:lazy=off+set=kept".
 
 use core::ffi::{CStr, c_char};
 
 use tlbkit::{Policy, Reason, Scope, Stride, TextError, VirtAddr};
 
-use crate::status::{Status, report};
-use crate::storage::check;
+use crate::status::{Status, status_of};
+use crate::storage::check_pointer;
 
-/// The size of one translation, as the logarithm to base 2 of its bytes, and so the step of a range.
+/// The size of the translations in a range, as the base-2 logarithm of its bytes, like Linux' `stride_shift`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StrideKind {
@@ -17,22 +18,22 @@ pub enum StrideKind {
     Page2m = 21,
     /// 1 GiB.
     Page1g = 30,
-    /// 512 GiB, which no single entry maps: the span of a table two levels below a five-level root. For ranges of
-    /// tables that were taken out.
+    /// 512 GiB. No entry maps a page of that size: it is what a page-table page two levels below a five-level root
+    /// covers, for ranges of page-table pages that were unhooked.
     Span512g = 39,
 }
 
-/// Whether the entry that was changed had the global bit.
+/// Whether the changed entry has the global bit.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScopeKind {
-    /// It had not.
+    /// It has not.
     Local = 0,
-    /// It had.
+    /// It has.
     Global = 1,
 }
 
-/// A range of translations, its numbers checked.
+/// A range of translations whose numbers have been checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Pages {
     pub(crate) va: VirtAddr,
@@ -41,26 +42,27 @@ pub(crate) struct Pages {
 }
 
 impl Pages {
-    /// Refuses what is empty, wraps, or has no such stride; without checks any range is taken, as the protocol does.
+    /// Refuses a range that is empty, wraps around, or has an unknown stride. An archive without checks accepts any
+    /// range, as the protocol does.
     #[inline(always)]
     pub(crate) fn new(va: u64, count: u64, stride: u32) -> Result<Self, Status> {
         let is_span = stride == StrideKind::Span512g as u32;
         let count = if is_span { count.saturating_mul(512) } else { count };
         let stride = if is_span { Stride::Page1G } else { stride_of(stride)? };
         if cfg!(feature = "checked") {
-            Self::checked(va, count, stride)
+            Self::check_range(va, count, stride)
         } else {
             Ok(Self { va: VirtAddr(va), count, stride })
         }
     }
 
-    /// How many there are, for calls to which so many are everything.
+    /// The number of translations for calls that take `u32::MAX` for everything.
     #[inline(always)]
     pub(crate) fn clamped(&self) -> u32 {
         self.count.min(u64::from(u32::MAX)) as u32
     }
 
-    fn checked(va: u64, count: u64, stride: Stride) -> Result<Self, Status> {
+    fn check_range(va: u64, count: u64, stride: Stride) -> Result<Self, Status> {
         let bytes = count.checked_mul(stride.bytes()).filter(|bytes| *bytes != 0).ok_or(Status::BadValue)?;
         let first = va & !(stride.bytes() - 1);
         first.checked_add(bytes - 1).ok_or(Status::BadValue)?;
@@ -87,7 +89,7 @@ pub(crate) fn scope_of(scope: u32) -> Result<Scope, Status> {
     }
 }
 
-/// Without checks and without counters nobody looks at a reason.
+/// Without checks and counters a reason has no effect, so it is not looked at.
 #[inline(always)]
 pub(crate) fn reason_of(reason: u32) -> Result<Reason, Status> {
     if !cfg!(any(feature = "checked", feature = "history")) {
@@ -100,9 +102,9 @@ pub(crate) fn reason_of(reason: u32) -> Result<Reason, Status> {
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UserFlush {
-    /// INVPCID page by page, now.
+    /// At once, page by page with INVPCID.
     Invpcid = 0,
-    /// One flushing CR3 write on the way back to user mode.
+    /// Deferred: one flushing CR3 write on exit to user mode.
     DeferredCr3 = 1,
 }
 
@@ -114,7 +116,7 @@ pub(crate) fn user_flush_of(how: u32) -> Result<tlbkit::UserFlush, Status> {
     }
 }
 
-/// The policy that C's text names; the library's own for null.
+/// The policy of a text, or the default policy if `text` is null.
 ///
 /// # Safety
 /// `text` is null, or ends in a zero byte.
@@ -137,13 +139,13 @@ pub(crate) unsafe fn policy_of(text: *const c_char) -> Result<Policy, Status> {
     })
 }
 
-/// Whether a text `PRESET[:KEY=VALUE[+KEY=VALUE...]]` names a policy: `TLBKIT_STATUS_OK`, or what is wrong with it. The
-/// presets and keys are those of `tlbkit list policies` and `tlbkit list settings`; an archive that was built without
-/// `--features history` knows the preset "tlbkit" and what it can be changed to.
+/// Checks a policy text, `PRESET[:KEY=VALUE[+KEY=VALUE...]]`: returns `TLBKIT_STATUS_OK`, or what is wrong with it. The
+/// presets and keys are those of `tlbkit list policies` and `tlbkit list settings`. An archive that was built without
+/// `--features history` knows only the preset "tlbkit" and the settings that apply to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_policy_check(text: *const c_char) -> Status {
-    report(|| {
-        check(text)?;
+    status_of(|| {
+        check_pointer(text)?;
         // SAFETY: the crate's contract, and a text ends in a zero byte.
         unsafe { policy_of(text) }.map(drop)
     })
