@@ -43,8 +43,8 @@ const IN_TURN: &[TestStep] = &[
         name: "test x86 for C",
         run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
     },
-    // Fails if a path through the door takes more instructions than its committed count.
-    TestStep { name: "cost of the C door", run: c_interface_step },
+    // Fails if a path through the C interface takes more instructions than its committed count.
+    TestStep { name: "cost of the C interface", run: c_interface_step },
 ];
 
 /// Beside those, in this order: each builds in a folder of its own, and measures no time.
@@ -256,7 +256,7 @@ mod tests {
 
     /// What `c_interface_step` compares is written by the benchmark itself.
     #[test]
-    fn the_counts_of_the_c_door_begin_with_their_compilers() {
+    fn the_counts_of_the_c_interface_begin_with_their_compilers() {
         let counts = include_str!("../../lib/tlbkit-c/benches/c_interface/counts.txt");
         let words: Vec<_> = counts.lines().next().unwrap_or_default().split_whitespace().collect();
         let is_version = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
