@@ -1,7 +1,7 @@
 //! Address arithmetic: page-table levels, indices, canonical addresses.
 //!
 //! Level 1 is the page table (Linux: PTE), 2 the page directory (PMD), 3 the page-directory-pointer table (PUD), 4 the
-//! PML4 (P4D), and 5 the PML5, where a CPU has that.
+//! PML4 (PGD, or P4D with five levels), and 5 the PML5 (PGD) of CPUs that have one.
 
 use tlbkit::{PhysAddr, Stride, VirtAddr};
 
