@@ -1,5 +1,5 @@
-//! `cargo xtask fences`: each fence and each ordering of the protocol, the page tables and the C interface is taken away or
-//! weakened, one at a time, in a copy; that crate's handshakes under loom must notice every one.
+//! `cargo xtask fences`: each fence and each ordering of the protocol, the page tables and the C interface is taken
+//! away or weakened, one at a time, in a copy; that crate's handshakes under loom must notice every one.
 
 mod change;
 mod trial;

@@ -178,7 +178,8 @@ fn each_misuse_of_the_guide_has_its_tests() -> Result<()> {
             assert!(has_rust_test(&of_protocol, name), "{row}: no test {name} of the protocol");
         }
         for name in *of_c {
-            assert!(has_c_test(&in_c, name) || has_rust_test(&of_c_interface, name), "{row}: no test {name} of the C interface");
+            let is_tested = has_c_test(&in_c, name) || has_rust_test(&of_c_interface, name);
+            assert!(is_tested, "{row}: no test {name} of the C interface");
         }
     }
     let guide = fs::read_to_string(here.join("../../docs/porting.md"))?;

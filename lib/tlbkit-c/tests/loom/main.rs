@@ -1,5 +1,5 @@
-//! The C interface's own handshakes under loom, on their real source: what a mark vouches for, and what the hook needs. Run
-//! by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit-c --test handshakes`.
+//! The C interface's own handshakes under loom, on their real source: what a mark vouches for, and what the hook needs.
+//! Run by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit-c --test handshakes`.
 //!
 //! A kernel hands a pointer on as it likes, and may do so before the struct behind it was made: whoever uses it then is
 //! told that it was not. So nothing but the mark orders what the maker wrote. The rest of the crate is not compiled
