@@ -60,7 +60,7 @@ pub trait Memory {
     /// Drops a reference to the frame that begins at `at`. True if it was the last one.
     fn release(&self, at: PhysAddr) -> bool;
     /// The number of references to the frame that begins at `at`. A holder that reads 1 is the only one, and remains so
-    /// as long as it shares the frame with nobody.
+    /// as long as it does not share the frame.
     fn references(&self, at: PhysAddr) -> u32;
     /// Splits the 2 MiB data frame at `at`, to which the caller owns the only reference, into 512 base frames with one
     /// reference each.

@@ -33,7 +33,7 @@ pub(crate) struct Walk {
     pub(crate) name: &'static str,
     pub(crate) number: u64,
     pub(crate) function: &'static str,
-    /// Of this path's count that one's is taken off: the cost of one CPU more.
+    /// The path whose count is subtracted from that of this one, which leaves the cost of one more CPU.
     pub(crate) less: Option<u64>,
 }
 
