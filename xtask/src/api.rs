@@ -16,7 +16,7 @@ use syn::{Attribute, Fields, ImplItem, Item, TraitItem, UseTree, Visibility};
 use crate::libraries::LIBRARIES;
 use crate::outcome::StepOutcome;
 
-/// The crates whose interface others write against. The C door's is its header.
+/// The crates whose interface others write against. The C interface's is its header.
 fn crates() -> impl Iterator<Item = &'static str> {
     LIBRARIES.iter().copied().filter(|&name| name != "tlbkit-c")
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask c-library`: the C door as a kernel's build wants it, in one folder: header, archive, pkg-config file;
-//! and one object, the fast form, for builds that take objects alone.
+//! `cargo xtask c-library`: the C interface as a kernel's build wants it, in one folder: header, archive, pkg-config
+//! file; and one object, the fast form, for builds that take objects alone.
 //!
 //! The archive is the checked one, with the instructions of the feature `x86`: what a kernel does not call, its
 //! linker leaves out. The pkg-config file finds its neighbours wherever the folder is moved to.

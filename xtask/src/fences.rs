@@ -1,5 +1,5 @@
-//! `cargo xtask fences`: each fence and each ordering of the protocol, the page tables and the C door is taken away or
-//! weakened, one at a time, in a copy; that crate's handshakes under loom must notice every one.
+//! `cargo xtask fences`: each fence and each ordering of the protocol, the page tables and the C interface is taken
+//! away or weakened, one at a time, in a copy; that crate's handshakes under loom must notice every one.
 
 mod change;
 mod trial;
@@ -127,7 +127,7 @@ fn all_changes(folder: &Path) -> Result<Vec<Change>> {
     add_names(folder, "", &mut names)?;
     names.sort();
     let mut changes = Vec::new();
-    // `sync.rs` is the door to the atomics and uses none for itself.
+    // `sync.rs` is the wrapper of the atomics and uses none for itself.
     for name in names.iter().filter(|name| name.ends_with(".rs") && *name != "sync.rs") {
         changes.extend(change::changes(name, &fs::read_to_string(folder.join(name))?));
     }

@@ -15,8 +15,8 @@ pub(crate) const LIBRARIES: &[&str] = &["tlbkit", "tlbkit-arch", "tlbkit-pmap", 
 /// What `tlbkit` links for simulators and checkers alone. A registry takes no package that names one it does not have,
 /// be it for a feature.
 const OBSERVED_NAME: &str = "tlbkit-observed";
-/// Crates that must build for [`BARE_TARGET`]: the libraries but the C door, whose archive has a step of its own, and
-/// what the test kernel shares with the simulator.
+/// Crates that must build for [`BARE_TARGET`]: the libraries but the C interface, whose archive has a step of its own,
+/// and what the test kernel shares with the simulator.
 const WITHOUT_STD: &[&str] =
     &["lib/tlbkit", "lib/tlbkit-arch", "lib/tlbkit-pmap", "sim/tlbkit-workloads", "lib/tlbkit-x86"];
 const BARE_TARGET: &str = "x86_64-unknown-none";

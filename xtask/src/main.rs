@@ -40,8 +40,8 @@ cargo xtask linux [PART] [--json]    Linux with tlbkit in place of its TLB code,
                                      check [SECONDS], churn [SECONDS], judge [NAME], load [MINUTES], faults, bochs,
                                      compare [BOOTS], functions [WORK]; without a part check and compare
 cargo xtask fences [--json] [CRATE] [FILE]
-                                     each fence and ordering of the protocol, the page tables and the C door, or of a
-                                     file, weakened in turn: loom must notice
+                                     each fence and ordering of the protocol, the page tables and the C interface, or of
+                                     a file, weakened in turn: loom must notice
 cargo xtask mutants [--json] [NAME]  each historical bug in a copy of the protocol, or of what stands around it: must be
                                      caught; then the protocol as it is for 100 times the budget (--quick, and with a
                                      name: once; --clean: that alone)

@@ -43,8 +43,8 @@ const IN_TURN: &[TestStep] = &[
         name: "test x86 for C",
         run: |root| cargo(root, "test --package tlbkit-c --features x86 --lib --test x86 --quiet"),
     },
-    // Fails if a path through the door takes more instructions than its committed count.
-    TestStep { name: "cost of the C door", run: door_step },
+    // Fails if a path through the C interface takes more instructions than its committed count.
+    TestStep { name: "cost of the C interface", run: c_interface_step },
 ];
 
 /// Beside those, in this order: each builds in a folder of its own, and measures no time.
@@ -96,13 +96,13 @@ fn narrow_sets_step(root: &Path) -> Result<StepOutcome> {
 }
 
 /// Other compilers than those that the counts are of give other counts: then nothing is compared, and that is said.
-fn door_step(root: &Path) -> Result<StepOutcome> {
-    let counts = fs::read_to_string(root.join("lib/tlbkit-c/benches/door/counts.txt"))?;
+fn c_interface_step(root: &Path) -> Result<StepOutcome> {
+    let counts = fs::read_to_string(root.join("lib/tlbkit-c/benches/c_interface/counts.txt"))?;
     let counted_by = counts.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned();
     let here = format!("rustc {}, gcc {}", version("rustc", "--version"), version("gcc", "-dumpfullversion"));
     // As a test, since `cargo bench` would optimise the harness across all of std, which takes longer than to count.
     // What is counted are programs of the archive, which the harness builds in the same way either way.
-    let outcome = cargo(root, "test --package tlbkit-c --bench door --quiet")?;
+    let outcome = cargo(root, "test --package tlbkit-c --bench c_interface --quiet")?;
     Ok(match outcome {
         StepOutcome::Ok(_) if counted_by != here => {
             StepOutcome::Skipped(format!("counts.txt is of {counted_by}, and here is {here}: nothing was compared"))
@@ -254,10 +254,10 @@ mod tests {
         Ok(())
     }
 
-    /// What `door_step` compares is written by the benchmark itself.
+    /// What `c_interface_step` compares is written by the benchmark itself.
     #[test]
-    fn the_counts_of_the_c_door_begin_with_their_compilers() {
-        let counts = include_str!("../../lib/tlbkit-c/benches/door/counts.txt");
+    fn the_counts_of_the_c_interface_begin_with_their_compilers() {
+        let counts = include_str!("../../lib/tlbkit-c/benches/c_interface/counts.txt");
         let words: Vec<_> = counts.lines().next().unwrap_or_default().split_whitespace().collect();
         let is_version = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
         assert!(matches!(words[..], ["#", "rustc", rustc, "gcc", gcc] if is_version(rustc) && is_version(gcc)));

@@ -1,62 +1,62 @@
-//! Address arithmetic: levels of page tables, indices into them, canonical addresses.
+//! Address arithmetic: page-table levels, indices, canonical addresses.
 //!
-//! A *level* is 1 for a table of base pages, 2 for a page directory, 3 for a table of page directories, 4 for the
-//! top-level table, and 5 for the one above it where a CPU has that.
+//! Level 1 is the page table (Linux: PTE), 2 the page directory (PMD), 3 the page-directory-pointer table (PUD), 4 the
+//! PML4 (PGD, or P4D with five levels), and 5 the PML5 (PGD) of CPUs that have one.
 
 use tlbkit::{PhysAddr, Stride, VirtAddr};
 
-/// Level of the top-level table of four.
+/// The level of the top-level table, with four-level paging.
 pub const TOP_LEVEL: u32 = 4;
 
-/// Entries of one table.
+/// The number of entries in a table.
 pub const TABLE_ENTRIES: u64 = 512;
 
 const ENTRY_BYTES: u64 = 8;
 const INDEX_BITS: u32 = 9;
 const PAGE_SHIFT: u32 = 12;
 
-/// log2 of the bytes that one entry of a table of `level` covers.
+/// log2 of the bytes that an entry of `level` maps.
 #[inline]
 #[must_use]
 pub const fn span_shift(level: u32) -> u32 {
     PAGE_SHIFT + INDEX_BITS * (level - 1)
 }
 
-/// The first address that the entry of `va` in a table of `level` covers.
+/// The first address that is mapped by the entry of `va` at `level`.
 #[inline]
 #[must_use]
 pub const fn span_start(va: VirtAddr, level: u32) -> VirtAddr {
     VirtAddr(va.0 >> span_shift(level) << span_shift(level))
 }
 
-/// The first address after `va` that another entry of a table of `level` covers.
+/// The first address after `va` that is mapped by another entry of `level`, like `pmd_addr_end`.
 ///
 /// # Panics
-/// In a debug build, if there is none: `va` lies in the last such span of all addresses.
+/// In a debug build, if `va` is mapped by the last entry, so that there is no such address.
 #[inline]
 #[must_use]
 pub const fn next(va: VirtAddr, level: u32) -> VirtAddr {
     VirtAddr(((va.0 >> span_shift(level)) + 1) << span_shift(level))
 }
 
-/// Which of its 512 entries a table of `level` has for `va`.
+/// The index of the entry for `va` in a table of `level`.
 #[inline]
 #[must_use]
 pub const fn index(va: VirtAddr, level: u32) -> u64 {
     (va.0 >> span_shift(level)) % TABLE_ENTRIES
 }
 
-/// Where the entry for `va` lies in `table`, which is of `level`.
+/// The address of the entry for `va` in `table`, which is a table of `level`.
 #[inline]
 #[must_use]
 pub const fn entry_at(table: PhysAddr, va: VirtAddr, level: u32) -> PhysAddr {
     PhysAddr(table.0 + ENTRY_BYTES * index(va, level))
 }
 
-/// The size of a page that an entry of `level` maps.
+/// The size of the pages that entries of `level` can map.
 ///
 /// # Panics
-/// For a level that maps no pages: 0, or above 3.
+/// If entries of that level cannot map pages: level 0, or above 3.
 #[inline]
 #[must_use]
 pub const fn stride(level: u32) -> Stride {
@@ -68,22 +68,22 @@ pub const fn stride(level: u32) -> Stride {
     }
 }
 
-/// Bytes of each of the two canonical halves, with so many levels of tables.
+/// The size of each of the two canonical halves of the address space, with `levels` page-table levels.
 #[inline]
 #[must_use]
 pub const fn half_bytes(levels: u32) -> u64 {
     1 << (span_shift(levels) + INDEX_BITS - 1)
 }
 
-/// True if `va` lies in the lowest or in the highest `half_bytes` bytes of all addresses: then the bits that no level
-/// of the tables looks at repeat the topmost bit that one does.
+/// True if `va` lies in the lowest or the highest `half_bytes` bytes of the address space, so that the bits above those
+/// that are translated are a sign extension of the highest translated one.
 #[inline]
 #[must_use]
 pub const fn is_canonical_within(va: VirtAddr, half_bytes: u64) -> bool {
     va.0.wrapping_add(half_bytes) < 2 * half_bytes
 }
 
-/// True if `va` is canonical with four levels of tables.
+/// True if `va` is canonical with four-level paging.
 #[inline]
 #[must_use]
 pub const fn is_canonical(va: VirtAddr) -> bool {

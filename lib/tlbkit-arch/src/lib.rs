@@ -1,16 +1,16 @@
-//! What the x86-64 manuals say about translations, written once for all who need it.
+//! What the x86-64 manuals say about address translation, in one place for everything that needs it.
 //!
-//! | module | fact |
+//! | module | contents |
 //! |---|---|
-//! | [`addr`] | which bits of an address choose an entry in a table of each level, and which addresses are canonical |
-//! | [`pte`] | the bits of a page-table entry, one step of a walk, and which change of an entry needs a flush |
-//! | [`scope`] | what each instruction invalidates: *the* table, whoever stores the entries |
-//! | [`random`] | a generator of numbers that is frozen, so that a seed means the same for ever |
-//! | `store` | a TLB without a limit, for simulators and tests (behind the feature of the same name) |
+//! | [`addr`] | how an address selects an entry at each page-table level, and which addresses are canonical |
+//! | [`pte`] | the bits of a page-table entry, one step of a page walk, and which change of an entry needs a flush |
+//! | [`scope`] | what each instruction invalidates, as the single table that all emulated CPUs share |
+//! | [`random`] | a random number generator whose sequence never changes |
+//! | `store` | a TLB of unlimited size, for simulators and tests (behind the feature of the same name) |
 //!
-//! The crate decides nothing and executes nothing. The protocol does not use it; what edits page tables, and what
-//! plays a CPU, does. `verify/tlbkit-check/tests/litmus` asks the adversarial machine the same questions, and the test
-//! kernel's rules ask real CPUs and emulators.
+//! The crate holds facts: it makes no decisions and executes no instructions. The protocol does not use it; code that
+//! edits page tables, and code that emulates a CPU, does. The litmus tests in `verify/tlbkit-check/tests/litmus` check
+//! the same facts on the adversarial machine, and the rules of the test kernel check them on real CPUs and emulators.
 #![no_std]
 #![forbid(unsafe_code)]
 

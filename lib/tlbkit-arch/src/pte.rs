@@ -1,17 +1,17 @@
-//! A page-table entry: the bits that hardware knows, what they say to a walk, and which change of them needs a flush.
+//! Page-table entries: the bits that hardware defines, what they mean to a page walk, and which change needs a flush.
 
 use tlbkit::{PhysAddr, Stride};
 
 use crate::addr::stride;
 
-/// An entry of any level. Bits 9 to 11 and 52 to 58 belong to software: hardware never looks at them.
+/// An entry of any level. Bits 9 to 11 and 52 to 58 are available to software: hardware ignores them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pte(pub u64);
 
 impl Pte {
-    /// All zeros.
+    /// The entry that is all zeros.
     pub const EMPTY: Self = Self(0);
-    /// Hardware may use the entry. While this bit is clear, it looks at no other, and caches nothing.
+    /// Hardware may use the entry. While this bit is clear, it ignores all others and caches nothing.
     pub const PRESENT: u64 = 1;
     /// Stores are allowed.
     pub const WRITE: u64 = 1 << 1;
@@ -22,19 +22,19 @@ impl Pte {
     pub const MEMORY_TYPE: u64 = 1 << 3 | 1 << 4;
     /// Set by hardware before it caches the entry.
     pub const ACCESSED: u64 = 1 << 5;
-    /// Set by hardware before it stores through the entry. A CPU that holds an older translation may still set it
-    /// after software has cleared `WRITE`: it is to be believed only after the flush that follows (C-42).
+    /// Set by hardware before it stores through the entry. A CPU with a stale translation may still set it after
+    /// software has cleared `WRITE`, so it can be relied on only after the flush (C-42).
     pub const DIRTY: u64 = 1 << 6;
-    /// At levels 2 and 3: a page of 2 MiB or 1 GiB, and not a table.
+    /// PS: at levels 2 and 3, the entry maps a page of 2 MiB or 1 GiB instead of pointing to a table.
     pub const LARGE: u64 = 1 << 7;
-    /// The translation is used under every tag, and survives a change of CR3. Only in an entry that maps a page.
+    /// The translation is used under every PCID, and survives CR3 writes. Only in an entry that maps a page.
     pub const GLOBAL: u64 = 1 << 8;
-    /// The protection key, where a CPU has them.
+    /// The protection key, on CPUs that have them.
     pub const PROTECTION_KEY: u64 = 0xf << 59;
     /// Instructions may not be fetched.
     pub const NO_EXECUTE: u64 = 1 << 63;
 
-    /// The bits that hold the address of a frame or of a table.
+    /// The bits that hold the physical address of a frame or a table.
     pub const ADDRESS: u64 = 0x000f_ffff_ffff_f000;
 
     /// An entry for `at` with `bits`.
@@ -44,7 +44,7 @@ impl Pte {
         Self(at.0 | bits)
     }
 
-    /// The address of the frame or of the table.
+    /// The physical address of the frame or the table.
     #[inline]
     #[must_use]
     pub const fn frame(self) -> PhysAddr {
@@ -79,21 +79,21 @@ impl Pte {
         Self(self.0 & !bits)
     }
 
-    /// Everything but the address.
+    /// All bits except for the address.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0 & !Self::ADDRESS
     }
 
-    /// True if an entry of `level` maps a page and leads to no table, should it be present.
+    /// True if an entry of `level`, if present, maps a page instead of pointing to a table.
     #[inline]
     #[must_use]
     pub const fn is_leaf(self, level: u32) -> bool {
         level == 1 || level <= 3 && self.has(Self::LARGE)
     }
 
-    /// Where a walk goes on that has read this entry in a table of `level`.
+    /// How a page walk continues that has read this entry in a table of `level`.
     #[inline]
     #[must_use]
     pub const fn step(self, level: u32) -> WalkStep {
@@ -107,11 +107,12 @@ impl Pte {
         }
     }
 
-    /// True if a CPU may hold a translation of `self` that allows, or reaches, what `new` does not (C-40).
+    /// True if replacing this entry by `new` needs a flush: a CPU may hold a translation of it that permits, or maps,
+    /// what `new` does not (C-40). Compare `pte_needs_flush` of Linux.
     ///
-    /// Nothing for an entry that was not present, nor for wider permissions: a stale translation then faults, and
-    /// the fault invalidates it. An entry whose A bit was clear when it was taken need not be cached anywhere; that is
-    /// not relied upon.
+    /// False for an entry that was not present, and for wider permissions: a stale translation then faults, and the
+    /// fault invalidates it. An entry whose A bit was clear when it was replaced should not be cached anywhere, but
+    /// nothing here relies on that.
     #[inline]
     #[must_use]
     pub const fn needs_flush(self, new: Self) -> bool {
@@ -123,31 +124,31 @@ impl Pte {
     }
 }
 
-/// What an entry says to a walk that has read it.
+/// What a page walk does after it has read an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WalkStep {
-    /// The walk ends in a page fault, and nothing is cached.
+    /// It ends in a page fault, and nothing is cached.
     NotPresent,
-    /// It goes on in this table, one level lower.
+    /// It continues in this table, one level lower.
     Table(PhysAddr),
-    /// It ends at this page, which begins at this frame.
+    /// It ends at the page of this size at this physical address.
     Page(PhysAddr, Stride),
 }
 
-/// What the entries that a walk has read so far allow all together.
+/// The permissions that all entries of a walk so far have in common.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rights {
     /// All of them allow stores.
     pub may_write: bool,
-    /// All of them allow user mode.
+    /// All of them allow user-mode accesses.
     pub is_user: bool,
 }
 
 impl Rights {
-    /// Of a walk that has read nothing yet.
+    /// The permissions of a walk that has read no entry yet.
     pub const ALL: Self = Self { may_write: true, is_user: true };
 
-    /// What is left below `pte`.
+    /// The permissions that are left after reading `pte`.
     #[inline]
     #[must_use]
     pub const fn below(self, pte: Pte) -> Self {

@@ -1,12 +1,14 @@
-//! SplitMix64, frozen: a seed gives the same numbers on every host and for ever, which is why no crate is asked.
+//! SplitMix64. It is implemented here rather than taken from a crate because a seed must give the same numbers on every
+//! host and in every future version.
 //!
-//! The generator is Steele, Lea and Flood's (2014), in Vigna's form; the tests have its published numbers. What
-//! decides a result (a schedule, a workload's choices) may depend on nothing else.
+//! The generator is that of Steele, Lea and Flood (2014), in Vigna's form; the tests compare it with its published
+//! numbers. Everything random that decides a result, such as a schedule or the choices of a workload, must come from
+//! it.
 
-/// What the state grows by with each number: 2⁶⁴ divided by the golden ratio.
+/// The increment of the state: 2⁶⁴ divided by the golden ratio.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Scrambles 64 bits; no two values give the same.
+/// Mixes 64 bits. It is a bijection: no two values give the same result.
 #[inline]
 #[must_use]
 pub const fn mix(value: u64) -> u64 {

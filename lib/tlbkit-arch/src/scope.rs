@@ -1,47 +1,47 @@
-//! What each instruction invalidates: the one table that every machine here keeps to.
+//! What each instruction invalidates: the one table that every emulated CPU of this repository implements.
 //!
-//! It says what a CPU must have invalidated when the instruction has ended. A CPU may invalidate more at any time, so
-//! nothing may rely on an entry that stays.
+//! It says what a CPU must have invalidated once the instruction is complete. A CPU may invalidate more at any time, so
+//! nothing may rely on an entry being kept.
 //!
-//! | | translations of its tag | of other tags | global ones | cached paths |
+//! | | translations of its PCID | of other PCIDs | global | paging-structure caches |
 //! |---|---|---|---|---|
-//! | INVLPG | the page | kept | the page | all of the loaded tag |
-//! | MOV CR3, bit 63 clear | all of the *new* tag | kept | kept | of the new tag |
+//! | INVLPG | the page | kept | the page | all of the current PCID |
+//! | MOV CR3, bit 63 clear | all of the *new* PCID | kept | kept | of the new PCID |
 //! | MOV CR3, bit 63 set | kept | kept | kept | kept |
-//! | MOV CR3, CR4.PCIDE clear | all of tag 0, the only one | | kept | of tag 0 |
-//! | INVPCID 0 | the page of the named tag | kept | kept | of that tag, for the address |
-//! | INVPCID 1 | all of the named tag | kept | kept | of that tag |
+//! | MOV CR3, CR4.PCIDE clear | all of PCID 0, the only one | | kept | of PCID 0 |
+//! | INVPCID 0 | the page of the named PCID | kept | kept | of that PCID, for the address |
+//! | INVPCID 1 | all of the named PCID | kept | kept | of that PCID |
 //! | INVPCID 2 | all | all | all | all |
 //! | INVPCID 3 | all | all | kept | all |
 //! | CR4.PGE changed, CR4.PCIDE cleared | all | all | all | all |
-//! | page fault | the page | kept | the page | of the loaded tag, for the address |
-//! | INVLPGB | the named pages of the named tag | kept | if asked | of that tag, unless told to spare them |
+//! | page fault | the page | kept | the page | of the current PCID, for the address |
+//! | INVLPGB | the named pages of the named PCID | kept | on request | of that PCID, unless final translations only |
 //!
 //! Sources: Intel's Software Developer's Manual, volume 3, the section on operations that invalidate TLBs and
 //! paging-structure caches, and in volume 2 the pages of INVLPG, INVPCID and MOV to control registers; AMD's
 //! Architecture Programmer's Manual, volume 3, INVLPGB.
 //!
-//! *The page* is the translation that covers the named address, whatever its size: any address inside a large page
-//! names it. A *path* is an entry of the paging-structure caches. A translation that was fetched from a global entry
-//! is used under every tag and belongs to none; a path always belongs to the tag it was fetched under. Of a page
-//! fault the manual names the loaded tag alone, but it promises that a fault which the page tables do not justify will
-//! not come again: a global translation that caused it must go, too.
+//! *The page* is the translation that contains the named address, whatever its size: any address inside a large page
+//! names that page. A [`Path`] is an entry of the paging-structure caches. A translation that was fetched from a global
+//! entry is used under every PCID and belongs to none; a `Path` always belongs to the PCID that it was fetched under.
+//! For a page fault the manual names only the current PCID, but it guarantees that a fault which the page tables do not
+//! justify does not recur: a global translation that caused it must be invalidated too.
 
 use tlbkit::{Cr3, Invpcid, Pcid, Stride, VirtAddr};
 
 use crate::addr::{is_canonical, span_shift};
 
-/// The tag under which a CPU translates.
+/// The PCID that a CPU uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CurrentTag {
-    /// CR4.PCIDE is clear: the tag is 0 whatever CR3 says, and a CR3 write with bit 63 set faults.
+    /// CR4.PCIDE is clear: the PCID is 0 whatever CR3 says, and a CR3 write with bit 63 set faults.
     Off,
-    /// CR4.PCIDE is set, and CR3 carries this tag.
+    /// CR4.PCIDE is set, and CR3 holds this PCID.
     Loaded(Pcid),
 }
 
 impl CurrentTag {
-    /// The tag that translations are fetched under.
+    /// The PCID that translations are tagged with.
     #[inline]
     #[must_use]
     pub const fn pcid(self) -> Pcid {
@@ -51,7 +51,7 @@ impl CurrentTag {
         }
     }
 
-    /// The tag once `cr3` has been written.
+    /// The PCID after `cr3` has been written.
     #[inline]
     #[must_use]
     pub const fn after(self, cr3: Cr3) -> Self {
@@ -62,12 +62,12 @@ impl CurrentTag {
     }
 }
 
-/// What a CPU executes, or meets, that invalidates something.
+/// An instruction or event that invalidates something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Instruction {
-    /// INVLPG. Of an address that is not canonical (with four levels of tables) it is no error and does nothing.
+    /// INVLPG. If the address is not canonical (with four page-table levels), it does nothing and does not fault.
     Invlpg(VirtAddr),
-    /// INVPCID, with operands that the CPU does not refuse.
+    /// INVPCID, with operands for which it does not fault.
     Invpcid(Invpcid),
     /// MOV to CR3.
     WriteCr3(Cr3),
@@ -77,86 +77,86 @@ pub enum Instruction {
     ClearPcide,
     /// A page fault at this address.
     PageFault(VirtAddr),
-    /// INVLPGB, on every CPU that it reaches, once TLBSYNC has ended on the one that executed it.
+    /// INVLPGB, on every CPU that it reaches, once TLBSYNC is complete on the CPU that executed it.
     Invlpgb(Broadcast),
 }
 
-/// What INVLPGB names.
+/// The operands of INVLPGB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Broadcast {
     /// The first address.
     pub first: VirtAddr,
-    /// How many addresses are named.
+    /// The number of addresses.
     pub count: u64,
-    /// How far they are apart: not how much each of them covers.
+    /// The distance between them. It says nothing about the size of the translations.
     pub stride: Stride,
-    /// The tag.
+    /// The PCID.
     pub pcid: Pcid,
-    /// Whether the global translations of the named addresses go too.
+    /// Whether global translations of the addresses are invalidated too.
     pub globals: Globals,
-    /// [`Paths::Kept`] if the instruction is told to invalidate final translations only.
+    /// [`Paths::Kept`] if only final translations are invalidated.
     pub paths: Paths,
 }
 
-/// Which addresses are meant.
+/// The addresses whose translations are invalidated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pages {
-    /// No address.
+    /// None.
     None,
-    /// Every address.
+    /// All addresses.
     All,
-    /// This one.
+    /// This address.
     At(VirtAddr),
-    /// `count` addresses from the first one on, each `stride` behind the one before.
+    /// `count` addresses from `first` on, `stride` apart.
     Every {
-        /// The first of them.
+        /// The first address.
         first: VirtAddr,
-        /// How many they are.
+        /// The number of addresses.
         count: u64,
-        /// How far they are apart.
+        /// The distance between them.
         stride: Stride,
     },
 }
 
-/// Which tags are meant.
+/// The PCIDs whose translations are invalidated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tags {
-    /// This one.
+    /// This PCID.
     Only(Pcid),
-    /// All of them.
+    /// All PCIDs.
     All,
 }
 
-/// Whether the global translations of the meant addresses go too.
+/// Whether global translations of the addresses are invalidated too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Globals {
-    /// They stay.
+    /// They are kept.
     Kept,
-    /// They go.
+    /// They are invalidated.
     Removed,
 }
 
-/// Which cached paths of the meant tags go.
+/// The paging-structure-cache entries of the PCIDs that are invalidated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Paths {
-    /// None of them.
+    /// None.
     Kept,
-    /// Those that lead to a meant address.
+    /// Those that are used for one of the addresses.
     ToTheAddress,
-    /// All of them.
+    /// All.
     Removed,
 }
 
-/// One row of the table: what goes.
+/// One row of the table: what is invalidated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Invalidation {
-    /// The addresses whose translations go.
+    /// The addresses.
     pub pages: Pages,
-    /// The tags whose translations and paths go.
+    /// The PCIDs.
     pub tags: Tags,
-    /// Whether global translations go too.
+    /// Whether global translations are included.
     pub globals: Globals,
-    /// Which paths go.
+    /// The paging-structure-cache entries.
     pub paths: Paths,
 }
 
@@ -171,7 +171,7 @@ impl Invalidation {
 }
 
 impl Instruction {
-    /// What goes when a CPU executes this while it translates under `current`.
+    /// What is invalidated when a CPU with the PCID `current` executes this.
     #[inline]
     #[must_use]
     pub const fn invalidates(self, current: CurrentTag) -> Invalidation {
@@ -208,21 +208,21 @@ impl Instruction {
     }
 }
 
-/// A translation that a CPU may hold, as far as the table asks.
+/// A cached translation, as far as the table needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Translation {
-    /// The tag that it was fetched under.
+    /// The PCID that it is tagged with.
     pub pcid: Pcid,
     /// The first address that it translates.
     pub start: VirtAddr,
-    /// How much it translates.
+    /// Its page size.
     pub stride: Stride,
     /// It was fetched from a global entry.
     pub is_global: bool,
 }
 
 impl Translation {
-    /// True if it translates `va`.
+    /// True if the translation contains `va`.
     #[inline]
     #[must_use]
     pub const fn covers(&self, va: VirtAddr) -> bool {
@@ -237,19 +237,19 @@ impl Translation {
     }
 }
 
-/// An entry of the paging-structure caches: the upper part of a walk, which leads to a table.
+/// A paging-structure-cache entry: the result of the upper part of a walk, which is the address of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Path {
-    /// The tag that it was fetched under.
+    /// The PCID that it is tagged with.
     pub pcid: Pcid,
-    /// An address that it leads to.
+    /// An address that it is used for.
     pub start: VirtAddr,
-    /// Level of the table that it leads to: 1 to 3.
+    /// The level of the table that it points to, from 1 to 3.
     pub level: u32,
 }
 
 impl Path {
-    /// True if a walk to `va` can begin at the table that it leads to.
+    /// True if a walk to `va` can begin at the table that it points to.
     #[inline]
     #[must_use]
     pub const fn leads_to(&self, va: VirtAddr) -> bool {
@@ -267,7 +267,7 @@ impl Tags {
 }
 
 impl Pages {
-    /// True if one of the addresses lies in the `1 << shift` bytes around `start`.
+    /// True if one of the addresses lies in the aligned block of `1 << shift` bytes that contains `start`.
     #[inline]
     const fn meet(self, start: VirtAddr, shift: u32) -> bool {
         match self {
@@ -285,27 +285,27 @@ impl Pages {
 }
 
 impl Invalidation {
-    /// True if `translation` goes.
+    /// True if `translation` is invalidated.
     #[inline]
     #[must_use]
     pub const fn removes(&self, translation: &Translation) -> bool {
-        let is_meant = match (translation.is_global, self.globals) {
+        let is_affected = match (translation.is_global, self.globals) {
             (true, Globals::Kept) => false,
             (true, Globals::Removed) => true,
             (false, _) => self.tags.has(translation.pcid),
         };
-        is_meant && self.pages.meet(translation.start, translation.stride.shift())
+        is_affected && self.pages.meet(translation.start, translation.stride.shift())
     }
 
-    /// True if `path` goes.
+    /// True if `path` is invalidated.
     #[inline]
     #[must_use]
     pub const fn removes_path(&self, path: &Path) -> bool {
-        let is_meant = match self.paths {
+        let is_affected = match self.paths {
             Paths::Kept => false,
             Paths::ToTheAddress => self.pages.meet(path.start, span_shift(path.level + 1)),
             Paths::Removed => true,
         };
-        is_meant && self.tags.has(path.pcid)
+        is_affected && self.tags.has(path.pcid)
     }
 }

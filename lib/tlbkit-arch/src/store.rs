@@ -1,4 +1,4 @@
-//! A TLB without a limit: it keeps what it was given until an instruction must invalidate it.
+//! A TLB of unlimited size, which keeps every entry until an instruction must invalidate it.
 
 use alloc::vec::Vec;
 
@@ -6,12 +6,12 @@ use tlbkit::{Pcid, VirtAddr};
 
 use crate::scope::{CurrentTag, Instruction, Path, Translation};
 
-/// What one CPU holds. `T` is what its user wants to know of a translation, `P` of a path.
+/// The cached translations of one CPU. `T` is what the user of this type stores with a translation, `P` with a path.
 #[derive(Clone, Debug)]
 pub struct Store<T, P = ()> {
     /// The translations.
     pub translations: Vec<(Translation, T)>,
-    /// The paths.
+    /// The paging-structure-cache entries.
     pub paths: Vec<(Path, P)>,
 }
 
@@ -22,17 +22,18 @@ impl<T, P> Default for Store<T, P> {
 }
 
 impl<T, P> Store<T, P> {
-    /// The oldest translation of `va` that a CPU can use under `pcid`.
+    /// The oldest translation of `va` that a CPU can use under `pcid`, global ones included.
     pub fn hit(&self, pcid: Pcid, va: VirtAddr) -> Option<&(Translation, T)> {
         self.translations.iter().find(|(held, _)| held.serves(pcid) && held.covers(va))
     }
 
-    /// The oldest path to a table of `level` that a walk to `va` can use under `pcid`.
+    /// The oldest paging-structure-cache entry that points to a table of `level` and that a walk to `va` can use under
+    /// `pcid`.
     pub fn path(&self, pcid: Pcid, level: u32, va: VirtAddr) -> Option<&(Path, P)> {
         self.paths.iter().find(|(held, _)| held.pcid == pcid && held.level == level && held.leads_to(va))
     }
 
-    /// Removes what `instruction` invalidates on a CPU that translates under `current`, and nothing else.
+    /// Removes what `instruction` must invalidate on a CPU with the PCID `current`, and nothing else.
     pub fn execute(&mut self, instruction: Instruction, current: CurrentTag) {
         let invalidated = instruction.invalidates(current);
         self.translations.retain(|(held, _)| !invalidated.removes(held));

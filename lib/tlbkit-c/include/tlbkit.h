@@ -2,126 +2,128 @@
 //
 // Generated from lib/tlbkit-c/src by cbindgen; do not edit. docs/porting.md says what to call where.
 //
-// A pointer is null, misaligned (both are refused), or points to what is said here. Numbers that stand for a choice are
-// plain integers, named by the enum in their comment. Functions may be called on any CPU, and `cpu` is the one they
-// are called on.
+// Every pointer must point to what the comment of its function says; null and misaligned pointers are refused. Choices
+// are passed as plain integers, and their comment names the enum. A function may be called on any CPU, and `cpu` is the
+// number of the CPU that makes the call, unless its comment says otherwise.
 
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-// A number made of all of this file: `tlbkit_header_fits` compares it with that of the archive.
-#define TLBKIT_INTERFACE 0x2208da76afb1ffc9ull
-// gcc and clang.
+// A hash of this file: `tlbkit_header_fits` compares it with the one in the archive.
+#define TLBKIT_INTERFACE 0x76f0e00b2027867ull
+// For gcc and clang.
 #define TLBKIT_ALIGNED(bytes) __attribute__((aligned(bytes)))
 #define TLBKIT_MUST_USE __attribute__((warn_unused_result))
-// At least what `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays whose size the compiler must know.
+// Upper bounds of what `tlbkit_set_words` and `tlbkit_matrix_words` return, for arrays of constant size.
 #define TLBKIT_SET_WORDS(cpus) (((cpus) + 63) / 64)
 #define TLBKIT_MATRIX_WORDS(cpus)                                                           \
     ((cpus) * (TLBKIT_INBOX_WORDS(cpus) + TLBKIT_LINES(TLBKIT_SET_WORDS(cpus)) + 4 * 8 +    \
                3 * TLBKIT_SET_WORDS(cpus)) +                                                \
      2 * TLBKIT_SET_WORDS(cpus))
-// Parts of it. An inbox has words on top above 512 CPUs.
+// Parts of these. Above 512 CPUs an inbox has a second level.
 #define TLBKIT_LINES(words) (((words) + 7) / 8 * 8)
 #define TLBKIT_INBOX_WORDS(cpus) \
     TLBKIT_LINES(TLBKIT_SET_WORDS(cpus) + ((cpus) <= 512 ? 0 : TLBKIT_SET_WORDS(TLBKIT_SET_WORDS(cpus))))
 
-// Or-ed to the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages below the range were
-// taken out, and are freed after the call; CPUs that hold the space lazily are told as well. The stride is that of the
-// smallest translation below them that has not been flushed: only what is named goes, and the paths to it.
+// A flag for the stride of `tlbkit_flush_range` and `tlbkit_flush_kernel_range`: page-table pages of the range have
+// been unhooked and are freed after the call, so CPUs in lazy TLB mode are interrupted too, as with `freed_tables` in
+// Linux. The stride is the size of the smallest translation below those pages that has not been flushed: only the
+// range at that stride, and the paging-structure-cache entries that lead to it, are invalidated.
 #define TLBKIT_FLUSH_TABLES_FREED (1 << 8)
 
-// Or-ed to the stride of the same calls: everything goes, whatever the range.
+// A flag for the stride of the same calls: flushes everything, whatever the range.
 #define TLBKIT_FLUSH_EVERYTHING (1 << 9)
 
-// CR4.PCIDE is set on the CPU.
+// CR4.PCIDE is set on this CPU.
 #define TLBKIT_FEATURE_PCID 1
 
-// INVPCID exists on the CPU.
+// This CPU has INVPCID.
 #define TLBKIT_FEATURE_INVPCID 2
 
-// 8-byte words of a machine.
+// Size of a machine in 8-byte words.
 #define TLBKIT_MACHINE_WORDS 88
 
-// 8-byte words of one CPU's state.
+// Size of one CPU's state in 8-byte words.
 #define TLBKIT_CPU_STATE_WORDS 64
 
-// 8-byte words of a space.
+// Size of a space in 8-byte words.
 #define TLBKIT_SPACE_WORDS 8
 
-// 8-byte words of a gather.
+// Size of a gather in 8-byte words.
 #define TLBKIT_GATHER_WORDS 36
 
-// 8-byte words of a batch.
+// Size of a batch in 8-byte words.
 #define TLBKIT_BATCH_WORDS 20
 
-// 8-byte words of one CPU's counters.
+// Size of one CPU's counters in 8-byte words.
 #define TLBKIT_STATS_WORDS 1062
 
-// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, with two exceptions.
-// `TLBKIT_STATUS_WRONG_CPU` of a call that flushes: the task may have migrated while it waited; what was to be flushed
-// may be in a TLB still, and nothing is freed. `TLBKIT_STATUS_IRQS_OFF` of `tlbkit_flush_range` and
-// `tlbkit_flush_range_alone`: the CPU that made the call has flushed, and others have not.
+// What a call returns. A call that does not return `TLBKIT_STATUS_OK` has changed nothing, with two exceptions. If a
+// call that flushes returns `TLBKIT_STATUS_WRONG_CPU`, the task may have migrated while it waited: the flush may be
+// incomplete, and nothing has been freed. If `tlbkit_flush_range` or `tlbkit_flush_range_alone` returns
+// `TLBKIT_STATUS_IRQS_OFF`, the CPU that made the call has flushed, and others may not have.
 enum tlbkit_status {
-    // Done.
+    // Success.
     TLBKIT_STATUS_OK = 0,
-    // A pointer that must not be null is.
+    // A pointer is null that must not be.
     TLBKIT_STATUS_NULL_POINTER,
-    // A pointer lacks the alignment of its type.
+    // A pointer is not aligned for its type.
     TLBKIT_STATUS_MISALIGNED,
-    // A struct was never made, or has ended.
+    // A struct was not initialized, or has ended.
     TLBKIT_STATUS_NOT_MADE,
-    // There is no such CPU.
+    // There is no CPU of this number.
     TLBKIT_STATUS_NO_SUCH_CPU,
-    // The CPU was not brought up, or is offline.
+    // The CPU is not online.
     TLBKIT_STATUS_CPU_OFFLINE,
-    // Storage is too small for the number of CPUs.
+    // An array is too small for the number of CPUs.
     TLBKIT_STATUS_TOO_SMALL,
     // Interrupts are on and must be off.
     TLBKIT_STATUS_IRQS_ON,
-    // Other CPUs must be told and waited for, which needs interrupts on; `tlbkit_flush_range_alone` says it whether
-    // they are on or off.
+    // Interrupts are off, but other CPUs must be interrupted and waited for, which requires them on.
+    // `tlbkit_flush_range_alone` returns this whether interrupts are on or off.
     TLBKIT_STATUS_IRQS_OFF,
-    // A value is out of its range.
+    // A value is out of range.
     TLBKIT_STATUS_BAD_VALUE,
-    // No preset has this name.
+    // There is no policy preset of this name.
     TLBKIT_STATUS_NO_SUCH_PRESET,
-    // A word of the policy is no `KEY=VALUE`, or has a key that there is not.
+    // A part of the policy text is not `KEY=VALUE`, or there is no such key.
     TLBKIT_STATUS_NO_SUCH_KEY,
-    // The policy does what only older kernels did, and the archive was built without `--features history`.
+    // The policy is one of older kernels, for which the archive needs `--features history`.
     TLBKIT_STATUS_NEEDS_HISTORY,
-    // The table of functions lacks one that must be there.
+    // A required function is missing in the table of functions.
     TLBKIT_STATUS_NO_FUNCTION,
-    // The space runs here.
+    // The space is running on this CPU.
     TLBKIT_STATUS_SPACE_RUNS_HERE,
-    // The gather has no room for the frame: finish it and begin another.
+    // The gather or batch has no room for the frame: finish it and begin another one.
     TLBKIT_STATUS_GATHER_FULL,
-    // The policy does not count, or no counters were given.
+    // The policy does not count flushes, or there are no counters.
     TLBKIT_STATUS_NOT_COUNTED,
-    // The call names another CPU than `this_cpu` of the table says: the task has migrated, or the number is wrong.
+    // The call was made on another CPU than the one it names, according to `this_cpu` of the table: the task has
+    // migrated, or the number is wrong.
     TLBKIT_STATUS_WRONG_CPU,
-    // The policy interrupts the CPUs that hold a dying space: it ends no space later.
+    // Under the policy `lazy_refs=shot-down` a space must be destroyed by `tlbkit_space_destroy`.
     TLBKIT_STATUS_SHOT_DOWN,
 };
 
-// What to do about a CPU that is late: what `late` of the table returns.
+// What to do about a CPU that is late in answering: returned by `late` of the table.
 enum tlbkit_late {
-    // Wait on.
+    // Go on waiting.
     TLBKIT_LATE_WAIT = 0,
-    // Interrupt it again.
+    // Send it another IPI, and go on waiting.
     TLBKIT_LATE_ASK_AGAIN = 1,
 };
 
 // How the user half is flushed under isolation.
 enum tlbkit_user_flush {
-    // INVPCID page by page, now.
+    // At once, page by page with INVPCID.
     TLBKIT_USER_FLUSH_INVPCID = 0,
-    // One flushing CR3 write on the way back to user mode.
+    // Deferred: one flushing CR3 write on exit to user mode.
     TLBKIT_USER_FLUSH_DEFERRED_CR3 = 1,
 };
 
-// The size of one translation, as the logarithm to base 2 of its bytes, and so the step of a range.
+// The size of the translations in a range, as the base-2 logarithm of its bytes, like Linux' `stride_shift`.
 enum tlbkit_stride {
     // 4 KiB.
     TLBKIT_STRIDE_PAGE4K = 12,
@@ -129,42 +131,42 @@ enum tlbkit_stride {
     TLBKIT_STRIDE_PAGE2M = 21,
     // 1 GiB.
     TLBKIT_STRIDE_PAGE1G = 30,
-    // 512 GiB, which no single entry maps: the span of a table two levels below a five-level root. For ranges of
-    // tables that were taken out.
+    // 512 GiB. No entry maps a page of that size: it is what a page-table page two levels below a five-level root
+    // covers, for ranges of page-table pages that were unhooked.
     TLBKIT_STRIDE_SPAN512G = 39,
 };
 
-// Whether the entry that was changed had the global bit.
+// Whether the changed entry has the global bit.
 enum tlbkit_scope {
-    // It had not.
+    // It has not.
     TLBKIT_SCOPE_LOCAL = 0,
-    // It had.
+    // It has.
     TLBKIT_SCOPE_GLOBAL = 1,
 };
 
-// What happened; the comment says what `value` is.
+// What happened. The comment says what `value` is, if anything.
 enum tlbkit_event {
-    // A switch kept what its tag held.
+    // A context switch kept the translations of its PCID.
     TLBKIT_EVENT_SWITCH_KEPT = 0,
-    // A switch flushed what its tag held.
+    // A context switch flushed the translations of its PCID.
     TLBKIT_EVENT_SWITCH_FLUSHED = 1,
-    // A flush begins: pages, or 4,294,967,295 for everything.
+    // A flush begins. `value` is the number of pages, or 4,294,967,295 for everything.
     TLBKIT_EVENT_FLUSH_BEGIN = 2,
-    // Its half on this CPU is done.
+    // The local part of the flush is complete.
     TLBKIT_EVENT_FLUSH_LOCAL_DONE = 3,
-    // It was issued, and is not over.
+    // The flush was issued. It is not complete yet.
     TLBKIT_EVENT_FLUSH_ISSUED = 4,
-    // It is over on every CPU.
+    // The flush is complete on every CPU.
     TLBKIT_EVENT_FLUSH_END = 5,
-    // A request is carried out: the CPU that asked.
+    // A responder begins to carry out a request. `value` is the initiator's CPU.
     TLBKIT_EVENT_ANSWER_BEGIN = 6,
-    // It has been carried out: the CPU that asked.
+    // The responder has carried it out. `value` is the initiator's CPU.
     TLBKIT_EVENT_ANSWER_END = 7,
-    // A request found nothing left to do.
+    // A request found this CPU already up to date.
     TLBKIT_EVENT_ALREADY_CURRENT = 8,
-    // A request was for a space that is not loaded here.
+    // A request was for a space that is not loaded on this CPU.
     TLBKIT_EVENT_WRONG_SPACE = 9,
-    // A request made this CPU leave a space that it held lazily: the space's address.
+    // A request made this CPU leave a space that it held in lazy TLB mode. `value` is the space's address.
     TLBKIT_EVENT_LAZY_LEFT = 10,
 };
 
@@ -206,181 +208,187 @@ enum tlbkit_place {
     TLBKIT_PLACE_KERNEL,
 };
 
-// Whether INVLPG is believed to drop global entries while tags are on: what a kernel's command line can say to
-// `tlbkit_x86_start`.
+// Whether INVLPG is trusted to invalidate global translations while PCIDs are enabled. A kernel can pass this from its
+// command line to `tlbkit_x86_start`.
 enum tlbkit_x86_trust {
-    // As the table of errata and the microcode say; under a hypervisor, whose microcode nobody can check, as if it
-    // were old.
+    // As the table of errata and the microcode revision say. Under a hypervisor the revision cannot be verified, so
+    // the microcode counts as unfixed.
     TLBKIT_X86_TRUST_BY_TABLE = 0,
-    // It is, so tags are used: for a host that is known to be mended.
+    // Trusted, so PCIDs are enabled: for a host that is known to have fixed microcode.
     TLBKIT_X86_TRUST_ALWAYS = 1,
-    // It is not, so tags stay off, whatever the model.
+    // Not trusted, so PCIDs stay disabled, whatever the model.
     TLBKIT_X86_TRUST_NEVER = 2,
 };
 
-// Translations of many spaces and their frames that wait for one flush: on the stack of reclaim.
+// Translations and frames of many spaces that wait for one flush, like `struct arch_tlbflush_unmap_batch`: on the
+// stack of reclaim.
 struct TLBKIT_ALIGNED(8) tlbkit_batch {
     uint64_t opaque[TLBKIT_BATCH_WORDS];
 };
 
-// The TLBs of a machine. One for a kernel, for ever.
+// The TLBs of all CPUs. A kernel has one, which it never frees.
 struct TLBKIT_ALIGNED(64) tlbkit_machine {
     uint64_t opaque[TLBKIT_MACHINE_WORDS];
 };
 
-// Where a gather keeps frames, and who frees them.
+// The storage of a gather's frames, and the function that frees them.
 struct tlbkit_frames {
-    // Room for `capacity` frames, until the gather is finished.
+    // An array with room for `capacity` frames, which belongs to the gather until it is finished.
     uint64_t *array;
-    // Frames that fit.
+    // The number of frames that fit into `array`.
     size_t capacity;
-    // Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait`, `tlbkit_batch_flush` and
-    // `tlbkit_batch_finish` alone.
+    // Frees one frame. Called only by `tlbkit_gather_finish`, `tlbkit_gather_wait`, `tlbkit_batch_flush` and
+    // `tlbkit_batch_finish`.
     void (*release)(void *context, uint64_t frame);
     // The first argument of `release`.
     void *context;
 };
 
-// One set of page tables: put it where the process is, on a cache line of its own.
+// The TLB state of one set of page tables, like `mm_context_t`: embed it in the process structure. It has its own
+// cache line.
 struct TLBKIT_ALIGNED(64) tlbkit_space {
     uint64_t opaque[TLBKIT_SPACE_WORDS];
 };
 
-// Translations and frames that wait for one flush: on the stack of an unmap.
+// Translations and frames that wait for one flush, like `struct mmu_gather`: on the stack of an unmap.
 struct TLBKIT_ALIGNED(8) tlbkit_gather {
     uint64_t opaque[TLBKIT_GATHER_WORDS];
 };
 
 #if defined(TLBKIT_HISTORY)
-// Flushes of one size.
+// The flushes of one size.
 struct tlbkit_size_count {
-    // How many.
+    // Their number.
     uint64_t samples;
-    // Cycles of their local halves.
+    // The cycles that their local parts took.
     uint64_t cycles;
 };
 #endif
 
-// What the library needs of a CPU. Each function is called on the CPU that it names as `cpu`, and what it does must
-// have happened when it returns. All must be given but those marked as optional, which may be NULL. An archive with
-// the feature `linked` takes those from `write_cr3` to `irqs_restore` by name instead, and does not look at them here.
+// The hardware interface. Each function is called on the CPU that is passed as `cpu`, and its effect must be complete
+// when it returns. A function that is not marked as optional must not be NULL. An archive with the feature `linked`
+// calls the functions from `write_cr3` to `irqs_restore` by symbol instead, and ignores them here.
 struct tlbkit_hardware_ops {
-    // What this CPU can do: `TLBKIT_FEATURE_`s, as they are after the kernel has set up CR4.
+    // The features of this CPU, as `TLBKIT_FEATURE_` flags, after the kernel has set up CR4.
     uint32_t (*features)(uint32_t cpu);
-    // MOV to CR3. Bit 63 and the tag are set only on CPUs with PCIDs.
+    // MOV to CR3. Bit 63 and the PCID are set only on CPUs with `TLBKIT_FEATURE_PCID`.
     void (*write_cr3)(uint32_t cpu, uint64_t value);
     // INVLPG.
     void (*invlpg)(uint32_t cpu, uint64_t va);
-    // INVPCID of type 0 to 3. Optional if no CPU has it.
+    // INVPCID of type 0 to 3. Optional if no CPU has `TLBKIT_FEATURE_INVPCID`.
     void (*invpcid)(uint32_t cpu, uint32_t kind, uint32_t pcid, uint64_t va);
-    // Clears and sets CR4.PGE. Called with interrupts off.
+    // Clears CR4.PGE and sets it again. Called with interrupts off.
     void (*toggle_pge)(uint32_t cpu);
-    // Sends the interrupt whose handler calls `tlbkit_answer`.
+    // Sends the IPI whose handler calls `tlbkit_answer`.
     void (*send_ipi)(uint32_t cpu, uint32_t to);
-    // Sends it to every online CPU but this one.
+    // Sends this IPI to every online CPU but this one.
     void (*send_ipi_to_others)(uint32_t cpu);
     // PAUSE.
     void (*relax)(uint32_t cpu);
-    // Whether interrupts are on.
+    // True if interrupts are enabled.
     bool (*irqs_enabled)(uint32_t cpu);
-    // Turns interrupts off and returns what `irqs_restore` needs.
+    // Disables interrupts and returns what `irqs_restore` needs.
     uint64_t (*irqs_save)(uint32_t cpu);
-    // Back to what was before `irqs_save`.
+    // Restores the state before `irqs_save`.
     void (*irqs_restore)(uint32_t cpu, uint64_t saved);
-    // A cycle counter. Optional if the policy does not count.
+    // Reads a cycle counter. Optional if the policy does not count flushes.
     uint64_t (*now_cycles)(uint32_t cpu);
-    // CPU `missing` has not answered for about a millisecond of `relax`; returns an `enum tlbkit_late`. Optional:
-    // asks again, so that a lost interrupt costs time and nothing else. A kernel that calls `tlbkit_declare_stopped`
-    // must not return `TLBKIT_LATE_WAIT`.
+    // Called when CPU `missing` has not answered for about a millisecond of `relax`. Returns an `enum tlbkit_late`.
+    // Optional: by default the IPI is sent again, so that a lost one only costs time. A kernel that calls
+    // `tlbkit_declare_stopped` must not return `TLBKIT_LATE_WAIT`.
     uint32_t (*late)(uint32_t cpu, uint32_t missing);
-    // The last CPU that held this dying space lazily has left it. Interrupts are off, maybe in the handler: note it,
-    // and free the space and its tables later, elsewhere. Must be given unless the policy says `lazy_refs=shot-down`.
+    // Called when the last CPU that held this dying space in lazy TLB mode has left it. Interrupts are off, and it may
+    // run in the IPI handler: only record the space, and free it and its page tables later, elsewhere. Required unless
+    // the policy says `lazy_refs=shot-down`.
     void (*last_lazy_reference)(uint32_t cpu, struct tlbkit_space *space);
-    // The CPU that executes the call: compared with `cpu` when a call begins, before a waiting CPU answers others, and
-    // when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off, maybe in an NMI. Optional:
-    // `cpu` is believed.
+    // Returns the CPU that executes the call. It is compared with `cpu` when a call begins, before a waiting CPU
+    // answers other CPUs, and when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off,
+    // possibly in an NMI. Optional: without it `cpu` is trusted.
     uint32_t (*this_cpu)(void);
-    // CPU `missing` has not answered, however often it was asked, and was not declared stopped. Called for each of
-    // them; if it returns, the wait goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a
-    // text that names them.
+    // Called when CPU `missing` has not answered in spite of all repeated IPIs, and was not declared stopped: once for
+    // each such CPU. If it returns, the wait goes on, and is counted from zero. Optional: by default the hook of
+    // `tlbkit_set_panic_hook` gets a message that names the CPUs.
     void (*unanswered)(uint32_t cpu, uint32_t missing);
-    // A request has made this CPU leave `space`, which it held lazily: the kernel's own tables are loaded now.
-    // Interrupts are off, maybe in the handler. For a kernel that keeps a note of what is loaded. Optional.
+    // Called when a request has made this CPU leave `space`, which it held in lazy TLB mode: the kernel's own tables
+    // are loaded now. Interrupts are off, and it may run in the IPI handler. For a kernel that tracks which space is
+    // loaded. Optional.
     void (*lazy_left)(uint32_t cpu, struct tlbkit_space *space);
-    // Something happened, for a tracepoint; `value` is what the `enum tlbkit_event` says. Interrupts on or off, maybe
-    // in the handler. Only in an archive with the feature `events`. Optional.
+    // Called for every `enum tlbkit_event`, which says what `value` is: for tracepoints. Interrupts on or off,
+    // possibly in the IPI handler. Only called by an archive with the feature `events`. Optional.
     void (*event)(uint32_t cpu, uint32_t event, uint64_t value);
-    // Turns of `relax` after which `late` is asked, again and again. 0 for the library's own: 16,384.
+    // After how many turns of `relax` a waiting CPU calls `late`, each time. 0 for the default: 16,384.
     uint32_t patience_turns;
-    // How often `late` is asked in one wait before `unanswered` is. 0 for the library's own: 32,768.
+    // After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 32,768.
     uint32_t patience_rounds;
 };
 
-// One CPU's part. As many as there are possible CPUs, for ever.
+// The state of one CPU. A kernel has one per possible CPU, and never frees it.
 struct TLBKIT_ALIGNED(64) tlbkit_cpu_state {
     uint64_t opaque[TLBKIT_CPU_STATE_WORDS];
 };
 
-// One CPU's counters, if flushes are to be counted. As many as there are possible CPUs, for ever.
+// The counters of one CPU, for policies that count flushes. A kernel has one per possible CPU, and never frees it.
 struct TLBKIT_ALIGNED(8) tlbkit_stats {
     uint64_t opaque[TLBKIT_STATS_WORDS];
 };
 
-// Everything that a machine is made of. The struct itself is only read during the call; what `cpus`, `matrix` and
-// `stats` point to belongs to the machine for ever.
+// Everything that a machine needs. The struct itself is only read during the call; the memory behind `cpus`, `matrix`
+// and `stats` belongs to the machine from then on and is never returned.
 struct tlbkit_setup {
-    // The functions of the hardware; copied.
+    // The hardware interface; copied.
     const struct tlbkit_hardware_ops *ops;
-    // The policy as a text, see `tlbkit_policy_check`. NULL for the library's own.
+    // The policy as a text, see `tlbkit_policy_check`. NULL for the default policy.
     const char *policy;
-    // One for each possible CPU.
+    // An array with one element per possible CPU.
     struct tlbkit_cpu_state *cpus;
-    // Possible CPUs.
+    // The number of possible CPUs.
     uint32_t cpu_count;
-    // At least `tlbkit_matrix_words(cpu_count)` words; set to zero by the call. Let them begin a cache line: then no
-    // two CPUs share a line of what others write.
+    // At least `tlbkit_matrix_words(cpu_count)` words, which the call zeroes. They should begin at a cache line, so
+    // that no two CPUs write to the same line.
     uint64_t *matrix;
-    // Words there.
+    // The number of words in `matrix`.
     size_t matrix_words;
-    // Physical address of the top-level table that idle CPUs can be left with.
+    // Physical address of a top-level table that maps the kernel alone, like `init_mm`'s: idle CPUs may keep it
+    // loaded.
     uint64_t kernel_root;
-    // One for each possible CPU, or NULL. Used if the policy counts, for which the archive needs `--features history`.
+    // An array with one element per possible CPU, or NULL. Used if the policy counts flushes, for which the archive
+    // needs `--features history`.
     struct tlbkit_stats *stats;
 };
 
-// What went wrong, and where in the library. The texts end in a zero byte, which their lengths do not count; what is
-// longer than a line is cut off.
+// What went wrong, and where in the library. The strings end in a zero byte, which their lengths do not count, and are
+// truncated to one line.
 struct tlbkit_misuse {
     // The rule that was broken, or the CPUs that have not answered.
     const char *message;
-    // Bytes of the message.
+    // The length of `message`.
     size_t message_bytes;
-    // The source file that found it.
+    // The source file of the check that failed.
     const char *file;
-    // Bytes of the file's name.
+    // The length of `file`.
     size_t file_bytes;
-    // The line that found it.
+    // The line of the check.
     uint32_t line;
 };
 
-// Prints and stops the machine. If it returns, the CPU spins for ever.
+// Prints the message and stops the machine. If it returns, the CPU spins for ever.
 typedef void (*tlbkit_panic_hook)(const struct tlbkit_misuse *misuse);
 
-// What the archive was built with, to be compared with the header's.
+// What the archive was built with, for comparison with the header.
 struct tlbkit_layout {
-    // Bytes of a `struct tlbkit_machine`.
+    // Size of a `struct tlbkit_machine` in bytes.
     uint64_t machine_bytes;
-    // Bytes of a `struct tlbkit_cpu_state`.
+    // Size of a `struct tlbkit_cpu_state` in bytes.
     uint64_t cpu_state_bytes;
-    // Bytes of a `struct tlbkit_space`.
+    // Size of a `struct tlbkit_space` in bytes.
     uint64_t space_bytes;
-    // Bytes of a `struct tlbkit_gather`.
+    // Size of a `struct tlbkit_gather` in bytes.
     uint64_t gather_bytes;
-    // Bytes of a `struct tlbkit_batch`.
+    // Size of a `struct tlbkit_batch` in bytes.
     uint64_t batch_bytes;
-    // Bytes of a `struct tlbkit_stats`.
+    // Size of a `struct tlbkit_stats` in bytes.
     uint64_t stats_bytes;
-    // Alignment of the largest of them.
+    // The largest alignment of these structs.
     uint64_t align_bytes;
     // `TLBKIT_INTERFACE` of the header that the archive was built with.
     uint64_t interface_hash;
@@ -390,122 +398,130 @@ struct tlbkit_layout {
 extern "C" {
 #endif // __cplusplus
 
-// Begins an empty batch, for any number of spaces. `frames` may be NULL if nothing will be held; it is copied.
+// Begins an empty batch, for any number of spaces. `frames` is copied; it may be NULL if no frame will be held.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_batch_begin(struct tlbkit_batch *batch,
                                       const struct tlbkit_machine *machine,
                                       const struct tlbkit_frames *frames);
 
-// Names translations of a space that were revoked, where no frame is freed or another mapping of it is still to come.
-// The page tables have been changed, and their locks are still held. Interrupts on or off, preemption off.
+// Records that translations of a space have been revoked, where no frame is freed, or where the frame is still mapped
+// elsewhere and will be recorded with its last mapping. The page tables have been changed, and their locks are still
+// held. Interrupts on or off, preemption off.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_batch_revoke(struct tlbkit_batch *batch,
                                        uint32_t cpu,
                                        const struct tlbkit_space *space);
 
-// Names a translation of a space, whose entry has been cleared, and gives the batch the frame that the entry named.
-// The lock of its page table is still held. `TLBKIT_STATUS_GATHER_FULL` if there is no room: nothing was named, and
-// the frame is still the caller's. Interrupts on or off, preemption off.
+// Records a translation of a space, whose entry has been cleared, and passes the frame that it mapped to the batch.
+// The page-table lock is still held. Returns `TLBKIT_STATUS_GATHER_FULL` if there is no room: then nothing was
+// recorded, and the frame still belongs to the caller. Interrupts on or off, preemption off.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_batch_unmap(struct tlbkit_batch *batch,
                                       uint32_t cpu,
                                       const struct tlbkit_space *space,
                                       uint64_t frame);
 
-// Names all that lay below a page-table page of a space that has been taken out, and gives the batch that page: CPUs
-// that hold the space lazily are asked as well. Otherwise as `tlbkit_batch_unmap`.
+// Records a page-table page of a space that has been unhooked, with everything that it mapped, and passes it to the
+// batch. The flush also interrupts CPUs that have the space loaded in lazy TLB mode. Otherwise as
+// `tlbkit_batch_unmap`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_batch_unmap_table(struct tlbkit_batch *batch,
                                             uint32_t cpu,
                                             const struct tlbkit_space *space,
                                             uint64_t frame);
 
-// Gives the batch a frame that several spaces mapped. If nothing is named in this batch, before or after, the flush is
-// one of everything on every CPU.
+// Passes to the batch a frame that several spaces mapped. If nothing is recorded in this batch, before or after,
+// everything is flushed on every CPU.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_hold(struct tlbkit_batch *batch, uint64_t frame);
 
-// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame. The batch is empty
-// then and stays open: for a kernel that keeps one for each task. On the CPU that named or on another. Interrupts on,
-// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error nothing was done, but for
-// `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
+// Flushes what was recorded on every CPU, with one request per CPU, then calls `release` for each frame. The batch is
+// empty afterwards and stays open, for a kernel that keeps one in each task. On the CPU that recorded or on any other
+// one. Interrupts on, preemption off, and no lock held that a CPU may wait for with interrupts off. On an error
+// nothing was done, except for `TLBKIT_STATUS_WRONG_CPU` after the flush: then the frames are leaked.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_flush(struct tlbkit_batch *batch, uint32_t cpu, uint32_t reason);
 
-// The same, and ends the batch.
+// As `tlbkit_batch_flush`, and ends the batch.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_batch_finish(struct tlbkit_batch *batch, uint32_t cpu, uint32_t reason);
 
-// Flushes what batches owe to a space, everywhere: for whoever finds an entry gone and goes on without a flush of its
-// own, before another frame is mapped there. `tlbkit_gather_finish` does so by itself. Interrupts on.
+// Flushes on every CPU what batches have recorded for a space and not flushed yet, like `flush_tlb_batched_pending`. A
+// caller that finds an entry gone and does not flush by itself must call this before it maps another frame there.
+// `tlbkit_gather_finish` does the same by itself. Interrupts on.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_drain(const struct tlbkit_machine *machine,
                                 uint32_t cpu,
                                 const struct tlbkit_space *space);
 
-// Starts or restarts a CPU: first use, hot-plug, resume. Everything in its TLB goes, and the kernel's own tables are
-// loaded. Before anything else on this CPU; interrupts off. A CPU that was stopped by force while it asked others
-// waits here for their answers.
+// Brings this CPU online: at boot, hotplug or resume. Its TLB is flushed completely, and the kernel's own tables are
+// loaded. Before any other call on this CPU; interrupts off. If the CPU was stopped by force while it waited for other
+// CPUs to answer, it waits for those answers here.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_bring_up(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Takes this CPU out until its next `tlbkit_bring_up`. Interrupts off.
+// Takes this CPU offline until its next `tlbkit_bring_up`. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_offline(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// States that another CPU has stopped by force and executes nothing until its `tlbkit_bring_up`. It may have stopped
-// before it sent an interrupt that others count on: a kernel that calls this returns `TLBKIT_LATE_ASK_AGAIN` from its
-// `late`, or has none. A space that it was flushing must live until its `tlbkit_bring_up` returns.
-// Not for a guest's CPU that may go on by itself.
+// Declares that another CPU was stopped by force, and executes nothing until its `tlbkit_bring_up`. It may have
+// stopped before it sent an IPI that other CPUs rely on, so a kernel that calls this must return
+// `TLBKIT_LATE_ASK_AGAIN` from `late`, or have no `late`. A space that the CPU was flushing must stay alive until its
+// `tlbkit_bring_up` returns. Not for the virtual CPU of a guest, which may resume by itself.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_declare_stopped(const struct tlbkit_machine *machine, uint32_t stopped);
 
-// Loads a space for the task that runs next; nothing if it runs already. In the context switch, interrupts off. The
-// space that is left stays alive until the call returns.
+// Loads the space of the task that runs next, like `switch_mm_irqs_off`. Does nothing if the space is running already.
+// Interrupts off. The space that is left must stay alive until the call returns.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_switch_to(const struct tlbkit_machine *machine,
                                     uint32_t cpu,
                                     const struct tlbkit_space *space);
 
-// Idle or a kernel thread runs next: the user space stays loaded, unused, as the policy says. Interrupts off.
+// Enters lazy TLB mode, like `enter_lazy_tlb`: the idle task or a kernel thread runs next, and the user space stays
+// loaded but unused, if the policy says so. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_enter_lazy(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Loads the kernel's own tables: before deep idle. Interrupts off.
+// Loads the kernel's own tables, like `leave_mm`: before deep idle. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_load_kernel(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// On the way from user mode into the kernel, under isolation; else nothing. Interrupts off.
+// Loads the kernel half on entry from user mode, under page-table isolation; otherwise does nothing. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_enter_kernel(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// On the way back to user mode, under isolation; else nothing. Interrupts off.
+// Loads the user half on exit to user mode, under page-table isolation; otherwise does nothing. Interrupts off.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_exit_to_user(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Carries out what other CPUs have asked: the handler of the shootdown interrupt, and each loop that waits for another
-// CPU with interrupts off. Interrupts off. A stray interrupt is harmless, on a CPU that has left too.
+// Carries out the flush requests of other CPUs. Called by the handler of the shootdown IPI, and by every loop that
+// waits for another CPU with interrupts off. Interrupts off. A spurious call is harmless, also on a CPU that is
+// offline.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_answer(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// True if the space is loaded here and may be used: what an NMI asks before it touches user memory. False on misuse.
+// True if the space is loaded on this CPU and safe to access, like `nmi_uaccess_okay`: an NMI handler checks it before
+// it accesses user memory. False on misuse.
 TLBKIT_MUST_USE
 bool tlbkit_is_running(const struct tlbkit_machine *machine,
                        uint32_t cpu,
                        const struct tlbkit_space *space);
 
-// What CR3 holds on this CPU while the kernel half is loaded, without the no-flush bit: the root of the tables, and
-// the tag in the low 12 bits. 0 on misuse. Interrupts off.
+// The value of CR3 on this CPU while the kernel half is loaded, without the no-flush bit: the root of the page tables,
+// and the PCID in the low 12 bits. 0 on misuse. Interrupts off.
 TLBKIT_MUST_USE uint64_t tlbkit_loaded(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Calls `each` with every CPU that has not answered a request of `cpu`, but those that have left or were declared
-// stopped: for a watchdog, on any CPU.
+// Calls `each` with every CPU that has not answered a request of `cpu`, except for CPUs that are offline or were
+// declared stopped. For a watchdog, on any CPU.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_missing(const struct tlbkit_machine *machine,
                                   uint32_t cpu,
                                   void (*each)(void *context, uint32_t missing),
                                   void *context);
 
-// Flushes more than `pages` pages as everything from now on, whatever the policy's rule was; 0 for always.
+// Sets the ceiling, like Linux' `tlb_single_page_flush_ceiling`: from now on a flush of more than `pages` pages
+// becomes a full one, whatever the policy said. 0 makes every flush a full one.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_ceiling(const struct tlbkit_machine *machine, uint32_t pages);
 
-// Flushes the user half this way (an `enum tlbkit_user_flush`) from now on.
+// Sets how the user half is flushed from now on, by an `enum tlbkit_user_flush`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_set_user_flush(const struct tlbkit_machine *machine, uint32_t how);
 
-// Flushes `pages` translations of a space from `va` on, everywhere, at once: for a change that frees nothing, such as
-// a permission taken away, or after which the kernel frees by itself. The page tables have been changed. `stride` is
-// an `enum tlbkit_stride`, with `TLBKIT_FLUSH_`s or-ed to it. Preemption off. Interrupts on; if they are off, and only
-// then, `TLBKIT_STATUS_IRQS_OFF` says that another CPU would have to be told: this one has flushed, and the call is to
-// be made again with interrupts on. An archive without checks ends in the panic hook instead.
+// Flushes `pages` translations of a space from `va` on, on every CPU, before it returns: for a change that frees
+// nothing, such as a revoked permission, or after which the kernel frees by itself. The page tables have been changed.
+// `stride` is an `enum tlbkit_stride`, combined with `TLBKIT_FLUSH_` flags. Preemption off, interrupts on. With
+// interrupts off, and only then, the call may return `TLBKIT_STATUS_IRQS_OFF`: this CPU has flushed, but another one
+// would have to be interrupted, so the call must be repeated with interrupts on. An archive without checks calls the
+// panic hook instead.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_range(const struct tlbkit_machine *machine,
                                       uint32_t cpu,
@@ -515,10 +531,10 @@ enum tlbkit_status tlbkit_flush_range(const struct tlbkit_machine *machine,
                                       uint32_t stride,
                                       uint32_t reason);
 
-// As `tlbkit_flush_range` with interrupts off, in any archive: tells no other CPU and waits for none. Interrupts on or
-// off, any lock held. It also answers that others must flush where a CPU that used the space before is just between
-// two other spaces, since it may be on its way to this one. A caller that knows that nobody else can switch to the
-// space meanwhile may take that answer for "done".
+// As `tlbkit_flush_range` with interrupts off, in any archive: interrupts no other CPU and waits for none. Interrupts
+// on or off, any lock held. It may also return `TLBKIT_STATUS_IRQS_OFF` because a CPU that used the space before is in
+// the middle of a switch between two other spaces: that CPU might be switching to this one. A caller that knows that
+// no other CPU can switch to the space meanwhile may treat that status as success.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_range_alone(const struct tlbkit_machine *machine,
                                             uint32_t cpu,
@@ -527,9 +543,9 @@ enum tlbkit_status tlbkit_flush_range_alone(const struct tlbkit_machine *machine
                                             uint64_t pages,
                                             uint32_t stride);
 
-// Drops what this CPU holds of `pages` translations from `va` on, in the tables that it has loaded: after a fault that
-// was spurious, or when permission was just widened. It tells no other CPU, so nothing may be freed on the strength of
-// it, and no permission counts as taken away. Interrupts on or off, preemption off.
+// Invalidates `pages` translations from `va` on of the loaded space on this CPU only: after a spurious fault, or when
+// permissions were only widened. Other CPUs may keep stale translations, so the caller must not free anything or rely
+// on a revoked permission because of this call. Interrupts on or off, preemption off.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_this_cpu(const struct tlbkit_machine *machine,
                                          uint32_t cpu,
@@ -537,9 +553,9 @@ enum tlbkit_status tlbkit_flush_this_cpu(const struct tlbkit_machine *machine,
                                          uint64_t pages,
                                          uint32_t stride);
 
-// Drops what this CPU holds of `pages` kernel addresses from `va` on, under isolation in every tag. Without it they
-// count as global: one whose entry lacks that bit stays under the other tags. It tells no other CPU; otherwise as
-// `tlbkit_flush_this_cpu`.
+// Invalidates `pages` translations of kernel addresses from `va` on, on this CPU only. Under page-table isolation they
+// are invalidated under every PCID. Without it they are assumed to be global: a translation whose entry lacks the
+// global bit stays cached under the other PCIDs. Otherwise as `tlbkit_flush_this_cpu`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_this_cpu(const struct tlbkit_machine *machine,
                                                 uint32_t cpu,
@@ -547,17 +563,18 @@ enum tlbkit_status tlbkit_flush_kernel_this_cpu(const struct tlbkit_machine *mac
                                                 uint64_t pages,
                                                 uint32_t stride);
 
-// Drops all that this CPU holds of the space that is loaded, in both halves under isolation; global entries and other
-// spaces stay. Otherwise as `tlbkit_flush_this_cpu`.
+// Invalidates all translations of the loaded space on this CPU only, of both halves under page-table isolation. Global
+// translations and those of other spaces stay. Otherwise as `tlbkit_flush_this_cpu`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_flush_loaded_this_cpu(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Drops everything that this CPU holds: every space, both halves, global entries. Otherwise as
+// Invalidates all translations on this CPU only: of every space, of both halves, and global ones. Otherwise as
 // `tlbkit_flush_this_cpu`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_flush_all_this_cpu(const struct tlbkit_machine *machine, uint32_t cpu);
 
-// Flushes kernel addresses on every CPU, in every space, for a change that frees nothing, or after which the kernel
-// frees by itself. `stride` as in `tlbkit_flush_range`. Interrupts on. Without isolation they count as global: entries
-// that lack that bit go from all tags by a gather with `TLBKIT_SCOPE_LOCAL`.
+// Flushes kernel addresses on every CPU and in every space before it returns, like `flush_tlb_kernel_range`: for a
+// change that frees nothing, or after which the kernel frees by itself. `stride` as in `tlbkit_flush_range`.
+// Interrupts on. Without page-table isolation the translations are assumed to be global; for entries that lack the
+// global bit use a gather with `TLBKIT_SCOPE_LOCAL`, which flushes them under every PCID.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_flush_kernel_range(const struct tlbkit_machine *machine,
                                              uint32_t cpu,
@@ -566,17 +583,17 @@ enum tlbkit_status tlbkit_flush_kernel_range(const struct tlbkit_machine *machin
                                              uint32_t stride,
                                              uint32_t reason);
 
-// Begins an empty gather for a space, or for the kernel's addresses if `space` is NULL. `frames` may be NULL if
-// nothing will be held; it is copied. The space outlives the gather.
+// Begins an empty gather for a space, or for kernel addresses if `space` is NULL. `frames` is copied; it may be NULL
+// if no frame will be held. The space must outlive the gather.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_gather_begin(struct tlbkit_gather *gather,
                                        const struct tlbkit_machine *machine,
                                        const struct tlbkit_space *space,
                                        const struct tlbkit_frames *frames);
 
-// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed; whoever frees what an
-// entry named calls `tlbkit_gather_unmap`. Where the policy does not batch they are flushed at once, so interrupts are
-// on.
+// Records `pages` adjoining translations from `va` on, whose entries have been cleared or changed. If a frame is freed
+// with an entry, call `tlbkit_gather_unmap` instead. A policy that does not batch flushes them at once, so interrupts
+// must be on under such a policy.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_gather_range(struct tlbkit_gather *gather,
                                        uint32_t cpu,
@@ -586,9 +603,10 @@ enum tlbkit_status tlbkit_gather_range(struct tlbkit_gather *gather,
                                        uint32_t scope,
                                        uint32_t reason);
 
-// Names the translation of size `stride` at `va`, whose entry has been cleared, and gives the gather the frame that
-// the entry named. `TLBKIT_STATUS_GATHER_FULL` if it has no room: nothing was named, and the frame is still the
-// caller's, who finishes the gather and begins another for it. Interrupts as for `tlbkit_gather_range`.
+// Records the translation of size `stride` at `va`, whose entry has been cleared, and passes the frame that it mapped
+// to the gather. Returns `TLBKIT_STATUS_GATHER_FULL` if the gather has no room: then nothing was recorded, and the
+// frame still belongs to the caller, who finishes this gather and begins another one. Interrupts as for
+// `tlbkit_gather_range`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_gather_unmap(struct tlbkit_gather *gather,
                                        uint32_t cpu,
@@ -598,10 +616,11 @@ enum tlbkit_status tlbkit_gather_unmap(struct tlbkit_gather *gather,
                                        uint32_t reason,
                                        uint64_t frame);
 
-// Names what lay below a page-table page that has been taken out, and gives the gather that page, `frame`: paths
-// through it go too, on CPUs that hold the space lazily as well. `va` is the first address below it. `unnamed_pages`
-// counts, in pages of 4 KiB, what it still mapped from there on and nobody has named: 512 for a table of the last
-// level that was taken out with its entries, 0 if each of them was named before. Fails as `tlbkit_gather_unmap` does.
+// Records a page-table page that has been unhooked, and passes it to the gather as `frame`. Paging-structure-cache
+// entries that point to it are invalidated too, also on CPUs in lazy TLB mode. `va` is the first address that it
+// mapped. `unnamed_pages` is the number of 4 KiB pages from there on that it still mapped and that have not been
+// recorded: 512 for a last-level table that was unhooked with its entries, 0 if each of them was recorded before.
+// Fails as `tlbkit_gather_unmap` does.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_gather_unmap_table(struct tlbkit_gather *gather,
                                              uint32_t cpu,
@@ -609,24 +628,57 @@ enum tlbkit_status tlbkit_gather_unmap_table(struct tlbkit_gather *gather,
                                              uint64_t unnamed_pages,
                                              uint64_t frame);
 
-// Gives the gather a frame to which no single page belongs: one that several named pages shared, or one of a range
-// that is named as a whole. If nothing is named in this gather, before or after, the flush is one of everything; if
-// something is, only that is flushed. `TLBKIT_STATUS_GATHER_FULL` as in `tlbkit_gather_unmap`.
+// Passes to the gather a frame that belongs to no single page: one that several recorded pages shared, or one of a
+// range that is recorded as a whole. If nothing is recorded in this gather, before or after, everything is flushed;
+// otherwise only what was recorded is. `TLBKIT_STATUS_GATHER_FULL` as for `tlbkit_gather_unmap`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_hold(struct tlbkit_gather *gather, uint64_t frame);
 
-// A page-table page is freed that this gather does not keep: CPUs that hold the space lazily are told as well.
+// Says that a page-table page will be freed that this gather does not hold, so that the flush also interrupts CPUs in
+// lazy TLB mode.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_tables_freed(struct tlbkit_gather *gather);
 
-// Makes the flush a full one.
+// Turns the flush into a full one, whatever was recorded.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_everything(struct tlbkit_gather *gather);
 
-// Flushes everywhere what was named, or everything if nothing was and a frame is held, then calls `release` for each
-// frame, then ends the gather. Interrupts on, preemption off, no lock held that a CPU may wait for with its interrupts
-// off. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
+// Flushes what was recorded on every CPU, or everything if a frame is held and nothing was recorded; then calls
+// `release` for each frame, and ends the gather. Interrupts on, preemption off, and no lock held that a CPU may wait
+// for with interrupts off. On an error the gather stays open, except for `TLBKIT_STATUS_WRONG_CPU` after the flush:
+// then it has ended, and its frames are leaked.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_finish(struct tlbkit_gather *gather, uint32_t cpu);
 
+// Begins the flush of what was recorded, and does not wait for it: `tlbkit_gather_wait` does, and frees the frames.
+// When this returns, this CPU has flushed and requests have been sent to the other CPUs. Until the wait returns they
+// may still use stale translations, so the frames must not be reused, and the space must stay alive.
+//
+// Interrupts on or off, with or without a spin lock held; preemption off; not in an interrupt handler. Other gathers
+// may be begun, issued and finished meanwhile. On an error the gather stays open, except for `TLBKIT_STATUS_WRONG_CPU`
+// after the flush on this CPU: then it has ended, and its frames are leaked.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gather, uint32_t cpu);
+
+// Writes true to `is_done` if the flush of an issued gather is complete on every CPU. Its wait then returns at once,
+// with interrupts on or off. This call never waits, and may be repeated: a kernel that keeps interrupts off calls it
+// in a loop with `tlbkit_answer`, or lets `tlbkit_gather_poll` do both. Preemption off. On an error `is_done` is not
+// written, and the gather stays issued, except for `TLBKIT_STATUS_WRONG_CPU` after the check: then it has ended, and
+// its frames are leaked.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
+
+// Returns once `tlbkit_gather_is_done` would write true. Interrupts on or off: a kernel that keeps interrupts off
+// calls this before `tlbkit_gather_wait`. It answers the requests of other CPUs in every turn of the loop, and calls
+// `late` and `unanswered` as every wait does. In such a kernel every loop that waits for another CPU, including that
+// of a spin lock, must call `tlbkit_answer` in every turn; a single loop that does not is a deadlock. Preemption off.
+// On an error the gather stays issued, except for `TLBKIT_STATUS_WRONG_CPU` after the wait: then it has ended, and its
+// frames are leaked.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_poll(struct tlbkit_gather *gather, uint32_t cpu);
+
+// Waits until the flush of an issued gather is complete on every CPU, then calls `release` for each frame, and ends
+// the gather. On the CPU that issued it or on any other one. Interrupts on, unless `tlbkit_gather_is_done` has written
+// true or `tlbkit_gather_poll` has returned; preemption off, and no lock held that a CPU may wait for with interrupts
+// off. On an error the gather stays issued, except for `TLBKIT_STATUS_WRONG_CPU` after the wait: then it has ended,
+// and its frames are leaked.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_wait(struct tlbkit_gather *gather, uint32_t cpu);
+
 #if defined(TLBKIT_HISTORY)
-// Writes into `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.
+// Writes to `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_count(const struct tlbkit_machine *machine,
                                 uint32_t cpu,
@@ -636,7 +688,7 @@ enum tlbkit_status tlbkit_count(const struct tlbkit_machine *machine,
 #endif
 
 #if defined(TLBKIT_HISTORY)
-// Writes into `count` how many flushes of CPU `cpu` were of `pages` pages, 1 to 512; 0 for flushes of everything.
+// Writes to `count` how many flushes of CPU `cpu` were of `pages` pages, from 1 to 512; 0 stands for full flushes.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_count_size(const struct tlbkit_machine *machine,
                                      uint32_t cpu,
@@ -645,55 +697,33 @@ enum tlbkit_status tlbkit_count_size(const struct tlbkit_machine *machine,
 #endif
 
 #if defined(TLBKIT_HISTORY)
-// Mapped pages of the space, for the range rules by family shift.
+// Sets the number of mapped pages of the space, which the `tlb_flushall_shift` rule needs.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_active_pages(struct tlbkit_gather *gather, uint64_t pages);
 #endif
 
 #if defined(TLBKIT_HISTORY)
-// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
-// says `tlbkit_gather_everything`. False on misuse.
+// True if the policy wants the page tables to be searched for large pages before the flush. If the caller finds one,
+// it calls `tlbkit_gather_everything`. False on misuse.
 TLBKIT_MUST_USE bool tlbkit_gather_wants_walk(struct tlbkit_gather *gather, uint32_t cpu);
 #endif
 
-extern void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to);
+// The number of words that a machine of `cpus` CPUs needs in `matrix`: the request matrix, and what a call needs of
+// each CPU.
+TLBKIT_MUST_USE size_t tlbkit_matrix_words(uint32_t cpus);
 
-extern void tlbkit_k_send_ipi_to_others(uint32_t cpu);
+// Initializes a machine. No CPU is online until its `tlbkit_bring_up`. The struct must never be moved or freed.
+TLBKIT_MUST_USE
+enum tlbkit_status tlbkit_machine_init(struct tlbkit_machine *machine,
+                                       const struct tlbkit_setup *setup);
 
-#if !defined(TLBKIT_X86)
-extern void tlbkit_k_write_cr3(uint64_t value);
-#endif
+// Sets the function that is called on misuse that no status can report. NULL for none. There is one hook for all
+// machines.
+void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
 
-#if !defined(TLBKIT_X86)
-extern void tlbkit_k_invlpg(uint64_t va);
-#endif
-
-#if !defined(TLBKIT_X86)
-extern void tlbkit_k_invpcid(uint32_t kind, uint32_t pcid, uint64_t va);
-#endif
-
-#if !defined(TLBKIT_X86)
-extern void tlbkit_k_toggle_pge(void);
-#endif
-
-#if !defined(TLBKIT_X86)
-extern void tlbkit_k_relax(void);
-#endif
-
-#if !defined(TLBKIT_X86)
-extern bool tlbkit_k_irqs_enabled(void);
-#endif
-
-#if !defined(TLBKIT_X86)
-extern uint64_t tlbkit_k_irqs_save(void);
-#endif
-
-#if !defined(TLBKIT_X86)
-extern void tlbkit_k_irqs_restore(uint64_t saved);
-#endif
-
-// Makes a space for the page tables at `root`; under isolation the user half's top-level table is one page above.
-// `set` has at least `tlbkit_set_words` words, which the call sets to zero. Both belong to the space until
-// `tlbkit_space_destroy` gives it back.
+// Initializes a space for the page tables at `root`. Under page-table isolation, the top-level table of the user half
+// is the next page. `set` has at least `tlbkit_set_words` words, which the call zeroes: it becomes the CPU set of the
+// space, like `mm_cpumask`. The struct and `set` must stay in place until the space may be freed: see
+// `tlbkit_space_destroy`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_space_init(struct tlbkit_space *space,
                                      const struct tlbkit_machine *machine,
@@ -701,105 +731,66 @@ enum tlbkit_status tlbkit_space_init(struct tlbkit_space *space,
                                      uint64_t *set,
                                      size_t set_words);
 
-// Ends a space that no task runs any more; that another CPU runs it is told to the hook. This CPU leaves it if it
-// holds it lazily. `may_free` becomes true if the space and its tables can be freed now; otherwise another CPU holds
-// it lazily, and they can be freed when `last_lazy_reference` names it, which may be before this call returns. Where
-// the policy says `lazy_refs=shot-down`, and only there, such CPUs are interrupted, and `may_free` is always true.
-// Interrupts on; not from a CPU that runs it.
+// Destroys a space that no task runs any more. If another CPU still runs it, the panic hook is called. If this CPU
+// holds it in lazy TLB mode, it leaves it. `may_free` becomes true if the space and its page tables can be freed now.
+// Otherwise another CPU holds it lazily, and they can be freed once `last_lazy_reference` is called with it, which may
+// be before this call returns. Under the policy `lazy_refs=shot-down`, and only then, such CPUs are interrupted
+// instead, and `may_free` is always true. Interrupts on; not on a CPU that runs the space.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_space_destroy(const struct tlbkit_machine *machine,
                                         uint32_t cpu,
                                         struct tlbkit_space *space,
                                         bool *may_free);
 
-// The same with interrupts on or off, and under locks that no switch takes: it interrupts nobody and waits for nobody
-// but a CPU in the middle of a switch. Not from an NMI, not in `last_lazy_reference`, and not where the policy says
-// `lazy_refs=shot-down`.
+// As `tlbkit_space_destroy`, but with interrupts on or off, and with locks held, provided that no context switch takes
+// them: it interrupts no CPU, and waits only for a CPU in the middle of a switch. Not in an NMI, not in
+// `last_lazy_reference`, and not under the policy `lazy_refs=shot-down`.
 TLBKIT_MUST_USE
 enum tlbkit_status tlbkit_space_destroy_later(const struct tlbkit_machine *machine,
                                               uint32_t cpu,
                                               struct tlbkit_space *space,
                                               bool *may_free);
 
-// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom, and how each CPU is found.
-TLBKIT_MUST_USE size_t tlbkit_matrix_words(uint32_t cpus);
-
-// Makes a machine. No CPU takes part until its `tlbkit_bring_up`. The machine stays where it is for ever.
-TLBKIT_MUST_USE
-enum tlbkit_status tlbkit_machine_init(struct tlbkit_machine *machine,
-                                       const struct tlbkit_setup *setup);
-
-// Calls `hook` on misuse that no status can tell; NULL for none. One for all machines.
-void tlbkit_set_panic_hook(tlbkit_panic_hook hook);
-
-// Begins to flush everywhere what was named, and does not wait: the frames are freed by `tlbkit_gather_wait`. When it
-// returns this CPU has flushed and the others are asked. Until the wait returns they may use what was named, so
-// nothing is done to the frames, and the space lives.
-//
-// Interrupts on or off, under a spin lock or not; preemption off; not in an interrupt handler. Other gathers may be
-// begun, issued and finished meanwhile. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the
-// flush on this CPU: its frames are lost then.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_issue(struct tlbkit_gather *gather, uint32_t cpu);
-
-// Writes true to `is_done` if no CPU can use any more what an issued gather names: its wait then returns at once,
-// interrupts on or off. It waits for nobody, and may be asked again and again: a kernel whose interrupts stay off asks
-// in a loop, and calls `tlbkit_answer` in between, or lets `tlbkit_gather_poll` do both. Preemption off. On an error
-// the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the look: its frames are lost then. On any error
-// `is_done` is not written.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_is_done(struct tlbkit_gather *gather, uint32_t cpu, bool *is_done);
-
-// Returns when `tlbkit_gather_is_done` would write true, and is called with interrupts on or off: what a kernel whose
-// interrupts stay off calls before `tlbkit_gather_wait`. It answers other CPUs at each turn, and calls `late` and
-// `unanswered` as every wait does. Whoever waits for another CPU in such a kernel, in the loop of a lock too, calls
-// `tlbkit_answer` at each turn: one loop that does not is a deadlock. Preemption off. On an error the gather stays
-// issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_poll(struct tlbkit_gather *gather, uint32_t cpu);
-
-// Waits until no CPU can use what an issued gather names, then calls `release` for each frame, then ends the gather.
-// On the CPU that issued it or on another. Interrupts on unless `tlbkit_gather_is_done` has said true or
-// `tlbkit_gather_poll` has returned; preemption off, no lock held that a CPU may wait for with its interrupts off. On
-// an error the gather stays issued, but for `TLBKIT_STATUS_WRONG_CPU` after the wait: its frames are lost then.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_gather_wait(struct tlbkit_gather *gather, uint32_t cpu);
-
-// Whether a text `PRESET[:KEY=VALUE[+KEY=VALUE...]]` names a policy: `TLBKIT_STATUS_OK`, or what is wrong with it. The
-// presets and keys are those of `tlbkit list policies` and `tlbkit list settings`; an archive that was built without
-// `--features history` knows the preset "tlbkit" and what it can be changed to.
-TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_check(const char *text);
-
-// Words that a space needs for the set of its CPUs.
+// The number of words of a space's CPU set.
 TLBKIT_MUST_USE size_t tlbkit_set_words(uint32_t cpus);
 
-// The space's name, never used again; 0 if it was never made.
+// The id of the space, which is never reused, like `context.ctx_id`. 0 if it was not initialized.
 TLBKIT_MUST_USE uint64_t tlbkit_space_id(const struct tlbkit_space *space);
 
-// How many revocations the space has seen, plus one; 0 if it was never made.
+// The generation of the space, like `context.tlb_gen`: one more than the number of revocations so far. 0 if it was not
+// initialized.
 TLBKIT_MUST_USE uint64_t tlbkit_space_generation(const struct tlbkit_space *space);
 
-// A status in words, for a log.
+// A description of a status, for a log.
 TLBKIT_MUST_USE const char *tlbkit_status_text(uint32_t status);
 
-// What this archive was built with. `tlbkit_header_fits()` compares them with the header's.
+// What this archive was built with. `tlbkit_header_fits()` compares it with the header.
 TLBKIT_MUST_USE struct tlbkit_layout tlbkit_layout(void);
 
+// Checks a policy text, `PRESET[:KEY=VALUE[+KEY=VALUE...]]`: returns `TLBKIT_STATUS_OK`, or what is wrong with it. The
+// presets and keys are those of `tlbkit list policies` and `tlbkit list settings`. An archive that was built without
+// `--features history` knows only the preset "tlbkit" and the settings that apply to it.
+TLBKIT_MUST_USE enum tlbkit_status tlbkit_policy_check(const char *text);
+
 #if defined(TLBKIT_X86)
-// Finds out what this CPU can do, less what its errata forbid, switches global pages and tags on, and returns
-// `TLBKIT_FEATURE_`s: what `features` of the table returns for this CPU from then on. Once on each CPU, before
-// `tlbkit_bring_up`; ring 0, interrupts off. `trust` is an `enum tlbkit_x86_trust`, the same on every CPU.
+// Detects the features of this CPU, except for those that errata rule out, enables global pages and PCIDs, and returns
+// `TLBKIT_FEATURE_` flags. `features` of the table must return these for this CPU from then on. Once on each CPU,
+// before `tlbkit_bring_up`; ring 0, interrupts off. `trust` is an `enum tlbkit_x86_trust`, the same on every CPU.
 TLBKIT_MUST_USE uint32_t tlbkit_x86_start(uint32_t trust);
 #endif
 
 #if defined(TLBKIT_X86)
-// Switches tags off again on this CPU, as a kernel does before it hands the CPU to another one, and empties its TLB.
-// The root that is loaded stays loaded, under tag 0. Ring 0, interrupts off, and after `tlbkit_offline` of this CPU,
-// since until then the library uses tags.
+// Disables PCIDs on this CPU and flushes its TLB, as a kernel does before it hands the CPU to another kernel. The root
+// that is loaded stays loaded, under PCID 0. Ring 0, interrupts off, and after `tlbkit_offline` on this CPU, since the
+// library uses PCIDs until then.
 void tlbkit_x86_disable_tags(void);
 #endif
 
 #if defined(TLBKIT_X86)
-// Puts the instructions into every place of the table that is NULL and is one: `write_cr3`, `invlpg`, `invpcid`,
-// `toggle_pge`, `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The kernel sends its
-// interrupts itself. `irqs_save` and `irqs_restore` belong together, since only the kernel's own `irqs_restore` knows
-// what its `irqs_save` returned: a table that has one of them alone is refused with `TLBKIT_STATUS_NO_FUNCTION`.
+// Sets those of the following functions of the table that are NULL: `write_cr3`, `invlpg`, `invpcid`, `toggle_pge`,
+// `relax`, `irqs_enabled`, `irqs_save`, `irqs_restore`, `now_cycles`. The kernel sends IPIs itself. `irqs_save` and
+// `irqs_restore` belong together, since only the kernel's own `irqs_restore` can interpret what its `irqs_save`
+// returned: a table that has only one of them is refused with `TLBKIT_STATUS_NO_FUNCTION`.
 TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *ops);
 #endif
 
@@ -808,8 +799,8 @@ TLBKIT_MUST_USE enum tlbkit_status tlbkit_x86_fill(struct tlbkit_hardware_ops *o
 #endif  // __cplusplus
 
 #if defined(TLBKIT_LINKED)
-// What a kernel defines whose archive was built with `linked`. The contract of each is that of its place in
-// `struct tlbkit_hardware_ops`, but most do without the CPU's number.
+// The functions that a kernel defines if its archive was built with `linked`. The contract of each is that of the same
+// function in `struct tlbkit_hardware_ops`; most of them have no argument for the CPU.
 void tlbkit_k_send_ipi(uint32_t cpu, uint32_t to);
 void tlbkit_k_send_ipi_to_others(uint32_t cpu);
 #if !defined(TLBKIT_X86)
@@ -824,7 +815,7 @@ void tlbkit_k_irqs_restore(uint64_t saved);
 #endif
 #endif
 
-// True if this header and the archive were built from the same source, and the archive's constants are in memory: ask
+// True if this header and the archive were built from the same source, and the archive's constants were loaded. Check it
 // once, at boot.
 static inline bool tlbkit_header_fits(void) {
     struct tlbkit_layout layout = tlbkit_layout();

@@ -1,25 +1,26 @@
-//! The batch in C: pages of many spaces go in, one flush, and frames come out by a call of the kernel's only after it.
+//! The batch, Linux' `arch_tlbflush_unmap_batch`: pages of many spaces, one flush, and only then their frames are
+//! freed, by calling the kernel.
 
 use tlbkit::{Reason, TlbBatch};
 
-use crate::gather::{Frames, Held, frames_of, release};
-use crate::machine::{Door, Machine, Need, enter};
+use crate::gather::{Frames, HeldFrames, frames_of, release_frames};
+use crate::machine::{Machine, Need, PerCpu, enter};
 use crate::mark::Mark;
-use crate::space::Space;
-use crate::status::{Status, report};
+use crate::status::{Status, status_of};
+use crate::storage::Space;
 use crate::storage::{BatchStorage, MachineStorage, Marked, SpaceStorage};
-use crate::words::reason_of;
+use crate::values::reason_of;
 
 /// What a `struct tlbkit_batch` holds.
 #[repr(C)]
 struct Batch {
     mark: Mark,
     machine: &'static Machine,
-    inner: TlbBatch<Held>,
+    inner: TlbBatch<HeldFrames>,
     room: usize,
 }
 
-// SAFETY: `repr(C)`, the mark first; begun and finished below.
+// SAFETY: `repr(C)`, with the mark first; begun and finished below.
 unsafe impl Marked for Batch {
     type Storage = BatchStorage;
     const MARK: u64 = 0x746c_626b_6974_4241;
@@ -28,7 +29,7 @@ unsafe impl Marked for Batch {
 /// An open batch.
 ///
 /// # Safety
-/// The crate's contract; nobody else uses the batch while the reference lives.
+/// The crate's contract; nothing else uses the batch while the reference lives.
 unsafe fn open<'a>(batch: *mut BatchStorage) -> Result<&'a mut Batch, Status> {
     // SAFETY: the contract.
     unsafe { Batch::find(batch) }?;
@@ -37,27 +38,27 @@ unsafe fn open<'a>(batch: *mut BatchStorage) -> Result<&'a mut Batch, Status> {
 }
 
 impl Batch {
-    /// Names a space, and keeps a frame if there is one.
-    fn name(&mut self, cpu: u32, space: &Space, frame: Option<u64>) -> Result<(), Status> {
-        let door = self.machine.door(cpu, Need::Online)?;
+    /// Records a space, and holds a frame if there is one.
+    fn record(&mut self, cpu: u32, space: &Space, frame: Option<u64>) -> Result<(), Status> {
+        let percpu = self.machine.enter(cpu, Need::Online)?;
         if frame.is_some() {
             self.take_room()?;
         }
-        self.inner.revoke(door.cpu(), &space.inner);
+        self.inner.revoke(percpu.cpu(), &space.inner);
         frame.into_iter().for_each(|frame| self.inner.hold(frame));
         Ok(())
     }
 
-    /// Flushes what was named, frees what is held, and is empty then.
+    /// Flushes what was recorded and frees what is held. The batch is empty afterwards.
     #[inline(never)]
-    fn flush(&mut self, door: &Door, why: Reason) -> Result<(), Status> {
+    fn flush(&mut self, percpu: &PerCpu, why: Reason) -> Result<(), Status> {
         let (mut stayed, mut room) = (Ok(()), 0);
-        self.inner.flush_and_reuse(door.cpu(), why, |held| {
-            stayed = door.assert_stayed();
+        self.inner.flush_and_reuse(percpu.cpu(), why, |held| {
+            stayed = percpu.assert_stayed();
             if stayed.is_ok() && !held.is_empty() {
-                release_held(held); // else they may be in use, and are lost
+                release_held(held); // otherwise the frames may still be in use, so they are leaked
             }
-            room = held.empty();
+            room = held.clear();
         });
         self.room = room;
         stayed
@@ -69,7 +70,7 @@ impl Batch {
     }
 }
 
-/// Flushes an open batch. `first` is done to it when all that the caller gave is known to be right.
+/// Flushes an open batch. `first` is called on it once all arguments have been checked.
 ///
 /// # Safety
 /// As [`open`].
@@ -78,45 +79,46 @@ unsafe fn flush(batch: *mut BatchStorage, cpu: u32, reason: u32, first: impl FnO
     let why = reason_of(reason)?;
     // SAFETY: the contract.
     let batch = unsafe { open(batch) }?;
-    let door = batch.machine.door(cpu, Need::MayWait)?;
+    let percpu = batch.machine.enter(cpu, Need::MayWait)?;
     first(batch);
-    batch.flush(door, why)
+    batch.flush(percpu, why)
 }
 
-/// Out of line: most batches hold nothing.
+/// Out of line, because most batches hold no frames.
 #[inline(never)]
-fn release_held(held: &Held) {
-    release(held);
+fn release_held(held: &HeldFrames) {
+    release_frames(held);
 }
 
-/// Begins an empty batch, for any number of spaces. `frames` may be NULL if nothing will be held; it is copied.
+/// Begins an empty batch, for any number of spaces. `frames` is copied; it may be NULL if no frame will be held.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_begin(
     batch: *mut BatchStorage,
     machine: *const MachineStorage,
     frames: *const Frames,
 ) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract, for both.
         let (machine, frames) = unsafe { (Machine::find::<'static>(machine)?, frames_of(frames)?) };
-        let inner = TlbBatch::new(Held::new(frames));
+        let inner = TlbBatch::new(HeldFrames::new(frames));
         let begun = Batch { mark: Mark::none(), machine, inner, room: frames.capacity };
         // SAFETY: as above.
-        unsafe { Batch::make(batch, begun) }.map(drop)
+        unsafe { Batch::init(batch, begun) }.map(drop)
     })
 }
 
-/// Names translations of a space that were revoked, where no frame is freed or another mapping of it is still to come.
-/// The page tables have been changed, and their locks are still held. Interrupts on or off, preemption off.
+/// Records that translations of a space have been revoked, where no frame is freed, or where the frame is still mapped
+/// elsewhere and will be recorded with its last mapping. The page tables have been changed, and their locks are still
+/// held. Interrupts on or off, preemption off.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_revoke(batch: *mut BatchStorage, cpu: u32, space: *const SpaceStorage) -> Status {
     // SAFETY: the crate's contract, for both.
-    report(|| unsafe { open(batch)?.name(cpu, Space::find(space)?, None) })
+    status_of(|| unsafe { open(batch)?.record(cpu, Space::find(space)?, None) })
 }
 
-/// Names a translation of a space, whose entry has been cleared, and gives the batch the frame that the entry named.
-/// The lock of its page table is still held. `TLBKIT_STATUS_GATHER_FULL` if there is no room: nothing was named, and
-/// the frame is still the caller's. Interrupts on or off, preemption off.
+/// Records a translation of a space, whose entry has been cleared, and passes the frame that it mapped to the batch.
+/// The page-table lock is still held. Returns `TLBKIT_STATUS_GATHER_FULL` if there is no room: then nothing was
+/// recorded, and the frame still belongs to the caller. Interrupts on or off, preemption off.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_unmap(
     batch: *mut BatchStorage,
@@ -125,11 +127,12 @@ pub unsafe extern "C" fn tlbkit_batch_unmap(
     frame: u64,
 ) -> Status {
     // SAFETY: the crate's contract, for both.
-    report(|| unsafe { open(batch)?.name(cpu, Space::find(space)?, Some(frame)) })
+    status_of(|| unsafe { open(batch)?.record(cpu, Space::find(space)?, Some(frame)) })
 }
 
-/// Names all that lay below a page-table page of a space that has been taken out, and gives the batch that page: CPUs
-/// that hold the space lazily are asked as well. Otherwise as `tlbkit_batch_unmap`.
+/// Records a page-table page of a space that has been unhooked, with everything that it mapped, and passes it to the
+/// batch. The flush also interrupts CPUs that have the space loaded in lazy TLB mode. Otherwise as
+/// `tlbkit_batch_unmap`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_unmap_table(
     batch: *mut BatchStorage,
@@ -137,21 +140,21 @@ pub unsafe extern "C" fn tlbkit_batch_unmap_table(
     space: *const SpaceStorage,
     frame: u64,
 ) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract, for both.
         let (batch, space) = unsafe { (open(batch)?, Space::find(space)?) };
-        let door = batch.machine.door(cpu, Need::Online)?;
+        let percpu = batch.machine.enter(cpu, Need::Online)?;
         batch.take_room()?;
-        batch.inner.unmap_table(door.cpu(), &space.inner, frame);
+        batch.inner.unmap_table(percpu.cpu(), &space.inner, frame);
         Ok(())
     })
 }
 
-/// Gives the batch a frame that several spaces mapped. If nothing is named in this batch, before or after, the flush is
-/// one of everything on every CPU.
+/// Passes to the batch a frame that several spaces mapped. If nothing is recorded in this batch, before or after,
+/// everything is flushed on every CPU.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_hold(batch: *mut BatchStorage, frame: u64) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         let batch = unsafe { open(batch) }?;
         batch.take_room()?;
@@ -160,31 +163,32 @@ pub unsafe extern "C" fn tlbkit_batch_hold(batch: *mut BatchStorage, frame: u64)
     })
 }
 
-/// Flushes everywhere what was named, asking each CPU once, then calls `release` for each frame. The batch is empty
-/// then and stays open: for a kernel that keeps one for each task. On the CPU that named or on another. Interrupts on,
-/// preemption off, no lock held that a CPU may wait for with its interrupts off. On an error nothing was done, but for
-/// `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
+/// Flushes what was recorded on every CPU, with one request per CPU, then calls `release` for each frame. The batch is
+/// empty afterwards and stays open, for a kernel that keeps one in each task. On the CPU that recorded or on any other
+/// one. Interrupts on, preemption off, and no lock held that a CPU may wait for with interrupts off. On an error
+/// nothing was done, except for `TLBKIT_STATUS_WRONG_CPU` after the flush: then the frames are leaked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_flush(batch: *mut BatchStorage, cpu: u32, reason: u32) -> Status {
     // SAFETY: the crate's contract.
-    report(|| unsafe { flush(batch, cpu, reason, |_| ()) })
+    status_of(|| unsafe { flush(batch, cpu, reason, |_| ()) })
 }
 
-/// The same, and ends the batch.
+/// As `tlbkit_batch_flush`, and ends the batch.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_batch_finish(batch: *mut BatchStorage, cpu: u32, reason: u32) -> Status {
     // SAFETY: the crate's contract.
-    report(|| unsafe { flush(batch, cpu, reason, |batch| batch.mark.clear()) })
+    status_of(|| unsafe { flush(batch, cpu, reason, |batch| batch.mark.clear()) })
 }
 
-/// Flushes what batches owe to a space, everywhere: for whoever finds an entry gone and goes on without a flush of its
-/// own, before another frame is mapped there. `tlbkit_gather_finish` does so by itself. Interrupts on.
+/// Flushes on every CPU what batches have recorded for a space and not flushed yet, like `flush_tlb_batched_pending`. A
+/// caller that finds an entry gone and does not flush by itself must call this before it maps another frame there.
+/// `tlbkit_gather_finish` does the same by itself. Interrupts on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_drain(machine: *const MachineStorage, cpu: u32, space: *const SpaceStorage) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract, for both.
-        let (door, space) = unsafe { (enter(machine, cpu, Need::MayWait)?, Space::find(space)?) };
-        door.cpu().drain(&space.inner);
-        door.assert_stayed()
+        let (percpu, space) = unsafe { (enter(machine, cpu, Need::MayWait)?, Space::find(space)?) };
+        percpu.cpu().drain(&space.inner);
+        percpu.assert_stayed()
     })
 }

@@ -1,30 +1,30 @@
-//! The gather in C: frames go in, and come out by a call of the kernel's only after the flush.
+//! The gather, Linux' `mmu_gather`: it holds frames until the flush, and frees them by calling the kernel.
 //!
-//! Rust makes freeing before flushing a type error. C cannot, so the gather keeps the frames and frees them itself: it
-//! calls `release` for each, after every CPU has answered. A gather that is never finished, or issued and never waited
-//! for, leaks its frames.
+//! In Rust, freeing before flushing is a type error. C has no such types, so the gather keeps the frames and calls
+//! `release` for each one itself, after every CPU has answered. A gather that is never finished, or that is issued and
+//! never waited for, leaks its frames.
 
 use core::ffi::c_void;
 
-use tlbkit::{Reason, Scope, TlbGather, Translations};
+use tlbkit::{Pending, Reason, Scope, TlbGather, Translations};
 
-use crate::machine::{Door, Machine, Need};
+use crate::machine::{Machine, Need, PerCpu};
 use crate::mark::Mark;
-use crate::space::{Set, Space};
-use crate::status::{Status, report};
-use crate::storage::{GatherStorage, MachineStorage, Marked, SpaceStorage, check};
-use crate::words::{Pages, StrideKind, reason_of, scope_of};
+use crate::status::{Status, status_of};
+use crate::storage::{GatherStorage, MachineStorage, Marked, SpaceStorage, check_pointer, write_to};
+use crate::storage::{Set, Space};
+use crate::values::{Pages, StrideKind, reason_of, scope_of};
 
-/// Where a gather keeps frames, and who frees them.
+/// The storage of a gather's frames, and the function that frees them.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Frames {
-    /// Room for `capacity` frames, until the gather is finished.
+    /// An array with room for `capacity` frames, which belongs to the gather until it is finished.
     pub array: *mut u64,
-    /// Frames that fit.
+    /// The number of frames that fit into `array`.
     pub capacity: usize,
-    /// Frees one frame. Called by `tlbkit_gather_finish`, `tlbkit_gather_wait`, `tlbkit_batch_flush` and
-    /// `tlbkit_batch_finish` alone.
+    /// Frees one frame. Called only by `tlbkit_gather_finish`, `tlbkit_gather_wait`, `tlbkit_batch_flush` and
+    /// `tlbkit_batch_finish`.
     pub release: Option<unsafe extern "C" fn(context: *mut c_void, frame: u64)>,
     /// The first argument of `release`.
     pub context: *mut c_void,
@@ -35,15 +35,15 @@ impl Frames {
         Self { array: core::ptr::null_mut(), capacity: 0, release: None, context: core::ptr::null_mut() };
 }
 
-/// The frames held so far: a slice of C's array that grows.
-pub(crate) struct Held {
+/// The frames held so far, in C's array.
+pub(crate) struct HeldFrames {
     frames: Frames,
     count: usize,
 }
 
-impl Held {
-    /// Of a flush that frees nothing.
-    pub(crate) const NOTHING: Self = Self::new(Frames::NONE);
+impl HeldFrames {
+    /// For a flush that frees nothing.
+    pub(crate) const NONE: Self = Self::new(Frames::NONE);
 
     pub(crate) const fn new(frames: Frames) -> Self {
         Self { frames, count: 0 }
@@ -53,14 +53,14 @@ impl Held {
         self.count == 0
     }
 
-    /// Holds nothing any more; how many frames fit.
-    pub(crate) const fn empty(&mut self) -> usize {
+    /// Forgets the frames, and returns how many fit again.
+    pub(crate) const fn clear(&mut self) -> usize {
         self.count = 0;
         self.frames.capacity
     }
 }
 
-impl Extend<u64> for Held {
+impl Extend<u64> for HeldFrames {
     fn extend<I: IntoIterator<Item = u64>>(&mut self, frames: I) {
         for frame in frames {
             assert!(self.count < self.frames.capacity, "no room for a frame");
@@ -71,10 +71,16 @@ impl Extend<u64> for Held {
     }
 }
 
-/// Names `range` in a gather. Out of line, since both kinds of range come here.
+/// Records `range` in a gather. Out of line, since it has two callers.
 #[inline(never)]
-pub(crate) fn name(gather: &mut TlbGather<'_, Set, Held>, door: &Door, range: Pages, scope: Scope, why: Reason) {
-    gather.range(door.cpu(), range.va, range.count, range.stride, scope, why);
+pub(crate) fn record(
+    gather: &mut TlbGather<'_, Set, HeldFrames>,
+    percpu: &PerCpu,
+    range: Pages,
+    scope: Scope,
+    why: Reason,
+) {
+    gather.range(percpu.cpu(), range.va, range.count, range.stride, scope, why);
 }
 
 /// What a `struct tlbkit_gather` holds.
@@ -82,14 +88,14 @@ pub(crate) fn name(gather: &mut TlbGather<'_, Set, Held>, door: &Door, range: Pa
 pub(crate) struct Gather {
     pub(crate) mark: Mark,
     pub(crate) machine: &'static Machine,
-    pub(crate) inner: TlbGather<'static, Set, Held>,
-    /// Frames that fit; none if none were to be held.
+    pub(crate) inner: TlbGather<'static, Set, HeldFrames>,
+    /// The number of frames that fit; 0 if none is to be held.
     capacity: u32,
-    /// Frames that still fit.
+    /// The number of frames that still fit.
     room: u32,
 }
 
-// SAFETY: `repr(C)`, the mark first; begun and finished below.
+// SAFETY: `repr(C)`, with the mark first; begun and finished below.
 unsafe impl Marked for Gather {
     type Storage = GatherStorage;
     const MARK: u64 = 0x746c_626b_6974_4741;
@@ -98,7 +104,7 @@ unsafe impl Marked for Gather {
 /// An open gather.
 ///
 /// # Safety
-/// The crate's contract; nobody else uses the gather while the reference lives.
+/// The crate's contract; nothing else uses the gather while the reference lives.
 pub(crate) unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Gather, Status> {
     // SAFETY: the contract.
     unsafe { Gather::find(gather) }?;
@@ -107,44 +113,44 @@ pub(crate) unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Gath
 }
 
 impl Gather {
-    /// The CPU that works on it.
-    pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<&'static Door, Status> {
-        self.machine.door(cpu, need)
+    /// Checks the CPU of a call, and returns it.
+    pub(crate) fn enter(&self, cpu: u32, need: Need) -> Result<&'static PerCpu, Status> {
+        self.machine.enter(cpu, need)
     }
 
-    /// The CPU that names something: where the policy does not batch, that is flushed at once.
-    fn door_for_naming(&self, cpu: u32) -> Result<&'static Door, Status> {
+    /// The same for a call that records something. A policy that does not batch flushes it at once, and may wait.
+    fn enter_to_record(&self, cpu: u32) -> Result<&'static PerCpu, Status> {
         let is_sent_now = self.machine.tlb.policy().history.sends_at_once();
-        self.door(cpu, if is_sent_now { Need::MayWait } else { Need::Online })
+        self.enter(cpu, if is_sent_now { Need::MayWait } else { Need::Online })
     }
 
-    /// What the two joint calls do in Rust, where both are inlined: here one copy of it is enough. The caller has
-    /// taken room for the frame.
+    /// Records a range and holds a frame. Out of line, so that the archive has a single copy. The caller has taken room
+    /// for the frame.
     #[inline(never)]
-    fn name_and_hold(
+    fn record_and_hold(
         &mut self,
-        door: &Door,
+        percpu: &PerCpu,
         range: Pages,
         scope: Scope,
         why: Reason,
         frame: u64,
     ) -> Result<(), Status> {
-        name(&mut self.inner, door, range, scope, why);
+        record(&mut self.inner, percpu, range, scope, why);
         self.inner.hold(frame);
-        door.assert_stayed()
+        percpu.assert_stayed()
     }
 
-    /// Makes room for one more frame.
+    /// Takes the room of one frame, or fails.
     fn take_room(&mut self) -> Result<(), Status> {
-        // Whoever gave no room at all cannot mend it by another gather.
+        // A caller that passed no array at all cannot fix this by beginning another gather.
         let full = if self.capacity == 0 { Status::NullPointer } else { Status::GatherFull };
         self.room = self.room.checked_sub(1).ok_or(full)?;
         Ok(())
     }
 }
 
-/// Begins an empty gather for a space, or for the kernel's addresses if `space` is NULL. `frames` may be NULL if
-/// nothing will be held; it is copied. The space outlives the gather.
+/// Begins an empty gather for a space, or for kernel addresses if `space` is NULL. `frames` is copied; it may be NULL
+/// if no frame will be held. The space must outlive the gather.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_begin(
     gather: *mut GatherStorage,
@@ -153,7 +159,7 @@ pub unsafe extern "C" fn tlbkit_gather_begin(
     frames: *const Frames,
 ) -> Status {
     // SAFETY: the crate's contract.
-    report(|| unsafe { begin(gather, machine, space, frames) })
+    status_of(|| unsafe { begin(gather, machine, space, frames) })
 }
 
 /// # Safety
@@ -174,12 +180,12 @@ unsafe fn begin(
     };
     // SAFETY: the contract.
     let frames = unsafe { frames_of(frames) }?;
-    let inner = TlbGather::new(translations, Held::new(frames));
-    // More than that are not held at once.
+    let inner = TlbGather::new(translations, HeldFrames::new(frames));
+    // More frames than that are never held at once.
     let capacity = u32::try_from(frames.capacity).unwrap_or(u32::MAX);
     let begun = Gather { mark: Mark::none(), machine, inner, capacity, room: capacity };
     // SAFETY: the contract.
-    unsafe { Gather::make(gather, begun) }.map(drop)
+    unsafe { Gather::init(gather, begun) }.map(drop)
 }
 
 /// # Safety
@@ -188,16 +194,16 @@ pub(crate) unsafe fn frames_of(frames: *const Frames) -> Result<Frames, Status> 
     if frames.is_null() {
         return Ok(Frames::NONE);
     }
-    check(frames)?;
+    check_pointer(frames)?;
     // SAFETY: not null, aligned, and by the contract a whole struct.
     let frames = unsafe { *frames };
-    check(frames.array)?;
+    check_pointer(frames.array)?;
     if frames.release.is_none() { Err(Status::NullPointer) } else { Ok(frames) }
 }
 
-/// Names `pages` adjoining translations from `va` on whose entries have been cleared or changed; whoever frees what an
-/// entry named calls `tlbkit_gather_unmap`. Where the policy does not batch they are flushed at once, so interrupts are
-/// on.
+/// Records `pages` adjoining translations from `va` on, whose entries have been cleared or changed. If a frame is freed
+/// with an entry, call `tlbkit_gather_unmap` instead. A policy that does not batch flushes them at once, so interrupts
+/// must be on under such a policy.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_range(
     gather: *mut GatherStorage,
@@ -208,19 +214,20 @@ pub unsafe extern "C" fn tlbkit_gather_range(
     scope: u32,
     reason: u32,
 ) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
-        let door = gather.door_for_naming(cpu)?;
+        let percpu = gather.enter_to_record(cpu)?;
         let (range, scope, why) = (Pages::new(va, pages, stride)?, scope_of(scope)?, reason_of(reason)?);
-        name(&mut gather.inner, door, range, scope, why);
-        door.assert_stayed()
+        record(&mut gather.inner, percpu, range, scope, why);
+        percpu.assert_stayed()
     })
 }
 
-/// Names the translation of size `stride` at `va`, whose entry has been cleared, and gives the gather the frame that
-/// the entry named. `TLBKIT_STATUS_GATHER_FULL` if it has no room: nothing was named, and the frame is still the
-/// caller's, who finishes the gather and begins another for it. Interrupts as for `tlbkit_gather_range`.
+/// Records the translation of size `stride` at `va`, whose entry has been cleared, and passes the frame that it mapped
+/// to the gather. Returns `TLBKIT_STATUS_GATHER_FULL` if the gather has no room: then nothing was recorded, and the
+/// frame still belongs to the caller, who finishes this gather and begins another one. Interrupts as for
+/// `tlbkit_gather_range`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_unmap(
     gather: *mut GatherStorage,
@@ -231,20 +238,21 @@ pub unsafe extern "C" fn tlbkit_gather_unmap(
     reason: u32,
     frame: u64,
 ) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
-        let door = gather.door_for_naming(cpu)?;
+        let percpu = gather.enter_to_record(cpu)?;
         let (page, scope, why) = (Pages::new(va, 1, stride)?, scope_of(scope)?, reason_of(reason)?);
         gather.take_room()?;
-        gather.name_and_hold(door, page, scope, why, frame)
+        gather.record_and_hold(percpu, page, scope, why, frame)
     })
 }
 
-/// Names what lay below a page-table page that has been taken out, and gives the gather that page, `frame`: paths
-/// through it go too, on CPUs that hold the space lazily as well. `va` is the first address below it. `unnamed_pages`
-/// counts, in pages of 4 KiB, what it still mapped from there on and nobody has named: 512 for a table of the last
-/// level that was taken out with its entries, 0 if each of them was named before. Fails as `tlbkit_gather_unmap` does.
+/// Records a page-table page that has been unhooked, and passes it to the gather as `frame`. Paging-structure-cache
+/// entries that point to it are invalidated too, also on CPUs in lazy TLB mode. `va` is the first address that it
+/// mapped. `unnamed_pages` is the number of 4 KiB pages from there on that it still mapped and that have not been
+/// recorded: 512 for a last-level table that was unhooked with its entries, 0 if each of them was recorded before.
+/// Fails as `tlbkit_gather_unmap` does.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_unmap_table(
     gather: *mut GatherStorage,
@@ -253,23 +261,23 @@ pub unsafe extern "C" fn tlbkit_gather_unmap_table(
     unnamed_pages: u64,
     frame: u64,
 ) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
-        let door = gather.door_for_naming(cpu)?;
+        let percpu = gather.enter_to_record(cpu)?;
         let range = Pages::new(va, unnamed_pages.max(1), StrideKind::Page4k as u32)?;
         gather.take_room()?;
         gather.inner.tables_freed();
-        gather.name_and_hold(door, range, Scope::Local, Reason::FreeTable, frame)
+        gather.record_and_hold(percpu, range, Scope::Local, Reason::FreeTable, frame)
     })
 }
 
-/// Gives the gather a frame to which no single page belongs: one that several named pages shared, or one of a range
-/// that is named as a whole. If nothing is named in this gather, before or after, the flush is one of everything; if
-/// something is, only that is flushed. `TLBKIT_STATUS_GATHER_FULL` as in `tlbkit_gather_unmap`.
+/// Passes to the gather a frame that belongs to no single page: one that several recorded pages shared, or one of a
+/// range that is recorded as a whole. If nothing is recorded in this gather, before or after, everything is flushed;
+/// otherwise only what was recorded is. `TLBKIT_STATUS_GATHER_FULL` as for `tlbkit_gather_unmap`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_hold(gather: *mut GatherStorage, frame: u64) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
         gather.take_room()?;
@@ -278,48 +286,173 @@ pub unsafe extern "C" fn tlbkit_gather_hold(gather: *mut GatherStorage, frame: u
     })
 }
 
-/// A page-table page is freed that this gather does not keep: CPUs that hold the space lazily are told as well.
+/// Says that a page-table page will be freed that this gather does not hold, so that the flush also interrupts CPUs in
+/// lazy TLB mode.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_tables_freed(gather: *mut GatherStorage) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         unsafe { open(gather) }?.inner.tables_freed();
         Ok(())
     })
 }
 
-/// Makes the flush a full one.
+/// Turns the flush into a full one, whatever was recorded.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_everything(gather: *mut GatherStorage) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         unsafe { open(gather) }?.inner.flush_everything();
         Ok(())
     })
 }
 
-/// Flushes everywhere what was named, or everything if nothing was and a frame is held, then calls `release` for each
-/// frame, then ends the gather. Interrupts on, preemption off, no lock held that a CPU may wait for with its interrupts
-/// off. On an error the gather stays open, but for `TLBKIT_STATUS_WRONG_CPU` after the flush: its frames are lost then.
+/// Flushes what was recorded on every CPU, or everything if a frame is held and nothing was recorded; then calls
+/// `release` for each frame, and ends the gather. Interrupts on, preemption off, and no lock held that a CPU may wait
+/// for with interrupts off. On an error the gather stays open, except for `TLBKIT_STATUS_WRONG_CPU` after the flush:
+/// then it has ended, and its frames are leaked.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_finish(gather: *mut GatherStorage, cpu: u32) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         let gather = unsafe { open(gather) }?;
-        let door = gather.door(cpu, Need::MayWait)?;
+        let percpu = gather.enter(cpu, Need::MayWait)?;
         // Relaxed: a gather has one owner.
         gather.mark.clear();
-        // SAFETY: the mark is gone, so nobody reads it again.
+        // SAFETY: the mark is cleared, so it is never read again.
         let inner = unsafe { core::ptr::read(&gather.inner) };
-        let held = inner.flush(door.cpu()).into_frames();
-        door.assert_stayed()?; // else they may be in use, and are lost
-        release(&held);
+        let held = inner.flush(percpu.cpu()).into_frames();
+        percpu.assert_stayed()?; // otherwise the frames may still be in use, so they are leaked
+        release_frames(&held);
         Ok(())
     })
 }
 
-/// Frees what is held.
-pub(crate) fn release(held: &Held) {
+/// What a `struct tlbkit_gather` holds between issue and wait, under another mark.
+#[repr(C)]
+struct Issued {
+    mark: Mark,
+    machine: &'static Machine,
+    inner: Pending<'static, Set, HeldFrames>,
+    /// `tlbkit_gather_is_done` has returned true, or `tlbkit_gather_poll` has returned.
+    is_known_done: bool,
+}
+
+// SAFETY: `repr(C)`, with the mark first; issued and waited for below.
+unsafe impl Marked for Issued {
+    type Storage = GatherStorage;
+    const MARK: u64 = 0x746c_626b_6974_5045;
+}
+
+impl Issued {
+    /// An issued gather.
+    ///
+    /// # Safety
+    /// The crate's contract; nothing else uses the gather while the reference lives.
+    unsafe fn open<'a>(gather: *mut GatherStorage) -> Result<&'a mut Self, Status> {
+        // SAFETY: the contract.
+        unsafe { Self::find(gather) }?;
+        // SAFETY: as above, and the reference that `find` returned is gone.
+        Ok(unsafe { &mut *gather.cast::<Self>() })
+    }
+
+    fn enter(&self, cpu: u32, need: Need) -> Result<&'static PerCpu, Status> {
+        self.machine.enter(cpu, need)
+    }
+
+    /// After a poll: if the task has migrated, the local flush may have been that of another CPU, and the frames may
+    /// still be in use. Then the gather ends and leaks them.
+    #[inline(always)]
+    fn assert_stayed(&self, percpu: &PerCpu) -> Result<(), Status> {
+        percpu.assert_stayed().inspect_err(|_| self.mark.clear())
+    }
+}
+
+/// Begins the flush of what was recorded, and does not wait for it: `tlbkit_gather_wait` does, and frees the frames.
+/// When this returns, this CPU has flushed and requests have been sent to the other CPUs. Until the wait returns they
+/// may still use stale translations, so the frames must not be reused, and the space must stay alive.
+///
+/// Interrupts on or off, with or without a spin lock held; preemption off; not in an interrupt handler. Other gathers
+/// may be begun, issued and finished meanwhile. On an error the gather stays open, except for `TLBKIT_STATUS_WRONG_CPU`
+/// after the flush on this CPU: then it has ended, and its frames are leaked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_issue(gather: *mut GatherStorage, cpu: u32) -> Status {
+    status_of(|| {
+        // SAFETY: the crate's contract.
+        let open = unsafe { open(gather) }?;
+        let percpu = open.enter(cpu, Need::Online)?;
+        // SAFETY: `init` below replaces the mark by another one, and nothing reads the gather before that.
+        let Gather { machine, inner, .. } = unsafe { core::ptr::read(open) };
+        let inner = inner.issue(percpu.cpu());
+        // If the task has migrated, the frames may still be in use, so they are leaked.
+        percpu.assert_stayed().inspect_err(|_| open.mark.clear())?;
+        let issued = Issued { mark: Mark::none(), machine, inner, is_known_done: false };
+        // SAFETY: the contract.
+        unsafe { Issued::init(gather, issued) }.map(drop)
+    })
+}
+
+/// Writes true to `is_done` if the flush of an issued gather is complete on every CPU. Its wait then returns at once,
+/// with interrupts on or off. This call never waits, and may be repeated: a kernel that keeps interrupts off calls it
+/// in a loop with `tlbkit_answer`, or lets `tlbkit_gather_poll` do both. Preemption off. On an error `is_done` is not
+/// written, and the gather stays issued, except for `TLBKIT_STATUS_WRONG_CPU` after the check: then it has ended, and
+/// its frames are leaked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_is_done(gather: *mut GatherStorage, cpu: u32, is_done: *mut bool) -> Status {
+    status_of(|| {
+        check_pointer(is_done)?;
+        // SAFETY: the crate's contract.
+        let issued = unsafe { Issued::open(gather) }?;
+        let percpu = issued.enter(cpu, Need::Online)?;
+        issued.is_known_done = issued.inner.is_done(percpu.cpu());
+        issued.assert_stayed(percpu)?;
+        // SAFETY: the crate's contract.
+        unsafe { write_to(is_done, issued.is_known_done) }
+    })
+}
+
+/// Returns once `tlbkit_gather_is_done` would write true. Interrupts on or off: a kernel that keeps interrupts off
+/// calls this before `tlbkit_gather_wait`. It answers the requests of other CPUs in every turn of the loop, and calls
+/// `late` and `unanswered` as every wait does. In such a kernel every loop that waits for another CPU, including that
+/// of a spin lock, must call `tlbkit_answer` in every turn; a single loop that does not is a deadlock. Preemption off.
+/// On an error the gather stays issued, except for `TLBKIT_STATUS_WRONG_CPU` after the wait: then it has ended, and its
+/// frames are leaked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_poll(gather: *mut GatherStorage, cpu: u32) -> Status {
+    status_of(|| {
+        // SAFETY: the crate's contract.
+        let issued = unsafe { Issued::open(gather) }?;
+        let percpu = issued.enter(cpu, Need::Online)?;
+        issued.inner.poll(percpu.cpu());
+        issued.is_known_done = true;
+        issued.assert_stayed(percpu)
+    })
+}
+
+/// Waits until the flush of an issued gather is complete on every CPU, then calls `release` for each frame, and ends
+/// the gather. On the CPU that issued it or on any other one. Interrupts on, unless `tlbkit_gather_is_done` has written
+/// true or `tlbkit_gather_poll` has returned; preemption off, and no lock held that a CPU may wait for with interrupts
+/// off. On an error the gather stays issued, except for `TLBKIT_STATUS_WRONG_CPU` after the wait: then it has ended,
+/// and its frames are leaked.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn tlbkit_gather_wait(gather: *mut GatherStorage, cpu: u32) -> Status {
+    status_of(|| {
+        // SAFETY: the crate's contract.
+        let issued = unsafe { Issued::open(gather) }?;
+        let percpu = issued.enter(cpu, if issued.is_known_done { Need::Online } else { Need::MayWait })?;
+        // Relaxed: a gather has one owner.
+        issued.mark.clear();
+        // SAFETY: the mark is cleared, so it is never read again.
+        let inner = unsafe { core::ptr::read(&issued.inner) };
+        let held = inner.wait(percpu.cpu()).into_frames();
+        percpu.assert_stayed()?; // otherwise the frames may still be in use, so they are leaked
+        release_frames(&held);
+        Ok(())
+    })
+}
+
+/// Frees the frames that are held.
+pub(crate) fn release_frames(held: &HeldFrames) {
     let Some(release) = held.frames.release else { return };
     for index in 0..held.count {
         // SAFETY: written by `hold`; a function of the kernel's, with its context.
@@ -339,5 +472,11 @@ mod tests {
         assert_eq!(size_of::<Space>(), size_of::<SpaceStorage>());
         assert_eq!(size_of::<CpuStats>(), size_of::<StatsStorage>());
         assert_eq!(size_of::<Machine>().next_multiple_of(64), size_of::<MachineStorage>());
+    }
+
+    #[test]
+    fn a_gather_has_room_for_what_it_becomes_and_no_more() {
+        assert!(size_of::<Gather>() <= size_of::<Issued>());
+        assert_eq!(size_of::<Issued>(), size_of::<GatherStorage>());
     }
 }

@@ -1,4 +1,4 @@
-//! One CPU of the kernel's, as the protocol's [`Hardware`]: by the table of functions, or by names.
+//! The protocol's [`Hardware`] on the functions of a kernel in C, which are reached through the table or by name.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,14 +6,67 @@ use tlbkit::{
     AddressSpace, CpuId, Cr3, Event, Features, Hardware, Invpcid, IrqsOff, Late, Missing, SpaceToken, VirtAddr,
 };
 
-use crate::functions::Ops;
-use crate::ops::{LateChoice, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
-use crate::panic::{Text, stop};
-use crate::space::{Set, Space};
+use crate::hot::Hot;
+use crate::ops::{HardwareOps, LateChoice, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
+use crate::panic::{Text, report_and_stop};
 use crate::status::Status;
 use crate::storage::SpaceStorage;
+use crate::storage::{Set, Space};
 
-/// Names in the kernel's hook all who are missing.
+/// The kernel's functions, copied from its table, with defaults for the optional ones.
+pub(crate) struct Ops {
+    pub(crate) hot: Hot,
+    pub(crate) features: unsafe extern "C" fn(u32) -> u32,
+    pub(crate) now_cycles: unsafe extern "C" fn(u32) -> u64,
+    pub(crate) late: unsafe extern "C" fn(u32, u32) -> u32,
+    pub(crate) last_lazy_reference: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>,
+    #[cfg_attr(not(feature = "checked"), allow(dead_code, reason = "only checked builds call it"))]
+    pub(crate) this_cpu: Option<unsafe extern "C" fn() -> u32>,
+    pub(crate) unanswered: Option<unsafe extern "C" fn(u32, u32)>,
+    pub(crate) lazy_left: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>,
+    #[cfg(feature = "events")]
+    pub(crate) event: Option<unsafe extern "C" fn(u32, u32, u64)>,
+    pub(crate) patience_turns: u32,
+    pub(crate) patience_rounds: u32,
+}
+
+impl Ops {
+    pub(crate) const fn has_last_lazy_reference(&self) -> bool {
+        self.last_lazy_reference.is_some()
+    }
+
+    pub(crate) fn new(table: &HardwareOps) -> Result<Self, Status> {
+        Ok(Self {
+            hot: Hot::new(table)?,
+            features: table.features.ok_or(Status::NoFunction)?,
+            now_cycles: table.now_cycles.unwrap_or(no_clock),
+            late: table.late.unwrap_or(ask_again),
+            last_lazy_reference: table.last_lazy_reference,
+            this_cpu: table.this_cpu,
+            unanswered: table.unanswered,
+            lazy_left: table.lazy_left,
+            #[cfg(feature = "events")]
+            event: table.event,
+            patience_turns: or_default(table.patience_turns, 1 << 14),
+            patience_rounds: or_default(table.patience_rounds, 1 << 15),
+        })
+    }
+}
+
+const extern "C" fn no_clock(_cpu: u32) -> u64 {
+    0
+}
+
+const extern "C" fn ask_again(_cpu: u32, _missing: u32) -> u32 {
+    LateChoice::AskAgain as u32
+}
+
+/// `chosen`, or the default if the kernel passed 0.
+const fn or_default(chosen: u32, own: u32) -> u32 {
+    if chosen == 0 { own } else { chosen }
+}
+
+/// Reports the CPUs that have not answered to the panic hook, and stops.
 #[cold]
 #[inline(never)]
 fn stop_unanswered(missing: Missing<'_>) -> ! {
@@ -23,15 +76,15 @@ fn stop_unanswered(missing: Missing<'_>) -> ! {
         text.push_number(cpu.0);
         before = ", CPU ";
     });
-    stop(&text, file!(), line!())
+    report_and_stop(&text, file!(), line!())
 }
 
-/// One CPU of the kernel's. It is used on that CPU alone, unless a task has migrated and goes on in its name.
+/// One CPU. It is used on that CPU only, unless a task has migrated in the middle of a call.
 pub(crate) struct KernelHardware {
     pub(crate) ops: &'static Ops,
     pub(crate) cpu: u32,
-    /// The protocol has found one of this CPU's calls on another CPU. Relaxed throughout: nothing else is published by
-    /// it. The mark may be lost if another call begins here before the one that migrated has ended.
+    /// The protocol has found a call for this CPU running on another one. Relaxed throughout: it publishes nothing
+    /// else. It may be lost if another call begins on this CPU before the call that migrated has ended.
     is_elsewhere: AtomicBool,
 }
 
@@ -41,12 +94,12 @@ impl KernelHardware {
         Self { ops, cpu, is_elsewhere: AtomicBool::new(false) }
     }
 
-    /// A call begins that may wait.
-    pub(crate) fn begin(&self) {
+    /// A call that may wait begins.
+    pub(crate) fn begin_call(&self) {
         self.is_elsewhere.store(false, Ordering::Relaxed);
     }
 
-    /// Refuses a call in another CPU's name, as far as the kernel can tell.
+    /// Fails if the call runs on another CPU than the one it names, provided that the kernel has `this_cpu`.
     pub(crate) fn assert_here(&self) -> Result<(), Status> {
         match self.this_cpu() {
             Some(here) if here.0 != self.cpu => Err(Status::WrongCpu),
@@ -54,7 +107,7 @@ impl KernelHardware {
         }
     }
 
-    /// Refuses to go on after a wait in which the task was found on another CPU.
+    /// Fails if the task was found on another CPU during a wait.
     #[inline(always)]
     pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
         if cfg!(feature = "checked") && self.is_elsewhere.load(Ordering::Relaxed) {
@@ -70,7 +123,7 @@ impl Hardware for KernelHardware {
     type Token = SpaceToken;
 
     fn features(&self) -> Features {
-        // SAFETY: a function of the kernel's table, which lives as long as the machine, called as the header says.
+        // SAFETY: a function of the kernel, which stays valid as long as the machine, called as the header promises.
         let bits = unsafe { (self.ops.features)(self.cpu) };
         Features { pcid: bits & TLBKIT_FEATURE_PCID != 0, invpcid: bits & TLBKIT_FEATURE_INVPCID != 0 }
     }
@@ -108,7 +161,7 @@ impl Hardware for KernelHardware {
         self.ops.hot.relax(self.cpu);
     }
 
-    /// Some microseconds of PAUSE: what an interrupt and its answer take.
+    /// A few microseconds of PAUSE, as long as an IPI and its answer take.
     #[inline(always)]
     fn glances(&self) -> u32 {
         32
@@ -134,8 +187,8 @@ impl Hardware for KernelHardware {
     #[cold]
     fn unanswered(&self, missing: Missing<'_>) {
         match self.ops.unanswered {
-            // SAFETY: a function of the kernel's table, called as the header says.
-            Some(tell) => missing.for_each(|missing| unsafe { tell(self.cpu, missing.0) }),
+            // SAFETY: as above.
+            Some(notify) => missing.for_each(|missing| unsafe { notify(self.cpu, missing.0) }),
             None => stop_unanswered(missing),
         }
     }
@@ -168,25 +221,26 @@ impl Hardware for KernelHardware {
 
     #[inline(always)]
     fn with_space_of<R>(&self, token: SpaceToken, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R {
-        // SAFETY: a token is the address of a made space (`space.rs`), and the protocol asks only while it is alive.
+        // SAFETY: a token is the address of an initialized space (`space.rs`), and the protocol only asks for a space
+        // that is alive.
         f(unsafe { &(*(token.0 as *const Space)).inner })
     }
 
     #[inline(always)]
     fn event(&self, event: Event) {
-        let tell = |tell: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>, token: SpaceToken| {
-            // SAFETY: a function of the kernel's table, called as the header says.
-            tell.into_iter().for_each(|tell| unsafe { tell(self.cpu, token.0 as *mut SpaceStorage) });
+        let notify = |notify: Option<unsafe extern "C" fn(u32, *mut SpaceStorage)>, token: SpaceToken| {
+            // SAFETY: as above.
+            notify.into_iter().for_each(|notify| unsafe { notify(self.cpu, token.0 as *mut SpaceStorage) });
         };
         match event {
-            Event::LastLazyReference(token) => tell(self.ops.last_lazy_reference, token),
-            Event::LazyLeft(token) => tell(self.ops.lazy_left, token),
+            Event::LastLazyReference(token) => notify(self.ops.last_lazy_reference, token),
+            Event::LazyLeft(token) => notify(self.ops.lazy_left, token),
             _ => {}
         }
         #[cfg(feature = "events")]
-        if let (Some(tell), Some((kind, value))) = (self.ops.event, crate::events::told(event)) {
+        if let (Some(notify), Some((kind, value))) = (self.ops.event, event_for_c(event)) {
             // SAFETY: as above.
-            unsafe { tell(self.cpu, kind as u32, value) };
+            unsafe { notify(self.cpu, kind as u32, value) };
         }
     }
 
@@ -194,4 +248,24 @@ impl Hardware for KernelHardware {
         // SAFETY: as above.
         unsafe { (self.ops.now_cycles)(self.cpu) }
     }
+}
+
+/// The event as C gets it. `None` for events that have their own function, for every turn of a wait, and for the CPUs
+/// that a flush has looked at, which only a simulator needs.
+#[cfg(feature = "events")]
+fn event_for_c(event: Event) -> Option<(crate::ops::EventKind, u64)> {
+    Some(match event {
+        Event::SwitchKept => (crate::ops::EventKind::SwitchKept, 0),
+        Event::SwitchFlushed => (crate::ops::EventKind::SwitchFlushed, 0),
+        Event::FlushBegin(pages) => (crate::ops::EventKind::FlushBegin, u64::from(pages)),
+        Event::FlushLocalDone => (crate::ops::EventKind::FlushLocalDone, 0),
+        Event::FlushIssued => (crate::ops::EventKind::FlushIssued, 0),
+        Event::FlushEnd => (crate::ops::EventKind::FlushEnd, 0),
+        Event::AnswerBegin(cpu) => (crate::ops::EventKind::AnswerBegin, u64::from(cpu.0)),
+        Event::AnswerEnd(cpu) => (crate::ops::EventKind::AnswerEnd, u64::from(cpu.0)),
+        Event::AlreadyCurrent => (crate::ops::EventKind::AlreadyCurrent, 0),
+        Event::WrongSpace => (crate::ops::EventKind::WrongSpace, 0),
+        Event::LazyLeft(space) => (crate::ops::EventKind::LazyLeft, space.0),
+        _ => return None,
+    })
 }

@@ -1,12 +1,12 @@
-//! What only the policies of older kernels need: counters, and the range rule by family shift.
+//! What only the policies of older kernels need: counters of flushes, and Linux 3.x' `tlb_flushall_shift` rule.
 
 use tlbkit::{CpuStats, Place, SIZES};
 
 use crate::gather::open;
 use crate::machine::{Need, enter};
-use crate::status::{Status, report};
-use crate::storage::{GatherStorage, MachineStorage, put};
-use crate::words::reason_of;
+use crate::status::{Status, status_of};
+use crate::storage::{GatherStorage, MachineStorage, write_to};
+use crate::values::reason_of;
 
 fn place_of(place: u32) -> Result<Place, Status> {
     Place::ALL.get(place as usize).copied().ok_or(Status::BadValue)
@@ -19,7 +19,7 @@ unsafe fn stats(machine: *const MachineStorage, cpu: u32) -> Result<&'static Cpu
     unsafe { enter(machine, cpu, Need::Elsewhere) }?.cpu().stats().ok_or(Status::NotCounted)
 }
 
-/// Writes into `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.
+/// Writes to `count` how many flushes of CPU `cpu` had this `enum tlbkit_reason` and `enum tlbkit_place`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_count(
     machine: *const MachineStorage,
@@ -28,24 +28,24 @@ pub unsafe extern "C" fn tlbkit_count(
     place: u32,
     count: *mut u64,
 ) -> Status {
-    report(|| {
+    status_of(|| {
         let (reason, place) = (reason_of(reason)?, place_of(place)?);
         // SAFETY: the crate's contract.
-        unsafe { put(count, stats(machine, cpu)?.events(reason, place)) }
+        unsafe { write_to(count, stats(machine, cpu)?.events(reason, place)) }
     })
 }
 
-/// Flushes of one size.
+/// The flushes of one size.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SizeCount {
-    /// How many.
+    /// Their number.
     pub samples: u64,
-    /// Cycles of their local halves.
+    /// The cycles that their local parts took.
     pub cycles: u64,
 }
 
-/// Writes into `count` how many flushes of CPU `cpu` were of `pages` pages, 1 to 512; 0 for flushes of everything.
+/// Writes to `count` how many flushes of CPU `cpu` were of `pages` pages, from 1 to 512; 0 stands for full flushes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_count_size(
     machine: *const MachineStorage,
@@ -53,30 +53,30 @@ pub unsafe extern "C" fn tlbkit_count_size(
     pages: u32,
     count: *mut SizeCount,
 ) -> Status {
-    report(|| {
+    status_of(|| {
         let row = Some(pages as usize).filter(|pages| *pages <= SIZES).ok_or(Status::BadValue)?;
         // SAFETY: the crate's contract.
         let found = unsafe { stats(machine, cpu) }?.size(row);
         // SAFETY: the crate's contract.
-        unsafe { put(count, SizeCount { samples: found.samples, cycles: found.cycles }) }
+        unsafe { write_to(count, SizeCount { samples: found.samples, cycles: found.cycles }) }
     })
 }
 
-/// Mapped pages of the space, for the range rules by family shift.
+/// Sets the number of mapped pages of the space, which the `tlb_flushall_shift` rule needs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_active_pages(gather: *mut GatherStorage, pages: u64) -> Status {
-    report(|| {
+    status_of(|| {
         // SAFETY: the crate's contract.
         unsafe { open(gather) }?.inner.set_active_pages(pages);
         Ok(())
     })
 }
 
-/// True if the policy wants the page tables searched for large pages before the flush; if one is found, the caller
-/// says `tlbkit_gather_everything`. False on misuse.
+/// True if the policy wants the page tables to be searched for large pages before the flush. If the caller finds one,
+/// it calls `tlbkit_gather_everything`. False on misuse.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_gather_wants_walk(gather: *mut GatherStorage, cpu: u32) -> bool {
     // SAFETY: the crate's contract.
     let Ok(gather) = (unsafe { open(gather) }) else { return false };
-    gather.door(cpu, Need::Online).is_ok_and(|door| gather.inner.wants_large_page_walk(door.cpu()))
+    gather.enter(cpu, Need::Online).is_ok_and(|percpu| gather.inner.wants_large_page_walk(percpu.cpu()))
 }

@@ -1,4 +1,4 @@
-//! The machine as C makes it, and the door that every call goes through: checks first, then the protocol.
+//! The machine, and how every call finds its CPU: the arguments are checked first, then the protocol is called.
 
 use core::ffi::c_char;
 use core::ptr::NonNull;
@@ -6,53 +6,58 @@ use core::sync::atomic::Ordering;
 
 use tlbkit::{Cpu, CpuId, CpuState, Hardware, LazyReferences, Tlb};
 
-use crate::functions::Ops;
 use crate::hardware::KernelHardware;
+use crate::hardware::Ops;
 use crate::mark::Mark;
 use crate::ops::HardwareOps;
-use crate::policy::policy_of;
-use crate::status::{Status, report};
-use crate::storage::{CpuStateStorage, MachineStorage, Marked, StatsStorage, check, root_at, zeroed};
+use crate::status::{Status, status_of};
+use crate::storage::{
+    CpuStateStorage, MachineStorage, Marked, StatsStorage, check_pointer, checked_root, zeroed_words,
+};
+use crate::values::policy_of;
 
-/// Everything that a machine is made of. The struct itself is only read during the call; what `cpus`, `matrix` and
-/// `stats` point to belongs to the machine for ever.
+/// Everything that a machine needs. The struct itself is only read during the call; the memory behind `cpus`, `matrix`
+/// and `stats` belongs to the machine from then on and is never returned.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// The functions of the hardware; copied.
+    /// The hardware interface; copied.
     pub ops: *const HardwareOps,
-    /// The policy as a text, see `tlbkit_policy_check`. NULL for the library's own.
+    /// The policy as a text, see `tlbkit_policy_check`. NULL for the default policy.
     pub policy: *const c_char,
-    /// One for each possible CPU.
+    /// An array with one element per possible CPU.
     pub cpus: *mut CpuStateStorage,
-    /// Possible CPUs.
+    /// The number of possible CPUs.
     pub cpu_count: u32,
-    /// At least `tlbkit_matrix_words(cpu_count)` words; set to zero by the call. Let them begin a cache line: then no
-    /// two CPUs share a line of what others write.
+    /// At least `tlbkit_matrix_words(cpu_count)` words, which the call zeroes. They should begin at a cache line, so
+    /// that no two CPUs write to the same line.
     pub matrix: *mut u64,
-    /// Words there.
+    /// The number of words in `matrix`.
     pub matrix_words: usize,
-    /// Physical address of the top-level table that idle CPUs can be left with.
+    /// Physical address of a top-level table that maps the kernel alone, like `init_mm`'s: idle CPUs may keep it
+    /// loaded.
     pub kernel_root: u64,
-    /// One for each possible CPU, or NULL. Used if the policy counts, for which the archive needs `--features history`.
+    /// An array with one element per possible CPU, or NULL. Used if the policy counts flushes, for which the archive
+    /// needs `--features history`.
     pub stats: *mut StatsStorage,
 }
 
-/// A CPU on the kernel's functions.
+/// The protocol's handle for one CPU, on the kernel's functions.
 pub(crate) type ThisCpu = Cpu<'static, 'static, KernelHardware>;
 
-/// One CPU of a machine, made when the machine is: a call finds it by a sum. It lies behind the matrix.
+/// What a call needs of its CPU. One per CPU, in an array behind the request matrix, initialized together with the
+/// machine, so that a call finds its own by an addition.
 #[repr(C)]
-pub(crate) struct Door {
+pub(crate) struct PerCpu {
     cpu: ThisCpu,
     hardware: KernelHardware,
 }
 
-/// Words of a door, a power of two, so that finding it takes no multiplication.
-const DOOR_WORDS: usize = 8;
-const _: () = assert!(size_of::<Door>() <= 8 * DOOR_WORDS && align_of::<Door>() <= 8);
+/// The size of a [`PerCpu`] in words: a power of two, so that indexing takes a shift.
+const PERCPU_WORDS: usize = 8;
+const _: () = assert!(size_of::<PerCpu>() <= 8 * PERCPU_WORDS && align_of::<PerCpu>() <= 8);
 
-impl Door {
+impl PerCpu {
     #[inline(always)]
     pub(crate) const fn cpu(&self) -> &ThisCpu {
         &self.cpu
@@ -62,35 +67,35 @@ impl Door {
         self.hardware.irqs_enabled()
     }
 
-    /// After a call that may have waited: whether the task has stayed where it was.
+    /// Called after an operation that may have waited: fails if the task was found on another CPU meanwhile.
     #[inline(always)]
     pub(crate) fn assert_stayed(&self) -> Result<(), Status> {
         self.hardware.assert_stayed()
     }
 }
 
-/// The doors of all CPUs, in C's memory.
+/// The [`PerCpu`] of every CPU, in C's memory.
 #[derive(Clone, Copy)]
-struct Doors(NonNull<[u64; DOOR_WORDS]>);
+struct PerCpuArray(NonNull<[u64; PERCPU_WORDS]>);
 
-impl Doors {
+impl PerCpuArray {
     /// # Safety
-    /// There is such a CPU.
+    /// The CPU exists.
     #[inline(always)]
-    unsafe fn of(self, cpu: u32) -> &'static Door {
-        // SAFETY: the contract; `make` has made them all, and C's memory is the machine's for ever.
-        unsafe { self.0.add(cpu as usize).cast::<Door>().as_ref() }
+    unsafe fn get(self, cpu: u32) -> &'static PerCpu {
+        // SAFETY: the contract; `init` has initialized all of them, and C's memory belongs to the machine for ever.
+        unsafe { self.0.add(cpu as usize).cast::<PerCpu>().as_ref() }
     }
 
     /// # Safety
-    /// There is room for all CPUs for ever, and nobody uses it yet.
-    unsafe fn make(self, machine: &'static Machine) {
+    /// The array has room for all CPUs, is valid for ever, and is not in use yet.
+    unsafe fn init(self, machine: &'static Machine) {
         for number in 0..machine.cpu_count {
             // SAFETY: the contract.
-            let place = unsafe { self.0.add(number as usize) }.cast::<Door>().as_ptr();
+            let place = unsafe { self.0.add(number as usize) }.cast::<PerCpu>().as_ptr();
             // SAFETY: as above.
             let hardware = unsafe { &raw mut (*place).hardware };
-            // SAFETY: as above; written here, read from then on.
+            // SAFETY: as above; written here, and only read from then on.
             let hardware: &'static KernelHardware = unsafe {
                 hardware.write(KernelHardware::new(&machine.ops, number));
                 &*hardware
@@ -105,168 +110,170 @@ impl Doors {
 #[repr(C)]
 pub(crate) struct Machine {
     mark: Mark,
-    doors: Doors,
+    percpu: PerCpuArray,
     pub(crate) tlb: Tlb<'static>,
     ops: Ops,
     pub(crate) cpu_count: u32,
 }
 
-// SAFETY: `repr(C)`, the mark first; `tlbkit_machine_init` writes it last.
+// SAFETY: `repr(C)`, with the mark first; `tlbkit_machine_init` sets it last.
 unsafe impl Marked for Machine {
     type Storage = MachineStorage;
     const MARK: u64 = 0x746c_626b_6974_4d41;
 }
 
-/// What a call needs of the CPU that makes it.
+/// What a call requires of its CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing but that it is online: another CPU may look at it.
+    /// It is online. The call may be made on another CPU.
     Elsewhere,
-    /// That it is online, and makes the call.
+    /// It is online, and makes the call.
     Online,
-    /// Interrupts off.
+    /// Likewise, with interrupts off.
     IrqsOff,
-    /// Interrupts on, unless there is nobody to wait for.
+    /// Likewise, with interrupts on, unless no other CPU is online that it could wait for.
     MayWait,
 }
 
-/// Finds the machine and the CPU of a call.
+/// Checks the machine and the CPU of a call, and returns the CPU.
 ///
 /// # Safety
 /// The crate's contract for `machine`.
 #[inline(always)]
-pub(crate) unsafe fn enter(machine: *const MachineStorage, cpu: u32, need: Need) -> Result<&'static Door, Status> {
+pub(crate) unsafe fn enter(machine: *const MachineStorage, cpu: u32, need: Need) -> Result<&'static PerCpu, Status> {
     // SAFETY: the contract.
-    unsafe { Machine::find(machine) }?.door(cpu, need)
+    unsafe { Machine::find(machine) }?.enter(cpu, need)
 }
 
 impl Machine {
-    /// The CPU of a call; in a checked build it is found to be as the call needs it.
+    /// The CPU of a call. In a checked build, fails unless the CPU is as the call requires.
     #[inline(always)]
-    pub(crate) fn door(&self, cpu: u32, need: Need) -> Result<&'static Door, Status> {
+    pub(crate) fn enter(&self, cpu: u32, need: Need) -> Result<&'static PerCpu, Status> {
         if cfg!(feature = "checked") {
-            self.look(cpu, need)?;
+            self.check_entry(cpu, need)?;
         }
-        // SAFETY: it exists, as was looked at, or by the caller's word.
-        Ok(unsafe { self.doors.of(cpu) })
+        // SAFETY: the CPU exists, as checked above, or else by the caller's contract.
+        Ok(unsafe { self.percpu.get(cpu) })
     }
 
-    // Out of line: every call comes through here, and a kernel has many.
+    // Out of line, because every call in C comes through here.
     #[inline(never)]
-    fn look(&self, cpu: u32, need: Need) -> Result<(), Status> {
-        let hardware = &self.any_door(cpu)?.hardware;
+    fn check_entry(&self, cpu: u32, need: Need) -> Result<(), Status> {
+        let hardware = &self.percpu(cpu)?.hardware;
         if need != Need::Elsewhere {
             hardware.assert_here()?;
         }
-        // Relaxed: this CPU alone joins and leaves the online set on its own behalf.
+        // Relaxed: only this CPU itself joins and leaves the online set, unless it was declared stopped, and then it
+        // makes no calls.
         if !self.tlb.online().contains(CpuId(cpu), Ordering::Relaxed) {
             return Err(Status::CpuOffline);
         }
         match need {
             Need::IrqsOff if hardware.irqs_enabled() => return Err(Status::IrqsOn),
-            Need::MayWait if !hardware.irqs_enabled() && !self.is_alone() => return Err(Status::IrqsOff),
-            Need::MayWait | Need::Online => hardware.begin(),
+            Need::MayWait if !hardware.irqs_enabled() && !self.is_only_cpu_online() => return Err(Status::IrqsOff),
+            Need::MayWait | Need::Online => hardware.begin_call(),
             _ => {}
         }
         Ok(())
     }
 
-    /// A CPU that need not be online, and need not make the call.
-    pub(crate) fn any_door(&self, cpu: u32) -> Result<&'static Door, Status> {
-        // SAFETY: it exists.
-        if cpu < self.cpu_count { Ok(unsafe { self.doors.of(cpu) }) } else { Err(Status::NoSuchCpu) }
+    /// Any CPU of the machine. It need not be online, nor make the call.
+    pub(crate) fn percpu(&self, cpu: u32) -> Result<&'static PerCpu, Status> {
+        // SAFETY: the CPU exists.
+        if cpu < self.cpu_count { Ok(unsafe { self.percpu.get(cpu) }) } else { Err(Status::NoSuchCpu) }
     }
 
-    /// A CPU that is away still, and makes the call with interrupts off.
-    pub(crate) fn door_of_newcomer(&self, cpu: u32) -> Result<&'static Door, Status> {
-        let door = self.any_door(cpu)?;
-        door.hardware.assert_here()?;
-        if cfg!(feature = "checked") && door.hardware.irqs_enabled() { Err(Status::IrqsOn) } else { Ok(door) }
+    /// The CPU of `tlbkit_bring_up`: not online yet, with interrupts off.
+    pub(crate) fn enter_for_bring_up(&self, cpu: u32) -> Result<&'static PerCpu, Status> {
+        let percpu = self.percpu(cpu)?;
+        percpu.hardware.assert_here()?;
+        if cfg!(feature = "checked") && percpu.hardware.irqs_enabled() { Err(Status::IrqsOn) } else { Ok(percpu) }
     }
 
-    fn is_alone(&self) -> bool {
-        // Relaxed: a CPU that comes up at this moment flushes by itself.
+    fn is_only_cpu_online(&self) -> bool {
+        // Relaxed: a CPU that comes online at this moment flushes its TLB by itself.
         self.tlb.online().words().iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum::<u32>() == 1
     }
 }
 
-/// Words that a machine of `cpus` CPUs needs beside its CPUs: who has asked whom, and how each CPU is found.
+/// The number of words that a machine of `cpus` CPUs needs in `matrix`: the request matrix, and what a call needs of
+/// each CPU.
 #[unsafe(no_mangle)]
 pub const extern "C" fn tlbkit_matrix_words(cpus: u32) -> usize {
-    Tlb::matrix_words(cpus as usize) + cpus as usize * DOOR_WORDS
+    Tlb::matrix_words(cpus as usize) + cpus as usize * PERCPU_WORDS
 }
 
-/// Makes a machine. No CPU takes part until its `tlbkit_bring_up`. The machine stays where it is for ever.
+/// Initializes a machine. No CPU is online until its `tlbkit_bring_up`. The struct must never be moved or freed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tlbkit_machine_init(machine: *mut MachineStorage, setup: *const Setup) -> Status {
     // SAFETY: the crate's contract.
-    report(|| unsafe { init(machine, setup) })
+    status_of(|| unsafe { init(machine, setup) })
 }
 
 /// # Safety
 /// The crate's contract for both.
 unsafe fn init(machine: *mut MachineStorage, setup: *const Setup) -> Result<(), Status> {
-    check(machine)?;
-    check(setup)?;
+    check_pointer(machine)?;
+    check_pointer(setup)?;
     // SAFETY: not null, aligned, and by the contract a whole struct.
     let setup = unsafe { &*setup };
-    check(setup.ops)?;
-    check(setup.cpus)?;
+    check_pointer(setup.ops)?;
+    check_pointer(setup.cpus)?;
     if !setup.stats.is_null() {
-        check(setup.stats)?;
+        check_pointer(setup.stats)?;
     }
     // SAFETY: as above.
     let ops = Ops::new(unsafe { &*setup.ops })?;
     // SAFETY: as above, or null.
     let policy = unsafe { policy_of(setup.policy) }?;
-    // Without it nobody would ever free the tables of a space that a CPU held at its end.
-    if policy.lazy_references != LazyReferences::ShotDown && !ops.tells_of_last_reference() {
+    // Without this function, the tables of a space that a CPU holds lazily when it is destroyed would never be freed.
+    if policy.lazy_references != LazyReferences::ShotDown && !ops.has_last_lazy_reference() {
         return Err(Status::NoFunction);
     }
     if setup.cpu_count == 0 {
         return Err(Status::BadValue);
     }
-    let root = root_at(setup.kernel_root)?;
+    let root = checked_root(setup.kernel_root)?;
     if setup.matrix_words < tlbkit_matrix_words(setup.cpu_count) {
         return Err(Status::TooSmall);
     }
-    // SAFETY: the contract gives the words for ever.
-    let matrix = unsafe { zeroed(setup.matrix, setup.matrix_words) }?;
-    let (requests, doors) = matrix.split_at(Tlb::matrix_words(setup.cpu_count as usize));
-    let doors = Doors(NonNull::from(doors).cast());
-    // SAFETY: the contract gives the CPUs for ever.
-    let cpus = unsafe { made_cpus(setup.cpus.cast::<CpuState>(), setup.cpu_count as usize) };
+    // SAFETY: by the contract the words belong to the machine for ever.
+    let matrix = unsafe { zeroed_words(setup.matrix, setup.matrix_words) }?;
+    let (requests, percpu) = matrix.split_at(Tlb::matrix_words(setup.cpu_count as usize));
+    let percpu = PerCpuArray(NonNull::from(percpu).cast());
+    // SAFETY: by the contract the CPU states belong to the machine for ever.
+    let cpus = unsafe { init_cpus(setup.cpus.cast::<CpuState>(), setup.cpu_count as usize) };
     let tlb = Tlb::new(cpus, requests, root, policy);
     #[cfg(feature = "history")]
-    // SAFETY: the contract gives the counters for ever.
-    let tlb = unsafe { counting(tlb, setup.stats, setup.cpu_count as usize) };
-    let made = Machine { mark: Mark::none(), doors, tlb, ops, cpu_count: setup.cpu_count };
+    // SAFETY: by the contract the counters belong to the machine for ever.
+    let tlb = unsafe { with_counters(tlb, setup.stats, setup.cpu_count as usize) };
+    let made = Machine { mark: Mark::none(), percpu, tlb, ops, cpu_count: setup.cpu_count };
     // SAFETY: the contract for `machine`.
-    let placed = unsafe { Machine::place(machine, made) }?;
-    // SAFETY: words of the matrix, which nobody else has.
-    unsafe { doors.make(placed) };
-    // Last: a CPU that waits for the machine to be made goes through its door at once.
+    let placed = unsafe { Machine::write_unmarked(machine, made) }?;
+    // SAFETY: words of the matrix, which nothing else uses.
+    unsafe { percpu.init(placed) };
+    // Last: a CPU that polls for the machine may use it as soon as the mark is set.
     placed.mark.set(Machine::MARK);
     Ok(())
 }
 
 /// # Safety
-/// `cpus` is aligned and has room for `count` for ever.
-unsafe fn made_cpus(cpus: *mut CpuState, count: usize) -> &'static [CpuState] {
+/// `cpus` is aligned, has room for `count`, and is valid for ever.
+unsafe fn init_cpus(cpus: *mut CpuState, count: usize) -> &'static [CpuState] {
     for index in 0..count {
         // SAFETY: below `count`.
         unsafe { cpus.add(index).write(CpuState::new()) };
     }
-    // SAFETY: all written above.
+    // SAFETY: all were written above.
     unsafe { core::slice::from_raw_parts(cpus, count) }
 }
 
-/// `tlb` as it counts into `stats`, if there are any.
+/// `tlb`, counting into `stats` unless that is null.
 ///
 /// # Safety
-/// `stats` is null, or aligned and has room for `count` for ever.
+/// `stats` is null, or aligned with room for `count` and valid for ever.
 #[cfg(feature = "history")]
-unsafe fn counting(tlb: Tlb<'static>, stats: *mut StatsStorage, count: usize) -> Tlb<'static> {
+unsafe fn with_counters(tlb: Tlb<'static>, stats: *mut StatsStorage, count: usize) -> Tlb<'static> {
     if stats.is_null() {
         return tlb;
     }
@@ -274,14 +281,14 @@ unsafe fn counting(tlb: Tlb<'static>, stats: *mut StatsStorage, count: usize) ->
     tlb.counting_into(unsafe { zeroed_stats(stats.cast(), count) })
 }
 
-/// Zeroed in place: one of them is larger than many a kernel's stack has left.
+/// Zeroes the counters in place, because one of them is larger than what is left of many a kernel stack.
 ///
 /// # Safety
-/// `stats` is aligned and has room for `count` for ever.
+/// `stats` is aligned, has room for `count`, and is valid for ever.
 #[cfg(feature = "history")]
 unsafe fn zeroed_stats(stats: *mut tlbkit::CpuStats, count: usize) -> &'static [tlbkit::CpuStats] {
     // SAFETY: there is room.
     unsafe { stats.write_bytes(0, count) };
-    // SAFETY: counters are atomic integers and nothing else: zero is what `CpuStats::new` makes.
+    // SAFETY: counters consist of atomic integers only, and all zeros is what `CpuStats::new` returns.
     unsafe { core::slice::from_raw_parts(stats, count) }
 }

@@ -1,89 +1,119 @@
-//! The kernel's table of functions.
+//! The hardware interface in C: a table of functions that the kernel supplies.
 
 use crate::storage::SpaceStorage;
 
-/// CR4.PCIDE is set on the CPU.
+/// CR4.PCIDE is set on this CPU.
 pub const TLBKIT_FEATURE_PCID: u32 = 1;
-/// INVPCID exists on the CPU.
+/// This CPU has INVPCID.
 pub const TLBKIT_FEATURE_INVPCID: u32 = 2;
 
-/// Whether INVLPG is believed to drop global entries while tags are on: what a kernel's command line can say to
-/// `tlbkit_x86_start`.
+/// Whether INVLPG is trusted to invalidate global translations while PCIDs are enabled. A kernel can pass this from its
+/// command line to `tlbkit_x86_start`.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TrustKind {
-    /// As the table of errata and the microcode say; under a hypervisor, whose microcode nobody can check, as if it
-    /// were old.
+    /// As the table of errata and the microcode revision say. Under a hypervisor the revision cannot be verified, so
+    /// the microcode counts as unfixed.
     ByTable = 0,
-    /// It is, so tags are used: for a host that is known to be mended.
+    /// Trusted, so PCIDs are enabled: for a host that is known to have fixed microcode.
     Always = 1,
-    /// It is not, so tags stay off, whatever the model.
+    /// Not trusted, so PCIDs stay disabled, whatever the model.
     Never = 2,
 }
 
-/// What to do about a CPU that is late: what `late` of the table returns.
+/// What to do about a CPU that is late in answering: returned by `late` of the table.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LateChoice {
-    /// Wait on.
+    /// Go on waiting.
     Wait = 0,
-    /// Interrupt it again.
+    /// Send it another IPI, and go on waiting.
     AskAgain = 1,
 }
 
-/// What the library needs of a CPU. Each function is called on the CPU that it names as `cpu`, and what it does must
-/// have happened when it returns. All must be given but those marked as optional, which may be NULL. An archive with
-/// the feature `linked` takes those from `write_cr3` to `irqs_restore` by name instead, and does not look at them here.
+/// What happened. The comment says what `value` is, if anything.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EventKind {
+    /// A context switch kept the translations of its PCID.
+    SwitchKept = 0,
+    /// A context switch flushed the translations of its PCID.
+    SwitchFlushed = 1,
+    /// A flush begins. `value` is the number of pages, or 4,294,967,295 for everything.
+    FlushBegin = 2,
+    /// The local part of the flush is complete.
+    FlushLocalDone = 3,
+    /// The flush was issued. It is not complete yet.
+    FlushIssued = 4,
+    /// The flush is complete on every CPU.
+    FlushEnd = 5,
+    /// A responder begins to carry out a request. `value` is the initiator's CPU.
+    AnswerBegin = 6,
+    /// The responder has carried it out. `value` is the initiator's CPU.
+    AnswerEnd = 7,
+    /// A request found this CPU already up to date.
+    AlreadyCurrent = 8,
+    /// A request was for a space that is not loaded on this CPU.
+    WrongSpace = 9,
+    /// A request made this CPU leave a space that it held in lazy TLB mode. `value` is the space's address.
+    LazyLeft = 10,
+}
+
+/// The hardware interface. Each function is called on the CPU that is passed as `cpu`, and its effect must be complete
+/// when it returns. A function that is not marked as optional must not be NULL. An archive with the feature `linked`
+/// calls the functions from `write_cr3` to `irqs_restore` by symbol instead, and ignores them here.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct HardwareOps {
-    /// What this CPU can do: `TLBKIT_FEATURE_`s, as they are after the kernel has set up CR4.
+    /// The features of this CPU, as `TLBKIT_FEATURE_` flags, after the kernel has set up CR4.
     pub features: Option<unsafe extern "C" fn(cpu: u32) -> u32>,
-    /// MOV to CR3. Bit 63 and the tag are set only on CPUs with PCIDs.
+    /// MOV to CR3. Bit 63 and the PCID are set only on CPUs with `TLBKIT_FEATURE_PCID`.
     pub write_cr3: Option<unsafe extern "C" fn(cpu: u32, value: u64)>,
     /// INVLPG.
     pub invlpg: Option<unsafe extern "C" fn(cpu: u32, va: u64)>,
-    /// INVPCID of type 0 to 3. Optional if no CPU has it.
+    /// INVPCID of type 0 to 3. Optional if no CPU has `TLBKIT_FEATURE_INVPCID`.
     pub invpcid: Option<unsafe extern "C" fn(cpu: u32, kind: u32, pcid: u32, va: u64)>,
-    /// Clears and sets CR4.PGE. Called with interrupts off.
+    /// Clears CR4.PGE and sets it again. Called with interrupts off.
     pub toggle_pge: Option<unsafe extern "C" fn(cpu: u32)>,
-    /// Sends the interrupt whose handler calls `tlbkit_answer`.
+    /// Sends the IPI whose handler calls `tlbkit_answer`.
     pub send_ipi: Option<unsafe extern "C" fn(cpu: u32, to: u32)>,
-    /// Sends it to every online CPU but this one.
+    /// Sends this IPI to every online CPU but this one.
     pub send_ipi_to_others: Option<unsafe extern "C" fn(cpu: u32)>,
     /// PAUSE.
     pub relax: Option<unsafe extern "C" fn(cpu: u32)>,
-    /// Whether interrupts are on.
+    /// True if interrupts are enabled.
     pub irqs_enabled: Option<unsafe extern "C" fn(cpu: u32) -> bool>,
-    /// Turns interrupts off and returns what `irqs_restore` needs.
+    /// Disables interrupts and returns what `irqs_restore` needs.
     pub irqs_save: Option<unsafe extern "C" fn(cpu: u32) -> u64>,
-    /// Back to what was before `irqs_save`.
+    /// Restores the state before `irqs_save`.
     pub irqs_restore: Option<unsafe extern "C" fn(cpu: u32, saved: u64)>,
-    /// A cycle counter. Optional if the policy does not count.
+    /// Reads a cycle counter. Optional if the policy does not count flushes.
     pub now_cycles: Option<unsafe extern "C" fn(cpu: u32) -> u64>,
-    /// CPU `missing` has not answered for about a millisecond of `relax`; returns an `enum tlbkit_late`. Optional:
-    /// asks again, so that a lost interrupt costs time and nothing else. A kernel that calls `tlbkit_declare_stopped`
-    /// must not return `TLBKIT_LATE_WAIT`.
+    /// Called when CPU `missing` has not answered for about a millisecond of `relax`. Returns an `enum tlbkit_late`.
+    /// Optional: by default the IPI is sent again, so that a lost one only costs time. A kernel that calls
+    /// `tlbkit_declare_stopped` must not return `TLBKIT_LATE_WAIT`.
     pub late: Option<unsafe extern "C" fn(cpu: u32, missing: u32) -> u32>,
-    /// The last CPU that held this dying space lazily has left it. Interrupts are off, maybe in the handler: note it,
-    /// and free the space and its tables later, elsewhere. Must be given unless the policy says `lazy_refs=shot-down`.
+    /// Called when the last CPU that held this dying space in lazy TLB mode has left it. Interrupts are off, and it may
+    /// run in the IPI handler: only record the space, and free it and its page tables later, elsewhere. Required unless
+    /// the policy says `lazy_refs=shot-down`.
     pub last_lazy_reference: Option<unsafe extern "C" fn(cpu: u32, space: *mut SpaceStorage)>,
-    /// The CPU that executes the call: compared with `cpu` when a call begins, before a waiting CPU answers others, and
-    /// when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off, maybe in an NMI. Optional:
-    /// `cpu` is believed.
+    /// Returns the CPU that executes the call. It is compared with `cpu` when a call begins, before a waiting CPU
+    /// answers other CPUs, and when a call that waited ends; see `TLBKIT_STATUS_WRONG_CPU`. Interrupts on or off,
+    /// possibly in an NMI. Optional: without it `cpu` is trusted.
     pub this_cpu: Option<unsafe extern "C" fn() -> u32>,
-    /// CPU `missing` has not answered, however often it was asked, and was not declared stopped. Called for each of
-    /// them; if it returns, the wait goes on and is counted anew. Optional: the hook of `tlbkit_set_panic_hook` gets a
-    /// text that names them.
+    /// Called when CPU `missing` has not answered in spite of all repeated IPIs, and was not declared stopped: once for
+    /// each such CPU. If it returns, the wait goes on, and is counted from zero. Optional: by default the hook of
+    /// `tlbkit_set_panic_hook` gets a message that names the CPUs.
     pub unanswered: Option<unsafe extern "C" fn(cpu: u32, missing: u32)>,
-    /// A request has made this CPU leave `space`, which it held lazily: the kernel's own tables are loaded now.
-    /// Interrupts are off, maybe in the handler. For a kernel that keeps a note of what is loaded. Optional.
+    /// Called when a request has made this CPU leave `space`, which it held in lazy TLB mode: the kernel's own tables
+    /// are loaded now. Interrupts are off, and it may run in the IPI handler. For a kernel that tracks which space is
+    /// loaded. Optional.
     pub lazy_left: Option<unsafe extern "C" fn(cpu: u32, space: *mut SpaceStorage)>,
-    /// Something happened, for a tracepoint; `value` is what the `enum tlbkit_event` says. Interrupts on or off, maybe
-    /// in the handler. Only in an archive with the feature `events`. Optional.
+    /// Called for every `enum tlbkit_event`, which says what `value` is: for tracepoints. Interrupts on or off,
+    /// possibly in the IPI handler. Only called by an archive with the feature `events`. Optional.
     pub event: Option<unsafe extern "C" fn(cpu: u32, event: u32, value: u64)>,
-    /// Turns of `relax` after which `late` is asked, again and again. 0 for the library's own: 16,384.
+    /// After how many turns of `relax` a waiting CPU calls `late`, each time. 0 for the default: 16,384.
     pub patience_turns: u32,
-    /// How often `late` is asked in one wait before `unanswered` is. 0 for the library's own: 32,768.
+    /// After how many calls of `late` in one wait `unanswered` is called. 0 for the default: 32,768.
     pub patience_rounds: u32,
 }

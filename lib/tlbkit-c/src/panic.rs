@@ -1,45 +1,46 @@
-//! Where a panic ends: in the kernel's hook, never in its callers.
+//! Panics end in the kernel's hook and never unwind into C.
 //!
-//! What reaches it is a broken rule that no check at the border can see, such as a flush inside an interrupt handler
-//! that came while its CPU was waiting for another flush.
+//! A panic means that the kernel has broken a rule which no check of the arguments can detect, such as a flush in an
+//! interrupt handler that interrupted another flush of the same CPU.
 
 use core::ffi::c_char;
 
 use crate::mark::HookPlace;
 
-/// What went wrong, and where in the library. The texts end in a zero byte, which their lengths do not count; what is
-/// longer than a line is cut off.
+/// What went wrong, and where in the library. The strings end in a zero byte, which their lengths do not count, and are
+/// truncated to one line.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Misuse {
     /// The rule that was broken, or the CPUs that have not answered.
     pub message: *const c_char,
-    /// Bytes of the message.
+    /// The length of `message`.
     pub message_bytes: usize,
-    /// The source file that found it.
+    /// The source file of the check that failed.
     pub file: *const c_char,
-    /// Bytes of the file's name.
+    /// The length of `file`.
     pub file_bytes: usize,
-    /// The line that found it.
+    /// The line of the check.
     pub line: u32,
 }
 
-/// Prints and stops the machine. If it returns, the CPU spins for ever.
+/// Prints the message and stops the machine. If it returns, the CPU spins for ever.
 pub type PanicHook = Option<unsafe extern "C" fn(misuse: *const Misuse)>;
 
 static HOOK: HookPlace = HookPlace::new();
 
 /// cbindgen:prefix=
-/// Calls `hook` on misuse that no status can tell; NULL for none. One for all machines.
+/// Sets the function that is called on misuse that no status can report. NULL for none. There is one hook for all
+/// machines.
 #[unsafe(no_mangle)]
 pub extern "C" fn tlbkit_set_panic_hook(hook: PanicHook) {
     HOOK.put(hook.map_or(core::ptr::null_mut(), |hook| hook as *mut ()));
 }
 
-/// Bytes of a text, with the zero byte at its end.
+/// The size of a text, including its final zero byte.
 const TEXT_BYTES: usize = 96;
 
-/// A text that ends in a zero byte; what does not fit is left out.
+/// A text that ends in a zero byte. What does not fit is dropped.
 pub(crate) struct Text {
     bytes: [u8; TEXT_BYTES],
     length: usize,
@@ -65,7 +66,7 @@ impl Text {
     }
 
     fn push_byte(&mut self, byte: u8) {
-        // The last byte stays zero.
+        // The last byte always stays zero.
         if let Some(place) = self.bytes[..TEXT_BYTES - 1].get_mut(self.length) {
             *place = byte;
             self.length += 1;
@@ -73,8 +74,8 @@ impl Text {
     }
 }
 
-/// Tells the kernel, and goes no further.
-pub(crate) fn stop(message: &Text, file: &str, line: u32) -> ! {
+/// Calls the kernel's hook, and never returns.
+pub(crate) fn report_and_stop(message: &Text, file: &str, line: u32) -> ! {
     let file = Text::new(file);
     call_hook(&Misuse {
         message: message.bytes.as_ptr().cast(),
@@ -93,7 +94,7 @@ fn call_hook(misuse: &Misuse) {
     // SAFETY: only `tlbkit_set_panic_hook` writes it: null, or a function of this type.
     let hook: PanicHook = unsafe { core::mem::transmute(pointer) };
     if let Some(hook) = hook {
-        // SAFETY: a function of the kernel's, called with a struct that lives during the call.
+        // SAFETY: a function of the kernel, called with a struct that outlives the call.
         unsafe { hook(misuse) };
     }
 }
@@ -101,10 +102,11 @@ fn call_hook(misuse: &Misuse) {
 #[cfg(target_os = "none")]
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
-    // What takes formatting to say is no rule of the protocol's: an index, an arithmetic overflow.
+    // A message that needs formatting is not a rule of the protocol but a bug of the library, such as an index out of
+    // bounds.
     let message = info.message().as_str().unwrap_or("the library has a fault");
     let (file, line) = info.location().map_or(("", 0), |at| (at.file(), at.line()));
-    stop(&Text::new(message), file, line)
+    report_and_stop(&Text::new(message), file, line)
 }
 
 #[cfg(test)]

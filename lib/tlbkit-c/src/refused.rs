@@ -1,7 +1,6 @@
-//! What the compiler refuses of the misuse in docs/porting.md: each beside the same without the mistake, which
-//! compiles.
+//! The misuse in docs/porting.md that the compiler refuses, each next to the correct code, which compiles.
 //!
-//! A switch, an answer, a bring-up with interrupts on:
+//! Switching spaces, answering or coming online with interrupts on:
 //!
 //! ```
 //! # use tlbkit::{AddressSpace, Cpu, Hardware, IrqsOff};
@@ -30,7 +29,7 @@
 //! }
 //! ```
 //!
-//! The witness does not leave its CPU:
+//! Sending `IrqsOff` to another CPU:
 //!
 //! ```
 //! fn send<T: Send>(_: T) {}
@@ -41,7 +40,7 @@
 //! send(tlbkit::IrqsOff::assume());
 //! ```
 //!
-//! A frame is freed before the flush, or before the wait for one that was issued:
+//! Freeing a frame before the flush, or before an issued flush has been waited for:
 //!
 //! ```
 //! # use tlbkit::{Cpu, Hardware, TlbGather};
@@ -68,7 +67,7 @@
 //! }
 //! ```
 //!
-//! What a flush gave back, or one that was issued, is dropped: a warning, and here an error.
+//! Dropping the frames of a flush, or an issued flush, which is a warning, and here an error:
 //!
 //! ```
 //! #![deny(unused_must_use)]
@@ -92,7 +91,7 @@
 //! }
 //! ```
 //!
-//! A kernel's door saves interrupts without restoring them: there is one function for both.
+//! Disabling interrupts without restoring them, which the hardware interface does in one function:
 //!
 //! ```
 //! use tlbkit::{Hardware, IrqsOff};

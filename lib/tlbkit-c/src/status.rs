@@ -1,53 +1,54 @@
-//! What a call returns: fine, or which rule of the border was broken.
+//! The status that a call returns.
 
 use core::ffi::{CStr, c_char};
 
-/// What a call returns. Whatever is not `TLBKIT_STATUS_OK` has changed nothing, with two exceptions.
-/// `TLBKIT_STATUS_WRONG_CPU` of a call that flushes: the task may have migrated while it waited; what was to be flushed
-/// may be in a TLB still, and nothing is freed. `TLBKIT_STATUS_IRQS_OFF` of `tlbkit_flush_range` and
-/// `tlbkit_flush_range_alone`: the CPU that made the call has flushed, and others have not.
+/// What a call returns. A call that does not return `TLBKIT_STATUS_OK` has changed nothing, with two exceptions. If a
+/// call that flushes returns `TLBKIT_STATUS_WRONG_CPU`, the task may have migrated while it waited: the flush may be
+/// incomplete, and nothing has been freed. If `tlbkit_flush_range` or `tlbkit_flush_range_alone` returns
+/// `TLBKIT_STATUS_IRQS_OFF`, the CPU that made the call has flushed, and others may not have.
 #[repr(C)]
 #[must_use]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
-    /// Done.
+    /// Success.
     Ok = 0,
-    /// A pointer that must not be null is.
+    /// A pointer is null that must not be.
     NullPointer,
-    /// A pointer lacks the alignment of its type.
+    /// A pointer is not aligned for its type.
     Misaligned,
-    /// A struct was never made, or has ended.
+    /// A struct was not initialized, or has ended.
     NotMade,
-    /// There is no such CPU.
+    /// There is no CPU of this number.
     NoSuchCpu,
-    /// The CPU was not brought up, or is offline.
+    /// The CPU is not online.
     CpuOffline,
-    /// Storage is too small for the number of CPUs.
+    /// An array is too small for the number of CPUs.
     TooSmall,
     /// Interrupts are on and must be off.
     IrqsOn,
-    /// Other CPUs must be told and waited for, which needs interrupts on; `tlbkit_flush_range_alone` says it whether
-    /// they are on or off.
+    /// Interrupts are off, but other CPUs must be interrupted and waited for, which requires them on.
+    /// `tlbkit_flush_range_alone` returns this whether interrupts are on or off.
     IrqsOff,
-    /// A value is out of its range.
+    /// A value is out of range.
     BadValue,
-    /// No preset has this name.
+    /// There is no policy preset of this name.
     NoSuchPreset,
-    /// A word of the policy is no `KEY=VALUE`, or has a key that there is not.
+    /// A part of the policy text is not `KEY=VALUE`, or there is no such key.
     NoSuchKey,
-    /// The policy does what only older kernels did, and the archive was built without `--features history`.
+    /// The policy is one of older kernels, for which the archive needs `--features history`.
     NeedsHistory,
-    /// The table of functions lacks one that must be there.
+    /// A required function is missing in the table of functions.
     NoFunction,
-    /// The space runs here.
+    /// The space is running on this CPU.
     SpaceRunsHere,
-    /// The gather has no room for the frame: finish it and begin another.
+    /// The gather or batch has no room for the frame: finish it and begin another one.
     GatherFull,
-    /// The policy does not count, or no counters were given.
+    /// The policy does not count flushes, or there are no counters.
     NotCounted,
-    /// The call names another CPU than `this_cpu` of the table says: the task has migrated, or the number is wrong.
+    /// The call was made on another CPU than the one it names, according to `this_cpu` of the table: the task has
+    /// migrated, or the number is wrong.
     WrongCpu,
-    /// The policy interrupts the CPUs that hold a dying space: it ends no space later.
+    /// Under the policy `lazy_refs=shot-down` a space must be destroyed by `tlbkit_space_destroy`.
     ShotDown,
 }
 
@@ -55,37 +56,35 @@ impl Status {
     const fn text(self) -> &'static CStr {
         match self {
             Self::Ok => c"ok",
-            Self::NullPointer => c"a pointer that must not be null is",
-            Self::Misaligned => c"a pointer lacks the alignment of its type",
-            Self::NotMade => c"a struct was never made, or has ended",
-            Self::NoSuchCpu => c"there is no such CPU",
-            Self::CpuOffline => c"the CPU was not brought up, or is offline",
-            Self::TooSmall => c"storage is too small for the number of CPUs",
+            Self::NullPointer => c"a pointer is null that must not be",
+            Self::Misaligned => c"a pointer is not aligned for its type",
+            Self::NotMade => c"a struct was not initialized, or has ended",
+            Self::NoSuchCpu => c"there is no CPU of this number",
+            Self::CpuOffline => c"the CPU is not online",
+            Self::TooSmall => c"an array is too small for the number of CPUs",
             Self::IrqsOn => c"interrupts are on and must be off",
-            Self::IrqsOff => c"other CPUs must be told, which needs interrupts on",
-            Self::BadValue => c"a value is out of its range",
-            Self::NoSuchPreset => c"no preset has this name",
-            Self::NoSuchKey => c"a word of the policy is no KEY=VALUE, or has a key that there is not",
-            Self::NeedsHistory => {
-                c"the archive was built without what older kernels did; build with --features history"
-            }
-            Self::NoFunction => c"the table of functions lacks one that must be there",
-            Self::SpaceRunsHere => c"the space runs here",
+            Self::IrqsOff => c"other CPUs must be interrupted, which requires interrupts on",
+            Self::BadValue => c"a value is out of range",
+            Self::NoSuchPreset => c"there is no policy preset of this name",
+            Self::NoSuchKey => c"a part of the policy is not KEY=VALUE, or there is no such key",
+            Self::NeedsHistory => c"the policy is one of older kernels: build the archive with --features history",
+            Self::NoFunction => c"a required function is missing in the table of functions",
+            Self::SpaceRunsHere => c"the space is running on this CPU",
             Self::GatherFull => c"the gather has no room for the frame",
-            Self::NotCounted => c"the policy does not count, or no counters were given",
-            Self::WrongCpu => c"the call names another CPU than the one on which it runs",
-            Self::ShotDown => c"the policy interrupts the CPUs that hold a dying space",
+            Self::NotCounted => c"the policy does not count flushes, or there are no counters",
+            Self::WrongCpu => c"the call was made on another CPU than the one it names",
+            Self::ShotDown => c"under lazy_refs=shot-down a space cannot be destroyed later",
         }
     }
 }
 
-/// Tells C what Rust found.
+/// Turns the result of `call` into the status that C gets.
 #[inline(always)]
-pub(crate) fn report(call: impl FnOnce() -> Result<(), Status>) -> Status {
+pub(crate) fn status_of(call: impl FnOnce() -> Result<(), Status>) -> Status {
     call().err().unwrap_or(Status::Ok)
 }
 
-/// A status in words, for a log.
+/// A description of a status, for a log.
 #[unsafe(no_mangle)]
 pub extern "C" fn tlbkit_status_text(status: u32) -> *const c_char {
     const ALL: [Status; 19] = [

@@ -1,62 +1,64 @@
-//! What C allocates: opaque structs of known size, and how a pointer to one becomes a reference.
+//! The opaque structs that C allocates, and how a pointer to one becomes a reference.
 //!
-//! Each struct that can be made and ended begins with a word that says so, its mark: memory that nobody made, or that
-//! has ended, is refused and never read as what it is not.
+//! Every struct that is initialized and ended begins with a word that says which of these it is, its mark. Memory that
+//! was not initialized, or whose struct has ended, is refused rather than misinterpreted.
 
 use core::sync::atomic::Ordering;
 
 #[cfg(feature = "history")]
 use tlbkit::CpuStats;
 use tlbkit::sync::AtomicU64 as Word;
-use tlbkit::{CpuState, PhysAddr};
+use tlbkit::{AddressSpace, CpuState, PhysAddr};
 
 use crate::mark::Mark;
 use crate::status::Status;
 
-/// 8-byte words of a machine.
+/// Size of a machine in 8-byte words.
 pub const TLBKIT_MACHINE_WORDS: usize = 88;
-/// 8-byte words of one CPU's state.
+/// Size of one CPU's state in 8-byte words.
 pub const TLBKIT_CPU_STATE_WORDS: usize = 64;
-/// 8-byte words of a space.
+/// Size of a space in 8-byte words.
 pub const TLBKIT_SPACE_WORDS: usize = 8;
-/// 8-byte words of a gather.
+/// Size of a gather in 8-byte words.
 pub const TLBKIT_GATHER_WORDS: usize = 36;
-/// 8-byte words of a batch.
+/// Size of a batch in 8-byte words.
 pub const TLBKIT_BATCH_WORDS: usize = 20;
-/// 8-byte words of one CPU's counters.
+/// Size of one CPU's counters in 8-byte words.
 pub const TLBKIT_STATS_WORDS: usize = 1062;
 
-/// The TLBs of a machine. One for a kernel, for ever.
+/// The TLBs of all CPUs. A kernel has one, which it never frees.
 #[repr(C, align(64))]
 pub struct MachineStorage {
     opaque: [u64; TLBKIT_MACHINE_WORDS],
 }
 
-/// One CPU's part. As many as there are possible CPUs, for ever.
+/// The state of one CPU. A kernel has one per possible CPU, and never frees it.
 #[repr(C, align(64))]
 pub struct CpuStateStorage {
     opaque: [u64; TLBKIT_CPU_STATE_WORDS],
 }
 
-/// One set of page tables: put it where the process is, on a cache line of its own.
+/// The TLB state of one set of page tables, like `mm_context_t`: embed it in the process structure. It has its own
+/// cache line.
 #[repr(C, align(64))]
 pub struct SpaceStorage {
     opaque: [u64; TLBKIT_SPACE_WORDS],
 }
 
-/// Translations and frames that wait for one flush: on the stack of an unmap.
+/// Translations and frames that wait for one flush, like `struct mmu_gather`: on the stack of an unmap.
 #[repr(C, align(8))]
 pub struct GatherStorage {
     opaque: [u64; TLBKIT_GATHER_WORDS],
 }
 
-/// Translations of many spaces and their frames that wait for one flush: on the stack of reclaim.
+/// Translations and frames of many spaces that wait for one flush, like `struct arch_tlbflush_unmap_batch`: on the
+/// stack of reclaim.
 #[repr(C, align(8))]
 pub struct BatchStorage {
     opaque: [u64; TLBKIT_BATCH_WORDS],
 }
 
-/// One CPU's counters, if flushes are to be counted. As many as there are possible CPUs, for ever.
+/// The counters of one CPU, for policies that count flushes. A kernel has one per possible CPU, and never frees it.
 #[repr(C, align(8))]
 pub struct StatsStorage {
     opaque: [u64; TLBKIT_STATS_WORDS],
@@ -72,32 +74,32 @@ const _: () = assert_fits::<CpuState, CpuStateStorage>();
 #[cfg(feature = "history")]
 const _: () = assert_fits::<CpuStats, StatsStorage>();
 
-/// What the archive was built with, to be compared with the header's.
+/// What the archive was built with, for comparison with the header.
 #[repr(C)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Bytes of a `struct tlbkit_machine`.
+    /// Size of a `struct tlbkit_machine` in bytes.
     pub machine_bytes: u64,
-    /// Bytes of a `struct tlbkit_cpu_state`.
+    /// Size of a `struct tlbkit_cpu_state` in bytes.
     pub cpu_state_bytes: u64,
-    /// Bytes of a `struct tlbkit_space`.
+    /// Size of a `struct tlbkit_space` in bytes.
     pub space_bytes: u64,
-    /// Bytes of a `struct tlbkit_gather`.
+    /// Size of a `struct tlbkit_gather` in bytes.
     pub gather_bytes: u64,
-    /// Bytes of a `struct tlbkit_batch`.
+    /// Size of a `struct tlbkit_batch` in bytes.
     pub batch_bytes: u64,
-    /// Bytes of a `struct tlbkit_stats`.
+    /// Size of a `struct tlbkit_stats` in bytes.
     pub stats_bytes: u64,
-    /// Alignment of the largest of them.
+    /// The largest alignment of these structs.
     pub align_bytes: u64,
     /// `TLBKIT_INTERFACE` of the header that the archive was built with.
     pub interface_hash: u64,
 }
 
-/// The number that the header gives itself.
+/// `TLBKIT_INTERFACE` of the header.
 const INTERFACE: u64 = interface_of(include_str!("../include/tlbkit.h").as_bytes());
 
-/// The hexadecimal number behind `#define TLBKIT_INTERFACE 0x`; 0 in a header that has none yet.
+/// The hexadecimal number after `#define TLBKIT_INTERFACE 0x`; 0 if the header has none yet.
 const fn interface_of(header: &[u8]) -> u64 {
     const BEFORE: &[u8] = b"#define TLBKIT_INTERFACE 0x";
     let (mut at, mut matched) = (0, 0);
@@ -114,11 +116,11 @@ const fn interface_of(header: &[u8]) -> u64 {
     number
 }
 
-/// The same number beside a pointer, so that it lies where the archive's tables do, in `.data.rel.ro`: a kernel whose
-/// script places that section where its loader does not load finds 0 here, and the tables are as empty.
+/// The same number beside a pointer, so that it lies in `.data.rel.ro`, as the tables of the archive do. If a kernel's
+/// linker script places that section where its loader does not load it, this reads as 0, and so do those tables.
 static PLACED: (&u8, u64) = (&0, INTERFACE);
 
-/// What this archive was built with. `tlbkit_header_fits()` compares them with the header's.
+/// What this archive was built with. `tlbkit_header_fits()` compares it with the header.
 #[unsafe(no_mangle)]
 pub extern "C" fn tlbkit_layout() -> Layout {
     Layout {
@@ -129,20 +131,20 @@ pub extern "C" fn tlbkit_layout() -> Layout {
         batch_bytes: size_of::<BatchStorage>() as u64,
         stats_bytes: size_of::<StatsStorage>() as u64,
         align_bytes: align_of::<CpuStateStorage>() as u64,
-        // SAFETY: a static is there to be read. Volatile: as it is in memory, and not as the compiler knows it.
+        // SAFETY: a valid static. Volatile, so that the value in memory is read, not the one that the compiler knows.
         interface_hash: unsafe { (&raw const PLACED.1).read_volatile() },
     }
 }
 
-/// A top-level table: refuses bits that CR3 has for other things, and addresses that are none of physical memory, such
-/// as a virtual one.
-pub(crate) fn root_at(address: u64) -> Result<PhysAddr, Status> {
+/// The address of a top-level table. Refuses bits that have another meaning in CR3, and addresses that cannot be
+/// physical, such as virtual ones.
+pub(crate) fn checked_root(address: u64) -> Result<PhysAddr, Status> {
     const PHYSICAL: u64 = 0x000f_ffff_ffff_f000;
     if address & !PHYSICAL == 0 { Ok(PhysAddr(address)) } else { Err(Status::BadValue) }
 }
 
-/// Refuses what cannot be pointed at.
-pub(crate) fn check<T>(pointer: *const T) -> Result<(), Status> {
+/// Refuses a pointer that is null or misaligned.
+pub(crate) fn check_pointer<T>(pointer: *const T) -> Result<(), Status> {
     if pointer.is_null() {
         Err(Status::NullPointer)
     } else if pointer.is_aligned() {
@@ -152,29 +154,28 @@ pub(crate) fn check<T>(pointer: *const T) -> Result<(), Status> {
     }
 }
 
-/// Writes `value` where C wants it.
+/// Writes `value` through a pointer from C.
 ///
 /// # Safety
 /// The crate's contract for `place`.
-pub(crate) unsafe fn put<T>(place: *mut T, value: T) -> Result<(), Status> {
-    check(place)?;
-    // SAFETY: not null, aligned, and by the contract a `T` of C's.
+pub(crate) unsafe fn write_to<T>(place: *mut T, value: T) -> Result<(), Status> {
+    check_pointer(place)?;
+    // SAFETY: not null, aligned, and by the contract a valid `T` in C.
     unsafe { place.write(value) };
     Ok(())
 }
 
-/// An inner type with a mark in its first word.
+/// A type with a mark in its first word, which lives in an opaque struct of C.
 ///
 /// # Safety
-/// The type is `repr(C)` and its first field is a [`Mark`], which holds `MARK` while, and only while, the rest is
-/// valid.
+/// The type is `repr(C)` and its first field is a [`Mark`], which holds `MARK` exactly as long as the rest is valid.
 pub(crate) unsafe trait Marked: Sized {
-    /// As C knows it.
+    /// The opaque struct.
     type Storage;
-    /// Unlike zeros, poison patterns and the marks of the other types.
+    /// Differs from zeros, poison patterns and the marks of the other types.
     const MARK: u64;
 
-    /// The inner type behind C's pointer.
+    /// The value behind a pointer from C.
     ///
     /// # Safety
     /// The crate's contract for `storage`, for as long as the reference is used.
@@ -182,43 +183,44 @@ pub(crate) unsafe trait Marked: Sized {
     unsafe fn find<'a>(storage: *const Self::Storage) -> Result<&'a Self, Status> {
         if cfg!(feature = "checked") {
             // SAFETY: the contract.
-            unsafe { Self::assert_made(storage) }?;
+            unsafe { Self::check_made(storage) }?;
         }
-        // SAFETY: the contract; that it was made has been looked at, or is the caller's word.
+        // SAFETY: the contract; that it was initialized has been checked, or else is the caller's contract.
         Ok(unsafe { &*storage.cast::<Self>() })
     }
 
-    /// Refuses what is null, misaligned, was never made, or has ended.
+    /// Refuses a pointer that is null or misaligned, or whose struct was not initialized or has ended.
     ///
     /// # Safety
     /// As [`find`](Self::find).
-    unsafe fn assert_made(storage: *const Self::Storage) -> Result<(), Status> {
-        check(storage)?;
-        // SAFETY: not null, aligned to more than 8, and C's memory holds a whole struct.
+    unsafe fn check_made(storage: *const Self::Storage) -> Result<(), Status> {
+        check_pointer(storage)?;
+        // SAFETY: not null, aligned to at least 8, and C's memory holds a whole struct.
         let mark = unsafe { &*storage.cast::<Mark>() };
         if mark.is(Self::MARK) { Ok(()) } else { Err(Status::NotMade) }
     }
 
-    /// Puts `value`, whose mark is still 0, into C's memory and marks it. What is returned lives until C ends it.
+    /// Writes `value`, whose mark is still 0, to C's memory and then sets the mark. The reference is valid until C ends
+    /// the struct.
     ///
     /// # Safety
-    /// The crate's contract for `storage`; nobody else uses it meanwhile.
-    unsafe fn make(storage: *mut Self::Storage, value: Self) -> Result<&'static Self, Status> {
+    /// The crate's contract for `storage`; nothing else uses it meanwhile.
+    unsafe fn init(storage: *mut Self::Storage, value: Self) -> Result<&'static Self, Status> {
         // SAFETY: the contract.
-        let placed = unsafe { Self::place(storage, value) }?;
-        // SAFETY: written by `place`, the mark first.
+        let placed = unsafe { Self::write_unmarked(storage, value) }?;
+        // SAFETY: written by `write_unmarked`, with the mark first.
         unsafe { &*storage.cast::<Mark>() }.set(Self::MARK);
         Ok(placed)
     }
 
-    /// The same without the mark, for what is not whole yet: calls still find nothing there.
+    /// As [`init`](Self::init), without setting the mark, for a struct that is not complete yet: calls still refuse it.
     ///
     /// # Safety
-    /// As [`make`](Self::make).
-    unsafe fn place(storage: *mut Self::Storage, value: Self) -> Result<&'static Self, Status> {
+    /// As [`init`](Self::init).
+    unsafe fn write_unmarked(storage: *mut Self::Storage, value: Self) -> Result<&'static Self, Status> {
         const { assert_fits::<Self, Self::Storage>() };
-        check(storage)?;
-        // SAFETY: not null, aligned, and large enough: asserted above.
+        check_pointer(storage)?;
+        // SAFETY: not null, aligned, and large enough, as asserted above.
         unsafe { storage.cast::<Self>().write(value) };
         // SAFETY: just written.
         Ok(unsafe { &*storage.cast::<Self>() })
@@ -229,12 +231,30 @@ pub(crate) unsafe trait Marked: Sized {
 ///
 /// # Safety
 /// The crate's contract for `words`, for as long as the result is used.
-pub(crate) unsafe fn zeroed<'a>(words: *mut u64, count: usize) -> Result<&'a [Word], Status> {
+pub(crate) unsafe fn zeroed_words<'a>(words: *mut u64, count: usize) -> Result<&'a [Word], Status> {
     const { assert!(size_of::<Word>() == 8 && align_of::<Word>() == 8) };
-    check(words)?;
-    // SAFETY: by the contract `count` words of C's that nobody else uses yet; from now on each use of them is atomic.
+    check_pointer(words)?;
+    // SAFETY: by the contract `count` words in C that nothing else uses yet; from now on every access is atomic.
     let zeroed = unsafe { core::slice::from_raw_parts(words.cast::<Word>(), count) };
-    // Relaxed: as above. A set has one word on most machines, and a call of `memset` takes longer.
+    // Relaxed: nothing else uses them yet. A loop, because a CPU set is one word on most machines, for which a call of
+    // `memset` takes longer.
     zeroed.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     Ok(zeroed)
+}
+
+/// The words of a space's CPU set, in C's memory. 'static stands for the life of the space, the end of which its mark
+/// records.
+pub(crate) type Set = &'static [Word];
+
+/// What a `struct tlbkit_space` holds: one cache line.
+#[repr(C)]
+pub(crate) struct Space {
+    pub(crate) mark: Mark,
+    pub(crate) inner: AddressSpace<Set>,
+}
+
+// SAFETY: `repr(C)`, with the mark first; initialized and ended in `space.rs`.
+unsafe impl Marked for Space {
+    type Storage = SpaceStorage;
+    const MARK: u64 = 0x746c_626b_6974_5350;
 }

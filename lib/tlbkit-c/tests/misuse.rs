@@ -168,7 +168,7 @@ fn rows_of(guide: &str) -> Vec<String> {
 fn each_misuse_of_the_guide_has_its_tests() -> Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let of_protocol = text_of(&here.join("../tlbkit/tests/protocol"), "rs")?;
-    let of_door = text_of(&here.join("tests"), "rs")?;
+    let of_c_interface = text_of(&here.join("tests"), "rs")?;
     let (in_c, refused) =
         (text_of(&here.join("tests/host"), "c")?, fs::read_to_string(here.join("src").join(REFUSED))?);
     assert!(refused.contains("compile_fail"));
@@ -178,7 +178,8 @@ fn each_misuse_of_the_guide_has_its_tests() -> Result<()> {
             assert!(has_rust_test(&of_protocol, name), "{row}: no test {name} of the protocol");
         }
         for name in *of_c {
-            assert!(has_c_test(&in_c, name) || has_rust_test(&of_door, name), "{row}: no test {name} of the C door");
+            let is_tested = has_c_test(&in_c, name) || has_rust_test(&of_c_interface, name);
+            assert!(is_tested, "{row}: no test {name} of the C interface");
         }
     }
     let guide = fs::read_to_string(here.join("../../docs/porting.md"))?;

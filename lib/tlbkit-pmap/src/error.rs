@@ -1,32 +1,33 @@
-//! Why an operation could not be done. Nothing was changed that the caller would have to undo.
+//! Why an operation failed. The caller has nothing to undo.
 
 use crate::region::{Full, MAX_REGIONS};
 use crate::table::USER_END;
 use core::fmt;
 
-/// Why an operation could not be done.
+/// Why an operation failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// No frame was left for a page table or a copy.
+    /// No frame was left for a page-table page or a copy.
     OutOfMemory,
-    /// No such stretch of addresses is free, or a mapping of no pages at all was asked for.
+    /// No free range of addresses is long enough, or the mapping has no pages at all.
     NoRoom {
-        /// How many pages it would have had.
+        /// The number of pages that were to be mapped.
         pages: u64,
     },
-    /// A large page of shared memory that other spaces map too would have to be cut. Nobody but its last holder can.
+    /// A large page of shared memory, which other spaces map too, would have to be split. Only its last holder can
+    /// split it.
     SharedLargePage {
-        /// An address in it.
+        /// An address in the page.
         va: u64,
     },
     /// The space would have more than [`MAX_REGIONS`](crate::MAX_REGIONS) regions.
     TooManyRegions,
-    /// Pages that are not all whole pages below [`USER_END`](crate::USER_END).
+    /// The range is not page-aligned, or extends beyond [`USER_END`](crate::USER_END).
     BadRange {
-        /// Where they begin.
+        /// Its first address.
         va: u64,
-        /// How many.
+        /// Its number of pages.
         pages: u64,
     },
 }
@@ -42,7 +43,7 @@ impl fmt::Display for Error {
         match self {
             Self::OutOfMemory => write!(f, "no frame left for a page table or a copy"),
             Self::NoRoom { pages } => write!(f, "{pages} pages to map: must be 1 to as many as are free in a row"),
-            Self::SharedLargePage { va } => write!(f, "the large page at {va:#x} is shared, so it cannot be cut"),
+            Self::SharedLargePage { va } => write!(f, "the large page at {va:#x} is shared, so it cannot be split"),
             Self::TooManyRegions => write!(f, "more than {} regions in one space", MAX_REGIONS),
             Self::BadRange { va, pages } => {
                 write!(f, "{pages} pages from {va:#x} on are not all whole pages below {:#x}", USER_END)

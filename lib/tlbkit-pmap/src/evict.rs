@@ -1,11 +1,13 @@
-//! Frames that are taken from many spaces and flushed once, as reclaim does it.
+//! Pages of many spaces that are unhooked and flushed with one request per CPU, as Linux' reclaim does with
+//! `arch_tlbbatch_flush`.
 //!
-//! A page is taken out, and its space named to the batch, under the lock of its page table. That lock is dropped before
-//! the flush. Who comes in between and finds the page gone flushes what the batch owes, with the flush that ends each
-//! operation of this crate, even if it has nothing of its own (C-28, C-75). A fault has none: it may map a new page
-//! there while other CPUs still use the old one, until the eviction is finished.
+//! A page is unhooked, and its space recorded in the batch, under its page-table lock. That lock is dropped before the
+//! flush. An operation that comes in between and finds the page gone flushes what is pending for the space, even if it
+//! has nothing else to flush, because every operation of this crate ends in a flush (C-28, C-75; Linux'
+//! `flush_tlb_batched_pending`). A page fault does not flush: it may map a new page there while other CPUs still use
+//! the old one, until the eviction is finished.
 
-use crate::held::Held;
+use crate::gather::HeldFrames;
 use crate::memory::{Frame, Memory};
 use crate::pmap::user_range;
 use crate::pte;
@@ -14,24 +16,24 @@ use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, Reason, TlbBatch};
 use tlbkit_arch::Pte;
 
-/// Frames that one eviction takes.
-const MOST: usize = 64;
+/// Frames that one eviction can hold.
+const MAX_FRAMES: usize = 64;
 
-/// Base pages of any number of spaces that are being evicted. Their content is lost, as by [`Vm::dontneed`].
-#[must_use = "frames leak and stale translations live on unless it is finished"]
+/// Base pages of any number of spaces that are being evicted. Their content is lost, as with [`Vm::dontneed`].
+#[must_use = "unless it is finished, frames leak and stale translations stay"]
 pub struct Eviction {
-    batch: TlbBatch<Held<MOST>>,
+    batch: TlbBatch<HeldFrames<MAX_FRAMES>>,
     room: usize,
 }
 
 impl Eviction {
-    /// Of nothing.
+    /// An empty eviction.
     pub fn new() -> Self {
-        Self { batch: TlbBatch::new(Held::new()), room: MOST }
+        Self { batch: TlbBatch::new(HeldFrames::new()), room: MAX_FRAMES }
     }
 
-    /// Takes out what is mapped as base pages in `pages` pages of `vm` from `va` on, until there is no more room.
-    /// Nothing is flushed yet. A range that is not in the user half has nothing.
+    /// Unhooks the base pages of `vm` in the `pages` pages from `va` on, up to the capacity of 64 frames. Nothing is
+    /// flushed yet. A range that is not in the user half counts as empty.
     pub fn take<H: Hardware, M: Memory>(
         &mut self,
         cpu: &Cpu<'_, '_, H>,
@@ -43,20 +45,20 @@ impl Eviction {
         let Ok(range) = user_range(va, pages) else { return };
         let _guard = vm.lock.read(cpu.hardware());
         // The visit cannot fail.
-        let _done = vm.pmap.for_spans(cpu.hardware(), mem, range, |mut span| {
-            while let Some((va, slot)) = table::first_leaf(mem, vm.pmap.root(), span.clone()) {
-                span.start = va + slot.bytes();
-                if slot.level == 1 && self.room != 0 {
-                    let old = Pte(mem.swap(slot.at, 0));
-                    self.keep(cpu, vm, pte::into_frame(old));
+        let _done = vm.pmap.for_each_table_span(cpu.hardware(), mem, range, |mut span| {
+            while let Some((va, entry)) = table::first_leaf(mem, vm.pmap.root(), span.clone()) {
+                span.start = va + entry.bytes();
+                if entry.level == 1 && self.room != 0 {
+                    let old = Pte(mem.swap(entry.at, 0));
+                    self.add(cpu, vm, pte::into_frame(old));
                 }
             }
             Ok(())
         });
     }
 
-    /// Names a page that was taken out, whose lock is held, and keeps its frame, if it has one of its own.
-    fn keep<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, vm: &Vm<'_, H::Set>, frame: Option<Frame>) {
+    /// Records a page that was unhooked, whose lock is still held, and its frame. The zero page has none.
+    fn add<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, vm: &Vm<'_, H::Set>, frame: Option<Frame>) {
         match frame {
             Some(frame) => {
                 self.batch.unmap(cpu, vm.space(), frame);
@@ -66,7 +68,7 @@ impl Eviction {
         }
     }
 
-    /// Flushes all of them on every CPU at once, and puts their frames back.
+    /// Flushes all of them with one request per CPU, and puts their frames.
     pub fn finish<H: Hardware>(self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         self.batch.flush(cpu, Reason::RemovePte).into_frames().put_all(mem);
     }

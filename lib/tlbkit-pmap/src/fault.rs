@@ -1,17 +1,17 @@
-//! What a page fault maps: zeros, the file's page, or a private copy.
+//! Page faults: they map the zero page, a new page, a page of a file, or a private copy.
 
 use crate::error::Error;
 use crate::memory::{Frame, Memory, Purpose};
 use crate::pmap::{Pmap, with_protection};
 use crate::pte;
 use crate::region::{Backing, Protection, Region};
-use crate::table::{self, Found, Slot};
+use crate::table::{self, Entry, Found};
 use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, PhysAddr, Reason, Stride, VirtAddr};
 use tlbkit_arch::addr::TABLE_ENTRIES;
 use tlbkit_arch::{Pte, entry_at};
 
-/// What the program tried to do.
+/// The access that faulted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// A load.
@@ -20,29 +20,29 @@ pub enum Access {
     Write,
 }
 
-/// What came of a fault.
+/// The outcome of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// Something was mapped. The counts say what that cost.
+    /// The access can be retried. The counts say what that cost.
     Mapped {
         /// Base pages filled with zeros.
         zeroed: u32,
         /// Base pages copied.
         copied: u32,
-        /// New page tables.
+        /// Page-table pages allocated.
         table_frames: u32,
     },
-    /// The entry already allows the access: another CPU was faster.
+    /// The entry already allows the access, because another CPU was faster or the translation was stale.
     Spurious,
-    /// The program may not do that.
+    /// The program may not do this.
     Bad,
     /// No frame was left.
     OutOfMemory,
 }
 
 impl Fault {
-    /// Widened or found, at no cost.
-    const FREE: Self = Self::Mapped { zeroed: 0, copied: 0, table_frames: 0 };
+    /// No page was zeroed, copied or allocated.
+    const NO_COST: Self = Self::Mapped { zeroed: 0, copied: 0, table_frames: 0 };
 }
 
 const fn is_allowed(region: &Region, access: Access) -> bool {
@@ -52,7 +52,7 @@ const fn is_allowed(region: &Region, access: Access) -> bool {
     }
 }
 
-/// The bits of a leaf of `region` that a fault has just touched, before its protection is applied.
+/// The bits of the leaf that a fault in `region` maps, before the protection is applied.
 const fn bits_for(region: &Region, access: Access) -> u64 {
     let touched = match access {
         Access::Read => Pte::ACCESSED,
@@ -62,10 +62,10 @@ const fn bits_for(region: &Region, access: Access) -> u64 {
 }
 
 impl<'k, S> Vm<'k, S> {
-    /// Handles a fault at `va`.
+    /// Handles a page fault at `va`.
     ///
     /// # Panics
-    /// If [`Memory::fault_around`] is no power of two or above 512, and a page of a file is loaded from.
+    /// In a read fault of a file mapping, if [`Memory::fault_around`] is not a power of two or is above 512.
     pub fn fault<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -75,12 +75,12 @@ impl<'k, S> Vm<'k, S> {
     ) -> Fault {
         let _guard = self.lock.read(cpu.hardware());
         let va = va & !(PAGE_BYTES - 1);
-        let Some(region) = self.regions.at(va).filter(|region| is_allowed(region, access)) else {
+        let Some(region) = self.regions.find(va).filter(|region| is_allowed(region, access)) else {
             return Fault::Bad;
         };
-        // A look without the table's lock says what to prepare. Under the lock it is made sure of.
+        // This walk without the page-table lock only decides what to prepare. It is repeated under the lock.
         let result = match table::find(mem, self.pmap.root(), va) {
-            Found::Leaf(slot) if is_write_of_read_only(slot, access) => break_copy(&self.pmap, cpu, mem, va),
+            Found::Leaf(entry) if is_write_of_read_only(entry, access) => copy_on_write(&self.pmap, cpu, mem, va),
             Found::Leaf(_) => Ok(Fault::Spurious),
             Found::Hole(level) => fill(&self.pmap, cpu.hardware(), mem, &region, va, level, access),
         };
@@ -88,13 +88,13 @@ impl<'k, S> Vm<'k, S> {
     }
 }
 
-fn is_write_of_read_only(slot: Slot, access: Access) -> bool {
-    access == Access::Write && !slot.pte.has(Pte::WRITE)
+fn is_write_of_read_only(entry: Entry, access: Access) -> bool {
+    access == Access::Write && !entry.pte.has(Pte::WRITE)
 }
 
-/// Maps something where nothing is, so nothing is flushed (C-40). What was there before may have been taken out by a
-/// sweep or an eviction that has not flushed yet: until that returns, other CPUs may use the old page beside this one.
-/// Its frame is nobody else's meanwhile.
+/// Maps a page where none is mapped, so nothing has to be flushed (C-40). The page that was mapped there before may
+/// have been unhooked by a sweep or an eviction that has not flushed yet. Until that operation returns, other CPUs may
+/// use the old page beside the new one; the old frame is not freed before.
 pub(crate) fn fill<S>(
     pmap: &Pmap<S>,
     hw: &impl Hardware,
@@ -117,19 +117,19 @@ pub(crate) fn fill<S>(
     Ok(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed, copied, table_frames }))
 }
 
-/// Maps the file's pages around `va` for loads, wherever its window and the region have nothing yet. The window lies in
-/// one page table, which is there.
+/// Fault-around: maps the pages of the file in the window around `va`, as far as they lie in the region and nothing is
+/// mapped there yet. The window lies in the last-level table of `va`, which exists already.
 fn map_around<S>(pmap: &Pmap<S>, hw: &impl Hardware, mem: &impl Memory, region: &Region, va: u64) {
     let pages = mem.fault_around();
-    // A larger window's entries would be taken for those of other pages.
+    // In a larger window, addresses beyond the table would alias entries of other pages.
     let is_in_one_table = pages.is_power_of_two() && pages <= TABLE_ENTRIES;
     assert!(is_in_one_table, "fault_around {pages}: must be a power of two, at most {TABLE_ENTRIES}");
     let bytes = pages * PAGE_BYTES;
     let (window, own) = (va & !(bytes - 1), region.range());
     let _guard = pmap.lock(hw, va);
-    let Found::Leaf(Slot { at: slot, level: 1, .. }) = table::find(mem, pmap.root(), va) else { return };
+    let Found::Leaf(Entry { at: entry, level: 1, .. }) = table::find(mem, pmap.root(), va) else { return };
     for page in (window.max(own.start)..(window + bytes).min(own.end)).step_by(PAGE_BYTES as usize) {
-        let at = entry_at(PhysAddr(slot.0 & !(PAGE_BYTES - 1)), VirtAddr(page), 1);
+        let at = entry_at(PhysAddr(entry.0 & !(PAGE_BYTES - 1)), VirtAddr(page), 1);
         if Pte(mem.load(at)).is_empty() {
             let pte = file_page(mem, region, page, Access::Read);
             mem.store(at, with_protection(pte, region.protection).0);
@@ -137,8 +137,7 @@ fn map_around<S>(pmap: &Pmap<S>, hw: &impl Hardware, mem: &impl Memory, region: 
     }
 }
 
-/// The leaf that `region` wants at `va`, before its protection is applied, and how many pages were zeroed and copied
-/// for it.
+/// The leaf to map at `va`, before the protection is applied, and how many pages were zeroed and copied for it.
 fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Result<(Pte, u32, u32), Error> {
     let bits = bits_for(region, access);
     Ok(match (region.backing, access) {
@@ -156,7 +155,7 @@ fn new_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Resu
     })
 }
 
-/// The leaf of the file's own page at `va`, before its protection is applied.
+/// The leaf that maps the page-cache page at `va`, before the protection is applied.
 fn file_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Pte {
     let at = mem.file_page(region.file, region.file_page(va));
     mem.share(at);
@@ -164,7 +163,8 @@ fn file_page(mem: &impl Memory, region: &Region, va: u64, access: Access) -> Pte
     Pte::new(at, bits_for(region, access) | private)
 }
 
-/// A large page, if the region wants one, it fits, and a frame is left; else small ones do as well.
+/// Maps a large page, if the region asks for one, it fits, and a large frame is free. Otherwise returns `None`, and the
+/// caller maps a base page.
 fn fill_large<S>(
     pmap: &Pmap<S>,
     hw: &impl Hardware,
@@ -185,45 +185,46 @@ fn fill_large<S>(
     Ok(Some(made.map_or(Fault::Spurious, |table_frames| Fault::Mapped { zeroed: 512, copied: 0, table_frames })))
 }
 
-/// The first store to a read-only page of a writable region. The only holder of a frame just gets it writable; else the
-/// store goes to a copy.
-fn break_copy<'a, S, H: Hardware<Set = S>, M: Memory>(
+/// Handles a store to a read-only page of a writable region. If this space is the only holder of the frame, the page is
+/// made writable in place; otherwise it is replaced by a copy.
+fn copy_on_write<'a, S, H: Hardware<Set = S>, M: Memory>(
     pmap: &'a Pmap<S>,
     cpu: &Cpu<'a, '_, H>,
     mem: &'a M,
     va: u64,
 ) -> Result<Fault, Error> {
     let guard = pmap.lock(cpu.hardware(), va);
-    let slot = match table::find(mem, pmap.root(), va) {
-        Found::Leaf(slot) if is_write_of_read_only(slot, Access::Write) => slot,
+    let entry = match table::find(mem, pmap.root(), va) {
+        Found::Leaf(entry) if is_write_of_read_only(entry, Access::Write) => entry,
         _ => return Ok(Fault::Spurious),
     };
-    let old = slot.pte;
+    let old = entry.pte;
     let is_copied = !old.has(pte::ZERO);
     if old.has(pte::SHARED) || is_copied && mem.references(old.frame()) == 1 {
-        mem.store(slot.at, widened(old).0);
-        return Ok(Fault::FREE);
+        mem.store(entry.at, made_writable(old).0);
+        return Ok(Fault::NO_COST);
     }
     if is_copied {
-        // A reference of our own: while we copy, nobody else becomes the only holder, who may write to it.
+        // Take a reference for the time of the copy. Otherwise another holder could become the only one meanwhile, and
+        // store to the frame in place.
         mem.share(old.frame());
     }
     drop(guard);
-    let result = replace_by_copy(pmap, cpu, mem, va, slot);
+    let result = replace_by_copy(pmap, cpu, mem, va, entry);
     if is_copied {
-        mem.put(Frame { at: old.frame(), shift: slot.shift() });
+        mem.put(Frame { at: old.frame(), shift: entry.shift() });
     }
     result
 }
 
-/// Puts a copy of what `seen` maps in its place, unless the place has changed. No CPU may see the copy while another
-/// still reads the old frame.
+/// Replaces what `seen` maps by a copy, unless the entry has changed. The old translation is flushed before the copy is
+/// mapped, so that no CPU can use the copy while another one still reads the old frame.
 fn replace_by_copy<'a, S, H: Hardware<Set = S>, M: Memory>(
     pmap: &'a Pmap<S>,
     cpu: &Cpu<'a, '_, H>,
     mem: &'a M,
     va: u64,
-    seen: Slot,
+    seen: Entry,
 ) -> Result<Fault, Error> {
     let pages = (seen.bytes() / PAGE_BYTES) as u32;
     let is_copied = !seen.pte.has(pte::ZERO);
@@ -233,10 +234,10 @@ fn replace_by_copy<'a, S, H: Hardware<Set = S>, M: Memory>(
         mem.copy(seen.pte.frame(), frame.at, seen.shift());
     }
     let _guard = pmap.lock(cpu.hardware(), va);
-    let is_same = |now: &Slot| now.level == seen.level && now.pte.frame() == seen.pte.frame();
+    let is_same = |now: &Entry| now.level == seen.level && now.pte.frame() == seen.pte.frame();
     match table::find(mem, pmap.root(), va) {
         Found::Leaf(now) if is_same(&now) => {
-            pmap.replace(cpu, mem, va, now, Pte::new(frame.at, widened(now.pte).bits()), Reason::CopyOnWrite);
+            pmap.replace(cpu, mem, va, now, Pte::new(frame.at, made_writable(now.pte).bits()), Reason::CopyOnWrite);
             let (zeroed, copied) = if is_copied { (0, pages) } else { (pages, 0) };
             Ok(Fault::Mapped { zeroed, copied, table_frames: 0 })
         }
@@ -247,7 +248,7 @@ fn replace_by_copy<'a, S, H: Hardware<Set = S>, M: Memory>(
     }
 }
 
-/// A read-only leaf after a store to what it maps.
-const fn widened(pte: Pte) -> Pte {
+/// A read-only leaf, made writable and dirty for the store that faulted.
+const fn made_writable(pte: Pte) -> Pte {
     pte.without(pte::COW | pte::ZERO).with(Pte::WRITE | Pte::ACCESSED | Pte::DIRTY)
 }

@@ -1,34 +1,35 @@
-//! Reaching the page tables of a space that is not loaded: through a window, by loading it for a while, or by a direct
-//! map.
+//! Access to the page tables of a space that is not loaded: through a window, by loading the space for a while, or
+//! through the direct map.
 //!
-//! The edits themselves always go through [`Memory`](crate::Memory). What the ways cost is done here: the window's
-//! invalidations and the switches.
+//! The entries themselves are always accessed through [`Memory`](crate::Memory). This file performs what each way costs
+//! in TLB operations: the invalidations of the window, or the two switches.
 
-use crate::held::Unhook;
+use crate::gather::MmuGather;
 use crate::lock::{SpinGuard, SpinLock};
 use crate::memory::Memory;
 use crate::pmap::Pmap;
 use tlbkit::sync::{AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, Foreign, Hardware, Reason, Scope};
 
-/// Where the alternate recursive mapping of a 512 GiB slot of the kernel half lies, and its base pages.
+/// The window: the first address of the alternate recursive mapping, which occupies one top-level entry of the kernel
+/// half (512 GiB), and its number of base pages.
 const WINDOW: (u64, u64) = (0xffff_ff00_0000_0000, 1 << 27);
 
-/// The machine's one alternate window. Moving it makes what every CPU cached of it wrong.
+/// The only window of the machine. Moving it makes the translations of it stale on every CPU.
 pub(crate) struct Window {
     lock: SpinLock,
     target: AtomicU64,
 }
 
-/// What the CPU runs while it edits foreign tables, and goes back to.
+/// What the CPU ran before it accessed foreign tables, and returns to.
 pub(crate) enum Home<'s, S> {
-    /// No program's space: a thread that has left its own for good.
+    /// No user space: the thread has left its own for good.
     Nowhere,
-    /// This one.
+    /// This space.
     Space(&'s AddressSpace<S>),
 }
 
-/// Foreign tables in reach until [`leave`](Self::leave).
+/// Access to foreign tables, until [`leave`](Self::leave).
 #[must_use]
 pub(crate) struct Reach<'w, 's, S> {
     home: Option<Home<'s, S>>,
@@ -40,7 +41,7 @@ impl Window {
         Self { lock: SpinLock::new(), target: AtomicU64::new(0) }
     }
 
-    /// Brings the tables of `pmap` into reach.
+    /// Makes the tables of `pmap` accessible.
     pub(crate) fn reach<'w, 's, S, H: Hardware<Set = S>>(
         &'w self,
         cpu: &Cpu<'_, '_, H>,
@@ -50,32 +51,31 @@ impl Window {
         match cpu.tlb().policy().history.foreign() {
             Foreign::DirectMap => Reach { home: None, window: None },
             Foreign::TemporarySwitch => {
-                // Free if the space is still loaded lazily.
+                // Costs nothing if the space is still loaded lazily.
                 cpu.hardware().with_irqs_off(|irqs| cpu.switch_to(pmap.space(), irqs));
                 Reach { home: Some(home), window: None }
             }
             Foreign::Window => {
                 let guard = self.lock.lock(cpu.hardware());
-                // Relaxed: the window's lock orders it. It was empty, so no CPU caches anything of it.
+                // Relaxed: the lock of the window orders it. The window was empty, so no CPU has translations of it.
                 self.target.store(pmap.space().root().0, Ordering::Relaxed);
                 Reach { home: None, window: Some((self, guard)) }
             }
         }
     }
 
-    /// Takes the foreign tables out of the window, after each use as NetBSD did about 5.0: every CPU drops
-    /// what it cached.
+    /// Empties the window and flushes it on every CPU, after each use, as NetBSD did about 5.0.
     fn empty<H: Hardware>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
-        // Relaxed: the window's lock orders it.
+        // Relaxed: the lock of the window orders it.
         self.target.store(0, Ordering::Relaxed);
-        let mut unhook = Unhook::<H, _, 0>::of_kernel(cpu, mem);
-        unhook.range(WINDOW.0, WINDOW.1, Scope::Local, Reason::ForeignTables);
-        unhook.finish();
+        let mut gather = MmuGather::<H, _, 0>::of_kernel(cpu, mem);
+        gather.range(WINDOW.0, WINDOW.1, Scope::Local, Reason::ForeignTables);
+        gather.finish();
     }
 }
 
 impl<S> Reach<'_, '_, S> {
-    /// Goes back to what the CPU ran before.
+    /// Returns to what the CPU ran before.
     pub(crate) fn leave<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         if let Some((window, _guard)) = self.window {
             window.empty(cpu, mem);

@@ -1,7 +1,7 @@
-//! Fork: parent and child share every frame; private ones become read-only in both until somebody stores.
+//! Fork: parent and child share every frame; private pages become read-only in both until the first store.
 //!
-//! One gather covers the whole parent. It is flushed before the child can run, and under the writer's lock, so that no
-//! thread of the parent still stores to what the child believes its own.
+//! One gather covers the whole parent. It is flushed before the child can run, with the regions still locked for
+//! writing, so that no thread of the parent can store through a stale translation to a page that the child relies on.
 
 use crate::error::Error;
 use crate::fault::{Access, fill};
@@ -9,36 +9,36 @@ use crate::foreign::Home;
 use crate::memory::Memory;
 use crate::pte;
 use crate::region::{Backing, Region};
-use crate::sweep::{Sweep, change_leaf};
-use crate::table::{self, Found, Slot, USER_END};
+use crate::sweep::{SweepGather, change_leaf};
+use crate::table::{self, Entry, Found, USER_END};
 use crate::vm::Vm;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Reason};
 use tlbkit_arch::Pte;
 
-/// How the child's tables are reached while they are filled.
+/// How the child's page tables are accessed while they are filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ChildFill {
-    /// Directly, whatever the policy. For kernels with a window that copy a list of pages here and fill tables by
-    /// faults.
+    /// Through the direct map, whatever the policy. For kernels that have a window but only copy a list of pages here,
+    /// and fill the tables by page faults.
     DirectMap,
-    /// As the policy says for every foreign table.
+    /// As the policy says for the tables of any space that is not loaded.
     ByPolicy,
 }
 
-/// What a fork did.
+/// What a fork copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Forked {
-    /// Leaves that the child got.
+    /// Leaf entries of the child.
     pub entries: u32,
-    /// Page tables that the child got.
+    /// Page-table pages of the child.
     pub table_frames: u32,
 }
 
 impl<'k, S> Vm<'k, S> {
-    /// Makes `child`, new and empty, a copy of this space, which runs on this CPU.
+    /// Makes `child`, which is new and empty, a copy of this space, which runs on this CPU.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; the child then holds a part, and is to be emptied and destroyed.
+    /// [`Error::OutOfMemory`]. The child then holds a part of the copy, and the caller empties and destroys it.
     pub fn fork<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -50,17 +50,17 @@ impl<'k, S> Vm<'k, S> {
         let _child = child.lock.write(cpu.hardware());
         let window = &self.kernel.foreign;
         let reach = (fill == ChildFill::ByPolicy).then(|| window.reach(cpu, &child.pmap, Home::Space(self.space())));
-        let mut unhook = self.pmap.begin(cpu, mem);
+        let mut gather = self.pmap.begin_sweep(cpu, mem);
         let mut result = Ok(Forked::default());
         for region in self.regions.iter() {
-            result = result.and_then(|done| self.fork_region(cpu, mem, child, &region, done, &mut unhook));
+            result = result.and_then(|done| self.fork_region(cpu, mem, child, &region, done, &mut gather));
         }
         child.pmap.set_total_pages(self.pmap.total_pages());
-        // Back first: the flush then finds the parent loaded here.
+        // Switch back first, so that the flush finds the parent loaded on this CPU.
         if let Some(reach) = reach {
             reach.leave(cpu, mem);
         }
-        self.pmap.end(unhook, &(0..USER_END));
+        self.pmap.end_sweep(gather, &(0..USER_END));
         result
     }
 
@@ -71,24 +71,25 @@ impl<'k, S> Vm<'k, S> {
         child: &Vm<'k, S>,
         region: &Region,
         mut done: Forked,
-        unhook: &mut Sweep<'a, H, M>,
+        gather: &mut SweepGather<'a, H, M>,
     ) -> Result<Forked, Error> {
         child.regions.insert(*region)?;
         if region.backing == Backing::AnonShared {
             self.populate(cpu, mem, region)?;
         }
-        self.pmap.for_spans(cpu.hardware(), mem, region.range(), |mut span| {
-            while let Some((va, slot)) = table::first_leaf(mem, self.pmap.root(), span.clone()) {
-                done.table_frames += share_leaf(mem, child, va, slot, unhook)?;
+        self.pmap.for_each_table_span(cpu.hardware(), mem, region.range(), |mut span| {
+            while let Some((va, entry)) = table::first_leaf(mem, self.pmap.root(), span.clone()) {
+                done.table_frames += share_leaf(mem, child, va, entry, gather)?;
                 done.entries += 1;
-                span.start = va + slot.bytes();
+                span.start = va + entry.bytes();
             }
             Ok(())
         })?;
         Ok(done)
     }
 
-    /// Fills the holes of shared anonymous memory: parent and child must find the same pages later.
+    /// Allocates the missing pages of shared anonymous memory: otherwise parent and child would each allocate their
+    /// own.
     fn populate<H: Hardware<Set = S>>(
         &self,
         cpu: &Cpu<'_, '_, H>,
@@ -104,23 +105,23 @@ impl<'k, S> Vm<'k, S> {
     }
 }
 
-/// Gives the child the parent's leaf, and takes the write permission of a private one from the parent.
+/// Copies a leaf to the child. If the page is private, it becomes read-only in the parent too.
 fn share_leaf<H: Hardware, M: Memory>(
     mem: &M,
     child: &Vm<'_, H::Set>,
     va: u64,
-    slot: Slot,
-    unhook: &mut Sweep<'_, H, M>,
+    entry: Entry,
+    gather: &mut SweepGather<'_, H, M>,
 ) -> Result<u32, Error> {
-    let (place, made) = table::create(mem, child.pmap.root(), va, slot.level).ok_or(Error::OutOfMemory)?;
-    let is_private = !slot.pte.has(pte::SHARED) && !slot.pte.has(pte::ZERO);
+    let (place, made) = table::create(mem, child.pmap.root(), va, entry.level).ok_or(Error::OutOfMemory)?;
+    let is_private = !entry.pte.has(pte::SHARED) && !entry.pte.has(pte::ZERO);
     if is_private {
-        change_leaf(mem, va, slot, Reason::Fork, unhook, read_only);
+        change_leaf(mem, va, entry, Reason::Fork, gather, read_only);
     }
-    if !slot.pte.has(pte::ZERO) {
-        mem.share(slot.pte.frame());
+    if !entry.pte.has(pte::ZERO) {
+        mem.share(entry.pte.frame());
     }
-    let pte = if is_private { read_only(slot.pte) } else { slot.pte };
+    let pte = if is_private { read_only(entry.pte) } else { entry.pte };
     mem.store(place.at, pte.without(Pte::ACCESSED | Pte::DIRTY).0);
     Ok(made)
 }

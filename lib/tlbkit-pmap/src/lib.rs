@@ -1,42 +1,42 @@
-//! x86-64 page tables and address spaces on top of `tlbkit`, as a kernel has them.
+//! x86-64 page tables and address spaces on top of `tlbkit`, as a kernel needs them.
 //!
-//! [`Vm`] is a process's memory: regions, faults, fork with copy-on-write, exec, exit. [`Pmap`] is its page tables.
-//! [`KernelMap`] is the half that all spaces share. [`Memory`] is the only door to frames. No allocation, no unsafe
-//! code.
+//! [`Vm`] is the memory of a process: regions, page faults, fork with copy-on-write, exec, exit. [`Pmap`] is its page
+//! tables. [`KernelMap`] is the kernel half, which all spaces share. Frames are accessed only through [`Memory`]. The
+//! crate allocates nothing and has no unsafe code.
 //!
-//! # What is flushed when
+//! # Which change is flushed when
 //!
 //! | change of an entry | flush | reason |
 //! |---|---|---|
-//! | nothing to something, wider permission | none: a stale entry faults, and faulting drops it | |
-//! | something to nothing | one for the call, before the frames are put back (INV-1) | `RemovePte`, `RemoveAll` |
-//! | a dirty page of shared memory taken out | under policies of Linux one for each table, under its lock | |
-//! | narrower permission | one for the call | `WriteProtect`, `Fork` |
-//! | another frame: a copy, a replacement | at once: to nothing, flush, to the new one | `CopyOnWrite`, `Enter` |
-//! | one large page to small ones | at once, likewise | `Enter` |
-//! | the last holder of a frame stores | none: only wider | |
-//! | a page table taken out | with its call's, and on lazy CPUs too | `FreeTable` |
-//! | the page tables of a dying space | none if they wait for destroy, else as above | `FreeTable` |
-//! | a kernel window unmapped | every CPU, global entries included | `KernelRemove` |
-//! | the window to foreign tables moved | every CPU | `ForeignTables` |
-//! | a running thread migrates | none here: the protocol's switch does it | |
+//! | not present to present, or wider permissions | none: a stale translation faults, and the fault invalidates it | |
+//! | present to not present | one per call, before the frames are put (INV-1) | `RemovePte`, `RemoveAll` |
+//! | a dirty page of shared memory unhooked | under policies of Linux one per page table, under its lock | |
+//! | narrower permissions | one per call | `WriteProtect`, `Fork` |
+//! | another frame: copy-on-write, a replacement | at once: clear, flush, write the new one | `CopyOnWrite`, `Enter` |
+//! | a large page split into base pages | at once, likewise | `Enter` |
+//! | a store by the only holder of a frame | none: the permissions only get wider | |
+//! | a page-table page unhooked | with the flush of its call, which then reaches lazy TLB CPUs too | `FreeTable` |
+//! | the page tables of a dying space | none if they are freed at destroy, else as above | `FreeTable` |
+//! | a kernel window unmapped | every CPU, global translations included | `KernelRemove` |
+//! | the window to foreign page tables moved | every CPU | `ForeignTables` |
+//! | a running thread migrates | none here: the protocol's context switch takes care of it | |
 //!
-//! Entries are taken by an atomic exchange, so that no A or D bit is lost (C-41); D is believed only after the flush
-//! (C-42), and nothing here relies on A. A sweep that holds 512 frames flushes and goes on.
+//! Entries are cleared by an atomic exchange, so that no A or D bit is lost (C-41). The D bit is relied on only after
+//! the flush (C-42); the A bit never is. A sweep that holds 512 frames flushes and goes on.
 //!
-//! # Order of locks
+//! # Lock order
 //!
-//! 1. the regions' lock of a space, for reading or writing (of a parent before its child);
-//! 2. the window to foreign tables, held while they are edited;
-//! 3. the lock of one last-level table and of the entry that leads to it, or that of the kernel's tables;
+//! 1. the regions' lock of a space, for reading or writing (the parent's before the child's);
+//! 2. the window to foreign page tables, while they are accessed;
+//! 3. the lock of one last-level table and of the entry that points to it, or the lock of the kernel's tables;
 //! 4. the lock of a space's upper levels, while tables are added to them.
 //!
-//! A frame is had, zeroed or copied before 3 is taken; what was seen before is looked at again under it. Tables are
-//! taken out under 1 for writing, when nobody else walks them.
+//! A frame is allocated, zeroed or copied before lock 3 is taken, and what was read before is checked again under it.
+//! Tables are unhooked only with lock 1 held for writing, when no other CPU walks them.
 //!
-//! All of them spin with interrupts on, so a holder may flush. An interrupt handler takes none of them, and a holder is
-//! not preempted. Who may free a root: the one that [`Vm::destroy`] tells `Now`, or that the protocol's event of the
-//! last lazy reference tells to [`Vm::reclaim`].
+//! All of these locks spin with interrupts on, so a holder may flush. None is taken in an interrupt handler, and a
+//! holder is not preempted. A root is freed by [`Vm::destroy`] if it returns `Now`; otherwise by [`Vm::reclaim`], which
+//! the kernel calls once the protocol has reported that the last lazy reference is gone.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -45,8 +45,7 @@ mod evict;
 mod fault;
 mod foreign;
 mod fork;
-mod guarded;
-mod held;
+mod gather;
 mod kernel;
 mod lock;
 mod memory;
@@ -55,7 +54,6 @@ pub mod pte;
 mod region;
 mod sweep;
 mod table;
-mod teardown;
 mod vm;
 mod withdraw;
 

@@ -1,60 +1,87 @@
-//! Locks that a CPU may wait for while it still answers interrupts: they spin with interrupts on.
+//! Spin locks that are waited for with interrupts on, so that the waiting CPU still answers flush requests.
 //!
-//! A holder may flush, and so wait for other CPUs (INV-7): whoever spins here answers it. For the same reason no
-//! interrupt handler may take them, and a holder is not preempted by a thread of the same CPU that wants them. Each has
-//! a cache line to itself.
+//! A holder may flush, and then waits for other CPUs (INV-7), among them those that spin here. Hence these locks must
+//! never be taken in an interrupt handler, and a holder must not be preempted by a thread that wants the same lock.
+//! Each lock has its own cache line.
 
-use crate::guarded::Guarded;
 use tlbkit::Hardware;
 use tlbkit::sync::{AtomicU32, Ordering};
 
-/// One holder.
+/// What a lock guards, as far as loom is concerned: a cell without synchronization that every holder accesses, so that
+/// loom reports a race if the lock fails to order its holders. Outside of loom it is empty.
+pub(crate) struct LoomCell {
+    #[cfg(loom)]
+    cell: loom::cell::UnsafeCell<()>,
+}
+
+impl LoomCell {
+    pub(crate) fn new() -> Self {
+        Self {
+            #[cfg(loom)]
+            cell: loom::cell::UnsafeCell::new(()),
+        }
+    }
+
+    /// A holder that shares the lock with other readers reads.
+    pub(crate) fn read(&self) {
+        #[cfg(loom)]
+        self.cell.with(|_| ());
+    }
+
+    /// An exclusive holder writes.
+    pub(crate) fn write(&self) {
+        #[cfg(loom)]
+        self.cell.with_mut(|_| ());
+    }
+}
+
+/// A lock with one holder at a time.
 #[repr(align(64))]
 pub(crate) struct SpinLock {
     is_held: AtomicU32,
-    guarded: Guarded,
+    guarded: LoomCell,
 }
 
-/// Held until dropped.
+/// HeldFrames until dropped.
 #[must_use]
 pub(crate) struct SpinGuard<'l>(&'l SpinLock);
 
 impl SpinLock {
     pub(crate) fn new() -> Self {
-        Self { is_held: AtomicU32::new(0), guarded: Guarded::new() }
+        Self { is_held: AtomicU32::new(0), guarded: LoomCell::new() }
     }
 
     pub(crate) fn lock(&self, hw: &impl Hardware) -> SpinGuard<'_> {
-        // Acquire: partner is the Release of the guard's drop. Relaxed on failure: it only waits.
+        // Acquire: partner is the Release in the guard's drop. Relaxed on failure: the loop only waits.
         while self.is_held.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            // Relaxed: only waits; the exchange above orders.
+            // Relaxed: the loop only waits; the exchange above orders.
             while self.is_held.load(Ordering::Relaxed) != 0 {
                 debug_assert!(hw.irqs_enabled(), "waiting for a lock with interrupts off");
                 hw.relax();
             }
         }
-        self.guarded.change();
+        self.guarded.write();
         SpinGuard(self)
     }
 }
 
 impl Drop for SpinGuard<'_> {
     fn drop(&mut self) {
-        self.0.guarded.change();
+        self.0.guarded.write();
         // Release: partner is the Acquire in `lock`.
         self.0.is_held.store(0, Ordering::Release);
     }
 }
 
-/// Locks of last-level tables that a space has of its own.
+/// Last-level table locks that every space has.
 pub const TABLE_LOCKS: usize = 32;
 
-/// The lock of last-level tables, on a cache line of its own. A space may be lent more than [`TABLE_LOCKS`] of them by
-/// [`Vm::with_table_locks`](crate::Vm::with_table_locks).
+/// A lock of last-level page tables, on its own cache line. [`Vm::with_table_locks`](crate::Vm::with_table_locks) lends
+/// a space more of them than the [`TABLE_LOCKS`] that it has.
 pub struct TableLock(SpinLock);
 
 impl TableLock {
-    /// A lock that nobody holds.
+    /// An unlocked lock.
     #[must_use]
     pub fn new() -> Self {
         Self(SpinLock::new())
@@ -67,13 +94,14 @@ impl Default for TableLock {
     }
 }
 
-/// The locks of one space's page tables, as Linux has them since 2.6.15: one for each last-level table, and one above.
+/// The page-table locks of one space: split locks for the last level, as Linux has had since 2.6.15, and one lock for
+/// the levels above.
 ///
-/// A table's lock is one of a few, found by the 2 MiB that the table maps, so it outlives the table.
+/// The lock of a last-level table is chosen by hashing the 2 MiB that the table maps, so it outlives the table.
 pub(crate) struct TableLocks {
     upper: SpinLock,
     own: [TableLock; TABLE_LOCKS],
-    /// In place of its own, if there are any: a power of two.
+    /// Used instead of `own` unless empty. Their number is a power of two.
     pub(crate) lent: &'static [TableLock],
 }
 
@@ -82,78 +110,78 @@ impl TableLocks {
         Self { upper: SpinLock::new(), own: core::array::from_fn(|_| TableLock::new()), lent: &[] }
     }
 
-    /// The lock of the last-level table of `va` and of the entry that leads to it, be that a large page. Nobody holds
-    /// two.
-    pub(crate) fn span(&self, hw: &impl Hardware, va: u64) -> SpinGuard<'_> {
+    /// Locks the last-level table of `va` and the entry that points to it, which may be a large page. A CPU holds at
+    /// most one of these locks at a time.
+    pub(crate) fn lock_table(&self, hw: &impl Hardware, va: u64) -> SpinGuard<'_> {
         let locks = if self.lent.is_empty() { &self.own } else { self.lent };
         locks[index_of(va, locks.len())].0.lock(hw)
     }
 
-    /// The lock of all levels above; taken last.
-    pub(crate) fn upper(&self, hw: &impl Hardware) -> SpinGuard<'_> {
+    /// Locks all levels above the last one. Taken last.
+    pub(crate) fn lock_upper(&self, hw: &impl Hardware) -> SpinGuard<'_> {
         self.upper.lock(hw)
     }
 }
 
-/// Which lock is that of `va`. Neighbours share none; nor do the arenas or files of 32 threads, 64 or 128 MiB apart, if
-/// the first begins at a multiple of 2 GiB; if it begins elsewhere, two may.
+/// The index of the lock of `va`. Neighbouring tables never share a lock. Neither do the arenas or files of 32 threads
+/// that lie 64 or 128 MiB apart, provided that the first one begins at a multiple of 2 GiB; otherwise two of them may.
 const fn index_of(va: u64, locks: usize) -> usize {
     let span = va >> 21;
     (span ^ span >> 5 ^ span >> 6) as usize % locks
 }
 
-/// Many readers or one writer; a waiting writer keeps new readers out. Not recursive.
+/// A reader-writer lock. A waiting writer keeps new readers out. Not recursive.
 #[repr(align(64))]
 pub(crate) struct RwLock {
     state: AtomicU32,
-    guarded: Guarded,
+    guarded: LoomCell,
 }
 
 const WRITER: u32 = 1 << 31;
 const WAITING: u32 = 1 << 30;
 
-/// Held for reading until dropped.
+/// HeldFrames for reading until dropped.
 #[must_use]
 pub(crate) struct ReadGuard<'l>(&'l RwLock);
 
-/// Held for writing until dropped.
+/// HeldFrames for writing until dropped.
 #[must_use]
 pub(crate) struct WriteGuard<'l>(&'l RwLock);
 
 impl RwLock {
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU32::new(0), guarded: Guarded::new() }
+        Self { state: AtomicU32::new(0), guarded: LoomCell::new() }
     }
 
     pub(crate) fn read(&self, hw: &impl Hardware) -> ReadGuard<'_> {
         // Acquire: partner is the Release in the writer's drop.
         while self.state.fetch_add(1, Ordering::Acquire) & (WRITER | WAITING) != 0 {
-            // Relaxed: takes back what has published nothing.
+            // Relaxed: undoes the addition, which has published nothing.
             self.state.fetch_sub(1, Ordering::Relaxed);
-            // Relaxed: only waits; the addition above orders.
+            // Relaxed: the loop only waits; the addition above orders.
             while self.state.load(Ordering::Relaxed) & (WRITER | WAITING) != 0 {
                 debug_assert!(hw.irqs_enabled(), "waiting for a lock with interrupts off");
                 hw.relax();
             }
         }
-        self.guarded.look();
+        self.guarded.read();
         ReadGuard(self)
     }
 
     pub(crate) fn write(&self, hw: &impl Hardware) -> WriteGuard<'_> {
         loop {
-            // Relaxed: a guess, confirmed by the exchange.
+            // Relaxed: a guess, which the exchange confirms.
             let state = self.state.load(Ordering::Relaxed);
             if state & !WAITING == 0 {
-                // Other waiting writers set their wish again when they see it gone.
-                // Acquire: partners are the Release in both guards' drops. Relaxed on failure: it only retries.
+                // This clears WAITING for all writers; those that still wait set it again.
+                // Acquire: partners are the Release in the drops of both guards. Relaxed on failure: the loop retries.
                 if self.state.compare_exchange(state, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                    self.guarded.change();
+                    self.guarded.write();
                     return WriteGuard(self);
                 }
             } else {
                 if state & WAITING == 0 {
-                    // Relaxed: a wish; it publishes nothing.
+                    // Relaxed: a request to readers to stay out; it publishes nothing.
                     self.state.fetch_or(WAITING, Ordering::Relaxed);
                 }
                 debug_assert!(hw.irqs_enabled(), "waiting for a lock with interrupts off");
@@ -164,12 +192,13 @@ impl RwLock {
 }
 
 impl<'l> WriteGuard<'l> {
-    /// Lets readers in, and still keeps writers out: one reader takes the writer's place. Who waits to write stays in
-    /// front of new readers.
+    /// Turns the write lock into a read lock, without letting another writer in between. Waiting writers still take
+    /// precedence over new readers.
     pub(crate) fn downgrade(self) -> ReadGuard<'l> {
         let lock = self.0;
-        lock.guarded.change();
-        // Release: partner is the Acquire in `read`. Readers that are about to take back their addition stay counted.
+        lock.guarded.write();
+        // Release: partner is the Acquire in `read`. The subtraction keeps the counts of readers that are about to undo
+        // their addition.
         lock.state.fetch_sub(WRITER - 1, Ordering::Release);
         core::mem::forget(self);
         ReadGuard(lock)
@@ -178,7 +207,7 @@ impl<'l> WriteGuard<'l> {
 
 impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
-        self.0.guarded.look();
+        self.0.guarded.read();
         // Release: partner is the Acquire in `write`.
         self.0.state.fetch_sub(1, Ordering::Release);
     }
@@ -186,7 +215,7 @@ impl Drop for ReadGuard<'_> {
 
 impl Drop for WriteGuard<'_> {
     fn drop(&mut self) {
-        self.0.guarded.change();
+        self.0.guarded.write();
         // Release: partners are the Acquire in `read` and `write`.
         self.0.state.fetch_and(!WRITER, Ordering::Release);
     }
@@ -198,7 +227,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// How many of `locks` locks as many arenas use.
+    /// How many of `locks` locks are used by the same number of arenas.
     fn used(locks: usize, first: u64, step: u64) -> usize {
         let mut is_used = [false; 256];
         (0..locks as u64).for_each(|n| is_used[index_of(first + n * step, locks)] = true);

@@ -1,20 +1,21 @@
-//! What only software reads in a page-table entry, and which frame an entry owns.
+//! The software bits of a page-table entry, and the frame that an entry owns.
 //!
-//! An entry with bits but without [`Pte::PRESENT`] still owns its frame: that is a page whose protection is "nothing".
+//! An entry that is not empty but lacks [`Pte::PRESENT`] still owns its frame: it maps a page without any permission,
+//! as `PROT_NONE` leaves it.
 
 use crate::memory::Frame;
 use tlbkit_arch::Pte;
 
-/// Software: private and possibly shared with a relative; the first store copies.
+/// The page is private, and its frame may be shared after a fork: the first store copies it.
 pub const COW: u64 = 1 << 9;
-/// Software: the zero page, to which the entry owns no reference.
+/// The entry maps the zero page, to which it owns no reference.
 pub const ZERO: u64 = 1 << 10;
-/// Software: shared on purpose; fork leaves it writable.
+/// The page belongs to a shared mapping: fork leaves it writable.
 pub const SHARED: u64 = 1 << 11;
-/// An inner entry of a user table.
+/// The bits of an entry that points to a page-table page of the user half.
 pub(crate) const TABLE: u64 = Pte::PRESENT | Pte::WRITE | Pte::USER | Pte::ACCESSED;
 
-/// The reference that a leaf owns, now the caller's: the entry must be in no table.
+/// The reference that a leaf entry owns, which passes to the caller. The entry must have been removed from its table.
 #[must_use]
 pub(crate) const fn into_frame(pte: Pte) -> Option<Frame> {
     if pte.is_empty() || pte.has(ZERO) {

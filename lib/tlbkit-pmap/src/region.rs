@@ -1,30 +1,31 @@
-//! What lies where in a space: regions, sorted, disjoint, neighbours that are alike merged.
+//! The regions of a space, Linux' VMAs: sorted and disjoint, with adjoining regions merged where they are alike.
 
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use tlbkit::{PAGE_BYTES, Stride};
 
-/// Regions that one space can have.
+/// The number of regions that a space can have.
 pub const MAX_REGIONS: usize = 64;
 
-/// There is no room for another region.
+/// The space already has [`MAX_REGIONS`] regions.
 #[derive(Debug)]
 pub(crate) struct Full;
 
 /// What backs a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Backing {
-    /// Zero-filled, private, copied on write after fork. Reading an untouched page maps the one zero page.
+    /// Anonymous and private: zero-filled, and copied on write after a fork. Reading a page that was never written maps
+    /// the zero page.
     AnonPrivate,
-    /// Zero-filled, shared with children.
+    /// Anonymous and shared: zero-filled, and shared with children.
     AnonShared,
-    /// A file's pages, private: reads map the file's page, the first write copies it.
+    /// A private file mapping: reads map the page of the file, and the first write copies it.
     FilePrivate,
-    /// A file's pages, shared.
+    /// A shared file mapping.
     FileShared,
 }
 
-/// What the program may do with a mapping.
+/// The permissions of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protection {
     /// Nothing.
@@ -35,7 +36,7 @@ pub enum Protection {
     ReadWrite,
 }
 
-/// Pages of one kind, one after another.
+/// A range of pages with the same backing and permissions: Linux' VMA.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Region {
     /// First address.
@@ -44,18 +45,18 @@ pub struct Region {
     pub pages: u64,
     /// What backs it.
     pub backing: Backing,
-    /// What the program may do.
+    /// The permissions of the program.
     pub protection: Protection,
-    /// [`Stride::Page2M`] if private anonymous memory is to come in large pages where one fits.
+    /// [`Stride::Page2M`] if private anonymous memory is to be mapped by large pages where one fits.
     pub stride: Stride,
     /// The file, for the two backings that have one.
     pub file: u32,
-    /// Page of the file that lies at `first`.
+    /// The page of the file that is mapped at `first`.
     pub file_first: u64,
 }
 
 impl Backing {
-    /// True if stores are seen by other spaces.
+    /// True if other spaces see the stores of this one.
     #[must_use]
     pub const fn is_shared(self) -> bool {
         matches!(self, Self::AnonShared | Self::FileShared)
@@ -67,13 +68,13 @@ impl Backing {
 }
 
 impl Region {
-    /// A region of base pages, at an address still to be chosen, from page 0 of file 0.
+    /// A region of base pages, from page 0 of file 0 on. Its address is chosen when it is mapped.
     #[must_use]
     pub const fn new(pages: u64, backing: Backing, protection: Protection) -> Self {
         Self { first: 0, pages, backing, protection, stride: Stride::Page4K, file: 0, file_first: 0 }
     }
 
-    /// The same region in large pages where one fits.
+    /// The same region, mapped by large pages where one fits.
     #[must_use]
     pub const fn large(self) -> Self {
         Self { stride: Stride::Page2M, ..self }
@@ -85,13 +86,13 @@ impl Region {
         self.first..self.first + self.pages * PAGE_BYTES
     }
 
-    /// The page of the file that lies at `va`.
+    /// The page of the file that is mapped at `va`.
     #[must_use]
     pub const fn file_page(&self, va: u64) -> u64 {
         self.file_first + (va - self.first) / PAGE_BYTES
     }
 
-    /// The part of it in `range`, if any.
+    /// The part of the region that lies in `range`, if any.
     pub(crate) fn cut(&self, range: &Range<u64>) -> Option<Self> {
         let own = self.range();
         let (start, end) = (own.start.max(range.start), own.end.min(range.end));
@@ -99,7 +100,7 @@ impl Region {
         (pages > 0).then(|| Self { first: start, pages, file_first: self.file_page(start), ..*self })
     }
 
-    /// Both as one, if `next` continues `self`.
+    /// Both regions as one, if `next` adjoins `self` and is alike.
     fn merged(&self, next: &Self) -> Option<Self> {
         let joined = Self { pages: self.pages + next.pages, ..*self };
         let alike = Self { first: self.first, pages: self.pages, file_first: self.file_first, ..*next } == *self;
@@ -130,8 +131,8 @@ impl Region {
     }
 }
 
-/// The regions of a space. All accesses are relaxed: the space's reader-writer lock orders them, and core's atomics
-/// stand in for plain words that a lock guards.
+/// The regions of a space. All accesses are relaxed, because the reader-writer lock of the space orders them: the
+/// atomics of `core` only make plain words shareable.
 pub(crate) struct Regions {
     count: AtomicU64,
     words: [[AtomicU64; 4]; MAX_REGIONS],
@@ -160,7 +161,7 @@ impl Regions {
         (0..self.len()).map(|n| self.get(n))
     }
 
-    /// The number of regions that end at or before `va`: the index of the first one that may hold it.
+    /// The number of regions that end at or below `va`, which is the index of the first one that may contain it.
     fn index_of(&self, va: u64) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -174,7 +175,7 @@ impl Regions {
         low
     }
 
-    pub(crate) fn at(&self, va: u64) -> Option<Region> {
+    pub(crate) fn find(&self, va: u64) -> Option<Region> {
         let n = self.index_of(va);
         (n < self.len()).then(|| self.get(n)).filter(|region| region.first <= va)
     }
@@ -185,8 +186,8 @@ impl Regions {
         n == self.len() || self.get(n).first >= range.end
     }
 
-    /// The lowest address from `base` up, aligned to `align`, with `bytes` unused bytes below `limit`.
-    pub(crate) fn gap(&self, base: u64, limit: u64, bytes: u64, align: u64) -> Option<u64> {
+    /// The lowest address, at least `base` and aligned to `align`, from which `bytes` bytes below `limit` are unmapped.
+    pub(crate) fn find_gap(&self, base: u64, limit: u64, bytes: u64, align: u64) -> Option<u64> {
         let mut va = base.next_multiple_of(align);
         for region in self.iter() {
             if region.range().end <= va {
@@ -236,13 +237,14 @@ impl Regions {
         self.count.store(0, Ordering::Relaxed);
     }
 
-    /// True if [`carve`](Self::carve) has room: cutting both ends of a range adds at most two.
-    pub(crate) fn room_to_carve(&self) -> Result<(), Full> {
+    /// Fails if [`carve`](Self::carve) might need more than [`MAX_REGIONS`]: cutting the regions at both ends of a
+    /// range adds at most two.
+    pub(crate) fn check_room_to_carve(&self) -> Result<(), Full> {
         if self.len() + 2 > MAX_REGIONS { Err(Full) } else { Ok(()) }
     }
 
-    /// Replaces what lies in `range` by what `change` makes of each piece. Call [`room_to_carve`](Self::room_to_carve)
-    /// before anything is done that cannot be undone.
+    /// Replaces the part of each region that lies in `range` by what `change` returns for it. Call
+    /// [`check_room_to_carve`](Self::check_room_to_carve) first, before anything that cannot be undone.
     pub(crate) fn carve(&self, range: &Range<u64>, change: impl Fn(Region) -> Option<Region>) {
         let mut n = self.index_of(range.start);
         while n < self.len() && self.get(n).first < range.end {

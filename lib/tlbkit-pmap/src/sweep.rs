@@ -1,33 +1,41 @@
-//! Operations over a range: unhook or narrow every leaf in it, flush once, and miss no flush of another that overlaps.
+//! Operations over a range of leaves: unhook them or restrict their permissions, flush once, free. Exec and exit are
+//! such operations over the whole user half, and also free page-table pages.
+//!
+//! Frames need one flush before they are freed. So do page-table pages, and theirs must reach CPUs in lazy TLB mode
+//! too, unless they are freed only when the space is destroyed, when the protocol guarantees that no CPU has them
+//! loaded (document 002).
+//!
+//! Two operations that overlap may each find entries gone that the other has unhooked and not flushed yet. Neither may
+//! return before that flush (C-28): see `Pmap::end_sweep`.
 
 use crate::error::Error;
-use crate::held::{SWEEP, Unhook};
-use crate::memory::Memory;
+use crate::gather::{MmuGather, SWEEP_FRAMES};
+use crate::memory::{Frame, Memory};
 use crate::pmap::{Pmap, check_user_range, with_protection};
 use crate::pte;
 use crate::region::Protection;
-use crate::table::{self, Found, Slot};
+use crate::table::{self, Entry, Found, USER_END};
 use core::ops::Range;
 use tlbkit::sync::Ordering;
-use tlbkit::{Cpu, Hardware, Reason, Scope, Stride};
+use tlbkit::{Cpu, Hardware, Isolation, Reason, Scope, Stride, TableFree};
 use tlbkit_arch::Pte;
 
-/// What a sweep does to each leaf.
+/// What a sweep does to every leaf.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
     Remove(Reason),
     Protect(Protection),
 }
 
-pub(crate) type Sweep<'a, H, M> = Unhook<'a, H, M, SWEEP>;
+pub(crate) type SweepGather<'a, H, M> = MmuGather<'a, H, M, SWEEP_FRAMES>;
 
 impl<S> Pmap<S> {
-    /// Removes what is mapped in `range` and puts its frames back after the flush.
+    /// Unmaps everything in `range` and puts the frames after the flush.
     ///
     /// # Errors
-    /// [`Error::BadRange`] if `range` is not whole pages of the user half: nothing is changed then.
-    /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
-    /// split: what comes before it has been changed then.
+    /// [`Error::BadRange`] if `range` is not whole pages of the user half; nothing has been changed then.
+    /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that lies only partly in `range` could not
+    /// be split; everything below that page has been changed then.
     pub fn remove<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -37,12 +45,10 @@ impl<S> Pmap<S> {
         self.sweep(cpu, mem, range, Change::Remove(Reason::RemovePte))
     }
 
-    /// Narrows or widens what is mapped in `range`. Copy-on-write entries stay read-only.
+    /// Changes the permissions of everything in `range`. Copy-on-write entries stay read-only.
     ///
     /// # Errors
-    /// [`Error::BadRange`] if `range` is not whole pages of the user half: nothing is changed then.
-    /// [`Error::OutOfMemory`] or [`Error::SharedLargePage`] if a large page that is only partly in `range` could not be
-    /// split: what comes before it has been changed then.
+    /// As [`remove`](Self::remove).
     pub fn protect<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -61,31 +67,36 @@ impl<S> Pmap<S> {
         change: Change,
     ) -> Result<(), Error> {
         check_user_range(&range)?;
-        let mut unhook = self.begin(cpu, mem);
-        let result = self.sweep_into(cpu, mem, range.clone(), change, &mut unhook);
-        self.end(unhook, &range);
+        let mut gather = self.begin_sweep(cpu, mem);
+        let result = self.sweep_into(cpu, mem, range.clone(), change, &mut gather);
+        self.end_sweep(gather, &range);
         result
     }
 
-    /// Starts an operation that changes leaves and flushes later.
-    pub(crate) fn begin<'a, H: Hardware<Set = S>, M: Memory>(
+    /// Begins an operation that changes leaves and flushes later.
+    pub(crate) fn begin_sweep<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
-    ) -> Sweep<'a, H, M> {
-        // Relaxed: read by others only after they have seen a change of ours, through a lock that we take next.
+    ) -> SweepGather<'a, H, M> {
+        // Relaxed: other CPUs rely on it only after they have seen one of our changes, which they do under a page-table
+        // lock that we take next.
         self.sweeping.fetch_add(1, Ordering::Relaxed);
-        self.unhook(cpu, mem)
+        self.gather(cpu, mem)
     }
 
-    /// Flushes. An operation that overlaps another may have found an entry gone whose flush is still to come; it must
-    /// not return before that, so it asks for its whole range itself, or for everything (C-28).
-    pub(crate) fn end<H: Hardware<Set = S>, M: Memory>(&self, mut unhook: Sweep<'_, H, M>, range: &Range<u64>) {
-        // Acquire: partner is the Release below; if the other is gone from the count, so is its flush from the future.
+    /// Flushes. If another operation is under way, this one may have found entries gone whose flush is still pending.
+    /// It must not return before that flush, so it flushes its whole range itself, or everything (C-28).
+    pub(crate) fn end_sweep<H: Hardware<Set = S>, M: Memory>(
+        &self,
+        mut gather: SweepGather<'_, H, M>,
+        range: &Range<u64>,
+    ) {
+        // Acquire: partner is the Release below. An operation that is no longer counted has completed its flush.
         if self.sweeping.load(Ordering::Acquire) > 1 {
-            unhook.overlapped(range);
+            gather.flush_overlap(range);
         }
-        unhook.finish();
+        gather.finish();
         // Release: partner is the Acquire above, on another CPU.
         self.sweeping.fetch_sub(1, Ordering::Release);
     }
@@ -96,13 +107,13 @@ impl<S> Pmap<S> {
         mem: &'a M,
         range: Range<u64>,
         change: Change,
-        unhook: &mut Sweep<'a, H, M>,
+        gather: &mut SweepGather<'a, H, M>,
     ) -> Result<(), Error> {
-        self.for_spans(cpu.hardware(), mem, range, |span| self.sweep_leaves(cpu, mem, span, change, unhook))
+        self.for_each_table_span(cpu.hardware(), mem, range, |span| self.sweep_leaves(cpu, mem, span, change, gather))
     }
 
-    /// Calls `visit` for each part of `range` that may hold leaves, under its lock.
-    pub(crate) fn for_spans(
+    /// Calls `visit` under the page-table lock for each 2 MiB part of `range` that may hold leaves.
+    pub(crate) fn for_each_table_span(
         &self,
         hw: &impl Hardware,
         mem: &impl Memory,
@@ -112,10 +123,10 @@ impl<S> Pmap<S> {
         let mut va = range.start;
         while va < range.end {
             if let Found::Hole(level @ 3..) = table::find(mem, self.root(), va) {
-                va = table::next(va, level);
+                va = table::next_span(va, level);
                 continue;
             }
-            let end = table::next(va, 2).min(range.end);
+            let end = table::next_span(va, 2).min(range.end);
             let _guard = self.lock(hw, va);
             visit(va..end)?;
             va = end;
@@ -123,41 +134,41 @@ impl<S> Pmap<S> {
         Ok(())
     }
 
-    /// Sweeps the leaves in `span`, whose lock is held, or in any range if no other CPU uses the tables.
+    /// Sweeps the leaves in `span`. The caller holds its page-table lock, or no other CPU uses the tables.
     pub(crate) fn sweep_leaves<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
         mut span: Range<u64>,
         change: Change,
-        unhook: &mut Sweep<'a, H, M>,
+        gather: &mut SweepGather<'a, H, M>,
     ) -> Result<(), Error> {
-        let mut table_end = table::next(span.start, 2);
-        while let Some((va, slot)) = table::first_leaf(mem, self.root(), span.clone()) {
+        let mut table_end = table::next_span(span.start, 2);
+        while let Some((va, entry)) = table::first_leaf(mem, self.root(), span.clone()) {
             span.start = va;
             if va >= table_end {
-                unhook.leave_table();
-                table_end = table::next(va, 2);
+                gather.before_table_unlock();
+                table_end = table::next_span(va, 2);
             }
-            if slot.level == 2 && (!va.is_multiple_of(slot.bytes()) || span.end - va < slot.bytes()) {
-                self.split(cpu, mem, va, slot)?;
+            if entry.level == 2 && (!va.is_multiple_of(entry.bytes()) || span.end - va < entry.bytes()) {
+                self.split(cpu, mem, va, entry)?;
                 continue;
             }
             match change {
-                Change::Remove(reason) => take_leaf(mem, va, slot, reason, unhook),
+                Change::Remove(reason) => unmap_leaf(mem, va, entry, reason, gather),
                 Change::Protect(protection) => {
                     let narrow = |pte: Pte| with_protection(pte, protection);
-                    change_leaf(mem, va, slot, Reason::WriteProtect, unhook, narrow);
+                    change_leaf(mem, va, entry, Reason::WriteProtect, gather, narrow);
                 }
             }
-            span.start += slot.bytes();
+            span.start += entry.bytes();
         }
-        unhook.leave_table();
+        gather.before_table_unlock();
         Ok(())
     }
 
-    /// Splits the large pages that only partly lie in `range`, so that what follows needs no memory.
-    pub(crate) fn cut_out<'a, H: Hardware<Set = S>, M: Memory>(
+    /// Splits the large pages that lie only partly in `range`, so that the sweep that follows needs no memory.
+    pub(crate) fn split_at_ends<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
@@ -165,18 +176,18 @@ impl<S> Pmap<S> {
     ) -> Result<(), Error> {
         for va in [range.start, range.end] {
             let _guard = self.lock(cpu.hardware(), va);
-            if let Found::Leaf(slot) = table::find(mem, self.root(), va)
-                && !va.is_multiple_of(slot.bytes())
+            if let Found::Leaf(entry) = table::find(mem, self.root(), va)
+                && !va.is_multiple_of(entry.bytes())
             {
-                self.split(cpu, mem, va, slot)?;
+                self.split(cpu, mem, va, entry)?;
             }
         }
         Ok(())
     }
 
-    /// Puts a table of base pages where `va` lies, unless a large page begins there: no fault maps a large page across
-    /// `va` from then on, so a sweep that ends or begins there needs no memory.
-    pub(crate) fn keep_small<'a, H: Hardware<Set = S>, M: Memory>(
+    /// Allocates the last-level table of `va`, unless `va` is aligned to a large page. From then on no fault can map a
+    /// large page across `va`, so a sweep that begins or ends there needs no memory.
+    pub(crate) fn prevent_large_page_at<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
         mem: &'a M,
@@ -184,45 +195,85 @@ impl<S> Pmap<S> {
     ) -> Result<(), Error> {
         if !va.is_multiple_of(Stride::Page2M.bytes()) {
             let _guard = self.lock(cpu.hardware(), va);
-            self.small_slot(cpu, mem, va, 1)?;
+            self.small_entry(cpu, mem, va, 1)?;
         }
         Ok(())
     }
+
+    /// Unmaps everything in the user half. Page-table pages are freed too if the policy says so or memory is low. No
+    /// other CPU may use the tables meanwhile.
+    pub fn remove_all<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
+        let mut gather = self.begin_sweep(cpu, mem);
+        gather.cover_user_half(Reason::RemoveAll);
+        let swept = self.sweep_leaves(cpu, mem, 0..USER_END, Change::Remove(Reason::RemoveAll), &mut gather);
+        debug_assert!(swept.is_ok(), "the whole user half splits no large page");
+        let policy = cpu.tlb().policy();
+        if policy.history.table_free() == TableFree::AtOnce || mem.is_low() {
+            if policy.history.sends_at_once() {
+                // Such a policy sends each request separately: the tables are a second one.
+                gather.flush();
+                gather.cover_user_half(Reason::FreeTable);
+            }
+            table::unhook_tables(mem, self.root(), 0..USER_END, &|_| true, &mut |va, frame| gather.table(va, frame));
+        }
+        self.end_sweep(gather, &(0..USER_END));
+    }
+
+    /// Frees the page-table pages in `range` for whose addresses `is_unused` returns true. No other CPU may use the
+    /// tables meanwhile.
+    pub(crate) fn free_tables<H: Hardware<Set = S>, M: Memory, const N: usize>(
+        &self,
+        mem: &M,
+        range: core::ops::Range<u64>,
+        is_unused: &impl Fn(core::ops::Range<u64>) -> bool,
+        gather: &mut MmuGather<'_, H, M, N>,
+    ) {
+        table::unhook_tables(mem, self.root(), range, is_unused, &mut |va, frame| gather.table(va, frame));
+    }
+
+    /// Frees the page-table pages of an empty space that no CPU has loaded, not even lazily, so nothing has to be
+    /// flushed.
+    pub(crate) fn free_root(&self, mem: &impl Memory) {
+        let root = self.root();
+        table::unhook_tables(mem, root, 0..USER_END, &|_| true, &mut |_, frame| mem.put(frame));
+        let shift = if root.isolation == Isolation::On { 13 } else { 12 };
+        mem.put(Frame { at: root.at, shift });
+    }
 }
 
-/// Takes a leaf out and hands its frame to the gather.
-fn take_leaf<H: Hardware, M: Memory, const N: usize>(
+/// Unhooks a leaf and passes its frame to the gather.
+fn unmap_leaf<H: Hardware, M: Memory, const N: usize>(
     mem: &M,
     va: u64,
-    slot: Slot,
+    entry: Entry,
     reason: Reason,
-    unhook: &mut Unhook<'_, H, M, N>,
+    gather: &mut MmuGather<'_, H, M, N>,
 ) {
-    let old = Pte(mem.swap(slot.at, 0));
+    let old = Pte(mem.swap(entry.at, 0));
     if old.has(Pte::DIRTY | pte::SHARED) {
-        unhook.meet_shared_dirty();
+        gather.will_unmap_shared_dirty();
     }
     if let Some(frame) = pte::into_frame(old) {
-        unhook.unmap(va, slot.stride(), reason, frame);
+        gather.unmap(va, entry.stride(), reason, frame);
     } else if old.needs_flush(Pte::EMPTY) {
-        unhook.page(va, slot.stride(), Scope::Local, reason);
+        gather.page(va, entry.stride(), Scope::Local, reason);
     }
 }
 
-/// Changes a leaf without losing an A or D bit that a CPU sets meanwhile, and asks for the flush that it needs.
+/// Changes a leaf without losing an A or D bit that a CPU sets meanwhile, and records the flush that this needs.
 pub(crate) fn change_leaf<H: Hardware, M: Memory, const N: usize>(
     mem: &M,
     va: u64,
-    slot: Slot,
+    entry: Entry,
     reason: Reason,
-    unhook: &mut Unhook<'_, H, M, N>,
+    gather: &mut MmuGather<'_, H, M, N>,
     change: impl Fn(Pte) -> Pte,
 ) {
-    let mut old = slot.pte;
-    while let Err(found) = mem.compare_exchange(slot.at, old.0, change(old).0) {
+    let mut old = entry.pte;
+    while let Err(found) = mem.compare_exchange(entry.at, old.0, change(old).0) {
         old = Pte(found);
     }
     if old.needs_flush(change(old)) {
-        unhook.page(va, slot.stride(), Scope::Local, reason);
+        gather.page(va, entry.stride(), Scope::Local, reason);
     }
 }

@@ -1,4 +1,4 @@
-//! Walking four levels of tables: finding a leaf, making the way to one, and taking tables out.
+//! Walks of the four page-table levels: find a leaf, allocate the tables on the way to one, unhook empty tables.
 
 use crate::memory::{Frame, Memory, Purpose};
 use crate::pte;
@@ -7,30 +7,30 @@ use tlbkit::{Isolation, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::addr::{TABLE_ENTRIES, TOP_LEVEL};
 use tlbkit_arch::{Pte, entry_at, span_shift, span_start};
 
-/// First address above the user half.
+/// The first address above the user half.
 pub const USER_END: u64 = 1 << 47;
 
-/// The first address after `va` that another entry of `level` covers.
-pub(crate) const fn next(va: u64, level: u32) -> u64 {
+/// The first address after `va` that a different entry of `level` maps, like `pmd_addr_end`.
+pub(crate) const fn next_span(va: u64, level: u32) -> u64 {
     tlbkit_arch::next(VirtAddr(va), level).0
 }
 
-/// A top-level table and whether a user half lies beside it.
+/// A top-level table. Under page-table isolation (PTI) it is followed by the top-level table of the user half.
 #[derive(Clone, Copy)]
 pub(crate) struct Root {
     pub(crate) at: PhysAddr,
     pub(crate) isolation: Isolation,
 }
 
-/// A leaf entry: where it is and what it held.
+/// A page-table entry: where it lies, what it held when it was read, and its level.
 #[derive(Clone, Copy)]
-pub(crate) struct Slot {
+pub(crate) struct Entry {
     pub(crate) at: PhysAddr,
     pub(crate) pte: Pte,
     pub(crate) level: u32,
 }
 
-impl Slot {
+impl Entry {
     pub(crate) const fn stride(self) -> Stride {
         tlbkit_arch::stride(self.level)
     }
@@ -39,17 +39,17 @@ impl Slot {
         1 << self.shift()
     }
 
-    /// log2 of its bytes, as a frame has it.
+    /// log2 of the bytes that it maps, as [`Frame`] has it.
     pub(crate) const fn shift(self) -> u8 {
         span_shift(self.level) as u8
     }
 }
 
-/// What a walk ends at.
+/// Where a walk ends.
 pub(crate) enum Found {
-    /// A leaf that owns or maps something.
-    Leaf(Slot),
-    /// An empty entry of this level: nothing is mapped in all that it covers.
+    /// At a leaf that is not empty.
+    Leaf(Entry),
+    /// At an empty entry of this level.
     Hole(u32),
 }
 
@@ -59,30 +59,30 @@ pub(crate) fn find(mem: &impl Memory, root: Root, va: u64) -> Found {
     if last.pte.is_empty() { Found::Hole(last.level) } else { Found::Leaf(last) }
 }
 
-/// The entry at which the way to `va` ends: a leaf, or an empty one.
-fn walk(mem: &impl Memory, root: Root, va: u64) -> Slot {
+/// The entry at which the walk to `va` ends: a leaf, or an empty entry of any level.
+fn walk(mem: &impl Memory, root: Root, va: u64) -> Entry {
     let mut table = root.at;
     let mut level = TOP_LEVEL;
     loop {
         let at = entry_at(table, VirtAddr(va), level);
         let pte = Pte(mem.load(at));
         if level == 1 || pte.is_empty() || pte.has(Pte::LARGE) {
-            return Slot { at, pte, level };
+            return Entry { at, pte, level };
         }
         table = pte.frame();
         level -= 1;
     }
 }
 
-/// The first leaf in `range`, and the address at which it was met.
-pub(crate) fn first_leaf(mem: &impl Memory, root: Root, range: Range<u64>) -> Option<(u64, Slot)> {
+/// The first leaf in `range`, and the first address of the range that it maps.
+pub(crate) fn first_leaf(mem: &impl Memory, root: Root, range: Range<u64>) -> Option<(u64, Entry)> {
     let mut va = range.start;
     while va < range.end {
         let last = walk(mem, root, va);
         if !last.pte.is_empty() {
             return Some((va, last));
         }
-        va = next(va, last.level);
+        va = next_span(va, last.level);
         if va < range.end {
             va += pass_empty(mem, last, range.end - va, TOP_LEVEL + 1 - last.level);
         }
@@ -90,32 +90,32 @@ pub(crate) fn first_leaf(mem: &impl Memory, root: Root, range: Range<u64>) -> Op
     None
 }
 
-/// Passes over the empty entries of a table that follow on one, for the next `bytes` at the most, each as if by `loads`
-/// loads. Returns the bytes that they cover: more than asked for where the last of them reaches beyond.
-fn pass_empty(mem: &impl Memory, empty: Slot, bytes: u64, loads: u32) -> u64 {
+/// Skips the empty entries that follow `empty` in its table, for up to `bytes` bytes, each accounted for as `loads`
+/// loads. Returns how many bytes were skipped, which is more than `bytes` if the last entry extends beyond.
+fn pass_empty(mem: &impl Memory, empty: Entry, bytes: u64, loads: u32) -> u64 {
     let behind = TABLE_ENTRIES - 1 - empty.at.0 % (8 * TABLE_ENTRIES) / 8;
     let most = behind.min(bytes.div_ceil(empty.bytes()));
     empty.bytes() * mem.pass_empty(PhysAddr(empty.at.0 + 8), most, loads)
 }
 
-/// True if a large page lies in `range`: the walk that Linux 3.x made before it flushed page by page.
+/// True if `range` contains a large page. Linux 3.x did this walk before it flushed page by page.
 pub(crate) fn has_large_page(mem: &impl Memory, root: Root, range: Range<u64>) -> bool {
     let mut va = range.start;
     while va < range.end {
         let level = match find(mem, root, va) {
-            Found::Leaf(slot) if slot.level == 2 => return true,
+            Found::Leaf(entry) if entry.level == 2 => return true,
             Found::Leaf(_) => 2,
             Found::Hole(level) => level,
         };
-        va = next(va, level.max(2));
+        va = next_span(va, level.max(2));
     }
     false
 }
 
-/// The leaf entry of `va` at `leaf` (1 or 2), with the tables on the way to it, and how many of those are new.
+/// The entry of `va` at level `leaf` (1 or 2), and how many page-table pages were allocated on the way to it.
 ///
-/// Stops early at a 2 MiB page that already covers `va`. Nothing if memory is exhausted.
-pub(crate) fn create(mem: &impl Memory, root: Root, va: u64, leaf: u32) -> Option<(Slot, u32)> {
+/// The walk stops early at a 2 MiB page that already maps `va`. `None` if memory is exhausted.
+pub(crate) fn create(mem: &impl Memory, root: Root, va: u64, leaf: u32) -> Option<(Entry, u32)> {
     let mut table = root.at;
     let mut level = TOP_LEVEL;
     let mut made = 0;
@@ -123,7 +123,7 @@ pub(crate) fn create(mem: &impl Memory, root: Root, va: u64, leaf: u32) -> Optio
         let at = entry_at(table, VirtAddr(va), level);
         let mut pte = Pte(mem.load(at));
         if level == leaf || pte.has(Pte::LARGE) {
-            return Some((Slot { at, pte, level }, made));
+            return Some((Entry { at, pte, level }, made));
         }
         if pte.is_empty() {
             pte = Pte::new(mem.alloc(12, Purpose::Table)?.at, table_bits(va));
@@ -139,28 +139,30 @@ const fn table_bits(va: u64) -> u64 {
     if VirtAddr(va).is_kernel() { pte::TABLE & !Pte::USER } else { pte::TABLE }
 }
 
-/// Writes an inner entry; one of the top level in both halves, since the user half translates the same user addresses.
+/// Writes an entry that points to a table. A top-level entry is written in both halves under page-table isolation,
+/// since the user half maps the same user addresses.
 fn set_inner(mem: &impl Memory, root: Root, at: PhysAddr, level: u32, pte: Pte) {
-    // The user half first: who finds the other one filled relies on both.
+    // The user half first: code that finds the kernel half's entry present relies on both.
     if level == TOP_LEVEL && root.isolation == Isolation::On {
         mem.store(PhysAddr(at.0 + 4096), pte.0);
     }
     mem.store(at, pte.0);
 }
 
-/// Takes out the tables below `root` that lie wholly or partly in `range` and cover only what `is_unused` says is
-/// unused, lowest level first, and hands each with its first address to `take`. Their leaves must be empty.
-pub(crate) fn take_tables(
+/// Unhooks the tables below `root` that overlap `range` and map only addresses for which `is_unused` returns true,
+/// lowest level first, and passes each to `take` with its first address, like `free_pgtables`. Their leaves must be
+/// empty.
+pub(crate) fn unhook_tables(
     mem: &impl Memory,
     root: Root,
     range: Range<u64>,
     is_unused: &impl Fn(Range<u64>) -> bool,
     take: &mut impl FnMut(u64, Frame),
 ) {
-    take_below(mem, root, (root.at, TOP_LEVEL), range, is_unused, take);
+    unhook_below(mem, root, (root.at, TOP_LEVEL), range, is_unused, take);
 }
 
-fn take_below(
+fn unhook_below(
     mem: &impl Memory,
     root: Root,
     (table, level): (PhysAddr, u32),
@@ -170,12 +172,12 @@ fn take_below(
 ) {
     let mut va = span_start(VirtAddr(range.start), level).0;
     while va < range.end {
-        let span = va..next(va, level);
+        let span = va..next_span(va, level);
         let at = entry_at(table, VirtAddr(va), level);
         let pte = Pte(mem.load(at));
         va = span.end;
         if pte.is_empty() {
-            va += pass_empty(mem, Slot { at, pte, level }, range.end.saturating_sub(va), 1);
+            va += pass_empty(mem, Entry { at, pte, level }, range.end.saturating_sub(va), 1);
             continue;
         }
         if pte.has(Pte::LARGE) {
@@ -183,10 +185,11 @@ fn take_below(
         }
         let unused = is_unused(span.clone());
         if level > 2 {
-            // An unused table goes with all below it, also what an earlier emptying left for later.
+            // An unused table is unhooked together with every table below it, including those that an earlier operation
+            // left in place.
             let below = range.start.max(span.start)..range.end.min(span.end);
             let below = if unused { span.clone() } else { below };
-            take_below(mem, root, (pte.frame(), level - 1), below, is_unused, take);
+            unhook_below(mem, root, (pte.frame(), level - 1), below, is_unused, take);
         }
         if unused {
             set_inner(mem, root, at, level, Pte::EMPTY);

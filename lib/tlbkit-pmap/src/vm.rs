@@ -1,19 +1,19 @@
-//! An address space as a program sees it: regions, and the calls that change them.
+//! An address space as a program sees it, Linux' `mm_struct`: regions, and the system calls that change them.
 //!
-//! The regions' lock is held by readers for what only looks at or changes what is mapped inside regions, by a writer
-//! for what changes the regions or takes page tables out. Most calls hold it from their beginning to their end. Two do
-//! not keep others out while they flush, which takes longest:
+//! The regions' lock is Linux' `mmap_lock`. It is held for reading by calls that only look at or change what is mapped
+//! inside regions, and for writing by calls that change the regions or unhook page tables. Most calls hold it
+//! throughout. Two calls release it in part before the flush, because the flush takes longest:
 //!
 //! ```text
-//! CPU 0 unmaps A                              CPU 1
-//! as a writer: takes entries, A, tables out
-//! as a reader: flushes                        faults in B, and maps its page; nobody maps anything where A was
-//! puts frames and tables back
+//! CPU 0: munmap(A)                            CPU 1
+//! for writing: unhooks entries, tables and A
+//! for reading: flushes                        faults in B and maps a page; nothing can be mapped where A was
+//! frees frames and tables
 //!
-//! CPU 0 gives pages of A back                 CPU 1
-//! as a reader: takes entries out
-//! without the lock: flushes                   unmaps A: finds entries gone and the sweep not over, so it flushes
-//! puts frames back                            everything itself before it returns (C-28); then A may be mapped anew
+//! CPU 0: madvise(A, MADV_DONTNEED)            CPU 1
+//! for reading: unhooks entries
+//! unlocked: flushes                           munmap(A): finds entries gone while the sweep is pending, so it flushes
+//! frees frames                                everything itself before it returns (C-28); then A may be mapped again
 //! ```
 
 use crate::error::Error;
@@ -29,10 +29,11 @@ use tlbkit::sync::{AtomicU32, AtomicU64, Ordering};
 use tlbkit::{AddressSpace, Cpu, Destroyed, Foreign, Hardware, PAGE_BYTES, PhysAddr, Reason, SpaceToken, Stride, Tlb};
 use tlbkit_arch::Pte;
 
-/// Lowest address that is given out.
+/// The lowest address that [`Vm::map`] returns.
 pub const USER_BASE: u64 = 1 << 22;
 
-/// Regions and page tables of one process. Aligned, so that its fields share cache lines in the same way everywhere.
+/// The regions and page tables of one process. Aligned to a cache line, so that the layout of its fields over cache
+/// lines does not depend on where it is placed.
 #[repr(align(64))]
 pub struct Vm<'k, S = &'static [AtomicU64]> {
     pub(crate) pmap: Pmap<S>,
@@ -42,13 +43,13 @@ pub struct Vm<'k, S = &'static [AtomicU64]> {
     stage: AtomicU32,
 }
 
-/// Stages of a space's life, in order.
+/// The stages of a space's life, in order.
 const LIVE: u32 = 0;
 const EMPTIED: u32 = 1;
 const FREED: u32 = 2;
 
 impl<'k, S> Vm<'k, S> {
-    /// An empty space. `set` is zeroed, as [`AddressSpace::new`] asks.
+    /// An empty space. `set` is zeroed, as [`AddressSpace::new`] requires.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -64,12 +65,13 @@ impl<'k, S> Vm<'k, S> {
         Ok(Self { pmap, regions: Regions::new(), lock: RwLock::new(), kernel, stage })
     }
 
-    /// The same space, whose last-level tables share `locks` in place of [`TABLE_LOCKS`](crate::TABLE_LOCKS) ones: for
-    /// a space with more threads than these, each at work in tables of its own. If there are none, nothing changes. The
-    /// locks are this space's alone until its last call has returned; then they can be lent to another.
+    /// The same space with `locks` as the locks of its last-level tables, instead of the
+    /// [`TABLE_LOCKS`](crate::TABLE_LOCKS) that it has: for a space with more threads than that, each working on its
+    /// own tables. An empty slice changes nothing. The locks must serve no other space until the last call for this one
+    /// has returned.
     ///
     /// # Panics
-    /// If their number is no power of two.
+    /// If the number of locks is not a power of two.
     #[must_use]
     pub fn with_table_locks(mut self, locks: &'static [TableLock]) -> Self {
         assert!(locks.is_empty() || locks.len().is_power_of_two(), "{} locks: no power of two", locks.len());
@@ -77,13 +79,13 @@ impl<'k, S> Vm<'k, S> {
         self
     }
 
-    /// What to hand to `Cpu::switch_to`.
+    /// The space to pass to `Cpu::switch_to`.
     #[must_use]
     pub const fn space(&self) -> &AddressSpace<S> {
         self.pmap.space()
     }
 
-    /// Maps `pages` base pages at the lowest addresses that are free.
+    /// Maps `pages` base pages at the lowest free addresses, and returns the first one.
     ///
     /// # Errors
     /// [`Error::NoRoom`]; [`Error::TooManyRegions`].
@@ -97,25 +99,26 @@ impl<'k, S> Vm<'k, S> {
         self.map_region(cpu, Region::new(pages, backing, protection))
     }
 
-    /// Maps `region` at the lowest addresses that are free and suit its stride; its `first` is not looked at.
+    /// Maps `region` at the lowest free addresses that are aligned to its stride, and returns the first one. `first` of
+    /// `region` is ignored.
     ///
     /// # Errors
     /// As [`map`](Self::map).
     pub fn map_region<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, region: Region) -> Result<u64, Error> {
         let _guard = self.lock.write(cpu.hardware());
         let bytes = region.pages.checked_mul(PAGE_BYTES).filter(|bytes| *bytes > 0);
-        let gap = bytes.and_then(|bytes| self.regions.gap(USER_BASE, USER_END, bytes, region.stride.bytes()));
+        let gap = bytes.and_then(|bytes| self.regions.find_gap(USER_BASE, USER_END, bytes, region.stride.bytes()));
         let first = gap.ok_or(Error::NoRoom { pages: region.pages })?;
         self.regions.insert(Region { first, ..region })?;
         self.pmap.set_total_pages(self.pmap.total_pages() + region.pages);
         Ok(first)
     }
 
-    /// Removes `pages` base pages from `va` on, and the page tables that only they used.
+    /// Unmaps `pages` base pages from `va` on, and frees the page-table pages that only they used.
     ///
     /// # Errors
     /// [`Error::BadRange`]; [`Error::TooManyRegions`], [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a
-    /// region or a large page must be cut. Nothing is removed then.
+    /// region or a large page must be split. Nothing has been unmapped then.
     pub fn unmap<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -125,25 +128,25 @@ impl<'k, S> Vm<'k, S> {
     ) -> Result<(), Error> {
         let guard = self.lock.write(cpu.hardware());
         let range = user_range(va, pages)?;
-        self.regions.room_to_carve()?;
-        self.pmap.cut_out(cpu, mem, &range)?;
-        let mut unhook = self.pmap.begin(cpu, mem);
+        self.regions.check_room_to_carve()?;
+        self.pmap.split_at_ends(cpu, mem, &range)?;
+        let mut gather = self.pmap.begin_sweep(cpu, mem);
         let change = Change::Remove(Reason::RemovePte);
-        let result = self.pmap.sweep_into(cpu, mem, range.clone(), change, &mut unhook);
+        let result = self.pmap.sweep_into(cpu, mem, range.clone(), change, &mut gather);
         if result.is_ok() {
             self.regions.carve(&range, |_| None);
-            self.pmap.free_tables(mem, range.clone(), &|span| self.regions.is_unused(&span), &mut unhook);
+            self.pmap.free_tables(mem, range.clone(), &|span| self.regions.is_unused(&span), &mut gather);
         }
         self.pmap.set_total_pages(self.regions.iter().map(|region| region.pages).sum());
         let _guard = guard.downgrade();
-        self.pmap.end(unhook, &range);
+        self.pmap.end_sweep(gather, &range);
         result
     }
 
-    /// Changes what the program may do with `pages` base pages from `va` on.
+    /// Changes the permissions of `pages` base pages from `va` on.
     ///
     /// # Errors
-    /// As [`unmap`](Self::unmap); nothing is changed.
+    /// As [`unmap`](Self::unmap). Nothing has been changed then.
     pub fn protect<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -154,18 +157,18 @@ impl<'k, S> Vm<'k, S> {
     ) -> Result<(), Error> {
         let _guard = self.lock.write(cpu.hardware());
         let range = user_range(va, pages)?;
-        self.regions.room_to_carve()?;
-        self.pmap.cut_out(cpu, mem, &range)?;
+        self.regions.check_room_to_carve()?;
+        self.pmap.split_at_ends(cpu, mem, &range)?;
         self.regions.carve(&range, |region| Some(Region { protection, ..region }));
         self.pmap.protect(cpu, mem, range, protection)
     }
 
-    /// Gives the frames of `pages` base pages back; the next access finds the backing's content again. Pages of shared
-    /// anonymous memory are their own backing and stay.
+    /// Frees the frames of `pages` base pages, as `MADV_DONTNEED` does. The next access finds the content of the
+    /// backing again. Pages of shared anonymous memory have no other backing, so they are left alone.
     ///
     /// # Errors
-    /// [`Error::BadRange`]; [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a large page must be cut.
-    /// Nothing is given back then.
+    /// [`Error::BadRange`]; [`Error::OutOfMemory`] or [`Error::SharedLargePage`] where a large page must be split.
+    /// Nothing has been freed then.
     pub fn dontneed<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -176,12 +179,12 @@ impl<'k, S> Vm<'k, S> {
         self.dontneed_with(cpu, mem, va, pages, || ())
     }
 
-    /// The same for a kernel with locks of its own around the regions: `regions_may_change` is called once when the
-    /// pages are out and the flush is still to come.
+    /// The same for a kernel that has its own locks around the regions: `regions_may_change` is called once, after the
+    /// pages have been unhooked and before the flush, and may drop them.
     ///
     /// # Errors
-    /// As [`dontneed`](Self::dontneed). If the range is bad or a page cannot be cut, `regions_may_change` is not
-    /// called.
+    /// As [`dontneed`](Self::dontneed). `regions_may_change` is not called if the range is bad or a large page cannot
+    /// be split.
     pub fn dontneed_with<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -192,38 +195,38 @@ impl<'k, S> Vm<'k, S> {
     ) -> Result<(), Error> {
         let guard = self.lock.read(cpu.hardware());
         let range = user_range(va, pages)?;
-        self.pmap.cut_out(cpu, mem, &range)?;
-        // Faults go on meanwhile: none may map a large page that would have to be cut half-way through.
+        self.pmap.split_at_ends(cpu, mem, &range)?;
+        // Faults are handled meanwhile. None of them may map a large page that the sweep would have to split half-way.
         for border in [range.start, range.end] {
-            if self.regions.at(border).is_some_and(|region| region.stride == Stride::Page2M) {
-                self.pmap.keep_small(cpu, mem, border)?;
+            if self.regions.find(border).is_some_and(|region| region.stride == Stride::Page2M) {
+                self.pmap.prevent_large_page_at(cpu, mem, border)?;
             }
         }
-        let mut unhook = self.pmap.begin(cpu, mem);
+        let mut gather = self.pmap.begin_sweep(cpu, mem);
         let change = Change::Remove(Reason::RemovePte);
         let mut result = Ok(());
-        for piece in self.pieces(&range).filter(|piece| piece.backing != Backing::AnonShared) {
-            result = result.and(self.pmap.sweep_into(cpu, mem, piece.range(), change, &mut unhook));
+        for piece in self.regions_in(&range).filter(|piece| piece.backing != Backing::AnonShared) {
+            result = result.and(self.pmap.sweep_into(cpu, mem, piece.range(), change, &mut gather));
         }
-        unhook.leave_regions();
+        gather.before_regions_unlock();
         drop(guard);
         regions_may_change();
-        self.pmap.end(unhook, &range);
+        self.pmap.end_sweep(gather, &range);
         result
     }
 
-    /// The region at `va`, for a kernel with a lock of its own around the regions: this takes none, so what it finds is
-    /// a mixture of two regions if somebody changes them meanwhile.
+    /// The region that contains `va`, for a kernel that has its own lock around the regions. This function takes no
+    /// lock: if the regions change meanwhile, the result may be a mixture of two.
     #[must_use]
     pub fn region_at(&self, va: u64) -> Option<Region> {
-        self.regions.at(va)
+        self.regions.find(va)
     }
 
-    fn pieces<'r>(&'r self, range: &'r Range<u64>) -> impl Iterator<Item = Region> + 'r {
+    fn regions_in<'r>(&'r self, range: &'r Range<u64>) -> impl Iterator<Item = Region> + 'r {
         self.regions.iter().filter_map(|region| region.cut(range))
     }
 
-    /// The base frame and the entry that map `va` now, read under the locks. None beyond the user half.
+    /// The base frame and the entry that map `va`, as [`Pmap::extract`] returns them.
     pub fn extract<H: Hardware<Set = S>>(
         &self,
         cpu: &Cpu<'_, '_, H>,
@@ -237,10 +240,10 @@ impl<'k, S> Vm<'k, S> {
     /// Maps `frame` at `va`, as [`Pmap::enter`] does.
     ///
     /// # Errors
-    /// As [`Pmap::enter`]; the frame has then been put back.
+    /// As [`Pmap::enter`]. `frame` has been put then.
     ///
     /// # Panics
-    /// If `frame` is large and a page table lies in its place.
+    /// As [`Pmap::enter`].
     pub fn enter<'a, H: Hardware<Set = S>, M: Memory>(
         &'a self,
         cpu: &Cpu<'a, '_, H>,
@@ -253,34 +256,36 @@ impl<'k, S> Vm<'k, S> {
         self.pmap.enter(cpu, mem, va, frame, bits)
     }
 
-    /// Empties the space that runs here, as exec does: it goes on under the same id.
+    /// Empties the space that runs on this CPU, as exec does. It goes on under the same id.
     pub fn clear<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         let _guard = self.lock.write(cpu.hardware());
-        self.forget_regions();
+        self.clear_regions();
         self.pmap.remove_all(cpu, mem);
     }
 
-    fn forget_regions(&self) {
+    fn clear_regions(&self) {
         self.regions.clear();
         self.pmap.set_total_pages(0);
     }
 
-    /// The last thread of the space, running it on this CPU, has ended: leaves it and empties it.
+    /// Leaves the space on this CPU and empties it, as the exit of its last thread does.
     ///
-    /// Under [`Foreign::Window`] the CPU loads the kernel's tables first and moves the window to reach what it has just
-    /// left. Otherwise the space stays loaded, as far as the policy's lazy mode lets it, while it is torn down.
+    /// Under [`Foreign::Window`] the CPU loads the kernel's tables first, and then reaches the tables that it has just
+    /// left through the window. Otherwise the space stays loaded during the teardown, as far as the policy's lazy mode
+    /// allows.
     pub fn exit<'a, H: Hardware<Set = S>, M: Memory>(&'a self, cpu: &Cpu<'a, '_, H>, mem: &'a M) {
         use crate::foreign::Home;
         let _guard = self.lock.write(cpu.hardware());
         let regions = self.regions.len();
-        self.forget_regions();
+        self.clear_regions();
         cpu.hardware().with_irqs_off(|irqs| match cpu.tlb().policy().history.foreign() {
             Foreign::Window => cpu.load_kernel(irqs),
             Foreign::TemporarySwitch => {}
             Foreign::DirectMap => cpu.enter_lazy(irqs),
         });
         let reach = || self.kernel.foreign.reach(cpu, &self.pmap, Home::Nowhere);
-        // A kernel with a window takes the regions out one by one, and opens it for each; all leaves go with the last.
+        // A kernel with a window unmaps region by region and opens the window for each. Here all leaves are unhooked
+        // under the last one.
         let windows = if cpu.tlb().policy().history.foreign() == Foreign::Window { regions } else { 1 };
         for _ in 1..windows {
             reach().leave(cpu, mem);
@@ -288,14 +293,15 @@ impl<'k, S> Vm<'k, S> {
         let reach = reach();
         self.pmap.remove_all(cpu, mem);
         reach.leave(cpu, mem);
-        self.advance(LIVE, EMPTIED);
+        self.advance_stage(LIVE, EMPTIED);
     }
 
-    /// Ends a space after [`exit`](Self::exit). `Now`: its tables have been freed. `WhenUnreferenced`: a CPU still
-    /// holds them lazily, and [`reclaim`](Self::reclaim) follows when the protocol says that the last one has let go.
+    /// Destroys the space after [`exit`](Self::exit). If the result is `Now`, its tables have been freed. If it is
+    /// `WhenUnreferenced`, a CPU still has them loaded lazily: call [`reclaim`](Self::reclaim) once the protocol
+    /// reports that the last lazy reference is gone.
     ///
     /// # Panics
-    /// If it was not emptied, or ended before.
+    /// If the space was not emptied, or was destroyed before.
     pub fn destroy<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) -> Destroyed {
         let destroyed = cpu.destroy(self.space());
         if destroyed == Destroyed::Now {
@@ -307,19 +313,19 @@ impl<'k, S> Vm<'k, S> {
     /// Frees the tables of a destroyed space whose last lazy reference is gone.
     ///
     /// # Panics
-    /// If it was not emptied, or freed before.
+    /// If the space was not emptied, or was freed before.
     pub fn reclaim(&self, mem: &impl Memory) {
         self.free(mem);
     }
 
     fn free(&self, mem: &impl Memory) {
-        self.advance(EMPTIED, FREED);
+        self.advance_stage(EMPTIED, FREED);
         self.pmap.free_root(mem);
     }
 
-    fn advance(&self, from: u32, to: u32) {
-        // Relaxed: who frees comes after who emptied already, by the kernel's own order or by the protocol's, which
-        // says that the last reference is gone: `tests/loom/ends.rs`.
+    fn advance_stage(&self, from: u32, to: u32) {
+        // Relaxed: freeing is already ordered after emptying, either by the kernel or, when the last lazy reference is
+        // dropped, by the protocol (`tests/loom/ends.rs`).
         let moved = self.stage.compare_exchange(from, to, Ordering::Relaxed, Ordering::Relaxed);
         assert_eq!(moved, Ok(from), "a space is emptied once, then freed once");
     }

@@ -1,10 +1,10 @@
-//! Pages that are taken out and asked for at once, and waited for later.
+//! Pages that are unhooked and whose flush is issued at once, but waited for later.
 //!
-//! Entries are taken out, and the flush is issued, under the lock of their page table and with interrupts off. Who
-//! finds them gone afterwards, and the flush not over, flushes for itself, as after an [`Eviction`](crate::Eviction)
-//! (C-28).
+//! The entries are unhooked, and the flush is issued, under the page-table lock and with interrupts off. An operation
+//! that finds the entries gone before the flush is complete flushes by itself, as with an
+//! [`Eviction`](crate::Eviction) (C-28).
 
-use crate::held::Held;
+use crate::gather::HeldFrames;
 use crate::memory::Memory;
 use crate::pmap::user_range;
 use crate::pte;
@@ -14,25 +14,25 @@ use core::ops::Range;
 use tlbkit::{Cpu, Hardware, PAGE_BYTES, Pending, Reason, Scope, Stride, TlbGather, Translations, VirtAddr};
 use tlbkit_arch::Pte;
 
-/// Frames that one withdrawal takes.
-const MOST: usize = 64;
+/// Frames that one withdrawal can hold.
+const MAX_FRAMES: usize = 64;
 
-type Gather<'a, S> = TlbGather<'a, S, Held<MOST>>;
+type Gather<'a, S> = TlbGather<'a, S, HeldFrames<MAX_FRAMES>>;
 
-/// Base pages of one space that were taken out, and whose flush was issued. Their content is lost, as by
-/// [`Vm::dontneed`]. One that is dropped leaks its frames.
-#[must_use = "frames leak unless it is finished"]
+/// Base pages of one space that were unhooked, and whose flush was issued. Their content is lost, as with
+/// [`Vm::dontneed`]. A withdrawal that is dropped leaks its frames.
+#[must_use = "unless it is finished, frames leak"]
 pub struct Withdrawal<'a, S> {
-    pending: Pending<'a, S, Held<MOST>>,
+    pending: Pending<'a, S, HeldFrames<MAX_FRAMES>>,
 }
 
 impl<'a, S> Withdrawal<'a, S> {
-    /// Takes out what is mapped as base pages in `pages` pages of `vm` from `va` on: at most 64, and none beyond the
-    /// 2 MiB of the page table of `va`. Asks the other CPUs to flush, and does not wait for them. A range that is not
-    /// in the user half has nothing.
+    /// Unhooks the base pages of `vm` in the `pages` pages from `va` on, at most 64 and none beyond the 2 MiB of the
+    /// page table of `va`. Sends flush requests to the other CPUs, and does not wait for them. A range that is not in
+    /// the user half counts as empty.
     ///
-    /// It promises nothing about pages that it finds gone. Until [`finish`](Self::finish) returns, programs may go on
-    /// using what was taken out.
+    /// Nothing is promised about pages that were already gone: their flush may still be pending elsewhere. Until
+    /// [`finish`](Self::finish) returns, programs may go on using what was unhooked.
     pub fn take<H: Hardware<Set = S>, M: Memory>(
         cpu: &Cpu<'_, '_, H>,
         mem: &M,
@@ -40,10 +40,10 @@ impl<'a, S> Withdrawal<'a, S> {
         va: u64,
         pages: u64,
     ) -> Self {
-        let mut gather = TlbGather::new(Translations::OfSpace(vm.space()), Held::new());
+        let mut gather = TlbGather::new(Translations::OfSpace(vm.space()), HeldFrames::new());
         let _regions = vm.lock.read(cpu.hardware());
         let Ok(range) = user_range(va, pages) else { return Self { pending: gather.issue(cpu) } };
-        let span = va..table::next(va, 2).min(range.end);
+        let span = va..table::next_span(va, 2).min(range.end);
         let _table = vm.pmap.lock(cpu.hardware(), va);
         let pending = cpu.hardware().with_irqs_off(|_| {
             take_leaves(cpu, mem, vm, span, &mut gather);
@@ -52,19 +52,19 @@ impl<'a, S> Withdrawal<'a, S> {
         Self { pending }
     }
 
-    /// True if [`finish`](Self::finish) need not wait; it waits for nobody itself.
+    /// True if [`finish`](Self::finish) would not wait. This function itself never waits.
     pub fn is_done<H: Hardware<Set = S>>(&mut self, cpu: &Cpu<'_, '_, H>) -> bool {
         self.pending.is_done(cpu)
     }
 
-    /// Waits until no CPU can use what was taken out, and puts its frames back. Interrupts are on.
+    /// Waits until no CPU can use what was unhooked, and puts the frames. Interrupts are on.
     pub fn finish<H: Hardware<Set = S>>(self, cpu: &Cpu<'_, '_, H>, mem: &impl Memory) {
         self.pending.wait(cpu).into_frames().put_all(mem);
     }
 }
 
-/// Takes out the base pages in `span`, whose lock is held, and names them together: a policy that sends each page at
-/// once would wait here, so under such a one everything is flushed.
+/// Unhooks the base pages in `span`, whose lock is held, and records them as one range. A policy that sends each
+/// request at once would wait for the responders here, so under such a policy everything is flushed instead.
 fn take_leaves<H: Hardware, M: Memory>(
     cpu: &Cpu<'_, '_, H>,
     mem: &M,
@@ -72,13 +72,13 @@ fn take_leaves<H: Hardware, M: Memory>(
     mut span: Range<u64>,
     gather: &mut Gather<'_, H::Set>,
 ) {
-    let (mut room, mut first, mut end) = (MOST, u64::MAX, 0);
-    while let Some((va, slot)) = table::first_leaf(mem, vm.pmap.root(), span.clone()) {
-        span.start = va + slot.bytes();
-        if slot.level != 1 || room == 0 {
+    let (mut room, mut first, mut end) = (MAX_FRAMES, u64::MAX, 0);
+    while let Some((va, entry)) = table::first_leaf(mem, vm.pmap.root(), span.clone()) {
+        span.start = va + entry.bytes();
+        if entry.level != 1 || room == 0 {
             continue;
         }
-        let old = Pte(mem.swap(slot.at, 0));
+        let old = Pte(mem.swap(entry.at, 0));
         (first, end) = (first.min(va), span.start);
         if let Some(frame) = pte::into_frame(old) {
             gather.hold(frame);

@@ -1,4 +1,4 @@
-//! [`X86Cpu`]: the instructions as one [`Hardware`], with what only a kernel can supply.
+//! [`X86Cpu`]: the instructions of this crate and what only a kernel can supply, as one [`Hardware`].
 
 use tlbkit::sync::AtomicU64;
 use tlbkit::{
@@ -8,7 +8,7 @@ use tlbkit::{
 use crate::apic::{Apic, Destination};
 use crate::{interrupts, invalidate, registers};
 
-/// What a kernel supplies.
+/// What a kernel has to supply.
 pub trait Kernel {
     /// As [`Hardware::Set`].
     type Set: AsRef<[AtomicU64]>;
@@ -19,7 +19,7 @@ pub trait Kernel {
     /// As [`Hardware::with_space_of`].
     fn with_space_of<R>(&self, token: Self::Token, f: impl FnOnce(&AddressSpace<Self::Set>) -> R) -> R;
 
-    /// The APIC id of a CPU that is up.
+    /// The APIC id of an online CPU.
     fn apic_id(&self, cpu: CpuId) -> u32;
 
     /// As [`Hardware::event`].
@@ -28,7 +28,8 @@ pub trait Kernel {
         let _ = event;
     }
 
-    /// As [`Hardware::glances`]. The default is some microseconds of PAUSE: what an interrupt and its answer take.
+    /// As [`Hardware::glances`]. The default is a few microseconds of PAUSE, as long as an IPI and its
+    /// answer take.
     #[inline(always)]
     fn glances(&self) -> u32 {
         32
@@ -40,13 +41,13 @@ pub trait Kernel {
         1 << 14
     }
 
-    /// As [`Hardware::late`]. The default has it interrupted again.
+    /// As [`Hardware::late`]. By default the CPU is sent another IPI.
     fn late(&self, cpu: CpuId) -> Late {
         let _ = cpu;
         Late::AskAgain
     }
 
-    /// As [`Hardware::patience_rounds`]. The default is ten to thirty seconds of the default turns.
+    /// As [`Hardware::patience_rounds`]. The default amounts to ten to thirty seconds with the default turns.
     #[inline]
     fn patience_rounds(&self) -> u32 {
         1 << 15
@@ -55,7 +56,7 @@ pub trait Kernel {
     /// As [`Hardware::unanswered`].
     ///
     /// # Panics
-    /// The default does, and names them.
+    /// By default, with a message that names the missing CPUs.
     #[cold]
     fn unanswered(&self, missing: Missing<'_>) {
         panic!("a flush is not answered by {missing}");
@@ -70,15 +71,15 @@ pub trait Kernel {
     /// As [`Hardware::wrong_cpu`].
     ///
     /// # Panics
-    /// The default does, and names both.
+    /// By default, with a message that names both CPUs.
     #[cold]
     fn wrong_cpu(&self, named: CpuId, here: CpuId) {
         panic!("called as CPU {}, on CPU {}: the task has migrated, or the number is wrong", named.0, here.0);
     }
 }
 
-/// One CPU. Made on the CPU that it stands for, and used there alone. It can be kept in a static or sent on its way:
-/// whoever calls it vouches for the CPU, as [`new`](Self::new) says.
+/// One CPU. It is created on the CPU that it stands for, and may be used on that CPU only. It is `Send` and `Sync`, so
+/// that it can live in a static; using it on the right CPU is part of the contract of [`new`](Self::new).
 pub struct X86Cpu<'k, K> {
     kernel: &'k K,
     features: Features,
@@ -87,18 +88,19 @@ pub struct X86Cpu<'k, K> {
 }
 
 impl<'k, K: Kernel> X86Cpu<'k, K> {
-    /// This CPU. `features` is what [`enable_tags`](crate::enable_tags) returned; `flush_vector` ends in
+    /// This CPU. `features` is what [`enable_pcids`](crate::enable_pcids) returned; the handler of `flush_vector` calls
     /// [`Cpu::answer`](tlbkit::Cpu::answer).
     ///
     /// # Safety
-    /// For as long as it is used: ring 0, on this CPU; `features` are this CPU's and switched on; the APIC is enabled
-    /// in the mode that `apic` says, and takes `flush_vector`; spaces that the protocol is given map the kernel.
+    /// For as long as the value is used: it is used in ring 0 of this CPU; this CPU has `features` and they are
+    /// enabled; the APIC is enabled in the mode that `apic` says, and accepts `flush_vector`; every space that the
+    /// protocol is given maps the kernel.
     #[must_use]
     pub unsafe fn new(kernel: &'k K, features: Features, apic: Apic, flush_vector: u8) -> Self {
         Self { kernel, features, apic, flush_vector }
     }
 
-    /// What the kernel supplied.
+    /// The kernel's part.
     #[must_use]
     pub const fn kernel(&self) -> &'k K {
         self.kernel
@@ -116,10 +118,10 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
 
     #[inline(always)]
     fn write_cr3(&self, cr3: Cr3) {
-        // Without tags a tag or the no-flush bit would fault. The protocol leaves them out by itself; this is for
-        // whoever else calls this function, which is safe to call.
+        // With CR4.PCIDE clear, a PCID or the no-flush bit would fault. The protocol never sets them there, but this
+        // function is safe, so it must be right for every other caller too.
         let cr3 = if self.features.pcid { cr3 } else { Cr3::flushing(cr3.root(), Pcid::KERNEL) };
-        // SAFETY: ring 0 and tables that map the kernel, by `new`; tag and no-flush bit only if tags are on.
+        // SAFETY: ring 0, and tables that map the kernel, by `new`; PCID and no-flush bit only if PCIDs are enabled.
         unsafe { registers::write_cr3(cr3) }
     }
 
@@ -131,12 +133,12 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
 
     #[inline]
     fn invpcid(&self, what: Invpcid) {
-        // SAFETY: ring 0 by `new`; called only if the features have it.
+        // SAFETY: ring 0, by `new`; the protocol calls it only if the features include INVPCID.
         unsafe { invalidate::invpcid(what) }
     }
 
     fn toggle_pge(&self) {
-        // SAFETY: ring 0 by `new`; called with interrupts off.
+        // SAFETY: ring 0, by `new`; the protocol calls it with interrupts off.
         unsafe { registers::toggle_pge() }
     }
 
@@ -147,7 +149,7 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
 
     fn send_ipi_to_others(&self) {
         // SAFETY: as above.
-        unsafe { self.apic.send(Destination::Others, self.flush_vector) }
+        unsafe { self.apic.send(Destination::AllButSelf, self.flush_vector) }
     }
 
     #[inline(always)]
@@ -199,7 +201,7 @@ impl<K: Kernel> Hardware for X86Cpu<'_, K> {
         // SAFETY: ring 0, by `new`.
         let before = unsafe { interrupts::save_and_disable() };
         let result = f(&IrqsOff::assume());
-        // SAFETY: ring 0, by `new`; if they were enabled, handlers are in place.
+        // SAFETY: ring 0, by `new`; if interrupts were enabled, the handlers are in place.
         unsafe { interrupts::restore(before) }
         result
     }

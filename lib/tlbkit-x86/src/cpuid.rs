@@ -1,23 +1,23 @@
-//! What a CPU says of itself. Each CPU is asked on its own: the cores of one machine differ (C-84).
+//! What CPUID reports. It is read on every CPU, because the cores of one machine can differ (C-84).
 
 use core::arch::x86_64::{__cpuid_count, CpuidResult};
 
-use crate::broadcast::Broadcast;
+use crate::invalidate::Broadcast;
 
-/// Who made the CPU, as far as errata care.
+/// The CPU's vendor, as far as the errata table needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Vendor {
     /// GenuineIntel.
     Intel,
     /// AuthenticAMD.
     Amd,
-    /// Anybody else, an emulator for example.
+    /// Any other vendor string, such as that of an emulator.
     Other,
 }
 
 impl Vendor {
-    /// By the first four letters of the name, which no two share.
-    const fn named(ebx: u32) -> Self {
+    /// From the first four letters of the vendor string, which are unique.
+    const fn from_ebx(ebx: u32) -> Self {
         match &ebx.to_le_bytes() {
             b"Genu" => Self::Intel,
             b"Auth" => Self::Amd,
@@ -26,7 +26,7 @@ impl Vendor {
     }
 }
 
-/// One CPU's own words, and its microcode.
+/// What CPUID reports of one CPU, and its microcode revision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the manual's names")]
 pub struct Identity {
@@ -41,9 +41,9 @@ pub struct Identity {
     pub has_x2apic: bool,
     /// CPUID 8000_0008, EBX bit 3, and EDX bits 15:0.
     pub broadcast: Option<Broadcast>,
-    /// CPUID 1, ECX bit 31: a hypervisor, whose word on microcode is worth little (C-85).
+    /// CPUID 1, ECX bit 31: the CPU is virtual, so the microcode revision that it reports may be anything (C-85).
     pub is_guest: bool,
-    /// Revision of the microcode, which only ring 0 can read; 0 if nobody did.
+    /// Microcode revision, which only ring 0 can read; 0 if it has not been read.
     pub microcode: u32,
 }
 
@@ -54,22 +54,24 @@ const HAS_INVPCID: u32 = 1 << 10;
 const HAS_INVLPGB: u32 = 1 << 3;
 
 #[allow(unused_unsafe, reason = "the intrinsic became safe after the oldest Rust that this builds with")]
-pub(crate) fn ask(leaf: u32) -> CpuidResult {
+pub(crate) fn cpuid(leaf: u32) -> CpuidResult {
     // SAFETY: every CPU with long mode has the instruction.
     unsafe { __cpuid_count(leaf, 0) }
 }
 
-/// The leaf, if the range that it belongs to reaches it.
-fn ask_if_there(leaf: u32) -> CpuidResult {
-    let highest = ask(leaf & 0x8000_0000).eax;
-    if leaf <= highest { ask(leaf) } else { CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 } }
+/// A leaf that may lie beyond the highest one of its range: then all zeros, where CPUID itself would return the data of
+/// another leaf.
+fn cpuid_or_zeros(leaf: u32) -> CpuidResult {
+    let highest = cpuid(leaf & 0x8000_0000).eax;
+    if leaf <= highest { cpuid(leaf) } else { CpuidResult { eax: 0, ebx: 0, ecx: 0, edx: 0 } }
 }
 
 impl Identity {
-    /// Asks the CPU that this runs on. Allowed in any ring.
+    /// Reads CPUID on the CPU that executes the call. Allowed in any ring.
     #[must_use]
     pub fn of_this_cpu() -> Self {
-        Self::from_leaves(Vendor::named(ask(0).ebx), ask_if_there(1), ask_if_there(7), ask_if_there(0x8000_0008))
+        let vendor = Vendor::from_ebx(cpuid(0).ebx);
+        Self::from_leaves(vendor, cpuid_or_zeros(1), cpuid_or_zeros(7), cpuid_or_zeros(0x8000_0008))
     }
 
     fn from_leaves(vendor: Vendor, one: CpuidResult, seven: CpuidResult, sizes: CpuidResult) -> Self {
@@ -89,7 +91,7 @@ impl Identity {
         }
     }
 
-    /// The same with a revision of the microcode that the kernel knows.
+    /// The same with a microcode revision that the kernel already knows.
     #[must_use]
     pub const fn with_microcode(self, microcode: u32) -> Self {
         Self { microcode, ..self }
@@ -102,8 +104,8 @@ mod tests {
 
     #[test]
     fn vendors_are_known_by_their_names() {
-        let of = |name: &[u8; 4]| Vendor::named(u32::from_le_bytes(*name));
-        assert_eq!([b"Genu", b"Auth", b"TCGT"].map(of), [Vendor::Intel, Vendor::Amd, Vendor::Other]);
+        let vendor = |name: &[u8; 4]| Vendor::from_ebx(u32::from_le_bytes(*name));
+        assert_eq!([b"Genu", b"Auth", b"TCGT"].map(vendor), [Vendor::Intel, Vendor::Amd, Vendor::Other]);
     }
 
     #[test]

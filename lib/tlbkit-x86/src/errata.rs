@@ -1,7 +1,7 @@
-//! Where CPUs do not do what their manual says, as data.
+//! CPUs that do not do what their manual says, as a table.
 //!
-//! A table can be wrong in both directions, and a hypervisor may report any microcode (C-85): so a kernel's command
-//! line can overrule it, by [`Overrides`].
+//! Such a table can be wrong in both directions, and a hypervisor may report any microcode revision (C-85), so a
+//! kernel's command line can overrule it through [`Overrides`].
 
 use tlbkit::Features;
 
@@ -10,39 +10,40 @@ use crate::registers::{read_msr, write_msr};
 
 const MICROCODE_REVISION: u32 = 0x8b;
 
-/// What goes wrong.
+/// What a CPU does wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wrong {
-    /// INVLPG leaves global entries of the page while tags are on: tags stay off.
+pub enum Defect {
+    /// With CR4.PCIDE set, INVLPG does not invalidate global translations. PCIDs stay disabled on such a CPU.
     InvlpgMissesGlobals,
-    /// INVLPGB with a step of 2 MiB leaves base pages inside the step. No switch: [`Broadcast`](crate::Broadcast) steps
-    /// by the size of the translations on every CPU, so what is covered never depends on it.
-    BroadcastStepSkips,
+    /// INVLPGB with a stride of 2 MiB skips base pages inside the stride. Nothing has to be disabled:
+    /// [`Broadcast`](crate::Broadcast) uses the size of the translations as the stride on every CPU, so it never relies
+    /// on this.
+    InvlpgbStrideSkipsPages,
 }
 
-/// One CPU model that does it.
+/// CPU models with a defect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Erratum {
-    /// What goes wrong.
-    pub wrong: Wrong,
-    /// Who made it.
+    /// What they do wrong.
+    pub defect: Defect,
+    /// Their vendor.
     pub vendor: Vendor,
-    /// Its family.
+    /// Their family.
     pub family: u32,
-    /// Its models, first and last.
+    /// The first and the last model.
     pub models: (u32, u32),
-    /// The first microcode without it; `None` if there is none.
+    /// The first microcode revision without the defect; `None` if there is none.
     pub fixed_in: Option<u32>,
-    /// Its public name.
+    /// The name under which the vendor or a kernel published it.
     pub name: &'static str,
 }
 
 const fn invlpg(model: u32, fixed_in: u32, name: &'static str) -> Erratum {
-    let wrong = Wrong::InvlpgMissesGlobals;
-    Erratum { wrong, vendor: Vendor::Intel, family: 6, models: (model, model), fixed_in: Some(fixed_in), name }
+    let defect = Defect::InvlpgMissesGlobals;
+    Erratum { defect, vendor: Vendor::Intel, family: 6, models: (model, model), fixed_in: Some(fixed_in), name }
 }
 
-/// All that is known. Sources: Intel's specification updates ADL063 and RPL042, with the microcode floors that Linux's
+/// All known errata. Sources: Intel's specification updates ADL063 and RPL042, with the microcode floors that Linux's
 /// `arch/x86/mm/init.c` lists; FreeBSD's erratum notice EN-26:10.amd64.
 pub const ERRATA: &[Erratum] = &[
     invlpg(0x97, 0x2e, "ADL063, Alder Lake"),
@@ -52,7 +53,7 @@ pub const ERRATA: &[Erratum] = &[
     invlpg(0xba, 0x4117, "RPL042, Raptor Lake P"),
     invlpg(0xbf, 0x2e, "RPL042, Raptor Lake S"),
     Erratum {
-        wrong: Wrong::BroadcastStepSkips,
+        defect: Defect::InvlpgbStrideSkipsPages,
         vendor: Vendor::Amd,
         family: 0x19,
         models: (0, 0xff),
@@ -61,70 +62,74 @@ pub const ERRATA: &[Erratum] = &[
     },
 ];
 
-/// Whether one thing is believed.
+/// Whether a behaviour is relied on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Trust {
-    /// As the table and the microcode say; under a hypervisor, whose microcode nobody can check, as if it were old.
+    /// As the table and the microcode revision say. Under a hypervisor the revision cannot be verified, so the
+    /// microcode counts as unfixed.
     #[default]
     ByTable,
-    /// The CPU is taken to be right: for a host that is known to be mended.
+    /// The CPU is assumed to be correct: for a host that is known to have fixed microcode.
     Always,
-    /// It is taken to be wrong, whatever its model.
+    /// The CPU is assumed to have the defect, whatever its model.
     Never,
 }
 
-/// What a kernel's command line says against the table.
+/// What a kernel's command line overrules in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Overrides {
-    /// For [`Wrong::InvlpgMissesGlobals`].
-    pub invlpg_with_tags: Trust,
+    /// For [`Defect::InvlpgMissesGlobals`].
+    pub invlpg_with_pcids: Trust,
 }
 
-/// True if what goes wrong on this CPU depends on its microcode, and its word on that is worth something.
-pub(crate) fn depend_on_microcode(cpu: &Identity) -> bool {
-    !cpu.is_guest && ERRATA.iter().any(|erratum| erratum.fixed_in.is_some() && erratum.is_of_model(cpu))
+/// True if an erratum of this CPU depends on its microcode, and the revision that it reports can be believed.
+pub(crate) fn depends_on_microcode(cpu: &Identity) -> bool {
+    !cpu.is_guest && ERRATA.iter().any(|erratum| erratum.fixed_in.is_some() && erratum.affects_model(cpu))
 }
 
 impl Identity {
-    /// The same with the revision of the microcode, read from the CPU where an erratum depends on it.
+    /// The same with the microcode revision, which is read from the CPU only where an erratum depends on it.
     ///
     /// # Safety
-    /// Ring 0 of the CPU that was asked.
+    /// Ring 0 of the CPU that this value was read from.
     #[must_use]
     pub unsafe fn with_microcode_read(self) -> Self {
-        if !depend_on_microcode(&self) {
+        if !depends_on_microcode(&self) {
             return self;
         }
-        // SAFETY: ring 0, says the caller, and all models of the table have the register. CPUID fills it, if it is 0.
+        // SAFETY: the caller guarantees ring 0, and every model in the table has the MSR. CPUID loads the revision into
+        // it, provided that it holds 0.
         let revision = unsafe {
             write_msr(MICROCODE_REVISION, 0);
-            let _fills = cpuid::ask(1);
+            let _loads_revision = cpuid::cpuid(1);
             read_msr(MICROCODE_REVISION)
         };
         self.with_microcode((revision >> 32) as u32)
     }
 
-    /// What the protocol may use here: what CPUID says, less what errata forbid.
+    /// The features that the protocol may use on this CPU: those that CPUID reports, minus those that errata rule out.
     #[must_use]
     pub fn features(&self, overrides: Overrides) -> Features {
-        let is_wrong = match overrides.invlpg_with_tags {
+        let is_broken = match overrides.invlpg_with_pcids {
             Trust::Always => false,
             Trust::Never => true,
-            Trust::ByTable => ERRATA.iter().any(|it| it.wrong == Wrong::InvlpgMissesGlobals && it.is_of(self)),
+            Trust::ByTable => {
+                ERRATA.iter().any(|erratum| erratum.defect == Defect::InvlpgMissesGlobals && erratum.affects(self))
+            }
         };
-        Features { pcid: self.has_pcid && !is_wrong, invpcid: self.has_invpcid }
+        Features { pcid: self.has_pcid && !is_broken, invpcid: self.has_invpcid }
     }
 }
 
 impl Erratum {
-    /// True if this CPU has it, as far as can be told.
+    /// True if this CPU has the defect, as far as can be determined.
     #[must_use]
-    pub fn is_of(&self, cpu: &Identity) -> bool {
+    pub fn affects(&self, cpu: &Identity) -> bool {
         let is_fixed = !cpu.is_guest && self.fixed_in.is_some_and(|floor| cpu.microcode >= floor);
-        self.is_of_model(cpu) && !is_fixed
+        self.affects_model(cpu) && !is_fixed
     }
 
-    fn is_of_model(&self, cpu: &Identity) -> bool {
+    fn affects_model(&self, cpu: &Identity) -> bool {
         let is_model = (self.models.0..=self.models.1).contains(&cpu.model);
         self.vendor == cpu.vendor && self.family == cpu.family && is_model
     }

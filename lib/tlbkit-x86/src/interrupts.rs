@@ -1,87 +1,88 @@
-//! The interrupt flag, and waiting for an interrupt.
+//! The interrupt flag, and halting until an interrupt arrives.
 
 use core::arch::asm;
 
 const INTERRUPT_FLAG: u64 = 1 << 9;
 
-/// Whether a CPU takes interrupts.
+/// The state of the interrupt flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Interrupts {
-    /// They wait.
+    /// Clear: interrupts stay pending.
     Disabled = 0,
-    /// They are taken.
+    /// Set: interrupts are taken.
     Enabled = 1,
 }
 
-/// True if this CPU takes interrupts. Allowed in any ring.
+/// True if interrupts are enabled on this CPU. Allowed in any ring.
 #[inline(always)]
 #[must_use]
 pub fn are_enabled() -> bool {
     let flags: u64;
-    // SAFETY: pushes and pops one word; not `nostack`, so that no live word lies below the stack pointer.
+    // SAFETY: pushes and pops one word. Not `nostack`, so the compiler keeps nothing in the red zone below it.
     unsafe { asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags)) }
     are_enabled_in(flags)
 }
 
-/// The same of RFLAGS.
+/// True if this value of RFLAGS has the interrupt flag set.
 #[inline(always)]
 const fn are_enabled_in(flags: u64) -> bool {
     flags & INTERRUPT_FLAG != 0
 }
 
-/// Makes this CPU take no interrupts.
+/// Disables interrupts on this CPU.
 ///
 /// # Safety
 /// Ring 0, or I/O privilege.
 #[inline(always)]
 pub unsafe fn disable() {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { asm!("cli", options(nostack, preserves_flags)) }
 }
 
-/// Makes this CPU take interrupts.
+/// Enables interrupts on this CPU.
 ///
 /// # Safety
-/// As [`disable`]; handlers are in place.
+/// As [`disable`]; the handlers are in place.
 #[inline(always)]
 pub unsafe fn enable() {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { asm!("sti", options(nostack, preserves_flags)) }
 }
 
-/// Disables interrupts and says what they were before.
+/// Disables interrupts and returns the state before.
 ///
 /// # Safety
 /// As [`disable`].
 #[inline(always)]
-#[must_use = "what they were before is to be restored"]
+#[must_use = "the state before is what `restore` needs"]
 pub unsafe fn save_and_disable() -> Interrupts {
     let before = if are_enabled() { Interrupts::Enabled } else { Interrupts::Disabled };
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { disable() }
     before
 }
 
-/// Goes back to what [`save_and_disable`] found.
+/// Restores the state that [`save_and_disable`] returned.
 ///
 /// # Safety
-/// As [`disable`]; handlers are in place if interrupts were enabled.
+/// As [`disable`]; the handlers are in place if interrupts were enabled.
 #[inline(always)]
 pub unsafe fn restore(before: Interrupts) {
     if before == Interrupts::Enabled {
-        // SAFETY: the caller's.
+        // SAFETY: by the caller's contract.
         unsafe { enable() }
     }
 }
 
-/// Enables interrupts and waits for one; none is lost in between.
+/// Enables interrupts and halts until one arrives. An interrupt between the two instructions is not missed, because STI
+/// takes effect only after the instruction that follows it.
 ///
 /// # Safety
-/// Ring 0; handlers are in place.
+/// Ring 0; the handlers are in place.
 #[inline(always)]
 pub unsafe fn enable_and_halt() {
-    // SAFETY: the caller's. STI takes effect after the instruction that follows it.
+    // SAFETY: by the caller's contract.
     unsafe { asm!("sti", "hlt", options(nostack, preserves_flags)) }
 }
 
@@ -89,7 +90,7 @@ pub unsafe fn enable_and_halt() {
 mod tests {
     use super::*;
 
-    /// A program of the host never has them off, so the flag alone is looked at.
+    /// A user program never runs with interrupts disabled, so only the decoding of the flag can be tested.
     #[test]
     fn bit_9_alone_says_that_interrupts_are_taken() {
         assert!(are_enabled_in(0x202) && are_enabled_in(0x200));

@@ -1,24 +1,23 @@
-//! [`Hardware`](tlbkit::Hardware) of a real x86-64 CPU: every instruction that the protocol needs, and nothing else.
+//! The [`Hardware`](tlbkit::Hardware) of a real x86-64 CPU: every instruction that the protocol needs, and no more.
 //!
-//! | file | what |
+//! | file | contents |
 //! |---|---|
-//! | `invalidate` | INVLPG and INVPCID |
-//! | `broadcast` | INVLPGB and TLBSYNC |
-//! | `registers` | CR3, CR4, and setting PCIDs up in the order that the manual demands; MSRs; the time-stamp counter |
-//! | `apic` | sending an interrupt: xAPIC and x2APIC |
-//! | `interrupts` | the interrupt flag, and waiting for an interrupt |
-//! | `cpuid` | what a CPU says of itself |
-//! | `errata` | what it says wrongly, as data |
-//! | `cpu` | [`X86Cpu`], which puts them together |
+//! | `invalidate` | INVLPG and INVPCID; INVLPGB and TLBSYNC |
+//! | `registers` | CR2, CR3, CR4; enabling PCIDs in the order that the manual requires; MSRs; the time-stamp counter |
+//! | `apic` | sending an IPI through xAPIC or x2APIC |
+//! | `interrupts` | the interrupt flag, and STI; HLT |
+//! | `cpuid` | what CPUID reports |
+//! | `errata` | where CPUID or the manual is wrong, as a table |
+//! | `cpu` | [`X86Cpu`], the [`Hardware`](tlbkit::Hardware) made of all of these |
 //!
-//! Everything is for ring 0 of 64-bit mode. Every asm block is a compiler barrier for memory: none is marked `nomem`,
-//! because a page-table store moved across an invalidation is the bug that this library is about.
+//! Everything runs in ring 0 of 64-bit mode. Every asm block is a compiler barrier for memory: none is marked `nomem`,
+//! because a page-table store that moves across an invalidation is exactly the bug that this library exists to prevent.
 //!
 //! A kernel sets each CPU up once and then hands an [`X86Cpu`] to [`Tlb::cpu`](tlbkit::Tlb::cpu):
 //!
 //! ```no_run
 //! use tlbkit::{AddressSpace, CpuId, Features, SpaceToken, Tlb, sync::AtomicU64};
-//! use tlbkit_x86::{Apic, Identity, Kernel, Overrides, X86Cpu, enable_tags};
+//! use tlbkit_x86::{Apic, Identity, Kernel, Overrides, X86Cpu, enable_pcids};
 //!
 //! struct MyKernel(AddressSpace<[AtomicU64; 1]>);
 //! impl Kernel for MyKernel {
@@ -33,10 +32,10 @@
 //! }
 //!
 //! fn start(kernel: &MyKernel, tlb: &Tlb<'_>, me: CpuId) {
-//!     // SAFETY: ring 0, interrupts off, and CR3 names tables whose kernel half is mapped.
+//!     // SAFETY: ring 0, interrupts off, and CR3 points to tables that map the kernel half.
 //!     let features = unsafe {
 //!         let wanted: Features = Identity::of_this_cpu().with_microcode_read().features(Overrides::default());
-//!         enable_tags(wanted)
+//!         enable_pcids(wanted)
 //!     };
 //!     // SAFETY: as above; the APIC is enabled and its registers lie in the identity map.
 //!     let cpu = unsafe { X86Cpu::new(kernel, features, Apic::Memory(0xfee0_0000 as *mut u32), 0xf0) };
@@ -47,7 +46,6 @@
 #![cfg(target_arch = "x86_64")]
 
 mod apic;
-mod broadcast;
 mod cpu;
 mod cpuid;
 mod errata;
@@ -56,12 +54,12 @@ mod invalidate;
 mod registers;
 
 pub use apic::{Apic, Destination};
-pub use broadcast::{Broadcast, Descriptor, tlbsync};
+
 pub use cpu::{Kernel, X86Cpu};
 pub use cpuid::{Identity, Vendor};
-pub use errata::{ERRATA, Erratum, Overrides, Trust, Wrong};
-pub use invalidate::{invlpg, invpcid};
+pub use errata::{Defect, ERRATA, Erratum, Overrides, Trust};
+pub use invalidate::{Broadcast, Invlpgb, invlpg, invpcid, tlbsync};
 pub use registers::{
-    CR4_PCIDE, CR4_PGE, disable_tags, enable_tags, now_cycles, read_cr2, read_cr3, read_cr4, read_msr, toggle_pge,
+    CR4_PCIDE, CR4_PGE, disable_pcids, enable_pcids, now_cycles, read_cr2, read_cr3, read_cr4, read_msr, toggle_pge,
     write_cr3, write_cr4, write_msr,
 };

@@ -1,18 +1,18 @@
-//! CR2, CR3 and CR4, and the order in which tags are switched on and off; model-specific registers; the time-stamp
+//! CR2, CR3 and CR4, and the order in which PCIDs are enabled and disabled; model-specific registers; the time-stamp
 //! counter.
 
 use core::arch::asm;
 use tlbkit::{Cr3, Features, Pcid};
 
-/// Global pages are kept across CR3 writes.
+/// CR4.PGE: global translations survive CR3 writes.
 pub const CR4_PGE: u64 = 1 << 7;
-/// Tags are in use.
+/// CR4.PCIDE: translations are tagged with the PCID in CR3.
 pub const CR4_PCIDE: u64 = 1 << 17;
 
 macro_rules! read {
     ($register:literal) => {{
         let value: u64;
-        // SAFETY: ring 0, says the caller; reading changes nothing.
+        // SAFETY: ring 0, by the caller's contract; reading the register changes nothing.
         unsafe { asm!(concat!("mov {}, ", $register), out(reg) value, options(nostack, preserves_flags)) }
         value
     }};
@@ -20,12 +20,12 @@ macro_rules! read {
 
 macro_rules! write {
     ($register:literal, $value:expr) => {
-        // SAFETY: the caller's.
+        // SAFETY: by the caller's contract.
         unsafe { asm!(concat!("mov ", $register, ", {}"), in(reg) $value, options(nostack, preserves_flags)) }
     };
 }
 
-/// The address of the last page fault.
+/// CR2: the address of the last page fault.
 ///
 /// # Safety
 /// Ring 0.
@@ -35,7 +35,7 @@ pub unsafe fn read_cr2() -> u64 {
     read!("cr2")
 }
 
-/// Root and tag; the CPU never shows the no-flush bit.
+/// CR3: root and PCID. The no-flush bit always reads as 0.
 ///
 /// # Safety
 /// Ring 0.
@@ -45,16 +45,17 @@ pub unsafe fn read_cr3() -> Cr3 {
     Cr3(read!("cr3"))
 }
 
-/// Loads root, tag and no-flush bit.
+/// Writes CR3: root, PCID and no-flush bit.
 ///
 /// # Safety
-/// Ring 0; the tables at the root map whatever runs next; the no-flush bit and a tag only while CR4.PCIDE is set.
+/// Ring 0; the tables at the root map the code that runs next; the no-flush bit and a PCID other than 0 only while
+/// CR4.PCIDE is set.
 #[inline(always)]
 pub unsafe fn write_cr3(cr3: Cr3) {
     write!("cr3", cr3.0);
 }
 
-/// What the CPU may do.
+/// CR4.
 ///
 /// # Safety
 /// Ring 0.
@@ -64,22 +65,23 @@ pub unsafe fn read_cr4() -> u64 {
     read!("cr4")
 }
 
-/// Changes what the CPU may do.
+/// Writes CR4.
 ///
 /// # Safety
-/// Ring 0; the manual's rules for each bit.
+/// Ring 0; the manual's rules for each bit that changes.
 #[inline(always)]
 pub unsafe fn write_cr4(value: u64) {
     write!("cr4", value);
 }
 
-/// Drops everything, all tags and globals: any change of CR4.PGE does.
+/// Invalidates everything, under all PCIDs and global translations included, as any change of CR4.PGE does.
 ///
 /// # Safety
-/// Ring 0, interrupts off: a handler in between would run without global pages, or lose a change of its own to CR4.
+/// Ring 0, interrupts off: a handler in between would run without global pages, and any change that it made to
+/// CR4 would be lost.
 #[inline]
 pub unsafe fn toggle_pge() {
-    // SAFETY: ring 0, says the caller; only PGE changes, and changes back.
+    // SAFETY: ring 0, by the caller's contract; only PGE changes, and is restored.
     unsafe {
         let cr4 = read_cr4();
         write_cr4(cr4 ^ CR4_PGE);
@@ -87,17 +89,18 @@ pub unsafe fn toggle_pge() {
     }
 }
 
-/// Switches on what `wanted` asks for and returns what is on: call it once on each CPU before the protocol brings it
-/// up.
+/// Enables global pages and, if `wanted` says so, PCIDs, and returns the features that are in use. Call it once on each
+/// CPU, before the protocol brings that CPU up.
 ///
-/// The manual's order: CPUID has the feature (`wanted` comes from it), long mode, global pages, then the tag in CR3 is
-/// 0, then PCIDE. Any other order faults, and an emulator without the feature may hang instead (C-33).
+/// The order is the manual's: CPUID reports PCIDs (`wanted` comes from CPUID), the CPU is in long mode, CR4.PGE is set,
+/// the PCID in CR3 is 0, and only then CR4.PCIDE is set. Any other order faults, and an emulator that lacks PCIDs may
+/// hang instead (C-33).
 ///
 /// # Safety
-/// Ring 0 of 64-bit mode, interrupts off; the kernel's tables stay mapped by the loaded root; `wanted` is at most what
-/// this CPU has.
-pub unsafe fn enable_tags(wanted: Features) -> Features {
-    // SAFETY: the caller's; the root is loaded again as it is, under tag 0.
+/// Ring 0 of 64-bit mode, interrupts off; the loaded root keeps mapping the kernel; `wanted` names no feature that this
+/// CPU lacks.
+pub unsafe fn enable_pcids(wanted: Features) -> Features {
+    // SAFETY: by the caller's contract; the loaded root is written back, under PCID 0.
     unsafe {
         write_cr4(read_cr4() | CR4_PGE);
         match (wanted.pcid, read_cr4() & CR4_PCIDE != 0) {
@@ -105,20 +108,20 @@ pub unsafe fn enable_tags(wanted: Features) -> Features {
                 write_cr3(Cr3::flushing(read_cr3().root(), Pcid::KERNEL));
                 write_cr4(read_cr4() | CR4_PCIDE);
             }
-            // An earlier stage has switched them on, and an erratum forbids them.
-            (false, true) => disable_tags(),
+            // The boot loader or an earlier kernel has enabled PCIDs, and an erratum rules them out.
+            (false, true) => disable_pcids(),
             _ => {}
         }
         Features { pcid: read_cr4() & CR4_PCIDE != 0, ..wanted }
     }
 }
 
-/// Switches tags off again, as a kernel does before it hands the CPU to another: the clearing drops everything.
+/// Disables PCIDs, as a kernel does before it hands the CPU to another one. Clearing CR4.PCIDE invalidates everything.
 ///
 /// # Safety
-/// As [`enable_tags`].
-pub unsafe fn disable_tags() {
-    // SAFETY: the caller's. Tag 0 first: the bits mean something else once PCIDE is clear.
+/// As [`enable_pcids`].
+pub unsafe fn disable_pcids() {
+    // SAFETY: by the caller's contract. PCID 0 first: with PCIDE clear, those bits of CR3 have another meaning.
     unsafe {
         write_cr3(Cr3::flushing(read_cr3().root(), Pcid::KERNEL));
         write_cr4(read_cr4() & !CR4_PCIDE);
@@ -133,7 +136,7 @@ pub unsafe fn disable_tags() {
 #[must_use]
 pub unsafe fn read_msr(index: u32) -> u64 {
     let (low, high): (u32, u32);
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe {
         asm!("rdmsr", in("ecx") index, out("eax") low, out("edx") high, options(nostack, preserves_flags));
     }
@@ -143,19 +146,19 @@ pub unsafe fn read_msr(index: u32) -> u64 {
 /// Writes model-specific register `index`.
 ///
 /// # Safety
-/// Ring 0; the register exists and takes `value`; what it does is what the caller wants.
+/// Ring 0; the register exists and accepts `value`; the caller is responsible for its effect.
 #[inline]
 pub unsafe fn write_msr(index: u32, value: u64) {
     let (low, high) = (value as u32, (value >> 32) as u32);
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { asm!("wrmsr", in("ecx") index, in("eax") low, in("edx") high, options(nostack, preserves_flags)) }
 }
 
-/// The time-stamp counter.
+/// Reads the time-stamp counter. Not serializing.
 #[inline(always)]
 #[must_use]
 pub fn now_cycles() -> u64 {
-    // SAFETY: every x86-64 CPU has it, and no kernel that links this forbids it to itself.
+    // SAFETY: every x86-64 CPU has RDTSC, and CR4.TSD never restricts it in ring 0.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 

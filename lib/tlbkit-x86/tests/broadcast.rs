@@ -3,21 +3,21 @@
 #![cfg(target_arch = "x86_64")]
 
 use tlbkit::{Pcid, Scope, Stride, VirtAddr};
-use tlbkit_x86::{Broadcast, Descriptor};
+use tlbkit_x86::{Broadcast, Invlpgb};
 
 const PCID: Pcid = Pcid(0xfff);
 const STRIDES: [Stride; 3] = [Stride::Page4K, Stride::Page2M, Stride::Page1G];
 /// More than one instruction can name, by the width of its count.
 const WIDEST: u32 = 1 << 16;
 
-fn plan(pages_max: u32, va: u64, pages: u64, mapped: Stride, scope: Scope) -> Vec<Descriptor> {
+fn plan(pages_max: u32, va: u64, pages: u64, mapped: Stride, scope: Scope) -> Vec<Invlpgb> {
     let mut all = Vec::new();
     Broadcast { pages_max }.plan(PCID, VirtAddr(va), pages, mapped, scope, |one| all.push(one));
     all
 }
 
 /// The addresses that one instruction names: the manual's reading of RAX and ECX.
-fn named(one: &Descriptor) -> impl Iterator<Item = u64> {
+fn named(one: &Invlpgb) -> impl Iterator<Item = u64> {
     let (first, step) = (one.rax & !0xfff, if one.ecx >> 31 == 1 { 1u64 << 21 } else { 1 << 12 });
     (0..=u64::from(one.ecx & 0xffff)).map(move |n| first.wrapping_add(n * step))
 }

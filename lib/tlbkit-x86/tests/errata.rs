@@ -4,7 +4,7 @@
 //! this file.
 #![cfg(target_arch = "x86_64")]
 
-use tlbkit_x86::{ERRATA, Erratum, Identity, Overrides, Trust, Vendor, Wrong};
+use tlbkit_x86::{Defect, ERRATA, Erratum, Identity, Overrides, Trust, Vendor};
 
 /// Intel's specification updates ADL063 and RPL042, and the microcode that Linux asks for in `arch/x86/mm/init.c`:
 /// model of family 6, the first revision without the fault.
@@ -32,20 +32,20 @@ fn has_tags(cpu: Identity) -> bool {
     features.pcid
 }
 
-fn lines_of(wrong: Wrong) -> Vec<&'static Erratum> {
-    ERRATA.iter().filter(|line| line.wrong == wrong).collect()
+fn lines_of(defect: Defect) -> Vec<&'static Erratum> {
+    ERRATA.iter().filter(|line| line.defect == defect).collect()
 }
 
 #[test]
 fn c_37_the_table_is_what_the_documents_say() {
-    let lines = lines_of(Wrong::InvlpgMissesGlobals);
+    let lines = lines_of(Defect::InvlpgMissesGlobals);
     let table: Vec<_> = lines.iter().map(|line| (line.models.0, line.fixed_in)).collect();
     assert_eq!(table, INVLPG_MISSES_GLOBALS.map(|(model, floor)| (model, Some(floor))));
     assert!(
         lines.iter().all(|line| (line.vendor, line.family) == (Vendor::Intel, 6) && line.models.0 == line.models.1)
     );
-    // FreeBSD's notice EN-26:10 names family 19h whole, and no microcode that mends it.
-    let broadcast = lines_of(Wrong::BroadcastStepSkips);
+    // FreeBSD's notice EN-26:10 names family 19h whole, and no microcode that fixes it.
+    let broadcast = lines_of(Defect::InvlpgbStrideSkipsPages);
     assert_eq!(broadcast.len(), 1);
     assert_eq!((broadcast[0].vendor, broadcast[0].family), (Vendor::Amd, 0x19));
     assert_eq!((broadcast[0].models, broadcast[0].fixed_in), ((0, 0xff), None));
@@ -76,12 +76,12 @@ fn c_37_no_neighbour_of_a_model_or_a_family_loses_its_tags() {
 
 #[test]
 fn c_37_broadcasts_by_2_mib_are_wrong_on_family_19h_alone() {
-    let line = lines_of(Wrong::BroadcastStepSkips)[0];
+    let line = lines_of(Defect::InvlpgbStrideSkipsPages)[0];
     for model in [0, 1, 0x10, 0x61, 0xff] {
-        let is_of = |family, microcode| line.is_of(&cpu(Vendor::Amd, family, model, microcode));
-        assert!(is_of(0x19, 0) && is_of(0x19, u32::MAX), "no microcode mends it");
-        assert!(!is_of(0x18, 0) && !is_of(0x1a, 0), "model {model:#x}");
-        assert!(!line.is_of(&cpu(Vendor::Intel, 0x19, model, 0)));
+        let affects = |family, microcode| line.affects(&cpu(Vendor::Amd, family, model, microcode));
+        assert!(affects(0x19, 0) && affects(0x19, u32::MAX), "no microcode fixes it");
+        assert!(!affects(0x18, 0) && !affects(0x1a, 0), "model {model:#x}");
+        assert!(!line.affects(&cpu(Vendor::Intel, 0x19, model, 0)));
     }
 }
 
@@ -91,7 +91,7 @@ fn c_85_a_hypervisor_is_believed_on_no_revision_of_any_line() {
         for microcode in [0, floor - 1, floor, u32::MAX] {
             let guest = Identity { is_guest: true, ..cpu(Vendor::Intel, 6, model, microcode) };
             assert!(!has_tags(guest), "model {model:#x} at {microcode:#x}");
-            let with = |trust| guest.features(Overrides { invlpg_with_tags: trust }).pcid;
+            let with = |trust| guest.features(Overrides { invlpg_with_pcids: trust }).pcid;
             assert_eq!([Trust::ByTable, Trust::Always, Trust::Never].map(with), [false, true, false]);
         }
     }
@@ -101,7 +101,7 @@ fn c_85_a_hypervisor_is_believed_on_no_revision_of_any_line() {
 fn c_85_an_override_holds_whatever_the_model_and_gives_no_feature_that_is_not_there() {
     for model in [0x55, 0xb7] {
         let real = cpu(Vendor::Intel, 6, model, 0);
-        let with = |cpu: Identity, trust| cpu.features(Overrides { invlpg_with_tags: trust });
+        let with = |cpu: Identity, trust| cpu.features(Overrides { invlpg_with_pcids: trust });
         assert!(with(real, Trust::Always).pcid && !with(real, Trust::Never).pcid, "model {model:#x}");
         let without = Identity { has_pcid: false, has_invpcid: false, ..real };
         assert_eq!(with(without, Trust::Always), tlbkit::Features::default());

@@ -15,7 +15,7 @@ use crate::user::race;
 pub(crate) enum BootMode {
     /// To run one workload.
     Run,
-    /// To ask the CPU whether it obeys the manual.
+    /// To check whether the CPU obeys the manual.
     Rules,
     /// To time instructions and interrupts.
     Bench,
@@ -38,23 +38,23 @@ pub(crate) struct CommandLine {
     /// Of the cycles that a program computes, those that it really spends.
     pub(crate) compute_percent: u64,
     pub(crate) fault: Fault,
-    /// An idle CPU goes offline before it halts, and comes back.
+    /// An idle CPU goes offline before it halts, and comes online again.
     pub(crate) naps: bool,
     /// The kernel itself runs in ring 3, on a software TLB.
     pub(crate) monitor: Option<Monitor>,
 }
 
-/// What the monitor is told.
+/// The settings of the monitor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Monitor {
     /// What the CPU of its software TLB can do.
     pub(crate) features: Features,
-    /// Walks that nobody asked for, at each trap.
+    /// Speculative walks at each trap.
     pub(crate) guesses: u32,
 }
 
 impl Monitor {
-    /// What it does if nothing is said.
+    /// The settings by default.
     pub(crate) const USUAL: Self = Self { features: Features { pcid: true, invpcid: true }, guesses: 2 };
 }
 

@@ -1,4 +1,4 @@
-//! What is counted on this machine, under the names that the simulator has for the same.
+//! The counters of this machine, under the names that the simulator uses.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,27 +22,27 @@ macro_rules! counters {
 counters! {
     /// INVLPG, and INVPCID of one page.
     Pages = "pages",
-    /// INVPCID of a tag or of all, and CR4.PGE.
+    /// INVPCID of a whole PCID or of everything, and toggles of CR4.PGE.
     Everything = "everything",
     /// CR3 writes.
     Cr3 = "cr3",
-    /// Flush interrupts sent, one a receiver.
+    /// Flush IPIs sent, one per receiver.
     IpisSent = "ipis_sent",
-    /// Flush interrupts taken.
+    /// Flush IPIs received.
     IpisReceived = "ipis_received",
     /// Flushes begun by the protocol.
     Flushes = "flushes",
-    /// Pages of all flushes that named pages.
+    /// Pages of all flushes that were not full.
     FlushPages = "flush_pages",
-    /// Flushes of everything.
+    /// Full flushes.
     FullFlushes = "full_flushes",
-    /// Requests whose work was done already.
+    /// Requests that found the CPU already up to date.
     AlreadyCurrent = "already_current",
     /// Requests for a space that was not loaded.
     WrongSpace = "wrong_space",
-    /// Switches that kept the slot's entries.
+    /// Switches that kept the translations of their PCID.
     SwitchesKept = "switches_kept",
-    /// Switches that flushed the slot.
+    /// Switches that flushed their PCID.
     SwitchesFlushed = "switches_flushed",
     /// System calls.
     Syscalls = "syscalls",
@@ -75,7 +75,7 @@ pub(crate) fn add(counter: Counter, n: u64) {
 }
 
 /// What one CPU has counted.
-pub(crate) fn of(cpu: u32, counter: Counter) -> u64 {
+pub(crate) fn get(cpu: u32, counter: Counter) -> u64 {
     // Relaxed: a count; nothing is concluded from it about other memory.
     COUNTED[cpu as usize].0[counter as usize].load(Ordering::Relaxed)
 }

@@ -5,17 +5,17 @@
 //!
 //! | file or folder | what |
 //! |---|---|
-//! | `layout`, `fault` | where things lie; the rule that is broken on purpose |
+//! | `layout`, `fault` | the memory layout; the rule that is broken on purpose |
 //! | `user` | what runs in ring 3: [`tlbkit_workloads::Os`] as system calls |
 //! | `command_line` | what the kernel is booted for, as `key=value` words |
 //! | `arch` | segments, gates, the APIC, the serial port, the end |
 //! | `counters`, `report` | what is counted; one JSON line a result |
 //! | `memory` | frames, the image's and the direct map's tables |
 //! | `process_table` | the slots of processes |
-//! | `machine` | the protocol's memory; its door to this machine, which counts and can break things on purpose |
+//! | `machine` | the protocol's memory and hardware interface, which counts and can break rules on purpose |
 //! | `process` | how processes begin and end |
 //! | `sched` | tasks, queues, switching, idling |
-//! | `calls`, `traps` | what programs ask of the kernel; how they, and interrupts, come into it |
+//! | `calls`, `traps` | system calls; traps and interrupts |
 //! | `monitor` | a software TLB that all of the above runs on, in ring 3, if asked for |
 //! | `run`, `rules`, `bench` | the three modes: a workload; what the CPU must obey; what instructions cost here |
 //! | `boot` | from the loader to Rust, on every CPU |

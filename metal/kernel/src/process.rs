@@ -13,7 +13,7 @@ use crate::process_table::{self, Process};
 pub(crate) fn begin() -> &'static Process {
     process_table::take_unreferenced(|process| {
         process.vm().reclaim(&Ram);
-        process.give_back();
+        process.free_slot();
     });
     process_table::take(|token, set| {
         let set = &set[..AddressSpace::set_words(command_line::get().cpus as usize)];
@@ -26,8 +26,9 @@ pub(crate) fn begin() -> &'static Process {
     })
 }
 
-/// The running thread ends; with the last one of its process the space does. A CPU goes lazy before its thread is
-/// counted out: a space may only be destroyed when no CPU runs it, and the last thread does not wait for a switch.
+/// The running thread ends, and with the last thread of a process its space. The CPU enters lazy TLB mode before the
+/// thread is subtracted from the count, because a space may be destroyed only when no CPU runs it, and the last thread
+/// does not wait for a context switch.
 pub(crate) fn leave(process: &'static Process) {
     let cpu = machine::cpu();
     let go_lazy = || {
@@ -45,6 +46,6 @@ pub(crate) fn leave(process: &'static Process) {
     process.vm().exit(&cpu, &Ram);
     go_lazy();
     if process.vm().destroy(&cpu, &Ram) == Destroyed::Now {
-        process.give_back();
+        process.free_slot();
     }
 }

@@ -1,5 +1,5 @@
-//! The slots of processes: an address space each, with a count of the threads that run in it. A slot is used again when
-//! its space has ended everywhere.
+//! The process table: each slot has an address space and a count of its threads. A slot is reused once its space is no
+//! longer referenced on any CPU.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -14,7 +14,7 @@ const MOST: usize = 512;
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 
-/// One process. Its set of CPUs has a cache line of its own.
+/// One process. The CPU set of its space has its own cache line.
 #[repr(align(64))]
 pub(crate) struct Process {
     set: [AtomicU64; 8],
@@ -24,7 +24,8 @@ pub(crate) struct Process {
     vm: UnsafeCell<MaybeUninit<Vm<'static>>>,
 }
 
-// SAFETY: `vm` is written by whoever took the slot, before anybody else knows its token; then only shared.
+// SAFETY: `vm` is written by the CPU that took the slot, before any other CPU knows its token, and only read
+// afterwards.
 unsafe impl Sync for Process {}
 
 static PROCESSES: [Process; MOST] = [const {
@@ -44,16 +45,17 @@ pub(crate) fn by_token(token: SpaceToken) -> &'static Process {
     &PROCESSES[token.0 as usize]
 }
 
-/// The protocol says that the tables of this space can go. This comes in the middle of a switch, so it is only noted.
-pub(crate) fn note_unreferenced(token: SpaceToken) {
+/// The protocol reports that the page tables of this space can be freed. This may come in the middle of a context
+/// switch, so it is only recorded.
+pub(crate) fn record_unreferenced(token: SpaceToken) {
     // Release: partner is the Acquire in `take_unreferenced`.
     UNREFERENCED[token.0 as usize / 64].fetch_or(1 << (token.0 % 64), Ordering::Release);
 }
 
-/// Hands to `each` the processes that have been noted since it was called last.
+/// Calls `each` with every process that has been recorded since the last call.
 pub(crate) fn take_unreferenced(mut each: impl FnMut(&'static Process)) {
     for (index, word) in UNREFERENCED.iter().enumerate() {
-        // Acquire: partner is the Release in `note_unreferenced`.
+        // Acquire: partner is the Release in `record_unreferenced`.
         let mut bits = word.swap(0, Ordering::Acquire);
         while bits != 0 {
             each(&PROCESSES[index * 64 + bits.trailing_zeros() as usize]);
@@ -67,14 +69,14 @@ pub(crate) fn take(make: impl FnOnce(SpaceToken, &'static [AtomicU64]) -> Vm<'st
     let (n, process) = PROCESSES
         .iter()
         .enumerate()
-        // Acquire: partner is the Release in `give_back`. Relaxed on failure: the next one is tried.
+        // Acquire: partner is the Release in `free_slot`. Relaxed on failure: the next one is tried.
         .find(|(_, one)| one.state.compare_exchange(FREE, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok())
         .expect("a slot for another process");
     // Relaxed, both: nobody else knows the slot.
     process.set.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     process.threads.store(0, Ordering::Relaxed);
     let vm = make(SpaceToken(n as u64), &process.set);
-    // SAFETY: the slot is ours alone until its token is handed on.
+    // SAFETY: the slot is ours until its token is passed on.
     unsafe { (*process.vm.get()).write(vm) };
     process
 }
@@ -86,7 +88,7 @@ impl Process {
         unsafe { (*self.vm.get()).assume_init_ref() }
     }
 
-    /// What the protocol knows it by.
+    /// The token by which the protocol knows its space.
     pub(crate) fn space(&'static self) -> &'static AddressSpace {
         self.vm().space()
     }
@@ -100,18 +102,19 @@ impl Process {
     /// True if more than the caller's thread runs in it: the others may all have ended by the time that one counts
     /// itself out.
     pub(crate) fn has_other_threads(&self) -> bool {
-        // Relaxed: whoever sees too many has gone lazy in vain, and that is all.
+        // Relaxed: a count that is too high only makes a CPU enter lazy TLB mode for nothing.
         self.threads.load(Ordering::Relaxed) > 1
     }
 
     /// One thread fewer runs in it; true if that was the last.
     pub(crate) fn remove_thread(&self) -> bool {
-        // AcqRel: the last comes after what all others did; partner is itself.
+        // AcqRel: the last thread is ordered after everything that the others did; its partner is this operation on
+        // other CPUs.
         self.threads.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// The slot is free: all is done with its space.
-    pub(crate) fn give_back(&self) {
+    pub(crate) fn free_slot(&self) {
         // Release: partner is the Acquire in `take`.
         self.state.store(FREE, Ordering::Release);
     }

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::arch::exit::{Ending, exit};
 use crate::arch::{cpu, serial};
 
-/// Set by whoever writes the last line: nobody else writes one.
+/// Set by the CPU that writes the last line: no other CPU writes one.
 static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// Text inside a JSON string.
@@ -62,7 +62,7 @@ pub(crate) fn wrong_value(va: u64, found: u64, expected: u64) -> ! {
     failure(&format_args!("the page at {va:#x} holds {found:#x} and not {expected:#x}: a flush was lost"))
 }
 
-/// The kernel went wrong.
+/// The kernel has failed.
 pub(crate) fn panicked(info: &core::panic::PanicInfo<'_>) -> ! {
     end_with("panic", info, Ending::Panicked)
 }

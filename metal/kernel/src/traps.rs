@@ -48,7 +48,7 @@ extern "C" fn on_trap(frame: &mut Frame) {
     }
 }
 
-/// A fault of a program, on its kernel stack: may wait for other CPUs, so interrupts go on.
+/// A page fault of a program, on its kernel stack. It may wait for other CPUs, so interrupts are enabled.
 fn page_fault(frame: &Frame) {
     // SAFETY: ring 0; read before interrupts go on.
     let va = unsafe { tlbkit_x86::read_cr2() };
@@ -59,7 +59,7 @@ fn page_fault(frame: &Frame) {
     machine::in_kernel(|| calls::page_fault(va, access));
 }
 
-/// Another CPU asks for a flush.
+/// The flush IPI.
 fn flush_interrupt(frame: &Frame) {
     let irqs = IrqsOff::assume();
     let cpu = machine::cpu();

@@ -71,7 +71,7 @@ impl TestedCopy {
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             // What an interrupted search leaves behind must not decide the next one.
             .env("CARGO_INCREMENTAL", "0")
-            // What a bug leaves unused is not its point. Not `allow`: tests of the C door build an archive for a
+            // What a bug leaves unused is not its point. Not `allow`: tests of the C interface build an archive for a
             // machine without a system, and cargo learns by a warning of the compiler what that target cannot make.
             .env("RUSTFLAGS", "--cap-lints=warn")
             .output()

@@ -1,9 +1,9 @@
-//! The C door's own handshakes under loom, on their real source: what a mark vouches for, and what the hook needs. Run
-//! by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit-c --test handshakes`.
+//! The C interface's own handshakes under loom, on their real source: the struct behind a mark, and what the hook
+//! needs. Run by `RUSTFLAGS="--cfg loom" cargo test -p tlbkit-c --test handshakes`.
 //!
-//! A kernel hands a pointer on as it likes, and may do so before the struct behind it was made: whoever uses it then is
-//! told that it was not. So nothing but the mark orders what the maker wrote. The rest of the crate is not compiled
-//! here: loom's atomics have another size than C's structs allow.
+//! A kernel may pass a pointer on before the struct behind it is initialized, and a call that uses it then is refused.
+//! So only the mark orders the call after the initialization. The rest of the crate is not compiled here, because
+//! loom's atomics are larger than the structs of C allow.
 #![cfg(loom)]
 
 #[path = "../../src/mark.rs"]
@@ -22,7 +22,7 @@ struct Storage {
     rest: UnsafeCell<u32>,
 }
 
-/// Whoever finds the mark finds the whole struct; whoever does not reads nothing.
+/// A CPU that finds the mark finds the complete struct; a CPU that does not reads nothing.
 #[test]
 fn what_the_mark_vouches_for_was_written_before() {
     loom::model(|| {
@@ -47,7 +47,7 @@ fn what_the_mark_vouches_for_was_written_before() {
     });
 }
 
-/// Whoever finds the hook can call it: what it needs was made before it was set.
+/// A CPU that finds the hook can call it: what it needs was initialized before it was set.
 #[test]
 fn what_the_hook_needs_was_made_before_it_was_set() {
     loom::model(|| {

@@ -24,11 +24,11 @@ use tlbkit_c::gather::{
     Frames, tlbkit_gather_begin, tlbkit_gather_everything, tlbkit_gather_finish, tlbkit_gather_hold,
     tlbkit_gather_range, tlbkit_gather_tables_freed, tlbkit_gather_unmap, tlbkit_gather_unmap_table,
 };
-use tlbkit_c::lifetime::{tlbkit_space_destroy, tlbkit_space_destroy_later, tlbkit_space_init};
+use tlbkit_c::gather::{tlbkit_gather_is_done, tlbkit_gather_issue, tlbkit_gather_poll, tlbkit_gather_wait};
 use tlbkit_c::machine::{Setup, tlbkit_machine_init, tlbkit_matrix_words};
 use tlbkit_c::ops::{HardwareOps, TLBKIT_FEATURE_INVPCID, TLBKIT_FEATURE_PCID};
-use tlbkit_c::pending::{tlbkit_gather_is_done, tlbkit_gather_issue, tlbkit_gather_poll, tlbkit_gather_wait};
 use tlbkit_c::space::{tlbkit_set_words, tlbkit_space_generation, tlbkit_space_id};
+use tlbkit_c::space::{tlbkit_space_destroy, tlbkit_space_destroy_later, tlbkit_space_init};
 use tlbkit_c::status::Status;
 use tlbkit_c::storage::{BatchStorage, CpuStateStorage, GatherStorage, MachineStorage, SpaceStorage};
 

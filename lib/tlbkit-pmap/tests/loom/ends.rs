@@ -1,7 +1,7 @@
-//! The end of a space: whoever frees its tables finds it emptied, and comes after all who walked them.
+//! The end of a space: its tables are freed only after it was emptied, and after every walk of them.
 //!
-//! The stage that a space has reached is a word without any ordering of its own: what orders the two CPUs is what the
-//! protocol does when it says that the last reference is gone.
+//! The stage of a space is accessed without any ordering. What orders the two CPUs is what the protocol does when it
+//! reports that the last lazy reference is gone.
 
 use tlbkit::{LazyReferences, Policy};
 

@@ -18,7 +18,7 @@ fn both_are_mapped(cpu: &Cpu, va: u64) {
     assert!(frames[0].is_some() && frames[1].is_some() && frames[0] != frames[1], "{frames:?}");
 }
 
-/// Whoever comes second finds the table that the first one made, and makes no other in its place.
+/// The second CPU finds the table that the first one allocated, and does not replace it.
 #[test]
 fn two_pages_entered_at_once_share_the_tables_above_them() {
     check(|[cpu, _]| cpu.map(2), [|cpu, va| enter(cpu, va), |cpu, va| enter(cpu, va + PAGE_BYTES)], both_are_mapped);
@@ -38,8 +38,8 @@ fn a_fault_meets_the_end_of_its_region() {
     );
 }
 
-/// Who maps a region finds the place of one that ends free only when no CPU uses the old one any more. Its neighbour
-/// keeps the page tables, so that the page's frame is all that waits for the flush.
+/// A region can be mapped in place of one that was unmapped only when no CPU uses the old one any more. A neighbouring
+/// region keeps the page tables, so that only the frame of the page waits for the flush.
 #[test]
 fn a_region_is_mapped_in_place_of_another_after_the_flush_of_that_one() {
     let maps_again = |cpu: &Cpu, va| {

@@ -31,7 +31,7 @@ pub(crate) struct Words {
     words: RefCell<HashMap<u64, Rc<AtomicU64>>>,
     frames: RefCell<HashMap<u64, Rc<Held>>>,
     next: Cell<u64>,
-    /// True while one CPU alone has tables to look through: a word that was never used is 0, whoever else goes on.
+    /// True while one CPU alone has tables to look through: a word that was never used is 0, whatever other CPUs do.
     pub(crate) has_one_user: Cell<bool>,
 }
 
@@ -108,7 +108,7 @@ impl Memory for Words {
     }
 
     fn share(&self, at: PhysAddr) {
-        // Relaxed: who shares has a reference.
+        // Relaxed: the caller already owns a reference.
         self.frame(at).references.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -118,7 +118,7 @@ impl Memory for Words {
     }
 
     fn references(&self, at: PhysAddr) -> u32 {
-        // Acquire: who is alone comes after those that were; partner is the AcqRel in `release`.
+        // Acquire: the only holder is ordered after all former ones; partner is the AcqRel in `release`.
         self.frame(at).references.load(Ordering::Acquire)
     }
 

@@ -3,7 +3,7 @@
 use crate::cpu::Cpu;
 use crate::explore::check;
 
-/// CPU 0 gives back the page that it has stored to, while CPU 1 does this to it and relies on nobody using it any more.
+/// CPU 0 frees the page that it has stored to, while CPU 1 does the same and then relies on no CPU using the page.
 fn beside_a_page_given_back(other: fn(&Cpu, u64)) {
     check(|[cpu, _]| cpu.map_and_store(1), [Cpu::give_back, other], |cpu, va| assert_eq!(cpu.entry(va), None));
 }
@@ -16,7 +16,7 @@ fn c_28_a_page_that_another_sweep_took_is_flushed_before_this_one_returns() {
     });
 }
 
-/// Who gives the page back has let go of the regions' lock when it flushes, so its region may end meanwhile.
+/// CPU 0 flushes after it has dropped the regions' lock, so the region may be unmapped meanwhile.
 #[test]
 fn c_28_a_region_ends_after_the_flush_of_the_sweep_that_took_its_page() {
     beside_a_page_given_back(|cpu, va| {

@@ -11,7 +11,7 @@ fn map(cpu: &Cpu) -> Option<KernelWindow> {
     let mem = cpu.machine.mem;
     let frame = mem.alloc(12, Purpose::Data).expect("memory");
     let window = cpu.machine.kernel.map(&cpu.protocol(), mem, [frame.at]).expect("memory");
-    // The window has a reference of its own.
+    // The window has its own reference.
     mem.put(frame);
     window
 }

@@ -11,7 +11,7 @@ use machine::{Did, trace};
 use tlbkit::{
     AddressSpace, CpuId, Cr3, Features, Hardware, Invpcid, Pcid, PhysAddr, Scope, SpaceToken, Stride, VirtAddr,
 };
-use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Descriptor, Identity, Kernel, Vendor, X86Cpu};
+use tlbkit_x86::{Apic, Broadcast, CR4_PCIDE, CR4_PGE, Identity, Invlpgb, Kernel, Vendor, X86Cpu};
 
 const VA: VirtAddr = VirtAddr(0x7f12_3456_7000);
 const PCID: Pcid = Pcid(0x805);
@@ -81,7 +81,7 @@ fn c_33_pge_is_changed_and_restored_and_nothing_else_is() {
 fn c_33_tags_are_switched_on_under_tag_0_after_global_pages() {
     let mut features = Features::default();
     // SAFETY: nothing reaches the real CPU.
-    let done = trace(0x1234_5018, 1 << 5, || features = unsafe { tlbkit_x86::enable_tags(WITH_TAGS) });
+    let done = trace(0x1234_5018, 1 << 5, || features = unsafe { tlbkit_x86::enable_pcids(WITH_TAGS) });
     assert_eq!(done, [Did::Cr4(CR4_PGE | 1 << 5), Did::Cr3(0x1234_5000), Did::Cr4(CR4_PCIDE | CR4_PGE | 1 << 5)]);
     assert_eq!(features, WITH_TAGS);
 }
@@ -91,14 +91,14 @@ fn c_33_a_cpu_without_tags_is_not_asked_for_them() {
     let mut features = WITH_TAGS;
     let wanted = Features { pcid: false, invpcid: true };
     // SAFETY: as above.
-    let done = trace(0x1234_5000, 0, || features = unsafe { tlbkit_x86::enable_tags(wanted) });
+    let done = trace(0x1234_5000, 0, || features = unsafe { tlbkit_x86::enable_pcids(wanted) });
     assert_eq!((done.as_slice(), features), (&[Did::Cr4(CR4_PGE)][..], wanted));
 }
 
 #[test]
 fn c_33_tags_are_switched_off_under_tag_0() {
     // SAFETY: as above.
-    let done = trace(0x1234_5007, CR4_PGE | CR4_PCIDE, || unsafe { tlbkit_x86::disable_tags() });
+    let done = trace(0x1234_5007, CR4_PGE | CR4_PCIDE, || unsafe { tlbkit_x86::disable_pcids() });
     assert_eq!(done, [Did::Cr3(0x1234_5000), Did::Cr4(CR4_PGE)]);
 }
 
@@ -158,9 +158,9 @@ fn c_36_a_step_of_2_mib_is_for_large_translations_alone() {
 #[test]
 fn c_36_everything_of_a_tag_and_everything_are_named_without_an_address() {
     // SAFETY: they trap.
-    let executed = |one: Descriptor| trace(0, 0, || unsafe { one.execute() });
+    let executed = |one: Invlpgb| trace(0, 0, || unsafe { one.execute() });
     let tag = Did::Invlpgb { rax: 0b0110, ecx: 0, edx: u32::from(PCID.0) << 16 };
-    assert_eq!(executed(Broadcast::whole_tag(PCID)), [tag]);
+    assert_eq!(executed(Broadcast::whole_pcid(PCID)), [tag]);
     assert_eq!(executed(Broadcast::all_and_globals()), [Did::Invlpgb { rax: 0b1100, ecx: 0, edx: 0 }]);
 }
 

@@ -1,4 +1,4 @@
-//! The local APIC: switched on, told of the end of an interrupt, and used to start other CPUs.
+//! The local APIC: enabling it, end of interrupt, and starting the other CPUs.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,9 +8,9 @@ use tlbkit_x86::{Apic, Destination, read_msr, write_msr};
 use super::cpu;
 use crate::layout::{APIC_WINDOW, MAX_CPUS};
 
-/// Ends in [`tlbkit::Cpu::answer`].
+/// The flush IPI, whose handler calls [`tlbkit::Cpu::answer`].
 pub(crate) const FLUSH_VECTOR: u8 = 0xf0;
-/// There is a task to run.
+/// The IPI that wakes an idle CPU: there is a task to run.
 pub(crate) const KICK_VECTOR: u8 = 0xf1;
 /// The APIC's own.
 pub(crate) const SPURIOUS_VECTOR: u8 = 0xff;
@@ -48,7 +48,7 @@ fn silence_old_controllers() {
     }
 }
 
-/// Switches this CPU's APIC on, as an x2APIC where the CPU has that.
+/// Enables this CPU's APIC, in x2APIC mode where the CPU has that.
 pub(crate) fn enable() {
     silence_old_controllers();
     let has_x2 = tlbkit_x86::Identity::of_this_cpu().has_x2apic;
@@ -62,7 +62,7 @@ pub(crate) fn enable() {
     IDS[cpu::index() as usize].store(id, Ordering::Relaxed);
 }
 
-/// How the protocol sends through it.
+/// How `tlbkit-x86` sends IPIs through it.
 pub(crate) fn sender() -> Apic {
     match MODE.wait() {
         ApicMode::Memory => Apic::Memory(APIC_WINDOW as *mut u32),
@@ -81,7 +81,7 @@ pub(crate) fn end_of_interrupt() {
     write(END_OF_INTERRUPT, 0);
 }
 
-/// Tells a CPU that there is a task to run.
+/// Sends a CPU the IPI that says that there is a task to run.
 pub(crate) fn kick(cpu: u32) {
     // SAFETY: ring 0, enabled, and the vector has a handler.
     unsafe { sender().send(Destination::One(id_of(cpu)), KICK_VECTOR) }
@@ -93,7 +93,8 @@ pub(crate) fn init_others() {
     wait_10_ms();
 }
 
-/// Starts a CPU at `page`, in real mode. Its APIC id is taken to be its number, since it has not told its id yet.
+/// Starts a CPU at `page`, in real mode. Its APIC id is assumed to equal its number, since the CPU has not reported it
+/// yet.
 pub(crate) fn start(cpu: u32, page: u8) {
     command(cpu, STARTUP | u32::from(page));
 }

@@ -1,4 +1,4 @@
-//! Executes one instruction that may fault. The trap handler goes on behind the instruction, and the caller is told
+//! Executes one instruction that may fault. The trap handler continues after the instruction, and the caller learns
 //! which fault it was.
 
 use core::arch::asm;
@@ -44,7 +44,8 @@ fn outcome() -> Attempted {
 /// Runs one instruction; its operands are `{0}` and `{1}`.
 macro_rules! attempt {
     ($instruction:literal, $first:expr, $second:expr) => {{
-        // SAFETY: a fault goes on behind the instruction; what it does when it works is the caller's care.
+        // SAFETY: after a fault execution continues behind the instruction; its effect without a fault is the caller's
+        // concern.
         unsafe {
             asm!(
                 "lea {2}, [rip + 2f]",

@@ -6,7 +6,8 @@ use super::serial;
 
 /// QEMU's isa-debug-exit: the host sees `code << 1 | 1`.
 const QEMU_EXIT: u16 = 0xf4;
-/// Bochs stops when this port has been told the word; its own exit code says nothing, so hosts read the last line.
+/// Bochs stops when this word has been written to this port. Its exit code says nothing, so hosts read the last line
+/// instead.
 const BOCHS_EXIT: u16 = 0x8900;
 
 /// How the machine ends.
@@ -26,7 +27,7 @@ pub(crate) enum Ending {
 /// Ends the machine.
 pub(crate) fn exit(ending: Ending) -> ! {
     serial::drain();
-    // SAFETY: ports that stop the machine, or that nobody listens to.
+    // SAFETY: ports that stop the machine, or that no device uses.
     unsafe {
         Port::<u32>::new(QEMU_EXIT).write(ending as u32);
         b"Shutdown".iter().for_each(|&byte| Port::<u8>::new(BOCHS_EXIT).write(byte));

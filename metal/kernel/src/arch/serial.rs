@@ -10,7 +10,7 @@ const STATUS: u16 = DATA + 5;
 const CAN_SEND: u8 = 1 << 5;
 const ALL_SENT: u8 = 1 << 6;
 
-/// The port; whoever writes lines holds the lock of `report`.
+/// The port. Lines are written with the lock of `report` held.
 pub(crate) struct Serial;
 
 /// 8 bits, no interrupts: what emulators start with, and Bochs does not.
@@ -29,7 +29,7 @@ fn wait_for(bit: u8) {
     }
 }
 
-/// Waits until the last byte is out: an emulator that is told to stop does not send the rest.
+/// Waits until the last byte has been sent, because an emulator that stops drops the rest.
 pub(crate) fn drain() {
     wait_for(ALL_SENT);
 }

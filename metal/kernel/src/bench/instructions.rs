@@ -52,7 +52,7 @@ pub(super) fn time() {
             Needs::Invpcid => machine::features().invpcid,
         };
         if is_there {
-            Sample::of(|| cycles_of(|| (0..IN_A_ROW).for_each(|_| instruction(root))) / IN_A_ROW).tell(name);
+            Sample::measure(|| cycles_of(|| (0..IN_A_ROW).for_each(|_| instruction(root))) / IN_A_ROW).report(name);
         }
     }
 }

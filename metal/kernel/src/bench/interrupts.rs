@@ -42,7 +42,7 @@ pub(super) fn time(cpus: u32) {
     let one = || there_and_back(Destination::One(apic::id_of(1)), 1..2);
     pair("ipi_send", "ipi_round_trip", one);
     if cpus > 2 {
-        pair("ipi_send_shorthand", "ipi_round_trip_all", || there_and_back(Destination::Others, 1..cpus));
+        pair("ipi_send_shorthand", "ipi_round_trip_all", || there_and_back(Destination::AllButSelf, 1..cpus));
     }
     // Relaxed: as in `stand_by`.
     ARE_HALTED.store(true, Ordering::Relaxed);
@@ -50,9 +50,9 @@ pub(super) fn time(cpus: u32) {
 }
 
 fn pair(send: &str, round_trip: &str, once: impl FnMut() -> (u64, u64)) {
-    let (sent, answered) = Sample::of_pair(once);
-    sent.tell(send);
-    answered.tell(round_trip);
+    let (sent, answered) = Sample::measure_pair(once);
+    sent.report(send);
+    answered.report(round_trip);
 }
 
 /// Cycles until it was sent, and until all of `receivers` had counted it.
@@ -72,7 +72,7 @@ fn there_and_back(to: Destination, receivers: Range<u32>) -> (u64, u64) {
 }
 
 fn received(receivers: &Range<u32>) -> u64 {
-    receivers.clone().map(|cpu| counters::of(cpu, Counter::IpisReceived)).sum()
+    receivers.clone().map(|cpu| counters::get(cpu, Counter::IpisReceived)).sum()
 }
 
 fn wait(receivers: &Range<u32>, goal: u64) {

@@ -21,7 +21,7 @@ pub(super) struct Sample {
 
 impl Sample {
     /// Repeats `once`, which returns the cycles that it took.
-    pub(super) fn of(mut once: impl FnMut() -> u64) -> Self {
+    pub(super) fn measure(mut once: impl FnMut() -> u64) -> Self {
         let mut cycles = [0; REPETITIONS];
         // The first is the one that warms up.
         once();
@@ -30,10 +30,10 @@ impl Sample {
     }
 
     /// Repeats `once`, which returns two times that belong to the same event.
-    pub(super) fn of_pair(mut once: impl FnMut() -> (u64, u64)) -> (Self, Self) {
+    pub(super) fn measure_pair(mut once: impl FnMut() -> (u64, u64)) -> (Self, Self) {
         let mut second = [0; REPETITIONS + 1];
         let mut turn = second.iter_mut();
-        let first = Self::of(|| {
+        let first = Self::measure(|| {
             let (one, other) = once();
             turn.next().into_iter().for_each(|slot| *slot = other);
             one
@@ -49,10 +49,10 @@ impl Sample {
         Self { low: at(10), median: at(50), high: at(90) }
     }
 
-    /// Tells what `name` costs, on a line.
-    pub(super) fn tell(&self, name: &str) {
+    /// Prints what `name` costs, on one line.
+    pub(super) fn report(&self, name: &str) {
         let Self { low, median, high } = self;
-        // The other CPUs only take interrupts, so nobody else writes.
+        // The other CPUs only take interrupts, so no other CPU writes.
         report::line(|port| {
             write!(port, r#"{{"kind":"cost","name":"{name}","low":{low},"median":{median},"#)?;
             write!(port, r#""high":{high},"repetitions":{REPETITIONS}}}"#)

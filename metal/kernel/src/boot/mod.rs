@@ -48,7 +48,7 @@ extern "C" fn first_cpu(start_info: u32) -> ! {
     }
 }
 
-/// What every CPU does for itself: segments, traps, the kernel's tables, tags, the protocol.
+/// What every CPU sets up for itself: segments, traps, the kernel's page tables, PCIDs, the protocol.
 fn enter(index: u32) {
     tables::load(index, traps::ENTRIES);
     memory::load_kernel_tables();

@@ -1,4 +1,4 @@
-//! What the loader tells the kernel: through PVH, or, on a disk image, in words that the builder of the image left
+//! What the loader passes to the kernel: through PVH or, on a disk image, in words that the builder of the image wrote
 //! there.
 
 use core::ffi::{CStr, c_char};
@@ -7,7 +7,7 @@ use crate::layout::{IMAGE_PHYS, direct};
 
 /// First word of PVH's structure.
 const MAGIC: u32 = 0x336e_c578;
-/// Memory where nobody says how much there is.
+/// The amount of memory that is assumed if the loader does not say.
 const UNTOLD_MEMORY: u64 = 256 << 20;
 const RAM: u32 = 1;
 
@@ -59,7 +59,7 @@ pub(super) fn read(at: u32) -> Start {
 /// # Safety
 /// A string that ends in zero and lives for ever.
 unsafe fn text(at: *const c_char) -> &'static str {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { CStr::from_ptr(at) }.to_str().unwrap_or("?=the command line is not UTF-8")
 }
 

@@ -1,4 +1,4 @@
-//! The protocol's memory: one state and one set of counters for each CPU, the matrix of requests, the kernel's windows.
+//! The memory of the protocol: state and counters of each CPU, the request matrix, the kernel's windows.
 
 use core::sync::atomic::AtomicU64;
 
@@ -10,12 +10,12 @@ use crate::command_line::CommandLine;
 use crate::layout::MAX_CPUS;
 use crate::memory::{self, Ram};
 
-/// Words of the map of the kernel's windows: one bit a window.
+/// Words of the bitmap of the kernel's windows.
 const WINDOW_WORDS: usize = 128;
 
 static STATES: [CpuState; MAX_CPUS] = [const { CpuState::new() }; MAX_CPUS];
 static STATS: [CpuStats; MAX_CPUS] = [const { CpuStats::new() }; MAX_CPUS];
-/// At the start of a cache line, so that no two CPUs share one.
+/// Aligned to a cache line, so that no two CPUs write to the same one.
 #[repr(align(64))]
 struct Matrix([AtomicU64; Tlb::matrix_words(MAX_CPUS)]);
 static MATRIX: Matrix = Matrix([const { AtomicU64::new(0) }; Tlb::matrix_words(MAX_CPUS)]);
@@ -23,7 +23,7 @@ static WINDOWS: [AtomicU64; WINDOW_WORDS] = [const { AtomicU64::new(0) }; WINDOW
 static KERNEL_MAP: Once<KernelMap<'static>> = Once::new();
 static TLB: Once<Tlb<'static>> = Once::new();
 
-/// Makes the kernel's tables and the protocol, on the first CPU.
+/// Creates the kernel's page tables and the protocol, on the first CPU.
 pub(crate) fn start(line: &CommandLine) {
     let map = KERNEL_MAP.call_once(|| KernelMap::new(&Ram, &WINDOWS).expect("memory for the kernel's tables"));
     memory::map_kernel(map.root(), line.policy.isolation);
@@ -41,7 +41,7 @@ pub(crate) fn kernel_map() -> &'static KernelMap<'static> {
     KERNEL_MAP.wait()
 }
 
-/// What the protocol counted of flushes of `pages` pages, 0 for everything, all CPUs together.
+/// The flushes of `pages` pages on all CPUs, as the protocol has counted them. 0 stands for full flushes.
 pub(crate) fn flushes_of(pages: usize) -> SizeRow {
     STATS.iter().map(|one| one.size(pages)).fold(SizeRow::default(), |sum, one| SizeRow {
         samples: sum.samples + one.samples,
@@ -49,7 +49,7 @@ pub(crate) fn flushes_of(pages: usize) -> SizeRow {
     })
 }
 
-/// What the protocol counted for `reason`, all CPUs together.
+/// The flushes for `reason` on all CPUs, as the protocol has counted them.
 pub(crate) fn flushes_for(reason: Reason, place: Place) -> u64 {
     STATS.iter().map(|one| one.events(reason, place)).sum()
 }

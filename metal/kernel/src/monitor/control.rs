@@ -6,7 +6,7 @@ use tlbkit_x86::{CR4_PCIDE, CR4_PGE};
 
 use super::state::Core;
 
-/// Tags that there are.
+/// The number of PCIDs.
 const TAGS: u64 = 1 << 12;
 
 /// A fault that the instruction deserves.
@@ -24,7 +24,7 @@ impl Core {
         let written = Cr3(value);
         let (root, tag) = (written.root(), written.pcid());
         let (flushing, keeping) = (Cr3::flushing(root, tag), Cr3::keeping(root, tag));
-        // What is neither root nor tag nor the no-flush bit is reserved.
+        // All bits except for the root, the PCID and the no-flush bit are reserved.
         if written != flushing && !(written == keeping && self.has_tags()) {
             return Err(Refused::Protection);
         }

@@ -1,15 +1,16 @@
-//! A machine with tags where the emulator has none: the whole kernel, protocol, page tables and programs, runs in ring
-//! 3, and each instruction that concerns translations traps into a software TLB that does the worst the manual allows.
+//! A machine with PCIDs for emulators that have none: the whole kernel, with protocol, page tables and programs, runs
+//! in ring 3, and each instruction that concerns translations traps into a software TLB that does the worst the manual
+//! allows.
 //!
-//! No emulator keeps what one tag held while another is loaded, so none shows a flush that is missing between tags.
-//! Here the kernel's real instructions execute, are decoded where they trap, and change a TLB that evicts nothing and
-//! fetches what it likes; what programs read then comes through that TLB.
+//! No emulator keeps the translations of one PCID while another one is loaded, so none shows a missing flush of a PCID
+//! that is not loaded. Here the kernel's real instructions execute, are decoded where they trap, and change a TLB that
+//! evicts nothing and fetches what it likes; what programs read then comes through that TLB.
 //!
 //! | file | what |
 //! |---|---|
 //! | `state` | one CPU as its guest sees it |
-//! | `tlb` | what it holds, and what each instruction drops |
-//! | `walk` | how it fetches; what is wrong whoever asks |
+//! | `tlb` | what it has cached, and what each instruction invalidates |
+//! | `walk` | how it fetches; what is wrong in any case |
 //! | `shadow` | the tables that the hardware walks |
 //! | `decode`, `control` | the instructions that trap, and their effect |
 //! | `guest` | the way into the guest's kernel and back: SYSCALL, SYSRET, IRET, interrupts, faults |
@@ -87,7 +88,7 @@ fn gates() -> *const Gates {
 /// # Safety
 /// Ring 0; the tables that are loaded let ring 3 use the image and this stack.
 unsafe fn drop_to_ring_3() {
-    // SAFETY: the caller's; the five words are those that IRET pops.
+    // SAFETY: by the caller's contract; the five words are those that IRET pops.
     unsafe {
         asm!(
             "mov {0}, rsp",

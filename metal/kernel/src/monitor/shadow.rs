@@ -53,7 +53,7 @@ static READY: Once<&'static Shared> = Once::new();
 
 fn shared() -> &'static Shared {
     READY.call_once(|| {
-        // SAFETY: nobody else has it before this has run.
+        // SAFETY: nothing else uses it before this has run.
         let shared = unsafe { &mut *SHARED.0.get() };
         for (at, entry) in (0..).step_by(LARGE_BYTES as usize).zip(&mut shared.memory.0) {
             *entry = at | INNER | Pte::LARGE;

@@ -30,7 +30,7 @@ pub(super) struct Core {
     pub(super) monitor: Monitor,
     pub(super) ring: Ring,
     pub(super) cr2: u64,
-    /// Root and tag; never the no-flush bit.
+    /// Root and PCID; never the no-flush bit.
     pub(super) cr3: Cr3,
     pub(super) cr4: u64,
     pub(super) tlb: Tlb,
@@ -57,7 +57,7 @@ impl Core {
         self.cr3.root()
     }
 
-    /// The loaded tag.
+    /// The current PCID.
     pub(super) const fn tag(&self) -> Pcid {
         self.current_tag().pcid()
     }
@@ -93,7 +93,7 @@ static CPUS: [PerCpu; MAX_MONITORED_CPUS] =
 /// # Safety
 /// Ring 0, in the handler of a trap out of ring 3, once for each; or before the first of them.
 pub(super) unsafe fn core_of_this_cpu() -> &'static mut Core {
-    // SAFETY: the caller's.
+    // SAFETY: by the caller's contract.
     unsafe { &mut *CPUS[cpu::index() as usize].core.get() }
 }
 

@@ -22,7 +22,7 @@ pub(super) struct TlbEntry {
     pub(super) root: PhysAddr,
 }
 
-/// A cached upper part of a walk: the table that it leads to, with the rights so far.
+/// A paging-structure-cache entry: the table that it points to, with the permissions so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) reach: tlbkit_arch::Path,
@@ -46,7 +46,7 @@ fn add_to<T, const N: usize>(items: &mut Vec<T, N>, item: T) {
     }
 }
 
-/// What one CPU holds.
+/// The cached translations of one CPU.
 pub(super) struct Tlb {
     entries: Vec<TlbEntry, ENTRIES>,
     paths: Vec<Path, PATHS>,
@@ -62,19 +62,19 @@ impl Tlb {
         self.entries.iter().find(|entry| entry.page.serves(tag) && entry.page.covers(va)).copied()
     }
 
-    /// The deepest cached path to `va`.
+    /// The deepest paging-structure-cache entry for `va`.
     pub(super) fn path(&self, tag: Pcid, va: VirtAddr) -> Option<Path> {
         let usable = self.paths.iter().filter(|path| path.reach.pcid == tag && path.reach.leads_to(va));
         usable.min_by_key(|path| path.reach.level).copied()
     }
 
-    /// Adds what a walk has found, in place of what the CPU had for the page under this tag.
+    /// Adds the result of a walk, replacing what the CPU had for the page under this PCID.
     pub(super) fn add(&mut self, entry: TlbEntry) {
         self.entries.retain(|held| !(held.page.pcid == entry.page.pcid && held.page.covers(entry.page.start)));
         add_to(&mut self.entries, entry);
     }
 
-    /// Adds a path, unless the CPU has one already: it keeps the old one as long as it may.
+    /// Adds a paging-structure-cache entry, unless the CPU has one already, which it keeps as long as it may.
     pub(super) fn add_path(&mut self, path: Path) {
         let is_same = |held: &Path| {
             (held.reach.pcid, held.reach.level) == (path.reach.pcid, path.reach.level)

@@ -1,5 +1,5 @@
-//! The walker: from the loaded root, or from a path that the CPU has cached, to a leaf of the guest's tables; asked for
-//! by an access, or by nobody, as a CPU may at any time.
+//! The page walker: from the loaded root, or from an entry of the paging-structure caches, to a leaf of the guest's
+//! tables; for an access, or speculatively, as a CPU may do at any time.
 //!
 //! Two things are wrong whatever the guest does: a walk through a table that has been freed, and a translation that is
 //! found although another root is loaded than the one that it was fetched from.
@@ -22,14 +22,14 @@ const WATCHED: usize = 64;
 static PAGES: [AtomicU64; WATCHED] = [const { AtomicU64::new(0) }; WATCHED];
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Who asks for a translation.
+/// Why a translation is fetched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asker {
     /// A load.
     Load(Ring),
     /// A store.
     Store(Ring),
-    /// Nobody: the CPU guesses.
+    /// Speculation.
     Guess,
 }
 
@@ -85,7 +85,7 @@ impl Core {
         Ok(entry)
     }
 
-    /// A fault drops what the CPU holds of the page.
+    /// A page fault invalidates what the CPU has cached for the page.
     fn fail(&mut self, va: u64, asker: Asker, present: u64) -> PageFault {
         self.tlb.remove(&Instruction::PageFault(VirtAddr(va)).invalidates(self.current_tag()));
         asker.fault(present)

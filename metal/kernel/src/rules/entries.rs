@@ -1,5 +1,5 @@
-//! What each instruction must drop: a page is read, its entry changed, the instruction executed, and the page read
-//! again. What must be gone is what `tlbkit-arch` says: here its table is judged by a CPU or by an emulator.
+//! What each instruction must invalidate: a page is read, its entry changed, the instruction executed, and the page
+//! read again. `tlbkit-arch` says what must be gone, so this checks its table against a CPU or an emulator.
 
 use tlbkit::{Cr3, Invpcid, Pcid, PhysAddr, Stride, VirtAddr};
 use tlbkit_arch::{CurrentTag, Instruction, Pte, Translation};
@@ -130,7 +130,7 @@ fn must_be_gone(held: &Translation, steps: Steps, loaded: Loaded) -> bool {
     })
 }
 
-/// Tries all of them without tags, and with them if there are any.
+/// Tries all of them without PCIDs, and with PCIDs if the CPU has them.
 pub(super) fn check(rules: &mut Tally, identity: &Identity) {
     let frames = [1u64, 2].map(|word| {
         let frame = Ram.alloc(12, Purpose::Data).expect("memory for two pages");
@@ -139,7 +139,7 @@ pub(super) fn check(rules: &mut Tally, identity: &Identity) {
     });
     trials(rules, identity, frames);
     if identity.has_pcid {
-        // SAFETY: tag 0 is loaded, then tags are on, then another tag with the same root.
+        // SAFETY: PCID 0 is loaded, then PCIDs are enabled, then another PCID is loaded with the same root.
         unsafe {
             write_cr4(read_cr4() | CR4_PCIDE);
             write_cr3(Cr3::flushing(read_cr3().root(), TAG));

@@ -1,7 +1,8 @@
-//! The manual's rules for PCIDs and INVPCID, asked of the CPU: what must fault, what must not, what must be gone after.
+//! The manual's rules for PCIDs and INVPCID, checked on the CPU: what must fault, what must not, and what must be
+//! invalidated.
 //!
 //! The library relies on them; an emulator or a hypervisor that breaks one is found here and not in a run. A
-//! translation may go at any time, so "gone" is demanded and "kept" is only told.
+//! translation may be dropped at any time, so "gone" is demanded and "kept" is only reported.
 
 mod entries;
 mod tally;
@@ -19,7 +20,7 @@ const HOLE: u64 = 1 << 47;
 const FAULTS: Attempted = Attempted::GeneralProtection;
 const WORKS: Attempted = Attempted::Works;
 
-/// Asks all that this CPU can be asked; the end of the machine.
+/// Checks all rules that apply to this CPU, and ends the machine.
 pub(crate) fn run() -> ! {
     let identity = machine::identity();
     let mut rules = Tally::default();
@@ -34,7 +35,7 @@ pub(crate) fn run() -> ! {
 fn without_tags(rules: &mut Tally, identity: &Identity) {
     // SAFETY: ring 0, interrupts off, one CPU; what is loaded stays loaded.
     let root = unsafe {
-        tlbkit_x86::disable_tags();
+        tlbkit_x86::disable_pcids();
         read_cr3().root()
     };
     if identity.has_invpcid {

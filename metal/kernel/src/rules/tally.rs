@@ -24,30 +24,30 @@ impl Tally {
     /// An instruction must end like this.
     pub(super) fn must_end(&mut self, rule: &dyn Display, expected: Attempted, found: Attempted) {
         let verdict = if expected == found { Verdict::Holds } else { Verdict::Broken };
-        self.note(rule, verdict, &format_args!("expected {expected:?}, found {found:?}"));
+        self.record(rule, verdict, &format_args!("expected {expected:?}, found {found:?}"));
     }
 
     /// Nothing may be left.
     pub(super) fn must_be_gone(&mut self, rule: &dyn Display, remains: Remains) {
         match remains {
-            Remains::Nothing => self.note(rule, Verdict::Holds, &"gone"),
-            Remains::Something => self.note(rule, Verdict::Broken, &"still there"),
+            Remains::Nothing => self.record(rule, Verdict::Holds, &"gone"),
+            Remains::Something => self.record(rule, Verdict::Broken, &"still there"),
         }
     }
 
-    /// The manual allows both: it is told, and not counted.
+    /// The manual allows both: the result is printed, and not counted.
     pub(super) fn may_stay(rule: &dyn Display, remains: Remains) {
         let found = if remains == Remains::Nothing { "gone, though it might stay" } else { "kept" };
-        tell(rule, Verdict::Holds, &found);
+        print(rule, Verdict::Holds, &found);
     }
 
-    fn note(&mut self, rule: &dyn Display, verdict: Verdict, found: &dyn Display) {
+    fn record(&mut self, rule: &dyn Display, verdict: Verdict, found: &dyn Display) {
         self.asked += 1;
         self.broken += u32::from(verdict == Verdict::Broken);
-        tell(rule, verdict, found);
+        print(rule, verdict, found);
     }
 
-    /// Tells the sum, and ends the machine.
+    /// Prints the sum, and ends the machine.
     pub(super) fn end(self) -> ! {
         let Self { asked, broken } = self;
         let (kind, ending) = if broken == 0 { ("result", Ending::Fine) } else { ("failure", Ending::Failed) };
@@ -63,8 +63,8 @@ enum Verdict {
     Broken,
 }
 
-fn tell(rule: &dyn Display, verdict: Verdict, found: &dyn Display) {
+fn print(rule: &dyn Display, verdict: Verdict, found: &dyn Display) {
     let holds = verdict == Verdict::Holds;
-    // One CPU is up in earnest, so nobody else writes.
+    // Only one CPU is really online, so nothing else writes.
     report::line(|port| write!(port, r#"{{"kind":"rule","name":"{rule}","holds":{holds},"found":"{found}"}}"#));
 }

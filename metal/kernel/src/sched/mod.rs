@@ -100,7 +100,7 @@ pub(crate) fn yield_now() {
     switch::away(held);
 }
 
-/// Takes one from a channel, or blocks until somebody adds one.
+/// Takes one from a channel, or blocks until a task adds one.
 pub(crate) fn wait(channel: u32) {
     let mut held = hold();
     let me = held.me();
@@ -115,7 +115,7 @@ pub(crate) fn wait(channel: u32) {
     switch::away(held);
 }
 
-/// Adds one to a channel, or hands it to who waits longest.
+/// Adds one to a channel, or passes it to the task that has waited longest.
 pub(crate) fn post(channel: u32) {
     let mut held = hold();
     let sched = &mut *held.sched;

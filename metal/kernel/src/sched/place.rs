@@ -9,7 +9,7 @@ use crate::command_line;
 use crate::counters::{self, Counter};
 
 impl Sched {
-    /// Puts a task into a queue and tells the CPU.
+    /// Puts a task into a queue and wakes the CPU.
     pub(super) fn make_runnable(&mut self, index: TaskIndex) {
         let to = scheduling::place(self, self.tasks[index].cpu, self.tasks[index].pinned);
         self.tasks[index].state = TaskState::Queued;

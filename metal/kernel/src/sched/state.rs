@@ -1,7 +1,7 @@
 //! What the scheduler knows, and the one lock for all of it, which is taken with interrupts off.
 //!
-//! Whoever switches holds the lock until it is on the other stack, so that a task is never found runnable while its
-//! stack is still in use.
+//! A context switch holds the lock until it is on the other stack, so that a task is never runnable while its stack is
+//! still in use.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

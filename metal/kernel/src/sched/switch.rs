@@ -22,8 +22,8 @@ unsafe extern "C" {
     fn enter_user(entry: u64, stack: u64, argument: u64) -> !;
 }
 
-/// Leaves the CPU to whoever is next; the running task's state says why. Returns when the task runs again, maybe
-/// elsewhere; at once if it is itself the next.
+/// Switches to the next task; the state of the running task says why. Returns when the task runs again, possibly on
+/// another CPU, or at once if it is itself the next.
 pub(super) fn away(mut held: Held) {
     let before = held.before;
     let here = cpu::index() as usize;
@@ -44,7 +44,7 @@ pub(super) fn away(mut held: Held) {
 }
 
 impl Sched {
-    /// Runs the protocol for whoever is next, and returns where its stack is.
+    /// Runs the protocol's context switch for the next task, and returns its stack pointer.
     fn load(&mut self, here: usize, next: Running) -> u64 {
         counters::add(Counter::Switches, 1);
         let irqs = IrqsOff::assume();
@@ -69,14 +69,14 @@ impl Sched {
 /// The lock goes along to the other stack, which gives it back.
 fn jump(held: Held, save: *mut u64, load: u64) {
     mem::forget(held);
-    // SAFETY: `load` was saved by this function, or made by `Task::prepare`, and nobody else loads it: the lock is
-    // held.
+    // SAFETY: `load` was saved by this function, or made by `Task::prepare`, and no other CPU loads it, since the lock
+    // is held.
     unsafe { switch_stacks(save, load) }
 }
 
 /// On the new stack: gives back the lock that came along.
 fn resume(interrupts: Interrupts) {
-    // SAFETY: whoever jumped here held it.
+    // SAFETY: the code that jumped here holds it.
     unsafe { SCHED.force_unlock() };
     // SAFETY: ring 0; if they were enabled when this stack was left, handlers are in place.
     unsafe { interrupts::restore(interrupts) };

@@ -1,4 +1,4 @@
-//! One task: its program, its two stacks, where it runs, and who waits for it.
+//! One task: its program, its two stacks, its CPU, and the task that waits for it.
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -32,7 +32,7 @@ pub(super) enum TaskState {
     Blocked,
     /// Leaving for the CPU that it is pinned to.
     Moving,
-    /// Its program has returned; nobody has joined it yet.
+    /// Its program has returned; no task has joined it yet.
     Ended,
 }
 

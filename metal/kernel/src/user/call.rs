@@ -48,7 +48,7 @@ impl Call {
     }
 }
 
-/// Asks the kernel.
+/// Makes a system call.
 pub(super) fn call(call: Call, first: u64, second: u64, third: u64) -> u64 {
     let result;
     // SAFETY: the kernel keeps what the calling convention keeps, and this stack.

@@ -9,7 +9,7 @@ use tlbkit_workloads::{Task, Workload, pattern::PAGE_BYTES};
 use super::call::{Call, call};
 use super::shared;
 
-/// One task's side of the kernel's door.
+/// A task as a program sees it: it makes system calls.
 pub(super) struct Program {
     workload: Workload,
     random: Cell<TaskRandom>,

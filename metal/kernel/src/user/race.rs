@@ -2,7 +2,7 @@
 //!
 //! The race: threads store to a page that another one gives back again and again, which is allowed, and a third one
 //! takes whatever frames become free, for page tables too. If a frame is free before its last translation is gone,
-//! somebody's store lands in a page of the third.
+//! a store of the first threads lands in a page of the third.
 //!
 //! The readers: processes that come back to windows of the kernel that have shown others something else meanwhile.
 

@@ -6,7 +6,7 @@ use tlbkit_x86::now_cycles;
 
 #[repr(C, align(4096))]
 struct Shared {
-    /// Time stamp at which the run is over; 0 once somebody has seen that.
+    /// Time stamp at which the run is over; 0 once a task has seen that.
     over_at: AtomicU64,
     begun_at: AtomicU64,
     score: AtomicU64,
@@ -35,7 +35,7 @@ pub(crate) fn start(limit_cycles: u64, cpus: u32, compute_percent: u64) {
 
 /// True for all tasks as soon as it was for one.
 pub(super) fn is_over() -> bool {
-    // Acquire: partner is the Release below: who is woken by a task that saw the end sees it too.
+    // Acquire: partner is the Release below: a task that is woken by one that saw the end sees it too.
     let at = SHARED.over_at.load(Ordering::Acquire);
     if at != 0 && now_cycles() >= at {
         // Release: as above.

@@ -71,8 +71,8 @@ impl Walk<'_> {
         }
     }
 
-    /// True for a parent's `pub use` of what is its child's: the child's door to the outside, not a use.
-    fn is_door(&self, item: &ItemUse, import: &Import) -> bool {
+    /// True for a parent's `pub use` of what is its child's: the child's interface to the outside, not a use.
+    fn is_reexport(&self, item: &ItemUse, import: &Import) -> bool {
         let target = match self.modules.resolve(self.module, &import.path) {
             Some(Resolved::Item((module, _), _) | Resolved::Module(module)) => module,
             None => return false,
@@ -144,7 +144,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
 
     fn visit_item_use(&mut self, item: &'ast ItemUse) {
         for import in imports(&item.tree) {
-            if !self.is_door(item, &import) {
+            if !self.is_reexport(item, &import) {
                 self.follow(&import.path, import.line);
             }
         }

@@ -1,7 +1,7 @@
-//! Counts the instructions of one function of a program, by single steps: what the CPU itself executes, on any host.
+//! Counts the instructions of one function of a program by single-stepping it, so the count is the same on any host.
 //!
-//! An instruction that only a kernel may execute traps; it is counted as one and skipped, and the program goes on
-//! behind it. That is how the figures of Linux were counted.
+//! A privileged instruction traps. It is counted as one instruction and skipped. The figures of Linux were counted in
+//! the same way.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -61,8 +61,8 @@ pub(crate) fn count(program: &Path, args: [u64; 2], function: &str, left_out: &s
     unsafe { command.pre_exec(|| result(libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0))) };
     let child = Child(command.spawn()?.id() as libc::pid_t);
     let (mut calls, mut inside) = (Vec::new(), Inside::default());
-    // The program stops when it has been loaded, by a breakpoint of its own when its machine is made, and from then on
-    // after each instruction.
+    // The program stops once it has been loaded, then at its own breakpoint after it has initialized its machine, and
+    // from then on after every instruction.
     let mut traps = 0;
     while let Some(signal) = child.stopped()? {
         match signal {

@@ -1,5 +1,5 @@
-//! The protocol's door to this machine: [`X86Cpu`], which counts each instruction, checks what can be checked, and
-//! breaks the rule that was chosen on the command line.
+//! The hardware interface of this machine: an [`X86Cpu`] whose instructions are counted, and which breaks the rule that
+//! the command line names.
 
 use core::sync::atomic::AtomicU64;
 
@@ -12,7 +12,7 @@ use crate::counters::{self, Counter};
 use crate::fault::Fault;
 use crate::{command_line, process_table, report};
 
-/// What `tlbkit-x86` asks of this kernel.
+/// The kernel's part of an [`X86Cpu`].
 pub(super) struct Spaces;
 
 impl Kernel for Spaces {
@@ -28,18 +28,18 @@ impl Kernel for Spaces {
     }
 }
 
-/// One CPU's door: its instructions.
-pub(crate) struct Door {
+/// One CPU: the real instructions, counted.
+pub(crate) struct CountingCpu {
     real: X86Cpu<'static, Spaces>,
 }
 
-impl Door {
+impl CountingCpu {
     pub(super) const fn new(real: X86Cpu<'static, Spaces>) -> Self {
         Self { real }
     }
 }
 
-impl Hardware for Door {
+impl Hardware for CountingCpu {
     type Set = &'static [AtomicU64];
     type Token = SpaceToken;
 
@@ -100,8 +100,8 @@ impl Hardware for Door {
         self.real.glances()
     }
 
-    /// Emulated CPUs share those of the host, so a wait is long before an interrupt is taken for lost, and minutes pass
-    /// before a CPU is given up.
+    /// Emulated CPUs share the CPUs of the host, so an IPI counts as lost only after a long wait, and a CPU as dead
+    /// only after minutes.
     fn patience_turns(&self) -> u32 {
         1 << 24
     }
@@ -144,7 +144,7 @@ impl Hardware for Door {
             Event::SwitchFlushed => counters::add(Counter::SwitchesFlushed, 1),
             Event::AlreadyCurrent => counters::add(Counter::AlreadyCurrent, 1),
             Event::WrongSpace => counters::add(Counter::WrongSpace, 1),
-            Event::LastLazyReference(token) => process_table::note_unreferenced(token),
+            Event::LastLazyReference(token) => process_table::record_unreferenced(token),
             _ => {}
         }
     }
@@ -154,15 +154,16 @@ impl Hardware for Door {
     }
 }
 
-/// Answers for `to` without executing anything there: what a kernel does that believes an interrupt was enough.
+/// Answers in the name of `to` without executing anything there, like a kernel that takes a sent IPI for a completed
+/// flush.
 pub(super) fn pretend_answer(to: CpuId) {
-    protocol::tlb().cpu(to, &Nothing).answer(&IrqsOff::assume());
+    protocol::tlb().cpu(to, &InertCpu).answer(&IrqsOff::assume());
 }
 
-/// A CPU whose instructions do nothing.
-struct Nothing;
+/// A CPU whose instructions have no effect.
+struct InertCpu;
 
-impl Hardware for Nothing {
+impl Hardware for InertCpu {
     type Set = &'static [AtomicU64];
     type Token = SpaceToken;
 

@@ -33,7 +33,7 @@ pub(crate) struct Walk {
     pub(crate) name: &'static str,
     pub(crate) number: u64,
     pub(crate) function: &'static str,
-    /// Of this path's count that one's is taken off: the cost of one CPU more.
+    /// The path whose count is subtracted from that of this one, which leaves the cost of one more CPU.
     pub(crate) less: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) const PATHS: [Walk; 17] = [
 
 /// Compiles the C program with the compiler and the options that are given, and links it with an archive.
 pub(crate) fn compile(compiler: &mut Command, build: &Build, archive: &Path, program: &Path) -> Result<()> {
-    let sources = ["machine.c", "paths.c"].map(|name| crate_dir().join("benches/door").join(name));
+    let sources = ["machine.c", "paths.c"].map(|name| crate_dir().join("benches/c_interface").join(name));
     let flags = ["-std=gnu11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-static", "-fno-pie", "-I"];
     compiler.args(flags).arg(crate_dir().join("include"));
     run(compiler.args(build.defines).args(sources).arg(archive).arg("-o").arg(program))?;

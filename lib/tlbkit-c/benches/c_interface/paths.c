@@ -1,4 +1,4 @@
-// `door PATH N`: walks one path N times. main.rs knows each by its number, and which function of it is counted.
+// `c_interface PATH N` walks one path N times. main.rs knows the number of each path and the function that is counted.
 
 #include <stdlib.h>
 

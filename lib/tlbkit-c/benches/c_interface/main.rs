@@ -1,10 +1,10 @@
-//! What each path costs a caller in C: instructions through the header and the archive, by function.
+//! The cost of each path for a caller in C: instructions through the header and the archive, by function.
 //!
-//! `cargo bench -p tlbkit-c` prints a table and compares it with the committed one, `counts.txt`: more than it says is
-//! a failure, and less asks for the file to be written anew, by `TLBKIT_BLESS=1`. Other compilers than those that the
-//! file names give other counts: then it says so, and compares nothing. With `-- by-function` it shows where
-//! the instructions of the fast archive go, with `-- compilers` what the fast form takes by other compilers of the C
-//! side (`compilers.rs`). `paths.c` walks the paths; `walks.rs` builds and counts one, by `step.rs`.
+//! `cargo bench -p tlbkit-c` prints a table and compares it with the committed one, `counts.txt`: a higher count is a
+//! failure, and after a lower one `TLBKIT_BLESS=1` rewrites the file. Other compilers than those that the file names
+//! give other counts, so with them nothing is compared. `-- by-function` shows the instructions of the fast archive by
+//! function, `-- compilers` what the fast archive costs with other compilers of the C side (`compilers.rs`). `paths.c`
+//! walks the paths; `walks.rs` builds and counts one, with `step.rs`.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
 mod compilers;
@@ -73,8 +73,8 @@ fn measure() -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(is_worse)))
 }
 
-/// Each program's count of every path. The programs run at the same time, as nearly all of the time goes to switching
-/// between a program and the thread that steps it.
+/// The counts of every path for each program. The programs run in parallel, since nearly all of the time is spent on
+/// switching between a program and the thread that steps it.
 fn columns(programs: &[PathBuf]) -> Result<Vec<Vec<i64>>> {
     let column = |program: &Path| -> std::result::Result<Vec<i64>, String> {
         PATHS.iter().map(|path| total(program, path).map_err(|error| error.to_string())).collect()
@@ -107,10 +107,10 @@ const HEAD: &str = "\
 ";
 
 fn file() -> PathBuf {
-    crate_dir().join("benches/door/counts.txt")
+    crate_dir().join("benches/c_interface/counts.txt")
 }
 
-/// The columns of `name`: Linux, inlined Rust, and what each build is known to take.
+/// The columns of `name`: Linux, inlined Rust, and the committed count of each build.
 fn row(committed: &str, name: &str) -> Result<(String, String, Vec<i64>)> {
     let words = committed.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let Some(words) = words.into_iter().find(|words| words.first() == Some(&name)) else {
@@ -121,10 +121,10 @@ fn row(committed: &str, name: &str) -> Result<(String, String, Vec<i64>)> {
     Ok((linux.to_string(), inlined.to_string(), ours))
 }
 
-/// The C program on an archive; none, said aloud, where the compiler has no such target.
+/// The C program, linked with an archive. `None`, with a message, if the compiler lacks the target.
 fn built(build: &Build) -> Result<Option<PathBuf>> {
     let Some(archive) = archive_of(build.name, build.features)? else { return Ok(None) };
-    let program = scratch("door")?.join(build.name);
+    let program = scratch("c_interface")?.join(build.name);
     compile(Command::new("gcc").arg("-O2"), build, &archive, &program)?;
     Ok(Some(program))
 }

@@ -1,4 +1,4 @@
-// A kernel in C of sixteen CPUs and twelve spaces, whose hardware does nothing: what its calls of the library cost.
+// A kernel in C with sixteen CPUs and twelve spaces, whose hardware does nothing, so that only the library is counted.
 
 #pragma once
 

@@ -49,7 +49,7 @@ pub(crate) fn compare() -> Result<ExitCode> {
     let Some(archive) = archive_of(fast.name, fast.features)? else { return Ok(ExitCode::SUCCESS) };
     let mut programs = Vec::new();
     for (name, compiler, options) in COMPILERS {
-        let program = scratch("door")?.join(name);
+        let program = scratch("c_interface")?.join(name);
         match compile(Command::new(compiler).args(options), fast, &archive, &program) {
             Ok(()) => programs.push((name, program)),
             Err(why) => println!("without {name}: {}", first_line(&why.to_string())),
@@ -79,7 +79,7 @@ fn across(fast: &Build) -> Result<PathBuf> {
     let archive = archive_of("across", &arguments)?.ok_or("no archive")?;
     let root = run(Command::new("rustc").args(["--print", "sysroot"]))?;
     let host = Path::new(root.trim()).join("lib/rustlib/x86_64-unknown-linux-gnu/bin/gcc-ld/ld.lld");
-    let program = scratch("door")?.join("clang-LTO");
+    let program = scratch("c_interface")?.join("clang-LTO");
     let linker = format!("--ld-path={}", host.display());
     compile(Command::new("clang").arg(linker).args(ACROSS), fast, &archive, &program)?;
     Ok(program)
