@@ -66,7 +66,7 @@ fn read(args: &[String]) -> Result<Wanted> {
             Some(subject) => wanted.subjects.push(*subject),
             None if arg == "--json" => wanted.is_json = true,
             None if arg.ends_with(".rs") => wanted.files.push(arg.clone()),
-            None => bail!("`fences` takes `--json`, files as `ask.rs`, and names of {}, got `{arg}`", names()),
+            None => bail!("`fences` takes `--json`, files as `flush/shootdown.rs`, and names of {}, got `{arg}`", names()),
         }
     }
     if wanted.subjects.is_empty() {
@@ -212,11 +212,11 @@ mod tests {
         let root = crate::setup::root()?;
         let none = wanted_changes(&root, &SUBJECTS, &["no-such.rs".to_owned()]);
         let error = none.map(drop).map_err(|error| error.to_string());
-        assert!(error.is_err_and(|text| text.contains("`no-such.rs`") && text.contains("ask.rs")));
-        let of_one = wanted_changes(&root, &SUBJECTS, &["ask.rs".to_owned()])?;
+        assert!(error.is_err_and(|text| text.contains("`no-such.rs`") && text.contains("flush/shootdown.rs")));
+        let of_one = wanted_changes(&root, &SUBJECTS, &["flush/shootdown.rs".to_owned()])?;
         let files: BTreeSet<&str> =
             of_one.iter().flat_map(|(_, changes)| changes).map(|change| change.file.as_str()).collect();
-        assert_eq!(files, BTreeSet::from(["ask.rs"]));
+        assert_eq!(files, BTreeSet::from(["flush/shootdown.rs"]));
         Ok(())
     }
 
@@ -242,7 +242,7 @@ mod tests {
         };
         assert_eq!(chosen(&["tlbkit-pmap", "--json"])?, ["tlbkit-pmap"]);
         assert_eq!(chosen(&[])?, ["tlbkit", "tlbkit-pmap", "tlbkit-c"]);
-        assert_eq!(read(&["ask.rs".to_owned()])?.files, ["ask.rs"]);
+        assert_eq!(read(&["flush/shootdown.rs".to_owned()])?.files, ["flush/shootdown.rs"]);
         Ok(())
     }
 }

@@ -24,10 +24,10 @@ fn hash(text: &str) -> u64 {
 /// The protocol's own reasons and places, as C has enums: of an int's width, whatever Rust packs them into.
 fn protocols_words() -> Result<PathBuf, Box<dyn Error>> {
     let protocol = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tlbkit/src");
-    let files = ["reason.rs", "history/stats.rs"].map(|file| fs::read_to_string(protocol.join(file)));
+    let files = ["policy/mod.rs", "policy/history/stats.rs"].map(|file| fs::read_to_string(protocol.join(file)));
     let source = files.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n\n");
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("words.rs");
-    let enums: Vec<&str> = source.split("\n\n").filter(|paragraph| paragraph.contains("pub enum")).collect();
+    let enums: Vec<&str> = source.split("\n\n").filter(|paragraph| ["pub enum Reason ", "pub enum Place "].iter().any(|name| paragraph.contains(name))).collect();
     fs::write(&copy, enums.join("\n\n").replace("repr(u8)", "repr(C)"))?;
     Ok(copy)
 }

@@ -62,7 +62,15 @@ fn the_words_of_the_misuse_table_are_the_librarys() -> Result<()> {
     let guide = std::fs::read_to_string(crate_dir().join("../../docs/porting.md"))?;
     let table = guide.split_once("| misuse | seen in Rust |").and_then(|(_, rest)| rest.split_once("\n\n"));
     let (table, _) = table.ok_or("no table of misuse in docs/porting.md")?;
-    let sources = ["tlb.rs", "addr.rs", "hardware.rs", "wait.rs", "shootdown.rs", "destroy.rs", "request_matrix.rs"];
+    let sources = [
+        "cpu/mod.rs",
+        "addr.rs",
+        "hardware.rs",
+        "flush/wait.rs",
+        "flush/shootdown.rs",
+        "flush/matrix.rs",
+        "space/end.rs",
+    ];
     let read = |name: &str| std::fs::read_to_string(crate_dir().join("../tlbkit/src").join(name));
     let protocol = sources.into_iter().map(read).collect::<std::result::Result<String, _>>()?;
     let header = std::fs::read_to_string(crate_dir().join("include/tlbkit.h"))?;

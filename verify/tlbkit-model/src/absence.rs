@@ -1,5 +1,5 @@
-//! A CPU is taken out while it may be asked, and comes back: `lib/tlbkit/src/hotplug.rs` and
-//! `lib/tlbkit/src/wait.rs`.
+//! A CPU is taken out while it may be asked, and comes back: `lib/tlbkit/src/cpu/hotplug.rs` and
+//! `lib/tlbkit/src/flush/wait.rs`.
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;

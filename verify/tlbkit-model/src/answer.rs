@@ -1,4 +1,4 @@
-//! A CPU does what others ask: `lib/tlbkit/src/answer.rs` and `lib/tlbkit/src/local.rs`.
+//! A CPU does what others ask: `lib/tlbkit/src/flush/answer.rs` and `local.rs`.
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;

@@ -1,4 +1,5 @@
-//! One flush for many spaces, and who finds an entry gone before it: `lib/tlbkit/src/batch.rs`, `union.rs`, `owed.rs`.
+//! One flush for many spaces, and who finds an entry gone before it: `batch.rs`, `targets.rs` and `owed.rs` of
+//! `lib/tlbkit/src/flush`.
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;

@@ -1,4 +1,5 @@
-//! A CPU revokes translations: whom it asks, and how it waits: `lib/tlbkit/src/shootdown.rs` and `wait.rs`.
+//! A CPU revokes translations: whom it asks, and how it waits: `lib/tlbkit/src/flush/shootdown.rs` and
+//! `wait.rs`.
 
 use tlbkit::{CpuSetUpkeep, Lazy, LocalFlush};
 

@@ -1,4 +1,5 @@
-//! A flush is issued and waited for later, with two mailboxes a CPU: `lib/tlbkit/src/ring.rs` and `issue.rs`.
+//! A flush is issued and waited for later, with two mailboxes a CPU: `lib/tlbkit/src/flush/mailboxes.rs` and
+//! `pending.rs`.
 
 use crate::deviation::Deviation;
 use crate::protocol::Protocol;

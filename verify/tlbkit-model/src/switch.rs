@@ -1,4 +1,4 @@
-//! A CPU joins a space, goes lazy, comes back, or leaves for the kernel's tables: `lib/tlbkit/src/switch.rs`.
+//! A CPU joins a space, goes lazy, comes back, or leaves for the kernel's tables: `lib/tlbkit/src/switch/mod.rs`.
 
 use tlbkit::Lazy;
 
