@@ -66,7 +66,9 @@ fn read(args: &[String]) -> Result<Wanted> {
             Some(subject) => wanted.subjects.push(*subject),
             None if arg == "--json" => wanted.is_json = true,
             None if arg.ends_with(".rs") => wanted.files.push(arg.clone()),
-            None => bail!("`fences` takes `--json`, files as `flush/shootdown.rs`, and names of {}, got `{arg}`", names()),
+            None => {
+                bail!("`fences` takes `--json`, files as `flush/shootdown.rs`, and names of {}, got `{arg}`", names())
+            }
         }
     }
     if wanted.subjects.is_empty() {

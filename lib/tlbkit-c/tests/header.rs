@@ -27,7 +27,10 @@ fn protocols_words() -> Result<PathBuf, Box<dyn Error>> {
     let files = ["policy/mod.rs", "policy/history/stats.rs"].map(|file| fs::read_to_string(protocol.join(file)));
     let source = files.into_iter().collect::<Result<Vec<_>, _>>()?.join("\n\n");
     let copy = Path::new(env!("CARGO_TARGET_TMPDIR")).join("words.rs");
-    let enums: Vec<&str> = source.split("\n\n").filter(|paragraph| ["pub enum Reason ", "pub enum Place "].iter().any(|name| paragraph.contains(name))).collect();
+    let enums: Vec<&str> = source
+        .split("\n\n")
+        .filter(|paragraph| ["pub enum Reason ", "pub enum Place "].iter().any(|name| paragraph.contains(name)))
+        .collect();
     fs::write(&copy, enums.join("\n\n").replace("repr(u8)", "repr(C)"))?;
     Ok(copy)
 }

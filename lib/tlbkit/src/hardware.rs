@@ -41,8 +41,8 @@ impl Cr3 {
         Self(root.0 | pcid.0 as u64)
     }
 
-    /// Loads `root` under `pcid` and keeps what the TLB holds under that PCID: only for an ASID that is known to be current
-    /// (INV-12).
+    /// Loads `root` under `pcid` and keeps what the TLB holds under that PCID: only for an ASID that is known to be
+    /// current (INV-12).
     #[must_use]
     pub const fn keeping(root: PhysAddr, pcid: Pcid) -> Self {
         Self(root.0 | pcid.0 as u64 | Self::KEEP)
@@ -81,8 +81,8 @@ pub enum Invpcid {
 }
 
 impl Invpcid {
-    /// What the instruction takes: the type in its register, the PCID and the address in its descriptor. An operand that
-    /// the type ignores is 0.
+    /// What the instruction takes: the type in its register, the PCID and the address in its descriptor. An operand
+    /// that the type ignores is 0.
     #[inline]
     #[must_use]
     pub const fn operands(self) -> (u64, Pcid, VirtAddr) {
@@ -144,8 +144,8 @@ pub enum Event {
     FlushBegin(u32),
     /// The local half of a flush ended.
     FlushLocalDone,
-    /// A flush has looked at the other CPUs that may hold what is flushed: `asked` of them are responders, the others are
-    /// left alone.
+    /// A flush has looked at the other CPUs that may hold what is flushed: `asked` of them are responders, the others
+    /// are left alone.
     Chosen {
         /// CPUs to which the request is sent.
         asked: u32,
@@ -177,8 +177,8 @@ pub enum Event {
 /// What to do about a CPU that has not answered in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Late {
-    /// Wait on. For a kernel in which no CPU is stopped by force, and in which no interrupt handler that comes between a
-    /// hint and its IPI waits for a lock that other CPUs hold while they [poll](crate::Pending::poll) or flush. Those
+    /// Wait on. For a kernel in which no CPU is stopped by force, and in which no interrupt handler that comes between
+    /// a hint and its IPI waits for a lock that other CPUs hold while they [poll](crate::Pending::poll) or flush. Those
     /// would find the hint, count on that IPI, and send none, so that each would wait for the other.
     Wait,
     /// Send it another IPI, which is the default: one may have been lost. A request that arrives twice is carried out
@@ -188,10 +188,10 @@ pub enum Late {
 
 /// One CPU of a machine. `tlbkit-x86` implements it with instructions.
 ///
-/// The protocol calls these functions in the middle of its own work. So none of them may call the protocol, sleep, or take
-/// a lock that is held anywhere while the protocol is called; [`unanswered`](Self::unanswered) may declare CPUs stopped.
-/// Nor may any of them take a lock whose spin loop calls [`Cpu::answer`](crate::Cpu::answer): that would answer within an
-/// answer or a switch.
+/// The protocol calls these functions in the middle of its own work. So none of them may call the protocol, sleep, or
+/// take a lock that is held anywhere while the protocol is called; [`unanswered`](Self::unanswered) may declare CPUs
+/// stopped. Nor may any of them take a lock whose spin loop calls [`Cpu::answer`](crate::Cpu::answer): that would
+/// answer within an answer or a switch.
 pub trait Hardware {
     /// Where the CPU set of a space is stored: an array inside it, a box, a borrowed slice.
     type Set: AsRef<[AtomicU64]>;
@@ -228,9 +228,9 @@ pub trait Hardware {
     /// [`Cpu::bring_up`](crate::Cpu::bring_up), and as the caller has them in [`Pending::poll`](crate::Pending::poll).
     fn relax(&self);
 
-    /// How many times a wait just looks again whether it is over, with a [`relax`](Self::relax) before each look, before
-    /// it also answers other CPUs at each turn. Interrupts are on meanwhile, so a few of these looks delay nobody, and a
-    /// wait that is over soon takes a fraction of the instructions. The default is none.
+    /// How many times a wait just looks again whether it is over, with a [`relax`](Self::relax) before each look,
+    /// before it also answers other CPUs at each turn. Interrupts are on meanwhile, so a few of these looks delay
+    /// nobody, and a wait that is over soon takes a fraction of the instructions. The default is none.
     #[inline(always)]
     fn glances(&self) -> u32 {
         0
@@ -243,9 +243,9 @@ pub trait Hardware {
         1 << 14
     }
 
-    /// `cpu` has not answered in time: a kernel may print its number, and may have another IPI sent, as the default does.
-    /// Called for each late CPU in turn. A kernel that uses [`declare_stopped`](crate::Tlb::declare_stopped) must not
-    /// return [`Late::Wait`].
+    /// `cpu` has not answered in time: a kernel may print its number, and may have another IPI sent, as the default
+    /// does. Called for each late CPU in turn. A kernel that uses [`declare_stopped`](crate::Tlb::declare_stopped) must
+    /// not return [`Late::Wait`].
     fn late(&self, cpu: CpuId) -> Late {
         let _ = cpu;
         Late::AskAgain
@@ -269,18 +269,18 @@ pub trait Hardware {
         panic!("a flush is not answered by {missing}");
     }
 
-    /// The CPU that executes this code, where the kernel can tell: by per-CPU data, RDTSCP or RDPID. It is compared with
-    /// the CPU that the handle is for: when a call begins, where it flushes this CPU's TLB, before a waiting CPU answers
-    /// other CPUs, and when a call that waited, or issued or sent a flush, ends. So a task that migrated in between, or a
-    /// number that was wrong from the beginning, is noticed. Interrupts may be on or off, and an NMI may call it. The
-    /// default does not tell, and costs nothing.
+    /// The CPU that executes this code, where the kernel can tell: by per-CPU data, RDTSCP or RDPID. It is compared
+    /// with the CPU that the handle is for: when a call begins, where it flushes this CPU's TLB, before a waiting CPU
+    /// answers other CPUs, and when a call that waited, or issued or sent a flush, ends. So a task that migrated in
+    /// between, or a number that was wrong from the beginning, is noticed. Interrupts may be on or off, and an NMI may
+    /// call it. The default does not tell, and costs nothing.
     #[inline(always)]
     fn this_cpu(&self) -> Option<CpuId> {
         None
     }
 
-    /// The protocol was called for CPU `named` and runs on `here`: see [`this_cpu`](Self::this_cpu). If this returns, the
-    /// call goes on all the same, but carries out no request of other CPUs.
+    /// The protocol was called for CPU `named` and runs on `here`: see [`this_cpu`](Self::this_cpu). If this returns,
+    /// the call goes on all the same, but carries out no request of other CPUs.
     ///
     /// # Panics
     /// The default does, and names both.
@@ -297,11 +297,11 @@ pub trait Hardware {
 
     /// Calls `f` with the space that the kernel calls `token`.
     ///
-    /// The space is one that is loaded on this CPU; or that another CPU waits for this one to flush; or that this CPU is
-    /// just leaving, be it alive or ended and held lazily; or that [`Cpu::with_space`](crate::Cpu::with_space) goes back
-    /// to. CR3 may name other page tables already. So a kernel has to find a space by its token until its end is over:
-    /// until [`Destroyed::Now`](crate::Destroyed) or [`Event::LastLazyReference`]. Until then no other space may have
-    /// the same token.
+    /// The space is one that is loaded on this CPU; or that another CPU waits for this one to flush; or that this CPU
+    /// is just leaving, be it alive or ended and held lazily; or that [`Cpu::with_space`](crate::Cpu::with_space) goes
+    /// back to. CR3 may name other page tables already. So a kernel has to find a space by its token until its end is
+    /// over: until [`Destroyed::Now`](crate::Destroyed) or [`Event::LastLazyReference`]. Until then no other space may
+    /// have the same token.
     ///
     /// It is called with interrupts off, in the IPI handler too, and sometimes inside another such call, for another
     /// space. A kernel may take a lock to find the space, if every holder of that lock has interrupts off and waits for

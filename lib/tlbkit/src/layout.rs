@@ -1,4 +1,5 @@
-//! Which part of the protocol lies at an address: what a profiler's hot cache line is about (`perf c2c` prints addresses).
+//! Which part of the protocol lies at an address: what a profiler's hot cache line is about (`perf c2c` prints
+//! addresses).
 
 use core::mem::offset_of;
 use core::ops::Range;

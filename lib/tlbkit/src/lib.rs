@@ -1,10 +1,10 @@
 //! The TLB subsystem of an x86-64 kernel.
 //!
 //! Every CPU caches translations, and the page tables that they came from change. A kernel has to make sure that no CPU
-//! uses a translation after it was taken away, without interrupting every CPU for every change and without throwing away
-//! what is still valid. This crate decides which CPU has to flush what, and when. It executes nothing itself:
-//! [`Hardware`] is its only interface to a machine, so the same source runs in kernels, on a simulated multiprocessor and
-//! under model checkers.
+//! uses a translation after it was taken away, without interrupting every CPU for every change and without throwing
+//! away what is still valid. This crate decides which CPU has to flush what, and when. It executes nothing itself:
+//! [`Hardware`] is its only interface to a machine, so the same source runs in kernels, on a simulated multiprocessor
+//! and under model checkers.
 //!
 //! # The rule
 //!
@@ -28,13 +28,14 @@
 //! - INV-1 unhook, flush everywhere, free; for page-table pages as for frames. (`flush/gather.rs`)
 //! - INV-2 a CPU that joins a space and one that takes translations away cannot both miss the other. (`space/mod.rs`)
 //! - INV-3 an ASID's generation never exceeds its space's; neither falls; an id is never reused. (`cpu/asid.rs`)
-//! - INV-4 pages are flushed one by one only from generation g to g+1, and only if g+1 is the newest; otherwise everything
-//!   is flushed. (`flush/local.rs`)
+//! - INV-4 pages are flushed one by one only from generation g to g+1, and only if g+1 is the newest; otherwise
+//!   everything is flushed. (`flush/local.rs`)
 //! - INV-5 CPUs in lazy TLB mode are not interrupted, unless page-table pages are freed. (`flush/shootdown.rs`)
-//! - INV-6 when a flush returns, or the wait for an issued one, no CPU can use an old translation, and none walks an old
-//!   page table. (`flush/shootdown.rs`, `flush/mailboxes.rs`)
-//! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang; polling an issued flush, by
-//!   `Pending::poll` or by `is_done` and `answer`, may be done with interrupts off. (`flush/wait.rs`, `flush/pending.rs`)
+//! - INV-6 when a flush returns, or the wait for an issued one, no CPU can use an old translation, and none walks an
+//!   old page table. (`flush/shootdown.rs`, `flush/mailboxes.rs`)
+//! - INV-7 a waiting CPU still answers; waiting with interrupts off is an error, not a hang; polling an issued flush,
+//!   by `Pending::poll` or by `is_done` and `answer`, may be done with interrupts off. (`flush/wait.rs`,
+//!   `flush/pending.rs`)
 //! - INV-8 PCID 0 never names a space; kernel and user PCID differ in one bit; a recycled ASID is flushed before use.
 //!   (`cpu/asid.rs`)
 //! - INV-9 frames in a gather are unreachable until it is flushed, and in an issued one until it is waited for.

@@ -1,8 +1,8 @@
 //! Atomics and fences: core's own, loom's, or those of `tlbkit-observed`.
 //!
-//! The protocol uses these names only. In a kernel they *are* `core::sync::atomic`. Under `cfg(loom)` they are loom's, so
-//! that the real source is model-checked. With the feature `observe` they are those of another crate, which reports each
-//! access to an observer; the protocol knows nothing about it but these names.
+//! The protocol uses these names only. In a kernel they *are* `core::sync::atomic`. Under `cfg(loom)` they are loom's,
+//! so that the real source is model-checked. With the feature `observe` they are those of another crate, which reports
+//! each access to an observer; the protocol knows nothing about it but these names.
 
 pub use core::sync::atomic::Ordering;
 

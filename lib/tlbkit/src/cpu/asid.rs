@@ -8,8 +8,8 @@
 //! - the **user PCID** is the kernel PCID with bit 11 set: what CR3 holds in user mode under page-table isolation.
 //!
 //! **The rule.** An entry of the table says: "under this ASID the TLB may hold translations of space `id`, and has been
-//! flushed up to generation `g`". A recycled ASID starts at generation 0, which no space ever has, so the CR3 write that
-//! follows must flush (INV-8). An id is never reused (INV-3), so an entry of a dead space is harmless.
+//! flushed up to generation `g`". A recycled ASID starts at generation 0, which no space ever has, so the CR3 write
+//! that follows must flush (INV-8). An id is never reused (INV-3), so an entry of a dead space is harmless.
 //!
 //! Finding an ASID does not depend on how many there are: a hint, indexed by the low bits of the id, says where to look
 //! first. Linux scans its six at about seven instructions each.

@@ -14,12 +14,13 @@ use crate::sync::{Ordering, fence};
 
 impl Tlb<'_> {
     /// States that `cpu` was stopped by force and executes nothing until its [`Cpu::bring_up`], as after a crash.
-    /// Initiators that wait for it stop waiting, and later flushes leave it out. Not for a virtual CPU that its host has
-    /// preempted: that one would go on where it was, with stale entries in its TLB.
+    /// Initiators that wait for it stop waiting, and later flushes leave it out. Not for a virtual CPU that its host
+    /// has preempted: that one would go on where it was, with stale entries in its TLB.
     ///
-    /// What it has loaded stays in its CR3, and a CPU that was parked with a jump to itself goes on fetching through it.
-    /// The space no longer counts that CPU, and may be freed. So the CPU has to load the kernel's page tables before
-    /// this call, or to come back through a reset, as after a crash, and never touch memory by those page tables again.
+    /// What it has loaded stays in its CR3, and a CPU that was parked with a jump to itself goes on fetching through
+    /// it. The space no longer counts that CPU, and may be freed. So the CPU has to load the kernel's page tables
+    /// before this call, or to come back through a reset, as after a crash, and never touch memory by those page tables
+    /// again.
     ///
     /// If it was itself an initiator, its requests stand until its `bring_up` returns, and the spaces that they are
     /// about must live so long. A space that had ended, and that it held lazily or was just leaving, still counts it:
@@ -85,7 +86,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     pub fn offline(&self, irqs: &IrqsOff) {
         self.load_kernel(irqs);
         self.state.asids.reset(1);
-        // Release: the CPU has left every space before it leaves the set; partner is the Acquire load in `send_requests`.
+        // Release: the CPU has left every space before it leaves the set; partner is the Acquire load in
+        // `send_requests`.
         self.tlb.online().remove(self.id, Ordering::Release);
         self.answer(irqs);
         // Release: no mailbox is read after it; partner is the Acquire in `withdraw`, diagram in `flush/wait.rs`.
@@ -98,8 +100,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// `bring_up` looks for hints everywhere.
     ///
     /// Nobody can have sent a request to a CPU that comes online for the first time, so it looks nowhere. Otherwise a
-    /// machine of n CPUs would take n times n looks to boot. Its presence says that it is new, since no store writes that
-    /// value again:
+    /// machine of n CPUs would take n times n looks to boot. Its presence says that it is new, since no store writes
+    /// that value again:
     ///
     /// ```text
     ///   initiator (choose, then send)             CPU that comes online for the first time (bring_up)

@@ -78,10 +78,10 @@ impl<'k> Tlb<'k> {
         /// space.
         ///
         /// # Panics
-        /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words); if the policy's number of ASIDs is not 1
-        /// to 15, or its interval between trims is neither 0 nor a power of two; if it asks for something that only a
-        /// build with the feature `history` can do; if `kernel_root` is not the address of a page. In a static these do
-        /// not compile.
+        /// If `matrix` has fewer words than [`matrix_words`](Self::matrix_words); if the policy's number of ASIDs is
+        /// not 1 to 15, or its interval between trims is neither 0 nor a power of two; if it asks for something that
+        /// only a build with the feature `history` can do; if `kernel_root` is not the address of a page. In a static
+        /// these do not compile.
         #[must_use]
         pub fn new(cpus: &'k [CpuState], matrix: &'k [AtomicU64], kernel_root: PhysAddr, policy: Policy) -> Self {
             let _checked = policy.asids();
@@ -253,8 +253,8 @@ impl<'t, 'k, H: Hardware> Cpu<'t, 'k, H> {
         self.hardware.write_cr3(Cr3(cr3.0 & self.state.cr3_mask.get()));
     }
 
-    /// Loads `root` under the PCID of `asid` and keeps what the TLB holds under it. The value is a sum of two words, since
-    /// every switch pays for it.
+    /// Loads `root` under the PCID of `asid` and keeps what the TLB holds under it. The value is a sum of two words,
+    /// since every switch pays for it.
     #[inline(always)]
     pub(crate) fn load_keeping(&self, root: PhysAddr, asid: Asid) {
         self.hardware.write_cr3(Cr3(root.0 | (self.state.keep_first.get() + asid.0)));

@@ -1,4 +1,5 @@
-//! What one CPU keeps: its ASIDs and what it has loaded, for itself; its presence and its mailboxes, for others to read.
+//! What one CPU keeps: its ASIDs and what it has loaded, for itself; its presence and its mailboxes, for others to
+//! read.
 
 use super::asid::AsidTable;
 use crate::addr::CpuId;
@@ -48,9 +49,9 @@ impl Presence {
     }
 
     /// True if a CPU that shows it must flush before a shootdown of `space` returns: INV-2, the initiator's side. A CPU
-    /// in the middle of a switch must, since it may have read the old generation. One that runs something else, or holds
-    /// the space lazily, need not: it finds the new generation before it uses the space. Lazy CPUs are sorted out first,
-    /// since there are often many.
+    /// in the middle of a switch must, since it may have read the old generation. One that runs something else, or
+    /// holds the space lazily, need not: it finds the new generation before it uses the space. Lazy CPUs are sorted out
+    /// first, since there are often many.
     pub(crate) fn may_run(self, space: SpaceId) -> bool {
         !self.is_lazy() && (self == Self::SWITCHING || self == Self::running(space))
     }

@@ -10,10 +10,10 @@ use crate::space::cpu_set::{first_cpu, split};
 use crate::sync::Ordering;
 
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Carries out the requests that other CPUs have sent to this one. The handler of the shootdown IPI calls it, and so
-    /// does every wait of this crate. So must each loop of the kernel that waits for another CPU with interrupts off,
-    /// except one that is entered from a function of [`Hardware`]: an answer within an answer, or within a switch, could
-    /// report a flush as done that is still to come.
+    /// Carries out the requests that other CPUs have sent to this one. The handler of the shootdown IPI calls it, and
+    /// so does every wait of this crate. So must each loop of the kernel that waits for another CPU with interrupts
+    /// off, except one that is entered from a function of [`Hardware`]: an answer within an answer, or within a switch,
+    /// could report a flush as done that is still to come.
     ///
     /// When it returns, each request whose hint was in the inbox when it was called has been carried out. A hint that
     /// comes later has an IPI of its own. On a CPU that is offline it does nothing: an IPI may arrive after the request
@@ -41,8 +41,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.tlb.matrix.inbox(self.id).take_hints(|initiator| self.answer_initiator(initiator, irqs));
     }
 
-    /// A hint does not say which mailbox it is for. If the first one has no request for this CPU, or says that others are
-    /// in use, it may be another one.
+    /// A hint does not say which mailbox it is for. If the first one has no request for this CPU, or says that others
+    /// are in use, it may be another one.
     #[inline(always)]
     fn answer_initiator(&self, initiator: CpuId, irqs: &IrqsOff) {
         if self.answer_mailbox(initiator, 0, irqs) != Some(InUse::FirstAlone) {
@@ -72,7 +72,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         let (request, in_use) = self.mailbox(initiator, mailbox).read(&mut room);
         self.flush_local(&request, irqs);
         self.hardware.event(Event::AnswerEnd(initiator));
-        // Release: the flush is over; partners are the Acquire loads of the CPU that waits, or looks for a free mailbox.
+        // Release: the flush is over; partners are the Acquire loads of the CPU that waits, or looks for a free
+        // mailbox.
         outbox.fetch_and(!own_bit, Ordering::Release);
         Some(in_use)
     }

@@ -1,9 +1,10 @@
-//! [`TlbBatch`] (Linux: `tlbflush_unmap_batch`): one flush for translations of many spaces, as reclaim, migration and KSM
-//! need it.
+//! [`TlbBatch`] (Linux: `tlbflush_unmap_batch`): one flush for translations of many spaces, as reclaim, migration and
+//! KSM need it.
 //!
-//! Reclaim takes one frame out of the page tables of all spaces that map it, then the next one, and frees them together.
-//! A gather for each space would interrupt the same CPUs again and again. A batch records translations of any number of
-//! spaces without allocating, and sends each CPU one request: "bring what you have loaded up to its newest generation".
+//! Reclaim takes one frame out of the page tables of all spaces that map it, then the next one, and frees them
+//! together. A gather for each space would interrupt the same CPUs again and again. A batch records translations of any
+//! number of spaces without allocating, and sends each CPU one request: "bring what you have loaded up to its newest
+//! generation".
 //!
 //! ```text
 //!   batch (unmap)                                  CPU that joins the space (switch/mod.rs)
@@ -44,8 +45,8 @@ use crate::space::{AddressSpace, Generation, SpaceId, Translations};
 /// batch may be filled and flushed on different CPUs, one after the other. It is for user addresses without the global
 /// bit.
 ///
-/// Until [`flush`](Self::flush) returns nothing is promised: programs go on using what their CPUs have cached. Code that
-/// relies on something else to be true of such a page, that it is clean for instance, has to look after the flush.
+/// Until [`flush`](Self::flush) returns nothing is promised: programs go on using what their CPUs have cached. Code
+/// that relies on something else to be true of such a page, that it is clean for instance, has to look after the flush.
 #[must_use = "a batch that is not flushed leaks its frames, and makes other flushes do more than they need"]
 pub struct TlbBatch<F> {
     targets: BatchTargets,
@@ -63,8 +64,8 @@ impl<F> TlbBatch<F> {
         Self { targets, debts, needs, holds: false, frames: ManuallyDrop::new(frames) }
     }
 
-    /// Records translations of `space` that were taken away, where no frame is freed or another mapping of it is still to
-    /// come: any number of pages, whose page tables are still locked.
+    /// Records translations of `space` that were taken away, where no frame is freed or another mapping of it is still
+    /// to come: any number of pages, whose page tables are still locked.
     pub fn revoke<H: Hardware>(&mut self, cpu: &Cpu<'_, '_, H>, space: &AddressSpace<H::Set>) {
         cpu.tlb().owed.add(space.id, &mut self.debts);
         space.advance();
@@ -110,8 +111,8 @@ impl<F> TlbBatch<F> {
     /// Flushes what was recorded, everywhere, and gives the frames back.
     ///
     /// When it returns, no CPU can use a translation that was recorded (INV-6), and with a page-table page among the
-    /// frames no CPU walks it. CPUs that run none of the spaces are not interrupted. Nor are those that hold one in lazy
-    /// TLB mode, unless page-table pages are freed: they flush before a program of it runs (INV-5).
+    /// frames no CPU walks it. CPUs that run none of the spaces are not interrupted. Nor are those that hold one in
+    /// lazy TLB mode, unless page-table pages are freed: they flush before a program of it runs (INV-5).
     ///
     /// # Panics
     /// If another CPU has to flush and interrupts are off (INV-7); if called while this CPU waits for another flush.

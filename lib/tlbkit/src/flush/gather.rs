@@ -5,8 +5,8 @@
 //! [`TlbGather::flush`], or of [`Pending::wait`](crate::Pending::wait) after [`TlbGather::issue`], as [`Flushed`]. A
 //! gather that is dropped unflushed keeps its frames for ever: a leak, not a use-after-free (INV-9).
 //!
-//! No frame comes out before something was flushed: a gather that holds a frame and in which no translation was recorded
-//! flushes everything.
+//! No frame comes out before something was flushed: a gather that holds a frame and in which no translation was
+//! recorded flushes everything.
 //!
 //! ```compile_fail
 //! # use tlbkit::{TlbGather, Translations, sync::AtomicU64};
@@ -114,9 +114,9 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// Records what lay below a page-table page that was taken out, and holds that page, `frame`, until the flush. The
     /// cached paths through it are flushed too, also on CPUs that hold the space in lazy TLB mode (C-20, C-21).
     ///
-    /// `va` is the first address below it. `unnamed_pages` counts, in pages of 4 KiB, what it still mapped from
-    /// there on and has not been recorded: 512 for a page table of the last level that was taken out with its entries, 0
-    /// if each of its entries was recorded before.
+    /// `va` is the first address below it. `unnamed_pages` counts, in pages of 4 KiB, what it still mapped from there
+    /// on and has not been recorded: 512 for a page table of the last level that was taken out with its entries, 0 if
+    /// each of its entries was recorded before.
     #[inline]
     pub fn unmap_table<T, H: Hardware<Set = S>>(
         &mut self,
@@ -133,8 +133,8 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.frames.extend(Some(frame));
     }
 
-    /// Records one translation of size `stride` at `va` that was taken away or narrowed, where no frame is freed. A policy
-    /// of an older kernel may flush it at once.
+    /// Records one translation of size `stride` at `va` that was taken away or narrowed, where no frame is freed. A
+    /// policy of an older kernel may flush it at once.
     #[inline]
     pub fn page<H: Hardware<Set = S>>(
         &mut self,
@@ -222,12 +222,12 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         self.is_everything = true;
     }
 
-    /// Holds `frame`, to which no single page belongs, until the flush: one that several recorded pages shared, or one of
-    /// a range that is recorded as a whole. Use [`unmap`](Self::unmap) for everything else.
+    /// Holds `frame`, to which no single page belongs, until the flush: one that several recorded pages shared, or one
+    /// of a range that is recorded as a whole. Use [`unmap`](Self::unmap) for everything else.
     ///
     /// If nothing is recorded in this gather, before or after, the flush is one of everything, as after
-    /// [`flush_everything`](Self::flush_everything): it cannot be known what mapped the frame. If something is recorded,
-    /// only that is flushed: the caller states that it mapped the frame.
+    /// [`flush_everything`](Self::flush_everything): it cannot be known what mapped the frame. If something is
+    /// recorded, only that is flushed: the caller states that it mapped the frame.
     #[inline]
     pub fn hold<T>(&mut self, frame: T)
     where
@@ -238,13 +238,13 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     }
 
     /// Flushes what was recorded, everywhere, and gives the frames back. If nothing was recorded and no frame is held,
-    /// only the deferred flushes of the space are done, those of a [`TlbBatch`](crate::TlbBatch) or of an issued gather:
-    /// the PTE that the caller found cleared may be one of theirs. So an unmap that finds nothing ends with this call
-    /// like any other.
+    /// only the deferred flushes of the space are done, those of a [`TlbBatch`](crate::TlbBatch) or of an issued
+    /// gather: the PTE that the caller found cleared may be one of theirs. So an unmap that finds nothing ends with
+    /// this call like any other.
     ///
     /// A gather that another CPU has filled and not flushed yet is not known here. So a kernel keeps other CPUs from
-    /// changing the same range until this call has returned: by the lock of the regions (Linux: `mmap_lock`), not that of
-    /// the page table. A kernel that does not must record each PTE that it finds cleared as well, with
+    /// changing the same range until this call has returned: by the lock of the regions (Linux: `mmap_lock`), not that
+    /// of the page table. A kernel that does not must record each PTE that it finds cleared as well, with
     /// [`page`](Self::page) (C-28).
     ///
     /// # Panics
@@ -269,8 +269,8 @@ impl<'s, S, F> TlbGather<'s, S, F> {
         Flushed::new(ManuallyDrop::into_inner(self.frames))
     }
 
-    /// True if a flush is due though nothing was recorded. A frame that came after its page had been flushed at once, as
-    /// policies of older kernels do, needs no other flush.
+    /// True if a flush is due though nothing was recorded. A frame that came after its page had been flushed at once,
+    /// as policies of older kernels do, needs no other flush.
     #[inline(never)]
     fn is_due_unnamed<H: Hardware<Set = S>>(&self, cpu: &Cpu<'_, '_, H>) -> bool {
         self.is_everything

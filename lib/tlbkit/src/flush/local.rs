@@ -3,8 +3,8 @@
 //! **The rule**, INV-4: pages are flushed one by one only if that takes the ASID from its generation to the next one,
 //! and the next one is the space's newest. Two requests may be carried out in reverse order. Suppose 1 -> 2 is to flush
 //! everything and 2 -> 3 one page. Carrying out the second one first, page by page, would mark the ASID as "3" with the
-//! entries of 2 still in the TLB. So the second one, if it comes first, flushes everything, and the first one then finds
-//! nothing left to do.
+//! entries of 2 still in the TLB. So the second one, if it comes first, flushes everything, and the first one then
+//! finds nothing left to do.
 //!
 //! The public functions at the end flush this CPU alone, and touch no generation.
 
@@ -20,8 +20,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes on this CPU what `request` names, be it its own or another CPU's.
     ///
     /// When it returns, this CPU uses no old translation that the request names, and walks no old page table if the
-    /// request frees some. If the space does not run here, nothing of it is flushed: the ASID's generation is older than
-    /// the space's, so a later switch to the space flushes.
+    /// request frees some. If the space does not run here, nothing of it is flushed: the ASID's generation is older
+    /// than the space's, so a later switch to the space flushes.
     #[inline(always)]
     pub(crate) fn flush_local(&self, request: &Request<'_>, irqs: &IrqsOff) {
         let presence = self.presence();
@@ -33,8 +33,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Flushes what `request` names of the space that runs here, whose `newest` generation is read if the ASID is not up
-    /// to date. Afterwards the ASID's generation is at least the request's: the same request, or an older one, finds
+    /// Flushes what `request` names of the space that runs here, whose `newest` generation is read if the ASID is not
+    /// up to date. Afterwards the ASID's generation is at least the request's: the same request, or an older one, finds
     /// nothing left to do.
     #[inline(always)]
     pub(crate) fn flush_running(&self, newest: impl FnOnce() -> Generation, request: &Request<'_>, irqs: &IrqsOff) {
@@ -144,9 +144,9 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Flushes the pages that the request names one by one, in both halves if there are two.
     ///
-    /// The user half is flushed as a whole, later, if INVPCID page by page would not do: it flushes only the cached path
-    /// of the address that it names, so not what a freed page-table page needs (C-27); and unlike INVLPG it faults on an
-    /// address that is not canonical (C-31), so a range may not run out of the user half.
+    /// The user half is flushed as a whole, later, if INVPCID page by page would not do: it flushes only the cached
+    /// path of the address that it names, so not what a freed page-table page needs (C-27); and unlike INVLPG it faults
+    /// on an address that is not canonical (C-31), so a range may not run out of the user half.
     #[inline(never)]
     fn flush_pages(&self, request: Request<'_>) {
         let is_isolated = self.has_flag(flag::ISOLATED);
@@ -186,16 +186,17 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 /// Flushes of this CPU alone.
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Flushes what this CPU caches of `pages` adjoining translations from `va` on, in the page tables that it has
-    /// loaded. For entries that are right in memory, of which this CPU may cache older versions that allow less: a fault
-    /// that turns out to be spurious, or a permission that was just widened. Any range is safe to name.
+    /// loaded. For entries that are right in memory, of which this CPU may cache older versions that allow less: a
+    /// fault that turns out to be spurious, or a permission that was just widened. Any range is safe to name.
     ///
-    /// It sends no IPI, waits for nobody, and touches no generation, so interrupts may be off and locks held. It does not
-    /// promise anything about other CPUs, which go on using what they cache, nor about spaces that are not loaded here.
-    /// To take something away use [`flush_range`](Self::flush_range) or [`TlbGather`](crate::TlbGather); nothing may be
-    /// freed on the strength of this call.
+    /// It sends no IPI, waits for nobody, and touches no generation, so interrupts may be off and locks held. It does
+    /// not promise anything about other CPUs, which go on using what they cache, nor about spaces that are not loaded
+    /// here. To take something away use [`flush_range`](Self::flush_range) or [`TlbGather`](crate::TlbGather); nothing
+    /// may be freed on the strength of this call.
     ///
-    /// x86 drops the entry that led to a fault by itself, in the half in which it faulted. So this call is for an access
-    /// that is not to fault first, for both halves under isolation, and for more pages than the one that faulted.
+    /// x86 drops the entry that led to a fault by itself, in the half in which it faulted. So this call is for an
+    /// access that is not to fault first, for both halves under isolation, and for more pages than the one that
+    /// faulted.
     pub fn flush_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
         let request = self.request_here(va, pages, stride, Needs::NOTHING);
         self.with_irqs_off_here(|irqs| match request.extent {
@@ -205,16 +206,16 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         });
     }
 
-    /// Flushes what this CPU caches of `pages` adjoining kernel addresses from `va` on: for a mapping that only this CPU
-    /// uses. Under isolation they are flushed under every PCID. Without it they count as global: an entry that lacks the
-    /// global bit stays under the other PCIDs. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
+    /// Flushes what this CPU caches of `pages` adjoining kernel addresses from `va` on: for a mapping that only this
+    /// CPU uses. Under isolation they are flushed under every PCID. Without it they count as global: an entry that
+    /// lacks the global bit stays under the other PCIDs. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_kernel_on_this_cpu(&self, va: VirtAddr, pages: u32, stride: Stride) {
         let request = self.request_here(va, pages, stride, Needs::GLOBAL);
         self.with_irqs_off_here(|irqs| self.flush_kernel(&request, irqs));
     }
 
-    /// Flushes all that this CPU caches of the space that is loaded, in both halves; global entries and other PCIDs stay.
-    /// Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
+    /// Flushes all that this CPU caches of the space that is loaded, in both halves; global entries and other PCIDs
+    /// stay. Otherwise as [`flush_this_cpu`](Self::flush_this_cpu).
     pub fn flush_loaded_on_this_cpu(&self) {
         self.with_irqs_off_here(|_| {
             let is_kernel = self.presence() == Presence::KERNEL;

@@ -1,8 +1,8 @@
 //! The mailboxes of a CPU: which of them is free, and when a request is over.
 //!
-//! A CPU has several mailboxes, so that several of its requests can be outstanding at once. A request that was issued is
-//! waited for later: on this CPU, on another one to which the task has migrated meanwhile, or never. So nobody marks a
-//! mailbox as free. It is free when its outbox is empty, and its CPU looks before it writes it:
+//! A CPU has several mailboxes, so that several of its requests can be outstanding at once. A request that was issued
+//! is waited for later: on this CPU, on another one to which the task has migrated meanwhile, or never. So nobody marks
+//! a mailbox as free. It is free when its outbox is empty, and its CPU looks before it writes it:
 //!
 //! ```text
 //!   initiator (free_mailbox, then post)            responder (answer)       waiter on any CPU (first_missing)

@@ -32,8 +32,8 @@ const LINE: usize = 8;
 /// Most words of an inbox without a top level: a cache line.
 const FLAT_WORDS: usize = if cfg!(narrow_sets) { 1 } else { LINE };
 
-/// Words from one inbox of `words` words, or first outbox, to the next: whole cache lines, since many CPUs write to each
-/// at once. Under loom and `narrow_sets`, which have no cache lines and pay for each word, there is no padding.
+/// Words from one inbox of `words` words, or first outbox, to the next: whole cache lines, since many CPUs write to
+/// each at once. Under loom and `narrow_sets`, which have no cache lines and pay for each word, there is no padding.
 const fn stride_of(words: usize) -> usize {
     if cfg!(any(loom, narrow_sets)) { words } else { words.next_multiple_of(LINE) }
 }
@@ -52,8 +52,8 @@ const fn inbox_words(cpus: usize) -> usize {
 pub(crate) const MAILBOX_LINES: usize = (MAILBOXES - 1) * LINE;
 
 /// In this order: for each CPU its inbox and its mailboxes but the first, a cache line each; for each CPU the outbox of
-/// its first mailbox. All these begin cache lines, if the kernel's words begin one. Then rows without padding: the online
-/// CPUs, the row of `history`, the outboxes of the other mailboxes.
+/// its first mailbox. All these begin cache lines, if the kernel's words begin one. Then rows without padding: the
+/// online CPUs, the row of `history`, the outboxes of the other mailboxes.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestMatrix<'k> {
     pub(crate) inboxes: &'k [AtomicU64],
@@ -193,8 +193,8 @@ impl Inbox<'_, '_> {
         }
     }
 
-    /// Makes the next `take_hints` look at every word: the CPU may have been stopped after it took the top and before it
-    /// took the words. No initiator sets their bits in the top again before it finds them empty.
+    /// Makes the next `take_hints` look at every word: the CPU may have been stopped after it took the top and before
+    /// it took the words. No initiator sets their bits in the top again before it finds them empty.
     pub(crate) fn look_everywhere(&self) {
         if self.matrix.top_words != 0 {
             (0..self.matrix.row_words).for_each(|index| _ = self.add_on_top(index));
@@ -224,8 +224,8 @@ impl Inbox<'_, '_> {
 /// Empties `word`; returns what it held.
 #[inline(always)]
 pub(crate) fn take(word: &AtomicU64) -> u64 {
-    // Relaxed: this look saves the exchange; for a hint that it misses the IPI, or the bit in the top, is still to come.
-    // `bring_up`, whose IPIs were lost, looks after its fence.
+    // Relaxed: this look saves the exchange; for a hint that it misses the IPI, or the bit in the top, is still to
+    // come. `bring_up`, whose IPIs were lost, looks after its fence.
     if word.load(Ordering::Relaxed) == 0 {
         return 0;
     }

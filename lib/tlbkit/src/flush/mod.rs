@@ -7,10 +7,10 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `gather.rs` | [`TlbGather`](gather::TlbGather): translations and frames of one space that wait for a flush; frames come out flushed |
+//! | `gather.rs` | [`TlbGather`](gather::TlbGather): translations and frames of one space that wait for a flush |
 //! | `batch.rs` | [`TlbBatch`](batch::TlbBatch): the same for many spaces |
 //! | `shootdown.rs` | the initiator: announce, choose the responders, send them the request, flush here, wait |
-//! | `request.rs`, `mailboxes.rs`, `matrix.rs` | the request; which mailbox is free for it; which CPU has sent one to which |
+//! | `request.rs`, `mailboxes.rs`, `matrix.rs` | the request, its mailbox, and which CPU has sent one to which |
 //! | `local.rs` | the flush on one CPU, the same for initiator and responder |
 //! | `answer.rs` | the responder |
 //! | `wait.rs` | waiting for the answers, and CPUs that are late or go offline meanwhile |

@@ -15,9 +15,9 @@
 //!   owed -= 1                   (Release)
 //! ```
 //! The count rises before the page-table lock is dropped. So a CPU that finds the PTE cleared finds the count too, or
-//! that it has fallen again, and then the flush is over. A CPU that flushes something of the space anyway need not look:
-//! its generation is two above what the other CPUs have, so they flush everything (INV-4). Kernel addresses have no
-//! generation. There each flush looks, and flushes everything if any flush of kernel addresses is owed.
+//! that it has fallen again, and then the flush is over. A CPU that flushes something of the space anyway need not
+//! look: its generation is two above what the other CPUs have, so they flush everything (INV-4). Kernel addresses have
+//! no generation. There each flush looks, and flushes everything if any flush of kernel addresses is owed.
 //!
 //! Every sixty-fourth space shares a count, and some share it with the kernel. That costs a flush now and then that
 //! nobody needs, and saves every space a word. A batch that is never flushed leaves its counts behind: its translations

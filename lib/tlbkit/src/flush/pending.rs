@@ -1,8 +1,8 @@
 //! A flush in two steps: [`TlbGather::issue`] announces it and sends the request, [`Pending::wait`] waits.
 //!
 //! **The rule.** Issuing never waits, so it may be done with interrupts off and under a spin lock. If every mailbox may
-//! still be being read, the request is not sent: the flush has been announced and done here, and the code that waits for
-//! it later sends it first.
+//! still be being read, the request is not sent: the flush has been announced and done here, and the code that waits
+//! for it later sends it first.
 //!
 //! Only CPUs that have the space loaded need the space in order to carry out a request. So a request that nobody ever
 //! waits for is harmless, even when its space has ended. One that trims the CPU set is different: a CPU that runs
@@ -80,13 +80,13 @@ impl<'s, S, F> TlbGather<'s, S, F> {
     /// Begins to flush what was recorded, everywhere, and does not wait: the frames come out of [`Pending::wait`].
     ///
     /// When it returns, this CPU has flushed, and the request has been sent to the other CPUs. They may still use what
-    /// was recorded, so the frames must be left alone: nothing may be written that the program must not see, and nothing
-    /// may be freed. The page tables may be changed further, and other flushes issued. A CPU that finds a PTE cleared
-    /// which this gather has recorded must not go on before it is flushed (C-28). So issue before the page-table lock is
-    /// dropped: any gather of the space, or of kernel addresses if this one is, that is flushed meanwhile then flushes
-    /// for itself, as it does for a [`TlbBatch`](crate::TlbBatch). In a gather of a space that flush leaves out global
-    /// entries: where one was recorded with [`Scope::Global`](crate::Scope), keep other CPUs away until
-    /// [`Pending::wait`] has returned.
+    /// was recorded, so the frames must be left alone: nothing may be written that the program must not see, and
+    /// nothing may be freed. The page tables may be changed further, and other flushes issued. A CPU that finds a PTE
+    /// cleared which this gather has recorded must not go on before it is flushed (C-28). So issue before the
+    /// page-table lock is dropped: any gather of the space, or of kernel addresses if this one is, that is flushed
+    /// meanwhile then flushes for itself, as it does for a [`TlbBatch`](crate::TlbBatch). In a gather of a space that
+    /// flush leaves out global entries: where one was recorded with [`Scope::Global`](crate::Scope), keep other CPUs
+    /// away until [`Pending::wait`] has returned.
     ///
     /// It waits for nobody, so it may be called with interrupts off, and under a spin lock. Preemption is off: a task
     /// that has migrated is noticed at both ends of the call. It is not for interrupt handlers.
@@ -121,10 +121,10 @@ impl<'s, S, F> TlbGather<'s, S, F> {
 /// A flush that was issued, with the frames that other CPUs may still reach.
 ///
 /// It can be waited for on any CPU, by [`wait`](Self::wait). Several can be outstanding, of one space or of many, and
-/// they can be waited for in any order. The space must live until then. One that is dropped keeps its frames for ever: a
-/// leak, not a use-after-free (INV-9). What it owes stays as well: from then on a gather in which nothing was recorded
-/// flushes the whole space, in this space and in every sixty-fourth. If it was about kernel addresses, each gather of
-/// those flushes everything.
+/// they can be waited for in any order. The space must live until then. One that is dropped keeps its frames for ever:
+/// a leak, not a use-after-free (INV-9). What it owes stays as well: from then on a gather in which nothing was
+/// recorded flushes the whole space, in this space and in every sixty-fourth. If it was about kernel addresses, each
+/// gather of those flushes everything.
 #[must_use = "a flush that is not waited for leaks its frames, and makes other flushes do more than they need"]
 pub struct Pending<'s, S, F> {
     gather: TlbGather<'s, S, F>,
@@ -138,8 +138,8 @@ impl<S, F> Pending<'_, S, F> {
     /// with interrupts off, and it answers nobody.
     ///
     /// A flush that found all mailboxes in use is sent here, if this CPU has a free one now. So asking again and again
-    /// gets to `true` as long as the other CPUs take interrupts, or answer by themselves. A kernel whose interrupts stay
-    /// off does both in a loop: by [`poll`](Self::poll), or in a loop that calls [`answer`](Cpu::answer) and sends
+    /// gets to `true` as long as the other CPUs take interrupts, or answer by themselves. A kernel whose interrupts
+    /// stay off does both in a loop: by [`poll`](Self::poll), or in a loop that calls [`answer`](Cpu::answer) and sends
     /// another IPI to those CPUs that are [`missing`](Cpu::missing). Preemption is off: a task that has migrated is
     /// noticed at both ends of the call, as by `poll`.
     ///

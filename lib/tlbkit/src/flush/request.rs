@@ -1,8 +1,8 @@
 //! A request (Linux: `flush_tlb_info`), and the mailbox in which the responders read it.
 //!
-//! A request lies in one of its initiator's own mailboxes until it is answered, so there is no queue that could overflow
-//! (C-64). What does not fit into a mailbox becomes a flush of everything, and keeps the global scope if any part of it
-//! had that (INV-11).
+//! A request lies in one of its initiator's own mailboxes until it is answered, so there is no queue that could
+//! overflow (C-64). What does not fit into a mailbox becomes a flush of everything, and keeps the global scope if any
+//! part of it had that (INV-11).
 
 use super::targets::BatchTargets;
 use crate::addr::{SpaceToken, Stride, VirtAddr};
@@ -149,8 +149,8 @@ impl FirstMailbox {
 }
 
 /// A request in shared memory. Its words are accessed Relaxed: the initiator writes them before it sets its outbox
-/// (Release), and a responder reads them only while its own bit in that outbox is set (Acquire), which only the responder
-/// clears.
+/// (Release), and a responder reads them only while its own bit in that outbox is set (Acquire), which only the
+/// responder clears.
 #[derive(Clone, Copy)]
 pub(crate) struct Mailbox<'m> {
     words: &'m [AtomicU64; MAILBOX_WORDS],

@@ -34,10 +34,10 @@ struct Chosen {
 
 /// Flushes of a range.
 impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Flushes `pages` adjoining translations of `space` everywhere, at once (Linux: `flush_tlb_mm_range`): for a change
-    /// that frees nothing, such as a permission taken away. Use [`TlbGather`](crate::TlbGather) to free something. Any
-    /// range is safe to name: a long one is a flush of everything, and where there are no translations there is nothing
-    /// to flush.
+    /// Flushes `pages` adjoining translations of `space` everywhere, at once (Linux: `flush_tlb_mm_range`): for a
+    /// change that frees nothing, such as a permission taken away. Use [`TlbGather`](crate::TlbGather) to free
+    /// something. Any range is safe to name: a long one is a flush of everything, and where there are no translations
+    /// there is nothing to flush.
     ///
     /// # Panics
     /// As [`TlbGather::flush`](crate::TlbGather::flush).
@@ -146,8 +146,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         }
     }
 
-    /// 1. Announces a flush: from here on a CPU that joins the space flushes by itself. If no other CPU can hold what is
-    ///    flushed, this one flushes, and that is all.
+    /// 1. Announces a flush: from here on a CPU that joins the space flushes by itself. If no other CPU can hold what
+    ///    is flushed, this one flushes, and that is all.
     #[inline(always)]
     pub(crate) fn announce(&self, whose: Translations<'_, H::Set>, request: &mut Request<'_>) -> Rest {
         self.assert_here();
@@ -286,9 +286,10 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
 
     /// Those of `others`, CPUs of the word at `index`, that have to flush before the shootdown returns.
     ///
-    /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation (INV-2).
-    /// A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5). But it walks
-    /// the page tables meanwhile, so it does when page-table pages are freed, and under policies of older kernels.
+    /// A CPU that runs the space has to, and one in the middle of a switch: it may have read the old generation
+    /// (INV-2). A CPU in lazy TLB mode does not: it finds the new generation before it runs the space again (INV-5).
+    /// But it walks the page tables meanwhile, so it does when page-table pages are freed, and under policies of older
+    /// kernels.
     #[inline(always)]
     fn choose(&self, index: usize, others: u64, request: &Request<'_>) -> Chosen {
         let (space, needs) = (request.space, request.needs);
@@ -318,15 +319,15 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     fn choose_by(&self, index: usize, mut left: u64, must_flush: impl Fn(Presence) -> bool) -> Chosen {
         let (cpus, mut chosen) = (self.tlb.cpus, Chosen { bits: 0, count: 0 });
         loop {
-            // The CPUs that are left alone have a loop to themselves: there are often many, and a compiler that sees one
-            // loop computes for each of them what only a responder needs.
+            // The CPUs that are left alone have a loop to themselves: there are often many, and a compiler that sees
+            // one loop computes for each of them what only a responder needs.
             loop {
                 if left == 0 {
                     return chosen;
                 }
                 let cpu = first_cpu(index, left);
-                // Acquire: partner is the Release that ends a switch, enters lazy TLB mode or goes offline: what that CPU
-                // did is over.
+                // Acquire: partner is the Release that ends a switch, enters lazy TLB mode or goes offline: what that
+                // CPU did is over.
                 let seen = Presence(cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
                 if must_flush(seen) {
                     break;
@@ -346,8 +347,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
             return self.interrupt_all();
         }
         for (word, index) in responders.words.iter().zip(responders.start..) {
-            // Relaxed: this CPU wrote it. If a responder has cleared its bit by now, it came here for the sake of another
-            // mailbox, and needs no hint any more.
+            // Relaxed: this CPU wrote it. If a responder has cleared its bit by now, it came here for the sake of
+            // another mailbox, and needs no hint any more.
             for_each_cpu(index, word.load(Ordering::Relaxed), |cpu| {
                 if self.tlb.matrix.inbox(cpu).leave_hint(self.id) {
                     self.hardware.send_ipi(cpu);
@@ -357,8 +358,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
     }
 
     /// The same where every other CPU is a responder; none is offline then. One IPI goes to all, unless one of them is
-    /// found to have an IPI on its way; where many CPUs flush at once, most have. In an inbox of several words without a
-    /// top level, those of 65 to 512 CPUs, only an IPI is found that was sent for this CPU's own word; where the top
+    /// found to have an IPI on its way; where many CPUs flush at once, most have. In an inbox of several words without
+    /// a top level, those of 65 to 512 CPUs, only an IPI is found that was sent for this CPU's own word; where the top
     /// level has several words, above 4,096 CPUs, only one that was sent for this CPU's own word of it.
     ///
     /// The CPUs that were passed over get an IPI after all when a busy one is found, as others rely on it by then:

@@ -33,8 +33,8 @@ impl BatchTargets {
         self.spaces |= bit_of(space.id);
         if let [word] = space.cpus().words() {
             let before = if is_first { 0 } else { self.cpus[0] };
-            // Relaxed: read after the PTE was changed, by the fence in `advance`. If a CPU has left the set, what it did
-            // in the space is over before the frames come out, by the fence in `announce`, which comes later.
+            // Relaxed: read after the PTE was changed, by the fence in `advance`. If a CPU has left the set, what it
+            // did in the space is over before the frames come out, by the fence in `announce`, which comes later.
             self.cpus[0] = before | word.load(Ordering::Relaxed);
         } else if is_first {
             self.take_words(space.cpus().words());

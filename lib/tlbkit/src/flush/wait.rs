@@ -1,7 +1,7 @@
 //! Waiting for the answers, and what an initiator does about CPUs that are late or go offline.
 //!
-//! **The rule**, INV-7: a waiting CPU answers other CPUs, so two initiators never deadlock. It waits with interrupts on,
-//! because the CPU that it waits for may itself wait for an IPI of another kind.
+//! **The rule**, INV-7: a waiting CPU answers other CPUs, so two initiators never deadlock. It waits with interrupts
+//! on, because the CPU that it waits for may itself wait for an IPI of another kind.
 //!
 //! **Hotplug.** A CPU that goes offline while a request is sent to it answers nobody. Its initiator withdraws the
 //! request, and [`Cpu::bring_up`] flushes whatever that CPU missed:
@@ -17,10 +17,10 @@
 //!                                                  clear its bits in all outboxes; leave all hints
 //!                                                  join the online CPUs; presence := kernel; fence; flush all; answer
 //! ```
-//! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once. Either the
-//! CPU that comes online finds its bit, or the initiator finds it returning and does not withdraw the request. If it
-//! stayed absent until it is in the kernel, a CPU that was chosen before it went offline could be in the middle of its
-//! answer when the request is withdrawn:
+//! Both may clear the same bit, and neither reads the mailbox then, so the initiator may use it again at once. Either
+//! the CPU that comes online finds its bit, or the initiator finds it returning and does not withdraw the request. If
+//! it stayed absent until it is in the kernel, a CPU that was chosen before it went offline could be in the middle of
+//! its answer when the request is withdrawn:
 //!
 //! ```text
 //!   initiator (wait)                               CPU that comes online
@@ -47,8 +47,8 @@
 //! So [`Cpu::bring_up`] ends the old requests first, in every mailbox. It sends them again, since the CPU may have
 //! stopped before it left its hint or sent its IPI, and waits.
 //!
-//! **Late CPUs.** A wait is never silent. After [`Hardware::patience_turns`] it sends another IPI to the responders that
-//! are late, unless the kernel says otherwise, so a lost IPI costs time and nothing else. After
+//! **Late CPUs.** A wait is never silent. After [`Hardware::patience_turns`] it sends another IPI to the responders
+//! that are late, unless the kernel says otherwise, so a lost IPI costs time and nothing else. After
 //! [`Hardware::patience_rounds`] of that it names them to [`Hardware::unanswered`], which panics unless the kernel does
 //! something better.
 
@@ -117,8 +117,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// One turn of a wait for `late`, one of the CPUs that `missing` names; `resend` is called when the kernel's patience
-    /// is over.
+    /// One turn of a wait for `late`, one of the CPUs that `missing` names; `resend` is called when the kernel's
+    /// patience is over.
     fn wait_a_turn<'a>(&self, late: CpuId, waited: &mut Waited, missing: impl Fn() -> Missing<'a>, resend: impl Fn()) {
         self.hardware.event(Event::Waiting(late));
         self.hardware.with_irqs_off(|irqs| self.answer(irqs));

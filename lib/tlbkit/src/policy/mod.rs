@@ -1,7 +1,8 @@
 //! Policies: every decision on which kernels differ, as data.
 //!
-//! **The rule.** Each field is independent of the others, so that published kernels are points in one space (`presets`),
-//! and so are new ideas. A policy never decides *whether* something is flushed, only how, when and by which CPU.
+//! **The rule.** Each field is independent of the others, so that published kernels are points in one space
+//! (`presets`), and so are new ideas. A policy never decides *whether* something is flushed, only how, when and by
+//! which CPU.
 //!
 //! [`Policy`] is fixed when a machine is made; [`Knobs`] can be changed while it runs. `text.rs` reads and prints
 //! policies. `history/` has what older kernels chose, behind a feature.

@@ -139,7 +139,8 @@ impl Missing<'_> {
         last
     }
 
-    /// The word at `index` without the CPUs that are offline. Out of line: a kernel has a copy of `for_each` for each use.
+    /// The word at `index` without the CPUs that are offline. Out of line: a kernel has a copy of `for_each` for each
+    /// use.
     #[inline(never)]
     fn present(&self, index: usize) -> u64 {
         let responders = self.responders(index);

@@ -157,8 +157,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     /// waits until the switch is over; no switch leads back into a space that no task runs.
     fn holds_lazily(&self, cpu: CpuId, space: &AddressSpace<H::Set>) -> bool {
         let seen = loop {
-            // Acquire: partner is the Release that ends a switch, begins lazy mode or goes offline: what that CPU did in
-            // the space that it left is over.
+            // Acquire: partner is the Release that ends a switch, begins lazy mode or goes offline: what that CPU did
+            // in the space that it left is over.
             let seen = Presence(self.tlb.cpus[cpu.0 as usize].presence.load(Ordering::Acquire));
             if seen != Presence::SWITCHING {
                 break seen;
@@ -184,12 +184,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         is_noticed
     }
 
-    /// This CPU, which found a notice, has left the space called `token`: CR3 names other tables, and its presence still
-    /// says that it is switching. True if the space was dying and this was the last reference to it: then the kernel
-    /// has to be notified, and nobody touches the space any more.
+    /// This CPU, which found a notice, has left the space called `token`: CR3 names other tables, and its presence
+    /// still says that it is switching. True if the space was dying and this was the last reference to it: then the
+    /// kernel has to be notified, and nobody touches the space any more.
     #[cold]
     pub(crate) fn drop_reference(&self, token: SpaceToken) -> bool {
-        // Relaxed: the bit only decides who drops the reference; what this CPU did in the space is ordered by the count.
+        // Relaxed: the bit only decides who drops the reference; what this CPU did in the space is ordered by the
+        // count.
         let leaves = |set: AtomicCpuSet<'_>| set.remove(self.id, Ordering::Relaxed);
         self.with_space_of(token, |space| {
             space.references.is_dying() && leaves(space.cpus()) && space.references.remove(1)

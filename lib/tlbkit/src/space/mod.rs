@@ -35,7 +35,8 @@ use crate::addr::{PhysAddr, SpaceToken};
 use crate::sync::{AtomicU64, Ordering, const_unless_loom, fence};
 use cpu_set::{AtomicCpuSet, words_for};
 
-/// Names a space for ever: an id is never given out twice (INV-3), so an ASID that names a dead space is merely useless.
+/// Names a space for ever: an id is never given out twice (INV-3), so an ASID that names a dead space is merely
+/// useless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceId(pub(crate) u64);
 
@@ -230,7 +231,8 @@ impl References {
 pub enum Destroyed {
     /// No CPU has it loaded, and none touches it again.
     Now,
-    /// A CPU still holds it in lazy TLB mode; [`Event::LastLazyReference`](crate::Event) reports when none does any more.
+    /// A CPU still holds it in lazy TLB mode; [`Event::LastLazyReference`](crate::Event) reports when none does any
+    /// more.
     WhenUnreferenced,
 }
 

@@ -1,8 +1,8 @@
 //! The user half under page-table isolation (PTI): flushed at once by INVPCID, or by the CR3 write on the way out.
 //!
-//! While the kernel runs, CR3 names the kernel half under the ASID's kernel PCID. The user half's top-level table is one
-//! page above the kernel half's, and has the user PCID, which differs in bit 11. INVLPG reaches only the PCID that is
-//! loaded, so each flush of the kernel half has to be repeated for the user half.
+//! While the kernel runs, CR3 names the kernel half under the ASID's kernel PCID. The user half's top-level table is
+//! one page above the kernel half's, and has the user PCID, which differs in bit 11. INVLPG reaches only the PCID that
+//! is loaded, so each flush of the kernel half has to be repeated for the user half.
 //!
 //! **The rule**, INV-10: both halves are flushed before the next user instruction. Either INVPCID does it at once, or a
 //! bit in `pending_user` makes the next return to user mode under *that ASID* a flushing one. The bit belongs to the

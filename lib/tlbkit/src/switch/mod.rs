@@ -1,12 +1,13 @@
 //! Which space a CPU has loaded: the switch, lazy TLB mode, the kernel's own page tables.
 //!
-//! **The rule.** A CPU is in the CPU set of a space before it loads that space, and reads the space's generation between
-//! the two. Entries of an ASID are kept over a switch only if its generation is the one that was read (INV-12).
+//! **The rule.** A CPU is in the CPU set of a space before it loads that space, and reads the space's generation
+//! between the two. Entries of an ASID are kept over a switch only if its generation is the one that was read (INV-12).
 //! Everything else is a CR3 write that flushes.
 //!
-//! An ASID names a space only while this CPU is in that space's CPU set (except under policies that keep the set exact).
-//! So a switch to a recent space writes to no shared cache line, and reads only one: the line of the space's generation.
-//! It joined the CPU set when the ASID was assigned. Linux is the same since it stopped to clear the bit at each switch.
+//! An ASID names a space only while this CPU is in that space's CPU set (except under policies that keep the set
+//! exact). So a switch to a recent space writes to no shared cache line, and reads only one: the line of the space's
+//! generation. It joined the CPU set when the ASID was assigned. Linux is the same since it stopped to clear the bit at
+//! each switch.
 //!
 //! **The race** of a CPU that loads a space with a CPU that takes translations away is drawn in `space/mod.rs`. A CPU
 //! that leaves lazy TLB mode loads nothing, and runs the same race without the CPU set (C-24):
@@ -17,8 +18,8 @@
 //!   fence(SeqCst)                                  fence(SeqCst)
 //!   read the generation                            read the presence
 //! ```
-//! Either the initiator sees the CPU on its way back and sends it an IPI, or the CPU sees the new generation and flushes
-//! by itself.
+//! Either the initiator sees the CPU on its way back and sends it an IPI, or the CPU sees the new generation and
+//! flushes by itself.
 //!
 //! **Neighbours.** `isolation.rs` switches between the kernel half and the user half of one space. `space/end.rs` has
 //! what a CPU owes to a space that dies while the CPU holds it lazily.
@@ -77,7 +78,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// Two recent spaces share a hint, and it leads to the other one. If the search finds an ASID, it corrects the hint.
+    /// Two recent spaces share a hint, and it leads to the other one. If the search finds an ASID, it corrects the
+    /// hint.
     #[inline(never)]
     fn switch_by_search(&self, to: &AddressSpace<H::Set>) {
         match self.state.asids.search(to.id) {
@@ -113,8 +115,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         self.settle(left, left_token, irqs);
     }
 
-    /// The switch of a CPU without PCIDs. The CR3 write drops everything that the only ASID named, so there is nothing to
-    /// look for, and no user half to mark.
+    /// The switch of a CPU without PCIDs. The CR3 write drops everything that the only ASID named, so there is nothing
+    /// to look for, and no user half to mark.
     #[inline(never)]
     fn switch_without_pcid(&self, to: &AddressSpace<H::Set>) {
         to.cpus().join(self.id);
@@ -133,8 +135,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 
     /// Loads `to` under `asid`: the joiner's side of INV-2, drawn in `space/mod.rs`. This CPU is in the CPU set.
     ///
-    /// Entries are kept only if the ASID's generation is the newest, read after joining (INV-12). Otherwise the same CR3
-    /// write flushes them, and those of the user half are flushed at the next return to user mode (INV-10).
+    /// Entries are kept only if the ASID's generation is the newest, read after joining (INV-12). Otherwise the same
+    /// CR3 write flushes them, and those of the user half are flushed at the next return to user mode (INV-10).
     #[inline(always)]
     fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>) {
         let newest = self.announce_switch(to);
@@ -166,7 +168,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         }
     }
 
-    /// From here on this CPU is a responder of every flush whose CPU set it is in. Returns the newest generation of `to`.
+    /// From here on this CPU is a responder of every flush whose CPU set it is in. Returns the newest generation of
+    /// `to`.
     #[inline(always)]
     fn announce_switch(&self, to: &AddressSpace<H::Set>) -> Generation {
         // Relaxed: ordered by the fence below. Not `running` yet: an NMI must not take what is stale for usable (C-54).
@@ -226,8 +229,8 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 /// Lazy TLB mode.
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// The idle task or a kernel thread runs next (Linux: `enter_lazy_tlb`): the user space stays loaded, unused. No
-    /// cache line is written that another CPU writes. Does nothing if the kernel's own page tables are loaded, or if the
-    /// CPU is in lazy TLB mode already.
+    /// cache line is written that another CPU writes. Does nothing if the kernel's own page tables are loaded, or if
+    /// the CPU is in lazy TLB mode already.
     #[inline]
     pub fn enter_lazy(&self, irqs: &IrqsOff) {
         self.assert_here();

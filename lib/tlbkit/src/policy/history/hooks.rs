@@ -21,8 +21,8 @@ impl<'k> Tlb<'k> {
         self
     }
 
-    /// CPUs that run on the kernel's own page tables; written only under [`KernelSet::Written`](crate::KernelSet), never
-    /// read.
+    /// CPUs that run on the kernel's own page tables; written only under [`KernelSet::Written`](crate::KernelSet),
+    /// never read.
     ///
     /// # Panics
     /// Without the feature `history`.
@@ -39,8 +39,8 @@ impl<'k, H: Hardware> Cpu<'_, 'k, H> {
         self.tlb.counters.of_cpu(self.id.0 as usize)
     }
 
-    /// This CPU enters lazy TLB mode: counts it as a holder of the space that stays loaded. The kernel's own page tables
-    /// are lazy already.
+    /// This CPU enters lazy TLB mode: counts it as a holder of the space that stays loaded. The kernel's own page
+    /// tables are lazy already.
     #[inline(always)]
     pub(crate) fn count_lazy(&self) {
         if self.has_flag(flag::COUNTED) && !self.presence().is_lazy() {

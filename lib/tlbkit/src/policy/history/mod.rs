@@ -2,14 +2,15 @@
 //!
 //! All of it stands behind the feature `history`, which a kernel leaves off. [`ENABLED`] is the one place where the
 //! protocol asks for it. Where the feature is off, the flags of these choices are zero, what the choices keep in the
-//! protocol's structures has no size, and a [`List`](state::List) cannot be made; so the compiler leaves out every branch
-//! that leads here. A policy that asks for such a choice all the same is refused by [`Tlb::new`](crate::Tlb::new).
+//! protocol's structures has no size, and a [`List`](state::List) cannot be made; so the compiler leaves out every
+//! branch that leads here. A policy that asks for such a choice all the same is refused by
+//! [`Tlb::new`](crate::Tlb::new).
 //!
 //! | choice | where the protocol meets it | what it does |
 //! |---|---|---|
-//! | [`FamilyShift`](choices::FamilyShift) | `policy/mod.rs` | the range rule of Linux 3.6 to 3.16, with its walk of the page tables |
-//! | [`Batching`](choices::Batching) | `flush/gather.rs` | flushes sent at once, and packets of single pages instead of one range |
-//! | [`LazyReferences::Counted`](choices::LazyReferences) | `switch/`, `space/end.rs` | lazy references counted all along |
+//! | [`FamilyShift`](choices::FamilyShift) | `policy/mod.rs` | the range rule of Linux 3.6 to 3.16, with its walk |
+//! | [`Batching`](choices::Batching) | `flush/gather.rs` | flushes sent at once, and packets of single pages |
+//! | [`LazyReferences::Counted`](choices::LazyReferences) | `switch/`, `space/end.rs` | lazy references counted |
 //! | [`KernelSet`](choices::KernelSet) | `switch/` | a CPU set that is written and that nobody reads |
 //! | [`Accounting`](choices::Accounting) | `flush/shootdown.rs` | counters by reason and size |
 //! | `table_free`, `foreign`, `nested`, `shared_dirty` | `tlbkit-pmap` | what page tables read |

@@ -16,8 +16,8 @@ pub(crate) const ROWS: usize = ENABLED as usize;
 /// Pages for which there is room in a mailbox and in a gather.
 pub(super) const ROOM: usize = if ENABLED { MAX_PAGES } else { 0 };
 
-/// A value of this type proves that the build has the feature. Where it has not there is no such value, and the compiler
-/// drops every branch that would need one.
+/// A value of this type proves that the build has the feature. Where it has not there is no such value, and the
+/// compiler drops every branch that would need one.
 #[cfg(feature = "history")]
 type Proof = ();
 #[cfg(not(feature = "history"))]
