@@ -37,9 +37,9 @@
 //!
 //! **Not promised:** when. A CPU that sleeps keeps the page tables of at most one dead space until it wakes up.
 
-use super::cpu_set::{AtomicCpuSet, for_each_cpu, split};
+use super::cpu_set::{for_each_cpu, split};
 use super::{AddressSpace, Destroyed, Generation, Translations};
-use crate::addr::{CpuId, SpaceToken, Stride};
+use crate::addr::{CpuId, Stride};
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::flush::request::{Extent, Needs, Request, Step};
@@ -48,7 +48,6 @@ use crate::policy::Reason;
 use crate::policy::history::choices::LazyReferences;
 use crate::sync::{Ordering, fence};
 
-/// The destroyer's side.
 impl<H: Hardware> Cpu<'_, '_, H> {
     /// Ends `space`: no task runs it any more, on any CPU, and none ever will. This CPU may hold it in lazy TLB mode.
     ///
@@ -167,33 +166,5 @@ impl<H: Hardware> Cpu<'_, '_, H> {
         };
         assert!(seen != Presence::running(space.id), "destroying a space that runs on another CPU");
         seen == Presence::lazy(space.id)
-    }
-}
-
-/// The side of the CPU that leaves.
-impl<H: Hardware> Cpu<'_, '_, H> {
-    /// Takes the notice that a destroyer may have left. This CPU leaves a space that it held lazily, and its presence
-    /// says that it is switching.
-    pub(crate) fn take_notice(&self) -> bool {
-        // SeqCst: partner is the fence in `notify_holders`; the diagram above.
-        fence(Ordering::SeqCst);
-        let is_noticed = self.state.notice.is_posted();
-        if is_noticed {
-            self.state.notice.clear();
-        }
-        is_noticed
-    }
-
-    /// This CPU, which found a notice, has left the space called `token`: CR3 names other tables, and its presence
-    /// still says that it is switching. True if the space was dying and this was the last reference to it: then the
-    /// kernel has to be notified, and nobody touches the space any more.
-    #[cold]
-    pub(crate) fn drop_reference(&self, token: SpaceToken) -> bool {
-        // Relaxed: the bit only decides who drops the reference; what this CPU did in the space is ordered by the
-        // count.
-        let leaves = |set: AtomicCpuSet<'_>| set.remove(self.id, Ordering::Relaxed);
-        self.with_space_of(token, |space| {
-            space.references.is_dying() && leaves(space.cpus()) && space.references.remove(1)
-        })
     }
 }

@@ -31,6 +31,7 @@ use crate::cpu::asid::Asid;
 use crate::cpu::state::Presence;
 use crate::cpu::{Cpu, flag};
 use crate::hardware::{Cr3, Event, Hardware, IrqsOff, Pcid};
+use crate::space::cpu_set::AtomicCpuSet;
 use crate::space::{AddressSpace, Generation};
 use crate::sync::{Ordering, fence};
 
@@ -342,5 +343,34 @@ impl<H: Hardware> Cpu<'_, '_, H> {
             self.with_space_of(token, |space| self.switch_to(space, irqs));
         }
         result
+    }
+}
+
+/// What a CPU owes to a space that dies while the CPU holds it in lazy TLB mode: its side of the race in
+/// `space/end.rs`.
+impl<H: Hardware> Cpu<'_, '_, H> {
+    /// Takes the notice that a destroyer may have left. This CPU leaves a space that it held lazily, and its presence
+    /// says that it is switching.
+    pub(crate) fn take_notice(&self) -> bool {
+        // SeqCst: partner is the fence in `notify_holders`; the diagram is in `space/end.rs`.
+        fence(Ordering::SeqCst);
+        let is_noticed = self.state.notice.is_posted();
+        if is_noticed {
+            self.state.notice.clear();
+        }
+        is_noticed
+    }
+
+    /// This CPU, which found a notice, has left the space called `token`: CR3 names other tables, and its presence
+    /// still says that it is switching. True if the space was dying and this was the last reference to it: then the
+    /// kernel has to be notified, and nobody touches the space any more.
+    #[cold]
+    pub(crate) fn drop_reference(&self, token: SpaceToken) -> bool {
+        // Relaxed: the bit only decides who drops the reference; what this CPU did in the space is ordered by the
+        // count.
+        let leaves = |set: AtomicCpuSet<'_>| set.remove(self.id, Ordering::Relaxed);
+        self.with_space_of(token, |space| {
+            space.references.is_dying() && leaves(space.cpus()) && space.references.remove(1)
+        })
     }
 }
