@@ -122,7 +122,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     fn switch_without_pcid(&self, to: &AddressSpace<H::Set>) {
         to.cpus().join(self.id);
         let newest = self.announce_switch(to);
-        if self.state.notice.is_posted() {
+        if self.is_noticed() {
             self.state.asids.assign_only(to.id, Generation::NEVER);
             return self.enter_noticed(Asid::ONLY, to, newest);
         }
@@ -141,9 +141,7 @@ impl<H: Hardware> Cpu<'_, '_, H> {
     #[inline(always)]
     fn enter(&self, asid: Asid, to: &AddressSpace<H::Set>) {
         let newest = self.announce_switch(to);
-        // Notices are posted only under `AWAITED`. The first test is free on the short path, where it is known to hold.
-        let looks = !self.has_flag(flag::LEAVING_WORK) || self.has_flag(flag::AWAITED);
-        if looks && self.state.notice.is_posted() {
+        if self.is_noticed() {
             return self.enter_noticed(asid, to, newest);
         }
         self.load(asid, to, newest);
@@ -349,6 +347,13 @@ impl<H: Hardware> Cpu<'_, '_, H> {
 /// What a CPU owes to a space that dies while the CPU holds it in lazy TLB mode: its side of the race in
 /// `space/end.rs`.
 impl<H: Hardware> Cpu<'_, '_, H> {
+    /// True if a destroyer may have left a notice, which it does only under `AWAITED`. The first test is free on the short
+    /// path, where it is known to hold.
+    #[inline(always)]
+    fn is_noticed(&self) -> bool {
+        (!self.has_flag(flag::LEAVING_WORK) || self.has_flag(flag::AWAITED)) && self.state.notice.is_posted()
+    }
+
     /// Takes the notice that a destroyer may have left. This CPU leaves a space that it held lazily, and its presence
     /// says that it is switching.
     pub(crate) fn take_notice(&self) -> bool {
