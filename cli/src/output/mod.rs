@@ -17,5 +17,4 @@ pub(crate) mod report;
 pub(crate) mod sheet;
 pub(crate) mod svg;
 pub(crate) mod table;
-pub(crate) mod text;
 pub(crate) mod usage;

@@ -1,6 +1,5 @@
 //! A recording as a file: what `record` and `tune --try` have in common.
 
-mod convert;
 mod gaps;
 mod place;
 
@@ -13,12 +12,12 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use tlbkit_host::recorder::{Available, EventRate, Order, Recorder, Stacks, busy_seconds};
 use tlbkit_host::trial::Counting;
+use tlbkit_trace::{CompactWriter, Health, Summary, open};
 
 use super::stopping::Stopping;
 use super::terminal::Format;
 use super::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
-use crate::output::file::{Old, place_of};
-pub(crate) use convert::Converted;
+use crate::output::file::{Old, WholeFile, place_of};
 pub(crate) use gaps::Gaps;
 pub(crate) use place::End;
 use place::Place;
@@ -72,7 +71,7 @@ impl Recording<'_> {
         let perf_file = folder.path().join("perf.data");
         let (run, cpu_seconds, end) = self.run(&perf_file)?;
         let compact = (!keep).then_some(self.output);
-        let converted = convert::convert(&perf_file, compact, old)?;
+        let converted = convert(&perf_file, compact, old)?;
         let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
         let perf_bytes = bytes(&perf_file)?;
         if keep {
@@ -148,4 +147,35 @@ impl FirstSecond {
         let busy = busy_seconds()? - busy_before;
         Some(EventRate::of_bytes(bytes.saturating_sub(bytes_before), seconds, busy))
     }
+}
+
+/// What is in a recording.
+pub(crate) struct Converted {
+    pub(crate) summary: Summary,
+    pub(crate) health: Health,
+}
+
+/// What perf wrote, read once: counted, and written again in the compact form.
+///
+/// Reads `perf_file` and writes `compact`, if that is wanted, in the place of an `old` one.
+fn convert(perf_file: &Path, compact: Option<&Path>, old: Old) -> Result<Converted> {
+    let in_input = || perf_file.display().to_string();
+    let in_output = || compact.map_or_else(String::new, |path| format!("cannot write {}", path.display()));
+    let mut source = open(perf_file).with_context(in_input)?;
+    let mut writer = compact.map(create).transpose()?;
+    let mut summary = Summary::default();
+    while let Some(event) = source.next_event().with_context(in_input)? {
+        summary.add(&event, source.names());
+        if let Some(writer) = &mut writer {
+            writer.add(&event, source.names()).with_context(in_output)?;
+        }
+    }
+    if let Some(writer) = writer {
+        writer.finish(source.health()).with_context(in_output)?.finish_over(old)?;
+    }
+    Ok(Converted { summary, health: source.health().clone() })
+}
+
+fn create(path: &Path) -> Result<CompactWriter<WholeFile>> {
+    CompactWriter::new(WholeFile::begin(path)?).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -2,8 +2,8 @@
 
 use tlbkit_replay::{Agreement, ComparedCount, Estimate, Tally};
 
-use super::counted::Counted;
 use super::knob::{HUGE_PAGES, Setting};
+use super::replayed::Counted;
 use crate::lab::trace::{AGREES, ROW_LEAST, Trace};
 use crate::output::number;
 use crate::output::range::{Sign, percent};

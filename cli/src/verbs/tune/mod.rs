@@ -4,7 +4,6 @@ mod advice;
 mod allocator;
 #[cfg(test)]
 mod applied;
-mod counted;
 mod knob;
 mod programs;
 mod replayed;
