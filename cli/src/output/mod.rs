@@ -12,7 +12,6 @@ pub(crate) mod kind;
 pub(crate) mod listing;
 pub(crate) mod number;
 mod page;
-pub(crate) mod range;
 pub(crate) mod report;
 pub(crate) mod sheet;
 pub(crate) mod svg;

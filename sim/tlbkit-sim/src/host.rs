@@ -42,9 +42,9 @@ impl Frames {
         Self(vec![Cell::new(0); cpus].into())
     }
 
-    /// Notes the caller's frame as that of the CPU.
+    /// Records the caller's frame as that of the CPU.
     #[inline(always)]
-    pub(crate) fn note(&self, cpu: usize) {
+    pub(crate) fn record(&self, cpu: usize) {
         let here = 0_u8;
         self.0[cpu].set((&raw const here).addr());
     }

@@ -61,7 +61,7 @@ const DONT_NEED_OR_FREE: &[Cause] = &[Cause::DontNeed, Cause::ArenaDontNeed, Cau
 const GLIBC: &str = "glibc.malloc.trim_threshold=268435456:glibc.malloc.mmap_threshold=33554432";
 
 /// The environment variable by which an allocator is told to keep memory, and what it is told.
-fn told(allocator: &Allocator) -> (&str, &'static str) {
+fn variable_and_value(allocator: &Allocator) -> (&str, &'static str) {
     match allocator {
         Allocator::Glibc => ("GLIBC_TUNABLES", GLIBC),
         Allocator::Jemalloc { variable } => (variable, "dirty_decay_ms:60000,muzzy_decay_ms:60000"),
@@ -122,7 +122,7 @@ pub(super) fn keeping(allocator: &Allocator) -> Keeping {
              may mistake for a leak. Scope: the process started so and what it starts.",
         ),
     };
-    let (variable, value) = told(allocator);
+    let (variable, value) = variable_and_value(allocator);
     let (variable, value) = (variable.to_owned(), value.to_owned());
     Keeping { allocator: allocator.label(), variable, value, remark, ends, surely, perhaps }
 }

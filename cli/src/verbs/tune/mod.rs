@@ -72,7 +72,7 @@ pub(crate) fn execute(arguments: &TuneArguments, format: Format) -> Result<Endin
         return try_best(arguments, format);
     }
     let trace = arguments.trace.clone().context("no trace")?;
-    tell(&tune(arguments, trace, None)?, arguments, format)?;
+    print_tuned(&tune(arguments, trace, None)?, arguments, format)?;
     Ok(Ending::AsExpected)
 }
 
@@ -88,7 +88,7 @@ fn try_best(arguments: &TuneArguments, format: Format) -> Result<Ending> {
         return Ok(stopping.ending());
     }
     let tuned = tune(arguments, arguments.trace.clone().unwrap_or(recorded), pid)?;
-    tell(&tuned, arguments, format)?;
+    print_tuned(&tuned, arguments, format)?;
     trying::try_best(&tuned, command, trial, &stopping, format)
 }
 
@@ -159,7 +159,7 @@ fn advice(trace: &Trace, setting: Setting, before: &Outcome, with: Replayed, gro
 }
 
 /// Prints it, and writes the report.
-fn tell(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> {
+fn print_tuned(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> {
     if let Some(path) = &arguments.html {
         report::write(tuned, path)?;
     }

@@ -185,7 +185,7 @@ impl Blame {
             if self.doings.is_in_exec(event.tid) {
                 self.spaces.told_of_next(event, names);
             } else {
-                self.spaces.told(event, names);
+                self.spaces.add_mapping(event, names);
             }
             return;
         }
