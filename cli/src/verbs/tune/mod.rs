@@ -5,7 +5,6 @@ mod allocator;
 #[cfg(test)]
 mod applied;
 mod knob;
-mod programs;
 mod replayed;
 mod report;
 mod trying;
@@ -138,7 +137,7 @@ fn replay_settings(trace: &Trace, huge: &Deduced, recorded_by: Policy) -> Result
     let mut with: Vec<(Setting, Replayed)> =
         knobs.into_iter().map(|knob| knob.setting).zip(replayed.map(|(outcome, _)| certain(outcome))).collect();
     with.extend(with_huge.context(UNREAD)?.into_iter().map(|likely| (knob::huge_pages(), certain(likely))));
-    let allocators = programs::knobs(trace, recorded_by, &recorder);
+    let allocators = allocator::knobs(trace, recorded_by, &recorder);
     let spared = spare(deduced, machine, &allocators, outcome).context(UNREAD)?;
     with.extend(allocators.into_iter().map(|knob| knob.setting).zip(spared));
     bar.finish_and_clear();
