@@ -20,8 +20,7 @@ use std::process::ExitCode;
 
 use clap::FromArgMatches;
 
-use lab::terminal::{Ending, Format, UNWRITTEN, note};
-use output::text::plain;
+use lab::terminal::{Ending, Format, UNWRITTEN, note, plain};
 use output::usage;
 use tlbkit_sim::RunError;
 use verbs::Arguments;

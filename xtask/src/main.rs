@@ -28,7 +28,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask test [STEP...]           everything: tidy, format, clippy, docs, no_std, tests, the report in a browser; or
                                      the steps whose name holds one of these words
-cargo xtask tidy                     the house rules only, in seconds
+cargo xtask tidy [--lengths]         the house rules only, in seconds; and which files and functions are long
 cargo xtask circles                  every circle of files, those of crates that tidy still excuses too
 cargo xtask api                      docs/api/: what the library crates promise, written anew from the source
 cargo xtask advice [PROGRAM...]      what `tlbkit tune` predicts beside what `tlbkit try` measures, on nine programs
@@ -72,14 +72,14 @@ fn main() -> ExitCode {
 fn dispatch(args: &[String]) -> Result<bool> {
     let root = setup::root()?;
     let (verb, more) = args.split_first().map_or(("help", args), |(verb, more)| (verb.as_str(), more));
-    if !["advice", "bench", "fences", "linux", "mutants", "qemu", "survivors", "test"].contains(&verb)
+    if !["advice", "bench", "fences", "linux", "mutants", "qemu", "survivors", "test", "tidy"].contains(&verb)
         && !more.is_empty()
     {
         bail!("`{verb}` takes no argument, got `{}`", more.join(" "));
     }
     match verb {
         "test" => steps::test(&root, more),
-        "tidy" => Ok(tidy::run(&root)? == 0),
+        "tidy" => Ok(tidy::run(&root, lengths(more)?)? == 0),
         "circles" => Ok(tidy::circles(&root)? == 0),
         "advice" => advice::run(&root, more),
         "api" => api::run(&root),
@@ -100,6 +100,15 @@ fn dispatch(args: &[String]) -> Result<bool> {
             Ok(true)
         }
         _ => bail!("no verb `{verb}`; there are:\n{HELP}"),
+    }
+}
+
+/// What is to be printed of lengths, by the arguments of `tidy`.
+fn lengths(args: &[String]) -> Result<tidy::Lengths> {
+    match args {
+        [] => Ok(tidy::Lengths::Counted),
+        [arg] if arg == "--lengths" => Ok(tidy::Lengths::Listed),
+        _ => bail!("`tidy` takes `--lengths` alone, got `{}`", args.join(" ")),
     }
 }
 

@@ -67,7 +67,7 @@ fn steps() -> impl Iterator<Item = &'static TestStep> {
 }
 
 fn tidy_step(root: &Path) -> Result<StepOutcome> {
-    Ok(match tidy::run(root)? {
+    Ok(match tidy::run(root, tidy::Lengths::Counted)? {
         0 => StepOutcome::Ok(String::new()),
         count => StepOutcome::Failed(format!("{count} findings")),
     })

@@ -9,8 +9,7 @@ use tlbkit_sim::observer::Cause;
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, execute_series, rate};
-use super::window::{self, Window};
+use super::reproduction::{Produced, Reproduction, WINDOW_ENDS, Window, execute_series, rate};
 use crate::output::svg::{Axis, BarGroup, Bars, Ink, Plot, Scale, Stacked, StackedRow};
 use crate::published::figure::Figure;
 
@@ -77,7 +76,7 @@ fn name_and_tasks(quantity: &str, of_setup: u64) -> (&str, u64) {
 fn windows(reproduction: &Reproduction, tasks: u64) -> Result<Vec<Window>> {
     let workload = reproduction.workload(&[format!("threads={tasks}")])?;
     let run = reproduction.run_with_samples(POLICY, workload)?;
-    let series = window::ENDS.map(|end| {
+    let series = WINDOW_ENDS.map(|end| {
         let limit_cycles = Some(reproduction.milliseconds(reproduction.number(end)?));
         reproduction.seeds(&Run { limit_cycles, ..run.clone() })
     });

@@ -6,8 +6,7 @@ use rayon::prelude::*;
 use tlbkit_sim::RunOutcome;
 use tlbkit_sim::statistics::mean;
 
-use super::curve::ByTasks;
-use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed, rate};
+use super::reproduction::{ByTasks, Produced, Reproduction, each, execute_series, of_first_seed, rate};
 use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, Chart, Plot, Scale};
 

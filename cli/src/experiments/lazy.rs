@@ -8,8 +8,7 @@ use tlbkit_sim::observer::{Cause, Spent};
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::reproduction::{Produced, Reproduction, each, execute_series, of_first_seed};
-use super::window::{self, Window};
+use super::reproduction::{Produced, Reproduction, WINDOW_ENDS, Window, each, execute_series, of_first_seed};
 use crate::lab::difference::changes_pct;
 use crate::output::svg::{Axis, Plot, Scale, Stacked, StackedRow};
 
@@ -103,7 +102,7 @@ fn windows(reproduction: &Reproduction, workload: &str) -> Result<Vec<Vec<Window
     let cpus = reproduction.number("cpus")? as usize;
     let mut series = Vec::new();
     for policy in POLICIES {
-        for end in window::ENDS {
+        for end in WINDOW_ENDS {
             let limit_cycles = Some(reproduction.milliseconds(reproduction.number(end)?));
             series.push(reproduction.seeds(&Run { cpus, limit_cycles, ..reproduction.run(policy, workload)? })?);
         }

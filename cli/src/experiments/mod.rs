@@ -5,7 +5,6 @@ mod arena;
 mod batch;
 mod cascade;
 mod concurrent;
-mod curve;
 mod hazard;
 mod icelake;
 mod iterations;
@@ -15,7 +14,6 @@ mod pti;
 mod range;
 mod rates;
 mod reproduction;
-mod window;
 
 use anyhow::{Context, Result, ensure};
 use tlbkit_sim::machine::Machine;

@@ -7,8 +7,7 @@ use tlbkit_sim::run::Start;
 use tlbkit_sim::statistics::mean;
 use tlbkit_sim::{Run, RunOutcome};
 
-use super::curve::ByTasks;
-use super::reproduction::{Produced, Reproduction, each, execute_all, rate};
+use super::reproduction::{ByTasks, Produced, Reproduction, each, execute_all, rate};
 use crate::output::svg::{Axis, Chart, Plot, Scale};
 use crate::published::experiment::PublishedSetup;
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rayon::prelude::*;
 use tlbkit::Policy;
 use tlbkit_sim::machine::{Machine, Noise, Sweep};
@@ -15,7 +15,7 @@ use crate::lab::named_run::workload;
 use crate::lab::policy;
 use crate::lab::preset_kernel::kernel_of;
 use crate::output::report::Table;
-use crate::output::svg::Plot;
+use crate::output::svg::{Curve, Draw, Ink, Plot, Point};
 use crate::published::experiment::{Experiment, Note, Value};
 use crate::published::figure::Figure;
 
@@ -224,4 +224,65 @@ pub(crate) fn of_first_seed<'p>(
 /// What `of` makes of each outcome.
 pub(crate) fn each<T>(outcomes: &[T], of: impl Fn(&T) -> f64) -> Vec<f64> {
     outcomes.iter().map(of).collect()
+}
+
+/// A quantity that a file has for several numbers of tasks: which numbers these are, and the curve of ours beside the
+/// published one.
+///
+/// The quantity, by how its name begins in the file; the number of tasks follows.
+#[derive(Clone, Copy)]
+pub(super) struct ByTasks(pub(super) &'static str);
+
+impl ByTasks {
+    /// What the file calls it for so many.
+    pub(super) fn name(self, tasks: u64) -> String {
+        format!("{}{tasks}", self.0)
+    }
+
+    /// The numbers of tasks that the file expects it for, and the one of them whose outcomes are set out in full.
+    pub(super) fn counts(self, reproduction: &Reproduction) -> Result<(Vec<u64>, u64)> {
+        let expected = reproduction.experiment.expected.iter();
+        let counts = expected.filter_map(|expected| expected.quantity.strip_prefix(self.0)?.parse().ok());
+        let (counts, compared) = (Vec::from_iter(counts), reproduction.number("compared")? as u64);
+        let name = self.name(compared);
+        ensure!(counts.contains(&compared), "compared = {compared}: the file expects no `{name}`");
+        Ok((counts, compared))
+    }
+
+    /// What is published for these numbers, and `ours`, in their order.
+    pub(super) fn curves(self, reproduction: &Reproduction, counts: &[u64], ours: &[f64]) -> Result<Vec<Curve>> {
+        let published =
+            counts.iter().map(|&tasks| reproduction.published(&self.name(tasks))).collect::<Result<Vec<_>>>()?;
+        let point = |(&tasks, &y): (&u64, &f64)| Point { x: tasks as f64, y, spread: None };
+        let curve = |ink, label: &str, values: &[f64]| Curve {
+            label: label.into(),
+            ink,
+            tone: 0,
+            draw: Draw::Both,
+            points: counts.iter().zip(values).map(point).collect(),
+        };
+        Ok(vec![curve(Ink::Published, "published", &published), curve(Ink::Ours, "ours", ours)])
+    }
+}
+
+/// The parameters of a set-up that say where the part begins and ends, in milliseconds.
+pub(super) const WINDOW_ENDS: [&str; 2] = ["window_begin", "window_end"];
+
+/// A part in the middle of a run: the same run is made twice, to two lengths, and what the shorter one spent is taken
+/// off, so that the start of the run does not count.
+pub(super) struct Window {
+    pub(super) short: RunOutcome,
+    pub(super) long: RunOutcome,
+}
+
+impl Window {
+    /// A window for each seed: the two lists have the outcomes of the same seeds in the same order.
+    pub(super) fn of_seeds(short: Vec<RunOutcome>, long: Vec<RunOutcome>) -> Vec<Self> {
+        short.into_iter().zip(long).map(|(short, long)| Self { short, long }).collect()
+    }
+
+    /// What `of` counts between begin and end.
+    pub(super) fn spent(&self, of: &dyn Fn(&RunOutcome) -> u64) -> f64 {
+        of(&self.long) as f64 - of(&self.short) as f64
+    }
 }

@@ -1,7 +1,6 @@
 //! What verbs share: how they speak, what they name on the command line, and what they make of it.
 
 pub(crate) mod chosen;
-pub(crate) mod clocks;
 pub(crate) mod compare;
 pub(crate) mod difference;
 pub(crate) mod draws;
@@ -15,7 +14,6 @@ pub(crate) mod preset_kernel;
 pub(crate) mod rank;
 pub(crate) mod recording;
 pub(crate) mod rests;
-pub(crate) mod root;
 pub(crate) mod seeds;
 pub(crate) mod spread;
 pub(crate) mod stopping;

@@ -17,8 +17,7 @@ use tlbkit_workloads::{Parameter, ParameterError, Workload};
 use super::nearest::unknown;
 use super::policy;
 use super::preset_kernel::kernel_of;
-use super::terminal::note;
-use crate::output::text::plain;
+use super::terminal::{note, plain};
 
 /// The longest run that is of use to anybody: a simulated day.
 const MOST_MILLISECONDS: u64 = 86_400_000;

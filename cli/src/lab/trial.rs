@@ -1,11 +1,12 @@
 //! A command with and without a change: what `try` and `tune --try` have in common.
 
-mod guardian;
-
+use std::env;
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tlbkit_host::examination::{Finding, State, examine_knob};
@@ -14,12 +15,10 @@ use tlbkit_host::trial::{
 };
 use tlbkit_host::{PairedRatio, Sample, said_of};
 
-use super::root::check_root;
 use super::stopping::Stopping;
 use super::terminal::{note, progress_bar};
 use crate::output::number;
 use crate::output::table::grid;
-use guardian::Guardian;
 
 /// How a change is tried.
 #[derive(Args)]
@@ -263,6 +262,44 @@ pub(crate) fn restored_text(restored: &Restored) -> String {
             let Entry { path, before, during } = entry;
             format!("{}: was {before} before a trial set {during}, and is {now} now, which stays", path.display())
         }
+    }
+}
+
+/// Refuses a root that is no folder.
+pub(crate) fn check_root(root: &Path) -> Result<()> {
+    let root_text = root.display();
+    ensure!(root.is_dir(), "--root {root_text}: no such folder; want the one with a machine's sys, proc and run");
+    Ok(())
+}
+
+/// The option that makes the verb `try` wait for the end of its input first.
+pub(crate) const AFTER_INPUT: &str = "--after-input";
+
+/// A process that puts the machine back if this program is killed by a signal that it cannot catch.
+///
+/// The guardian is this program once more, in a process group of its own. It waits for the end of a pipe whose other
+/// end only this process holds. When this process ends, for whatever reason, the guardian looks for a journal: there is
+/// none if all is well.
+///
+/// The guardian, which ends when this value is dropped.
+struct Guardian(Child);
+
+impl Guardian {
+    fn start(root: &Path) -> Result<Self> {
+        let program = env::current_exe().context("finding this program")?;
+        let mut command = Command::new(program);
+        command.args(["try", "--restore", AFTER_INPUT, "--root"]).arg(root).process_group(0);
+        // A terminal that is gone cannot be written to, and what it would say nobody reads.
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().map(Self).context("starting who puts the machine back")
+    }
+}
+
+impl Drop for Guardian {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // One that was killed has nothing to say.
+        let _ = self.0.wait();
     }
 }
 

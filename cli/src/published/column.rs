@@ -3,9 +3,8 @@
 use anyhow::Result;
 use serde::Deserialize;
 
-use super::band::RawBand;
 use super::claim::{NullModel, Sceptic};
-use super::expected::{Expected, FigureKind};
+use super::expected::{Expected, FigureKind, RawBand};
 use super::experiment::PublishedTable;
 use super::place::FilePosition;
 

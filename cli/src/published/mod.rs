@@ -1,6 +1,5 @@
 //! Published results as data: what a file of `sim/experiments/` says, and how our figures are judged by it.
 
-mod band;
 pub(crate) mod claim;
 mod column;
 pub(crate) mod expected;

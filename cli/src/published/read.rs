@@ -9,10 +9,9 @@ use anyhow::{Error, Result, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::band::RawBand;
 use super::claim::{NullModel, Sceptic};
 use super::column::{RawColumn, expand};
-use super::expected::{Expected, FigureKind};
+use super::expected::{Expected, FigureKind, RawBand};
 use super::experiment::{Experiment, Note, PublishedSetup, PublishedTable, Source, Value};
 use super::place::FilePosition;
 use super::rule::Rule;

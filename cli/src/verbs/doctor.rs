@@ -8,8 +8,8 @@ use serde_json::json;
 use tlbkit_host::examination::{Finding, State, examine};
 use tlbkit_trace::EVENTS;
 
-use crate::lab::root::check_root;
 use crate::lab::terminal::{Ending, Format, say};
+use crate::lab::trial::check_root;
 
 /// Which machine to look at.
 #[derive(Args)]

@@ -90,7 +90,7 @@ impl Read {
     ) -> Result<(Self, KeptEvents), Error> {
         let (mut people, mut summary) = (People::default(), Summary::default());
         let mut keeping = KeepingEvents::default();
-        let cut = each(&mut *source, |event, names| {
+        let cut = for_each_event(&mut *source, |event, names| {
             people.meet(event);
             summary.add(event, names);
             keeping.push(event);
@@ -107,7 +107,7 @@ impl Read {
     /// What the events ask of a kernel, once for each of `pagings`.
     fn deduce<const N: usize>(&self, events: &KeptEvents, pagings: [Paging; N]) -> Result<[Deduced; N], Error> {
         let mut deducers = pagings.map(|paging| Deducer::new(Rc::clone(&self.people), paging));
-        events.each(|event| deducers.iter_mut().for_each(|deducer| deducer.event(event)))?;
+        events.for_each(|event| deducers.iter_mut().for_each(|deducer| deducer.event(event)))?;
         let mut deduced = Vec::with_capacity(N);
         for deducer in deducers {
             deduced.push(deducer.finish()?);
@@ -122,7 +122,7 @@ impl Read {
 }
 
 /// Hands every event to `take`. Returns the error that ended the events before the end of the file, if there was one.
-fn each(source: &mut dyn Source, mut take: impl FnMut(&Event, &Names)) -> Option<Error> {
+fn for_each_event(source: &mut dyn Source, mut take: impl FnMut(&Event, &Names)) -> Option<Error> {
     loop {
         match source.next_event() {
             Ok(Some(event)) if event.cpu < MOST_CPUS => take(&event, source.names()),
@@ -141,7 +141,7 @@ mod tests {
 
     fn ops(deduced: &Deduced) -> Vec<Op> {
         let mut ops = Vec::new();
-        deduced.ops.each(|op| ops.push(*op)).expect("they were put aside a moment ago");
+        deduced.ops.for_each(|op| ops.push(*op)).expect("they were put aside a moment ago");
         ops
     }
 
@@ -150,11 +150,13 @@ mod tests {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tlbkit-trace/tests/data/build-zlib.script.txt.zst");
         let open = || tlbkit_trace::open(&path);
         let mut people = People::default();
-        each(&mut *open().expect("the shared trace"), |event, _| people.meet(event));
+        for_each_event(&mut *open().expect("the shared trace"), |event, _| people.meet(event));
         people.ask(|pid, _, _| pid % 2 == 0);
         let people = Rc::new(people);
         let mut deducers = [Paging::AsRecorded, Paging::Huge].map(|paging| Deducer::new(Rc::clone(&people), paging));
-        each(&mut *open().expect("the same"), |event, _| deducers.iter_mut().for_each(|deducer| deducer.event(event)));
+        for_each_event(&mut *open().expect("the same"), |event, _| {
+            deducers.iter_mut().for_each(|deducer| deducer.event(event))
+        });
         let of_trace = deducers.map(|deducer| deducer.finish().expect("room for a temporary file"));
         let (recording, huge) = read_both(open, &|pid, _, _| pid % 2 == 0).expect("the same again");
         for (kept, of_trace) in [recording.deduced, huge].iter().zip(&of_trace) {

@@ -28,7 +28,6 @@ pub mod compact;
 mod error;
 mod event;
 mod family;
-mod limits;
 mod names;
 mod open;
 mod order;

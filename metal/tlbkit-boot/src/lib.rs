@@ -5,10 +5,8 @@
 
 mod error;
 mod image;
-mod output;
 mod qemu;
 
 pub use error::{Error, PACKAGE, PROGRAM, TARGET};
 pub use image::build;
-pub use output::{lines, wait};
-pub use qemu::{Ended, LIMIT, Machine, REPEATABLE, find};
+pub use qemu::{Ended, LIMIT, Machine, REPEATABLE, find, lines, wait};

@@ -3,14 +3,14 @@
 use std::env;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 use std::{fs::File, io};
 
 use serde_json::Value;
 
 use crate::error::{Error, PROGRAM};
-use crate::output;
 
 /// How long a boot may take: minutes, on an emulator that shares the host.
 pub const LIMIT: Duration = Duration::from_secs(240);
@@ -59,7 +59,7 @@ impl Ended {
     /// The JSON objects that the kernel wrote, one a line.
     #[must_use]
     pub fn lines(&self) -> Vec<Value> {
-        output::lines(&self.text)
+        lines(&self.text)
     }
 }
 
@@ -84,7 +84,7 @@ impl Machine<'_> {
             io::ErrorKind::NotFound => Error::NoQemu,
             _ => Error::Run(error),
         })?;
-        let code = output::wait(child, limit)?.map(|status| status.code().unwrap_or(REFUSED));
+        let code = wait(child, limit)?.map(|status| status.code().unwrap_or(REFUSED));
         let seconds = begun.elapsed().as_secs_f64();
         if code == Some(REFUSED) {
             let all = read(&mut complaints)?;
@@ -114,9 +114,36 @@ fn read(file: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Waits for the end of `child`; nothing if it had to be ended after `limit`.
+///
+/// # Errors
+/// The operating system's.
+pub fn wait(mut child: Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    let end = Instant::now() + limit;
+    while Instant::now() < end {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// The JSON objects among the lines; null for one that breaks off.
+#[must_use]
+pub fn lines(text: &str) -> Vec<Value> {
+    text.lines()
+        .filter(|line| line.starts_with('{'))
+        .map(|line| serde_json::from_str(line).unwrap_or_default())
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn a_machine_that_cannot_start_says_why_in_one_line() {
@@ -125,5 +152,19 @@ mod tests {
         let text = error.map_err(|error| error.to_string()).expect_err("there is no such kernel");
         let wanted = if find().is_ok() { "/no/such/kernel" } else { "apt-get install" };
         assert!(text.contains(wanted) && text.lines().count() == 1, "{text}");
+    }
+
+    #[test]
+    fn what_is_no_object_is_left_out_and_what_is_none_yet_is_null() {
+        assert_eq!(lines("SeaBIOS\n{\"a\":1}\n\n{\"a\""), [serde_json::json!({ "a": 1 }), Value::Null]);
+    }
+
+    #[test]
+    fn who_does_not_end_is_ended() -> io::Result<()> {
+        let sleeper = || Command::new("sleep").arg("60").spawn();
+        assert_eq!(wait(sleeper()?, Duration::from_millis(30))?, None);
+        let quick = Command::new("true").spawn()?;
+        assert!(wait(quick, Duration::from_secs(60))?.is_some_and(|status| status.success()));
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Rules on what may stand where: each dangerous or unfinished thing has a room of its own, or none.
 
+use super::circles::is_root;
 use super::repo::{Repo, Report};
 use super::source::{Source, word_columns};
 use crate::libraries::LIBRARIES;
@@ -20,6 +21,16 @@ pub(super) fn module_head(repo: &Repo, report: &mut Report<'_>) {
     for source in repo.rust() {
         if !source.lines.first().is_some_and(|line| line.starts_with("//!")) {
             report(source, 1, "the first line is not `//!`, which must say the file's one idea".to_owned());
+        }
+    }
+}
+
+/// The root of a test lies beside the folder from which it takes modules by `#[path]`: as a `mod.rs` it would be none.
+pub(super) fn module_file(repo: &Repo, report: &mut Report<'_>) {
+    for source in repo.rust().filter(|source| !is_root(&source.path)) {
+        let folder = format!("{}/", source.path.trim_end_matches(".rs"));
+        if repo.rust().any(|other| other.path.starts_with(&folder)) {
+            report(source, 1, format!("a module beside its folder, it must be {folder}mod.rs"));
         }
     }
 }
@@ -122,6 +133,14 @@ mod tests {
             places(module_head, &[("a.rs", "//! A.\n"), ("b.rs", "// B.\n"), ("c.rs", "")]),
             ["b.rs:1", "c.rs:1"]
         );
+    }
+
+    #[test]
+    fn a_module_beside_its_folder_is_found() {
+        let files = ["cli/src/a.rs", "cli/src/a/b.rs", "cli/src/c/mod.rs", "cli/src/c/d.rs", "cli/src/ab.rs"];
+        assert_eq!(places(module_file, &files.map(|path| (path, ""))), ["cli/src/a.rs:1"]);
+        let apart = ["cli/tests/a.rs", "cli/tests/a/b.rs", "xtask/src/a.rs", "xtask/src/a/programs.toml"];
+        assert!(places(module_file, &apart.map(|path| (path, ""))).is_empty());
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl<'ast> Visit<'ast> for Source {
     }
 
     fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
-        self.note(&function.sig, function.block.span());
+        self.record_function(&function.sig, function.block.span());
         visit::visit_item_fn(self, function);
     }
 
@@ -138,18 +138,18 @@ impl<'ast> Visit<'ast> for Source {
     }
 
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
-        self.note(&function.sig, function.block.span());
+        self.record_function(&function.sig, function.block.span());
         visit::visit_impl_item_fn(self, function);
     }
 
     fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
-        self.note(&function.sig, function.default.as_ref().map_or(function.sig.span(), Spanned::span));
+        self.record_function(&function.sig, function.default.as_ref().map_or(function.sig.span(), Spanned::span));
         visit::visit_trait_item_fn(self, function);
     }
 }
 
 impl Source {
-    fn note(&mut self, signature: &syn::Signature, body: Span) {
+    fn record_function(&mut self, signature: &syn::Signature, body: Span) {
         let lines = (signature.fn_token.span.start().line, body.end().line);
         let bool_parameters = if signature.abi.is_some() { Vec::new() } else { bool_parameters(signature) };
         self.functions.push(Function { name: signature.ident.to_string(), lines, bool_parameters });

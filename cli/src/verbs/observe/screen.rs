@@ -1,11 +1,13 @@
 //! Where what happened goes: into a picture in place on a terminal, lines elsewhere, JSON where that is asked for.
 
+use std::fmt::Write as _;
+use std::io::Write as _;
+
 use console::Term;
 use serde_json::{Value, json};
 use tlbkit_trace::summary::{CpuRow, ProcessRow, SizeRow};
 use tlbkit_trace::{FlushReason, FlushSize, Health, Names, Summary};
 
-use super::picture::Picture;
 use super::tables::{Observed, call_sites, rate};
 use crate::lab::terminal::{Format, say};
 use crate::lab::watching::{WatchArguments, WatchedRun};
@@ -150,4 +152,63 @@ fn sizes(summary: &Summary, reason: FlushReason) -> Vec<Value> {
         })
     };
     summary.sizes(reason).rows().iter().map(one).collect()
+}
+
+/// As xterm and its kin have it: to the second screen, without a cursor; and back.
+const OPEN: &str = "\x1b[?1049h\x1b[?25l";
+const CLOSE: &str = "\x1b[?25h\x1b[?1049l";
+
+/// A picture that is drawn in place: on the terminal's second screen, so that what stood there before comes back.
+///
+/// Open as long as it lives.
+struct Picture {
+    term: Term,
+}
+
+impl Picture {
+    fn open(term: Term) -> Self {
+        let picture = Self { term };
+        picture.write(OPEN);
+        picture
+    }
+
+    /// Draws what `text` makes of the terminal's height, cut at the edges as they are now.
+    fn draw(&self, text: impl FnOnce(usize) -> String) {
+        let (rows, columns) = self.term.size();
+        self.write(&frame(&text(rows.into()), rows.into(), columns.into()));
+    }
+
+    fn write(&self, bytes: &str) {
+        // A terminal that went away shows nothing, and the recording ends by itself.
+        let _ = (&self.term).write_all(bytes.as_bytes());
+    }
+}
+
+impl Drop for Picture {
+    fn drop(&mut self) {
+        self.write(CLOSE);
+    }
+}
+
+/// All rows, each put in its place and emptied first: in one piece, so that nothing flickers, scrolls or is left over.
+fn frame(text: &str, rows: usize, columns: usize) -> String {
+    let lines = text.lines().chain(std::iter::repeat("")).take(rows).enumerate();
+    lines.fold(String::new(), |mut frame, (row, line)| {
+        let end = line.char_indices().nth(columns).map_or(line.len(), |(end, _)| end);
+        // A string takes all that is written to it.
+        let _ = write!(frame, "\x1b[{};1H\x1b[2K{}", row + 1, &line[..end]);
+        frame
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_fills_the_screen_and_no_more() {
+        let frame = frame("one\ntwö and more\nthree\nfour", 3, 3);
+        assert_eq!(frame, "\x1b[1;1H\x1b[2Kone\x1b[2;1H\x1b[2Ktwö\x1b[3;1H\x1b[2Kthr");
+        assert_eq!(super::frame("a", 2, 9), "\x1b[1;1H\x1b[2Ka\x1b[2;1H\x1b[2K", "what was in the second row is gone");
+    }
 }

@@ -4,7 +4,7 @@ use tlbkit_replay::Estimate;
 
 use super::quantity::{PolicyTally, Quantity, callers, rows};
 use crate::lab::trace::Trace;
-use crate::output::range::range;
+use crate::output::number::range;
 use crate::output::table::grid;
 
 /// The rows under their heading.

@@ -2,11 +2,11 @@
 
 use tlbkit_replay::{Agreement, ComparedCount, Estimate, Tally};
 
-use super::counted::Counted;
 use super::knob::{HUGE_PAGES, Setting};
+use super::replayed::Counted;
 use crate::lab::trace::{AGREES, ROW_LEAST, Trace};
 use crate::output::number;
-use crate::output::range::{Sign, percent};
+use crate::output::number::{Sign, percent};
 
 /// Below this share of the trace's CPU time nobody should change a thing.
 pub(super) const WORTH: f64 = 0.001;

@@ -73,7 +73,7 @@ pub(super) fn try_best(
                 continue;
             }
         };
-        tell(trial, &tried, format);
+        print_tried(trial, &tried, format);
         match trial.verdict(&tried) {
             None => return Ok(stopping.ending()),
             Some(Verdict::Yes) => held.push(tried),
@@ -97,7 +97,7 @@ fn tell_untried(changes: &[Change], error: &str, format: Format) {
     }
 }
 
-fn tell(trial: &TrialArguments, tried: &Tried, format: Format) {
+fn print_tried(trial: &TrialArguments, tried: &Tried, format: Format) {
     match (format, &tried.outcome) {
         (Format::Json, _) => trial.json(tried).iter().for_each(|row| say!("{row}")),
         (Format::Text, Outcome::Tried(all)) => say!("\n{}\n{}", trial.sentence(tried), table(all)),

@@ -2,7 +2,7 @@
 
 use super::advice::{Advice, Tuned, WORTH, Worth};
 use super::knob::Setting;
-use crate::output::range::{Sign, percent};
+use crate::output::number::{Sign, percent};
 use crate::output::sheet::{Headline, Tone};
 
 /// The answer in one line: the best that can be said of any setting.

@@ -58,7 +58,7 @@ impl Deducer {
 
     /// The revocations, one after the other, by which the kernel takes the pages of `range` away.
     fn zapped(&mut self, space: Space, range: &Range<u64>) -> Vec<Taken> {
-        if let Some(told) = self.told(space, range) {
+        if let Some(told) = self.recorded_revocations(space, range) {
             return told;
         }
         let pages = &self.pages[space.0 as usize];
@@ -151,7 +151,7 @@ impl Deducer {
     /// The permissions of `range` are changed, or it is moved. The kernel flushes `span` once, the part that is mapped.
     fn narrow(&mut self, event: &Event, space: Space, call: Syscall, range: &Range<u64>, span: Option<Range<u64>>) {
         let deduced = || span.map(|span| taken(&span, Stride::Page4K)).into_iter().collect();
-        let taken = self.told(space, range).unwrap_or_else(deduced);
+        let taken = self.recorded_revocations(space, range).unwrap_or_else(deduced);
         self.revoke(event, space, Cause::Call(call), taken);
     }
 

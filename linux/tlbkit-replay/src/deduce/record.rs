@@ -23,7 +23,7 @@ impl Deducer {
             FlushReason::LocalMmShootdown => {
                 if let Some(page) = task.store.take() {
                     self.ended = std::mem::replace(&mut task.recorded, Recorded::NOTHING);
-                    self.tell(size);
+                    self.count_recorded(size);
                     self.pages[space.0 as usize].copied(&mut self.frames, page);
                     self.copy(event, space, page);
                     self.ended = Recorded::NOTHING;
@@ -49,7 +49,7 @@ impl Deducer {
 
     /// The revocations that the kernel recorded in the call that is ending. None if the trace has shown what is mapped
     /// in `range`, so that the record is not needed, or if there is no record.
-    pub(super) fn told(&mut self, space: Space, range: &Range<u64>) -> Option<Vec<Taken>> {
+    pub(super) fn recorded_revocations(&mut self, space: Space, range: &Range<u64>) -> Option<Vec<Taken>> {
         if !self.people.tells_flushes || self.pages[space.0 as usize].is_known(range) {
             return None;
         }
@@ -60,13 +60,13 @@ impl Deducer {
             _ => range.clone(),
         };
         let flushes = std::mem::take(&mut self.ended.flushes);
-        flushes.iter().for_each(|&size| self.tell(size));
+        flushes.iter().for_each(|&size| self.count_recorded(size));
         self.ended.flushes = flushes;
         Some(self.ended.flushes.iter().map(|size| taken(&span(size), Stride::Page4K)).collect())
     }
 
     /// Counts a flush that is taken from the kernel's record, and not deduced.
-    fn tell(&mut self, size: FlushSize) {
+    fn count_recorded(&mut self, size: FlushSize) {
         self.done.told += 1;
         *self.done.told_sizes.entry(size).or_default() += 1;
     }

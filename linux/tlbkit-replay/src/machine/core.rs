@@ -195,7 +195,7 @@ impl Core {
         self.others.borrow().values().for_each(|held| held.settle(walks_per_ns, &mut tell));
     }
 
-    pub(super) fn note(&self, change: impl FnOnce(&mut Work)) {
+    pub(super) fn change_work(&self, change: impl FnOnce(&mut Work)) {
         self.has_worked.set(true);
         change(&mut self.work.borrow_mut());
     }

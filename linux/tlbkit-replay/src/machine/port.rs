@@ -85,7 +85,7 @@ impl Port<'_, '_> {
         if self.core().is_crossing.get() {
             return self.charge(CostPart::Crossing, item, 1);
         }
-        self.core().note(|work| work.items[item as usize] += 1);
+        self.core().change_work(|work| work.items[item as usize] += 1);
     }
 
     /// The CPU has done its part of a flush.
@@ -156,7 +156,7 @@ impl Port<'_, '_> {
                 }
             });
         }
-        self.core().note(|work| work.has_asked = has_own && has_others);
+        self.core().change_work(|work| work.has_asked = has_own && has_others);
     }
 }
 
@@ -264,11 +264,11 @@ impl<'k> Hardware for Port<'_, 'k> {
             Event::FlushLocalDone => self.finish(FlushReason::LocalMmShootdown),
             Event::AnswerBegin(_) => {
                 let held_from = core.first_with(&self.replay.revoked_of(core.root()));
-                core.note(|work| *work = Work { held_from, ..Work::default() });
+                core.change_work(|work| *work = Work { held_from, ..Work::default() });
             }
             Event::AnswerEnd(_) => self.finish(FlushReason::RemoteShootdown),
-            Event::AlreadyCurrent => core.note(|work| work.was_current = true),
-            Event::WrongSpace => core.note(|work| work.was_wrong_space = true),
+            Event::AlreadyCurrent => core.change_work(|work| work.was_current = true),
+            Event::WrongSpace => core.change_work(|work| work.was_wrong_space = true),
             _ => {}
         }
     }

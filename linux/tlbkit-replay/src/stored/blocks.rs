@@ -35,7 +35,7 @@ impl Blocks {
     ///
     /// # Errors
     /// If the file cannot be read.
-    pub(super) fn each(&self, mut take: impl FnMut(&[u8], u32)) -> io::Result<()> {
+    pub(super) fn for_each(&self, mut take: impl FnMut(&[u8], u32)) -> io::Result<()> {
         let (mut buffer, mut at) = (Vec::new(), 0u64);
         for block in &self.blocks {
             take(self.block(*block, at, &mut buffer)?, block.items);

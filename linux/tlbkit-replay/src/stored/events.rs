@@ -190,9 +190,9 @@ impl KeptEvents {
     ///
     /// # Errors
     /// If the temporary file cannot be read.
-    pub(crate) fn each(&self, mut take: impl FnMut(&Event)) -> io::Result<()> {
+    pub(crate) fn for_each(&self, mut take: impl FnMut(&Event)) -> io::Result<()> {
         let mut before = Before::default();
-        self.blocks.each(|bytes, events| {
+        self.blocks.for_each(|bytes, events| {
             let mut bytes = Take(bytes);
             (0..events).for_each(|_| take(&self.unpack(&mut bytes, &mut before)));
         })

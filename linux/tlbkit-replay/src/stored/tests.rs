@@ -15,7 +15,7 @@ fn stored(ops: &[Op]) -> Ops {
 
 fn read(ops: &Ops) -> Vec<Op> {
     let mut all = Vec::new();
-    ops.each(|op| all.push(*op)).expect("it was written a moment ago");
+    ops.for_each(|op| all.push(*op)).expect("it was written a moment ago");
     all
 }
 
@@ -151,7 +151,7 @@ proptest! {
         let mut keeping = KeepingEvents::default();
         events.iter().for_each(|event| keeping.push(event));
         let (mut kept, mut told) = (Vec::new(), Vec::new());
-        keeping.finish().expect("in memory").each(|event| kept.push(*event)).expect("in memory");
+        keeping.finish().expect("in memory").for_each(|event| kept.push(*event)).expect("in memory");
         for (n, event) in events.iter().enumerate() {
             let before = events[..n].iter().rfind(|before| before.cpu == event.cpu);
             let is_known = before.is_some_and(|before| {

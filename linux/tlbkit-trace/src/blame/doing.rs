@@ -4,8 +4,7 @@ use super::mapping::{Mapping, Spaces};
 use super::request::Place;
 use super::why::{Past, Why};
 use crate::abi::CLONE_VM;
-use crate::event::{Event, Syscall};
-use crate::limits::{FAULT_WINDOW_NS, MAX_THREADS};
+use crate::event::{Event, FAULT_WINDOW_NS, MAX_THREADS, Syscall};
 use crate::names::{Names, StackId};
 use rustc_hash::FxHashMap;
 

@@ -149,7 +149,7 @@ impl Space {
     }
 
     /// Maps what the recorder told by `event`.
-    fn told(&mut self, event: &Event, names: &Names) {
+    fn add_mapping(&mut self, event: &Event, names: &Names) {
         let EventKind::Map { address, bytes, offset, protection, file } = event.kind else { return };
         match names.text(file) {
             "[heap]" => self.insert(address, bytes, Mapping::Heap, 0),
@@ -211,13 +211,13 @@ impl Spaces {
     pub(super) fn told_of_next(&mut self, event: &Event, names: &Names) {
         let space = self.change(event.pid);
         let mut next = Space { areas: std::mem::take(&mut space.next), ..Space::default() };
-        next.told(event, names);
+        next.add_mapping(event, names);
         space.next = next.areas;
     }
 
     /// The recorder tells of a mapping of a process.
-    pub(super) fn told(&mut self, event: &Event, names: &Names) {
-        self.change(event.pid).told(event, names);
+    pub(super) fn add_mapping(&mut self, event: &Event, names: &Names) {
+        self.change(event.pid).add_mapping(event, names);
     }
 
     /// A system call begins. `munmap` unmaps its range here and not at its end, since by then another thread may have
@@ -357,7 +357,7 @@ mod tests {
             Event { time_ns: 1, cpu: 0, pid: 7, tid: 7, comm: Names::UNKNOWN, stack: None, kind }
         };
         let mut spaces = Spaces::default();
-        spaces.told(&map(old), &names);
+        spaces.add_mapping(&map(old), &names);
         spaces.told_of_next(&map(new), &names);
         assert_eq!(spaces.mapping(7, 0x5500_0000_0fff), Mapping::File(old));
         spaces.replaced(7);

@@ -9,7 +9,6 @@
 mod doing;
 mod elf;
 mod mapping;
-mod people;
 mod request;
 mod site;
 mod time;
@@ -25,12 +24,11 @@ use crate::summary::MOST_CPUS;
 use doing::{Doings, Purpose};
 use indexmap::IndexMap;
 use mapping::Spaces;
-use people::People;
 use request::Requests;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use site::{Site, Sites};
 use std::collections::BTreeMap;
-use time::Times;
+use time::{People, Times};
 
 /// The most kinds of flushes that have rows of their own. All others share one row.
 const MAX_ROWS: usize = 1 << 16;
@@ -187,7 +185,7 @@ impl Blame {
             if self.doings.is_in_exec(event.tid) {
                 self.spaces.told_of_next(event, names);
             } else {
-                self.spaces.told(event, names);
+                self.spaces.add_mapping(event, names);
             }
             return;
         }

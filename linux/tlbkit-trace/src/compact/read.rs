@@ -1,8 +1,7 @@
 //! Reads the compact form. Damaged blocks are skipped, and [`Health`] tells of them.
 
-use super::block::BlockHead;
 use super::column::{Sums, get};
-use super::{BLOCK_HEAD_BYTES, END_BYTES, HEAD_BYTES, MAGIC, MAX_BLOCK_EVENTS, MAX_TEXTS, VERSION};
+use super::{BLOCK_HEAD_BYTES, BlockHead, END_BYTES, HEAD_BYTES, MAGIC, MAX_BLOCK_EVENTS, MAX_TEXTS, VERSION};
 use crate::error::{Error, FilePosition, Health};
 use crate::event::{Event, EventKind};
 use crate::names::{Code, Name, Names, StackId};

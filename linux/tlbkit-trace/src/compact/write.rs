@@ -1,8 +1,7 @@
 //! Writes the compact form, one block after the other.
 
-use super::block::BlockHead;
 use super::column::{Differences, put};
-use super::{BLOCK_EVENTS, HEAD_BYTES, MAGIC, MAX_UNPACKED_BYTES, VERSION};
+use super::{BLOCK_EVENTS, BlockHead, HEAD_BYTES, MAGIC, MAX_UNPACKED_BYTES, VERSION};
 use crate::error::{Error, Health};
 use crate::event::{Event, EventKind};
 use crate::names::{Code, Name, Names, StackId};

@@ -8,7 +8,7 @@ use crate::names::{Code, Names, StackId};
 use crate::symbols::Symbols;
 use crate::tracepoint::{FieldKind, Fields, MAX_FIELDS, Tracepoint};
 use rustc_hash::FxHashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The bits of a thread's state that say that it sleeps, is stopped or ends. The bits above say nothing of that.
 const NOT_RUNNABLE: u64 = 0xff;
@@ -189,4 +189,40 @@ fn value(source: FieldSource, b: Bytes<'_>, names: &mut Names) -> Option<u64> {
 fn located(b: Bytes<'_>, offset: usize) -> Option<&[u8]> {
     let place = b.number_at(offset, Width::U32)? as usize;
     b.rest().get(place & 0xffff..)?.get(..place >> 16)
+}
+
+/// Whether it is decided where the names of kernel functions come from: from this machine's kernel only if the
+/// recording is of the same boot.
+pub(super) enum SymbolSource {
+    /// Not yet: no record has told where the kernel's code lay.
+    Undecided,
+    /// It is. If the recording is of this boot, the decoder has the symbols of this machine's kernel.
+    Decided,
+}
+
+impl SymbolSource {
+    /// Looks at a record of mapped code. The one of the kernel tells at which address its code lay. If it is where the
+    /// code of this machine's kernel lies, `decoder` gets its symbols.
+    pub(super) fn meet(&mut self, mut b: Bytes<'_>, decoder: &mut Decoder) {
+        if let Self::Decided = self {
+            return;
+        }
+        let begin = b.take(8).and_then(|_| b.u64());
+        let name = b.take(16).and_then(|_| b.text());
+        if !name.is_some_and(|name| name.starts_with(b"[kernel.kallsyms]_")) {
+            return;
+        }
+        let here = of_this_kernel();
+        if begin == Some(here.text_start()) {
+            decoder.set_symbols(Arc::clone(here));
+        }
+        *self = Self::Decided;
+    }
+}
+
+/// The symbols of this machine's kernel. They are read once and kept, because that takes 30 ms or more and several
+/// files may be read.
+fn of_this_kernel() -> &'static Arc<Symbols> {
+    static HERE: OnceLock<Arc<Symbols>> = OnceLock::new();
+    HERE.get_or_init(|| Arc::new(Symbols::of_this_kernel()))
 }

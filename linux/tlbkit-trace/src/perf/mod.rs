@@ -7,7 +7,6 @@
 //! bytes.
 
 mod attr;
-mod boot;
 mod bytes;
 mod decode;
 mod format;
@@ -23,9 +22,8 @@ use crate::names::{Name, Names};
 use crate::order::Rounds;
 use crate::source::Source;
 use attr::{Attr, Sample};
-use boot::SymbolSource;
 use bytes::{Bytes, Endianness};
-use decode::{Decoded, Decoder};
+use decode::{Decoded, Decoder, SymbolSource};
 use header::FileHead;
 use linux_perf_event_reader::RecordType;
 use lost::Losses;

@@ -1,7 +1,6 @@
 //! Counts flushes by cause: the system call that the thread was in, or the fault that it had just before.
 
-use crate::event::{Event, EventKind, FaultMode, FlushReason, Syscall};
-use crate::limits::{FAULT_WINDOW_NS, MAX_THREADS};
+use crate::event::{Event, EventKind, FAULT_WINDOW_NS, FaultMode, FlushReason, MAX_THREADS, Syscall};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 

@@ -6,13 +6,13 @@ use tlbkit_workloads::Task as Program;
 use tlbkit_workloads::calls::{self, TaskRandom};
 use tlbkit_workloads::os::{Backing, Channel, Os, Part, Protection, TaskId, WorkTime};
 
+use super::TaskIndex;
 use super::held_locks::HeldLocks;
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::settings::LockWanted;
 use super::state::Kernel;
 use super::task::{Affinity, Process, Task};
-use super::task_index::TaskIndex;
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::multiprocessor::{Fiber, Multiprocessor, Port};

@@ -5,11 +5,11 @@ use std::ops::Range;
 
 use tlbkit::PAGE_BYTES;
 
+use super::TaskIndex;
 use super::mmap_lock::LockMode;
 use super::settings::{LockWanted, PerVmaLocks};
 use super::state::Kernel;
 use super::task::Process;
-use super::task_index::TaskIndex;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Held {

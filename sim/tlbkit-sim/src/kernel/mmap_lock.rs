@@ -27,7 +27,7 @@
 
 use std::collections::VecDeque;
 
-use super::task_index::TaskIndex;
+use super::TaskIndex;
 
 /// How tasks wait for the mmap lock, which depends on the kernel's age.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

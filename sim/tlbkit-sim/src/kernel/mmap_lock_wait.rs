@@ -1,10 +1,10 @@
 //! How a task gets the mmap lock of its space: it spins as long as that is worth while, and then sleeps. The rules are
 //! those of `mmap_lock`.
 
+use super::TaskIndex;
 use super::mmap_lock::{LockMode, MmapLock, MmapLockWaits};
 use super::state::Kernel;
 use super::task::Process;
-use super::task_index::TaskIndex;
 
 /// How long the first of the queue lets others pass (`RWSEM_WAIT_TIMEOUT`).
 const PATIENCE_NS: u64 = 4_000_000;

@@ -16,7 +16,7 @@
 //! | `vma_locks` | the locks of single regions |
 //! | `held_locks` | which of these locks a call or a fault holds |
 //! | `run_queues` | run queues, as the scheduling rules see them |
-//! | `task`, `task_index` | processes and tasks, and how tasks are named |
+//! | `task` | processes and tasks |
 
 mod calls;
 mod cpu_bits;
@@ -33,7 +33,6 @@ mod settings;
 mod spaces;
 mod state;
 mod task;
-mod task_index;
 #[cfg(test)]
 mod tests;
 mod vma_locks;
@@ -44,3 +43,7 @@ pub(crate) use phys::Phys;
 pub use phys::Pressure;
 pub use settings::{FileReads, KernelSettings, PerVmaLocks};
 pub(crate) use state::Kernel;
+
+/// How the kernel names a task: tasks are counted from 0 as they start. The locks use it, which are below the tasks
+/// that use the locks.
+type TaskIndex = u32;

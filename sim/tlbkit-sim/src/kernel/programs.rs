@@ -3,10 +3,10 @@
 use tlbkit::PhysAddr;
 use tlbkit_pmap::{Access as PagerAccess, Fault};
 
+use super::TaskIndex;
 use super::memory::KernelMemory;
 use super::sched::Fate;
 use super::state::Kernel;
-use super::task_index::TaskIndex;
 use crate::error::RunError;
 use crate::mmu::{Access, Overlap};
 use crate::observer::{Cause, KernelEvent};

@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 
 use tlbkit_workloads::scheduling::{self, RunQueues};
 
+use super::TaskIndex;
 use super::cpu_bits::CpuBits;
 use super::task::{Affinity, Task, Tasks};
-use super::task_index::TaskIndex;
 use crate::host::prefetch;
 use crate::multiprocessor::NEVER;
 use crate::topology::Topology;

@@ -6,9 +6,9 @@
 use tlbkit::{IrqsOff, Isolation};
 use tlbkit_workloads::scheduling;
 
+use super::TaskIndex;
 use super::run_queues::{Running, WithTasks};
 use super::state::Kernel;
-use super::task_index::TaskIndex;
 use crate::machine::{CallLines, LinesOf};
 use crate::multiprocessor::{Arrival, CallKind, NEVER, Ring, suspend};
 use crate::observer::{Cause, Class, KernelEvent};

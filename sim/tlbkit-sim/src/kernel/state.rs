@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 
 use tlbkit_pmap::{KernelMap, TableLock};
 
+use super::TaskIndex;
 use super::lru_lists::LruLists;
 use super::phys::Phys;
 use super::run_queues::{Queues, Running};
 use super::settings::KernelSettings;
 use super::task::{Process, Task, Tasks};
-use super::task_index::TaskIndex;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 use crate::multiprocessor::{Multiprocessor, NEVER, suspend};

@@ -7,8 +7,8 @@ use tlbkit::AddressSpace;
 use tlbkit_pmap::{TableLock, Vm};
 use tlbkit_workloads::calls::TaskRandom;
 
+use super::TaskIndex;
 use super::mmap_lock::MmapLock;
-use super::task_index::TaskIndex;
 use super::vma_locks::VmaLocks;
 use crate::keep::Keep;
 use crate::multiprocessor::{Fiber, Progress};

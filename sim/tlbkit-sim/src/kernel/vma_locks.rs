@@ -15,7 +15,7 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
-use super::task_index::TaskIndex;
+use super::TaskIndex;
 
 /// The per-VMA locks of one space.
 #[derive(Debug, Default)]

@@ -2,9 +2,8 @@
 
 use std::ops::Range;
 
-use super::error::MachineError;
+use super::error::{MachineError, line_at, parser_error};
 use super::model::{Index, Machine, ReplacementPolicy, Size, TlbArray};
-use super::parser_error::{line_at, parser_error};
 use super::quantity::{Limit, Quantity};
 
 impl Machine {

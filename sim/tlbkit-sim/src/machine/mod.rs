@@ -7,22 +7,19 @@
 //! |---|---|
 //! | `model`, `quantity` | the fields of a machine file; one number, with its kind, source and band |
 //! | `files` | the built-in files, and files from the disk |
-//! | `check`, `parser_error` | what numbers may be; what the TOML parser says, in the words of a machine file |
+//! | `check`, `error` | what numbers may be; why there is no machine, in the words of a machine file |
 //! | `convert` | a machine file as translation hardware |
 //! | `draw` | machines drawn from the priors of a file |
-//! | `noise`, `cold`, `shared` | numbers that hold for every machine |
+//! | `shared` | numbers that hold for every machine |
 //! | `code`, `paths` | counted instructions of a kernel's code; what each call executes under a policy |
 
 mod check;
 mod code;
-mod cold;
 mod convert;
 mod draw;
 mod error;
 mod files;
 mod model;
-mod noise;
-mod parser_error;
 mod paths;
 mod quantity;
 mod shared;
@@ -34,13 +31,12 @@ pub(crate) use code::{
     CallLines, CallQueueReads, CountedLruLists, Destinations, LinesOf, LooksAt, LruWork, ReadsGeneration,
 };
 pub use code::{Code, Sweep};
-pub use cold::ColdModel;
 pub use draw::{DrawnMachine, Prior, Priors};
 pub use error::MachineError;
 pub use model::{
     Apic, CacheLine, Caches, Cycles, Features, Guest, Index, MOST_CPUS, Machine, Psc, ReplacementPolicy, Size,
     Software, Switch, System, Tlb, TlbArray, Walk,
 };
-pub use noise::{Noise, NoiseModel};
 pub(crate) use paths::Paths;
 pub use quantity::{NumberKind, Quantity};
+pub use shared::{ColdModel, Noise, NoiseModel};

@@ -66,7 +66,7 @@ impl Mmu {
         }
         self.path.drop_tag(self.tag);
         let loss = self.drop_page(va, self.tag, Globals::Too);
-        self.note(LossCause::Invlpg, loss, Named::Page);
+        self.record_loss(LossCause::Invlpg, loss, Named::Page);
         if self.config.fracturing == Fracturing::On {
             self.drop_everywhere(Globals::Too, LossCause::Fracturing);
         }
@@ -138,7 +138,7 @@ impl Mmu {
     fn invalidate_address(&mut self, pcid: Pcid, va: VirtAddr) {
         let Some(tag) = self.known_tag(pcid) else { return };
         let loss = self.drop_page(va, tag, Globals::Stay);
-        self.note(LossCause::Invpcid, loss, Named::Page);
+        self.record_loss(LossCause::Invpcid, loss, Named::Page);
         self.forget_path(va, tag);
     }
 
@@ -159,13 +159,13 @@ impl Mmu {
             loss.stlb = u64::from(self.stlb.drop_tag(forgotten));
             self.path.drop_tag(forgotten);
         }
-        self.note(LossCause::Residency, loss, Named::Page);
+        self.record_loss(LossCause::Residency, loss, Named::Page);
     }
 
     fn drop_tag(&mut self, tag: u16, cause: LossCause) {
         let loss = Loss { l1: u64::from(self.l1.drop_tag(tag)), stlb: u64::from(self.stlb.drop_tag(tag)) };
         self.path.drop_tag(tag);
-        self.note(cause, loss, Named::NotThePage);
+        self.record_loss(cause, loss, Named::NotThePage);
     }
 
     fn drop_everywhere(&mut self, globals: Globals, cause: LossCause) {
@@ -174,7 +174,7 @@ impl Mmu {
         if globals == Globals::Too {
             self.pieces = Pieces::None;
         }
-        self.note(cause, loss, Named::NotThePage);
+        self.record_loss(cause, loss, Named::NotThePage);
     }
 
     /// Drops one page of whatever size. A page that is cached in pieces goes with all of them.
@@ -187,7 +187,7 @@ impl Mmu {
         Loss { l1: drop(&mut self.l1), stlb: drop(&mut self.stlb) }
     }
 
-    fn note(&mut self, cause: LossCause, loss: Loss, named: Named) {
+    fn record_loss(&mut self, cause: LossCause, loss: Loss, named: Named) {
         self.counters.lost.add(cause, loss);
         if named == Named::NotThePage {
             self.counters.collateral += loss;

@@ -18,9 +18,8 @@
 //! | `fill` | what an access leaves in both levels |
 //! | `walk` | page tables and paging-structure caches |
 //! | `flush` | INVLPG, INVPCID, CR3, CR4 |
-//! | `residency` | which tags a level remembers |
 //! | `query` | what the clairvoyant may ask |
-//! | `cost`, `lines` | cycles |
+//! | `cost` | cycles |
 //! | `truth` | a reference trace whose miss rates are known |
 
 mod access;
@@ -33,11 +32,9 @@ mod epochs;
 mod fill;
 mod flush;
 mod level;
-mod lines;
 mod narrow;
 mod query;
 mod replace;
-mod residency;
 mod slots;
 mod state;
 mod translate;

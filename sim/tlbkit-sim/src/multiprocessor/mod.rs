@@ -47,7 +47,6 @@ mod cold;
 mod costs;
 mod defect;
 mod fiber;
-mod frames;
 mod interrupts;
 mod line_access;
 mod linux_lines;

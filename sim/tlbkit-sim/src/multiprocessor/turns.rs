@@ -170,7 +170,7 @@ impl Multiprocessor {
         } else {
             self.schedule(self.cpu(), at);
         }
-        self.frames.note(self.cpu());
+        self.frames.record(self.cpu());
         fiber::suspend();
     }
 }

@@ -61,7 +61,7 @@ impl Debts {
     }
 
     /// `to` was told of `pages` pages from `va` of the space at `root`, and had to be.
-    pub(super) fn told(&self, to: usize, operation: u64, root: PhysAddr, (va, pages): (u64, u64)) {
+    pub(super) fn record_needed(&self, to: usize, operation: u64, root: PhysAddr, (va, pages): (u64, u64)) {
         let of_cpu = &self.of_cpu[to];
         let mut debts = of_cpu.debts.borrow_mut();
         if debts.len() == MOST_DEBTS
@@ -150,7 +150,7 @@ mod tests {
 
     fn debts() -> Debts {
         let debts = Debts::new(2);
-        debts.told(1, 5, ROOT, (0x4000, 2));
+        debts.record_needed(1, 5, ROOT, (0x4000, 2));
         debts.freed(5, FRAME);
         debts
     }
@@ -183,8 +183,8 @@ mod tests {
     #[test]
     fn a_debt_that_is_forgotten_or_paid_leaves_nothing_behind() {
         let debts = debts();
-        debts.told(0, 5, ROOT, (0x4000, 2));
-        (6..6 + MOST_DEBTS as u64).for_each(|operation| debts.told(1, operation, ROOT, (0x4000, 2)));
+        debts.record_needed(0, 5, ROOT, (0x4000, 2));
+        (6..6 + MOST_DEBTS as u64).for_each(|operation| debts.record_needed(1, operation, ROOT, (0x4000, 2)));
         debts.allocated(FRAME);
         assert_eq!(debts.needs().before_reuse, 1, "the other CPU's");
         assert_eq!(debts.debtors.borrow().len(), 1 + MOST_DEBTS);

@@ -214,7 +214,7 @@ impl Observer {
         let needed_by = operation.as_ref().filter(|operation| operation.concerns(to_mmu, to_class));
         let is_needed = needed_by.is_some();
         if let Some((root, range)) = needed_by.and_then(Operation::range_of_space) {
-            self.debts.told(to, cpus[cpu].operation_number(cpu), root, range);
+            self.debts.record_needed(to, cpus[cpu].operation_number(cpu), root, range);
         }
         self.count(|counters| {
             counters.interrupts.count(u64::from(is_needed));

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use tlbkit::{CpuStats, Place, Reason};
 
-use super::settings::Run;
+use super::Run;
 use super::steady::{self, Start, SteadyRate};
 use crate::kernel::Kernel;
 use crate::lines::LineCounters;

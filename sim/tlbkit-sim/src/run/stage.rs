@@ -6,9 +6,9 @@ use tlbkit::sync::{Observer as AtomicsObserver, set_observer};
 use tlbkit::{Accounting, CpuState, CpuStats, IrqsOff, Tlb};
 use tlbkit_pmap::KernelMap;
 
+use super::Run;
 use super::audit::audit;
 use super::outcome::RunOutcome;
-use super::settings::Run;
 use crate::error::RunError;
 use crate::keep::{Keep, KeptWords};
 use crate::kernel::{Kernel, Phys};

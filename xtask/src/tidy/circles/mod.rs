@@ -51,7 +51,7 @@ fn report_circles(repo: &Repo, excused: &[(&str, usize)], report: &mut Report<'_
 }
 
 /// True for a file from which a crate is built: a library, a program, a test or a benchmark.
-fn is_root(path: &str) -> bool {
+pub(super) fn is_root(path: &str) -> bool {
     let mut parts = path.rsplit('/');
     let (file, folder) = (parts.next().unwrap_or(""), parts.next().unwrap_or(""));
     match (folder, parts.next()) {

@@ -41,7 +41,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn note(&mut self, to: &str, line: usize, name: &str) {
+    fn record_use(&mut self, to: &str, line: usize, name: &str) {
         let from = &self.modules.all[self.module].file;
         if from != to {
             self.found.push(Use { from: from.clone(), to: to.to_owned(), line, name: name.to_owned() });
@@ -57,17 +57,17 @@ impl Walk<'_> {
             _ => self.modules.resolve(self.module, path),
         };
         if let Some(Resolved::Item(key, function)) = place {
-            self.note(&self.modules.all[key.0].file, line, &key.1);
+            self.record_use(&self.modules.all[key.0].file, line, &key.1);
             if let Some(name) = function {
-                self.note_function(&key, &name, line);
+                self.record_function_use(&key, &name, line);
             }
         }
     }
 
-    fn note_function(&mut self, owner: &Key, name: &str, line: usize) {
+    fn record_function_use(&mut self, owner: &Key, name: &str, line: usize) {
         let modules = self.modules;
         if let Some(file) = modules.function_file(owner, name) {
-            self.note(file, line, &format!("{}::{name}", owner.1));
+            self.record_use(file, line, &format!("{}::{name}", owner.1));
         }
     }
 
@@ -183,7 +183,7 @@ impl<'ast> Visit<'ast> for Walk<'_> {
 
     fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
         if let Some(owner) = self.type_of(&call.receiver) {
-            self.note_function(&owner, &call.method.to_string(), call.method.span().start().line);
+            self.record_function_use(&owner, &call.method.to_string(), call.method.span().start().line);
         }
         visit::visit_expr_method_call(self, call);
     }

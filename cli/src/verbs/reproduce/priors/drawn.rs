@@ -7,9 +7,11 @@ use tlbkit_sim::machine::Prior;
 use crate::lab::draws::Draws;
 use crate::lab::rank::{Candidates, Followed};
 use crate::lab::spread::Spread;
+use crate::published::claim::Claim;
 use crate::published::expected::{Expected, FigureKind};
 use crate::published::experiment::Experiment;
 use crate::published::figure::{Figure, Role, Verdict};
+use crate::published::tally::Held;
 
 /// An experiment on the machines of `draws`.
 pub(super) struct DrawnExperiment {
@@ -229,5 +231,59 @@ pub(super) mod tests {
         let mut lacking = growing.clone();
         lacking[3] = f64::NAN;
         assert_eq!(walks_left(1.0, &lacking).follows, None, "a draw has no value");
+    }
+}
+
+/// A figure with its experiment.
+pub(super) type Miss<'a> = (&'a DrawnExperiment, &'a DrawnFigure);
+
+/// How many published values lie in the range of the draws. Predictions of which nothing was published do not count.
+#[derive(Default)]
+pub(super) struct Summary<'a> {
+    pub(super) strong: Held,
+    pub(super) weak: Held,
+    /// Misses on the file's own machine whose published value lies in the range.
+    pub(super) inside: Vec<Miss<'a>>,
+    /// Predictions whose published value lies outside of the range.
+    pub(super) outside: Vec<Miss<'a>>,
+}
+
+impl<'a> Summary<'a> {
+    /// Of all predictions of these.
+    pub(super) fn of(experiments: impl IntoIterator<Item = &'a DrawnExperiment>) -> Self {
+        let mut all = Self::default();
+        for experiment in experiments {
+            experiment.predictions().for_each(|figure| all.count(experiment, figure));
+        }
+        all
+    }
+
+    fn count(&mut self, experiment: &'a DrawnExperiment, figure: &'a DrawnFigure) {
+        let Some(is_held) = figure.holds_published() else { return };
+        if figure.is_miss() {
+            let misses = if is_held { &mut self.inside } else { &mut self.outside };
+            misses.push((experiment, figure));
+        }
+        let counted = match figure.own.claim() {
+            Some(Claim::Strong) => &mut self.strong,
+            Some(Claim::Weak) => &mut self.weak,
+            Some(Claim::Tautological) | None => return,
+        };
+        counted.all += 1;
+        counted.held += usize::from(is_held);
+    }
+
+    /// For a program.
+    pub(super) fn json_line(&self) -> Value {
+        let of = |held: Held| json!({ "in_range": held.held, "of": held.all });
+        let names = |misses: &[Miss<'_>]| -> Vec<Value> {
+            let name = |(_, figure): &Miss<'_>| json!([figure.own.expected.experiment, figure.own.expected.quantity]);
+            misses.iter().map(name).collect()
+        };
+        let (inside, outside) = (names(&self.inside), names(&self.outside));
+        json!({
+            "published_in_range": { "strong": of(self.strong), "weak": of(self.weak) },
+            "misses_in_range": inside, "misses_out_of_range": outside, "fit_repeated": false,
+        })
     }
 }

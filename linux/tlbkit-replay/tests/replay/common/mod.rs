@@ -93,6 +93,6 @@ impl Script {
 /// All operations.
 pub(crate) fn ops(deduced: &Deduced) -> Vec<Op> {
     let mut ops = Vec::new();
-    deduced.ops.each(|op| ops.push(*op)).expect("they are in memory");
+    deduced.ops.for_each(|op| ops.push(*op)).expect("they are in memory");
     ops
 }

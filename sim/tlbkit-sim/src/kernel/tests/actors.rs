@@ -5,10 +5,9 @@ use std::rc::Rc;
 
 use tlbkit_workloads::calls::TaskRandom;
 
-use super::super::Kernel;
 use super::super::sched::Fate;
 use super::super::task::{Affinity, Process, Task};
-use super::super::task_index::TaskIndex;
+use super::super::{Kernel, TaskIndex};
 use crate::multiprocessor::Fiber;
 
 /// Whether a task may leave the CPU where it is put.

@@ -4,8 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::super::Kernel;
-use super::super::task_index::TaskIndex;
+use super::super::{Kernel, TaskIndex};
 use super::actors::{Kept, put};
 use crate::machine::Noise;
 use crate::run::Run;

@@ -4,9 +4,8 @@ use tlbkit_pmap::Region;
 use tlbkit_workloads::calls;
 use tlbkit_workloads::os::{Backing, Protection};
 
-use super::super::Kernel;
 use super::super::mmap_lock::LockMode;
-use super::super::task_index::TaskIndex;
+use super::super::{Kernel, TaskIndex};
 use super::actors::{Diary, Kept, put};
 use crate::mmu::{Access, Overlap};
 use crate::observer::Cause;

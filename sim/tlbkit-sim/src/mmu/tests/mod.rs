@@ -3,7 +3,6 @@
 mod flush;
 mod limits;
 mod model;
-mod policies;
 mod table;
 mod walks;
 

@@ -3,7 +3,6 @@
 //! One thread keeps the recorder handing out what it has; this one reads the stream and shows an interval when the
 //! first event after it comes. So what is shown is whole, and the clock is the kernel's.
 
-mod picture;
 mod screen;
 mod tables;
 

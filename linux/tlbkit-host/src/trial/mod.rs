@@ -6,17 +6,16 @@
 mod change;
 mod journal;
 mod knob;
-mod pairs;
 mod run;
 mod running;
 
 use std::ffi::OsString;
 use std::path::Path;
 
+pub use crate::paired::{Half, in_turn};
 pub use change::{Change, ENVIRONMENT};
 pub use journal::{Entry, Journal, Restored};
 pub use knob::{KNOBS, Knob};
-pub use pairs::{Half, in_turn};
 pub use running::{Count, Counting, Quantity, Running};
 
 use crate::error::{Error, Result};

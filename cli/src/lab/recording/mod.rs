@@ -1,8 +1,6 @@
 //! A recording as a file: what `record` and `tune --try` have in common.
 
-mod convert;
 mod gaps;
-mod place;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,17 +9,15 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use tlbkit_host::recorder::{Available, EventRate, Order, Recorder, Stacks, busy_seconds};
+use tlbkit_host::recorder::{Available, EventRate, Order, Recorder, Stacks, busy_seconds, free_bytes};
 use tlbkit_host::trial::Counting;
+use tlbkit_trace::{CompactWriter, Health, Summary, open};
 
 use super::stopping::Stopping;
 use super::terminal::Format;
 use super::watching::{LOOK_EVERY, WatchArguments, WatchedRun, Watching};
-use crate::output::file::{Old, place_of};
-pub(crate) use convert::Converted;
+use crate::output::file::{Old, WholeFile, place_of};
 pub(crate) use gaps::Gaps;
-pub(crate) use place::End;
-use place::Place;
 
 /// What perf may write, unless somebody says otherwise.
 pub(crate) const MEGABYTES_MAX: u64 = 1000;
@@ -72,7 +68,7 @@ impl Recording<'_> {
         let perf_file = folder.path().join("perf.data");
         let (run, cpu_seconds, end) = self.run(&perf_file)?;
         let compact = (!keep).then_some(self.output);
-        let converted = convert::convert(&perf_file, compact, old)?;
+        let converted = convert(&perf_file, compact, old)?;
         let bytes = |path: &Path| fs::metadata(path).map(|data| data.len()).with_context(|| path.display().to_string());
         let perf_bytes = bytes(&perf_file)?;
         if keep {
@@ -147,5 +143,101 @@ impl FirstSecond {
         self.began = None;
         let busy = busy_seconds()? - busy_before;
         Some(EventRate::of_bytes(bytes.saturating_sub(bytes_before), seconds, busy))
+    }
+}
+
+/// What is in a recording.
+pub(crate) struct Converted {
+    pub(crate) summary: Summary,
+    pub(crate) health: Health,
+}
+
+/// What perf wrote, read once: counted, and written again in the compact form.
+///
+/// Reads `perf_file` and writes `compact`, if that is wanted, in the place of an `old` one.
+fn convert(perf_file: &Path, compact: Option<&Path>, old: Old) -> Result<Converted> {
+    let in_input = || perf_file.display().to_string();
+    let in_output = || compact.map_or_else(String::new, |path| format!("cannot write {}", path.display()));
+    let mut source = open(perf_file).with_context(in_input)?;
+    let mut writer = compact.map(create).transpose()?;
+    let mut summary = Summary::default();
+    while let Some(event) = source.next_event().with_context(in_input)? {
+        summary.add(&event, source.names());
+        if let Some(writer) = &mut writer {
+            writer.add(&event, source.names()).with_context(in_output)?;
+        }
+    }
+    if let Some(writer) = writer {
+        writer.finish(source.health()).with_context(in_output)?.finish_over(old)?;
+    }
+    Ok(Converted { summary, health: source.health().clone() })
+}
+
+fn create(path: &Path) -> Result<CompactWriter<WholeFile>> {
+    CompactWriter::new(WholeFile::begin(path)?).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What stays free on a disk: more than perf has still to write when it is asked to end, some 200 ms of events.
+const RESERVE_BYTES: u64 = 32_000_000;
+
+/// Why a recording ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The command ended, or the time was up, or somebody wanted it.
+    WithSubject,
+    /// There is as much of it as was allowed.
+    AtLimit,
+    /// The disk is nearly full.
+    AtFullDisk,
+}
+
+/// The space on a disk that a recording may take: how much of it is taken, and when the recording must end.
+///
+/// A file that grows, and its disk.
+struct Place<'a> {
+    file: &'a Path,
+    folder: &'a Path,
+    bytes_max: u64,
+    reserve_bytes: u64,
+}
+
+impl<'a> Place<'a> {
+    /// A recording of at most `megabytes_max`, which never takes the last tenth of what is free now. What stays free is
+    /// watched too, as other programs may fill the disk as well.
+    fn new(file: &'a Path, folder: &'a Path, megabytes_max: u64) -> Result<Self> {
+        let free = free_bytes(folder)?;
+        let bytes_max = (megabytes_max * 1_000_000).min(free / 10 * 9);
+        Ok(Self { file, folder, bytes_max, reserve_bytes: RESERVE_BYTES.min(free / 10) })
+    }
+
+    /// What has been written.
+    fn bytes(&self) -> u64 {
+        fs::metadata(self.file).map_or(0, |data| data.len())
+    }
+
+    /// Why no more may be written; none if it may.
+    fn is_full(&self) -> Result<Option<End>> {
+        if self.bytes() > self.bytes_max {
+            return Ok(Some(End::AtLimit));
+        }
+        Ok((free_bytes(self.folder)? < self.reserve_bytes).then_some(End::AtFullDisk))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_at_its_limit_and_a_disk_without_reserve_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("grows");
+        let mut place = Place::new(&file, folder.path(), 1).unwrap();
+        assert_eq!((place.bytes(), place.is_full().unwrap()), (0, None));
+        fs::write(&file, vec![0; 1_000_001]).unwrap();
+        assert_eq!((place.bytes(), place.is_full().unwrap()), (1_000_001, Some(End::AtLimit)));
+        fs::write(&file, "").unwrap();
+        place.reserve_bytes = u64::MAX;
+        assert_eq!(place.is_full().unwrap(), Some(End::AtFullDisk));
     }
 }

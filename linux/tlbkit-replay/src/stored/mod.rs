@@ -38,7 +38,7 @@ impl Ops {
     ///
     /// # Errors
     /// If the temporary file cannot be read.
-    pub fn each(&self, take: impl FnMut(&Op)) -> io::Result<()> {
+    pub fn for_each(&self, take: impl FnMut(&Op)) -> io::Result<()> {
         let mut take = take;
         self.each_block(|ops| ops.iter().for_each(&mut take))
     }
@@ -52,7 +52,7 @@ impl Ops {
         let mut number = 0;
         let mut trimmed = self.trimmed.iter().copied().peekable();
         let mut ops = Vec::with_capacity(OPS_AT_ONCE as usize);
-        self.blocks.each(|bytes, mut left| {
+        self.blocks.for_each(|bytes, mut left| {
             let mut unpacker = Unpacker::new(bytes, &self.dictionary);
             while left > 0 {
                 let count = left.min(OPS_AT_ONCE);

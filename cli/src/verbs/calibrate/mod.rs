@@ -2,7 +2,6 @@
 
 mod figures;
 mod measured;
-mod tables;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,9 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use figures::Figure;
 use serde_json::json;
 use tlbkit_host::collateral::Fracturing;
-use tlbkit_host::{Effort, Host, PARTS, Part, Progress, Survey, ring};
+use tlbkit_host::{Effort, Host, PARTS, Part, Progress, Sample, Survey, ring};
 use tlbkit_sim::machine::Machine;
 
 use crate::lab::jobs;
@@ -21,6 +21,7 @@ use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::file::{check_absent, check_output, write_whole};
 use crate::output::kind::Kind;
+use crate::output::table::grid;
 
 /// What the file of a busy host says of itself: `tune` gives no advice at such prices.
 const DISTURBED: &str = "others used the CPUs while it was measured: measure again on a quiet host";
@@ -137,7 +138,7 @@ fn say_interrupted(file: &str, done: &[Part], format: Format) -> Result<()> {
     match format {
         Format::Json => figures.iter().for_each(|figure| say!("{}", figure.json_row())),
         Format::Text if figures.is_empty() => {}
-        Format::Text => say!("{}", tables::costs(&figures)),
+        Format::Text => say!("{}", costs(&figures)),
     }
     let names: Vec<_> = done.iter().map(Part::name).collect();
     let named = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
@@ -171,8 +172,58 @@ fn print_json(survey: &Survey) {
 }
 
 fn print_text(survey: &Survey) {
-    say!("{}", tables::text(survey));
+    say!("{}", tables_text(survey));
     for finding in figures::findings(survey) {
         say!("- {}: {}; {}", finding.name, finding.value, finding.remark);
     }
+}
+
+/// A survey as tables for a person; the flat rows of [`figures`] are for programs.
+///
+/// All of them.
+fn tables_text(survey: &Survey) -> String {
+    let mut text = costs(&figures::single(survey));
+    text += "\nNanoseconds, with the spread from the 10th to the 90th percentile:\n\n";
+    [loads(survey), revocation(survey), rings(survey)].iter().for_each(|table| text += &format!("{table}\n"));
+    text
+}
+
+/// A row for each.
+fn costs(figures: &[Figure]) -> String {
+    let rows: Vec<_> = figures.iter().map(Figure::text_row).collect();
+    grid(&["cost", "ns", "spread", "cycles", "remark"], &rows)
+}
+
+fn cell(sample: &Sample) -> String {
+    let decimals = usize::from(sample.median < 100.0);
+    format!("{:.decimals$} ({})", sample.median, figures::spread(sample))
+}
+
+fn optional(sample: &Option<Sample>) -> String {
+    sample.as_ref().map_or("-".to_owned(), cell)
+}
+
+fn loads(survey: &Survey) -> String {
+    let row = |point: &tlbkit_host::translation::CurvePoint| {
+        vec![point.pages.to_string(), cell(&point.small), optional(&point.large), cell(&point.dense)]
+    };
+    let rows: Vec<_> = survey.translation.curve.iter().map(row).collect();
+    grid(&["a load, by pages", "4K", "same, on 2M", "same, side by side"], &rows)
+}
+
+fn revocation(survey: &Survey) -> String {
+    let row = |row: &tlbkit_host::revocation::RevocationCost| {
+        let name = format!("{}, {}", figures::call_word(row.call), row.pages);
+        vec![name, cell(&row.alone), optional(&row.asleep), optional(&row.spinning)]
+    };
+    let rows: Vec<_> = survey.revocation.rows.iter().map(row).collect();
+    grid(&["call, pages", "alone", "thread asleep", "thread running"], &rows)
+}
+
+fn rings(survey: &Survey) -> String {
+    let row = |row: &tlbkit_host::ring::RingCost| {
+        vec![row.processes.to_string(), cell(&row.idle), cell(&row.few_pages), cell(&row.many_pages)]
+    };
+    let rows: Vec<_> = survey.rings.rows.iter().map(row).collect();
+    grid(&["a hop, by processes", "0 pages", "256 pages", "512 pages"], &rows)
 }

@@ -4,9 +4,7 @@ mod advice;
 mod allocator;
 #[cfg(test)]
 mod applied;
-mod counted;
 mod knob;
-mod programs;
 mod replayed;
 mod report;
 mod trying;
@@ -73,7 +71,7 @@ pub(crate) fn execute(arguments: &TuneArguments, format: Format) -> Result<Endin
         return try_best(arguments, format);
     }
     let trace = arguments.trace.clone().context("no trace")?;
-    tell(&tune(arguments, trace, None)?, arguments, format)?;
+    print_tuned(&tune(arguments, trace, None)?, arguments, format)?;
     Ok(Ending::AsExpected)
 }
 
@@ -89,7 +87,7 @@ fn try_best(arguments: &TuneArguments, format: Format) -> Result<Ending> {
         return Ok(stopping.ending());
     }
     let tuned = tune(arguments, arguments.trace.clone().unwrap_or(recorded), pid)?;
-    tell(&tuned, arguments, format)?;
+    print_tuned(&tuned, arguments, format)?;
     trying::try_best(&tuned, command, trial, &stopping, format)
 }
 
@@ -139,7 +137,7 @@ fn replay_settings(trace: &Trace, huge: &Deduced, recorded_by: Policy) -> Result
     let mut with: Vec<(Setting, Replayed)> =
         knobs.into_iter().map(|knob| knob.setting).zip(replayed.map(|(outcome, _)| certain(outcome))).collect();
     with.extend(with_huge.context(UNREAD)?.into_iter().map(|likely| (knob::huge_pages(), certain(likely))));
-    let allocators = programs::knobs(trace, recorded_by, &recorder);
+    let allocators = allocator::knobs(trace, recorded_by, &recorder);
     let spared = spare(deduced, machine, &allocators, outcome).context(UNREAD)?;
     with.extend(allocators.into_iter().map(|knob| knob.setting).zip(spared));
     bar.finish_and_clear();
@@ -160,7 +158,7 @@ fn advice(trace: &Trace, setting: Setting, before: &Outcome, with: Replayed, gro
 }
 
 /// Prints it, and writes the report.
-fn tell(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> {
+fn print_tuned(tuned: &Tuned, arguments: &TuneArguments, format: Format) -> Result<()> {
     if let Some(path) = &arguments.html {
         report::write(tuned, path)?;
     }

@@ -19,10 +19,9 @@ use std::path::Path;
 
 use tlbkit_arch::random::mix;
 
-use super::error::MachineError;
+use super::error::{MachineError, line_at};
 use super::files;
 use super::model::Machine;
-use super::parser_error::line_at;
 use super::quantity::{Limit, NumberKind};
 
 /// Pairs of numbers of which the first is not larger than the second on any machine: what is near and what is far, or a

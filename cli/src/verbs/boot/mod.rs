@@ -1,16 +1,15 @@
 //! `tlbkit boot`: the bare-metal test kernel in QEMU: one workload, or what instructions and flushes cost on this host.
 
-mod accelerator;
 mod bench;
 mod counts;
-mod image;
 mod machine_file;
 mod qemu;
 mod tables;
 
+use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use crate::lab::named_run::check_workload;
@@ -67,8 +66,8 @@ pub(crate) fn execute(arguments: &BootArguments, format: Format) -> Result<Endin
         check_output(output, arguments)?;
     }
     tlbkit_boot::find()?;
-    let kernel = image::build()?;
-    let accelerator = accelerator::choose(&kernel);
+    let kernel = build_image()?;
+    let accelerator = qemu::choose(&kernel);
     let qemu = Qemu { kernel: &kernel, accelerator: &accelerator, cpus: arguments.cpus };
     let ended = if arguments.bench { measure(arguments, &qemu, format) } else { run(arguments, &qemu, format) };
     match ended {
@@ -136,4 +135,27 @@ fn measure(arguments: &BootArguments, qemu: &Qemu<'_>, format: Format) -> Result
         note!("machine file: {}", output.display());
     }
     Ok(())
+}
+
+/// What the manifest of the kernel calls it.
+const KERNEL_NAME: &str = "tlbkit-kernel";
+
+/// Builds it, if it is not up to date, and says where it is.
+fn build_image() -> Result<PathBuf> {
+    let root = source_root()
+        .context("no source tree here: boot needs the folder metal/kernel/ of a clone; run it inside one")?;
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir));
+    Ok(tlbkit_boot::build(&root.join("metal/kernel"), &target.join("kernel"))?)
+}
+
+/// The nearest folder with the kernel: around the current one, else where this program was built.
+fn source_root() -> Option<PathBuf> {
+    let here = env::current_dir().unwrap_or_default();
+    let home = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.ancestors().chain(home.ancestors()).find(|folder| holds_kernel(folder)).map(Path::to_path_buf)
+}
+
+fn holds_kernel(folder: &Path) -> bool {
+    let manifest = std::fs::read_to_string(folder.join("metal/kernel/Cargo.toml"));
+    manifest.is_ok_and(|text| text.contains(KERNEL_NAME))
 }

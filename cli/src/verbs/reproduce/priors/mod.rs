@@ -2,7 +2,6 @@
 //! on numbers that nobody has measured, and which misses could be such a number's.
 
 mod drawn;
-mod summary;
 mod tables;
 
 use std::sync::Arc;
@@ -18,8 +17,7 @@ use crate::lab::stopping::Stopping;
 use crate::lab::terminal::{Ending, Format, note, progress_bar, say};
 use crate::output::fitting::fitting;
 use crate::published::figure::Figure;
-use drawn::DrawnExperiment;
-use summary::Summary;
+use drawn::{DrawnExperiment, Summary};
 
 /// Produces the `chosen` ones, each on its file's own machine and on so many drawn ones. What is done when somebody
 /// wants it to end is said as well.

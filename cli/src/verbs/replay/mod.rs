@@ -3,9 +3,9 @@
 mod quantity;
 mod report;
 mod tables;
-mod window;
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -17,8 +17,10 @@ use crate::lab::named_run::say_caution;
 use crate::lab::policy;
 use crate::lab::terminal::{Ending, Format, progress_bar, say};
 use crate::lab::trace::{Trace, TraceArguments, UNREAD};
+use crate::output::file::WholeFile;
 use crate::output::fitting::fitting;
 use quantity::PolicyTally;
+use tlbkit_trace::{PerfettoWriter, Summary, open};
 
 /// What to replay, and how.
 #[derive(Args)]
@@ -54,7 +56,7 @@ pub(crate) fn execute(arguments: &ReplayArguments, format: Format) -> Result<End
         report::write(&trace, &answers, path)?;
     }
     if let Some(path) = &arguments.perfetto {
-        window::write(&trace, &arguments.subject.trace, arguments.window, path)?;
+        write_busiest(&trace, &arguments.subject.trace, arguments.window, path)?;
     }
     match format {
         Format::Json => quantity::json(&trace, &answers).iter().for_each(|row| say!("{row}")),
@@ -86,4 +88,27 @@ fn answers(trace: &Trace, policies: Vec<(String, Policy)>) -> Result<Vec<PolicyT
     let answers = policies.into_par_iter().map(answer).collect();
     bar.finish_and_clear();
     answers
+}
+
+/// Writes `milliseconds` of the trace at `from` to `path`.
+fn write_busiest(trace: &Trace, from: &Path, milliseconds: u64, path: &Path) -> Result<()> {
+    let name = || format!("cannot write {}", path.display());
+    let window_ns = busiest(&trace.recording.summary, milliseconds * 1_000_000);
+    let mut writer = PerfettoWriter::new(WholeFile::begin(path)?, window_ns).with_context(name)?;
+    let mut source = open(from).with_context(|| from.display().to_string())?;
+    // Where the trace is cut short was said when it was read for the answer.
+    while let Ok(Some(event)) = source.next_event() {
+        writer.add(&event, source.names()).with_context(name)?;
+    }
+    writer.finish().with_context(name)?.finish()
+}
+
+/// The window of this length around the interval with the most flushes.
+fn busiest(summary: &Summary, length_ns: u64) -> Range<u64> {
+    let series = summary.series();
+    let most = series.buckets().iter().enumerate().max_by_key(|(_, bucket)| bucket.iter().sum::<u64>());
+    let since_ns = most.map_or(0, |(index, _)| index as u64 * series.width_ns() + series.width_ns() / 2);
+    let middle_ns = series.start_ns().unwrap_or(0).saturating_add(since_ns);
+    let start_ns = middle_ns.saturating_sub(length_ns / 2);
+    start_ns..start_ns.saturating_add(length_ns)
 }
